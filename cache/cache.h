@@ -1,0 +1,171 @@
+/* cache.h - a block cache with a main and a prefetch part, as a library.
+ *
+ * The interface is that of a hash table from block numbers to blocks of one size
+ * (ATC'08 §4.2), and it does no I/O: it tells its caller which block to read and is
+ * handed the data.  Any program that reads blocks from somewhere slow can embed it.
+ *
+ *   qm_cache_demand()    somebody wants a block: hit, promote or miss
+ *   qm_cache_prefetch()  nobody wants it yet
+ *   qm_cache_fill()      the data of a block that one of the two told us to read
+ *   qm_cache_write_*()   a write-through passes by
+ *
+ * The life of a block.  The first to want a block that is not there *loads* it: the
+ * block enters the cache at once, without data, which settles then and there what is
+ * evicted for it; the loader reads the data and calls qm_cache_fill() or
+ * qm_cache_fail().  Whoever wants the block meanwhile waits for that one read.  A
+ * block that is evicted, or written, while it is being loaded is *detached*: its
+ * loader goes on undisturbed, but what it brings is not kept.  So a load that started
+ * before an overlapping write ended never ends up in the cache.
+ *
+ * Threads: every function may be called by any number of threads at the same time
+ * unless its comment says otherwise.  The library starts no threads of its own (but
+ * liburcu has one, for deferred freeing).  Hits take no lock that all readers share.
+ *
+ * To avoid deadlock, a thread that holds loads must fill or fail them all before it
+ * waits for another thread's.
+ *
+ * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
+ */
+#ifndef QM_CACHE_H
+#define QM_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct qm_cache;
+struct qm_load; /* a block that is being read, and a reference to it */
+
+/* What a demand found (ATC'08 §3.1).  One per block and demand.  A block that another
+ * thread is just reading because it was demanded counts as a hit: it costs no read. */
+enum qm_outcome {
+    QM_HIT,     /* in the main cache */
+    QM_PROMOTE, /* a prefetch was issued for it, arrived or not */
+    QM_MISS,    /* neither */
+};
+
+/* What the caller of qm_cache_demand() has to do next. */
+enum qm_todo {
+    QM_DONE,  /* the bytes were copied */
+    QM_FETCH, /* read the whole block, then qm_cache_fill() or qm_cache_fail() load */
+    QM_WAIT,  /* qm_cache_wait() for load, which somebody else reads */
+};
+
+struct qm_lookup {
+    enum qm_outcome outcome;
+    enum qm_todo todo;
+    uint32_t issuer;      /* of a promote: who issued the prefetch */
+    struct qm_load *load; /* a reference, to be consumed as todo says; else NULL */
+};
+
+struct qm_cache_config {
+    uint32_t block_size;      /* bytes; a power of two, 512 to 16 MiB */
+    uint64_t blocks;          /* capacity of both parts together; at least 1 */
+    uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
+    unsigned shards;          /* a power of two; with 1, eviction order is exact */
+    const char *eviction;     /* of the main cache, by name: "lru" (see eviction.h) */
+    bool data;                /* false: keep track of blocks but hold no bytes (for
+                                 simulation): buffers passed in may be NULL */
+
+    /* Told of each prefetched block that leaves unused; called with internal locks
+     * held, so it must not call back into the cache.  May be NULL. */
+    void (*wasted)(void *opaque, uint64_t block, uint32_t issuer);
+    void *opaque;
+};
+
+struct qm_cache_stats {
+    uint64_t hits, promotes, misses; /* demands, by outcome */
+    uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
+    uint64_t used;                   /* of these, promoted */
+    uint64_t wasted;                 /* of these, gone without a demand */
+    uint64_t failed;                 /* loads that ended in qm_cache_fail() */
+    uint64_t detached;               /* loads not kept: evicted or written meanwhile */
+    uint64_t main_blocks;            /* held now, those being loaded included */
+    uint64_t prefetch_blocks;
+    uint64_t bytes;                  /* memory held now: data and metadata */
+};
+
+/* How many blocks fit into a budget of bytes, everything that caching costs included
+ * (data, headers, hash table, what eviction keeps).  0 if not even one does. */
+uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size);
+
+/* Checks config and, if it is wrong, puts one sentence that says what is allowed into
+ * err (at most len bytes, always terminated).  Returns 0 or EINVAL. */
+int qm_cache_check(const struct qm_cache_config *config, char *err, size_t len);
+
+/* Makes a cache.  On success *cache is the caller's, to be freed with qm_cache_free().
+ * Returns 0, EINVAL (qm_cache_check() says why) or ENOMEM. */
+int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **cache);
+
+/* Frees the cache.  No other thread may be using it, no load may be held. */
+void qm_cache_free(struct qm_cache *cache);
+
+/* Demands bytes [offset, offset + count) of block; they must lie within it.
+ *
+ * Returns 0 and fills in *found.  When found->todo is QM_DONE the bytes are in buf.
+ * On ENOMEM nothing changed, and the caller should read past the cache.
+ * Never blocks on I/O. */
+int qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
+                    uint32_t count, struct qm_lookup *found);
+
+/* The same for a caller that waited for this block in vain (EAGAIN of qm_cache_wait()):
+ * it is the same demand still, so nothing is counted. */
+int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
+                          uint32_t offset, uint32_t count, struct qm_lookup *found);
+
+/* Hands over the data of a block that was to be fetched: block_size bytes, which are
+ * copied.  Wakes those who wait.  Consumes load. */
+void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data);
+
+/* The block could not be read: it leaves the cache; those who wait get EAGAIN, so that
+ * each tries by itself and sees its own error.  Consumes load. */
+void qm_cache_fail(struct qm_cache *cache, struct qm_load *load);
+
+/* Waits until another thread has filled or failed load, and copies the bytes.  Returns
+ * 0, or EAGAIN: use qm_cache_demand_again().  Consumes load either way. */
+int qm_cache_wait(struct qm_cache *cache, struct qm_load *load, void *buf,
+                  uint32_t offset, uint32_t count);
+
+/* Whether block is in either part, loaded or being loaded.  A hint: it may change. */
+bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
+
+/* Starts a prefetch: block enters the prefetch cache, without data, on behalf of issuer
+ * (a number of the caller's, given back by promotes and by wasted()).  Returns
+ * 0 (read it, then fill or fail *load), EEXIST (it is there, in either part), ENOSPC
+ * (no prefetch cache) or ENOMEM. */
+int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
+                      struct qm_load **load);
+
+/* A write through the cache.  The caller announces it, writes the layer below, and
+ * tells how it went, in this order, before it acknowledges the write:
+ *
+ *   struct qm_cache_write w;
+ *   qm_cache_write_begin (cache, &w, offset, count);
+ *   ok = write below;
+ *   qm_cache_write_end (cache, &w, ok ? QM_WRITE_DATA : QM_WRITE_DROP, data);
+ *
+ * Blocks that are cached are brought up to date, and otherwise nothing changes: a write
+ * neither allocates a block nor makes it more recent.  If two writes to a block overlap
+ * in time, their order below is not known, so the block is dropped.  w is the caller's
+ * and must stay where it is between the two calls. */
+struct qm_cache_write {
+    uint64_t offset, count;            /* bytes */
+    bool conflict;                     /* overlapped in time with another write */
+    struct qm_cache_write *next, **link; /* all in flight; the cache's */
+};
+
+enum qm_write_result {
+    QM_WRITE_DATA,  /* data was written */
+    QM_WRITE_ZEROS, /* zeros were; data is NULL */
+    QM_WRITE_DROP,  /* failed, or trimmed: what is below is not known; data is NULL */
+};
+
+void qm_cache_write_begin(struct qm_cache *cache, struct qm_cache_write *w,
+                          uint64_t offset, uint64_t count);
+void qm_cache_write_end(struct qm_cache *cache, struct qm_cache_write *w,
+                        enum qm_write_result result, const void *data);
+
+/* Sums up the counters.  Exact when no other thread is inside the cache. */
+void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats);
+
+#endif

@@ -1,0 +1,122 @@
+/* quickmine-protocol.h - contexts on the wire: the tagged export.
+ *
+ * The only file that server and clients share; quickmine-protocol(7) says the same in
+ * prose.  All of it is ordinary NBD.  The server offers a second view of the device, the
+ * export "ctx", in which a request's 64-bit offset is
+ *
+ *     slot << 48 | byte offset
+ *
+ * Slot 0 is no context; 1 to 0x7ffe is an open context; 0x7fff is the control window, a
+ * small file of its own:
+ *
+ *     READ   at 0                 struct qm_wire_header
+ *     READ   at QM_WIRE_STATS     statistics: JSON text, padded with NULs
+ *     WRITE  at n * 512           one or more struct qm_wire_record
+ *     CACHE  at qm_wire_hint()    one record, for exports that refuse writes
+ *
+ * All numbers are little-endian.  Reading the header makes the connection a member of a
+ * session, new unless it was one before; so does a QM_WIRE_JOIN, or any record that
+ * names a session.  A session is a range of slots that nobody else may use.  It ends,
+ * and its contexts with it, when its last member connection closes.  Slots of a session
+ * that the connection is not a member of count as slot 0.
+ */
+#ifndef QUICKMINE_PROTOCOL_H
+#define QUICKMINE_PROTOCOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define QM_WIRE_EXPORT        "ctx"
+#define QM_WIRE_SHIFT         48
+#define QM_WIRE_OFFSET_MASK   ((UINT64_C(1) << QM_WIRE_SHIFT) - 1)
+#define QM_WIRE_SLOT_NONE     0
+#define QM_WIRE_SLOT_MIN      1
+#define QM_WIRE_SLOT_MAX      0x7ffe
+#define QM_WIRE_SLOT_CONTROL  0x7fff
+#define QM_WIRE_CONTROL       ((uint64_t)QM_WIRE_SLOT_CONTROL << QM_WIRE_SHIFT)
+/* The window is large because hints carry bits in their offset; the announced size of
+ * the tagged export is QM_WIRE_CONTROL + QM_WIRE_WINDOW = 2^63 - 2^47. */
+#define QM_WIRE_WINDOW        (UINT64_C(1) << 47)
+#define QM_WIRE_SIZE          (QM_WIRE_CONTROL + QM_WIRE_WINDOW)
+#define QM_WIRE_STATS         (UINT64_C(1) << 20) /* offset in the window */
+#define QM_WIRE_STATS_MAX     (UINT64_C(1) << 20) /* bytes */
+
+#define QM_WIRE_MAGIC         UINT64_C(0x31585443454e494d) /* "MINECTX1" in bytes */
+#define QM_WIRE_VERSION       1
+
+struct qm_wire_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t flags;       /* QM_WIRE_* below */
+    uint64_t size;        /* the device's, in bytes */
+    uint32_t block_size;  /* the cache's, in bytes */
+    uint32_t slot_first;  /* this session's slots: first ... */
+    uint32_t slot_count;  /* ... and how many; 0: there are none left, do without */
+    uint32_t reserved0;
+    uint64_t session;     /* hard to guess; 0 if there are no slots */
+    uint8_t reserved[464];
+};
+
+/* A connection's requests are carried out in the order they were sent.  Without this
+ * flag, a client waits for the reply to a record before it uses the slot. */
+#define QM_WIRE_ORDERED  0x1
+/* Data cannot be written (EROFS or EPERM). */
+#define QM_WIRE_READONLY 0x2
+
+enum qm_wire_op {
+    QM_WIRE_BEGIN = 1, /* CTX_BEG; on an open slot it ends what was there */
+    QM_WIRE_END = 2,   /* CTX_END; what is nested in it ends too */
+    QM_WIRE_JOIN = 3,  /* this connection speaks for the session, too */
+};
+
+enum qm_wire_kind {
+    QM_WIRE_CONNECTION = 1,
+    QM_WIRE_THREAD = 2,
+    QM_WIRE_TRANSACTION = 3,
+    QM_WIRE_QUERY = 4,
+};
+
+#define QM_WIRE_NAME_MAX 439
+
+struct qm_wire_record {
+    uint32_t op;
+    uint16_t slot;
+    uint16_t parent;  /* slot of the enclosing context, 0: none; BEGIN only */
+    uint64_t session;
+    uint64_t klass;   /* class id: a hash of what contexts of a kind have in common */
+    uint16_t kind;
+    uint16_t name_len;                /* bytes of name; 0: unnamed */
+    uint32_t reserved0;
+    uint8_t reserved[40];
+    char name[QM_WIRE_NAME_MAX + 1];  /* UTF-8, of the class, for people; not terminated */
+};
+
+/* What is not used must be 0: a record in which it is not, or whose numbers are out of
+ * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect. */
+
+/* A record in the offset and count of an NBD_CMD_CACHE in the window, for read-only
+ * exports: the connection's own session, a class of 22 bits, no name.  Offset is
+ * QM_WIRE_HINT | op << 40 | kind << 36 | slot << 20 | parent << 4, count is
+ * 512 * (class % 2^22 + 1). */
+#define QM_WIRE_HINT (UINT64_C(1) << 46)
+#define QM_WIRE_HINT_CLASSES (1u << 22)
+
+static inline uint64_t qm_wire_hint(unsigned op, unsigned kind, unsigned slot,
+                                    unsigned parent)
+{
+    return QM_WIRE_CONTROL | QM_WIRE_HINT | (uint64_t)(op & 0x3) << 40 |
+           (uint64_t)(kind & 0xf) << 36 | (uint64_t)(slot & 0x7fff) << 20 |
+           (uint64_t)(parent & 0x7fff) << 4;
+}
+
+_Static_assert(sizeof(struct qm_wire_header) == 512, "one sector");
+_Static_assert(offsetof(struct qm_wire_header, size) == 16, "layout");
+_Static_assert(offsetof(struct qm_wire_header, session) == 40, "layout");
+_Static_assert(sizeof(struct qm_wire_record) == 512, "one sector");
+_Static_assert(offsetof(struct qm_wire_record, session) == 8, "layout");
+_Static_assert(offsetof(struct qm_wire_record, klass) == 16, "layout");
+_Static_assert(offsetof(struct qm_wire_record, kind) == 24, "layout");
+_Static_assert(offsetof(struct qm_wire_record, name) == 72, "layout");
+_Static_assert(QM_WIRE_SIZE <= (UINT64_C(1) << 63) - (UINT64_C(1) << 30), "libnbd");
+
+#endif

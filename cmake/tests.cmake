@@ -1,0 +1,29 @@
+# qm_test(NAME SOURCES... [LIBS libs...] [LABELS labels...]): a cmocka test
+# program, run by CTest. A test that takes over 120 s is stuck.
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+function(qm_test name)
+  cmake_parse_arguments(T "" "" "LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${T_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                           ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${T_LIBS} PkgConfig::CMOCKA
+                                        Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "${T_LABELS}")
+endfunction()
+
+# qm_script_test(NAME SCRIPT [LABELS labels...] [TIMEOUT seconds]): a script that
+# starts real programs. It gets BUILD_DIR and SOURCE_DIR in its environment, ends 0
+# when it passed, and 77 when something it needs cannot be had (skipped).
+function(qm_script_test name script)
+  cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})
+  set_tests_properties(
+    ${name}
+    PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${T_LABELS}"
+               ENVIRONMENT
+               "BUILD_DIR=${CMAKE_BINARY_DIR};SOURCE_DIR=${CMAKE_SOURCE_DIR};QM_SANITIZE=${QM_SANITIZE}")
+endfunction()

@@ -1,0 +1,83 @@
+# lib.sh - for tests and benchmarks that start real programs; to be sourced by bash.
+#
+# Everything lives in one temporary directory, $T; what was started is ended, and what
+# was mounted is unmounted, when the script ends, however it ends.  No fixed sleeps:
+# wait_for polls a condition, bounded.
+
+set -u -o pipefail
+
+: "${SOURCE_DIR:=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}"
+: "${BUILD_DIR:=$SOURCE_DIR/build}"
+FILTER=$BUILD_DIR/lib/nbdkit-quickmine-filter.so
+QUICKMINE=$BUILD_DIR/bin/quickmine
+
+T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX")
+QM_PIDS=()
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "FAILED: $*"; exit 1; }
+skip() { say "skipped: $*"; exit 77; }
+
+# wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.
+wait_for() {
+    local deadline=$((SECONDS + $1)); shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $deadline ] || return 1
+        sleep 0.05
+    done
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# stop PID [SIGNAL]: ends a process that this script started, and waits for it.
+stop() {
+    kill "-${2:-TERM}" "$1" 2>/dev/null
+    wait_for 20 gone "$1" || kill -KILL "$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+    return 0
+}
+
+cleanup() {
+    local rc=$? i
+    trap - EXIT INT TERM HUP
+    # Last started, first ended; users of a mount before the mount, it before its server.
+    for ((i = ${#QM_PIDS[@]} - 1; i >= 0; i--)); do
+        case ${QM_PIDS[i]} in
+        m:*) fusermount3 -u -z "${QM_PIDS[i]#m:}" 2>/dev/null ;;
+        *) gone "${QM_PIDS[i]}" || stop "${QM_PIDS[i]}" ;;
+        esac
+    done
+    [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "$T"
+    exit $rc
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# background COMMAND...: starts it, to be ended with the script; its id is in $PID.
+background() {
+    "$@" &
+    PID=$!
+    QM_PIDS+=("$PID")
+}
+
+# start_nbdkit NAME ARGS...: nbdkit in the foreground on $T/NAME.sock, its messages in
+# $T/NAME.log; returns when it listens.  Its id is in $PID.
+start_nbdkit() {
+    local name=$1; shift
+    local preload=${LD_PRELOAD:-}
+    # A filter that is built with a sanitizer needs its runtime in the host program.
+    case ${QM_SANITIZE:-} in
+    address*) preload=$(${CC:-cc} -print-file-name=libasan.so) ;;
+    thread*) preload=$(${CC:-cc} -print-file-name=libtsan.so) ;;
+    esac
+    background env LD_PRELOAD="$preload" ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}" \
+        nbdkit -f -U "$T/$name.sock" -P "$T/$name.pid" "$@" 2>"$T/$name.log"
+    local pid=$PID
+    wait_for 20 eval "[ -s '$T/$name.pid' ] || gone $pid"
+    if ! [ -s "$T/$name.pid" ]; then cat "$T/$name.log" >&2; return 1; fi
+}
+
+# nbd_uri NAME: of the server that start_nbdkit started.
+nbd_uri() { printf 'nbd+unix:///?socket=%s/%s.sock' "$T" "$1"; }

@@ -1,0 +1,67 @@
+/* trace.h - reading and writing traces (DESIGN §5), compressed or not.
+ *
+ *   #quickmine-trace 1 block=16384
+ *   B <us> <ctx> <kind> <class> <parent>
+ *   R <us> <ctx> <offset> <length>
+ *   W <us> <ctx> <offset> <length>
+ *   E <us> <ctx>
+ *
+ * A file whose name ends in .gz or .zst is compressed; on reading, the file's first
+ * bytes decide.  A reader or writer belongs to one thread at a time.
+ */
+#ifndef QM_TRACE_H
+#define QM_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/context.h" /* enum qm_kind */
+
+enum { QM_TRACE_BEGIN = 'B', QM_TRACE_READ = 'R', QM_TRACE_WRITE = 'W', QM_TRACE_END = 'E' };
+
+struct qm_event {
+    char type;
+    uint64_t us;  /* microseconds since the trace began */
+    uint64_t ctx; /* 0: no context (R, W only) */
+    union {
+        struct {
+            enum qm_kind kind;
+            uint64_t parent;   /* 0: none */
+            const char *klass; /* no spaces, not empty; on reading, valid until the next
+                                  call */
+        };
+        struct {
+            uint64_t offset, length; /* bytes; length > 0 */
+        };
+    };
+};
+
+struct qm_trace_reader;
+struct qm_trace_writer;
+
+/* Opens path ("-": standard input).  Returns NULL with a sentence in err. */
+struct qm_trace_reader *qm_trace_open(const char *path, char *err, size_t len);
+
+/* The block size in the trace's first line, in bytes. */
+uint64_t qm_trace_block_size(const struct qm_trace_reader *r);
+
+/* The next event.  Returns 1; 0 at the end; -1 for a line that cannot be read or that
+ * names a context that is not open (qm_trace_error() says which line and why).  An E of a
+ * context is delivered once, for the context that the line names; what is nested in it
+ * has ended with it, and naming that afterwards is an error. */
+int qm_trace_next(struct qm_trace_reader *r, struct qm_event *event);
+const char *qm_trace_error(const struct qm_trace_reader *r);
+
+/* For progress: bytes of the file consumed, and its size (0 if it has none). */
+void qm_trace_position(const struct qm_trace_reader *r, uint64_t *at, uint64_t *size);
+void qm_trace_free(struct qm_trace_reader *r);
+
+/* Creates path (truncates).  Returns NULL with a sentence in err. */
+struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size, char *err,
+                                        size_t len);
+/* Both return 0 or an errno value.  close() frees w in any case. */
+int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
+int qm_trace_flush(struct qm_trace_writer *w);
+int qm_trace_close(struct qm_trace_writer *w);
+
+#endif
