@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""A slow model of what QuickMine's traces, rules and paper preset mean.
+
+It exists to be compared with the program, so it shares nothing with it, not even the
+language, and takes every sentence of the definition literally: rules by three nested
+loops, caches as lists of block numbers.  When the two differ, one of them is wrong.
+
+  rule      for a sequence s and lookahead G: every i < j < k with j-i < G and k-i < G,
+            s[i] != s[j] and s[k] not in {s[i], s[j]}, adds 1 to s[i]&s[j] -> s[k]
+  sequence  the blocks that one context read, in order; immediate repeats count once
+  level     a read belongs to its context and to all that it is nested in, and counts for
+            the innermost of these that is of the level's kind; where there is none, for
+            the context itself.  "none": all reads, of no context too, are one sequence
+
+Invariants: a cache list holds a block once, least recent first; no block is in both
+lists; a sequence never holds the same block twice in a row.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+
+KINDS = ("connection", "thread", "transaction", "query")
+LEVELS = ("innermost", "query", "transaction", "thread", "connection", "none")
+
+# A sequence that has grown by that many blocks since it was last mined is mined in
+# passing.
+SEGMENT = 4096
+
+
+class TraceError(Exception):
+    pass
+
+
+def parse_trace(text):
+    """(block size, events); an event is a tuple whose first item is its letter."""
+    lines = text.split("\n")
+    head = lines[0].split(" ")
+    if head[:2] != ["#quickmine-trace", "1"] or not head[2].startswith("block="):
+        raise TraceError("line 1: not a trace")
+    block_size = int(head[2][len("block="):])
+    events = []
+    for number, line in enumerate(lines[1:], 2):
+        if line == "":
+            continue
+        f = line.split()
+        if f[0] == "B" and len(f) == 6 and f[3] in KINDS:
+            events.append(("B", int(f[2]), f[3], f[4], int(f[5])))
+        elif f[0] in ("R", "W") and len(f) == 5 and int(f[4]) > 0:
+            events.append((f[0], int(f[2]), int(f[3]), int(f[4])))
+        elif f[0] == "E" and len(f) == 3:
+            events.append(("E", int(f[2])))
+        else:
+            raise TraceError("line %d: cannot be read: %s" % (number, line))
+    return block_size, events
+
+
+def load_trace(path):
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(path, "rt", encoding="ascii") as f:
+        return parse_trace(f.read())
+
+
+def blocks_of(offset, length, block_size):
+    """The blocks that a request touches, ascending."""
+    return range(offset // block_size, (offset + length - 1) // block_size + 1)
+
+
+class Rules:
+    """Supports, by prefix and then by suffix.  Unlimited."""
+
+    def __init__(self, gap):
+        self.gap = gap
+        self.support = {}
+
+    def mine(self, s, first=0):
+        """Adds the rules of s whose last block is at position first or later."""
+        for i in range(len(s)):
+            for j in range(i + 1, len(s)):
+                if not j - i < self.gap:
+                    break
+                for k in range(j + 1, len(s)):
+                    if not k - i < self.gap:
+                        break
+                    if k < first:
+                        continue
+                    if s[i] != s[j] and s[k] not in (s[i], s[j]):
+                        suffixes = self.support.setdefault((s[i], s[j]), {})
+                        suffixes[s[k]] = suffixes.get(s[k], 0) + 1
+
+    def candidates(self, a, b, most):
+        """The suffixes of a & b of highest support; of equals, the lower blocks."""
+        suffixes = self.support.get((a, b), {})
+        ordered = sorted(suffixes, key=lambda c: (-suffixes[c], c))
+        return ordered[:most]
+
+    def count(self):
+        return sum(len(suffixes) for suffixes in self.support.values())
+
+    def listed(self):
+        return sorted(
+            (a, b, c, n)
+            for (a, b), suffixes in self.support.items()
+            for c, n in suffixes.items()
+        )
+
+
+class Sequence:
+    """What one context has read, and how much of it has been mined."""
+
+    def __init__(self):
+        self.blocks = []
+        self.mined = 0
+
+    def append(self, block):
+        if not self.blocks or self.blocks[-1] != block:
+            self.blocks.append(block)
+
+    def mine(self, rules):
+        # To find the rules that end in a block, the gap-1 blocks before it suffice:
+        # that many are carried over from what has been mined.
+        carried = max(0, self.mined - (rules.gap - 1))
+        rules.mine(self.blocks[carried:], self.mined - carried)
+        self.mined = len(self.blocks)
+
+    def mine_in_passing(self, rules):
+        if len(self.blocks) - self.mined >= SEGMENT:
+            self.mine(rules)
+
+
+class Context:
+    def __init__(self, kind, parent, order):
+        self.kind = kind
+        self.parent = parent
+        self.order = order
+        self.sequence = Sequence()
+
+    def is_within(self, other):
+        c = self
+        while c is not None:
+            if c is other:
+                return True
+            c = c.parent
+        return False
+
+
+class Contexts:
+    """The open contexts of a trace, and whose sequence a read extends."""
+
+    def __init__(self, level, rules):
+        self.level = level
+        self.rules = rules
+        self.open = {}
+        self.begun = 0
+        self.seen = set()
+        self.everything = Sequence()
+
+    def begin(self, number, kind, parent):
+        if number <= 0 or number in self.seen:
+            raise TraceError("context %d begins twice" % number)
+        if parent != 0 and parent not in self.open:
+            raise TraceError("parent %d is not open" % parent)
+        self.seen.add(number)
+        self.begun += 1
+        self.open[number] = Context(kind, self.open.get(parent), self.begun)
+
+    def check(self, number):
+        if number != 0 and number not in self.open:
+            raise TraceError("context %d is not open" % number)
+
+    def sequence_of(self, number):
+        """Where a read of context number counts, or None."""
+        self.check(number)
+        if self.level == "none":
+            return self.everything
+        if number == 0:
+            return None
+        c = self.open[number]
+        while c is not None:
+            if c.kind == self.level:
+                return c.sequence
+            c = c.parent
+        return self.open[number].sequence
+
+    def end(self, number):
+        """Ends the context and all that is nested in it, the one begun last first."""
+        if number not in self.open:
+            raise TraceError("context %d is not open" % number)
+        ending = self.open[number]
+        nested = [n for n, c in self.open.items() if c.is_within(ending)]
+        nested.sort(key=lambda n: -self.open[n].order)
+        for n in nested:
+            self.open.pop(n).sequence.mine(self.rules)
+
+
+def mine(trace, gap=5, level="innermost", paper=False, block_size=None):
+    """The rules of a trace.  With level none its end is the sequence's end."""
+    trace_block_size, events = trace
+    bs = block_size or trace_block_size
+    rules = Rules(gap)
+    contexts = Contexts(level, rules)
+    for e in events:
+        if e[0] == "B":
+            contexts.begin(e[1], e[2], e[4])
+        elif e[0] == "E":
+            contexts.end(e[1])
+        elif e[0] == "W":
+            contexts.check(e[1])
+        else:
+            sequence = contexts.sequence_of(e[1])
+            for block in blocks_of(e[2], e[3], bs):
+                if sequence is not None:
+                    sequence.append(block)
+                    if not paper:
+                        sequence.mine_in_passing(rules)
+    if level == "none":
+        contexts.everything.mine(rules)
+    return rules
+
+
+class Lru:
+    """Block numbers, the least recent first."""
+
+    def __init__(self, capacity):
+        self.capacity = capacity
+        self.blocks = []
+
+    def __contains__(self, block):
+        return block in self.blocks
+
+    def touch(self, block):
+        self.blocks.remove(block)
+        self.blocks.append(block)
+
+    def insert(self, block):
+        """The block that had to go, or None."""
+        assert block not in self.blocks
+        self.blocks.append(block)
+        if len(self.blocks) > self.capacity:
+            return self.blocks.pop(0)
+        return None
+
+
+def sim(trace, policy, cache_bytes, gap=5, level="innermost", block_size=None, degree=4):
+    """One run of the paper preset, as a dictionary of counts."""
+    trace_block_size, events = trace
+    bs = block_size or trace_block_size
+    total = cache_bytes // bs
+    prefetching = policy == "quickmine"
+    share = max(1, total * 4 // 100) if prefetching else 0
+    main, prefetched = Lru(total - share), Lru(share)
+    rules = Rules(gap)
+    contexts = Contexts(level, rules)
+    n = dict.fromkeys(
+        ("requests", "reads", "hits", "promotes", "misses", "prefetches", "used", "wasted"),
+        0,
+    )
+
+    for e in events:
+        if e[0] == "B":
+            contexts.begin(e[1], e[2], e[4])
+            continue
+        if e[0] == "E":
+            contexts.end(e[1])
+            continue
+        if e[0] == "W":
+            contexts.check(e[1])
+            continue
+
+        n["requests"] += 1
+        sequence = contexts.sequence_of(e[1])
+        for block in blocks_of(e[2], e[3], bs):
+            n["reads"] += 1
+            missed = False
+            if block in main:
+                n["hits"] += 1
+                main.touch(block)
+            elif block in prefetched:
+                n["promotes"] += 1
+                n["used"] += 1
+                prefetched.blocks.remove(block)
+                main.insert(block)
+            else:
+                n["misses"] += 1
+                missed = True
+                main.insert(block)
+
+            if sequence is None or not prefetching:
+                continue
+            sequence.append(block)
+            # All of the trace is one sequence at this level, which never ends: only
+            # what is mined in passing is ever learned.
+            if level == "none":
+                sequence.mine_in_passing(rules)
+            if not missed or len(sequence.blocks) < 2:
+                continue
+            a, b = sequence.blocks[-2:]
+            for c in rules.candidates(a, b, degree):
+                if c in main or c in prefetched:
+                    continue
+                n["prefetches"] += 1
+                if prefetched.insert(c) is not None:
+                    n["wasted"] += 1
+
+    n["policy"] = policy
+    n["cache_blocks"] = total
+    n["rules"] = rules.count() if prefetching else 0
+    n["miss_ratio"] = n["misses"] / n["reads"] if n["reads"] else 0.0
+    n["accuracy"] = n["used"] / n["prefetches"] if n["prefetches"] else 0.0
+    return n
+
+
+def parse_size(text):
+    for i, unit in enumerate("kmgt"):
+        if text.lower().endswith(unit):
+            return int(text[:-1]) << 10 * (i + 1)
+    return int(text)
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description="a slow model of quickmine mine and sim")
+    sub = parser.add_subparsers(dest="command", required=True)
+    for name in ("mine", "sim"):
+        p = sub.add_parser(name)
+        p.add_argument("file")
+        p.add_argument("--gap", type=int, default=5)
+        p.add_argument("--level", choices=LEVELS, default="innermost")
+        p.add_argument("--block-size", type=parse_size)
+        p.add_argument("--preset", choices=("paper",), required=name == "sim")
+        if name == "sim":
+            p.add_argument("--policy", default="none,quickmine")
+            p.add_argument("--cache-size", required=True)
+            p.add_argument("--json", action="store_true")
+    return parser.parse_args(argv)
+
+
+def run(argv):
+    """What the command would say: mine's lines as a text, sim's runs as a list."""
+    a = arguments(argv)
+    trace = load_trace(a.file)
+    if a.command == "mine":
+        rules = mine(trace, a.gap, a.level, a.preset == "paper", a.block_size)
+        return "".join("%d\t%d\t%d\t%d\n" % rule for rule in rules.listed())
+    return [
+        sim(trace, policy, parse_size(size), a.gap, a.level, a.block_size)
+        for size in a.cache_size.split(",")
+        for policy in a.policy.split(",")
+    ]
+
+
+if __name__ == "__main__":
+    result = run(sys.argv[1:])
+    if not isinstance(result, str):
+        result = json.dumps(result, indent=1) + "\n"
+    sys.stdout.write(result)
