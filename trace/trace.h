@@ -17,16 +17,26 @@
 
 #include "mining/context.h" /* enum qm_kind */
 
-enum { QM_TRACE_BEGIN = 'B', QM_TRACE_READ = 'R', QM_TRACE_WRITE = 'W', QM_TRACE_END = 'E' };
+enum {
+    QM_TRACE_BEGIN = 'B',
+    QM_TRACE_READ = 'R',
+    QM_TRACE_WRITE = 'W',
+    QM_TRACE_END = 'E'
+};
 
 struct qm_event {
     char type;
     uint64_t us;  /* microseconds since the trace began */
     uint64_t ctx; /* 0: no context (R, W only) */
+    /* On reading, a small number for ctx (0: none): unique among the contexts that are
+     * open, reused after they end.  It is at most the number of contexts that were ever
+     * open at once, so that an array will do where a hash table would be needed. */
+    uint32_t slot;
     union {
         struct {
             enum qm_kind kind;
-            uint64_t parent;   /* 0: none */
+            uint64_t parent; /* 0: none */
+            uint32_t parent_slot;
             const char *klass; /* no spaces, not empty; on reading, valid until the next
                                   call */
         };
@@ -39,27 +49,43 @@ struct qm_event {
 struct qm_trace_reader;
 struct qm_trace_writer;
 
-/* Opens path ("-": standard input).  Returns NULL with a sentence in err. */
+/* Limits of what reader and writer take. */
+#define QM_TRACE_BLOCK_MIN  UINT64_C(512)
+#define QM_TRACE_BLOCK_MAX  (UINT64_C(16) << 20)
+#define QM_TRACE_CLASS_MAX  1023                   /* bytes of a class */
+#define QM_TRACE_LENGTH_MAX ((uint64_t)UINT32_MAX) /* of a request, as NBD's */
+#define QM_TRACE_END_MAX    ((uint64_t)INT64_MAX)  /* offset + length */
+
+/* Opens path ("-": standard input).  Memory is that of the contexts which are open,
+ * plus little for those that were if they are numbered in sequence (DESIGN §5: a number
+ * is used once).  Returns NULL with a sentence in err. */
 struct qm_trace_reader *qm_trace_open(const char *path, char *err, size_t len);
 
-/* The block size in the trace's first line, in bytes. */
+/* The block size in the trace's first line, in bytes: a power of two. */
 uint64_t qm_trace_block_size(const struct qm_trace_reader *r);
 
 /* The next event.  Returns 1; 0 at the end; -1 for a line that cannot be read or that
- * names a context that is not open (qm_trace_error() says which line and why).  An E of a
- * context is delivered once, for the context that the line names; what is nested in it
- * has ended with it, and naming that afterwards is an error. */
+ * names a context that is not open (qm_trace_error() says which line and why).  An E of
+ * a context is delivered once, for the context that the line names; what is nested in
+ * it has ended with it, and naming that afterwards is an error. */
 int qm_trace_next(struct qm_trace_reader *r, struct qm_event *event);
 const char *qm_trace_error(const struct qm_trace_reader *r);
+/* The number of the line that was read last. */
+uint64_t qm_trace_line(const struct qm_trace_reader *r);
 
 /* For progress: bytes of the file consumed, and its size (0 if it has none). */
 void qm_trace_position(const struct qm_trace_reader *r, uint64_t *at, uint64_t *size);
 void qm_trace_free(struct qm_trace_reader *r);
 
-/* Creates path (truncates).  Returns NULL with a sentence in err. */
-struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size, char *err,
-                                        size_t len);
-/* Both return 0 or an errno value.  close() frees w in any case. */
+/* Creates path (truncates; "-": standard output).  Returns NULL with a sentence in err.
+ */
+struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
+                                        char *err, size_t len);
+/* All return 0 or an errno value: EINVAL for an event that could not be read again (a
+ * class with spaces, no length, ...), which is not written; that contexts are open when
+ * they are named is the caller's care.  After an I/O error, the same error for good.
+ * flush(): so far as written, the file can be read by others.  close() frees w in any
+ * case. */
 int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
 int qm_trace_flush(struct qm_trace_writer *w);
 int qm_trace_close(struct qm_trace_writer *w);

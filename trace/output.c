@@ -1,0 +1,216 @@
+/* output.c - a text file that is compressed if its name says so.
+ *
+ * Text is gathered in text[]; when it is full, it goes through the compressor into
+ * raw[], and from there to the file.  The first error sticks, so that a caller may
+ * check only at the end.
+ */
+#include "trace/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#define TEXT_SIZE (64 * 1024)
+#define RAW_SIZE  (64 * 1024)
+
+enum format { PLAIN, GZIP, ZSTD };
+enum how { MORE, FLUSH, FINISH };
+
+struct qm_output {
+    int fd;
+    enum format format;
+    int error; /* errno value; 0: none */
+    z_stream z;
+    ZSTD_CStream *zstd;
+    size_t used; /* of text[] */
+    char text[TEXT_SIZE];
+    unsigned char raw[RAW_SIZE];
+};
+
+static void write_all(struct qm_output *out, const void *buf, size_t count)
+{
+    const char *p = buf;
+
+    while (count > 0 && !out->error) {
+        ssize_t n = write(out->fd, p, count);
+
+        if (n >= 0) {
+            p += n;
+            count -= (size_t)n;
+        } else if (errno != EINTR) {
+            out->error = errno;
+        }
+    }
+}
+
+static void deflate_text(struct qm_output *out, enum how how)
+{
+    static const int flush[] = {Z_NO_FLUSH, Z_SYNC_FLUSH, Z_FINISH};
+
+    out->z.next_in = (unsigned char *)out->text;
+    out->z.avail_in = (uInt)out->used;
+    do {
+        out->z.next_out = out->raw;
+        out->z.avail_out = sizeof out->raw;
+        /* Z_BUF_ERROR only says that there was nothing left to do. */
+        if (deflate(&out->z, flush[how]) == Z_STREAM_ERROR) {
+            out->error = EIO;
+            return;
+        }
+        write_all(out, out->raw, sizeof out->raw - out->z.avail_out);
+    } while (out->z.avail_out == 0 && !out->error);
+}
+
+static void zstd_text(struct qm_output *out, enum how how)
+{
+    static const ZSTD_EndDirective end[] = {ZSTD_e_continue, ZSTD_e_flush, ZSTD_e_end};
+    ZSTD_inBuffer from = {out->text, out->used, 0};
+    size_t left;
+
+    do {
+        ZSTD_outBuffer to = {out->raw, sizeof out->raw, 0};
+
+        left = ZSTD_compressStream2(out->zstd, &to, &from, end[how]);
+        if (ZSTD_isError(left)) {
+            out->error = EIO;
+            return;
+        }
+        write_all(out, out->raw, to.pos);
+    } while ((how == MORE ? from.pos < from.size : left > 0) && !out->error);
+}
+
+static void empty_text(struct qm_output *out, enum how how)
+{
+    if (out->error)
+        return;
+    switch (out->format) {
+    case PLAIN:
+        write_all(out, out->text, out->used);
+        break;
+    case GZIP:
+        deflate_text(out, how);
+        break;
+    case ZSTD:
+        zstd_text(out, how);
+        break;
+    }
+    out->used = 0;
+}
+
+int qm_output_write(struct qm_output *out, const void *text, size_t count)
+{
+    const char *p = text;
+
+    while (count > 0 && !out->error) {
+        size_t n = sizeof out->text - out->used;
+
+        if (n > count)
+            n = count;
+        memcpy(out->text + out->used, p, n);
+        out->used += n;
+        p += n;
+        count -= n;
+        if (out->used == sizeof out->text)
+            empty_text(out, MORE);
+    }
+    return out->error;
+}
+
+int qm_output_printf(struct qm_output *out, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n < 0) {
+        if (!out->error)
+            out->error = ENOMEM;
+        return out->error;
+    }
+    qm_output_write(out, text, (size_t)n);
+    free(text);
+    return out->error;
+}
+
+int qm_output_flush(struct qm_output *out)
+{
+    empty_text(out, FLUSH);
+    return out->error;
+}
+
+static bool ends_in(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+
+    return n > m && strcmp(path + n - m, suffix) == 0;
+}
+
+/* Sets up the compressor.  Returns 0 or ENOMEM. */
+static int set_format(struct qm_output *out, const char *path)
+{
+    if (ends_in(path, ".gz")) {
+        if (deflateInit2(&out->z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8,
+                         Z_DEFAULT_STRATEGY) != Z_OK)
+            return ENOMEM;
+        out->format = GZIP;
+    } else if (ends_in(path, ".zst")) {
+        out->zstd = ZSTD_createCStream();
+        if (!out->zstd)
+            return ENOMEM;
+        ZSTD_CCtx_setParameter(out->zstd, ZSTD_c_checksumFlag, 1);
+        out->format = ZSTD;
+    }
+    return 0;
+}
+
+struct qm_output *qm_output_create(const char *path, char *err, size_t len)
+{
+    bool is_stdout = strcmp(path, "-") == 0;
+    struct qm_output *out = malloc(sizeof *out);
+
+    if (!out) {
+        snprintf(err, len, "out of memory");
+        return NULL;
+    }
+    memset(out, 0, offsetof(struct qm_output, text));
+    out->fd = STDOUT_FILENO;
+    if (is_stdout)
+        return out;
+    out->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    if (out->fd == -1) {
+        snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
+    } else if (set_format(out, path) != 0) {
+        snprintf(err, len, "%s: out of memory", path);
+        close(out->fd);
+    } else {
+        return out;
+    }
+    free(out);
+    return NULL;
+}
+
+int qm_output_close(struct qm_output *out)
+{
+    int error;
+
+    empty_text(out, FINISH);
+    if (out->format == GZIP)
+        deflateEnd(&out->z);
+    ZSTD_freeCStream(out->zstd);
+    /* Some file systems report a failed write only now. */
+    if (out->fd != STDOUT_FILENO && close(out->fd) == -1 && !out->error)
+        out->error = errno;
+    error = out->error;
+    free(out);
+    return error;
+}
