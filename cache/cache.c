@@ -1,0 +1,365 @@
+/* cache.c - the interface of cache.h: looking up, loading, waiting.
+ *
+ * A struct qm_load is a block to which its holder has a reference; callers never look
+ * inside.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/internal.h"
+
+/* How often a thread waits for memory to come out of limbo before it does without. */
+#define RECLAIM_TRIES 4
+
+static struct qm_load *load_of(struct qm_block *block)
+{
+    return (struct qm_load *)block;
+}
+
+static struct qm_block *block_of(struct qm_load *load)
+{
+    return (struct qm_block *)load;
+}
+
+int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
+{
+    uint64_t main_blocks = config->blocks - config->prefetch_blocks;
+    struct qm_cache *cache;
+    size_t bytes;
+
+    if (qm_cache_check(config, NULL, 0) != 0)
+        return EINVAL;
+    cache = calloc(1, sizeof(*cache));
+    if (!cache)
+        return ENOMEM;
+    cache->config = *config;
+    cache->config.eviction = qm_evict_find(config->eviction)->name;
+    cache->shard_count =
+        qm_budget_shards(config->blocks, config->prefetch_blocks, config->shards);
+    cache->stripes = qm_budget_stripes(config->shards);
+    pthread_mutex_init(&cache->writes_lock, NULL);
+
+    bytes = cache->shard_count * sizeof(struct qm_shard);
+    cache->shards = aligned_alloc(__alignof__(struct qm_shard), bytes);
+    if (!cache->shards) {
+        cache->shard_count = 0;
+        qm_cache_free(cache);
+        return ENOMEM;
+    }
+    memset(cache->shards, 0, bytes);
+    for (unsigned i = 0, n = cache->shard_count; i < n; i++) {
+        uint64_t main_share = main_blocks / n + (i < main_blocks % n);
+        uint64_t prefetch_share =
+            config->prefetch_blocks / n + (i < config->prefetch_blocks % n);
+
+        if (qm_shard_init(&cache->shards[i], cache, main_share, prefetch_share) != 0) {
+            cache->shard_count = i + 1;
+            qm_cache_free(cache);
+            return ENOMEM;
+        }
+    }
+    *result = cache;
+    return 0;
+}
+
+void qm_cache_free(struct qm_cache *cache)
+{
+    if (!cache)
+        return;
+    for (unsigned i = 0; i < cache->shard_count; i++)
+        qm_shard_destroy(&cache->shards[i]);
+    free(cache->shards);
+    pthread_mutex_destroy(&cache->writes_lock);
+    free(cache);
+}
+
+/* Within the RCU read-side section in which block was found, or with a reference. */
+static void copy_out(struct qm_cache *cache, struct qm_block *block, void *to,
+                     uint32_t offset, uint32_t count)
+{
+    if (cache->config.data) {
+        struct qm_buf *buf = atomic_load_explicit(&block->buf, memory_order_acquire);
+
+        memcpy(to, buf->bytes + offset, count);
+    }
+}
+
+/* A new block that is being loaded enters part.  Mutex held; the caller has the first
+ * reference.  NULL if there is no memory. */
+static struct qm_block *begin_load(struct qm_shard *shard, uint64_t hash,
+                                   uint64_t number, enum qm_part part, uint32_t issuer)
+{
+    struct qm_block *block = qm_slab_block(shard);
+
+    if (!block)
+        return NULL;
+    block->evict.block = number;
+    block->issuer = issuer;
+    block->refs = 1;
+    qm_shard_enter(shard, block, part);
+    qm_shard_publish(shard, block, hash);
+    return block;
+}
+
+static bool is_crowded(const struct qm_shard *shard)
+{
+    return !shard->growing && shard->buckets < shard->limits.buckets &&
+           shard->main_blocks + shard->prefetch_blocks > shard->buckets;
+}
+
+/* A demand that is not simply a hit.  Called, and returns, with the mutex held; ENOMEM
+ * asks for memory to be reclaimed. */
+static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
+                         bool again, struct qm_lookup *found)
+{
+    struct qm_block *block;
+
+    qm_shard_drain(shard);
+    qm_rcu_read_lock();
+    block = qm_shard_find(shard, hash, number);
+    qm_rcu_read_unlock(); /* it stays while the mutex is held */
+
+    if (!block) {
+        block = begin_load(shard, hash, number, QM_PART_MAIN, 0);
+        if (!block)
+            return ENOMEM;
+        found->outcome = QM_MISS;
+        found->todo = QM_FETCH;
+        found->load = load_of(block);
+        shard->stats.misses += !again;
+        return 0;
+    }
+    if (block->part == QM_PART_PREFETCH) {
+        found->outcome = QM_PROMOTE;
+        found->issuer = block->issuer;
+        qm_shard_promote(shard, block);
+        shard->stats.promotes += !again;
+    } else {
+        found->outcome = QM_HIT;
+        shard->main_ops->touch(shard->main, &block->evict);
+        shard->stats.hits += !again;
+    }
+    block->refs++; /* keeps it, also loaded, until it is copied or waited for */
+    found->load = load_of(block);
+    found->todo = block->loaded ? QM_DONE : QM_WAIT;
+    return 0;
+}
+
+static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t offset,
+                  uint32_t count, struct qm_lookup *found, bool again)
+{
+    uint64_t hash = qm_hash(number);
+    struct qm_shard *shard = qm_shard_of(cache, hash);
+    struct qm_block *block;
+    bool crowded;
+    int err;
+
+    *found = (struct qm_lookup){.outcome = QM_HIT, .todo = QM_DONE};
+    qm_rcu_read_lock();
+    block = qm_shard_find(shard, hash, number);
+    if (block && atomic_load_explicit(&block->hittable, memory_order_acquire)) {
+        copy_out(cache, block, buf, offset, count);
+        qm_shard_record(shard, block, !again);
+        qm_rcu_read_unlock();
+        return 0;
+    }
+    qm_rcu_read_unlock();
+
+    for (int tries = 0;; tries++) {
+        pthread_mutex_lock(&shard->lock);
+        err = demand_locked(shard, hash, number, again, found);
+        crowded = is_crowded(shard);
+        pthread_mutex_unlock(&shard->lock);
+        if (err == 0)
+            break;
+        if (tries == RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
+            return err;
+    }
+    if (crowded)
+        qm_shard_grow(shard);
+    if (found->todo == QM_DONE) {
+        struct qm_load *load = found->load;
+
+        found->load = NULL;
+        err = qm_cache_wait(cache, load, buf, offset, count);
+    }
+    return err;
+}
+
+int qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
+                    uint32_t count, struct qm_lookup *found)
+{
+    return demand(cache, block, buf, offset, count, found, false);
+}
+
+int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
+                          uint32_t offset, uint32_t count, struct qm_lookup *found)
+{
+    return demand(cache, block, buf, offset, count, found, true);
+}
+
+int qm_cache_wait(struct qm_cache *cache, struct qm_load *load, void *buf,
+                  uint32_t offset, uint32_t count)
+{
+    struct qm_block *block = block_of(load);
+    struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
+    int err = 0;
+
+    pthread_mutex_lock(&shard->lock);
+    block->waiting++;
+    while (!block->loaded && block->part != QM_PART_NONE)
+        pthread_cond_wait(&shard->loaded, &shard->lock);
+    block->waiting--;
+    if (!block->loaded) {
+        err = EAGAIN;
+    } else if (cache->config.data) {
+        /* The reference keeps the block, but a write may replace its buffer. */
+        qm_rcu_read_lock();
+        pthread_mutex_unlock(&shard->lock);
+        copy_out(cache, block, buf, offset, count);
+        qm_rcu_read_unlock();
+        pthread_mutex_lock(&shard->lock);
+    }
+    qm_shard_unref(shard, block);
+    pthread_mutex_unlock(&shard->lock);
+    return err;
+}
+
+/* A buffer for the data of block: NULL if it is not to be kept, or there is none. */
+static struct qm_buf *buf_for(struct qm_shard *shard, struct qm_block *block)
+{
+    struct qm_buf *buf = NULL;
+
+    for (int tries = 0; tries <= RECLAIM_TRIES; tries++) {
+        bool wanted;
+
+        pthread_mutex_lock(&shard->lock);
+        wanted = block->part != QM_PART_NONE;
+        if (wanted)
+            buf = qm_slab_buf(shard);
+        pthread_mutex_unlock(&shard->lock);
+        if (!wanted || buf || !qm_slab_reclaim(shard, true))
+            break;
+    }
+    return buf;
+}
+
+void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data)
+{
+    struct qm_block *block = block_of(load);
+    uint64_t number = block->evict.block;
+    struct qm_shard *shard = qm_shard_of(cache, qm_hash(number));
+    bool with_data = cache->config.data, reclaim;
+    struct qm_buf *buf = NULL;
+
+    if (with_data) {
+        buf = buf_for(shard, block);
+        if (buf)
+            memcpy(buf->bytes, data, cache->config.block_size);
+    }
+    pthread_mutex_lock(&shard->lock);
+    if (block->part != QM_PART_NONE && (buf || !with_data) &&
+        !qm_writes_overlap(cache, number)) {
+        qm_shard_loaded(shard, block, buf);
+    } else {
+        shard->stats.detached++;
+        if (buf)
+            qm_slab_unused_buf(shard, buf);
+        if (block->part != QM_PART_NONE)
+            qm_shard_discard(shard, block);
+    }
+    qm_shard_unref(shard, block);
+    reclaim = shard->limbo >= shard->limits.batch && !shard->reclaiming;
+    pthread_mutex_unlock(&shard->lock);
+    if (reclaim)
+        qm_slab_reclaim(shard, false);
+}
+
+void qm_cache_fail(struct qm_cache *cache, struct qm_load *load)
+{
+    struct qm_block *block = block_of(load);
+    struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
+
+    pthread_mutex_lock(&shard->lock);
+    shard->stats.failed++;
+    if (block->part != QM_PART_NONE)
+        qm_shard_discard(shard, block);
+    qm_shard_unref(shard, block);
+    pthread_mutex_unlock(&shard->lock);
+}
+
+bool qm_cache_contains(struct qm_cache *cache, uint64_t block)
+{
+    uint64_t hash = qm_hash(block);
+    bool found;
+
+    qm_rcu_read_lock();
+    found = qm_shard_find(qm_shard_of(cache, hash), hash, block) != NULL;
+    qm_rcu_read_unlock();
+    return found;
+}
+
+int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
+                      struct qm_load **load)
+{
+    uint64_t hash = qm_hash(number);
+    struct qm_shard *shard = qm_shard_of(cache, hash);
+    struct qm_block *block = NULL;
+    bool crowded;
+
+    if (shard->prefetch_capacity == 0)
+        return ENOSPC;
+    if (qm_cache_contains(cache, number))
+        return EEXIST;
+    for (int tries = 0;; tries++) {
+        bool exists;
+
+        pthread_mutex_lock(&shard->lock);
+        exists = qm_cache_contains(cache, number);
+        if (!exists)
+            block = begin_load(shard, hash, number, QM_PART_PREFETCH, issuer);
+        if (block)
+            shard->stats.prefetches++;
+        crowded = is_crowded(shard);
+        pthread_mutex_unlock(&shard->lock);
+        if (exists)
+            return EEXIST;
+        if (block)
+            break;
+        if (tries == RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
+            return ENOMEM;
+    }
+    *load = load_of(block);
+    if (crowded)
+        qm_shard_grow(shard);
+    return 0;
+}
+
+void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
+{
+    *stats = (struct qm_cache_stats){.bytes = sizeof(*cache)};
+    for (unsigned i = 0; i < cache->shard_count; i++) {
+        struct qm_shard *shard = &cache->shards[i];
+
+        for (unsigned k = 0; k < cache->stripes; k++) {
+            struct qm_ring *ring = &shard->rings[k];
+
+            stats->hits += atomic_load_explicit(&ring->hits, memory_order_relaxed) +
+                           atomic_load_explicit(&ring->contended, memory_order_relaxed);
+        }
+        pthread_mutex_lock(&shard->lock);
+        stats->hits += shard->stats.hits;
+        stats->promotes += shard->stats.promotes;
+        stats->misses += shard->stats.misses;
+        stats->prefetches += shard->stats.prefetches;
+        stats->used += shard->stats.used;
+        stats->wasted += shard->stats.wasted;
+        stats->failed += shard->stats.failed;
+        stats->detached += shard->stats.detached;
+        stats->main_blocks += shard->main_blocks;
+        stats->prefetch_blocks += shard->prefetch_blocks;
+        stats->bytes += shard->bytes;
+        pthread_mutex_unlock(&shard->lock);
+    }
+}

@@ -1,0 +1,234 @@
+/* internal.h - what the files of the cache share.
+ *
+ * A cache is a number of shards; a block belongs to one by its number's hash, and so do
+ * the memory that holds it, its place in an eviction order, and its counters.  Shards
+ * share nothing but the list of writes in flight.
+ *
+ * Finding a block takes no lock: each shard has a lock-free hash table, read under RCU.
+ * A reader that finds a block which is `hittable` copies its bytes and notes the access
+ * in a ring; everything else happens under the shard's mutex:
+ *
+ *   - whatever changes the table, the eviction orders, a block's part or its
+ * references;
+ *   - noted accesses are applied (drained) before any decision that depends on order.
+ *
+ * Memory.  Blocks (headers) and buffers (bytes) come from slabs that live as long as
+ * the cache, and never change shards.  What leaves the table goes to limbo until a
+ * grace period has passed, then to a free list.  So a pointer to a header is always one
+ * to a header of that shard, though perhaps of another block by now: rings rely on it.
+ * Both are limited in number, and what is in limbo counts; that bounds the memory.
+ *
+ * Locks, in order: a shard's mutex, then the mutex of the writes in flight.  No thread
+ * holds two shards' mutexes, and none waits for a grace period with a mutex held.
+ */
+#ifndef QM_CACHE_INTERNAL_H
+#define QM_CACHE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+#include "cache/eviction.h"
+#include "cache/rcu.h"
+
+#define QM_CACHE_LINE     64
+#define QM_MIN_BLOCK_SIZE 512
+#define QM_MAX_BLOCK_SIZE (16u << 20)
+#define QM_MAX_SHARDS     1024
+#define QM_MAX_STRIPES    64
+#define QM_MAX_BLOCKS     (UINT64_C(1) << 40)
+
+/* Where a block is, the shard's mutex held. */
+enum qm_part {
+    QM_PART_NONE, /* free, in limbo, or detached: not in the table */
+    QM_PART_MAIN,
+    QM_PART_PREFETCH,
+};
+
+/* The bytes of a block.  Apart from its bytes, because these can be shared with readers
+ * when the descriptor must be linked into limbo. */
+struct qm_buf {
+    struct qm_buf *next; /* in limbo or in the free list */
+    unsigned char *bytes;
+};
+
+struct qm_block {
+    struct cds_lfht_node node;
+    struct qm_evict_node
+        evict; /* has the block's number, constant while in the table */
+    _Atomic(struct qm_buf *) buf; /* set when loaded, replaced by writes (RCU) */
+    atomic_bool hittable;         /* loaded and in the main cache */
+
+    /* The rest only with the shard's mutex held. */
+    bool loaded;        /* buf is valid (or would be, in a cache without data) */
+    unsigned char part; /* enum qm_part */
+    uint32_t issuer;    /* of the prefetch */
+    uint32_t refs;      /* who loads it, and who has it as a struct qm_load to wait */
+    uint32_t waiting;   /* threads inside qm_cache_wait() */
+    struct qm_block *next; /* in limbo or in the free list */
+};
+
+/* Accesses that are noted but not applied yet.  A thread always uses the same ring of a
+ * shard, others perhaps too: `busy` is tried, never waited for. */
+#define QM_RING_SLOTS 28
+struct qm_ring {
+    atomic_flag busy;
+    _Atomic uint32_t used;      /* slots; changed only while busy */
+    _Atomic uint64_t hits;      /* changed only while busy */
+    _Atomic uint64_t contended; /* hits that found the ring busy: counted, not noted */
+    struct qm_block *slot[QM_RING_SLOTS];
+} __attribute__((aligned(QM_CACHE_LINE)));
+
+struct qm_block_slab {
+    struct qm_block_slab *next;
+    size_t count;
+    struct qm_block blocks[];
+};
+
+struct qm_buf_slab {
+    struct qm_buf_slab *next;
+    unsigned char *bytes;
+    size_t count;
+    struct qm_buf bufs[];
+};
+
+/* What a shard of a given capacity may grow to. */
+struct qm_limits {
+    uint64_t bufs;    /* its capacity and a reserve, see qm_limits_get() */
+    uint64_t blocks;  /* likewise */
+    uint64_t buckets; /* of the hash table */
+    uint64_t batch;   /* so much in limbo is worth a grace period */
+    uint64_t bufs_a_slab;
+    uint64_t bytes; /* all that it can come to, the shard itself included */
+};
+
+struct qm_shard_stats {
+    uint64_t hits, promotes, misses, prefetches, used, wasted, failed, detached;
+};
+
+struct qm_shard {
+    pthread_mutex_t lock;
+    pthread_cond_t loaded; /* a block that is waited for was loaded, or never will be */
+    pthread_cond_t reclaimed; /* reclaiming became false */
+    struct qm_cache *cache;
+    struct cds_lfht *table;
+    struct qm_ring *rings; /* cache->stripes of them */
+
+    const struct qm_evict_ops *main_ops, *prefetch_ops;
+    void *main, *prefetch; /* policies */
+    uint64_t main_capacity, prefetch_capacity;
+    uint64_t main_blocks, prefetch_blocks; /* held */
+
+    struct qm_limits limits;
+    struct qm_block_slab *block_slabs;
+    struct qm_buf_slab *buf_slabs;
+    uint64_t blocks_made, bufs_made;
+    struct qm_block *free_blocks, *limbo_blocks;
+    struct qm_buf *free_bufs, *limbo_bufs;
+    uint64_t limbo;   /* blocks and bare buffers there */
+    bool reclaiming;  /* some thread waits for a grace period */
+    uint64_t buckets; /* of the table; grown by who inserts */
+    bool growing;
+    uint64_t bytes; /* held now, the shard itself included */
+    struct qm_shard_stats stats;
+} __attribute__((aligned(2 * QM_CACHE_LINE)));
+
+struct qm_cache {
+    struct qm_cache_config config;
+    unsigned shard_count, stripes; /* powers of two */
+    struct qm_shard *shards;
+
+    pthread_mutex_t writes_lock;
+    struct qm_cache_write *writes; /* in flight */
+    _Atomic uint64_t writes_count; /* how many; changed with writes_lock held */
+};
+
+/* ---- budget.c: how large things are */
+
+/* The shards that a cache gets if it asks for so many: fewer, if they were too small.
+ */
+unsigned qm_budget_shards(uint64_t blocks, uint64_t prefetch_blocks, unsigned wanted);
+unsigned qm_budget_stripes(unsigned wanted_shards);
+void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
+                   bool data, unsigned stripes, size_t policy_bytes);
+/* What a shard holds before it has any block. */
+size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes);
+size_t qm_budget_block_slab(uint64_t count);
+size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size);
+#define QM_BLOCKS_A_SLAB 256
+#define QM_MIN_BUCKETS   256
+
+/* ---- slab.c: blocks and buffers.  Mutex held. */
+
+/* A block in no part, no references, not loaded; NULL if there is none to be had. */
+struct qm_block *qm_slab_block(struct qm_shard *shard);
+struct qm_buf *qm_slab_buf(struct qm_shard *shard);
+/* Gives back a buffer that was never published: no reader can have it. */
+void qm_slab_unused_buf(struct qm_shard *shard, struct qm_buf *buf);
+/* What was published: it becomes free after a grace period. */
+void qm_slab_retire_block(struct qm_shard *shard, struct qm_block *block);
+void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf);
+
+/* Waits for a grace period and frees what is in limbo; mutex NOT held, and not within
+ * an RCU read-side section.  If another thread is at it already, waits for that one
+ * instead (wait), or returns at once.  Returns whether there may be more now than
+ * before. */
+bool qm_slab_reclaim(struct qm_shard *shard, bool wait);
+void qm_slab_destroy(struct qm_shard *shard);
+
+/* ---- shard.c */
+
+int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_blocks,
+                  uint64_t prefetch_blocks);
+void qm_shard_destroy(struct qm_shard *shard);
+
+/* A well mixed number: its high half chooses the shard, its low bits the bucket. */
+static inline uint64_t qm_hash(uint64_t block)
+{
+    uint64_t h = block + UINT64_C(0x9e3779b97f4a7c15);
+
+    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    return h ^ (h >> 32);
+}
+
+static inline struct qm_shard *qm_shard_of(struct qm_cache *cache, uint64_t hash)
+{
+    return &cache->shards[(hash >> 32) & (cache->shard_count - 1)];
+}
+
+/* The block of that number, or NULL.  Within an RCU read-side section. */
+struct qm_block *qm_shard_find(struct qm_shard *shard, uint64_t hash, uint64_t number);
+
+/* Notes a hit on block, found in the same RCU read-side section, and counts it. */
+void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count);
+
+/* The following with the mutex held. */
+
+/* Applies what was noted. */
+void qm_shard_drain(struct qm_shard *shard);
+/* block enters the part, whose victim leaves if it is full.  It must be in none. */
+void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part);
+/* block, in the prefetch cache, moves to the main cache. */
+void qm_shard_promote(struct qm_shard *shard, struct qm_block *block);
+/* Makes block, which has just entered a part, visible. */
+void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t hash);
+/* block leaves its part for another reason than eviction; it must be in one. */
+void qm_shard_discard(struct qm_shard *shard, struct qm_block *block);
+/* The loaded bytes of block are there (buf may be NULL in a cache without data). */
+void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block,
+                     struct qm_buf *buf);
+/* Drops a reference. */
+void qm_shard_unref(struct qm_shard *shard, struct qm_block *block);
+
+/* Enlarges the hash table if it is time.  Mutex NOT held. */
+void qm_shard_grow(struct qm_shard *shard);
+
+/* ---- writes.c */
+
+/* Whether a write to any byte of block number is in flight. */
+bool qm_writes_overlap(struct qm_cache *cache, uint64_t number);
+
+#endif

@@ -1,0 +1,290 @@
+/* shard.c - one shard: the table, the two eviction orders, and what moves blocks.
+ *
+ * internal.h says what is locked.  A block that leaves the table while somebody holds a
+ * reference to it is detached; it is retired with its last reference.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cache/internal.h"
+
+char qm_rcu_readers;
+
+/* Threads are spread over the rings of a shard in the order of their first access. */
+static _Atomic unsigned stripes_given;
+static _Thread_local unsigned own_stripe; /* plus one; 0: none yet */
+
+static struct qm_ring *own_ring(struct qm_shard *shard)
+{
+    if (own_stripe == 0)
+        own_stripe =
+            1 + atomic_fetch_add_explicit(&stripes_given, 1, memory_order_relaxed) %
+                    QM_MAX_STRIPES;
+    return &shard->rings[(own_stripe - 1) & (shard->cache->stripes - 1)];
+}
+
+int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_blocks,
+                  uint64_t prefetch_blocks)
+{
+    uint64_t blocks = main_blocks + prefetch_blocks;
+    const struct qm_evict_ops *ops = qm_evict_find(cache->config.eviction);
+
+    pthread_mutex_init(&shard->lock, NULL);
+    pthread_cond_init(&shard->loaded, NULL);
+    pthread_cond_init(&shard->reclaimed, NULL);
+    shard->cache = cache;
+    shard->main_ops = ops;
+    shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
+    shard->main_capacity = main_blocks;
+    shard->prefetch_capacity = prefetch_blocks;
+    shard->bytes = qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block);
+    qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
+                  cache->stripes, ops->bytes_per_block);
+
+    shard->rings =
+        aligned_alloc(QM_CACHE_LINE, cache->stripes * sizeof(struct qm_ring));
+    if (!shard->rings)
+        return ENOMEM;
+    for (unsigned i = 0; i < cache->stripes; i++) {
+        struct qm_ring *ring = &shard->rings[i];
+
+        atomic_flag_clear(&ring->busy);
+        atomic_init(&ring->used, 0);
+        atomic_init(&ring->hits, 0);
+        atomic_init(&ring->contended, 0);
+    }
+    shard->main = ops->create(main_blocks);
+    shard->prefetch = shard->prefetch_ops->create(prefetch_blocks);
+    if (!shard->main || !shard->prefetch)
+        return ENOMEM;
+    shard->buckets = QM_MIN_BUCKETS;
+    shard->table =
+        cds_lfht_new(QM_MIN_BUCKETS, QM_MIN_BUCKETS, shard->limits.buckets, 0, NULL);
+    return shard->table ? 0 : ENOMEM;
+}
+
+/* Also of a shard whose init failed. */
+void qm_shard_destroy(struct qm_shard *shard)
+{
+    if (shard->table) {
+        for (struct qm_block_slab *slab = shard->block_slabs; slab; slab = slab->next)
+            for (size_t i = 0; i < slab->count; i++)
+                if (slab->blocks[i].part != QM_PART_NONE) {
+                    qm_rcu_read_lock();
+                    cds_lfht_del(shard->table, &slab->blocks[i].node);
+                    qm_rcu_read_unlock();
+                }
+        cds_lfht_destroy(shard->table, NULL);
+    }
+    if (shard->main)
+        shard->main_ops->destroy(shard->main);
+    if (shard->prefetch)
+        shard->prefetch_ops->destroy(shard->prefetch);
+    qm_slab_destroy(shard);
+    free(shard->rings);
+    pthread_cond_destroy(&shard->reclaimed);
+    pthread_cond_destroy(&shard->loaded);
+    pthread_mutex_destroy(&shard->lock);
+}
+
+static int match(struct cds_lfht_node *node, const void *key)
+{
+    const struct qm_block *block = caa_container_of(node, struct qm_block, node);
+
+    qm_rcu_happens_after(node);
+    return block->evict.block == *(const uint64_t *)key;
+}
+
+struct qm_block *qm_shard_find(struct qm_shard *shard, uint64_t hash, uint64_t number)
+{
+    struct cds_lfht_iter iter;
+    struct cds_lfht_node *node;
+
+    cds_lfht_lookup(shard->table, hash, match, &number, &iter);
+    node = cds_lfht_iter_get_node(&iter);
+    return node ? caa_container_of(node, struct qm_block, node) : NULL;
+}
+
+/* What is in a ring may have been evicted since, or be another block by now: noting is
+ * advice, and a ring in use is left for the next time.  But what one thread noted
+ * before it decides something is always there, and in order. */
+void qm_shard_drain(struct qm_shard *shard)
+{
+    for (unsigned i = 0; i < shard->cache->stripes; i++) {
+        struct qm_ring *ring = &shard->rings[i];
+        uint32_t used;
+
+        if (atomic_load_explicit(&ring->used, memory_order_relaxed) == 0 ||
+            atomic_flag_test_and_set_explicit(&ring->busy, memory_order_acquire))
+            continue;
+        used = atomic_load_explicit(&ring->used, memory_order_relaxed);
+        for (uint32_t k = 0; k < used; k++)
+            if (ring->slot[k]->part == QM_PART_MAIN)
+                shard->main_ops->touch(shard->main, &ring->slot[k]->evict);
+        atomic_store_explicit(&ring->used, 0, memory_order_relaxed);
+        atomic_flag_clear_explicit(&ring->busy, memory_order_release);
+    }
+}
+
+void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
+{
+    struct qm_ring *ring = own_ring(shard);
+    uint32_t used;
+
+    if (atomic_flag_test_and_set_explicit(&ring->busy, memory_order_acquire)) {
+        if (count)
+            atomic_fetch_add_explicit(&ring->contended, 1, memory_order_relaxed);
+        return;
+    }
+    if (count) {
+        uint64_t hits = atomic_load_explicit(&ring->hits, memory_order_relaxed);
+
+        atomic_store_explicit(&ring->hits, hits + 1, memory_order_relaxed);
+    }
+    used = atomic_load_explicit(&ring->used, memory_order_relaxed);
+    if (used < QM_RING_SLOTS) { /* else somebody could not drain it: lost */
+        ring->slot[used++] = block;
+        atomic_store_explicit(&ring->used, used, memory_order_relaxed);
+    }
+    atomic_flag_clear_explicit(&ring->busy, memory_order_release);
+
+    if (used == QM_RING_SLOTS && pthread_mutex_trylock(&shard->lock) == 0) {
+        qm_shard_drain(shard);
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
+void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t hash)
+{
+    cds_lfht_node_init(&block->node);
+    qm_rcu_happens_before(&block->node);
+    qm_rcu_read_lock();
+    cds_lfht_add(shard->table, hash, &block->node);
+    qm_rcu_read_unlock();
+}
+
+/* block, which no eviction order has any more, leaves the table. */
+static void forget(struct qm_shard *shard, struct qm_block *block)
+{
+    block->part = QM_PART_NONE;
+    atomic_store_explicit(&block->hittable, false, memory_order_relaxed);
+    qm_rcu_read_lock();
+    cds_lfht_del(shard->table, &block->node);
+    qm_rcu_read_unlock();
+    if (block->waiting > 0)
+        pthread_cond_broadcast(&shard->loaded);
+    if (block->refs == 0)
+        qm_slab_retire_block(shard, block);
+}
+
+static void waste(struct qm_shard *shard, struct qm_block *block)
+{
+    const struct qm_cache_config *config = &shard->cache->config;
+
+    shard->stats.wasted++;
+    if (config->wasted)
+        config->wasted(config->opaque, block->evict.block, block->issuer);
+}
+
+static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
+{
+    struct qm_evict_node *node;
+    struct qm_block *victim;
+
+    if (part == QM_PART_MAIN) {
+        if (shard->main_blocks < shard->main_capacity)
+            return;
+        node = shard->main_ops->evict(shard->main, incoming);
+        shard->main_blocks--;
+    } else {
+        if (shard->prefetch_blocks < shard->prefetch_capacity)
+            return;
+        node = shard->prefetch_ops->evict(shard->prefetch, incoming);
+        shard->prefetch_blocks--;
+    }
+    victim = caa_container_of(node, struct qm_block, evict);
+    if (part == QM_PART_PREFETCH)
+        waste(shard, victim);
+    forget(shard, victim);
+}
+
+void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part)
+{
+    make_room(shard, part, block->evict.block);
+    if (part == QM_PART_MAIN) {
+        shard->main_ops->insert(shard->main, &block->evict);
+        shard->main_blocks++;
+    } else {
+        shard->prefetch_ops->insert(shard->prefetch, &block->evict);
+        shard->prefetch_blocks++;
+    }
+    block->part = part;
+}
+
+/* block leaves the order of its part. */
+static void leave(struct qm_shard *shard, struct qm_block *block)
+{
+    if (block->part == QM_PART_MAIN) {
+        shard->main_ops->remove(shard->main, &block->evict);
+        shard->main_blocks--;
+    } else {
+        shard->prefetch_ops->remove(shard->prefetch, &block->evict);
+        shard->prefetch_blocks--;
+    }
+}
+
+void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
+{
+    leave(shard, block);
+    shard->stats.used++;
+    qm_shard_enter(shard, block, QM_PART_MAIN);
+    if (block->loaded)
+        atomic_store_explicit(&block->hittable, true, memory_order_release);
+}
+
+void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
+{
+    leave(shard, block);
+    if (block->part == QM_PART_PREFETCH)
+        waste(shard, block);
+    forget(shard, block);
+}
+
+void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block, struct qm_buf *buf)
+{
+    atomic_store_explicit(&block->buf, buf, memory_order_release);
+    block->loaded = true;
+    if (block->part == QM_PART_MAIN)
+        atomic_store_explicit(&block->hittable, true, memory_order_release);
+    if (block->waiting > 0)
+        pthread_cond_broadcast(&shard->loaded);
+}
+
+void qm_shard_unref(struct qm_shard *shard, struct qm_block *block)
+{
+    if (--block->refs == 0 && block->part == QM_PART_NONE)
+        qm_slab_retire_block(shard, block);
+}
+
+/* One thread grows a table, with the others still using it.  The bytes are counted
+ * before they are taken. */
+void qm_shard_grow(struct qm_shard *shard)
+{
+    uint64_t buckets = 0;
+
+    pthread_mutex_lock(&shard->lock);
+    if (!shard->growing && shard->buckets < shard->limits.buckets &&
+        shard->main_blocks + shard->prefetch_blocks > shard->buckets) {
+        shard->growing = true;
+        shard->bytes += shard->buckets * sizeof(struct cds_lfht_node);
+        shard->buckets *= 2;
+        buckets = shard->buckets;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    if (buckets == 0)
+        return;
+    cds_lfht_resize(shard->table, buckets);
+    pthread_mutex_lock(&shard->lock);
+    shard->growing = false;
+    pthread_mutex_unlock(&shard->lock);
+}

@@ -1,0 +1,174 @@
+/* slab.c - the memory of a shard: headers and buffers, free, in use, or in limbo.
+ *
+ * Slabs are made when needed, up to the shard's limits, and freed with the cache, so an
+ * idle cache is small and a busy one does not fragment.  A block in limbo keeps its
+ * buffer with it; a buffer that a write replaced is there on its own.
+ */
+#include <stdlib.h>
+
+#include "cache/internal.h"
+
+#define BUF_ALIGNMENT 4096
+
+static bool more_blocks(struct qm_shard *shard)
+{
+    uint64_t count = shard->limits.blocks - shard->blocks_made;
+    struct qm_block_slab *slab;
+
+    if (count > QM_BLOCKS_A_SLAB)
+        count = QM_BLOCKS_A_SLAB;
+    if (count == 0)
+        return false;
+    slab = calloc(1, sizeof(*slab) + count * sizeof(slab->blocks[0]));
+    if (!slab)
+        return false;
+    slab->count = count;
+    slab->next = shard->block_slabs;
+    shard->block_slabs = slab;
+    shard->blocks_made += count;
+    shard->bytes += qm_budget_block_slab(count);
+    for (size_t i = count; i-- > 0;) {
+        slab->blocks[i].next = shard->free_blocks;
+        shard->free_blocks = &slab->blocks[i];
+    }
+    return true;
+}
+
+static bool more_bufs(struct qm_shard *shard)
+{
+    uint32_t size = shard->cache->config.block_size;
+    uint64_t count = shard->limits.bufs - shard->bufs_made;
+    struct qm_buf_slab *slab;
+    size_t bytes;
+
+    if (count > shard->limits.bufs_a_slab)
+        count = shard->limits.bufs_a_slab;
+    if (count == 0)
+        return false;
+    slab = malloc(sizeof(*slab) + count * sizeof(slab->bufs[0]));
+    if (!slab)
+        return false;
+    bytes = (count * size + BUF_ALIGNMENT - 1) & ~(size_t)(BUF_ALIGNMENT - 1);
+    slab->bytes = aligned_alloc(BUF_ALIGNMENT, bytes);
+    if (!slab->bytes) {
+        free(slab);
+        return false;
+    }
+    slab->count = count;
+    slab->next = shard->buf_slabs;
+    shard->buf_slabs = slab;
+    shard->bufs_made += count;
+    shard->bytes += qm_budget_buf_slab(count, size);
+    for (size_t i = count; i-- > 0;) {
+        slab->bufs[i].bytes = slab->bytes + i * size;
+        qm_slab_unused_buf(shard, &slab->bufs[i]);
+    }
+    return true;
+}
+
+struct qm_block *qm_slab_block(struct qm_shard *shard)
+{
+    struct qm_block *block;
+
+    if (!shard->free_blocks && !more_blocks(shard))
+        return NULL;
+    block = shard->free_blocks;
+    shard->free_blocks = block->next;
+    block->loaded = false;
+    return block;
+}
+
+struct qm_buf *qm_slab_buf(struct qm_shard *shard)
+{
+    struct qm_buf *buf;
+
+    if (!shard->free_bufs && !more_bufs(shard))
+        return NULL;
+    buf = shard->free_bufs;
+    shard->free_bufs = buf->next;
+    return buf;
+}
+
+void qm_slab_unused_buf(struct qm_shard *shard, struct qm_buf *buf)
+{
+    buf->next = shard->free_bufs;
+    shard->free_bufs = buf;
+}
+
+void qm_slab_retire_block(struct qm_shard *shard, struct qm_block *block)
+{
+    block->next = shard->limbo_blocks;
+    shard->limbo_blocks = block;
+    shard->limbo++;
+}
+
+void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf)
+{
+    buf->next = shard->limbo_bufs;
+    shard->limbo_bufs = buf;
+    shard->limbo++;
+}
+
+bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
+{
+    struct qm_block *blocks, *block;
+    struct qm_buf *bufs, *buf;
+
+    pthread_mutex_lock(&shard->lock);
+    if (shard->reclaiming) {
+        while (wait && shard->reclaiming)
+            pthread_cond_wait(&shard->reclaimed, &shard->lock);
+        pthread_mutex_unlock(&shard->lock);
+        return true;
+    }
+    if (shard->limbo == 0) {
+        pthread_mutex_unlock(&shard->lock);
+        return false;
+    }
+    blocks = shard->limbo_blocks;
+    bufs = shard->limbo_bufs;
+    shard->limbo_blocks = NULL;
+    shard->limbo_bufs = NULL;
+    shard->limbo = 0;
+    shard->reclaiming = true;
+    pthread_mutex_unlock(&shard->lock);
+
+    qm_rcu_synchronize();
+
+    pthread_mutex_lock(&shard->lock);
+    while ((block = blocks)) {
+        blocks = block->next;
+        buf = atomic_load_explicit(&block->buf, memory_order_relaxed);
+        if (buf) {
+            atomic_store_explicit(&block->buf, NULL, memory_order_relaxed);
+            qm_slab_unused_buf(shard, buf);
+        }
+        block->next = shard->free_blocks;
+        shard->free_blocks = block;
+    }
+    while ((buf = bufs)) {
+        bufs = buf->next;
+        qm_slab_unused_buf(shard, buf);
+    }
+    shard->reclaiming = false;
+    pthread_cond_broadcast(&shard->reclaimed);
+    pthread_mutex_unlock(&shard->lock);
+    return true;
+}
+
+void qm_slab_destroy(struct qm_shard *shard)
+{
+    while (shard->block_slabs) {
+        struct qm_block_slab *slab = shard->block_slabs;
+
+        shard->block_slabs = slab->next;
+        free(slab);
+    }
+    while (shard->buf_slabs) {
+        struct qm_buf_slab *slab = shard->buf_slabs;
+
+        shard->buf_slabs = slab->next;
+        free(slab->bytes);
+        free(slab);
+    }
+}

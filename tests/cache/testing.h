@@ -1,0 +1,60 @@
+/* testing.h - what the tests of the cache share. */
+#ifndef QM_TESTS_CACHE_TESTING_H
+#define QM_TESTS_CACHE_TESTING_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cache/cache.h"
+
+/* A generator of our own, so that a failing seed fails everywhere. */
+static inline uint64_t rnd(uint64_t *seed)
+{
+    uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t rnd_below(uint64_t *seed, uint64_t n)
+{
+    return rnd(seed) % n;
+}
+
+static inline struct qm_cache *new_cache(const struct qm_cache_config *config)
+{
+    struct qm_cache *cache = NULL;
+
+    assert_int_equal(qm_cache_new(config, &cache), 0);
+    assert_non_null(cache);
+    return cache;
+}
+
+static inline struct qm_cache_stats stats_of(struct qm_cache *cache)
+{
+    struct qm_cache_stats stats;
+
+    qm_cache_get_stats(cache, &stats);
+    return stats;
+}
+
+/* The identities that cache.h promises, when nobody is inside and `loads` are held. */
+static inline void check_identities(struct qm_cache *cache, uint64_t budget)
+{
+    struct qm_cache_stats s = stats_of(cache);
+
+    assert_int_equal(s.prefetches, s.used + s.wasted + s.prefetch_blocks);
+    if (budget > 0)
+        assert_true(s.bytes <= budget);
+}
+
+#endif
