@@ -28,7 +28,8 @@ enum qm_level {
     QM_LEVEL_TRANSACTION = QM_TRANSACTION,
     QM_LEVEL_QUERY = QM_QUERY,
     QM_LEVEL_NONE = 5, /* context-oblivious: everything is one sequence.  The caller
-                          directs all accesses to one context of its own. */
+                          directs all accesses to one context of its own; here it is
+                          the same as innermost. */
 };
 
 /* Names as in traces and options; NULL for a number that is none. */
@@ -44,6 +45,7 @@ struct qm_work;
 
 struct qm_context {
     struct qm_context *parent; /* NULL: a root */
+    struct qm_context *target; /* qm_context_target() */
     struct cds_list_head children, siblings;
     enum qm_kind kind;
     uint32_t klass;           /* class: a number of the caller's */
@@ -63,9 +65,10 @@ int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
  * context itself where there is none. */
 struct qm_context *qm_context_target(enum qm_level level, struct qm_context *context);
 
-/* Ends context and, before it, all that is nested in it, the one begun last first.  For
- * each, ended() is called (may be NULL), with work to be learned from, or NULL if there
- * is none; the work is ended()'s to pass on.  Without ended(), work is discarded. */
+/* Ends context and, before it, all that is nested in it: of siblings the one begun last
+ * first, and each after what is nested in itself.  For each, ended() is called (may be
+ * NULL), with work to be learned from, or NULL if there is none; the work is ended()'s
+ * to pass on.  Without ended(), work is discarded. */
 void qm_context_end(struct qm_prefetcher *prefetcher, struct qm_context *context,
                     void (*ended)(void *opaque, struct qm_context *context,
                                   struct qm_work *work),

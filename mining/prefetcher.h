@@ -1,9 +1,9 @@
 /* prefetcher.h - what to prefetch: the interface behind which each algorithm stands.
  *
  * One prefetcher a file, found by name.  It is told of every access together with the
- * stream (the sequence of a context) that it extends and its outcome, and of what became
- * of each prefetched block; it is asked for candidates.  It does no I/O (but the rule
- * cache may have files), starts no threads and reads no clock.
+ * stream (the sequence of a context) that it extends and its outcome, and of what
+ * became of each prefetched block; it is asked for candidates.  It does no I/O (but the
+ * rule cache may have files), starts no threads and reads no clock.
  *
  * Threads.  Calls that name the same stream must be serialized by the caller; calls for
  * different streams, learn(), discard(), ended() and stats() may run in parallel with
@@ -28,21 +28,22 @@ enum qm_access {
 };
 
 struct qm_mining_config {
-    unsigned lookahead;     /* G, in accesses; 2 to 64; the paper's 5 */
-    uint64_t max_prefix;    /* prefixes kept, least recently used goes; 0: all */
-    unsigned max_suffix;    /* suffixes kept a prefix, least frequent goes; 0: all */
-    unsigned grace;         /* a new suffix is safe for that many updates of its prefix */
-    unsigned degree;        /* candidates an access at most; 1 to 64; the paper's 4 */
-    uint64_t segment;       /* blocks after which a growing sequence is mined in passing;
-                               0: only at its end */
-    uint64_t rules_pool;    /* bytes of Berkeley DB's memory pool; the paper's 4 MiB */
-    const char *rules_dir;  /* where the rules are kept; NULL: in memory */
-    const char *rules_for;  /* what device they are of; other rules are set aside */
-    uint64_t block_size;    /* bytes; rules of another are set aside.  0: any */
-    uint64_t purge_after;   /* units of the caller's clock, see purge(); 0: never */
+    unsigned lookahead;  /* G, in accesses; 2 to 64; the paper's 5 */
+    uint64_t max_prefix; /* prefixes kept, least recently used goes; 0: all */
+    unsigned max_suffix; /* suffixes kept a prefix, least frequent goes; 0: all */
+    unsigned grace;      /* a new suffix is safe for that many updates of its prefix */
+    unsigned degree;     /* candidates an access at most; 1 to 64; the paper's 4 */
+    uint64_t segment;    /* blocks after which a growing sequence is mined in passing;
+                            0: only at its end */
+    uint64_t rules_pool; /* bytes of Berkeley DB's memory pool; the paper's 4 MiB */
+    const char *rules_dir; /* where the rules are kept; NULL: in memory */
+    const char *rules_for; /* what device they are of; other rules are set aside */
+    uint64_t block_size;   /* bytes; rules of another are set aside.  0: any */
+    uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
 };
 
-/* The defaults, and those of --preset paper (rules unlimited, mined at the end only). */
+/* The defaults, and those of --preset paper (rules unlimited, mined at the end only).
+ */
 void qm_mining_defaults(struct qm_mining_config *config);
 void qm_mining_paper(struct qm_mining_config *config);
 
@@ -59,6 +60,8 @@ struct qm_mining_stats {
     uint64_t matches;     /* of these, found */
     uint64_t evicted;     /* prefixes that max_prefix or purge() removed */
     uint64_t failed;      /* learn() that ended in an error */
+    uint64_t saves;       /* of the rules to rules_dir */
+    uint64_t save_errors; /* saves that failed: those saved before are still there */
 };
 
 struct qm_rule {
@@ -70,8 +73,9 @@ struct qm_prefetcher_ops {
     const char *name;
     const char *summary; /* one line, for --help */
 
-    /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning that
-     * does not stop it (rules set aside) leaves 0 and a sentence in err, else err is "". */
+    /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
+     * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err
+     * is "". */
     int (*create)(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len);
     void (*destroy)(struct qm_prefetcher *p); /* all streams ended; rules are saved */
@@ -79,7 +83,8 @@ struct qm_prefetcher_ops {
     /* A sequence begins; klass is the context's class.  NULL if memory is out. */
     struct qm_stream *(*begin)(struct qm_prefetcher *p, uint32_t klass);
 
-    /* The stream's context read block.  *work is NULL, or something to learn from now. */
+    /* The stream's context read block.  *work is NULL, or something to learn from now.
+     */
     void (*access)(struct qm_prefetcher *p, struct qm_stream *stream, uint64_t block,
                    enum qm_access outcome, struct qm_work **work);
 
@@ -100,13 +105,15 @@ struct qm_prefetcher_ops {
     void (*ended)(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, bool used);
 
-    /* Removes rules not used for config.purge_after, by the caller's clock (any unit). */
+    /* Removes rules not used for config.purge_after, by the caller's clock (any unit).
+     */
     int (*purge)(struct qm_prefetcher *p, uint64_t now);
 
     void (*stats)(struct qm_prefetcher *p, struct qm_mining_stats *stats);
 
-    /* Calls each() for every rule, sorted by a, b, c, until it returns non-zero.  Returns
-     * that, 0, or a negative errno value.  NULL if the prefetcher has no rules. */
+    /* Calls each() for every rule, sorted by a, b, c, until it returns non-zero.
+     * Returns that, 0, or a negative errno value.  NULL if the prefetcher has no rules.
+     */
     int (*rules)(struct qm_prefetcher *p,
                  int (*each)(void *opaque, const struct qm_rule *rule), void *opaque);
 };

@@ -1,0 +1,91 @@
+/* prefetcher-none.c - plain caching: the baseline that prefetching is measured against.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/registry.h"
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                  char *err, size_t len)
+{
+    *p = malloc(sizeof **p);
+    if (!*p) {
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        return ENOMEM;
+    }
+    (*p)->ops = &qm_prefetcher_none;
+    err[0] = '\0';
+    return 0;
+}
+
+static void destroy(struct qm_prefetcher *p)
+{
+    free(p);
+}
+
+/* There is nothing to keep of a stream, so all are the same one. */
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    return (struct qm_stream *)p;
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
+                         uint64_t block, enum qm_access outcome, struct qm_work **work)
+{
+    *work = NULL;
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
+                           uint64_t *blocks, unsigned max)
+{
+    return 0;
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *stream,
+                struct qm_work **work)
+{
+    *work = NULL;
+}
+
+static int learn(struct qm_prefetcher *p, struct qm_work *work)
+{
+    return 0;
+}
+
+static void discard(struct qm_prefetcher *p, struct qm_work *work)
+{
+}
+
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, bool used)
+{
+}
+
+static int purge(struct qm_prefetcher *p, uint64_t now)
+{
+    return 0;
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
+{
+    memset(stats_out, 0, sizeof *stats_out);
+}
+
+const struct qm_prefetcher_ops qm_prefetcher_none = {
+    .name = "none",
+    .summary = "plain caching, no prefetching",
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = learn,
+    .discard = discard,
+    .ended = ended,
+    .purge = purge,
+    .stats = stats,
+    .rules = NULL,
+};

@@ -1,0 +1,171 @@
+/* prefetcher-quickmine.c - mines each context's sequence for rules (ATC'08 §3.3, §3.4).
+ *
+ * A stream is a sequence.  When it ends, or has grown by a segment, it is handed out as
+ * work, and learn() adds its rules to the rule cache.  The candidates are the likeliest
+ * suffixes of the stream's last two blocks.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/miner.h"
+#include "mining/registry.h"
+#include "mining/rules.h"
+#include "mining/sequence.h"
+
+struct quickmine {
+    struct qm_prefetcher base;
+    unsigned lookahead, degree;
+    uint64_t segment;
+    struct qm_rules *rules;
+    atomic_uint_least64_t sequences, failed;
+};
+
+struct qm_stream {
+    struct qm_sequence sequence;
+};
+
+static struct quickmine *of(struct qm_prefetcher *p)
+{
+    return (struct quickmine *)p;
+}
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                  char *err, size_t len)
+{
+    int r = qm_mining_check(config, err, len);
+    if (r != 0) {
+        return r;
+    }
+    struct quickmine *q = calloc(1, sizeof *q);
+    if (!q) {
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        return ENOMEM;
+    }
+    q->base.ops = &qm_prefetcher_quickmine;
+    q->lookahead = config->lookahead;
+    q->degree = config->degree;
+    q->segment = config->segment;
+    r = qm_rules_open(config, &q->rules, err, len);
+    if (r != 0) {
+        free(q);
+        return r;
+    }
+    *p = &q->base;
+    return 0;
+}
+
+static void destroy(struct qm_prefetcher *p)
+{
+    struct quickmine *q = of(p);
+    (void)qm_rules_close(q->rules); /* if it fails, those saved before are there */
+    free(q);
+}
+
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    struct qm_stream *stream = malloc(sizeof *stream);
+    if (stream) {
+        qm_sequence_init(&stream->sequence);
+    }
+    return stream;
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
+                         uint64_t block, enum qm_access outcome, struct qm_work **work)
+{
+    struct quickmine *q = of(p);
+    qm_sequence_append(&stream->sequence, block);
+    *work = q->segment > 0 && qm_sequence_fresh(&stream->sequence) >= q->segment
+                ? qm_sequence_detach(&stream->sequence, q->lookahead - 1)
+                : NULL;
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
+                           uint64_t *blocks, unsigned max)
+{
+    struct quickmine *q = of(p);
+    const struct qm_sequence *s = &stream->sequence;
+    if (s->seen < 2) {
+        return 0;
+    }
+    return qm_rules_lookup(q->rules, s->last[0], s->last[1], blocks,
+                           max < q->degree ? max : q->degree);
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *stream,
+                struct qm_work **work)
+{
+    *work = qm_sequence_detach(&stream->sequence, 0);
+    qm_sequence_fini(&stream->sequence);
+    free(stream);
+}
+
+static int add(void *opaque, uint64_t a, uint64_t b, const uint64_t *suffixes,
+               unsigned n)
+{
+    return qm_rules_add(opaque, a, b, suffixes, n);
+}
+
+static int learn(struct qm_prefetcher *p, struct qm_work *work)
+{
+    struct quickmine *q = of(p);
+    int r = qm_mine(work->blocks, work->n, work->old, q->lookahead, add, q->rules);
+    free(work);
+    if (r == 0) {
+        atomic_fetch_add(&q->sequences, 1);
+        qm_rules_save_if_due(q->rules);
+    } else {
+        atomic_fetch_add(&q->failed, 1);
+    }
+    return r;
+}
+
+static void discard(struct qm_prefetcher *p, struct qm_work *work)
+{
+    free(work);
+}
+
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, bool used)
+{
+}
+
+static int purge(struct qm_prefetcher *p, uint64_t now)
+{
+    return qm_rules_purge(of(p)->rules, now);
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
+{
+    struct quickmine *q = of(p);
+    memset(stats_out, 0, sizeof *stats_out);
+    qm_rules_stats(q->rules, stats_out);
+    stats_out->sequences = atomic_load(&q->sequences);
+    stats_out->failed = atomic_load(&q->failed);
+}
+
+static int rules(struct qm_prefetcher *p,
+                 int (*each)(void *opaque, const struct qm_rule *rule), void *opaque)
+{
+    return qm_rules_each(of(p)->rules, each, opaque);
+}
+
+const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
+    .name = "quickmine",
+    .summary = "block correlations mined within each context (ATC'08)",
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = learn,
+    .discard = discard,
+    .ended = ended,
+    .purge = purge,
+    .stats = stats,
+    .rules = rules,
+};

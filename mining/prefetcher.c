@@ -1,0 +1,102 @@
+/* prefetcher.c - the prefetchers by name, and their configuration (see prefetcher.h).
+ */
+#include "mining/prefetcher.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mining/bdb.h"
+#include "mining/miner.h"
+#include "mining/registry.h"
+
+#define DEGREE_MAX 64
+#define GRACE_MAX  65535
+#define DEVICE_MAX 4096
+
+static const struct qm_prefetcher_ops *const prefetchers[] = {
+    &qm_prefetcher_none,
+    &qm_prefetcher_quickmine,
+};
+static const char names[] = "none, quickmine";
+
+const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof prefetchers / sizeof prefetchers[0]; i++) {
+        if (strcmp(prefetchers[i]->name, name) == 0) {
+            return prefetchers[i];
+        }
+    }
+    return NULL;
+}
+
+const char *qm_prefetcher_names(void)
+{
+    return names;
+}
+
+void qm_mining_defaults(struct qm_mining_config *config)
+{
+    *config = (struct qm_mining_config){
+        .lookahead = 5,
+        .max_prefix = 262144,
+        .max_suffix = 8,
+        .grace = 4,
+        .degree = 4,
+        .segment = 4096,
+        .rules_pool = UINT64_C(4) << 20,
+    };
+}
+
+void qm_mining_paper(struct qm_mining_config *config)
+{
+    qm_mining_defaults(config);
+    config->max_prefix = 0;
+    config->max_suffix = 0;
+    config->grace = 0;
+    config->segment = 0;
+}
+
+static int __attribute__((format(printf, 3, 4)))
+wrong(char *err, size_t len, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err, len, format, args);
+    va_end(args);
+    return EINVAL;
+}
+
+int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len)
+{
+    if (config->lookahead < QM_LOOKAHEAD_MIN || config->lookahead > QM_LOOKAHEAD_MAX) {
+        return wrong(err, len, "lookahead is %u; it must be from %d to %d",
+                     config->lookahead, QM_LOOKAHEAD_MIN, QM_LOOKAHEAD_MAX);
+    }
+    if (config->degree < 1 || config->degree > DEGREE_MAX) {
+        return wrong(err, len, "degree is %u; it must be from 1 to %d", config->degree,
+                     DEGREE_MAX);
+    }
+    if (config->grace > GRACE_MAX) {
+        return wrong(err, len, "grace is %u; it must be at most %d", config->grace,
+                     GRACE_MAX);
+    }
+    if (config->rules_pool < QM_POOL_MIN || config->rules_pool > QM_POOL_MAX) {
+        return wrong(err, len,
+                     "the pool of the rule cache is %llu bytes; it must be from 64K "
+                     "(Berkeley DB does not work with less) to 64G",
+                     (unsigned long long)config->rules_pool);
+    }
+    if (config->rules_dir && !*config->rules_dir) {
+        return wrong(err, len, "the name of the rules directory is empty");
+    }
+    if (config->rules_for && strlen(config->rules_for) > DEVICE_MAX) {
+        return wrong(err, len,
+                     "the name of the device that the rules are of is longer "
+                     "than %d bytes",
+                     DEVICE_MAX);
+    }
+    err[0] = '\0';
+    return 0;
+}

@@ -1,0 +1,10 @@
+/* registry.h - the prefetchers that there are; used by prefetcher.c alone. */
+#ifndef QM_REGISTRY_H
+#define QM_REGISTRY_H
+
+#include "mining/prefetcher.h"
+
+extern const struct qm_prefetcher_ops qm_prefetcher_none;
+extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
+
+#endif

@@ -1,0 +1,530 @@
+/* rules.c - the rule cache (see rules.h).
+ *
+ * What holds whenever the lock is free, unless the cache is off: the prefixes in `lru`
+ * are those in the database, and `count` is the sum of their suffixes.
+ */
+#include "mining/rules.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "mining/bdb.h"
+#include "mining/prefix-lru.h"
+#include "mining/record.h"
+#include "mining/rules-dir.h"
+
+/* It is saved when so many records were written since, and so many times as many as
+ * there are prefixes: writing the copy then costs a fraction of what learning did. */
+#define SAVE_AFTER_MIN   65536
+#define SAVE_AFTER_TIMES 8
+
+/* Enough for the first 64 suffixes of any record. */
+#define TOP_MAX   64
+#define TOP_BYTES 1700
+
+struct qm_rules {
+    uint64_t max_prefix, purge_after;
+    unsigned max_suffix, grace;
+    struct qm_rules_dir *dir; /* NULL: in memory only */
+    pthread_mutex_t saving;   /* who saves; taken before lock */
+
+    atomic_uint waiting; /* look-ups that want the lock */
+    pthread_mutex_t lock;
+    /* All below is protected by lock. */
+    struct qm_bdb bdb;
+    struct qm_lru lru;
+    int broken;              /* the error that switched the cache off, or 0 */
+    struct qm_suffixes list; /* scratch */
+    unsigned char *record;   /* scratch */
+    size_t record_cap;
+    uint64_t count; /* rules */
+    uint64_t written;
+    uint64_t saved_at; /* `written` when last saved */
+    bool changed;      /* at all, since it was loaded or saved */
+    uint64_t updates, lookups, matches, evicted, saves, save_errors;
+};
+
+/* A look-up is on a read's path: it goes before those who add. */
+static void lock_first(struct qm_rules *rules)
+{
+    atomic_fetch_add_explicit(&rules->waiting, 1, memory_order_relaxed);
+    pthread_mutex_lock(&rules->lock);
+    atomic_fetch_sub_explicit(&rules->waiting, 1, memory_order_relaxed);
+}
+
+/* Bounded, so that it is not kept from adding for ever. */
+static void lock_last(struct qm_rules *rules)
+{
+    for (int i = 0; i < 16; i++) {
+        if (atomic_load_explicit(&rules->waiting, memory_order_relaxed) == 0) {
+            break;
+        }
+        sched_yield();
+    }
+    pthread_mutex_lock(&rules->lock);
+}
+
+static void unlock(struct qm_rules *rules)
+{
+    pthread_mutex_unlock(&rules->lock);
+}
+
+static int broken(struct qm_rules *rules, int error)
+{
+    rules->broken = error;
+    return error;
+}
+
+/* Reads a & b, which is there, into rules->record; its size goes to *size. */
+static int read_record(struct qm_rules *rules, uint64_t a, uint64_t b, size_t *size)
+{
+    unsigned char key[QM_KEY_MAX];
+    int r = qm_bdb_get(&rules->bdb, key, qm_key_encode(a, b, key), &rules->record,
+                       &rules->record_cap, size);
+    return r == 0 || r == ENOMEM ? r : broken(rules, r);
+}
+
+static int read_list(struct qm_rules *rules, uint64_t a, uint64_t b)
+{
+    size_t size;
+    int r = read_record(rules, a, b, &size);
+    if (r == 0) {
+        r = qm_record_decode(rules->record, size, &rules->list);
+        if (r == EINVAL) {
+            r = broken(rules, EIO);
+        }
+    }
+    return r;
+}
+
+static int make_record_room(struct qm_rules *rules, size_t need)
+{
+    if (need > rules->record_cap) {
+        unsigned char *larger = realloc(rules->record, 2 * need);
+        if (!larger) {
+            return ENOMEM;
+        }
+        rules->record = larger;
+        rules->record_cap = 2 * need;
+    }
+    return 0;
+}
+
+/* Removes the prefix with this number. */
+static int evict(struct qm_rules *rules, uint32_t id)
+{
+    const struct qm_lru_entry *e = &rules->lru.entries[id];
+    unsigned char key[QM_KEY_MAX], start[16];
+    size_t key_size = qm_key_encode(e->a, e->b, key), size;
+    int r = qm_bdb_get_start(&rules->bdb, key, key_size, start, sizeof start, &size);
+    if (r == 0) {
+        r = qm_bdb_delete(&rules->bdb, key, key_size);
+    }
+    if (r != 0) {
+        return broken(rules, r);
+    }
+    rules->count -= qm_record_count(start, size);
+    qm_lru_remove(&rules->lru, id);
+    rules->evicted++;
+    rules->changed = true;
+    return 0;
+}
+
+static int make_room(struct qm_rules *rules)
+{
+    int r = 0;
+    while (r == 0 && rules->max_prefix > 0 && rules->lru.count >= rules->max_prefix) {
+        r = evict(rules, qm_lru_oldest(&rules->lru));
+    }
+    return r;
+}
+
+/* Stores rules->list under a & b, whose number is id, or 0 if it is new. */
+static int write_list(struct qm_rules *rules, uint64_t a, uint64_t b, uint32_t id)
+{
+    unsigned char key[QM_KEY_MAX];
+    int r = make_record_room(rules, qm_record_bound(rules->list.n));
+    if (r != 0) {
+        return r;
+    }
+    if (id == 0) {
+        r = make_room(rules);
+        if (r == 0) {
+            r = qm_lru_insert(&rules->lru, a, b);
+        }
+        if (r != 0) {
+            return r;
+        }
+    } else {
+        qm_lru_touch(&rules->lru, id);
+    }
+    size_t size = qm_record_encode(&rules->list, rules->record);
+    r = qm_bdb_put(&rules->bdb, key, qm_key_encode(a, b, key), rules->record, size);
+    if (r != 0) {
+        return broken(rules, r);
+    }
+    rules->written++;
+    rules->changed = true;
+    return 0;
+}
+
+static int add_locked(struct qm_rules *rules, uint64_t a, uint64_t b,
+                      const uint64_t *suffixes, unsigned n)
+{
+    if (rules->broken) {
+        return rules->broken;
+    }
+    int r = 0;
+    uint32_t id = qm_lru_find(&rules->lru, a, b);
+    rules->list.n = 0;
+    if (id != 0) {
+        r = read_list(rules, a, b);
+    }
+    size_t before = rules->list.n;
+    for (unsigned i = 0; r == 0 && i < n; i++) {
+        r = qm_suffixes_add(&rules->list, suffixes[i], rules->max_suffix, rules->grace);
+    }
+    if (r == 0) {
+        r = write_list(rules, a, b, id);
+    }
+    if (r == 0) {
+        rules->count += rules->list.n - before;
+        rules->updates += n;
+    }
+    return r;
+}
+
+int qm_rules_add(struct qm_rules *rules, uint64_t a, uint64_t b,
+                 const uint64_t *suffixes, unsigned n)
+{
+    lock_last(rules);
+    int r = add_locked(rules, a, b, suffixes, n);
+    unlock(rules);
+    return r;
+}
+
+unsigned qm_rules_lookup(struct qm_rules *rules, uint64_t a, uint64_t b,
+                         uint64_t *blocks, unsigned max)
+{
+    unsigned char key[QM_KEY_MAX], start[TOP_BYTES];
+    size_t key_size = qm_key_encode(a, b, key), size = 0;
+    lock_first(rules);
+    rules->lookups++;
+    uint32_t id = rules->broken ? 0 : qm_lru_find(&rules->lru, a, b);
+    if (id != 0) {
+        int r =
+            qm_bdb_get_start(&rules->bdb, key, key_size, start, sizeof start, &size);
+        if (r == 0) {
+            qm_lru_touch(&rules->lru, id);
+            rules->matches++;
+            rules->changed = true;
+        } else {
+            broken(rules, r);
+            size = 0;
+        }
+    }
+    unlock(rules);
+    return qm_record_top(start, size, blocks, max < TOP_MAX ? max : TOP_MAX);
+}
+
+int qm_rules_purge(struct qm_rules *rules, uint64_t now)
+{
+    if (rules->purge_after == 0) {
+        return 0;
+    }
+    lock_last(rules);
+    int r = rules->broken ? rules->broken : qm_lru_mark(&rules->lru, now);
+    unlock(rules);
+    for (uint32_t id = 1; r == 0 && id != 0;) {
+        lock_last(rules);
+        r = rules->broken;
+        id = qm_lru_expired(&rules->lru, now, rules->purge_after);
+        if (r == 0 && id != 0) {
+            r = evict(rules, id);
+        }
+        unlock(rules);
+    }
+    return r;
+}
+
+void qm_rules_stats(struct qm_rules *rules, struct qm_mining_stats *stats)
+{
+    uint64_t bytes = 0;
+    lock_last(rules);
+    if (!rules->broken && qm_bdb_bytes(&rules->bdb, &bytes) != 0) {
+        bytes = 0;
+    }
+    stats->rules = rules->count;
+    stats->prefixes = rules->lru.count;
+    stats->rules_bytes = bytes + qm_lru_bytes(&rules->lru) + rules->record_cap +
+                         rules->list.cap * sizeof rules->list.v[0];
+    stats->updates = rules->updates;
+    stats->lookups = rules->lookups;
+    stats->matches = rules->matches;
+    stats->evicted = rules->evicted;
+    stats->saves = rules->saves;
+    stats->save_errors = rules->save_errors;
+    unlock(rules);
+}
+
+static int by_prefix(const void *x, const void *y)
+{
+    const struct qm_lru_place *p = x, *q = y;
+    if (p->a != q->a) {
+        return p->a < q->a ? -1 : 1;
+    }
+    return p->b < q->b ? -1 : p->b > q->b;
+}
+
+/* All prefixes, sorted, with their places in the order of use. */
+static int list_prefixes(struct qm_rules *rules, struct qm_lru_place **list, size_t *n)
+{
+    struct qm_lru_copy *copy;
+    lock_last(rules);
+    int r = rules->broken ? rules->broken : qm_lru_copy(&rules->lru, &copy);
+    unlock(rules);
+    if (r == 0) {
+        r = qm_lru_list(copy, list, n);
+    }
+    if (r == 0) {
+        qsort(*list, *n, sizeof **list, by_prefix);
+    }
+    return r;
+}
+
+/* Calls visit() with a copy of each prefix's record, in order, without the lock. */
+static int visit_records(struct qm_rules *rules,
+                         int (*visit)(void *opaque, const struct qm_lru_place *prefix,
+                                      const unsigned char *record, size_t size),
+                         void *opaque)
+{
+    struct qm_lru_place *list;
+    size_t n, cap = 0, size = 0;
+    unsigned char *record = NULL;
+    int r = list_prefixes(rules, &list, &n);
+    if (r != 0) {
+        return -r;
+    }
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        unsigned char key[QM_KEY_MAX];
+        size_t key_size = qm_key_encode(list[i].a, list[i].b, key);
+        bool found = false;
+        lock_last(rules);
+        r = rules->broken;
+        if (r == 0 && qm_lru_find(&rules->lru, list[i].a, list[i].b) != 0) {
+            r = qm_bdb_get(&rules->bdb, key, key_size, &record, &cap, &size);
+            found = r == 0;
+            if (r != 0 && r != ENOMEM) {
+                broken(rules, r);
+            }
+        }
+        unlock(rules);
+        r = -r;
+        if (found) {
+            r = visit(opaque, &list[i], record, size);
+        }
+    }
+    free(record);
+    free(list);
+    return r;
+}
+
+struct each_rule {
+    int (*each)(void *opaque, const struct qm_rule *rule);
+    void *opaque;
+    struct qm_suffixes list;
+};
+
+static int by_block(const void *x, const void *y)
+{
+    const struct qm_suffix *s = x, *t = y;
+    return s->block < t->block ? -1 : s->block > t->block;
+}
+
+static int visit_rules(void *opaque, const struct qm_lru_place *prefix,
+                       const unsigned char *record, size_t size)
+{
+    struct each_rule *e = opaque;
+    int r = -qm_record_decode(record, size, &e->list);
+    if (r == 0) {
+        qsort(e->list.v, e->list.n, sizeof e->list.v[0], by_block);
+    }
+    for (size_t i = 0; r == 0 && i < e->list.n; i++) {
+        struct qm_rule rule = {prefix->a, prefix->b, e->list.v[i].block,
+                               e->list.v[i].support};
+        r = e->each(e->opaque, &rule);
+    }
+    return r;
+}
+
+int qm_rules_each(struct qm_rules *rules,
+                  int (*each)(void *opaque, const struct qm_rule *rule), void *opaque)
+{
+    struct each_rule e = {.each = each, .opaque = opaque};
+    int r = visit_records(rules, visit_rules, &e);
+    free(e.list.v);
+    return r;
+}
+
+static int visit_save(void *opaque, const struct qm_lru_place *prefix,
+                      const unsigned char *record, size_t size)
+{
+    return -qm_rules_save_put(opaque, prefix->a, prefix->b, prefix->place, record,
+                              size);
+}
+
+/* The caller holds rules->saving. */
+static int save(struct qm_rules *rules)
+{
+    struct qm_rules_save *s;
+    lock_last(rules);
+    uint64_t written = rules->written;
+    rules->changed = false;
+    unlock(rules);
+    int r = qm_rules_save_begin(rules->dir, &s);
+    if (r == 0) {
+        r = -visit_records(rules, visit_save, s);
+        int r2 = qm_rules_save_end(s, r == 0);
+        r = r != 0 ? r : r2;
+    }
+    lock_last(rules);
+    rules->saved_at = written;
+    if (r == 0) {
+        rules->saves++;
+    } else {
+        rules->save_errors++;
+        rules->changed = true;
+    }
+    unlock(rules);
+    return r;
+}
+
+void qm_rules_save_if_due(struct qm_rules *rules)
+{
+    if (!rules->dir || pthread_mutex_trylock(&rules->saving) != 0) {
+        return;
+    }
+    lock_last(rules);
+    uint64_t since = rules->written - rules->saved_at;
+    bool due = !rules->broken && since >= SAVE_AFTER_MIN &&
+               since / SAVE_AFTER_TIMES >= rules->lru.count;
+    unlock(rules);
+    if (due) {
+        (void)save(rules); /* counted */
+    }
+    pthread_mutex_unlock(&rules->saving);
+}
+
+static int load_one(void *opaque, uint64_t a, uint64_t b, const unsigned char *record,
+                    size_t size)
+{
+    struct qm_rules *rules = opaque;
+    int r = qm_record_decode(record, size, &rules->list);
+    if (r != 0) {
+        return r;
+    }
+    /* They may have been saved under other bounds. */
+    if (rules->max_suffix > 0 && rules->list.n > rules->max_suffix) {
+        rules->list.n = rules->max_suffix;
+    }
+    for (size_t i = 0; i < rules->list.n; i++) {
+        struct qm_suffix *s = &rules->list.v[i];
+        s->grace = s->grace < rules->grace ? s->grace : rules->grace;
+    }
+    r = write_list(rules, a, b, 0);
+    if (r == 0) {
+        rules->count += rules->list.n;
+    }
+    return r;
+}
+
+static int make_lock(struct qm_rules *rules)
+{
+    pthread_mutexattr_t attr;
+    int r = pthread_mutexattr_init(&attr);
+    if (r == 0) {
+        /* It is held for about as long as going to sleep and waking up take. */
+        (void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+        r = pthread_mutex_init(&rules->lock, &attr);
+        pthread_mutexattr_destroy(&attr);
+    }
+    if (r == 0) {
+        r = pthread_mutex_init(&rules->saving, NULL);
+        if (r != 0) {
+            pthread_mutex_destroy(&rules->lock);
+        }
+    }
+    return r;
+}
+
+static void free_rules(struct qm_rules *rules)
+{
+    (void)qm_bdb_close(&rules->bdb); /* an unnamed database has nothing to lose */
+    qm_lru_fini(&rules->lru);
+    if (rules->dir) {
+        qm_rules_dir_close(rules->dir);
+    }
+    free(rules->list.v);
+    free(rules->record);
+    pthread_mutex_destroy(&rules->saving);
+    pthread_mutex_destroy(&rules->lock);
+    free(rules);
+}
+
+int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules,
+                  char *err, size_t len)
+{
+    struct qm_rules *s = calloc(1, sizeof *s);
+    int r = s ? make_lock(s) : ENOMEM;
+    if (r != 0) {
+        free(s);
+        snprintf(err, len, "cannot make the rule cache: %s", strerror(r));
+        return r;
+    }
+    s->max_prefix = config->max_prefix;
+    s->max_suffix = config->max_suffix;
+    s->grace = config->max_suffix > 0 ? config->grace : 0;
+    s->purge_after = config->purge_after;
+    err[0] = '\0';
+
+    uint64_t seed = 0;
+    (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
+    r = qm_bdb_open_memory(&s->bdb, config->rules_pool, seed);
+    if (r == 0) {
+        r = qm_lru_init(&s->lru, config->max_prefix, seed);
+    }
+    if (r != 0) {
+        snprintf(err, len, "cannot make the rule cache: %s",
+                 s->bdb.message[0] ? s->bdb.message : strerror(r));
+    }
+    if (r == 0 && config->rules_dir) {
+        r = qm_rules_dir_open(config, &s->dir, err, len);
+        if (r == 0) {
+            r = qm_rules_dir_load(s->dir, s->max_prefix, load_one, s, err, len);
+        }
+        s->written = 0;
+        s->changed = false;
+    }
+    if (r != 0) {
+        free_rules(s);
+        return r;
+    }
+    *rules = s;
+    return 0;
+}
+
+int qm_rules_close(struct qm_rules *rules)
+{
+    int r = 0;
+    if (rules->dir && rules->changed && !rules->broken) {
+        r = save(rules);
+    }
+    free_rules(rules);
+    return r;
+}
