@@ -1,0 +1,304 @@
+/* server-link.c - the mount's way to its server, which may go away and come back.
+ *
+ * What is invariant: requests are sent only while `state` is LINK_UP.  A request that
+ * fails because the connection is gone moves the state to LINK_LOST; from there only
+ * the link's own thread moves it on: back to LINK_UP, or to LINK_DEAD for good.
+ * Contexts outlive a loss: libqmctx begins them anew when they are used again.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+
+#include "client-patches/mount/log.h"
+#include "client-patches/mount/server-link.h"
+
+enum {
+    LINK_UP,
+    LINK_LOST, /* the thread tries to connect again */
+    LINK_DEAD, /* it has given up */
+};
+
+enum {
+    RETRY_SOON = 1, /* seconds between attempts ... */
+    RETRY_LATER = 5,
+    RETRY_SOON_FOR = 30, /* ... in the first so many seconds, and after them */
+};
+
+struct qm_link {
+    struct qmctx *server;
+    uint64_t size;
+    uint32_t block_size;
+    bool read_only;
+    unsigned reconnect; /* seconds */
+
+    atomic_int state;
+    pthread_mutex_t lock; /* for leaving LINK_UP, and for stopping */
+    pthread_cond_t changed;
+    bool stopping;
+    bool started;
+    pthread_t thread;
+};
+
+static time_t seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+int qm_link_open(const char *uri, unsigned connections, unsigned reconnect,
+                 struct qm_link **link, char *err, size_t len)
+{
+    struct qm_link *l = calloc(1, sizeof *l);
+    pthread_condattr_t attr;
+
+    *link = NULL;
+    if (!l) {
+        snprintf(err, len, "out of memory");
+        return -1;
+    }
+    if (qmctx_connect(uri, connections, &l->server) == -1) {
+        snprintf(err, len, "%s", qmctx_error());
+        free(l);
+        return -1;
+    }
+    l->size = qmctx_size(l->server);
+    l->block_size = qmctx_block_size(l->server);
+    l->read_only = qmctx_is_read_only(l->server);
+    l->reconnect = reconnect;
+    atomic_init(&l->state, LINK_UP);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    *link = l;
+    return 0;
+}
+
+uint64_t qm_link_size(const struct qm_link *link)
+{
+    return link->size;
+}
+
+uint32_t qm_link_block_size(const struct qm_link *link)
+{
+    return link->block_size;
+}
+
+bool qm_link_read_only(const struct qm_link *link)
+{
+    return link->read_only;
+}
+
+bool qm_link_is_up(const struct qm_link *link)
+{
+    return atomic_load_explicit(&link->state, memory_order_acquire) == LINK_UP;
+}
+
+/* --- losing it, and getting it back --- */
+
+static void lost(struct qm_link *link)
+{
+    bool first;
+
+    pthread_mutex_lock(&link->lock);
+    first = atomic_load(&link->state) == LINK_UP;
+    if (first) {
+        atomic_store(&link->state, LINK_LOST);
+        pthread_cond_signal(&link->changed);
+    }
+    pthread_mutex_unlock(&link->lock);
+    if (first)
+        qm_mount_log(LOG_WARNING, "the server is gone: %s", qmctx_error());
+}
+
+/* One attempt, without the lock.  Returns the state that it leads to. */
+static int try_again(struct qm_link *link, time_t since)
+{
+    if (qmctx_reconnect(link->server) == 0) {
+        uint64_t size = qmctx_size(link->server);
+
+        if (size == link->size) {
+            qm_mount_log(LOG_NOTICE, "the server is back");
+            return LINK_UP;
+        }
+        qm_mount_log(LOG_ERR,
+                     "the server came back with a device of %" PRIu64
+                     " bytes instead of %" PRIu64
+                     ": every request fails until the file "
+                     "is unmounted",
+                     size, link->size);
+        return LINK_DEAD;
+    }
+    if (seconds() - since >= (time_t)link->reconnect) {
+        qm_mount_log(LOG_ERR,
+                     "gave up on the server after %u s (%s): every request fails until "
+                     "the file is unmounted",
+                     link->reconnect, qmctx_error());
+        return LINK_DEAD;
+    }
+    return LINK_LOST;
+}
+
+/* Waits for at most s seconds, less if the link is to stop.  The lock is held. */
+static void pause_for(struct qm_link *link, int s)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += s;
+    while (!link->stopping &&
+           pthread_cond_timedwait(&link->changed, &link->lock, &until) != ETIMEDOUT)
+        ;
+}
+
+static void *reconnect_thread(void *arg)
+{
+    struct qm_link *link = arg;
+    time_t since;
+    int state;
+
+    pthread_mutex_lock(&link->lock);
+    for (;;) {
+        while (!link->stopping && atomic_load(&link->state) != LINK_LOST)
+            pthread_cond_wait(&link->changed, &link->lock);
+        since = seconds();
+        while (!link->stopping && atomic_load(&link->state) == LINK_LOST) {
+            if (link->reconnect == 0) {
+                qm_mount_log(LOG_ERR,
+                             "every request fails until the file is unmounted");
+                atomic_store(&link->state, LINK_DEAD);
+                break;
+            }
+            pthread_mutex_unlock(&link->lock);
+            state = try_again(link, since);
+            pthread_mutex_lock(&link->lock);
+            atomic_store(&link->state, state);
+            if (state == LINK_LOST)
+                pause_for(link, seconds() - since < RETRY_SOON_FOR ? RETRY_SOON
+                                                                   : RETRY_LATER);
+        }
+        if (link->stopping)
+            break;
+    }
+    pthread_mutex_unlock(&link->lock);
+    return NULL;
+}
+
+int qm_link_start(struct qm_link *link)
+{
+    sigset_t all, before;
+    int r;
+
+    /* Signals are for the main thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&link->thread, NULL, reconnect_thread, link);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    link->started = r == 0;
+    return r;
+}
+
+void qm_link_close(struct qm_link *link)
+{
+    if (!link)
+        return;
+    if (link->started) {
+        pthread_mutex_lock(&link->lock);
+        link->stopping = true;
+        pthread_cond_signal(&link->changed);
+        pthread_mutex_unlock(&link->lock);
+        pthread_join(link->thread, NULL);
+    }
+    qmctx_close(link->server);
+    pthread_cond_destroy(&link->changed);
+    pthread_mutex_destroy(&link->lock);
+    free(link);
+}
+
+/* --- requests --- */
+
+/* What a request's failure means; returns the errno value for who asked. */
+static int failed(struct qm_link *link, int error)
+{
+    switch (error) {
+    case ENOTCONN:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case ECONNREFUSED:
+    case EPIPE:
+    case ESHUTDOWN:
+    case ETIMEDOUT:
+        lost(link);
+        return EIO;
+    default:
+        if (!qmctx_connected(link->server)) {
+            lost(link);
+            return EIO;
+        }
+        return error > 0 ? error : EIO;
+    }
+}
+
+int qm_link_read(struct qm_link *link, qmctx_id context, void *buf, size_t count,
+                 uint64_t offset)
+{
+    if (!qm_link_is_up(link))
+        return EIO;
+    if (qmctx_pread(link->server, context, buf, count, offset) == 0)
+        return 0;
+    return failed(link, errno);
+}
+
+int qm_link_write(struct qm_link *link, qmctx_id context, const void *buf, size_t count,
+                  uint64_t offset, bool fua)
+{
+    if (!qm_link_is_up(link))
+        return EIO;
+    if (qmctx_pwrite(link->server, context, buf, count, offset, fua) == 0)
+        return 0;
+    return failed(link, errno);
+}
+
+int qm_link_flush(struct qm_link *link)
+{
+    if (!qm_link_is_up(link))
+        return EIO;
+    if (qmctx_flush(link->server) == 0)
+        return 0;
+    return failed(link, errno);
+}
+
+int qm_link_zero(struct qm_link *link, uint64_t count, uint64_t offset)
+{
+    if (!qm_link_is_up(link))
+        return EIO;
+    if (qmctx_zero(link->server, count, offset) == 0)
+        return 0;
+    return failed(link, errno);
+}
+
+int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
+                  uint64_t klass, const char *name, qmctx_id *id)
+{
+    if (!qm_link_is_up(link))
+        return EIO;
+    if (qmctx_open_context(link->server, parent, kind, klass, name, id) == 0)
+        return 0;
+    return failed(link, errno);
+}
+
+void qm_link_end(struct qm_link *link, qmctx_id id)
+{
+    /* Also while it is down: the library forgets it then. */
+    qmctx_close_context(link->server, id);
+}
