@@ -1,0 +1,49 @@
+/* feed.h - a trace's contexts as one prefetcher sees them, at one level.
+ *
+ * What the server does with contexts, without its threads: each access goes to the
+ * sequence that its context extends, and what there is to be learned is learned at
+ * once.
+ */
+#ifndef QM_BENCH_FEED_H
+#define QM_BENCH_FEED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/classes.h"
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+#include "trace/trace.h"
+
+struct qm_feed {
+    struct qm_prefetcher *prefetcher;
+    enum qm_level level;
+    struct qm_context **open; /* the context in each slot of the trace's reader; NULL */
+    uint32_t room;            /* of open[] */
+    struct qm_context *all;   /* at level none: the context of every read */
+    struct qm_classes classes;
+    int error; /* the first error of learn(); 0: none */
+};
+
+/* Prepares *feed for a prefetcher, which must outlive it.  Returns 0 or ENOMEM. */
+int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
+                 enum qm_level level);
+
+/* A context begins or ends (event's type is B or E).  Returns 0, or an errno value: no
+ * memory, or what learn() returned. */
+int qm_feed_context(struct qm_feed *feed, const struct qm_event *event);
+
+/* The context whose sequence a read extends; NULL: none, it belongs to no context. */
+struct qm_context *qm_feed_target(struct qm_feed *feed, const struct qm_event *event);
+
+/* A block was read, for target (NULL: nothing happens).  Returns as above. */
+int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t block,
+                   enum qm_access outcome);
+
+/* No more events; ends all contexts.  A context that is still open at the trace's end
+ * has not ended, so what it read last is not learned.  all_ends says whether the one
+ * sequence of level none ends, and is learned.  Returns as above.  Must be called
+ * before the prefetcher is destroyed; again is harmless. */
+int qm_feed_finish(struct qm_feed *feed, bool all_ends);
+
+#endif

@@ -1,0 +1,35 @@
+/* mine.h - the rules that a trace holds (DESIGN §7), without a cache. */
+#ifndef QM_BENCH_MINE_H
+#define QM_BENCH_MINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+#include "trace/trace.h"
+
+struct qm_mine;
+
+/* Makes a miner.  block_size: bytes, not 0.  Returns NULL with a sentence in err. */
+struct qm_mine *qm_mine_new(const struct qm_mining_config *config, enum qm_level level,
+                            uint64_t block_size, char *err, size_t len);
+
+/* The trace's events, in its order.  Returns 0 or an errno value: no memory, or an
+ * error of the rule cache. */
+int qm_mine_event(struct qm_mine *mine, const struct qm_event *event);
+
+/* The trace has ended, and at level none its one sequence with it.  No more events.
+ * Returns as above. */
+int qm_mine_finish(struct qm_mine *mine);
+
+void qm_mine_stats(struct qm_mine *mine, struct qm_mining_stats *stats);
+
+/* Calls each() for every rule, sorted by number, until it returns non-zero.  Returns
+ * that, 0, or a negative errno value. */
+int qm_mine_rules(struct qm_mine *mine,
+                  int (*each)(void *opaque, const struct qm_rule *rule), void *opaque);
+
+void qm_mine_free(struct qm_mine *mine); /* NULL is fine */
+
+#endif

@@ -1,0 +1,285 @@
+/* sim.c - a storage cache simulated on a trace.
+ *
+ * For each block of a read, in ascending order: the cache is asked; a miss enters it;
+ * the prefetcher is told, and asked for candidates; those not cached enter the prefetch
+ * cache.
+ */
+#include "bench/sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/feed.h"
+#include "cache/cache.h"
+
+#define DEGREE_MAX 64
+#define SHARE_MAX  90
+
+struct qm_sim {
+    struct qm_sim_config config;
+    struct qm_prefetcher *prefetcher;
+    struct qm_cache *cache;
+    struct qm_feed feed;
+    uint64_t blocks, prefetch_blocks; /* capacity */
+    uint64_t requests, writes;
+    uint64_t warm_requests, warm_writes; /* when the warm-up ended */
+    struct qm_cache_stats warm;
+};
+
+void qm_sim_defaults(struct qm_sim_config *config)
+{
+    *config = (struct qm_sim_config){
+        .policy = "quickmine",
+        .eviction = "lru",
+        .level = QM_LEVEL_INNERMOST,
+        .on_promote = true,
+        .prefetch_share = 4,
+    };
+    qm_mining_defaults(&config->mining);
+}
+
+void qm_sim_paper(struct qm_sim_config *config)
+{
+    qm_sim_defaults(config);
+    config->paper = true;
+    config->on_promote = false;
+    qm_mining_paper(&config->mining);
+}
+
+static bool prefetches(const struct qm_sim_config *config)
+{
+    return strcmp(config->policy, "none") != 0;
+}
+
+/* How many blocks the cache has, and its prefetch part.  Returns 0 or EINVAL. */
+static int set_capacity(struct qm_sim *sim, char *err, size_t len)
+{
+    const struct qm_sim_config *c = &sim->config;
+
+    if (c->cache_blocks > 0)
+        sim->blocks = c->cache_blocks;
+    else if (c->paper)
+        sim->blocks = c->cache_size / c->block_size;
+    else
+        sim->blocks = qm_cache_blocks_within(c->cache_size, (uint32_t)c->block_size);
+    if (sim->blocks == 0) {
+        snprintf(err, len, "cache size %llu holds no block of %llu bytes%s",
+                 (unsigned long long)c->cache_size, (unsigned long long)c->block_size,
+                 c->paper ? "" : " with its metadata");
+        return EINVAL;
+    }
+    if (!prefetches(c))
+        return 0;
+    if (c->prefetch_share < 1 || c->prefetch_share > SHARE_MAX) {
+        snprintf(err, len, "the prefetch share must be 1 to %d percent", SHARE_MAX);
+        return EINVAL;
+    }
+    if (sim->blocks < 2) {
+        snprintf(err, len, "a cache that prefetches needs at least 2 blocks, not %llu",
+                 (unsigned long long)sim->blocks);
+        return EINVAL;
+    }
+    sim->prefetch_blocks = sim->blocks / 100 * c->prefetch_share +
+                           sim->blocks % 100 * c->prefetch_share / 100;
+    if (sim->prefetch_blocks == 0)
+        sim->prefetch_blocks = 1;
+    return 0;
+}
+
+static void wasted(void *opaque, uint64_t block, uint32_t issuer)
+{
+    struct qm_sim *sim = opaque;
+
+    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, 0, false);
+}
+
+static int make_cache(struct qm_sim *sim, char *err, size_t len)
+{
+    struct qm_cache_config config = {
+        .block_size = (uint32_t)sim->config.block_size,
+        .blocks = sim->blocks,
+        .prefetch_blocks = sim->prefetch_blocks,
+        .shards = 1,
+        .eviction = sim->config.eviction,
+        .data = false,
+        .wasted = wasted,
+        .opaque = sim,
+    };
+
+    if (qm_cache_check(&config, err, len) != 0)
+        return EINVAL;
+    if (qm_cache_new(&config, &sim->cache) == 0)
+        return 0;
+    snprintf(err, len, "out of memory for a cache of %llu blocks",
+             (unsigned long long)sim->blocks);
+    return ENOMEM;
+}
+
+static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
+{
+    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(sim->config.policy);
+    char why[256] = "";
+    int error;
+
+    if (!ops) {
+        snprintf(err, len, "there is no policy '%s'; there are: %s", sim->config.policy,
+                 qm_prefetcher_names());
+        return EINVAL;
+    }
+    if (qm_mining_check(&sim->config.mining, err, len) != 0)
+        return EINVAL;
+    error = ops->create(&sim->config.mining, &sim->prefetcher, why, sizeof why);
+    if (error) {
+        snprintf(err, len, "%s", why[0] ? why : strerror(error));
+        return error;
+    }
+    error = qm_feed_init(&sim->feed, sim->prefetcher, sim->config.level);
+    if (error)
+        snprintf(err, len, "out of memory");
+    return error;
+}
+
+struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
+{
+    struct qm_sim *sim = calloc(1, sizeof *sim);
+
+    if (!sim) {
+        snprintf(err, len, "out of memory");
+        return NULL;
+    }
+    sim->config = *config;
+    /* At the level of no context the one sequence ends with the trace, so it must be
+     * mined in segments (DESIGN §7), whatever the preset. */
+    if (config->level == QM_LEVEL_NONE && sim->config.mining.segment == 0) {
+        struct qm_mining_config defaults;
+
+        qm_mining_defaults(&defaults);
+        sim->config.mining.segment = defaults.segment;
+    }
+    sim->config.mining.block_size = config->block_size;
+    if (make_prefetcher(sim, err, len) == 0 && set_capacity(sim, err, len) == 0 &&
+        make_cache(sim, err, len) == 0)
+        return sim;
+    qm_sim_free(sim);
+    return NULL;
+}
+
+/* Prefetches what target's sequence calls for. */
+static int prefetch(struct qm_sim *sim, struct qm_context *target)
+{
+    uint64_t blocks[DEGREE_MAX];
+    struct qm_load *load;
+    unsigned n;
+
+    n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks,
+                                         sim->config.mining.degree);
+    for (unsigned i = 0; i < n; i++) {
+        int error = qm_cache_prefetch(sim->cache, blocks[i], target->klass, &load);
+
+        if (error == 0)
+            qm_cache_fill(sim->cache, load, NULL);
+        else if (error != EEXIST && error != ENOSPC)
+            return error;
+    }
+    return 0;
+}
+
+static int read_block(struct qm_sim *sim, struct qm_context *target, uint64_t block)
+{
+    static const enum qm_access as_access[] = {
+        [QM_HIT] = QM_ACCESS_HIT,
+        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
+        [QM_MISS] = QM_ACCESS_MISS,
+    };
+    struct qm_lookup found;
+    int error = qm_cache_demand(sim->cache, block, NULL, 0,
+                                (uint32_t)sim->config.block_size, &found);
+
+    if (error)
+        return error;
+    if (found.todo == QM_FETCH)
+        qm_cache_fill(sim->cache, found.load, NULL);
+    if (found.outcome == QM_PROMOTE)
+        sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer,
+                                    target ? target->klass : 0, true);
+    error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
+    if (error || !target || !target->stream)
+        return error;
+    if (found.outcome == QM_MISS ||
+        (found.outcome == QM_PROMOTE && sim->config.on_promote))
+        error = prefetch(sim, target);
+    return error;
+}
+
+static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
+{
+    struct qm_context *target = qm_feed_target(&sim->feed, event);
+    uint64_t block = event->offset / sim->config.block_size;
+    uint64_t last = (event->offset + event->length - 1) / sim->config.block_size;
+    int error = 0;
+
+    for (; block <= last && !error; block++)
+        error = read_block(sim, target, block);
+    if (++sim->requests == sim->config.warmup) {
+        sim->warm_requests = sim->requests;
+        sim->warm_writes = sim->writes;
+        qm_cache_get_stats(sim->cache, &sim->warm);
+    }
+    return error;
+}
+
+int qm_sim_event(struct qm_sim *sim, const struct qm_event *event)
+{
+    switch (event->type) {
+    case QM_TRACE_READ:
+        return read_blocks(sim, event);
+    case QM_TRACE_WRITE:
+        /* Written through: it neither allocates a block nor makes it more recent. */
+        sim->writes++;
+        return 0;
+    default:
+        return qm_feed_context(&sim->feed, event);
+    }
+}
+
+const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim)
+{
+    return &sim->config;
+}
+
+void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
+{
+    struct qm_cache_stats now;
+
+    qm_cache_get_stats(sim->cache, &now);
+    *result = (struct qm_sim_result){
+        .cache_blocks = sim->blocks,
+        .prefetch_blocks = sim->prefetch_blocks,
+        .requests = sim->requests - sim->warm_requests,
+        .writes = sim->writes - sim->warm_writes,
+        .hits = now.hits - sim->warm.hits,
+        .promotes = now.promotes - sim->warm.promotes,
+        .misses = now.misses - sim->warm.misses,
+        .prefetches = now.prefetches - sim->warm.prefetches,
+        .used = now.used - sim->warm.used,
+        .wasted = now.wasted - sim->warm.wasted,
+    };
+    result->reads = result->hits + result->promotes + result->misses;
+    sim->prefetcher->ops->stats(sim->prefetcher, &result->mining);
+}
+
+void qm_sim_free(struct qm_sim *sim)
+{
+    if (!sim)
+        return;
+    /* The cache first: it tells the prefetcher of blocks that go unused. */
+    if (sim->cache)
+        qm_cache_free(sim->cache);
+    if (sim->prefetcher) {
+        qm_feed_finish(&sim->feed, false);
+        sim->prefetcher->ops->destroy(sim->prefetcher);
+    }
+    free(sim);
+}

@@ -1,0 +1,65 @@
+/* sim.h - a storage cache simulated on a trace (DESIGN §6, §7).
+ *
+ * It drives the server's cache/ and mining/ code: one shard, no data, no threads,
+ * events in the order of the file, and a prefetched block is there at once.  A figure
+ * of it is a figure about that code.
+ */
+#ifndef QM_BENCH_SIM_H
+#define QM_BENCH_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+#include "trace/trace.h"
+
+struct qm_sim;
+
+struct qm_sim_config {
+    const char *policy;   /* a prefetcher's name */
+    const char *eviction; /* the main cache's, by name */
+    enum qm_level level;
+    bool paper;          /* --preset paper: capacity is cache_size / block_size */
+    bool on_promote;     /* ask for candidates on a promote, too, not on misses alone */
+    uint64_t block_size; /* bytes */
+    uint64_t cache_size; /* bytes, metadata included unless paper */
+    uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
+    unsigned
+        prefetch_share; /* percent of the blocks that prefetches may take, 1 to 90 */
+    uint64_t warmup;    /* so many read requests at the start are not counted */
+    struct qm_mining_config mining;
+};
+
+/* The defaults, which are the server's, and those of --preset paper.  What depends on
+ * the trace or the user stays 0. */
+void qm_sim_defaults(struct qm_sim_config *config);
+void qm_sim_paper(struct qm_sim_config *config);
+
+struct qm_sim_result {
+    uint64_t cache_blocks;    /* capacity of main and prefetch cache together */
+    uint64_t prefetch_blocks; /* of these, the prefetch cache's */
+    /* Since the warm-up: */
+    uint64_t requests; /* reads */
+    uint64_t writes;   /* requests; they change nothing here */
+    uint64_t reads;    /* blocks: hits + promotes + misses */
+    uint64_t hits, promotes, misses;
+    uint64_t prefetches, used, wasted;
+    struct qm_mining_stats mining; /* since the start */
+};
+
+/* Makes a simulation; strings in config must outlive it.  Returns NULL with a sentence
+ * in err that says what is wrong and what is allowed. */
+struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len);
+
+/* The trace's events, in its order.  Returns 0 or an errno value: no memory, or an
+ * error of the rule cache. */
+int qm_sim_event(struct qm_sim *sim, const struct qm_event *event);
+
+const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim);
+/* What was counted so far. */
+void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result);
+void qm_sim_free(struct qm_sim *sim); /* NULL is fine */
+
+#endif

@@ -1,0 +1,168 @@
+/* args.c - arguments of options: numbers, sizes, levels, lists, and those of mining. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* Reads digits.  Returns what follows them, or NULL if there are none or too many. */
+static const char *digits(const char *arg, uint64_t *value)
+{
+    uint64_t v = 0;
+    const char *p = arg;
+
+    for (; *p >= '0' && *p <= '9'; p++) {
+        unsigned digit = (unsigned)(*p - '0');
+
+        if (v > (UINT64_MAX - digit) / 10)
+            return NULL;
+        v = v * 10 + digit;
+    }
+    *value = v;
+    return p == arg ? NULL : p;
+}
+
+uint64_t cli_number(struct argp_state *state, const char *option, const char *arg,
+                    uint64_t min, uint64_t max)
+{
+    uint64_t value = 0;
+    const char *end = digits(arg, &value);
+
+    if (end && *end == '\0' && value >= min && value <= max)
+        return value;
+    if (max == UINT64_MAX)
+        argp_error(state, "%s must be a number from %llu, not '%s'", option,
+                   (unsigned long long)min, arg);
+    else
+        argp_error(state, "%s must be a number from %llu to %llu, not '%s'", option,
+                   (unsigned long long)min, (unsigned long long)max, arg);
+    return min;
+}
+
+uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
+                  uint64_t min, uint64_t max)
+{
+    static const char units[] = "bkmgtpe";
+    uint64_t value = 0;
+    const char *end = digits(arg, &value), *unit;
+
+    if (end && *end != '\0' && end[1] == '\0') {
+        unit = strchr(units, *end | 0x20);
+        unsigned shift = unit ? 10 * (unsigned)(unit - units) : 64;
+
+        end = shift < 64 && value <= UINT64_MAX >> shift ? end + 1 : NULL;
+        if (end)
+            value <<= shift;
+    }
+    if (!end || *end != '\0')
+        argp_error(
+            state,
+            "%s must be a size like 65536, 64K, 16M or 1G (K, M, G, T: powers of "
+            "1024), not '%s'",
+            option, arg);
+    if (value < min || value > max)
+        argp_error(state, "%s must be from %llu to %llu bytes, not '%s'", option,
+                   (unsigned long long)min, (unsigned long long)max, arg);
+    return value;
+}
+
+enum qm_level cli_level(struct argp_state *state, const char *arg)
+{
+    int level = qm_level_parse(arg);
+
+    if (level == -1)
+        argp_error(
+            state,
+            "the level must be innermost, query, transaction, thread, connection "
+            "or none, not '%s'",
+            arg);
+    return (enum qm_level)level;
+}
+
+void cli_list(struct argp_state *state, const char *option, const char *list,
+              void (*each)(struct argp_state *state, const char *word))
+{
+    char *copy = strdup(list), *rest = copy, *word;
+
+    if (!copy) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "%s", option);
+        return;
+    }
+    while ((word = strsep(&rest, ","))) {
+        if (*word == '\0')
+            argp_error(state, "%s holds an empty word: '%s'", option, list);
+        each(state, word);
+    }
+    free(copy);
+}
+
+enum { LOOKAHEAD = 'g', MAX_PREFIX = 0x100, MAX_SUFFIX, GRACE, BLOCK_SIZE, PRESET };
+
+static const struct argp_option mining_options[] = {
+    {"preset", PRESET, "NAME", 0,
+     "'paper': as in the paper, rules without bounds, mined when a context ends", 0},
+    {"lookahead", LOOKAHEAD, "N", 0, "accesses that a rule may span (2 to 64; 5)", 0},
+    {"gap", 0, NULL, OPTION_ALIAS, NULL, 0},
+    {"max-prefix", MAX_PREFIX, "N", 0,
+     "prefixes kept, the least recently used goes first; 0: all", 0},
+    {"max-suffix", MAX_SUFFIX, "N", 0,
+     "suffixes kept a prefix, the least frequent goes first; 0: all", 0},
+    {"grace", GRACE, "N", 0, "a new suffix is safe for so many updates of its prefix",
+     0},
+    {"block-size", BLOCK_SIZE, "SIZE", 0, "bytes of a block, instead of the trace's",
+     0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static void set(struct cli_setting *setting, uint64_t value)
+{
+    setting->set = true;
+    setting->value = value;
+}
+
+static error_t parse_mining(int key, char *arg, struct argp_state *state)
+{
+    struct cli_mining *asked = state->input;
+
+    switch (key) {
+    case PRESET:
+        if (strcmp(arg, "paper") != 0)
+            argp_error(state, "the preset must be 'paper', not '%s'", arg);
+        asked->paper = true;
+        return 0;
+    case LOOKAHEAD:
+        set(&asked->lookahead, cli_number(state, "--lookahead", arg, 2, 64));
+        return 0;
+    case MAX_PREFIX:
+        set(&asked->max_prefix, cli_number(state, "--max-prefix", arg, 0, UINT64_MAX));
+        return 0;
+    case MAX_SUFFIX:
+        set(&asked->max_suffix, cli_number(state, "--max-suffix", arg, 0, UINT32_MAX));
+        return 0;
+    case GRACE:
+        set(&asked->grace, cli_number(state, "--grace", arg, 0, UINT32_MAX));
+        return 0;
+    case BLOCK_SIZE:
+        set(&asked->block_size, cli_size(state, "--block-size", arg, QM_TRACE_BLOCK_MIN,
+                                         QM_TRACE_BLOCK_MAX));
+        if (asked->block_size.value & (asked->block_size.value - 1))
+            argp_error(state, "--block-size must be a power of two, not '%s'", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp cli_mining_argp = {.options = mining_options, .parser = parse_mining};
+
+void cli_mining_apply(const struct cli_mining *asked, struct qm_mining_config *config)
+{
+    if (asked->lookahead.set)
+        config->lookahead = (unsigned)asked->lookahead.value;
+    if (asked->max_prefix.set)
+        config->max_prefix = asked->max_prefix.value;
+    if (asked->max_suffix.set)
+        config->max_suffix = (unsigned)asked->max_suffix.value;
+    if (asked->grace.set)
+        config->grace = (unsigned)asked->grace.value;
+}

@@ -1,0 +1,97 @@
+/* cli.h - what the subcommands of quickmine share.
+ *
+ * A subcommand is `int cmd(int argc, char **argv)`, with argv[0] "quickmine NAME",
+ * which parses its arguments by argp and returns an exit status.  Wrong usage ends the
+ * program in argp_error(), with CLI_USAGE.
+ */
+#ifndef QM_CLI_H
+#define QM_CLI_H
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+#include "trace/trace.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+int qm_cmd_trace(int argc, char **argv);
+int qm_cmd_trace_info(int argc, char **argv);
+int qm_cmd_trace_convert(int argc, char **argv);
+int qm_cmd_mine(int argc, char **argv);
+int qm_cmd_sim(int argc, char **argv);
+int qm_cmd_replay(int argc, char **argv);
+int qm_cmd_stat(int argc, char **argv);
+int qm_cmd_top(int argc, char **argv);
+
+/* A subcommand in a table that ends with a NULL name. */
+struct cli_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
+/* Runs the command that argv[1] names; program is what it is a subcommand of. */
+int cli_dispatch(const struct cli_command *commands, const char *program, int argc,
+                 char **argv);
+
+/* Prints "quickmine NAME: " and a message to stderr.  Returns CLI_FAILED. */
+int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Parse the argument of an option, and end the program with a sentence that says what
+ * is allowed if it is wrong. */
+uint64_t cli_number(struct argp_state *state, const char *option, const char *arg,
+                    uint64_t min, uint64_t max);
+uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
+                  uint64_t min, uint64_t max); /* bytes: 64M, 1G, ... */
+enum qm_level cli_level(struct argp_state *state, const char *arg);
+
+/* Calls each() for each of the words in list, which are separated by commas, with a
+ * copy that is valid during the call.  Empty words are an error. */
+void cli_list(struct argp_state *state, const char *option, const char *list,
+              void (*each)(struct argp_state *state, const char *word));
+
+/* Mining: options that mine and sim share, as a child of their parsers. */
+struct cli_mining {
+    bool paper; /* --preset paper */
+    struct cli_setting {
+        bool set;
+        uint64_t value;
+    } lookahead, max_prefix, max_suffix, grace, block_size;
+};
+extern const struct argp cli_mining_argp; /* its input: struct cli_mining */
+
+/* What was asked for, on top of config. */
+void cli_mining_apply(const struct cli_mining *asked, struct qm_mining_config *config);
+
+/* Progress on stderr, if that is a terminal, for what takes more than a second. */
+struct cli_progress {
+    const char *what;
+    struct timespec begun, shown;
+    bool terminal, visible;
+};
+
+void cli_progress_start(struct cli_progress *p, const char *what);
+/* at of total; total 0: not known. */
+void cli_progress_show(struct cli_progress *p, uint64_t at, uint64_t total);
+void cli_progress_stop(struct cli_progress *p);
+
+/* Opens a trace, or prints why not and returns NULL. */
+struct qm_trace_reader *cli_trace_open(const char *path);
+/* Calls each() for every event, with progress, until it returns non-zero: an errno
+ * value. Prints what goes wrong.  Returns an exit status. */
+int cli_trace_each(struct qm_trace_reader *reader, const char *what,
+                   int (*each)(void *opaque, const struct qm_event *event),
+                   void *opaque);
+
+/* Prints json, and frees it.  Returns an exit status. */
+int cli_print_json(json_t *json);
+/* Returns status, or CLI_FAILED with a message if stdout could not be written. */
+int cli_end_output(int status);
+
+#endif

@@ -1,0 +1,83 @@
+/* common.c - what the subcommands share: dispatch, messages, output. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* "quickmine sim": for messages. */
+static char name[64] = "quickmine";
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout); /* what was printed so far comes first */
+    fprintf(stderr, "%s: ", name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return CLI_FAILED;
+}
+
+static void print_help(FILE *to, const char *program,
+                       const struct cli_command *commands)
+{
+    fprintf(to, "Usage: %s SUBCOMMAND [ARGUMENTS...]\n\n", program);
+    for (const struct cli_command *c = commands; c->name; c++)
+        fprintf(to, "  %-10s %s\n", c->name, c->summary);
+    fprintf(to, "\nEach has --help; its manual page is quickmine-SUBCOMMAND(1).\n"
+                "Exit status: 0, 1 if it failed, 2 for wrong usage.\n");
+}
+
+int cli_dispatch(const struct cli_command *commands, const char *program, int argc,
+                 char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+
+    snprintf(name, sizeof name, "%s", program);
+    if (!word) {
+        cli_fail("which subcommand?");
+        print_help(stderr, program, commands);
+        return CLI_USAGE;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0) {
+        print_help(stdout, program, commands);
+        return cli_end_output(CLI_OK);
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("%s\n", argp_program_version);
+        return cli_end_output(CLI_OK);
+    }
+    for (const struct cli_command *c = commands; c->name; c++) {
+        if (strcmp(word, c->name) != 0)
+            continue;
+        snprintf(name, sizeof name, "%s %s", program, c->name);
+        argv[1] = name;
+        return c->run(argc - 1, argv + 1);
+    }
+    cli_fail("there is no subcommand '%s'", word);
+    print_help(stderr, program, commands);
+    return CLI_USAGE;
+}
+
+int cli_end_output(int status)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail("the output cannot be written: %s", strerror(errno));
+    return status;
+}
+
+int cli_print_json(json_t *json)
+{
+    int failed;
+
+    if (!json)
+        return cli_fail("out of memory");
+    failed = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(json);
+    return cli_end_output(failed ? CLI_FAILED : CLI_OK);
+}

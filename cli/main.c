@@ -1,0 +1,22 @@
+/* main.c - the one command: finds the subcommand and runs it. */
+
+#include "cli/cli.h"
+#ifdef QM_HAVE_MOUNT
+#include "client-patches/mount/mount.h"
+#endif
+
+static const struct cli_command commands[] = {
+    {"mine", qm_cmd_mine, "mine a trace and print its rules"},
+    {"sim", qm_cmd_sim, "simulate the storage cache on a trace"},
+#ifdef QM_HAVE_MOUNT
+    {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts"},
+#endif
+    {NULL, NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = CLI_USAGE;
+    argp_program_version = "quickmine " QM_VERSION;
+    return cli_dispatch(commands, "quickmine", argc, argv);
+}

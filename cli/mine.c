@@ -1,0 +1,143 @@
+/* mine.c - quickmine mine: a trace's rules. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "bench/mine.h"
+#include "cli/cli.h"
+
+struct arguments {
+    struct cli_mining mining;
+    enum qm_level level;
+    bool json;
+    const char *file;
+};
+
+enum { LEVEL = 'l', JSON = 'j' };
+
+static const struct argp_option options[] = {
+    {"level", LEVEL, "LEVEL", 0,
+     "whose reads make a sequence: innermost (default), query, transaction, thread, "
+     "connection, none",
+     0},
+    {"json", JSON, NULL, 0, "print an array of objects", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->mining;
+        return 0;
+    case LEVEL:
+        a->level = cli_level(state, arg);
+        return 0;
+    case JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->file)
+            argp_error(state, "one trace only, not '%s' as well", arg);
+        a->file = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which trace?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&cli_mining_argp, 0, "Mining:", 1},
+                                             {NULL, 0, NULL, 0}};
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "FILE",
+    .doc = "Mines a trace and prints its rules, sorted by number, one a line: "
+           "a, b, c and the support of a & b -> c, separated by tabs."
+           "\vRules are kept without bounds unless asked otherwise.  See "
+           "quickmine-mine(1).",
+    .children = children,
+};
+
+static int each_event(void *opaque, const struct qm_event *event)
+{
+    return qm_mine_event(opaque, event);
+}
+
+static int print_rule(void *opaque, const struct qm_rule *rule)
+{
+    (void)opaque;
+    printf("%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", rule->a, rule->b,
+           rule->c, rule->support);
+    return ferror(stdout);
+}
+
+/* As text rather than as a json_t: there may be many millions. */
+static int print_rule_json(void *opaque, const struct qm_rule *rule)
+{
+    const char **comma = opaque;
+
+    printf("%s\n{\"a\": %" PRIu64 ", \"b\": %" PRIu64 ", \"c\": %" PRIu64
+           ", \"support\": %" PRIu64 "}",
+           *comma, rule->a, rule->b, rule->c, rule->support);
+    *comma = ",";
+    return ferror(stdout);
+}
+
+static int print_rules(struct qm_mine *mine, bool json)
+{
+    const char *comma = "";
+    int n;
+
+    if (json)
+        printf("[");
+    n = qm_mine_rules(mine, json ? print_rule_json : print_rule, &comma);
+    if (json)
+        printf("\n]\n");
+    if (n < 0)
+        return cli_fail("the rules cannot be read: %s", strerror(-n));
+    return cli_end_output(CLI_OK);
+}
+
+int qm_cmd_mine(int argc, char **argv)
+{
+    struct arguments a = {.level = QM_LEVEL_INNERMOST};
+    struct qm_trace_reader *reader;
+    struct qm_mining_config config;
+    struct qm_mine *mine = NULL;
+    char err[256];
+    int status = CLI_FAILED, error;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.mining.paper)
+        qm_mining_paper(&config);
+    else
+        qm_mining_defaults(&config);
+    config.max_prefix = 0;
+    config.max_suffix = 0;
+    cli_mining_apply(&a.mining, &config);
+
+    reader = cli_trace_open(a.file);
+    if (!reader)
+        return CLI_FAILED;
+    mine = qm_mine_new(&config, a.level,
+                       a.mining.block_size.set ? a.mining.block_size.value
+                                               : qm_trace_block_size(reader),
+                       err, sizeof err);
+    if (!mine)
+        cli_fail("%s", err);
+    else
+        status = cli_trace_each(reader, "mining", each_event, mine);
+    if (status == CLI_OK && (error = qm_mine_finish(mine)) != 0)
+        status = cli_fail("%s", strerror(error));
+    if (status == CLI_OK)
+        status = print_rules(mine, a.json);
+    qm_mine_free(mine);
+    qm_trace_free(reader);
+    return status;
+}
