@@ -4,8 +4,8 @@
  *
  *   qmctx_connect()   the program sends its requests itself, through this library, to
  *                     the tagged export of an NBD server
- *   qmctx_announce()  the program reads a file of `quickmine mount` with pread() and the
- *                     like; the contexts ride along with its threads
+ *   qmctx_announce()  the program reads a file of `quickmine mount` with pread() and
+ * the like; the contexts ride along with its threads
  *
  * Threads: every function may be called by any thread at any time, except that
  * qmctx_close() must be the last.  Contexts of qmctx_begin()/qmctx_end() belong to the
@@ -25,6 +25,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct qmctx;
 
@@ -39,13 +40,13 @@ enum qmctx_kind {
 typedef uint64_t qmctx_id;
 
 /* Connects to an NBD server's tagged export.  uri is as in nbd_connect_uri(3), without
- * an export name (nbd://host, nbd+unix:///?socket=PATH, nbds://...).  connections: how many, 1 to 64;
- * 0: 8 if the server allows several, else 1.  The caller frees *ctx with qmctx_close().
- * On failure *ctx is NULL, errno is set and qmctx_error(NULL) says why. */
+ * an export name (nbd://host, nbd+unix:///?socket=PATH, nbds://...).  connections: how
+ * many, 1 to 64; 0: 8 if the server allows several, else 1.  The caller frees *ctx with
+ * qmctx_close(). On failure *ctx is NULL, errno is set and qmctx_error() says why. */
 int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx);
 
-/* Announces contexts to the mount whose socket is at path.  Succeeds even if no mount is there
- * (yet): it is tried again, at most once a second, when contexts begin. */
+/* Announces contexts to the mount whose socket is at path.  Succeeds even if no mount
+ * is there (yet): it is tried again, at most once a second, when contexts begin. */
 int qmctx_announce(const char *path, struct qmctx **ctx);
 
 void qmctx_close(struct qmctx *ctx);
@@ -60,7 +61,8 @@ const char *qmctx_error(void);
 /* Begins a context within the calling thread's current one, and makes it current.
  * klass: a hash of what contexts of this kind have in common.  name: for people, of the
  * class; may be NULL; copied. */
-int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass, const char *name);
+int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
+                const char *name);
 /* Ends the calling thread's current context; the one around it is current again.
  * EINVAL if there is none. */
 int qmctx_end(struct qmctx *ctx);
@@ -76,8 +78,9 @@ uint64_t qmctx_size(const struct qmctx *ctx);
 uint32_t qmctx_block_size(const struct qmctx *ctx);
 bool qmctx_is_read_only(const struct qmctx *ctx);
 
-/* Contexts by handle, for programs that multiplex.  When the session has no slot left, the least
- * recently used context that is not in use loses its own (its reads are untagged from then on). */
+/* Contexts by handle, for programs that multiplex.  When the session has no slot left,
+ * the least recently used context that is not in use loses its own (its reads are
+ * untagged from then on). */
 int qmctx_open_context(struct qmctx *ctx, qmctx_id parent, enum qmctx_kind kind,
                        uint64_t klass, const char *name, qmctx_id *id);
 int qmctx_close_context(struct qmctx *ctx, qmctx_id id);
@@ -86,7 +89,8 @@ qmctx_id qmctx_current(struct qmctx *ctx);
 
 /* Synchronous requests in a context (0: none).  EINVAL beyond the end.  fua: force unit
  * access. */
-int qmctx_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count, uint64_t offset);
+int qmctx_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count,
+                uint64_t offset);
 int qmctx_pwrite(struct qmctx *ctx, qmctx_id id, const void *buf, size_t count,
                  uint64_t offset, bool fua);
 int qmctx_flush(struct qmctx *ctx);
@@ -95,8 +99,8 @@ int qmctx_zero(struct qmctx *ctx, uint64_t count, uint64_t offset);
 int qmctx_trim(struct qmctx *ctx, uint64_t count, uint64_t offset);
 
 /* Asynchronous: done() is called once, from within some thread's qmctx_poll() or
- * synchronous call, with 0 or an errno value.  buf stays the caller's and must live until then.  done() must not
- * call back into the library. */
+ * synchronous call, with 0 or an errno value.  buf stays the caller's and must live
+ * until then.  done() must not call back into the library. */
 typedef void qmctx_done(void *opaque, int error);
 int qmctx_aio_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count,
                     uint64_t offset, qmctx_done *done, void *opaque);
@@ -113,6 +117,7 @@ char *qmctx_stats(struct qmctx *ctx);
  * begun anew when they are used next.  Returns 0 if all connections are up. */
 int qmctx_reconnect(struct qmctx *ctx);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,508 @@
+/* conn.c - one connection: a libnbd handle, the requests on it, and who polls it.
+ *
+ * A request is sent by the thread that makes it.  Replies are handled by whichever
+ * thread polls the connection: one at a time (`polling`), either a thread that waits
+ * for a request of its own, or one in qmctx_poll(), which polls several connections.
+ * Threads whose requests are in flight meanwhile sleep on a condition of their own, and
+ * when the one that polled has got its reply, it wakes the next to take its place.
+ *
+ * libnbd's callbacks run with conn.lock held.  The caller's done() must not, as it may
+ * do as it likes: finished requests are put on a list, and done() is called after the
+ * lock has been let go.
+ *
+ * When a connection breaks, libnbd fails what is in flight.  The handle stays, unused,
+ * until qm_conn_install() replaces it; nobody polls it by then.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "direct.h"
+
+#define CLOSE_MS    1000                 /* that closing waits for replies */
+#define MAX_REQUEST (UINT64_C(32) << 20) /* any server takes that much */
+
+/* What libnbd says of its last error, as ours. */
+static int nbd_failed(const char *what)
+{
+    int err = nbd_get_errno();
+
+    return qm_fail(err ? err : EIO, "%s: %s", what, nbd_get_error());
+}
+
+int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged)
+{
+    conn->tagged = tagged;
+    atomic_init(&conn->up, false);
+    atomic_init(&conn->fd, -1);
+    conn->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (conn->wake == -1)
+        return errno;
+    pthread_mutex_init(&conn->lock, NULL);
+    pthread_cond_init(&conn->changed, NULL);
+    CDS_INIT_LIST_HEAD(&conn->waiting);
+    CDS_INIT_LIST_HEAD(&conn->finished);
+    CDS_INIT_LIST_HEAD(&conn->own.idle);
+    conn->direct = direct;
+    return 0;
+}
+
+/* The URI names no export, or the very one. */
+static int check_export(struct nbd_handle *nbd)
+{
+    char *name = nbd_get_export_name(nbd);
+    bool fine = name && (!*name || strcmp(name, QM_WIRE_EXPORT) == 0);
+
+    free(name);
+    return fine ? 0
+                : qm_fail(EINVAL, "the URI must not name an export (contexts go to the "
+                                  "export \"" QM_WIRE_EXPORT "\")");
+}
+
+static int connect_handle(struct direct *d, bool tagged, struct nbd_handle *nbd)
+{
+    if (nbd_set_opt_mode(nbd, true) == -1 ||
+        nbd_set_uri_allow_local_file(nbd, true) == -1 ||
+        nbd_set_pread_initialize(nbd, false) == -1 ||
+        nbd_set_strict_mode(nbd, nbd_get_strict_mode(nbd) &
+                                     ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
+        nbd_connect_uri(nbd, d->uri) == -1)
+        return nbd_failed(d->uri);
+    if (!nbd_aio_is_negotiating(nbd))
+        return qm_fail(EPROTO, "%s: the server knows no exports", d->uri);
+    if (check_export(nbd) == -1)
+        return -1;
+    if (nbd_set_export_name(nbd, tagged ? QM_WIRE_EXPORT : "") == -1 ||
+        nbd_opt_go(nbd) == -1)
+        return nbd_failed(d->uri);
+    return 0;
+}
+
+int qm_conn_open(struct direct *d, bool tagged, struct nbd_handle **nbd)
+{
+    *nbd = nbd_create();
+    if (!*nbd)
+        return nbd_failed("libnbd");
+    if (connect_handle(d, tagged, *nbd) == 0)
+        return 0;
+    nbd_close(*nbd);
+    *nbd = NULL;
+    return -1;
+}
+
+void qm_conn_install(struct conn *conn, struct nbd_handle *nbd)
+{
+    struct nbd_handle *old;
+    int64_t max;
+
+    pthread_mutex_lock(&conn->lock);
+    while (conn->polling)
+        pthread_cond_wait(&conn->changed, &conn->lock);
+    old = conn->nbd;
+    conn->nbd = nbd;
+    conn->can_zero = nbd_can_zero(nbd) == 1;
+    conn->can_trim = nbd_can_trim(nbd) == 1;
+    conn->can_flush = nbd_can_flush(nbd) == 1;
+    conn->can_fua = nbd_can_fua(nbd) == 1;
+    max = nbd_get_block_size(nbd, LIBNBD_SIZE_MAXIMUM);
+    conn->max_payload =
+        max > 0 && (uint64_t)max < MAX_REQUEST ? (uint64_t)max : MAX_REQUEST;
+    conn->epoch = atomic_fetch_add(&conn->direct->last_epoch, 1) + 1;
+    conn->unattended = 0;
+    atomic_store(&conn->fd, nbd_aio_get_fd(nbd));
+    atomic_store(&conn->up, true);
+    pthread_mutex_unlock(&conn->lock);
+    if (old)
+        nbd_close(old);
+}
+
+static void wake(int fd)
+{
+    /* Fails only if it is awake for a long time already. */
+    (void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+static void woken(int fd)
+{
+    uint64_t count;
+
+    (void)!read(fd, &count, sizeof count);
+}
+
+/* From here on conn.lock is held unless a comment says otherwise. */
+
+static short events(struct conn *conn)
+{
+    unsigned direction = nbd_aio_get_direction(conn->nbd);
+
+    return (short)((direction & LIBNBD_AIO_DIRECTION_READ ? POLLIN : 0) |
+                   (direction & LIBNBD_AIO_DIRECTION_WRITE ? POLLOUT : 0));
+}
+
+static void notice_down(struct conn *conn)
+{
+    if (nbd_aio_is_dead(conn->nbd) || nbd_aio_is_closed(conn->nbd))
+        atomic_store(&conn->up, false);
+}
+
+void qm_request_init(struct request *request, struct conn *conn)
+{
+    *request = (struct request){
+        .parts = 1, /* until qm_conn_issued() */
+        .conn = conn,
+        .cond = PTHREAD_COND_INITIALIZER,
+    };
+    conn->in_flight++;
+}
+
+static void complete(struct request *request)
+{
+    struct conn *conn = request->conn;
+    struct direct *d = conn->direct;
+
+    request->complete = true;
+    conn->in_flight--;
+    if (request->context)
+        qm_context_untag(d, request->context);
+    if (request->async) {
+        conn->async--;
+        cds_list_add_tail(&request->finished, &conn->finished);
+        if (!conn->by_poll && atomic_load(&d->poll_active))
+            wake(d->poll_wake);
+    } else if (request->control) {
+        if (request->control->waited)
+            pthread_cond_signal(&request->cond);
+        qm_control_done(request->control);
+    } else {
+        pthread_cond_signal(&request->cond);
+    }
+}
+
+/* libnbd's callback: called under conn.lock, from within one of our calls to libnbd. */
+static int part_done(void *opaque, int *error)
+{
+    struct request *request = opaque;
+
+    if (*error && !request->error)
+        request->error = *error;
+    if (--request->parts == 0)
+        complete(request);
+    return 1;
+}
+
+void qm_conn_issue(struct request *request, enum command command, void *buf,
+                   uint64_t count, uint64_t offset, uint32_t flags)
+{
+    nbd_completion_callback done = {.callback = part_done, .user_data = request};
+    struct nbd_handle *nbd = request->conn->nbd;
+    int64_t cookie = -1;
+    int err;
+
+    request->parts++;
+    switch (command) {
+    case CMD_READ:
+        cookie = nbd_aio_pread(nbd, buf, count, offset, done, flags);
+        break;
+    case CMD_WRITE:
+        cookie = nbd_aio_pwrite(nbd, buf, count, offset, done, flags);
+        break;
+    case CMD_FLUSH:
+        cookie = nbd_aio_flush(nbd, done, flags);
+        break;
+    case CMD_ZERO:
+        cookie = nbd_aio_zero(nbd, count, offset, done, flags);
+        break;
+    case CMD_TRIM:
+        cookie = nbd_aio_trim(nbd, count, offset, done, flags);
+        break;
+    case CMD_CACHE:
+        cookie = nbd_aio_cache(nbd, count, offset, done, flags);
+        break;
+    }
+    if (cookie != -1)
+        return;
+    err = nbd_get_errno();
+    notice_down(request->conn);
+    if (!request->error)
+        request->error = !atomic_load(&request->conn->up) ? ENOTCONN : err ? err : EIO;
+    request->parts--;
+}
+
+/* Somebody polls for what is in flight, now that more is. */
+static void attend(struct conn *conn)
+{
+    struct direct *d = conn->direct;
+
+    if (conn->polling) {
+        if (events(conn) & ~conn->polled)
+            wake(conn->wakes);
+    } else if (conn->async > 0 && atomic_load(&d->poll_active)) {
+        wake(d->poll_wake);
+    }
+}
+
+void qm_conn_issued(struct request *request)
+{
+    struct conn *conn = request->conn;
+
+    if (--request->parts == 0)
+        complete(request);
+    notice_down(conn);
+    attend(conn);
+}
+
+static void handle(struct conn *conn, short revents)
+{
+    unsigned direction = nbd_aio_get_direction(conn->nbd);
+
+    /* One of the two, as the first changes what can be done next.  The direction may be
+     * another than was polled for. */
+    if (direction & LIBNBD_AIO_DIRECTION_READ && revents & (POLLIN | POLLHUP | POLLERR))
+        nbd_aio_notify_read(conn->nbd);
+    else if (direction & LIBNBD_AIO_DIRECTION_WRITE &&
+             revents & (POLLOUT | POLLHUP | POLLERR))
+        nbd_aio_notify_write(conn->nbd);
+    notice_down(conn);
+}
+
+/* The calling thread has polled until now. */
+static void hand_over(struct conn *conn)
+{
+    struct request *next;
+
+    conn->polling = false;
+    if (!atomic_load(&conn->up))
+        pthread_cond_broadcast(&conn->changed);
+    cds_list_for_each_entry(next, &conn->waiting, waiting)
+    {
+        if (!next->complete) {
+            pthread_cond_signal(&next->cond);
+            return;
+        }
+    }
+    if (conn->async > 0 && !conn->by_poll && atomic_load(&conn->direct->poll_active))
+        wake(conn->direct->poll_wake);
+}
+
+/* Polls the connection until request is complete, on behalf of all. */
+static void lead(struct request *request)
+{
+    struct conn *conn = request->conn;
+    struct pollfd p[2] = {{.fd = atomic_load(&conn->fd)},
+                          {.fd = conn->wake, .events = POLLIN}};
+    bool due;
+
+    conn->polling = true;
+    conn->wakes = conn->wake;
+    while (!request->complete) {
+        p[0].events = conn->polled = events(conn);
+        conn->unattended = 0;
+        due = !cds_list_empty(&conn->finished);
+        pthread_mutex_unlock(&conn->lock);
+        if (due)
+            qm_conn_finish(conn);
+        if (poll(p, 2, -1) == -1)
+            p[0].revents = p[1].revents = 0;
+        if (p[1].revents)
+            woken(conn->wake);
+        pthread_mutex_lock(&conn->lock);
+        handle(conn, p[0].revents);
+    }
+    hand_over(conn);
+}
+
+void qm_conn_wait(struct request *request)
+{
+    struct conn *conn = request->conn;
+
+    while (!request->complete) {
+        if (!conn->polling) {
+            lead(request);
+        } else {
+            cds_list_add_tail(&request->waiting, &conn->waiting);
+            pthread_cond_wait(&request->cond, &conn->lock);
+            cds_list_del(&request->waiting);
+        }
+    }
+}
+
+void qm_conn_drain(struct conn *conn)
+{
+    struct pollfd p = {.fd = atomic_load(&conn->fd)};
+
+    while (!conn->polling && atomic_load(&conn->up)) {
+        p.events = events(conn);
+        if (poll(&p, 1, 0) <= 0)
+            break;
+        handle(conn, p.revents);
+    }
+    conn->unattended = 0;
+}
+
+/* The rest is called without conn.lock. */
+
+bool qm_conn_probe(struct conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    qm_conn_drain(conn);
+    pthread_mutex_unlock(&conn->lock);
+    qm_conn_finish(conn);
+    return atomic_load(&conn->up);
+}
+
+void qm_conn_break(struct conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    if (atomic_load(&conn->up)) {
+        /* Whoever polls it sees the end; if nobody does, this thread. */
+        shutdown(atomic_load(&conn->fd), SHUT_RDWR);
+        qm_conn_drain(conn);
+        while (conn->polling && atomic_load(&conn->up))
+            pthread_cond_wait(&conn->changed, &conn->lock);
+    }
+    pthread_mutex_unlock(&conn->lock);
+    qm_conn_finish(conn);
+}
+
+/* Lets what is in flight come to its end, but not for long.  conn.lock is held. */
+static void settle(struct conn *conn)
+{
+    struct pollfd p = {.fd = atomic_load(&conn->fd)};
+
+    for (int i = 0; i < CLOSE_MS / 10 && conn->in_flight > 0 && atomic_load(&conn->up);
+         i++) {
+        p.events = events(conn);
+        poll(&p, 1, 10);
+        qm_conn_drain(conn);
+    }
+}
+
+void qm_conn_destroy(struct conn *conn)
+{
+    if (conn->nbd) {
+        pthread_mutex_lock(&conn->lock);
+        settle(conn);
+        if (atomic_load(&conn->up))
+            nbd_aio_disconnect(conn->nbd, 0);
+        qm_conn_drain(conn);
+        pthread_mutex_unlock(&conn->lock);
+        qm_conn_break(conn);
+        nbd_close(conn->nbd);
+    }
+    free(conn->own.slots);
+    pthread_cond_destroy(&conn->changed);
+    pthread_mutex_destroy(&conn->lock);
+    close(conn->wake);
+}
+
+void qm_conn_finish(struct conn *conn)
+{
+    struct cds_list_head finished;
+    struct request *request, *next;
+    unsigned count = 0;
+
+    CDS_INIT_LIST_HEAD(&finished);
+    pthread_mutex_lock(&conn->lock);
+    cds_list_splice(&conn->finished, &finished);
+    CDS_INIT_LIST_HEAD(&conn->finished);
+    pthread_mutex_unlock(&conn->lock);
+    cds_list_for_each_entry_safe(request, next, &finished, finished)
+    {
+        request->done(request->opaque, request->error);
+        free(request);
+        count++;
+    }
+    if (count > 0)
+        atomic_fetch_sub(&conn->direct->aio, count);
+}
+
+/* Waits until another thread comes back from qmctx_poll().  poll_lock is held. */
+static void await_round(struct direct *d, int timeout_ms)
+{
+    uint64_t round = d->poll_rounds;
+    struct timespec until;
+    int err = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    while (d->poll_rounds == round && !err) {
+        if (timeout_ms < 0)
+            err = pthread_cond_wait(&d->poll_over, &d->poll_lock);
+        else
+            err = pthread_cond_timedwait(&d->poll_over, &d->poll_lock, &until);
+    }
+}
+
+/* The part of qm_poll() that one thread at a time does. */
+static void poll_all(struct direct *d, int timeout_ms)
+{
+    struct pollfd p[MAX_CONNECTIONS + 1] = {{.fd = d->poll_wake, .events = POLLIN}};
+    struct conn *polled[MAX_CONNECTIONS + 1];
+    unsigned n = 1;
+
+    for (unsigned i = 0; i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        pthread_mutex_lock(&conn->lock);
+        if (!cds_list_empty(&conn->finished))
+            timeout_ms = 0;
+        if (conn->async > 0 && !conn->polling && atomic_load(&conn->up)) {
+            conn->polling = true;
+            conn->wakes = d->poll_wake;
+            conn->unattended = 0;
+            p[n].fd = atomic_load(&conn->fd);
+            p[n].events = conn->polled = events(conn);
+            polled[n++] = conn;
+        }
+        pthread_mutex_unlock(&conn->lock);
+    }
+    if (atomic_load(&d->aio) == 0)
+        timeout_ms = 0;
+    if (poll(p, n, timeout_ms) == -1)
+        for (unsigned i = 0; i < n; i++)
+            p[i].revents = 0;
+    if (p[0].revents)
+        woken(d->poll_wake);
+    for (unsigned i = 1; i < n; i++) {
+        struct conn *conn = polled[i];
+
+        pthread_mutex_lock(&conn->lock);
+        conn->by_poll = true;
+        conn->polling = false;
+        if (p[i].revents)
+            qm_conn_drain(conn);
+        hand_over(conn);
+        conn->by_poll = false;
+        pthread_mutex_unlock(&conn->lock);
+    }
+    for (unsigned i = 0; i < d->connections; i++)
+        qm_conn_finish(&d->conn[i]);
+}
+
+int qm_poll(struct direct *d, int timeout_ms)
+{
+    pthread_mutex_lock(&d->poll_lock);
+    if (atomic_load(&d->poll_active)) {
+        await_round(d, timeout_ms);
+        pthread_mutex_unlock(&d->poll_lock);
+    } else {
+        atomic_store(&d->poll_active, true);
+        pthread_mutex_unlock(&d->poll_lock);
+        poll_all(d, timeout_ms);
+        pthread_mutex_lock(&d->poll_lock);
+        atomic_store(&d->poll_active, false);
+        d->poll_rounds++;
+        pthread_cond_broadcast(&d->poll_over);
+        pthread_mutex_unlock(&d->poll_lock);
+    }
+    return (int)atomic_load(&d->aio);
+}

@@ -1,0 +1,207 @@
+/* direct.h - what the files of the direct carrier share.
+ *
+ *   conn.c      one connection: a libnbd handle, its requests, who polls it
+ *   contexts.c  the contexts, the session's slots, and what is to be said about them
+ *   request.c   reads and writes, in a context or not, synchronous or not
+ *   direct.c    connecting, reconnecting, the API
+ *
+ * Several connections to the tagged export belong to one session.  A context and all
+ * that is nested in it (a tree) speak over one connection, which carries out requests
+ * in the order they were sent (QM_WIRE_ORDERED), so that a context's begin, reads and
+ * end need not wait for each other.
+ *
+ * A context is begun on the wire when it is first read in (and so are those around it),
+ * never before: that is why contexts in which nothing is read cost no message.  What is
+ * known of a context on the wire holds for one *epoch* of its connection, from one
+ * connect to the next; afterwards it is begun anew when it is next used.
+ */
+#ifndef QMCTX_DIRECT_H
+#define QMCTX_DIRECT_H
+
+#include <libnbd.h>
+#include <pthread.h>
+
+#include "client-patches/protocol/quickmine-protocol.h"
+#include "internal.h"
+
+#define MAX_CONNECTIONS 64
+
+/* Nesting on the wire; what is nested deeper speaks as what is around it. */
+#define MAX_LEVEL 64
+
+struct direct;
+struct conn;
+struct context;
+
+/* A range of slots that the server gave us.  Under direct.lock. */
+struct session {
+    uint64_t id;
+    uint64_t
+        serial; /* a number that no other session of this process ever had; 0: none */
+    uint32_t first, count;
+    uint16_t *slots; /* free ones, a ring: the one freed first is used first */
+    uint32_t at, free;
+    struct cds_list_head idle; /* contexts whose slot can be taken away, oldest first */
+};
+
+/* Something that was sent over a connection in one or more NBD requests. */
+struct request {
+    unsigned parts; /* not replied to yet; conn.lock */
+    int error;      /* the first; conn.lock */
+    bool complete;  /* conn.lock */
+    struct conn *conn;
+    struct context *context;      /* referenced meanwhile; NULL: none */
+    struct control *control;      /* it is records, no data; NULL: it is data */
+    pthread_cond_t cond;          /* of a thread that waits for it, with conn.lock */
+    struct cds_list_head waiting; /* in conn.waiting, if a thread does */
+    bool async;                   /* ends in done() */
+    qmctx_done *done;
+    void *opaque;
+    struct cds_list_head finished; /* in conn.finished, until done() is called */
+};
+
+/* Records of one request, with the contexts that they are about. */
+struct control {
+    struct request request;
+    bool waited; /* a thread waits for it, and frees it */
+    struct context
+        *ended;     /* a list: END of the first, the rest were nested in it ... */
+    unsigned count; /* ... or BEGIN of so many contexts, and as many records */
+    struct context *begun[MAX_LEVEL];
+    struct qm_wire_record record[];
+};
+
+struct conn {
+    struct direct *direct; /* NULL: not initialized */
+    bool tagged;           /* the tagged export, not the plain one */
+    _Atomic bool up;       /* changed under lock */
+    _Atomic int fd;        /* for a child to close; -1 */
+
+    pthread_mutex_t lock;
+    struct nbd_handle *nbd;  /* lock; NULL: never connected */
+    uint64_t epoch;          /* lock; of this connect; no other ever had it */
+    struct session *session; /* constant; NULL unless tagged */
+    struct session own;      /* session, if connections cannot join one */
+    uint64_t max_payload;    /* lock; bytes of a request */
+    bool can_zero, can_trim, can_flush, can_fua; /* lock */
+    unsigned in_flight;                          /* lock; requests */
+    unsigned async;      /* lock; of these, those that end in done() */
+    unsigned unattended; /* lock; control requests sent since somebody polled */
+    bool polling;        /* lock; a thread waits for the socket */
+    short polled;        /* lock; for these events */
+    int wakes;           /* lock; an eventfd that wakes it */
+    int wake;            /* an eventfd, for threads that poll this connection alone */
+    bool tagging;        /* lock; a thread waits for the reply to a BEGIN */
+    pthread_cond_t changed;        /* lock; tagging is over, or polling while down */
+    bool by_poll;                  /* lock; replies are being handled in qmctx_poll() */
+    struct cds_list_head waiting;  /* lock; requests whose threads wait */
+    struct cds_list_head finished; /* lock; requests whose done() is due */
+};
+
+struct direct {
+    struct qmctx base;
+    char *uri;
+    unsigned connections; /* of conn[], tagged ones */
+    struct conn conn[MAX_CONNECTIONS];
+    struct conn plain; /* for what the tagged export does not do; made when needed */
+    bool hints;        /* records go by hints: the export refuses writes */
+    bool ordered;      /* QM_WIRE_ORDERED */
+    bool multi_conn;
+    bool read_only, can_fua;
+    uint64_t size;                /* bytes */
+    uint32_t block_size;          /* bytes */
+    pthread_mutex_t connect_lock; /* outside all others; may wait for the network */
+    _Atomic unsigned next_conn;
+    _Atomic uint64_t last_epoch;
+
+    pthread_mutex_t lock;   /* a leaf: contexts and sessions */
+    struct session session; /* lock */
+    uint64_t last_serial;   /* lock */
+    struct context **table; /* lock; by the low half of an id, minus 1 */
+    uint32_t *generations;  /* lock; the high half */
+    uint32_t *unused;       /* lock; indices, a stack */
+    uint32_t table_size, unused_count;
+
+    pthread_mutex_t poll_lock; /* a leaf */
+    pthread_cond_t poll_over;  /* poll_lock */
+    _Atomic bool poll_active;  /* changed under poll_lock; one is in qmctx_poll() */
+    uint64_t poll_rounds;      /* poll_lock; how many came back from it */
+    int poll_wake;             /* an eventfd for it */
+    _Atomic unsigned aio;      /* async requests whose done() has not returned */
+};
+
+/* conn.c */
+
+int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged);
+void qm_conn_destroy(struct conn *conn);
+
+/* Connects to the export that is named, as conn->tagged says, without any lock and
+ * without changing conn: *nbd is the caller's.  0, or -1 with qmctx_error(). */
+int qm_conn_open(struct direct *direct, bool tagged, struct nbd_handle **nbd);
+/* Puts nbd in the place of the connection's last handle.  Takes conn.lock. */
+void qm_conn_install(struct conn *conn, struct nbd_handle *nbd);
+/* Whether the connection is up; notices that the other side has closed it. */
+bool qm_conn_probe(struct conn *conn);
+/* Breaks the connection off; what is in flight on it fails. */
+void qm_conn_break(struct conn *conn);
+
+void qm_request_init(struct request *request, struct conn *conn);
+
+/* All with conn.lock held. */
+enum command { CMD_READ, CMD_WRITE, CMD_FLUSH, CMD_ZERO, CMD_TRIM, CMD_CACHE };
+/* Sends one more part of request; its errors go into the request. */
+void qm_conn_issue(struct request *request, enum command command, void *buf,
+                   uint64_t count, uint64_t offset, uint32_t flags);
+/* All parts of request were issued; it may complete (and be gone) at once. */
+void qm_conn_issued(struct request *request);
+/* Waits until request is complete; lets go of conn.lock meanwhile. */
+void qm_conn_wait(struct request *request);
+/* Handles replies that have come, without waiting. */
+void qm_conn_drain(struct conn *conn);
+
+/* Without conn.lock: calls done() of what is finished. */
+void qm_conn_finish(struct conn *conn);
+
+/* Of several: see qmctx_poll(). */
+int qm_poll(struct direct *d, int timeout_ms);
+
+/* contexts.c; direct.lock is taken by all but those that say so */
+
+/* Starts a session; what contexts had of the last one is forgotten.  ENOMEM or 0. */
+int qm_session_start(struct direct *d, struct session *session, uint64_t id,
+                     uint32_t first, uint32_t count);
+
+int qm_context_open(struct direct *d, qmctx_id parent, enum qmctx_kind kind,
+                    uint64_t klass, const char *name, qmctx_id *id);
+int qm_context_close(struct direct *d, qmctx_id id);
+
+/* Finds a connection that is up for a request in context id, and locks it.  Returns
+ * NULL if there is none. */
+struct conn *qm_context_conn(struct direct *d, qmctx_id id);
+/* With conn.lock, of the connection that qm_context_conn() returned: begins the context
+ * on the wire where that is needed.  Returns the slot for a request in it, and a
+ * reference to the context that the slot is of (NULL: slot 0; an id that names no open
+ * context gets that, too).  Or -1: conn.lock was let go of meanwhile, start again. */
+int qm_context_tag(struct conn *conn, qmctx_id id, struct context **context);
+/* A request in it is complete. */
+void qm_context_untag(struct direct *d, struct context *context);
+/* Records have been replied to.  conn.lock is held. */
+void qm_control_done(struct control *control);
+void qm_contexts_free(struct direct *d);
+
+/* request.c */
+
+/* Reads in the control window.  0, or -1 with qmctx_error(). */
+int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
+
+/* direct.c */
+
+/* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
+struct conn *qm_plain_conn(struct direct *d);
+
+static inline struct direct *qm_direct_of(struct qmctx *ctx)
+{
+    return (struct direct *)ctx;
+}
+
+#endif

@@ -1,0 +1,462 @@
+/* mount.c - the carrier that announces contexts to a mount (quickmine-mount.h).
+ *
+ * A thread's contexts are a stack of frames.  While there is a link to a mount, each
+ * frame has an entry in the link's shared memory (as far as there are free ones), and
+ * the thread's fsgid is the number of the innermost entry: it rides in each of its FUSE
+ * requests.  fsgid is set by the raw system call, which is per thread.
+ *
+ * The link changes when a mount comes or goes; `generation` counts the changes, so that
+ * a thread sees by one load whether its own idea is still right.  If not, it lets go of
+ * the old link and announces all its open contexts anew over the new one.
+ *
+ * Whoever begins a context looks after the link, at most once a second and without ever
+ * waiting: next_check says when the next look is due.
+ */
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "mount-link.h"
+
+#define CHECK_MS    1000 /* between looks whether the mount is there */
+#define HELLO_MS    10   /* between looks for the mount's greeting ... */
+#define PATIENCE_MS 5000 /* ... before it is given up */
+#define ANNOUNCE_MS 1000 /* that qmctx_announce() waits for it */
+
+struct mount {
+    struct qmctx base;
+    struct sockaddr_un address;
+
+    _Atomic uint64_t generation; /* of link */
+    _Atomic int64_t next_check;  /* milliseconds, as now_ms() */
+
+    pthread_mutex_t lock;
+    struct qm_link *link; /* lock; NULL: none */
+    int connecting;       /* lock; a socket that awaits the greeting, or -1 */
+    int64_t since;        /* lock; when that was connected */
+    int why;              /* lock; an errno value: why there is no link */
+    _Atomic int fd;       /* link's or connecting, for a child to close; -1 */
+};
+
+struct frame {
+    uint64_t klass, version;
+    uint32_t index; /* of the entry; QM_LINK_NO_ENTRY: not announced */
+    uint16_t kind, name_len;
+    char name[QM_MOUNT_NAME_MAX + 1];
+};
+
+/* Entries that a thread keeps for its next contexts. */
+#define KEEP 8
+
+struct mount_thread {
+    struct qm_thread base;
+    struct qm_link *link; /* a reference, or NULL */
+    uint64_t generation;  /* that link is of */
+    struct frame *frames; /* base.depth are used */
+    unsigned capacity;
+    unsigned kept;
+    uint32_t keep[KEEP];
+    bool tagged;       /* fsgid is one of ours ... */
+    uint32_t original; /* ... and was this before */
+};
+
+static struct mount *mount_of(struct qmctx *ctx)
+{
+    return (struct mount *)ctx;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The calling thread's; returns what it was.  The C library's function of the same name
+ * does the same, but may one day do it for all threads, as it does for setgid(). */
+static uint32_t set_fsgid(uint32_t gid)
+{
+#ifdef SYS_setfsgid32
+    return (uint32_t)syscall(SYS_setfsgid32, gid);
+#else
+    return (uint32_t)syscall(SYS_setfsgid, gid);
+#endif
+}
+
+/* Whether this thread may use gid; the call tells nobody, so look what it did. */
+static bool may_set_fsgid(uint32_t gid)
+{
+    uint32_t was = set_fsgid(gid);
+    uint32_t is = set_fsgid(UINT32_MAX); /* no valid id: changes nothing */
+
+    set_fsgid(was);
+    return is == gid;
+}
+
+/* lock is held. */
+static void put_link(struct mount *m, struct qm_link *link)
+{
+    m->link = link;
+    atomic_store_explicit(&m->fd, link ? link->fd : -1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&m->generation, 1, memory_order_release);
+}
+
+/* lock is held. */
+static void stop_connecting(struct mount *m)
+{
+    atomic_store_explicit(&m->fd, -1, memory_order_relaxed);
+    close(m->connecting);
+    m->connecting = -1;
+}
+
+/* The mount is gone: nobody uses link any more from now on. */
+static void lose_link(struct mount *m, struct qm_link *link, int why)
+{
+    pthread_mutex_lock(&m->lock);
+    if (m->link == link) {
+        m->why = why;
+        put_link(m, NULL);
+        atomic_store_explicit(&m->next_check, now_ms() + CHECK_MS,
+                              memory_order_relaxed);
+        shutdown(link->fd, SHUT_RDWR);
+        qm_link_unref(link);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Takes the greeting if it has come.  lock is held.  Returns when to look again. */
+static int64_t take_hello(struct mount *m, int64_t now)
+{
+    struct qm_link *link;
+    int err = qm_link_hello(m->connecting, &link);
+
+    if (err == EAGAIN && now - m->since < PATIENCE_MS) {
+        m->why = EAGAIN;
+        return now + HELLO_MS;
+    }
+    if (err) {
+        m->why = err == EAGAIN ? ETIMEDOUT : err;
+        stop_connecting(m);
+        return now + CHECK_MS;
+    }
+    m->connecting = -1;
+    if (!may_set_fsgid(link->gid_base)) {
+        /* That does not change: do not try again. */
+        m->why = EPERM;
+        atomic_store_explicit(&m->fd, -1, memory_order_relaxed);
+        qm_link_unref(link);
+        return INT64_MAX;
+    }
+    put_link(m, link);
+    return now + CHECK_MS;
+}
+
+/* lock is held.  Returns when to look again. */
+static int64_t look(struct mount *m, int64_t now)
+{
+    struct qm_link *link = m->link;
+
+    if (link) {
+        if (qm_link_alive(link))
+            return now + CHECK_MS;
+        m->why = ECONNRESET;
+        put_link(m, NULL);
+        qm_link_unref(link);
+        /* It may be back already. */
+    }
+    if (m->connecting == -1) {
+        m->connecting = qm_link_connect(&m->address);
+        if (m->connecting == -1) {
+            m->why = errno;
+            return now + CHECK_MS;
+        }
+        m->since = now;
+        atomic_store_explicit(&m->fd, m->connecting, memory_order_relaxed);
+    }
+    return take_hello(m, now);
+}
+
+static void check(struct mount *m)
+{
+    int64_t now = now_ms();
+
+    if (now < atomic_load_explicit(&m->next_check, memory_order_relaxed) ||
+        pthread_mutex_trylock(&m->lock))
+        return;
+    if (now >= atomic_load_explicit(&m->next_check, memory_order_relaxed))
+        atomic_store_explicit(&m->next_check, look(m, now), memory_order_relaxed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* fsgid as the innermost announced context wants it. */
+static void set_context(struct mount_thread *t)
+{
+    unsigned i = t->base.depth;
+    uint32_t was;
+
+    while (i > 0 && t->frames[i - 1].index == QM_LINK_NO_ENTRY)
+        i--;
+    if (i > 0) {
+        was = set_fsgid(t->link->gid_base + t->frames[i - 1].index);
+        if (!t->tagged)
+            t->original = was;
+        t->tagged = true;
+    } else if (t->tagged) {
+        set_fsgid(t->original);
+        t->tagged = false;
+    }
+}
+
+/* Describes frame i, whose enclosing ones have been, in an entry of the thread's link.
+ */
+static void announce(struct mount_thread *t, unsigned i)
+{
+    struct frame *f = &t->frames[i];
+    uint32_t parent = QM_LINK_NO_ENTRY;
+    uint64_t parent_version = 0;
+
+    f->index = t->kept > 0 ? t->keep[--t->kept] : qm_link_take(t->link);
+    if (f->index == QM_LINK_NO_ENTRY)
+        return;
+    while (i > 0 && parent == QM_LINK_NO_ENTRY) {
+        parent = t->frames[--i].index;
+        parent_version = t->frames[i].version;
+    }
+    f->version = qm_link_write(t->link, f->index, f->kind, f->klass, f->name,
+                               f->name_len, parent, parent_version);
+}
+
+/* Lets go of the thread's link, which is not in use any more. */
+static void let_go(struct mount_thread *t)
+{
+    if (t->link)
+        qm_link_unref(t->link);
+    t->link = NULL;
+    t->kept = 0;
+    for (unsigned i = 0; i < t->base.depth; i++)
+        t->frames[i].index = QM_LINK_NO_ENTRY;
+}
+
+/* Brings the thread up to date with the carrier's link. */
+static void follow(struct mount *m, struct mount_thread *t)
+{
+    if (t->generation == atomic_load_explicit(&m->generation, memory_order_acquire))
+        return;
+    let_go(t);
+    pthread_mutex_lock(&m->lock);
+    t->generation = atomic_load_explicit(&m->generation, memory_order_relaxed);
+    t->link = m->link;
+    if (t->link)
+        qm_link_ref(t->link);
+    pthread_mutex_unlock(&m->lock);
+    for (unsigned i = 0; t->link && i < t->base.depth; i++)
+        announce(t, i);
+    set_context(t);
+}
+
+static bool grow(struct mount_thread *t)
+{
+    unsigned capacity = t->capacity ? 2 * t->capacity : 4;
+    struct frame *frames;
+
+    if (capacity <= t->capacity)
+        return false;
+    frames = reallocarray(t->frames, capacity, sizeof *frames);
+    if (!frames)
+        return false;
+    t->frames = frames;
+    t->capacity = capacity;
+    return true;
+}
+
+static int mount_begin(struct qmctx *ctx, struct qm_thread *thread,
+                       enum qmctx_kind kind, uint64_t klass, const char *name)
+{
+    struct mount *m = mount_of(ctx);
+    struct mount_thread *t = (struct mount_thread *)thread;
+    struct frame *f;
+
+    check(m);
+    follow(m, t);
+    if (t->base.depth == t->capacity && !grow(t))
+        return qm_fail(ENOMEM, "out of memory for a context");
+    f = &t->frames[t->base.depth];
+    f->kind = (uint16_t)kind;
+    f->klass = klass;
+    f->name_len = name ? (uint16_t)qm_name_len(name, QM_MOUNT_NAME_MAX) : 0;
+    if (f->name_len)
+        memcpy(f->name, name, f->name_len);
+    f->index = QM_LINK_NO_ENTRY;
+    t->base.depth++;
+    if (t->link) {
+        announce(t, t->base.depth - 1);
+        if (f->index != QM_LINK_NO_ENTRY)
+            set_context(t);
+    }
+    return 0;
+}
+
+/* Ends the entry of a frame that is off the stack. */
+static void end_entry(struct mount *m, struct mount_thread *t, const struct frame *f)
+{
+    int err = qm_link_end(t->link, f->index, f->version);
+
+    if (t->kept < KEEP)
+        t->keep[t->kept++] = f->index;
+    else
+        qm_link_give(t->link, f->index);
+    if (err)
+        lose_link(m, t->link, err);
+}
+
+static void mount_end(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct mount *m = mount_of(ctx);
+    struct mount_thread *t = (struct mount_thread *)thread;
+    struct frame *f;
+
+    follow(m, t);
+    f = &t->frames[--t->base.depth];
+    if (f->index == QM_LINK_NO_ENTRY)
+        return;
+    /* First fsgid: nothing that this thread reads must come with an ended context. */
+    set_context(t);
+    end_entry(m, t, f);
+}
+
+static void mount_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct mount *m = mount_of(ctx);
+    struct mount_thread *t = (struct mount_thread *)thread;
+
+    unsigned depth = t->base.depth;
+
+    t->base.depth = 0;
+    /* Another thread's fsgid cannot be changed; qmctx(3) says so. */
+    if (qm_thread_get(ctx, false) == thread)
+        set_context(t);
+    while (depth > 0) {
+        const struct frame *f = &t->frames[--depth];
+
+        if (f->index != QM_LINK_NO_ENTRY)
+            end_entry(m, t, f);
+    }
+    while (t->link && t->kept > 0)
+        qm_link_give(t->link, t->keep[--t->kept]);
+    let_go(t);
+    free(t->frames);
+    t->frames = NULL;
+    t->capacity = 0;
+}
+
+static void mount_forked(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct mount *m = mount_of(ctx);
+    struct mount_thread *t = (struct mount_thread *)thread;
+    int fd = atomic_load_explicit(&m->fd, memory_order_relaxed);
+
+    /* Otherwise the mount would not see the parent's end. */
+    if (fd != -1)
+        close(fd);
+    if (t && t->tagged)
+        set_fsgid(t->original);
+}
+
+static bool mount_connected(struct qmctx *ctx)
+{
+    struct mount *m = mount_of(ctx);
+    bool connected;
+
+    pthread_mutex_lock(&m->lock);
+    connected = m->link && qm_link_alive(m->link);
+    pthread_mutex_unlock(&m->lock);
+    return connected;
+}
+
+static void mount_close(struct qmctx *ctx)
+{
+    struct mount *m = mount_of(ctx);
+
+    if (m->link)
+        qm_link_unref(m->link);
+    if (m->connecting != -1)
+        close(m->connecting);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+const struct qm_carrier qm_carrier_mount = {
+    .name = "mount",
+    .thread_bytes = sizeof(struct mount_thread),
+    .connected = mount_connected,
+    .begin = mount_begin,
+    .end = mount_end,
+    .thread_gone = mount_thread_gone,
+    .forked = mount_forked,
+    .close = mount_close,
+};
+
+/* The first look, for which there is time: so that a mount that is there is found. */
+static void first_look(struct mount *m)
+{
+    int64_t deadline = now_ms() + ANNOUNCE_MS;
+    struct pollfd p = {.events = POLLIN};
+    int64_t now, next;
+
+    pthread_mutex_lock(&m->lock);
+    next = look(m, now_ms());
+    while (m->connecting != -1 && (now = now_ms()) < deadline) {
+        p.fd = m->connecting;
+        if (poll(&p, 1, (int)(deadline - now)) > 0)
+            next = take_hello(m, now_ms());
+    }
+    atomic_store_explicit(&m->next_check, next, memory_order_relaxed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+int qmctx_announce(const char *path, struct qmctx **ctx)
+{
+    struct mount *m;
+    size_t len;
+    int err;
+
+    *ctx = NULL;
+    if (!path || (len = strlen(path)) == 0 || len >= sizeof m->address.sun_path)
+        return qm_fail(EINVAL, "the path of a mount's socket has 1 to %zu bytes",
+                       sizeof m->address.sun_path - 1);
+    m = calloc(1, sizeof *m);
+    if (!m)
+        return qm_fail(ENOMEM, "out of memory");
+    m->address.sun_family = AF_UNIX;
+    memcpy(m->address.sun_path, path, len);
+    m->connecting = -1;
+    atomic_init(&m->fd, -1);
+    /* A thread starts with generation 0 and no link. */
+    atomic_init(&m->generation, 0);
+    pthread_mutex_init(&m->lock, NULL);
+    err = qm_register(&m->base, &qm_carrier_mount);
+    if (err) {
+        free(m);
+        return qm_fail(err, "no thread-local storage: %s", strerror(err));
+    }
+    first_look(m);
+    if (!m->link) {
+        if (m->why == EPERM && m->next_check == INT64_MAX)
+            qm_fail(EPERM,
+                    "setfsgid has no effect here (CAP_SETGID is needed, and in a "
+                    "user namespace a mapping of ids from 0x%x on)",
+                    QM_MOUNT_GID_BASE);
+        else
+            qm_fail(m->why, "no mount at %s yet: %s", path, strerror(m->why));
+    }
+    *ctx = &m->base;
+    return 0;
+}

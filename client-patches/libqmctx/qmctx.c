@@ -1,0 +1,83 @@
+/* qmctx.c - the functions that every carrier stands behind. */
+#include <string.h>
+
+#include "internal.h"
+
+size_t qm_name_len(const char *name, size_t max)
+{
+    size_t len = strnlen(name, max + 1);
+
+    if (len <= max)
+        return len;
+    /* 10xxxxxx goes on with what the byte before began. */
+    for (len = max; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
+        len--;
+    return len;
+}
+
+int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
+                const char *name)
+{
+    struct qm_thread *thread;
+
+    if (kind < QMCTX_CONNECTION || kind > QMCTX_QUERY)
+        return qm_fail(EINVAL, "%d is no kind of context", (int)kind);
+    if (qm_is_parents(ctx))
+        return 0;
+    thread = qm_thread_get(ctx, true);
+    if (!thread)
+        return qm_fail(ENOMEM, "out of memory for a thread's contexts");
+    return ctx->carrier->begin(ctx, thread, kind, klass, name);
+}
+
+int qmctx_end(struct qmctx *ctx)
+{
+    struct qm_thread *thread;
+
+    if (qm_is_parents(ctx))
+        return 0;
+    thread = qm_thread_get(ctx, false);
+    if (!thread || thread->depth == 0)
+        return qm_fail(EINVAL, "this thread has no open context");
+    ctx->carrier->end(ctx, thread);
+    return 0;
+}
+
+int qmctx_end_to(struct qmctx *ctx, unsigned depth)
+{
+    struct qm_thread *thread;
+
+    if (qm_is_parents(ctx))
+        return 0;
+    thread = qm_thread_get(ctx, false);
+    while (thread && thread->depth > depth)
+        ctx->carrier->end(ctx, thread);
+    return 0;
+}
+
+unsigned qmctx_depth(struct qmctx *ctx)
+{
+    struct qm_thread *thread = qm_is_parents(ctx) ? NULL : qm_thread_get(ctx, false);
+
+    return thread ? thread->depth : 0;
+}
+
+const char *qmctx_carrier(const struct qmctx *ctx)
+{
+    return ctx->carrier->name;
+}
+
+bool qmctx_connected(const struct qmctx *ctx)
+{
+    return !qm_is_parents(ctx) && ctx->carrier->connected((struct qmctx *)ctx);
+}
+
+void qmctx_close(struct qmctx *ctx)
+{
+    if (!ctx)
+        return;
+    qm_unregister(ctx);
+    /* A parent's locks may be held by threads that are not there: its memory stays. */
+    if (!qm_is_parents(ctx))
+        ctx->carrier->close(ctx);
+}

@@ -1,0 +1,158 @@
+/* thread.c - which threads have contexts in which instances.
+ *
+ * Each thread has a list of its states, one for each instance that it began a context
+ * in; looking one up takes no lock.  Each instance has a list of the same states, under
+ * the registry lock.  A state is freed by its own thread alone: when the thread exits,
+ * or at its next look-up after the instance was closed, which leaves the state behind
+ * with the instance number 0.
+ *
+ * fork() copies only the calling thread.  The child must not speak on the parent's
+ * sockets nor write into memory that is shared with the mount, and locks may have been
+ * held by threads that are not there any more.  So in the child every instance of the
+ * parent is dead for good: carriers close their descriptors and nothing else, and all
+ * calls find out by qm_is_parents().
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+unsigned qm_forks;
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static CDS_LIST_HEAD(instances); /* registry */
+static uint64_t last_instance;   /* registry */
+static pthread_key_t exit_key;   /* constant since set_up() */
+static int set_up_error;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static _Thread_local struct qm_thread *mine;
+
+static struct qm_thread *find_mine(uint64_t instance)
+{
+    struct qm_thread *thread;
+
+    for (thread = mine; thread; thread = thread->next)
+        if (atomic_load_explicit(&thread->instance, memory_order_relaxed) == instance)
+            return thread;
+    return NULL;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&registry);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&registry);
+}
+
+static void in_child(void)
+{
+    struct qmctx *ctx;
+
+    cds_list_for_each_entry(ctx, &instances, instances)
+    {
+        if (!qm_is_parents(ctx))
+            ctx->carrier->forked(ctx, find_mine(ctx->instance));
+    }
+    qm_forks++;
+    pthread_mutex_unlock(&registry);
+}
+
+/* registry is held. */
+static void leave(struct qm_thread *thread)
+{
+    struct qmctx *ctx = thread->ctx;
+
+    if (!qm_is_parents(ctx))
+        ctx->carrier->thread_gone(ctx, thread);
+    cds_list_del(&thread->of_instance);
+    atomic_store_explicit(&thread->instance, 0, memory_order_release);
+}
+
+static void thread_exits(void *unused)
+{
+    struct qm_thread *thread;
+
+    while ((thread = mine)) {
+        pthread_mutex_lock(&registry);
+        if (atomic_load_explicit(&thread->instance, memory_order_relaxed))
+            leave(thread);
+        pthread_mutex_unlock(&registry);
+        mine = thread->next;
+        free(thread);
+    }
+}
+
+static void set_up(void)
+{
+    set_up_error = pthread_key_create(&exit_key, thread_exits);
+    if (!set_up_error)
+        set_up_error = pthread_atfork(before_fork, in_parent, in_child);
+}
+
+int qm_register(struct qmctx *ctx, const struct qm_carrier *carrier)
+{
+    pthread_once(&once, set_up);
+    if (set_up_error)
+        return set_up_error;
+    ctx->carrier = carrier;
+    CDS_INIT_LIST_HEAD(&ctx->threads);
+    pthread_mutex_lock(&registry);
+    ctx->instance = ++last_instance;
+    ctx->forks = qm_forks;
+    cds_list_add(&ctx->instances, &instances);
+    pthread_mutex_unlock(&registry);
+    return 0;
+}
+
+void qm_unregister(struct qmctx *ctx)
+{
+    struct qm_thread *thread, *next;
+
+    pthread_mutex_lock(&registry);
+    cds_list_for_each_entry_safe(thread, next, &ctx->threads, of_instance)
+        leave(thread);
+    cds_list_del(&ctx->instances);
+    pthread_mutex_unlock(&registry);
+}
+
+/* Frees the calling thread's states of instances that were closed. */
+static void prune(void)
+{
+    struct qm_thread **link = &mine, *thread;
+
+    while ((thread = *link)) {
+        if (atomic_load_explicit(&thread->instance, memory_order_acquire)) {
+            link = &thread->next;
+        } else {
+            *link = thread->next;
+            free(thread);
+        }
+    }
+}
+
+struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
+{
+    struct qm_thread *thread = find_mine(ctx->instance);
+
+    if (thread || !create)
+        return thread;
+    prune();
+    thread = calloc(1, ctx->carrier->thread_bytes);
+    /* The key's value only has to be set for the thread's exit to be told. */
+    if (!thread || pthread_setspecific(exit_key, &mine)) {
+        free(thread);
+        return NULL;
+    }
+    thread->ctx = ctx;
+    atomic_init(&thread->instance, ctx->instance);
+    pthread_mutex_lock(&registry);
+    cds_list_add(&thread->of_instance, &ctx->threads);
+    pthread_mutex_unlock(&registry);
+    thread->next = mine;
+    mine = thread;
+    return thread;
+}
