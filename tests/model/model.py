@@ -331,6 +331,7 @@ def arguments(argv):
         if name == "sim":
             p.add_argument("--policy", default="none,quickmine")
             p.add_argument("--cache-size", required=True)
+            p.add_argument("--degree", type=int, default=4)
             p.add_argument("--json", action="store_true")
     return parser.parse_args(argv)
 
@@ -343,7 +344,7 @@ def run(argv):
         rules = mine(trace, a.gap, a.level, a.preset == "paper", a.block_size)
         return "".join("%d\t%d\t%d\t%d\n" % rule for rule in rules.listed())
     return [
-        sim(trace, policy, parse_size(size), a.gap, a.level, a.block_size)
+        sim(trace, policy, parse_size(size), a.gap, a.level, a.block_size, a.degree)
         for size in a.cache_size.split(",")
         for policy in a.policy.split(",")
     ]
