@@ -1,0 +1,74 @@
+/* classes.h - the classes of contexts that the server has met, and their counts.
+ *
+ * A class is named by a kind and a 64-bit number of the client's (a hash of the query
+ * template, say); here it also gets a small index, which stands for it in the cache and
+ * in the prefetcher.  The table is bounded: classes beyond QMS_CLASSES_MAX share one,
+ * QMS_CLASS_OTHER.  Classes are never removed, so a pointer to one, and the strings
+ * that it points to, are good as long as the table.
+ *
+ * All functions may be called by any thread at any time.  Looking up takes a lock and
+ * belongs where contexts begin; counting takes none.
+ */
+#ifndef QMS_CLASSES_H
+#define QMS_CLASSES_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/context.h"
+
+#define QMS_CLASSES_MAX 4096
+#define QMS_CLASS_NONE  0 /* index: reads without a context */
+#define QMS_CLASS_OTHER 1 /* index: what did not fit */
+
+enum qms_class_counter {
+    QMS_CLASS_CONTEXTS, /* begun */
+    QMS_CLASS_HITS,     /* blocks, by outcome */
+    QMS_CLASS_PROMOTES,
+    QMS_CLASS_MISSES,
+    QMS_CLASS_ISSUED, /* prefetches issued on behalf of the class ... */
+    QMS_CLASS_USED,   /* ... and what became of them */
+    QMS_CLASS_WASTED,
+    QMS_CLASS_REQUESTS, /* read requests */
+    QMS_CLASS_NS,       /* that they took, in nanoseconds */
+    QMS_CLASS_COUNTERS
+};
+
+struct qms_class_stripe {
+    _Alignas(64) _Atomic uint64_t counters[QMS_CLASS_COUNTERS];
+};
+
+#define QMS_CLASS_STRIPES 8
+
+struct qms_class {
+    uint32_t index;
+    enum qm_kind kind; /* 0 for QMS_CLASS_NONE and QMS_CLASS_OTHER */
+    uint64_t id;
+    _Atomic(const char *) name;  /* valid UTF-8 without control characters; or "" */
+    _Atomic(const char *) token; /* as in a trace: no spaces, not empty */
+    struct qms_class *next;      /* of the same hash; the table's */
+    struct qms_class_stripe stripes[QMS_CLASS_STRIPES];
+};
+
+struct qms_classes;
+
+/* NULL if memory is out. */
+struct qms_classes *qms_classes_new(void);
+void qms_classes_free(struct qms_classes *classes);
+
+/* The class of that kind and number, made if need be; never NULL.  The first name that
+ * is not empty (name_len bytes, any bytes) becomes the class's. */
+struct qms_class *qms_class_find(struct qms_classes *classes, enum qm_kind kind,
+                                 uint64_t id, const char *name, size_t name_len);
+
+/* The class of an index; QMS_CLASS_NONE's for an index that is none. */
+struct qms_class *qms_class_at(struct qms_classes *classes, uint32_t index);
+
+/* How many there are: indexes 0 to this - 1. */
+uint32_t qms_classes_count(struct qms_classes *classes);
+
+void qms_class_add(struct qms_class *klass, enum qms_class_counter counter, uint64_t n);
+uint64_t qms_class_get(const struct qms_class *klass, enum qms_class_counter counter);
+
+#endif

@@ -1,0 +1,501 @@
+/* config.c - reads the filter's parameters.
+ *
+ * A preset is a set of defaults, wherever on the command line it stands.  So values are
+ * only kept as they come, and parsed when all are known.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <nbdkit-filter.h>
+
+#include "cache/cache.h"
+#include "cache/eviction.h"
+#include "server/config.h"
+
+#define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
+#define DEFAULT_SIZE     (UINT64_C(256) << 20)
+#define SHARE_UNIT       100000 /* of 100 % */
+#define MAX_QUEUE        65536
+#define MAX_THREADS      256
+#define PARALLEL_ALLOWED (NBDKIT_VERSION_MAJOR > 1 || NBDKIT_VERSION_MINOR >= 34)
+
+const char qms_config_help[] =
+    "cache-size=SIZE        Memory for caching, metadata included (default 256M).\n"
+    "cache-blocks=N         Cache exactly N blocks, whatever memory that takes.\n"
+    "block-size=SIZE        Power of two from 4K to 1M (default 16K).\n"
+    "policy=NAME            What to prefetch: none or quickmine (default).\n"
+    "level=LEVEL            Whose reads are one sequence: innermost (default), query,\n"
+    "                       transaction, thread, connection or none.\n"
+    "eviction=NAME          Eviction policy of the main cache (default lru).\n"
+    "lookahead=N degree=N max-prefix=N max-suffix=N grace=N segment=N\n"
+    "                       Mining and prefetching.\n"
+    "prefetch-share=PERCENT Prefetch cache's part of the cache (default 4).\n"
+    "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
+    "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
+    "                       Background work.\n"
+    "preset=paper           Defaults as in the ATC'08 paper.\n"
+    "rules=DIR rules-for=NAME rules-pool=SIZE rules-purge=SECONDS\n"
+    "                       Where rules are kept, and for how long.\n"
+    "record=FILE            Record a trace.\n"
+    "stats=SOCKET           Statistics for whoever connects to this Unix socket.\n"
+    "shards=N               Shards of the cache; 1: exact order (default 0: by CPUs).\n"
+    "requests=serial|parallel\n"
+    "                       Whether a connection's requests run in parallel.\n";
+
+typedef int parser(const char *key, const char *value, struct qms_config *config);
+
+static int wrong(const char *key, const char *value, const char *allowed)
+{
+    nbdkit_error("%s must be %s, not \"%s\"", key, allowed, value);
+    return -1;
+}
+
+/* A decimal number, and nothing else. */
+static int number(const char *value, uint64_t *n)
+{
+    char *end;
+
+    if (*value < '0' || *value > '9')
+        return -1;
+    errno = 0;
+    *n = strtoull(value, &end, 10);
+    return errno != 0 || *end != '\0' ? -1 : 0;
+}
+
+/* The same, with a unit perhaps: 16K, 1G. */
+static int size(const char *value, uint64_t *n)
+{
+    static const char units[] = "KMGTPE";
+    size_t digits = strspn(value, "0123456789");
+    char text[24], *unit;
+    unsigned shift;
+
+    if (digits == 0 || digits >= sizeof text)
+        return -1;
+    memcpy(text, value, digits);
+    text[digits] = '\0';
+    if (number(text, n) == -1)
+        return -1;
+    if (value[digits] == '\0')
+        return 0;
+    unit = strchr(units, value[digits] & ~0x20);
+    if (!unit || value[digits + 1] != '\0')
+        return -1;
+    shift = 10 * (unit - units + 1);
+    if (*n > UINT64_MAX >> shift)
+        return -1;
+    *n <<= shift;
+    return 0;
+}
+
+static int ranged(const char *key, const char *value, uint64_t least, uint64_t most,
+                  uint64_t *n)
+{
+    char allowed[80];
+
+    if (number(value, n) == 0 && *n >= least && *n <= most)
+        return 0;
+    snprintf(allowed, sizeof allowed, "a number from %" PRIu64 " to %" PRIu64, least,
+             most);
+    return wrong(key, value, allowed);
+}
+
+static int sized(const char *key, const char *value, uint64_t *n)
+{
+    if (size(value, n) == 0 && *n <= MAX_MEMORY_SIZE)
+        return 0;
+    return wrong(key, value, "a size in bytes, or with K, M, G or T (like 64M)");
+}
+
+static int set_cache_size(const char *key, const char *value, struct qms_config *c)
+{
+    return sized(key, value, &c->cache_size);
+}
+
+static int set_cache_blocks(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 1, UINT32_MAX, &c->cache_blocks);
+}
+
+static int set_block_size(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (size(value, &n) == -1 || n < 4096 || n > 1 << 20 || (n & (n - 1)) != 0)
+        return wrong(key, value, "a power of two from 4K to 1M");
+    c->block_size = n;
+    return 0;
+}
+
+static int set_policy(const char *key, const char *value, struct qms_config *c)
+{
+    const struct qm_prefetcher_ops *policy = qm_prefetcher_find(value);
+
+    if (!policy) {
+        nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_prefetcher_names(),
+                     value);
+        return -1;
+    }
+    c->policy = policy;
+    return 0;
+}
+
+static int set_eviction(const char *key, const char *value, struct qms_config *c)
+{
+    if (!qm_evict_find(value)) {
+        nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_evict_names(), value);
+        return -1;
+    }
+    c->eviction = value;
+    return 0;
+}
+
+static int set_level(const char *key, const char *value, struct qms_config *c)
+{
+    int level = qm_level_parse(value);
+
+    if (level == -1)
+        return wrong(key, value,
+                     "innermost, query, transaction, thread, connection or none");
+    c->level = level;
+    return 0;
+}
+
+static int set_lookahead(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (ranged(key, value, 2, 64, &n) == -1)
+        return -1;
+    c->mining.lookahead = n;
+    return 0;
+}
+
+static int set_degree(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (ranged(key, value, 1, 64, &n) == -1)
+        return -1;
+    c->mining.degree = n;
+    return 0;
+}
+
+static int set_max_prefix(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 0, UINT32_MAX, &c->mining.max_prefix);
+}
+
+static int set_max_suffix(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
+        return -1;
+    c->mining.max_suffix = n;
+    return 0;
+}
+
+static int set_grace(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
+        return -1;
+    c->mining.grace = n;
+    return 0;
+}
+
+static int set_segment(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 0, UINT32_MAX, &c->mining.segment);
+}
+
+/* Percent, with at most three decimals. */
+static int set_share(const char *key, const char *value, struct qms_config *c)
+{
+    static const char allowed[] = "a percentage above 0 and below 100 (like 4 or 12.5)";
+    size_t whole = strspn(value, "0123456789"), decimals;
+    uint64_t n, scale = 1000;
+
+    if (whole == 0 || whole > 2)
+        return wrong(key, value, allowed);
+    n = strtoul(value, NULL, 10) * 1000;
+    if (value[whole] == '.') {
+        decimals = strspn(value + whole + 1, "0123456789");
+        if (decimals == 0 || decimals > 3 || value[whole + 1 + decimals] != '\0')
+            return wrong(key, value, allowed);
+        for (const char *p = value + whole + 1; *p; p++) {
+            scale /= 10;
+            n += (*p - '0') * scale;
+        }
+    } else if (value[whole] != '\0') {
+        return wrong(key, value, allowed);
+    }
+    if (n == 0)
+        return wrong(key, value, allowed);
+    c->share = n;
+    return 0;
+}
+
+static int set_prefetch_on(const char *key, const char *value, struct qms_config *c)
+{
+    c->on_promote = strcmp(value, "promote") == 0;
+    if (!c->on_promote && strcmp(value, "miss") != 0)
+        return wrong(key, value, "miss, or promote (on both)");
+    return 0;
+}
+
+static int set_prefetch_threads(const char *key, const char *value,
+                                struct qms_config *c)
+{
+    return ranged(key, value, 1, MAX_THREADS, &c->prefetch_threads);
+}
+
+static int set_prefetch_queue(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
+}
+
+static int set_miner_queue(const char *key, const char *value, struct qms_config *c)
+{
+    return sized(key, value, &c->miner_queue);
+}
+
+static int set_rules_purge(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 0, UINT32_MAX, &c->rules_purge);
+}
+
+static int set_rules_pool(const char *key, const char *value, struct qms_config *c)
+{
+    return sized(key, value, &c->mining.rules_pool);
+}
+
+static int set_rules_for(const char *key, const char *value, struct qms_config *c)
+{
+    if (*value == '\0')
+        return wrong(key, value, "a name");
+    c->rules_for = value;
+    return 0;
+}
+
+/* nbdkit changes its directory when it goes into the background. */
+static int set_path(const char *key, const char *value, char **path)
+{
+    if (*value == '\0')
+        return wrong(key, value, "a path");
+    free(*path);
+    *path = nbdkit_absolute_path(value);
+    return *path ? 0 : -1;
+}
+
+static int set_rules(const char *key, const char *value, struct qms_config *c)
+{
+    return set_path(key, value, &c->rules);
+}
+
+static int set_record(const char *key, const char *value, struct qms_config *c)
+{
+    return set_path(key, value, &c->record);
+}
+
+static int set_stats(const char *key, const char *value, struct qms_config *c)
+{
+    return set_path(key, value, &c->stats);
+}
+
+static int set_shards(const char *key, const char *value, struct qms_config *c)
+{
+    uint64_t n;
+
+    if (number(value, &n) == -1 || n > 1024 || (n & (n - 1)) != 0)
+        return wrong(key, value, "0 (by the number of CPUs) or a power of two to 1024");
+    c->shards = n;
+    return 0;
+}
+
+static int set_requests(const char *key, const char *value, struct qms_config *c)
+{
+    c->parallel = strcmp(value, "parallel") == 0;
+    if (!c->parallel && strcmp(value, "serial") != 0)
+        return wrong(key, value, "serial or parallel");
+    if (c->parallel && !PARALLEL_ALLOWED) {
+        nbdkit_error("%s=parallel needs nbdkit 1.34 or newer: this one (%s) would stop "
+                     "when a client disappears with requests in flight",
+                     key, NBDKIT_VERSION_STRING);
+        return -1;
+    }
+    return 0;
+}
+
+static int set_preset(const char *key, const char *value, struct qms_config *c)
+{
+    if (strcmp(value, "paper") != 0)
+        return wrong(key, value, "paper");
+    qm_mining_paper(&c->mining);
+    c->eviction = "lru";
+    c->share = 4000;
+    c->on_promote = false;
+    return 0;
+}
+
+static struct {
+    const char *key;
+    parser *parse;
+    const char *value; /* NULL: not given */
+} keys[] = {
+    {"preset", set_preset, NULL}, /* first: the others override it */
+    {"cache-size", set_cache_size, NULL},
+    {"cache-blocks", set_cache_blocks, NULL},
+    {"block-size", set_block_size, NULL},
+    {"eviction", set_eviction, NULL},
+    {"shards", set_shards, NULL},
+    {"policy", set_policy, NULL},
+    {"level", set_level, NULL},
+    {"lookahead", set_lookahead, NULL},
+    {"degree", set_degree, NULL},
+    {"max-prefix", set_max_prefix, NULL},
+    {"max-suffix", set_max_suffix, NULL},
+    {"grace", set_grace, NULL},
+    {"segment", set_segment, NULL},
+    {"prefetch-share", set_share, NULL},
+    {"prefetch-on", set_prefetch_on, NULL},
+    {"prefetch-threads", set_prefetch_threads, NULL},
+    {"prefetch-queue", set_prefetch_queue, NULL},
+    {"miner-queue", set_miner_queue, NULL},
+    {"rules", set_rules, NULL},
+    {"rules-for", set_rules_for, NULL},
+    {"rules-pool", set_rules_pool, NULL},
+    {"rules-purge", set_rules_purge, NULL},
+    {"record", set_record, NULL},
+    {"stats", set_stats, NULL},
+    {"requests", set_requests, NULL},
+};
+
+#define KEYS (sizeof keys / sizeof keys[0])
+
+int qms_config_set(const char *key, const char *value)
+{
+    for (size_t i = 0; i < KEYS; i++) {
+        if (strcmp(keys[i].key, key) == 0) {
+            keys[i].value = value;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void defaults(struct qms_config *c)
+{
+    *c = (struct qms_config){
+        .cache_size = DEFAULT_SIZE,
+        .block_size = 16384,
+        .eviction = "lru",
+        .policy = qm_prefetcher_find("quickmine"),
+        .level = QM_LEVEL_INNERMOST,
+        .share = 4000,
+        .on_promote = true,
+        .prefetch_threads = 4,
+        .prefetch_queue = 64,
+        .miner_queue = UINT64_C(64) << 20,
+        .parallel = PARALLEL_ALLOWED,
+    };
+    qm_mining_defaults(&c->mining);
+}
+
+/* How many blocks, and how many of them for prefetching. */
+static int size_cache(struct qms_config *c)
+{
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    uint64_t least = c->policy == qm_prefetcher_find("none") ? 1 : 2;
+
+    c->blocks = c->cache_blocks;
+    if (c->cache_blocks == 0) {
+        if (c->cache_size > memory) {
+            nbdkit_error("cache-size must not exceed this machine's memory, %" PRIu64
+                         " bytes; it is %" PRIu64,
+                         memory, c->cache_size);
+            return -1;
+        }
+        c->blocks = qm_cache_blocks_within(c->cache_size, c->block_size);
+    } else if (c->cache_blocks > memory / c->block_size) {
+        nbdkit_error(
+            "cache-blocks must not exceed this machine's memory, that is %" PRIu64
+            " blocks of %" PRIu64 " bytes; it is %" PRIu64,
+            memory / c->block_size, c->block_size, c->cache_blocks);
+        return -1;
+    }
+    if (c->blocks < least) {
+        nbdkit_error(
+            "the cache must have room for %s of %" PRIu64
+            " bytes and its metadata: give a larger cache-size than %" PRIu64
+            ", or a smaller block-size",
+            least == 1 ? "a block" : "two blocks (one for prefetching)", c->block_size,
+            c->cache_blocks == 0 ? c->cache_size : c->cache_blocks * c->block_size);
+        return -1;
+    }
+    if (least == 2) {
+        c->prefetch_blocks = c->blocks / SHARE_UNIT * c->share +
+                             c->blocks % SHARE_UNIT * c->share / SHARE_UNIT;
+        if (c->prefetch_blocks == 0)
+            c->prefetch_blocks = 1;
+    }
+    return 0;
+}
+
+static unsigned automatic_shards(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned shards = 4;
+
+    while ((long)shards < 4 * cpus && shards < 64)
+        shards *= 2;
+    return shards;
+}
+
+int qms_config_complete(struct qms_config *c)
+{
+    struct qm_cache_config cache;
+    char err[256];
+
+    defaults(c);
+    for (size_t i = 0; i < KEYS; i++)
+        if (keys[i].value && keys[i].parse(keys[i].key, keys[i].value, c) == -1)
+            return -1;
+    c->mining.block_size = c->block_size;
+    c->mining.rules_dir = c->rules;
+    c->mining.purge_after = c->rules_purge; /* the miner's clock counts seconds */
+    if (c->shards == 0)
+        c->shards = automatic_shards();
+    if (qm_mining_check(&c->mining, err, sizeof err) != 0) {
+        nbdkit_error("%s", err);
+        return -1;
+    }
+    if (size_cache(c) == -1)
+        return -1;
+    cache = (struct qm_cache_config){
+        .block_size = c->block_size,
+        .blocks = c->blocks,
+        .prefetch_blocks = c->prefetch_blocks,
+        .shards = c->shards,
+        .eviction = c->eviction,
+        .data = true,
+    };
+    if (qm_cache_check(&cache, err, sizeof err) != 0) {
+        nbdkit_error("%s", err);
+        return -1;
+    }
+    return 0;
+}
+
+void qms_config_free(struct qms_config *c)
+{
+    free(c->rules);
+    free(c->record);
+    free(c->stats);
+}

@@ -1,0 +1,53 @@
+/* config.h - the filter's parameters (nbdkit-quickmine-filter(1)). */
+#ifndef QMS_CONFIG_H
+#define QMS_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+
+struct qms_config {
+    /* The cache. */
+    uint64_t cache_size;   /* bytes, metadata included */
+    uint64_t cache_blocks; /* exactly so many blocks instead; 0: by cache_size */
+    uint64_t block_size;
+    const char *eviction;
+    uint64_t shards; /* 0: by the number of processors */
+
+    /* What to prefetch, and how. */
+    const struct qm_prefetcher_ops *policy;
+    enum qm_level level;
+    struct qm_mining_config mining;
+    uint64_t share; /* of the prefetch cache, in thousandths of a percent */
+    bool on_promote;
+    uint64_t prefetch_threads, prefetch_queue;
+    uint64_t miner_queue; /* bytes of sequences that wait */
+    uint64_t rules_purge; /* seconds; 0: never */
+
+    /* The server. */
+    bool parallel; /* a connection's requests may run in parallel */
+    char *rules, *record,
+        *stats;            /* absolute paths or NULL; freed by qms_config_free() */
+    const char *rules_for; /* what device the rules are of; NULL: by its size */
+
+    /* What follows from it, by qms_config_complete(). */
+    uint64_t blocks, prefetch_blocks;
+};
+
+/* nbdkit's --help shows it. */
+extern const char qms_config_help[];
+
+/* A key=value of the command line.  Returns 0; 1 if the key is not one of ours; or -1
+ * when nbdkit_error() has said what was wrong. */
+int qms_config_set(const char *key, const char *value);
+
+/* Puts the defaults, the preset and the values together and checks the whole.  Returns
+ * 0, or -1 when nbdkit_error() has said what was wrong. */
+int qms_config_complete(struct qms_config *config);
+
+void qms_config_free(struct qms_config *config);
+
+#endif

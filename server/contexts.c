@@ -1,0 +1,201 @@
+/* contexts.c - open contexts: finding one's tree, locking it, reading in it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/contexts.h"
+
+/* What a sequence costs while it waits for the miner, beside its blocks. */
+#define WORK_BYTES 256
+
+void qms_slot_init(struct qms_slot *slot)
+{
+    memset(slot, 0, sizeof *slot);
+    pthread_mutex_init(&slot->tree, NULL);
+}
+
+void qms_slot_destroy(struct qms_slot *slot)
+{
+    pthread_mutex_destroy(&slot->tree);
+}
+
+/* Locks the tree that slot's context is in.  Returns the root's slot, whose lock is
+ * then held, or NULL if nothing is open in slot.  The slot may be ended, and begun anew
+ * in another tree, while we wait for the lock: then it is not the right lock. */
+static struct qms_slot *lock_tree(struct qms_slot *slot)
+{
+    struct qms_slot *root;
+
+    while ((root = atomic_load_explicit(&slot->root, memory_order_acquire))) {
+        pthread_mutex_lock(&root->tree);
+        if (atomic_load_explicit(&slot->root, memory_order_relaxed) == root)
+            return root;
+        pthread_mutex_unlock(&root->tree);
+    }
+    return NULL;
+}
+
+static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
+{
+    uint64_t bytes = WORK_BYTES + slot->grown * sizeof(uint64_t);
+
+    slot->grown = 0;
+    if (!work)
+        return;
+    if (c->miner)
+        qms_miner_push(c->miner, work, bytes);
+    else
+        c->prefetcher->ops->discard(c->prefetcher, work);
+}
+
+int qms_contexts_init(struct qms_contexts *c)
+{
+    qms_slot_init(&c->all);
+    atomic_init(&c->next_id, 1);
+    atomic_init(&c->open, 0);
+    if (c->mining && c->level == QM_LEVEL_NONE) {
+        /* The level of this one context is its own: it is not directed elsewhere. */
+        if (qm_context_begin(c->prefetcher, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION,
+                             QMS_CLASS_NONE, 0, &c->all, &c->all.context) != 0) {
+            qms_slot_destroy(&c->all);
+            return ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static void all_ended(void *opaque, struct qm_context *context, struct qm_work *work)
+{
+    struct qms_contexts *c = opaque;
+
+    learn(c, &c->all, work);
+}
+
+void qms_contexts_destroy(struct qms_contexts *c)
+{
+    if (c->all.context)
+        qm_context_end(c->prefetcher, c->all.context, all_ended, c);
+    qms_slot_destroy(&c->all);
+}
+
+int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
+                      struct qms_slot *parent, enum qm_kind kind,
+                      struct qms_class *klass)
+{
+    struct qms_slot *root = parent ? lock_tree(parent) : NULL;
+    uint64_t id, parent_id = 0;
+    int error;
+
+    if (!root) {
+        parent = NULL;
+        root = slot;
+        pthread_mutex_lock(&root->tree);
+    }
+    id = atomic_fetch_add_explicit(&c->next_id, 1, memory_order_relaxed);
+    error = qm_context_begin(c->prefetcher, c->level, parent ? parent->context : NULL,
+                             kind, klass->index, id, slot, &slot->context);
+    if (error == 0) {
+        slot->klass = klass;
+        slot->id = id;
+        slot->grown = 0;
+        slot->recorded = false;
+        if (c->recorder) {
+            if (parent && parent->recorded)
+                parent_id = parent->id;
+            slot->recorded = qms_record_begin(
+                c->recorder, id, kind,
+                atomic_load_explicit(&klass->token, memory_order_acquire), parent_id);
+        }
+        atomic_store_explicit(&slot->root, root, memory_order_release);
+        atomic_fetch_add_explicit(&c->open, 1, memory_order_relaxed);
+        qms_stats_add(c->stats, QMS_CONTEXTS_BEGUN, 1);
+        qms_class_add(klass, QMS_CLASS_CONTEXTS, 1);
+    }
+    pthread_mutex_unlock(&root->tree);
+    return error;
+}
+
+/* One context of a tree has ended; the tree's lock is held. */
+static void ended(void *opaque, struct qm_context *context, struct qm_work *work)
+{
+    struct qms_contexts *c = opaque;
+    struct qms_slot *slot = context->user;
+
+    learn(c, slot, work);
+    slot->context = NULL;
+    atomic_store_explicit(&slot->root, NULL, memory_order_release);
+    atomic_fetch_sub_explicit(&c->open, 1, memory_order_relaxed);
+}
+
+void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
+{
+    struct qms_slot *root = lock_tree(slot);
+
+    if (!root)
+        return;
+    /* In a trace, ending a context ends what is nested in it, so one E does. */
+    if (slot->recorded)
+        qms_record_end(c->recorder, slot->id);
+    qm_context_end(c->prefetcher, slot->context, ended, c);
+    pthread_mutex_unlock(&root->tree);
+}
+
+void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type,
+                        uint64_t offset, uint64_t count, struct qms_ref *ref)
+{
+    struct qms_slot *root = slot ? lock_tree(slot) : NULL;
+    uint64_t recorded_id = 0;
+
+    if (root) {
+        *ref = (struct qms_ref){slot, slot->klass, slot->id};
+        if (slot->recorded)
+            recorded_id = slot->id;
+    } else {
+        *ref = (struct qms_ref){NULL, qms_class_at(c->classes, QMS_CLASS_NONE), 0};
+    }
+    if (c->recorder)
+        qms_record_io(c->recorder, type, recorded_id, offset, count);
+    if (root)
+        pthread_mutex_unlock(&root->tree);
+}
+
+unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
+                            uint64_t block, enum qm_access outcome,
+                            uint64_t *candidates, unsigned max)
+{
+    const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
+    struct qms_slot *slot = NULL, *root = NULL;
+    struct qm_context *target;
+    struct qm_work *work = NULL;
+    unsigned n = 0;
+
+    if (!c->mining)
+        return 0;
+    if (c->level == QM_LEVEL_NONE) {
+        root = slot = &c->all;
+        pthread_mutex_lock(&root->tree);
+    } else if (ref->slot) {
+        slot = ref->slot;
+        root = lock_tree(slot);
+        /* The request may outlive its context, and the slot have got another. */
+        if (root && slot->id != ref->id) {
+            pthread_mutex_unlock(&root->tree);
+            root = NULL;
+        }
+    }
+    if (!root)
+        return 0;
+    target = c->level == QM_LEVEL_NONE ? slot->context
+                                       : qm_context_target(c->level, slot->context);
+    slot = target->user;
+    if (target->stream) {
+        slot->grown++;
+        ops->access(c->prefetcher, target->stream, block, outcome, &work);
+        if (max > 0)
+            n = ops->candidates(c->prefetcher, target->stream, candidates, max);
+        if (work)
+            learn(c, slot, work);
+    }
+    pthread_mutex_unlock(&root->tree);
+    return n;
+}

@@ -1,0 +1,92 @@
+/* contexts.h - the open contexts, and what is read in them.
+ *
+ * A slot is a place where one context may be open: one of the wire's slots, a plain
+ * connection's own, or the one that takes every read at level `none`.  Contexts form
+ * trees by nesting; all that happens within a tree happens under one lock, that of the
+ * slot where its root is.  So two readers meet on a lock only if their contexts are
+ * nested in the same root.
+ *
+ * Who calls what: beginning and ending contexts in slots of one session is serialized
+ * by the session's lock (sessions.h); of a plain connection's slot, by nothing (the
+ * first read begins it, the end of the connection ends it).  Everything else may be
+ * called by any thread at any time.
+ */
+#ifndef QMS_CONTEXTS_H
+#define QMS_CONTEXTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mining/context.h"
+#include "mining/prefetcher.h"
+#include "server/classes.h"
+#include "server/miner.h"
+#include "server/record.h"
+#include "server/stats.h"
+
+struct qms_slot {
+    pthread_mutex_t tree; /* of the tree whose root's slot this is */
+    /* Where the root of the context that is open here is; NULL: none is open.  Changes
+     * under that root's lock alone. */
+    _Atomic(struct qms_slot *) root;
+    /* All that follows is guarded by the root's lock. */
+    struct qm_context *context;
+    struct qms_class *klass;
+    uint64_t id;    /* unique since the server started */
+    uint64_t grown; /* blocks read since the last work came of it */
+    bool recorded;  /* the trace has its begin */
+};
+
+void qms_slot_init(struct qms_slot *slot);
+void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
+
+struct qms_contexts {
+    struct qm_prefetcher *prefetcher;
+    enum qm_level level;
+    bool mining; /* false: the prefetcher learns nothing and wants nothing */
+    struct qms_classes *classes;
+    struct qms_miner *miner;       /* NULL: nothing to learn */
+    struct qms_recorder *recorder; /* NULL: not recording */
+    struct qms_stats *stats;
+    struct qms_slot all; /* at level none: the one sequence */
+    _Atomic uint64_t next_id, open;
+};
+
+/* Fills in the rest of what the caller began to fill in (all pointers, level, mining).
+ * Returns 0 or ENOMEM. */
+int qms_contexts_init(struct qms_contexts *contexts);
+/* All contexts have been ended by who began them. */
+void qms_contexts_destroy(struct qms_contexts *contexts);
+
+/* Begins a context in slot, where none is open, nested in the one that is open in
+ * parent (NULL: a root).  If parent has none after all, it becomes a root.  Returns 0
+ * or ENOMEM. */
+int qms_context_begin(struct qms_contexts *contexts, struct qms_slot *slot,
+                      struct qms_slot *parent, enum qm_kind kind,
+                      struct qms_class *klass);
+
+/* Ends the context that is open in slot, if any, and all that is nested in it. */
+void qms_context_end(struct qms_contexts *contexts, struct qms_slot *slot);
+
+/* What a request was found to belong to when it arrived. */
+struct qms_ref {
+    struct qms_slot *slot;   /* NULL: no context */
+    struct qms_class *klass; /* never NULL */
+    uint64_t id;             /* 0: no context */
+};
+
+/* A request arrives: finds out what it belongs to and records it.  slot may be NULL.
+ * type: QM_TRACE_READ or QM_TRACE_WRITE. */
+void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, char type,
+                        uint64_t offset, uint64_t count, struct qms_ref *ref);
+
+/* A block of the request was found with that outcome.  Extends the context's sequence,
+ * and, if candidates are wanted, fills in at most max blocks to be prefetched.  Returns
+ * how many. */
+unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
+                            uint64_t block, enum qm_access outcome,
+                            uint64_t *candidates, unsigned max);
+
+#endif

@@ -1,0 +1,248 @@
+/* control.c - headers out, records and hints in. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/control.h"
+
+void qms_member_init(struct qms_member *member)
+{
+    memset(member, 0, sizeof *member);
+    pthread_mutex_init(&member->lock, NULL);
+}
+
+void qms_member_leave(struct qms_sessions *sessions, struct qms_member *member)
+{
+    unsigned n = atomic_exchange(&member->count, 0);
+
+    while (n > 0)
+        qms_session_leave(sessions, member->sessions[--n]);
+}
+
+void qms_member_destroy(struct qms_member *member)
+{
+    pthread_mutex_destroy(&member->lock);
+}
+
+struct qms_slot *qms_member_slot(struct qms_sessions *sessions,
+                                 struct qms_member *member, unsigned number)
+{
+    unsigned n = atomic_load_explicit(&member->count, memory_order_acquire);
+
+    for (unsigned i = 0; i < n; i++)
+        if (number - member->sessions[i]->first < member->sessions[i]->count)
+            return &sessions->slots[number];
+    return NULL;
+}
+
+/* The connection's session of that number (0: its first), or NULL. */
+static struct qms_session *member_session(struct qms_member *member, uint64_t id)
+{
+    unsigned n = atomic_load_explicit(&member->count, memory_order_acquire);
+
+    for (unsigned i = 0; i < n; i++)
+        if (id == 0 || member->sessions[i]->id == id)
+            return member->sessions[i];
+    return NULL;
+}
+
+/* Adds a session, of which the connection was counted a member.  If it is one already,
+ * or of too many, the session is left again: then it is false. */
+static bool member_add(struct qms_sessions *sessions, struct qms_member *member,
+                       struct qms_session *session)
+{
+    unsigned n;
+    bool added;
+
+    pthread_mutex_lock(&member->lock);
+    n = atomic_load_explicit(&member->count, memory_order_relaxed);
+    added = n < QMS_MEMBER_MAX && !member_session(member, session->id);
+    if (added) {
+        member->sessions[n] = session;
+        atomic_store_explicit(&member->count, n + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&member->lock);
+    if (!added)
+        qms_session_leave(sessions, session);
+    return added;
+}
+
+void qms_control_header(struct qms_sessions *sessions, struct qms_member *member,
+                        const struct qms_device *device, struct qm_wire_header *header)
+{
+    struct qms_session *session = member_session(member, 0);
+    uint32_t flags = 0;
+
+    if (!session) {
+        session = qms_session_new(sessions);
+        if (session && !member_add(sessions, member, session))
+            session = member_session(member, 0);
+    }
+    if (device->ordered)
+        flags |= QM_WIRE_ORDERED;
+    if (device->readonly)
+        flags |= QM_WIRE_READONLY;
+    memset(header, 0, sizeof *header);
+    header->magic = htole64(QM_WIRE_MAGIC);
+    header->version = htole32(QM_WIRE_VERSION);
+    header->flags = htole32(flags);
+    header->size = htole64(device->size);
+    header->block_size = htole32(device->block_size);
+    if (session) {
+        header->slot_first = htole32(session->first);
+        header->slot_count = htole32(session->count);
+        header->session = htole64(session->id);
+    }
+}
+
+static bool is_zero(const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+
+    while (n > 0 && *p == 0)
+        p++, n--;
+    return n == 0;
+}
+
+static bool is_in(const struct qms_session *session, unsigned slot)
+{
+    return slot - session->first < session->count;
+}
+
+/* Checks a message's numbers by what its operation uses. */
+static int check(const struct qms_session *session, const struct qms_message *m)
+{
+    switch (m->op) {
+    case QM_WIRE_BEGIN:
+        if (!is_in(session, m->slot) || m->slot == m->parent ||
+            (m->parent != QM_WIRE_SLOT_NONE && !is_in(session, m->parent)) ||
+            m->kind < QM_CONNECTION || m->kind > QM_QUERY)
+            return EINVAL;
+        return 0;
+    case QM_WIRE_END:
+        if (!is_in(session, m->slot))
+            return EINVAL;
+        break;
+    case QM_WIRE_JOIN:
+        if (m->slot != QM_WIRE_SLOT_NONE)
+            return EINVAL;
+        break;
+    default:
+        return EINVAL;
+    }
+    if (m->parent != QM_WIRE_SLOT_NONE || m->kind != 0 || m->klass != 0 ||
+        m->name_len != 0)
+        return EINVAL;
+    return 0;
+}
+
+/* Decodes the record at bytes, which need not be aligned.  The message's name points
+ * there. */
+static int decode(const struct qms_session *session, const char *bytes,
+                  struct qms_message *m)
+{
+    struct qm_wire_record record;
+    unsigned name_len;
+
+    memcpy(&record, bytes, sizeof record);
+    name_len = le16toh(record.name_len);
+    if (name_len > QM_WIRE_NAME_MAX || record.reserved0 != 0 ||
+        !is_zero(record.reserved, sizeof record.reserved) ||
+        !is_zero(record.name + name_len, sizeof record.name - name_len) ||
+        le64toh(record.session) != session->id)
+        return EINVAL;
+    *m = (struct qms_message){
+        .op = le32toh(record.op),
+        .slot = le16toh(record.slot),
+        .parent = le16toh(record.parent),
+        .kind = le16toh(record.kind),
+        .klass = le64toh(record.klass),
+        .name = bytes + offsetof(struct qm_wire_record, name),
+        .name_len = name_len,
+    };
+    return check(session, m);
+}
+
+/* Decodes all n records, judges them, and carries them out. */
+static int apply(struct qms_sessions *sessions, struct qms_session *session,
+                 const char *records, size_t n)
+{
+    struct qms_message one, *messages = &one;
+    int error = 0;
+
+    if (n > 1) {
+        messages = malloc(n * sizeof *messages);
+        if (!messages)
+            return ENOMEM;
+    }
+    for (size_t i = 0; i < n && error == 0; i++)
+        error =
+            decode(session, records + i * sizeof(struct qm_wire_record), &messages[i]);
+    if (error == 0)
+        error = qms_session_apply(sessions, session, messages, n);
+    if (messages != &one)
+        free(messages);
+    return error;
+}
+
+int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
+                      const void *buf, uint32_t count, uint64_t offset)
+{
+    size_t n = count / sizeof(struct qm_wire_record);
+    struct qms_session *session;
+    bool joined = false;
+    uint64_t id;
+    int error;
+
+    if (n == 0 || count % sizeof(struct qm_wire_record) != 0 ||
+        offset % sizeof(struct qm_wire_record) != 0)
+        return EINVAL;
+    /* All records of a WRITE name one session. */
+    memcpy(&id, (const char *)buf + offsetof(struct qm_wire_record, session),
+           sizeof id);
+    id = le64toh(id);
+    if (id == 0)
+        return EINVAL;
+    session = member_session(member, id);
+    if (!session) {
+        if (atomic_load(&member->count) == QMS_MEMBER_MAX)
+            return EINVAL;
+        session = qms_session_join(sessions, id);
+        if (!session)
+            return EINVAL;
+        joined = true;
+    }
+    error = apply(sessions, session, buf, n);
+    if (joined && error == 0)
+        member_add(sessions, member, session);
+    else if (joined)
+        qms_session_leave(sessions, session);
+    return error;
+}
+
+int qms_control_hint(struct qms_sessions *sessions, struct qms_member *member,
+                     uint32_t count, uint64_t offset)
+{
+    struct qms_session *session = member_session(member, 0);
+    struct qms_message m = {
+        .op = offset >> 40 & 0x3,
+        .kind = offset >> 36 & 0xf,
+        .slot = offset >> 20 & 0x7fff,
+        .parent = offset >> 4 & 0x7fff,
+    };
+    int error;
+
+    /* Read back what was decoded: no other bit may be set. */
+    if (!session || count == 0 || count % 512 != 0 ||
+        count / 512 > QM_WIRE_HINT_CLASSES ||
+        (QM_WIRE_CONTROL | offset) != qm_wire_hint(m.op, m.kind, m.slot, m.parent))
+        return EINVAL;
+    m.klass = count / 512 - 1;
+    if (m.op == QM_WIRE_JOIN) /* names a session, which a hint cannot */
+        return EINVAL;
+    error = check(session, &m);
+    if (error == 0)
+        error = qms_session_apply(sessions, session, &m, 1);
+    return error;
+}

@@ -1,0 +1,403 @@
+/* io.c - the path of a read, and of a write.
+ *
+ * A read is taken apart into pieces, one a block, in ascending order, a batch of them
+ * at a time.  Each piece is looked up in the cache and recorded in its context, and
+ * what that makes likely is issued for prefetching; only then are the blocks read that
+ * nobody has or is reading, adjacent ones by one call; and only after that does the
+ * reader wait for others, so that it holds no load while it waits (cache.h).
+ *
+ * A block that lies within the request whole is read to where the client wants it;
+ * others are read beside and copied.  Of the device's last block only what is there is
+ * read; in the cache the rest of it is zeros.
+ *
+ * Writes go through the cache to the layer below, and are acknowledged when both have
+ * them (cache.h).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/server.h"
+
+#define BATCH_MAX     64
+#define CANDIDATE_MAX 64 /* the most that degree= can ask for */
+
+struct piece {
+    uint64_t block;
+    char *to; /* in the request's buffer: count bytes from offset of the block */
+    uint32_t offset, count;
+    struct qm_load *load; /* ours to read and to fill; or NULL */
+    struct qm_load *wait; /* what somebody reads; or NULL */
+    bool past;            /* the cache has no room: to be read past it */
+    bool read;            /* the bytes are there */
+};
+
+/* One request. */
+struct request {
+    struct qms_server *s;
+    nbdkit_next *next;
+    struct qms_ref ref;
+    int err; /* the first that happened; 0: none */
+};
+
+static uint64_t block_start(const struct qms_server *s, uint64_t block)
+{
+    return block * s->config.block_size;
+}
+
+/* Reads from the layer below.  Returns 0 or its error. */
+static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
+                      unsigned blocks)
+{
+    int err = 0;
+
+    qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
+    if (r->next->pread(r->next, buf, count, offset, 0, &err) == -1)
+        return err ? err : EIO;
+    qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);
+    return 0;
+}
+
+/* Issues prefetches of what is likely to be read next, as far as it is not cached. */
+static void prefetch(struct request *r, const uint64_t *blocks, unsigned n)
+{
+    struct qms_server *s = r->s;
+
+    for (unsigned i = 0; i < n; i++) {
+        /* Rules may be of a time when the device was larger. */
+        if (blocks[i] >= s->device_blocks || qm_cache_contains(s->cache, blocks[i]))
+            continue;
+        if (qms_prefetch_issue(s->prefetch, blocks[i], r->ref.klass->index) == 0)
+            qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
+    }
+}
+
+/* Tells everybody who wants to know how a block was found. */
+static void account(struct request *r, uint64_t block, const struct qm_lookup *found)
+{
+    static const enum qms_class_counter counters[] = {
+        [QM_HIT] = QMS_CLASS_HITS,
+        [QM_PROMOTE] = QMS_CLASS_PROMOTES,
+        [QM_MISS] = QMS_CLASS_MISSES,
+    };
+    static const enum qm_access accesses[] = {
+        [QM_HIT] = QM_ACCESS_HIT,
+        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
+        [QM_MISS] = QM_ACCESS_MISS,
+    };
+    struct qms_server *s = r->s;
+    uint64_t candidates[CANDIDATE_MAX];
+    unsigned max = 0, n;
+
+    qms_class_add(r->ref.klass, counters[found->outcome], 1);
+    if (found->outcome == QM_PROMOTE) {
+        qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
+        s->prefetcher->ops->ended(s->prefetcher, block, found->issuer,
+                                  r->ref.klass->index, true);
+    }
+    if (s->prefetch && (found->outcome == QM_MISS ||
+                        (found->outcome == QM_PROMOTE && s->config.on_promote)))
+        max = s->config.mining.degree;
+    n = qms_context_access(&s->contexts, &r->ref, block, accesses[found->outcome],
+                           candidates, max);
+    prefetch(r, candidates, n);
+}
+
+/* Takes note of what a demand said is to be done for a piece. */
+static void plan(struct request *r, struct piece *p, int error,
+                 const struct qm_lookup *found)
+{
+    p->past = error != 0;
+    p->read = !p->past && found->todo == QM_DONE;
+    if (p->past || p->read)
+        return;
+    if (found->todo == QM_FETCH) {
+        p->load = found->load;
+    } else {
+        /* If that is a prefetch nobody has begun to read, it is our turn now. */
+        p->wait = found->load;
+        if (r->s->prefetch)
+            p->load = qms_prefetch_take(r->s->prefetch, p->block);
+    }
+}
+
+static void look_up(struct request *r, struct piece *p)
+{
+    struct qm_lookup found;
+    int error =
+        qm_cache_demand(r->s->cache, p->block, p->to, p->offset, p->count, &found);
+
+    if (error != 0)
+        found.outcome = QM_MISS;
+    plan(r, p, error, &found);
+    account(r, p->block, &found);
+}
+
+/* Whether n pieces lie in the request's buffer as they do on the device. */
+static bool in_place(const struct qms_server *s, const struct piece *p, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (p[i].count != s->config.block_size)
+            return false;
+    return true;
+}
+
+/* Reads the blocks of n pieces, which are adjacent and ours to load, by one call, and
+ * fills them in or fails them. */
+static void read_run(struct request *r, struct piece *p, unsigned n)
+{
+    struct qms_server *s = r->s;
+    const size_t block_size = s->config.block_size;
+    const uint64_t start = block_start(s, p->block);
+    size_t bytes = n * block_size, valid = bytes;
+    char *beside = NULL, *at = p->to;
+    int error = 0;
+
+    if (valid > s->size - start)
+        valid = s->size - start;
+    if (!in_place(s, p, n)) {
+        at = beside = malloc(bytes);
+        if (!beside)
+            error = ENOMEM;
+        else
+            memset(beside + valid, 0, bytes - valid);
+    }
+    if (error == 0)
+        error = read_below(r, at, valid, start, n);
+    for (unsigned i = 0; i < n; i++, at += block_size) {
+        if (error != 0) {
+            qm_cache_fail(s->cache, p[i].load);
+        } else {
+            qm_cache_fill(s->cache, p[i].load, at);
+            if (beside)
+                memcpy(p[i].to, at + p[i].offset, p[i].count);
+        }
+        p[i].load = NULL;
+        p[i].read = error == 0;
+    }
+    free(beside);
+    r->err = error;
+}
+
+/* Reads what is ours to read of a batch.  After an error the rest is failed unread. */
+static void read_ours(struct request *r, struct piece *p, unsigned n)
+{
+    const unsigned max = r->s->max_bytes / r->s->config.block_size;
+    unsigned first = 0, end;
+
+    for (; first < n; first = end) {
+        end = first + 1;
+        if (r->err != 0) {
+            if (p[first].load)
+                qm_cache_fail(r->s->cache, p[first].load);
+            p[first].load = NULL;
+        } else if (p[first].past) {
+            r->err = read_below(r, p[first].to, p[first].count,
+                                block_start(r->s, p[first].block) + p[first].offset, 1);
+        } else if (p[first].load) {
+            while (end < n && end - first < max && p[end].load)
+                end++;
+            read_run(r, p + first, end - first);
+        }
+    }
+}
+
+/* Waits for somebody else's read of a piece.  If it fails, or is not kept, the piece is
+ * read by whoever comes first, perhaps by us. */
+static void wait_for(struct request *r, struct piece *p)
+{
+    struct qms_server *s = r->s;
+
+    while (p->wait) {
+        struct qm_load *wait = p->wait;
+        struct qm_lookup found;
+        int error;
+
+        p->wait = NULL;
+        if (qm_cache_wait(s->cache, wait, p->to, p->offset, p->count) == 0 || p->read ||
+            r->err != 0)
+            return;
+        error = qm_cache_demand_again(s->cache, p->block, p->to, p->offset, p->count,
+                                      &found);
+        plan(r, p, error, &found);
+        read_ours(r, p, 1);
+    }
+}
+
+/* Reads n pieces, adjacent blocks in ascending order. */
+static void read_batch(struct request *r, struct piece *p, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        look_up(r, &p[i]);
+    read_ours(r, p, n);
+    for (unsigned i = 0; i < n; i++)
+        wait_for(r, &p[i]);
+}
+
+/* A request must not drive its own blocks out of a small cache. */
+static unsigned batch_size(const struct qms_server *s)
+{
+    uint64_t n = (s->config.blocks - s->config.prefetch_blocks) / 8;
+
+    return n < 1 ? 1 : n > BATCH_MAX ? BATCH_MAX : n;
+}
+
+static bool is_cached(struct qms_server *s, const struct qms_connection *c)
+{
+    return c->cached && !atomic_load_explicit(&s->uncached, memory_order_relaxed);
+}
+
+static unsigned blocks_of(const struct qms_server *s, uint32_t count, uint64_t offset)
+{
+    const uint64_t block_size = s->config.block_size;
+
+    return (offset + count - 1) / block_size - offset / block_size + 1;
+}
+
+static void read_cached(struct request *r, char *buf, uint32_t count, uint64_t offset)
+{
+    const uint32_t block_size = r->s->config.block_size;
+    const unsigned max = batch_size(r->s);
+    struct piece pieces[BATCH_MAX];
+
+    while (count > 0 && r->err == 0) {
+        unsigned n = 0;
+
+        while (count > 0 && n < max) {
+            uint32_t skip = offset % block_size, part = block_size - skip;
+
+            if (part > count)
+                part = count;
+            pieces[n++] = (struct piece){
+                .block = offset / block_size, .to = buf, .offset = skip, .count = part};
+            buf += part;
+            offset += part;
+            count -= part;
+        }
+        read_batch(r, pieces, n);
+    }
+}
+
+int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+             struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
+             int *err)
+{
+    struct request r = {.s = s, .next = next};
+    uint64_t start = qms_now(), took;
+
+    qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, count, &r.ref);
+    if (is_cached(s, c))
+        read_cached(&r, buf, count, offset);
+    else
+        r.err = read_below(&r, buf, count, offset, blocks_of(s, count, offset));
+    took = qms_now() - start;
+    qms_stats_add(s->stats, QMS_READS, 1);
+    qms_stats_add(s->stats, QMS_READ_BYTES, count);
+    qms_stats_took(s->stats, took);
+    qms_class_add(r.ref.klass, QMS_CLASS_REQUESTS, 1);
+    qms_class_add(r.ref.klass, QMS_CLASS_NS, took);
+    if (r.err != 0) {
+        *err = r.err;
+        return -1;
+    }
+    return 0;
+}
+
+/* NBD_CMD_CACHE: loads what is not there, as a demand would.  It is advice: what a
+ * cache of this size cannot keep is not loaded. */
+int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+             uint32_t count, uint64_t offset, int *err)
+{
+    struct request r = {.s = s, .next = next};
+    const unsigned max = batch_size(s);
+    uint64_t block = offset / s->config.block_size;
+    uint64_t end = block + blocks_of(s, count, offset);
+    struct piece pieces[BATCH_MAX];
+    char nowhere;
+
+    if (!is_cached(s, c))
+        return 0;
+    if (end - block > s->config.blocks)
+        end = block + s->config.blocks;
+    while (block < end && r.err == 0) {
+        unsigned n = 0;
+
+        for (; block < end && n < max; block++) {
+            struct qm_lookup found;
+            int error;
+
+            if (qm_cache_contains(s->cache, block)) {
+                if (n > 0)
+                    break; /* what is read by one call must be adjacent */
+                continue;
+            }
+            pieces[n] = (struct piece){.block = block, .to = &nowhere};
+            error = qm_cache_demand(s->cache, block, &nowhere, 0, 0, &found);
+            if (error != 0) {
+                end = block; /* no room: what came so far will do */
+                break;
+            }
+            plan(&r, &pieces[n++], 0, &found);
+        }
+        read_ours(&r, pieces, n);
+        for (unsigned i = 0; i < n; i++)
+            wait_for(&r, &pieces[i]);
+    }
+    if (r.err != 0) {
+        *err = r.err;
+        return -1;
+    }
+    return 0;
+}
+
+static void arrive_to_write(struct qms_server *s, struct qms_slot *slot, uint32_t count,
+                            uint64_t offset)
+{
+    struct qms_ref ref;
+
+    qms_context_arrive(&s->contexts, slot, QM_TRACE_WRITE, offset, count, &ref);
+    qms_stats_add(s->stats, QMS_WRITES, 1);
+    qms_stats_add(s->stats, QMS_WRITE_BYTES, count);
+}
+
+int qms_write(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
+              const void *buf, uint32_t count, uint64_t offset, uint32_t flags,
+              int *err)
+{
+    struct qm_cache_write w;
+    int r;
+
+    arrive_to_write(s, slot, count, offset);
+    qm_cache_write_begin(s->cache, &w, offset, count);
+    r = next->pwrite(next, buf, count, offset, flags, err);
+    if (r == 0)
+        qm_cache_write_end(s->cache, &w, QM_WRITE_DATA, buf);
+    else
+        qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    return r;
+}
+
+int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
+             uint32_t count, uint64_t offset, uint32_t flags, int *err)
+{
+    struct qm_cache_write w;
+    int r;
+
+    arrive_to_write(s, slot, count, offset);
+    qm_cache_write_begin(s->cache, &w, offset, count);
+    r = next->zero(next, count, offset, flags, err);
+    qm_cache_write_end(s->cache, &w, r == 0 ? QM_WRITE_ZEROS : QM_WRITE_DROP, NULL);
+    return r;
+}
+
+int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
+             uint32_t flags, int *err)
+{
+    struct qm_cache_write w;
+    int r;
+
+    qm_cache_write_begin(s->cache, &w, offset, count);
+    r = next->trim(next, count, offset, flags, err);
+    qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    return r;
+}

@@ -1,0 +1,37 @@
+/* miner.h - the thread that learns from ended contexts.
+ *
+ * Mining is never on a read's path: whoever ends a context only queues what there is to
+ * learn.  The queue is bounded by the bytes that it keeps waiting; a sequence that does
+ * not fit is shed, and counted.
+ */
+#ifndef QMS_MINER_H
+#define QMS_MINER_H
+
+#include <stdint.h>
+
+#include "mining/prefetcher.h"
+
+struct qms_miner;
+
+struct qms_miner_stats {
+    uint64_t learned; /* sequences handed to the prefetcher */
+    uint64_t shed;    /* sequences for which the queue had no room */
+    uint64_t failed;  /* of the learned, those that ended in an error */
+    uint64_t queued;  /* waiting, or being learned from now */
+};
+
+/* max_bytes: what may wait.  purge_seconds: remove rules that were not used for that
+ * long; 0: never.  NULL if memory or threads are out. */
+struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max_bytes,
+                                  unsigned purge_seconds);
+
+/* Learns what is queued, for at most five seconds, discards the rest, and ends the
+ * thread.  Nobody may push any more. */
+void qms_miner_stop(struct qms_miner *miner);
+
+/* Takes over work, of about so many bytes.  Any thread. */
+void qms_miner_push(struct qms_miner *miner, struct qm_work *work, uint64_t bytes);
+
+void qms_miner_stats(struct qms_miner *miner, struct qms_miner_stats *stats);
+
+#endif

@@ -1,0 +1,262 @@
+/* prefetch.c - a queue in order of issue, with a hash table over its blocks.
+ *
+ * A worker takes the oldest job and, since neighbours are often wanted together, those
+ * of the blocks that follow it on the device, so that one read serves them all.
+ *
+ * `room` counts jobs that are queued or about to be: it is taken before the block
+ * enters the cache, so that a full queue changes nothing there.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <urcu/list.h>
+
+#include "server/prefetch.h"
+
+#define JOIN_MAX 16 /* blocks of one read */
+
+struct job {
+    struct cds_list_head list;
+    struct job *next; /* of the same hash */
+    uint64_t block;
+    struct qm_load *load;
+};
+
+struct worker {
+    struct qms_prefetch *prefetch;
+    unsigned number;
+    pthread_t thread;
+};
+
+struct qms_prefetch {
+    struct qms_prefetch_config config;
+    unsigned join; /* blocks of one read at most */
+    _Atomic int room;
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t wake;
+    bool stop;
+    struct cds_list_head queue;
+    struct job **buckets;
+    unsigned mask;
+    unsigned started;
+    struct worker workers[];
+};
+
+static struct job **bucket_of(struct qms_prefetch *p, uint64_t block)
+{
+    return &p->buckets[(block * UINT64_C(0x9e3779b97f4a7c15) >> 32) & p->mask];
+}
+
+/* Takes block's job out of the queue, or returns NULL; the lock is held. */
+static struct job *take(struct qms_prefetch *p, uint64_t block)
+{
+    struct job **link = bucket_of(p, block), *job;
+
+    while ((job = *link) && job->block != block)
+        link = &job->next;
+    if (job) {
+        *link = job->next;
+        cds_list_del(&job->list);
+        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
+    }
+    return job;
+}
+
+int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t issuer)
+{
+    struct job *job, **bucket;
+    int error;
+
+    if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) <= 0) {
+        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
+        qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
+        return ENOBUFS;
+    }
+    job = malloc(sizeof *job);
+    error =
+        job ? qm_cache_prefetch(p->config.cache, block, issuer, &job->load) : ENOMEM;
+    if (error != 0) {
+        free(job);
+        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
+        return error;
+    }
+    job->block = block;
+    pthread_mutex_lock(&p->lock);
+    bucket = bucket_of(p, block);
+    job->next = *bucket;
+    *bucket = job;
+    cds_list_add_tail(&job->list, &p->queue);
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    return 0;
+}
+
+struct qm_load *qms_prefetch_take(struct qms_prefetch *p, uint64_t block)
+{
+    struct qm_load *load = NULL;
+    struct job *job;
+
+    pthread_mutex_lock(&p->lock);
+    job = take(p, block);
+    pthread_mutex_unlock(&p->lock);
+    if (job)
+        load = job->load;
+    free(job);
+    return load;
+}
+
+/* Takes the oldest job and those of the blocks that follow; the lock is held.  Returns
+ * how many jobs. */
+static unsigned take_run(struct qms_prefetch *p, struct job **jobs)
+{
+    unsigned n = 0;
+    uint64_t block;
+
+    if (cds_list_empty(&p->queue))
+        return 0;
+    block = cds_list_first_entry(&p->queue, struct job, list)->block;
+    while (n < p->join && (jobs[n] = take(p, block + n)))
+        n++;
+    return n;
+}
+
+/* Reads n adjacent blocks, and fills them in or fails them. */
+static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
+                     struct job **jobs, unsigned n)
+{
+    const struct qms_prefetch_config *c = &p->config;
+    uint64_t offset = jobs[0]->block * c->block_size;
+    uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes;
+    int error;
+
+    if (valid > c->size - offset) { /* the device's last block need not be whole */
+        valid = c->size - offset;
+        memset(buf + valid, 0, bytes - valid);
+    }
+    error = c->read(c->opaque, worker, buf, valid, offset);
+    qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
+    qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
+    for (unsigned i = 0; i < n; i++) {
+        if (error)
+            qm_cache_fail(c->cache, jobs[i]->load);
+        else
+            qm_cache_fill(c->cache, jobs[i]->load, buf + (size_t)i * c->block_size);
+        free(jobs[i]);
+    }
+}
+
+/* Reads a run of jobs, but not the blocks that have left the cache meanwhile. */
+static void work(struct qms_prefetch *p, unsigned worker, char *buf, struct job **jobs,
+                 unsigned n)
+{
+    unsigned first = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (qm_cache_contains(p->config.cache, jobs[i]->block))
+            continue;
+        if (i > first)
+            read_run(p, worker, buf, jobs + first, i - first);
+        qm_cache_fail(p->config.cache, jobs[i]->load);
+        qms_stats_add(p->config.stats, QMS_PREFETCH_OVERTAKEN, 1);
+        free(jobs[i]);
+        first = i + 1;
+    }
+    if (n > first)
+        read_run(p, worker, buf, jobs + first, n - first);
+}
+
+static void *worker_thread(void *opaque)
+{
+    struct worker *worker = opaque;
+    struct qms_prefetch *p = worker->prefetch;
+    struct job *jobs[JOIN_MAX];
+    char *buf = NULL;
+    unsigned n;
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        n = take_run(p, jobs);
+        if (n == 0) {
+            pthread_cond_wait(&p->wake, &p->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&p->lock);
+        if (!buf)
+            buf = malloc((size_t)p->join * p->config.block_size);
+        if (buf) {
+            work(p, worker->number, buf, jobs, n);
+        } else {
+            qms_stats_add(p->config.stats, QMS_PREFETCH_FAILED, n);
+            while (n > 0) {
+                qm_cache_fail(p->config.cache, jobs[--n]->load);
+                free(jobs[n]);
+            }
+        }
+        pthread_mutex_lock(&p->lock);
+    }
+    pthread_mutex_unlock(&p->lock);
+    free(buf);
+    return NULL;
+}
+
+struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config)
+{
+    struct qms_prefetch *p =
+        calloc(1, sizeof *p + config->threads * sizeof p->workers[0]);
+    unsigned buckets = 16;
+
+    if (!p)
+        return NULL;
+    while (buckets < config->queue && buckets < 1u << 20)
+        buckets *= 2;
+    p->buckets = calloc(buckets, sizeof p->buckets[0]);
+    if (!p->buckets) {
+        free(p);
+        return NULL;
+    }
+    p->mask = buckets - 1;
+    p->config = *config;
+    p->join = config->max_bytes / config->block_size;
+    if (p->join > JOIN_MAX)
+        p->join = JOIN_MAX;
+    atomic_init(&p->room, config->queue);
+    CDS_INIT_LIST_HEAD(&p->queue);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    while (p->started < config->threads) {
+        struct worker *worker = &p->workers[p->started];
+
+        worker->prefetch = p;
+        worker->number = p->started;
+        if (pthread_create(&worker->thread, NULL, worker_thread, worker) != 0) {
+            qms_prefetch_stop(p);
+            return NULL;
+        }
+        p->started++;
+    }
+    return p;
+}
+
+void qms_prefetch_stop(struct qms_prefetch *p)
+{
+    struct job *job, *next;
+
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    for (unsigned i = 0; i < p->started; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    cds_list_for_each_entry_safe(job, next, &p->queue, list)
+    {
+        qm_cache_fail(p->config.cache, job->load);
+        free(job);
+    }
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p->buckets);
+    free(p);
+}

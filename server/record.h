@@ -1,0 +1,49 @@
+/* record.h - records what the server is asked, as a trace (quickmine-trace(5)).
+ *
+ * Events go through a bounded queue to a thread that writes them, so recording costs a
+ * reader neither I/O nor a lock.  What the queue has no room for is dropped and
+ * counted. A trace must not name a context that it did not begin, so the last part of
+ * the queue is kept for begins and ends, and qms_record_begin() tells whether the begin
+ * got in.
+ *
+ * When the disk is full recording ends, with what was written; I/O goes on.
+ */
+#ifndef QMS_RECORD_H
+#define QMS_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/trace.h"
+
+struct qms_recorder;
+
+struct qms_record_stats {
+    uint64_t recorded; /* events written */
+    uint64_t dropped;  /* events that are missing: queue full, or writing failed */
+    int error;         /* what ended the recording; 0: it goes on */
+};
+
+/* Creates the file, before the server forks; starts nothing.  NULL with a sentence in
+ * err. */
+struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char *err,
+                                     size_t len);
+/* Starts the thread.  Returns 0 or an errno value. */
+int qms_record_start(struct qms_recorder *recorder);
+/* Writes what is queued, ends the thread and closes the file.  Nobody may be recording
+ * any more.  Returns 0, or the errno value that ended the recording. */
+int qms_record_close(struct qms_recorder *recorder);
+
+/* Any thread, any time between start and close.  The order of events is that of the
+ * calls; klass must stay valid until the recorder is closed. */
+bool qms_record_begin(struct qms_recorder *recorder, uint64_t ctx, enum qm_kind kind,
+                      const char *klass, uint64_t parent);
+void qms_record_end(struct qms_recorder *recorder, uint64_t ctx);
+/* type: QM_TRACE_READ or QM_TRACE_WRITE. */
+void qms_record_io(struct qms_recorder *recorder, char type, uint64_t ctx,
+                   uint64_t offset, uint64_t length);
+
+void qms_record_stats(struct qms_recorder *recorder, struct qms_record_stats *stats);
+
+#endif

@@ -1,0 +1,199 @@
+/* report.c - the statistics as a JSON document.
+ *
+ * Numbers are read one after the other while the server works, so they need not agree
+ * to the last count until it is idle.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "server/server.h"
+
+static void put(json_t *object, const char *key, uint64_t n)
+{
+    json_object_set_new(object, key, json_integer((json_int_t)n));
+}
+
+static void put_text(json_t *object, const char *key, const char *text)
+{
+    json_object_set_new(object, key, json_string(text));
+}
+
+/* Microseconds, to a thousandth. */
+static json_t *micros(double us)
+{
+    return json_real((double)(int64_t)(us * 1000 + 0.5) / 1000);
+}
+
+static void put_cache(struct qms_server *s, json_t *o)
+{
+    struct qm_cache_stats c;
+
+    qm_cache_get_stats(s->cache, &c);
+    put(o, "block_size", s->config.block_size);
+    put(o, "cache_blocks", s->config.blocks);
+    put(o, "prefetch_blocks", s->config.prefetch_blocks);
+    put(o, "cache_bytes", c.bytes);
+    put(o, "reads", qms_stats_get(s->stats, QMS_READS));
+    put(o, "read_bytes", qms_stats_get(s->stats, QMS_READ_BYTES));
+    put(o, "writes", qms_stats_get(s->stats, QMS_WRITES));
+    put(o, "write_bytes", qms_stats_get(s->stats, QMS_WRITE_BYTES));
+    put(o, "hits", c.hits);
+    put(o, "promotes", c.promotes);
+    put(o, "misses", c.misses);
+    put(o, "prefetches", c.prefetches);
+    put(o, "used", c.used);
+    put(o, "wasted", c.wasted);
+    put(o, "failed", qms_stats_get(s->stats, QMS_PREFETCH_FAILED));
+    put(o, "dropped", qms_stats_get(s->stats, QMS_PREFETCH_DROPPED));
+    put(o, "overtaken", qms_stats_get(s->stats, QMS_PREFETCH_OVERTAKEN));
+    put(o, "device_reads", qms_stats_get(s->stats, QMS_DEVICE_READS));
+    put(o, "device_blocks", qms_stats_get(s->stats, QMS_DEVICE_BLOCKS));
+}
+
+static void put_latency(struct qms_server *s, json_t *o)
+{
+    struct qms_latency l;
+    json_t *latency = json_object();
+
+    qms_stats_latency(s->stats, &l);
+    put(latency, "count", l.count);
+    json_object_set_new(latency, "mean", micros(l.mean));
+    json_object_set_new(latency, "p50", micros(l.p50));
+    json_object_set_new(latency, "p90", micros(l.p90));
+    json_object_set_new(latency, "p99", micros(l.p99));
+    json_object_set_new(latency, "max", micros(l.max));
+    json_object_set_new(o, "latency_us", latency);
+}
+
+static void put_mining(struct qms_server *s, json_t *o)
+{
+    struct qm_mining_stats m = {0};
+    struct qms_miner_stats queue = {0};
+
+    s->prefetcher->ops->stats(s->prefetcher, &m);
+    if (s->miner)
+        qms_miner_stats(s->miner, &queue);
+    put(o, "rules", m.rules);
+    put(o, "prefixes", m.prefixes);
+    put(o, "rules_bytes", m.rules_bytes);
+    put(o, "sequences", m.sequences);
+    put(o, "sequences_shed", queue.shed);
+    put(o, "sequences_queued", queue.queued);
+    put(o, "sequences_failed", queue.failed);
+    put(o, "lookups", m.lookups);
+    put(o, "matches", m.matches);
+}
+
+static void put_contexts(struct qms_server *s, json_t *o)
+{
+    struct qms_record_stats r = {0};
+
+    put(o, "contexts_open", atomic_load(&s->contexts.open));
+    put(o, "contexts_begun", qms_stats_get(s->stats, QMS_CONTEXTS_BEGUN));
+    put(o, "ignored_ends", qms_stats_get(s->stats, QMS_IGNORED_ENDS));
+    put(o, "bad_records", qms_stats_get(s->stats, QMS_BAD_RECORDS));
+    put(o, "sessions", qms_sessions_count(&s->sessions));
+    pthread_mutex_lock(&s->lock);
+    put(o, "connections", s->connection_count);
+    pthread_mutex_unlock(&s->lock);
+    if (s->recorder)
+        qms_record_stats(s->recorder, &r);
+    put(o, "recorded", r.recorded);
+    put(o, "record_dropped", r.dropped);
+    if (r.error != 0)
+        put_text(o, "record_error", strerror(r.error));
+}
+
+static json_t *class_object(const struct qms_class *k)
+{
+    uint64_t hits = qms_class_get(k, QMS_CLASS_HITS);
+    uint64_t promotes = qms_class_get(k, QMS_CLASS_PROMOTES);
+    uint64_t misses = qms_class_get(k, QMS_CLASS_MISSES);
+    uint64_t requests = qms_class_get(k, QMS_CLASS_REQUESTS);
+    uint64_t ns = qms_class_get(k, QMS_CLASS_NS);
+    json_t *o = json_object();
+    char id[17];
+
+    snprintf(id, sizeof id, "%016" PRIx64, k->id);
+    put_text(o, "class", id);
+    put_text(o, "kind", k->kind ? qm_kind_name(k->kind) : "other");
+    put_text(o, "name", atomic_load_explicit(&k->name, memory_order_acquire));
+    put(o, "contexts", qms_class_get(k, QMS_CLASS_CONTEXTS));
+    put(o, "reads", hits + promotes + misses);
+    put(o, "hits", hits);
+    put(o, "promotes", promotes);
+    put(o, "misses", misses);
+    put(o, "issued", qms_class_get(k, QMS_CLASS_ISSUED));
+    put(o, "used", qms_class_get(k, QMS_CLASS_USED));
+    put(o, "wasted", qms_class_get(k, QMS_CLASS_WASTED));
+    json_object_set_new(o, "latency_us",
+                        micros(requests ? (double)ns / 1000 / requests : 0));
+    put_text(o, "state", "on");
+    return o;
+}
+
+struct ranked {
+    uint64_t requests;
+    struct qms_class *klass;
+};
+
+static int by_requests(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->requests != y->requests)
+        return x->requests < y->requests ? 1 : -1;
+    return x->klass->index < y->klass->index ? -1 : 1;
+}
+
+/* The classes that were read in most, at most so many; but those in which no context
+ * was begun are left out. */
+static json_t *class_array(struct qms_server *s, uint32_t most)
+{
+    uint32_t count = qms_classes_count(s->classes), n = 0;
+    struct ranked *ranked = calloc(count, sizeof *ranked);
+    json_t *array = json_array();
+
+    if (!ranked)
+        return array;
+    for (uint32_t i = QMS_CLASS_OTHER; i < count; i++) {
+        struct qms_class *k = qms_class_at(s->classes, i);
+
+        if (qms_class_get(k, QMS_CLASS_CONTEXTS) != 0)
+            ranked[n++] = (struct ranked){qms_class_get(k, QMS_CLASS_REQUESTS), k};
+    }
+    qsort(ranked, n, sizeof *ranked, by_requests);
+    for (uint32_t i = 0; i < n && i < most; i++)
+        json_array_append_new(array, class_object(ranked[i].klass));
+    free(ranked);
+    return array;
+}
+
+char *qms_report(struct qms_server *s, size_t max)
+{
+    json_t *o = json_object();
+    char *text = NULL;
+
+    put_text(o, "version", QM_VERSION);
+    put(o, "uptime_us", (qms_now() - s->started) / 1000);
+    put_text(o, "policy", s->prefetcher->ops->name);
+    put_text(o, "level", qm_level_name(s->config.level));
+    put_text(o, "eviction", s->config.eviction);
+    put_cache(s, o);
+    put_latency(s, o);
+    put_mining(s, o);
+    put_contexts(s, o);
+    for (uint32_t most = QMS_CLASSES_MAX; most > 0; most /= 2) {
+        json_object_set_new(o, "classes", class_array(s, most));
+        free(text);
+        text = json_dumps(o, JSON_COMPACT);
+        if (!text || strlen(text) < max)
+            break;
+    }
+    json_decref(o);
+    return text;
+}

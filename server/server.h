@@ -1,0 +1,97 @@
+/* server.h - the one server of a process, and a connection of it.
+ *
+ * nbdkit loads a filter once, so there is one server; its parts are made in the order
+ * in which they are declared here, and undone in the other.  Nothing in it changes
+ * while connections are served, but what its parts guard themselves.
+ */
+#ifndef QMS_SERVER_H
+#define QMS_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <urcu/list.h>
+
+#include <nbdkit-filter.h>
+
+#include "cache/cache.h"
+#include "server/classes.h"
+#include "server/config.h"
+#include "server/contexts.h"
+#include "server/control.h"
+#include "server/miner.h"
+#include "server/prefetch.h"
+#include "server/record.h"
+#include "server/sessions.h"
+#include "server/stats.h"
+#include "server/stats-socket.h"
+
+struct qms_server {
+    struct qms_config config;
+    int thread_model; /* nbdkit's: how much it does at a time */
+    uint64_t started; /* ns */
+    uint64_t size;    /* of the device, in bytes */
+    uint64_t device_blocks;
+    uint32_t max_bytes; /* of one read of the layer below */
+
+    struct qms_recorder *recorder; /* NULL: not recording */
+    struct qms_stats_socket *socket;
+    struct qms_stats *stats;
+    struct qms_classes *classes;
+    struct qm_prefetcher *prefetcher;
+    struct qms_miner *miner; /* NULL: nothing to learn */
+    struct qm_cache *cache;
+    nbdkit_next **nexts;           /* one for each prefetch thread */
+    struct qms_prefetch *prefetch; /* NULL: no prefetching */
+    struct qms_contexts contexts;
+    struct qms_sessions sessions;
+
+    /* The layer below does not promise that its connections see each other's writes,
+     * and can be written: blocks that one read may be old for another.  Set once. */
+    _Atomic bool uncached;
+    bool made; /* all of the above was */
+
+    pthread_mutex_t lock; /* of what follows */
+    struct cds_list_head connections;
+    unsigned connection_count;
+};
+
+extern struct qms_server qms_server;
+
+struct qms_connection {
+    struct cds_list_head list;
+    bool tagged;
+    bool writable; /* the layer below, through this connection */
+    bool readonly; /* nbdkit was told so */
+    bool cached;   /* the device is as large as it was when the server started */
+    uint64_t size; /* of the device, in bytes */
+
+    struct qms_member member; /* tagged: its sessions */
+
+    /* Plain: its own context, of kind connection, begun by its first request. */
+    pthread_mutex_t begin_lock; /* of beginning */
+    _Atomic bool begun;
+    struct qms_slot slot;
+};
+
+/* The data path (io.c).  They return 0, or -1 with *err set; slot is NULL for requests
+ * without a context.  The range lies within the device. */
+int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+             struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
+             int *err);
+int qms_write(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
+              const void *buf, uint32_t count, uint64_t offset, uint32_t flags,
+              int *err);
+int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
+             uint32_t count, uint64_t offset, uint32_t flags, int *err);
+int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
+             uint32_t flags, int *err);
+int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+             uint32_t count, uint64_t offset, int *err);
+
+/* The statistics as a JSON document, at most max bytes of it, terminated (report.c).
+ * NULL if memory is out; to be freed. */
+char *qms_report(struct qms_server *s, size_t max);
+
+#endif

@@ -1,0 +1,21 @@
+/* stats-socket.h - whoever connects to a Unix socket gets the statistics. */
+#ifndef QMS_STATS_SOCKET_H
+#define QMS_STATS_SOCKET_H
+
+#include <stddef.h>
+
+struct qms_stats_socket;
+
+/* Binds the socket, before the server forks; starts nothing.  A socket file that nobody
+ * listens on any more is replaced.  NULL with a sentence in err. */
+struct qms_stats_socket *qms_stats_socket_open(const char *path, char *err, size_t len);
+
+/* Starts the thread: report() makes the document, to be freed with free().  Returns 0
+ * or an errno value. */
+int qms_stats_socket_start(struct qms_stats_socket *socket,
+                           char *(*report)(void *opaque), void *opaque);
+
+/* Ends the thread and removes the socket. */
+void qms_stats_socket_close(struct qms_stats_socket *socket);
+
+#endif

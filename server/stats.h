@@ -1,0 +1,58 @@
+/* stats.h - the server's counters and its latency histogram.
+ *
+ * Everything that is counted on the path of a read is striped: a thread adds to one of
+ * several copies, so that counting makes no two threads wait for a cache line.  Sums
+ * are taken when somebody asks, and are exact once nobody counts any more.
+ *
+ * All functions may be called by any thread at any time.
+ */
+#ifndef QMS_STATS_H
+#define QMS_STATS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum qms_counter {
+    QMS_READS, /* read requests */
+    QMS_READ_BYTES,
+    QMS_WRITES, /* write and zero requests */
+    QMS_WRITE_BYTES,
+    QMS_DEVICE_READS,       /* reads of the layer below */
+    QMS_DEVICE_BLOCKS,      /* blocks read from there */
+    QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
+    QMS_PREFETCH_DROPPED,   /* candidates for which the queue had no room */
+    QMS_PREFETCH_OVERTAKEN, /* prefetches not read: evicted or written while queued */
+    QMS_CONTEXTS_BEGUN,
+    QMS_IGNORED_ENDS, /* ends of slots in which nothing was open */
+    QMS_BAD_RECORDS,  /* control messages refused */
+    QMS_NUM_COUNTERS
+};
+
+struct qms_stats;
+
+/* What was measured, in microseconds.  Percentiles are off by at most 1/16. */
+struct qms_latency {
+    uint64_t count;
+    double mean, p50, p90, p99, max;
+};
+
+/* NULL if memory is out. */
+struct qms_stats *qms_stats_new(void);
+void qms_stats_free(struct qms_stats *stats);
+
+void qms_stats_add(struct qms_stats *stats, enum qms_counter counter, uint64_t n);
+uint64_t qms_stats_get(const struct qms_stats *stats, enum qms_counter counter);
+
+/* A read request took so many nanoseconds. */
+void qms_stats_took(struct qms_stats *stats, uint64_t ns);
+void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency);
+
+/* The calling thread's stripe, 0 to QMS_STRIPES - 1: constant for a thread, and spread
+ * over threads. */
+#define QMS_STRIPES 16
+unsigned qms_stripe(void);
+
+/* The monotonic clock, in nanoseconds. */
+uint64_t qms_now(void);
+
+#endif
