@@ -1,0 +1,434 @@
+/* qmctx-plugin.c - a MariaDB audit plugin that tells whose reads are whose.
+ *
+ * It begins and ends contexts (connection > transaction > query) around what the server
+ * does, in the very thread that does it, through libqmctx; InnoDB's reads go through a
+ * mount that tags them.  See qmctx-plugin(7).
+ *
+ * What MariaDB tells (10.11):
+ *   GENERAL_LOG     before a statement is executed.  Within it more may come, of nested
+ *                   statements: those of a procedure, and that which EXECUTE executes.
+ *   GENERAL_STATUS  after a statement; but an EXECUTE within a procedure has two, with
+ *                   one query id, and one outside of procedures loses its own.  Of
+ * several statements in one request each has one, but only the first has a GENERAL_LOG.
+ *   release_thd     before the connection waits for its next request
+ *   CONNECTION      DISCONNECT, in the thread that served the connection last
+ *
+ * So GENERAL_STATUS cannot be trusted to balance, and release_thd can: a request is
+ * what happens from the first GENERAL_LOG to release_thd, and no query of it stays
+ * open. A request of one statement ends already at its GENERAL_STATUS, because with a
+ * thread pool release_thd comes only with the connection's next request, in whatever
+ * thread.
+ *
+ * There is no event for transactions: after each statement the session's options are
+ * looked at.  A transaction that outlives its statement is remembered in the session (a
+ * hidden variable), so that with a thread pool the next thread to serve the connection
+ * can begin it again.
+ *
+ * Threads: `thread` belongs to one thread; all else that changes is atomic.
+ */
+#include <my_global.h>
+#include <mysql/plugin.h>
+#include <mysql/plugin_audit.h>
+#include <mysqld_error.h>
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "client-patches/libqmctx/qmctx.h"
+#include "client-patches/protocol/quickmine-mount.h"
+#include "client-patches/protocol/quickmine-protocol.h"
+#include "mysql-patch/plugin/template.h"
+
+/* Of thd_test_options(): part of the plugin interface's behaviour, but in no header. */
+#define OPTION_NOT_AUTOCOMMIT (1LL << 19)
+#define OPTION_BEGIN          (1LL << 20)
+
+/* Contexts for statements within statements; those further in count to the outer one.
+ */
+#define MAX_NESTED 8
+
+enum level { LEVEL_CONNECTION, LEVEL_TRANSACTION, LEVEL_STATEMENT };
+
+static struct qmctx *carrier; /* set while the plugin is not in use; NULL: no mount */
+static unsigned generation;   /* how often the plugin was initialised */
+
+static _Atomic unsigned long long count_connections, count_transactions,
+    count_statements, count_failed;
+
+static char *mount_path;
+static my_bool enabled;
+static my_bool names;
+static unsigned long level;
+
+/* What the calling thread has announced. */
+static __thread struct {
+    unsigned generation;      /* that this is of; else it is void */
+    bool serving;             /* a connection's context is open ... */
+    unsigned long connection; /* ... of this one ... */
+    unsigned long level;      /* ... and this was the level when it began */
+    bool in_transaction;      /* a transaction's context is open */
+    bool in_request; /* between a request's first GENERAL_LOG and its release */
+    bool ended;      /* the request's statement has ended */
+    bool several;    /* the request has, or may have, several statements */
+    bool commits;    /* its statement ends a transaction in any case */
+    unsigned long long query; /* the id of its first statement ... */
+    unsigned long long last;  /* ... and of the nested one that ended last */
+    unsigned nested;          /* statements within it that are open */
+    unsigned outside_transaction, outside_statement; /* depths to return to */
+    unsigned outside_nested[MAX_NESTED];
+} thread;
+
+/* The class of the transaction that the session is in; 0: none has begun. */
+static MYSQL_THDVAR_ULONGLONG(transaction, PLUGIN_VAR_NOSYSVAR | PLUGIN_VAR_NOCMDOPT,
+                              "The class of the session's transaction", NULL, NULL, 0,
+                              0, ULONGLONG_MAX, 0);
+
+static void count(_Atomic unsigned long long *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* Begins a context; says at which depth it was begun. */
+static void begin(enum qmctx_kind kind, uint64_t klass, const char *name,
+                  _Atomic unsigned long long *counter, unsigned *outside)
+{
+    *outside = qmctx_depth(carrier);
+    count(qmctx_begin(carrier, kind, klass, name) ? &count_failed : counter);
+}
+
+static bool in_transaction(MYSQL_THD thd)
+{
+    return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
+}
+
+/* Whether, whatever the options say afterwards, no transaction goes on: with autocommit
+ * off they look the same before and after a COMMIT.  Of the statements that commit
+ * implicitly, those that an application may use. */
+static bool commits(const struct qm_template *t)
+{
+    static const char *const always[] = {"commit",   "alter", "rename", "truncate",
+                                         "lock",     "grant", "revoke", "analyze",
+                                         "optimize", "repair"};
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
+        if (qm_template_begins(t, always[i]))
+            return true;
+    if (qm_template_begins(t, "rollback"))
+        return !qm_template_begins(t, "rollback to") &&
+               !qm_template_begins(t, "rollback work to");
+    if (qm_template_begins(t, "create") || qm_template_begins(t, "drop"))
+        return !qm_template_begins(t, "create temporary") &&
+               !qm_template_begins(t, "create or replace temporary") &&
+               !qm_template_begins(t, "drop temporary");
+    return false;
+}
+
+static bool is_start(const struct qm_template *t)
+{
+    return qm_template_begins(t, "start transaction") ||
+           (qm_template_begins(t, "begin") && !t->several);
+}
+
+/* What belongs to no transaction when none has begun: its first statement proper gives
+ * it its class, not the one that all begin with. */
+static bool is_control(const struct qm_template *t)
+{
+    return is_start(t) || commits(t) || qm_template_begins(t, "set") ||
+           qm_template_begins(t, "rollback");
+}
+
+/* Ends all that the calling thread has announced. */
+static void leave(void)
+{
+    if (thread.generation == generation)
+        qmctx_end_to(carrier, 0);
+    memset(&thread, 0, sizeof thread);
+    thread.generation = generation;
+}
+
+static void end_transaction(MYSQL_THD thd)
+{
+    if (thread.in_transaction)
+        qmctx_end_to(carrier, thread.outside_transaction);
+    thread.in_transaction = false;
+    THDVAR(thd, transaction) = 0;
+}
+
+static void end_statement(MYSQL_THD thd)
+{
+    if (thread.ended)
+        return;
+    thread.ended = true;
+    thread.nested = 0;
+    if (thread.level == LEVEL_STATEMENT)
+        qmctx_end_to(carrier, thread.outside_statement);
+    if (thread.commits || !in_transaction(thd))
+        end_transaction(thd);
+}
+
+/* The calling thread serves this connection.  user is "name[name] @ host [ip]", of
+ * which the name makes the class. */
+static void serve(unsigned long connection, const char *user, size_t len)
+{
+    char name[129] = "";
+    unsigned outside;
+
+    leave();
+    for (size_t i = 0; i < len && i < sizeof name - 1 && user[i] != '['; i++)
+        name[i] = user[i];
+    thread.serving = true;
+    thread.connection = connection;
+    thread.level = __atomic_load_n(&level, __ATOMIC_RELAXED);
+    begin(QMCTX_CONNECTION, XXH64(name, strlen(name), 0),
+          __atomic_load_n(&names, __ATOMIC_RELAXED) && *name ? name : NULL,
+          &count_connections, &outside);
+}
+
+/* The first statement of a request. */
+static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event)
+{
+    if (!thread.serving || thread.connection != event->general_thread_id ||
+        (thread.level != __atomic_load_n(&level, __ATOMIC_RELAXED) &&
+         !thread.in_transaction))
+        serve(event->general_thread_id, event->general_user,
+              event->general_user_length);
+
+    thread.in_request = true;
+    thread.ended = thread.several = thread.commits = false;
+    thread.nested = 0;
+    thread.query = thread.last = event->query_id;
+    if (thread.level == LEVEL_CONNECTION) {
+        thread.ended = true;
+        return;
+    }
+
+    struct qm_template t;
+    char buffer[QM_WIRE_NAME_MAX + 1], *name = NULL;
+    qm_template_make(event->general_query, event->general_query_length, &t);
+    uint64_t klass = qm_template_class(&t);
+    if (__atomic_load_n(&names, __ATOMIC_RELAXED)) {
+        qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
+        name = buffer;
+    }
+    thread.several = t.several;
+    thread.commits = commits(&t);
+
+    /* It may have ended unseen (a reset of the connection), and BEGIN ends it. */
+    if (is_start(&t) || !in_transaction(thd))
+        end_transaction(thd);
+    if (!thread.in_transaction) {
+        uint64_t goes_on = THDVAR(thd, transaction); /* begun in another thread */
+        if (goes_on || !is_control(&t)) {
+            thread.in_transaction = true;
+            THDVAR(thd, transaction) = goes_on ? goes_on : klass;
+            begin(QMCTX_TRANSACTION, goes_on ? goes_on : klass, goes_on ? NULL : name,
+                  &count_transactions, &thread.outside_transaction);
+        }
+    }
+    if (thread.level == LEVEL_STATEMENT)
+        begin(QMCTX_QUERY, klass, name, &count_statements, &thread.outside_statement);
+}
+
+/* A statement within the request's. */
+static void begin_nested(const struct mysql_event_general *event)
+{
+    if (thread.ended || thread.level != LEVEL_STATEMENT)
+        return;
+    if (thread.nested < MAX_NESTED) {
+        struct qm_template t;
+        char buffer[QM_WIRE_NAME_MAX + 1], *name = NULL;
+        qm_template_make(event->general_query, event->general_query_length, &t);
+        if (__atomic_load_n(&names, __ATOMIC_RELAXED)) {
+            qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
+            name = buffer;
+        }
+        begin(QMCTX_QUERY, qm_template_class(&t), name, &count_statements,
+              &thread.outside_nested[thread.nested]);
+    }
+    thread.nested++;
+}
+
+static void end_nested(void)
+{
+    if (--thread.nested < MAX_NESTED)
+        qmctx_end_to(carrier, thread.outside_nested[thread.nested]);
+}
+
+static bool is_command(const struct mysql_event_general *event, const char *command)
+{
+    return event->general_command_length == strlen(command) &&
+           !memcmp(event->general_command, command, event->general_command_length);
+}
+
+static void on_general(MYSQL_THD thd, const struct mysql_event_general *event)
+{
+    switch (event->event_subclass) {
+    case MYSQL_AUDIT_GENERAL_LOG:
+        /* PREPARE reads no data and may have no GENERAL_STATUS; others have no text. */
+        if (!event->general_query ||
+            !(is_command(event, "Query") || is_command(event, "Execute")))
+            return;
+        if (thread.in_request && thread.connection == event->general_thread_id)
+            begin_nested(event);
+        else
+            begin_request(thd, event);
+        return;
+    case MYSQL_AUDIT_GENERAL_STATUS:
+        if (!thread.in_request || thread.connection != event->general_thread_id)
+            return;
+        if (event->query_id != thread.query && event->query_id == thread.last)
+            return;
+        thread.last = event->query_id;
+        if (thread.nested)
+            end_nested();
+        else if (event->query_id == thread.query && !thread.several)
+            end_statement(thd);
+        return;
+    }
+}
+
+static void on_event(MYSQL_THD thd, unsigned int class, const void *event)
+{
+    if (!carrier || !thd)
+        return;
+    if (thread.generation != generation)
+        leave();
+    if (!__atomic_load_n(&enabled, __ATOMIC_RELAXED)) {
+        if (thread.serving)
+            leave();
+        return;
+    }
+    if (class == MYSQL_AUDIT_GENERAL_CLASS) {
+        on_general(thd, event);
+    } else if (class == MYSQL_AUDIT_CONNECTION_CLASS) {
+        const struct mysql_event_connection *c = event;
+        if (c->event_subclass != MYSQL_AUDIT_CONNECTION_CONNECT && thread.serving &&
+            thread.connection == c->thread_id)
+            leave();
+    }
+}
+
+/* The session is about to wait for its next request, or a new one is about to begin. */
+static void on_release(MYSQL_THD thd)
+{
+    if (!carrier || thread.generation != generation || !thread.in_request ||
+        thread.connection != thd_get_thread_id(thd))
+        return;
+    end_statement(thd);
+    thread.in_request = false;
+}
+
+/* The socket that belongs to the path that was given: the mount's file, or the socket
+ * itself.  Returns false if it is too long. */
+static bool socket_path(const char *path, char *socket, size_t size)
+{
+    size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
+    bool is_socket = len > suffix && !strcmp(path + len - suffix, QM_MOUNT_SUFFIX);
+    int n = snprintf(socket, size, "%s%s", path, is_socket ? "" : QM_MOUNT_SUFFIX);
+
+    return n >= 0 && (size_t)n < size;
+}
+
+static int start(void *plugin)
+{
+    char socket[4096];
+
+    generation++;
+    if (!mount_path || !*mount_path) {
+        my_printf_error(ER_UNKNOWN_ERROR,
+                        "qmctx: qmctx_mount is not set, so no contexts are announced",
+                        MYF(ME_ERROR_LOG_ONLY | ME_WARNING));
+        return 0;
+    }
+    if (!socket_path(mount_path, socket, sizeof socket)) {
+        my_printf_error(ER_UNKNOWN_ERROR, "qmctx: qmctx_mount is too long a path",
+                        MYF(ME_ERROR_LOG));
+        return 1;
+    }
+    if (qmctx_announce(socket, &carrier)) {
+        my_printf_error(ER_UNKNOWN_ERROR, "qmctx: cannot announce contexts to %s: %s",
+                        MYF(ME_ERROR_LOG), socket, qmctx_error());
+        carrier = NULL;
+        return 1;
+    }
+    if (!qmctx_connected(carrier))
+        my_printf_error(ER_UNKNOWN_ERROR,
+                        "qmctx: no contexts are announced for now: %s",
+                        MYF(ME_ERROR_LOG_ONLY | ME_WARNING), qmctx_error());
+    return 0;
+}
+
+static int stop(void *plugin)
+{
+    if (carrier)
+        qmctx_close(carrier);
+    carrier = NULL;
+    return 0;
+}
+
+static MYSQL_SYSVAR_STR(
+    mount, mount_path, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
+    "The file of `quickmine mount` that the tablespace is on, or the "
+    "socket beside it",
+    NULL, NULL, "");
+static MYSQL_SYSVAR_BOOL(enabled, enabled, PLUGIN_VAR_OPCMDARG,
+                         "Whether contexts are announced", NULL, NULL, 1);
+static MYSQL_SYSVAR_BOOL(
+    names, names, PLUGIN_VAR_OPCMDARG,
+    "Whether the storage server gets readable names of classes: user "
+    "names and statements without literals",
+    NULL, NULL, 0);
+
+static const char *level_names[] = {"connection", "transaction", "statement", NullS};
+static TYPELIB level_lib = {3, "", level_names, NULL};
+static MYSQL_SYSVAR_ENUM(level, level, PLUGIN_VAR_RQCMDARG,
+                         "The innermost contexts that are announced: connection, "
+                         "transaction or statement",
+                         NULL, NULL, LEVEL_STATEMENT, &level_lib);
+
+static struct st_mysql_sys_var *system_variables[] = {
+    MYSQL_SYSVAR(mount), MYSQL_SYSVAR(enabled),     MYSQL_SYSVAR(names),
+    MYSQL_SYSVAR(level), MYSQL_SYSVAR(transaction), NULL};
+
+static int show_connected(MYSQL_THD thd, struct st_mysql_show_var *var, void *buffer,
+                          struct system_status_var *unused, enum enum_var_type scope)
+{
+    var->type = SHOW_CHAR;
+    var->value = carrier && qmctx_connected(carrier) ? "ON" : "OFF";
+    return 0;
+}
+
+/* The server reads the counters as they are, without a lock. */
+_Static_assert(sizeof count_statements == sizeof(ulonglong), "lock-free and no more");
+
+static struct st_mysql_show_var status_variables[] = {
+    {"Qmctx_connected", (void *)show_connected, SHOW_SIMPLE_FUNC},
+    {"Qmctx_connections", &count_connections, SHOW_ULONGLONG},
+    {"Qmctx_transactions", &count_transactions, SHOW_ULONGLONG},
+    {"Qmctx_statements", &count_statements, SHOW_ULONGLONG},
+    {"Qmctx_failed", &count_failed, SHOW_ULONGLONG},
+    {NULL, NULL, SHOW_UNDEF}};
+
+static struct st_mysql_audit audit = {
+    MYSQL_AUDIT_INTERFACE_VERSION,
+    on_release,
+    on_event,
+    {MYSQL_AUDIT_GENERAL_CLASSMASK | MYSQL_AUDIT_CONNECTION_CLASSMASK}};
+
+maria_declare_plugin(qmctx){
+    MYSQL_AUDIT_PLUGIN,
+    &audit,
+    "QMCTX",
+    "QuickMine",
+    "Tells a QuickMine storage server which connection, transaction and statement "
+    "causes a read",
+    PLUGIN_LICENSE_BSD,
+    start,
+    stop,
+    0x0100,
+    status_variables,
+    system_variables,
+    "1.0",
+    MariaDB_PLUGIN_MATURITY_STABLE,
+} maria_declare_plugin_end;
