@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include <unistd.h>
 
 #define FILE_POOL (UINT64_C(1) << 20)
 #define GIB       (UINT64_C(1) << 30)
@@ -27,13 +25,6 @@ static void drop_message(const DB_ENV *env, const char *message)
 {
 }
 
-/* Seeded, so that nobody can choose block numbers that collide. */
-static u_int32_t hash(DB *db, const void *bytes, u_int32_t size)
-{
-    const struct qm_bdb *bdb = db->app_private;
-    return (u_int32_t)XXH3_64bits_withSeed(bytes, size, bdb->seed);
-}
-
 static int open_env(struct qm_bdb *bdb, uint64_t pool)
 {
     memset(bdb, 0, sizeof *bdb);
@@ -46,7 +37,7 @@ static int open_env(struct qm_bdb *bdb, uint64_t pool)
     bdb->env->set_errcall(bdb->env, keep_message);
     bdb->env->set_msgcall(bdb->env, drop_message);
     const char *tmp = getenv("TMPDIR");
-    if (tmp && *tmp) {
+    if (tmp && *tmp && access(tmp, W_OK | X_OK) == 0) {
         r = bdb->env->set_tmp_dir(bdb->env, tmp);
     }
     if (r == 0) {
@@ -63,25 +54,28 @@ static int open_env(struct qm_bdb *bdb, uint64_t pool)
     if (r != 0) {
         bdb->db = NULL;
         qm_bdb_close(bdb);
-        return errno_of(r);
     }
-    bdb->db->app_private = bdb;
-    return 0;
+    return errno_of(r);
 }
 
-int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool, uint64_t seed)
+static int open_db(struct qm_bdb *bdb, const char *path, u_int32_t flags)
+{
+    int r = bdb->db->open(bdb->db, NULL, path, NULL, DB_BTREE, flags, 0600);
+    if (r == 0) {
+        r = bdb->db->cursor(bdb->db, NULL, &bdb->cursor, 0);
+    }
+    return r;
+}
+
+int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool)
 {
     int r = open_env(bdb, pool);
     if (r != 0) {
         return r;
     }
-    bdb->seed = seed;
-    r = bdb->db->set_h_hash(bdb->db, hash);
+    r = bdb->db->set_pagesize(bdb->db, QM_BDB_PAGE);
     if (r == 0) {
-        r = bdb->db->set_pagesize(bdb->db, QM_BDB_PAGE);
-    }
-    if (r == 0) {
-        r = bdb->db->open(bdb->db, NULL, NULL, NULL, DB_HASH, DB_CREATE, 0);
+        r = open_db(bdb, NULL, DB_CREATE);
     }
     if (r != 0) {
         qm_bdb_close(bdb);
@@ -100,8 +94,7 @@ int qm_bdb_create_file(struct qm_bdb *bdb, const char *path)
         r = bdb->db->set_pagesize(bdb->db, QM_BDB_PAGE);
     }
     if (r == 0) {
-        r = bdb->db->open(bdb->db, NULL, path, NULL, DB_BTREE, DB_CREATE | DB_EXCL,
-                          0600);
+        r = open_db(bdb, path, DB_CREATE | DB_EXCL);
     }
     if (r != 0) {
         qm_bdb_close(bdb);
@@ -126,29 +119,32 @@ int qm_bdb_open_file(struct qm_bdb *bdb, const char *path)
         }
     }
     if (r == 0) {
-        r = bdb->db->open(bdb->db, NULL, path, NULL, DB_BTREE, DB_RDONLY, 0);
+        r = open_db(bdb, path, DB_RDONLY);
     }
     if (r != 0) {
-        char message[sizeof bdb->message];
-        memcpy(message, bdb->message, sizeof message);
         qm_bdb_close(bdb);
-        memcpy(bdb->message, message, sizeof message);
     }
     return errno_of(r);
 }
 
 int qm_bdb_close(struct qm_bdb *bdb)
 {
-    int r = 0, r2 = 0;
+    int r = 0;
+    if (bdb->cursor) {
+        r = bdb->cursor->close(bdb->cursor);
+        bdb->cursor = NULL;
+    }
     if (bdb->db) {
-        r = bdb->db->close(bdb->db, 0);
+        int r2 = bdb->db->close(bdb->db, 0);
         bdb->db = NULL;
+        r = r != 0 ? r : r2;
     }
     if (bdb->env) {
-        r2 = bdb->env->close(bdb->env, 0);
+        int r2 = bdb->env->close(bdb->env, 0);
         bdb->env = NULL;
+        r = r != 0 ? r : r2;
     }
-    return errno_of(r != 0 ? r : r2);
+    return errno_of(r);
 }
 
 static DBT thing(const void *data, size_t size)
@@ -156,15 +152,19 @@ static DBT thing(const void *data, size_t size)
     return (DBT){.data = (void *)data, .size = (u_int32_t)size};
 }
 
+static DBT start_of(void *buf, size_t max)
+{
+    return (DBT){.data = buf,
+                 .ulen = (u_int32_t)max,
+                 .dlen = (u_int32_t)max,
+                 .flags = DB_DBT_USERMEM | DB_DBT_PARTIAL};
+}
+
 int qm_bdb_get_start(struct qm_bdb *bdb, const void *key, size_t key_size, void *buf,
                      size_t max, size_t *size)
 {
-    DBT k = thing(key, key_size);
-    DBT d = {.data = buf,
-             .ulen = (u_int32_t)max,
-             .dlen = (u_int32_t)max,
-             .flags = DB_DBT_USERMEM | DB_DBT_PARTIAL};
-    int r = bdb->db->get(bdb->db, NULL, &k, &d, 0);
+    DBT k = thing(key, key_size), d = start_of(buf, max);
+    int r = bdb->cursor->get(bdb->cursor, &k, &d, DB_SET);
     *size = d.size;
     return errno_of(r);
 }
@@ -174,7 +174,7 @@ int qm_bdb_get(struct qm_bdb *bdb, const void *key, size_t key_size,
 {
     DBT k = thing(key, key_size);
     DBT d = {.data = *buf, .ulen = (u_int32_t)*cap, .flags = DB_DBT_USERMEM};
-    int r = bdb->db->get(bdb->db, NULL, &k, &d, 0);
+    int r = bdb->cursor->get(bdb->cursor, &k, &d, DB_SET);
     if (r == DB_BUFFER_SMALL) {
         unsigned char *larger = realloc(*buf, d.size);
         if (!larger) {
@@ -184,10 +184,19 @@ int qm_bdb_get(struct qm_bdb *bdb, const void *key, size_t key_size,
         *cap = d.size;
         d.data = larger;
         d.ulen = d.size;
-        r = bdb->db->get(bdb->db, NULL, &k, &d, 0);
+        r = bdb->cursor->get(bdb->cursor, &k, &d, DB_SET);
     }
     *size = d.size;
     return errno_of(r);
+}
+
+int qm_bdb_put_current(struct qm_bdb *bdb, const void *data, size_t size)
+{
+    if (size > UINT32_MAX) {
+        return EFBIG;
+    }
+    DBT k = {0}, d = thing(data, size);
+    return errno_of(bdb->cursor->put(bdb->cursor, &k, &d, DB_CURRENT));
 }
 
 int qm_bdb_put(struct qm_bdb *bdb, const void *key, size_t key_size, const void *data,
@@ -200,10 +209,16 @@ int qm_bdb_put(struct qm_bdb *bdb, const void *key, size_t key_size, const void 
     return errno_of(bdb->db->put(bdb->db, NULL, &k, &d, 0));
 }
 
-int qm_bdb_delete(struct qm_bdb *bdb, const void *key, size_t key_size)
+int qm_bdb_delete(struct qm_bdb *bdb, const void *key, size_t key_size, void *buf,
+                  size_t max, size_t *size)
 {
-    DBT k = thing(key, key_size);
-    return errno_of(bdb->db->del(bdb->db, NULL, &k, 0));
+    DBT k = thing(key, key_size), d = start_of(buf, max);
+    int r = bdb->cursor->get(bdb->cursor, &k, &d, DB_SET);
+    *size = d.size;
+    if (r == 0) {
+        r = bdb->cursor->del(bdb->cursor, 0);
+    }
+    return errno_of(r);
 }
 
 int qm_bdb_each(struct qm_bdb *bdb,
@@ -211,31 +226,24 @@ int qm_bdb_each(struct qm_bdb *bdb,
                             const void *data, size_t size),
                 void *opaque)
 {
-    DBC *cursor;
-    int r = bdb->db->cursor(bdb->db, NULL, &cursor, 0);
-    if (r != 0) {
-        return errno_of(r);
-    }
     DBT k = {0}, d = {0};
-    int stop = 0;
-    while (stop == 0 && (r = cursor->get(cursor, &k, &d, DB_NEXT)) == 0) {
+    u_int32_t where = DB_FIRST;
+    int stop = 0, r = 0;
+    while (stop == 0 && (r = bdb->cursor->get(bdb->cursor, &k, &d, where)) == 0) {
         stop = each(opaque, k.data, k.size, d.data, d.size);
+        where = DB_NEXT;
     }
-    int r2 = cursor->close(cursor);
-    if (stop != 0) {
-        return stop;
-    }
-    return r == DB_NOTFOUND ? errno_of(r2) : errno_of(r);
+    return stop != 0 ? stop : r == DB_NOTFOUND ? 0 : errno_of(r);
 }
 
 int qm_bdb_bytes(struct qm_bdb *bdb, uint64_t *bytes)
 {
-    DB_HASH_STAT *stat;
+    DB_BTREE_STAT *stat;
     int r = bdb->db->stat(bdb->db, NULL, &stat, DB_FAST_STAT);
     if (r != 0) {
         return errno_of(r);
     }
-    *bytes = (uint64_t)stat->hash_pagecnt * stat->hash_pagesize;
+    *bytes = (uint64_t)stat->bt_pagecnt * stat->bt_pagesize;
     free(stat);
     return 0;
 }

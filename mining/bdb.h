@@ -28,15 +28,17 @@
 struct qm_bdb {
     DB_ENV *env;
     DB *db;
-    uint64_t seed;     /* of the hash */
+    DBC *cursor;       /* where qm_bdb_get() found something */
     char message[160]; /* Berkeley DB's last one, or "" */
 };
 
-/* An unnamed database (a hash table), with a pool of that many bytes.  Berkeley DB adds
- * a quarter to pools below 500 MB. */
-int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool, uint64_t seed);
+/* An unnamed database, with a pool of that many bytes; Berkeley DB adds a quarter to
+ * pools below 500 MB.  A B-tree, because the prefixes that begin with the same block
+ * are neighbours in it, and an access changes several of these: within the pool it
+ * costs more than a hash table, beyond it half as much (tests/mining/bench_rules.c). */
+int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool);
 
-/* A database file (a B-tree with a checksum on each page): a new one to be written, or
+/* A database file (with a checksum on each page): a new one to be written, or
  * an old one to be read, whose whole structure is verified first. */
 int qm_bdb_create_file(struct qm_bdb *bdb, const char *path);
 int qm_bdb_open_file(struct qm_bdb *bdb, const char *path);
@@ -44,22 +46,28 @@ int qm_bdb_open_file(struct qm_bdb *bdb, const char *path);
 /* Closes it; a new file is on disk then. */
 int qm_bdb_close(struct qm_bdb *bdb);
 
-/* Reads at most max bytes of a record into buf, and its true size into *size if it is
- * not more, else max.  ENOENT if there is none. */
+/* Reads at most max bytes of a record into buf, and how many were read into *size.
+ * ENOENT if there is none. */
 int qm_bdb_get_start(struct qm_bdb *bdb, const void *key, size_t key_size, void *buf,
                      size_t max, size_t *size);
 
-/* Reads a record into *buf, which has *cap bytes and is made larger by realloc(). */
+/* Reads a record into *buf, which has *cap bytes and is made larger by realloc().  The
+ * record becomes the current one, until the next call of any function.  ENOENT if there
+ * is none. */
 int qm_bdb_get(struct qm_bdb *bdb, const void *key, size_t key_size,
                unsigned char **buf, size_t *cap, size_t *size);
+
+/* Replaces the current record: cheaper than finding it again. */
+int qm_bdb_put_current(struct qm_bdb *bdb, const void *data, size_t size);
 
 int qm_bdb_put(struct qm_bdb *bdb, const void *key, size_t key_size, const void *data,
                size_t size);
 
-/* ENOENT if there is none. */
-int qm_bdb_delete(struct qm_bdb *bdb, const void *key, size_t key_size);
+/* Deletes a record, whose beginning it reads as qm_bdb_get_start() does. */
+int qm_bdb_delete(struct qm_bdb *bdb, const void *key, size_t key_size, void *buf,
+                  size_t max, size_t *size);
 
-/* Calls each() for all records, in order of their keys if it is a file, until that
+/* Calls each() for all records, in order of their keys, until that
  * returns non-zero.  Returns that, 0 or an errno value. */
 int qm_bdb_each(struct qm_bdb *bdb,
                 int (*each)(void *opaque, const void *key, size_t key_size,

@@ -1,4 +1,4 @@
-/* context.h - kinds, levels, and the tree of open contexts (DESIGN: nesting).
+/* context.h - kinds, levels, and the tree of open contexts.
  *
  * A context is one running unit of work of a client; it begins and ends, and may be
  * nested: connection > thread > transaction > query.  A read belongs to its own context

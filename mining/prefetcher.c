@@ -54,7 +54,6 @@ void qm_mining_paper(struct qm_mining_config *config)
     qm_mining_defaults(config);
     config->max_prefix = 0;
     config->max_suffix = 0;
-    config->grace = 0;
     config->segment = 0;
 }
 

@@ -31,13 +31,18 @@ struct qm_mining_config {
     unsigned lookahead;  /* G, in accesses; 2 to 64; the paper's 5 */
     uint64_t max_prefix; /* prefixes kept, least recently used goes; 0: all */
     unsigned max_suffix; /* suffixes kept a prefix, least frequent goes; 0: all */
-    unsigned grace;      /* a new suffix is safe for that many updates of its prefix */
+    unsigned grace;      /* a new suffix is safe for that many updates of its prefix; at
+                            most 65535.  With more than max_suffix - degree, blocks that
+                            are seen once can drive out the candidates */
     unsigned degree;     /* candidates an access at most; 1 to 64; the paper's 4 */
     uint64_t segment;    /* blocks after which a growing sequence is mined in passing;
-                            0: only at its end */
-    uint64_t rules_pool; /* bytes of Berkeley DB's memory pool; the paper's 4 MiB */
-    const char *rules_dir; /* where the rules are kept; NULL: in memory */
-    const char *rules_for; /* what device they are of; other rules are set aside */
+                            0: only at its end, and nothing bounds how long it grows */
+    uint64_t rules_pool; /* bytes of Berkeley DB's memory pool; 64 KiB to 64 GiB; the
+                            paper's 4 MiB.  What does not fit is in a temporary file */
+    const char *rules_dir; /* where the rules are kept (made if it does not exist, but
+                              not its parent); NULL: in memory */
+    const char *rules_for; /* what device they are of; other rules are set aside.  NULL:
+                              any; at most 4096 bytes */
     uint64_t block_size;   /* bytes; rules of another are set aside.  0: any */
     uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
 };
@@ -53,8 +58,9 @@ int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len
 struct qm_mining_stats {
     uint64_t rules;       /* prefix-suffix pairs held */
     uint64_t prefixes;    /* prefixes held */
-    uint64_t rules_bytes; /* memory that they take, or file space */
-    uint64_t sequences;   /* learned from */
+    uint64_t rules_bytes; /* that they take: records in the pool and in the temporary
+                             file, and the order of use in memory */
+    uint64_t sequences;   /* learned from, those mined in passing each time */
     uint64_t updates;     /* supports added */
     uint64_t lookups;     /* candidates() that had a prefix to look up */
     uint64_t matches;     /* of these, found */
@@ -83,8 +89,7 @@ struct qm_prefetcher_ops {
     /* A sequence begins; klass is the context's class.  NULL if memory is out. */
     struct qm_stream *(*begin)(struct qm_prefetcher *p, uint32_t klass);
 
-    /* The stream's context read block.  *work is NULL, or something to learn from now.
-     */
+    /* The stream's context read block.  *work is NULL, or something to learn from. */
     void (*access)(struct qm_prefetcher *p, struct qm_stream *stream, uint64_t block,
                    enum qm_access outcome, struct qm_work **work);
 
@@ -97,7 +102,9 @@ struct qm_prefetcher_ops {
     void (*end)(struct qm_prefetcher *p, struct qm_stream *stream,
                 struct qm_work **work);
 
-    /* Learns from work, and consumes it.  Returns 0 or an errno value (rule cache). */
+    /* Learns from work, and consumes it.  Returns 0 or an errno value (rule cache).
+     * Each (i, j, k) of DESIGN §7 is one update, in lexicographic order; what is mined
+     * in passing counts the updates whose k is new. */
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
 
@@ -106,7 +113,7 @@ struct qm_prefetcher_ops {
                   uint32_t user, bool used);
 
     /* Removes rules not used for config.purge_after, by the caller's clock (any unit).
-     */
+     * When a rule was used is known as precisely as this is called often. */
     int (*purge)(struct qm_prefetcher *p, uint64_t now);
 
     void (*stats)(struct qm_prefetcher *p, struct qm_mining_stats *stats);

@@ -164,6 +164,12 @@ struct loading {
     size_t n, cap;
     struct qm_suffixes list;
     int error; /* other than that the file is damaged */
+
+    /* Where it goes, once all was found in order. */
+    uint64_t first_place; /* what was used longer ago is left out */
+    int (*record)(void *opaque, uint64_t a, uint64_t b, const unsigned char *record,
+                  size_t size);
+    void *opaque;
 };
 
 static int by_block(const void *x, const void *y)
@@ -191,21 +197,35 @@ static int check_record(struct loading *loading, uint64_t a, uint64_t b,
     return 0;
 }
 
+static bool is_meta(const void *key, size_t size)
+{
+    return size == sizeof meta_key && memcmp(key, meta_key, size) == 0;
+}
+
+static int read_saved(const void *key, size_t key_size, const void *data, size_t size,
+                      struct saved *saved)
+{
+    if (size < PLACE_SIZE || qm_key_decode(key, key_size, &saved->a, &saved->b) != 0) {
+        return EINVAL;
+    }
+    memcpy(&saved->place, data, PLACE_SIZE);
+    saved->place = le64toh(saved->place);
+    return 0;
+}
+
 static int check_one(void *opaque, const void *key, size_t key_size, const void *data,
                      size_t size)
 {
     struct loading *loading = opaque;
-    if (key_size == sizeof meta_key && memcmp(key, meta_key, key_size) == 0) {
+    struct saved s;
+    if (is_meta(key, key_size)) {
         return 0;
     }
-    struct saved s;
-    if (qm_key_decode(key, key_size, &s.a, &s.b) != 0 || size < PLACE_SIZE) {
-        return EINVAL;
-    }
-    memcpy(&s.place, data, PLACE_SIZE);
-    s.place = le64toh(s.place);
-    int r = check_record(loading, s.a, s.b, (const unsigned char *)data + PLACE_SIZE,
+    int r = read_saved(key, key_size, data, size, &s);
+    if (r == 0) {
+        r = check_record(loading, s.a, s.b, (const unsigned char *)data + PLACE_SIZE,
                          size - PLACE_SIZE);
+    }
     if (r == 0 && loading->n == loading->cap) {
         size_t cap = loading->cap ? 2 * loading->cap : 1024;
         struct saved *larger = reallocarray(loading->saved, cap, sizeof *larger);
@@ -221,6 +241,23 @@ static int check_one(void *opaque, const void *key, size_t key_size, const void 
     }
     if (r == 0) {
         loading->saved[loading->n++] = s;
+    }
+    return r;
+}
+
+static int deliver_one(void *opaque, const void *key, size_t key_size, const void *data,
+                       size_t size)
+{
+    const struct loading *loading = opaque;
+    struct saved s;
+    if (is_meta(key, key_size)) {
+        return 0;
+    }
+    int r = read_saved(key, key_size, data, size, &s);
+    if (r == 0 && s.place >= loading->first_place) {
+        r = loading->record(loading->opaque, s.a, s.b,
+                            (const unsigned char *)data + PLACE_SIZE,
+                            size - PLACE_SIZE);
     }
     return r;
 }
@@ -290,32 +327,56 @@ static int set_aside(struct qm_rules_dir *dir, const char *why, char *err, size_
                    dir->path, why, name);
 }
 
-static int deliver(struct qm_bdb *bdb, const struct loading *loading, uint64_t max,
-                   int (*each)(void *opaque, uint64_t a, uint64_t b,
-                               const unsigned char *record, size_t size),
-                   void *opaque)
+/* Opens rules.db.  If it cannot be used, says in why what it is. */
+static int open_file(struct qm_rules_dir *dir, struct qm_bdb *bdb, char *why,
+                     size_t len)
 {
-    unsigned char *buf = NULL, key[QM_KEY_MAX];
-    size_t cap = 0, size;
-    size_t i = max > 0 && loading->n > max ? loading->n - max : 0;
-    int r = 0;
-    for (; r == 0 && i < loading->n; i++) {
-        const struct saved *s = &loading->saved[i];
-        r = qm_bdb_get(bdb, key, qm_key_encode(s->a, s->b, key), &buf, &cap, &size);
-        if (r == 0) {
-            r = each(opaque, s->a, s->b, buf + PLACE_SIZE, size - PLACE_SIZE);
-        }
+    char path[PATH_MAX];
+    int r = file_path(dir, FILE_NAME, path);
+    if (r == 0) {
+        r = qm_bdb_open_file(bdb, path);
     }
-    free(buf);
+    if (r == EIO || r == EINVAL) {
+        snprintf(why, len, "damaged");
+    } else if (r != 0 && r != ENOMEM) {
+        snprintf(why, len, "unreadable (%s)", strerror(r));
+    }
     return r;
 }
 
+/* Reads and checks it all; if something is wrong, says in why what the file is. */
+static int check_file(struct qm_rules_dir *dir, struct qm_bdb *bdb,
+                      struct loading *loading, char *why, size_t len)
+{
+    uint64_t prefixes = 0;
+    check_meta(dir, bdb, &prefixes, why, len);
+    if (why[0]) {
+        return EINVAL;
+    }
+    int r = qm_bdb_each(bdb, check_one, loading);
+    if (loading->error != 0) {
+        return loading->error;
+    }
+    if (loading->n > 0) {
+        qsort(loading->saved, loading->n, sizeof loading->saved[0], by_place);
+    }
+    for (size_t i = 1; r == 0 && i < loading->n; i++) {
+        r = loading->saved[i].place == loading->saved[i - 1].place ? EINVAL : 0;
+    }
+    if (r != 0 || loading->n != prefixes) {
+        snprintf(why, len, "damaged");
+        return EINVAL;
+    }
+    return 0;
+}
+
 int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
-                      int (*each)(void *opaque, uint64_t a, uint64_t b,
-                                  const unsigned char *record, size_t size),
+                      int (*prefix)(void *opaque, uint64_t a, uint64_t b),
+                      int (*record)(void *opaque, uint64_t a, uint64_t b,
+                                    const unsigned char *record, size_t size),
                       void *opaque, char *err, size_t len)
 {
-    char path[PATH_MAX], why[256] = "";
+    char why[256] = "";
     struct stat st;
     err[0] = '\0';
     if (fstatat(dir->fd, FILE_NAME, &st, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -327,31 +388,21 @@ int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
     if (!S_ISREG(st.st_mode)) {
         return set_aside(dir, "not a file", err, len);
     }
-    int r = file_path(dir, FILE_NAME, path);
-    struct qm_bdb bdb;
+    struct qm_bdb bdb = {0};
+    struct loading loading = {.record = record, .opaque = opaque};
+    int r = open_file(dir, &bdb, why, sizeof why);
     if (r == 0) {
-        r = qm_bdb_open_file(&bdb, path);
+        r = check_file(dir, &bdb, &loading, why, sizeof why);
     }
-    if (r == ENOMEM) {
-        return explain(r, err, len, "out of memory");
-    }
-    if (r != 0) {
-        snprintf(why, sizeof why, "damaged (%s)",
-                 bdb.message[0] ? bdb.message : strerror(r));
-        return set_aside(dir, why, err, len);
-    }
-    struct loading loading = {0};
-    uint64_t prefixes = 0;
-    check_meta(dir, &bdb, &prefixes, why, sizeof why);
-    if (!why[0]) {
-        r = qm_bdb_each(&bdb, check_one, &loading);
-        if (loading.error == 0 && (r != 0 || loading.n != prefixes)) {
-            snprintf(why, sizeof why, "damaged");
+    if (r == 0 && loading.n > 0) {
+        size_t first = max > 0 && loading.n > max ? loading.n - max : 0;
+        loading.first_place = loading.saved[first].place;
+        for (size_t i = first; r == 0 && i < loading.n; i++) {
+            r = prefix(opaque, loading.saved[i].a, loading.saved[i].b);
         }
     }
-    if (!why[0] && r == 0 && loading.n > 0) {
-        qsort(loading.saved, loading.n, sizeof loading.saved[0], by_place);
-        r = deliver(&bdb, &loading, max, each, opaque);
+    if (r == 0) {
+        r = qm_bdb_each(&bdb, deliver_one, &loading);
     }
     free(loading.saved);
     free(loading.list.v);

@@ -32,13 +32,16 @@ int qm_rules_dir_open(const struct qm_mining_config *config, struct qm_rules_dir
                       char *err, size_t len);
 void qm_rules_dir_close(struct qm_rules_dir *dir);
 
-/* Calls each() for what is saved there, the least recently used first, and of more than
- * max (0: no limit) prefixes only for the last ones, until it returns non-zero.  record
- * is checked: qm_record_decode() takes it.  Returns that, 0 (with a sentence in err if
- * a file was set aside, else err is ""), or an errno value with a sentence in err. */
+/* Loads what is saved there, of more than max (0: no limit) prefixes only those used
+ * last: calls prefix() for each of them, the least recently used first, and then
+ * record() for each, sorted by a, b, until one returns non-zero.  The records are
+ * checked: qm_record_decode() takes them.  Returns 0 (with a sentence in err if a file
+ * was set aside, else err is ""), or an errno value (theirs, too) with a sentence in
+ * err. */
 int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
-                      int (*each)(void *opaque, uint64_t a, uint64_t b,
-                                  const unsigned char *record, size_t size),
+                      int (*prefix)(void *opaque, uint64_t a, uint64_t b),
+                      int (*record)(void *opaque, uint64_t a, uint64_t b,
+                                    const unsigned char *record, size_t size),
                       void *opaque, char *err, size_t len);
 
 /* Saves: begin, then put() the records in order of a, b, then end(), which frees save;

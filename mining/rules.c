@@ -121,11 +121,9 @@ static int evict(struct qm_rules *rules, uint32_t id)
 {
     const struct qm_lru_entry *e = &rules->lru.entries[id];
     unsigned char key[QM_KEY_MAX], start[16];
-    size_t key_size = qm_key_encode(e->a, e->b, key), size;
-    int r = qm_bdb_get_start(&rules->bdb, key, key_size, start, sizeof start, &size);
-    if (r == 0) {
-        r = qm_bdb_delete(&rules->bdb, key, key_size);
-    }
+    size_t size;
+    int r = qm_bdb_delete(&rules->bdb, key, qm_key_encode(e->a, e->b, key), start,
+                          sizeof start, &size);
     if (r != 0) {
         return broken(rules, r);
     }
@@ -145,27 +143,14 @@ static int make_room(struct qm_rules *rules)
     return r;
 }
 
-/* Stores rules->list under a & b, whose number is id, or 0 if it is new. */
-static int write_list(struct qm_rules *rules, uint64_t a, uint64_t b, uint32_t id)
+/* Stores rules->list under a & b.  current: it was read last (read_list()). */
+static int write_list(struct qm_rules *rules, uint64_t a, uint64_t b, bool current)
 {
     unsigned char key[QM_KEY_MAX];
-    int r = make_record_room(rules, qm_record_bound(rules->list.n));
-    if (r != 0) {
-        return r;
-    }
-    if (id == 0) {
-        r = make_room(rules);
-        if (r == 0) {
-            r = qm_lru_insert(&rules->lru, a, b);
-        }
-        if (r != 0) {
-            return r;
-        }
-    } else {
-        qm_lru_touch(&rules->lru, id);
-    }
     size_t size = qm_record_encode(&rules->list, rules->record);
-    r = qm_bdb_put(&rules->bdb, key, qm_key_encode(a, b, key), rules->record, size);
+    int r = current ? qm_bdb_put_current(&rules->bdb, rules->record, size)
+                    : qm_bdb_put(&rules->bdb, key, qm_key_encode(a, b, key),
+                                 rules->record, size);
     if (r != 0) {
         return broken(rules, r);
     }
@@ -191,7 +176,18 @@ static int add_locked(struct qm_rules *rules, uint64_t a, uint64_t b,
         r = qm_suffixes_add(&rules->list, suffixes[i], rules->max_suffix, rules->grace);
     }
     if (r == 0) {
-        r = write_list(rules, a, b, id);
+        r = make_record_room(rules, qm_record_bound(rules->list.n));
+    }
+    if (r == 0 && id != 0) {
+        qm_lru_touch(&rules->lru, id);
+    } else if (r == 0) {
+        r = make_room(rules);
+        if (r == 0) {
+            r = qm_lru_insert(&rules->lru, a, b);
+        }
+    }
+    if (r == 0) {
+        r = write_list(rules, a, b, id != 0);
     }
     if (r == 0) {
         rules->count += rules->list.n - before;
@@ -421,11 +417,20 @@ void qm_rules_save_if_due(struct qm_rules *rules)
     pthread_mutex_unlock(&rules->saving);
 }
 
-static int load_one(void *opaque, uint64_t a, uint64_t b, const unsigned char *record,
-                    size_t size)
+static int load_prefix(void *opaque, uint64_t a, uint64_t b)
+{
+    struct qm_rules *rules = opaque;
+    return qm_lru_insert(&rules->lru, a, b);
+}
+
+static int load_record(void *opaque, uint64_t a, uint64_t b,
+                       const unsigned char *record, size_t size)
 {
     struct qm_rules *rules = opaque;
     int r = qm_record_decode(record, size, &rules->list);
+    if (r == 0) {
+        r = make_record_room(rules, qm_record_bound(rules->list.n));
+    }
     if (r != 0) {
         return r;
     }
@@ -437,11 +442,8 @@ static int load_one(void *opaque, uint64_t a, uint64_t b, const unsigned char *r
         struct qm_suffix *s = &rules->list.v[i];
         s->grace = s->grace < rules->grace ? s->grace : rules->grace;
     }
-    r = write_list(rules, a, b, 0);
-    if (r == 0) {
-        rules->count += rules->list.n;
-    }
-    return r;
+    rules->count += rules->list.n;
+    return write_list(rules, a, b, false);
 }
 
 static int make_lock(struct qm_rules *rules)
@@ -495,7 +497,7 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
 
     uint64_t seed = 0;
     (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
-    r = qm_bdb_open_memory(&s->bdb, config->rules_pool, seed);
+    r = qm_bdb_open_memory(&s->bdb, config->rules_pool);
     if (r == 0) {
         r = qm_lru_init(&s->lru, config->max_prefix, seed);
     }
@@ -506,7 +508,8 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
     if (r == 0 && config->rules_dir) {
         r = qm_rules_dir_open(config, &s->dir, err, len);
         if (r == 0) {
-            r = qm_rules_dir_load(s->dir, s->max_prefix, load_one, s, err, len);
+            r = qm_rules_dir_load(s->dir, s->max_prefix, load_prefix, load_record, s,
+                                  err, len);
         }
         s->written = 0;
         s->changed = false;

@@ -1,6 +1,6 @@
 /* rules.h - the rule cache: prefix -> suffixes, in Berkeley DB (ATC'08 §3.3, §4.2).
  *
- * Records (record.h) are in an unnamed hash table in a private pool; what does not fit
+ * Records (record.h) are in an unnamed B-tree in a private pool; what does not fit
  * into the pool is in a temporary file, as the paper let it be.  Beside it, in memory,
  * is the order of last use (prefix-lru.h), 24 to 48 bytes a prefix, which also spares
  * the look-up of what is not there.
