@@ -95,7 +95,7 @@ void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_siz
 
     *limits = (struct qm_limits){
         .bufs = data ? blocks + reserve : 0,
-        .blocks = blocks + reserve + min_u64(64 + blocks, 1024),
+        .blocks = blocks + reserve + min_u64(64 + blocks / 4, 1024),
         .buckets = max_u64(power_of_two(blocks), QM_MIN_BUCKETS),
         .batch = reserve / 2,
         .bufs_a_slab = max_u64(SLAB_BYTES / block_size, 1),
@@ -134,6 +134,7 @@ uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size)
 
     if (block_size < QM_MIN_BLOCK_SIZE || block_size > QM_MAX_BLOCK_SIZE)
         return 0;
+    bytes = min_u64(bytes, INT64_MAX); /* so that no sum overflows */
     high = min_u64(bytes / block_size, QM_MAX_BLOCKS);
     while (low < high) {
         uint64_t middle = high - (high - low) / 2;

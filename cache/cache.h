@@ -18,11 +18,25 @@
  * before an overlapping write ended never ends up in the cache.
  *
  * Threads: every function may be called by any number of threads at the same time
- * unless its comment says otherwise.  The library starts no threads of its own (but
- * liburcu has one, for deferred freeing).  Hits take no lock that all readers share.
+ * unless its comment says otherwise.  The library keeps no threads of its own, and
+ * threads need no registration.  Hits take no lock that all readers share, and write to
+ * nothing that all of them do, unless one shard was asked for.  Functions other than
+ * qm_cache_contains() may wait for an RCU grace period now and then (microseconds, or
+ * some ten milliseconds if a reader lost its CPU), so they must not be called within a
+ * read-side section of urcu-bp.
  *
  * To avoid deadlock, a thread that holds loads must fill or fail them all before it
  * waits for another thread's.
+ *
+ * Fork: a cache may be made before a fork and used in the child, if it was not in use
+ * by another thread at that moment.
+ *
+ * Memory is taken when it is needed, never given back before qm_cache_free(), and
+ * bounded: buffers for `blocks` and a reserve for what readers may still be copying
+ * (see qm_cache_blocks_within()).  When the reserve is exhausted for a moment, the
+ * cache waits for a grace period, and if even that frees nothing it does without: what
+ * was filled is not kept, what was to be updated is dropped, and what was to be loaded
+ * is ENOMEM.  Only callers that keep many struct qm_load without waiting get there.
  *
  * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
  */
@@ -62,77 +76,105 @@ struct qm_cache_config {
     uint32_t block_size;      /* bytes; a power of two, 512 to 16 MiB */
     uint64_t blocks;          /* capacity of both parts together; at least 1 */
     uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
-    unsigned shards;          /* a power of two; with 1, eviction order is exact */
+    unsigned shards;          /* a power of two up to 1024; fewer are made if each would
+                                 have under 512 main or 32 prefetch blocks.  With 1, the
+                                 eviction order is exact as long as hits do not collide
+                                 in time; with more, each shard evicts for itself */
     const char *eviction;     /* of the main cache, by name: "lru" (see eviction.h) */
     bool data;                /* false: keep track of blocks but hold no bytes (for
                                  simulation): buffers passed in may be NULL */
 
-    /* Told of each prefetched block that leaves unused; called with internal locks
-     * held, so it must not call back into the cache.  May be NULL. */
+    /* Told of each prefetched block that leaves unused, when stats.wasted counts it;
+     * called with internal locks held, so it must not call back into the cache.  Blocks
+     * that qm_cache_free() finds do not count.  May be NULL. */
     void (*wasted)(void *opaque, uint64_t block, uint32_t issuer);
     void *opaque;
 };
 
+/* Always, when no thread is inside the cache:
+ *
+ *   prefetches == used + wasted + prefetch_blocks
+ *   demands that returned 0 == hits + promotes + misses
+ *   loads given out == loads filled and kept + detached + failed + loads not ended yet
+ *
+ * A prefetched block is used when it moves to the main cache, by qm_cache_demand() or
+ * _demand_again() (so promotes <= used), and wasted when it leaves the prefetch cache
+ * in any other way, loaded or not: evicted, failed, dropped by a write, not kept. */
 struct qm_cache_stats {
-    uint64_t hits, promotes, misses; /* demands, by outcome */
+    uint64_t hits, promotes, misses; /* qm_cache_demand() that returned 0, by outcome */
     uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
-    uint64_t used;                   /* of these, promoted */
+    uint64_t used;                   /* of these, moved to the main cache */
     uint64_t wasted;                 /* of these, gone without a demand */
     uint64_t failed;                 /* loads that ended in qm_cache_fail() */
-    uint64_t detached;               /* loads not kept: evicted or written meanwhile */
+    uint64_t detached;               /* loads filled but not kept: evicted or written
+                                        meanwhile, or no buffer was free */
     uint64_t main_blocks;            /* held now, those being loaded included */
     uint64_t prefetch_blocks;
-    uint64_t bytes;                  /* memory held now: data and metadata */
+    uint64_t bytes; /* memory held now: data and metadata */
 };
 
-/* How many blocks fit into a budget of bytes, everything that caching costs included
- * (data, headers, hash table, what eviction keeps).  0 if not even one does. */
+/* How many blocks fit into a budget of bytes, everything that caching costs included:
+ * data, headers, hash table, rings of noted accesses, what eviction keeps, and the
+ * reserve.  What is not data comes to about 5 % of it at 16 KiB a block, 10 % at 1 MiB
+ * in all.  A cache of that many blocks, whatever its shards, prefetch blocks and
+ * policy, never has more than that in stats.bytes.  0 if not even one block fits, or
+ * the block size is not allowed. */
 uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size);
 
 /* Checks config and, if it is wrong, puts one sentence that says what is allowed into
- * err (at most len bytes, always terminated).  Returns 0 or EINVAL. */
+ * err (at most len bytes, always terminated; may be NULL if len is 0).  Returns 0 (err
+ * is
+ * "") or EINVAL. */
 int qm_cache_check(const struct qm_cache_config *config, char *err, size_t len);
 
-/* Makes a cache.  On success *cache is the caller's, to be freed with qm_cache_free().
- * Returns 0, EINVAL (qm_cache_check() says why) or ENOMEM. */
+/* Makes a cache; config is copied.  On success *cache is the caller's, to be freed with
+ * qm_cache_free().  Returns 0, EINVAL (qm_cache_check() says why) or ENOMEM. */
 int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **cache);
 
-/* Frees the cache.  No other thread may be using it, no load may be held. */
+/* Frees the cache (NULL: nothing).  No other thread may be using it, and no load may be
+ * held. */
 void qm_cache_free(struct qm_cache *cache);
 
 /* Demands bytes [offset, offset + count) of block; they must lie within it.
  *
  * Returns 0 and fills in *found.  When found->todo is QM_DONE the bytes are in buf.
- * On ENOMEM nothing changed, and the caller should read past the cache.
- * Never blocks on I/O. */
+ * On ENOMEM nothing changed or was counted, and the caller should read past the cache.
+ * Never blocks on I/O.
+ *
+ * A miss and a promote enter the main cache here and now, and evict for it (ATC'08
+ * §4.2), though a promoted block may still be on its way (QM_WAIT). */
 int qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
                     uint32_t count, struct qm_lookup *found);
 
 /* The same for a caller that waited for this block in vain (EAGAIN of qm_cache_wait()):
- * it is the same demand still, so nothing is counted. */
+ * it is the same demand still, so no hit, promote or miss is counted.  (If the block
+ * was prefetched meanwhile it is used all the same.) */
 int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
                           uint32_t offset, uint32_t count, struct qm_lookup *found);
 
 /* Hands over the data of a block that was to be fetched: block_size bytes, which are
- * copied.  Wakes those who wait.  Consumes load. */
+ * copied (past the end of the device, zeros).  Wakes those who wait.  Whether it is
+ * kept, see above, is not the caller's concern; he has the data.  Consumes load. */
 void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data);
 
 /* The block could not be read: it leaves the cache; those who wait get EAGAIN, so that
  * each tries by itself and sees its own error.  Consumes load. */
 void qm_cache_fail(struct qm_cache *cache, struct qm_load *load);
 
-/* Waits until another thread has filled or failed load, and copies the bytes.  Returns
- * 0, or EAGAIN: use qm_cache_demand_again().  Consumes load either way. */
+/* Waits until another thread has filled load, and copies the bytes.  Returns 0; or
+ * EAGAIN, as soon as load has failed or was detached: use qm_cache_demand_again().
+ * Consumes load either way.  There is no time-out: a load is always filled or failed.
+ */
 int qm_cache_wait(struct qm_cache *cache, struct qm_load *load, void *buf,
                   uint32_t offset, uint32_t count);
 
 /* Whether block is in either part, loaded or being loaded.  A hint: it may change. */
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 
-/* Starts a prefetch: block enters the prefetch cache, without data, on behalf of issuer
- * (a number of the caller's, given back by promotes and by wasted()).  Returns
- * 0 (read it, then fill or fail *load), EEXIST (it is there, in either part), ENOSPC
- * (no prefetch cache) or ENOMEM. */
+/* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
+ * behalf of issuer (a number of the caller's, given back by promotes and by wasted()).
+ * Returns 0 (read it, then fill or fail *load), EEXIST (it is there, in either part),
+ * ENOSPC (no prefetch cache) or ENOMEM. */
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
                       struct qm_load **load);
 
@@ -144,13 +186,19 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
  *   ok = write below;
  *   qm_cache_write_end (cache, &w, ok ? QM_WRITE_DATA : QM_WRITE_DROP, data);
  *
- * Blocks that are cached are brought up to date, and otherwise nothing changes: a write
- * neither allocates a block nor makes it more recent.  If two writes to a block overlap
- * in time, their order below is not known, so the block is dropped.  w is the caller's
- * and must stay where it is between the two calls. */
+ * Blocks that are cached, in either part, are brought up to date, and otherwise nothing
+ * changes: a write neither allocates a block nor makes it more recent.  A block that is
+ * only partly written keeps its other bytes.  A reader gets a block as it was before or
+ * as it is after the end of a write, never a mixture.  Loads of these blocks that began
+ * before the end are detached.  If two writes to the same bytes overlap in time, their
+ * order below is not known, so each drops the blocks that it wrote to.
+ *
+ * w is the caller's and must stay where it is between the two calls, which different
+ * threads may make.  A count of 0 is allowed; offset + count may not exceed 2^64 - 1.
+ */
 struct qm_cache_write {
-    uint64_t offset, count;            /* bytes */
-    bool conflict;                     /* overlapped in time with another write */
+    uint64_t offset, count;              /* bytes */
+    bool conflict;                       /* overlapped in time with another write */
     struct qm_cache_write *next, **link; /* all in flight; the cache's */
 };
 

@@ -1,10 +1,18 @@
 /* eviction.h - which block goes when one must: the interface of a policy.
  *
  * One policy a file (evict-lru.c, ...), all with the same shape, found by name.  A
- * policy holds no blocks, only nodes that are embedded in them, and decides order alone.
- * It is always called under one lock, so it needs none; each shard has its own.
+ * policy holds no blocks, only nodes that are embedded in them, and decides order
+ * alone. It is always called under one lock, so it needs none; each shard has its own.
  *
- * A policy may remember blocks that left (ghosts): a node carries its block number.
+ * The calls that name a block follow each other like this:
+ *
+ *   miss, or promote   evict() if the part is full, then insert()
+ *   hit                touch(), between insert() and the node's end
+ *   end                evict() returned it, or remove()
+ *
+ * A node's memory may serve another block after its end, and insert() finds list and
+ * aux as they were left.  A policy may remember blocks that left (ghosts): by number,
+ * in memory of its own, which bytes_per_block declares.
  */
 #ifndef QM_EVICTION_H
 #define QM_EVICTION_H
@@ -21,22 +29,25 @@ struct qm_evict_node {
 
 struct qm_evict_ops {
     const char *name;
-    /* A policy for up to capacity blocks; NULL if memory is out. */
+    /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
     void *(*create)(uint64_t capacity);
     void (*destroy)(void *policy); /* the nodes need not have been removed */
     /* node enters; the caller has made room. */
     void (*insert)(void *policy, struct qm_evict_node *node);
-    /* A demand found node. */
+    /* A demand found node.  Under contention between threads, touches may be late, in
+     * another order, or missing. */
     void (*touch)(void *policy, struct qm_evict_node *node);
     /* node leaves for another reason than eviction. */
     void (*remove)(void *policy, struct qm_evict_node *node);
-    /* Chooses and removes the node that makes room for incoming; NULL if empty. */
+    /* Chooses and removes the node that makes room for block number incoming; NULL only
+     * if there is none. */
     struct qm_evict_node *(*evict)(void *policy, uint64_t incoming);
-    /* Bytes kept per block of capacity beside the node, for the byte budget. */
+    /* Bytes kept per block of capacity beside the node, at most, for the byte budget (a
+     * fixed part of up to 256 bytes is allowed for anyway). */
     size_t bytes_per_block;
 };
 
-/* The policy of that name, or NULL. */
+/* The policy of that name, which lives as long as the program; or NULL. */
 const struct qm_evict_ops *qm_evict_find(const char *name);
 
 /* All names, separated by ", ", for messages. */

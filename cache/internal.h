@@ -38,7 +38,7 @@
 #define QM_MAX_BLOCK_SIZE (16u << 20)
 #define QM_MAX_SHARDS     1024
 #define QM_MAX_STRIPES    64
-#define QM_MAX_BLOCKS     (UINT64_C(1) << 40)
+#define QM_MAX_BLOCKS     (UINT64_C(1) << 32)
 
 /* Where a block is, the shard's mutex held. */
 enum qm_part {

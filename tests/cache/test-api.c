@@ -1,0 +1,589 @@
+/* test-api.c - configuration, budget, waiting and failing, limits, fork: one thread at
+ * a time, or threads that take turns. */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/eviction.h"
+#include "cache/internal.h"
+#include "testing.h"
+
+#define BLOCK 4096
+
+static const struct qm_cache_config base = {
+    .block_size = BLOCK,
+    .blocks = 16,
+    .prefetch_blocks = 4,
+    .shards = 1,
+    .eviction = "lru",
+    .data = true,
+};
+
+static unsigned char *block_data(uint64_t number)
+{
+    static unsigned char data[BLOCK];
+
+    memset(data, (int)(number * 7 + 1), sizeof(data));
+    return data;
+}
+
+static struct qm_lookup demand(struct qm_cache *cache, uint64_t block)
+{
+    unsigned char buf[BLOCK];
+    struct qm_lookup found;
+
+    assert_int_equal(qm_cache_demand(cache, block, buf, 0, BLOCK, &found), 0);
+    if (found.todo == QM_DONE)
+        assert_memory_equal(buf, block_data(block), BLOCK);
+    return found;
+}
+
+static enum qm_outcome get(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_lookup found = demand(cache, block);
+
+    assert_int_not_equal(found.todo, QM_WAIT);
+    if (found.todo == QM_FETCH)
+        qm_cache_fill(cache, found.load, block_data(block));
+    return found.outcome;
+}
+
+static void expect_wrong(struct qm_cache_config c, const char *what)
+{
+    char err[256] = "untouched", small[8];
+    struct qm_cache *cache = NULL;
+
+    assert_int_equal(qm_cache_check(&c, err, sizeof(err)), EINVAL);
+    if (!strstr(err, what))
+        fail_msg("\"%s\" does not say \"%s\"", err, what);
+    assert_int_equal(qm_cache_check(&c, small, sizeof(small)), EINVAL);
+    assert_true(memchr(small, '\0', sizeof(small)) != NULL);
+    assert_int_equal(qm_cache_check(&c, NULL, 0), EINVAL);
+    assert_int_equal(qm_cache_new(&c, &cache), EINVAL);
+    assert_null(cache);
+}
+
+#define WITH(field, value)                                                             \
+    ({                                                                                 \
+        struct qm_cache_config c_ = base;                                              \
+        c_.field = (value);                                                            \
+        c_;                                                                            \
+    })
+
+static void test_config(void **state)
+{
+    char err[64] = "untouched";
+
+    assert_int_equal(qm_cache_check(&base, err, sizeof(err)), 0);
+    assert_string_equal(err, "");
+    expect_wrong(WITH(block_size, 0), "power of two from 512 to 16777216");
+    expect_wrong(WITH(block_size, 256), "not 256");
+    expect_wrong(WITH(block_size, 5000), "not 5000");
+    expect_wrong(WITH(block_size, 32u << 20), "not 33554432");
+    expect_wrong(WITH(blocks, 0), "from 1 to ");
+    expect_wrong(WITH(blocks, UINT64_MAX), "not 18446744073709551615");
+    expect_wrong(WITH(prefetch_blocks, 16), "from 0 to 15, not 16");
+    expect_wrong(WITH(prefetch_blocks, UINT64_MAX), "from 0 to 15");
+    expect_wrong(WITH(shards, 0), "power of two from 1 to 1024, not 0");
+    expect_wrong(WITH(shards, 3), "not 3");
+    expect_wrong(WITH(shards, 2048), "not 2048");
+    expect_wrong(WITH(eviction, "fifo"), "must be one of lru, not \"fifo\"");
+    expect_wrong(WITH(eviction, NULL), "must be one of lru");
+    qm_cache_free(NULL);
+}
+
+static void test_registry(void **state)
+{
+    const struct qm_evict_ops *ops = qm_evict_find("lru");
+
+    assert_non_null(ops);
+    assert_string_equal(ops->name, "lru");
+    assert_null(qm_evict_find(""));
+    assert_null(qm_evict_find("LRU"));
+    assert_string_equal(qm_evict_names(), "lru");
+}
+
+static void test_lru_ops(void **state)
+{
+    const struct qm_evict_ops *ops = qm_evict_find("lru");
+    struct qm_evict_node n[4] = {
+        {.block = 0}, {.block = 1}, {.block = 2}, {.block = 3}};
+    void *lru = ops->create(4);
+
+    assert_non_null(lru);
+    assert_null(ops->evict(lru, 9));
+    for (int i = 0; i < 4; i++)
+        ops->insert(lru, &n[i]);
+    ops->touch(lru, &n[0]);
+    ops->remove(lru, &n[2]);
+    assert_ptr_equal(ops->evict(lru, 9), &n[1]);
+    assert_ptr_equal(ops->evict(lru, 9), &n[3]);
+    assert_ptr_equal(ops->evict(lru, 9), &n[0]);
+    assert_null(ops->evict(lru, 9));
+    ops->destroy(lru);
+}
+
+/* A large cache costs nothing until it is used. */
+static void test_memory_as_needed(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, UINT64_C(1) << 24);
+    struct qm_cache *cache;
+
+    c.shards = 64;
+    cache = new_cache(&c);
+    assert_true(stats_of(cache).bytes < 4 << 20);
+    for (uint64_t b = 0; b < 1000; b++)
+        assert_int_equal(get(cache, b), QM_MISS);
+    for (uint64_t b = 0; b < 1000; b++)
+        assert_int_equal(get(cache, b), QM_HIT);
+    assert_true(stats_of(cache).bytes < 128 << 20);
+    qm_cache_free(cache);
+}
+
+static void test_blocks_within(void **state)
+{
+    uint64_t last = 0;
+
+    assert_int_equal(qm_cache_blocks_within(0, BLOCK), 0);
+    assert_int_equal(qm_cache_blocks_within(BLOCK - 1, BLOCK), 0);
+    assert_int_equal(qm_cache_blocks_within(BLOCK, BLOCK), 0);
+    assert_int_equal(qm_cache_blocks_within(1 << 30, 0), 0);
+    assert_int_equal(qm_cache_blocks_within(1 << 30, 64 << 20), 0);
+    for (uint64_t bytes = 1 << 16; bytes < UINT64_C(1) << 40; bytes += bytes / 3) {
+        uint64_t blocks = qm_cache_blocks_within(bytes, 16384);
+
+        assert_true(blocks >= last);
+        assert_true(blocks <= bytes / 16384);
+        last = blocks;
+    }
+    /* What is not data: a tenth at 16 MiB, less later. */
+    assert_true(qm_cache_blocks_within(16 << 20, 16384) >= 1024 * 90 / 100);
+    assert_true(qm_cache_blocks_within(1 << 30, 16384) >= 65536 * 94 / 100);
+    assert_true(qm_cache_blocks_within(UINT64_MAX, 16384) > 0);
+}
+
+/* The budget holds for every way to divide the blocks, with all of them in use,
+ * whatever comes and goes. */
+static void test_budget(void **state)
+{
+    static const uint32_t sizes[] = {512, 4096, 16384, 1 << 20};
+    static unsigned char data[1 << 20];
+    uint64_t seed = 5;
+
+    for (int round = 0; round < 40; round++) {
+        uint32_t size = sizes[round % 4];
+        uint64_t budget = (UINT64_C(1) << 20) + rnd_below(&seed, 15 << 20);
+        uint64_t blocks = qm_cache_blocks_within(budget, size);
+
+        if (blocks < 1)
+            continue;
+        struct qm_cache_config c = {
+            .block_size = size,
+            .blocks = blocks,
+            .prefetch_blocks = rnd_below(&seed, 2) ? rnd_below(&seed, blocks) : 0,
+            .shards = 1 << rnd_below(&seed, 11),
+            .eviction = "lru",
+            .data = true};
+        struct qm_cache *cache = new_cache(&c);
+        struct qm_load *held[600];
+        size_t n = 0;
+
+        for (uint64_t i = 0; i < blocks * 3 + 2000; i++) {
+            uint64_t b = rnd_below(&seed, blocks * 4 + 4);
+            struct qm_lookup found = {.todo = QM_DONE};
+            struct qm_load *load = NULL;
+            struct qm_cache_write w;
+
+            switch (rnd_below(&seed, 8)) {
+            case 0:
+                qm_cache_write_begin(cache, &w, b * size + 10, 2 * (uint64_t)size);
+                qm_cache_write_end(cache, &w, QM_WRITE_ZEROS, NULL);
+                break;
+            case 1:
+            case 2:
+                (void)qm_cache_prefetch(cache, b, 0, &load);
+                break;
+            default:
+                if (qm_cache_demand(cache, b, data, 0, 1, &found) == 0)
+                    load = found.load;
+            }
+            /* Those who wait for a load keep its buffer busy. */
+            if (load)
+                held[n++] = load;
+            if (found.todo == QM_WAIT) {
+                for (size_t k = 0; k < n - 1; k++)
+                    qm_cache_fill(cache, held[k], data);
+                (void)qm_cache_wait(cache, held[n - 1], data, 0, 1);
+                n = 0;
+            }
+            if (n == 600)
+                while (n > 0)
+                    qm_cache_fill(cache, held[--n], data);
+            if (i % 64 == 0)
+                check_identities(cache, budget);
+        }
+        while (n > 0)
+            qm_cache_fill(cache, held[--n], data);
+        check_identities(cache, budget);
+        qm_cache_free(cache);
+    }
+}
+
+/* Everything that a budget allows is made, and that is within it: the sum of limits. */
+static void test_limits_are_exact(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, qm_cache_blocks_within(8 << 20, BLOCK));
+    struct qm_cache *cache;
+    struct qm_shard *shard;
+
+    c.prefetch_blocks = 0;
+    cache = new_cache(&c);
+    shard = &cache->shards[0];
+    for (uint64_t b = 0; b < 3 * c.blocks; b++)
+        get(cache, b);
+    pthread_mutex_lock(&shard->lock);
+    while (qm_slab_block(shard))
+        ;
+    for (struct qm_buf *buf; (buf = qm_slab_buf(shard));)
+        assert_int_equal((uintptr_t)buf->bytes % 4096, 0);
+    pthread_mutex_unlock(&shard->lock);
+    assert_int_equal(shard->blocks_made, shard->limits.blocks);
+    assert_int_equal(shard->bufs_made, shard->limits.bufs);
+    assert_int_equal(shard->buckets, shard->limits.buckets);
+    assert_int_equal(shard->bytes, shard->limits.bytes);
+    assert_true(stats_of(cache).bytes <= 8 << 20);
+    qm_cache_free(cache);
+}
+
+static void test_shards_are_clamped(void **state)
+{
+    assert_int_equal(qm_budget_shards(16, 4, 1024), 1);
+    assert_int_equal(qm_budget_shards(1024, 0, 1024), 2);
+    assert_int_equal(qm_budget_shards(1 << 20, 0, 64), 64);
+    assert_int_equal(qm_budget_shards(1 << 20, 31, 64), 1);
+    assert_int_equal(qm_budget_shards(1 << 20, 64, 64), 2);
+
+    struct qm_cache_config c = WITH(blocks, 5000);
+    struct qm_cache *cache;
+    uint64_t main_capacity = 0, prefetch_capacity = 0;
+
+    c.prefetch_blocks = 201;
+    c.shards = 1024;
+    cache = new_cache(&c);
+    assert_int_equal(cache->shard_count, 4);
+    for (unsigned i = 0; i < cache->shard_count; i++) {
+        main_capacity += cache->shards[i].main_capacity;
+        prefetch_capacity += cache->shards[i].prefetch_capacity;
+    }
+    assert_int_equal(main_capacity, 4799);
+    assert_int_equal(prefetch_capacity, 201);
+    for (uint64_t b = 0; b < 30000; b++) {
+        struct qm_load *load;
+
+        if (b % 3)
+            get(cache, b);
+        else if (qm_cache_prefetch(cache, b, 0, &load) == 0)
+            qm_cache_fill(cache, load, block_data(b));
+    }
+    assert_int_equal(stats_of(cache).main_blocks, 4799);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 201);
+    check_identities(cache, 0);
+    qm_cache_free(cache);
+}
+
+static void test_parts_of_blocks(void **state)
+{
+    struct qm_cache *cache = new_cache(&base);
+    unsigned char data[BLOCK], buf[BLOCK];
+    struct qm_lookup found;
+
+    for (int i = 0; i < BLOCK; i++)
+        data[i] = i * 31 >> 3;
+    assert_int_equal(qm_cache_demand(cache, 3, buf, 100, 10, &found), 0);
+    qm_cache_fill(cache, found.load, data);
+    for (int i = 0; i < BLOCK; i += 97) {
+        memset(buf, 0xee, BLOCK);
+        assert_int_equal(qm_cache_demand(cache, 3, buf, i, BLOCK - i, &found), 0);
+        assert_int_equal(found.todo, QM_DONE);
+        assert_memory_equal(buf, data + i, BLOCK - i);
+        if (i > 0)
+            assert_int_equal(buf[BLOCK - i], 0xee);
+    }
+    qm_cache_free(cache);
+}
+
+/* The extremes of block numbers are numbers like others. */
+static void test_block_numbers(void **state)
+{
+    static const uint64_t numbers[] = {0, 1, UINT64_MAX, UINT64_MAX - 1,
+                                       UINT64_C(1) << 63};
+    struct qm_cache *cache = new_cache(&base);
+
+    for (int i = 0; i < 5; i++) {
+        assert_false(qm_cache_contains(cache, numbers[i]));
+        assert_int_equal(get(cache, numbers[i]), QM_MISS);
+    }
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(get(cache, numbers[i]), QM_HIT);
+    qm_cache_free(cache);
+}
+
+/* A load that fails: whoever waits gets EAGAIN, and his next demand is not counted. */
+static void test_fail(void **state)
+{
+    struct qm_cache *cache = new_cache(&base);
+    struct qm_lookup first = demand(cache, 1), second = demand(cache, 1), third;
+    unsigned char buf[BLOCK];
+
+    assert_int_equal(first.outcome, QM_MISS);
+    assert_int_equal(first.todo, QM_FETCH);
+    assert_int_equal(second.outcome, QM_HIT);
+    assert_int_equal(second.todo, QM_WAIT);
+    assert_true(qm_cache_contains(cache, 1));
+    qm_cache_fail(cache, first.load);
+    assert_false(qm_cache_contains(cache, 1));
+    assert_int_equal(qm_cache_wait(cache, second.load, buf, 0, BLOCK), EAGAIN);
+    assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &third), 0);
+    assert_int_equal(third.outcome, QM_MISS);
+    assert_int_equal(third.todo, QM_FETCH);
+    qm_cache_fill(cache, third.load, block_data(1));
+    assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &third), 0);
+    assert_int_equal(third.todo, QM_DONE);
+
+    struct qm_cache_stats s = stats_of(cache);
+
+    assert_int_equal(s.hits, 1);
+    assert_int_equal(s.misses, 1);
+    assert_int_equal(s.failed, 1);
+    assert_int_equal(s.main_blocks, 1);
+    qm_cache_free(cache);
+}
+
+/* A prefetch that fails is wasted, unless it was promoted before it did. */
+static void test_failed_prefetch(void **state)
+{
+    struct qm_cache *cache = new_cache(&base);
+    struct qm_load *load;
+    struct qm_lookup found;
+    unsigned char buf[BLOCK];
+
+    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &load), 0);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &(struct qm_load *){NULL}), EEXIST);
+    qm_cache_fail(cache, load);
+    assert_false(qm_cache_contains(cache, 1));
+    assert_int_equal(stats_of(cache).wasted, 1);
+
+    assert_int_equal(qm_cache_prefetch(cache, 1, 8, &load), 0);
+    found = demand(cache, 1);
+    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.todo, QM_WAIT);
+    assert_int_equal(found.issuer, 8);
+    qm_cache_fail(cache, load);
+    assert_int_equal(qm_cache_wait(cache, found.load, buf, 0, BLOCK), EAGAIN);
+    assert_int_equal(stats_of(cache).wasted, 1);
+    assert_int_equal(stats_of(cache).used, 1);
+    assert_int_equal(stats_of(cache).failed, 2);
+    assert_int_equal(stats_of(cache).main_blocks, 0);
+
+    /* Demanded again after it was prefetched again: used, though no promote. */
+    assert_int_equal(qm_cache_prefetch(cache, 1, 9, &load), 0);
+    qm_cache_fill(cache, load, block_data(1));
+    assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &found), 0);
+    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.todo, QM_DONE);
+    assert_memory_equal(buf, block_data(1), BLOCK);
+    assert_int_equal(stats_of(cache).promotes, 1);
+    assert_int_equal(stats_of(cache).used, 2);
+    check_identities(cache, 0);
+    qm_cache_free(cache);
+}
+
+/* A block evicted while it is loaded: its loader fills for nobody, and another demand
+ * meanwhile is a load of its own. */
+static void test_detached_by_eviction(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 1);
+    struct qm_lookup first, waiter, other, second;
+    struct qm_cache *cache;
+    unsigned char buf[BLOCK];
+
+    c.prefetch_blocks = 0;
+    cache = new_cache(&c);
+    first = demand(cache, 1);
+    waiter = demand(cache, 1);
+    other = demand(cache, 2);
+    assert_int_equal(other.todo, QM_FETCH);
+    assert_false(qm_cache_contains(cache, 1));
+    /* At once: not when the load ends. */
+    assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), EAGAIN);
+    second = demand(cache, 1);
+    assert_int_equal(second.todo, QM_FETCH);
+    assert_ptr_not_equal(second.load, first.load);
+    qm_cache_fill(cache, first.load, block_data(99));
+    waiter = demand(cache, 1);
+    assert_int_equal(waiter.todo, QM_WAIT);
+    qm_cache_fill(cache, other.load, block_data(2));
+    qm_cache_fill(cache, second.load, block_data(1));
+    assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), 0);
+    assert_memory_equal(buf, block_data(1), BLOCK);
+    assert_int_equal(demand(cache, 1).todo, QM_DONE);
+    assert_int_equal(stats_of(cache).detached, 2);
+    assert_int_equal(stats_of(cache).main_blocks, 1);
+    assert_int_equal(qm_cache_prefetch(cache, 5, 0, &first.load), ENOSPC);
+    qm_cache_free(cache);
+}
+
+/* Those who were told to wait but do not yet keep buffers busy; when all are, what is
+ * filled is not kept, what is written is dropped, and nobody loses his data. */
+static void test_no_buffer(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 1);
+    struct qm_load *pinned[16];
+    struct qm_cache *cache;
+    struct qm_lookup found;
+    unsigned char buf[BLOCK];
+    size_t n = 0;
+
+    c.prefetch_blocks = 0;
+    cache = new_cache(&c);
+    for (uint64_t b = 0; b < cache->shards[0].limits.bufs; b++) {
+        found = demand(cache, b);
+        assert_int_equal(found.todo, QM_FETCH);
+        pinned[n++] = demand(cache, b).load;
+        qm_cache_fill(cache, found.load, block_data(b));
+        assert_true(qm_cache_contains(cache, b));
+    }
+    assert_int_equal(n, 5);
+
+    struct qm_cache_write w;
+
+    qm_cache_write_begin(cache, &w, 4 * BLOCK, BLOCK);
+    qm_cache_write_end(cache, &w, QM_WRITE_ZEROS, NULL);
+    assert_false(qm_cache_contains(cache, 4));
+
+    found = demand(cache, 100);
+    qm_cache_fill(cache, found.load, block_data(100));
+    assert_false(qm_cache_contains(cache, 100));
+    assert_int_equal(stats_of(cache).detached, 1);
+    for (uint64_t b = 0; b < n; b++) {
+        assert_int_equal(qm_cache_wait(cache, pinned[b], buf, 0, BLOCK), 0);
+        assert_memory_equal(buf, block_data(b), BLOCK);
+    }
+    assert_int_equal(get(cache, 100), QM_MISS);
+    assert_int_equal(get(cache, 100), QM_HIT);
+    qm_cache_free(cache);
+}
+
+/* More loads than headers: ENOMEM, and nothing has changed. */
+static void test_too_many_loads(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 2);
+    struct qm_load *loads[256], *load;
+    struct qm_cache *cache;
+    struct qm_lookup found;
+    struct qm_cache_stats before, after;
+    unsigned char buf[BLOCK];
+    size_t n = 0;
+
+    c.prefetch_blocks = 1;
+    cache = new_cache(&c);
+    while (qm_cache_demand(cache, n, buf, 0, 1, &found) == 0) {
+        assert_int_equal(found.todo, QM_FETCH);
+        loads[n++] = found.load;
+        assert_true(n < 256);
+    }
+    assert_int_equal(n, cache->shards[0].limits.blocks);
+    before = stats_of(cache);
+    assert_int_equal(qm_cache_demand(cache, n, buf, 0, 1, &found), ENOMEM);
+    assert_int_equal(qm_cache_prefetch(cache, n, 0, &load), ENOMEM);
+    after = stats_of(cache);
+    assert_memory_equal(&before, &after, sizeof(before));
+    qm_cache_fail(cache, loads[--n]);
+    assert_int_equal(get(cache, 1000), QM_MISS);
+    while (n > 0)
+        qm_cache_fill(cache, loads[--n], block_data(0));
+    assert_int_equal(get(cache, 1001), QM_MISS);
+    qm_cache_free(cache);
+}
+
+/* Hits count and order also when there are far more of them than a ring holds. */
+static void test_many_hits(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 3);
+    struct qm_cache *cache;
+
+    c.prefetch_blocks = 0;
+    cache = new_cache(&c);
+    for (uint64_t b = 0; b < 3; b++)
+        get(cache, b);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(get(cache, 1), QM_HIT);
+        assert_int_equal(get(cache, 0), QM_HIT);
+    }
+    assert_int_equal(get(cache, 3), QM_MISS); /* evicts 2 */
+    assert_false(qm_cache_contains(cache, 2));
+    assert_int_equal(get(cache, 4), QM_MISS); /* evicts 1 */
+    assert_false(qm_cache_contains(cache, 1));
+    assert_true(qm_cache_contains(cache, 0));
+    assert_int_equal(stats_of(cache).hits, 2000);
+    qm_cache_free(cache);
+}
+
+static void test_fork(void **state)
+{
+    struct qm_cache_config c = WITH(shards, 4);
+    struct qm_cache *cache;
+    int status;
+    pid_t pid;
+
+    c.blocks = 4000;
+    cache = new_cache(&c);
+    get(cache, 1);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct qm_lookup found;
+        unsigned char buf[BLOCK];
+        bool ok = true;
+
+        for (uint64_t b = 0; b < 20000 && ok; b++) {
+            ok = qm_cache_demand(cache, b, buf, 0, 1, &found) == 0;
+            if (ok && found.todo == QM_FETCH)
+                qm_cache_fill(cache, found.load, buf);
+        }
+        ok = ok && stats_of(cache).main_blocks == 3996;
+        qm_cache_free(cache);
+        _exit(ok ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(get(cache, 1), QM_HIT);
+    qm_cache_free(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_registry),
+        cmocka_unit_test(test_lru_ops),
+        cmocka_unit_test(test_memory_as_needed),
+        cmocka_unit_test(test_blocks_within),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_limits_are_exact),
+        cmocka_unit_test(test_shards_are_clamped),
+        cmocka_unit_test(test_parts_of_blocks),
+        cmocka_unit_test(test_block_numbers),
+        cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_failed_prefetch),
+        cmocka_unit_test(test_detached_by_eviction),
+        cmocka_unit_test(test_no_buffer),
+        cmocka_unit_test(test_too_many_loads),
+        cmocka_unit_test(test_many_hits),
+        cmocka_unit_test(test_fork),
+    };
+
+    return cmocka_run_group_tests_name("cache: interface", tests, NULL, NULL);
+}

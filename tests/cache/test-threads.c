@@ -1,0 +1,433 @@
+/* test-threads.c - many threads at once: readers, prefetchers, writers over a device in
+ * memory whose every sector carries its number and a version.
+ *
+ * A writer acknowledges a version after qm_cache_write_end().  A reader notes what was
+ * acknowledged before it begins; what it reads must be whole, of the right sector, and
+ * not older than that.  Versions of a sector only grow, in the order in which they
+ * reach the device, also when writes to it overlap in time.
+ *
+ * Threads do a fixed number of steps and report what went wrong through `failures`:
+ * cmocka's assertions belong to the main thread.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "testing.h"
+
+#define SECTOR    512
+#define BLOCK     2048
+#define PER_BLOCK (BLOCK / SECTOR)
+#define BLOCKS    192
+#define SECTORS   (BLOCKS * PER_BLOCK)
+#define WORDS     (SECTOR / sizeof(uint64_t))
+
+struct world {
+    struct qm_cache *cache;
+    uint64_t budget;
+    pthread_mutex_t lock[BLOCKS]; /* of a block of the device */
+    uint64_t device[SECTORS][WORDS];
+    _Atomic uint64_t acknowledged[SECTORS];
+    unsigned steps;
+    bool writes_collide; /* else each writer has sectors of its own */
+    _Atomic unsigned turn, wasted;
+    _Atomic unsigned failures;
+    _Atomic unsigned running;
+};
+
+static void wrong(struct world *w, const char *what)
+{
+    if (atomic_fetch_add(&w->failures, 1) < 5)
+        fprintf(stderr, "wrong: %s\n", what);
+}
+
+static void on_wasted(void *opaque, uint64_t block, uint32_t issuer)
+{
+    struct world *w = opaque;
+
+    atomic_fetch_add(&w->wasted, 1);
+    if (issuer != block % 77)
+        wrong(w, "issuer of a wasted prefetch");
+}
+
+static void read_device(struct world *w, uint64_t block, void *buf)
+{
+    pthread_mutex_lock(&w->lock[block]);
+    memcpy(buf, w->device[block * PER_BLOCK], BLOCK);
+    pthread_mutex_unlock(&w->lock[block]);
+}
+
+/* Some loads fail, as devices do. */
+static void end_load(struct world *w, struct qm_load *load, uint64_t block, void *buf,
+                     bool ok)
+{
+    read_device(w, block, buf);
+    if (ok)
+        qm_cache_fill(w->cache, load, buf);
+    else
+        qm_cache_fail(w->cache, load);
+}
+
+static void check_sectors(struct world *w, const unsigned char *buf, uint64_t first,
+                          unsigned count, const uint64_t *oldest)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t words[WORDS];
+
+        memcpy(words, buf + i * SECTOR, SECTOR);
+        for (unsigned k = 2; k < WORDS; k++)
+            if (words[k] != words[1]) {
+                wrong(w, "a torn sector");
+                break;
+            }
+        if (words[0] != first + i)
+            wrong(w, "another sector's bytes");
+        if (words[1] < oldest[i])
+            wrong(w, "older than what was acknowledged");
+    }
+}
+
+static void read_some(struct world *w, uint64_t *seed)
+{
+    uint64_t block =
+        rnd_below(seed, 3) ? rnd_below(seed, BLOCKS) : rnd_below(seed, BLOCKS / 8);
+    unsigned sector = rnd_below(seed, PER_BLOCK);
+    unsigned count = 1 + rnd_below(seed, PER_BLOCK - sector);
+    uint64_t first = block * PER_BLOCK + sector, oldest[PER_BLOCK];
+    unsigned char buf[BLOCK], whole[BLOCK];
+    struct qm_lookup found;
+    int err;
+
+    for (unsigned i = 0; i < count; i++)
+        oldest[i] = atomic_load(&w->acknowledged[first + i]);
+    err =
+        qm_cache_demand(w->cache, block, buf, sector * SECTOR, count * SECTOR, &found);
+    for (;;) {
+        if (err == ENOMEM) {
+            read_device(w, block, whole);
+            memcpy(buf, whole + sector * SECTOR, count * SECTOR);
+            break;
+        }
+        if (err != 0) {
+            wrong(w, "an error of a demand");
+            return;
+        }
+        if (found.todo == QM_DONE)
+            break;
+        if (found.todo == QM_FETCH) {
+            end_load(w, found.load, block, whole, rnd_below(seed, 16) != 0);
+            memcpy(buf, whole + sector * SECTOR, count * SECTOR);
+            break;
+        }
+        err = qm_cache_wait(w->cache, found.load, buf, sector * SECTOR, count * SECTOR);
+        if (err == 0)
+            break;
+        if (err != EAGAIN)
+            wrong(w, "an error of a wait");
+        err = qm_cache_demand_again(w->cache, block, buf, sector * SECTOR,
+                                    count * SECTOR, &found);
+    }
+    check_sectors(w, buf, first, count, oldest);
+}
+
+static void prefetch_some(struct world *w, uint64_t *seed)
+{
+    uint64_t block[4];
+    struct qm_load *load[4];
+    unsigned held = 0;
+    unsigned char whole[BLOCK];
+
+    for (int i = 0; i < 4; i++) {
+        block[held] = rnd_below(seed, BLOCKS);
+        if (qm_cache_prefetch(w->cache, block[held], block[held] % 77, &load[held]) ==
+            0)
+            held++;
+    }
+    if (rnd_below(seed, 4) == 0)
+        sched_yield();
+    while (held-- > 0)
+        end_load(w, load[held], block[held], whole, rnd_below(seed, 8) != 0);
+}
+
+static void write_some(struct world *w, uint64_t *seed, unsigned writer)
+{
+    uint64_t first, count, versions[3 * PER_BLOCK];
+    static _Thread_local uint64_t data[3 * PER_BLOCK][WORDS];
+    unsigned kind = rnd_below(seed, 32);
+    struct qm_cache_write cw;
+
+    if (w->writes_collide) {
+        first = rnd_below(seed, SECTORS / 4);
+        count = 1 + rnd_below(seed, 3 * PER_BLOCK);
+        if (count > SECTORS - first)
+            count = SECTORS - first;
+    } else { /* neighbours in the same block are another writer's */
+        first = rnd_below(seed, SECTORS / 2) * 2 + writer % 2;
+        count = 1;
+    }
+    qm_cache_write_begin(w->cache, &cw, first * SECTOR, count * SECTOR);
+    if (rnd_below(seed, 4) == 0)
+        sched_yield();
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t s = first + i;
+
+        pthread_mutex_lock(&w->lock[s / PER_BLOCK]);
+        versions[i] = w->device[s][1] + 1;
+        for (unsigned k = 1; k < WORDS; k++)
+            w->device[s][k] = versions[i];
+        memcpy(data[i], w->device[s], SECTOR);
+        pthread_mutex_unlock(&w->lock[s / PER_BLOCK]);
+    }
+    if (rnd_below(seed, 4) == 0)
+        sched_yield();
+    qm_cache_write_end(w->cache, &cw, kind ? QM_WRITE_DATA : QM_WRITE_DROP,
+                       kind ? data : NULL);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t seen = atomic_load(&w->acknowledged[first + i]);
+
+        while (seen < versions[i] &&
+               !atomic_compare_exchange_weak(&w->acknowledged[first + i], &seen,
+                                             versions[i]))
+            ;
+    }
+}
+
+static void *worker(void *opaque)
+{
+    struct world *w = opaque;
+    unsigned number = atomic_fetch_add(&w->turn, 1);
+    uint64_t seed = number + 100;
+
+    for (unsigned i = 0; i < w->steps; i++) {
+        switch (number % 8) {
+        case 0:
+        case 1:
+            write_some(w, &seed, number);
+            break;
+        case 2:
+            prefetch_some(w, &seed);
+            break;
+        default:
+            read_some(w, &seed);
+        }
+    }
+    atomic_fetch_sub(&w->running, 1);
+    return NULL;
+}
+
+#define THREADS 8
+
+static void run(uint64_t blocks, uint64_t prefetch_blocks, unsigned shards,
+                bool collide)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    pthread_t threads[THREADS];
+    struct qm_cache_stats s;
+
+    assert_non_null(w);
+    w->cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                                   .blocks = blocks,
+                                                   .prefetch_blocks = prefetch_blocks,
+                                                   .shards = shards,
+                                                   .eviction = "lru",
+                                                   .data = true,
+                                                   .wasted = on_wasted,
+                                                   .opaque = w});
+    w->steps = 10000;
+    w->writes_collide = collide;
+    /* The smallest budget that these blocks need. */
+    w->budget = blocks * BLOCK;
+    while (qm_cache_blocks_within(w->budget, BLOCK) < blocks)
+        w->budget += BLOCK;
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        pthread_mutex_init(&w->lock[i], NULL);
+    for (uint64_t i = 0; i < SECTORS; i++)
+        w->device[i][0] = i;
+    atomic_store(&w->running, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, worker, w), 0);
+    while (atomic_load(&w->running) > 0) {
+        s = stats_of(w->cache);
+        if (s.bytes > w->budget)
+            wrong(w, "over budget");
+        if (s.main_blocks > blocks - prefetch_blocks ||
+            s.prefetch_blocks > prefetch_blocks)
+            wrong(w, "over capacity");
+        sched_yield();
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    check_identities(w->cache, w->budget);
+    s = stats_of(w->cache);
+    assert_int_equal(s.wasted, atomic_load(&w->wasted));
+    assert_int_equal(s.hits + s.promotes + s.misses > 0, 1);
+    assert_true(s.detached > 0);
+    assert_true(s.promotes > 0 || prefetch_blocks == 0);
+
+    /* At rest, what is cached is what is below. */
+    for (uint64_t b = 0; b < BLOCKS; b++) {
+        unsigned char buf[BLOCK];
+        struct qm_lookup found;
+
+        assert_int_equal(qm_cache_demand(w->cache, b, buf, 0, BLOCK, &found), 0);
+        assert_int_not_equal(found.todo, QM_WAIT);
+        if (found.todo == QM_FETCH)
+            end_load(w, found.load, b, buf, true);
+        assert_memory_equal(buf, w->device[b * PER_BLOCK], BLOCK);
+    }
+    assert_int_equal(atomic_load(&w->failures), 0);
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        pthread_mutex_destroy(&w->lock[i]);
+    qm_cache_free(w->cache);
+    free(w);
+}
+
+static void test_small_cache(void **state)
+{
+    run(24, 8, 1, true);
+}
+
+static void test_tiny_cache(void **state)
+{
+    run(2, 1, 1, true);
+}
+
+static void test_disjoint_writers(void **state)
+{
+    run(96, 16, 4, false);
+}
+
+static void test_everything_fits(void **state)
+{
+    run(2 * BLOCKS, 64, 2, true);
+}
+
+/* Several demand one block: one reads it, the others get its bytes, or all get EAGAIN.
+ */
+struct crowd {
+    struct qm_cache *cache;
+    pthread_barrier_t demanded;
+    _Atomic unsigned fetches, waits, served, refused, failures;
+    bool fail;
+    uint64_t block;
+};
+
+static void *one_of_crowd(void *opaque)
+{
+    struct crowd *c = opaque;
+    unsigned char buf[BLOCK] = {0}, data[BLOCK];
+    struct qm_lookup found;
+    int err;
+
+    memset(data, (int)c->block + 1, BLOCK);
+    err = qm_cache_demand(c->cache, c->block, buf, 0, BLOCK, &found);
+    if (err != 0)
+        atomic_fetch_add(&c->failures, 1);
+    pthread_barrier_wait(&c->demanded);
+    if (found.todo == QM_FETCH) {
+        atomic_fetch_add(&c->fetches, 1);
+        sched_yield();
+        if (c->fail)
+            qm_cache_fail(c->cache, found.load);
+        else
+            qm_cache_fill(c->cache, found.load, data);
+        return NULL;
+    }
+    atomic_fetch_add(&c->waits, found.todo == QM_WAIT);
+    err = qm_cache_wait(c->cache, found.load, buf, 0, BLOCK);
+    if (err == EAGAIN)
+        atomic_fetch_add(&c->refused, 1);
+    else if (err == 0 && !memcmp(buf, data, BLOCK))
+        atomic_fetch_add(&c->served, 1);
+    else
+        atomic_fetch_add(&c->failures, 1);
+    return NULL;
+}
+
+static void test_one_read_for_all(void **state)
+{
+    struct crowd c = {0};
+    pthread_t threads[THREADS];
+
+    c.cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                                  .blocks = 8,
+                                                  .shards = 1,
+                                                  .eviction = "lru",
+                                                  .data = true});
+    pthread_barrier_init(&c.demanded, NULL, THREADS);
+    for (unsigned round = 0; round < 60; round++) {
+        c.block = round;
+        c.fail = round % 3 == 0;
+        c.fetches = c.waits = c.served = c.refused = 0;
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, one_of_crowd, &c), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(c.failures, 0);
+        assert_int_equal(c.fetches, 1);
+        assert_int_equal(c.waits, THREADS - 1);
+        assert_int_equal(c.served, c.fail ? 0 : THREADS - 1);
+        assert_int_equal(c.refused, c.fail ? THREADS - 1 : 0);
+    }
+    assert_int_equal(stats_of(c.cache).misses, 60);
+    assert_int_equal(stats_of(c.cache).hits, 60 * (THREADS - 1));
+    pthread_barrier_destroy(&c.demanded);
+    qm_cache_free(c.cache);
+}
+
+/* Hits of many threads at once are all counted, though not all are noted. */
+static void *hit_often(void *opaque)
+{
+    struct crowd *c = opaque;
+    unsigned char buf[SECTOR];
+    struct qm_lookup found;
+
+    for (unsigned i = 0; i < 20000; i++)
+        if (qm_cache_demand(c->cache, i % 4, buf, 0, SECTOR, &found) != 0 ||
+            found.todo != QM_DONE || found.outcome != QM_HIT)
+            atomic_fetch_add(&c->failures, 1);
+    return NULL;
+}
+
+static void test_hits_are_counted(void **state)
+{
+    for (unsigned shards = 1; shards <= 4; shards *= 4) {
+        struct crowd c = {0};
+        pthread_t threads[THREADS];
+        unsigned char data[BLOCK] = {0};
+
+        c.cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                                      .blocks = 4096,
+                                                      .shards = shards,
+                                                      .eviction = "lru",
+                                                      .data = true});
+        for (uint64_t b = 0; b < 4; b++) {
+            struct qm_lookup found;
+
+            assert_int_equal(qm_cache_demand(c.cache, b, data, 0, 1, &found), 0);
+            qm_cache_fill(c.cache, found.load, data);
+        }
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, hit_often, &c), 0);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(c.failures, 0);
+        assert_int_equal(stats_of(c.cache).hits, THREADS * 20000);
+        qm_cache_free(c.cache);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_cache),
+        cmocka_unit_test(test_tiny_cache),
+        cmocka_unit_test(test_disjoint_writers),
+        cmocka_unit_test(test_everything_fits),
+        cmocka_unit_test(test_one_read_for_all),
+        cmocka_unit_test(test_hits_are_counted),
+    };
+
+    return cmocka_run_group_tests_name("cache: threads", tests, NULL, NULL);
+}
