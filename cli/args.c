@@ -66,6 +66,16 @@ uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
     return value;
 }
 
+uint64_t cli_block_size(struct argp_state *state, const char *arg)
+{
+    uint64_t size =
+        cli_size(state, "--block-size", arg, QM_TRACE_BLOCK_MIN, QM_TRACE_BLOCK_MAX);
+
+    if (size & (size - 1))
+        argp_error(state, "--block-size must be a power of two, not '%s'", arg);
+    return size;
+}
+
 enum qm_level cli_level(struct argp_state *state, const char *arg)
 {
     int level = qm_level_parse(arg);
@@ -143,10 +153,7 @@ static error_t parse_mining(int key, char *arg, struct argp_state *state)
         set(&asked->grace, cli_number(state, "--grace", arg, 0, UINT32_MAX));
         return 0;
     case BLOCK_SIZE:
-        set(&asked->block_size, cli_size(state, "--block-size", arg, QM_TRACE_BLOCK_MIN,
-                                         QM_TRACE_BLOCK_MAX));
-        if (asked->block_size.value & (asked->block_size.value - 1))
-            argp_error(state, "--block-size must be a power of two, not '%s'", arg);
+        set(&asked->block_size, cli_block_size(state, arg));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -49,6 +49,7 @@ uint64_t cli_number(struct argp_state *state, const char *option, const char *ar
                     uint64_t min, uint64_t max);
 uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
                   uint64_t min, uint64_t max); /* bytes: 64M, 1G, ... */
+uint64_t cli_block_size(struct argp_state *state, const char *arg);
 enum qm_level cli_level(struct argp_state *state, const char *arg);
 
 /* Calls each() for each of the words in list, which are separated by commas, with a
@@ -89,6 +90,9 @@ int cli_trace_each(struct qm_trace_reader *reader, const char *what,
                    int (*each)(void *opaque, const struct qm_event *event),
                    void *opaque);
 
+/* A string whose bytes may be anything: if they are not UTF-8, those that are not ASCII
+ * become question marks. */
+json_t *cli_json_text(const char *text);
 /* Prints json, and frees it.  Returns an exit status. */
 int cli_print_json(json_t *json);
 /* Returns status, or CLI_FAILED with a message if stdout could not be written. */

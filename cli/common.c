@@ -70,13 +70,29 @@ int cli_end_output(int status)
     return status;
 }
 
+json_t *cli_json_text(const char *text)
+{
+    json_t *json = json_string(text);
+    char *copy, *p;
+
+    if (json) /* NULL: it is not UTF-8 */
+        return json;
+    copy = strdup(text);
+    for (p = copy; p && *p; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    json = copy ? json_string(copy) : NULL;
+    free(copy);
+    return json;
+}
+
 int cli_print_json(json_t *json)
 {
     int failed;
 
     if (!json)
         return cli_fail("out of memory");
-    failed = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    failed = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     putchar('\n');
     json_decref(json);
     return cli_end_output(failed ? CLI_FAILED : CLI_OK);

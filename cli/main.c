@@ -6,6 +6,7 @@
 #endif
 
 static const struct cli_command commands[] = {
+    {"trace", qm_cmd_trace, "describe a trace (info), or convert it (convert)"},
     {"mine", qm_cmd_mine, "mine a trace and print its rules"},
     {"sim", qm_cmd_sim, "simulate the storage cache on a trace"},
 #ifdef QM_HAVE_MOUNT

@@ -1,0 +1,85 @@
+/* format.h - traces of other programs: to read them as ours, and to write ours as
+ * theirs.
+ *
+ * One format a file (format-fio.c, ...), found by name.  A source gives events, a sink
+ * takes them; each belongs to one thread at a time.
+ */
+#ifndef QM_TRACE_FORMAT_H
+#define QM_TRACE_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/input.h"
+#include "trace/output.h"
+#include "trace/trace.h"
+
+struct qm_format_options {
+    uint64_t block_size; /* bytes; for a source, 0: what the file says, or 16 KiB */
+    const char *device; /* the one to read of several (NULL: there must be only one), or
+                           what to call it when writing */
+    char action;        /* blkparse: which of a request's events counts; 'Q' */
+};
+
+/* A source is what its format's open() made, and begins with this. */
+struct qm_source {
+    const struct qm_format *format;
+    struct qm_input *in; /* NULL for the native format */
+    uint64_t block_size;
+    uint64_t skipped; /* lines so far that are neither a read nor a write */
+};
+
+struct qm_sink {
+    const struct qm_format *format;
+    struct qm_output *out; /* NULL for the native format */
+    uint64_t skipped;      /* events so far that the format cannot express */
+};
+
+struct qm_format {
+    const char *name;
+    const char *summary; /* one line, for --help */
+
+    /* Returns NULL with a sentence in err. */
+    struct qm_source *(*open)(const char *path, const struct qm_format_options *options,
+                              char *err, size_t len);
+    /* As qm_trace_next(), slots included. */
+    int (*next)(struct qm_source *source, struct qm_event *event);
+    const char *(*error)(const struct qm_source *source);
+    void (*position)(const struct qm_source *source, uint64_t *at, uint64_t *size);
+    void (*free)(struct qm_source *source);
+
+    struct qm_sink *(*create)(const char *path, const struct qm_format_options *options,
+                              char *err, size_t len);
+    /* Both return 0 or an errno value; close() frees sink in any case. */
+    int (*write)(struct qm_sink *sink, const struct qm_event *event);
+    int (*close)(struct qm_sink *sink);
+};
+
+/* The format of that name ("native", "blkparse", "fio", "blocks"), or NULL; and all
+ * names, separated by ", ", for messages. */
+const struct qm_format *qm_format_find(const char *name);
+const char *qm_format_names(void);
+
+/* For the formats. */
+extern const struct qm_format qm_format_native, qm_format_blkparse, qm_format_fio,
+    qm_format_blocks;
+
+/* Allocates size bytes, zeroed, that begin with a source or a sink, and opens its file.
+ */
+void *qm_source_new(const struct qm_format *format, size_t size, const char *path,
+                    const struct qm_format_options *options, char *err, size_t len);
+void *qm_sink_new(const struct qm_format *format, size_t size, const char *path,
+                  char *err, size_t len);
+/* What most formats do. */
+const char *qm_source_error(const struct qm_source *source);
+void qm_source_position(const struct qm_source *source, uint64_t *at, uint64_t *size);
+void qm_source_free(struct qm_source *source);
+
+/* Splits line at spaces and tabs, in place, into at most max words; returns how many.
+ * The last word is the rest of the line. */
+unsigned qm_words(char *line, char **words, unsigned max);
+/* Whether all of word is a decimal number below 2^64. */
+bool qm_word_number(const char *word, uint64_t *value);
+
+#endif
