@@ -168,7 +168,7 @@ void qm_announce_set_owner(struct qm_announce *announce, uid_t owner)
 {
     atomic_store(&announce->owner, owner);
     /* Only root can, and only root needs to: anybody else is the owner. */
-    if (owner != geteuid())
+    if (geteuid() == 0)
         (void)!lchown(announce->path, owner, (gid_t)-1);
 }
 

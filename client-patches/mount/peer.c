@@ -151,8 +151,8 @@ static bool copy(const struct qm_mount_entry *shared, uint32_t index,
     if (version & 1)
         return false;
     for (unsigned i = 0; i < sizeof now.words / sizeof *now.words; i++)
-        now.words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
-    atomic_thread_fence(memory_order_acquire);
+        /* None of these loads can come after the version's below. */
+        now.words[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
     if (atomic_load_explicit(&shared->version, memory_order_relaxed) != version)
         return false;
 

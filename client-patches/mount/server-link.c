@@ -6,7 +6,6 @@
  * Contexts outlive a loss: libqmctx begins them anew when they are used again.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -125,18 +124,12 @@ static void lost(struct qm_link *link)
 static int try_again(struct qm_link *link, time_t since)
 {
     if (qmctx_reconnect(link->server) == 0) {
-        uint64_t size = qmctx_size(link->server);
-
-        if (size == link->size) {
-            qm_mount_log(LOG_NOTICE, "the server is back");
-            return LINK_UP;
-        }
-        qm_mount_log(LOG_ERR,
-                     "the server came back with a device of %" PRIu64
-                     " bytes instead of %" PRIu64
-                     ": every request fails until the file "
-                     "is unmounted",
-                     size, link->size);
+        qm_mount_log(LOG_NOTICE, "the server is back");
+        return LINK_UP;
+    }
+    if (errno == ESTALE) {
+        qm_mount_log(LOG_ERR, "%s: every request fails until the file is unmounted",
+                     qmctx_error());
         return LINK_DEAD;
     }
     if (seconds() - since >= (time_t)link->reconnect) {
