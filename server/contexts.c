@@ -1,4 +1,11 @@
-/* contexts.c - open contexts: finding one's tree, locking it, reading in it. */
+/* contexts.c - open contexts: finding one's tree, locking it, reading in it.
+ *
+ * What open contexts have read is kept until it is mined, and a client may keep many
+ * open for long.  So `held` counts it, in steps of STEP blocks a context, so that
+ * readers of different contexts seldom meet there; and while it is too much, a context
+ * that grows by another step is cut: what it has read is mined now, and its sequence
+ * begins anew.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +14,9 @@
 
 /* What a sequence costs while it waits for the miner, beside its blocks. */
 #define WORK_BYTES 256
+
+#define STEP     64
+#define HELD_MAX (UINT64_C(8) << 20) /* blocks; 64 MiB */
 
 void qms_slot_init(struct qms_slot *slot)
 {
@@ -39,6 +49,9 @@ static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work 
 {
     uint64_t bytes = WORK_BYTES + slot->grown * sizeof(uint64_t);
 
+    if (slot->grown >= STEP)
+        atomic_fetch_sub_explicit(&c->held, slot->grown / STEP * STEP,
+                                  memory_order_relaxed);
     slot->grown = 0;
     if (!work)
         return;
@@ -48,11 +61,29 @@ static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work 
         c->prefetcher->ops->discard(c->prefetcher, work);
 }
 
+/* The sequence of slot's context has got one block more; its tree's lock is held. */
+static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
+{
+    const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
+    struct qm_context *context = slot->context;
+
+    slot->grown++;
+    if (slot->grown % STEP == 0 &&
+        atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) >= HELD_MAX &&
+        !work) {
+        ops->end(c->prefetcher, context->stream, &work);
+        context->stream = ops->begin(c->prefetcher, context->klass);
+    }
+    if (work)
+        learn(c, slot, work);
+}
+
 int qms_contexts_init(struct qms_contexts *c)
 {
     qms_slot_init(&c->all);
     atomic_init(&c->next_id, 1);
     atomic_init(&c->open, 0);
+    atomic_init(&c->held, 0);
     if (c->mining && c->level == QM_LEVEL_NONE) {
         /* The level of this one context is its own: it is not directed elsewhere. */
         if (qm_context_begin(c->prefetcher, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION,
@@ -189,12 +220,10 @@ unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
                                        : qm_context_target(c->level, slot->context);
     slot = target->user;
     if (target->stream) {
-        slot->grown++;
         ops->access(c->prefetcher, target->stream, block, outcome, &work);
         if (max > 0)
             n = ops->candidates(c->prefetcher, target->stream, candidates, max);
-        if (work)
-            learn(c, slot, work);
+        grow(c, slot, work);
     }
     pthread_mutex_unlock(&root->tree);
     return n;

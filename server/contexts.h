@@ -52,6 +52,7 @@ struct qms_contexts {
     struct qms_stats *stats;
     struct qms_slot all; /* at level none: the one sequence */
     _Atomic uint64_t next_id, open;
+    _Atomic uint64_t held; /* blocks of sequences of open contexts, see contexts.c */
 };
 
 /* Fills in the rest of what the caller began to fill in (all pointers, level, mining).
