@@ -15,7 +15,7 @@
 #include "cache/cache.h"
 
 #define DEGREE_MAX 64
-#define SHARE_MAX  90
+#define SHARE_UNIT 100000 /* of 100 % */
 
 struct qm_sim {
     struct qm_sim_config config;
@@ -35,7 +35,7 @@ void qm_sim_defaults(struct qm_sim_config *config)
         .eviction = "lru",
         .level = QM_LEVEL_INNERMOST,
         .on_promote = true,
-        .prefetch_share = 4,
+        .prefetch_share = 4000,
     };
     qm_mining_defaults(&config->mining);
 }
@@ -72,8 +72,8 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
     }
     if (!prefetches(c))
         return 0;
-    if (c->prefetch_share < 1 || c->prefetch_share > SHARE_MAX) {
-        snprintf(err, len, "the prefetch share must be 1 to %d percent", SHARE_MAX);
+    if (c->prefetch_share < 1 || c->prefetch_share >= SHARE_UNIT) {
+        snprintf(err, len, "the prefetch share must be above 0 and below 100 percent");
         return EINVAL;
     }
     if (sim->blocks < 2) {
@@ -81,8 +81,8 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
                  (unsigned long long)sim->blocks);
         return EINVAL;
     }
-    sim->prefetch_blocks = sim->blocks / 100 * c->prefetch_share +
-                           sim->blocks % 100 * c->prefetch_share / 100;
+    sim->prefetch_blocks = sim->blocks / SHARE_UNIT * c->prefetch_share +
+                           sim->blocks % SHARE_UNIT * c->prefetch_share / SHARE_UNIT;
     if (sim->prefetch_blocks == 0)
         sim->prefetch_blocks = 1;
     return 0;

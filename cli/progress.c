@@ -73,6 +73,8 @@ int cli_trace_each(struct qm_trace_reader *reader, const char *what,
         }
     }
     cli_progress_stop(&progress);
+    if (error == -1)
+        return CLI_FAILED;
     if (error)
         return cli_fail("at line %" PRIu64 " of the trace: %s", qm_trace_line(reader),
                         strerror(error));

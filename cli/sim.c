@@ -55,8 +55,8 @@ static const struct argp_option options[] = {
      "connection, none",
      0},
     {"eviction", EVICTION, "NAME", 0, "policy of the main cache (lru)", 0},
-    {"prefetch-share", SHARE, "PERCENT", 0, "share of the prefetch cache (1 to 90; 4)",
-     0},
+    {"prefetch-share", SHARE, "PERCENT", 0,
+     "the prefetch cache's part of the blocks (4)", 0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
@@ -159,7 +159,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->eviction = arg;
         return 0;
     case SHARE:
-        set(&a->share, cli_number(state, "--prefetch-share", arg, 1, 90));
+        set(&a->share, cli_percent(state, "--prefetch-share", arg));
         return 0;
     case PREFETCH_ON:
         if (strcmp(arg, "miss") != 0 && strcmp(arg, "promote") != 0)
@@ -234,7 +234,7 @@ static struct qm_sim *make_run(const struct arguments *a, uint64_t block_size,
     if (a->cache_blocks.set)
         config.cache_blocks = a->cache_blocks.value;
     if (a->share.set)
-        config.prefetch_share = (unsigned)a->share.value;
+        config.prefetch_share = a->share.value;
     if (a->on_promote.set)
         config.on_promote = a->on_promote.value;
     if (a->degree.set)

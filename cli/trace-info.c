@@ -185,7 +185,8 @@ static int print_text(const struct qm_info *info, const struct arguments *a,
            " open at the end\n",
            info->contexts, info->open_at_once, info->open_at_end);
 
-    printf("\n  %-14s %12s %12s %12s\n", "reads in a row", "runs", "blocks a run", "longest");
+    printf("\n  %-14s %12s %12s %12s\n", "reads in a row", "runs", "blocks a run",
+           "longest");
     print_runs("as they came", &info->interleaved);
     print_runs("by thread", &info->by_thread);
     if (a->level != QM_LEVEL_THREAD)
