@@ -4,20 +4,22 @@
  * does, in the very thread that does it, through libqmctx; InnoDB's reads go through a
  * mount that tags them.  See qmctx-plugin(7).
  *
- * What MariaDB tells (10.11):
- *   GENERAL_LOG     before a statement is executed.  Within it more may come, of nested
- *                   statements: those of a procedure, and that which EXECUTE executes.
- *   GENERAL_STATUS  after a statement; but an EXECUTE within a procedure has two, with
- *                   one query id, and one outside of procedures loses its own.  Of
- * several statements in one request each has one, but only the first has a GENERAL_LOG.
- *   release_thd     before the connection waits for its next request
- *   CONNECTION      DISCONNECT, in the thread that served the connection last
+ * What MariaDB 10.11 tells, in the order in which it happens:
+ *   LOG     before a statement is executed; several statements in one request have one
+ *           in common.  Statements of procedures and functions, and what EXECUTE
+ *           executes, have their own in between.
+ *   RESULT  after a request that went well.  That of a prepared statement comes after
+ *           its STATUS, and that of several statements before the last one's.
+ *   STATUS  after each statement, with the query id of the LOG; nested ones have other
+ *           ids, and an EXECUTE in a procedure has two STATUS with the same one.
+ * (release_thd() is not called between requests.)
  *
- * So GENERAL_STATUS cannot be trusted to balance, and release_thd can: a request is
- * what happens from the first GENERAL_LOG to release_thd, and no query of it stays
- * open. A request of one statement ends already at its GENERAL_STATUS, because with a
- * thread pool release_thd comes only with the connection's next request, in whatever
- * thread.
+ * Only the SQL commands EXECUTE and EXECUTE IMMEDIATE fit in nowhere: they may have no
+ * STATUS, no RESULT, or one too many.  So, unless in a procedure, they are passed over,
+ * and what they execute is the request's statement.
+ *
+ * Should a nested STATUS be missing all the same, the end of the request sets it right;
+ * should that be missing, the next RESULT does.
  *
  * There is no event for transactions: after each statement the session's options are
  * looked at.  A transaction that outlives its statement is remembered in the session (a
@@ -45,8 +47,8 @@
 #define OPTION_NOT_AUTOCOMMIT (1LL << 19)
 #define OPTION_BEGIN          (1LL << 20)
 
-/* Contexts for statements within statements; those further in count to the outer one.
- */
+/* Statements within statements that have contexts; reads of those further in count to
+ * the outer one. */
 #define MAX_NESTED 8
 
 enum level { LEVEL_CONNECTION, LEVEL_TRANSACTION, LEVEL_STATEMENT };
@@ -69,11 +71,10 @@ static __thread struct {
     unsigned long connection; /* ... of this one ... */
     unsigned long level;      /* ... and this was the level when it began */
     bool in_transaction;      /* a transaction's context is open */
-    bool in_request; /* between a request's first GENERAL_LOG and its release */
-    bool ended;      /* the request's statement has ended */
-    bool several;    /* the request has, or may have, several statements */
-    bool commits;    /* its statement ends a transaction in any case */
-    unsigned long long query; /* the id of its first statement ... */
+    bool in_request;          /* between a request's first LOG and its end */
+    bool several;             /* the request has, or may have, several statements */
+    bool commits;             /* its statement ends a transaction in any case */
+    unsigned long long query; /* the id of its (first) statement ... */
     unsigned long long last;  /* ... and of the nested one that ended last */
     unsigned nested;          /* statements within it that are open */
     unsigned outside_transaction, outside_statement; /* depths to return to */
@@ -155,11 +156,9 @@ static void end_transaction(MYSQL_THD thd)
     THDVAR(thd, transaction) = 0;
 }
 
-static void end_statement(MYSQL_THD thd)
+static void end_request(MYSQL_THD thd)
 {
-    if (thread.ended)
-        return;
-    thread.ended = true;
+    thread.in_request = false;
     thread.nested = 0;
     if (thread.level == LEVEL_STATEMENT)
         qmctx_end_to(carrier, thread.outside_statement);
@@ -194,18 +193,17 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
         serve(event->general_thread_id, event->general_user,
               event->general_user_length);
 
-    thread.in_request = true;
-    thread.ended = thread.several = thread.commits = false;
-    thread.nested = 0;
-    thread.query = thread.last = event->query_id;
-    if (thread.level == LEVEL_CONNECTION) {
-        thread.ended = true;
+    if (thread.level == LEVEL_CONNECTION)
         return;
-    }
 
     struct qm_template t;
     char buffer[QM_WIRE_NAME_MAX + 1], *name = NULL;
     qm_template_make(event->general_query, event->general_query_length, &t);
+    if (qm_template_begins(&t, "execute"))
+        return;
+    thread.in_request = true;
+    thread.nested = 0;
+    thread.query = thread.last = event->query_id;
     uint64_t klass = qm_template_class(&t);
     if (__atomic_load_n(&names, __ATOMIC_RELAXED)) {
         qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
@@ -233,7 +231,7 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
 /* A statement within the request's. */
 static void begin_nested(const struct mysql_event_general *event)
 {
-    if (thread.ended || thread.level != LEVEL_STATEMENT)
+    if (thread.level != LEVEL_STATEMENT)
         return;
     if (thread.nested < MAX_NESTED) {
         struct qm_template t;
@@ -249,10 +247,23 @@ static void begin_nested(const struct mysql_event_general *event)
     thread.nested++;
 }
 
-static void end_nested(void)
+/* A statement of the request has ended. */
+static void on_status(MYSQL_THD thd, const struct mysql_event_general *event)
 {
-    if (--thread.nested < MAX_NESTED)
-        qmctx_end_to(carrier, thread.outside_nested[thread.nested]);
+    if (event->query_id == thread.query) {
+        if (!thread.several || event->general_error_code)
+            end_request(thd);
+        return;
+    }
+    if (event->query_id == thread.last)
+        return;
+    thread.last = event->query_id;
+    if (thread.nested) {
+        if (--thread.nested < MAX_NESTED)
+            qmctx_end_to(carrier, thread.outside_nested[thread.nested]);
+    } else if (thread.several && event->general_error_code) {
+        end_request(thd); /* the statements after it are not executed */
+    }
 }
 
 static bool is_command(const struct mysql_event_general *event, const char *command)
@@ -263,27 +274,27 @@ static bool is_command(const struct mysql_event_general *event, const char *comm
 
 static void on_general(MYSQL_THD thd, const struct mysql_event_general *event)
 {
+    bool in_request =
+        thread.in_request && thread.connection == event->general_thread_id;
+
     switch (event->event_subclass) {
     case MYSQL_AUDIT_GENERAL_LOG:
-        /* PREPARE reads no data and may have no GENERAL_STATUS; others have no text. */
+        /* Preparing reads no data; other commands have no statement. */
         if (!event->general_query ||
             !(is_command(event, "Query") || is_command(event, "Execute")))
             return;
-        if (thread.in_request && thread.connection == event->general_thread_id)
+        if (in_request)
             begin_nested(event);
         else
             begin_request(thd, event);
         return;
+    case MYSQL_AUDIT_GENERAL_RESULT:
+        if (in_request)
+            end_request(thd);
+        return;
     case MYSQL_AUDIT_GENERAL_STATUS:
-        if (!thread.in_request || thread.connection != event->general_thread_id)
-            return;
-        if (event->query_id != thread.query && event->query_id == thread.last)
-            return;
-        thread.last = event->query_id;
-        if (thread.nested)
-            end_nested();
-        else if (event->query_id == thread.query && !thread.several)
-            end_statement(thd);
+        if (in_request)
+            on_status(thd, event);
         return;
     }
 }
@@ -307,16 +318,6 @@ static void on_event(MYSQL_THD thd, unsigned int class, const void *event)
             thread.connection == c->thread_id)
             leave();
     }
-}
-
-/* The session is about to wait for its next request, or a new one is about to begin. */
-static void on_release(MYSQL_THD thd)
-{
-    if (!carrier || thread.generation != generation || !thread.in_request ||
-        thread.connection != thd_get_thread_id(thd))
-        return;
-    end_statement(thd);
-    thread.in_request = false;
 }
 
 /* The socket that belongs to the path that was given: the mount's file, or the socket
@@ -412,7 +413,7 @@ static struct st_mysql_show_var status_variables[] = {
 
 static struct st_mysql_audit audit = {
     MYSQL_AUDIT_INTERFACE_VERSION,
-    on_release,
+    NULL,
     on_event,
     {MYSQL_AUDIT_GENERAL_CLASSMASK | MYSQL_AUDIT_CONNECTION_CLASSMASK}};
 
