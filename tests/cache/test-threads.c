@@ -376,6 +376,86 @@ static void test_one_read_for_all(void **state)
     qm_cache_free(c.cache);
 }
 
+/* Waiters copy while writes replace the block again and again: few buffers, which are
+ * used anew as soon as may be, and blocks so large that copies take their time. */
+#define LARGE (1 << 20)
+
+struct churn {
+    struct qm_cache *cache;
+    pthread_barrier_t start;
+    _Atomic unsigned turn, failures, waits;
+    unsigned char *buf[4];
+};
+
+static void *wait_and_copy(void *opaque)
+{
+    struct churn *c = opaque;
+    unsigned char *buf = c->buf[atomic_fetch_add(&c->turn, 1)];
+
+    for (uint64_t round = 0; round < 40; round++) {
+        struct qm_lookup found;
+
+        pthread_barrier_wait(&c->start); /* the block is being loaded */
+        if (qm_cache_demand(c->cache, round, buf, 0, LARGE, &found) != 0)
+            atomic_fetch_add(&c->failures, 1);
+        pthread_barrier_wait(&c->start); /* all have demanded it; now it is filled */
+        if (found.todo == QM_WAIT) {
+            atomic_fetch_add(&c->waits, 1);
+            if (qm_cache_wait(c->cache, found.load, buf, 0, LARGE) == 0 &&
+                memcmp(buf, buf + 1, LARGE - 1) != 0)
+                atomic_fetch_add(&c->failures, 1);
+        }
+    }
+    return NULL;
+}
+
+static void test_waiters_while_writing(void **state)
+{
+    struct churn c = {0};
+    pthread_t threads[4];
+    unsigned char *data = malloc(LARGE);
+
+    assert_non_null(data);
+    c.cache = new_cache(&(struct qm_cache_config){.block_size = LARGE,
+                                                  .blocks = 2,
+                                                  .shards = 1,
+                                                  .eviction = "lru",
+                                                  .data = true});
+    pthread_barrier_init(&c.start, NULL, 5);
+    for (int i = 0; i < 4; i++) {
+        c.buf[i] = malloc(LARGE);
+        assert_non_null(c.buf[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_and_copy, &c), 0);
+    for (uint64_t round = 0; round < 40; round++) {
+        struct qm_lookup found;
+
+        assert_int_equal(qm_cache_demand(c.cache, round, data, 0, LARGE, &found), 0);
+        assert_int_equal(found.todo, QM_FETCH);
+        memset(data, 0, LARGE);
+        pthread_barrier_wait(&c.start);
+        pthread_barrier_wait(&c.start);
+        qm_cache_fill(c.cache, found.load, data);
+        for (int i = 1; i < 30; i++) {
+            struct qm_cache_write w;
+
+            memset(data, i, LARGE);
+            qm_cache_write_begin(c.cache, &w, round * LARGE, LARGE);
+            qm_cache_write_end(c.cache, &w, QM_WRITE_DATA, data);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        free(c.buf[i]);
+    }
+    assert_int_equal(c.failures, 0);
+    assert_int_equal(c.waits, 4 * 40);
+    pthread_barrier_destroy(&c.start);
+    qm_cache_free(c.cache);
+    free(data);
+}
+
 /* Hits of many threads at once are all counted, though not all are noted. */
 static void *hit_often(void *opaque)
 {
@@ -426,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_disjoint_writers),
         cmocka_unit_test(test_everything_fits),
         cmocka_unit_test(test_one_read_for_all),
+        cmocka_unit_test(test_waiters_while_writing),
         cmocka_unit_test(test_hits_are_counted),
     };
 

@@ -1,0 +1,150 @@
+/* test-enomem.c - no memory, at each place where the cache asks for some: an error that
+ * the header names, nothing leaked (the address sanitizer looks), and it works again
+ * when there is memory.
+ *
+ * Linked with --wrap for malloc, calloc and aligned_alloc: liburcu's own are not. */
+#include "testing.h"
+
+#define BLOCK 4096
+
+static long countdown = -1; /* allocations that still succeed; -1: all */
+static unsigned long asked;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+static bool refuse(void)
+{
+    asked++;
+    if (countdown > 0)
+        countdown--;
+    else if (countdown == 0)
+        return true;
+    return false;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return refuse() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return refuse() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+static const struct qm_cache_config config = {
+    .block_size = BLOCK,
+    .blocks = 3000,
+    .prefetch_blocks = 200,
+    .shards = 4,
+    .eviction = "lru",
+    .data = true,
+};
+
+static void test_new(void **state)
+{
+    struct qm_cache *cache = NULL;
+    int err = ENOMEM;
+    long n;
+
+    for (n = 0; err == ENOMEM; n++) {
+        countdown = n;
+        err = qm_cache_new(&config, &cache);
+        countdown = -1;
+        if (err == ENOMEM)
+            assert_null(cache);
+    }
+    assert_int_equal(err, 0);
+    assert_true(n > 10); /* the cache, its shards, and some for each of these */
+    qm_cache_free(cache);
+}
+
+static void test_no_header(void **state)
+{
+    struct qm_cache *cache = new_cache(&config);
+    struct qm_cache_stats before = stats_of(cache), after;
+    unsigned char buf[BLOCK] = {0};
+    struct qm_lookup found;
+    struct qm_load *load;
+
+    countdown = 0;
+    assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), ENOMEM);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 0, &load), ENOMEM);
+    countdown = -1;
+    after = stats_of(cache);
+    assert_memory_equal(&before, &after, sizeof(before));
+    assert_false(qm_cache_contains(cache, 1));
+    assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
+    assert_int_equal(found.todo, QM_FETCH);
+    qm_cache_fill(cache, found.load, buf);
+    assert_true(qm_cache_contains(cache, 1));
+    qm_cache_free(cache);
+}
+
+/* Neither of the two allocations of a slab of buffers: what is filled is not kept. */
+static void test_no_buffer(void **state)
+{
+    for (int n = 0; n < 2; n++) {
+        struct qm_cache *cache = new_cache(&config);
+        unsigned char buf[BLOCK] = {0};
+        struct qm_lookup found, waiter;
+        struct qm_load *load;
+
+        assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
+        assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &waiter), 0);
+        assert_int_equal(qm_cache_prefetch(cache, 2, 0, &load), 0);
+        countdown = n;
+        qm_cache_fill(cache, found.load, buf);
+        countdown = 0;
+        qm_cache_fill(cache, load, buf);
+        countdown = -1;
+        assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), EAGAIN);
+        assert_false(qm_cache_contains(cache, 1));
+        assert_false(qm_cache_contains(cache, 2));
+        assert_int_equal(stats_of(cache).detached, 2);
+        assert_int_equal(stats_of(cache).wasted, 1);
+        check_identities(cache, 0);
+        qm_cache_free(cache);
+    }
+}
+
+/* A hit asks for none: a thousand of them, and not one allocation. */
+static void test_hits_do_not_allocate(void **state)
+{
+    struct qm_cache *cache = new_cache(&config);
+    unsigned char buf[BLOCK] = {0};
+    struct qm_lookup found;
+    unsigned long before;
+
+    assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
+    qm_cache_fill(cache, found.load, buf);
+    before = asked;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
+        assert_int_equal(found.todo, QM_DONE);
+    }
+    assert_int_equal(asked, before);
+    qm_cache_free(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_new),
+        cmocka_unit_test(test_no_header),
+        cmocka_unit_test(test_no_buffer),
+        cmocka_unit_test(test_hits_do_not_allocate),
+    };
+
+    return cmocka_run_group_tests_name("cache: no memory", tests, NULL, NULL);
+}
