@@ -1,0 +1,130 @@
+/* fake.c - see fake.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+
+struct qm_stream {
+    uint64_t blocks[8]; /* the first ones */
+    uint64_t n;
+};
+
+struct qm_work {
+    struct qm_stream stream;
+};
+
+static void count(struct fake *f, unsigned *counter, int n)
+{
+    pthread_mutex_lock(&f->lock);
+    *counter += n;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    struct fake *f = (struct fake *)p;
+
+    count(f, &f->streams, 1);
+    return calloc(1, sizeof(struct qm_stream));
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
+                         enum qm_access outcome, struct qm_work **work)
+{
+    if (s->n < 8)
+        s->blocks[s->n] = block;
+    s->n++;
+    *work = NULL;
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
+                           uint64_t *blocks, unsigned max)
+{
+    struct fake *f = (struct fake *)p;
+    unsigned n = f->want_n < max ? f->want_n : max;
+
+    memcpy(blocks, f->wants, n * sizeof blocks[0]);
+    return n;
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
+{
+    struct fake *f = (struct fake *)p;
+
+    count(f, &f->streams, -1);
+    *work = NULL;
+    if (s->n > 0) {
+        *work = malloc(sizeof **work);
+        (*work)->stream = *s;
+        count(f, &f->works, 1);
+    }
+    free(s);
+}
+
+static int learn(struct qm_prefetcher *p, struct qm_work *work)
+{
+    struct fake *f = (struct fake *)p;
+
+    pthread_mutex_lock(&f->slow);
+    pthread_mutex_unlock(&f->slow);
+    pthread_mutex_lock(&f->lock);
+    f->works--;
+    f->learned++;
+    f->learned_blocks += work->stream.n;
+    f->last_n = work->stream.n < 8 ? work->stream.n : 8;
+    memcpy(f->last, work->stream.blocks, sizeof f->last);
+    pthread_mutex_unlock(&f->lock);
+    free(work);
+    return 0;
+}
+
+static void discard(struct qm_prefetcher *p, struct qm_work *work)
+{
+    struct fake *f = (struct fake *)p;
+
+    pthread_mutex_lock(&f->lock);
+    f->works--;
+    f->discarded++;
+    pthread_mutex_unlock(&f->lock);
+    free(work);
+}
+
+static int purge(struct qm_prefetcher *p, uint64_t now)
+{
+    struct fake *f = (struct fake *)p;
+
+    count(f, &f->purges, 1);
+    return 0;
+}
+
+static const struct qm_prefetcher_ops ops = {
+    .name = "fake",
+    .begin = begin,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = learn,
+    .discard = discard,
+    .purge = purge,
+};
+
+void fake_init(struct fake *f)
+{
+    memset(f, 0, sizeof *f);
+    f->base.ops = &ops;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->slow, NULL);
+}
+
+void fake_check_and_destroy(struct fake *f)
+{
+    assert_int_equal(f->streams, 0);
+    assert_int_equal(f->works, 0);
+    pthread_mutex_destroy(&f->lock);
+    pthread_mutex_destroy(&f->slow);
+}

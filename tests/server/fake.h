@@ -1,0 +1,31 @@
+/* fake.h - a prefetcher whose inside a test can see.
+ *
+ * It keeps what its streams are told, hands each stream out as work when it ends, and
+ * wants the blocks that the test says.
+ */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <pthread.h>
+
+#include "mining/prefetcher.h"
+
+struct fake {
+    struct qm_prefetcher base;
+    pthread_mutex_t lock; /* of the numbers */
+    unsigned streams;     /* open */
+    unsigned works;       /* handed out, neither learned nor discarded */
+    unsigned learned, discarded, purges;
+    uint64_t learned_blocks;
+    uint64_t last[8]; /* of the last work learned */
+    unsigned last_n;
+    uint64_t wants[4]; /* candidates */
+    unsigned want_n;
+    pthread_mutex_t slow; /* held by the test: learn() waits */
+};
+
+void fake_init(struct fake *fake);
+/* Everything that it handed out has come back. */
+void fake_check_and_destroy(struct fake *fake);
+
+#endif

@@ -1,0 +1,552 @@
+/* test-contexts.c - sessions, control messages, and what contexts make of reads. */
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+#include "server/control.h"
+
+struct fixture {
+    struct fake fake;
+    struct qms_stats *stats;
+    struct qms_classes *classes;
+    struct qms_miner *miner;
+    struct qms_contexts contexts;
+    struct qms_sessions sessions;
+};
+
+static struct fixture *make(enum qm_level level)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    fake_init(&f->fake);
+    f->stats = qms_stats_new();
+    f->classes = qms_classes_new();
+    f->miner = qms_miner_start(&f->fake.base, 1 << 20, 0);
+    f->contexts.prefetcher = &f->fake.base;
+    f->contexts.level = level;
+    f->contexts.mining = true;
+    f->contexts.classes = f->classes;
+    f->contexts.miner = f->miner;
+    f->contexts.stats = f->stats;
+    assert_int_equal(qms_contexts_init(&f->contexts), 0);
+    assert_int_equal(
+        qms_sessions_init(&f->sessions, &f->contexts, f->classes, f->stats), 0);
+    return f;
+}
+
+static void undo(struct fixture *f)
+{
+    qms_sessions_destroy(&f->sessions);
+    qms_contexts_destroy(&f->contexts);
+    qms_miner_stop(f->miner);
+    assert_int_equal(atomic_load(&f->contexts.open), 0);
+    assert_int_equal(atomic_load(&f->contexts.held), 0);
+    fake_check_and_destroy(&f->fake);
+    qms_classes_free(f->classes);
+    qms_stats_free(f->stats);
+    free(f);
+}
+
+/* A connection, and the session that it got. */
+struct client {
+    struct qms_member member;
+    uint64_t session;
+    unsigned first, count;
+};
+
+static void get_header(struct fixture *f, struct client *c)
+{
+    static const struct qms_device device = {.size = 1 << 20, .block_size = 4096};
+    struct qm_wire_header header;
+
+    qms_control_header(&f->sessions, &c->member, &device, &header);
+    assert_int_equal(le64toh(header.magic), QM_WIRE_MAGIC);
+    assert_int_equal(le64toh(header.size), 1 << 20);
+    c->session = le64toh(header.session);
+    c->first = le32toh(header.slot_first);
+    c->count = le32toh(header.slot_count);
+}
+
+static void arrive(struct fixture *f, struct client *c)
+{
+    qms_member_init(&c->member);
+    get_header(f, c);
+}
+
+static void leave(struct fixture *f, struct client *c)
+{
+    qms_member_leave(&f->sessions, &c->member);
+    qms_member_destroy(&c->member);
+}
+
+static struct qm_wire_record record(const struct client *c, unsigned op, unsigned slot,
+                                    unsigned parent, unsigned kind, uint64_t klass,
+                                    const char *name)
+{
+    struct qm_wire_record r = {
+        .op = htole32(op),
+        .slot = htole16(slot),
+        .parent = htole16(parent),
+        .session = htole64(c->session),
+        .klass = htole64(klass),
+        .kind = htole16(kind),
+        .name_len = htole16(strlen(name)),
+    };
+
+    memcpy(r.name, name, strlen(name));
+    return r;
+}
+
+static int send(struct fixture *f, struct client *c, const struct qm_wire_record *r,
+                unsigned n)
+{
+    return qms_control_write(&f->sessions, &c->member, r, n * sizeof *r, 0);
+}
+
+static int begin(struct fixture *f, struct client *c, unsigned slot, unsigned parent)
+{
+    struct qm_wire_record r =
+        record(c, QM_WIRE_BEGIN, slot, parent, QM_WIRE_QUERY, 1, "");
+
+    return send(f, c, &r, 1);
+}
+
+static int end(struct fixture *f, struct client *c, unsigned slot)
+{
+    struct qm_wire_record r = record(c, QM_WIRE_END, slot, 0, 0, 0, "");
+
+    return send(f, c, &r, 1);
+}
+
+static unsigned open_contexts(struct fixture *f)
+{
+    return atomic_load(&f->contexts.open);
+}
+
+/* Reads a block in a slot, and tells what it belonged to. */
+static uint64_t read_block(struct fixture *f, struct client *c, unsigned slot,
+                           uint64_t block)
+{
+    uint64_t candidates[4];
+    struct qms_ref ref;
+
+    qms_context_arrive(&f->contexts, qms_member_slot(&f->sessions, &c->member, slot),
+                       QM_TRACE_READ, block * 4096, 4096, &ref);
+    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_MISS, candidates, 4);
+    return ref.id;
+}
+
+static void test_sessions_share_no_slot(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    static struct client clients[QM_WIRE_SLOT_MAX / 16 + 2];
+    static unsigned char used[QM_WIRE_SLOT_MAX + 1];
+    unsigned n = 0;
+
+    memset(used, 0, sizeof used);
+    do {
+        struct client *c = &clients[n++];
+
+        arrive(f, c);
+        for (unsigned s = c->first; s < c->first + c->count; s++) {
+            assert_in_range(s, QM_WIRE_SLOT_MIN, QM_WIRE_SLOT_MAX);
+            assert_int_equal(used[s]++, 0);
+        }
+        if (c->count != 0) {
+            assert_in_range(c->count, 16, 4096);
+            assert_int_equal(c->count & (c->count - 1), 0);
+            assert_int_not_equal(c->session, 0);
+        }
+    } while (clients[n - 1].count != 0);
+    assert_int_equal(clients[0].count, 4096);
+    assert_true(n > 24);
+    assert_int_equal(clients[n - 1].session, 0);
+    /* One of those in the middle goes; there is room again. */
+    leave(f, &clients[1]);
+    arrive(f, &clients[1]);
+    assert_true(clients[1].count >= 16);
+    for (unsigned i = 0; i < n; i++)
+        leave(f, &clients[i]);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
+static void test_begin_read_end(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c;
+    uint64_t one, two;
+
+    arrive(f, &c);
+    assert_int_equal(read_block(f, &c, c.first, 1), 0); /* nothing open */
+    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    one = read_block(f, &c, c.first, 10);
+    assert_int_not_equal(one, 0);
+    assert_int_equal(read_block(f, &c, c.first, 11), one);
+    assert_int_equal(begin(f, &c, c.first, 0), 0); /* ends the first */
+    two = read_block(f, &c, c.first, 12);
+    assert_int_not_equal(two, one);
+    assert_int_equal(open_contexts(f), 1);
+    assert_int_equal(end(f, &c, c.first), 0);
+    assert_int_equal(open_contexts(f), 0);
+    assert_int_equal(end(f, &c, c.first), 0); /* harmless, but counted */
+    assert_int_equal(qms_stats_get(f->stats, QMS_IGNORED_ENDS), 1);
+    assert_int_equal(read_block(f, &c, c.first, 13), 0);
+    leave(f, &c);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned, 2);
+    assert_int_equal(f->fake.learned_blocks, 3);
+    f->miner = qms_miner_start(&f->fake.base, 1, 0);
+    undo(f);
+}
+
+/* At level transaction, what a nested query reads extends the transaction's sequence.
+ */
+static void test_levels(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_TRANSACTION);
+    struct client c;
+    struct qm_wire_record r[2];
+
+    arrive(f, &c);
+    r[0] = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_TRANSACTION, 5, "trx");
+    r[1] = record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 6, "q");
+    assert_int_equal(send(f, &c, r, 2), 0);
+    read_block(f, &c, c.first, 1);
+    read_block(f, &c, c.first + 1, 2);
+    assert_int_equal(end(f, &c, c.first + 1), 0);
+    read_block(f, &c, c.first, 3);
+    leave(f, &c);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned, 1);
+    assert_int_equal(f->fake.last_n, 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(f->fake.last[i], i + 1);
+    f->miner = qms_miner_start(&f->fake.base, 1, 0);
+    undo(f);
+}
+
+static void test_level_none_is_one_sequence(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_NONE);
+    struct client c;
+
+    arrive(f, &c);
+    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    read_block(f, &c, c.first, 1);
+    read_block(f, &c, 0, 2);
+    read_block(f, &c, c.first + 9, 3);
+    leave(f, &c);
+    qms_sessions_destroy(&f->sessions);
+    qms_contexts_destroy(&f->contexts);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned, 1);
+    assert_int_equal(f->fake.learned_blocks, 3);
+    fake_check_and_destroy(&f->fake);
+    qms_classes_free(f->classes);
+    qms_stats_free(f->stats);
+    free(f);
+}
+
+/* Every record in which something is wrong is refused, and so is all of its message. */
+static void test_bad_records(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c, other;
+    struct qm_wire_record good, bad[16], two[2];
+    unsigned n = 0;
+
+    arrive(f, &c);
+    arrive(f, &other);
+    good = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "good");
+    bad[n] = good, bad[n++].session ^= htole64(1);
+    bad[n] = good, bad[n++].session = 0;
+    bad[n] = good, bad[n++].session = htole64(other.session);
+    bad[n] = good, bad[n++].op = 0;
+    bad[n] = good, bad[n++].op = htole32(4);
+    bad[n] = good, bad[n++].slot = 0;
+    bad[n] = good, bad[n++].slot = htole16(c.first + c.count);
+    bad[n] = good, bad[n++].slot = htole16(QM_WIRE_SLOT_CONTROL);
+    bad[n] = good, bad[n++].kind = 0;
+    bad[n] = good, bad[n++].kind = htole16(5);
+    bad[n] = good, bad[n++].parent = good.slot;
+    bad[n] = good, bad[n++].parent = htole16(c.first + 1); /* not open */
+    bad[n] = good, bad[n++].parent = htole16(other.first);
+    bad[n] = good, bad[n++].name_len = htole16(QM_WIRE_NAME_MAX + 1);
+    bad[n] = good, bad[n++].name_len = 0; /* but there is one */
+    bad[n] = good, bad[n++].reserved[39] = 1;
+    assert_int_equal(begin(f, &other, other.first, 0), 0);
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(send(f, &c, &bad[i], 1), EINVAL);
+        two[0] = good;
+        two[1] = bad[i];
+        assert_int_equal(send(f, &c, two, 2), EINVAL);
+        assert_int_equal(open_contexts(f), 1);
+    }
+    /* END and JOIN use less. */
+    bad[0] = record(&c, QM_WIRE_END, c.first, 0, QM_WIRE_QUERY, 0, "");
+    bad[1] = record(&c, QM_WIRE_END, c.first, 0, 0, 7, "");
+    bad[2] = record(&c, QM_WIRE_END, c.first, 0, 0, 0, "x");
+    bad[3] = record(&c, QM_WIRE_END, 0, 0, 0, 0, "");
+    bad[4] = record(&c, QM_WIRE_JOIN, c.first, 0, 0, 0, "");
+    bad[5] = record(&c, QM_WIRE_END, c.first, c.first + 1, 0, 0, "");
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(send(f, &c, &bad[i], 1), EINVAL);
+    /* Sizes and places. */
+    assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 511, 0), EINVAL);
+    assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 0, 0), EINVAL);
+    assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 512, 1), EINVAL);
+    assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 512, 1024), 0);
+    assert_int_equal(open_contexts(f), 2);
+    leave(f, &c);
+    leave(f, &other);
+    undo(f);
+}
+
+/* A message is judged in order: what an earlier record opens or ends counts. */
+static void test_messages_of_several(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c;
+    struct qm_wire_record r[3];
+
+    arrive(f, &c);
+    r[0] = record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 1, "");
+    r[1] = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "");
+    assert_int_equal(send(f, &c, r, 2), EINVAL); /* the parent comes later */
+    assert_int_equal(open_contexts(f), 0);
+    r[2] = r[0];
+    assert_int_equal(send(f, &c, r + 1, 2), 0);
+    assert_int_equal(open_contexts(f), 2);
+    r[0] = record(&c, QM_WIRE_END, c.first, 0, 0, 0, "");
+    r[1] = record(&c, QM_WIRE_BEGIN, c.first + 2, c.first + 1, QM_WIRE_QUERY, 1, "");
+    assert_int_equal(send(f, &c, r, 2), EINVAL); /* it has ended with the first */
+    assert_int_equal(open_contexts(f), 2);
+    /* Within what it ends itself, a slot cannot begin. */
+    assert_int_equal(begin(f, &c, c.first, c.first + 1), EINVAL);
+    assert_int_equal(open_contexts(f), 2);
+    leave(f, &c);
+    undo(f);
+}
+
+static void test_joining(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client a, b = {0};
+    struct qm_wire_record join;
+
+    arrive(f, &a);
+    assert_int_equal(begin(f, &a, a.first, 0), 0);
+    qms_member_init(&b.member);
+    assert_int_equal(read_block(f, &b, a.first, 1), 0); /* not b's slot, yet */
+    b.session = a.session;
+    join = record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(send(f, &b, &join, 1), 0);
+    assert_int_not_equal(read_block(f, &b, a.first, 1), 0);
+    get_header(f, &b); /* a member has its session */
+    assert_int_equal(b.session, a.session);
+    leave(f, &a);
+    assert_int_equal(open_contexts(f), 1); /* b still speaks for it */
+    leave(f, &b);
+    assert_int_equal(open_contexts(f), 0);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    /* It is gone: nobody can join any more. */
+    qms_member_init(&b.member);
+    assert_int_equal(send(f, &b, &join, 1), EINVAL);
+    leave(f, &b);
+    undo(f);
+}
+
+/* A refused message does not make its sender a member. */
+static void test_refused_joining(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client a, b = {0};
+
+    arrive(f, &a);
+    qms_member_init(&b.member);
+    b.session = a.session;
+    assert_int_equal(begin(f, &b, a.first + a.count, 0), EINVAL);
+    assert_int_equal(atomic_load(&b.member.count), 0);
+    assert_int_equal(begin(f, &b, a.first, 0), 0);
+    assert_int_equal(atomic_load(&b.member.count), 1);
+    leave(f, &b);
+    leave(f, &a);
+    undo(f);
+}
+
+static void test_too_many_sessions(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c[QMS_MEMBER_MAX + 1], all = {0};
+    struct qm_wire_record join;
+
+    qms_member_init(&all.member);
+    for (unsigned i = 0; i <= QMS_MEMBER_MAX; i++) {
+        arrive(f, &c[i]);
+        join = record(&c[i], QM_WIRE_JOIN, 0, 0, 0, 0, "");
+        assert_int_equal(send(f, &all, &join, 1), i < QMS_MEMBER_MAX ? 0 : EINVAL);
+    }
+    for (unsigned i = 0; i <= QMS_MEMBER_MAX; i++)
+        leave(f, &c[i]);
+    leave(f, &all);
+    undo(f);
+}
+
+static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
+                unsigned slot, unsigned parent, uint64_t count)
+{
+    return qms_control_hint(&f->sessions, &c->member, count,
+                            qm_wire_hint(op, kind, slot, parent) - QM_WIRE_CONTROL);
+}
+
+static void test_hints(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c = {0};
+
+    qms_member_init(&c.member);
+    assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, 1, 0, 512), EINVAL); /* no session */
+    get_header(f, &c);
+    assert_int_equal(
+        hint(f, &c, QM_WIRE_BEGIN, 4, c.first, 0, 512 * QM_WIRE_HINT_CLASSES), 0);
+    assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, c.first + 1, c.first, 512), 0);
+    assert_int_equal(open_contexts(f), 2);
+    assert_int_equal(
+        qms_class_find(f->classes, QM_QUERY, QM_WIRE_HINT_CLASSES - 1, NULL, 0)->index,
+        2); /* it was the first class */
+    assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, c.first, 0, 513), EINVAL);
+    assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 5, c.first, 0, 512), EINVAL);
+    assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, c.first + c.count, 0, 512), EINVAL);
+    assert_int_equal(hint(f, &c, QM_WIRE_END, 4, c.first, 0, 512), EINVAL);
+    assert_int_equal(hint(f, &c, QM_WIRE_END, 0, c.first, 0, 1024), EINVAL);
+    assert_int_equal(hint(f, &c, QM_WIRE_JOIN, 0, 0, 0, 512), EINVAL);
+    assert_int_equal(hint(f, &c, 0, 0, 0, 0, 512), EINVAL);
+    assert_int_equal(qms_control_hint(&f->sessions, &c.member, 512, 0), EINVAL);
+    assert_int_equal(qms_control_hint(&f->sessions, &c.member, 512,
+                                      QM_WIRE_HINT | UINT64_C(2) << 40 |
+                                          (uint64_t)c.first << 20 | 1),
+                     EINVAL);
+    assert_int_equal(open_contexts(f), 2);
+    assert_int_equal(hint(f, &c, QM_WIRE_END, 0, c.first, 0, 512), 0);
+    assert_int_equal(open_contexts(f), 0);
+    leave(f, &c);
+    undo(f);
+}
+
+/* However much is read in contexts that never end, what is kept of it is bounded. */
+static void test_what_is_held_is_bounded(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c;
+    uint64_t most = 0, held;
+
+    arrive(f, &c);
+    for (unsigned s = 0; s < 4; s++)
+        assert_int_equal(begin(f, &c, c.first + s, 0), 0);
+    for (uint64_t i = 0; i < 10 << 20; i++) {
+        struct qms_ref ref;
+        struct qms_slot *slot =
+            qms_member_slot(&f->sessions, &c.member, c.first + i % 4);
+
+        ref = (struct qms_ref){slot, slot->klass, slot->id};
+        qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL, 0);
+        held = atomic_load(&f->contexts.held);
+        if (held > most)
+            most = held;
+    }
+    assert_in_range(most, 1 << 20, (8 << 20) + 64);
+    leave(f, &c);
+    undo(f);
+}
+
+/* Many threads, as many connections of one session: reads race with begins and ends in
+ * the same trees. */
+#define THREADS 4
+
+struct racer {
+    struct fixture *f;
+    struct client c;
+    unsigned seed;
+};
+
+static void *race(void *opaque)
+{
+    struct racer *r = opaque;
+
+    for (int i = 0; i < 20000; i++) {
+        unsigned n = rand_r(&r->seed), slot = r->c.first + n % 8;
+
+        switch (n / 8 % 8) {
+        case 0:
+            assert_int_equal(begin(r->f, &r->c, slot, 0), 0);
+            break;
+        case 1: /* may fail: the parent may be nested or ended by now */
+            begin(r->f, &r->c, slot, r->c.first + (n / 64) % 8);
+            break;
+        case 2:
+            assert_int_equal(end(r->f, &r->c, slot), 0);
+            break;
+        default:
+            read_block(r->f, &r->c, slot, n % 1000);
+        }
+    }
+    return NULL;
+}
+
+static void test_race(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_THREAD);
+    struct racer racers[THREADS];
+    pthread_t threads[THREADS];
+
+    arrive(f, &racers[0].c);
+    for (int i = 0; i < THREADS; i++) {
+        struct qm_wire_record join;
+
+        racers[i].f = f;
+        racers[i].seed = i;
+        if (i == 0)
+            continue;
+        racers[i].c = racers[0].c;
+        qms_member_init(&racers[i].c.member);
+        join = record(&racers[i].c, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+        assert_int_equal(send(f, &racers[i].c, &join, 1), 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        leave(f, &racers[i].c);
+    }
+    undo(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sessions_share_no_slot),
+        cmocka_unit_test(test_begin_read_end),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_level_none_is_one_sequence),
+        cmocka_unit_test(test_bad_records),
+        cmocka_unit_test(test_messages_of_several),
+        cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_refused_joining),
+        cmocka_unit_test(test_too_many_sessions),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_what_is_held_is_bounded),
+        cmocka_unit_test(test_race),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

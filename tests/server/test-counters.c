@@ -1,0 +1,166 @@
+/* test-counters.c - counters, the latency histogram, and the table of classes. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/classes.h"
+#include "server/stats.h"
+
+#define THREADS 20
+#define TIMES   10000
+
+static void *count(void *opaque)
+{
+    for (int i = 0; i < TIMES; i++) {
+        qms_stats_add(opaque, QMS_READS, 1);
+        qms_stats_add(opaque, QMS_READ_BYTES, 3);
+        qms_stats_took(opaque, i);
+    }
+    return NULL;
+}
+
+static void test_counters_of_many_threads(void **state)
+{
+    struct qms_stats *stats = qms_stats_new();
+    pthread_t threads[THREADS];
+    struct qms_latency latency;
+
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, count, stats), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(qms_stats_get(stats, QMS_READS), THREADS * TIMES);
+    assert_int_equal(qms_stats_get(stats, QMS_READ_BYTES), 3 * THREADS * TIMES);
+    assert_int_equal(qms_stats_get(stats, QMS_WRITES), 0);
+    qms_stats_latency(stats, &latency);
+    assert_int_equal(latency.count, THREADS * TIMES);
+    qms_stats_free(stats);
+}
+
+static void near(double value, double expected)
+{
+    if (value < expected * 15 / 16 || value > expected * 17 / 16)
+        fail_msg("%f is not near %f", value, expected);
+}
+
+static void test_histogram(void **state)
+{
+    struct qms_stats *stats = qms_stats_new();
+    struct qms_latency latency;
+
+    qms_stats_latency(stats, &latency);
+    assert_int_equal(latency.count, 0);
+    for (int us = 1; us <= 1000; us++)
+        qms_stats_took(stats, us * 1000);
+    qms_stats_latency(stats, &latency);
+    assert_int_equal(latency.count, 1000);
+    near(latency.mean, 500.5);
+    near(latency.p50, 500);
+    near(latency.p90, 900);
+    near(latency.p99, 990);
+    assert_true(latency.max == 1000);
+    qms_stats_free(stats);
+}
+
+/* Each value is in a bucket whose middle is near, whatever its size; too large ones do
+ * not write beyond the last. */
+static void test_histogram_of_any_size(void **state)
+{
+    struct qms_latency latency;
+
+    for (int bits = 0; bits < 64; bits++) {
+        struct qms_stats *stats = qms_stats_new();
+        uint64_t ns = UINT64_C(1) << bits;
+
+        qms_stats_took(stats, ns);
+        qms_stats_took(stats, ns + ns / 3);
+        qms_stats_latency(stats, &latency);
+        assert_int_equal(latency.count, 2);
+        if (bits >= 4 && bits <= 40)
+            near(latency.p99, (ns + ns / 3) / 1000.0);
+        qms_stats_free(stats);
+    }
+}
+
+static void test_classes(void **state)
+{
+    struct qms_classes *classes = qms_classes_new();
+    struct qms_class *a = qms_class_find(classes, QM_QUERY, 7, "select ?", 8);
+    struct qms_class *b = qms_class_find(classes, QM_THREAD, 7, NULL, 0);
+
+    assert_ptr_not_equal(a, b);
+    assert_ptr_equal(a, qms_class_find(classes, QM_QUERY, 7, "other", 5));
+    assert_string_equal(atomic_load(&a->name), "select ?");
+    assert_string_equal(atomic_load(&a->token), "select_?");
+    assert_string_equal(atomic_load(&b->name), "");
+    assert_string_equal(atomic_load(&b->token), "0000000000000007");
+    qms_class_find(classes, QM_THREAD, 7, "late", 4); /* a name may come later */
+    assert_string_equal(atomic_load(&b->name), "late");
+    assert_ptr_equal(a, qms_class_at(classes, a->index));
+    assert_int_equal(qms_class_at(classes, 12345)->index, QMS_CLASS_NONE);
+    qms_class_add(a, QMS_CLASS_HITS, 2);
+    qms_class_add(a, QMS_CLASS_HITS, 3);
+    assert_int_equal(qms_class_get(a, QMS_CLASS_HITS), 5);
+    qms_classes_free(classes);
+}
+
+/* Names come from clients: whatever bytes they have, people and JSON can take them. */
+static void test_class_names(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } names[] = {
+        {"a\nb\x7f", "a?b?"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+        {"\xf0\x9f\x90\x98", "\xf0\x9f\x90\x98"},
+        {"\xc3", "?"},           /* cut off */
+        {"\xc0\x80", "??"},      /* overlong */
+        {"\xe0\x80\xaf", "???"}, /* overlong */
+        {"\xed\xa0\x80", "???"}, /* a surrogate */
+        {"\xf5\x80\x80\x80", "????"},
+        {"x\x80y", "x?y"},
+    };
+    struct qms_classes *classes = qms_classes_new();
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct qms_class *k =
+            qms_class_find(classes, QM_QUERY, i, names[i].in, strlen(names[i].in));
+
+        assert_string_equal(atomic_load(&k->name), names[i].out);
+    }
+    qms_classes_free(classes);
+}
+
+static void test_classes_are_bounded(void **state)
+{
+    struct qms_classes *classes = qms_classes_new();
+
+    for (uint64_t id = 0; id < 2 * QMS_CLASSES_MAX; id++)
+        assert_non_null(qms_class_find(classes, QM_QUERY, id << 32, NULL, 0));
+    assert_int_equal(qms_classes_count(classes), QMS_CLASSES_MAX);
+    assert_int_equal(qms_class_find(classes, QM_THREAD, 1, "beyond", 6)->index,
+                     QMS_CLASS_OTHER);
+    assert_int_equal(qms_class_find(classes, QM_QUERY, 0, NULL, 0)->id, 0);
+    qms_classes_free(classes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counters_of_many_threads),
+        cmocka_unit_test(test_histogram),
+        cmocka_unit_test(test_histogram_of_any_size),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_class_names),
+        cmocka_unit_test(test_classes_are_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,297 @@
+/* test-prefetch.c - the queue of prefetches over a real cache and a device of ours. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/prefetch.h"
+
+#define BLOCK  4096
+#define BLOCKS 100
+#define TAIL   100 /* bytes of the last block */
+
+struct device {
+    pthread_mutex_t gate; /* held by the test: reads wait */
+    pthread_mutex_t lock;
+    unsigned reads, blocks;
+    bool broken;
+    struct qm_cache *cache;
+    struct qms_stats *stats;
+    struct qms_prefetch *prefetch;
+};
+
+static int read_device(void *opaque, unsigned worker, void *buf, uint32_t count,
+                       uint64_t offset)
+{
+    struct device *d = opaque;
+    bool broken;
+
+    pthread_mutex_lock(&d->gate);
+    pthread_mutex_unlock(&d->gate);
+    assert_true(offset + count <= (BLOCKS - 1) * BLOCK + TAIL);
+    pthread_mutex_lock(&d->lock);
+    d->reads++;
+    d->blocks += (count + BLOCK - 1) / BLOCK;
+    broken = d->broken;
+    pthread_mutex_unlock(&d->lock);
+    for (uint32_t i = 0; i < count; i++)
+        ((char *)buf)[i] = 1 + (offset + i) / BLOCK % 100;
+    return broken ? EIO : 0;
+}
+
+static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
+{
+    struct device *d = calloc(1, sizeof *d);
+    struct qm_cache_config cache = {
+        .block_size = BLOCK,
+        .blocks = 64,
+        .prefetch_blocks = prefetch_blocks,
+        .shards = 1,
+        .eviction = "lru",
+        .data = true,
+    };
+    struct qms_prefetch_config config = {
+        .size = (BLOCKS - 1) * BLOCK + TAIL,
+        .block_size = BLOCK,
+        .max_bytes = 1 << 20,
+        .threads = threads,
+        .queue = queue,
+        .read = read_device,
+        .opaque = d,
+    };
+
+    pthread_mutex_init(&d->gate, NULL);
+    pthread_mutex_init(&d->lock, NULL);
+    assert_int_equal(qm_cache_new(&cache, &d->cache), 0);
+    d->stats = qms_stats_new();
+    config.cache = d->cache;
+    config.stats = d->stats;
+    d->prefetch = qms_prefetch_start(&config);
+    assert_non_null(d->prefetch);
+    return d;
+}
+
+static void undo(struct device *d)
+{
+    struct qm_cache_stats stats;
+
+    qms_prefetch_stop(d->prefetch);
+    qm_cache_get_stats(d->cache, &stats);
+    assert_int_equal(stats.prefetches,
+                     stats.used + stats.wasted + stats.prefetch_blocks);
+    qm_cache_free(d->cache);
+    qms_stats_free(d->stats);
+    pthread_mutex_destroy(&d->gate);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+/* Asks for a block that was prefetched; it comes with the right bytes. */
+static void demand(struct device *d, uint64_t block)
+{
+    char buf[BLOCK], expected[BLOCK];
+    struct qm_lookup found;
+
+    assert_int_equal(qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found), 0);
+    assert_int_equal(found.outcome, QM_PROMOTE);
+    if (found.todo == QM_WAIT)
+        assert_int_equal(qm_cache_wait(d->cache, found.load, buf, 0, BLOCK), 0);
+    memset(expected, 1 + block % 100, BLOCK);
+    if (block == BLOCKS - 1)
+        memset(expected + TAIL, 0, BLOCK - TAIL);
+    assert_memory_equal(buf, expected, BLOCK);
+}
+
+static void test_blocks_arrive(void **state)
+{
+    struct device *d = make(2, 32, 32);
+
+    for (uint64_t b = 0; b < 20; b++)
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), EEXIST);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 1, 7), 0);
+    for (uint64_t b = 0; b < 20; b++)
+        demand(d, b * 3);
+    demand(d, BLOCKS - 1); /* not whole */
+    assert_int_equal(qms_stats_get(d->stats, QMS_DEVICE_BLOCKS), 21);
+    undo(d);
+}
+
+static void test_neighbours_are_joined(void **state)
+{
+    struct device *d = make(1, 32, 32);
+
+    pthread_mutex_lock(&d->gate);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 7), 0);
+    for (uint64_t b = 10; b < 20; b++)
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 7), 0);
+    pthread_mutex_unlock(&d->gate);
+    for (uint64_t b = 10; b < 20; b++)
+        demand(d, b);
+    demand(d, 50);
+    /* 50 by itself, perhaps with the queue still empty; the others in one read, or in
+     * two if the worker had not begun when they came. */
+    assert_in_range(d->reads, 2, 3);
+    undo(d);
+}
+
+static void test_full_queue_drops(void **state)
+{
+    struct device *d = make(1, 4, 32);
+    unsigned issued = 0;
+
+    pthread_mutex_lock(&d->gate);
+    for (uint64_t b = 0; b < 20; b++) {
+        int error = qms_prefetch_issue(d->prefetch, b * 2, 7);
+
+        assert_true(error == 0 || error == ENOBUFS);
+        issued += error == 0;
+    }
+    assert_in_range(issued, 4, 5); /* one may be in the worker's hands */
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), 20 - issued);
+    /* What is dropped is not in the cache: a demand misses, and reads it itself. */
+    assert_false(qm_cache_contains(d->cache, 38));
+    pthread_mutex_unlock(&d->gate);
+    undo(d);
+}
+
+static void test_taking_over(void **state)
+{
+    struct device *d = make(1, 32, 32);
+    struct qm_load *load;
+    char buf[BLOCK];
+
+    pthread_mutex_lock(&d->gate);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 7), 0);
+    load = qms_prefetch_take(d->prefetch, 5);
+    assert_non_null(load);
+    assert_null(qms_prefetch_take(d->prefetch, 5));
+    assert_null(qms_prefetch_take(d->prefetch, 4));
+    memset(buf, 6, BLOCK);
+    qm_cache_fill(d->cache, load, buf);
+    demand(d, 5);
+    pthread_mutex_unlock(&d->gate);
+    demand(d, 1);
+    demand(d, 3);
+    assert_int_equal(d->blocks, 2);
+    undo(d);
+}
+
+static void test_failing_is_silent(void **state)
+{
+    struct device *d = make(2, 32, 32);
+
+    d->broken = true;
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
+    for (int i = 0; i < 1000 && qm_cache_contains(d->cache, 1); i++)
+        usleep(10000);
+    assert_false(qm_cache_contains(d->cache, 1));
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_FAILED), 1);
+    undo(d);
+}
+
+/* A block that is written while its prefetch is queued is not read for it any more. */
+static void test_overtaken(void **state)
+{
+    struct device *d = make(1, 32, 32);
+    struct qm_cache_write w;
+    char buf[BLOCK] = {0};
+
+    pthread_mutex_lock(&d->gate);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 7), 0);
+    qm_cache_write_begin(d->cache, &w, 3 * BLOCK, BLOCK);
+    qm_cache_write_end(d->cache, &w, QM_WRITE_DATA, buf);
+    pthread_mutex_unlock(&d->gate);
+    demand(d, 5);
+    demand(d, 1);
+    assert_false(qm_cache_contains(d->cache, 3));
+    for (int i = 0; i < 1000 && qms_stats_get(d->stats, QMS_PREFETCH_OVERTAKEN) == 0;
+         i++)
+        usleep(10000);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_OVERTAKEN), 1);
+    undo(d);
+}
+
+static void test_stop_with_a_full_queue(void **state)
+{
+    struct device *d = make(1, 32, 32);
+
+    for (uint64_t b = 0; b < 32; b++)
+        qms_prefetch_issue(d->prefetch, b * 2, 7);
+    undo(d);
+}
+
+#define THREADS 3
+
+static void *storm(void *opaque)
+{
+    struct device *d = opaque;
+    unsigned seed = (unsigned)(uintptr_t)&seed;
+    char buf[BLOCK];
+
+    for (int i = 0; i < 5000; i++) {
+        uint64_t block = rand_r(&seed) % BLOCKS;
+        struct qm_lookup found;
+        struct qm_load *load;
+
+        if (i % 2 == 0) {
+            qms_prefetch_issue(d->prefetch, block, i);
+            continue;
+        }
+        if (qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found) != 0)
+            continue;
+        if (found.todo == QM_FETCH) {
+            memset(buf, 1 + block % 100, BLOCK);
+            qm_cache_fill(d->cache, found.load, buf);
+        } else if (found.todo == QM_WAIT) {
+            load = qms_prefetch_take(d->prefetch, block);
+            if (load) {
+                memset(buf, 1 + block % 100, BLOCK);
+                qm_cache_fill(d->cache, load, buf);
+            }
+            if (qm_cache_wait(d->cache, found.load, buf, 0, BLOCK) == EAGAIN)
+                continue;
+        }
+        if (buf[0] != (char)(1 + block % 100))
+            abort();
+    }
+    return NULL;
+}
+
+static void test_storm(void **state)
+{
+    struct device *d = make(2, 8, 16);
+    pthread_t threads[THREADS];
+
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, storm, d), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    undo(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_arrive),
+        cmocka_unit_test(test_neighbours_are_joined),
+        cmocka_unit_test(test_full_queue_drops),
+        cmocka_unit_test(test_taking_over),
+        cmocka_unit_test(test_failing_is_silent),
+        cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_stop_with_a_full_queue),
+        cmocka_unit_test(test_storm),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
