@@ -39,6 +39,16 @@ static void dropped(void *opaque, struct qm_context *context, struct qm_work *wo
     forget(feed, context);
 }
 
+void qm_feed_adjust(struct qm_mining_config *config, enum qm_level level)
+{
+    struct qm_mining_config defaults;
+
+    if (level != QM_LEVEL_NONE || config->segment > 0)
+        return;
+    qm_mining_defaults(&defaults);
+    config->segment = defaults.segment;
+}
+
 int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
                  enum qm_level level)
 {

@@ -25,6 +25,10 @@ struct qm_feed {
     int error; /* the first error of learn(); 0: none */
 };
 
+/* At level none the one sequence ends with the trace, so it is mined in segments
+ * (DESIGN §7) even if config says that sequences are mined at their end only. */
+void qm_feed_adjust(struct qm_mining_config *config, enum qm_level level);
+
 /* Prepares *feed for a prefetcher, which must outlive it.  Returns 0 or ENOMEM. */
 int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
                  enum qm_level level);

@@ -18,11 +18,13 @@ struct qm_mine *qm_mine_new(const struct qm_mining_config *config, enum qm_level
                             uint64_t block_size, char *err, size_t len)
 {
     const struct qm_prefetcher_ops *ops = qm_prefetcher_find("quickmine");
+    struct qm_mining_config adjusted = *config;
     struct qm_mine *mine;
     char why[256] = "";
     int error;
 
-    if (qm_mining_check(config, err, len) != 0)
+    qm_feed_adjust(&adjusted, level);
+    if (qm_mining_check(&adjusted, err, len) != 0)
         return NULL;
     mine = calloc(1, sizeof *mine);
     if (!mine) {
@@ -30,7 +32,7 @@ struct qm_mine *qm_mine_new(const struct qm_mining_config *config, enum qm_level
         return NULL;
     }
     mine->block_size = block_size;
-    error = ops->create(config, &mine->prefetcher, why, sizeof why);
+    error = ops->create(&adjusted, &mine->prefetcher, why, sizeof why);
     if (error) {
         snprintf(err, len, "%s", why[0] ? why : strerror(error));
         free(mine);

@@ -150,14 +150,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
         return NULL;
     }
     sim->config = *config;
-    /* At the level of no context the one sequence ends with the trace, so it must be
-     * mined in segments (DESIGN §7), whatever the preset. */
-    if (config->level == QM_LEVEL_NONE && sim->config.mining.segment == 0) {
-        struct qm_mining_config defaults;
-
-        qm_mining_defaults(&defaults);
-        sim->config.mining.segment = defaults.segment;
-    }
+    qm_feed_adjust(&sim->config.mining, config->level);
     sim->config.mining.block_size = config->block_size;
     if (make_prefetcher(sim, err, len) == 0 && set_capacity(sim, err, len) == 0 &&
         make_cache(sim, err, len) == 0)
@@ -257,6 +250,7 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     *result = (struct qm_sim_result){
         .cache_blocks = sim->blocks,
         .prefetch_blocks = sim->prefetch_blocks,
+        .warming = sim->requests < sim->config.warmup,
         .requests = sim->requests - sim->warm_requests,
         .writes = sim->writes - sim->warm_writes,
         .hits = now.hits - sim->warm.hits,

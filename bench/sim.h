@@ -40,6 +40,7 @@ void qm_sim_paper(struct qm_sim_config *config);
 struct qm_sim_result {
     uint64_t cache_blocks;    /* capacity of main and prefetch cache together */
     uint64_t prefetch_blocks; /* of these, the prefetch cache's */
+    bool warming; /* the warm-up has not ended; counts are since the start */
     /* Since the warm-up: */
     uint64_t requests; /* reads */
     uint64_t writes;   /* requests; they change nothing here */

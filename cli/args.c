@@ -125,7 +125,15 @@ void cli_list(struct argp_state *state, const char *option, const char *list,
     free(copy);
 }
 
-enum { LOOKAHEAD = 'g', MAX_PREFIX = 0x100, MAX_SUFFIX, GRACE, BLOCK_SIZE, PRESET };
+enum {
+    LOOKAHEAD = 'g',
+    MAX_PREFIX = 0x100,
+    MAX_SUFFIX,
+    GRACE,
+    SEGMENT,
+    BLOCK_SIZE,
+    PRESET
+};
 
 static const struct argp_option mining_options[] = {
     {"preset", PRESET, "NAME", 0,
@@ -138,6 +146,8 @@ static const struct argp_option mining_options[] = {
      "suffixes kept a prefix, the least frequent goes first; 0: all", 0},
     {"grace", GRACE, "N", 0, "a new suffix is safe for so many updates of its prefix",
      0},
+    {"segment", SEGMENT, "N", 0,
+     "mine a sequence when it has grown by so many blocks; 0: only at its end", 0},
     {"block-size", BLOCK_SIZE, "SIZE", 0, "bytes of a block, instead of the trace's",
      0},
     {NULL, 0, NULL, 0, NULL, 0},
@@ -171,6 +181,9 @@ static error_t parse_mining(int key, char *arg, struct argp_state *state)
     case GRACE:
         set(&asked->grace, cli_number(state, "--grace", arg, 0, UINT32_MAX));
         return 0;
+    case SEGMENT:
+        set(&asked->segment, cli_number(state, "--segment", arg, 0, UINT32_MAX));
+        return 0;
     case BLOCK_SIZE:
         set(&asked->block_size, cli_block_size(state, arg));
         return 0;
@@ -191,4 +204,6 @@ void cli_mining_apply(const struct cli_mining *asked, struct qm_mining_config *c
         config->max_suffix = (unsigned)asked->max_suffix.value;
     if (asked->grace.set)
         config->grace = (unsigned)asked->grace.value;
+    if (asked->segment.set)
+        config->segment = asked->segment.value;
 }

@@ -36,9 +36,10 @@ struct cli_command {
     const char *summary;
 };
 
-/* Runs the command that argv[1] names; program is what it is a subcommand of. */
-int cli_dispatch(const struct cli_command *commands, const char *program, int argc,
-                 char **argv);
+/* Runs the command that argv[1] names; program is what it is a subcommand of, and
+ * manual where more is said about all of them. */
+int cli_dispatch(const struct cli_command *commands, const char *program,
+                 const char *manual, int argc, char **argv);
 
 /* Prints "quickmine NAME: " and a message to stderr.  Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -65,7 +66,7 @@ struct cli_mining {
     struct cli_setting {
         bool set;
         uint64_t value;
-    } lookahead, max_prefix, max_suffix, grace, block_size;
+    } lookahead, max_prefix, max_suffix, grace, segment, block_size;
 };
 extern const struct argp cli_mining_argp; /* its input: struct cli_mining */
 

@@ -22,29 +22,31 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
-static void print_help(FILE *to, const char *program,
+static void print_help(FILE *to, const char *program, const char *manual,
                        const struct cli_command *commands)
 {
     fprintf(to, "Usage: %s SUBCOMMAND [ARGUMENTS...]\n\n", program);
     for (const struct cli_command *c = commands; c->name; c++)
         fprintf(to, "  %-10s %s\n", c->name, c->summary);
-    fprintf(to, "\nEach has --help; its manual page is quickmine-SUBCOMMAND(1).\n"
-                "Exit status: 0, 1 if it failed, 2 for wrong usage.\n");
+    fprintf(to,
+            "\nEach has --help; see %s.\n"
+            "Exit status: 0, 1 if it failed, 2 for wrong usage.\n",
+            manual);
 }
 
-int cli_dispatch(const struct cli_command *commands, const char *program, int argc,
-                 char **argv)
+int cli_dispatch(const struct cli_command *commands, const char *program,
+                 const char *manual, int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
 
     snprintf(name, sizeof name, "%s", program);
     if (!word) {
         cli_fail("which subcommand?");
-        print_help(stderr, program, commands);
+        print_help(stderr, program, manual, commands);
         return CLI_USAGE;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0) {
-        print_help(stdout, program, commands);
+        print_help(stdout, program, manual, commands);
         return cli_end_output(CLI_OK);
     }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
@@ -59,7 +61,7 @@ int cli_dispatch(const struct cli_command *commands, const char *program, int ar
         return c->run(argc - 1, argv + 1);
     }
     cli_fail("there is no subcommand '%s'", word);
-    print_help(stderr, program, commands);
+    print_help(stderr, program, manual, commands);
     return CLI_USAGE;
 }
 

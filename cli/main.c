@@ -22,5 +22,5 @@ int main(int argc, char **argv)
 {
     argp_err_exit_status = CLI_USAGE;
     argp_program_version = "quickmine " QM_VERSION;
-    return cli_dispatch(commands, "quickmine", argc, argv);
+    return cli_dispatch(commands, "quickmine", "quickmine(1)", argc, argv);
 }

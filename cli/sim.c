@@ -363,6 +363,19 @@ static int print_table(const struct runs *runs)
     return cli_end_output(CLI_OK);
 }
 
+/* Whether the warm-up has ended; it is the same in all runs. */
+static int check_warmup(const struct runs *runs)
+{
+    struct qm_sim_result r;
+
+    qm_sim_result(runs->sims[0], &r);
+    if (!r.warming)
+        return CLI_OK;
+    return cli_fail("the trace's %" PRIu64
+                    " read requests do not suffice for the warm-up",
+                    r.requests);
+}
+
 static int run(const struct arguments *a, struct qm_trace_reader *reader)
 {
     uint64_t block_size = a->mining.block_size.set ? a->mining.block_size.value
@@ -372,6 +385,8 @@ static int run(const struct arguments *a, struct qm_trace_reader *reader)
 
     if (status == CLI_OK)
         status = cli_trace_each(reader, "simulating", each_event, &runs);
+    if (status == CLI_OK)
+        status = check_warmup(&runs);
     if (status == CLI_OK)
         status = a->json ? print_json(&runs) : print_table(&runs);
     runs_free(&runs);

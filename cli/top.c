@@ -11,14 +11,16 @@
 
 struct arguments {
     uint64_t seconds, count; /* count 0: until interrupted */
+    bool json;
     const char *target;
 };
 
-enum { INTERVAL = 'i', COUNT = 'n' };
+enum { INTERVAL = 'i', COUNT = 'n', JSON = 'j' };
 
 static const struct argp_option options[] = {
     {"interval", INTERVAL, "SECONDS", 0, "time between two pictures (1 to 3600; 1)", 0},
     {"count", COUNT, "N", 0, "end after N pictures", 0},
+    {"json", JSON, NULL, 0, "print the server's JSON document each time, on a line", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -32,6 +34,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case COUNT:
         a->count = cli_number(state, "--count", arg, 1, UINT64_MAX);
+        return 0;
+    case JSON:
+        a->json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (a->target)
@@ -109,10 +114,30 @@ static void print_rates(const json_t *now, const json_t *before)
 #undef CHANGE
 }
 
+/* One picture.  Returns an exit status. */
+static int print_picture(const struct arguments *a, const json_t *now,
+                         const json_t *before)
+{
+    bool terminal = isatty(STDOUT_FILENO);
+    size_t lines = terminal ? screen_lines() : 24;
+
+    if (a->json) {
+        json_dumpf(now, stdout, JSON_COMPACT);
+        putchar('\n');
+        return cli_end_output(CLI_OK);
+    }
+    if (terminal)
+        fputs("\033[H\033[2J", stdout); /* to the top, and clear */
+    print_rates(now, before);
+    cli_print_classes(now, before, lines > 10 ? lines - 9 : 1);
+    if (!terminal)
+        putchar('\n');
+    return cli_end_output(CLI_OK);
+}
+
 int qm_cmd_top(int argc, char **argv)
 {
     struct arguments a = {.seconds = 1};
-    bool terminal = isatty(STDOUT_FILENO);
     struct cli_server *server;
     json_t *before = NULL, *now;
     int status = CLI_OK;
@@ -122,22 +147,10 @@ int qm_cmd_top(int argc, char **argv)
     if (!server)
         return CLI_FAILED;
     for (uint64_t i = 0; (a.count == 0 || i < a.count) && status == CLI_OK; i++) {
-        size_t lines = terminal ? screen_lines() : 24;
-
         if (i > 0)
             sleep((unsigned)a.seconds);
         now = cli_server_stats(server);
-        if (!now) {
-            status = CLI_FAILED;
-            break;
-        }
-        if (terminal)
-            fputs("\033[H\033[2J", stdout); /* to the top, and clear */
-        print_rates(now, before);
-        cli_print_classes(now, before, lines > 10 ? lines - 9 : 1);
-        if (!terminal)
-            putchar('\n');
-        status = cli_end_output(CLI_OK);
+        status = now ? print_picture(&a, now, before) : CLI_FAILED;
         json_decref(before);
         before = now;
     }

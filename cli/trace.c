@@ -9,5 +9,5 @@ static const struct cli_command commands[] = {
 
 int qm_cmd_trace(int argc, char **argv)
 {
-    return cli_dispatch(commands, "quickmine trace", argc, argv);
+    return cli_dispatch(commands, "quickmine trace", "quickmine-trace(1)", argc, argv);
 }
