@@ -68,11 +68,19 @@ def blocks_of(offset, length, block_size):
 
 
 class Rules:
-    """Supports, by prefix and then by suffix.  Unlimited."""
+    """Supports, by prefix and then by suffix.
 
-    def __init__(self, gap):
+    With max_prefix, the prefix goes first whose last use (it was created, strengthened
+    or matched) is longest ago.  With max_suffix, the suffix of least support goes first,
+    of equals the higher block, but a new one is safe during the next `grace` updates of
+    its prefix, unless all are.  0: without bounds.
+    """
+
+    def __init__(self, gap, max_prefix=0, max_suffix=0, grace=0):
         self.gap = gap
-        self.support = {}
+        self.max_prefix, self.max_suffix = max_prefix, max_suffix
+        self.grace = grace if max_suffix > 0 else 0
+        self.prefixes = {}  # the least recently used first
 
     def mine(self, s, first=0):
         """Adds the rules of s whose last block is at position first or later."""
@@ -86,23 +94,49 @@ class Rules:
                     if k < first:
                         continue
                     if s[i] != s[j] and s[k] not in (s[i], s[j]):
-                        suffixes = self.support.setdefault((s[i], s[j]), {})
-                        suffixes[s[k]] = suffixes.get(s[k], 0) + 1
+                        self.add(s[i], s[j], s[k])
+
+    def use(self, prefix):
+        """Its suffixes; it is the most recently used prefix now."""
+        suffixes = self.prefixes.pop(prefix, None)
+        if suffixes is None:
+            if 0 < self.max_prefix <= len(self.prefixes):
+                oldest = next(iter(self.prefixes))
+                del self.prefixes[oldest]
+            suffixes = {}
+        self.prefixes[prefix] = suffixes
+        return suffixes
+
+    def add(self, a, b, c):
+        suffixes = self.use((a, b))
+        is_new = c not in suffixes
+        if is_new and 0 < self.max_suffix <= len(suffixes):
+            unsafe = [d for d in suffixes if suffixes[d]["grace"] == 0]
+            victim = min(unsafe or suffixes, key=lambda d: (suffixes[d]["support"], -d))
+            del suffixes[victim]
+        for d in suffixes:
+            suffixes[d]["grace"] = max(0, suffixes[d]["grace"] - 1)
+        if is_new:
+            suffixes[c] = {"support": 1, "grace": self.grace}
+        else:
+            suffixes[c]["support"] += 1
 
     def candidates(self, a, b, most):
         """The suffixes of a & b of highest support; of equals, the lower blocks."""
-        suffixes = self.support.get((a, b), {})
-        ordered = sorted(suffixes, key=lambda c: (-suffixes[c], c))
+        if (a, b) not in self.prefixes:
+            return []
+        suffixes = self.use((a, b))
+        ordered = sorted(suffixes, key=lambda c: (-suffixes[c]["support"], c))
         return ordered[:most]
 
     def count(self):
-        return sum(len(suffixes) for suffixes in self.support.values())
+        return sum(len(suffixes) for suffixes in self.prefixes.values())
 
     def listed(self):
         return sorted(
-            (a, b, c, n)
-            for (a, b), suffixes in self.support.items()
-            for c, n in suffixes.items()
+            (a, b, c, suffix["support"])
+            for (a, b), suffixes in self.prefixes.items()
+            for c, suffix in suffixes.items()
         )
 
 
@@ -135,14 +169,6 @@ class Context:
         self.parent = parent
         self.order = order
         self.sequence = Sequence()
-
-    def is_within(self, other):
-        c = self
-        while c is not None:
-            if c is other:
-                return True
-            c = c.parent
-        return False
 
 
 class Contexts:
@@ -184,21 +210,20 @@ class Contexts:
         return self.open[number].sequence
 
     def end(self, number):
-        """Ends the context and all that is nested in it, the one begun last first."""
+        """Ends the context after all that is nested in it, the one begun last first."""
         if number not in self.open:
             raise TraceError("context %d is not open" % number)
         ending = self.open[number]
-        nested = [n for n, c in self.open.items() if c.is_within(ending)]
-        nested.sort(key=lambda n: -self.open[n].order)
-        for n in nested:
-            self.open.pop(n).sequence.mine(self.rules)
+        nested = [n for n, c in self.open.items() if c.parent is ending]
+        for n in sorted(nested, key=lambda n: -self.open[n].order):
+            self.end(n)
+        self.open.pop(number).sequence.mine(self.rules)
 
 
-def mine(trace, gap=5, level="innermost", paper=False, block_size=None):
-    """The rules of a trace.  With level none its end is the sequence's end."""
+def mine(trace, rules, level="innermost", paper=False, block_size=None):
+    """Fills rules from a trace.  With level none its end is the sequence's end."""
     trace_block_size, events = trace
     bs = block_size or trace_block_size
-    rules = Rules(gap)
     contexts = Contexts(level, rules)
     for e in events:
         if e[0] == "B":
@@ -216,7 +241,6 @@ def mine(trace, gap=5, level="innermost", paper=False, block_size=None):
                         sequence.mine_in_passing(rules)
     if level == "none":
         contexts.everything.mine(rules)
-    return rules
 
 
 class Lru:
@@ -242,7 +266,7 @@ class Lru:
         return None
 
 
-def sim(trace, policy, cache_bytes, gap=5, level="innermost", block_size=None, degree=4):
+def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, degree=4):
     """One run of the paper preset, as a dictionary of counts."""
     trace_block_size, events = trace
     bs = block_size or trace_block_size
@@ -250,7 +274,6 @@ def sim(trace, policy, cache_bytes, gap=5, level="innermost", block_size=None, d
     prefetching = policy == "quickmine"
     share = max(1, total * 4 // 100) if prefetching else 0
     main, prefetched = Lru(total - share), Lru(share)
-    rules = Rules(gap)
     contexts = Contexts(level, rules)
     n = dict.fromkeys(
         ("requests", "reads", "hits", "promotes", "misses", "prefetches", "used", "wasted"),
@@ -325,6 +348,9 @@ def arguments(argv):
         p = sub.add_parser(name)
         p.add_argument("file")
         p.add_argument("--gap", type=int, default=5)
+        p.add_argument("--max-prefix", type=int, default=0)
+        p.add_argument("--max-suffix", type=int, default=0)
+        p.add_argument("--grace", type=int, default=0)
         p.add_argument("--level", choices=LEVELS, default="innermost")
         p.add_argument("--block-size", type=parse_size)
         p.add_argument("--preset", choices=("paper",), required=name == "sim")
@@ -340,11 +366,16 @@ def run(argv):
     """What the command would say: mine's lines as a text, sim's runs as a list."""
     a = arguments(argv)
     trace = load_trace(a.file)
+
+    def rules():
+        return Rules(a.gap, a.max_prefix, a.max_suffix, a.grace)
+
     if a.command == "mine":
-        rules = mine(trace, a.gap, a.level, a.preset == "paper", a.block_size)
-        return "".join("%d\t%d\t%d\t%d\n" % rule for rule in rules.listed())
+        mined = rules()
+        mine(trace, mined, a.level, a.preset == "paper", a.block_size)
+        return "".join("%d\t%d\t%d\t%d\n" % rule for rule in mined.listed())
     return [
-        sim(trace, policy, parse_size(size), a.gap, a.level, a.block_size, a.degree)
+        sim(trace, policy, parse_size(size), rules(), a.level, a.block_size, a.degree)
         for size in a.cache_size.split(",")
         for policy in a.policy.split(",")
     ]
