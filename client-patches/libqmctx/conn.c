@@ -23,7 +23,7 @@
 
 #include "direct.h"
 
-#define CLOSE_MS    1000                 /* that closing waits for replies */
+#define CLOSE_MS    1000                 /* that closing waits for a reply */
 #define MAX_REQUEST (UINT64_C(32) << 20) /* any server takes that much */
 
 /* What libnbd says of its last error, as ours. */
@@ -368,15 +368,16 @@ void qm_conn_break(struct conn *conn)
     qm_conn_finish(conn);
 }
 
-/* Lets what is in flight come to its end, but not for long.  conn.lock is held. */
+/* Lets what is in flight come to its end, for as long as replies come.  conn.lock is
+ * held. */
 static void settle(struct conn *conn)
 {
     struct pollfd p = {.fd = atomic_load(&conn->fd)};
 
-    for (int i = 0; i < CLOSE_MS / 10 && conn->in_flight > 0 && atomic_load(&conn->up);
-         i++) {
+    while (conn->in_flight > 0 && atomic_load(&conn->up)) {
         p.events = events(conn);
-        poll(&p, 1, 10);
+        if (poll(&p, 1, CLOSE_MS) <= 0)
+            break;
         qm_conn_drain(conn);
     }
 }
@@ -386,7 +387,7 @@ void qm_conn_destroy(struct conn *conn)
     if (conn->nbd) {
         pthread_mutex_lock(&conn->lock);
         settle(conn);
-        if (atomic_load(&conn->up))
+        if (conn->in_flight == 0 && atomic_load(&conn->up))
             nbd_aio_disconnect(conn->nbd, 0);
         qm_conn_drain(conn);
         pthread_mutex_unlock(&conn->lock);

@@ -5,15 +5,18 @@
  *   qmctx_connect()   the program sends its requests itself, through this library, to
  *                     the tagged export of an NBD server
  *   qmctx_announce()  the program reads a file of `quickmine mount` with pread() and
- * the like; the contexts ride along with its threads
+ *                     the like; the contexts ride along with its threads
  *
  * Threads: every function may be called by any thread at any time, except that
  * qmctx_close() must be the last.  Contexts of qmctx_begin()/qmctx_end() belong to the
- * calling thread and nest.
+ * calling thread and nest; those that are open when the thread exits end then.
  *
  * Errors: functions that return int return 0, or -1 with errno set, and a sentence in
  * qmctx_error().  Losing the server or the mount never makes qmctx_begin() or
  * qmctx_end() fail or wait: contexts are advice.
+ *
+ * fork(): what a child inherits is disconnected for good.  There, contexts do nothing,
+ * requests fail with ENOTCONN, and qmctx_close() leaves the parent's memory alone.
  */
 #ifndef QMCTX_H
 #define QMCTX_H
@@ -40,18 +43,28 @@ enum qmctx_kind {
 typedef uint64_t qmctx_id;
 
 /* Connects to an NBD server's tagged export.  uri is as in nbd_connect_uri(3), without
- * an export name (nbd://host, nbd+unix:///?socket=PATH, nbds://...).  connections: how
- * many, 1 to 64; 0: 8 if the server allows several, else 1.  The caller frees *ctx with
- * qmctx_close(). On failure *ctx is NULL, errno is set and qmctx_error() says why. */
+ * an export name (nbd://host, nbd+unix:///?socket=PATH, nbds://...); what it says of
+ * local files (certificates, keys) is believed.  connections: how many, 1 to 64; 0: 8.
+ * If the server does not offer multi-conn there is one, whatever was asked for.  The
+ * caller frees *ctx with qmctx_close().  On failure *ctx is NULL and errno is set:
+ * EINVAL (an argument), EPROTO (no QuickMine server), or why it cannot be reached. */
 int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx);
 
 /* Announces contexts to the mount whose socket is at path.  Succeeds even if no mount
- * is there (yet): it is tried again, at most once a second, when contexts begin. */
+ * is there (yet), or setfsgid(2) is not allowed: then qmctx_connected() is false and
+ * qmctx_error() says why.  A mount that is not there is looked for again, at most once
+ * a second, when contexts begin.  Waits at most a second, for a mount that is slow to
+ * answer. */
 int qmctx_announce(const char *path, struct qmctx **ctx);
 
+/* Ends all contexts, and waits for what is in flight as long as replies come (a second
+ * each); what remains is given up, with ENOTCONN for its done().  ctx may be NULL.  No
+ * other thread may be using ctx.  Over the mount's carrier, end contexts of other
+ * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct" or "mount": the carrier, and whether it works just now. */
+/* "direct" or "mount": the carrier, and whether it works just now (direct: at least one
+ * connection is up).  Does not wait. */
 const char *qmctx_carrier(const struct qmctx *ctx);
 bool qmctx_connected(const struct qmctx *ctx);
 
@@ -60,7 +73,9 @@ const char *qmctx_error(void);
 
 /* Begins a context within the calling thread's current one, and makes it current.
  * klass: a hash of what contexts of this kind have in common.  name: for people, of the
- * class; may be NULL; copied. */
+ * class, UTF-8; may be NULL; copied; cut to 439 bytes (direct) or 199 (mount).  The
+ * server hears of it when something is read or written in it, not before.  EINVAL (no
+ * such kind) or ENOMEM. */
 int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
                 const char *name);
 /* Ends the calling thread's current context; the one around it is current again.
@@ -73,48 +88,63 @@ unsigned qmctx_depth(struct qmctx *ctx);
 
 /* The rest is for the direct carrier only (ENOTSUP else). */
 
-/* The device, in bytes. */
+/* The device: its bytes, the server's cache block in bytes, whether it can be written.
+ */
 uint64_t qmctx_size(const struct qmctx *ctx);
 uint32_t qmctx_block_size(const struct qmctx *ctx);
 bool qmctx_is_read_only(const struct qmctx *ctx);
 
-/* Contexts by handle, for programs that multiplex.  When the session has no slot left,
- * the least recently used context that is not in use loses its own (its reads are
- * untagged from then on). */
+/* Contexts by handle, for programs that multiplex.  parent: 0, or the context around
+ * it; one that has ended counts as 0.  When the session has no slot left, the least
+ * recently used context in which nothing is in flight ends at the server, and begins
+ * there anew when it is used again. */
 int qmctx_open_context(struct qmctx *ctx, qmctx_id parent, enum qmctx_kind kind,
                        uint64_t klass, const char *name, qmctx_id *id);
+/* Ends the context, and what is nested in it.  EINVAL if it is not open. */
 int qmctx_close_context(struct qmctx *ctx, qmctx_id id);
 /* The calling thread's current context, or 0. */
 qmctx_id qmctx_current(struct qmctx *ctx);
 
-/* Synchronous requests in a context (0: none).  EINVAL beyond the end.  fua: force unit
- * access. */
+/* Synchronous requests in a context (0, or one that has ended: none).  Any count; one
+ * larger than the server takes goes in parts.  EINVAL beyond the device's end, EROFS,
+ * ENOTCONN (no connection; it broke), or the server's error.  fua: force unit access.
+ * buf's contents after a failed read are undefined. */
 int qmctx_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count,
                 uint64_t offset);
 int qmctx_pwrite(struct qmctx *ctx, qmctx_id id, const void *buf, size_t count,
                  uint64_t offset, bool fua);
+/* What was written before, over any connection, is on stable storage now. */
 int qmctx_flush(struct qmctx *ctx);
-/* Without NBD_FLAG_SEND_TRIM, or in the tagged view of a server, these write zeros. */
+/* The range reads as zeros from now on.  May make holes; where the server cannot zero,
+ * writes zeros. */
 int qmctx_zero(struct qmctx *ctx, uint64_t count, uint64_t offset);
+/* The range is not needed any more; what it reads as is undefined.  Where the server
+ * cannot trim, writes zeros. */
 int qmctx_trim(struct qmctx *ctx, uint64_t count, uint64_t offset);
 
-/* Asynchronous: done() is called once, from within some thread's qmctx_poll() or
- * synchronous call, with 0 or an errno value.  buf stays the caller's and must live
- * until then.  done() must not call back into the library. */
+/* Asynchronous: done() is called once for each request that was accepted (0 was
+ * returned), from within some thread's qmctx_poll() or synchronous call on this
+ * instance, or qmctx_close(), with 0 or an errno value.  buf stays the caller's and
+ * must live until then.  done() may start further asynchronous requests, but nothing
+ * that waits.  Requests in one context are sent in order.  ENOTSUP: fua is asked for
+ * and the server does not have it. */
 typedef void qmctx_done(void *opaque, int error);
 int qmctx_aio_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count,
                     uint64_t offset, qmctx_done *done, void *opaque);
 int qmctx_aio_pwrite(struct qmctx *ctx, qmctx_id id, const void *buf, size_t count,
                      uint64_t offset, bool fua, qmctx_done *done, void *opaque);
-/* Makes progress; waits at most timeout_ms (-1: for ever) for something to happen.
- * Returns how many requests are still in flight, or -1. */
+/* Makes progress; waits at most timeout_ms (-1: for ever) for something to happen, and
+ * not at all if nothing is in flight.  May come back early.  Returns how many requests
+ * are still in flight, or -1. */
 int qmctx_poll(struct qmctx *ctx, int timeout_ms);
 
 /* The server's statistics as JSON text, malloc()ed and terminated; NULL on error. */
 char *qmctx_stats(struct qmctx *ctx);
 
-/* Tries to connect again what is disconnected; contexts open meanwhile are
- * begun anew when they are used next.  Returns 0 if all connections are up. */
+/* Tries to connect again what is disconnected; contexts open meanwhile are begun anew
+ * when they are used next.  Returns 0 if all connections are up.  ESTALE if the server
+ * has another device now (size, block size, or whether it can be written).  May wait
+ * for the network; how often it is tried is the caller's to limit. */
 int qmctx_reconnect(struct qmctx *ctx);
 
 #pragma GCC visibility pop

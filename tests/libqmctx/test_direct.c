@@ -555,7 +555,8 @@ static void test_restart(void **state)
 
     start_filter();
     ctx = must_connect(3);
-    assert_int_equal(qmctx_begin(ctx, QMCTX_CONNECTION, 0x900001, "900001 survivor"), 0);
+    assert_int_equal(qmctx_begin(ctx, QMCTX_CONNECTION, 0x900001, "900001 survivor"),
+                     0);
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0x900002, NULL), 0);
     must_read(ctx, qmctx_current(ctx), 512, 0);
     for (unsigned i = 0; i < THREADS; i++) {
@@ -704,7 +705,8 @@ static void test_async_write_and_loss(void **state)
     unsigned failed = 0;
 
     nbdkit_server_start(&server, "--filter=" FILTER, "--filter=delay", "memory",
-                        "size=128M", "cache-size=16M", "policy=none", "rdelay=5", NULL);
+                        "size=128M", "cache-size=16M", "policy=none", "rdelay=60",
+                        NULL);
     ctx = must_connect(2);
     for (unsigned i = 0; i < IN_FLIGHT; i++) {
         aio[i] = (struct aio){.offset = i * 512};
@@ -736,6 +738,29 @@ static void test_async_write_and_loss(void **state)
     }
     assert_int_equal(failed, IN_FLIGHT);
     qmctx_close(ctx);
+}
+
+/* What is in flight when the instance is closed is given up. */
+static void test_close_in_flight(void **state)
+{
+    static struct aio aio[IN_FLIGHT];
+    struct qmctx *ctx;
+
+    nbdkit_server_start(&server, "--filter=" FILTER, "--filter=delay", "pattern",
+                        "size=1G", "cache-size=16M", "policy=none", "rdelay=60", NULL);
+    ctx = must_connect(2);
+    for (unsigned i = 0; i < IN_FLIGHT; i++) {
+        aio[i] = (struct aio){.offset = (uint64_t)i * BLOCK};
+        assert_int_equal(
+            qmctx_aio_pread(ctx, 0, aio[i].buf, 512, aio[i].offset, aio_done, &aio[i]),
+            0);
+    }
+    qmctx_close(ctx);
+    for (unsigned i = 0; i < IN_FLIGHT; i++) {
+        assert_int_equal(aio[i].calls, 1);
+        assert_int_equal(aio[i].error, ENOTCONN);
+    }
+    nbdkit_server_stop(&server, SIGKILL);
 }
 
 /* Some threads poll, some read, and all share the connections. */
@@ -1053,6 +1078,7 @@ int main(int argc, char **argv)
         TEST(test_idle_loss),
         TEST(test_async),
         TEST(test_async_write_and_loss),
+        TEST(test_close_in_flight),
         TEST(test_async_and_sync),
         TEST(test_thread_exit),
         TEST(test_fork),
