@@ -98,7 +98,7 @@ static int listen_at(const char *path, char *err, size_t len)
                  path, sizeof address.sun_path - 1);
         return -1;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
 
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1) {

@@ -230,6 +230,7 @@ static bool look(struct qm_peer *peer, uint32_t number, uint32_t index,
     bool found = false;
 
     *tag = NULL;
+    snapshot->version = 0;
     pthread_mutex_lock(&entry->lock);
     if (attached_as(peer, number)) {
         shared = &peer->shared[index];

@@ -154,13 +154,13 @@ int main(int argc, char **argv)
     if (argc == 6 && !strcmp(argv[1], "announce")) {
         announce(argv[2]);
         open_file(argv[3]);
-        rounds = (unsigned)atoi(argv[5]);
-        run((unsigned)atoi(argv[4]), announce_thread);
+        rounds = (unsigned)strtoul(argv[5], NULL, 10);
+        run((unsigned)strtoul(argv[4], NULL, 10), announce_thread);
         qmctx_close(contexts);
     } else if (argc == 5 && !strcmp(argv[1], "plain")) {
         open_file(argv[2]);
-        rounds = (unsigned)atoi(argv[4]);
-        run((unsigned)atoi(argv[3]), plain_thread);
+        rounds = (unsigned)strtoul(argv[4], NULL, 10);
+        run((unsigned)strtoul(argv[3], NULL, 10), plain_thread);
     } else if (argc == 4 && !strcmp(argv[1], "forever")) {
         announce(argv[2]);
         open_file(argv[3]);

@@ -1,6 +1,7 @@
 /* hostile.c - a program that announces nonsense to a mount, and reads meanwhile.
  *
- *   mount-hostile SOCKET FILE IMAGE READS
+ *   mount-hostile nonsense SOCKET FILE IMAGE READS
+ *   mount-hostile crowd SOCKET      more programs than the mount takes
  *
  * Its reads must all succeed and return what is in IMAGE.
  */
@@ -178,20 +179,27 @@ static void crowd(void)
 int main(int argc, char **argv)
 {
     pthread_t scribbler, sender, reader[2];
+    struct timeval patience = {.tv_sec = 20};
     struct stat st;
     char byte = 0;
+    ssize_t n;
 
-    if (argc != 5 || strlen(argv[1]) >= sizeof address.sun_path) {
+    if (argc < 3 || strlen(argv[2]) >= sizeof address.sun_path ||
+        argc != (strcmp(argv[1], "crowd") ? 6 : 3)) {
         fprintf(stderr, "usage: see hostile.c\n");
         return 2;
     }
-    strcpy(address.sun_path, argv[1]);
-    file = open(argv[2], O_RDONLY | O_CLOEXEC);
-    image = open(argv[3], O_RDONLY | O_CLOEXEC);
+    memcpy(address.sun_path, argv[2], strlen(argv[2]) + 1);
+    if (argc == 3) {
+        crowd();
+        return 0;
+    }
+    file = open(argv[3], O_RDONLY | O_CLOEXEC);
+    image = open(argv[4], O_RDONLY | O_CLOEXEC);
     if (file == -1 || image == -1 || fstat(image, &st) == -1)
         die("open");
     size = (uint64_t)st.st_size;
-    reads = (unsigned)atoi(argv[4]);
+    reads = (unsigned)strtoul(argv[5], NULL, 10);
 
     attach();
     pthread_create(&scribbler, NULL, scribble, NULL);
@@ -204,11 +212,11 @@ int main(int argc, char **argv)
     pthread_join(scribbler, NULL);
     pthread_join(sender, NULL);
 
+    setsockopt(mount_socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     /* A message of no known size: the mount hangs up, and is not hurt. */
     if (send(mount_socket, &byte, 1, MSG_NOSIGNAL) != 1 ||
-        recv(mount_socket, &byte, 1, 0) > 0)
+        (n = recv(mount_socket, &byte, 1, 0)) > 0 || (n == -1 && errno == EAGAIN))
         die("the mount did not hang up");
-    crowd();
     read_on((void *)(uintptr_t)20);
     return 0;
 }

@@ -400,7 +400,7 @@ static void test_entries_that_are_none(void **state)
 
     assert_int_equal(ftruncate(p.memory, 0), -1);
     assert_int_equal(errno, EPERM);
-    assert_int_equal(ftruncate(p.memory, 2 * BYTES), -1);
+    assert_int_equal(ftruncate(p.memory, 2L * BYTES), -1);
     detach(&p);
 }
 
