@@ -105,7 +105,7 @@ bool qm_link_is_up(const struct qm_link *link)
 
 /* --- losing it, and getting it back --- */
 
-static void lost(struct qm_link *link)
+static void lost(struct qm_link *link, const char *why)
 {
     bool first;
 
@@ -117,16 +117,14 @@ static void lost(struct qm_link *link)
     }
     pthread_mutex_unlock(&link->lock);
     if (first)
-        qm_mount_log(LOG_WARNING, "the server is gone: %s", qmctx_error());
+        qm_mount_log(LOG_WARNING, "the server is gone: %s", why);
 }
 
 /* One attempt, without the lock.  Returns the state that it leads to. */
 static int try_again(struct qm_link *link, time_t since)
 {
-    if (qmctx_reconnect(link->server) == 0) {
-        qm_mount_log(LOG_NOTICE, "the server is back");
+    if (qmctx_reconnect(link->server) == 0)
         return LINK_UP;
-    }
     if (errno == ESTALE) {
         qm_mount_log(LOG_ERR, "%s: every request fails until the file is unmounted",
                      qmctx_error());
@@ -142,46 +140,73 @@ static int try_again(struct qm_link *link, time_t since)
     return LINK_LOST;
 }
 
-/* Waits for at most s seconds, less if the link is to stop.  The lock is held. */
-static void pause_for(struct qm_link *link, int s)
+/* Waits for s seconds, less if the state is another than that or the link is to stop.
+ * The lock is held. */
+static void pause_for(struct qm_link *link, int s, int state)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += s;
-    while (!link->stopping &&
+    while (!link->stopping && atomic_load(&link->state) == state &&
            pthread_cond_timedwait(&link->changed, &link->lock, &until) != ETIMEDOUT)
         ;
 }
 
-static void *reconnect_thread(void *arg)
+/* Notices the loss of a server that nobody asks for anything, so that the next who does
+ * finds it connected again.  The lock is held, but not while it looks. */
+static void watch(struct qm_link *link)
+{
+    pause_for(link, RETRY_SOON, LINK_UP);
+    if (link->stopping)
+        return;
+    pthread_mutex_unlock(&link->lock);
+    if (!qmctx_connected(link->server))
+        lost(link, "it closed the connection");
+    pthread_mutex_lock(&link->lock);
+}
+
+/* Connects again, if it can be done.  The lock is held, but not while it tries. */
+static void recover(struct qm_link *link)
+{
+    time_t since = seconds();
+    int state = LINK_LOST;
+
+    if (link->reconnect == 0) {
+        qm_mount_log(LOG_ERR, "every request fails until the file is unmounted");
+        state = LINK_DEAD;
+        atomic_store(&link->state, state);
+    }
+    while (!link->stopping && state == LINK_LOST) {
+        pthread_mutex_unlock(&link->lock);
+        state = try_again(link, since);
+        pthread_mutex_lock(&link->lock);
+        atomic_store(&link->state, state);
+        if (state == LINK_UP)
+            qm_mount_log(LOG_NOTICE, "the server is back");
+        else if (state == LINK_LOST)
+            pause_for(link,
+                      seconds() - since < RETRY_SOON_FOR ? RETRY_SOON : RETRY_LATER,
+                      LINK_LOST);
+    }
+}
+
+static void *link_thread(void *arg)
 {
     struct qm_link *link = arg;
-    time_t since;
-    int state;
 
     pthread_mutex_lock(&link->lock);
-    for (;;) {
-        while (!link->stopping && atomic_load(&link->state) != LINK_LOST)
-            pthread_cond_wait(&link->changed, &link->lock);
-        since = seconds();
-        while (!link->stopping && atomic_load(&link->state) == LINK_LOST) {
-            if (link->reconnect == 0) {
-                qm_mount_log(LOG_ERR,
-                             "every request fails until the file is unmounted");
-                atomic_store(&link->state, LINK_DEAD);
-                break;
-            }
-            pthread_mutex_unlock(&link->lock);
-            state = try_again(link, since);
-            pthread_mutex_lock(&link->lock);
-            atomic_store(&link->state, state);
-            if (state == LINK_LOST)
-                pause_for(link, seconds() - since < RETRY_SOON_FOR ? RETRY_SOON
-                                                                   : RETRY_LATER);
-        }
-        if (link->stopping)
+    while (!link->stopping) {
+        switch (atomic_load(&link->state)) {
+        case LINK_UP:
+            watch(link);
             break;
+        case LINK_LOST:
+            recover(link);
+            break;
+        default:
+            pthread_cond_wait(&link->changed, &link->lock);
+        }
     }
     pthread_mutex_unlock(&link->lock);
     return NULL;
@@ -195,7 +220,7 @@ int qm_link_start(struct qm_link *link)
     /* Signals are for the main thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = pthread_create(&link->thread, NULL, reconnect_thread, link);
+    r = pthread_create(&link->thread, NULL, link_thread, link);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     link->started = r == 0;
     return r;
@@ -231,11 +256,11 @@ static int failed(struct qm_link *link, int error)
     case EPIPE:
     case ESHUTDOWN:
     case ETIMEDOUT:
-        lost(link);
+        lost(link, qmctx_error());
         return EIO;
     default:
         if (!qmctx_connected(link->server)) {
-            lost(link);
+            lost(link, qmctx_error());
             return EIO;
         }
         return error > 0 ? error : EIO;

@@ -23,8 +23,8 @@ struct qm_link;
  * with qm_link_close().  Returns 0, or -1 with one sentence in err. */
 int qm_link_open(const char *uri, unsigned connections, unsigned reconnect,
                  struct qm_link **link, char *err, size_t len);
-/* Starts the thread that connects again.  Apart from qm_link_open(), so that a program
- * can fork in between.  Returns 0 or an errno value. */
+/* Starts the thread that watches the connection and makes it again.  Returns 0 or an
+ * errno value. */
 int qm_link_start(struct qm_link *link);
 /* No request may be on its way.  link may be NULL. */
 void qm_link_close(struct qm_link *link);
