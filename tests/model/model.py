@@ -114,7 +114,7 @@ class Rules:
             unsafe = [d for d in suffixes if suffixes[d]["grace"] == 0]
             victim = min(unsafe or suffixes, key=lambda d: (suffixes[d]["support"], -d))
             del suffixes[victim]
-        for d in suffixes:
+        for d in suffixes if self.grace > 0 else ():
             suffixes[d]["grace"] = max(0, suffixes[d]["grace"] - 1)
         if is_new:
             suffixes[c] = {"support": 1, "grace": self.grace}
