@@ -22,9 +22,9 @@
  * should that be missing, the next RESULT does.
  *
  * There is no event for transactions: after each statement the session's options are
- * looked at.  A transaction that outlives its statement is remembered in the session (a
- * hidden variable), so that with a thread pool the next thread to serve the connection
- * can begin it again.
+ * looked at.  A transaction that outlives its statement is remembered in the session
+ * (hidden variables), so that with a thread pool the next thread to serve the
+ * connection can begin it again, and the one before sees that it is over.
  *
  * Threads: `thread` belongs to one thread; all else that changes is atomic.
  */
@@ -66,12 +66,12 @@ static unsigned long level;
 
 /* What the calling thread has announced. */
 static __thread struct {
-    unsigned generation;      /* that this is of; else it is void */
-    bool serving;             /* a connection's context is open ... */
-    unsigned long connection; /* ... of this one ... */
-    unsigned long level;      /* ... and this was the level when it began */
-    bool in_transaction;      /* a transaction's context is open */
-    bool in_request;          /* between a request's first LOG and its end */
+    unsigned generation;            /* that this is of; else it is void */
+    bool serving;                   /* a connection's context is open ... */
+    unsigned long connection;       /* ... of this one ... */
+    unsigned long level;            /* ... and this was the level when it began */
+    unsigned long long transaction; /* whose context is open; 0: none */
+    bool in_request;                /* between a request's first LOG and its end */
     bool several;             /* the request has, or may have, several statements */
     bool commits;             /* its statement ends a transaction in any case */
     unsigned long long query; /* the id of its (first) statement ... */
@@ -81,10 +81,16 @@ static __thread struct {
     unsigned outside_nested[MAX_NESTED];
 } thread;
 
-/* The class of the transaction that the session is in; 0: none has begun. */
+/* The transaction that the session is in: its number, 0 if none has begun, and class.
+ */
 static MYSQL_THDVAR_ULONGLONG(transaction, PLUGIN_VAR_NOSYSVAR | PLUGIN_VAR_NOCMDOPT,
+                              "The number of the session's transaction", NULL, NULL, 0,
+                              0, ULONGLONG_MAX, 0);
+static MYSQL_THDVAR_ULONGLONG(transaction_class,
+                              PLUGIN_VAR_NOSYSVAR | PLUGIN_VAR_NOCMDOPT,
                               "The class of the session's transaction", NULL, NULL, 0,
                               0, ULONGLONG_MAX, 0);
+static _Atomic unsigned long long last_transaction;
 
 static void count(_Atomic unsigned long long *counter)
 {
@@ -135,8 +141,8 @@ static bool is_start(const struct qm_template *t)
  * it its class, not the one that all begin with. */
 static bool is_control(const struct qm_template *t)
 {
-    return is_start(t) || commits(t) || qm_template_begins(t, "set") ||
-           qm_template_begins(t, "rollback");
+    return is_start(t) || commits(t) || qm_template_begins(t, "rollback") ||
+           (qm_template_begins(t, "set") && !qm_template_begins(t, "set statement"));
 }
 
 /* Ends all that the calling thread has announced. */
@@ -150,10 +156,37 @@ static void leave(void)
 
 static void end_transaction(MYSQL_THD thd)
 {
-    if (thread.in_transaction)
+    if (thread.transaction)
         qmctx_end_to(carrier, thread.outside_transaction);
-    thread.in_transaction = false;
-    THDVAR(thd, transaction) = 0;
+    thread.transaction = THDVAR(thd, transaction) = 0;
+}
+
+/* Begins or ends the transaction's context as the statement that begins wants it. */
+static void enter_transaction(MYSQL_THD thd, const struct qm_template *t,
+                              uint64_t klass, const char *name)
+{
+    /* It may have ended in another thread, or unseen (a reset of the connection). */
+    if (thread.transaction && thread.transaction != THDVAR(thd, transaction)) {
+        qmctx_end_to(carrier, thread.outside_transaction);
+        thread.transaction = 0;
+    }
+    if (is_start(t) || !in_transaction(thd))
+        end_transaction(thd);
+    if (thread.transaction)
+        return;
+    if (THDVAR(thd, transaction)) { /* it was begun in another thread */
+        klass = THDVAR(thd, transaction_class);
+        name = NULL;
+    } else if (is_control(t)) {
+        return;
+    } else {
+        THDVAR(thd, transaction) =
+            1 + atomic_fetch_add_explicit(&last_transaction, 1, memory_order_relaxed);
+        THDVAR(thd, transaction_class) = klass;
+    }
+    thread.transaction = THDVAR(thd, transaction);
+    begin(QMCTX_TRANSACTION, klass, name, &count_transactions,
+          &thread.outside_transaction);
 }
 
 static void end_request(MYSQL_THD thd)
@@ -189,7 +222,7 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
 {
     if (!thread.serving || thread.connection != event->general_thread_id ||
         (thread.level != __atomic_load_n(&level, __ATOMIC_RELAXED) &&
-         !thread.in_transaction))
+         !thread.transaction))
         serve(event->general_thread_id, event->general_user,
               event->general_user_length);
 
@@ -212,18 +245,7 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
     thread.several = t.several;
     thread.commits = commits(&t);
 
-    /* It may have ended unseen (a reset of the connection), and BEGIN ends it. */
-    if (is_start(&t) || !in_transaction(thd))
-        end_transaction(thd);
-    if (!thread.in_transaction) {
-        uint64_t goes_on = THDVAR(thd, transaction); /* begun in another thread */
-        if (goes_on || !is_control(&t)) {
-            thread.in_transaction = true;
-            THDVAR(thd, transaction) = goes_on ? goes_on : klass;
-            begin(QMCTX_TRANSACTION, goes_on ? goes_on : klass, goes_on ? NULL : name,
-                  &count_transactions, &thread.outside_transaction);
-        }
-    }
+    enter_transaction(thd, &t, klass, name);
     if (thread.level == LEVEL_STATEMENT)
         begin(QMCTX_QUERY, klass, name, &count_statements, &thread.outside_statement);
 }
@@ -388,9 +410,13 @@ static MYSQL_SYSVAR_ENUM(level, level, PLUGIN_VAR_RQCMDARG,
                          "transaction or statement",
                          NULL, NULL, LEVEL_STATEMENT, &level_lib);
 
-static struct st_mysql_sys_var *system_variables[] = {
-    MYSQL_SYSVAR(mount), MYSQL_SYSVAR(enabled),     MYSQL_SYSVAR(names),
-    MYSQL_SYSVAR(level), MYSQL_SYSVAR(transaction), NULL};
+static struct st_mysql_sys_var *system_variables[] = {MYSQL_SYSVAR(mount),
+                                                      MYSQL_SYSVAR(enabled),
+                                                      MYSQL_SYSVAR(names),
+                                                      MYSQL_SYSVAR(level),
+                                                      MYSQL_SYSVAR(transaction),
+                                                      MYSQL_SYSVAR(transaction_class),
+                                                      NULL};
 
 static int show_connected(MYSQL_THD thd, struct st_mysql_show_var *var, void *buffer,
                           struct system_status_var *unused, enum enum_var_type scope)

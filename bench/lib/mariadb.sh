@@ -1,0 +1,48 @@
+# mariadb.sh - a MariaDB of one's own, with its system tablespace on one file or device;
+# for benchmarks and tests.  To be sourced after tests/lib.sh.
+
+# The pages of InnoDB; everything that is not said here is as MariaDB has it.
+mariadb_common=(
+    --no-defaults --innodb-data-home-dir= --innodb-file-per-table=0
+    --innodb-flush-method=O_DIRECT --innodb-log-file-size=96M
+    --innodb-buffer-pool-dump-at-shutdown=0 --innodb-buffer-pool-load-at-startup=0
+)
+# mariadbd does not run as root without being told.
+[ "$(id -u)" -ne 0 ] || mariadb_common+=(--user=root)
+
+# mariadb_install DATADIR FILE SIZE: a new database whose system tablespace is FILE.
+mariadb_install() {
+    mkdir -p "$1"
+    mariadb-install-db "${mariadb_common[@]}" --datadir="$1" --skip-test-db \
+        --auth-root-authentication-method=normal \
+        --innodb-data-file-path="$2:$3newraw" >"$T/install.log" 2>&1 ||
+        { cat "$T/install.log" >&2; return 1; }
+}
+
+# mariadb_start NAME DATADIR FILE SIZE OPTIONS...: returns when it takes connections, on
+# $T/NAME.sock; its messages are in $T/NAME.log, its process id in $PID.  What is in the
+# array mariadb_under is put before the command.
+mariadb_under=()
+mariadb_start() {
+    local name=$1 datadir=$2 file=$3 size=$4; shift 4
+    rm -f "$T/$name.sock"
+    background "${mariadb_under[@]}" mariadbd "${mariadb_common[@]}" --datadir="$datadir" \
+        --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
+        --innodb-data-file-path="$file:${size}raw" "$@" >"$T/$name.log" 2>&1
+    local pid=$PID
+    wait_for 60 eval "mariadb_sql $name -e 'SELECT 1' || gone $pid"
+    gone "$pid" || return 0
+    cat "$T/$name.log" >&2
+    return 1
+}
+
+# mariadb_sql NAME ARGS...: the client.
+mariadb_sql() {
+    local name=$1; shift
+    mariadb --no-defaults -S "$T/$name.sock" -u root "$@"
+}
+
+# mariadb_status NAME VARIABLE: a status variable's value.
+mariadb_status() {
+    mariadb_sql "$1" -BNe "SHOW GLOBAL STATUS LIKE '$2'" | cut -f 2
+}
