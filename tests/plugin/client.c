@@ -43,10 +43,9 @@ static void prepared(int n, const char *sql)
 {
     MYSQL_STMT *stmt = mysql_stmt_init(con);
     MYSQL_BIND bind[MAX_PARAMS];
-    int more;
 
-    if (!stmt || mysql_stmt_prepare(stmt, sql, strlen(sql))) {
-        printf("%s\n", stmt ? mysql_stmt_error(stmt) : "out of memory");
+    if (!stmt) {
+        printf("out of memory\n");
         return;
     }
     memset(bind, 0, sizeof bind);
@@ -54,15 +53,16 @@ static void prepared(int n, const char *sql)
         bind[i].buffer_type = MYSQL_TYPE_LONG;
         bind[i].buffer = &n;
     }
-    if (mysql_stmt_param_count(stmt) <= MAX_PARAMS &&
-        !mysql_stmt_bind_param(stmt, bind) && !(more = mysql_stmt_execute(stmt))) {
+    if (!mysql_stmt_prepare(stmt, sql, strlen(sql)) &&
+        mysql_stmt_param_count(stmt) <= MAX_PARAMS &&
+        !mysql_stmt_bind_param(stmt, bind) && !mysql_stmt_execute(stmt)) {
         do {
             if (mysql_stmt_field_count(stmt) > 0) {
                 mysql_stmt_store_result(stmt);
                 while (mysql_stmt_fetch(stmt) == 0)
                     ;
             }
-        } while ((more = mysql_stmt_next_result(stmt)) == 0);
+        } while (mysql_stmt_next_result(stmt) == 0);
     }
     if (mysql_stmt_errno(stmt))
         printf("%s\n", mysql_stmt_error(stmt));
