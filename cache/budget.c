@@ -73,7 +73,7 @@ size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_by
 {
     return sizeof(struct qm_shard) + stripes * sizeof(struct qm_ring) + MALLOC_SMALL +
            TABLE_BYTES + QM_MIN_BUCKETS * sizeof(struct cds_lfht_node) +
-           2 * POLICY_BYTES + blocks * policy_bytes;
+           (size_t)2 * POLICY_BYTES + blocks * policy_bytes;
 }
 
 size_t qm_budget_block_slab(uint64_t count)

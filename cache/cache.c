@@ -39,6 +39,8 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
         qm_budget_shards(config->blocks, config->prefetch_blocks, config->shards);
     cache->stripes = qm_budget_stripes(config->shards);
     pthread_mutex_init(&cache->writes_lock, NULL);
+    pthread_mutex_init(&cache->grace_lock, NULL);
+    pthread_cond_init(&cache->grace_ended, NULL);
 
     bytes = cache->shard_count * sizeof(struct qm_shard);
     cache->shards = aligned_alloc(__alignof__(struct qm_shard), bytes);
@@ -70,6 +72,8 @@ void qm_cache_free(struct qm_cache *cache)
     for (unsigned i = 0; i < cache->shard_count; i++)
         qm_shard_destroy(&cache->shards[i]);
     free(cache->shards);
+    pthread_cond_destroy(&cache->grace_ended);
+    pthread_mutex_destroy(&cache->grace_lock);
     pthread_mutex_destroy(&cache->writes_lock);
     free(cache);
 }
@@ -270,7 +274,7 @@ void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *dat
             qm_shard_discard(shard, block);
     }
     qm_shard_unref(shard, block);
-    reclaim = shard->limbo >= shard->limits.batch && !shard->reclaiming;
+    reclaim = shard->limbo >= shard->limits.batch;
     pthread_mutex_unlock(&shard->lock);
     if (reclaim)
         qm_slab_reclaim(shard, false);

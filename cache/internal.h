@@ -19,7 +19,8 @@
  * Both are limited in number, and what is in limbo counts; that bounds the memory.
  *
  * Locks, in order: a shard's mutex, then the mutex of the writes in flight.  No thread
- * holds two shards' mutexes, and none waits for a grace period with a mutex held.
+ * holds two shards' mutexes, and none waits for a grace period with a mutex held (the
+ * one of the grace periods themselves is taken with no other).
  */
 #ifndef QM_CACHE_INTERNAL_H
 #define QM_CACHE_INTERNAL_H
@@ -111,7 +112,6 @@ struct qm_shard_stats {
 struct qm_shard {
     pthread_mutex_t lock;
     pthread_cond_t loaded; /* a block that is waited for was loaded, or never will be */
-    pthread_cond_t reclaimed; /* reclaiming became false */
     struct qm_cache *cache;
     struct cds_lfht *table;
     struct qm_ring *rings; /* cache->stripes of them */
@@ -127,8 +127,10 @@ struct qm_shard {
     uint64_t blocks_made, bufs_made;
     struct qm_block *free_blocks, *limbo_blocks;
     struct qm_buf *free_bufs, *limbo_bufs;
-    uint64_t limbo;   /* blocks and bare buffers there */
-    bool reclaiming;  /* some thread waits for a grace period */
+    _Atomic uint64_t limbo; /* blocks and bare buffers there */
+    /* Taken out of limbo, by the one thread that waits for a grace period. */
+    struct qm_block *graced_blocks;
+    struct qm_buf *graced_bufs;
     uint64_t buckets; /* of the table; grown by who inserts */
     bool growing;
     uint64_t bytes; /* held now, the shard itself included */
@@ -139,6 +141,10 @@ struct qm_cache {
     struct qm_cache_config config;
     unsigned shard_count, stripes; /* powers of two */
     struct qm_shard *shards;
+
+    pthread_mutex_t grace_lock;
+    pthread_cond_t grace_ended;
+    bool grace; /* some thread waits for a grace period, for all */
 
     pthread_mutex_t writes_lock;
     struct qm_cache_write *writes; /* in flight */

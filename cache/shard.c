@@ -31,7 +31,6 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_
 
     pthread_mutex_init(&shard->lock, NULL);
     pthread_cond_init(&shard->loaded, NULL);
-    pthread_cond_init(&shard->reclaimed, NULL);
     shard->cache = cache;
     shard->main_ops = ops;
     shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
@@ -82,7 +81,6 @@ void qm_shard_destroy(struct qm_shard *shard)
         shard->prefetch_ops->destroy(shard->prefetch);
     qm_slab_destroy(shard);
     free(shard->rings);
-    pthread_cond_destroy(&shard->reclaimed);
     pthread_cond_destroy(&shard->loaded);
     pthread_mutex_destroy(&shard->lock);
 }

@@ -95,49 +95,48 @@ void qm_slab_unused_buf(struct qm_shard *shard, struct qm_buf *buf)
     shard->free_bufs = buf;
 }
 
+/* Changed with the mutex held, looked at without. */
+static void count_limbo(struct qm_shard *shard)
+{
+    uint64_t limbo = atomic_load_explicit(&shard->limbo, memory_order_relaxed);
+
+    atomic_store_explicit(&shard->limbo, limbo + 1, memory_order_relaxed);
+}
+
 void qm_slab_retire_block(struct qm_shard *shard, struct qm_block *block)
 {
     block->next = shard->limbo_blocks;
     shard->limbo_blocks = block;
-    shard->limbo++;
+    count_limbo(shard);
 }
 
 void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf)
 {
     buf->next = shard->limbo_bufs;
     shard->limbo_bufs = buf;
-    shard->limbo++;
+    count_limbo(shard);
 }
 
-bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
+/* Sets apart what is in limbo now: the grace period that comes is for it. */
+static void take_limbo(struct qm_shard *shard)
 {
-    struct qm_block *blocks, *block;
-    struct qm_buf *bufs, *buf;
-
     pthread_mutex_lock(&shard->lock);
-    if (shard->reclaiming) {
-        while (wait && shard->reclaiming)
-            pthread_cond_wait(&shard->reclaimed, &shard->lock);
-        pthread_mutex_unlock(&shard->lock);
-        return true;
-    }
-    if (shard->limbo == 0) {
-        pthread_mutex_unlock(&shard->lock);
-        return false;
-    }
-    blocks = shard->limbo_blocks;
-    bufs = shard->limbo_bufs;
+    shard->graced_blocks = shard->limbo_blocks;
+    shard->graced_bufs = shard->limbo_bufs;
     shard->limbo_blocks = NULL;
     shard->limbo_bufs = NULL;
-    shard->limbo = 0;
-    shard->reclaiming = true;
+    atomic_store_explicit(&shard->limbo, 0, memory_order_relaxed);
     pthread_mutex_unlock(&shard->lock);
+}
 
-    qm_rcu_synchronize();
+static void free_graced(struct qm_shard *shard)
+{
+    struct qm_block *block;
+    struct qm_buf *buf;
 
     pthread_mutex_lock(&shard->lock);
-    while ((block = blocks)) {
-        blocks = block->next;
+    while ((block = shard->graced_blocks)) {
+        shard->graced_blocks = block->next;
         buf = atomic_load_explicit(&block->buf, memory_order_relaxed);
         if (buf) {
             atomic_store_explicit(&block->buf, NULL, memory_order_relaxed);
@@ -146,14 +145,57 @@ bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
         block->next = shard->free_blocks;
         shard->free_blocks = block;
     }
-    while ((buf = bufs)) {
-        bufs = buf->next;
+    while ((buf = shard->graced_bufs)) {
+        shard->graced_bufs = buf->next;
         qm_slab_unused_buf(shard, buf);
     }
-    shard->reclaiming = false;
-    pthread_cond_broadcast(&shard->reclaimed);
     pthread_mutex_unlock(&shard->lock);
-    return true;
+}
+
+static bool is_worth_it(struct qm_shard *shard)
+{
+    return atomic_load_explicit(&shard->limbo, memory_order_relaxed) >=
+           shard->limits.batch / 4 + 1;
+}
+
+/* One grace period serves all shards that have something worth it: a grace period may
+ * have to wait for a reader that lost its CPU, so the fewer the better. */
+bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
+{
+    struct qm_cache *cache = shard->cache;
+    bool any;
+
+    pthread_mutex_lock(&cache->grace_lock);
+    if (cache->grace) {
+        while (wait && cache->grace)
+            pthread_cond_wait(&cache->grace_ended, &cache->grace_lock);
+        pthread_mutex_unlock(&cache->grace_lock);
+        return true;
+    }
+    cache->grace = true;
+    pthread_mutex_unlock(&cache->grace_lock);
+
+    any = atomic_load_explicit(&shard->limbo, memory_order_relaxed) > 0;
+    if (any) {
+        for (unsigned i = 0; i < cache->shard_count; i++) {
+            struct qm_shard *s = &cache->shards[i];
+
+            if (s == shard || is_worth_it(s))
+                take_limbo(s);
+        }
+        qm_rcu_synchronize();
+        for (unsigned i = 0; i < cache->shard_count; i++) {
+            struct qm_shard *s = &cache->shards[i];
+
+            if (s->graced_blocks || s->graced_bufs)
+                free_graced(s);
+        }
+    }
+    pthread_mutex_lock(&cache->grace_lock);
+    cache->grace = false;
+    pthread_cond_broadcast(&cache->grace_ended);
+    pthread_mutex_unlock(&cache->grace_lock);
+    return any;
 }
 
 void qm_slab_destroy(struct qm_shard *shard)

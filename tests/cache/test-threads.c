@@ -445,10 +445,10 @@ static void test_waiters_while_writing(void **state)
             qm_cache_write_end(c.cache, &w, QM_WRITE_DATA, data);
         }
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
+    for (int i = 0; i < 4; i++)
         free(c.buf[i]);
-    }
     assert_int_equal(c.failures, 0);
     assert_int_equal(c.waits, 4 * 40);
     pthread_barrier_destroy(&c.start);
