@@ -48,13 +48,24 @@ static int quickmine_thread_model(void)
                                       : NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS;
 }
 
+static bool parent_exists(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = slash && slash > path ? strndup(path, slash - path) : strdup("/");
+    bool exists = parent && access(parent, F_OK) == 0;
+
+    free(parent);
+    errno = ENOENT;
+    return exists;
+}
+
 /* Says what is wrong with the rules directory while somebody is there to read it. */
 static int check_rules(const char *path)
 {
     struct stat st;
 
     if (stat(path, &st) == -1) {
-        if (errno == ENOENT) /* it will be made */
+        if (errno == ENOENT && parent_exists(path)) /* it will be made */
             return 0;
         nbdkit_error("rules=%s: %m", path);
         return -1;

@@ -1,0 +1,28 @@
+"""rules.py SOCKET learn|use|empty: rules that are learned, or are there from before."""
+import sys
+
+import client
+from client import QUERY, Tagged
+
+a = Tagged(sys.argv[1])
+places = [b * 16384 for b in (10, 3, 25, 31, 7, 40, 22, 55)]
+
+
+def tour():
+    a.begin(a.first, kind=QUERY)
+    for offset in places:
+        a.pread(16384, offset, a.first)
+    a.end(a.first)
+
+
+if sys.argv[2] == "empty":
+    assert a.stats()["rules"] == 0
+elif sys.argv[2] == "learn":
+    tour()
+    client.wait_for(lambda: a.stats()["rules"] > 0)
+else:
+    assert a.stats()["rules"] > 0
+    tour()
+    s = a.stats()
+    assert s["promotes"] == len(places) - 2, s
+client.passed(sys.argv[2])

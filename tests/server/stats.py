@@ -1,0 +1,50 @@
+"""stats.py SOCKET STATS: the statistics, by socket and through the window."""
+import json
+import socket
+import sys
+
+import client
+from client import QUERY, Tagged
+
+path, stats_path = sys.argv[1:]
+a = Tagged(path)
+a.begin(a.first, 0, 42, QUERY, "gr\u00fc\u00df \u0001 dich".encode() + b"\xff")
+for block in [1, 2, 3, 1, 2, 3]:
+    a.pread(16384, block * 16384, a.first)
+a.pread(20000, 100)  # blocks 0 and 1
+a.pwrite(b"abc", 7)
+s = client.socket_stats(stats_path)
+w = a.stats()
+for key in ["uptime_us", "latency_us"]:
+    s.pop(key), w.pop(key)
+assert s == w, (s, w)
+assert s["version"] and s["policy"] == "none" and s["level"] == "query"
+assert s["eviction"] == "lru" and s["block_size"] == 16384
+assert s["cache_blocks"] == 100 and s["prefetch_blocks"] == 0
+assert s["cache_bytes"] > 4 * 16384
+assert (s["reads"], s["read_bytes"]) == (7, 6 * 16384 + 20000)
+assert (s["writes"], s["write_bytes"]) == (1, 3)
+assert (s["hits"], s["promotes"], s["misses"]) == (4, 0, 4)
+assert (s["device_reads"], s["device_blocks"]) == (4, 4)
+assert s["prefetches"] == s["used"] == s["wasted"] == s["failed"] == s["dropped"] == 0
+for key in ["rules", "prefixes", "rules_bytes", "sequences", "sequences_shed",
+            "lookups", "matches", "recorded", "record_dropped"]:
+    assert s[key] == 0, key
+assert (s["contexts_open"], s["contexts_begun"]) == (1, 1)
+assert (s["sessions"], s["connections"]) == (1, 1)
+(k,) = s["classes"]
+assert k["class"] == "%016x" % 42 and k["kind"] == "query" and k["state"] == "on"
+assert k["name"] == "gr\u00fc\u00df ? dich?"
+assert (k["contexts"], k["reads"], k["hits"], k["misses"]) == (1, 6, 3, 3)
+assert k["latency_us"] > 0
+latency = a.stats()["latency_us"]
+assert latency["count"] == 7
+assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"]
+assert latency["max"] >= latency["mean"] > 0
+
+# One who connects and does not read keeps nobody waiting.
+silent = [socket.socket(socket.AF_UNIX) for _ in range(5)]
+for c in silent:
+    c.connect(stats_path)
+assert client.socket_stats(stats_path)["reads"] == 7
+client.passed("statistics")
