@@ -103,8 +103,9 @@ void nbdkit_server_destroy(struct nbdkit_server *s)
     struct dirent *e;
     DIR *d;
 
+    /* Of a test that failed: clients that are still there would keep it. */
     if (s->pid)
-        nbdkit_server_stop(s, SIGTERM);
+        nbdkit_server_stop(s, SIGKILL);
     d = opendir(s->dir);
     while (d && (e = readdir(d)))
         if (e->d_name[0] != '.')

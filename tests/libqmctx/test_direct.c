@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -215,6 +218,7 @@ struct job {
     struct qmctx *ctx;
     unsigned number;
     unsigned failed;
+    _Atomic pid_t tid;
 };
 
 static uint64_t block_of(uint64_t klass, unsigned read)
@@ -614,6 +618,75 @@ static void test_idle_loss(void **state)
     qmctx_close(ctx);
 }
 
+/* This process's sockets to the server. */
+static unsigned server_sockets(int *fds, unsigned max)
+{
+    struct sockaddr_un peer;
+    socklen_t len;
+    unsigned n = 0;
+
+    for (int fd = 3; fd < 1024 && n < max; fd++) {
+        len = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+            peer.sun_family == AF_UNIX && strstr(peer.sun_path, server.dir))
+            fds[n++] = fd;
+    }
+    return n;
+}
+
+/* One of several connections breaks: its contexts go on over another, in the same
+ * session, and again when it has been made anew. */
+static void test_one_connection_breaks(void **state)
+{
+    enum { CONNS = 3, IDS = 6 };
+    unsigned begins = 0, failures = 0;
+    int fds[CONNS + 1];
+    qmctx_id id[IDS];
+    struct qmctx *ctx;
+    char buf[512];
+    json_t *stats;
+    char *text;
+
+    start_filter();
+    ctx = must_connect(CONNS);
+    assert_int_equal(server_sockets(fds, CONNS + 1), CONNS);
+    for (unsigned i = 0; i < IDS; i++) {
+        assert_int_equal(
+            qmctx_open_context(ctx, 0, QMCTX_QUERY, 0x10 + i, NULL, &id[i]), 0);
+        must_read(ctx, id[i], 512, 0);
+    }
+    for (unsigned k = 0; k < CONNS; k++) {
+        assert_int_equal(server_sockets(fds, CONNS + 1), CONNS);
+        shutdown(fds[k], SHUT_RDWR);
+        /* Each request may find the connection broken, but only once. */
+        for (unsigned i = 0; i < IDS; i++) {
+            if (qmctx_pread(ctx, id[i], buf, 512, 0) == 0)
+                continue;
+            assert_int_equal(errno, ENOTCONN);
+            failures++;
+            must_read(ctx, id[i], 512, 0);
+        }
+        assert_true(qmctx_connected(ctx));
+        assert_int_equal(qmctx_reconnect(ctx), 0);
+        for (unsigned i = 0; i < IDS; i++)
+            must_read(ctx, id[i], 512, 0);
+    }
+    assert_true(failures <= CONNS);
+    text = qmctx_stats(ctx);
+    stats = json_loads(text, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(stats, "sessions")), 1);
+    assert_int_equal(json_integer_value(json_object_get(stats, "contexts_open")), IDS);
+    json_decref(stats);
+    free(text);
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+    load_record();
+    assert_int_equal(count_events(QM_TRACE_READ, 0), 0);
+    for (unsigned i = 0; i < event_count; i++)
+        begins += events[i].type == QM_TRACE_BEGIN;
+    assert_true(begins > IDS);
+}
+
 struct aio {
     char buf[512];
     uint64_t offset;
@@ -763,6 +836,57 @@ static void test_close_in_flight(void **state)
     nbdkit_server_stop(&server, SIGKILL);
 }
 
+static void *read_once(void *opaque)
+{
+    struct job *job = opaque;
+    char buf[512];
+
+    job->tid = gettid();
+    job->failed = qmctx_pread(job->ctx, 0, buf, sizeof buf, 0) != 0;
+    return NULL;
+}
+
+static bool sleeps(pid_t tid)
+{
+    char path[64], line[256] = "";
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    f = fopen(path, "r");
+    if (f) {
+        if (!fgets(line, sizeof line, f))
+            line[0] = '\0';
+        fclose(f);
+    }
+    return strstr(line, ") S");
+}
+
+/* A thread that polls for its own request leaves when it has the reply; then the one in
+ * qmctx_poll() has to take over, which has been told nothing else. */
+static void test_poll_takes_over(void **state)
+{
+    struct aio aio = {.offset = BLOCK};
+    struct job job = {0};
+    pthread_t thread;
+
+    nbdkit_server_start(&server, "--filter=" FILTER, "--filter=delay", "pattern",
+                        "size=1G", "cache-size=16M", "policy=none", "rdelay=300ms",
+                        NULL);
+    job.ctx = must_connect(1);
+    assert_int_equal(pthread_create(&thread, NULL, read_once, &job), 0);
+    while (job.tid == 0 || !sleeps(job.tid))
+        usleep(1000);
+    assert_int_equal(
+        qmctx_aio_pread(job.ctx, 0, aio.buf, 512, aio.offset, aio_done, &aio), 0);
+    while (qmctx_poll(job.ctx, -1) > 0)
+        ;
+    assert_int_equal(aio.calls, 1);
+    assert_int_equal(aio.error, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(job.failed, 0);
+    qmctx_close(job.ctx);
+}
+
 /* Some threads poll, some read, and all share the connections. */
 static _Atomic unsigned aio_finished;
 
@@ -875,6 +999,49 @@ static void test_fork(void **state)
     qmctx_close(ctx);
 }
 
+/* The server sees the end of a process although a child of it lives on. */
+static void test_fork_and_exit(void **state)
+{
+    struct qmctx *ctx, *own;
+    int pipefd[2], status;
+    char *text, c;
+    json_t *stats;
+    json_int_t connections = 0;
+    time_t until = time(NULL) + 20;
+    pid_t pid;
+
+    start_filter();
+    assert_int_equal(pipe(pipefd), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (qmctx_connect(server.uri, 2, &own))
+            _exit(1);
+        pid = fork();
+        if (pid == 0) {
+            /* Until the other end is closed. */
+            close(pipefd[1]);
+            _exit(read(pipefd[0], &c, 1) != 0);
+        }
+        _exit(pid == -1);
+    }
+    close(pipefd[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    ctx = must_connect(1);
+    do {
+        text = qmctx_stats(ctx);
+        stats = json_loads(text, 0, NULL);
+        connections = json_integer_value(json_object_get(stats, "connections"));
+        json_decref(stats);
+        free(text);
+        usleep(5000);
+    } while (connections != 1 && time(NULL) < until);
+    assert_int_equal(connections, 1);
+    close(pipefd[1]);
+    qmctx_close(ctx);
+}
+
 /* --- against tagged-plugin.c --- */
 
 static char plugin_log[96], plugin_log_arg[112];
@@ -955,37 +1122,38 @@ static void test_unordered(void **state)
     assert_int_equal(t.moved, 0);
 }
 
-/* Four slots: the one that was not used for the longest time goes; and those in use
- * stay. */
+/* Four slots: the one that was not used for the longest time goes, unless something
+ * nested in it has one. */
 static void test_slots_by_lru(void **state)
 {
     struct qmctx *ctx = connect_plugin(1, "slots=4", "ordered=1");
-    struct tally t;
     qmctx_id id[5], inner;
+    struct tally t;
 
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(qmctx_open_context(ctx, 0, QMCTX_QUERY, i, NULL, &id[i]), 0);
     for (unsigned i = 0; i < 4; i++)
-        must_read(ctx, id[i], 512, 0);
+        must_read(ctx, id[i], 512, 0); /* 4 begins */
     must_read(ctx, id[0], 512, 0);
     must_read(ctx, id[4], 512, 0); /* takes 1's */
     for (unsigned i = 2; i < 5; i++)
         must_read(ctx, id[i], 512, 0);
     must_read(ctx, id[0], 512, 0);
     assert_int_equal(qmctx_close_context(ctx, id[1]), 0); /* has none to end */
-    /* Within 2: takes 3's, and 2's cannot be taken while it has it. */
+    /* Of 2, 3, 4 and 0, used in that order: within 2 takes 3's. */
     assert_int_equal(qmctx_open_context(ctx, id[2], QMCTX_QUERY, 9, NULL, &inner), 0);
-    must_read(ctx, id[2], 512, 0);
     must_read(ctx, inner, 512, 0);
-    must_read(ctx, id[3], 512, 0); /* takes 4's */
+    must_read(ctx, id[3], 512, 0); /* takes 4's, not 2's, which is older */
     must_read(ctx, id[0], 512, 0);
     must_read(ctx, inner, 512, 0);
     must_read(ctx, id[3], 512, 0);
+    must_read(ctx, id[2], 512, 0);
     assert_int_equal(qmctx_close_context(ctx, id[2]), 0); /* two slots, one end */
+    must_read(ctx, id[4], 512, 0);                        /* one of these */
     qmctx_close(ctx);
     nbdkit_server_stop(&server, SIGTERM);
     t = tally();
-    assert_int_equal(t.begins, 4 + 1 + 1 + 1);
+    assert_int_equal(t.begins, 4 + 1 + 1 + 1 + 1);
     assert_int_equal(t.ends, 1);
     assert_int_equal(t.untagged + t.wrong, 0);
 }
@@ -1076,12 +1244,15 @@ int main(int argc, char **argv)
         TEST(test_cannot_connect),
         TEST(test_restart),
         TEST(test_idle_loss),
+        TEST(test_one_connection_breaks),
         TEST(test_async),
         TEST(test_async_write_and_loss),
         TEST(test_close_in_flight),
+        TEST(test_poll_takes_over),
         TEST(test_async_and_sync),
         TEST(test_thread_exit),
         TEST(test_fork),
+        TEST(test_fork_and_exit),
         TEST(test_unordered),
         TEST(test_slots_by_lru),
         TEST(test_many_threads_few_slots),

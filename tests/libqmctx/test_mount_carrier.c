@@ -434,6 +434,7 @@ struct job {
     uint64_t number;
     unsigned rounds;
     unsigned failed;
+    _Atomic unsigned *running;
 };
 
 static void *leave_open(void *opaque)
@@ -467,12 +468,21 @@ static void test_thread_exit(void **state)
     mock_mount_stop(&m);
 }
 
+/* A name of 11 times its class. */
+enum { TIMES = 11 };
+
+static void make_name(char *name, uint64_t klass)
+{
+    for (unsigned i = 0; i < TIMES; i++)
+        snprintf(name + 16 * i, 17, "%016llx", (unsigned long long)klass);
+}
+
 /* Contexts of many threads at once: each sees its own, nested as it did it.  Class and
  * name of an entry belong together, whenever the mount looks. */
 static void *many(void *opaque)
 {
     struct job *job = opaque;
-    char name[32];
+    char name[16 * TIMES + 1];
 
     for (unsigned i = 0; i < job->rounds; i++) {
         unsigned depth = 1 + i % 5;
@@ -480,7 +490,7 @@ static void *many(void *opaque)
         for (unsigned k = 0; k < depth; k++) {
             uint64_t klass = job->number << 32 | (i << 3) | k;
 
-            snprintf(name, sizeof name, "%llx", (unsigned long long)klass);
+            make_name(name, klass);
             qmctx_begin(job->ctx, QMCTX_QUERY, klass, name);
             if (entry_of(job->m)->klass != klass)
                 job->failed++;
@@ -491,27 +501,30 @@ static void *many(void *opaque)
         if (fsgid() != 0)
             job->failed++;
     }
+    atomic_fetch_sub(job->running, 1);
     return NULL;
 }
 
 static unsigned inconsistent(struct mock_mount *m)
 {
+    typedef uint32_t __attribute__((may_alias)) word;
     unsigned failed = 0;
 
     for (unsigned i = 0; i < m->entries; i++) {
         struct qm_mount_entry *e = &m->entry[i];
         uint64_t version = atomic_load(&e->version);
-        char name[QM_MOUNT_NAME_MAX + 1] = "";
+        char name[16 * TIMES + 1] = "", expected[16 * TIMES + 1];
         uint64_t klass = __atomic_load_n(&e->klass, __ATOMIC_ACQUIRE);
-        uint32_t kind = __atomic_load_n(&e->kind, __ATOMIC_ACQUIRE);
-        uint32_t len = __atomic_load_n(&e->name_len, __ATOMIC_ACQUIRE);
+        uint32_t kind = __atomic_load_n(&e->kind, __ATOMIC_ACQUIRE), w;
 
-        for (uint32_t k = 0; k < len && k < sizeof name - 1; k++)
-            name[k] = __atomic_load_n(&e->name[k], __ATOMIC_ACQUIRE);
+        for (size_t k = 0; k < 16 * TIMES; k += sizeof w) {
+            w = __atomic_load_n((word *)(void *)(e->name + k), __ATOMIC_ACQUIRE);
+            memcpy(name + k, &w, sizeof w);
+        }
         if (version & 1 || atomic_load(&e->version) != version || kind == 0)
             continue;
-        if (strtoull(name, NULL, 16) != klass)
-            failed++;
+        make_name(expected, klass);
+        failed += strcmp(name, expected) != 0;
     }
     return failed;
 }
@@ -519,7 +532,8 @@ static unsigned inconsistent(struct mock_mount *m)
 static void test_threads(void **state)
 {
     enum { THREADS = 8 };
-    struct mock_mount m = {.greet = true, .entries = 256};
+    struct mock_mount m = {.greet = true, .entries = 64};
+    _Atomic unsigned running = THREADS;
     struct job job[THREADS];
     pthread_t thread[THREADS];
     struct qmctx *ctx;
@@ -528,13 +542,12 @@ static void test_threads(void **state)
     mock_mount_start(&m, path);
     assert_int_equal(qmctx_announce(path, &ctx), 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        job[i] = (struct job){.ctx = ctx, .m = &m, .number = i + 1, .rounds = 2000};
+        job[i] = (struct job){
+            .ctx = ctx, .m = &m, .number = i + 1, .rounds = 5000, .running = &running};
         assert_int_equal(pthread_create(&thread[i], NULL, many, &job[i]), 0);
     }
-    for (unsigned i = 0; i < 200; i++) {
+    while (atomic_load(&running) > 0)
         failed += inconsistent(&m);
-        usleep(100);
-    }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(thread[i], NULL);
         assert_int_equal(job[i].failed, 0);
