@@ -200,4 +200,7 @@ static struct nbdkit_plugin plugin = {
     .pwrite = tagged_pwrite,
 };
 
+/* What the macro defines, it does not declare. */
+struct nbdkit_plugin *plugin_init(void);
+
 NBDKIT_REGISTER_PLUGIN(plugin)
