@@ -172,6 +172,16 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
     free(tally);
 }
 
+/* The thread that context lies in; context where there is none. */
+static struct qm_context *thread_of(struct qm_context *context)
+{
+    struct qm_context *c = context;
+
+    while (c && c->kind != QM_THREAD)
+        c = c->parent;
+    return c ? c : context;
+}
+
 static int request(struct qm_info_maker *m, const struct qm_event *e)
 {
     struct qm_info *info = &m->info;
@@ -192,7 +202,7 @@ static int request(struct qm_info_maker *m, const struct qm_event *e)
 
         own = c->user;
         level = qm_context_target(m->level, c)->user;
-        thread = qm_context_target(QM_LEVEL_THREAD, c)->user;
+        thread = thread_of(c)->user;
         *(write ? &own->writes : &own->reads) += 1;
         if (!write)
             own->blocks_read += blocks;

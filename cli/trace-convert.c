@@ -151,7 +151,9 @@ static int convert(const struct arguments *a, struct qm_source *source)
         unlink(a->output);
     if (status == CLI_OK && source->skipped > 0)
         fprintf(stderr,
-                "%" PRIu64 " lines that are neither a read nor a write left out\n",
+                "%" PRIu64
+                " events of the trace that are no reads or writes of the device "
+                "left out\n",
                 source->skipped);
     if (status == CLI_OK && skipped > 0)
         fprintf(stderr, "%" PRIu64 " writes left out: the format has none\n", skipped);

@@ -241,10 +241,11 @@ static json_t *classes_json(const struct qm_info *info)
 
     for (size_t i = 0; i < count; i++)
         json_array_append_new(array,
-                              json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "class",
-                                        name_of(sorted[i]), "kind", kind_of(sorted[i]),
-                                        "contexts", (json_int_t)sorted[i]->contexts,
-                                        "reads", (json_int_t)sorted[i]->reads, "writes",
+                              json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "class",
+                                        cli_json_text(name_of(sorted[i])), "kind",
+                                        kind_of(sorted[i]), "contexts",
+                                        (json_int_t)sorted[i]->contexts, "reads",
+                                        (json_int_t)sorted[i]->reads, "writes",
                                         (json_int_t)sorted[i]->writes, "blocks_read",
                                         (json_int_t)sorted[i]->blocks_read));
     free(sorted);

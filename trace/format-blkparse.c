@@ -166,6 +166,13 @@ static int set_context(struct blkparse_source *s, uint64_t pid, struct qm_event 
     return 0;
 }
 
+/* A line that is an event, but not one to be delivered. */
+static int skip(struct blkparse_source *s)
+{
+    s->source.skipped++;
+    return 0;
+}
+
 /* One line.  Returns 1: *event is a request, and *pid its process; 0: it is none; -1.
  */
 static int parse(struct blkparse_source *s, char *line, struct qm_event *event,
@@ -202,10 +209,10 @@ static int parse(struct blkparse_source *s, char *line, struct qm_event *event,
         return qm_input_fail(s->source.in, "time or pid is not a number");
     ours = is_ours(s, words[DEVICE]);
     if (ours != 1)
-        return ours;
+        return ours == 0 ? skip(s) : ours;
     if (words[ACTION][0] != s->action || words[ACTION][1] != '\0' || n <= COUNT ||
         strcmp(words[PLUS], "+") != 0 || strchr(words[RWBS], 'D'))
-        return 0; /* another action, a message, a flush, a discard */
+        return skip(s); /* another action, a message, a flush, a discard */
     if (!qm_word_number(words[AT], &sector) ||
         !qm_word_number(words[COUNT], &sectors) ||
         sectors > QM_TRACE_LENGTH_MAX / SECTOR ||
@@ -217,9 +224,9 @@ static int parse(struct blkparse_source *s, char *line, struct qm_event *event,
     else if (strchr(words[RWBS], 'W'))
         event->type = QM_TRACE_WRITE;
     else
-        return 0;
+        return skip(s);
     if (sectors == 0)
-        return 0;
+        return skip(s);
     event->offset = sector * SECTOR;
     event->length = sectors * SECTOR;
     set_class(s, n > REST ? words[REST] : NULL);
@@ -254,10 +261,8 @@ static int next(struct qm_source *source, struct qm_event *event)
         n = parse(s, line, event, &pid);
         if (n == -1)
             return -1;
-        if (n == 0) {
-            source->skipped++;
+        if (n == 0)
             continue;
-        }
         s->us = event->us;
         n = set_context(s, pid, event);
         if (n != 0)

@@ -1,20 +1,18 @@
-/* format-fio.c - fio's I/O log: version 2 and 3 are read, version 2 is written.
+/* format-fio.c - fio's I/O log: version 2 and 3 are read, version 3 is written.
  *
  *   fio version 2 iolog               fio version 3 iolog
  *   <file> add|open|close             <us> <file> add|open|close
  *   <file> read|write <offset> <n>    <us> <file> read|write <offset> <n>
  *   <file> wait <us> 0
  *
- * A wait counts from the one before, and fio ignores those below 100 us, so shorter
- * gaps are put off to the next.  There are no contexts.
+ * A wait counts from the one before.  fio 3.33 writes version 3, and with version 2
+ * hangs at the second wait, which leaves no choice.  There are no contexts.
  */
 #include "trace/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MIN_WAIT = 100 }; /* us */
 
 struct fio_source {
     struct qm_source source;
@@ -27,8 +25,7 @@ struct fio_source {
 struct fio_sink {
     struct qm_sink sink;
     const char *device;
-    bool waiting;       /* first event seen */
-    uint64_t waited_us; /* when the last wait ends */
+    uint64_t us; /* of the last event */
 };
 
 static void free_fio(struct qm_source *source)
@@ -109,14 +106,18 @@ static int parse(struct fio_source *s, char *line, struct qm_event *event)
     if (n == first + 2)
         return 0; /* add, open, close */
     ours = is_ours(s, words[first]);
+    if (ours == 0)
+        s->source.skipped++;
     if (ours != 1)
         return ours;
-    if (strcmp(action, "read") == 0)
+    if (strcmp(action, "read") == 0) {
         event->type = QM_TRACE_READ;
-    else if (strcmp(action, "write") == 0)
+    } else if (strcmp(action, "write") == 0) {
         event->type = QM_TRACE_WRITE;
-    else
-        return 0; /* sync, datasync, trim */
+    } else { /* sync, datasync, trim */
+        s->source.skipped++;
+        return 0;
+    }
     if (length == 0 || length > QM_TRACE_LENGTH_MAX ||
         offset > QM_TRACE_END_MAX - length)
         return qm_input_fail(s->source.in, "offset or length is out of range");
@@ -138,7 +139,6 @@ static int next(struct qm_source *source, struct qm_event *event)
         n = parse((struct fio_source *)source, line, event);
         if (n != 0)
             return n;
-        source->skipped++;
     }
     return n;
 }
@@ -151,8 +151,8 @@ static struct qm_sink *create(const char *path, const struct qm_format_options *
     if (!s)
         return NULL;
     s->device = options->device ? options->device : "device";
-    qm_output_printf(s->sink.out, "fio version 2 iolog\n%s add\n%s open\n", s->device,
-                     s->device);
+    qm_output_printf(s->sink.out, "fio version 3 iolog\n0 %s add\n0 %s open\n",
+                     s->device, s->device);
     return &s->sink;
 }
 
@@ -162,26 +162,22 @@ static int write_fio(struct qm_sink *sink, const struct qm_event *event)
 
     if (event->type != QM_TRACE_READ && event->type != QM_TRACE_WRITE)
         return 0;
-    if (!s->waiting) {
-        s->waiting = true;
-        s->waited_us = event->us;
-    }
-    if (event->us >= s->waited_us + MIN_WAIT) {
-        qm_output_printf(sink->out, "%s wait %llu 0\n", s->device,
-                         (unsigned long long)(event->us - s->waited_us));
-        s->waited_us = event->us;
-    }
-    return qm_output_printf(sink->out, "%s %s %llu %llu\n", s->device,
-                            event->type == QM_TRACE_READ ? "read" : "write",
-                            (unsigned long long)event->offset,
-                            (unsigned long long)event->length);
+    /* fio takes a step back in time for a very long wait. */
+    if (event->us > s->us)
+        s->us = event->us;
+    return qm_output_printf(
+        sink->out, "%llu %s %s %llu %llu\n", (unsigned long long)s->us, s->device,
+        event->type == QM_TRACE_READ ? "read" : "write",
+        (unsigned long long)event->offset, (unsigned long long)event->length);
 }
 
 static int close_fio(struct qm_sink *sink)
 {
+    struct fio_sink *s = (struct fio_sink *)sink;
     int error;
 
-    qm_output_printf(sink->out, "%s close\n", ((struct fio_sink *)sink)->device);
+    qm_output_printf(sink->out, "%llu %s close\n", (unsigned long long)s->us,
+                     s->device);
     error = qm_output_close(sink->out);
     free(sink);
     return error;

@@ -27,7 +27,7 @@ struct qm_source {
     const struct qm_format *format;
     struct qm_input *in; /* NULL for the native format */
     uint64_t block_size;
-    uint64_t skipped; /* lines so far that are neither a read nor a write */
+    uint64_t skipped; /* events so far that are no read or write to be delivered */
 };
 
 struct qm_sink {
