@@ -195,6 +195,11 @@ bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
     cache->grace = false;
     pthread_cond_broadcast(&cache->grace_ended);
     pthread_mutex_unlock(&cache->grace_lock);
+    if (!any) { /* another thread's may have ended just before we came */
+        pthread_mutex_lock(&shard->lock);
+        any = shard->free_blocks || shard->free_bufs;
+        pthread_mutex_unlock(&shard->lock);
+    }
     return any;
 }
 
