@@ -89,10 +89,7 @@ int qm_bdb_create_file(struct qm_bdb *bdb, const char *path)
     if (r != 0) {
         return r;
     }
-    r = bdb->db->set_flags(bdb->db, DB_CHKSUM);
-    if (r == 0) {
-        r = bdb->db->set_pagesize(bdb->db, QM_BDB_PAGE);
-    }
+    r = bdb->db->set_pagesize(bdb->db, QM_BDB_PAGE);
     if (r == 0) {
         r = open_db(bdb, path, DB_CREATE | DB_EXCL);
     }
@@ -108,19 +105,7 @@ int qm_bdb_open_file(struct qm_bdb *bdb, const char *path)
     if (r != 0) {
         return r;
     }
-    /* Whatever it returns, verify() has closed the handle. */
-    DB *verifier = bdb->db;
-    bdb->db = NULL;
-    r = verifier->verify(verifier, path, NULL, NULL, 0);
-    if (r == 0) {
-        r = db_create(&bdb->db, bdb->env, 0);
-        if (r != 0) {
-            bdb->db = NULL;
-        }
-    }
-    if (r == 0) {
-        r = open_db(bdb, path, DB_RDONLY);
-    }
+    r = open_db(bdb, path, DB_RDONLY);
     if (r != 0) {
         qm_bdb_close(bdb);
     }

@@ -38,8 +38,8 @@ struct qm_bdb {
  * costs more than a hash table, beyond it half as much (tests/mining/bench_rules.c). */
 int qm_bdb_open_memory(struct qm_bdb *bdb, uint64_t pool);
 
-/* A database file (with a checksum on each page): a new one to be written, or
- * an old one to be read, whose whole structure is verified first. */
+/* A database file: a new one to be written, or an old one to be read, which must be
+ * whole (seal.h). */
 int qm_bdb_create_file(struct qm_bdb *bdb, const char *path);
 int qm_bdb_open_file(struct qm_bdb *bdb, const char *path);
 

@@ -42,7 +42,7 @@ void qm_mining_defaults(struct qm_mining_config *config)
         .lookahead = 5,
         .max_prefix = 262144,
         .max_suffix = 8,
-        .grace = 4,
+        .grace = 3,
         .degree = 4,
         .segment = 4096,
         .rules_pool = UINT64_C(4) << 20,

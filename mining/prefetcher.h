@@ -32,8 +32,8 @@ struct qm_mining_config {
     uint64_t max_prefix; /* prefixes kept, least recently used goes; 0: all */
     unsigned max_suffix; /* suffixes kept a prefix, least frequent goes; 0: all */
     unsigned grace;      /* a new suffix is safe for that many updates of its prefix; at
-                            most 65535.  With more than max_suffix - degree, blocks that
-                            are seen once can drive out the candidates */
+                            most 65535.  With max_suffix - degree or more, blocks that are
+                            seen once can drive out the candidates */
     unsigned degree;     /* candidates an access at most; 1 to 64; the paper's 4 */
     uint64_t segment;    /* blocks after which a growing sequence is mined in passing;
                             0: only at its end, and nothing bounds how long it grows */
@@ -47,8 +47,15 @@ struct qm_mining_config {
     uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
 };
 
-/* The defaults, and those of --preset paper (rules unlimited, mined at the end only).
- */
+/* The defaults, and those of --preset paper.
+ *
+ * The defaults are the paper's, with bounds.  262,144 prefixes: a recorded TPC-C run
+ * missed 0.417 of its reads with 100,000 and 0.383 with all 554,000; they take 8 MB for
+ * their order of use and some 20 MB of records.  8 suffixes with a grace of 3: one that
+ * enters and at most 3 in their grace period leave 4 (the degree) that stay, however
+ * many blocks are seen only once.
+ *
+ * With the paper preset all rules are kept, and a sequence is mined at its end only. */
 void qm_mining_defaults(struct qm_mining_config *config);
 void qm_mining_paper(struct qm_mining_config *config);
 
@@ -66,6 +73,7 @@ struct qm_mining_stats {
     uint64_t matches;     /* of these, found */
     uint64_t evicted;     /* prefixes that max_prefix or purge() removed */
     uint64_t failed;      /* learn() that ended in an error */
+    uint64_t busy;        /* look-ups given up because the rule cache was busy */
     uint64_t saves;       /* of the rules to rules_dir */
     uint64_t save_errors; /* saves that failed: those saved before are still there */
 };
@@ -103,8 +111,7 @@ struct qm_prefetcher_ops {
                 struct qm_work **work);
 
     /* Learns from work, and consumes it.  Returns 0 or an errno value (rule cache).
-     * Each (i, j, k) of DESIGN §7 is one update, in lexicographic order; what is mined
-     * in passing counts the updates whose k is new. */
+     * Each (i, j, k) of miner.h is one update, in lexicographic order. */
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
 

@@ -15,9 +15,11 @@
 
 #include "mining/bdb.h"
 #include "mining/record.h"
+#include "mining/seal.h"
 
 #define FILE_NAME "rules.db"
 #define NEW_NAME  "rules.db.new"
+#define DB_NAME   "__db.rules.db.new" /* Berkeley DB's, while it makes the other */
 #define BAD_MAX   9
 
 #define FORMAT_VERSION 1
@@ -69,18 +71,29 @@ static int file_path(const struct qm_rules_dir *dir, const char *name,
     return n > 0 && n < PATH_MAX ? 0 : ENAMETOOLONG;
 }
 
+/* Removes what a server that was killed has left. */
+static int remove_new(const struct qm_rules_dir *dir)
+{
+    if ((unlinkat(dir->fd, NEW_NAME, 0) != 0 && errno != ENOENT) ||
+        (unlinkat(dir->fd, DB_NAME, 0) != 0 && errno != ENOENT)) {
+        return errno;
+    }
+    return 0;
+}
+
 /* That a file can be written there is better known at once than hours later. */
 static int try_to_write(const struct qm_rules_dir *dir)
 {
-    if (unlinkat(dir->fd, NEW_NAME, 0) != 0 && errno != ENOENT) {
-        return errno;
+    int r = remove_new(dir);
+    if (r != 0) {
+        return r;
     }
     int fd = openat(dir->fd, NEW_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         return errno;
     }
     close(fd);
-    return unlinkat(dir->fd, NEW_NAME, 0) == 0 ? 0 : errno;
+    return remove_new(dir);
 }
 
 static int open_dir(struct qm_rules_dir *dir, const char *name, char *err, size_t len)
@@ -99,7 +112,7 @@ static int open_dir(struct qm_rules_dir *dir, const char *name, char *err, size_
                                     : "cannot open the rules directory %s: %s",
                        name, strerror(e));
     }
-    if (file_path(dir, NEW_NAME, path) != 0) {
+    if (file_path(dir, DB_NAME, path) != 0) {
         return explain(ENAMETOOLONG, err, len,
                        "the path of the rules directory %s is too long", name);
     }
@@ -280,8 +293,10 @@ static void check_meta(struct qm_rules_dir *dir, struct qm_bdb *bdb, uint64_t *p
     if (r == 0 && size >= sizeof meta) {
         memcpy(&meta, buf, sizeof meta);
     }
-    if (r != 0 || size < sizeof meta ||
-        memcmp(meta.magic, meta_magic, sizeof meta_magic) != 0) {
+    if (r != 0 && r != ENOENT) {
+        snprintf(why, len, "damaged");
+    } else if (r != 0 || size < sizeof meta ||
+               memcmp(meta.magic, meta_magic, sizeof meta_magic) != 0) {
         snprintf(why, len, "not a rule cache");
     } else if (le32toh(meta.version) != FORMAT_VERSION) {
         snprintf(why, len, "of format version %u, not %u", le32toh(meta.version),
@@ -333,6 +348,13 @@ static int open_file(struct qm_rules_dir *dir, struct qm_bdb *bdb, char *why,
 {
     char path[PATH_MAX];
     int r = file_path(dir, FILE_NAME, path);
+    int fd = openat(dir->fd, FILE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        r = errno;
+    } else {
+        r = r == 0 ? qm_seal_check(fd) : r;
+        close(fd);
+    }
     if (r == 0) {
         r = qm_bdb_open_file(bdb, path);
     }
@@ -422,11 +444,11 @@ int qm_rules_save_begin(struct qm_rules_dir *dir, struct qm_rules_save **save)
 {
     char path[PATH_MAX];
     int r = file_path(dir, NEW_NAME, path);
+    if (r == 0) {
+        r = remove_new(dir);
+    }
     if (r != 0) {
         return r;
-    }
-    if (unlinkat(dir->fd, NEW_NAME, 0) != 0 && errno != ENOENT) {
-        return errno;
     }
     struct qm_rules_save *s = calloc(1, sizeof *s);
     if (!s) {
@@ -435,6 +457,7 @@ int qm_rules_save_begin(struct qm_rules_dir *dir, struct qm_rules_save **save)
     s->dir = dir;
     r = qm_bdb_create_file(&s->bdb, path);
     if (r != 0) {
+        (void)remove_new(dir);
         free(s);
         return r;
     }
@@ -484,21 +507,35 @@ static int put_meta(struct qm_rules_save *save)
     return r;
 }
 
+static int seal_and_rename(int dirfd)
+{
+    int fd = openat(dirfd, NEW_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    int r = qm_seal(fd);
+    close(fd);
+    if (r == 0 && renameat(dirfd, NEW_NAME, dirfd, FILE_NAME) != 0) {
+        r = errno;
+    }
+    if (r == 0 && fsync(dirfd) != 0) {
+        r = errno;
+    }
+    return r;
+}
+
 int qm_rules_save_end(struct qm_rules_save *save, bool keep)
 {
-    int fd = save->dir->fd;
     int r = keep ? put_meta(save) : 0;
-    int r2 = qm_bdb_close(&save->bdb); /* writes and syncs the file */
+    int r2 = qm_bdb_close(&save->bdb); /* writes the file */
     if (r == 0) {
         r = r2;
     }
-    if (r == 0 && keep && renameat(fd, NEW_NAME, fd, FILE_NAME) != 0) {
-        r = errno;
-    }
     if (r == 0 && keep) {
-        r = fsync(fd) == 0 ? 0 : errno;
-    } else {
-        (void)unlinkat(fd, NEW_NAME, 0);
+        r = seal_and_rename(save->dir->fd);
+    }
+    if (r != 0 || !keep) {
+        (void)remove_new(save->dir);
     }
     free(save->buf);
     free(save);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "mining/bdb.h"
 #include "mining/prefix-lru.h"
@@ -28,13 +29,18 @@
 #define TOP_MAX   64
 #define TOP_BYTES 1700
 
+/* How a look-up waits: first it spins, about as long as others hold the lock. */
+#define LOOKUP_SPINS   100
+#define LOOKUP_WAIT_NS 5000000
+
 struct qm_rules {
     uint64_t max_prefix, purge_after;
     unsigned max_suffix, grace;
     struct qm_rules_dir *dir; /* NULL: in memory only */
     pthread_mutex_t saving;   /* who saves; taken before lock */
 
-    atomic_uint waiting; /* look-ups that want the lock */
+    atomic_uint waiting;        /* look-ups that want the lock */
+    atomic_uint_least64_t busy; /* of these, given up */
     pthread_mutex_t lock;
     /* All below is protected by lock. */
     struct qm_bdb bdb;
@@ -50,12 +56,37 @@ struct qm_rules {
     uint64_t updates, lookups, matches, evicted, saves, save_errors;
 };
 
-/* A look-up is on a read's path: it goes before those who add. */
-static void lock_first(struct qm_rules *rules)
+static void pause_briefly(void)
 {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* A look-up is on a read's path: it goes before those who add, and it rather finds
+ * nothing than wait for ever (Berkeley DB may have to read a slow disk, and sleeps for
+ * seconds when it cannot write).  Returns whether it got the lock. */
+static bool lock_first(struct qm_rules *rules)
+{
+    int r = EBUSY;
     atomic_fetch_add_explicit(&rules->waiting, 1, memory_order_relaxed);
-    pthread_mutex_lock(&rules->lock);
+    for (int i = 0; r != 0 && i < LOOKUP_SPINS; i++) {
+        r = pthread_mutex_trylock(&rules->lock);
+        pause_briefly();
+    }
+    if (r != 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOKUP_WAIT_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        r = pthread_mutex_clocklock(&rules->lock, CLOCK_MONOTONIC, &until);
+    }
     atomic_fetch_sub_explicit(&rules->waiting, 1, memory_order_relaxed);
+    if (r != 0) {
+        atomic_fetch_add_explicit(&rules->busy, 1, memory_order_relaxed);
+    }
+    return r == 0;
 }
 
 /* Bounded, so that it is not kept from adding for ever. */
@@ -210,7 +241,9 @@ unsigned qm_rules_lookup(struct qm_rules *rules, uint64_t a, uint64_t b,
 {
     unsigned char key[QM_KEY_MAX], start[TOP_BYTES];
     size_t key_size = qm_key_encode(a, b, key), size = 0;
-    lock_first(rules);
+    if (!lock_first(rules)) {
+        return 0;
+    }
     rules->lookups++;
     uint32_t id = rules->broken ? 0 : qm_lru_find(&rules->lru, a, b);
     if (id != 0) {
@@ -261,7 +294,8 @@ void qm_rules_stats(struct qm_rules *rules, struct qm_mining_stats *stats)
     stats->rules_bytes = bytes + qm_lru_bytes(&rules->lru) + rules->record_cap +
                          rules->list.cap * sizeof rules->list.v[0];
     stats->updates = rules->updates;
-    stats->lookups = rules->lookups;
+    stats->busy = atomic_load_explicit(&rules->busy, memory_order_relaxed);
+    stats->lookups = rules->lookups + stats->busy;
     stats->matches = rules->matches;
     stats->evicted = rules->evicted;
     stats->saves = rules->saves;
@@ -451,7 +485,7 @@ static int make_lock(struct qm_rules *rules)
     pthread_mutexattr_t attr;
     int r = pthread_mutexattr_init(&attr);
     if (r == 0) {
-        /* It is held for about as long as going to sleep and waking up take. */
+        /* It is held for less time than going to sleep and waking up take. */
         (void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
         r = pthread_mutex_init(&rules->lock, &attr);
         pthread_mutexattr_destroy(&attr);

@@ -39,7 +39,7 @@ int qm_rules_add(struct qm_rules *rules, uint64_t a, uint64_t b,
                  const uint64_t *suffixes, unsigned n);
 
 /* The likeliest to follow a & b: fills in at most max (at most 64) and returns how
- * many. */
+ * many. Gives up (0) when others hold the lock for 5 ms. */
 unsigned qm_rules_lookup(struct qm_rules *rules, uint64_t a, uint64_t b,
                          uint64_t *blocks, unsigned max);
 

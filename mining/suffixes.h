@@ -8,8 +8,8 @@
  * higher number.  A block that entered is safe from that during the next `grace`
  * updates. If all are safe, nobody is: the least frequent goes.
  *
- * With grace at most max - n, a list keeps its n most frequent blocks however many
- * blocks pass by that are seen only once; with grace >= max these could drive all
+ * With grace at most max - n - 1, a list keeps its n most frequent blocks however many
+ * blocks pass by that are seen only once; with grace >= max - 1 these could drive all
  * others out.
  */
 #ifndef QM_SUFFIXES_H

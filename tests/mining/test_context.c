@@ -1,0 +1,243 @@
+/* Kinds, levels and the tree of open contexts. */
+#include "testing.h"
+
+#include "mining/context.h"
+
+static void test_names(void **state)
+{
+    const char *kinds[] = {"connection", "thread", "transaction", "query"};
+    const char *levels[] = {"innermost",   "connection", "thread",
+                            "transaction", "query",      "none"};
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(qm_kind_name((enum qm_kind)(i + 1)), kinds[i]);
+        assert_int_equal(qm_kind_parse(kinds[i]), i + 1);
+    }
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(qm_level_name((enum qm_level)i), levels[i]);
+        assert_int_equal(qm_level_parse(levels[i]), i);
+    }
+    assert_null(qm_kind_name((enum qm_kind)0));
+    assert_null(qm_kind_name((enum qm_kind)5));
+    assert_null(qm_level_name((enum qm_level)6));
+    assert_null(qm_level_name((enum qm_level) - 1));
+    assert_int_equal(qm_kind_parse("none"), -1);
+    assert_int_equal(qm_kind_parse(""), -1);
+    assert_int_equal(qm_level_parse("Query"), -1);
+}
+
+struct ended {
+    uint64_t ids[16];
+    bool work[16];
+    unsigned n;
+    struct qm_prefetcher *p;
+};
+
+static void note_end(void *opaque, struct qm_context *context, struct qm_work *work)
+{
+    struct ended *ended = opaque;
+    assert_true(ended->n < 16);
+    ended->work[ended->n] = work != NULL;
+    ended->ids[ended->n++] = context->id;
+    if (work) {
+        assert_int_equal(ended->p->ops->learn(ended->p, work), 0);
+    }
+}
+
+static struct qm_prefetcher *quickmine(void)
+{
+    struct qm_mining_config config;
+    qm_mining_defaults(&config);
+    return make_quickmine(&config);
+}
+
+static struct qm_context *open_in(struct qm_prefetcher *p, enum qm_level level,
+                                  struct qm_context *parent, enum qm_kind kind,
+                                  uint64_t id)
+{
+    struct qm_context *c = NULL;
+    assert_int_equal(qm_context_begin(p, level, parent, kind, 7, id, NULL, &c), 0);
+    assert_ptr_equal(c->parent, parent);
+    assert_int_equal(c->kind, kind);
+    assert_int_equal(c->klass, 7);
+    return c;
+}
+
+/* connection 1 > thread 2 > transaction 3 > query 4, and query 5 in the thread. */
+static void check_level(enum qm_level level, const uint64_t targets[5])
+{
+    struct qm_prefetcher *p = quickmine();
+    struct qm_context *c[5];
+    c[0] = open_in(p, level, NULL, QM_CONNECTION, 1);
+    c[1] = open_in(p, level, c[0], QM_THREAD, 2);
+    c[2] = open_in(p, level, c[1], QM_TRANSACTION, 3);
+    c[3] = open_in(p, level, c[2], QM_QUERY, 4);
+    c[4] = open_in(p, level, c[1], QM_QUERY, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(qm_context_target(level, c[i])->id, targets[i]);
+        assert_int_equal(c[i]->stream != NULL, targets[i] == c[i]->id);
+    }
+    qm_context_end(p, c[0], NULL, NULL);
+    p->ops->destroy(p);
+}
+
+static void test_levels(void **state)
+{
+    check_level(QM_LEVEL_INNERMOST, (uint64_t[]){1, 2, 3, 4, 5});
+    check_level(QM_LEVEL_NONE, (uint64_t[]){1, 2, 3, 4, 5});
+    check_level(QM_LEVEL_CONNECTION, (uint64_t[]){1, 1, 1, 1, 1});
+    check_level(QM_LEVEL_THREAD, (uint64_t[]){1, 2, 2, 2, 2});
+    check_level(QM_LEVEL_TRANSACTION, (uint64_t[]){1, 2, 3, 3, 5});
+    check_level(QM_LEVEL_QUERY, (uint64_t[]){1, 2, 3, 4, 5});
+}
+
+/* Of several enclosing ones of that kind it is the innermost. */
+static void test_same_kind_nested(void **state)
+{
+    struct qm_prefetcher *p = quickmine();
+    enum qm_level level = QM_LEVEL_TRANSACTION;
+    struct qm_context *outer = open_in(p, level, NULL, QM_TRANSACTION, 1);
+    struct qm_context *query = open_in(p, level, outer, QM_QUERY, 2);
+    struct qm_context *inner = open_in(p, level, query, QM_TRANSACTION, 3);
+    struct qm_context *leaf = open_in(p, level, inner, QM_QUERY, 4);
+    assert_ptr_equal(qm_context_target(level, outer), outer);
+    assert_ptr_equal(qm_context_target(level, query), outer);
+    assert_ptr_equal(qm_context_target(level, inner), inner);
+    assert_ptr_equal(qm_context_target(level, leaf), inner);
+    qm_context_end(p, outer, NULL, NULL);
+    p->ops->destroy(p);
+}
+
+static void test_end_order(void **state)
+{
+    struct qm_prefetcher *p = quickmine();
+    struct ended ended = {.p = p};
+    enum qm_level level = QM_LEVEL_INNERMOST;
+    struct qm_context *root = open_in(p, level, NULL, QM_CONNECTION, 1);
+    struct qm_context *a = open_in(p, level, root, QM_TRANSACTION, 2);
+    struct qm_context *b = open_in(p, level, root, QM_TRANSACTION, 3);
+    struct qm_context *c = open_in(p, level, root, QM_TRANSACTION, 4);
+    (void)open_in(p, level, a, QM_QUERY, 5);
+    struct qm_context *b1 = open_in(p, level, b, QM_QUERY, 6);
+    (void)open_in(p, level, b, QM_QUERY, 7);
+    (void)c;
+
+    /* One in the middle, alone. */
+    qm_context_end(p, b1, note_end, &ended);
+    assert_int_equal(ended.n, 1);
+    assert_int_equal(ended.ids[0], 6);
+
+    ended.n = 0;
+    qm_context_end(p, b, note_end, &ended);
+    assert_int_equal(ended.n, 2);
+    assert_int_equal(ended.ids[0], 7);
+    assert_int_equal(ended.ids[1], 3);
+
+    ended.n = 0;
+    qm_context_end(p, root, note_end, &ended);
+    const uint64_t order[] = {4, 5, 2, 1};
+    assert_int_equal(ended.n, 4);
+    assert_memory_equal(ended.ids, order, sizeof order);
+    p->ops->destroy(p);
+}
+
+static void read_in(struct qm_prefetcher *p, enum qm_level level,
+                    struct qm_context *context, uint64_t block)
+{
+    struct qm_work *work;
+    p->ops->access(p, qm_context_target(level, context)->stream, block, QM_ACCESS_MISS,
+                   &work);
+    assert_null(work);
+}
+
+/* Reads of two queries of a transaction are one sequence at its level, two at their
+ * own. */
+static void test_work(void **state)
+{
+    const enum qm_level levels[] = {QM_LEVEL_TRANSACTION, QM_LEVEL_QUERY};
+    for (int i = 0; i < 2; i++) {
+        enum qm_level level = levels[i];
+        struct qm_prefetcher *p = quickmine();
+        struct ended ended = {.p = p};
+        struct qm_context *t = open_in(p, level, NULL, QM_TRANSACTION, 1);
+        struct qm_context *q = open_in(p, level, t, QM_QUERY, 2);
+        read_in(p, level, q, 10);
+        read_in(p, level, q, 11);
+        qm_context_end(p, q, note_end, &ended);
+        q = open_in(p, level, t, QM_QUERY, 3);
+        read_in(p, level, q, 12);
+        qm_context_end(p, q, note_end, &ended);
+        qm_context_end(p, t, note_end, &ended);
+        assert_int_equal(ended.n, 3);
+        assert_false(ended.work[0]);
+        assert_false(ended.work[1]);
+        assert_int_equal(ended.work[2], level == QM_LEVEL_TRANSACTION);
+        assert_int_equal(stats_of(p).rules, level == QM_LEVEL_TRANSACTION);
+        p->ops->destroy(p);
+    }
+}
+
+/* Without ended(), what there was to learn is discarded. */
+static void test_discard(void **state)
+{
+    struct qm_prefetcher *p = quickmine();
+    struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+    for (uint64_t b = 0; b < 100; b++) {
+        read_in(p, QM_LEVEL_INNERMOST, t, b);
+    }
+    qm_context_end(p, t, NULL, NULL);
+    assert_int_equal(stats_of(p).rules, 0);
+    p->ops->destroy(p);
+}
+
+/* A client decides how deep it nests: neither time nor stack may depend on it badly. */
+static void test_deep(void **state)
+{
+    struct qm_prefetcher *p = quickmine();
+    enum qm_level level = QM_LEVEL_CONNECTION;
+    struct qm_context *root = open_in(p, level, NULL, QM_CONNECTION, 0), *c = root;
+    for (uint64_t i = 1; i <= 300000; i++) {
+        c = open_in(p, level, c, QM_QUERY, i);
+    }
+    assert_ptr_equal(qm_context_target(level, c), root);
+    qm_context_end(p, root, NULL, NULL);
+    p->ops->destroy(p);
+}
+
+static void test_prefetcher_none(void **state)
+{
+    char err[256];
+    struct qm_prefetcher *p;
+    struct qm_mining_config config;
+    qm_mining_defaults(&config);
+    assert_int_equal(qm_prefetcher_find("none")->create(&config, &p, err, sizeof err),
+                     0);
+    struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
+    for (uint64_t b = 0; b < 100; b++) {
+        read_in(p, QM_LEVEL_INNERMOST, t, b);
+        uint64_t blocks[4];
+        assert_int_equal(p->ops->candidates(p, t->stream, blocks, 4), 0);
+    }
+    struct ended ended = {.p = p};
+    qm_context_end(p, t, note_end, &ended);
+    assert_false(ended.work[0]);
+    assert_int_equal(p->ops->purge(p, 1), 0);
+    p->ops->ended(p, 1, 2, 3, true);
+    assert_null(p->ops->rules);
+    assert_int_equal(stats_of(p).sequences, 0);
+    p->ops->destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_same_kind_nested),
+        cmocka_unit_test(test_end_order),
+        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_discard),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_prefetcher_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

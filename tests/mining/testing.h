@@ -1,0 +1,121 @@
+/* testing.h - what the tests of mining/ share. */
+#ifndef QM_MINING_TESTING_H
+#define QM_MINING_TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mining/prefetcher.h"
+
+/* Reproducible: each test begins with a seed of its own. */
+struct rng {
+    uint64_t state;
+};
+
+static inline uint64_t rng_next(struct rng *rng)
+{
+    uint64_t x = rng->state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static inline uint64_t rng_below(struct rng *rng, uint64_t n)
+{
+    return rng_next(rng) % n;
+}
+
+static inline struct qm_prefetcher *
+make_quickmine(const struct qm_mining_config *config)
+{
+    char err[1024];
+    struct qm_prefetcher *p = NULL;
+    int r = qm_prefetcher_find("quickmine")->create(config, &p, err, sizeof err);
+    if (r != 0) {
+        fail_msg("create: %s", err);
+    }
+    assert_string_equal(err, "");
+    return p;
+}
+
+/* A context reads these blocks and ends; all is learned. */
+static inline int read_blocks(struct qm_prefetcher *p, const uint64_t *blocks, size_t n)
+{
+    struct qm_work *work;
+    struct qm_stream *stream = p->ops->begin(p, 0);
+    int r = 0;
+    assert_non_null(stream);
+    for (size_t i = 0; i < n; i++) {
+        p->ops->access(p, stream, blocks[i], QM_ACCESS_MISS, &work);
+        if (work && r == 0) {
+            r = p->ops->learn(p, work);
+        } else if (work) {
+            p->ops->discard(p, work);
+        }
+    }
+    p->ops->end(p, stream, &work);
+    if (work && r == 0) {
+        r = p->ops->learn(p, work);
+    } else if (work) {
+        p->ops->discard(p, work);
+    }
+    return r;
+}
+
+/* The candidates of a context that has read a and then b. */
+static inline unsigned look_up(struct qm_prefetcher *p, uint64_t a, uint64_t b,
+                               uint64_t *blocks, unsigned max)
+{
+    struct qm_work *work;
+    struct qm_stream *stream = p->ops->begin(p, 0);
+    assert_non_null(stream);
+    p->ops->access(p, stream, a, QM_ACCESS_MISS, &work);
+    assert_null(work);
+    p->ops->access(p, stream, b, QM_ACCESS_MISS, &work);
+    assert_null(work);
+    unsigned n = p->ops->candidates(p, stream, blocks, max);
+    p->ops->end(p, stream, &work);
+    assert_null(work);
+    return n;
+}
+
+struct rule_list {
+    struct qm_rule *v;
+    size_t n, cap;
+};
+
+static inline int collect_rule(void *opaque, const struct qm_rule *rule)
+{
+    struct rule_list *list = opaque;
+    if (list->n == list->cap) {
+        list->cap = list->cap ? 2 * list->cap : 64;
+        list->v = realloc(list->v, list->cap * sizeof *list->v);
+        assert_non_null(list->v);
+    }
+    list->v[list->n++] = *rule;
+    return 0;
+}
+
+/* All rules; freed with free(list.v). */
+static inline struct rule_list all_rules(struct qm_prefetcher *p)
+{
+    struct rule_list list = {0};
+    assert_int_equal(p->ops->rules(p, collect_rule, &list), 0);
+    return list;
+}
+
+static inline struct qm_mining_stats stats_of(struct qm_prefetcher *p)
+{
+    struct qm_mining_stats stats;
+    p->ops->stats(p, &stats);
+    return stats;
+}
+
+#endif
