@@ -638,9 +638,12 @@ static void test_fork(void **state)
 
     /* The mount sees the parent's end although a child lives on. */
     pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        /* Not for longer than the test, should that fail. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;)
             pause();
+    }
     qmctx_close(ctx);
     assert_true(WAIT_FOR(m.gone == 1));
     kill(pid, SIGKILL);
