@@ -258,14 +258,6 @@ static void handle(struct client *c, const struct item *item)
     }
 }
 
-/* Ends the contexts that the trace has left open. */
-static void end_all(struct client *c)
-{
-    for (uint32_t slot = 0; slot < c->room; slot++)
-        if (c->ids[slot])
-            qmctx_close_context(c->replay->ctx, c->ids[slot]);
-}
-
 static void *client_thread(void *opaque)
 {
     struct client *c = opaque;
@@ -289,7 +281,6 @@ static void *client_thread(void *opaque)
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-    end_all(c);
     return NULL;
 }
 
