@@ -226,10 +226,10 @@ int qms_control_hint(struct qms_sessions *sessions, struct qms_member *member,
 {
     struct qms_session *session = member_session(member, 0);
     struct qms_message m = {
-        .op = offset >> 40 & 0x3,
-        .kind = offset >> 36 & 0xf,
-        .slot = offset >> 20 & 0x7fff,
-        .parent = offset >> 4 & 0x7fff,
+        .op = offset >> 43 & 0x3,
+        .kind = offset >> 39 & 0xf,
+        .slot = offset >> 24 & 0x7fff,
+        .parent = offset >> 9 & 0x7fff,
     };
     int error;
 

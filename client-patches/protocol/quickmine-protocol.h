@@ -96,17 +96,17 @@ struct qm_wire_record {
 
 /* A record in the offset and count of an NBD_CMD_CACHE in the window, for read-only
  * exports: the connection's own session, a class of 22 bits, no name.  Offset is
- * QM_WIRE_HINT | op << 40 | kind << 36 | slot << 20 | parent << 4, count is
- * 512 * (class % 2^22 + 1). */
+ * QM_WIRE_HINT | op << 43 | kind << 39 | slot << 24 | parent << 9, count is
+ * 512 * (class % 2^22 + 1); both are multiples of 512. */
 #define QM_WIRE_HINT (UINT64_C(1) << 46)
 #define QM_WIRE_HINT_CLASSES (1u << 22)
 
 static inline uint64_t qm_wire_hint(unsigned op, unsigned kind, unsigned slot,
                                     unsigned parent)
 {
-    return QM_WIRE_CONTROL | QM_WIRE_HINT | (uint64_t)(op & 0x3) << 40 |
-           (uint64_t)(kind & 0xf) << 36 | (uint64_t)(slot & 0x7fff) << 20 |
-           (uint64_t)(parent & 0x7fff) << 4;
+    return QM_WIRE_CONTROL | QM_WIRE_HINT | (uint64_t)(op & 0x3) << 43 |
+           (uint64_t)(kind & 0xf) << 39 | (uint64_t)(slot & 0x7fff) << 24 |
+           (uint64_t)(parent & 0x7fff) << 9;
 }
 
 _Static_assert(sizeof(struct qm_wire_header) == 512, "one sector");

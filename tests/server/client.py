@@ -30,7 +30,7 @@ def record(op, session, slot, parent=0, klass=0, kind=0, name=b""):
 
 
 def hint(op, kind, slot, parent):
-    return WINDOW | 1 << 46 | op << 40 | kind << 36 | slot << 20 | parent << 4
+    return WINDOW | 1 << 46 | op << 43 | kind << 39 | slot << 24 | parent << 9
 
 
 class Tagged:

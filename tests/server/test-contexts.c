@@ -433,8 +433,8 @@ static void test_hints(void **state)
     assert_int_equal(hint(f, &c, 0, 0, 0, 0, 512), EINVAL);
     assert_int_equal(qms_control_hint(&f->sessions, &c.member, 512, 0), EINVAL);
     assert_int_equal(qms_control_hint(&f->sessions, &c.member, 512,
-                                      QM_WIRE_HINT | UINT64_C(2) << 40 |
-                                          (uint64_t)c.first << 20 | 1),
+                                      QM_WIRE_HINT | UINT64_C(2) << 43 |
+                                          (uint64_t)c.first << 24 | 1),
                      EINVAL);
     assert_int_equal(open_contexts(f), 2);
     assert_int_equal(hint(f, &c, QM_WIRE_END, 0, c.first, 0, 512), 0);
