@@ -62,16 +62,24 @@ background() {
     QM_PIDS+=("$PID")
 }
 
+# What a program has to preload that loads something built with a sanitizer: its runtime,
+# and what makes that get ready early enough (tests/server/sanitizer-first.c).
+sanitizer_preload() {
+    local first=$BUILD_DIR/tests/libsanitizer-first.so
+    case ${QM_SANITIZE:-} in
+    address*) printf '%s' "$(${CC:-cc} -print-file-name=libasan.so)" ;;
+    thread*) printf '%s' "$(${CC:-cc} -print-file-name=libtsan.so)" ;;
+    *) printf '%s' "${LD_PRELOAD:-}"; return ;;
+    esac
+    [ ! -e "$first" ] || printf ' %s' "$first"
+}
+
 # start_nbdkit NAME ARGS...: nbdkit in the foreground on $T/NAME.sock, its messages in
 # $T/NAME.log; returns when it listens.  Its id is in $PID.
 start_nbdkit() {
     local name=$1; shift
-    local preload=${LD_PRELOAD:-}
-    # A filter that is built with a sanitizer needs its runtime in the host program.
-    case ${QM_SANITIZE:-} in
-    address*) preload=$(${CC:-cc} -print-file-name=libasan.so) ;;
-    thread*) preload=$(${CC:-cc} -print-file-name=libtsan.so) ;;
-    esac
+    local preload
+    preload=$(sanitizer_preload)
     background env LD_PRELOAD="$preload" ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}" \
         nbdkit -f -U "$T/$name.sock" -P "$T/$name.pid" "$@" 2>"$T/$name.log"
     local pid=$PID
