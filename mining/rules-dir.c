@@ -302,7 +302,7 @@ static void check_meta(struct qm_rules_dir *dir, struct qm_bdb *bdb, uint64_t *p
         snprintf(why, len, "of format version %u, not %u", le32toh(meta.version),
                  FORMAT_VERSION);
     } else if (le32toh(meta.device_size) != size - sizeof meta) {
-        snprintf(why, len, "damaged");
+        snprintf(why, len, "inconsistent");
     } else if (dir->device &&
                (size - sizeof meta != strlen(dir->device) ||
                 memcmp(buf + sizeof meta, dir->device, size - sizeof meta) != 0)) {

@@ -92,6 +92,17 @@ static void test_records(void **state)
         free(record);
         free(list.v);
     }
+    /* A number that needs more than 64 bits. */
+    assert_int_equal(
+        qm_record_decode(
+            (const unsigned char *)"\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\1\0", 13,
+            &back),
+        EINVAL);
+    assert_int_equal(
+        qm_record_decode(
+            (const unsigned char *)"\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1\1\0", 13,
+            &back),
+        0);
     free(back.v);
 }
 

@@ -1,7 +1,9 @@
 /* Rules looked up by several threads while others learn, purge, list and save. */
 #include "testing.h"
 
+#include <db.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -141,11 +143,73 @@ static void test_no_update_lost(void **state)
     shared.p->ops->destroy(shared.p);
 }
 
+static sem_t asleep, wake_up;
+static atomic_bool slept;
+
+/* Berkeley DB's, called with the rule cache locked. */
+static int sleep_until_told(unsigned long seconds, unsigned long microseconds)
+{
+    if (seconds > 0 && !atomic_exchange(&slept, true)) {
+        sem_post(&asleep);
+        sem_wait(&wake_up);
+    }
+    return 0;
+}
+
+static void *learn_until_it_fails(void *opaque)
+{
+    struct rng rng = {22};
+    int r = 0;
+    for (int s = 0; s < 10000 && r == 0; s++) {
+        uint64_t blocks[100];
+        for (int i = 0; i < 100; i++) {
+            blocks[i] = rng_below(&rng, 1000000);
+        }
+        r = read_blocks(opaque, blocks, 100);
+    }
+    return NULL;
+}
+
+/* While Berkeley DB sleeps, because it cannot write, a look-up does not wait for it. */
+static void test_look_up_gives_up(void **state)
+{
+    char dir[] = "/tmp/quickmine.XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(sem_init(&asleep, 0, 0), 0);
+    assert_int_equal(sem_init(&wake_up, 0, 0), 0);
+    assert_int_equal(db_env_set_func_yield(sleep_until_told), 0);
+    assert_int_equal(setenv("TMPDIR", dir, 1), 0);
+    struct qm_mining_config config;
+    qm_mining_defaults(&config);
+    config.rules_pool = 64 << 10;
+    struct qm_prefetcher *p = make_quickmine(&config);
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+    assert_int_equal(rmdir(dir), 0);
+    const uint64_t first[] = {1, 2, 3};
+    uint64_t found[4];
+    assert_int_equal(read_blocks(p, first, 3), 0);
+
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, learn_until_it_fails, p), 0);
+    assert_int_equal(sem_wait(&asleep), 0);
+    assert_int_equal(look_up(p, 1, 2, found, 4), 0);
+    assert_int_equal(sem_post(&wake_up), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    struct qm_mining_stats stats = stats_of(p);
+    assert_int_equal(stats.busy, 1);
+    assert_int_equal(stats.lookups, 1);
+    assert_int_equal(stats.failed, 1);
+    p->ops->destroy(p);
+    sem_destroy(&asleep);
+    sem_destroy(&wake_up);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_no_update_lost),
+        cmocka_unit_test(test_look_up_gives_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
