@@ -15,8 +15,7 @@
 /* What a sequence costs while it waits for the miner, beside its blocks. */
 #define WORK_BYTES 256
 
-#define STEP     64
-#define HELD_MAX (UINT64_C(8) << 20) /* blocks; 64 MiB */
+#define STEP 64
 
 void qms_slot_init(struct qms_slot *slot)
 {
@@ -69,7 +68,8 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
 
     slot->grown++;
     if (slot->grown % STEP == 0 &&
-        atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) >= HELD_MAX &&
+        atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) >=
+            c->held_max &&
         !work) {
         ops->end(c->prefetcher, context->stream, &work);
         context->stream = ops->begin(c->prefetcher, context->klass);

@@ -50,13 +50,14 @@ struct qms_contexts {
     struct qms_miner *miner;       /* NULL: nothing to learn */
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats *stats;
+    uint64_t held_max;   /* blocks that open contexts may hold, about */
     struct qms_slot all; /* at level none: the one sequence */
     _Atomic uint64_t next_id, open;
     _Atomic uint64_t held; /* blocks of sequences of open contexts, see contexts.c */
 };
 
-/* Fills in the rest of what the caller began to fill in (all pointers, level, mining).
- * Returns 0 or ENOMEM. */
+/* Fills in the rest of what the caller began to fill in (pointers, level, mining,
+ * held_max). Returns 0 or ENOMEM. */
 int qms_contexts_init(struct qms_contexts *contexts);
 /* All contexts have been ended by who began them. */
 void qms_contexts_destroy(struct qms_contexts *contexts);

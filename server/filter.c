@@ -23,6 +23,7 @@
 #include "server/server.h"
 
 #define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
+#define HELD_MAX (UINT64_C(8) << 20) /* blocks that open contexts hold; 64 MiB */
 
 struct qms_server qms_server;
 
@@ -298,6 +299,7 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
     s->contexts.miner = s->miner;
     s->contexts.recorder = s->recorder;
     s->contexts.stats = s->stats;
+    s->contexts.held_max = HELD_MAX;
     error = qms_contexts_init(&s->contexts);
     if (error == 0) {
         error = qms_sessions_init(&s->sessions, &s->contexts, s->classes, s->stats);
@@ -787,4 +789,6 @@ static struct nbdkit_filter filter = {
     .cache = quickmine_cache,
 };
 
+/* What nbdkit looks for in a filter; the macro does not declare it. */
+struct nbdkit_filter *filter_init(void);
 NBDKIT_REGISTER_FILTER(filter)

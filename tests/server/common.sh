@@ -11,7 +11,11 @@ export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
 # client SCRIPT ARGS...: a client that has to succeed.
-client() { timeout 100 "$PYTHON" "$HERE/$1" "${@:2}" || fail "$1 ${*:2}"; }
+client() {
+    timeout 100 "$PYTHON" "$HERE/$1" "${@:2}" && return
+    cat "$T"/*.log >&2
+    fail "$1 ${*:2}"
+}
 
 # stop_nbdkit NAME PID: it has to end in good order, and no sanitizer to have complained.
 stop_nbdkit() {

@@ -1,10 +1,11 @@
 /* sanitizer-first.c - makes a preloaded sanitizer get ready before anything else does.
  *
- * A sanitizer's library that is preloaded into a program which was not built with it gets
- * ready in the first malloc() of all.  In nbdkit that is one of libp11-kit's constructor,
- * within newlocale() and under glibc's lock of locales; getting ready calls dlerror(),
- * which releases that lock, and when libp11-kit frees its locale at the end, nbdkit hangs.
- * So this library, linked to be initialized first, calls malloc() before that.
+ * A sanitizer's library that is preloaded into a program which was not built with it
+ * gets ready in the first malloc() of all.  In nbdkit that is one of libp11-kit's
+ * constructor, within newlocale() and under glibc's lock of locales; getting ready
+ * calls dlerror(), which releases that lock, and when libp11-kit frees its locale at
+ * the end, nbdkit hangs. So this library, linked to be initialized first, calls
+ * malloc() before that.
  */
 #include <stdlib.h>
 

@@ -37,6 +37,7 @@ static struct fixture *make(enum qm_level level)
     f->contexts.classes = f->classes;
     f->contexts.miner = f->miner;
     f->contexts.stats = f->stats;
+    f->contexts.held_max = 5000;
     assert_int_equal(qms_contexts_init(&f->contexts), 0);
     assert_int_equal(
         qms_sessions_init(&f->sessions, &f->contexts, f->classes, f->stats), 0);
@@ -453,7 +454,7 @@ static void test_what_is_held_is_bounded(void **state)
     arrive(f, &c);
     for (unsigned s = 0; s < 4; s++)
         assert_int_equal(begin(f, &c, c.first + s, 0), 0);
-    for (uint64_t i = 0; i < 10 << 20; i++) {
+    for (uint64_t i = 0; i < 100000; i++) {
         struct qms_ref ref;
         struct qms_slot *slot =
             qms_member_slot(&f->sessions, &c.member, c.first + i % 4);
@@ -464,9 +465,9 @@ static void test_what_is_held_is_bounded(void **state)
         if (held > most)
             most = held;
     }
-    assert_in_range(most, 1 << 20, (8 << 20) + 64);
+    assert_in_range(most, 4000, 5000 + 64);
     leave(f, &c);
-    undo(f);
+    undo(f); /* all has come out in the end */
 }
 
 /* Many threads, as many connections of one session: reads race with begins and ends in
