@@ -17,7 +17,7 @@
 -- What is popular is scattered over the tables: rank r has the number r * STRIDE mod n.
 
 sysbench.cmdline.options = {
-   scale = {"Size of the shop: 1 is 25,000 items, about 100 MB", 1},
+   scale = {"Size of the shop: 1 is 25,000 items, about 60 MB", 1},
    seed = {"Of what the clients do", 1},
    think = {"Milliseconds between the interactions of a client", 0},
    skew = {"How popular the popular items are: 1 is uniform", 3},
@@ -96,7 +96,7 @@ function prepare()
    print("Authors and items...")
    con:query(string.format([[
       INSERT INTO author SELECT seq, CONCAT('F', %s), CONCAT(CHAR(65 + %s), 'author', seq),
-         '1950-01-01' + INTERVAL %s DAY, RPAD('Born', 300 + %s, ' and wrote') 
+         '1950-01-01' + INTERVAL %s DAY, RPAD('Born', 300 + %s, ' and wrote')
       FROM seq_1_to_%d]], hash("f", "seq", 1000), hash("l", "seq", 26),
       hash("d", "seq", 18000), hash("b", "seq", 400), n.authors))
    con:query(string.format([[
@@ -120,12 +120,12 @@ function prepare()
       hash("cd", "seq", 50), hash("cb", "seq", 250), n.customers))
    con:query(string.format([[
       INSERT INTO orders SELECT seq, %s, '2008-01-01' + INTERVAL seq MINUTE, 10 + %s,
-         'SHIPPED', RPAD('Street', 60 + %s, ' and number') 
+         'SHIPPED', RPAD('Street', 60 + %s, ' and number')
       FROM seq_1_to_%d]], popular("oc", "seq", n.customers), hash("ot", "seq", 500),
       hash("oa", "seq", 60), n.orders))
    con:query(string.format([[
       INSERT INTO order_line SELECT seq DIV 3 + 1, seq %% 3 + 1, %s, 1 + %s, 0,
-         RPAD('', %s, 'as a gift ') 
+         RPAD('', %s, 'as a gift ')
       FROM seq_0_to_%d]], popular("li", "seq", n.items), hash("lq", "seq", 4),
       hash("lc", "seq", 100), 3 * n.orders - 1))
    con:query("ANALYZE TABLE author, item, customer, orders, order_line")
@@ -154,7 +154,6 @@ local statements = {
    best_sellers = [[SELECT STRAIGHT_JOIN i_id, i_title, a_fname, a_lname, SUM(ol_qty) AS qty
       FROM order_line JOIN item ON i_id = ol_i_id JOIN author ON a_id = i_a_id
       WHERE ol_o_id > ? AND i_subject = ? GROUP BY i_id ORDER BY qty DESC, i_id LIMIT 50]],
-   newest_order = "SELECT MAX(o_id) FROM orders",
    by_subject = [[SELECT i_id, i_title, i_cost, a_fname, a_lname
       FROM item JOIN author ON i_a_id = a_id WHERE i_subject = ?
       ORDER BY i_title LIMIT 30]],
@@ -175,10 +174,10 @@ function thread_init()
    prepared = {}
    for name, text in pairs(statements) do
       local st = {stmt = con:prepare(text), params = {}}
-      for i = 1, select(2, text:gsub("?", "")) do
-         local is_text = text:find("i_subject = %?") and
-            (name ~= "best_sellers" or i == 2)
-         st.params[i] = is_text and
+      local params = select(2, text:gsub("?", ""))
+      for i = 1, params do
+         -- A subject is text, and where there is one, the last parameter.
+         st.params[i] = i == params and text:find("i_subject = ?", 1, true) and
             st.stmt:bind_create(sysbench.sql.type.VARCHAR, 20) or
             st.stmt:bind_create(sysbench.sql.type.INT)
       end
@@ -196,17 +195,16 @@ function thread_done()
    con:disconnect()
 end
 
--- Executes a prepared statement; returns the first row, if it has one.
+-- Executes a prepared statement; what it returns is not looked at.
 local function execute(name, ...)
    local st = prepared[name]
    for i = 1, select("#", ...) do
       st.params[i]:set((select(i, ...)))
    end
    local rs = st.stmt:execute()
-   if rs == nil then
-      return nil
+   if rs ~= nil then
+      rs:free()
    end
-   rs:free()
 end
 
 local function first_value(sql)
@@ -241,7 +239,7 @@ local interactions = {
    end},
    {60, function () -- best sellers
       con:query("BEGIN")
-      local newest = first_value(statements.newest_order)
+      local newest = first_value("SELECT MAX(o_id) FROM orders")
       execute("best_sellers", newest - n.recent, some_subject())
       con:query("COMMIT")
    end},

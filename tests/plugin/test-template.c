@@ -134,6 +134,9 @@ static void test_lists(void **state)
           "select * from (values (?, ?)) v, (values (?)) w");
     check("select a in (1,,,,2) or in (,) or in () or values (,,),(,,)",
           "select a in (?,, ?) or in () or in () or values (,,)");
+    /* What comes after a list is none. */
+    check("select a in (1, 1), f(2, 2, 2)", "select a in (?), f(?, ?, ?)");
+    check("values (1), (2) union select (1), (1)", "values (?) union select (?), (?)");
     check("values (1) (2) , (3)", "values (?) (?), (?)");
     check("in (1,2", "in (?, ?");
     check("in (1))) , in (2,2)", "in (?))), in (?)");
