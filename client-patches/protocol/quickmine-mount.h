@@ -1,23 +1,24 @@
 /* quickmine-mount.h - how a program tells `quickmine mount` its threads' contexts.
  *
- * Shared by libqmctx and the mount only.  The program connects to the mount's Unix socket
- * (SOCK_SEQPACKET; FILE.ctx beside the mounted FILE by default).  The mount sends one
- * struct qm_mount_hello, with the descriptor of a shared memory file attached
+ * Shared by libqmctx and the mount only.  The program connects to the mount's Unix
+ * socket (SOCK_SEQPACKET; FILE.ctx beside the mounted FILE by default).  The mount
+ * sends one struct qm_mount_hello, with the descriptor of a shared memory file attached
  * (SCM_RIGHTS): an array of struct qm_mount_entry.  An entry describes one context that
  * is open in the program.  A thread enters a context by filling in a free entry and
- * calling setfsgid (hello.gid_base + index): the number then comes with each of its FUSE
- * requests, and the mount looks the entry up.  So a context in which nothing is read
- * costs two setfsgid() and no message at all; the mount begins it on the wire at its first read.
+ * calling setfsgid (hello.gid_base + index): the number then comes with each of its
+ * FUSE requests, and the mount looks the entry up.  So a context in which nothing is
+ * read costs two setfsgid() and no message at all; the mount begins it on the wire at
+ * its first read.
  *
  * An entry is written by its owning thread alone, under its version number: odd while
  * it is being changed.  The mount sets `seen` to the version it has begun on the wire.
  * To end a context the owner makes the version even again with kind = 0; and, only if
- * `seen` shows that the mount knows it, sends one struct qm_mount_ended (not blocking; if
- * the socket is full the mount finds out when the entry is used again, or on its
+ * `seen` shows that the mount knows it, sends one struct qm_mount_ended (not blocking;
+ * if the socket is full the mount finds out when the entry is used again, or on its
  * next sweep).  When the socket closes, all of the program's contexts end.
  *
- * The mount trusts nothing that it reads there: it copies an entry, checks the version again,
- * and checks ranges.
+ * The mount trusts nothing that it reads there: it copies an entry, checks the version
+ * again, and checks ranges.
  */
 #ifndef QUICKMINE_MOUNT_H
 #define QUICKMINE_MOUNT_H

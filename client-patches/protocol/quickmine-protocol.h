@@ -1,8 +1,8 @@
 /* quickmine-protocol.h - contexts on the wire: the tagged export.
  *
  * The only file that server and clients share; quickmine-protocol(7) says the same in
- * prose.  All of it is ordinary NBD.  The server offers a second view of the device, the
- * export "ctx", in which a request's 64-bit offset is
+ * prose.  All of it is ordinary NBD.  The server offers a second view of the device,
+ * the export "ctx", in which a request's 64-bit offset is
  *
  *     slot << 48 | byte offset
  *
@@ -26,40 +26,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QM_WIRE_EXPORT        "ctx"
-#define QM_WIRE_SHIFT         48
-#define QM_WIRE_OFFSET_MASK   ((UINT64_C(1) << QM_WIRE_SHIFT) - 1)
-#define QM_WIRE_SLOT_NONE     0
-#define QM_WIRE_SLOT_MIN      1
-#define QM_WIRE_SLOT_MAX      0x7ffe
-#define QM_WIRE_SLOT_CONTROL  0x7fff
-#define QM_WIRE_CONTROL       ((uint64_t)QM_WIRE_SLOT_CONTROL << QM_WIRE_SHIFT)
+#define QM_WIRE_EXPORT       "ctx"
+#define QM_WIRE_SHIFT        48
+#define QM_WIRE_OFFSET_MASK  ((UINT64_C(1) << QM_WIRE_SHIFT) - 1)
+#define QM_WIRE_SLOT_NONE    0
+#define QM_WIRE_SLOT_MIN     1
+#define QM_WIRE_SLOT_MAX     0x7ffe
+#define QM_WIRE_SLOT_CONTROL 0x7fff
+#define QM_WIRE_CONTROL      ((uint64_t)QM_WIRE_SLOT_CONTROL << QM_WIRE_SHIFT)
 /* The window is large because hints carry bits in their offset; the announced size of
  * the tagged export is QM_WIRE_CONTROL + QM_WIRE_WINDOW = 2^63 - 2^47. */
-#define QM_WIRE_WINDOW        (UINT64_C(1) << 47)
-#define QM_WIRE_SIZE          (QM_WIRE_CONTROL + QM_WIRE_WINDOW)
-#define QM_WIRE_STATS         (UINT64_C(1) << 20) /* offset in the window */
-#define QM_WIRE_STATS_MAX     (UINT64_C(1) << 20) /* bytes */
+#define QM_WIRE_WINDOW    (UINT64_C(1) << 47)
+#define QM_WIRE_SIZE      (QM_WIRE_CONTROL + QM_WIRE_WINDOW)
+#define QM_WIRE_STATS     (UINT64_C(1) << 20) /* offset in the window */
+#define QM_WIRE_STATS_MAX (UINT64_C(1) << 20) /* bytes */
 
-#define QM_WIRE_MAGIC         UINT64_C(0x31585443454e494d) /* "MINECTX1" in bytes */
-#define QM_WIRE_VERSION       1
+#define QM_WIRE_MAGIC   UINT64_C(0x31585443454e494d) /* "MINECTX1" in bytes */
+#define QM_WIRE_VERSION 1
 
 struct qm_wire_header {
     uint64_t magic;
     uint32_t version;
-    uint32_t flags;       /* QM_WIRE_* below */
-    uint64_t size;        /* the device's, in bytes */
-    uint32_t block_size;  /* the cache's, in bytes */
-    uint32_t slot_first;  /* this session's slots: first ... */
-    uint32_t slot_count;  /* ... and how many; 0: there are none left, do without */
+    uint32_t flags;      /* QM_WIRE_* below */
+    uint64_t size;       /* the device's, in bytes */
+    uint32_t block_size; /* the cache's, in bytes */
+    uint32_t slot_first; /* this session's slots: first ... */
+    uint32_t slot_count; /* ... and how many; 0: there are none left, do without */
     uint32_t reserved0;
-    uint64_t session;     /* hard to guess; 0 if there are no slots */
+    uint64_t session; /* hard to guess; 0 if there are no slots */
     uint8_t reserved[464];
 };
 
 /* A connection's requests are carried out in the order they were sent.  Without this
  * flag, a client waits for the reply to a record before it uses the slot. */
-#define QM_WIRE_ORDERED  0x1
+#define QM_WIRE_ORDERED 0x1
 /* Data cannot be written (EROFS or EPERM). */
 #define QM_WIRE_READONLY 0x2
 
@@ -81,14 +81,15 @@ enum qm_wire_kind {
 struct qm_wire_record {
     uint32_t op;
     uint16_t slot;
-    uint16_t parent;  /* slot of the enclosing context, 0: none; BEGIN only */
+    uint16_t parent; /* slot of the enclosing context, 0: none; BEGIN only */
     uint64_t session;
-    uint64_t klass;   /* class id: a hash of what contexts of a kind have in common */
+    uint64_t klass; /* class id: a hash of what contexts of a kind have in common */
     uint16_t kind;
-    uint16_t name_len;                /* bytes of name; 0: unnamed */
+    uint16_t name_len; /* bytes of name; 0: unnamed */
     uint32_t reserved0;
     uint8_t reserved[40];
-    char name[QM_WIRE_NAME_MAX + 1];  /* UTF-8, of the class, for people; not terminated */
+    /* UTF-8, of the class, for people; not terminated */
+    char name[QM_WIRE_NAME_MAX + 1];
 };
 
 /* What is not used must be 0: a record in which it is not, or whose numbers are out of
@@ -98,7 +99,7 @@ struct qm_wire_record {
  * exports: the connection's own session, a class of 22 bits, no name.  Offset is
  * QM_WIRE_HINT | op << 43 | kind << 39 | slot << 24 | parent << 9, count is
  * 512 * (class % 2^22 + 1); both are multiples of 512. */
-#define QM_WIRE_HINT (UINT64_C(1) << 46)
+#define QM_WIRE_HINT         (UINT64_C(1) << 46)
 #define QM_WIRE_HINT_CLASSES (1u << 22)
 
 static inline uint64_t qm_wire_hint(unsigned op, unsigned kind, unsigned slot,
