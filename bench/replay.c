@@ -22,7 +22,7 @@
 
 #include "client-patches/libqmctx/qmctx.h"
 
-enum { MINED_POLL_US = 200, MINED_WAIT_S = 60, PATTERN = 0x5a };
+enum { MINED_POLL_NS = 200000, MINED_WAIT_S = 60, PATTERN = 0x5a };
 
 /* An event on its way to a client. */
 struct item {
@@ -169,7 +169,7 @@ static json_int_t sequences_queued(struct qm_replay *r)
 
 static void wait_for_mining(struct qm_replay *r)
 {
-    const struct timespec pause = {.tv_nsec = MINED_POLL_US * 1000};
+    const struct timespec pause = {.tv_nsec = MINED_POLL_NS};
     uint64_t deadline = now_us() + MINED_WAIT_S * UINT64_C(1000000);
     json_int_t n;
 

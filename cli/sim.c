@@ -70,8 +70,10 @@ static void append(struct argp_state *state, struct list *list, union item item)
 {
     union item *items = reallocarray(list->items, list->count + 1, sizeof item);
 
-    if (!items)
+    if (!items) {
         argp_failure(state, CLI_FAILED, ENOMEM, "arguments");
+        return;
+    }
     list->items = items;
     list->items[list->count++] = item;
 }
