@@ -169,8 +169,7 @@ static void test_class(void **state)
     static const char *const same[] = {
         "SELECT i_title FROM item WHERE i_id=17 AND i_subject='ARTS' LIMIT 50",
         "select i_title from item where i_id = ? and i_subject = ? limit ?",
-        "/* app */ select i_title\n from item where i_id=-1 and i_subject=\"x\" limit "
-        "1",
+        "/**/ select i_title\n from item where i_id=-1 and i_subject=\"x\" limit 1",
     };
     static const char *const other[] = {
         "select i_title from item where i_id = ? and i_subject = ?",
