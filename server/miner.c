@@ -37,7 +37,7 @@ static uint64_t seconds(void)
 /* Waits for something to do; the lock is held.  Until `by`, in seconds, if not 0. */
 static void wait_for_work(struct qms_miner *m, uint64_t by)
 {
-    struct timespec ts = {.tv_sec = by};
+    struct timespec ts = {.tv_sec = (time_t)by};
 
     if (by == 0)
         pthread_cond_wait(&m->wake, &m->lock);

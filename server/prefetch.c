@@ -222,7 +222,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     p->join = config->max_bytes / config->block_size;
     if (p->join > JOIN_MAX)
         p->join = JOIN_MAX;
-    atomic_init(&p->room, config->queue);
+    atomic_init(&p->room, (int)config->queue);
     CDS_INIT_LIST_HEAD(&p->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);

@@ -131,7 +131,7 @@ static json_t *class_object(const struct qms_class *k)
     put(o, "used", qms_class_get(k, QMS_CLASS_USED));
     put(o, "wasted", qms_class_get(k, QMS_CLASS_WASTED));
     json_object_set_new(o, "latency_us",
-                        micros(requests ? (double)ns / 1000 / requests : 0));
+                        micros(requests ? (double)ns / 1000 / (double)requests : 0));
     put_text(o, "state", "on");
     return o;
 }

@@ -57,8 +57,6 @@ struct qms_server {
     unsigned connection_count;
 };
 
-extern struct qms_server qms_server;
-
 struct qms_connection {
     struct cds_list_head list;
     bool tagged;
@@ -74,6 +72,19 @@ struct qms_connection {
     _Atomic bool begun;
     struct qms_slot slot;
 };
+
+/* The beginning and the end (server.c).  They return 0, or -1 when nbdkit_error() has
+ * said why; then nothing is left to be stopped. */
+int qms_server_ready(struct qms_server *s, int thread_model);
+int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
+/* No request is in flight.  Ends contexts of connections that were not closed. */
+void qms_server_stop(struct qms_server *s);
+
+/* Ends the connection's contexts; no request of it is in flight. */
+void qms_connection_leave(struct qms_server *s, struct qms_connection *c);
+
+/* The largest read that the layer below takes, at least a block; or -1. */
+int64_t qms_max_read(const struct qms_server *s, nbdkit_next *next);
 
 /* The data path (io.c).  They return 0, or -1 with *err set; slot is NULL for requests
  * without a context.  The range lies within the device. */

@@ -54,7 +54,7 @@ static int bind_to(int fd, const char *path, char *err, size_t len)
                  sizeof address.sun_path - 1);
         return -1;
     }
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     if (is_stale(path, &address))
         unlink(path);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) == -1) {

@@ -86,7 +86,7 @@ static unsigned bucket_of(uint64_t ns)
     if (exponent > MAX_BITS)
         return BUCKETS - 1;
     return (exponent - SUB_BITS + 1) * SUB_BUCKETS +
-           ((ns >> (exponent - SUB_BITS)) & (SUB_BUCKETS - 1));
+           (unsigned)((ns >> (exponent - SUB_BITS)) & (SUB_BUCKETS - 1));
 }
 
 /* The middle of a bucket, in nanoseconds. */
@@ -97,7 +97,7 @@ static double middle_of(unsigned bucket)
 
     if (octave == 0)
         return bucket;
-    width = UINT64_C(1) << (octave - 1);
+    width = (double)(UINT64_C(1) << (octave - 1));
     low = width * (SUB_BUCKETS + bucket % SUB_BUCKETS);
     return low + (width - 1) / 2;
 }
@@ -118,7 +118,7 @@ void qms_stats_took(struct qms_stats *stats, uint64_t ns)
 /* The value that a share of the measurements do not exceed. */
 static double percentile(const uint64_t *buckets, uint64_t count, double share)
 {
-    uint64_t rank = (uint64_t)(share * count), seen = 0;
+    uint64_t rank = (uint64_t)(share * (double)count), seen = 0;
 
     if (rank >= count)
         rank = count - 1;
@@ -150,8 +150,8 @@ void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latenc
     }
     if (latency->count == 0)
         return;
-    latency->mean = ns / 1000.0 / latency->count;
-    latency->max = max / 1000.0;
+    latency->mean = (double)ns / 1000 / (double)latency->count;
+    latency->max = (double)max / 1000;
     latency->p50 = percentile(buckets, latency->count, 0.50) / 1000;
     latency->p90 = percentile(buckets, latency->count, 0.90) / 1000;
     latency->p99 = percentile(buckets, latency->count, 0.99) / 1000;

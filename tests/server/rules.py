@@ -1,4 +1,4 @@
-"""rules.py SOCKET learn|use|empty: rules that are learned, or are there from before."""
+"""rules.py SOCKET learn|use|shrunk|empty: rules that are learned, or are there from before."""
 import sys
 
 import client
@@ -20,6 +20,14 @@ if sys.argv[2] == "empty":
 elif sys.argv[2] == "learn":
     tour()
     client.wait_for(lambda: a.stats()["rules"] > 0)
+elif sys.argv[2] == "shrunk":
+    # What follows these two blocks by the rules lies beyond the end, partly.
+    assert a.size == 600 * 1024 and a.stats()["rules"] > 0
+    a.begin(a.first, kind=QUERY)
+    for offset in places[:4]:
+        a.pread(16384, offset, a.first)
+    assert a.stats()["promotes"] > 0
+    client.wait_for(lambda: a.stats()["device_blocks"] >= 4)
 else:
     assert a.stats()["rules"] > 0
     tour()

@@ -382,6 +382,7 @@ static void test_refused_joining(void **state)
     assert_int_equal(atomic_load(&b.member.count), 1);
     leave(f, &b);
     leave(f, &a);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
     undo(f);
 }
 

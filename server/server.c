@@ -1,0 +1,369 @@
+/* server.c - makes the server's parts, starts its threads, and undoes all that.
+ *
+ * qms_server_ready  checks what can be checked while a person still watches, and makes
+ *                   the files: before nbdkit forks, changes user and directory
+ * qms_server_start  everything else, threads included
+ * qms_server_stop   undoes both
+ *
+ * Prefetch threads have a context of the layer below each, so whatever nbdkit
+ * serializes per connection is serialized for them, too.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/server.h"
+
+#define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
+#define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold; 64 MiB */
+#define QUEUE_MIN 64
+
+static bool parent_exists(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = slash && slash > path ? strndup(path, slash - path) : strdup("/");
+    bool exists = parent && access(parent, F_OK) == 0;
+
+    free(parent);
+    errno = ENOENT;
+    return exists;
+}
+
+/* Says what is wrong with the rules directory while somebody is there to read it. */
+static int check_rules(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == -1) {
+        if (errno == ENOENT && parent_exists(path)) /* it will be made */
+            return 0;
+        nbdkit_error("rules=%s: %m", path);
+        return -1;
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        nbdkit_error("rules=%s: it must be a directory", path);
+        return -1;
+    }
+    if (access(path, R_OK | W_OK | X_OK) == -1) {
+        nbdkit_error("rules=%s: the server must be able to write there: %m", path);
+        return -1;
+    }
+    return 0;
+}
+
+int qms_server_ready(struct qms_server *s, int thread_model)
+{
+    const struct qms_config *c = &s->config;
+    char err[512];
+
+    s->thread_model = thread_model;
+    if (c->rules && check_rules(c->rules) == -1)
+        return -1;
+    if (c->record) {
+        s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
+        if (!s->recorder) {
+            nbdkit_error("record=%s: %s", c->record, err);
+            return -1;
+        }
+    }
+    if (c->stats) {
+        s->socket = qms_stats_socket_open(c->stats, err, sizeof err);
+        if (!s->socket) {
+            nbdkit_error("stats=%s: %s", c->stats, err);
+            qms_server_stop(s);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static nbdkit_next *open_next(nbdkit_backend *backend)
+{
+    nbdkit_next *next = nbdkit_next_context_open(backend, 1, "", 1);
+
+    if (!next)
+        return NULL;
+    if (next->prepare(next) == -1) {
+        nbdkit_next_context_close(next);
+        return NULL;
+    }
+    return next;
+}
+
+static void close_next(nbdkit_next *next)
+{
+    next->finalize(next);
+    nbdkit_next_context_close(next);
+}
+
+int64_t qms_max_read(const struct qms_server *s, nbdkit_next *next)
+{
+    uint32_t minimum, preferred, maximum;
+
+    if (next->block_size(next, &minimum, &preferred, &maximum) == -1)
+        return -1;
+    if (maximum == 0 || maximum > MAX_READ)
+        maximum = MAX_READ;
+    if (minimum > s->config.block_size || maximum < s->config.block_size) {
+        nbdkit_error("block-size must be from %" PRIu32 " to %" PRIu32
+                     " over this device, not %" PRIu64,
+                     minimum, maximum, s->config.block_size);
+        return -1;
+    }
+    return maximum;
+}
+
+/* Finds out what the device is like. */
+static int probe(struct qms_server *s, nbdkit_backend *backend)
+{
+    nbdkit_next *next = open_next(backend);
+    int64_t size = -1, maximum = -1;
+
+    if (!next)
+        return -1;
+    size = next->get_size(next);
+    if (size != -1)
+        maximum = qms_max_read(s, next);
+    close_next(next);
+    if (maximum == -1)
+        return -1;
+    s->size = size;
+    s->max_bytes = maximum;
+    s->device_blocks = (s->size + s->config.block_size - 1) / s->config.block_size;
+    return 0;
+}
+
+static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t count,
+                             uint64_t offset)
+{
+    struct qms_server *s = opaque;
+    nbdkit_next *next = s->nexts[worker];
+    int err = 0;
+
+    if (next->pread(next, buf, count, offset, 0, &err) == -1)
+        return err ? err : EIO;
+    return 0;
+}
+
+static void wasted(void *opaque, uint64_t block, uint32_t issuer)
+{
+    struct qms_server *s = opaque;
+
+    qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
+    s->prefetcher->ops->ended(s->prefetcher, block, issuer, QMS_CLASS_NONE, false);
+}
+
+static int make_prefetcher(struct qms_server *s)
+{
+    struct qm_mining_config config = s->config.mining;
+    char device[64], err[512] = "";
+
+    snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
+    config.rules_for = s->config.rules_for ? s->config.rules_for : device;
+    if (s->config.policy->create(&config, &s->prefetcher, err, sizeof err) != 0) {
+        nbdkit_error("policy=%s: %s", s->config.policy->name, err);
+        s->prefetcher = NULL;
+        return -1;
+    }
+    if (err[0] != '\0')
+        nbdkit_error("warning: %s", err);
+    return 0;
+}
+
+static int make_cache(struct qms_server *s)
+{
+    struct qm_cache_config config = {
+        .block_size = s->config.block_size,
+        .blocks = s->config.blocks,
+        .prefetch_blocks = s->config.prefetch_blocks,
+        .shards = s->config.shards,
+        .eviction = s->config.eviction,
+        .data = true,
+        .wasted = wasted,
+        .opaque = s,
+    };
+    int error = qm_cache_new(&config, &s->cache);
+
+    if (error != 0) {
+        s->cache = NULL;
+        nbdkit_error("cannot make a cache of %" PRIu64 " blocks: %s", config.blocks,
+                     strerror(error));
+        return -1;
+    }
+    return 0;
+}
+
+static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
+{
+    struct qms_prefetch_config config = {
+        .cache = s->cache,
+        .stats = s->stats,
+        .size = s->size,
+        .block_size = s->config.block_size,
+        .max_bytes = s->max_bytes,
+        .threads = s->config.prefetch_threads,
+        .queue = s->config.prefetch_queue,
+        .read = read_for_prefetch,
+        .opaque = s,
+    };
+
+    /* What is queued is in the prefetch cache already, unless it was driven out. */
+    if (config.queue > QUEUE_MIN && config.queue > s->config.prefetch_blocks)
+        config.queue = s->config.prefetch_blocks > QUEUE_MIN ? s->config.prefetch_blocks
+                                                             : QUEUE_MIN;
+    s->nexts = calloc(config.threads, sizeof s->nexts[0]);
+    if (!s->nexts) {
+        nbdkit_error("calloc: %m");
+        return -1;
+    }
+    for (unsigned i = 0; i < config.threads; i++) {
+        s->nexts[i] = open_next(backend);
+        if (!s->nexts[i] || s->nexts[i]->get_size(s->nexts[i]) == -1)
+            return -1;
+    }
+    s->prefetch = qms_prefetch_start(&config);
+    if (!s->prefetch) {
+        nbdkit_error("cannot start %u prefetch threads", config.threads);
+        return -1;
+    }
+    return 0;
+}
+
+static char *report(void *opaque)
+{
+    return qms_report(opaque, SIZE_MAX);
+}
+
+static int make_all(struct qms_server *s, nbdkit_backend *backend)
+{
+    const bool mining = s->config.policy != qm_prefetcher_find("none");
+    int error;
+
+    s->stats = qms_stats_new();
+    s->classes = qms_classes_new();
+    if (!s->stats || !s->classes) {
+        nbdkit_error("malloc: %m");
+        return -1;
+    }
+    if (make_prefetcher(s) == -1 || make_cache(s) == -1)
+        return -1;
+    if (mining) {
+        s->miner = qms_miner_start(s->prefetcher, s->config.miner_queue,
+                                   s->config.rules_purge);
+        if (!s->miner) {
+            nbdkit_error("cannot start the mining thread");
+            return -1;
+        }
+        if (start_prefetching(s, backend) == -1)
+            return -1;
+    }
+    if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
+        nbdkit_error("cannot start the recording thread: %s", strerror(error));
+        return -1;
+    }
+    s->contexts.prefetcher = s->prefetcher;
+    s->contexts.level = s->config.level;
+    s->contexts.mining = mining;
+    s->contexts.classes = s->classes;
+    s->contexts.miner = s->miner;
+    s->contexts.recorder = s->recorder;
+    s->contexts.stats = s->stats;
+    s->contexts.held_max = HELD_MAX;
+    error = qms_contexts_init(&s->contexts);
+    if (error == 0) {
+        error = qms_sessions_init(&s->sessions, &s->contexts, s->classes, s->stats);
+        if (error != 0)
+            qms_contexts_destroy(&s->contexts);
+    }
+    if (error != 0) {
+        nbdkit_error("%s", strerror(error));
+        return -1;
+    }
+    s->made = true;
+    if (s->socket && (error = qms_stats_socket_start(s->socket, report, s)) != 0) {
+        nbdkit_error("cannot start the statistics thread: %s", strerror(error));
+        return -1;
+    }
+    return 0;
+}
+
+void qms_connection_leave(struct qms_server *s, struct qms_connection *c)
+{
+    if (c->tagged)
+        qms_member_leave(&s->sessions, &c->member);
+    else
+        qms_context_end(&s->contexts, &c->slot);
+}
+
+void qms_server_stop(struct qms_server *s)
+{
+    struct qms_connection *c;
+    int error;
+
+    if (s->socket)
+        qms_stats_socket_close(s->socket);
+    if (s->prefetch)
+        qms_prefetch_stop(s->prefetch);
+    for (unsigned i = 0; s->nexts && i < s->config.prefetch_threads; i++)
+        if (s->nexts[i])
+            close_next(s->nexts[i]);
+    free(s->nexts);
+    if (s->made) {
+        /* nbdkit does not close the connections that are left when it is stopped. */
+        cds_list_for_each_entry(c, &s->connections, list) qms_connection_leave(s, c);
+        qms_sessions_destroy(&s->sessions);
+        qms_contexts_destroy(&s->contexts);
+    }
+    if (s->miner)
+        qms_miner_stop(s->miner);
+    if (s->recorder && (error = qms_record_close(s->recorder)) != 0)
+        nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
+    if (s->cache)
+        qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
+    if (s->prefetcher)
+        s->prefetcher->ops->destroy(s->prefetcher);
+    qms_classes_free(s->classes);
+    qms_stats_free(s->stats);
+    s->socket = NULL;
+    s->prefetch = NULL;
+    s->nexts = NULL;
+    s->made = false;
+    s->miner = NULL;
+    s->recorder = NULL;
+    s->cache = NULL;
+    s->prefetcher = NULL;
+    s->classes = NULL;
+    s->stats = NULL;
+}
+
+int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
+{
+    sigset_t all, before;
+    int r;
+
+    s->started = qms_now();
+    pthread_mutex_init(&s->lock, NULL);
+    CDS_INIT_LIST_HEAD(&s->connections);
+    if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
+        s->config.policy != qm_prefetcher_find("none")) {
+        nbdkit_error("warning: this plugin serves one request at a time, so nothing is "
+                     "prefetched: policy=none");
+        s->config.policy = qm_prefetcher_find("none");
+        s->config.prefetch_blocks = 0;
+    }
+    /* Signals are for nbdkit's own threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = probe(s, backend);
+    if (r == 0)
+        r = make_all(s, backend);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == -1)
+        qms_server_stop(s);
+    return r;
+}
