@@ -3,12 +3,12 @@
  * Shared by libqmctx and the mount only.  The program connects to the mount's Unix
  * socket (SOCK_SEQPACKET; FILE.ctx beside the mounted FILE by default).  The mount
  * sends one struct qm_mount_hello, with the descriptor of a shared memory file attached
- * (SCM_RIGHTS): an array of struct qm_mount_entry.  An entry describes one context that
- * is open in the program.  A thread enters a context by filling in a free entry and
- * calling setfsgid (hello.gid_base + index): the number then comes with each of its
- * FUSE requests, and the mount looks the entry up.  So a context in which nothing is
- * read costs two setfsgid() and no message at all; the mount begins it on the wire at
- * its first read.
+ * (SCM_RIGHTS), sealed against shrinking: an array of struct qm_mount_entry.  An entry
+ * describes one context that is open in the program.  A thread enters a context by
+ * filling in a free entry and calling setfsgid (hello.gid_base + index): the number
+ * then comes with each of its FUSE requests, and the mount looks the entry up.  So a
+ * context in which nothing is read costs two setfsgid() and no message at all; the
+ * mount begins it on the wire at its first read.
  *
  * An entry is written by its owning thread alone, under its version number: odd while
  * it is being changed.  The mount sets `seen` to the version it has begun on the wire.

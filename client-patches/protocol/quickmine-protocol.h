@@ -93,7 +93,9 @@ struct qm_wire_record {
 };
 
 /* What is not used must be 0: a record in which it is not, or whose numbers are out of
- * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect. */
+ * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect.  All
+ * records of one WRITE are of one session, a connection is a member of 8 at most, and
+ * contexts nest at most 64 deep. */
 
 /* A record in the offset and count of an NBD_CMD_CACHE in the window, for read-only
  * exports: the connection's own session, a class of 22 bits, no name.  Offset is
