@@ -57,7 +57,7 @@ static void put_cache(struct qms_server *s, json_t *o)
 static void put_latency(struct qms_server *s, json_t *o)
 {
     struct qms_latency l;
-    json_t *latency = json_object();
+    json_t *latency = json_object(), *histogram = json_array();
 
     qms_stats_latency(s->stats, &l);
     put(latency, "count", l.count);
@@ -66,6 +66,15 @@ static void put_latency(struct qms_server *s, json_t *o)
     json_object_set_new(latency, "p90", micros(l.p90));
     json_object_set_new(latency, "p99", micros(l.p99));
     json_object_set_new(latency, "max", micros(l.max));
+    for (unsigned i = 0; i < QMS_LATENCY_BUCKETS; i++)
+        if (l.buckets[i] > 0) {
+            json_t *bucket = json_array();
+
+            json_array_append_new(bucket, micros(qms_stats_bucket_us(i)));
+            json_array_append_new(bucket, json_integer((json_int_t)l.buckets[i]));
+            json_array_append_new(histogram, bucket);
+        }
+    json_object_set_new(latency, "histogram", histogram);
     json_object_set_new(o, "latency_us", latency);
 }
 

@@ -16,6 +16,8 @@
 #define MAX_BITS    40
 #define BUCKETS     ((MAX_BITS - SUB_BITS + 2) * SUB_BUCKETS)
 
+_Static_assert(BUCKETS == QMS_LATENCY_BUCKETS, "the header says how many");
+
 struct stripe {
     _Alignas(64) _Atomic uint64_t counters[QMS_NUM_COUNTERS];
     _Atomic uint64_t ns, max_ns;
@@ -89,17 +91,16 @@ static unsigned bucket_of(uint64_t ns)
            (unsigned)((ns >> (exponent - SUB_BITS)) & (SUB_BUCKETS - 1));
 }
 
-/* The middle of a bucket, in nanoseconds. */
-static double middle_of(unsigned bucket)
+double qms_stats_bucket_us(unsigned bucket)
 {
     unsigned octave = bucket / SUB_BUCKETS;
     double width, low;
 
     if (octave == 0)
-        return bucket;
+        return bucket / 1000.0;
     width = (double)(UINT64_C(1) << (octave - 1));
     low = width * (SUB_BUCKETS + bucket % SUB_BUCKETS);
-    return low + (width - 1) / 2;
+    return (low + (width - 1) / 2) / 1000;
 }
 
 void qms_stats_took(struct qms_stats *stats, uint64_t ns)
@@ -125,14 +126,14 @@ static double percentile(const uint64_t *buckets, uint64_t count, double share)
     for (unsigned i = 0; i < BUCKETS; i++) {
         seen += buckets[i];
         if (seen > rank)
-            return middle_of(i);
+            return qms_stats_bucket_us(i);
     }
     return 0;
 }
 
 void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency)
 {
-    uint64_t buckets[BUCKETS] = {0}, ns = 0, max = 0, n;
+    uint64_t *buckets = latency->buckets, ns = 0, max = 0, n;
 
     memset(latency, 0, sizeof *latency);
     for (unsigned i = 0; i < QMS_STRIPES; i++) {
@@ -152,7 +153,7 @@ void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latenc
         return;
     latency->mean = (double)ns / 1000 / (double)latency->count;
     latency->max = (double)max / 1000;
-    latency->p50 = percentile(buckets, latency->count, 0.50) / 1000;
-    latency->p90 = percentile(buckets, latency->count, 0.90) / 1000;
-    latency->p99 = percentile(buckets, latency->count, 0.99) / 1000;
+    latency->p50 = percentile(buckets, latency->count, 0.50);
+    latency->p90 = percentile(buckets, latency->count, 0.90);
+    latency->p99 = percentile(buckets, latency->count, 0.99);
 }

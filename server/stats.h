@@ -30,10 +30,15 @@ enum qms_counter {
 
 struct qms_stats;
 
-/* What was measured, in microseconds.  Percentiles are off by at most 1/16. */
+#define QMS_LATENCY_BUCKETS 608
+
+/* What was measured, in microseconds.  Percentiles are off by at most 1/16.  Of the
+ * histogram, bucket i counts what took about qms_stats_bucket_us(i): with it, whoever
+ * has two of these can tell the percentiles of the time between. */
 struct qms_latency {
     uint64_t count;
     double mean, p50, p90, p99, max;
+    uint64_t buckets[QMS_LATENCY_BUCKETS];
 };
 
 /* NULL if memory is out. */
@@ -46,6 +51,9 @@ uint64_t qms_stats_get(const struct qms_stats *stats, enum qms_counter counter);
 /* A read request took so many nanoseconds. */
 void qms_stats_took(struct qms_stats *stats, uint64_t ns);
 void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency);
+
+/* The middle of a bucket of the histogram, in microseconds. */
+double qms_stats_bucket_us(unsigned bucket);
 
 /* The calling thread's stripe, 0 to QMS_STRIPES - 1: constant for a thread, and spread
  * over threads. */

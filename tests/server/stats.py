@@ -41,6 +41,10 @@ latency = a.stats()["latency_us"]
 assert latency["count"] == 7
 assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"]
 assert latency["max"] >= latency["mean"] > 0
+times, counts = zip(*latency["histogram"])
+assert list(times) == sorted(set(times)) and min(counts) > 0 and sum(counts) == 7
+ranked = [us for us, n in latency["histogram"] for _ in range(n)]
+assert ranked[3] == latency["p50"] and ranked[6] == latency["p99"]
 
 # One who connects and does not read keeps nobody waiting.
 silent = [socket.socket(socket.AF_UNIX) for _ in range(5)]
