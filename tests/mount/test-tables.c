@@ -479,11 +479,15 @@ static void *scribble(void *arg)
     return NULL;
 }
 
+#define FIGHT_MAX 50000000
+
 static void *fight_reads(void *arg)
 {
     struct reader *r = arg;
 
-    for (unsigned i = 0; i < 20000; i++)
+    /* Also until the scribbler, who may get no CPU for long, has hit on something. */
+    for (unsigned i = 0; i < 20000 || (i < FIGHT_MAX && atomic_load(&book.next) == 0);
+         i++)
         use(qm_peer_tag(r->fight->program.peer, NUMBER,
                         (uint32_t)rand_r(&r->seed) % FIGHT_ENTRIES));
     return NULL;
