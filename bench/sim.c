@@ -14,7 +14,6 @@
 #include "bench/feed.h"
 #include "cache/cache.h"
 
-#define DEGREE_MAX 64
 #define SHARE_UNIT 100000 /* of 100 % */
 
 struct qm_sim {
@@ -92,7 +91,7 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 {
     struct qm_sim *sim = opaque;
 
-    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, 0, false);
+    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, 0, QM_FATE_UNUSED);
 }
 
 static int make_cache(struct qm_sim *sim, char *err, size_t len)
@@ -162,12 +161,12 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
 /* Prefetches what target's sequence calls for. */
 static int prefetch(struct qm_sim *sim, struct qm_context *target)
 {
-    uint64_t blocks[DEGREE_MAX];
+    uint64_t blocks[QM_CANDIDATES_MAX];
     struct qm_load *load;
     unsigned n;
 
     n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks,
-                                         sim->config.mining.degree);
+                                         QM_CANDIDATES_MAX);
     for (unsigned i = 0; i < n; i++) {
         int error = qm_cache_prefetch(sim->cache, blocks[i], target->klass, &load);
 
@@ -196,11 +195,11 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint64_t bl
         qm_cache_fill(sim->cache, found.load, NULL);
     if (found.outcome == QM_PROMOTE)
         sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer,
-                                    target ? target->klass : 0, true);
+                                    target ? target->klass : 0, QM_FATE_USED);
     error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
     if (error || !target || !target->stream)
         return error;
-    if (found.outcome == QM_MISS ||
+    if (sim->prefetcher->ops->every_access || found.outcome == QM_MISS ||
         (found.outcome == QM_PROMOTE && sim->config.on_promote))
         error = prefetch(sim, target);
     return error;

@@ -129,7 +129,7 @@ static void discard(struct qm_prefetcher *p, struct qm_work *work)
 }
 
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
-                  uint32_t user, bool used)
+                  uint32_t user, enum qm_fate fate)
 {
 }
 

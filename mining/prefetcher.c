@@ -11,7 +11,7 @@
 #include "mining/miner.h"
 #include "mining/registry.h"
 
-#define DEGREE_MAX 64
+#define DEGREE_MAX QM_CANDIDATES_MAX
 #define GRACE_MAX  65535
 #define DEVICE_MAX 4096
 

@@ -20,11 +20,21 @@ struct qm_prefetcher; /* one per device, made by ops->create() */
 struct qm_stream;     /* one per context that has a sequence */
 struct qm_work;       /* something to learn from; owned by who holds it */
 
+/* What the caller of candidates() has room for; no prefetcher wants more at a time. */
+enum { QM_CANDIDATES_MAX = 64 };
+
 /* How an access ended, in the words of ATC'08 §3.1. */
 enum qm_access {
     QM_ACCESS_HIT,
     QM_ACCESS_PROMOTE,
     QM_ACCESS_MISS,
+};
+
+/* What became of a prefetched block. */
+enum qm_fate {
+    QM_FATE_USED,   /* demanded when it was there */
+    QM_FATE_LATE,   /* demanded while it was still being read, so somebody waited */
+    QM_FATE_UNUSED, /* it left undemanded */
 };
 
 struct qm_mining_config {
@@ -45,6 +55,11 @@ struct qm_mining_config {
                               any; at most 4096 bytes */
     uint64_t block_size;   /* bytes; rules of another are set aside.  0: any */
     uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
+    const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
+                              not learn while it runs; NULL: none.  It is read in
+                              create() */
+    uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
+                              does; 0: its default */
 };
 
 /* The defaults, and those of --preset paper.
@@ -87,6 +102,11 @@ struct qm_prefetcher_ops {
     const char *name;
     const char *summary; /* one line, for --help */
 
+    /* Asked for candidates after every access, hits too: it keeps track of what it
+     * asked for itself, and must see its reader pass.  Else on a miss, and on a promote
+     * if the caller is told to. */
+    bool every_access;
+
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err
      * is "". */
@@ -102,7 +122,8 @@ struct qm_prefetcher_ops {
                    enum qm_access outcome, struct qm_work **work);
 
     /* Fills in at most max blocks, the likeliest first, none twice; returns how many.
-     * Blocks that are cached are not known here: the caller skips them. */
+     * Blocks that are cached, and where the device ends, are not known here: the caller
+     * skips those. */
     unsigned (*candidates)(struct qm_prefetcher *p, struct qm_stream *stream,
                            uint64_t *blocks, unsigned max);
 
@@ -115,9 +136,10 @@ struct qm_prefetcher_ops {
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
 
-    /* What became of a prefetched block: issuer and user are classes. */
+    /* What became of a prefetched block: issuer and user are classes (user: 0 if it was
+     * not used). */
     void (*ended)(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
-                  uint32_t user, bool used);
+                  uint32_t user, enum qm_fate fate);
 
     /* Removes rules not used for config.purge_after, by the caller's clock (any unit).
      * When a rule was used is known as precisely as this is called often. */

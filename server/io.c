@@ -19,8 +19,7 @@
 
 #include "server/server.h"
 
-#define BATCH_MAX     64
-#define CANDIDATE_MAX 64 /* the most that degree= can ask for */
+#define BATCH_MAX 64
 
 struct piece {
     uint64_t block;
@@ -86,18 +85,19 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
         [QM_MISS] = QM_ACCESS_MISS,
     };
     struct qms_server *s = r->s;
-    uint64_t candidates[CANDIDATE_MAX];
+    uint64_t candidates[QM_CANDIDATES_MAX];
     unsigned max = 0, n;
 
     qms_class_add(r->ref.klass, counters[found->outcome], 1);
     if (found->outcome == QM_PROMOTE) {
         qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
         s->prefetcher->ops->ended(s->prefetcher, block, found->issuer,
-                                  r->ref.klass->index, true);
+                                  r->ref.klass->index,
+                                  found->todo == QM_DONE ? QM_FATE_USED : QM_FATE_LATE);
     }
-    if (s->prefetch && (found->outcome == QM_MISS ||
+    if (s->prefetch && (s->prefetcher->ops->every_access || found->outcome == QM_MISS ||
                         (found->outcome == QM_PROMOTE && s->config.on_promote)))
-        max = s->config.mining.degree;
+        max = QM_CANDIDATES_MAX;
     n = qms_context_access(&s->contexts, &r->ref, block, accesses[found->outcome],
                            candidates, max);
     prefetch(r, candidates, n);

@@ -155,7 +155,8 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     struct qms_server *s = opaque;
 
     qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
-    s->prefetcher->ops->ended(s->prefetcher, block, issuer, QMS_CLASS_NONE, false);
+    s->prefetcher->ops->ended(s->prefetcher, block, issuer, QMS_CLASS_NONE,
+                              QM_FATE_UNUSED);
 }
 
 static int make_prefetcher(struct qms_server *s)
