@@ -27,7 +27,7 @@ const char qms_config_help[] =
     "cache-size=SIZE        Memory for caching, metadata included (default 256M).\n"
     "cache-blocks=N         Cache exactly N blocks, whatever memory that takes.\n"
     "block-size=SIZE        Power of two from 4K to 1M (default 16K).\n"
-    "policy=NAME            What to prefetch: none or quickmine (default).\n"
+    "policy=NAME            What prefetches (default quickmine; none: nothing).\n"
     "level=LEVEL            Whose reads are one sequence: innermost (default), query,\n"
     "                       transaction, thread, connection or none.\n"
     "eviction=NAME          Eviction policy of the main cache (default lru).\n"
@@ -40,6 +40,7 @@ const char qms_config_help[] =
     "preset=paper           Defaults as in the ATC'08 paper.\n"
     "rules=DIR rules-for=NAME rules-pool=SIZE rules-purge=SECONDS\n"
     "                       Where rules are kept, and for how long.\n"
+    "trained=FILE retrain=N Rules mined off-line, for cminer; when cminer+ trains.\n"
     "record=FILE            Record a trace.\n"
     "stats=SOCKET           Statistics for whoever connects to this Unix socket.\n"
     "shards=N               Shards of the cache; 1: exact order (default 0: by CPUs).\n"
@@ -299,6 +300,16 @@ static int set_rules(const char *key, const char *value, struct qms_config *c)
     return set_path(key, value, &c->rules);
 }
 
+static int set_trained(const char *key, const char *value, struct qms_config *c)
+{
+    return set_path(key, value, &c->trained);
+}
+
+static int set_retrain(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 0, UINT32_MAX, &c->mining.retrain);
+}
+
 static int set_record(const char *key, const char *value, struct qms_config *c)
 {
     return set_path(key, value, &c->record);
@@ -372,6 +383,8 @@ static struct {
     {"rules-for", set_rules_for, NULL},
     {"rules-pool", set_rules_pool, NULL},
     {"rules-purge", set_rules_purge, NULL},
+    {"trained", set_trained, NULL},
+    {"retrain", set_retrain, NULL},
     {"record", set_record, NULL},
     {"stats", set_stats, NULL},
     {"requests", set_requests, NULL},
@@ -469,6 +482,7 @@ int qms_config_complete(struct qms_config *c)
             return -1;
     c->mining.block_size = c->block_size;
     c->mining.rules_dir = c->rules;
+    c->mining.trained = c->trained;
     c->mining.purge_after = c->rules_purge; /* the miner's clock counts seconds */
     if (c->shards == 0)
         c->shards = automatic_shards();
@@ -496,6 +510,7 @@ int qms_config_complete(struct qms_config *c)
 void qms_config_free(struct qms_config *c)
 {
     free(c->rules);
+    free(c->trained);
     free(c->record);
     free(c->stats);
 }

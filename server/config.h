@@ -29,7 +29,7 @@ struct qms_config {
 
     /* The server. */
     bool parallel; /* a connection's requests may run in parallel */
-    char *rules, *record,
+    char *rules, *trained, *record,
         *stats;            /* absolute paths or NULL; freed by qms_config_free() */
     const char *rules_for; /* what device the rules are of; NULL: by its size */
 
