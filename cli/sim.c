@@ -1,16 +1,12 @@
-/* sim.c - quickmine sim: the storage cache, simulated on a trace.
- *
- * All runs that are asked for go side by side, event by event, so that the trace is
- * read once and need not be held.
+/* sim.c - quickmine sim: the storage cache, simulated on a trace.  What is asked for.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/sim.h"
 #include "cache/eviction.h"
 #include "cli/cli.h"
+#include "cli/sim.h"
 
 /* A list of words, sizes or levels. */
 struct list {
@@ -23,9 +19,9 @@ struct list {
 
 struct arguments {
     struct cli_mining mining;
-    struct list policies, sizes, levels;
-    struct cli_setting cache_blocks, share, on_promote, degree;
-    const char *eviction;
+    struct list policies, sizes, levels, evictions;
+    struct cli_setting cache_blocks, share, on_promote, degree, retrain;
+    const char *trained;
     uint64_t warmup;
     bool json;
     const char *file;
@@ -42,6 +38,8 @@ enum {
     PREFETCH_ON,
     DEGREE,
     WARMUP,
+    TRAINED,
+    RETRAIN,
 };
 
 static const struct argp_option options[] = {
@@ -54,13 +52,17 @@ static const struct argp_option options[] = {
      "whose reads make a sequence: innermost (default), query, transaction, thread, "
      "connection, none",
      0},
-    {"eviction", EVICTION, "NAME", 0, "policy of the main cache (lru)", 0},
+    {"eviction", EVICTION, "NAME[,NAME...]", 0, "policy of the main cache (lru)", 0},
     {"prefetch-share", SHARE, "PERCENT", 0,
      "the prefetch cache's part of the blocks (4)", 0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
     {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
+    {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
+     0},
+    {"retrain", RETRAIN, "N", 0,
+     "accesses after which a policy that learns now and then does", 0},
     {"warmup", WARMUP, "N", 0, "do not count the first N read requests", 0},
     {"json", JSON, NULL, 0, "print an array with an object a run", 0},
     {NULL, 0, NULL, 0, NULL, 0},
@@ -78,18 +80,33 @@ static void append(struct argp_state *state, struct list *list, union item item)
     list->items[list->count++] = item;
 }
 
+static void append_word(struct argp_state *state, struct list *list, const char *word)
+{
+    union item item = {.word = strdup(word)};
+
+    if (!item.word)
+        argp_failure(state, CLI_FAILED, ENOMEM, "arguments");
+    append(state, list, item);
+}
+
 static void add_policy(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
-    union item item = {.word = NULL};
 
     if (!qm_prefetcher_find(word))
         argp_error(state, "there is no policy '%s'; there are: %s", word,
                    qm_prefetcher_names());
-    item.word = strdup(word);
-    if (!item.word)
-        argp_failure(state, CLI_FAILED, ENOMEM, "arguments");
-    append(state, &a->policies, item);
+    append_word(state, &a->policies, word);
+}
+
+static void add_eviction(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+
+    if (!qm_evict_find(word))
+        argp_error(state, "there is no eviction policy '%s'; there are: %s", word,
+                   qm_evict_names());
+    append_word(state, &a->evictions, word);
 }
 
 static void add_size(struct argp_state *state, const char *word)
@@ -131,6 +148,8 @@ static void complete(struct argp_state *state, struct arguments *a)
         add_policy(state, "none");
         add_policy(state, "quickmine");
     }
+    if (a->evictions.count == 0)
+        add_eviction(state, "lru");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -155,10 +174,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             cli_number(state, "--cache-blocks", arg, 1, UINT64_C(1) << 40));
         return 0;
     case EVICTION:
-        if (!qm_evict_find(arg))
-            argp_error(state, "there is no eviction policy '%s'; there are: %s", arg,
-                       qm_evict_names());
-        a->eviction = arg;
+        cli_list(state, "--eviction", arg, add_eviction);
         return 0;
     case SHARE:
         set(&a->share, cli_percent(state, "--prefetch-share", arg));
@@ -170,6 +186,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case DEGREE:
         set(&a->degree, cli_number(state, "--degree", arg, 1, 64));
+        return 0;
+    case TRAINED:
+        a->trained = arg;
+        return 0;
+    case RETRAIN:
+        set(&a->retrain, cli_number(state, "--retrain", arg, 1, UINT64_MAX));
         return 0;
     case WARMUP:
         a->warmup = cli_number(state, "--warmup", arg, 0, UINT64_MAX);
@@ -197,42 +219,25 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "FILE",
     .doc = "Simulates the server's cache and prefetching on a trace, once for each "
-           "combination of cache size, level and policy, and prints what was counted."
+           "combination of cache size, level, policy and eviction, and prints what was "
+           "counted."
            "\vSee quickmine-sim(1).",
     .children = children,
 };
 
-struct runs {
-    struct qm_sim **sims;
-    size_t count;
-};
-
-static void runs_free(struct runs *runs)
-{
-    for (size_t i = 0; i < runs->count; i++)
-        qm_sim_free(runs->sims[i]);
-    free(runs->sims);
-}
-
-static struct qm_sim *make_run(const struct arguments *a, uint64_t block_size,
-                               uint64_t size, enum qm_level level, const char *policy)
+/* What all runs have in common. */
+static struct qm_sim_config common_config(const struct arguments *a,
+                                          uint64_t block_size)
 {
     struct qm_sim_config config;
-    struct qm_sim *sim;
-    char err[256];
 
     if (a->mining.paper)
         qm_sim_paper(&config);
     else
         qm_sim_defaults(&config);
     cli_mining_apply(&a->mining, &config.mining);
-    config.policy = policy;
-    config.level = level;
-    config.cache_size = size;
     config.block_size = block_size;
     config.warmup = a->warmup;
-    if (a->eviction)
-        config.eviction = a->eviction;
     if (a->cache_blocks.set)
         config.cache_blocks = a->cache_blocks.value;
     if (a->share.set)
@@ -241,158 +246,58 @@ static struct qm_sim *make_run(const struct arguments *a, uint64_t block_size,
         config.on_promote = a->on_promote.value;
     if (a->degree.set)
         config.mining.degree = (unsigned)a->degree.value;
-    sim = qm_sim_new(&config, err, sizeof err);
-    if (!sim)
-        cli_fail("%s", err);
-    return sim;
+    if (a->retrain.set)
+        config.mining.retrain = a->retrain.value;
+    config.mining.trained = a->trained;
+    return config;
 }
 
-static int make_runs(const struct arguments *a, uint64_t block_size, struct runs *runs)
+/* A run for each combination; the eviction policy changes fastest. */
+static int make_runs(const struct arguments *a, uint64_t block_size,
+                     struct sim_runs *runs)
 {
-    size_t total = a->sizes.count * a->levels.count * a->policies.count;
+    struct qm_sim_config config = common_config(a, block_size);
+    size_t total =
+        a->sizes.count * a->levels.count * a->policies.count * a->evictions.count;
 
-    runs->sims = calloc(total, sizeof *runs->sims);
-    if (!runs->sims)
+    runs->runs = calloc(total, sizeof *runs->runs);
+    if (!runs->runs)
         return cli_fail("out of memory");
     for (size_t i = 0; i < total; i++) {
-        size_t policy = i % a->policies.count, rest = i / a->policies.count;
-        struct qm_sim *sim =
-            make_run(a, block_size, a->sizes.items[rest / a->levels.count].number,
-                     (enum qm_level)a->levels.items[rest % a->levels.count].number,
-                     a->policies.items[policy].word);
+        size_t n = i;
 
-        if (!sim)
-            return CLI_FAILED;
-        runs->sims[runs->count++] = sim;
+        config.eviction = a->evictions.items[n % a->evictions.count].word;
+        n /= a->evictions.count;
+        config.policy = a->policies.items[n % a->policies.count].word;
+        n /= a->policies.count;
+        config.level = (enum qm_level)a->levels.items[n % a->levels.count].number;
+        n /= a->levels.count;
+        config.cache_size = a->sizes.items[n].number;
+        runs->runs[runs->count++].config = config;
     }
     return CLI_OK;
-}
-
-static int each_event(void *opaque, const struct qm_event *event)
-{
-    struct runs *runs = opaque;
-    int error = 0;
-
-    for (size_t i = 0; i < runs->count && !error; i++)
-        error = qm_sim_event(runs->sims[i], event);
-    return error;
-}
-
-/* A share of 0 is not known. */
-static double ratio(uint64_t part, uint64_t whole)
-{
-    return whole ? (double)part / (double)whole : -1;
-}
-
-static json_t *json_ratio(double r)
-{
-    return r < 0 ? json_null() : json_real(r);
-}
-
-static json_t *run_json(struct qm_sim *sim)
-{
-    const struct qm_sim_config *c = qm_sim_config(sim);
-    struct qm_sim_result r;
-
-    qm_sim_result(sim, &r);
-    return json_pack(
-        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I,"
-        " s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
-        " s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "policy", c->policy, "level", qm_level_name(c->level), "eviction", c->eviction,
-        "preset", c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
-        "block_size", (json_int_t)c->block_size, "cache_blocks",
-        (json_int_t)r.cache_blocks, "prefetch_blocks", (json_int_t)r.prefetch_blocks,
-        /* counts */
-        "requests", (json_int_t)r.requests, "writes", (json_int_t)r.writes, "reads",
-        (json_int_t)r.reads, "hits", (json_int_t)r.hits, "promotes",
-        (json_int_t)r.promotes, "misses", (json_int_t)r.misses, "prefetches",
-        (json_int_t)r.prefetches, "used", (json_int_t)r.used, "wasted",
-        (json_int_t)r.wasted,
-        /* ratios, and mining */
-        "miss_ratio", json_ratio(ratio(r.misses, r.reads)), "accuracy",
-        json_ratio(ratio(r.used, r.prefetches)), "coverage",
-        json_ratio(ratio(r.promotes, r.promotes + r.misses)), "device_reads",
-        (json_int_t)(r.misses + r.prefetches), "rules", (json_int_t)r.mining.rules,
-        "prefixes", (json_int_t)r.mining.prefixes, "rules_bytes",
-        (json_int_t)r.mining.rules_bytes, "sequences", (json_int_t)r.mining.sequences,
-        "lookups", (json_int_t)r.mining.lookups, "matches",
-        (json_int_t)r.mining.matches);
-}
-
-static int print_json(const struct runs *runs)
-{
-    json_t *array = json_array();
-
-    for (size_t i = 0; i < runs->count; i++)
-        if (json_array_append_new(array, run_json(runs->sims[i])) == -1) {
-            json_decref(array);
-            return cli_fail("out of memory");
-        }
-    return cli_print_json(array);
-}
-
-static void print_ratio(double r, int width)
-{
-    if (r < 0)
-        printf(" %*s", width, "-");
-    else
-        printf(" %*.4f", width, r);
-}
-
-static int print_table(const struct runs *runs)
-{
-    printf("%-10s %-11s %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n",
-           "policy", "level", "blocks", "prefetch", "reads", "hits", "promotes",
-           "misses", "miss", "prefetches", "used", "accuracy", "coverage", "device",
-           "rules");
-    for (size_t i = 0; i < runs->count; i++) {
-        const struct qm_sim_config *c = qm_sim_config(runs->sims[i]);
-        struct qm_sim_result r;
-
-        qm_sim_result(runs->sims[i], &r);
-        printf("%-10s %-11s %9" PRIu64 " %9" PRIu64 " %10" PRIu64 " %10" PRIu64
-               " %10" PRIu64 " %10" PRIu64,
-               c->policy, qm_level_name(c->level), r.cache_blocks, r.prefetch_blocks,
-               r.reads, r.hits, r.promotes, r.misses);
-        print_ratio(ratio(r.misses, r.reads), 7);
-        printf(" %10" PRIu64 " %10" PRIu64, r.prefetches, r.used);
-        print_ratio(ratio(r.used, r.prefetches), 8);
-        print_ratio(ratio(r.promotes, r.promotes + r.misses), 8);
-        printf(" %10" PRIu64 " %9" PRIu64 "\n", r.misses + r.prefetches,
-               r.mining.rules);
-    }
-    return cli_end_output(CLI_OK);
-}
-
-/* Whether the warm-up has ended; it is the same in all runs. */
-static int check_warmup(const struct runs *runs)
-{
-    struct qm_sim_result r;
-
-    qm_sim_result(runs->sims[0], &r);
-    if (!r.warming)
-        return CLI_OK;
-    return cli_fail("the trace's %" PRIu64
-                    " read requests do not suffice for the warm-up",
-                    r.requests);
 }
 
 static int run(const struct arguments *a, struct qm_trace_reader *reader)
 {
     uint64_t block_size = a->mining.block_size.set ? a->mining.block_size.value
                                                    : qm_trace_block_size(reader);
-    struct runs runs = {NULL, 0};
+    struct sim_runs runs = {NULL, 0};
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)
-        status = cli_trace_each(reader, "simulating", each_event, &runs);
+        status = sim_simulate(&runs, reader);
     if (status == CLI_OK)
-        status = check_warmup(&runs);
-    if (status == CLI_OK)
-        status = a->json ? print_json(&runs) : print_table(&runs);
-    runs_free(&runs);
+        status = a->json ? sim_print_json(&runs) : sim_print_table(&runs);
+    free(runs.runs);
     return status;
+}
+
+static void free_words(struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i].word);
+    free(list->items);
 }
 
 int qm_cmd_sim(int argc, char **argv)
@@ -406,9 +311,8 @@ int qm_cmd_sim(int argc, char **argv)
     if (reader)
         status = run(&a, reader);
     qm_trace_free(reader);
-    for (size_t i = 0; i < a.policies.count; i++)
-        free(a.policies.items[i].word);
-    free(a.policies.items);
+    free_words(&a.policies);
+    free_words(&a.evictions);
     free(a.sizes.items);
     free(a.levels.items);
     return status;

@@ -1,0 +1,110 @@
+/* sim-output.c - the results of quickmine sim: a table, or JSON. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/sim.h"
+
+/* A share of 0 is not known. */
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : -1;
+}
+
+static json_t *json_ratio(double r)
+{
+    return r < 0 ? json_null() : json_real(r);
+}
+
+static json_t *run_json(const struct sim_run *run)
+{
+    const struct qm_sim_config *c = &run->config;
+    const struct qm_sim_result *r = &run->result;
+
+    return json_pack(
+        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I,"
+        " s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
+        " s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "policy", c->policy, "level", qm_level_name(c->level), "eviction", c->eviction,
+        "preset", c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
+        "block_size", (json_int_t)c->block_size, "cache_blocks",
+        (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks,
+        /* counts */
+        "requests", (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
+        (json_int_t)r->reads, "hits", (json_int_t)r->hits, "promotes",
+        (json_int_t)r->promotes, "misses", (json_int_t)r->misses, "prefetches",
+        (json_int_t)r->prefetches, "used", (json_int_t)r->used, "wasted",
+        (json_int_t)r->wasted,
+        /* ratios, and mining */
+        "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",
+        json_ratio(ratio(r->used, r->prefetches)), "coverage",
+        json_ratio(ratio(r->promotes, r->promotes + r->misses)), "device_reads",
+        (json_int_t)(r->misses + r->prefetches), "rules", (json_int_t)r->mining.rules,
+        "prefixes", (json_int_t)r->mining.prefixes, "rules_bytes",
+        (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
+        "lookups", (json_int_t)r->mining.lookups, "matches",
+        (json_int_t)r->mining.matches);
+}
+
+int sim_print_json(const struct sim_runs *runs)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < runs->count; i++)
+        if (json_array_append_new(array, run_json(&runs->runs[i])) == -1) {
+            json_decref(array);
+            return cli_fail("out of memory");
+        }
+    return cli_print_json(array);
+}
+
+static void print_ratio(double r, int width)
+{
+    if (r < 0)
+        printf(" %*s", width, "-");
+    else
+        printf(" %*.4f", width, r);
+}
+
+/* The eviction policies are worth a column if they differ, or are not the usual one. */
+static bool shows_eviction(const struct sim_runs *runs)
+{
+    for (size_t i = 0; i < runs->count; i++)
+        if (strcmp(runs->runs[i].config.eviction, "lru") != 0)
+            return true;
+    return false;
+}
+
+static void print_row(const struct sim_run *run, bool eviction)
+{
+    const struct qm_sim_config *c = &run->config;
+    const struct qm_sim_result *r = &run->result;
+
+    printf("%-10s %-11s", c->policy, qm_level_name(c->level));
+    if (eviction)
+        printf(" %-8s", c->eviction);
+    printf(" %9" PRIu64 " %9" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
+           " %10" PRIu64,
+           r->cache_blocks, r->prefetch_blocks, r->reads, r->hits, r->promotes,
+           r->misses);
+    print_ratio(ratio(r->misses, r->reads), 7);
+    printf(" %10" PRIu64 " %10" PRIu64, r->prefetches, r->used);
+    print_ratio(ratio(r->used, r->prefetches), 8);
+    print_ratio(ratio(r->promotes, r->promotes + r->misses), 8);
+    printf(" %10" PRIu64 " %9" PRIu64 "\n", r->misses + r->prefetches, r->mining.rules);
+}
+
+int sim_print_table(const struct sim_runs *runs)
+{
+    bool eviction = shows_eviction(runs);
+
+    printf("%-10s %-11s", "policy", "level");
+    if (eviction)
+        printf(" %-8s", "eviction");
+    printf(" %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n", "blocks",
+           "prefetch", "reads", "hits", "promotes", "misses", "miss", "prefetches",
+           "used", "accuracy", "coverage", "device", "rules");
+    for (size_t i = 0; i < runs->count; i++)
+        print_row(&runs->runs[i], eviction);
+    return cli_end_output(CLI_OK);
+}
