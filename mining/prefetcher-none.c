@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mining/idle.h"
 #include "mining/registry.h"
 
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
@@ -49,30 +50,6 @@ static void end(struct qm_prefetcher *p, struct qm_stream *stream,
     *work = NULL;
 }
 
-static int learn(struct qm_prefetcher *p, struct qm_work *work)
-{
-    return 0;
-}
-
-static void discard(struct qm_prefetcher *p, struct qm_work *work)
-{
-}
-
-static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
-                  uint32_t user, enum qm_fate fate)
-{
-}
-
-static int purge(struct qm_prefetcher *p, uint64_t now)
-{
-    return 0;
-}
-
-static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
-{
-    memset(stats_out, 0, sizeof *stats_out);
-}
-
 const struct qm_prefetcher_ops qm_prefetcher_none = {
     .name = "none",
     .summary = "plain caching, no prefetching",
@@ -82,10 +59,10 @@ const struct qm_prefetcher_ops qm_prefetcher_none = {
     .access = access_block,
     .candidates = candidates,
     .end = end,
-    .learn = learn,
-    .discard = discard,
-    .ended = ended,
-    .purge = purge,
-    .stats = stats,
+    .learn = qm_idle_learn,
+    .discard = qm_idle_discard,
+    .ended = qm_idle_ended,
+    .purge = qm_idle_purge,
+    .stats = qm_idle_stats,
     .rules = NULL,
 };

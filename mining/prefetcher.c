@@ -17,9 +17,11 @@
 
 static const struct qm_prefetcher_ops *const prefetchers[] = {
     &qm_prefetcher_none,
+    &qm_prefetcher_seq,
+    &qm_prefetcher_run,
     &qm_prefetcher_quickmine,
 };
-static const char names[] = "none, quickmine";
+static const char names[] = "none, seq, run, quickmine";
 
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
 {

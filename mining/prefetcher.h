@@ -159,8 +159,8 @@ struct qm_prefetcher {
     const struct qm_prefetcher_ops *ops;
 };
 
-/* The prefetcher of that name ("none", "quickmine"), or NULL; and all names, separated
- * by ", ", for messages. */
+/* The prefetcher of that name ("none", "quickmine", ...), or NULL; and all names,
+ * separated by ", ", for messages. */
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name);
 const char *qm_prefetcher_names(void);
 

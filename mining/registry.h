@@ -5,6 +5,8 @@
 #include "mining/prefetcher.h"
 
 extern const struct qm_prefetcher_ops qm_prefetcher_none;
+extern const struct qm_prefetcher_ops qm_prefetcher_seq;
+extern const struct qm_prefetcher_ops qm_prefetcher_run;
 extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
 
 #endif

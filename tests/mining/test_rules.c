@@ -70,7 +70,8 @@ static void test_names(void **state)
     assert_string_equal(qm_prefetcher_find("quickmine")->name, "quickmine");
     assert_null(qm_prefetcher_find("quick"));
     assert_null(qm_prefetcher_find(""));
-    assert_string_equal(qm_prefetcher_names(), "none, quickmine");
+    assert_non_null(strstr(qm_prefetcher_names(), "none, "));
+    assert_non_null(strstr(qm_prefetcher_names(), "quickmine"));
 }
 
 /* The smallest pool works, and everything else is in the temporary file. */

@@ -1,0 +1,233 @@
+/* Run-based prefetching: extents, threshold, refills, and a naive model. */
+#include "baseline.h"
+
+enum { KIB = 1024, BACKWARD = 4, FORWARD = 8, PREFETCH = 16, REFILL = 8, RUNS = 64 };
+
+static void test_sequential(void **state)
+{
+    struct qm_prefetcher *p = make("run", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 100;
+
+    assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
+    assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS)); /* 32 KiB */
+    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 103, 118);
+    while (b < 1000) {
+        for (int i = 0; i < REFILL - 1; i++) {
+            assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+        }
+        assert_asked(step(p, s, b, QM_ACCESS_PROMOTE), b + REFILL + 1, b + PREFETCH);
+        b++;
+    }
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_jumps_and_reverses(void **state)
+{
+    /* Each block lies within the extents of the largest before it. */
+    static const uint64_t blocks[] = {100, 108, 104, 106, 114, 110, 113, 122, 118};
+    struct qm_prefetcher *run = make("run", 16 * KIB), *seq = make("seq", 16 * KIB);
+    struct qm_stream *r = begin(run), *s = begin(seq);
+
+    for (unsigned i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        struct asked a = step(run, r, blocks[i], QM_ACCESS_PROMOTE);
+
+        assert_asked_nothing(step(seq, s, blocks[i], QM_ACCESS_MISS));
+        switch (i) {
+        case 2:
+            assert_asked(a, 109, 124); /* of maxBlock, not of the block read */
+            break;
+        case 7:
+            assert_asked(a, 125, 138); /* maxBlock 122: only 2 of the 16 were left */
+            break;
+        default:
+            assert_asked_nothing(a);
+        }
+    }
+    end(run, r);
+    end(seq, s);
+    run->ops->destroy(run);
+    seq->ops->destroy(seq);
+}
+
+static void test_extents_end(void **state)
+{
+    struct qm_prefetcher *p = make("run", 16 * KIB);
+    static const int64_t steps[] = {FORWARD, FORWARD + 1, -BACKWARD, -BACKWARD - 1};
+
+    for (unsigned i = 0; i < 4; i++) {
+        struct qm_stream *s = begin(p);
+
+        step(p, s, 100, QM_ACCESS_MISS);
+        step(p, s, 101, QM_ACCESS_MISS);
+        assert_int_equal(step(p, s, (uint64_t)(101 + steps[i]), QM_ACCESS_MISS).n,
+                         i % 2 == 0 ? PREFETCH : 0);
+        end(p, s);
+    }
+    p->ops->destroy(p);
+}
+
+/* Two blocks read in turn are no run of more than 32 KiB. */
+static void test_same_blocks_again(void **state)
+{
+    struct qm_prefetcher *p = make("run", 16 * KIB);
+    struct qm_stream *s = begin(p);
+
+    for (int i = 0; i < 100; i++) {
+        assert_asked_nothing(step(p, s, 7, QM_ACCESS_HIT));
+        assert_asked_nothing(step(p, s, 9, QM_ACCESS_HIT));
+    }
+    assert_asked(step(p, s, 8, QM_ACCESS_MISS), 10, 25);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_lost_blocks(void **state)
+{
+    struct qm_prefetcher *p = make("run", 16 * KIB);
+    struct qm_stream *s = begin(p);
+
+    for (uint64_t b = 1; b <= 2; b++) {
+        assert_asked_nothing(step(p, s, b, QM_ACCESS_MISS));
+    }
+    assert_asked(step(p, s, 3, QM_ACCESS_MISS), 4, 19);
+    assert_asked_nothing(step(p, s, 4, QM_ACCESS_PROMOTE));
+    assert_asked(step(p, s, 5, QM_ACCESS_MISS), 6, 21);
+    /* A miss on a block that was never asked for loses nothing. */
+    assert_asked_nothing(step(p, s, 1, QM_ACCESS_MISS));
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+/* 64 interleaved runs are told apart; with 65, the oldest is always forgotten. */
+static void test_many_runs(void **state)
+{
+    struct qm_prefetcher *p = make("run", 16 * KIB);
+
+    for (unsigned readers = RUNS; readers <= RUNS + 1; readers++) {
+        struct qm_stream *s = begin(p);
+
+        for (uint64_t b = 0; b < 3; b++) {
+            for (unsigned r = 0; r < readers; r++) {
+                assert_int_equal(step(p, s, 1000 * r + b, QM_ACCESS_MISS).n,
+                                 b == 2 && readers == RUNS ? PREFETCH : 0);
+            }
+        }
+        end(p, s);
+    }
+    p->ops->destroy(p);
+}
+
+static void test_block_sizes(void **state)
+{
+    static const struct {
+        uint64_t block_size;
+        unsigned blocks; /* with which a run is more than 32 KiB */
+    } cases[] = {{0, 3},        {4 * KIB, 9},  {8 * KIB, 5},
+                 {32 * KIB, 2}, {64 * KIB, 2}, {1024 * KIB, 2}};
+
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct qm_prefetcher *p = make("run", cases[i].block_size);
+        struct qm_stream *s = begin(p);
+
+        for (unsigned b = 1; b <= cases[i].blocks; b++) {
+            assert_int_equal(step(p, s, b, QM_ACCESS_MISS).n,
+                             b == cases[i].blocks ? PREFETCH : 0);
+        }
+        end(p, s);
+        p->ops->destroy(p);
+    }
+}
+
+/* The model: each run keeps every block that it read, and every one it asked for. */
+enum { LENGTH = 2000 };
+
+struct naive_run {
+    unsigned used; /* when */
+    unsigned n;
+    uint64_t max;
+    uint64_t read[LENGTH];
+    uint64_t to; /* the largest block asked for, 0: none is */
+};
+
+static struct naive_run runs[RUNS];
+static unsigned n_runs;
+
+static struct asked naive_step(unsigned now, uint64_t block, enum qm_access outcome)
+{
+    struct asked asked = {0};
+    struct naive_run *r = NULL, *oldest = NULL;
+    bool again = false, lost;
+
+    for (unsigned i = 0; i < n_runs; i++) {
+        if (block + BACKWARD >= runs[i].max && block <= runs[i].max + FORWARD &&
+            (!r || runs[i].used > r->used)) {
+            r = &runs[i];
+        }
+        if (!oldest || runs[i].used < oldest->used) {
+            oldest = &runs[i];
+        }
+    }
+    if (!r) {
+        r = n_runs < RUNS ? &runs[n_runs++] : oldest;
+        r->used = now;
+        r->n = 1;
+        r->read[0] = r->max = block;
+        r->to = 0;
+        return asked;
+    }
+    r->used = now;
+    for (unsigned i = 0; i < r->n; i++) {
+        again = again || r->read[i] == block;
+    }
+    if (!again) {
+        r->read[r->n++] = block;
+    }
+    lost = outcome == QM_ACCESS_MISS && block > r->max && block <= r->to;
+    r->max = block > r->max ? block : r->max;
+    if (r->n > 2 && (lost || r->to < r->max + PREFETCH - REFILL + 1)) {
+        for (uint64_t b = r->max + 1; b <= r->max + PREFETCH; b++) {
+            if (lost || b > r->to) {
+                asked.blocks[asked.n++] = b;
+            }
+        }
+        r->to = r->max + PREFETCH;
+    }
+    return asked;
+}
+
+static void test_naive_model(void **state)
+{
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct qm_prefetcher *p = make("run", 16 * KIB);
+        struct qm_stream *s = begin(p);
+        struct walk walk;
+
+        walk_init(&walk, seed, seed % 3 == 0 ? 80 : 1 + seed % 10, 50);
+        n_runs = 0;
+        for (unsigned i = 0; i < LENGTH; i++) {
+            enum qm_access outcome;
+            uint64_t block = walk_next(&walk, &outcome);
+            struct asked real = step(p, s, block, outcome);
+            struct asked naive = naive_step(i, block, outcome);
+
+            assert_int_equal(real.n, naive.n);
+            assert_memory_equal(real.blocks, naive.blocks, real.n * sizeof(uint64_t));
+        }
+        end(p, s);
+        p->ops->destroy(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sequential),  cmocka_unit_test(test_jumps_and_reverses),
+        cmocka_unit_test(test_extents_end), cmocka_unit_test(test_same_blocks_again),
+        cmocka_unit_test(test_lost_blocks), cmocka_unit_test(test_many_runs),
+        cmocka_unit_test(test_block_sizes), cmocka_unit_test(test_naive_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
