@@ -21,6 +21,7 @@ struct qm_sim {
     struct qm_prefetcher *prefetcher;
     struct qm_cache *cache;
     struct qm_feed feed;
+    struct qm_belady belady;
     uint64_t blocks, prefetch_blocks; /* capacity */
     uint64_t requests, writes;
     uint64_t warm_requests, warm_writes; /* when the warm-up ended */
@@ -94,6 +95,12 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, 0, QM_FATE_UNUSED);
 }
 
+static int no_future(char *err, size_t len, const char *name)
+{
+    snprintf(err, len, "%s needs to know what the trace holds", name);
+    return EINVAL;
+}
+
 static int make_cache(struct qm_sim *sim, char *err, size_t len)
 {
     struct qm_cache_config config = {
@@ -107,6 +114,13 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
         .opaque = sim,
     };
 
+    if (strcmp(sim->config.eviction, QM_BELADY) == 0) {
+        sim->belady.future = sim->config.future;
+        if (!sim->config.future || !qm_future_has_next_uses(sim->config.future))
+            return no_future(err, len, QM_BELADY);
+        config.own_eviction = &qm_evict_belady;
+        config.own_opaque = &sim->belady;
+    }
     if (qm_cache_check(&config, err, len) != 0)
         return EINVAL;
     if (qm_cache_new(&config, &sim->cache) == 0)
@@ -116,24 +130,46 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
     return ENOMEM;
 }
 
-static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
+static int make_perfect(struct qm_sim *sim, char *err, size_t len)
+{
+    const struct qm_sim_config *c = &sim->config;
+
+    if (!c->future || !qm_future_has_sequences(c->future, c->level))
+        return no_future(err, len, QM_PERFECT);
+    sim->prefetcher = qm_perfect_new(c->future, c->level, c->mining.degree);
+    if (sim->prefetcher)
+        return 0;
+    snprintf(err, len, "out of memory");
+    return ENOMEM;
+}
+
+static int make_by_name(struct qm_sim *sim, char *err, size_t len)
 {
     const struct qm_prefetcher_ops *ops = qm_prefetcher_find(sim->config.policy);
     char why[256] = "";
     int error;
 
     if (!ops) {
-        snprintf(err, len, "there is no policy '%s'; there are: %s", sim->config.policy,
-                 qm_prefetcher_names());
+        snprintf(err, len, "there is no policy '%s'; there are: %s, %s",
+                 sim->config.policy, qm_prefetcher_names(), QM_PERFECT);
         return EINVAL;
     }
+    error = ops->create(&sim->config.mining, &sim->prefetcher, why, sizeof why);
+    if (error)
+        snprintf(err, len, "%s", why[0] ? why : strerror(error));
+    return error;
+}
+
+static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
+{
+    bool perfect = strcmp(sim->config.policy, QM_PERFECT) == 0;
+    int error;
+
     if (qm_mining_check(&sim->config.mining, err, len) != 0)
         return EINVAL;
-    error = ops->create(&sim->config.mining, &sim->prefetcher, why, sizeof why);
-    if (error) {
-        snprintf(err, len, "%s", why[0] ? why : strerror(error));
+    error = perfect ? make_perfect(sim, err, len) : make_by_name(sim, err, len);
+    if (error)
         return error;
-    }
     error = qm_feed_init(&sim->feed, sim->prefetcher, sim->config.level);
     if (error)
         snprintf(err, len, "out of memory");
@@ -196,6 +232,7 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint64_t bl
     if (found.outcome == QM_PROMOTE)
         sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer,
                                     target ? target->klass : 0, QM_FATE_USED);
+    sim->belady.now++; /* hits are told of late, and need no clock */
     error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
     if (error || !target || !target->stream)
         return error;

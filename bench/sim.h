@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/belady.h"
+#include "bench/perfect.h"
 #include "mining/context.h"
 #include "mining/prefetcher.h"
 #include "trace/trace.h"
@@ -18,8 +20,10 @@
 struct qm_sim;
 
 struct qm_sim_config {
-    const char *policy;   /* a prefetcher's name */
-    const char *eviction; /* the main cache's, by name */
+    const char *policy;             /* a prefetcher's name, or QM_PERFECT */
+    const char *eviction;           /* the main cache's, by name, or QM_BELADY */
+    const struct qm_future *future; /* of the same trace and block size, with what these
+                                       two need; else NULL */
     enum qm_level level;
     bool paper;          /* --preset paper: capacity is cache_size / block_size */
     bool on_promote;     /* ask for candidates on a promote, too, not on misses alone */
@@ -50,8 +54,8 @@ struct qm_sim_result {
     struct qm_mining_stats mining; /* since the start */
 };
 
-/* Makes a simulation; strings in config must outlive it.  Returns NULL with a sentence
- * in err that says what is wrong and what is allowed. */
+/* Makes a simulation; strings in config, and the future, must outlive it.  Returns NULL
+ * with a sentence in err that says what is wrong and what is allowed. */
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len);
 
 /* The trace's events, in its order.  Returns 0 or an errno value: no memory, or an

@@ -184,7 +184,7 @@ int qm_cache_check(const struct qm_cache_config *c, char *err, size_t len)
         return wrong(err, len,
                      "the number of shards must be a power of two from 1 to %u, not %u",
                      QM_MAX_SHARDS, c->shards);
-    if (!c->eviction || !qm_evict_find(c->eviction))
+    if (!c->own_eviction && (!c->eviction || !qm_evict_find(c->eviction)))
         return wrong(err, len, "the eviction policy must be one of %s, not \"%s\"",
                      qm_evict_names(), c->eviction ? c->eviction : "");
     return 0;

@@ -34,7 +34,8 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
     if (!cache)
         return ENOMEM;
     cache->config = *config;
-    cache->config.eviction = qm_evict_find(config->eviction)->name;
+    if (!config->own_eviction)
+        cache->config.eviction = qm_evict_find(config->eviction)->name;
     cache->shard_count =
         qm_budget_shards(config->blocks, config->prefetch_blocks, config->shards);
     cache->stripes = qm_budget_stripes(config->shards);

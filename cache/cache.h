@@ -48,6 +48,7 @@
 #include <stdint.h>
 
 struct qm_cache;
+struct qm_evict_ops;
 struct qm_load; /* a block that is being read, and a reference to it */
 
 /* What a demand found (ATC'08 §3.1).  One per block and demand.  A block that another
@@ -81,8 +82,12 @@ struct qm_cache_config {
                                  eviction order is exact as long as hits do not collide
                                  in time; with more, each shard evicts for itself */
     const char *eviction;     /* of the main cache, by name: "lru" (see eviction.h) */
-    bool data;                /* false: keep track of blocks but hold no bytes (for
-                                 simulation): buffers passed in may be NULL */
+    const struct qm_evict_ops *own_eviction; /* instead: a policy of the caller's (see
+                                                eviction.h), which is in no registry and
+                                                has create_for().  NULL: by name */
+    void *own_opaque;                        /* for create_for() */
+    bool data; /* false: keep track of blocks but hold no bytes (for
+                  simulation): buffers passed in may be NULL */
 
     /* Told of each prefetched block that leaves unused, when stats.wasted counts it;
      * called with internal locks held, so it must not call back into the cache.  Blocks
@@ -114,11 +119,11 @@ struct qm_cache_stats {
 };
 
 /* How many blocks fit into a budget of bytes, everything that caching costs included:
- * data, headers, hash table, rings of noted accesses, what eviction keeps, and the
- * reserve.  What is not data comes to about 5 % of it at 16 KiB a block, 10 % at 1 MiB
- * in all.  A cache of that many blocks, whatever its shards, prefetch blocks and
- * policy, never has more than that in stats.bytes.  0 if not even one block fits, or
- * the block size is not allowed. */
+ * data, headers, hash table, rings of noted accesses, what eviction keeps (by a policy
+ * that has a name), and the reserve.  What is not data comes to about 5 % of it at 16
+ * KiB a block, 10 % at 1 MiB in all.  A cache of that many blocks, whatever its shards,
+ * prefetch blocks and policy, never has more than that in stats.bytes.  0 if not even
+ * one block fits, or the block size is not allowed. */
 uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size);
 
 /* Checks config and, if it is wrong, puts one sentence that says what is allowed into

@@ -31,6 +31,9 @@ struct qm_evict_ops {
     const char *name;
     /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
     void *(*create)(uint64_t capacity);
+    /* Only of a policy that is in no registry (struct qm_cache_config): the same, with
+     * what the configuration says. */
+    void *(*create_for)(uint64_t capacity, void *opaque);
     void (*destroy)(void *policy); /* the nodes need not have been removed */
     /* node enters; the caller has made room. */
     void (*insert)(void *policy, struct qm_evict_node *node);

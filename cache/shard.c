@@ -27,7 +27,8 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_
                   uint64_t prefetch_blocks)
 {
     uint64_t blocks = main_blocks + prefetch_blocks;
-    const struct qm_evict_ops *ops = qm_evict_find(cache->config.eviction);
+    const struct qm_evict_ops *own = cache->config.own_eviction;
+    const struct qm_evict_ops *ops = own ? own : qm_evict_find(cache->config.eviction);
 
     pthread_mutex_init(&shard->lock, NULL);
     pthread_cond_init(&shard->loaded, NULL);
@@ -52,7 +53,8 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_
         atomic_init(&ring->hits, 0);
         atomic_init(&ring->contended, 0);
     }
-    shard->main = ops->create(main_blocks);
+    shard->main = own ? own->create_for(main_blocks, cache->config.own_opaque)
+                      : ops->create(main_blocks);
     shard->prefetch = shard->prefetch_ops->create(prefetch_blocks);
     if (!shard->main || !shard->prefetch)
         return ENOMEM;

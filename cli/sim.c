@@ -93,9 +93,9 @@ static void add_policy(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
 
-    if (!qm_prefetcher_find(word))
-        argp_error(state, "there is no policy '%s'; there are: %s", word,
-                   qm_prefetcher_names());
+    if (!qm_prefetcher_find(word) && strcmp(word, QM_PERFECT) != 0)
+        argp_error(state, "there is no policy '%s'; there are: %s, %s", word,
+                   qm_prefetcher_names(), QM_PERFECT);
     append_word(state, &a->policies, word);
 }
 
@@ -103,9 +103,9 @@ static void add_eviction(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
 
-    if (!qm_evict_find(word))
-        argp_error(state, "there is no eviction policy '%s'; there are: %s", word,
-                   qm_evict_names());
+    if (!qm_evict_find(word) && strcmp(word, QM_BELADY) != 0)
+        argp_error(state, "there is no eviction policy '%s'; there are: %s, %s", word,
+                   qm_evict_names(), QM_BELADY);
     append_word(state, &a->evictions, word);
 }
 
@@ -286,7 +286,7 @@ static int run(const struct arguments *a, struct qm_trace_reader *reader)
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)
-        status = sim_simulate(&runs, reader);
+        status = sim_simulate(&runs, a->file, reader);
     if (status == CLI_OK)
         status = a->json ? sim_print_json(&runs) : sim_print_table(&runs);
     free(runs.runs);

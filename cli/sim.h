@@ -17,9 +17,10 @@ struct sim_runs {
     size_t count;
 };
 
-/* Simulates all runs on the trace in file, whose block size the configurations have
- * already.  Prints what goes wrong; returns an exit status. */
-int sim_simulate(struct sim_runs *runs, struct qm_trace_reader *reader);
+/* Simulates all runs on the trace in file, which reader has just opened.  Prints what
+ * goes wrong; returns an exit status. */
+int sim_simulate(struct sim_runs *runs, const char *file,
+                 struct qm_trace_reader *reader);
 
 /* Print the results; return an exit status. */
 int sim_print_table(const struct sim_runs *runs);

@@ -268,6 +268,11 @@ static void refusals(void **state)
     config = paper("quickmine", 4);
     config.mining.lookahead = 1;
     assert_refused(&config, "lookahead");
+    config = paper("perfect", 4);
+    assert_refused(&config, "needs to know");
+    config = paper("none", 4);
+    config.eviction = "belady";
+    assert_refused(&config, "needs to know");
     config = paper("none", 4);
     config.block_size = 3000;
     assert_refused(&config, "power of two");

@@ -11,6 +11,10 @@ loops, caches as lists of block numbers.  When the two differ, one of them is wr
   level     a read belongs to its context and to all that it is nested in, and counts for
             the innermost of these that is of the level's kind; where there is none, for
             the context itself.  "none": all reads, of no context too, are one sequence
+  perfect   prefetches the next distinct blocks of the sequence, other than the current
+            one, among its next 1024 accesses
+  belady    evicts the block whose next read is farthest away; before that those that are
+            never read again, of these the one whose last read is longest ago
 
 Invariants: a cache list holds a block once, least recent first; no block is in both
 lists; a sequence never holds the same block twice in a row.
@@ -266,14 +270,70 @@ class Lru:
         return None
 
 
-def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, degree=4):
+class Belady(Lru):
+    """The same, but it knows all reads, and is told when it is."""
+
+    def __init__(self, capacity, reads):
+        super().__init__(capacity)
+        self.reads = reads
+        self.now = 0
+
+    def insert(self, block):
+        assert block not in self.blocks
+        victim = None
+        if len(self.blocks) == self.capacity:
+            ahead = self.reads[self.now + 1:]
+            never = [b for b in self.blocks if b not in ahead]
+            # The list is in the order of their last reads.
+            victim = never[0] if never else max(self.blocks, key=ahead.index)
+            self.blocks.remove(victim)
+        self.blocks.append(block)
+        return victim
+
+
+class Known:
+    """All reads of a trace: their blocks, and the sequence that each extends, or None."""
+
+    def __init__(self, events, bs, level):
+        contexts = Contexts(level, Rules(2))
+        self.blocks = []
+        self.sequences = []
+        for e in events:
+            if e[0] == "B":
+                contexts.begin(e[1], e[2], e[4])
+            elif e[0] == "E":
+                contexts.end(e[1])
+            elif e[0] == "R":
+                for block in blocks_of(e[2], e[3], bs):
+                    self.blocks.append(block)
+                    self.sequences.append(contexts.sequence_of(e[1]))
+
+    def ahead(self, now, degree):
+        """What the sequence of that read will read."""
+        own = self.sequences[now]
+        later = [self.blocks[t] for t in range(now + 1, len(self.blocks))
+                 if self.sequences[t] is own]
+        found = []
+        for block in later[:1024]:
+            if block != self.blocks[now] and block not in found:
+                found.append(block)
+        return found[:degree]
+
+
+def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, degree=4,
+        eviction="lru"):
     """One run of the paper preset, as a dictionary of counts."""
     trace_block_size, events = trace
     bs = block_size or trace_block_size
     total = cache_bytes // bs
-    prefetching = policy == "quickmine"
+    prefetching = policy != "none"
     share = max(1, total * 4 // 100) if prefetching else 0
+    known = None
+    if policy == "perfect" or eviction == "belady":
+        known = Known(events, bs, level)
     main, prefetched = Lru(total - share), Lru(share)
+    if eviction == "belady":
+        main = Belady(total - share, known.blocks)
     contexts = Contexts(level, rules)
     n = dict.fromkeys(
         ("requests", "reads", "hits", "promotes", "misses", "prefetches", "used", "wasted"),
@@ -294,6 +354,7 @@ def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, d
         n["requests"] += 1
         sequence = contexts.sequence_of(e[1])
         for block in blocks_of(e[2], e[3], bs):
+            now = main.now = n["reads"]
             n["reads"] += 1
             missed = False
             if block in main:
@@ -316,10 +377,15 @@ def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, d
             # what is mined in passing is ever learned.
             if level == "none":
                 sequence.mine_in_passing(rules)
-            if not missed or len(sequence.blocks) < 2:
+            if not missed:
                 continue
-            a, b = sequence.blocks[-2:]
-            for c in rules.candidates(a, b, degree):
+            if policy == "perfect":
+                candidates = known.ahead(now, degree)
+            elif len(sequence.blocks) >= 2:
+                candidates = rules.candidates(*sequence.blocks[-2:], degree)
+            else:
+                candidates = []
+            for c in candidates:
                 if c in main or c in prefetched:
                     continue
                 n["prefetches"] += 1
@@ -327,8 +393,9 @@ def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, d
                     n["wasted"] += 1
 
     n["policy"] = policy
+    n["eviction"] = eviction
     n["cache_blocks"] = total
-    n["rules"] = rules.count() if prefetching else 0
+    n["rules"] = rules.count() if policy == "quickmine" else 0
     n["miss_ratio"] = n["misses"] / n["reads"] if n["reads"] else 0.0
     n["accuracy"] = n["used"] / n["prefetches"] if n["prefetches"] else 0.0
     return n
@@ -356,6 +423,7 @@ def arguments(argv):
         p.add_argument("--preset", choices=("paper",), required=name == "sim")
         if name == "sim":
             p.add_argument("--policy", default="none,quickmine")
+            p.add_argument("--eviction", default="lru")
             p.add_argument("--cache-size", required=True)
             p.add_argument("--degree", type=int, default=4)
             p.add_argument("--json", action="store_true")
@@ -375,9 +443,11 @@ def run(argv):
         mine(trace, mined, a.level, a.preset == "paper", a.block_size)
         return "".join("%d\t%d\t%d\t%d\n" % rule for rule in mined.listed())
     return [
-        sim(trace, policy, parse_size(size), rules(), a.level, a.block_size, a.degree)
+        sim(trace, policy, parse_size(size), rules(), a.level, a.block_size, a.degree,
+            eviction)
         for size in a.cache_size.split(",")
         for policy in a.policy.split(",")
+        for eviction in a.eviction.split(",")
     ]
 
 
