@@ -1,0 +1,357 @@
+/* AMP: how p and g move, and a naive model. */
+#include "baseline.h"
+
+enum { KIB = 1024, APT = 4, DEGREE_MAX = 64, TRACKS = 64 };
+
+static void fate(struct qm_prefetcher *p, uint64_t block, enum qm_fate what)
+{
+    p->ops->ended(p, block, 0, 0, what);
+}
+
+/* The reader goes on to, but not to, `until`, and nothing is asked for. */
+static void go_on(struct qm_prefetcher *p, struct qm_stream *s, uint64_t *b,
+                  uint64_t until)
+{
+    while (*b < until) {
+        assert_asked_nothing(step(p, s, (*b)++, QM_ACCESS_PROMOTE));
+    }
+}
+
+/* Blocks 1 to 18: p is 5 and g is 2, 17-21 are prefetched, and 19 is the trigger. */
+static void start(struct qm_prefetcher *p, struct qm_stream *s)
+{
+    uint64_t b = 1;
+
+    assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
+    for (uint64_t degree = 1; degree <= APT + 1; degree++) {
+        assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + degree);
+        b++;
+        if (degree <= APT) {
+            go_on(p, s, &b, b + degree); /* its last block makes the degree grow */
+        }
+    }
+    assert_int_equal(b, 17);
+    go_on(p, s, &b, 19);
+}
+
+/* A set a time: it is asked for at the trigger of the one before, and is larger by 1 if
+ * the set before that was read to its end meanwhile. */
+static void test_sequential(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 19, ends = 21, degree = 5;
+
+    start(p, s);
+    while (degree < DEGREE_MAX) {
+        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + degree);
+        go_on(p, s, &b, ends + degree - 2);
+        ends += degree++;
+    }
+    for (int i = 0; i < 3; i++) { /* it grows no more */
+        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + DEGREE_MAX);
+        ends += DEGREE_MAX;
+        go_on(p, s, &b, ends - 2);
+    }
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_unused_shrinks(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 20;
+
+    start(p, s);
+    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    fate(p, 25, QM_FATE_UNUSED); /* p 4, g 1 */
+    fate(p, 25, QM_FATE_UNUSED); /* it is gone already */
+    fate(p, 4711, QM_FATE_UNUSED);
+    go_on(p, s, &b, 24); /* 21 ends a set: p is 5 again, and so g 2 */
+    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 27, 31);
+    fate(p, 27, QM_FATE_UNUSED);
+    fate(p, 28, QM_FATE_UNUSED); /* p 3, g 0 */
+    go_on(p, s, &b, 27);         /* p 4: not above the threshold, but 29 is a trigger */
+    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 28, 31);
+    go_on(p, s, &b, 32); /* 31 ends the set, p 5, and it had no trigger */
+    for (uint64_t i = 28; i <= 31; i++) {
+        fate(p, i, QM_FATE_UNUSED);
+    }
+    fate(p, 26, QM_FATE_UNUSED);
+    fate(p, 24, QM_FATE_UNUSED); /* p stays 1 */
+    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 33, 33);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_used_changes_nothing(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+
+    start(p, s);
+    for (uint64_t b = 1; b < 22; b++) {
+        fate(p, b, QM_FATE_USED);
+        fate(p, b, QM_FATE_UNUSED); /* no longer anybody's */
+    }
+    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_late_triggers_earlier(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 20;
+
+    start(p, s);
+    fate(p, 17, QM_FATE_LATE); /* its set was not begun by a trigger */
+    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    go_on(p, s, &b, 22);
+    fate(p, 22, QM_FATE_LATE); /* g 3, but the trigger of this set is 24 */
+    fate(p, 22, QM_FATE_LATE);
+    fate(p, 23, QM_FATE_LATE); /* not the first of its set */
+    go_on(p, s, &b, 24);
+    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 27, 32);
+    go_on(p, s, &b, 29);
+    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 33, 39); /* 32 - 3 */
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+/* g grows past p, and takes p along. */
+static void test_distance_pushes_degree(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 20, ends = 21;
+    struct asked a;
+
+    start(p, s);
+    a = step(p, s, 19, QM_ACCESS_PROMOTE);
+    for (unsigned i = 0; i < 100; i++) {
+        ends += a.n;
+        fate(p, a.blocks[0], QM_FATE_LATE);
+        if (i < 3) {
+            fate(p, a.blocks[a.n - 1], QM_FATE_UNUSED); /* undoes it, and p - 1 */
+            fate(p, a.blocks[a.n - 2], QM_FATE_USED);
+        }
+        do {
+            a = step(p, s, b++, QM_ACCESS_PROMOTE);
+        } while (a.n == 0);
+        assert_asked(a, ends + 1, ends + a.n);
+        assert_true(b <= ends + 1); /* it never ran dry */
+    }
+    assert_int_equal(a.n, DEGREE_MAX);
+    assert_int_equal(b - 1, ends - (DEGREE_MAX - 1)); /* the set's first block */
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+static void test_interleaved(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+
+    for (unsigned readers = TRACKS; readers <= TRACKS + 1; readers++) {
+        struct qm_stream *s = begin(p);
+        unsigned asked = 0;
+
+        for (uint64_t b = 0; b < 5; b++) {
+            for (unsigned r = 0; r < readers; r++) {
+                asked += step(p, s, 1000 * r + b, QM_ACCESS_MISS).n;
+            }
+        }
+        assert_int_equal(asked, readers == TRACKS ? 4 * TRACKS : 0);
+        end(p, s);
+    }
+    p->ops->destroy(p);
+}
+
+/* A stream that has ended is told of its blocks all the same. */
+static void test_stream_ends_first(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+
+    start(p, s);
+    end(p, s);
+    for (uint64_t b = 1; b < 22; b++) {
+        fate(p, b, b % 2 ? QM_FATE_UNUSED : QM_FATE_LATE);
+    }
+    s = begin(p);
+    start(p, s);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+/* The model: every track ever begun, and where the ledger has its places. */
+enum { LENGTH = 2000, PLACES = 8192 };
+
+struct naive_track {
+    unsigned used; /* when */
+    uint64_t last;
+    int p, g;                 /* p 0: none yet */
+    uint64_t ends, next_ends; /* of sets; 0: no set */
+    uint64_t trigger;         /* 0: none */
+};
+
+static struct naive_track tracks[LENGTH];
+static unsigned n_tracks;
+static struct {
+    uint64_t block; /* 0: free */
+    struct naive_track *track;
+    bool first;
+} places[PLACES];
+
+static unsigned place_of(uint64_t block)
+{
+    return (unsigned)(block * 0x9e3779b97f4a7c15u >> 51);
+}
+
+static struct naive_track *naive_find(unsigned now, uint64_t block)
+{
+    for (unsigned seen = 0, before = now; seen < TRACKS; seen++) {
+        struct naive_track *latest = NULL;
+
+        for (unsigned i = 0; i < n_tracks; i++) {
+            if (tracks[i].used < before && (!latest || tracks[i].used > latest->used)) {
+                latest = &tracks[i];
+            }
+        }
+        if (!latest || latest->last == block || latest->last + 1 == block) {
+            return latest;
+        }
+        before = latest->used;
+    }
+    return NULL;
+}
+
+static struct asked naive_set(struct naive_track *t, uint64_t from, bool triggered)
+{
+    struct asked asked = {0};
+
+    t->p = t->p > t->g + 1 ? t->p : t->g + 1;
+    for (int i = 0; i < t->p; i++) {
+        uint64_t block = asked.blocks[asked.n++] = from + (uint64_t)i;
+
+        places[place_of(block)].block = block;
+        places[place_of(block)].track = t;
+        places[place_of(block)].first = triggered && i == 0;
+    }
+    if (t->ends) {
+        t->next_ends = from + asked.n - 1;
+    } else {
+        t->ends = from + asked.n - 1;
+    }
+    t->trigger = t->p > APT ? from + asked.n - 1 - (uint64_t)t->g : 0;
+    return asked;
+}
+
+static struct asked naive_step(unsigned now, uint64_t block, enum qm_access outcome)
+{
+    struct naive_track *t = naive_find(now, block);
+
+    if (!t) {
+        tracks[n_tracks++] = (struct naive_track){.used = now, .last = block};
+        return (struct asked){0};
+    }
+    t->used = now;
+    if (block == t->last) {
+        return (struct asked){0};
+    }
+    t->last = block;
+    if (outcome == QM_ACCESS_MISS) {
+        t->p = t->p ? t->p : 1;
+        t->ends = t->next_ends = 0;
+        return naive_set(t, block + 1, false);
+    }
+    uint64_t newest = t->next_ends ? t->next_ends : t->ends;
+    if (block == t->ends) {
+        t->p = t->p < DEGREE_MAX ? t->p + 1 : t->p;
+        t->g = t->p == APT + 1 && t->g < APT / 2 ? APT / 2 : t->g;
+        t->ends = t->next_ends;
+        t->next_ends = 0;
+    }
+    if (block == t->trigger) {
+        t->trigger = 0;
+        return naive_set(t, newest + 1, true);
+    }
+    return (struct asked){0};
+}
+
+static void naive_fate(uint64_t block, enum qm_fate what)
+{
+    unsigned i = place_of(block);
+    struct naive_track *t = places[i].track;
+
+    if (places[i].block != block) {
+        return;
+    }
+    if (what == QM_FATE_UNUSED) {
+        t->p = t->p > 1 ? t->p - 1 : 1;
+        t->g = t->g - 1 < t->p - 1 ? t->g - 1 : t->p - 1;
+        t->g = t->g > 0 ? t->g : 0;
+    } else if (what == QM_FATE_LATE && places[i].first && t->g < DEGREE_MAX - 1) {
+        t->g++;
+    }
+    places[i].block = 0;
+}
+
+static void test_naive_model(void **state)
+{
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct qm_prefetcher *p = make("amp", 16 * KIB);
+        struct qm_stream *s = begin(p);
+        struct walk walk;
+        uint64_t recent[64] = {0}; /* asked for, some of them still in the ledger */
+        unsigned n = 0, spare = (unsigned)(seed % 4);
+
+        walk_init(&walk, seed, seed % 3 == 0 ? 80 : 1 + seed % 10, 95);
+        n_tracks = 0;
+        memset(places, 0, sizeof places);
+        for (unsigned i = 0; i < LENGTH; i++) {
+            enum qm_access outcome;
+            uint64_t block = walk_next(&walk, &outcome), told;
+
+            if (outcome == QM_ACCESS_MISS && rng_below(&walk.rng, 10) < 8) {
+                outcome = QM_ACCESS_PROMOTE; /* sets are read to their ends, too */
+            }
+            struct asked real = step(p, s, block, outcome);
+            struct asked naive = naive_step(i + 1, block, outcome);
+
+            assert_int_equal(real.n, naive.n);
+            assert_memory_equal(real.blocks, naive.blocks, real.n * sizeof(uint64_t));
+            for (unsigned k = 0; k < real.n && k < 2; k++) {
+                recent[n++ % 64] = real.blocks[k * (real.n - 1)];
+            }
+            told = recent[rng_below(&walk.rng, 64)];
+            if (told && rng_below(&walk.rng, 4) < spare) {
+                enum qm_fate what =
+                    seed % 2 ? QM_FATE_LATE : (enum qm_fate)rng_below(&walk.rng, 3);
+
+                fate(p, told, what);
+                naive_fate(told, what);
+            }
+        }
+        end(p, s);
+        p->ops->destroy(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sequential),
+        cmocka_unit_test(test_unused_shrinks),
+        cmocka_unit_test(test_used_changes_nothing),
+        cmocka_unit_test(test_late_triggers_earlier),
+        cmocka_unit_test(test_distance_pushes_degree),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_stream_ends_first),
+        cmocka_unit_test(test_naive_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
