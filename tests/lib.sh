@@ -13,6 +13,7 @@ QUICKMINE=$BUILD_DIR/bin/quickmine
 
 T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX")
 QM_PIDS=()
+QM_DIRS=() # to be removed, too, if they are still there
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "FAILED: $*"; exit 1; }
@@ -47,7 +48,7 @@ cleanup() {
         *) gone "${QM_PIDS[i]}" || stop "${QM_PIDS[i]}" ;;
         esac
     done
-    [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "$T"
+    [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "$T" "${QM_DIRS[@]}"
     exit $rc
 }
 trap cleanup EXIT

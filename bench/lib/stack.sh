@@ -1,0 +1,115 @@
+# stack.sh - the whole path of a read, for benchmarks: nbdkit with the filter, its tagged
+# export mounted, and a MariaDB whose system tablespace is the mounted file and whose
+# plugin announces contexts.  To be sourced after tests/lib.sh and mariadb.sh.
+#
+# What is started gets process groups of its own: an interrupt from the keyboard is for
+# the script alone, which then ends the others in the right order.
+set -m
+exec </dev/null
+
+stack_began=$SECONDS
+progress() { say "$(printf '%4d s  %s' $((SECONDS - stack_began)) "$*")"; }
+
+# run_for COMMAND...: to its end, but so that a signal interrupts it.
+run_for() {
+    background "$@"
+    wait "$PID"
+    local rc=$?
+    forget "$PID"
+    return $rc
+}
+
+# forget PID: it has ended, and its number may be another's by the end of the script.
+forget() {
+    local i
+    for i in "${!QM_PIDS[@]}"; do
+        [ "${QM_PIDS[i]}" != "$1" ] || unset "QM_PIDS[i]"
+    done
+    QM_PIDS=("${QM_PIDS[@]}")
+}
+
+end() { stop "$1"; forget "$1"; }
+
+# need_root WHO: mounting, and announcing contexts, take it.
+need_root() {
+    [ -c /dev/fuse ] && [ "$(id -u)" -eq 0 ] || {
+        echo "$1: needs root (for the mount, and to announce contexts) and /dev/fuse" >&2
+        exit 1
+    }
+}
+
+# need_space MB: ends the script if there are less where $T is.
+need_space() {
+    local have
+    have=$(df -Pm "$T" | awk 'NR == 2 { print $4 }')
+    [ "$have" -ge "$1" ] || fail "needs $1 MB in $T, there are $have; set TMPDIR to where there are more"
+}
+
+# build TARGETS...
+build() {
+    run_for cmake -G Ninja -S . -B "$BUILD_DIR" >"$T/build.log" 2>&1 &&
+        run_for ninja -C "$BUILD_DIR" "$@" >>"$T/build.log" 2>&1 ||
+        { cat "$T/build.log" >&2; fail "it does not build"; }
+}
+
+# stack_load DIR SIZE_MB COMMAND...: a new database, loaded by the command, which reaches
+# it by $T/mariadb.sock.  DIR/data and DIR/image are what stack_start takes; the image is
+# sparse.  Loaded on the image itself and with much memory, and shut down in full, so
+# that all who start from it start from the same bytes.  The SQL in $stack_sql is run
+# before the command; $stack_data_mb says how much data there is after it.
+stack_load() {
+    local dir=$1 size=$2; shift 2
+    mkdir -p "$dir"
+    truncate -s "${size}M" "$dir/image"
+    mariadb_install "$dir/data" "$dir/image" "${size}M" || fail "no database"
+    mariadb_start mariadb "$dir/data" "$dir/image" "${size}M" \
+        --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=0 \
+        --innodb-doublewrite=0 --innodb-fast-shutdown=0 || fail "MariaDB does not start"
+    local mariadbd=$PID
+    [ -z "${stack_sql:-}" ] || mariadb_sql mariadb -e "$stack_sql"
+    run_for "$@" >"$T/prepare.log" 2>&1 ||
+        { cat "$T/prepare.log" >&2; fail "the workload cannot be loaded"; }
+    stack_data_mb=$(mariadb_sql mariadb -BNe "SELECT ROUND(SUM(data_length +
+        index_length) / 1048576) FROM information_schema.tables WHERE table_schema NOT IN
+        ('mysql', 'sys', 'information_schema', 'performance_schema')")
+    end "$mariadbd"
+    grep -q "Shutdown complete" "$T/mariadb.log" ||
+        { cat "$T/mariadb.log" >&2; fail "MariaDB did not shut down cleanly"; }
+}
+
+# stack_start DIR SIZE_MB POOL CONNECTIONS ARGS...: the stack on a copy of what
+# stack_load made; ARGS are nbdkit's after the filter's name.  MariaDB is at
+# $T/mariadb.sock, the server's statistics at $T/nbd.stats.
+stack_jemalloc=libjemalloc.so.2
+stack_start() {
+    local dir=$1 size=$2 pool=$3 connections=$4; shift 4
+    rm -rf "$T/data" "$T/device.img" "$T"/nbd.{sock,pid} "$T/mount.pid"
+    run_for cp -r "$dir/data" "$T/data"
+    run_for cp --sparse=always "$dir/image" "$T/device.img"
+    LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \
+        file "$T/device.img" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
+    stack_nbdkit=$PID
+
+    QM_PIDS+=("m:$T/device")
+    background "$QUICKMINE" mount -f --connections "$connections" \
+        --pidfile "$T/mount.pid" "$(nbd_uri nbd)" "$T/device" 2>"$T/mount.log"
+    stack_mount=$PID
+    wait_for 20 eval "[ -s '$T/mount.pid' ] || gone $stack_mount"
+    [ -s "$T/mount.pid" ] || { cat "$T/mount.log" >&2; fail "it cannot be mounted"; }
+
+    mariadb_start mariadb "$T/data" "$T/device" "${size}M" \
+        --innodb-buffer-pool-size="$pool" --innodb-flush-log-at-trx-commit=2 \
+        --innodb-fast-shutdown=2 --max-connections=1000 --plugin-dir="$BUILD_DIR/lib" \
+        --plugin-load-add=qmctx --qmctx-mount="$T/device" --qmctx-names=ON ||
+        fail "MariaDB does not start"
+    stack_mariadbd=$PID
+    [ "$(mariadb_status mariadb Qmctx_connected)" = ON ] ||
+        { cat "$T/mariadb.log" >&2; fail "the plugin does not reach the mount"; }
+}
+
+stack_stop() {
+    end "$stack_mariadbd"
+    end "$stack_mount"
+    forget "m:$T/device"
+    end "$stack_nbdkit"
+}
