@@ -1,0 +1,167 @@
+/* test-throttle.c - who may prefetch: useless classes stop and cost little, useful ones
+ * come back, and classes that feed each other are judged together. */
+#include "testing.h"
+
+#include "mining/throttle.h"
+
+enum { DEGREE = 4, SEARCH = 3, NEW_PRODUCTS = 7, USELESS = 9 };
+
+/* klass reads: what it may prefetch is issued, and percent of it are used by user.
+ * Returns how many were issued. */
+static unsigned access_as(struct qm_throttle *t, uint32_t klass, uint32_t user,
+                          unsigned percent)
+{
+    static unsigned turn;
+    unsigned n = qm_throttle_allow(t, klass, DEGREE);
+
+    for (unsigned i = 0; i < n; i++) {
+        qm_throttle_issued(t, klass);
+        turn = (turn + 61) % 100;
+        if (turn < percent)
+            qm_throttle_used(t, klass, user);
+    }
+    return n;
+}
+
+static enum qm_throttle_state state_of(struct qm_throttle *t, uint32_t klass)
+{
+    uint32_t set;
+
+    return qm_throttle_get(t, klass, &set);
+}
+
+static uint32_t set_of(struct qm_throttle *t, uint32_t klass)
+{
+    uint32_t set;
+
+    qm_throttle_get(t, klass, &set);
+    return set;
+}
+
+static void test_useless_stops_and_costs_little(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+    unsigned accesses = 0, issued = 0;
+
+    for (; state_of(t, USELESS) != QM_THROTTLE_OFF; accesses++) {
+        assert_true(accesses < 200);
+        access_as(t, USELESS, USELESS, 0);
+    }
+    for (accesses = 0; accesses < 100000; accesses++)
+        issued += access_as(t, USELESS, USELESS, 0);
+    assert_int_equal(state_of(t, USELESS), QM_THROTTLE_OFF);
+    assert_true(issued > 0);
+    assert_true(issued < accesses / 100);
+    qm_throttle_free(t);
+}
+
+static void test_useful_comes_back(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+    unsigned accesses = 0;
+
+    for (unsigned i = 0; i < 50000; i++)
+        access_as(t, USELESS, USELESS, 1);
+    assert_int_equal(state_of(t, USELESS), QM_THROTTLE_OFF);
+    for (; state_of(t, USELESS) != QM_THROTTLE_ON; accesses++) {
+        assert_true(accesses < 10000);
+        access_as(t, USELESS, USELESS, 80);
+    }
+    assert_int_equal(qm_throttle_allow(t, USELESS, DEGREE), DEGREE);
+    qm_throttle_free(t);
+}
+
+static void test_middling_is_reduced_and_restored(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    for (unsigned i = 0; i < 5000; i++)
+        access_as(t, 1, 1, 15);
+    assert_int_equal(state_of(t, 1), QM_THROTTLE_REDUCED);
+    assert_int_equal(qm_throttle_allow(t, 1, DEGREE), 1);
+    assert_int_equal(qm_throttle_allow(t, 1, 0), 0);
+    for (unsigned i = 0; i < 5000; i++)
+        access_as(t, 1, 1, 60);
+    assert_int_equal(state_of(t, 1), QM_THROTTLE_ON);
+    qm_throttle_free(t);
+}
+
+/* Search prefetches what NewProducts reads; what NewProducts prefetches for itself is
+ * seldom used.  By itself NewProducts would stop; with Search it goes on. */
+static void test_symbiotic(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    for (unsigned i = 0; i < 20000; i++) {
+        access_as(t, SEARCH, NEW_PRODUCTS, 70);
+        access_as(t, NEW_PRODUCTS, NEW_PRODUCTS, 5);
+        access_as(t, USELESS, USELESS, 5);
+    }
+    assert_int_equal(set_of(t, SEARCH), SEARCH);
+    assert_int_equal(set_of(t, NEW_PRODUCTS), SEARCH);
+    assert_int_equal(set_of(t, USELESS), USELESS);
+    assert_int_equal(state_of(t, SEARCH), QM_THROTTLE_ON);
+    assert_int_equal(state_of(t, NEW_PRODUCTS), QM_THROTTLE_ON);
+    assert_int_equal(state_of(t, USELESS), QM_THROTTLE_OFF);
+
+    /* They stop feeding each other. */
+    for (unsigned i = 0; i < 20000; i++) {
+        access_as(t, SEARCH, SEARCH, 70);
+        access_as(t, NEW_PRODUCTS, NEW_PRODUCTS, 5);
+    }
+    assert_int_equal(set_of(t, NEW_PRODUCTS), NEW_PRODUCTS);
+    assert_int_equal(state_of(t, SEARCH), QM_THROTTLE_ON);
+    assert_int_equal(state_of(t, NEW_PRODUCTS), QM_THROTTLE_OFF);
+    qm_throttle_free(t);
+}
+
+static void test_chain_is_one_set(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    for (unsigned i = 0; i < 5000; i++)
+        for (uint32_t c = 10; c < 20; c++)
+            access_as(t, c, c + 1, 90);
+    for (uint32_t c = 10; c <= 20; c++)
+        assert_int_equal(set_of(t, c), 10);
+    qm_throttle_free(t);
+}
+
+/* A few uses by many others make no set. */
+static void test_many_users_are_no_set(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    for (unsigned i = 0; i < 20000; i++)
+        access_as(t, 1, i % 5 ? 1 : 100 + i % 100, 60);
+    for (uint32_t c = 100; c < 200; c++)
+        assert_int_equal(set_of(t, c), c);
+    qm_throttle_free(t);
+}
+
+static void test_large_numbers(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    for (unsigned i = 0; i < 1000; i++)
+        access_as(t, UINT32_MAX, UINT32_MAX - 1, 0);
+    assert_int_equal(state_of(t, UINT32_MAX), QM_THROTTLE_OFF);
+    assert_int_equal(state_of(t, QM_THROTTLE_CLASSES - 1), QM_THROTTLE_OFF);
+    assert_int_equal(state_of(t, 0), QM_THROTTLE_ON);
+    qm_throttle_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_useless_stops_and_costs_little),
+        cmocka_unit_test(test_useful_comes_back),
+        cmocka_unit_test(test_middling_is_reduced_and_restored),
+        cmocka_unit_test(test_symbiotic),
+        cmocka_unit_test(test_chain_is_one_set),
+        cmocka_unit_test(test_many_users_are_no_set),
+        cmocka_unit_test(test_large_numbers),
+    };
+
+    return cmocka_run_group_tests_name("mining: throttle", tests, NULL, NULL);
+}
