@@ -210,9 +210,9 @@ void cli_print_classes(const json_t *stats, const json_t *before, size_t limit)
 #undef DIFFERENCE
     }
     qsort(rows, count, sizeof *rows, by_reads);
-    printf("%-11s %-30s %9s %10s %6s %6s %6s %9s %7s %9s %s\n", "kind", "class",
+    printf("%-11s %-30s %9s %10s %6s %6s %6s %9s %7s %9s %-7s %s\n", "kind", "class",
            "contexts", "reads", "hit%", "prom%", "miss%", "issued", "used%", "us/read",
-           "state");
+           "state", "set");
     for (i = 0; i < count && (limit == 0 || i < limit); i++) {
         const struct row *r = &rows[i];
         const char *name = cli_text(r->klass, "name");
@@ -220,11 +220,11 @@ void cli_print_classes(const json_t *stats, const json_t *before, size_t limit)
         printf("%-11s ", cli_text(r->klass, "kind"));
         print_name(*name ? name : cli_text(r->klass, "class"), 30);
         printf(" %9" PRIu64 " %10" PRIu64 " %6.1f %6.1f %6.1f %9" PRIu64
-               " %7.1f %9.1f %s\n",
+               " %7.1f %9.1f %-7s %.8s\n",
                r->contexts, r->reads, percent(r->hits, r->reads),
                percent(r->promotes, r->reads), percent(r->misses, r->reads), r->issued,
                percent(r->used, r->issued), cli_real(r->klass, "latency_us"),
-               cli_text(r->klass, "state"));
+               cli_text(r->klass, "state"), cli_text(r->klass, "set"));
     }
     if (limit > 0 && count > limit)
         printf("and %zu more\n", count - limit);

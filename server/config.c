@@ -35,6 +35,7 @@ const char qms_config_help[] =
     "                       Mining and prefetching.\n"
     "prefetch-share=PERCENT Prefetch cache's part of the cache (default 4).\n"
     "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
+    "throttle=on|off        Whether classes that do not benefit prefetch less.\n"
     "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
@@ -251,6 +252,14 @@ static int set_prefetch_on(const char *key, const char *value, struct qms_config
     return 0;
 }
 
+static int set_throttle(const char *key, const char *value, struct qms_config *c)
+{
+    c->throttle = strcmp(value, "on") == 0;
+    if (!c->throttle && strcmp(value, "off") != 0)
+        return wrong(key, value, "on or off");
+    return 0;
+}
+
 static int set_prefetch_threads(const char *key, const char *value,
                                 struct qms_config *c)
 {
@@ -352,6 +361,7 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
     c->eviction = "lru";
     c->share = 4000;
     c->on_promote = false;
+    c->throttle = false;
     return 0;
 }
 
@@ -376,6 +386,7 @@ static struct {
     {"segment", set_segment, NULL},
     {"prefetch-share", set_share, NULL},
     {"prefetch-on", set_prefetch_on, NULL},
+    {"throttle", set_throttle, NULL},
     {"prefetch-threads", set_prefetch_threads, NULL},
     {"prefetch-queue", set_prefetch_queue, NULL},
     {"miner-queue", set_miner_queue, NULL},

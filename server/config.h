@@ -23,6 +23,7 @@ struct qms_config {
     struct qm_mining_config mining;
     uint64_t share; /* of the prefetch cache, in thousandths of a percent */
     bool on_promote;
+    bool throttle; /* prefetch less for classes that do not benefit */
     uint64_t prefetch_threads, prefetch_queue;
     uint64_t miner_queue; /* bytes of sequences that wait */
     uint64_t rules_purge; /* seconds; 0: never */

@@ -66,8 +66,11 @@ static void prefetch(struct request *r, const uint64_t *blocks, unsigned n)
         /* Rules may be of a time when the device was larger. */
         if (blocks[i] >= s->device_blocks || qm_cache_contains(s->cache, blocks[i]))
             continue;
-        if (qms_prefetch_issue(s->prefetch, blocks[i], r->ref.klass->index) == 0)
-            qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
+        if (qms_prefetch_issue(s->prefetch, blocks[i], r->ref.klass->index) != 0)
+            continue;
+        qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
+        if (s->throttle)
+            qm_throttle_issued(s->throttle, r->ref.klass->index);
     }
 }
 
@@ -94,10 +97,14 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
         s->prefetcher->ops->ended(s->prefetcher, block, found->issuer,
                                   r->ref.klass->index,
                                   found->todo == QM_DONE ? QM_FATE_USED : QM_FATE_LATE);
+        if (s->throttle)
+            qm_throttle_used(s->throttle, found->issuer, r->ref.klass->index);
     }
     if (s->prefetch && (s->prefetcher->ops->every_access || found->outcome == QM_MISS ||
                         (found->outcome == QM_PROMOTE && s->config.on_promote)))
-        max = QM_CANDIDATES_MAX;
+        max = s->throttle ? qm_throttle_allow(s->throttle, r->ref.klass->index,
+                                              QM_CANDIDATES_MAX)
+                          : QM_CANDIDATES_MAX;
     n = qms_context_access(&s->contexts, &r->ref, block, accesses[found->outcome],
                            candidates, max);
     prefetch(r, candidates, n);

@@ -117,7 +117,22 @@ static void put_contexts(struct qms_server *s, json_t *o)
         put_text(o, "record_error", strerror(r.error));
 }
 
-static json_t *class_object(const struct qms_class *k)
+/* How a class fares with the throttle, and the set that it is judged in: the number of
+ * one class of it. */
+static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k)
+{
+    enum qm_throttle_state state = QM_THROTTLE_ON;
+    uint32_t set = k->index;
+    char id[17];
+
+    if (s->throttle)
+        state = qm_throttle_get(s->throttle, k->index, &set);
+    snprintf(id, sizeof id, "%016" PRIx64, qms_class_at(s->classes, set)->id);
+    put_text(o, "state", qm_throttle_state_name(state));
+    put_text(o, "set", id);
+}
+
+static json_t *class_object(struct qms_server *s, const struct qms_class *k)
 {
     uint64_t hits = qms_class_get(k, QMS_CLASS_HITS);
     uint64_t promotes = qms_class_get(k, QMS_CLASS_PROMOTES);
@@ -141,7 +156,7 @@ static json_t *class_object(const struct qms_class *k)
     put(o, "wasted", qms_class_get(k, QMS_CLASS_WASTED));
     json_object_set_new(o, "latency_us",
                         micros(requests ? (double)ns / 1000 / (double)requests : 0));
-    put_text(o, "state", "on");
+    put_state(s, o, k);
     return o;
 }
 
@@ -177,7 +192,7 @@ static json_t *class_array(struct qms_server *s, uint32_t most)
     }
     qsort(ranked, n, sizeof *ranked, by_requests);
     for (uint32_t i = 0; i < n && i < most; i++)
-        json_array_append_new(array, class_object(ranked[i].klass));
+        json_array_append_new(array, class_object(s, ranked[i].klass));
     free(ranked);
     return array;
 }

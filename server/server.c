@@ -253,6 +253,10 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
     }
     if (make_prefetcher(s) == -1 || make_cache(s) == -1)
         return -1;
+    if (mining && s->config.throttle && !(s->throttle = qm_throttle_new())) {
+        nbdkit_error("malloc: %m");
+        return -1;
+    }
     if (mining) {
         s->miner = qms_miner_start(s->prefetcher, s->config.miner_queue,
                                    s->config.rules_purge);
@@ -328,6 +332,7 @@ void qms_server_stop(struct qms_server *s)
         qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
     if (s->prefetcher)
         s->prefetcher->ops->destroy(s->prefetcher);
+    qm_throttle_free(s->throttle);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
     s->socket = NULL;
@@ -338,6 +343,7 @@ void qms_server_stop(struct qms_server *s)
     s->recorder = NULL;
     s->cache = NULL;
     s->prefetcher = NULL;
+    s->throttle = NULL;
     s->classes = NULL;
     s->stats = NULL;
 }

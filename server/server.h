@@ -16,6 +16,7 @@
 #include <nbdkit-filter.h>
 
 #include "cache/cache.h"
+#include "mining/throttle.h"
 #include "server/classes.h"
 #include "server/config.h"
 #include "server/contexts.h"
@@ -40,7 +41,8 @@ struct qms_server {
     struct qms_stats *stats;
     struct qms_classes *classes;
     struct qm_prefetcher *prefetcher;
-    struct qms_miner *miner; /* NULL: nothing to learn */
+    struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
+    struct qms_miner *miner;      /* NULL: nothing to learn */
     struct qm_cache *cache;
     nbdkit_next **nexts;           /* one for each prefetch thread */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
