@@ -31,12 +31,13 @@
  * Fork: a cache may be made before a fork and used in the child, if it was not in use
  * by another thread at that moment.
  *
- * Memory is taken when it is needed, never given back before qm_cache_free(), and
- * bounded: buffers for `blocks` and a reserve for what readers may still be copying
- * (see qm_cache_blocks_within()).  When the reserve is exhausted for a moment, the
- * cache waits for a grace period, and if even that frees nothing it does without: what
- * was filled is not kept, what was to be updated is dropped, and what was to be loaded
- * is ENOMEM.  Only callers that keep many struct qm_load without waiting get there.
+ * Memory is taken when it is needed (what a policy keeps beside the blocks: at once),
+ * never given back before qm_cache_free(), and bounded: buffers for `blocks` and a
+ * reserve for what readers may still be copying (see qm_cache_blocks_within()).  When
+ * the reserve is exhausted for a moment, the cache waits for a grace period, and if
+ * even that frees nothing it does without: what was filled is not kept, what was to be
+ * updated is dropped, and what was to be loaded is ENOMEM.  Only callers that keep many
+ * struct qm_load without waiting get there.
  *
  * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
  */
@@ -81,7 +82,9 @@ struct qm_cache_config {
                                  have under 512 main or 32 prefetch blocks.  With 1, the
                                  eviction order is exact as long as hits do not collide
                                  in time; with more, each shard evicts for itself */
-    const char *eviction;     /* of the main cache, by name: "lru" (see eviction.h) */
+    const char *eviction;     /* of the main cache, by name: "lru", "lfu",
+                                 "mru", "arc", "s3fifo" or "wtinylfu" (a file of that
+                                 name says what it does); the prefetch cache's is lru */
     const struct qm_evict_ops *own_eviction; /* instead: a policy of the caller's (see
                                                 eviction.h), which is in no registry and
                                                 has create_for().  NULL: by name */

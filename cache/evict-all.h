@@ -6,6 +6,11 @@
 #include "cache/eviction.h"
 
 extern const struct qm_evict_ops qm_evict_lru;
+extern const struct qm_evict_ops qm_evict_lfu;
+extern const struct qm_evict_ops qm_evict_mru;
+extern const struct qm_evict_ops qm_evict_arc;
+extern const struct qm_evict_ops qm_evict_s3fifo;
+extern const struct qm_evict_ops qm_evict_wtinylfu;
 
 /* The most that any of them keeps per block of capacity, for the byte budget. */
 size_t qm_evict_max_bytes(void);

@@ -4,9 +4,10 @@
 #include "cache/evict-all.h"
 
 static const struct qm_evict_ops *const policies[] = {
-    &qm_evict_lru,
+    &qm_evict_lru, &qm_evict_lfu,    &qm_evict_mru,
+    &qm_evict_arc, &qm_evict_s3fifo, &qm_evict_wtinylfu,
 };
-static const char names[] = "lru";
+static const char names[] = "lru, lfu, mru, arc, s3fifo, wtinylfu";
 
 #define COUNT (sizeof(policies) / sizeof(policies[0]))
 

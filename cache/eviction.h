@@ -6,9 +6,12 @@
  *
  * The calls that name a block follow each other like this:
  *
- *   miss, or promote   evict() if the part is full, then insert()
+ *   miss, or promote   evict() if the part is full, then at once insert()
  *   hit                touch(), between insert() and the node's end
  *   end                evict() returned it, or remove()
+ *
+ * What evict() is told is the block that the next insert() brings, so a policy whose
+ * choice depends on the newcomer can look at it before, and go on from there.
  *
  * A node's memory may serve another block after its end, and insert() finds list and
  * aux as they were left.  A policy may remember blocks that left (ghosts): by number,

@@ -32,6 +32,7 @@
 
 #include "cache/cache.h"
 #include "cache/eviction.h"
+#include "cache/hash.h"
 #include "cache/rcu.h"
 
 #define QM_CACHE_LINE     64
@@ -189,16 +190,6 @@ void qm_slab_destroy(struct qm_shard *shard);
 int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_blocks,
                   uint64_t prefetch_blocks);
 void qm_shard_destroy(struct qm_shard *shard);
-
-/* A well mixed number: its high half chooses the shard, its low bits the bucket. */
-static inline uint64_t qm_hash(uint64_t block)
-{
-    uint64_t h = block + UINT64_C(0x9e3779b97f4a7c15);
-
-    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
-    h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
-    return h ^ (h >> 32);
-}
 
 static inline struct qm_shard *qm_shard_of(struct qm_cache *cache, uint64_t hash)
 {

@@ -88,20 +88,27 @@ static void test_config(void **state)
     expect_wrong(WITH(shards, 0), "power of two from 1 to 1024, not 0");
     expect_wrong(WITH(shards, 3), "not 3");
     expect_wrong(WITH(shards, 2048), "not 2048");
-    expect_wrong(WITH(eviction, "fifo"), "must be one of lru, not \"fifo\"");
+    expect_wrong(WITH(eviction, "fifo"), ", wtinylfu, not \"fifo\"");
     expect_wrong(WITH(eviction, NULL), "must be one of lru");
     qm_cache_free(NULL);
 }
 
 static void test_registry(void **state)
 {
-    const struct qm_evict_ops *ops = qm_evict_find("lru");
+    static const char *const names[] = {"lru", "lfu",    "mru",
+                                        "arc", "s3fifo", "wtinylfu"};
+    char all[128] = "";
 
-    assert_non_null(ops);
-    assert_string_equal(ops->name, "lru");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct qm_evict_ops *ops = qm_evict_find(names[i]);
+
+        assert_non_null(ops);
+        assert_string_equal(ops->name, names[i]);
+        strcat(strcat(all, i ? ", " : ""), names[i]);
+    }
+    assert_string_equal(qm_evict_names(), all);
     assert_null(qm_evict_find(""));
     assert_null(qm_evict_find("LRU"));
-    assert_string_equal(qm_evict_names(), "lru");
 }
 
 static void test_lru_ops(void **state)
@@ -169,10 +176,12 @@ static void test_budget(void **state)
 {
     static const uint32_t sizes[] = {512, 4096, 16384, 1 << 20};
     static unsigned char data[1 << 20];
+    static const char *const policies[] = {"lru", "lfu",    "mru",
+                                           "arc", "s3fifo", "wtinylfu"};
     uint64_t seed = 5;
 
-    for (int round = 0; round < 40; round++) {
-        uint32_t size = sizes[round % 4];
+    for (int round = 0; round < 96; round++) {
+        uint32_t size = sizes[round / 6 % 4];
         uint64_t budget = (UINT64_C(1) << 20) + rnd_below(&seed, 15 << 20);
         uint64_t blocks = qm_cache_blocks_within(budget, size);
 
@@ -183,7 +192,7 @@ static void test_budget(void **state)
             .blocks = blocks,
             .prefetch_blocks = rnd_below(&seed, 2) ? rnd_below(&seed, blocks) : 0,
             .shards = 1 << rnd_below(&seed, 11),
-            .eviction = "lru",
+            .eviction = policies[round % 6],
             .data = true};
         struct qm_cache *cache = new_cache(&c);
         struct qm_load *held[600];

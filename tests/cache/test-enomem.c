@@ -3,12 +3,19 @@
  * when there is memory.
  *
  * Linked with --wrap for malloc, calloc and aligned_alloc: liburcu's own are not. */
+#include "cache/eviction.h"
 #include "testing.h"
 
 #define BLOCK 4096
 
+static const char *const policies[] = {"lru", "lfu",    "mru",
+                                       "arc", "s3fifo", "wtinylfu"};
+
+#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+
 static long countdown = -1; /* allocations that still succeed; -1: all */
 static unsigned long asked;
+static size_t asked_bytes;
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -17,9 +24,10 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
-static bool refuse(void)
+static bool refuse(size_t size)
 {
     asked++;
+    asked_bytes += size;
     if (countdown > 0)
         countdown--;
     else if (countdown == 0)
@@ -29,17 +37,17 @@ static bool refuse(void)
 
 void *__wrap_malloc(size_t size)
 {
-    return refuse() ? NULL : __real_malloc(size);
+    return refuse(size) ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    return refuse() ? NULL : __real_calloc(n, size);
+    return refuse(n * size) ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
-    return refuse() ? NULL : __real_aligned_alloc(alignment, size);
+    return refuse(size) ? NULL : __real_aligned_alloc(alignment, size);
 }
 
 static const struct qm_cache_config config = {
@@ -53,20 +61,63 @@ static const struct qm_cache_config config = {
 
 static void test_new(void **state)
 {
-    struct qm_cache *cache = NULL;
-    int err = ENOMEM;
-    long n;
+    for (size_t i = 0; i < POLICIES; i++) {
+        struct qm_cache_config c = config;
+        struct qm_cache *cache = NULL;
+        int err = ENOMEM;
+        long n;
 
-    for (n = 0; err == ENOMEM; n++) {
-        countdown = n;
-        err = qm_cache_new(&config, &cache);
-        countdown = -1;
-        if (err == ENOMEM)
-            assert_null(cache);
+        c.eviction = policies[i];
+        for (n = 0; err == ENOMEM; n++) {
+            countdown = n;
+            err = qm_cache_new(&c, &cache);
+            countdown = -1;
+            if (err == ENOMEM)
+                assert_null(cache);
+        }
+        assert_int_equal(err, 0);
+        assert_true(n > 10); /* the cache, its shards, and some for each of these */
+        qm_cache_free(cache);
     }
-    assert_int_equal(err, 0);
-    assert_true(n > 10); /* the cache, its shards, and some for each of these */
-    qm_cache_free(cache);
+}
+
+/* A policy takes what it declares, when it is made, and no more afterwards. */
+static void test_policies_are_bounded(void **state)
+{
+    static const size_t capacities[] = {0,    1,    2,    3,     7,     8,
+                                        9,    100,  512,  513,   1000,  1024,
+                                        1025, 5000, 8191, 32768, 65536, 100001};
+    static const size_t per_allocation = 16; /* the allocator's own */
+
+    for (size_t i = 0; i < POLICIES; i++)
+        for (size_t k = 0; k < sizeof(capacities) / sizeof(capacities[0]); k++) {
+            const struct qm_evict_ops *ops = qm_evict_find(policies[i]);
+            size_t capacity = capacities[k], before = asked, bytes;
+            struct qm_evict_node *nodes = calloc(capacity + 1, sizeof(nodes[0]));
+            void *policy;
+
+            assert_non_null(nodes);
+            asked_bytes = 0;
+            before = asked;
+            policy = ops->create(capacity);
+            assert_non_null(policy);
+            bytes = asked_bytes + (asked - before) * per_allocation;
+            assert_true(bytes <= 256 + capacity * ops->bytes_per_block);
+            before = asked;
+            for (size_t b = 0; b < 4 * capacity; b++) {
+                struct qm_evict_node *node = &nodes[b];
+
+                if (b >= capacity)
+                    node = ops->evict(policy, b);
+                node->block = b;
+                ops->insert(policy, node);
+                if (b % 3 == 0)
+                    ops->touch(policy, node);
+            }
+            assert_int_equal(asked, before);
+            ops->destroy(policy);
+            free(nodes);
+        }
 }
 
 static void test_no_header(void **state)
@@ -141,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_new),
+        cmocka_unit_test(test_policies_are_bounded),
         cmocka_unit_test(test_no_header),
         cmocka_unit_test(test_no_buffer),
         cmocka_unit_test(test_hits_do_not_allocate),

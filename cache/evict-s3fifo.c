@@ -1,0 +1,178 @@
+/* evict-s3fifo.c - S3-FIFO: three queues and no order to keep on a hit.
+ *
+ * Yang, Zhang, Qiu, Yue & Rashmi, "FIFO queues are all you need for cache eviction"
+ * (SOSP'23), algorithm 1.  New blocks enter the small queue S.  At its end, one that
+ * was touched at least twice moves on to the main queue M, its count cleared; another
+ * leaves, and the ghost queue G remembers it: if it comes back while it is there, it
+ * enters M.  At the end of M a block that was touched since goes round again, for one
+ * of at most 3 touches that are counted.
+ *
+ * Parameters, all the paper's: S gives blocks up while it has 10 % of the blocks
+ * (rounded down, at least 1), else M does; G remembers as many as M has (90 %); counts
+ * of 2 bits.  While the cache is not full, S may have all of it.
+ *
+ * Where this differs: one eviction gives up one block, where in the algorithm one that
+ * overfills M may give up a second.  G forgets a block that comes back, and a dropped
+ * block leaves no ghost.
+ *
+ * A hit is O(1) and moves nothing.  An eviction takes a step for each block that it
+ * moves, and each of these steps uses up touches: O(1) on average.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cache/evict-all.h"
+#include "cache/evict-ghosts.h"
+
+#define MAX_COUNT 3
+#define G         0 /* its number among the queues of ghosts */
+
+/* What the policy keeps in a node. */
+#define COUNT(node) ((node)->aux[0])
+#define IN_M(node)  ((node)->aux[1])
+
+struct s3fifo {
+    struct cds_list_head s, m; /* the latest first */
+    uint64_t s_count, m_count;
+    uint64_t s_share, m_share;
+    struct qm_ghosts *ghosts;
+};
+
+static void *s3fifo_create(uint64_t capacity)
+{
+    struct s3fifo *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    CDS_INIT_LIST_HEAD(&f->s);
+    CDS_INIT_LIST_HEAD(&f->m);
+    f->s_share = capacity / 10;
+    if (f->s_share == 0 && capacity > 0)
+        f->s_share = 1;
+    f->m_share = capacity - f->s_share;
+    f->ghosts = qm_ghosts_new(f->m_share);
+    if (!f->ghosts) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+static void s3fifo_destroy(void *policy)
+{
+    struct s3fifo *f = policy;
+
+    qm_ghosts_free(f->ghosts);
+    free(f);
+}
+
+static void enter_m(struct s3fifo *f, struct qm_evict_node *node)
+{
+    IN_M(node) = true;
+    cds_list_add(&node->list, &f->m);
+    f->m_count++;
+}
+
+static void s3fifo_insert(void *policy, struct qm_evict_node *node)
+{
+    struct s3fifo *f = policy;
+
+    COUNT(node) = 0;
+    if (qm_ghosts_take(f->ghosts, node->block) != QM_GHOST_NONE) {
+        enter_m(f, node);
+    } else {
+        IN_M(node) = false;
+        cds_list_add(&node->list, &f->s);
+        f->s_count++;
+    }
+}
+
+static void s3fifo_touch(void *policy, struct qm_evict_node *node)
+{
+    if (COUNT(node) < MAX_COUNT)
+        COUNT(node)++;
+}
+
+static void s3fifo_remove(void *policy, struct qm_evict_node *node)
+{
+    struct s3fifo *f = policy;
+
+    cds_list_del(&node->list);
+    if (IN_M(node))
+        f->m_count--;
+    else
+        f->s_count--;
+}
+
+static struct qm_evict_node *oldest(struct cds_list_head *queue)
+{
+    return cds_list_entry(queue->prev, struct qm_evict_node, list);
+}
+
+/* M must not be empty. */
+static struct qm_evict_node *evict_m(struct s3fifo *f)
+{
+    struct qm_evict_node *node;
+
+    while (COUNT(node = oldest(&f->m)) > 0) {
+        COUNT(node)--;
+        cds_list_move(&node->list, &f->m);
+    }
+    s3fifo_remove(f, node);
+    return node;
+}
+
+static void remember(struct s3fifo *f, uint64_t block)
+{
+    uint64_t capacity = qm_ghosts_capacity(f->ghosts);
+
+    if (capacity == 0)
+        return;
+    if (qm_ghosts_count(f->ghosts, G) == capacity)
+        qm_ghosts_drop(f->ghosts, G);
+    qm_ghosts_add(f->ghosts, G, block);
+}
+
+/* NULL if all that S had moved to M, and fitted. */
+static struct qm_evict_node *evict_s(struct s3fifo *f)
+{
+    while (f->s_count > 0) {
+        struct qm_evict_node *node = oldest(&f->s);
+
+        s3fifo_remove(f, node);
+        if (COUNT(node) <= 1) {
+            remember(f, node->block);
+            return node;
+        }
+        COUNT(node) = 0;
+        enter_m(f, node);
+        if (f->m_count > f->m_share)
+            return evict_m(f);
+    }
+    return NULL;
+}
+
+static struct qm_evict_node *s3fifo_evict(void *policy, uint64_t incoming)
+{
+    struct s3fifo *f = policy;
+    struct qm_evict_node *node = NULL;
+
+    while (!node && f->s_count + f->m_count > 0) {
+        if (f->m_count == 0 || f->s_count >= f->s_share)
+            node = evict_s(f);
+        else
+            node = evict_m(f);
+    }
+    return node;
+}
+
+const struct qm_evict_ops qm_evict_s3fifo = {
+    .name = "s3fifo",
+    .create = s3fifo_create,
+    .destroy = s3fifo_destroy,
+    .insert = s3fifo_insert,
+    .touch = s3fifo_touch,
+    .remove = s3fifo_remove,
+    .evict = s3fifo_evict,
+    .bytes_per_block = QM_GHOST_BYTES,
+};

@@ -1,0 +1,243 @@
+/* test-evict.c - each eviction policy against a naive one, victim by victim, on random
+ * traces of many kinds; then what the interface promises beside. */
+#include "cache/eviction.h"
+#include "naive.h"
+#include "traces.h"
+
+static const char *const policies[] = {"lru", "lfu",    "mru",
+                                       "arc", "s3fifo", "wtinylfu"};
+
+#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+
+static const size_t capacities[] = {1,  2,  3,  4,  5,  7,  9,   10,  11,  15, 19,
+                                    20, 21, 31, 50, 64, 99, 100, 101, 128, 250};
+
+#define CAPACITIES (sizeof(capacities) / sizeof(capacities[0]))
+
+/* A policy and its nodes, which serve one block after another. */
+struct real {
+    const struct qm_evict_ops *ops;
+    void *policy;
+    size_t capacity, held;
+    struct qm_evict_node *nodes;
+    bool *used; /* by node */
+};
+
+static void real_new(struct real *r, const char *name, size_t capacity)
+{
+    *r = (struct real){.ops = qm_evict_find(name), .capacity = capacity};
+    assert_non_null(r->ops);
+    r->policy = r->ops->create(capacity);
+    r->nodes = calloc(capacity + 1, sizeof(r->nodes[0]));
+    r->used = calloc(capacity + 1, sizeof(r->used[0]));
+    assert_non_null(r->policy);
+    assert_non_null(r->nodes);
+    assert_non_null(r->used);
+    memset(r->nodes, 0xa5, (capacity + 1) * sizeof(r->nodes[0]));
+}
+
+static void real_free(struct real *r)
+{
+    r->ops->destroy(r->policy);
+    free(r->nodes);
+    free(r->used);
+}
+
+static struct qm_evict_node *real_find(struct real *r, uint64_t block)
+{
+    for (size_t i = 0; i < r->capacity; i++)
+        if (r->used[i] && r->nodes[i].block == block)
+            return &r->nodes[i];
+    return NULL;
+}
+
+static void real_unuse(struct real *r, struct qm_evict_node *node)
+{
+    assert_in_range(node - r->nodes, 0, r->capacity);
+    assert_true(r->used[node - r->nodes]);
+    r->used[node - r->nodes] = false;
+    r->held--;
+}
+
+/* As the cache does: see eviction.h. */
+static bool real_enter(struct real *r, uint64_t block, uint64_t *left)
+{
+    bool full = r->held == r->capacity;
+    size_t i = 0;
+
+    if (full) {
+        struct qm_evict_node *victim = r->ops->evict(r->policy, block);
+
+        assert_non_null(victim);
+        real_unuse(r, victim);
+        *left = victim->block;
+    }
+    while (r->used[i])
+        i++;
+    r->used[i] = true;
+    r->held++;
+    r->nodes[i].block = block;
+    r->ops->insert(r->policy, &r->nodes[i]);
+    return full;
+}
+
+static void same_content(struct real *r, struct naive *n)
+{
+    assert_int_equal(r->held, naive_size(n));
+    for (size_t i = 0; i < r->capacity; i++)
+        if (r->used[i])
+            assert_true(naive_has(n, r->nodes[i].block));
+}
+
+/* Gives up all that is left; each block once. */
+static void drain(struct real *r)
+{
+    while (r->held > 0) {
+        struct qm_evict_node *node = r->ops->evict(r->policy, 7);
+
+        assert_non_null(node);
+        real_unuse(r, node);
+    }
+    assert_null(r->ops->evict(r->policy, 7));
+}
+
+struct counts {
+    uint64_t hits, evictions, drops;
+};
+
+/* One trace of some phases.  drops: in 1024 accesses; lost: touches, likewise. */
+static void compare(const char *name, size_t capacity, uint64_t seed, size_t steps,
+                    unsigned drops, unsigned lost, struct counts *counts)
+{
+    struct naive *n = naive_new(name, capacity);
+    struct phase phase = {.span = 1};
+    struct real r;
+
+    real_new(&r, name, capacity);
+    for (size_t i = 0; i < steps; i++) {
+        struct qm_evict_node *node;
+        uint64_t block, left, naive_left;
+
+        if (i % 256 == 0)
+            phase = (struct phase){
+                .pattern = rnd_below(&seed, PATTERNS),
+                .base = rnd_below(&seed, 4) * (capacity / 2 + 1),
+                .span = 1 + rnd_below(&seed, capacity + capacity / 2 + 4),
+            };
+        block = next_block(&phase, &seed);
+        node = real_find(&r, block);
+        assert_int_equal(node != NULL, naive_has(n, block));
+        if (node) {
+            counts->hits++;
+            if (rnd_below(&seed, 1024) < lost)
+                continue;
+            r.ops->touch(r.policy, node);
+            naive_hit(n, block);
+        } else {
+            left = naive_left = UINT64_MAX;
+            assert_int_equal(real_enter(&r, block, &left),
+                             naive_enter(n, block, &naive_left));
+            assert_int_equal(left, naive_left);
+            counts->evictions += left != UINT64_MAX;
+        }
+        /* Several at once now and then, as a write over many blocks does. */
+        if (rnd_below(&seed, 1024) < drops)
+            for (size_t k = 1 + rnd_below(&seed, capacity); k > 0 && r.held > 0; k--) {
+                size_t at = rnd_below(&seed, capacity);
+
+                if (!r.used[at])
+                    continue;
+                naive_drop(n, r.nodes[at].block);
+                r.ops->remove(r.policy, &r.nodes[at]);
+                real_unuse(&r, &r.nodes[at]);
+                counts->drops++;
+            }
+        if (capacity < 32 || i % 32 == 0)
+            same_content(&r, n);
+    }
+    drain(&r);
+    real_free(&r);
+    naive_free(n);
+}
+
+static void test_against_naive(void **state)
+{
+    for (size_t p = 0; p < POLICIES; p++) {
+        struct counts counts = {0};
+
+        for (size_t c = 0; c < CAPACITIES; c++)
+            for (uint64_t seed = 1; seed <= 12; seed++) {
+                size_t steps = capacities[c] < 30 ? 3000 : 40 * capacities[c];
+
+                compare(policies[p], capacities[c], seed * 1000 + c, steps,
+                        seed % 3 ? 0 : 20, seed % 4 ? 0 : 200, &counts);
+            }
+        /* Every kind of event, often. */
+        assert_true(counts.hits > 50000);
+        assert_true(counts.evictions > 50000);
+        assert_true(counts.drops > 5000);
+    }
+}
+
+/* A policy for no block can be made, and has none to give. */
+static void test_no_capacity(void **state)
+{
+    for (size_t p = 0; p < POLICIES; p++) {
+        const struct qm_evict_ops *ops = qm_evict_find(policies[p]);
+        void *policy = ops->create(0);
+
+        assert_non_null(policy);
+        assert_null(ops->evict(policy, 1));
+        ops->destroy(policy);
+    }
+}
+
+/* What it was destroyed with does not matter; and UINT64_MAX is a block like others. */
+static void test_destroyed_full(void **state)
+{
+    for (size_t p = 0; p < POLICIES; p++) {
+        struct real r;
+        uint64_t left;
+
+        real_new(&r, policies[p], 40);
+        for (uint64_t b = 0; b < 200; b++)
+            real_enter(&r, UINT64_MAX - b % 64 * 3 - (b > 100), &left);
+        real_free(&r);
+    }
+}
+
+/* A count of LFU that cannot grow does not wrap around. */
+static void test_lfu_saturates(void **state)
+{
+    struct real r;
+    uint64_t left;
+
+    real_new(&r, "lfu", 3);
+    real_enter(&r, 1, &left);
+    r.nodes[0].aux[0] = UINT32_MAX - 1; /* its count, see evict-lfu.c */
+    real_enter(&r, 2, &left);
+    real_enter(&r, 3, &left);
+    r.ops->touch(r.policy, &r.nodes[0]);
+    r.ops->touch(r.policy, &r.nodes[0]);
+    r.nodes[2].aux[0] = UINT32_MAX - 1;
+    r.ops->touch(r.policy, &r.nodes[2]); /* 1 and 3 have the most that there is */
+    r.ops->touch(r.policy, &r.nodes[0]);
+    r.ops->touch(r.policy, &r.nodes[0]);
+    assert_ptr_equal(r.ops->evict(r.policy, 9), &r.nodes[1]);
+    assert_ptr_equal(r.ops->evict(r.policy, 9), &r.nodes[2]);
+    assert_ptr_equal(r.ops->evict(r.policy, 9), &r.nodes[0]);
+    assert_null(r.ops->evict(r.policy, 9));
+    real_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_naive),
+        cmocka_unit_test(test_no_capacity),
+        cmocka_unit_test(test_destroyed_full),
+        cmocka_unit_test(test_lfu_saturates),
+    };
+
+    return cmocka_run_group_tests_name("cache: eviction", tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+/* traces.h - block numbers in the patterns in which caches are asked for them. */
+#ifndef QM_TESTS_CACHE_TRACES_H
+#define QM_TESTS_CACHE_TRACES_H
+
+#include "testing.h"
+
+/* Skewed: half of all draws fall on the first few, and half of the rest ... */
+static inline uint64_t rnd_skewed(uint64_t *seed, uint64_t n)
+{
+    while (n > 4 && rnd_below(seed, 4) != 0)
+        n = n * 2 / 3;
+    return rnd_below(seed, n);
+}
+
+enum pattern { UNIFORM, SKEWED, LOOPING, SCANNING, MOVING, PATTERNS };
+
+/* A phase of a trace: accesses to `span` blocks from `base` on. */
+struct phase {
+    enum pattern pattern;
+    uint64_t base, span, step;
+};
+
+static inline uint64_t next_block(struct phase *phase, uint64_t *seed)
+{
+    uint64_t step = phase->step++;
+
+    switch (phase->pattern) {
+    case UNIFORM:
+        return phase->base + rnd_below(seed, phase->span);
+    case SKEWED:
+        return phase->base + rnd_skewed(seed, phase->span);
+    case LOOPING:
+        return phase->base + step % phase->span;
+    case SCANNING: /* what is hot, and between it blocks that come once */
+        return step % 3 ? phase->base + rnd_skewed(seed, phase->span)
+                        : UINT64_C(1) << 40 | (phase->base + step);
+    default: /* what is hot moves on */
+        return phase->base + step / 4 + rnd_below(seed, phase->span);
+    }
+}
+
+#endif
