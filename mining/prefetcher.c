@@ -15,13 +15,17 @@
 #define GRACE_MAX  65535
 #define DEVICE_MAX 4096
 
-/* clang-format off: one a line */
+/* clang-format off */ /* one a line */
 static const struct qm_prefetcher_ops *const prefetchers[] = {
-    &qm_prefetcher_none, &qm_prefetcher_seq,       &qm_prefetcher_run,
-    &qm_prefetcher_amp,  &qm_prefetcher_quickmine,
+    &qm_prefetcher_none,
+    &qm_prefetcher_seq,
+    &qm_prefetcher_run,
+    &qm_prefetcher_amp,
+    &qm_prefetcher_mithril,
+    &qm_prefetcher_quickmine,
 };
 /* clang-format on */
-static const char names[] = "none, seq, run, amp, quickmine";
+static const char names[] = "none, seq, run, amp, mithril, quickmine";
 
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
 {

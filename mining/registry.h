@@ -8,6 +8,7 @@ extern const struct qm_prefetcher_ops qm_prefetcher_none;
 extern const struct qm_prefetcher_ops qm_prefetcher_seq;
 extern const struct qm_prefetcher_ops qm_prefetcher_run;
 extern const struct qm_prefetcher_ops qm_prefetcher_amp;
+extern const struct qm_prefetcher_ops qm_prefetcher_mithril;
 extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
 
 #endif

@@ -1,0 +1,507 @@
+/* MITHRIL: what is associated and what is not, bounds, and a naive model. */
+#include "baseline.h"
+
+#include <errno.h>
+
+enum {
+    KIB = 1024,
+    LOOKAHEAD = 20,
+    MIN_SUPPORT = 2,
+    MAX_SUPPORT = 8,
+    LIST = 2,
+    MINING_ROWS = 2560,
+    RECORD_ROWS = 65536,
+    FILLERS = 1000000, /* blocks from here on are read to fill tables */
+};
+
+struct fixture {
+    struct qm_prefetcher *p;
+    struct qm_stream *s;
+    uint64_t filler, hit;
+};
+
+static struct fixture begin_all(uint64_t max_prefix)
+{
+    struct qm_mining_config config;
+    struct fixture f = {.filler = FILLERS};
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.max_prefix = max_prefix;
+    assert_int_equal(
+        qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
+    assert_string_equal(err, "");
+    f.s = begin(f.p);
+    return f;
+}
+
+static void end_all(struct fixture *f)
+{
+    end(f->p, f->s);
+    f->p->ops->destroy(f->p);
+}
+
+static struct asked miss(struct fixture *f, uint64_t block)
+{
+    return step(f->p, f->s, block, QM_ACCESS_MISS);
+}
+
+/* Time passes. */
+static void pass(struct fixture *f, unsigned ticks)
+{
+    while (ticks-- > 0) {
+        step(f->p, f->s, 7, f->hit++ % 2 ? QM_ACCESS_HIT : QM_ACCESS_PROMOTE);
+    }
+}
+
+/* Fills the mining table, so that it is mined: far from everything else. */
+static void fill(struct fixture *f)
+{
+    uint64_t before = stats_of(f->p).sequences;
+
+    pass(f, LOOKAHEAD + 1);
+    while (stats_of(f->p).sequences == before) {
+        miss(f, f->filler);
+        miss(f, f->filler);
+        f->filler++;
+    }
+}
+
+/* What is prefetched when block is read: newest first. */
+static struct asked after(struct fixture *f, uint64_t block)
+{
+    return step(f->p, f->s, block, QM_ACCESS_HIT);
+}
+
+/* Blocks 1 and 2 are read this far apart, so many times; other blocks come between. */
+static unsigned associated(unsigned times, unsigned apart)
+{
+    struct fixture f = begin_all(0);
+    uint64_t noise = 500000;
+    unsigned n;
+
+    for (unsigned i = 0; i < times; i++) {
+        miss(&f, 1);
+        for (unsigned k = 1; k < apart; k++) {
+            miss(&f, noise++);
+        }
+        miss(&f, 2);
+        pass(&f, 2 * LOOKAHEAD);
+    }
+    fill(&f);
+    assert_int_equal(after(&f, 2).n, 0);
+    n = after(&f, 1).n;
+    assert_true(n == 0 || after(&f, 1).blocks[0] == 2);
+    end_all(&f);
+    return n;
+}
+
+static void test_support(void **state)
+{
+    assert_int_equal(associated(MIN_SUPPORT - 1, 5), 0);
+    assert_int_equal(associated(MIN_SUPPORT, 5), 1);
+    assert_int_equal(associated(5, 5), 1);
+    assert_int_equal(associated(MAX_SUPPORT, 5), 1);
+    assert_int_equal(associated(MAX_SUPPORT + 1, 5), 0);
+}
+
+static void test_lookahead(void **state)
+{
+    assert_int_equal(associated(3, 1), 1);
+    assert_int_equal(associated(3, LOOKAHEAD), 1);
+    assert_int_equal(associated(3, LOOKAHEAD + 1), 0);
+}
+
+static void test_all_times_count(void **state)
+{
+    struct fixture f = begin_all(0);
+
+    for (int i = 0; i < 3; i++) { /* 2 follows 1 but for once; 4 is read once less */
+        miss(&f, 1);
+        pass(&f, i == 1 ? LOOKAHEAD : 3);
+        miss(&f, 2);
+        pass(&f, 2 * LOOKAHEAD);
+        miss(&f, 3);
+        if (i > 0) {
+            miss(&f, 4);
+        }
+        pass(&f, 2 * LOOKAHEAD);
+    }
+    fill(&f);
+    for (uint64_t b = 1; b <= 4; b++) {
+        assert_int_equal(after(&f, b).n, 0);
+    }
+    end_all(&f);
+}
+
+/* Of weak associations the nearest counts, of strong ones all. */
+static void test_weak_and_strong(void **state)
+{
+    struct fixture f = begin_all(0);
+    struct asked a;
+
+    for (int i = 0; i < 2; i++) {
+        miss(&f, 1);
+        pass(&f, 3);
+        miss(&f, 2); /* weak, the nearest */
+        pass(&f, 3);
+        miss(&f, 3); /* weak */
+        pass(&f, 40);
+        miss(&f, 11);
+        pass(&f, 3);
+        miss(&f, 12); /* weak, the nearest */
+        pass(&f, i == 0 ? 3 : 0);
+        miss(&f, 13); /* of 12: strong, by the second time */
+        pass(&f, 40);
+        miss(&f, 21);
+        miss(&f, 22); /* strong */
+        miss(&f, 23); /* of 22: strong; of 21: weak, and not the nearest */
+        pass(&f, 40);
+        /* 32 before 31 in the second round, but it came after in the first: strong. */
+        miss(&f, i == 0 ? 31 : 33);
+        miss(&f, 34 + (uint64_t)i); /* read once: nothing */
+        miss(&f, i == 0 ? 33 : 31);
+        pass(&f, 40);
+    }
+    fill(&f);
+    assert_asked(after(&f, 1), 2, 2);
+    assert_asked(after(&f, 2), 3, 3);
+    assert_asked(after(&f, 11), 12, 12);
+    assert_asked(after(&f, 12), 13, 13);
+    assert_asked(after(&f, 21), 22, 22);
+    assert_asked(after(&f, 22), 23, 23);
+    assert_asked(after(&f, 31), 33, 33);
+    a = after(&f, 33);
+    assert_int_equal(a.n, 0);
+    end_all(&f);
+}
+
+/* A row holds two blocks, the newest first; what it holds already is not new. */
+static void test_list(void **state)
+{
+    struct fixture f = begin_all(0);
+    static const uint64_t nexts[] = {2, 3, 2, 4};
+    static const uint64_t lists[][LIST] = {{2, 0}, {3, 2}, {3, 2}, {4, 3}};
+
+    for (unsigned round = 0; round < 4; round++) {
+        for (int i = 0; i < 2; i++) {
+            miss(&f, 1);
+            miss(&f, nexts[round]);
+            pass(&f, 40);
+        }
+        fill(&f);
+        struct asked a = after(&f, 1);
+        assert_int_equal(a.n, round == 0 ? 1 : LIST);
+        assert_memory_equal(a.blocks, lists[round], a.n * sizeof(uint64_t));
+        assert_int_equal(f.p->ops->candidates(f.p, f.s, a.blocks, 1), 1);
+        assert_int_equal(a.blocks[0], lists[round][0]);
+    }
+    end_all(&f);
+}
+
+static void test_degree(void **state)
+{
+    struct qm_mining_config config;
+    struct fixture f = {.filler = FILLERS};
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.degree = 1;
+    assert_int_equal(
+        qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
+    f.s = begin(f.p);
+    for (int i = 0; i < 2; i++) {
+        miss(&f, 1);
+        miss(&f, 2);
+        pass(&f, 40);
+        miss(&f, i == 0 ? 1 : 5); /* 1 has three times: no association */
+        pass(&f, 40);
+    }
+    for (int i = 0; i < 2; i++) {
+        miss(&f, 11);
+        miss(&f, 12);
+        pass(&f, i == 0 ? 40 : 0);
+    }
+    fill(&f);
+    assert_int_equal(after(&f, 1).n, 0);
+    assert_int_equal(after(&f, 11).n, 1);
+    end_all(&f);
+    config.degree = 0;
+    assert_int_equal(
+        qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), EINVAL);
+}
+
+/* What is found in the cache is not recorded. */
+static void test_misses_only(void **state)
+{
+    struct fixture f = begin_all(0);
+
+    for (int i = 0; i < 4; i++) {
+        step(f.p, f.s, 1, i % 2 ? QM_ACCESS_HIT : QM_ACCESS_PROMOTE);
+        miss(&f, 2);
+        pass(&f, 40);
+    }
+    fill(&f);
+    assert_int_equal(after(&f, 1).n, 0);
+    assert_int_equal(after(&f, 2).n, 0);
+    end_all(&f);
+}
+
+/* It does not matter whose accesses they are. */
+static void test_all_streams_together(void **state)
+{
+    struct fixture f = begin_all(0);
+    struct qm_stream *other = begin(f.p);
+
+    for (int i = 0; i < 2; i++) {
+        miss(&f, 1);
+        step(f.p, other, 2, QM_ACCESS_MISS);
+        pass(&f, 40);
+    }
+    fill(&f);
+    assert_asked(step(f.p, other, 1, QM_ACCESS_MISS), 2, 2);
+    assert_int_equal(f.p->ops->candidates(f.p, f.s, (uint64_t[1]){0}, 1), 0);
+    end(f.p, other);
+    end_all(&f);
+}
+
+/* The recording table is a ring. */
+static void test_recording_is_bounded(void **state)
+{
+    for (unsigned others = RECORD_ROWS - 2; others <= RECORD_ROWS - 1; others++) {
+        struct fixture f = begin_all(0);
+
+        miss(&f, 1);
+        miss(&f, 2); /* others - 1 more may come before it is forgotten */
+        pass(&f, 40);
+        for (uint64_t b = 0; b < others; b++) {
+            miss(&f, 100000 + b);
+        }
+        pass(&f, 40);
+        miss(&f, 1);
+        miss(&f, 2);
+        fill(&f);
+        assert_int_equal(after(&f, 1).n, others == RECORD_ROWS - 2);
+        end_all(&f);
+    }
+}
+
+static void test_rules_are_bounded(void **state)
+{
+    struct fixture f = begin_all(3);
+    struct qm_mining_stats stats;
+
+    for (uint64_t group = 10; group <= 50; group += 10) {
+        for (int i = 0; i < 2; i++) {
+            miss(&f, group);
+            miss(&f, group + 1);
+            pass(&f, 40);
+        }
+    }
+    /* The fillers would drive all out: they are associated, so none of them here. */
+    while (stats_of(f.p).sequences == 0) {
+        miss(&f, f.filler);
+        pass(&f, LOOKAHEAD);
+        miss(&f, f.filler++);
+        pass(&f, LOOKAHEAD);
+    }
+    stats = stats_of(f.p);
+    assert_int_equal(stats.prefixes, 3);
+    assert_int_equal(stats.rules, 3);
+    assert_int_equal(stats.evicted, 2);
+    assert_int_equal(stats.updates, 5);
+    for (uint64_t group = 10; group <= 50; group += 10) {
+        assert_int_equal(after(&f, group).n, group >= 30);
+    }
+    assert_int_equal(stats_of(f.p).matches - stats.matches, 3);
+    assert_int_equal(stats_of(f.p).lookups - stats.lookups, 5);
+    assert_in_range(stats.rules_bytes, 2 << 20, 4 << 20);
+    end_all(&f);
+}
+
+/* While a mining table is out, the other fills and then waits. */
+static void test_one_table_out(void **state)
+{
+    struct fixture f = begin_all(0);
+    struct qm_work *out = NULL, *work;
+
+    for (unsigned round = 0; round < 2; round++) {
+        for (uint64_t i = 0; i < 2 * MINING_ROWS + 100; i++) {
+            f.p->ops->access(f.p, f.s, FILLERS + i / 2, QM_ACCESS_MISS, &work);
+            assert_true(!work || !out);
+            out = work ? work : out;
+            assert_int_equal(out != NULL, round > 0 || i >= 2 * MINING_ROWS - 1);
+        }
+    }
+    f.p->ops->discard(f.p, out);
+    assert_int_equal(stats_of(f.p).sequences, 0);
+    /* The next miss hands out the one that is full. */
+    f.p->ops->access(f.p, f.s, 1, QM_ACCESS_MISS, &work);
+    assert_non_null(work);
+    assert_int_equal(f.p->ops->learn(f.p, work), 0);
+    assert_int_equal(stats_of(f.p).sequences, 1);
+    end_all(&f);
+}
+
+/* The model: all that happened to each block, and mining by comparing all with all. */
+enum { BLOCKS = 40000, ACCESSES = 25000, TRACES = 100 };
+
+static struct naive_block {
+    unsigned n; /* misses since it was last mined or too frequent */
+    uint64_t times[MAX_SUPPORT];
+    uint64_t list[LIST]; /* the newest first */
+    unsigned listed;
+    uint64_t made; /* its row; 0: none */
+} naive[BLOCKS];
+static uint64_t naive_made, naive_rows, naive_max;
+
+static void naive_associate(uint64_t a, uint64_t b)
+{
+    struct naive_block *row = &naive[a];
+
+    if (!row->made) {
+        struct naive_block *oldest = NULL;
+
+        for (uint64_t i = 0; naive_rows == naive_max && i < BLOCKS; i++) {
+            if (naive[i].made && (!oldest || naive[i].made < oldest->made)) {
+                oldest = &naive[i];
+            }
+        }
+        if (oldest) {
+            oldest->made = oldest->listed = 0;
+            naive_rows--;
+        }
+        row->made = ++naive_made;
+        naive_rows++;
+    }
+    for (unsigned i = 0; i < row->listed; i++) {
+        if (row->list[i] == b) {
+            return;
+        }
+    }
+    row->list[1] = row->list[0];
+    row->list[0] = b;
+    row->listed += row->listed < LIST;
+}
+
+static void naive_mine(void)
+{
+    static uint64_t order[MINING_ROWS];
+    unsigned n = 0;
+
+    for (uint64_t b = 0; b < BLOCKS; b++) {
+        if (naive[b].n >= MIN_SUPPORT) {
+            unsigned at = n++;
+            for (; at > 0 && naive[order[at - 1]].times[0] > naive[b].times[0]; at--) {
+                order[at] = order[at - 1];
+            }
+            order[at] = b;
+        }
+    }
+    assert_int_equal(n, MINING_ROWS);
+    for (unsigned i = 0; i < n; i++) {
+        bool weak = false;
+        for (unsigned j = i + 1; j < n; j++) {
+            const struct naive_block *a = &naive[order[i]], *b = &naive[order[j]];
+            bool near = a->n == b->n, adjacent = false;
+
+            for (unsigned k = 0; near && k < a->n; k++) {
+                int64_t apart = (int64_t)(a->times[k] - b->times[k]);
+                near = apart >= -LOOKAHEAD && apart <= LOOKAHEAD;
+                adjacent = adjacent || apart == 1 || apart == -1;
+            }
+            if (near && (adjacent || !weak)) {
+                naive_associate(order[i], order[j]);
+            }
+            weak = weak || near;
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        naive[order[i]].n = 0;
+    }
+}
+
+static void naive_miss(uint64_t block, uint64_t now, unsigned *mining)
+{
+    struct naive_block *b = &naive[block];
+
+    if (b->n == MAX_SUPPORT) {
+        b->n = 0;
+        --*mining;
+        return;
+    }
+    b->times[b->n++] = now;
+    if (b->n == MIN_SUPPORT && ++*mining == MINING_ROWS) {
+        naive_mine();
+        *mining = 0;
+    }
+}
+
+static void test_naive_model(void **state)
+{
+    unsigned matches = 0, evictions = 0, mined = 0;
+
+    for (uint64_t seed = 1; seed <= TRACES; seed++) {
+        struct rng rng = {seed};
+        struct fixture f;
+        unsigned mining = 0;
+        uint64_t group = 0, place = 0;
+
+        naive_max = seed % 2 ? 300 : 1u << 24;
+        naive_made = naive_rows = 0;
+        memset(naive, 0, sizeof naive);
+        f = begin_all(naive_max);
+        for (uint64_t i = 0; i < ACCESSES; i++) {
+            uint64_t block;
+            enum qm_access outcome;
+
+            /* Groups of four blocks in a row, with others between; the groups that are
+             * read at a time move on. */
+            if (rng_below(&rng, 10) < seed % 5) {
+                block = rng_below(&rng, BLOCKS);
+            } else {
+                if (place == 0) {
+                    group = i / 15 + rng_below(&rng, 300);
+                }
+                block = 4 * group % BLOCKS + place;
+                place = (place + 1) % 4;
+            }
+            outcome = rng_below(&rng, 20) ? QM_ACCESS_MISS : QM_ACCESS_HIT;
+            struct asked a = step(f.p, f.s, block, outcome);
+            if (outcome == QM_ACCESS_MISS) {
+                naive_miss(block, i, &mining);
+            }
+            assert_int_equal(a.n, naive[block].listed);
+            assert_memory_equal(a.blocks, naive[block].list, a.n * sizeof(uint64_t));
+            matches += a.n > 0;
+        }
+        evictions += stats_of(f.p).evicted > 0;
+        mined += stats_of(f.p).sequences > 1;
+        assert_int_equal(stats_of(f.p).prefixes, naive_rows);
+        end_all(&f);
+    }
+    /* The traces are no trivial ones. */
+    assert_true(matches > 100 * TRACES);
+    assert_int_equal(evictions, TRACES / 2);
+    assert_true(mined > TRACES / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_support),
+        cmocka_unit_test(test_lookahead),
+        cmocka_unit_test(test_all_times_count),
+        cmocka_unit_test(test_weak_and_strong),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_degree),
+        cmocka_unit_test(test_misses_only),
+        cmocka_unit_test(test_all_streams_together),
+        cmocka_unit_test(test_recording_is_bounded),
+        cmocka_unit_test(test_rules_are_bounded),
+        cmocka_unit_test(test_one_table_out),
+        cmocka_unit_test(test_naive_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
