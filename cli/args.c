@@ -66,23 +66,45 @@ uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
     return value;
 }
 
-uint64_t cli_percent(struct argp_state *state, const char *option, const char *arg)
+/* Reads a number with at most three decimals, in thousandths, below whole_max whole
+ * ones. Returns whether that is all of arg. */
+static bool thousandths(const char *arg, uint64_t whole_max, uint64_t *value)
 {
-    uint64_t whole = 0, unit = 1000, thousandths = 0;
+    uint64_t whole = 0, unit = 1000, part = 0;
     const char *p = digits(arg, &whole);
 
     if (p && *p == '.' && p[1] != '\0')
         for (p++; *p >= '0' && *p <= '9' && unit > 1; p++) {
             unit /= 10;
-            thousandths += (uint64_t)(*p - '0') * unit;
+            part += (uint64_t)(*p - '0') * unit;
         }
-    if (p && *p == '\0' && whole < 100 && whole * 1000 + thousandths > 0)
-        return whole * 1000 + thousandths;
-    argp_error(
-        state,
-        "%s must be a percentage above 0 and below 100, like 4 or 12.5, not '%s'",
-        option, arg);
-    return 0;
+    *value = whole < whole_max ? whole * 1000 + part : 0;
+    return p && *p == '\0' && *value > 0;
+}
+
+uint64_t cli_percent(struct argp_state *state, const char *option, const char *arg)
+{
+    uint64_t value;
+
+    if (!thousandths(arg, 100, &value))
+        argp_error(
+            state,
+            "%s must be a percentage above 0 and below 100, like 4 or 12.5, not '%s'",
+            option, arg);
+    return value;
+}
+
+uint64_t cli_seconds(struct argp_state *state, const char *option, const char *arg)
+{
+    uint64_t value;
+
+    if (!thousandths(arg, 1000000000, &value))
+        argp_error(
+            state,
+            "%s must be a number of seconds above 0 and below a billion, like 60 "
+            "or 0.5, not '%s'",
+            option, arg);
+    return value * 1000;
 }
 
 uint64_t cli_block_size(struct argp_state *state, const char *arg)

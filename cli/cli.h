@@ -52,6 +52,8 @@ uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
                   uint64_t min, uint64_t max); /* bytes: 64M, 1G, ... */
 /* Above 0 and below 100, with at most three decimals; in thousandths of a percent. */
 uint64_t cli_percent(struct argp_state *state, const char *option, const char *arg);
+/* Above 0, with at most three decimals; in microseconds. */
+uint64_t cli_seconds(struct argp_state *state, const char *option, const char *arg);
 uint64_t cli_block_size(struct argp_state *state, const char *arg);
 enum qm_level cli_level(struct argp_state *state, const char *arg);
 

@@ -16,27 +16,52 @@ static json_t *json_ratio(double r)
     return r < 0 ? json_null() : json_real(r);
 }
 
-static json_t *run_json(const struct sim_run *run)
+/* The counts, into object; false if memory is out. */
+static bool add_counts(json_t *object, const struct qm_sim_result *r)
+{
+    json_t *counts =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+                  (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
+                  (json_int_t)r->reads, "hits", (json_int_t)r->hits, "promotes",
+                  (json_int_t)r->promotes, "misses", (json_int_t)r->misses,
+                  "prefetches", (json_int_t)r->prefetches, "used", (json_int_t)r->used,
+                  "wasted", (json_int_t)r->wasted);
+
+    return counts && json_object_update_new(object, counts) == 0;
+}
+
+static json_t *series_json(const struct sim_run *run)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < run->point_count; i++) {
+        const struct sim_point *p = &run->points[i];
+        json_t *point = json_pack("{s:f, s:I}", "seconds", (double)p->us / 1e6, "rules",
+                                  (json_int_t)p->result.mining.rules);
+
+        if (!point || !add_counts(point, &p->result)) {
+            json_decref(point);
+            json_decref(array);
+            return NULL;
+        }
+        json_array_append_new(array, point);
+    }
+    return array;
+}
+
+static json_t *run_json(const struct sim_run *run, bool series)
 {
     const struct qm_sim_config *c = &run->config;
     const struct qm_sim_result *r = &run->result;
-
-    return json_pack(
-        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I,"
-        " s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
-        " s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "policy", c->policy, "level", qm_level_name(c->level), "eviction", c->eviction,
-        "preset", c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I}", "policy", c->policy, "level",
+        qm_level_name(c->level), "eviction", c->eviction, "preset",
+        c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
         "block_size", (json_int_t)c->block_size, "cache_blocks",
-        (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks,
-        /* counts */
-        "requests", (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
-        (json_int_t)r->reads, "hits", (json_int_t)r->hits, "promotes",
-        (json_int_t)r->promotes, "misses", (json_int_t)r->misses, "prefetches",
-        (json_int_t)r->prefetches, "used", (json_int_t)r->used, "wasted",
-        (json_int_t)r->wasted,
-        /* ratios, and mining */
-        "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",
+        (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks);
+    json_t *rest = json_pack(
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "miss_ratio",
+        json_ratio(ratio(r->misses, r->reads)), "accuracy",
         json_ratio(ratio(r->used, r->prefetches)), "coverage",
         json_ratio(ratio(r->promotes, r->promotes + r->misses)), "device_reads",
         (json_int_t)(r->misses + r->prefetches), "rules", (json_int_t)r->mining.rules,
@@ -44,6 +69,16 @@ static json_t *run_json(const struct sim_run *run)
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
         "lookups", (json_int_t)r->mining.lookups, "matches",
         (json_int_t)r->mining.matches);
+
+    if (object && add_counts(object, r) && rest &&
+        json_object_update(object, rest) == 0 &&
+        (!series || json_object_set_new(object, "series", series_json(run)) == 0)) {
+        json_decref(rest);
+        return object;
+    }
+    json_decref(rest);
+    json_decref(object);
+    return NULL;
 }
 
 int sim_print_json(const struct sim_runs *runs)
@@ -51,7 +86,8 @@ int sim_print_json(const struct sim_runs *runs)
     json_t *array = json_array();
 
     for (size_t i = 0; i < runs->count; i++)
-        if (json_array_append_new(array, run_json(&runs->runs[i])) == -1) {
+        if (json_array_append_new(
+                array, run_json(&runs->runs[i], runs->series_us > 0)) == -1) {
             json_decref(array);
             return cli_fail("out of memory");
         }

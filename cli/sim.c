@@ -1,6 +1,7 @@
 /* sim.c - quickmine sim: the storage cache, simulated on a trace.  What is asked for.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +21,9 @@ struct list {
 struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, levels, evictions;
-    struct cli_setting cache_blocks, share, on_promote, degree, retrain;
+    struct cli_setting cache_blocks, share, on_promote, degree, retrain, jobs;
     const char *trained;
-    uint64_t warmup;
+    uint64_t warmup, series_us;
     bool json;
     const char *file;
 };
@@ -40,6 +41,8 @@ enum {
     WARMUP,
     TRAINED,
     RETRAIN,
+    SERIES,
+    JOBS,
 };
 
 static const struct argp_option options[] = {
@@ -64,7 +67,11 @@ static const struct argp_option options[] = {
     {"retrain", RETRAIN, "N", 0,
      "accesses after which a policy that learns now and then does", 0},
     {"warmup", WARMUP, "N", 0, "do not count the first N read requests", 0},
+    {"jobs", JOBS, "N", 0, "simulate in so many processes (as many as there are CPUs)",
+     0},
     {"json", JSON, NULL, 0, "print an array with an object a run", 0},
+    {"series", SERIES, "SECONDS", 0,
+     "with --json: the counts at each multiple of SECONDS of the trace's time, too", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -142,6 +149,8 @@ static void complete(struct argp_state *state, struct arguments *a)
         argp_error(state, "how large is the cache? Say --cache-size or --cache-blocks");
     if (a->cache_blocks.set)
         append(state, &a->sizes, (union item){.number = 0});
+    if (a->series_us > 0 && !a->json)
+        argp_error(state, "--series is printed with --json only");
     if (a->levels.count == 0)
         append(state, &a->levels, (union item){.number = QM_LEVEL_INNERMOST});
     if (a->policies.count == 0) {
@@ -195,6 +204,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case WARMUP:
         a->warmup = cli_number(state, "--warmup", arg, 0, UINT64_MAX);
+        return 0;
+    case JOBS:
+        set(&a->jobs, cli_number(state, "--jobs", arg, 1, 1024));
+        return 0;
+    case SERIES:
+        a->series_us = cli_seconds(state, "--series", arg);
         return 0;
     case JSON:
         a->json = true;
@@ -278,18 +293,29 @@ static int make_runs(const struct arguments *a, uint64_t block_size,
     return CLI_OK;
 }
 
+/* How many this process may use; 1 if there are more than a set holds. */
+static unsigned cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
 static int run(const struct arguments *a, struct qm_trace_reader *reader)
 {
     uint64_t block_size = a->mining.block_size.set ? a->mining.block_size.value
                                                    : qm_trace_block_size(reader);
-    struct sim_runs runs = {NULL, 0};
+    struct sim_runs runs = {.series_us = a->series_us,
+                            .policies = a->policies.count,
+                            .evictions = a->evictions.count,
+                            .jobs = a->jobs.set ? (unsigned)a->jobs.value : cpus()};
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)
         status = sim_simulate(&runs, a->file, reader);
     if (status == CLI_OK)
         status = a->json ? sim_print_json(&runs) : sim_print_table(&runs);
-    free(runs.runs);
+    sim_runs_free(&runs);
     return status;
 }
 

@@ -7,20 +7,35 @@
 
 #include "bench/sim.h"
 
+/* What was counted of all before that time of the trace. */
+struct sim_point {
+    uint64_t us;
+    struct qm_sim_result result;
+};
+
 struct sim_run {
     struct qm_sim_config config;
     struct qm_sim_result result;
+    /* The series: with sim_runs.series_us, from the end of the warm-up on. */
+    struct sim_point *points;
+    size_t point_count;
 };
 
 struct sim_runs {
     struct sim_run *runs; /* in the order of the output */
     size_t count;
+    size_t policies, evictions; /* so many of each; run i has number i / evictions %
+                                   policies and number i % evictions */
+    unsigned jobs;      /* processes to simulate in, if file can be read again */
+    uint64_t series_us; /* a point at each multiple of it; 0: no series */
 };
 
 /* Simulates all runs on the trace in file, which reader has just opened.  Prints what
  * goes wrong; returns an exit status. */
 int sim_simulate(struct sim_runs *runs, const char *file,
                  struct qm_trace_reader *reader);
+
+void sim_runs_free(struct sim_runs *runs);
 
 /* Print the results; return an exit status. */
 int sim_print_table(const struct sim_runs *runs);
