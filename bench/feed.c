@@ -114,6 +114,13 @@ struct qm_context *qm_feed_target(struct qm_feed *feed, const struct qm_event *e
     return qm_context_target(feed->level, feed->open[event->slot]);
 }
 
+uint32_t qm_feed_class(struct qm_feed *feed, const struct qm_event *event)
+{
+    if (feed->level == QM_LEVEL_NONE || event->slot == 0)
+        return 0;
+    return feed->open[event->slot]->klass + 1;
+}
+
 int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t block,
                    enum qm_access outcome)
 {

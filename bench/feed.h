@@ -40,6 +40,10 @@ int qm_feed_context(struct qm_feed *feed, const struct qm_event *event);
 /* The context whose sequence a read extends; NULL: none, it belongs to no context. */
 struct qm_context *qm_feed_target(struct qm_feed *feed, const struct qm_event *event);
 
+/* The class of the context that reads, whichever sequence it extends: a number above 0.
+ * 0 without a context, and at level none, which knows of none. */
+uint32_t qm_feed_class(struct qm_feed *feed, const struct qm_event *event);
+
 /* A block was read, for target (NULL: nothing happens).  Returns as above. */
 int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t block,
                    enum qm_access outcome);

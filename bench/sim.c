@@ -13,12 +13,14 @@
 
 #include "bench/feed.h"
 #include "cache/cache.h"
+#include "mining/throttle.h"
 
 #define SHARE_UNIT 100000 /* of 100 % */
 
 struct qm_sim {
     struct qm_sim_config config;
     struct qm_prefetcher *prefetcher;
+    struct qm_throttle *throttle; /* NULL: none */
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;
@@ -45,6 +47,7 @@ void qm_sim_paper(struct qm_sim_config *config)
     qm_sim_defaults(config);
     config->paper = true;
     config->on_promote = false;
+    config->throttle = false;
     qm_mining_paper(&config->mining);
 }
 
@@ -176,6 +179,16 @@ static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
     return error;
 }
 
+static int make_throttle(struct qm_sim *sim, char *err, size_t len)
+{
+    if (!sim->config.throttle || !prefetches(&sim->config))
+        return 0;
+    sim->throttle = qm_throttle_new();
+    if (!sim->throttle)
+        snprintf(err, len, "out of memory");
+    return sim->throttle ? 0 : ENOMEM;
+}
+
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = calloc(1, sizeof *sim);
@@ -188,33 +201,40 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     qm_feed_adjust(&sim->config.mining, config->level);
     sim->config.mining.block_size = config->block_size;
     if (make_prefetcher(sim, err, len) == 0 && set_capacity(sim, err, len) == 0 &&
-        make_cache(sim, err, len) == 0)
+        make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0)
         return sim;
     qm_sim_free(sim);
     return NULL;
 }
 
 /* Prefetches what target's sequence calls for. */
-static int prefetch(struct qm_sim *sim, struct qm_context *target)
+static int prefetch(struct qm_sim *sim, struct qm_context *target, uint32_t klass)
 {
+    unsigned most = sim->throttle
+                        ? qm_throttle_allow(sim->throttle, klass, QM_CANDIDATES_MAX)
+                        : QM_CANDIDATES_MAX;
     uint64_t blocks[QM_CANDIDATES_MAX];
     struct qm_load *load;
     unsigned n;
 
-    n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks,
-                                         QM_CANDIDATES_MAX);
+    if (most == 0)
+        return 0;
+    n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks, most);
     for (unsigned i = 0; i < n; i++) {
-        int error = qm_cache_prefetch(sim->cache, blocks[i], target->klass, &load);
+        int error = qm_cache_prefetch(sim->cache, blocks[i], klass, &load);
 
         if (error == 0)
             qm_cache_fill(sim->cache, load, NULL);
-        else if (error != EEXIST && error != ENOSPC)
+        if (error == 0 && sim->throttle)
+            qm_throttle_issued(sim->throttle, klass);
+        if (error != 0 && error != EEXIST && error != ENOSPC)
             return error;
     }
     return 0;
 }
 
-static int read_block(struct qm_sim *sim, struct qm_context *target, uint64_t block)
+static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t klass,
+                      uint64_t block)
 {
     static const enum qm_access as_access[] = {
         [QM_HIT] = QM_ACCESS_HIT,
@@ -230,27 +250,30 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint64_t bl
     if (found.todo == QM_FETCH)
         qm_cache_fill(sim->cache, found.load, NULL);
     if (found.outcome == QM_PROMOTE)
-        sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer,
-                                    target ? target->klass : 0, QM_FATE_USED);
+        sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer, klass,
+                                    QM_FATE_USED);
+    if (found.outcome == QM_PROMOTE && sim->throttle)
+        qm_throttle_used(sim->throttle, found.issuer, klass);
     sim->belady.now++; /* hits are told of late, and need no clock */
     error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
     if (error || !target || !target->stream)
         return error;
     if (sim->prefetcher->ops->every_access || found.outcome == QM_MISS ||
         (found.outcome == QM_PROMOTE && sim->config.on_promote))
-        error = prefetch(sim, target);
+        error = prefetch(sim, target, klass);
     return error;
 }
 
 static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
 {
     struct qm_context *target = qm_feed_target(&sim->feed, event);
+    uint32_t klass = qm_feed_class(&sim->feed, event);
     uint64_t block = event->offset / sim->config.block_size;
     uint64_t last = (event->offset + event->length - 1) / sim->config.block_size;
     int error = 0;
 
     for (; block <= last && !error; block++)
-        error = read_block(sim, target, block);
+        error = read_block(sim, target, klass, block);
     if (++sim->requests == sim->config.warmup) {
         sim->warm_requests = sim->requests;
         sim->warm_writes = sim->writes;
@@ -311,5 +334,6 @@ void qm_sim_free(struct qm_sim *sim)
         qm_feed_finish(&sim->feed, false);
         sim->prefetcher->ops->destroy(sim->prefetcher);
     }
+    qm_throttle_free(sim->throttle);
     free(sim);
 }

@@ -27,6 +27,7 @@ struct qm_sim_config {
     enum qm_level level;
     bool paper;          /* --preset paper: capacity is cache_size / block_size */
     bool on_promote;     /* ask for candidates on a promote, too, not on misses alone */
+    bool throttle;       /* prefetch less for classes that do not benefit */
     uint64_t block_size; /* bytes */
     uint64_t cache_size; /* bytes, metadata included unless paper */
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */

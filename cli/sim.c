@@ -21,7 +21,7 @@ struct list {
 struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, levels, evictions;
-    struct cli_setting cache_blocks, share, on_promote, degree, retrain, jobs;
+    struct cli_setting cache_blocks, share, on_promote, throttle, degree, retrain, jobs;
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -37,6 +37,7 @@ enum {
     EVICTION,
     SHARE,
     PREFETCH_ON,
+    THROTTLE,
     DEGREE,
     WARMUP,
     TRAINED,
@@ -61,6 +62,8 @@ static const struct argp_option options[] = {
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
+    {"throttle", THROTTLE, "on|off", 0,
+     "classes that do not benefit prefetch less (off)", 0},
     {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},
@@ -193,6 +196,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--prefetch-on must be miss or promote, not '%s'", arg);
         set(&a->on_promote, strcmp(arg, "promote") == 0);
         return 0;
+    case THROTTLE:
+        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+            argp_error(state, "--throttle must be on or off, not '%s'", arg);
+        set(&a->throttle, strcmp(arg, "on") == 0);
+        return 0;
     case DEGREE:
         set(&a->degree, cli_number(state, "--degree", arg, 1, 64));
         return 0;
@@ -259,6 +267,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.prefetch_share = a->share.value;
     if (a->on_promote.set)
         config.on_promote = a->on_promote.value;
+    if (a->throttle.set)
+        config.throttle = a->throttle.value;
     if (a->degree.set)
         config.mining.degree = (unsigned)a->degree.value;
     if (a->retrain.set)
