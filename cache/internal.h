@@ -10,7 +10,8 @@
  *
  *   - whatever changes the table, the eviction orders, a block's part or its
  * references;
- *   - noted accesses are applied (drained) before any decision that depends on order.
+ *   - noted accesses are applied (drained) before any decision that depends on order,
+ *     and before a block leaves the main cache.
  *
  * Memory.  Blocks (headers) and buffers (bytes) come from slabs that live as long as
  * the cache, and never change shards.  What leaves the table goes to limbo until a

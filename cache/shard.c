@@ -242,8 +242,12 @@ void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
         atomic_store_explicit(&block->hittable, true, memory_order_release);
 }
 
+/* What was noted goes first: a policy may remember a hit on block beyond its end, and
+ * what it does on a hit on another may depend on whether block is there. */
 void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
 {
+    if (block->part == QM_PART_MAIN)
+        qm_shard_drain(shard);
     leave(shard, block);
     if (block->part == QM_PART_PREFETCH)
         waste(shard, block);

@@ -1,9 +1,11 @@
 /* test-model.c - one shard against a naive model: the same outcome, the same victims,
  * the same bytes and the same counts, operation by operation, on random sequences.
  *
- * The model keeps each part as an array in LRU order and the device as an array of
- * versions; it shares no code and no idea with the cache but cache.h.
+ * The model keeps the main part as a set of which a naive policy says who goes, the
+ * prefetch part as an array in LRU order, and the device as an array of versions; it
+ * shares no code and no idea with the cache but cache.h.
  */
+#include "naive.h"
 #include "testing.h"
 
 #define BLOCK     512
@@ -18,7 +20,7 @@ struct entry {
 };
 
 struct part {
-    struct entry e[UNIVERSE]; /* most recent first */
+    struct entry e[UNIVERSE]; /* most recently entered first */
     size_t used, capacity;
 };
 
@@ -31,6 +33,7 @@ struct outstanding {
 
 struct model {
     struct part main, prefetch;
+    struct naive *order; /* of the main part */
     unsigned char device[UNIVERSE][BLOCK];
     struct outstanding loads[MAX_LOADS];
     size_t held;
@@ -77,11 +80,15 @@ static void detach(struct model *m, const struct entry *e)
 
 static void part_put(struct model *m, struct part *p, struct entry e)
 {
-    if (p->used == p->capacity) {
-        struct entry victim = part_take(p, &p->e[p->used - 1]);
+    struct entry victim;
+    uint64_t left;
 
-        if (p == &m->prefetch)
-            model_wasted(m, &victim);
+    if (p == &m->main && naive_enter(m->order, e.block, &left)) {
+        victim = part_take(p, part_find(p, left));
+        detach(m, &victim);
+    } else if (p == &m->prefetch && p->used == p->capacity) {
+        victim = part_take(p, &p->e[p->used - 1]);
+        model_wasted(m, &victim);
         detach(m, &victim);
     }
     memmove(p->e + 1, p->e, p->used * sizeof(e));
@@ -96,6 +103,7 @@ static void drop(struct model *m, uint64_t block)
     if ((e = part_find(&m->main, block))) {
         detach(m, e);
         part_take(&m->main, e);
+        naive_drop(m->order, block);
     } else if ((e = part_find(&m->prefetch, block))) {
         model_wasted(m, e);
         detach(m, e);
@@ -158,8 +166,8 @@ static void do_demand(struct model *m, struct qm_cache *cache, uint64_t block,
     assert_int_equal(
         qm_cache_demand(cache, block, data ? buf : NULL, offset, count, &found), 0);
     if ((e = part_find(&m->main, block))) {
-        moved = part_take(&m->main, e);
-        part_put(m, &m->main, moved);
+        moved = *e;
+        naive_hit(m->order, block);
         m->hits++;
         assert_int_equal(found.outcome, QM_HIT);
     } else if ((e = part_find(&m->prefetch, block))) {
@@ -270,7 +278,7 @@ static void check(struct model *m, struct qm_cache *cache, uint64_t budget)
     check_identities(cache, budget);
 }
 
-static void run(uint64_t seed, size_t steps, bool data)
+static void run(const char *eviction, uint64_t seed, size_t steps, bool data)
 {
     struct model *m = calloc(1, sizeof(*m));
     uint64_t blocks, prefetch;
@@ -281,11 +289,12 @@ static void run(uint64_t seed, size_t steps, bool data)
     prefetch = rnd_below(&seed, 4) ? rnd_below(&seed, blocks) : 0;
     m->main.capacity = blocks - prefetch;
     m->prefetch.capacity = prefetch;
+    m->order = naive_new(eviction, blocks - prefetch);
     cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
                                                 .blocks = blocks,
                                                 .prefetch_blocks = prefetch,
                                                 .shards = 1,
-                                                .eviction = "lru",
+                                                .eviction = eviction,
                                                 .data = data,
                                                 .wasted = on_wasted,
                                                 .opaque = m});
@@ -311,19 +320,28 @@ static void run(uint64_t seed, size_t steps, bool data)
         end_load(m, cache, 0, true);
     check(m, cache, 0);
     qm_cache_free(cache);
+    naive_free(m->order);
     free(m);
 }
 
 static void test_random(void **state)
 {
     for (uint64_t seed = 1; seed <= 300; seed++)
-        run(seed, 3000, true);
+        run("lru", seed, 3000, true);
 }
 
 static void test_random_without_data(void **state)
 {
     for (uint64_t seed = 1001; seed <= 1100; seed++)
-        run(seed, 3000, false);
+        run("lru", seed, 3000, false);
+}
+
+static void test_random_policies(void **state)
+{
+    static const char *const policies[] = {"lfu", "mru", "arc", "s3fifo", "wtinylfu"};
+
+    for (uint64_t seed = 2000; seed < 2500; seed++)
+        run(policies[seed % 5], seed, 3000, seed % 4 != 0);
 }
 
 int main(void)
@@ -331,6 +349,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_random_without_data),
+        cmocka_unit_test(test_random_policies),
     };
 
     return cmocka_run_group_tests_name("cache: model", tests, NULL, NULL);
