@@ -218,8 +218,8 @@ static void *worker(void *opaque)
 
 #define THREADS 8
 
-static void run(uint64_t blocks, uint64_t prefetch_blocks, unsigned shards,
-                bool collide)
+static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
+                unsigned shards, bool collide)
 {
     struct world *w = calloc(1, sizeof(*w));
     pthread_t threads[THREADS];
@@ -230,7 +230,7 @@ static void run(uint64_t blocks, uint64_t prefetch_blocks, unsigned shards,
                                                    .blocks = blocks,
                                                    .prefetch_blocks = prefetch_blocks,
                                                    .shards = shards,
-                                                   .eviction = "lru",
+                                                   .eviction = eviction,
                                                    .data = true,
                                                    .wasted = on_wasted,
                                                    .opaque = w});
@@ -283,24 +283,32 @@ static void run(uint64_t blocks, uint64_t prefetch_blocks, unsigned shards,
     free(w);
 }
 
+static const char *const policies[] = {"lru", "lfu",    "mru",
+                                       "arc", "s3fifo", "wtinylfu"};
+
+#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+
 static void test_small_cache(void **state)
 {
-    run(24, 8, 1, true);
+    for (size_t i = 0; i < POLICIES; i++)
+        run(policies[i], 24, 8, 1, true);
 }
 
 static void test_tiny_cache(void **state)
 {
-    run(2, 1, 1, true);
+    for (size_t i = 0; i < POLICIES; i++)
+        run(policies[i], 2, 1, 1, true);
 }
 
 static void test_disjoint_writers(void **state)
 {
-    run(96, 16, 4, false);
+    for (size_t i = 0; i < POLICIES; i++)
+        run(policies[i], 96, 16, 4, false);
 }
 
 static void test_everything_fits(void **state)
 {
-    run(2 * BLOCKS, 64, 2, true);
+    run("lru", 2 * BLOCKS, 64, 2, true);
 }
 
 /* Several demand one block: one reads it, the others get its bytes, or all get EAGAIN.

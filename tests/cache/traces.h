@@ -39,4 +39,19 @@ static inline uint64_t next_block(struct phase *phase, uint64_t *seed)
     }
 }
 
+/* What the counts in test-evict.c, and bench_evict's, were taken with: eight phases in
+ * turn, of 4,096 accesses each.  *phase and *seed begin as zeros. */
+static inline uint64_t next_of_mixture(struct phase *phase, uint64_t *seed, uint64_t i)
+{
+    static const struct phase phases[8] = {
+        {SKEWED, 0, 4000, 0},        {LOOPING, 5000, 110, 0}, {SCANNING, 0, 4000, 0},
+        {LOOPING, 6000, 1200, 0},    {MOVING, 8000, 90, 0},   {SKEWED, 0, 4000, 0},
+        {SCANNING, 10000, 20000, 0}, {UNIFORM, 0, 3000, 0},
+    };
+
+    if (i % 4096 == 0)
+        *phase = phases[i / 4096 % 8];
+    return next_block(phase, seed);
+}
+
 #endif
