@@ -22,6 +22,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 int qm_cmd_trace(int argc, char **argv);
 int qm_cmd_trace_info(int argc, char **argv);
+int qm_cmd_trace_cut(int argc, char **argv);
 int qm_cmd_trace_convert(int argc, char **argv);
 int qm_cmd_mine(int argc, char **argv);
 int qm_cmd_sim(int argc, char **argv);
@@ -94,6 +95,12 @@ struct qm_trace_reader *cli_trace_open(const char *path);
 int cli_trace_each(struct qm_trace_reader *reader, const char *what,
                    int (*each)(void *opaque, const struct qm_event *event),
                    void *opaque);
+
+/* Whether both are one regular file: to write over what is being read destroys it. */
+bool cli_same_file(const char *a, const char *b);
+/* Removes an output that is not complete, if it is a regular file: half a trace would
+ * pass for a whole one. */
+void cli_remove_half(const char *path);
 
 /* A string whose bytes may be anything: if they are not UTF-8, those that are not ASCII
  * become question marks. */

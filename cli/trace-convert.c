@@ -2,8 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "trace/format.h"
@@ -119,21 +117,11 @@ static int copy(struct qm_source *source, struct qm_sink *sink, const char *to)
     return n == 0 ? CLI_OK : cli_fail("%s", source->format->error(source));
 }
 
-/* To write over what is being read would destroy it. */
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino && S_ISREG(x.st_mode);
-}
-
 static int convert(const struct arguments *a, struct qm_source *source)
 {
     struct qm_format_options to = a->options;
     uint64_t skipped;
     struct qm_sink *sink;
-    struct stat st;
     char err[600];
     int status, error;
 
@@ -146,9 +134,8 @@ static int convert(const struct arguments *a, struct qm_source *source)
     error = a->to->close(sink);
     if (error && status == CLI_OK)
         status = cli_fail("%s: cannot be written: %s", a->output, strerror(error));
-    /* Half a trace would pass for a whole one. */
-    if (status != CLI_OK && stat(a->output, &st) == 0 && S_ISREG(st.st_mode))
-        unlink(a->output);
+    if (status != CLI_OK)
+        cli_remove_half(a->output);
     if (status == CLI_OK && source->skipped > 0)
         fprintf(stderr,
                 "%" PRIu64
@@ -169,7 +156,7 @@ int qm_cmd_trace_convert(int argc, char **argv)
     int status;
 
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    if (same_file(a.file, a.output))
+    if (cli_same_file(a.file, a.output))
         return cli_fail("%s is both what to read and what to write", a.file);
     source = a.from->open(a.file, &a.options, err, sizeof err);
     if (!source)

@@ -1,8 +1,9 @@
-/* trace.c - quickmine trace: info or convert. */
+/* trace.c - quickmine trace: info, cut or convert. */
 #include "cli/cli.h"
 
 static const struct cli_command commands[] = {
     {"info", qm_cmd_trace_info, "describe a trace"},
+    {"cut", qm_cmd_trace_cut, "cut a piece out of a trace"},
     {"convert", qm_cmd_trace_convert, "convert from and to other formats"},
     {NULL, NULL, NULL},
 };
