@@ -58,6 +58,7 @@
 #define LIST        2 /* blocks in a row of the prefetching table */
 #define RECORD_ROWS 65536
 #define MINING_ROWS (5120 / MIN_SUPPORT)
+#define PERIOD      16384 /* ticks */
 #define RULES_ROWS  262144
 #define RULES_MAX   (UINT32_C(1) << 24)
 
@@ -95,12 +96,14 @@ struct qm_stream {
 struct mithril {
     struct qm_prefetcher base;
     unsigned degree;
+    uint64_t period; /* in which a table is mined at the latest */
     atomic_uint_least64_t now;
 
     pthread_mutex_t recording; /* guards: */
     struct record *records;
     struct qm_block_index record_index;
     uint32_t next_record;   /* the row that the next new block takes */
+    uint64_t mined;         /* when recording began to fill mining */
     struct qm_work *mining; /* being filled */
     struct qm_work *spare;  /* an empty one; NULL: it is with learn() */
 
@@ -192,6 +195,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     }
     m->base.ops = &qm_prefetcher_mithril;
     m->degree = config->degree < LIST ? config->degree : LIST;
+    m->period = config->retrain > 0 ? config->retrain : PERIOD;
     m->max_rules = config->max_prefix == 0          ? RULES_ROWS
                    : config->max_prefix < RULES_MAX ? (uint32_t)config->max_prefix
                                                     : RULES_MAX;
@@ -293,7 +297,8 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     }
     pthread_mutex_lock(&m->recording);
     record_miss(m, block, now);
-    if (m->mining->n == MINING_ROWS && m->spare) {
+    if (m->spare && (m->mining->n == MINING_ROWS || now - m->mined >= m->period)) {
+        m->mined = now;
         *work = m->mining;
         m->mining = m->spare;
         m->spare = NULL;

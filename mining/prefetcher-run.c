@@ -11,11 +11,11 @@
  * - A run's size counts different blocks: a block that is read again while it lies
  *   within the backward extent does not make a run larger.  It takes two at least,
  * however large blocks are.
- * - How often.  Word for word, every reference would ask for 16 blocks that have been
- *   asked for but for one or two.  Here, what was asked for is not asked for again, and
- *   the 16 are filled up when at most 8 of them are left before the reader, so that it
- *   is 8 adjacent blocks at a time.  A miss on a block that was asked for shows that it
- *   got lost on the way, so then all 16 are asked for again.
+ * - How often.  Word for word, every reference would ask for 16 blocks, most of which
+ *   have been asked for.  Here a run asks when at most 8 of those that it asked for lie
+ *   before its reader, so about every 8 blocks.  It asks for all 16 then: those that
+ * are cached are skipped by who asks, and those that got lost on the way are read
+ * again.
  * - How many runs.  A stream remembers the 64 that it used last; if a reference fits
  *   several, it belongs to the one used last.
  *
@@ -135,15 +135,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         }
         return;
     }
-    if (block > run->max && block <= run->asked && outcome == QM_ACCESS_MISS) {
-        run->asked = block;
-    }
     extend(run, block);
-    if (run->asked < run->max) {
-        run->asked = run->max;
-    }
-    if (run->size > q->threshold && run->asked - run->max <= PREFETCH - REFILL) {
-        s->wanted.from = run->asked + 1;
+    if (run->size > q->threshold && run->asked <= run->max + REFILL) {
+        s->wanted.from = run->max + 1;
         s->wanted.to = run->max + PREFETCH + 1;
         run->asked = run->max + PREFETCH;
     }

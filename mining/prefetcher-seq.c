@@ -11,11 +11,11 @@
  * blocks are gone before they are read.  A block that does not follow the one before
  * ends it all, as in Linux 2.6; the same block again does not count.
  *
- * The paper leaves open K, and how it begins: K is 2, the least that is contiguous;
- * the first current window has K blocks, as if K had been used of one before it, and so
- * the first read-ahead window 2 * K.  No window has less than K blocks, so one bad
- * window does not end readahead, nor more than 128 KiB, or one block if blocks are
- * larger.
+ * The paper leaves open K, and how it begins: K is 3, so that more than 32 KiB have
+ * been read, which is the threshold of RUN; the first current window has K blocks, as
+ * if K had been used of one before it, and so the first read-ahead window 2 * K.  No
+ * window has less than K blocks, so one bad window does not end readahead, nor more
+ * than 128 KiB, or one block if blocks are larger.
  *
  * In the paper the server sees one stream of everything, which is level none; at other
  * levels each context has its own windows, which is what a file has in Linux.
@@ -30,7 +30,7 @@
 #include "mining/span.h"
 
 #define WINDOW_BYTES  131072 /* at most in the read-ahead window */
-#define CONTIGUOUS    2      /* K */
+#define CONTIGUOUS    3      /* K */
 #define BLOCK_ASSUMED 16384  /* bytes, if not told */
 
 struct seq {

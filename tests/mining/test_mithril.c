@@ -20,7 +20,10 @@ struct fixture {
     uint64_t filler, hit;
 };
 
-static struct fixture begin_all(uint64_t max_prefix)
+#define NEVER UINT64_MAX
+
+/* Mined when the mining table is full, or after retrain accesses. */
+static struct fixture begin_all(uint64_t max_prefix, uint64_t retrain)
 {
     struct qm_mining_config config;
     struct fixture f = {.filler = FILLERS};
@@ -28,6 +31,7 @@ static struct fixture begin_all(uint64_t max_prefix)
 
     qm_mining_defaults(&config);
     config.max_prefix = max_prefix;
+    config.retrain = retrain;
     assert_int_equal(
         qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
     assert_string_equal(err, "");
@@ -76,7 +80,7 @@ static struct asked after(struct fixture *f, uint64_t block)
 /* Blocks 1 and 2 are read this far apart, so many times; other blocks come between. */
 static unsigned associated(unsigned times, unsigned apart)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
     uint64_t noise = 500000;
     unsigned n;
 
@@ -114,7 +118,7 @@ static void test_lookahead(void **state)
 
 static void test_all_times_count(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
 
     for (int i = 0; i < 3; i++) { /* 2 follows 1 but for once; 4 is read once less */
         miss(&f, 1);
@@ -137,7 +141,7 @@ static void test_all_times_count(void **state)
 /* Of weak associations the nearest counts, of strong ones all. */
 static void test_weak_and_strong(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
     struct asked a;
 
     for (int i = 0; i < 2; i++) {
@@ -179,7 +183,7 @@ static void test_weak_and_strong(void **state)
 /* A row holds two blocks, the newest first; what it holds already is not new. */
 static void test_list(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
     static const uint64_t nexts[] = {2, 3, 2, 4};
     static const uint64_t lists[][LIST] = {{2, 0}, {3, 2}, {3, 2}, {4, 3}};
 
@@ -207,6 +211,7 @@ static void test_degree(void **state)
 
     qm_mining_defaults(&config);
     config.degree = 1;
+    config.retrain = NEVER;
     assert_int_equal(
         qm_prefetcher_find("mithril")->create(&config, &f.p, err, sizeof err), 0);
     f.s = begin(f.p);
@@ -234,7 +239,7 @@ static void test_degree(void **state)
 /* What is found in the cache is not recorded. */
 static void test_misses_only(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
 
     for (int i = 0; i < 4; i++) {
         step(f.p, f.s, 1, i % 2 ? QM_ACCESS_HIT : QM_ACCESS_PROMOTE);
@@ -250,7 +255,7 @@ static void test_misses_only(void **state)
 /* It does not matter whose accesses they are. */
 static void test_all_streams_together(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
     struct qm_stream *other = begin(f.p);
 
     for (int i = 0; i < 2; i++) {
@@ -269,7 +274,7 @@ static void test_all_streams_together(void **state)
 static void test_recording_is_bounded(void **state)
 {
     for (unsigned others = RECORD_ROWS - 2; others <= RECORD_ROWS - 1; others++) {
-        struct fixture f = begin_all(0);
+        struct fixture f = begin_all(0, NEVER);
 
         miss(&f, 1);
         miss(&f, 2); /* others - 1 more may come before it is forgotten */
@@ -288,7 +293,7 @@ static void test_recording_is_bounded(void **state)
 
 static void test_rules_are_bounded(void **state)
 {
-    struct fixture f = begin_all(3);
+    struct fixture f = begin_all(3, NEVER);
     struct qm_mining_stats stats;
 
     for (uint64_t group = 10; group <= 50; group += 10) {
@@ -319,10 +324,39 @@ static void test_rules_are_bounded(void **state)
     end_all(&f);
 }
 
+/* A table that does not fill is mined in time: at the first miss after that. */
+static void test_period(void **state)
+{
+    static const uint64_t periods[][2] = {{0, 16384}, {500, 500}};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct fixture f = begin_all(0, periods[i][0]);
+
+        miss(&f, 1);
+        miss(&f, 2);
+        pass(&f, 40);
+        miss(&f, 1);
+        miss(&f, 2);
+        pass(&f, (unsigned)periods[i][1] - 45);
+        miss(&f, 3); /* at tick period - 1 */
+        assert_int_equal(stats_of(f.p).sequences, 0);
+        assert_int_equal(after(&f, 1).n, 0); /* found in the cache: does not count */
+        miss(&f, 4);
+        assert_int_equal(stats_of(f.p).sequences, 1);
+        assert_int_equal(after(&f, 1).n, 1);
+        pass(&f, (unsigned)periods[i][1] - 3);
+        miss(&f, 5);
+        assert_int_equal(stats_of(f.p).sequences, 1);
+        miss(&f, 6);
+        assert_int_equal(stats_of(f.p).sequences, 2);
+        end_all(&f);
+    }
+}
+
 /* While a mining table is out, the other fills and then waits. */
 static void test_one_table_out(void **state)
 {
-    struct fixture f = begin_all(0);
+    struct fixture f = begin_all(0, NEVER);
     struct qm_work *out = NULL, *work;
 
     for (unsigned round = 0; round < 2; round++) {
@@ -450,7 +484,7 @@ static void test_naive_model(void **state)
         naive_max = seed % 2 ? 300 : 1u << 24;
         naive_made = naive_rows = 0;
         memset(naive, 0, sizeof naive);
-        f = begin_all(naive_max);
+        f = begin_all(naive_max, NEVER);
         for (uint64_t i = 0; i < ACCESSES; i++) {
             uint64_t block;
             enum qm_access outcome;
@@ -499,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_all_streams_together),
         cmocka_unit_test(test_recording_is_bounded),
         cmocka_unit_test(test_rules_are_bounded),
+        cmocka_unit_test(test_period),
         cmocka_unit_test(test_one_table_out),
         cmocka_unit_test(test_naive_model),
     };

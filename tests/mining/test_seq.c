@@ -1,34 +1,35 @@
 /* Sequential readahead: windows, and a naive model of them. */
 #include "baseline.h"
 
-enum { KIB = 1024, MAX = 8, MIN = 2 };
+enum { KIB = 1024, MAX = 8, K = 3 };
 
 /* Outcomes are as if nothing that was prefetched got lost. */
 static void test_windows_double(void **state)
 {
     struct qm_prefetcher *p = make("seq", 16 * KIB);
     struct qm_stream *s = begin(p);
-    uint64_t b = 100, end_of_ahead;
+    uint64_t b = 100, ends;
 
     assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
-    /* current 102-103, ahead 104-107 */
-    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 102, 107);
-    assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
-    assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
-    /* 2 hits in the current window: 4 more */
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 108, 111);
-    while (b < 108) {
-        assert_asked_nothing(step(p, s, b++, QM_ACCESS_HIT));
-    }
-    /* 4 hits: 8 more; from now on always 8, of 128 KiB */
-    assert_asked(step(p, s, b++, QM_ACCESS_HIT), 112, 119);
-    while (b < 112) {
+    assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
+    /* current 103-105, ahead 106-111 */
+    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 103, 111);
+    while (b < 106) {
         assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
     }
-    for (end_of_ahead = 119; end_of_ahead < 1000; end_of_ahead += MAX) {
-        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), end_of_ahead + 1,
-                     end_of_ahead + MAX);
-        while (b <= end_of_ahead) {
+    /* 3 hits in the current window: 6 more */
+    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 112, 117);
+    while (b < 112) {
+        assert_asked_nothing(step(p, s, b++, QM_ACCESS_HIT));
+    }
+    /* 6 hits; from now on always 8, of 128 KiB */
+    assert_asked(step(p, s, b++, QM_ACCESS_HIT), 118, 125);
+    while (b < 118) {
+        assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+    }
+    for (ends = 125; ends < 1000; ends += MAX) {
+        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + MAX);
+        while (b <= ends) {
             assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
         }
     }
@@ -42,21 +43,22 @@ static void test_windows_shrink(void **state)
     struct qm_stream *s = begin(p);
     uint64_t b = 1;
 
-    /* Windows 3-4, 5-8, 9-12, 13-20: the last is of 4 hits in 5-8. */
-    for (; b < 9; b++) {
+    /* Windows 4-6, 7-12, 13-18, 19-26: the last is of 6 hits in 7-12. */
+    for (; b < 13; b++) {
         step(p, s, b, QM_ACCESS_PROMOTE);
     }
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 13, 20);
-    /* One more hit in 9-12, the others are lost: 4 after it. */
+    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 19, 26);
+    /* One more hit in 13-18, the others are lost: 4 after it. */
     step(p, s, b++, QM_ACCESS_PROMOTE);
-    step(p, s, b++, QM_ACCESS_MISS);
-    step(p, s, b++, QM_ACCESS_MISS);
-    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 21, 24);
-    /* No hit in 13-20: the least. */
-    for (; b < 21; b++) {
+    for (; b < 19; b++) {
         assert_asked_nothing(step(p, s, b, QM_ACCESS_MISS));
     }
-    assert_asked(step(p, s, b, QM_ACCESS_MISS), 25, 26);
+    assert_asked(step(p, s, b++, QM_ACCESS_MISS), 27, 30);
+    /* No hit in 19-26: the least. */
+    for (; b < 27; b++) {
+        assert_asked_nothing(step(p, s, b, QM_ACCESS_MISS));
+    }
+    assert_asked(step(p, s, b, QM_ACCESS_MISS), 31, 33);
     end(p, s);
     p->ops->destroy(p);
 }
@@ -68,21 +70,20 @@ static void test_strictly_sequential(void **state)
 
     for (unsigned i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
         struct qm_stream *s = begin(p);
-        uint64_t b = 501;
+        uint64_t b = (uint64_t)(502 + breaks[i]);
 
         step(p, s, 500, QM_ACCESS_MISS);
-        assert_asked(step(p, s, 501, QM_ACCESS_MISS), 502, 507);
-        b = (uint64_t)((int64_t)b + breaks[i]);
-        assert_asked_nothing(step(p, s, b, QM_ACCESS_MISS));
-        if (breaks[i] != 0) {
-            /* It has begun again. */
-            b++;
-            assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 6);
-        } else {
-            /* A repeat does not count. */
-            assert_asked_nothing(step(p, s, ++b, QM_ACCESS_PROMOTE));
-            assert_asked_nothing(step(p, s, ++b, QM_ACCESS_PROMOTE));
-            assert_asked(step(p, s, ++b, QM_ACCESS_PROMOTE), 508, 511);
+        step(p, s, 501, QM_ACCESS_MISS);
+        assert_asked(step(p, s, 502, QM_ACCESS_MISS), 503, 511);
+        assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
+        if (breaks[i] != 0) { /* it has begun again */
+            assert_asked_nothing(step(p, s, b++, QM_ACCESS_MISS));
+            assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 9);
+        } else { /* a repeat does not count */
+            while (b < 506) {
+                assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+            }
+            assert_asked(step(p, s, b, QM_ACCESS_PROMOTE), 512, 517);
         }
         end(p, s);
     }
@@ -102,7 +103,7 @@ static void test_streams_are_apart(void **state)
         assert_asked_nothing(step(p, both, b, QM_ACCESS_MISS));
         assert_asked_nothing(step(p, both, 1000 + b, QM_ACCESS_MISS));
     }
-    assert_true(n > 2 * 48);
+    assert_true(n > 2 * 47);
     end(p, one);
     end(p, two);
     end(p, both);
@@ -120,16 +121,16 @@ static void test_block_sizes(void **state)
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct qm_prefetcher *p = make("seq", cases[i].block_size);
         struct qm_stream *s = begin(p);
-        uint64_t asked = 2; /* the last block asked for */
+        uint64_t asked = K; /* the last block asked for */
         unsigned largest = 0;
 
         for (uint64_t b = 1; b < 1000; b++) {
-            struct asked a = step(p, s, b, b > 2 ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+            struct asked a = step(p, s, b, b > K ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
 
             assert_asked(a, asked + 1, asked + a.n);
             asked += a.n;
-            assert_true(b < 2 || asked > b); /* all but the start is prefetched */
-            if (b > 2 && a.n > largest) {
+            assert_true(b < K || asked > b); /* all but the start is prefetched */
+            if (b > K && a.n > largest) {
                 largest = a.n;
             }
         }
@@ -159,7 +160,7 @@ static unsigned hits_in(const struct naive *m, unsigned from, unsigned size)
 static struct asked naive_step(struct naive *m, uint64_t block, enum qm_access outcome)
 {
     struct asked asked = {0};
-    unsigned before, from, size, next = 2 * MIN, wanted, now;
+    unsigned before, from, size, next = 2 * K, wanted, now;
 
     if (m->n > 0 && block == m->first + m->n - 1) {
         return asked;
@@ -170,18 +171,17 @@ static struct asked naive_step(struct naive *m, uint64_t block, enum qm_access o
     }
     now = m->n++;
     m->hit[now] = outcome != QM_ACCESS_MISS;
-    if (m->n == 2) {
-        for (unsigned i = 0; i < MIN + 2 * MIN; i++) {
+    if (m->n == K) {
+        for (unsigned i = 0; i < K + 2 * K; i++) {
             asked.blocks[asked.n++] = block + 1 + i;
         }
         return asked;
     }
     /* Windows are places in hit[]: [from, from + size), and the next behind. */
-    for (from = 2, size = MIN; from <= now;
-         from += before, size = next, next = wanted) {
+    for (from = K, size = K; from <= now; from += before, size = next, next = wanted) {
         before = size;
         wanted = 2 * hits_in(m, from, size);
-        wanted = wanted < MIN ? MIN : wanted > MAX ? MAX : wanted;
+        wanted = wanted < K ? K : wanted > MAX ? MAX : wanted;
         if (from + size == now) {
             for (unsigned i = 0; i < wanted; i++) {
                 asked.blocks[asked.n++] = m->first + from + size + next + i;
