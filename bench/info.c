@@ -156,7 +156,9 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
     kind->contexts++;
     kind->silent += requests == 0;
     kind->brief += requests >= 1 && requests <= 10;
+    kind->brief_blocks += tally->blocks_read >= 1 && tally->blocks_read <= 10;
     qm_histogram_add(&kind->requests, requests);
+    qm_histogram_add(&kind->blocks, tally->blocks_read);
     klass->reads += tally->reads;
     klass->writes += tally->writes;
     klass->blocks_read += tally->blocks_read;
@@ -172,14 +174,15 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
     free(tally);
 }
 
-/* The thread that context lies in; context where there is none. */
+/* The thread that context lies in; where there is none the outermost context, which is
+ * the connection of a client that has a thread for each. */
 static struct qm_context *thread_of(struct qm_context *context)
 {
     struct qm_context *c = context;
 
-    while (c && c->kind != QM_THREAD)
+    while (c->kind != QM_THREAD && c->parent)
         c = c->parent;
-    return c ? c : context;
+    return c;
 }
 
 static int request(struct qm_info_maker *m, const struct qm_event *e)

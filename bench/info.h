@@ -25,7 +25,9 @@ struct qm_info_kind {
     uint64_t contexts;
     uint64_t silent;              /* without a request */
     uint64_t brief;               /* with 1 to 10 */
+    uint64_t brief_blocks;        /* that read 1 to 10 blocks */
     struct qm_histogram requests; /* of each, of what is nested in it included */
+    struct qm_histogram blocks;   /* that each read, likewise */
 };
 
 struct qm_info_class {

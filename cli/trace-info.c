@@ -120,21 +120,22 @@ static void print_runs(const char *name, const struct qm_runs *r)
 
 static void print_kinds(const struct qm_info *info)
 {
-    printf("\n  %-14s %12s %10s %10s %10s %10s %8s %8s\n", "contexts", "count",
-           "requests", "median", "p99", "most", "none", "1 to 10");
+    printf("\n  %-14s %12s %10s %10s %10s %10s %8s %8s %10s %8s\n", "contexts", "count",
+           "requests", "median", "p99", "most", "none", "1 to 10", "blocks", "1 to 10");
     for (int k = QM_CONNECTION; k < QM_KINDS; k++) {
         const struct qm_info_kind *kind = &info->kinds[k];
 
         if (kind->contexts == 0)
             continue;
         printf("  %-14s %12" PRIu64 " %10.1f %10" PRIu64 " %10" PRIu64 " %10" PRIu64
-               " %6.1f %% %6.1f %%\n",
+               " %6.1f %% %6.1f %% %10.1f %6.1f %%\n",
                qm_kind_name((enum qm_kind)k), kind->contexts,
                qm_histogram_mean(&kind->requests),
                qm_histogram_percentile(&kind->requests, 50),
                qm_histogram_percentile(&kind->requests, 99), kind->requests.max,
                100 * per(kind->silent, kind->contexts),
-               100 * per(kind->brief, kind->contexts));
+               100 * per(kind->brief, kind->contexts), qm_histogram_mean(&kind->blocks),
+               100 * per(kind->brief_blocks, kind->contexts));
     }
 }
 
@@ -224,11 +225,14 @@ static json_t *kinds_json(const struct qm_info *info)
         const struct qm_info_kind *kind = &info->kinds[k];
 
         json_object_set_new(kinds, qm_kind_name((enum qm_kind)k),
-                            json_pack("{s:I, s:I, s:I, s:o}", "contexts",
+                            json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "contexts",
                                       (json_int_t)kind->contexts, "without_requests",
                                       (json_int_t)kind->silent, "with_1_to_10_requests",
-                                      (json_int_t)kind->brief, "requests",
-                                      histogram_json(&kind->requests)));
+                                      (json_int_t)kind->brief,
+                                      "with_1_to_10_blocks_read",
+                                      (json_int_t)kind->brief_blocks, "requests",
+                                      histogram_json(&kind->requests), "blocks_read",
+                                      histogram_json(&kind->blocks)));
     }
     return kinds;
 }
@@ -258,7 +262,7 @@ static int print_json(const struct qm_info *info, const struct arguments *a,
     json_t *json = json_pack(
         "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:I,"
-        " s:I, s:{s:o, s:o, s:o}, s:o, s:o, s:o}",
+        " s:I, s:I, s:{s:o, s:o, s:o}, s:o, s:o, s:o}",
         "block_size", (json_int_t)block_size, "level", qm_level_name(a->level),
         "duration_us", (json_int_t)(info->last_us - info->first_us), "requests",
         (json_int_t)(info->reads + info->writes), "reads", (json_int_t)info->reads,
@@ -268,7 +272,8 @@ static int print_json(const struct qm_info *info, const struct arguments *a,
         "blocks_written", (json_int_t)info->blocks_written, "footprint_blocks",
         (json_int_t)info->footprint, "footprint_bytes",
         (json_int_t)(info->footprint * block_size), "footprint_read",
-        (json_int_t)info->footprint_read, "contexts", (json_int_t)info->contexts,
+        (json_int_t)info->footprint_read, "footprint_written",
+        (json_int_t)info->footprint_written, "contexts", (json_int_t)info->contexts,
         "contexts_at_once", (json_int_t)info->open_at_once, "contexts_open_at_end",
         (json_int_t)info->open_at_end, "sequential_runs", "interleaved",
         runs_json(&info->interleaved), "thread", runs_json(&info->by_thread), "level",

@@ -147,11 +147,16 @@ static void contexts(void **state)
     assert_int_equal(k->contexts, 2);
     assert_true(k->requests.sum == 5 + 2); /* nested ones included */
     assert_int_equal(k->requests.max, 5);
+    assert_true(k->blocks.sum == 4 + 3); /* writes are not among them */
+    assert_int_equal(k->blocks.max, 4);
+    assert_int_equal(k->brief_blocks, 2);
     k = &i->kinds[QM_TRANSACTION];
     assert_int_equal(k->contexts, 3);
     assert_int_equal(k->silent, 1);
     assert_int_equal(k->brief, 2);
     assert_true(k->requests.sum == 5);
+    assert_true(k->blocks.sum == 4);
+    assert_int_equal(k->brief_blocks, 2);
     assert_int_equal(i->kinds[QM_QUERY].contexts, 1);
     assert_int_equal(i->kinds[QM_CONNECTION].contexts, 0);
     qm_info_free(m);
