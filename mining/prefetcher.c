@@ -23,9 +23,11 @@ static const struct qm_prefetcher_ops *const prefetchers[] = {
     &qm_prefetcher_amp,
     &qm_prefetcher_mithril,
     &qm_prefetcher_quickmine,
+    &qm_prefetcher_cminer,
+    &qm_prefetcher_cminer_plus,
 };
 /* clang-format on */
-static const char names[] = "none, seq, run, amp, mithril, quickmine";
+static const char names[] = "none, seq, run, amp, mithril, quickmine, cminer, cminer+";
 
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
 {

@@ -88,3 +88,10 @@ struct qm_work *qm_sequence_detach(struct qm_sequence *sequence, size_t carry)
     }
     return work;
 }
+
+struct qm_work *qm_sequence_take(struct qm_sequence *sequence)
+{
+    struct qm_work *work = sequence->work;
+    sequence->work = NULL;
+    return work;
+}

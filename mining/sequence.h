@@ -45,4 +45,7 @@ size_t qm_sequence_fresh(const struct qm_sequence *sequence);
  * then nothing is detached. */
 struct qm_work *qm_sequence_detach(struct qm_sequence *sequence, size_t carry);
 
+/* Detaches what there is, however short, and leaves nothing behind.  NULL: nothing. */
+struct qm_work *qm_sequence_take(struct qm_sequence *sequence);
+
 #endif
