@@ -5,10 +5,12 @@
 
 #include "bench/mine.h"
 #include "cli/cli.h"
+#include "cli/mine.h"
 
 struct arguments {
     struct cli_mining mining;
-    enum qm_level level;
+    struct mine_cminer cminer;
+    struct cli_setting level;
     bool json;
     const char *file;
 };
@@ -18,11 +20,24 @@ enum { LEVEL = 'l', JSON = 'j' };
 static const struct argp_option options[] = {
     {"level", LEVEL, "LEVEL", 0,
      "whose reads make a sequence: innermost (default), query, transaction, thread, "
-     "connection, none",
+     "connection, none (default with --cminer)",
      0},
     {"json", JSON, NULL, 0, "print an array of objects", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
+
+/* --cminer and the other miner have few options in common. */
+static void check(struct argp_state *state, const struct arguments *a)
+{
+    const struct cli_mining *m = &a->mining;
+
+    if (!a->cminer.on && a->cminer.other)
+        argp_error(state, "%s is for --cminer", a->cminer.other);
+    if (a->cminer.on && (m->paper || m->lookahead.set || m->max_prefix.set ||
+                         m->max_suffix.set || m->grace.set || m->segment.set))
+        argp_error(state,
+                   "of the options for mining, --cminer takes --block-size only");
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -31,9 +46,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->mining;
+        state->child_inputs[1] = &a->cminer;
         return 0;
     case LEVEL:
-        a->level = cli_level(state, arg);
+        a->level.set = true;
+        a->level.value = cli_level(state, arg);
         return 0;
     case JSON:
         a->json = true;
@@ -46,21 +63,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which trace?");
         return 0;
+    case ARGP_KEY_END:
+        check(state, a);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static const struct argp_child children[] = {{&cli_mining_argp, 0, "Mining:", 1},
-                                             {NULL, 0, NULL, 0}};
+static const struct argp_child children[] = {
+    {&cli_mining_argp, 0, "Mining:", 1},
+    {&mine_cminer_argp, 0, "Mining off-line, for the policy cminer:", 2},
+    {NULL, 0, NULL, 0}};
 static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "FILE",
-    .doc = "Mines a trace and prints its rules, sorted by number, one a line: "
-           "a, b, c and the support of a & b -> c, separated by tabs."
-           "\vRules are kept without bounds unless asked otherwise.  See "
-           "quickmine-mine(1).",
+    .doc =
+        "Mines a trace and prints its rules, sorted by number, one a line: "
+        "a, b, c and the support of a & b -> c, separated by tabs; or, with --cminer, "
+        "mines it for C-Miner*'s rules and prints how many there are."
+        "\vRules are kept without bounds unless asked otherwise.  See "
+        "quickmine-mine(1).",
     .children = children,
 };
 
@@ -104,31 +128,24 @@ static int print_rules(struct qm_mine *mine, bool json)
     return cli_end_output(CLI_OK);
 }
 
-int qm_cmd_mine(int argc, char **argv)
+static int mine_rules(const struct arguments *a, struct qm_trace_reader *reader,
+                      uint64_t block_size)
 {
-    struct arguments a = {.level = QM_LEVEL_INNERMOST};
-    struct qm_trace_reader *reader;
     struct qm_mining_config config;
     struct qm_mine *mine = NULL;
     char err[256];
     int status = CLI_FAILED, error;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
-    if (a.mining.paper)
+    if (a->mining.paper)
         qm_mining_paper(&config);
     else
         qm_mining_defaults(&config);
     config.max_prefix = 0;
     config.max_suffix = 0;
-    cli_mining_apply(&a.mining, &config);
-
-    reader = cli_trace_open(a.file);
-    if (!reader)
-        return CLI_FAILED;
-    mine = qm_mine_new(&config, a.level,
-                       a.mining.block_size.set ? a.mining.block_size.value
-                                               : qm_trace_block_size(reader),
-                       err, sizeof err);
+    cli_mining_apply(&a->mining, &config);
+    mine = qm_mine_new(
+        &config, a->level.set ? (enum qm_level)a->level.value : QM_LEVEL_INNERMOST,
+        block_size, err, sizeof err);
     if (!mine)
         cli_fail("%s", err);
     else
@@ -136,8 +153,30 @@ int qm_cmd_mine(int argc, char **argv)
     if (status == CLI_OK && (error = qm_mine_finish(mine)) != 0)
         status = cli_fail("%s", strerror(error));
     if (status == CLI_OK)
-        status = print_rules(mine, a.json);
+        status = print_rules(mine, a->json);
     qm_mine_free(mine);
+    return status;
+}
+
+int qm_cmd_mine(int argc, char **argv)
+{
+    struct arguments a = {0};
+    struct qm_trace_reader *reader;
+    uint64_t block_size;
+    int status;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    reader = cli_trace_open(a.file);
+    if (!reader)
+        return CLI_FAILED;
+    block_size = a.mining.block_size.set ? a.mining.block_size.value
+                                         : qm_trace_block_size(reader);
+    if (a.cminer.on)
+        status = mine_cminer(&a.cminer, reader,
+                             a.level.set ? (enum qm_level)a.level.value : QM_LEVEL_NONE,
+                             block_size, a.json);
+    else
+        status = mine_rules(&a, reader, block_size);
     qm_trace_free(reader);
     return status;
 }

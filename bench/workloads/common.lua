@@ -331,7 +331,7 @@ end
 
 local function prepare(workload)
    for_my_instances(function (con, i)
-      local n, names = workload.sizes(), {}
+      local names = {}
       print(string.format("Loading %s ...", database(i)))
       con:query("CREATE DATABASE IF NOT EXISTS " .. database(i))
       con:query("USE " .. database(i))
@@ -347,7 +347,7 @@ local function prepare(workload)
             con:query(string.format("INSERT INTO %s SELECT %s FROM seq_%d_to_%d", name,
                                     table.concat(expressions, ",\n"), low, high))
          end
-      end, n, con)
+      end, workload.sizes(), con)
       con:query("ANALYZE TABLE " .. table.concat(names, ", "))
    end)
 end

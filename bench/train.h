@@ -1,0 +1,40 @@
+/* train.h - a trace as C-Miner*'s sequence database (mining/cminer.h). */
+#ifndef QM_BENCH_TRAIN_H
+#define QM_BENCH_TRAIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/cminer.h"
+#include "mining/context.h"
+#include "trace/trace.h"
+
+struct qm_train_config {
+    enum qm_level level; /* none: the reads as they arrived */
+    uint64_t block_size; /* bytes, not 0 */
+    unsigned segment;    /* accesses of a segment */
+    uint64_t skip;       /* read requests at the start that are left out */
+    uint64_t first;      /* read requests used after these; 0: all */
+    uint64_t until;      /* microseconds of the trace that are used; 0: all */
+};
+
+struct qm_train;
+
+/* Returns NULL if memory is out. */
+struct qm_train *qm_train_new(const struct qm_train_config *config);
+
+/* The trace's events, in its order.  Returns 0, an errno value, or -1: the part of the
+ * trace that is asked for has ended (it may be called again, to no effect). */
+int qm_train_event(struct qm_train *train, const struct qm_event *event);
+
+/* No more events.  What contexts have read that are still open counts as well: the
+ * trace is mined as a whole, after it has ended.  Hands the database over, numbered,
+ * for qm_cminer_db_free().  Returns 0 or an errno value. */
+int qm_train_finish(struct qm_train *train, struct qm_cminer_db *db);
+
+/* Read requests that were in the part of the trace that is asked for. */
+uint64_t qm_train_requests(const struct qm_train *train);
+
+void qm_train_free(struct qm_train *train); /* NULL is fine */
+
+#endif
