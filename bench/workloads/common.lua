@@ -26,10 +26,11 @@
 -- other error ends the run, with an exit status that is not zero.  The pause that --think
 -- asks for lies between events and counts in no latency.
 --
--- At the end, standard output has a line for each interaction, the share of those that
--- update, and last what other programs read:
+-- At the end, standard output has a line for each interaction, for each group of them (if
+-- the benchmark has groups) and for those that update, and last what other programs read:
 --
 --   interaction NAME N share PERCENT mean_ms M
+--   group NAME N share PERCENT
 --   updating N share PERCENT
 --   interactions N seconds S mean_ms M p95_ms P errors E
 
@@ -96,21 +97,22 @@ local function permutation(n, epoch)
    return of_n
 end
 
-local began -- of the run, as now() has it
-local function epoch()
+-- How often the permutations have changed.
+local began -- the run, as now() has it
+function common.epoch()
    local shift = sysbench.opt.shift
    return shift > 0 and began and math.floor((now() - began) / shift) or 0
 end
 
 -- The row, from 1 to n, of a rank from 0 to n - 1: scattered, and moved by --shift.
 function common.row(rank, n)
-   local p = permutation(n, epoch())
+   local p = permutation(n, common.epoch())
    return (rank * p.stride + p.offset) % n + 1
 end
 
 -- The same for what is a row already: itself, until the first shift.
 function common.shifted(row, n)
-   return epoch() == 0 and row or common.row(row - 1, n)
+   return common.epoch() == 0 and row or common.row(row - 1, n)
 end
 
 --
@@ -383,7 +385,9 @@ end
 --                 expressions are of seq, from low to high
 --   statements    {NAME = TEXT, ...}
 --   begin(s)      when a session begins: for what it keeps
---   interactions  {{NAME, WEIGHT, FUNCTION(s), updates = true or nil}, ...}
+--   interactions  {{NAME, WEIGHT, FUNCTION(s), updates = true or nil, group = NAME or
+--                 nil}, ...}; drawn by their whole-numbered weights, unless there is
+--   next(s)       returns the name of the interaction that is to come next
 function common.workload(w)
    sysbench.cmdline.options = {
       scale = {w.scale, 1},
@@ -402,11 +406,19 @@ function common.workload(w)
       cleanup = {cleanup, parallel},
    }
 
-   local total = 0
-   for _, interaction in ipairs(w.interactions) do
+   local kinds, kind_of, total = #w.interactions, {}, 0
+   for kind, interaction in ipairs(w.interactions) do
+      kind_of[interaction[1]] = kind
       total = total + interaction[2]
    end
-   local kinds = #w.interactions
+   local function drawn()
+      local ticket, kind = math.random(total), 0
+      repeat
+         kind = kind + 1
+         ticket = ticket - w.interactions[kind][2]
+      until ticket <= 0
+      return kind
+   end
    local session, counters
 
    function init()
@@ -431,13 +443,8 @@ function common.workload(w)
       close_session(session)
    end
 
-   -- Draws an interaction by its weight, and runs it.
    function event()
-      local ticket, kind = math.random(total), 0
-      repeat
-         kind = kind + 1
-         ticket = ticket - w.interactions[kind][2]
-      until ticket <= 0
+      local kind = w.next and kind_of[w.next(session)] or drawn()
       local start = now()
       w.interactions[kind][3](session)
       counters[kind - 1].count = counters[kind - 1].count + 1
@@ -459,7 +466,7 @@ function common.workload(w)
 
    function sysbench.hooks.report_cumulative(stat)
       local all, updating, sum = shared_counters() + 1, 0, 0
-      local count, seconds = {}, {}
+      local count, seconds, groups, of_group = {}, {}, {}, {}
       for kind = 1, kinds do
          count[kind], seconds[kind] = 0, 0
          for thread = 0, sysbench.opt.threads - 1 do
@@ -471,6 +478,13 @@ function common.workload(w)
          if w.interactions[kind].updates then
             updating = updating + count[kind]
          end
+         local group = w.interactions[kind].group
+         if group and not of_group[group] then
+            groups[#groups + 1], of_group[group] = group, 0
+         end
+         if group then
+            of_group[group] = of_group[group] + count[kind]
+         end
       end
       local function share(part)
          return 100 * part / math.max(sum, 1)
@@ -479,6 +493,10 @@ function common.workload(w)
          print(string.format("interaction %s %d share %.2f mean_ms %.3f", interaction[1],
                              count[kind], share(count[kind]),
                              1000 * seconds[kind] / math.max(count[kind], 1)))
+      end
+      for _, group in ipairs(groups) do
+         print(string.format("group %s %d share %.2f", group, of_group[group],
+                             share(of_group[group])))
       end
       print(string.format("updating %d share %.2f", updating, share(updating)))
       print(string.format("interactions %d seconds %.3f mean_ms %.3f p95_ms %.3f errors %d",
