@@ -333,7 +333,7 @@ end
 
 local function prepare(workload)
    for_my_instances(function (con, i)
-      local names = {}
+      local n, names = workload.sizes(), {}
       print(string.format("Loading %s ...", database(i)))
       con:query("CREATE DATABASE IF NOT EXISTS " .. database(i))
       con:query("USE " .. database(i))
@@ -349,7 +349,7 @@ local function prepare(workload)
             con:query(string.format("INSERT INTO %s SELECT %s FROM seq_%d_to_%d", name,
                                     table.concat(expressions, ",\n"), low, high))
          end
-      end, workload.sizes(), con)
+      end, n, con)
       con:query("ANALYZE TABLE " .. table.concat(names, ", "))
    end)
 end
