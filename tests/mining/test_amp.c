@@ -150,6 +150,36 @@ static void test_distance_pushes_degree(void **state)
     p->ops->destroy(p);
 }
 
+/* Readers wait for each set, but no set is read to its end: g grows alone, until p must
+ * follow it; and when p shrinks, g stays below it. */
+static void test_distance_catches_up(void **state)
+{
+    struct qm_prefetcher *p = make("amp", 16 * KIB);
+    struct qm_stream *s = begin(p);
+    uint64_t b = 19, g = 2, degree = 5;
+
+    start(p, s);
+    for (int round = 0; round < 6; round++) {
+        struct asked a = step(p, s, b, QM_ACCESS_PROMOTE); /* the trigger */
+
+        assert_int_equal(a.n, degree);
+        fate(p, a.blocks[0], QM_FATE_LATE);
+        g++;
+        degree = degree > g + 1 ? degree : g + 1;
+        b++;
+        assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + degree);
+        b++;
+        go_on(p, s, &b, b + degree - g - 1);
+    }
+    assert_int_equal(degree, 9); /* and g 8 */
+    struct asked a = step(p, s, b++, QM_ACCESS_PROMOTE);
+    fate(p, a.blocks[0], QM_FATE_LATE);   /* g 9 */
+    fate(p, a.blocks[1], QM_FATE_UNUSED); /* p 8, g 7 */
+    assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 8);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
 static void test_interleaved(void **state)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
@@ -326,6 +356,10 @@ static void test_naive_model(void **state)
             for (unsigned k = 0; k < real.n && k < 2; k++) {
                 recent[n++ % 64] = real.blocks[k * (real.n - 1)];
             }
+            if (real.n > 0 && seed % 5 == 0) { /* the reader is always just behind */
+                fate(p, real.blocks[0], QM_FATE_LATE);
+                naive_fate(real.blocks[0], QM_FATE_LATE);
+            }
             told = recent[rng_below(&walk.rng, 64)];
             if (told && rng_below(&walk.rng, 4) < spare) {
                 enum qm_fate what =
@@ -348,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_used_changes_nothing),
         cmocka_unit_test(test_late_triggers_earlier),
         cmocka_unit_test(test_distance_pushes_degree),
+        cmocka_unit_test(test_distance_catches_up),
         cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_stream_ends_first),
         cmocka_unit_test(test_naive_model),

@@ -385,27 +385,25 @@ static struct naive_block {
     uint64_t times[MAX_SUPPORT];
     uint64_t list[LIST]; /* the newest first */
     unsigned listed;
-    uint64_t made; /* its row; 0: none */
+    bool made; /* it has a row */
 } naive[BLOCKS];
 static uint64_t naive_made, naive_rows, naive_max;
+static uint64_t naive_order[1000000]; /* in which rows were made */
 
 static void naive_associate(uint64_t a, uint64_t b)
 {
     struct naive_block *row = &naive[a];
 
     if (!row->made) {
-        struct naive_block *oldest = NULL;
+        if (naive_rows == naive_max) {
+            struct naive_block *oldest = &naive[naive_order[naive_made - naive_max]];
 
-        for (uint64_t i = 0; naive_rows == naive_max && i < BLOCKS; i++) {
-            if (naive[i].made && (!oldest || naive[i].made < oldest->made)) {
-                oldest = &naive[i];
-            }
-        }
-        if (oldest) {
-            oldest->made = oldest->listed = 0;
+            oldest->listed = 0;
+            oldest->made = false;
             naive_rows--;
         }
-        row->made = ++naive_made;
+        naive_order[naive_made++] = a;
+        row->made = true;
         naive_rows++;
     }
     for (unsigned i = 0; i < row->listed; i++) {
