@@ -265,6 +265,21 @@ static void test_limits_are_exact(void **state)
     qm_cache_free(cache);
 }
 
+/* What a policy keeps beside the blocks counts, whether or not any is there. */
+static void test_policies_count(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 4096);
+    struct qm_cache *lru = new_cache(&c), *arc;
+
+    c.eviction = "arc";
+    arc = new_cache(&c);
+    assert_true(qm_evict_find("arc")->bytes_per_block >= 16);
+    assert_int_equal(stats_of(arc).bytes - stats_of(lru).bytes,
+                     4096 * qm_evict_find("arc")->bytes_per_block);
+    qm_cache_free(lru);
+    qm_cache_free(arc);
+}
+
 static void test_shards_are_clamped(void **state)
 {
     assert_int_equal(qm_budget_shards(16, 4, 1024), 1);
@@ -582,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_blocks_within),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_limits_are_exact),
+        cmocka_unit_test(test_policies_count),
         cmocka_unit_test(test_shards_are_clamped),
         cmocka_unit_test(test_parts_of_blocks),
         cmocka_unit_test(test_block_numbers),
