@@ -57,8 +57,8 @@ static bool number(char **text, uint64_t *value)
     for (; *p >= '0' && *p <= '9'; p++) {
         unsigned digit = (unsigned)(*p - '0');
 
-        if (v > (UINT64_MAX - digit) / 10)
-            return false;
+        if (v >= UINT64_MAX / 10 && (v > UINT64_MAX / 10 || digit > UINT64_MAX % 10))
+            return false; /* no multiplication for it: numbers are most of a trace */
         v = v * 10 + digit;
     }
     if (p == start || (*p != ' ' && *p != '\0'))
