@@ -1,0 +1,101 @@
+"""recordings - which traces a comparison needs, and what is known about each.
+
+The paper's ratio of database : storage cache : buffer pool is kept (40 GB : 0.5, 1, 2 GB :
+1 GB; DBT-2's is 60 GB), with a database of about 1.2 GB.  Clients are fewer, too: the
+prefetch cache, 4 % of the storage cache, must have room for what so many clients prefetch.
+"""
+
+import json
+from dataclasses import dataclass
+
+BLOCK = 16384
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    title: str
+    level: str  # whose reads are mined together in the paper (§6.1)
+    parts: tuple  # the database is so many times as large as the storage cache
+    figure: int
+    scale: str  # of an instance, so that all of them are about 1.2 GB
+    pool: str
+
+    def sizes(self, recording):
+        """Of the storage cache, in bytes, whole blocks."""
+        return [recording.about["database_bytes"] // part // BLOCK * BLOCK
+                for part in self.parts]
+
+
+WORKLOADS = (
+    Workload("tpcw", "TPC-W", "query", (80, 40, 20), 5, "1", ""),
+    Workload("rubis", "RUBiS", "query", (80, 40, 20), 6, "1", ""),
+    Workload("tpcc", "DBT-2", "transaction", (120, 60, 30), 7, "1", "20M"),
+)
+
+INSTANCES = 10
+CLIENTS = 10
+CONCURRENCY = (1, 10, 25, 50, 100)  # of figure 2
+SHORT_MINUTES = "1"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """clients: how many; shift: what is popular changes every so many seconds, 0: never."""
+
+    workload: str
+    clients: int
+    minutes: str
+    shift: int
+    path: object
+    about: dict
+
+    @property
+    def name(self):
+        return self.path.name.removesuffix(".trace.zst")
+
+
+def wanted(store, minutes, shift_minutes):
+    """All of them, as (name, arguments of bench/record); the main ones first."""
+    del store
+    by_name = {w.name: w for w in WORKLOADS}
+
+    def one(workload, clients, length, shift=0):
+        w = by_name[workload]
+        name = f"{workload}-shift" if shift else f"{workload}-{clients}"
+        arguments = [
+            workload, "--clients", str(clients), "--instances", str(INSTANCES),
+            "--scale", w.scale, "--minutes", length]
+        if w.pool:
+            arguments += ["--pool", w.pool]
+        if shift:
+            arguments += ["--shift", str(shift)]
+        return name, arguments
+
+    for w in WORKLOADS:
+        yield one(w.name, CLIENTS, minutes)
+    # As in figure 9: three parts, and what is popular changes where they meet.
+    yield one("tpcw", CLIENTS, shift_minutes, shift=int(float(shift_minutes) * 60 / 3))
+    for workload in ("tpcw", "rubis"):
+        for clients in CONCURRENCY:
+            if clients != CLIENTS:
+                yield one(workload, clients, SHORT_MINUTES)
+
+
+class Unreadable(Exception):
+    """A recording's description is not what bench/record writes."""
+
+
+def read(store, name):
+    """The recording of that name; None if there is none."""
+    path = store.recording(name)
+    description = path.with_name(f"{name}.json")
+    if not path.exists() or not description.exists():
+        return None
+    try:
+        about = json.loads(description.read_text(encoding="utf-8"))
+        return Recording(
+            about["workload"], int(about["clients"]), about["seconds"] / 60,
+            int(about["shift"]), path, about | {"database_bytes": int(about["database_bytes"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unreadable(f"{description} is not a recording's description: {error}") from error

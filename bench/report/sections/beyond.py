@@ -1,0 +1,143 @@
+"""beyond - what the paper does not compare: eviction, levels, bounds, memory."""
+
+from report import charts
+from report.book import Number, computed
+from report.model import Chart, Charts, Section, Table
+from report.recordings import BLOCK
+from report.sections import MISSING
+from report.sections.simulated import outcome, sizes_of
+from report.units import size as size_text
+
+EVICTIONS = ("lru", "lfu", "mru", "arc", "s3fifo", "wtinylfu", "belady")
+LEVEL_POLICIES = (("seq", "SEQ"), ("run", "RUN"), ("quickmine", "QuickMine, paper"))
+
+
+def section(context):
+    result = Section("beyond", "Beyond the paper: eviction, levels, bounds, memory")
+    there = False
+    for workload, trace in context.workloads():
+        blocks = [*evictions(workload, trace), *levels(workload, trace),
+                  *memory(workload, trace)]
+        there = there or bool(blocks)
+        result.add(*blocks)
+    return result if there else result.text(MISSING)
+
+
+def bar(label, colour, run):
+    return (label, colour, 100 * run.get("miss_ratio"), None, None)
+
+
+def miss_chart(name, title, rows, caption):
+    return Chart(charts.bars(name, title, rows, "misses, % of blocks read",
+                             lambda v: f"{v:.1f} %"), caption)
+
+
+def evictions(workload, trace):
+    """Each eviction without prefetching, with QuickMine's defaults, and with perfect
+    knowledge, which with Belady's eviction is as good as it gets."""
+    size = sizes_of(workload, trace)[0]
+    rows, plain, mined = [], [], []
+    for eviction in EVICTIONS:
+        options = ["--eviction", eviction, "--cache-size", str(size), "--level",
+                   workload.level]
+        runs = []
+        for policy, label in (("none", "no prefetching"), ("quickmine", "QuickMine"),
+                              ("perfect", "perfect knowledge")):
+            run = None
+            if policy != "perfect" or eviction in ("lru", "belady"):
+                run = trace.sim(f"eviction {eviction}, {label}",
+                                ["--policy", policy, *options])
+            runs.append(run.find(policy=policy) if run else None)
+        none, ours, bound = runs
+        if none:
+            plain.append(bar(eviction, charts.POLICY["none"], none))
+        if ours:
+            mined.append(bar(eviction, charts.POLICY["defaults"], ours))
+        if none or ours:
+            rows.append([eviction, *(run.number("miss_ratio", "percent") if run else None
+                                     for run in runs),
+                         *(run.number("device_reads", "count") if run else None
+                           for run in (none, ours))])
+    if not rows:
+        return
+    about = f"cache of {size_text(size)}, metadata included"
+    yield Charts([
+        miss_chart(f"{workload.name}-eviction-none", f"{workload.title}: eviction", plain,
+                   f"{workload.title}, {about}: eviction without prefetching"),
+        miss_chart(f"{workload.name}-eviction-quickmine",
+                   f"{workload.title}: eviction with QuickMine", mined,
+                   f"{workload.title}, {about}: eviction with QuickMine's defaults")])
+    yield Table(
+        f"{workload.name}-evictions", f"{workload.title}, simulated, {about}: misses by "
+        "eviction; belady is a bound",
+        ["eviction", "no prefetching", "QuickMine, defaults", "perfect knowledge",
+         "device reads, no prefetching", "device reads, QuickMine"], rows)
+
+
+def levels(workload, trace):
+    size = sizes_of(workload, trace)[0]
+    names = ("none", trace.detangled, "transaction", "query")
+    runs = {}
+    for policy, title in LEVEL_POLICIES:
+        run = trace.sim(f"{title} at all levels", [
+            "--policy", policy, "--level", ",".join(names), "--cache-size", str(size),
+            "--preset", "paper"])
+        for level in names:
+            runs[policy, level] = run.find(level=level) if run else None
+    rows, drawn = [], []
+    for policy, title in LEVEL_POLICIES:
+        for level in names:
+            run = runs[policy, level]
+            if not run:
+                continue
+            rows.append([title, level, run.number("miss_ratio", "percent"),
+                         run.number("prefetches", "count"), run.number("accuracy", "percent"),
+                         run.number("rules", "count"), run.number("rules_bytes", "mib")])
+            if policy == "quickmine":
+                drawn.append(bar(level, charts.POLICY["quickmine" if level != "none"
+                                                      else "none"], run))
+    if not rows:
+        return
+    if drawn:
+        yield Charts([miss_chart(
+            f"{workload.name}-levels", f"{workload.title}: levels", drawn,
+            f"{workload.title}, cache of {size_text(size)}: QuickMine with the paper's "
+            "algorithm, by whose reads are mined together")])
+    yield Table(
+        f"{workload.name}-levels", f"{workload.title}, simulated, cache of "
+        f"{size_text(size)}: what contexts bring, to others as well (level none: without)",
+        ["policy", "level", "misses", "prefetches", "accuracy", "rules", "memory of rules"],
+        rows)
+
+
+def memory(workload, trace):
+    """Rules take memory; a plain cache that has as much more is the fair comparison."""
+    rows = []
+    for name in ("quickmine", "defaults"):
+        runs, lru = outcome(workload, trace, name), outcome(workload, trace, "none")
+        for index, size in enumerate(sizes_of(workload, trace)):
+            run = runs[index]
+            if not run:
+                continue
+            more = (size + (run.get("rules_bytes") or 0)) // BLOCK * BLOCK
+            larger = trace.sim(
+                f"LRU and W-TinyLFU with {size_text(more)}",
+                ["--policy", "none", "--preset", "paper", "--eviction", "lru,wtinylfu",
+                 "--cache-size", str(more)])
+            rows.append([
+                "QuickMine, " + {"quickmine": "paper", "defaults": "defaults"}[name],
+                Number(size, "mib"), run.number("rules", "count"),
+                run.number("rules_bytes", "mib"), run.number("miss_ratio", "percent"),
+                lru[index].number("miss_ratio", "percent") if lru[index] else None,
+                *(larger.find(eviction=e).number("miss_ratio", "percent")
+                  if larger and larger.find(eviction=e) else None
+                  for e in ("lru", "wtinylfu")),
+                computed("percent", lambda m, n: m / n, run.number("rules_bytes", "mib"),
+                         Number(size, "mib"))])
+    if rows:
+        yield Table(
+            f"{workload.name}-memory", f"{workload.title}, simulated: the memory of the "
+            "rules, and what a plain cache would do with it",
+            ["policy", "cache", "rules", "memory of rules", "misses", "LRU's misses",
+             "LRU with the rules' memory too", "W-TinyLFU with it", "rules, of the cache"],
+            rows)
