@@ -17,8 +17,8 @@
 -- same --seed and number of threads give the same interactions, but for what a deadlock
 -- or what other threads wrote changes.
 --
--- --shift=S moves what is popular: every S seconds of a run another permutation maps
--- ranks to rows (row() and shifted() below), for all threads at once.
+-- --shift=S moves what is popular: every S seconds of a run, ranks belong to other rows
+-- (row() and shifted() below), for all threads at once.
 --
 -- An interaction is an event of sysbench's.  A transaction that the server refuses for a
 -- deadlock or a lock wait (errors 1213, 1205: what sysbench ignores by default) is rolled
@@ -81,23 +81,21 @@ local function gcd(a, b)
    return a
 end
 
--- The permutation of 0 to n - 1 in the given epoch is rank * stride + offset, mod n.
--- Strides are multiples of the golden ratio: neighbouring ranks lie far apart.
-local permutations = {}
-local function permutation(n, epoch)
-   local of_n = permutations[n]
-   if not of_n or of_n.epoch ~= epoch then
-      of_n = {epoch = epoch, stride = math.floor(n * ((epoch + 1) * GOLDEN % 1)),
-              offset = math.floor(n * (epoch * PLASTIC % 1))}
-      while gcd(n, of_n.stride) ~= 1 do
-         of_n.stride = of_n.stride + 1
+-- A number without a common factor with n, and near its golden section: multiples of it,
+-- mod n, are a permutation of 0 to n - 1 in which neighbours lie far apart.
+local strides = {}
+local function stride(n)
+   if not strides[n] then
+      local s = math.floor(n * GOLDEN)
+      while gcd(n, s) ~= 1 do
+         s = s + 1
       end
-      permutations[n] = of_n
+      strides[n] = s
    end
-   return of_n
+   return strides[n]
 end
 
--- How often the permutations have changed.
+-- How often what is popular has moved.
 local began -- the run, as now() has it
 function common.epoch()
    local shift = sysbench.opt.shift
@@ -106,8 +104,8 @@ end
 
 -- The row, from 1 to n, of a rank from 0 to n - 1: scattered, and moved by --shift.
 function common.row(rank, n)
-   local p = permutation(n, common.epoch())
-   return (rank * p.stride + p.offset) % n + 1
+   local offset = math.floor(n * (common.epoch() * PLASTIC % 1))
+   return (rank * stride(n) + offset) % n + 1
 end
 
 -- The same for what is a row already: itself, until the first shift.
@@ -136,7 +134,7 @@ end
 -- The row of a skewed rank, as skewed() and row() draw before any shift.
 function sql.popular(salt, n, m, skew)
    return string.format("(FLOOR(%d * POW(CRC32(CONCAT('%s', %s)) / 4294967296, %.6g))" ..
-                        " * %d %% %d + 1)", m, salt, n, skew, permutation(m, 0).stride, m)
+                        " * %d %% %d + 1)", m, salt, n, skew, stride(m), m)
 end
 
 -- Text of low to high characters, which begins differently for each number.
