@@ -90,11 +90,11 @@ static void test_rotation_follows_from_the_position(void **state)
     const double per_byte = 6e6 / TRACK;
 
     set_up(&m, &d, 0);
-    /* 0.2 ms are over at byte 12,000; it comes to 60,000 at 1 ms. */
-    assert_near(qm_disk_serve(&d, &m, 0, false, 60000, 6000), 66000 * per_byte, 1);
+    /* 0.2 ms are over at byte 12,000; it comes to 18,000 at 0.3 ms. */
+    assert_near(qm_disk_serve(&d, &m, 0, false, 18000, 6000), 24000 * per_byte, 1);
     /* What has just gone by comes again a revolution later. */
-    assert_near(qm_disk_serve(&d, &m, 66000 * per_byte, false, 66000, 6000),
-                6e6 + 72000 * per_byte, 1);
+    assert_near(qm_disk_serve(&d, &m, 24000 * per_byte, false, 24000, 6000),
+                6e6 + 30000 * per_byte, 1);
     /* To another track: seek first, then the wait that is left. */
     set_up(&m, &d, 0);
     {
@@ -172,6 +172,23 @@ static void test_buffer_has_an_end(void **state)
     assert_near(
         qm_disk_serve(&d, &m, now, false, (1 << 19) + KB16, KB16) - now,
         fmod(((1 << 19) + KB16 - 120000) * 6e6 / TRACK, 6e6) + KB16 * 6e6 / TRACK, 2);
+    /* What it reads on it has no sooner than that comes by. */
+    set_up(&m, &d, 1 << 20);
+    (void)qm_disk_serve(&d, &m, 0, false, 0, KB16);
+    now = 2e9;
+    for (uint64_t i = 0; i < 200; i++)
+        now = qm_disk_serve(&d, &m, now, false, i * KB16, KB16);
+    assert_true(now - 2e9 >= 200.0 * KB16 * 6e6 / TRACK - (1 << 19) * 6e6 / TRACK);
+    assert_true(now - 2e9 < 200.0 * KB16 * 6e6 / TRACK + 6e6);
+    /* A write goes to the surface, also of what is there, and leaves nothing. */
+    set_up(&m, &d, 1 << 20);
+    (void)qm_disk_serve(&d, &m, 0, false, 0, KB16);
+    now = 2e9;
+    assert_near(qm_disk_serve(&d, &m, now, true, KB16, KB16) - now,
+                (2 * KB16 - 120000 + TRACK) * 6e6 / TRACK, 2);
+    now = 3e9;
+    assert_near(qm_disk_serve(&d, &m, now, false, KB16, KB16) - now,
+                2 * KB16 * 6e6 / TRACK, 2);
     /* A write, or a read elsewhere, takes the arm and the buffer. */
     for (int write = 0; write < 2; write++) {
         set_up(&m, &d, 1 << 20);

@@ -53,10 +53,16 @@ static void test_random_reads(void **state)
     check_mean(&c, 74.7307);
     c = config_of("ssd");
     check_mean(&c, 110 + 32.768);
+    c.scale = 100;
+    check_mean(&c, 11000 + 3276.8);
     c = config_of("san");
     check_mean(&c, 200 + 50 + 7473.07 + 13.92);
+    c.scale = 10;
+    check_mean(&c, 10 * (200 + 50 + 7473.07 + 13.92));
     c = config_of("object-store");
     check_mean(&c, 144600 + 187.25);
+    c.scale = 0.1;
+    check_mean(&c, 14460 + 18.725);
 }
 
 /* On a part of the stroke the seeks are shorter. */
