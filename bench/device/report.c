@@ -36,6 +36,19 @@ static json_t *stations(const struct qm_device_stats *s, unsigned count, double 
     return list;
 }
 
+/* How the device was set up. */
+static void setup(json_t *json, const struct qm_device_config *c)
+{
+    json_object_set_new(json, "demand_first", json_boolean(c->demand_first));
+    json_object_set_new(json, "seed", json_integer((json_int_t)c->seed));
+    if (!c->disks)
+        return;
+    json_object_set_new(json, "queue",
+                        json_string(c->order == QM_DEVICE_SSTF ? "sstf" : "fcfs"));
+    json_object_set_new(json, "stripe", json_integer((json_int_t)c->stripe));
+    json_object_set_new(json, "span", json_integer((json_int_t)c->disk.span));
+}
+
 /* The sums over all stations: utilisation as their mean, queue length as their sum. */
 static void sums(json_t *json, const struct qm_device_stats *s, unsigned count,
                  double elapsed)
@@ -66,6 +79,7 @@ static json_t *device_json(const struct qmd_config *config,
         (json_int_t)s->writes, "bytes_written", (json_int_t)s->bytes_written,
         "background", (json_int_t)s->background, "seconds", elapsed / 1e9);
 
+    setup(json, &config->device);
     sums(json, s, count, elapsed);
     json_object_set_new(json, "response_us", distribution(&s->response));
     json_object_set_new(json, "background_response_us",
