@@ -1,20 +1,23 @@
 #!/usr/bin/env sysbench
 -- rubis.lua - RUBiS, the auction site of Rice University and INRIA, bidding mix.
 --
---   sysbench rubis.lua --scale=0.029 --instances=10 --threads=2 --mysql-db=mysql ... prepare
---   sysbench rubis.lua --scale=0.029 --instances=10 --threads=100 --time=60 ... run
+--   sysbench rubis.lua --scale=0.028 --instances=10 --threads=2 --mysql-db=mysql ... prepare
+--   sysbench rubis.lua --scale=0.028 --instances=10 --threads=100 --time=60 ... run
 --   sysbench rubis.lua --instances=10 ... cleanup
 --
 -- After RUBiS 1.4.3, PHP version: its tables with their indexes, and the statements of
--- every page that asks the database; `Cecchet, Chanda, Elnikety, Marguerite, Zwaenepoel:
--- Performance comparison of middleware architectures for generating dynamic web content
--- (2003)' has the cardinalities.  A scale of 1 is RUBiS's default database, about 4.1 GB: a
--- million users, 32,667 items for sale in 20 categories, half a million old items, up to
--- 20 bids for each item for sale, descriptions of up to 8 KB, comments of up to 2 KB for
--- 95 % of all items.  Ten instances of scale 0.029 together have 1.2 GB.  All tables
+-- every page that asks the database.  Cardinalities are those of its rubis.properties and
+-- ebay_simple_categories.txt, filled in as by its InitDB.java; that only items for sale
+-- have bids, and 95 % of all items a comment, is from Cecchet, Marguerite, Zwaenepoel:
+-- Performance and scalability of EJB applications (OOPSLA 2002).  A scale of 1 is RUBiS's
+-- default database, here 4.3 GB: a million users, 32,667 items for sale in 20 categories,
+-- half a million old items, up to 19 bids for each item for sale, descriptions of up to
+-- 8 KB, comments of up to 2 KB.  Ten instances of scale 0.028 together have 1.2 GB.  All tables
 -- shrink alike, and so do the 62 regions, so that a category has as many items in a region
 -- as in RUBiS; the 20 categories stay, with the sizes that they have among each other.
--- Parameters are called as in rubis.properties.
+-- Parameters are called as in rubis.properties.  Old items are three quarters of the data,
+-- and nearly nobody reads them: --old_items=50000 leaves a tenth, with which 1.2 GB are ten
+-- instances of scale 0.13 that have more items for sale, and longer searches.
 --
 -- Interactions are drawn, each by itself, with the frequencies that RUBiS's client reaches
 -- in the long run: its TransitionTable.java walked over default_transitions.txt (all
@@ -74,9 +77,12 @@ local LOGINS = 7
 
 local function sizes()
    local scale = sysbench.opt.scale
+   if sysbench.opt.old_items < 0 then
+      error("--old_items must be 0 or more, not '" .. sysbench.opt.old_items .. "'", 0)
+   end
    local n = {
       users = math.max(100, math.floor(number_of_users * scale)),
-      old_items = math.max(20, math.floor(number_of_old_items * scale)),
+      old_items = math.max(20, math.floor(sysbench.opt.old_items * scale)),
       regions = math.max(2, math.min(number_of_regions,
                                      math.floor(number_of_regions * scale + 0.5))),
       items_of = {},
@@ -548,7 +554,10 @@ end
 
 common.workload {
    name = "rubis",
-   scale = "Size of an instance: 1 is RUBiS's default, about 4.1 GB",
+   options = {
+      old_items = {"Old items of a scale of 1", number_of_old_items},
+   },
+   scale = "Size of an instance: 1 is RUBiS's default, about 4.3 GB",
    sizes = sizes,
    tables = tables,
    load = load,
