@@ -1,5 +1,5 @@
--- numbers.lua - checks of what common.lua draws and permutes; run by sysbench, without a
--- database, by the test `numbers'.
+-- numbers.lua - checks of what common.lua draws and permutes, and of what pages tpcw.lua
+-- goes to; run by sysbench, without a database, by the test `numbers'.
 
 package.path = os.getenv("SOURCE_DIR") .. "/bench/workloads/?.lua;" .. package.path
 local common = require("common")
@@ -72,11 +72,37 @@ local function draws()
    end
 end
 
+-- The option --debug takes this name when a command begins; a script is loaded before.
+local debug_library = debug
+
+-- Walking TPC-W's pages gives each its share of the shopping mix.
+local function shopping()
+   local tpcw
+   common.workload = function (w) tpcw = w end
+   debug = debug_library
+   dofile(os.getenv("SOURCE_DIR") .. "/bench/workloads/tpcw.lua")
+   for name, value in pairs {scale = 1, items = 0, ebs = 0, recent = 0, skew = 1} do
+      sysbench.opt[name] = value
+   end
+   local s, times, steps = {n = tpcw.sizes()}, {}, 2000000
+   tpcw.begin(s)
+   for _ = 1, steps do
+      local name = tpcw.next(s)
+      times[name] = (times[name] or 0) + 1
+   end
+   for _, interaction in ipairs(tpcw.interactions) do
+      local share = 1e4 * (times[interaction[1]] or 0) / steps
+      assert(math.abs(share - interaction[2]) < 2 + 0.0025 * interaction[2],
+             string.format("%s: %.1f in 10,000", interaction[1], share))
+   end
+end
+
 sysbench.cmdline.commands = {
    check = {function ()
       math.randomseed(1)
       permutations()
       draws()
+      shopping()
       print("checked")
    end},
 }
