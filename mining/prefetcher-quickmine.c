@@ -156,6 +156,7 @@ static int rules(struct qm_prefetcher *p,
 const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .name = "quickmine",
     .summary = "block correlations mined within each context (ATC'08)",
+    .keeps_sequences = true,
     .create = create,
     .destroy = destroy,
     .begin = begin,

@@ -107,6 +107,10 @@ struct qm_prefetcher_ops {
      * if the caller is told to. */
     bool every_access;
 
+    /* A stream keeps what it has read until that is mined, so it grows with its reader;
+     * ending it early bounds that.  Else ending it early only makes it forget. */
+    bool keeps_sequences;
+
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err
      * is "". */

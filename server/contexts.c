@@ -66,6 +66,11 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
     const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
     struct qm_context *context = slot->context;
 
+    if (!ops->keeps_sequences) {
+        if (work)
+            learn(c, slot, work);
+        return;
+    }
     slot->grown++;
     if (slot->grown % STEP == 0 &&
         atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) >=
@@ -73,9 +78,10 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
         !work) {
         ops->end(c->prefetcher, context->stream, &work);
         context->stream = ops->begin(c->prefetcher, context->klass);
-    }
-    if (work)
         learn(c, slot, work);
+    } else if (work) {
+        learn(c, slot, work);
+    }
 }
 
 int qms_contexts_init(struct qms_contexts *c)

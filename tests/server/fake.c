@@ -104,6 +104,7 @@ static int purge(struct qm_prefetcher *p, uint64_t now)
 
 static const struct qm_prefetcher_ops ops = {
     .name = "fake",
+    .keeps_sequences = true,
     .begin = begin,
     .access = access_block,
     .candidates = candidates,

@@ -471,6 +471,31 @@ static void test_what_is_held_is_bounded(void **state)
     undo(f); /* all has come out in the end */
 }
 
+/* A prefetcher that keeps nothing is not made to forget. */
+static void test_what_keeps_nothing_is_left_alone(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct qm_prefetcher_ops ops = *f->fake.base.ops;
+    struct client c;
+    struct qms_slot *slot;
+
+    ops.keeps_sequences = false;
+    f->fake.base.ops = &ops;
+    arrive(f, &c);
+    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    slot = qms_member_slot(&f->sessions, &c.member, c.first);
+    for (uint64_t i = 0; i < 100000; i++) {
+        struct qms_ref ref = {slot, slot->klass, slot->id};
+
+        qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL, 0);
+    }
+    assert_int_equal(f->fake.works, 0);
+    assert_int_equal(f->fake.learned, 0);
+    assert_int_equal(atomic_load(&f->contexts.held), 0);
+    leave(f, &c);
+    undo(f);
+}
+
 /* Many threads, as many connections of one session: reads race with begins and ends in
  * the same trees. */
 #define THREADS 4
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_too_many_sessions),
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_what_is_held_is_bounded),
+        cmocka_unit_test(test_what_keeps_nothing_is_left_alone),
         cmocka_unit_test(test_race),
     };
 
