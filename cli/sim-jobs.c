@@ -76,7 +76,7 @@ void sim_share_progress(struct sim_share *share, const struct qm_trace_reader *r
 
 static bool put(FILE *to, const void *data, size_t size, size_t count)
 {
-    return fwrite(data, size, count, to) == count;
+    return count == 0 || fwrite(data, size, count, to) == count;
 }
 
 static int write_results(const struct sim_runs *runs, const struct sim_share *share,
