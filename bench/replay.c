@@ -192,7 +192,8 @@ static void end(struct client *c, const struct item *item)
         wait_for_mining(r);
 }
 
-static void request(struct client *c, const struct item *item)
+/* late: since when it is due. */
+static void request(struct client *c, const struct item *item, uint64_t late)
 {
     struct qm_replay *r = c->replay;
     bool write = item->type == QM_TRACE_WRITE;
@@ -232,6 +233,8 @@ static void request(struct client *c, const struct item *item)
         return;
     }
     qm_histogram_add(write ? &c->result.write_us : &c->result.read_us, took);
+    if (!write && r->config.speed > 0)
+        qm_histogram_add(&c->result.read_due_us, late + took);
     *(write ? &c->result.writes : &c->result.reads) += 1;
     *(write ? &c->result.bytes_written : &c->result.bytes_read) += item->length;
 }
@@ -239,10 +242,10 @@ static void request(struct client *c, const struct item *item)
 static void handle(struct client *c, const struct item *item)
 {
     struct qm_replay *r = c->replay;
+    uint64_t late = 0;
 
     if (r->config.speed > 0 && item->type != QM_TRACE_BEGIN) {
-        uint64_t late = wait_until_due(r, item);
-
+        late = wait_until_due(r, item);
         if (late > c->result.max_late_us)
             c->result.max_late_us = late;
     }
@@ -254,7 +257,7 @@ static void handle(struct client *c, const struct item *item)
         end(c, item);
         break;
     default:
-        request(c, item);
+        request(c, item, late);
     }
 }
 
@@ -410,6 +413,7 @@ int qm_replay_finish(struct qm_replay *r, struct qm_replay_result *result)
             result->max_late_us = one->max_late_us;
         qm_histogram_merge(&result->read_us, &one->read_us);
         qm_histogram_merge(&result->write_us, &one->write_us);
+        qm_histogram_merge(&result->read_due_us, &one->read_due_us);
     }
     if (result->writes > 0 && !atomic_load(&r->failed) && qmctx_flush(r->ctx) == -1)
         fail(r, "what was written cannot be flushed: %s", qmctx_error());

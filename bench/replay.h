@@ -38,6 +38,7 @@ struct qm_replay_result {
     uint64_t max_late_us; /* how late a request was at most; 0 without pauses */
     uint64_t elapsed_us;  /* from the first request to the last reply */
     struct qm_histogram read_us, write_us; /* latencies */
+    struct qm_histogram read_due_us; /* since reads were due; empty without pauses */
 };
 
 /* Connects and starts the clients.  Returns NULL with a sentence in err. */

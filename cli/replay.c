@@ -141,6 +141,71 @@ static json_t *stats_of(struct qm_replay *r)
     return json;
 }
 
+/* Pairs of a time and a count, ascending by time: the counts of `after` less those of
+ * `before`, in which the same times or fewer are. */
+static json_t *histogram_since(const json_t *before, const json_t *after)
+{
+    json_t *since = json_array();
+    size_t i, j = 0;
+    json_t *pair;
+
+    json_array_foreach(after, i, pair)
+    {
+        const json_t *old = json_array_get(before, j);
+        json_int_t n = json_integer_value(json_array_get(pair, 1));
+
+        if (old && json_number_value(json_array_get(old, 0)) ==
+                       json_number_value(json_array_get(pair, 0))) {
+            n -= json_integer_value(json_array_get(old, 1));
+            j++;
+        }
+        if (n > 0)
+            json_array_append_new(
+                since, json_pack("[O, I]", json_array_get(pair, 0), (json_int_t)n));
+    }
+    return since;
+}
+
+/* The time that percent of those in a histogram do not exceed. */
+static json_t *histogram_percentile(const json_t *histogram, json_int_t count,
+                                    double percent)
+{
+    json_t *pair, *time = NULL;
+    json_int_t seen = 0;
+    size_t i;
+
+    json_array_foreach(histogram, i, pair)
+    {
+        time = json_array_get(pair, 0);
+        seen += json_integer_value(json_array_get(pair, 1));
+        if ((double)seen >= percent / 100 * (double)count)
+            break;
+    }
+    return time ? json_incref(time) : json_real(0);
+}
+
+/* How long reads took at the server meanwhile. */
+static json_t *server_latency_json(const json_t *before, const json_t *after)
+{
+    const json_t *old = json_object_get(before, "latency_us");
+    const json_t *new = json_object_get(after, "latency_us");
+    json_t *histogram = histogram_since(json_object_get(old, "histogram"),
+                                        json_object_get(new, "histogram"));
+    const double old_count = (double)cli_count(old, "count");
+    const double new_count = (double)cli_count(new, "count");
+    const json_int_t count = (json_int_t)(new_count - old_count);
+    double sum = cli_real(new, "mean") * new_count - cli_real(old, "mean") * old_count;
+    json_t *json = json_pack("{s:I, s:f, s:o, s:o, s:o, s:o}", "count", count, "mean",
+                             count > 0 ? sum / (double)count : 0.0, "p50",
+                             histogram_percentile(histogram, count, 50), "p90",
+                             histogram_percentile(histogram, count, 90), "p99",
+                             histogram_percentile(histogram, count, 99), "p999",
+                             histogram_percentile(histogram, count, 99.9));
+
+    json_decref(histogram);
+    return json;
+}
+
 /* What the server counted meanwhile, and what it holds now. */
 static json_t *server_json(const json_t *before, const json_t *after)
 {
@@ -169,6 +234,7 @@ static json_t *server_json(const json_t *before, const json_t *after)
         json, "miss_ratio",
         blocks ? json_real((double)cli_count(json, "misses") / (double)blocks)
                : json_null());
+    json_object_set_new(json, "latency_us", server_latency_json(before, after));
     return json;
 }
 
@@ -186,15 +252,16 @@ static int print_json(const struct qm_replay_config *c,
                       const struct qm_replay_result *r, json_t *server)
 {
     return cli_print_json(json_pack(
-        "{s:i, s:i, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o, s:o, s:o}",
+        "{s:i, s:i, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o, s:o, s:o, s:o}",
         "clients", (int)c->clients, "connections", (int)c->connections, "speed",
         c->speed, "reads", (json_int_t)r->reads, "bytes_read",
         (json_int_t)r->bytes_read, "writes", (json_int_t)r->writes, "bytes_written",
         (json_int_t)r->bytes_written, "writes_skipped", (json_int_t)r->writes_skipped,
         "contexts", (json_int_t)r->contexts, "seconds", (double)r->elapsed_us / 1e6,
         "max_late_us", (json_int_t)r->max_late_us, "latency_us",
-        latency_json(&r->read_us), "write_latency_us", latency_json(&r->write_us),
-        "server", server));
+        latency_json(&r->read_us), "due_latency_us",
+        c->speed > 0 ? latency_json(&r->read_due_us) : json_null(), "write_latency_us",
+        latency_json(&r->write_us), "server", server));
 }
 
 static void print_latency(const char *name, const struct qm_histogram *h)
@@ -229,6 +296,8 @@ static int print_text(const struct qm_replay_config *c,
     if (c->speed > 0)
         printf("              at most %" PRIu64 " us late\n", r->max_late_us);
     print_latency("read latency ", &r->read_us);
+    if (c->speed > 0)
+        print_latency("since due    ", &r->read_due_us);
     if (r->writes > 0)
         print_latency("write latency", &r->write_us);
     printf("server        policy %s, level %s\n", cli_text(s, "policy"),
