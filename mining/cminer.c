@@ -66,7 +66,7 @@ void qm_cminer_defaults(struct qm_cminer_config *config)
         .segment = 100,
         .min_support = 1,
         .min_confidence = 10,
-        .memory = (size_t)256 << 20,
+        .memory = (size_t)64 << 20,
     };
 }
 

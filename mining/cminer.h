@@ -51,7 +51,7 @@ struct qm_cminer_config {
 
 /* ATC'08 §5.1: max_gap 10, min_support 1, min_confidence 10 %.  It does not say how
  * long a segment is.  Ours has 100 accesses: of the pairs within the window, a cut
- * every 100 accesses separates one in twenty.  256 MiB. */
+ * every 100 accesses separates one in twenty.  64 MiB: more brought no speed. */
 void qm_cminer_defaults(struct qm_cminer_config *config);
 
 /* Returns 0, or EINVAL with one sentence in err that says what is allowed. */
@@ -113,7 +113,8 @@ struct qm_cminer_counts {
  * database.  Where a single block has more, what was counted so far is folded, so that
  * sequences that were seen before take no more room; then it takes more than
  * config->memory, but no more than that block's different sequences need (16 bytes
- * each).  Beyond this, 24 bytes for each different block and little for a segment.
+ * each).  Beyond this, for sorting as much again as the largest first block
+ * has, 20 bytes for each different block, and 8 for each access of the longest segment.
  *
  * Returns 0, what each() returned, or ENOMEM. */
 int qm_cminer_mine(const struct qm_cminer_config *config, const struct qm_cminer_db *db,

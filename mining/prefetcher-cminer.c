@@ -25,12 +25,12 @@
 #include "mining/registry.h"
 #include "mining/sequence.h"
 
-/* The paper's ten minutes are not given in accesses.  Half a million take some seconds
- * of mining, and some 100 MB meanwhile. */
+/* The paper's ten minutes are not given in accesses.  Half a million take about a
+ * second of mining. */
 #define RETRAIN_DEFAULT UINT64_C(500000)
 #define RETRAIN_MAX     UINT64_C(100000000)
 /* It shares the memory with a server. */
-#define RETRAIN_MEMORY ((size_t)64 << 20)
+#define RETRAIN_MEMORY ((size_t)16 << 20)
 
 struct cminer {
     struct qm_prefetcher base;

@@ -1,6 +1,7 @@
 /* The file of C-Miner*'s rules: what is written is read again, and nothing else is. */
 #include "cminer_testing.h"
 
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <signal.h>
@@ -273,6 +274,49 @@ static void test_no_file(void **state)
     unlink(path);
 }
 
+/* A set that is filled in the wrong order, or with blocks that it does not have. */
+static void test_add(void **state)
+{
+    const uint64_t blocks[] = {10, 20, 30};
+    static const struct qm_cminer_suffix good[] = {{1, 1}}, bad[] = {{3, 1}};
+    static const uint32_t none = QM_CMINER_NONE;
+    const struct {
+        struct qm_cminer_prefix prefix;
+        int result;
+    } steps[] = {
+        {{1, none, 1, 1, good}, 0},      {{1, none, 1, 1, good}, EINVAL},
+        {{1, 0, 1, 1, good}, 0},         {{1, 2, 1, 1, good}, 0},
+        {{1, 2, 1, 1, good}, EINVAL},    {{1, 0, 1, 1, good}, EINVAL},
+        {{1, none, 1, 1, good}, EINVAL}, {{0, none, 1, 1, good}, EINVAL},
+        {{3, none, 1, 1, good}, EINVAL}, {{2, 3, 1, 1, good}, EINVAL},
+        {{2, 0, 1, 0, good}, EINVAL},    {{2, 0, 1, 1, bad}, EINVAL},
+        {{2, 1, 1, 1, good}, 0},
+    };
+    struct qm_cminer_rules *rules = qm_cminer_rules_new(blocks, 3, 4);
+    struct qm_cminer_rules_size size;
+    assert_non_null(rules);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        assert_int_equal(qm_cminer_rules_add(rules, &steps[i].prefix), steps[i].result);
+    }
+    qm_cminer_rules_finish(rules);
+    qm_cminer_rules_size(rules, &size);
+    assert_int_equal(size.prefixes, 4);
+    assert_int_equal(size.rules, 4);
+    qm_cminer_rules_free(rules);
+}
+
+static unsigned files_in_dir(void)
+{
+    unsigned n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        n += e->d_name[0] != '.';
+    }
+    closedir(d);
+    return n;
+}
+
 /* What was there stays unless all is written. */
 static void test_not_written(void **state)
 {
@@ -307,6 +351,7 @@ static void test_not_written(void **state)
     struct bytes after = slurp();
     assert_int_equal(after.n, before.n);
     assert_memory_equal(after.v, before.v, after.n);
+    assert_int_equal(files_in_dir(), 1);
     free(before.v);
     free(after.v);
     assert_int_equal(qm_cminer_write(dir, &info, &db, &writer, err, sizeof err),
@@ -334,9 +379,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_inconsistent),
-        cmocka_unit_test(test_not_written), cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_inconsistent),
+        cmocka_unit_test(test_add),        cmocka_unit_test(test_not_written),
+        cmocka_unit_test(test_no_file),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -181,10 +181,12 @@ static void test_does_not_learn(void **state)
     struct qm_cminer_db db = {0};
     struct qm_cminer_config config;
     struct qm_mining_config mining;
-    const uint64_t seen[] = {1, 2, 3};
+    const uint64_t seen[] = {1, 2, 3}, other[] = {2, 9};
     qm_cminer_defaults(&config);
     config.segment = 4;
     assert_int_equal(qm_cminer_add(&db, seen, 3), 0);
+    assert_int_equal(qm_cminer_add(&db, other, 2), 0);
+    assert_int_equal(qm_cminer_add(&db, other, 2), 0);
     assert_int_equal(qm_cminer_number(&db), 0);
     write_rules(&db, &config);
     qm_cminer_db_free(&db);
@@ -212,6 +214,13 @@ static void test_does_not_learn(void **state)
         assert_int_equal(p->ops->candidates(p, stream, found, 4), 2);
         assert_int_equal(found[0], 2);
         assert_int_equal(found[1], 3);
+    }
+    /* 2 -> 9 is stronger than 2 -> 3, but 1 & 2 -> 3 comes first. */
+    for (int i = 0; i < 3; i++) {
+        p->ops->access(p, stream, 2, QM_ACCESS_HIT, &work);
+        assert_int_equal(p->ops->candidates(p, stream, found, 4), 2);
+        assert_int_equal(found[0], 3);
+        assert_int_equal(found[1], 9);
     }
     p->ops->end(p, stream, &work);
     assert_null(work);
