@@ -341,11 +341,13 @@ local function prepare(workload)
          con:query(string.format("CREATE TABLE %s (%s) ENGINE=InnoDB", t[1], t[2]))
          names[#names + 1] = t[1]
       end
-      -- fill(TABLE, LOW, HIGH, EXPRESSIONS): a row for each seq from low to high.
-      workload.load(function (name, low, high, expressions)
+      -- fill(TABLE, LOW, HIGH, EXPRESSIONS, WHICH): a row for each seq from low to high;
+      -- WHICH, a condition, if only for some.
+      workload.load(function (name, low, high, expressions, which)
          if high >= low then
-            con:query(string.format("INSERT INTO %s SELECT %s FROM seq_%d_to_%d", name,
-                                    table.concat(expressions, ",\n"), low, high))
+            con:query(string.format("INSERT INTO %s SELECT %s FROM seq_%d_to_%d WHERE %s",
+                                    name, table.concat(expressions, ",\n"), low, high,
+                                    which or "1"))
          end
       end, n, con)
       con:query("ANALYZE TABLE " .. table.concat(names, ", "))
@@ -379,7 +381,7 @@ end
 --   sizes()       a table of cardinalities, from sysbench.opt; a session has it as s.n
 --   tables        {{NAME, COLUMNS AND KEYS}, ...}, in the order in which to create them
 --   load(fill, n, con)
---                 fills an instance: fill(TABLE, LOW, HIGH, {EXPRESSIONS}), where
+--                 fills an instance: fill(TABLE, LOW, HIGH, {EXPRESSIONS}, WHICH), where
 --                 expressions are of seq, from low to high
 --   statements    {NAME = TEXT, ...}
 --   begin(s)      when a session begins: for what it keeps

@@ -196,7 +196,15 @@ local function load(fill, n, con)
    local w = string.format("(seq DIV %d + 1)", per_warehouse)
    local d = string.format("(seq DIV %d %% %d + 1)", n.customers, DISTRICTS)
    local id = string.format("(seq %% %d + 1)", n.customers)
-   local last = n.warehouses * per_warehouse - 1
+
+   -- Rows come in the order of their primary keys, a statement for each warehouse: so
+   -- plain inserts are several times faster than InnoDB's sorted bulk load.
+   con:query("SET unique_checks = 1, foreign_key_checks = 1")
+   local function fill_each(name, rows, row, which)
+      for warehouse = 1, n.warehouses do
+         fill(name, (warehouse - 1) * rows, warehouse * rows - 1, row, which)
+      end
+   end
 
    fill("item", 1, n.items, {
       "seq", between("im", 1, 10000), text("iname", 14, 24),
@@ -222,26 +230,26 @@ local function load(fill, n, con)
    for _, expression in ipairs({"0", "0", "0", original("sdata")}) do
       row[#row + 1] = expression
    end
-   fill("stock", 0, n.warehouses * n.items - 1, row)
+   fill_each("stock", n.items, row)
 
    -- The first of a district have each a name of their own, the others NURand(255,0,999).
    local name = string.format("IF(%s <= %d, %s - 1, ((%s | %s) + %d) %% %d)", id, n.names,
                               id, hash("name255", 256), hash("name999", LAST_NAMES),
                               C_LAST_LOAD, n.names)
    street, street_2, city, state, zip = address_row("c")
-   fill("customer", 0, last, {
+   fill_each("customer", per_warehouse, {
       id, d, w, text("first", 8, 16), "'OE'", last_name_row(name), street, street_2, city,
       state, zip, "RPAD(" .. hash("phone", 999999999) .. ", 16, '0')", DATE,
       string.format("IF(%s = 0, 'BC', 'GC')", hash("credit", 10)), "50000",
       hash("discount", 5001) .. " / 10000", "-10", "10", "1", "0", text("cdata", 300, 500)})
-   fill("history", 0, last, {id, d, w, d, w, DATE, "10", text("hdata", 12, 24)})
+   fill_each("history", per_warehouse, {id, d, w, d, w, DATE, "10", text("hdata", 12, 24)})
 
    -- Each customer of a district has one order, in another order in each district: 7919 is
    -- a prime number above that of customers.
    local delivered = n.customers - n.new_orders
    local entered = DATE .. " + INTERVAL " .. id .. " MINUTE"
    local order_lines = between("lines", 5, 15)
-   fill("orders", 0, last, {
+   fill_each("orders", per_warehouse, {
       id, d, w, string.format("(%s * 7919 + seq DIV %d * 271) %% %d + 1", id, n.customers,
                               n.customers),
       entered,
@@ -258,15 +266,13 @@ local function load(fill, n, con)
       return (expression:gsub("seq", "(seq DIV 15)"))
    end
    local o_id = of_order(id)
-   con:query(string.format("INSERT INTO order_line SELECT %s FROM seq_0_to_%d WHERE %s",
-      table.concat({
-         o_id, of_order(d), of_order(w), "seq % 15 + 1", between("line_i", 1, n.items),
-         of_order(w), string.format("IF(%s <= %d, %s, NULL)", o_id, delivered,
-                                    of_order(entered)),
-         "5", string.format("IF(%s <= %d, 0, %s / 100)", o_id, delivered,
-                            between("amount", 1, 999999)),
-         text("info", 24, 24)}, ",\n"),
-      15 * (last + 1) - 1, "seq % 15 < " .. of_order(order_lines)))
+   fill_each("order_line", 15 * per_warehouse, {
+      o_id, of_order(d), of_order(w), "seq % 15 + 1",
+      between("line_i", 1, n.items), of_order(w),
+      string.format("IF(%s <= %d, %s, NULL)", o_id, delivered, of_order(entered)), "5",
+      string.format("IF(%s <= %d, 0, %s / 100)", o_id, delivered,
+                    between("amount", 1, 999999)),
+      text("info", 24, 24)}, "seq % 15 < " .. of_order(order_lines))
 end
 
 --
