@@ -33,9 +33,8 @@
 --
 -- What differs from the standard: there are no web server, no images, no credit cards'
 -- authorization and no pause unless --think says so.  --scale gives NUM_ITEMS that the
--- standard does not allow.  Best sellers are of the last 3,333 orders and related items
--- of the last 10,000 of 2.592 million orders: as many in proportion, or --recent and
--- three times that.  Searches by title and author find what begins with the text, not
+-- standard does not allow; yet best sellers are of the last 3,333 orders, and related items
+-- of three times as many, whatever the scale, as it says (--recent).  Searches by title and author find what begins with the text, not
 -- what contains it or sounds like it.  Rows are of hashes, not DBGEN's.  Keys of customers,
 -- addresses, orders and carts come from AUTO_INCREMENT, where the servlets count or take
 -- the maximum; the most recent order is the latest, where they take the first; and
@@ -82,8 +81,7 @@ local function sizes()
    n.orders = math.floor(0.9 * n.customers)
    n.titles = math.floor(n.items / 5)
    n.names = math.floor(n.items / 10)
-   n.recent = opt.recent > 0 and opt.recent or
-      math.max(math.floor(3333 * n.orders / 2592000 + 0.5), 20)
+   n.recent = opt.recent
    -- NURand's A for customers and for search texts.
    n.customer_a = by_size(n.customers, {{1e4, 1023}, {4e4, 4095}, {16e4, 16383},
       {64e4, 65535}, {256e4, 262143}, {1024e4, 1048575}, {math.huge, 4194303}})
@@ -711,7 +709,7 @@ common.workload {
    options = {
       items = {"NUM_ITEMS; 0: by the scale", 0, sysbench.cmdline.ARG_INT},
       ebs = {"NUM_EBS, of 2880 customers each; 0: by the scale", 0},
-      recent = {"Orders that best sellers are taken from; 0: in proportion", 0,
+      recent = {"Orders that best sellers are taken from", 3333,
                 sysbench.cmdline.ARG_INT},
       skew = {"How popular popular items and subjects are; 1: uniform, the standard's", 1},
    },

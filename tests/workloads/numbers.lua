@@ -81,7 +81,7 @@ local function shopping()
    common.workload = function (w) tpcw = w end
    debug = debug_library
    dofile(os.getenv("SOURCE_DIR") .. "/bench/workloads/tpcw.lua")
-   for name, value in pairs {scale = 1, items = 0, ebs = 0, recent = 0, skew = 1} do
+   for name, value in pairs {scale = 1, items = 0, ebs = 0, recent = 3333, skew = 1} do
       sysbench.opt[name] = value
    end
    local s, times, steps = {n = tpcw.sizes()}, {}, 2000000
