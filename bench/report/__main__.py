@@ -63,7 +63,7 @@ def fail(text):
 def record(args, store, runner):
     """Makes the recordings that are missing; returns how many cannot be had."""
     missing = [(name, arguments) for name, arguments in wanted(
-        store, MINUTES[args.quick], SHIFT_MINUTES[args.quick]) if read(store, name) is None]
+        MINUTES[args.quick], SHIFT_MINUTES[args.quick]) if read(store, name) is None]
     if not missing:
         return 0
     if args.no_record or args.no_run:

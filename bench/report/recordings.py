@@ -18,8 +18,9 @@ class Workload:
     level: str  # whose reads are mined together in the paper (§6.1)
     parts: tuple  # the database is so many times as large as the storage cache
     figure: int
+    instances: int
     scale: str  # of an instance, so that all of them are about 1.2 GB
-    pool: str
+    pool: str  # '': a fortieth of the data, bench/record's default
 
     def sizes(self, recording):
         """Of the storage cache, in bytes, whole blocks."""
@@ -28,12 +29,11 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload("tpcw", "TPC-W", "query", (80, 40, 20), 5, "1", ""),
-    Workload("rubis", "RUBiS", "query", (80, 40, 20), 6, "1", ""),
-    Workload("tpcc", "DBT-2", "transaction", (120, 60, 30), 7, "1", "20M"),
+    Workload("tpcw", "TPC-W", "query", (80, 40, 20), 5, 10, "1", ""),
+    Workload("rubis", "RUBiS", "query", (80, 40, 20), 6, 10, "0.029", ""),
+    Workload("tpcc", "DBT-2", "transaction", (120, 60, 30), 7, 1, "12", "20M"),
 )
 
-INSTANCES = 10
 CLIENTS = 10
 CONCURRENCY = (1, 10, 25, 50, 100)  # of figure 2
 SHORT_MINUTES = "1"
@@ -55,16 +55,15 @@ class Recording:
         return self.path.name.removesuffix(".trace.zst")
 
 
-def wanted(store, minutes, shift_minutes):
+def wanted(minutes, shift_minutes):
     """All of them, as (name, arguments of bench/record); the main ones first."""
-    del store
     by_name = {w.name: w for w in WORKLOADS}
 
     def one(workload, clients, length, shift=0):
         w = by_name[workload]
         name = f"{workload}-shift" if shift else f"{workload}-{clients}"
         arguments = [
-            workload, "--clients", str(clients), "--instances", str(INSTANCES),
+            workload, "--clients", str(clients), "--instances", str(w.instances),
             "--scale", w.scale, "--minutes", length]
         if w.pool:
             arguments += ["--pool", w.pool]

@@ -25,11 +25,11 @@ class Trace:
     def detangled(self):
         """The level at which reads are separated by thread: a database may announce its
         clients as connections."""
-        def requests(kind):
+        def blocks(kind):
             about = self.info.get(f"kinds.{kind}")
-            return about["contexts"] * about["requests"]["mean"] if about else 0
+            return about["contexts"] * about["blocks_read"]["mean"] if about else 0
 
-        return "connection" if requests("connection") > requests("thread") else "thread"
+        return "connection" if blocks("connection") > blocks("thread") else "thread"
 
     @property
     def name(self):
