@@ -22,6 +22,10 @@ class Number:
         return True
 
 
+class Words(str):
+    """What stands in a figure's place, such as "< 500 k"."""
+
+
 class Run:
     """The result of a unit; or of one of the runs in it (part: its index)."""
 

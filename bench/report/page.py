@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jinja2
 
-from report.book import Number
+from report.book import Number, Words
 from report.model import Chart, Charts, Table, Text
 from report.units import write
 
@@ -44,13 +44,14 @@ def html(title, sections):
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.tests["number"] = lambda cell: isinstance(cell, Number)
+    environment.tests["figure"] = lambda cell: isinstance(cell, (Number, Words))
     environment.filters |= {"plain": plain, "raw": raw, "kind": kind}
     return environment.get_template("page.html").render(title=title, sections=sections)
 
 
 def markdown_table(table):
     columns = [str(c) for c in table.columns]
-    numeric = [any(isinstance(row[i], Number) for row in table.rows)
+    numeric = [any(isinstance(row[i], (Number, Words)) for row in table.rows)
                for i in range(len(columns))]
     lines = [columns, ["---:" if n else "---" for n in numeric]]
     lines += [[plain(cell).replace("|", "\\|") for cell in row] for row in table.rows]

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from report.book import Number
+from report.book import Number, Words
 
 DATA = json.loads((Path(__file__).resolve().parent / "paper.json").read_text("utf-8"))
 
@@ -22,7 +22,7 @@ def number(what, unit, field="value", **fields):
     if entry is None:
         return None
     if entry[field] is None:
-        return entry.get("text")
+        return Words(entry["text"]) if "text" in entry else None
     return Number(entry[field], unit, f"paper#{what}.{DATA[what].index(entry)}.{field}")
 
 

@@ -11,14 +11,14 @@ class Trace:
     """A recording with how many of its read requests are used; None of it is known as
     long as `ready` is false: its units are wanted then."""
 
-    def __init__(self, book, jobs, recording, level):
+    def __init__(self, book, jobs, recording, level, whole=False):
         self.book, self.jobs, self.recording, self.level = book, jobs, recording, level
         self.info = book.ask(jobs.info(recording, level))
         self.ready = self.info is not None
         if not self.ready:
             return
         reads = self.info.get("reads")
-        self.reads = min(reads, QUICK_READS) if jobs.quick else reads
+        self.reads = min(reads, QUICK_READS) if jobs.quick and not whole else reads
         self.warmup = self.reads // 2
 
     @property

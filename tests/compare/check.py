@@ -16,7 +16,7 @@ from pathlib import Path
 SECTIONS = ["reading", "summary", "characterization", "tpcw", "rubis", "tpcc",
             "prefetches", "rules", "shift", "beyond"]
 CHARTS = {"characterization": 1, "tpcw": 6, "rubis": 6, "tpcc": 6, "prefetches": 6,
-          "rules": 3, "shift": 1, "beyond": 9}
+          "rules": 3, "shift": 1, "beyond": 12}
 SCALE = {"percent": 100, "us": 0.001, "mib": 1 / (1 << 20)}
 
 

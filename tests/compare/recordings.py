@@ -6,7 +6,7 @@ Usage: recordings.py DIR
 Writes DIR/NAME.trace.zst and DIR/NAME.json for all that bench/compare wants.  Threads run
 transactions of queries that follow one of a few hundred paths through the blocks; some
 reads are of anything, some requests write.  In the one that shifts, the paths are others
-in each third.
+in each quarter.
 """
 
 import json
@@ -21,7 +21,7 @@ QUERIES = 900
 
 def trace(seed, clients, queries, shift):
     r = random.Random(seed)
-    paths = [[r.randrange(BLOCKS) for _ in range(r.randint(2, 14))] for _ in range(900)]
+    paths = [[r.randrange(BLOCKS) for _ in range(r.randint(2, 14))] for _ in range(1200)]
     yield f"#quickmine-trace 1 block={BLOCK}"
     us, number = 0, clients
     for thread in range(1, clients + 1):
@@ -37,7 +37,7 @@ def trace(seed, clients, queries, shift):
                     thread = r.choice(sorted(running))
             else:
                 begun += 1
-                part = begun * 3 // (queries + 1) if shift else 0
+                part = begun * 4 // (queries + 1) if shift else 0
                 path = min(int(r.paretovariate(0.6)) - 1, 299) + 300 * part
                 number += 2
                 yield f"B {us} {number - 1} transaction {path % 7:016x} {thread}"
@@ -69,7 +69,7 @@ def write(directory, name, workload, clients, queries, shift, seed):
             "database_bytes": BLOCKS * BLOCK, "device_bytes": BLOCKS * BLOCK,
             "block_size": BLOCK, "interactions": queries,
             "interactions_per_second": queries / seconds, "seed": seed,
-            "shift": int(seconds / 3) if shift else 0, "delay_ms": 1, "mariadb": "none",
+            "shift": int(seconds / 4) if shift else 0, "delay_ms": 1, "mariadb": "none",
             "nbdkit": "none", "commit": "none", "command": f"made up: {name}"}, file)
 
 

@@ -18,12 +18,13 @@ class Context:
     def recording(self, name):
         return read(self.store, name)
 
-    def trace(self, name, level):
-        """None if there is no such recording, or what it is like is not known yet."""
+    def trace(self, name, level, whole=False):
+        """None if there is no such recording, or what it is like is not known yet; whole:
+        also when the comparison is quick."""
         recording = self.recording(name)
         if recording is None:
             return None
-        trace = Trace(self.book, self.jobs, recording, level)
+        trace = Trace(self.book, self.jobs, recording, level, whole)
         return trace if trace.ready else None
 
     def main(self, workload):

@@ -2,14 +2,16 @@
 
 from report import charts
 from report.book import Number, computed
+from report.jobs import POLICIES
 from report.model import Chart, Charts, Section, Table
 from report.recordings import BLOCK
 from report.sections import MISSING
 from report.sections.simulated import outcome, sizes_of
 from report.units import size as size_text
 
-EVICTIONS = ("lru", "lfu", "mru", "arc", "s3fifo", "wtinylfu", "belady")
-LEVEL_POLICIES = (("seq", "SEQ"), ("run", "RUN"), ("quickmine", "QuickMine, paper"))
+EVICTIONS = {"lru": "LRU", "lfu": "LFU", "mru": "MRU", "arc": "ARC", "s3fifo": "S3-FIFO",
+             "wtinylfu": "W-TinyLFU", "belady": "Belady (bound)"}
+LEVEL_POLICIES = ("seq", "run", "quickmine", "defaults")
 
 
 def section(context):
@@ -50,11 +52,11 @@ def evictions(workload, trace):
             runs.append(run.find(policy=policy) if run else None)
         none, ours, bound = runs
         if none:
-            plain.append(bar(eviction, charts.POLICY["none"], none))
+            plain.append(bar(EVICTIONS[eviction], charts.POLICY["none"], none))
         if ours:
-            mined.append(bar(eviction, charts.POLICY["defaults"], ours))
+            mined.append(bar(EVICTIONS[eviction], charts.POLICY["defaults"], ours))
         if none or ours:
-            rows.append([eviction, *(run.number("miss_ratio", "percent") if run else None
+            rows.append([EVICTIONS[eviction], *(run.number("miss_ratio", "percent") if run else None
                                      for run in runs),
                          *(run.number("device_reads", "count") if run else None
                            for run in (none, ours))])
@@ -69,7 +71,7 @@ def evictions(workload, trace):
                    f"{workload.title}, {about}: eviction with QuickMine's defaults")])
     yield Table(
         f"{workload.name}-evictions", f"{workload.title}, simulated, {about}: misses by "
-        "eviction; belady is a bound",
+        "eviction",
         ["eviction", "no prefetching", "QuickMine, defaults", "perfect knowledge",
          "device reads, no prefetching", "device reads, QuickMine"], rows)
 
@@ -78,34 +80,35 @@ def levels(workload, trace):
     size = sizes_of(workload, trace)[0]
     names = ("none", trace.detangled, "transaction", "query")
     runs = {}
-    for policy, title in LEVEL_POLICIES:
-        run = trace.sim(f"{title} at all levels", [
-            "--policy", policy, "--level", ",".join(names), "--cache-size", str(size),
-            "--preset", "paper"])
+    for policy in map(POLICIES.get, LEVEL_POLICIES):
+        run = trace.sim(f"{policy.title} at all levels", [
+            "--policy", policy.policy, "--level", ",".join(names),
+            "--cache-size", str(size), *(("--preset", "paper") if policy.paper else ())])
         for level in names:
-            runs[policy, level] = run.find(level=level) if run else None
-    rows, drawn = [], []
-    for policy, title in LEVEL_POLICIES:
+            runs[policy.name, level] = run.find(level=level) if run else None
+    rows, drawn = [], {"quickmine": [], "defaults": []}
+    for policy in LEVEL_POLICIES:
         for level in names:
             run = runs[policy, level]
             if not run:
                 continue
-            rows.append([title, level, run.number("miss_ratio", "percent"),
+            rows.append([POLICIES[policy].title, level, run.number("miss_ratio", "percent"),
                          run.number("prefetches", "count"), run.number("accuracy", "percent"),
                          run.number("rules", "count"), run.number("rules_bytes", "mib")])
-            if policy == "quickmine":
-                drawn.append(bar(level, charts.POLICY["quickmine" if level != "none"
-                                                      else "none"], run))
+            if policy in drawn:
+                drawn[policy].append(bar(
+                    level, charts.POLICY[policy if level != "none" else "none"], run))
     if not rows:
         return
-    if drawn:
-        yield Charts([miss_chart(
-            f"{workload.name}-levels", f"{workload.title}: levels", drawn,
-            f"{workload.title}, cache of {size_text(size)}: QuickMine with the paper's "
-            "algorithm, by whose reads are mined together")])
+    yield Charts([miss_chart(
+        f"{workload.name}-levels-{policy}", f"{workload.title}: levels", bars,
+        f"{workload.title}, cache of {size_text(size)}: {POLICIES[policy].title}, by whose "
+        "reads are mined together") for policy, bars in drawn.items() if bars])
     yield Table(
         f"{workload.name}-levels", f"{workload.title}, simulated, cache of "
-        f"{size_text(size)}: what contexts bring, to others as well (level none: without)",
+        f"{size_text(size)}: what contexts bring, to others as well (level none: "
+        "without). The paper's algorithm mines a context when it ends, so that one that lasts "
+        "as long as the trace teaches it nothing.",
         ["policy", "level", "misses", "prefetches", "accuracy", "rules", "memory of rules"],
         rows)
 

@@ -89,7 +89,7 @@ def figures(run, server):
         "dropped": middle("server.dropped", "count"),
         "accuracy": middle_of(ratios, "percent"),
         "rate": middle_of(rates, "count"),
-        "busy": run.number(f"servers.{server}.device.utilisation", "percent"),
+        "queue": run.number(f"servers.{server}.device.queue_us.mean", "us"),
         "late": run.number(f"servers.{server}.device.late_us.mean", "us"),
     }
 

@@ -114,7 +114,7 @@ def latency_blocks(result, workload, trace, live):
                 None if policy.name == "none" or not base else computed(
                     "times", lambda m, b: m / b, server["median"], base["median"]),
                 ratio, server["p99"], server["misses"], server["accuracy"],
-                server["dropped"], server["rate"], server["busy"], server["late"]])
+                server["dropped"], server["rate"], server["queue"], server["late"]])
         drawn.append(Chart(
             charts.bars(f"{workload.name}-latency-{index}",
                         f"{workload.title}: mean read latency by policy", rows,
@@ -127,7 +127,7 @@ def latency_blocks(result, workload, trace, live):
             f"{workload.title}, live, {caption(workload, trace, index)}: latency of read "
             "requests; medians over the segments",
             ["policy", "mean latency", "least", "most", "of LRU's", "paper: of LRU's", "p99",
-             "misses", "accuracy", "prefetches dropped", "reads a second", "disks busy",
+             "misses", "accuracy", "prefetches dropped", "reads a second", "wait for a disk",
              "replies late by"], lines))
     if drawn:
         result.add(Charts(drawn), *tables)

@@ -37,8 +37,9 @@ def section(context):
         any_there = True
         result.add(Charts(drawn), Table(
             f"{workload.name}-prefetches",
-            f"{workload.title}, simulated: prefetches in the measured half (the paper's in an "
-            "hour, of a database that is 30 to 50 times as large)",
+            f"{workload.title}, simulated: prefetches in the measured half (the paper's: in an "
+            "hour, of a larger database). Blocks prefetched before it may be used in it, so "
+            "that accuracy can exceed 100 %",
             ["cache", "the paper's", "policy", "issued", "paper: issued", "used", "went unused",
              "accuracy", "paper: accuracy", "coverage"], rows))
         result.text(*explain(workload, runs), kind="why")

@@ -30,9 +30,9 @@ def section(context):
         "The disks are a model, which a database fills as far as in the paper; queueing, "
         "threads, locks and connections are real. “Late” is by how much replies came after "
         "the time that the model had for them: the machine's doing, and in the latencies.",
-        "Live and simulated misses differ: a prefetch that is dropped, or that comes too "
-        "late to be mined, is known to the live server only, and it was warmed by fewer "
-        "requests.",
+        "Live and simulated misses differ: live, a queue that is full drops prefetches, what is "
+        "learned comes a few requests later, requests of different clients come in another "
+        "order, and what is measured is a smaller part of the trace.",
         "LRU's column is the server without prefetching. “Paper” is what the paper's text "
         "reports, relative reductions being taken of LRU's rate; what only its drawings "
         "show is left out. The clients are fewer here, as the caches are smaller: 4 % of "
