@@ -124,19 +124,38 @@ def column(rows, title):
     return titles.index(title)
 
 
-def check_computed(page):
-    """The reduction of misses, and the shares."""
+POLICIES = {"LRU": ("none", "paper"), "SEQ": ("seq", "paper"), "RUN": ("run", "paper"),
+            "AMP": ("amp", "paper"), "Mithril": ("mithril", "paper"),
+            "C-Miner*": ("cminer", "paper"), "QuickMine, paper": ("quickmine", "paper"),
+            "QuickMine, defaults": ("quickmine", None),
+            "perfect knowledge": ("perfect", "paper")}
+PARTS = {"tpcw": (80, 40, 20), "rubis": (80, 40, 20), "tpcc": (120, 60, 30)}
+
+
+def check_run(directory, workload, index, policy, cell):
+    """The row's figures are of a simulation of its policy at its cache size."""
+    key, path = cell["data-from"].split("#")
+    run = json.loads((directory / "runs" / f"{key}.json").read_text())
+    result = run["result"][int(path.split(".")[0])]
+    about = json.loads((directory / "recordings" / f"{workload}-10.json").read_text())
+    size = about["database_bytes"] // PARTS[workload][index] // 16384 * 16384
+    if (result["policy"], result["preset"]) != POLICIES[policy] or result["cache_size"] != size:
+        fail(f"{workload}, {policy}, cache {index}: {result}")
+
+
+def check_computed(page, directory):
+    """The reduction of misses, the shares, and that rows are of what they say."""
     for workload in ("tpcw", "rubis", "tpcc"):
         for index in range(3):
             rows = page.tables[f"{workload}-outcomes-{index}"]
             missed, fewer = column(rows, "blocks missed"), column(rows, "fewer than LRU")
             parts = [column(rows, t) for t in ("hits", "promotes", "misses")]
             policies = [row[0]["text"] for row in rows[1:]]
-            if policies != ["LRU", "SEQ", "RUN", "AMP", "Mithril", "C-Miner*",
-                            "QuickMine, paper", "QuickMine, defaults", "perfect knowledge"]:
+            if policies != list(POLICIES):
                 fail(f"{workload}: {policies}")
             lru = float(rows[1][missed]["data-value"])
             for row in rows[1:]:
+                check_run(directory, workload, index, row[0]["text"], row[missed])
                 if abs(sum(float(row[p]["data-value"]) for p in parts) - 1) > 1e-9:
                     fail(f"{workload}: the parts are not the whole")
                 if row is not rows[1]:
@@ -191,7 +210,7 @@ def main():
     if lost:
         fail(f"nothing has the id of {lost[:5]}")
     looked_up = check_cells(page, Path(directory), json.loads(Path(paper).read_text()))
-    check_computed(page)
+    check_computed(page, Path(directory))
     check_files(page, Path(directory))
     if "failed" in page.tables:
         fail("something could not be run")
