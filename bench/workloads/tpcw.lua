@@ -27,15 +27,15 @@
 -- pages that really write are shopping_cart, buy_request, buy_confirm and admin_confirm,
 -- 15.5 %.  The share of each group is printed.
 --
--- No statement scans a big table: those that read much are new_products and by_subject
--- (all of a subject's items, sorted; a 24th of them) and best_sellers (the lines of the
--- last orders).
+-- Those that read much are the searches by title and author (all items or authors, for what
+-- contains a text), new_products and by_subject (all of a subject's items, sorted; a 24th
+-- of them) and best_sellers (the lines of the last orders).
 --
 -- What differs from the standard: there are no web server, no images, no credit cards'
 -- authorization and no pause unless --think says so.  --scale gives NUM_ITEMS that the
 -- standard does not allow; yet best sellers are of the last 3,333 orders, and related items
--- of three times as many, whatever the scale, as it says (--recent).  Searches by title and author find what begins with the text, not
--- what contains it or sounds like it.  Rows are of hashes, not DBGEN's.  Keys of customers,
+-- of three times as many, whatever the scale, as it says (--recent).  Searches by title and
+-- author find what contains the text, not what sounds like it.  Rows are of hashes, not DBGEN's.  Keys of customers,
 -- addresses, orders and carts come from AUTO_INCREMENT, where the servlets count or take
 -- the maximum; the most recent order is the latest, where they take the first; and
 -- discounts are fractions throughout.
@@ -372,7 +372,7 @@ end
 -- The beginning of one of some titles or names.
 local function search_text(n, count)
    local number = common.nurand(n.search_a, 1, count)
-   return digsyl(common.shifted(number, count) - 1, 7) .. "%"
+   return "%" .. digsyl(common.shifted(number, count) - 1, 7) .. "%"
 end
 
 local function some_address()
