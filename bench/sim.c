@@ -37,6 +37,7 @@ void qm_sim_defaults(struct qm_sim_config *config)
         .eviction = "lru",
         .level = QM_LEVEL_INNERMOST,
         .on_promote = true,
+        .throttle = true,
         .prefetch_share = 4000,
     };
     qm_mining_defaults(&config->mining);

@@ -63,7 +63,7 @@ static const struct argp_option options[] = {
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
     {"throttle", THROTTLE, "on|off", 0,
-     "classes that do not benefit prefetch less (off)", 0},
+     "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},

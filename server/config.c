@@ -36,7 +36,7 @@ const char qms_config_help[] =
     "                       Mining and prefetching.\n"
     "prefetch-share=PERCENT Prefetch cache's part of the cache (default 4).\n"
     "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
-    "throttle=on|off        Whether classes that do not benefit prefetch less.\n"
+    "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
     "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
@@ -425,6 +425,7 @@ static void defaults(struct qms_config *c)
         .level = QM_LEVEL_INNERMOST,
         .share = 4000,
         .on_promote = true,
+        .throttle = true,
         .prefetch_threads = 4,
         .prefetch_queue = 64,
         .miner_queue = UINT64_C(64) << 20,
