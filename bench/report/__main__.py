@@ -12,7 +12,7 @@ from report import page
 from report.book import Book
 from report.host import describe
 from report.jobs import Jobs
-from report.model import Section, Table
+from report.model import Table
 from report.recordings import WORKLOADS, Unreadable, read, wanted
 from report.run import Runner
 from report.sections import Context
@@ -142,8 +142,7 @@ def main():
     if not args.no_run:
         done = work(book, runner, context, [*only, "reading"])
     runner.say("writing the report")
-    write(store, [make(context) if name in only or name == "reading" else
-                  Section(name, "left out (--only)") for name, make in makers()])
+    write(store, [make(context) for _, make in makers()])
     what = "nothing was left to run" if done == 0 else f"{done} units run"
     runner.say(f"{what}; the report is {store.path / 'report.html'}")
     if failed or book.failed:

@@ -19,7 +19,7 @@ DISK_GB, DATABASE_GB = 250, {"tpcw": 40, "rubis": 40, "tpcc": 60}
 # Workers enough that the disks' queues, and not they, are what is waited for.
 WORKERS = ("prefetch-threads=16", "prefetch-queue=256")
 SEGMENT_READS = {True: 6_000, False: 40_000}  # by whether the comparison is quick
-SEGMENTS = {True: 2, False: 5}
+SEGMENTS = {True: 3, False: 5}
 WARM_READS = {True: 100_000, False: None}
 
 
@@ -74,24 +74,40 @@ def figures(run, server):
         return middle_of(each(path, unit), unit)
 
     means = each("latency_us.mean", "us")
-    ratios = [Number(u.value / p.value, "percent") for u, p in
+    used = [Number(u.value / p.value, "percent") for u, p in
               zip(each("server.used", "count"), each("server.prefetches", "count"))
               if u is not None and p is not None and p.value]
     rates = [Number(r.value / s.value, "count") for r, s in
              zip(each("reads", "count"), each("seconds", "seconds")) if s.value]
     return {
         "name": run.get(f"servers.{server}.name"),
+        "means": means,
         "median": middle_of(means, "us"),
         "least": min(means, key=lambda n: n.value),
         "most": max(means, key=lambda n: n.value),
         "p99": middle("latency_us.p99", "us"),
         "misses": middle("server.miss_ratio", "percent"),
         "dropped": middle("server.dropped", "count"),
-        "accuracy": middle_of(ratios, "percent"),
+        "accuracy": middle_of(used, "percent"),
         "rate": middle_of(rates, "count"),
         "queue": run.number(f"servers.{server}.device.queue_us.mean", "us"),
         "late": run.number(f"servers.{server}.device.late_us.mean", "us"),
     }
+
+
+def ratios(server, base):
+    """Its mean latency against another's, of the same segment each: what a segment happens
+    to read then matters less than for either."""
+    return [Number(one.value / other.value, "times")
+            for one, other in zip(server["means"], base["means"]) if other.value]
+
+
+def against(servers, name, other="none"):
+    """The median of a server's ratios to another; None if one is not there, or the same."""
+    by_name = {server["name"]: server for server in servers}
+    if name == other or name not in by_name or other not in by_name:
+        return None
+    return middle_of(ratios(by_name[name], by_name[other]), "times")
 
 
 def middle_of(numbers, unit):

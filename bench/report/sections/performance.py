@@ -5,7 +5,7 @@ from report.book import Number, computed
 from report.jobs import POLICIES
 from report.model import Chart, Charts, Section, Table
 from report.sections import MISSING
-from report.sections.live import latencies
+from report.sections.live import against, latencies
 from report.sections.simulated import outcome, share, sizes_of
 from report.sections.why import differences
 from report.units import size as size_text
@@ -111,9 +111,7 @@ def latency_blocks(result, workload, trace, live):
                          reported))
             lines.append([
                 policy.title, server["median"], server["least"], server["most"],
-                None if policy.name == "none" or not base else computed(
-                    "times", lambda m, b: m / b, server["median"], base["median"]),
-                ratio, server["p99"], server["misses"], server["accuracy"],
+                against(servers, policy.name), ratio, server["p99"], server["misses"], server["accuracy"],
                 server["dropped"], server["rate"], server["queue"], server["late"]])
         drawn.append(Chart(
             charts.bars(f"{workload.name}-latency-{index}",
@@ -125,7 +123,7 @@ def latency_blocks(result, workload, trace, live):
         tables.append(Table(
             f"{workload.name}-latency-{index}",
             f"{workload.title}, live, {caption(workload, trace, index)}: latency of read "
-            "requests; medians over the segments",
+            "requests; medians over the segments, also of the ratio to LRU in each",
             ["policy", "mean latency", "least", "most", "of LRU's", "paper: of LRU's", "p99",
              "misses", "accuracy", "prefetches dropped", "reads a second", "wait for a disk",
              "replies late by"], lines))

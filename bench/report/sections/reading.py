@@ -1,10 +1,11 @@
 """reading - what a reader has to know to judge the rest fairly."""
 
+from statistics import median
+
 from report.book import Number
 from report.model import Section, Table
 from report.recordings import CLIENTS, CONCURRENCY, WORKLOADS
-
-from report.sections.live import DEVICE, SEGMENT_READS, SEGMENTS, WARM_READS, latencies
+from report.sections.live import DEVICE, SEGMENT_READS, SEGMENTS, WARM_READS, latencies, ratios
 
 
 def section(context):
@@ -76,19 +77,29 @@ def recordings_table(context):
 def noise(context):
     """How far repetitions of the same live measurement are apart."""
     rows = []
+
+    def spread(numbers):
+        values = sorted(n.value for n in numbers)
+        return (values[-1] - values[0]) / median(values) if values and median(values) else 0
+
     for workload, trace in context.workloads():
         for index in range(3):
             servers = latencies(context, workload, trace, index)
-            spreads = [(s["most"].value - s["least"].value) / s["median"].value
-                       for s in servers if s["median"].value]
-            if spreads:
-                rows.append([workload.title, Number(index + 1, "count"),
-                             Number(len(spreads), "count"),
-                             Number(sum(spreads) / len(spreads), "percent"),
-                             Number(max(spreads), "percent")])
-    return Table("noise", "Noise of the live figures: least to most of the segments' mean "
-                 "latencies, of their median. Segments also differ in what is read.",
-                 ["workload", "cache", "policies", "on average", "at most"], rows)
+            base = next((s for s in servers if s["name"] == "none"), None)
+            if not base:
+                continue
+            own = [spread(s["means"]) for s in servers]
+            paired = [spread(ratios(s, base)) for s in servers if s is not base] or [0]
+            rows.append([
+                workload.title, Number(index + 1, "count"), Number(len(own), "count"),
+                Number(sum(own) / len(own), "percent"), Number(max(own), "percent"),
+                Number(sum(paired) / len(paired), "percent"), Number(max(paired), "percent")])
+    return Table(
+        "noise", "Noise of the live figures: from the least to the most of the segments' mean "
+        "latencies, in percent of their median, which includes that segments read different "
+        "things; and the same of the ratio to LRU's in the same segment, which does not",
+        ["workload", "cache", "policies", "latency: on average", "at most",
+         "ratio: on average", "at most"], rows)
 
 
 def machine(context):

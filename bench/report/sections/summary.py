@@ -5,7 +5,7 @@ from report.book import computed
 from report.jobs import POLICIES
 from report.model import Section, Table
 from report.sections import MISSING
-from report.sections.live import latencies
+from report.sections.live import against, latencies
 from report.sections.performance import cache_cells
 from report.sections.simulated import outcome
 
@@ -22,7 +22,7 @@ def against_paper(context):
         lru = outcome(workload, trace, "none")
         ours = {name: outcome(workload, trace, name) for name in ("quickmine", "defaults")}
         for index in range(3):
-            live = {s["name"]: s for s in latencies(context, workload, trace, index)}
+            live = latencies(context, workload, trace, index)
 
             def fewer(name, i=index):
                 run = ours[name][i]
@@ -30,12 +30,6 @@ def against_paper(context):
                     return None
                 return computed("percent", lambda m, b: 1 - m / b,
                                 run.number("misses", "count"), lru[i].number("misses", "count"))
-
-            def slower(name, servers=live):
-                if name not in servers or "none" not in servers:
-                    return None
-                return computed("times", lambda m, b: m / b, servers[name]["median"],
-                                servers["none"]["median"])
 
             if not lru[index]:
                 continue
@@ -47,10 +41,10 @@ def against_paper(context):
                 paper.number("miss_reduction", "percent", workload=workload.name, size=index,
                              policy="quickmine"),
                 fewer("defaults"),
-                slower("quickmine"),
+                against(live, "quickmine"),
                 paper.number("latency_ratio", "times", workload=workload.name, size=index,
                              policy="quickmine"),
-                slower("defaults")])
+                against(live, "defaults")])
     return Table(
         "summary", "QuickMine against LRU: misses (simulated) and mean read latency (live, "
         "over the model of 15 disks), with the paper's algorithm and with the defaults",
