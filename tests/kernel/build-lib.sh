@@ -1,0 +1,129 @@
+# build-lib.sh - kernels and nbd-client for the guest; to be sourced after tests/lib.sh.
+#
+# All of it is kept in $KEPT, so that a second run builds what has changed only:
+#
+#   pristine/             Debian's kernel source, as the package linux-source-6.1 has it
+#   patched/              the same, with our patches; unchanged files are hard links
+#   build-NAME/           what is built of them
+#   nbd/                  Debian's source of nbd, patched and built
+
+: "${KEPT:=${QM_KERNEL_DIR:-$BUILD_DIR/kernel}}"
+KERNEL_SOURCE=${QM_KERNEL_SOURCE:-/usr/src/linux-source-6.1.tar.xz}
+JOBS=${QM_JOBS:-2}
+
+# logged NAME COMMAND...: its output goes to a file, and is shown if it fails.
+logged() {
+    local log=$KEPT/$1.log; shift
+    "$@" >"$log" 2>&1 </dev/null || { tail -n 40 "$log" >&2; fail "$* (see $log)"; }
+}
+
+unpack_kernel() {
+    [ -e "$KEPT/pristine/.complete" ] && return
+    [ -f "$KERNEL_SOURCE" ] || skip "package linux-source-6.1 is missing"
+    say "unpacking $KERNEL_SOURCE"
+    rm -rf "$KEPT/pristine"
+    mkdir -p "$KEPT/pristine"
+    tar -xf "$KERNEL_SOURCE" -C "$KEPT/pristine" --strip-components=1 ||
+        fail "$KERNEL_SOURCE cannot be unpacked"
+    touch "$KEPT/pristine/.complete"
+}
+
+# The files that the patches touch are patched elsewhere, and those that came out
+# differently than last time are put into the tree: so make builds little anew.
+patch_kernel() {
+    local file patches=("$SOURCE_DIR"/client-patches/linux/*.patch)
+    local touched stage=$T/stage
+
+    [ -e "$KEPT/patched/.complete" ] || {
+        rm -rf "$KEPT/patched"
+        cp -al "$KEPT/pristine" "$KEPT/patched" || fail "no hard links in $KEPT"
+    }
+    touched=$(sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "${patches[@]}" | sort -u)
+    mkdir -p "$stage"
+    (cd "$KEPT/pristine" && for file in $touched; do
+        [ ! -e "$file" ] || cp --parents "$file" "$stage"
+    done)
+    for file in "${patches[@]}"; do
+        patch -s -p1 -d "$stage" --fuzz=0 <"$file" || fail "${file##*/} does not apply"
+    done
+    for file in $touched; do
+        cmp -s "$stage/$file" "$KEPT/patched/$file" ||
+            install -D -m 644 "$stage/$file" "$KEPT/patched/$file"
+    done
+    # What an earlier patch touched and this one does not.
+    for file in $(cat "$KEPT/patched/.touched" 2>/dev/null); do
+        grep -qxF "$file" <<<"$touched" || {
+            rm -f "$KEPT/patched/$file"
+            [ ! -e "$KEPT/pristine/$file" ] ||
+                ln "$KEPT/pristine/$file" "$KEPT/patched/$file"
+        }
+    done
+    echo "$touched" >"$KEPT/patched/.touched"
+    touch "$KEPT/patched/.complete"
+}
+
+# build_kernel NAME TREE CONFIG...: $KEPT/build-NAME/arch/x86/boot/bzImage.
+build_kernel() {
+    local name=$1 tree=$2 out=$KEPT/build-$1; shift 2
+    local config
+
+    config=$(cat "$@")
+    mkdir -p "$out"
+    if [ "$config" != "$(cat "$out/.quickmine-config" 2>/dev/null)" ]; then
+        logged "$name" make -C "$KEPT/$tree" O="$out" tinyconfig
+        printf '%s\n' "$config" >>"$out/.config"
+        logged "$name" make -C "$KEPT/$tree" O="$out" olddefconfig
+        printf '%s\n' "$config" >"$out/.quickmine-config"
+    fi
+    say "building the $name kernel"
+    logged "$name" nice make -C "$KEPT/$tree" O="$out" -j"$JOBS" bzImage
+}
+
+# Debian's source package nbd: from an apt of our own, which has the source packages.
+fetch_nbd() {
+    local apt=$KEPT/apt list
+
+    [ -z "${QM_NBD_SOURCE:-}" ] || { cp -r "$QM_NBD_SOURCE" "$KEPT/nbd.new"; return; }
+    rm -rf "$apt"
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+    cat >"$apt/sources.list" <<EOT
+deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
+EOT
+    cat >"$apt/apt.conf" <<EOT
+Dir::State::lists "$apt/lists";
+Dir::Cache "$apt/cache";
+Dir::Etc::sourcelist "$apt/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+EOT
+    (cd "$apt" && export APT_CONFIG=$apt/apt.conf && apt-get -q update &&
+        apt-get -q source nbd) >"$KEPT/nbd.log" 2>&1 </dev/null || {
+        tail -n 5 "$KEPT/nbd.log" >&2
+        fail "the source package nbd cannot be had; QM_NBD_SOURCE=DIRECTORY tells where it is"
+    }
+    mv "$apt"/nbd-[0-9]*/ "$KEPT/nbd.new"
+}
+
+# $KEPT/nbd/nbd-client
+build_nbd_client() {
+    local patch=$SOURCE_DIR/client-patches/nbd-client/nbd-client-ctx.patch file
+    local include=$SOURCE_DIR/client-patches/protocol
+
+    if ! cmp -s "$patch" "$KEPT/nbd/.patch"; then
+        rm -rf "$KEPT/nbd" "$KEPT/nbd.new"
+        fetch_nbd
+        patch -s -p1 -d "$KEPT/nbd.new" --fuzz=0 <"$patch" ||
+            fail "${patch##*/} does not apply"
+        # What a source from git does not have, and docbook would make.
+        for file in nbd-client.8 nbd-server.1 nbd-server.5 nbd-trdump.1 nbd-trplay.1 \
+            nbdtab.5; do
+            [ -e "$KEPT/nbd.new/man/$file.sh.in" ] || : >"$KEPT/nbd.new/man/$file.sh.in"
+        done
+        (cd "$KEPT/nbd.new" && autoreconf -f -i &&
+            ./configure --without-gnutls CPPFLAGS="-I$include") >"$KEPT/nbd.log" 2>&1 \
+            </dev/null || { tail -n 20 "$KEPT/nbd.log" >&2; fail "nbd: configure"; }
+        cp "$patch" "$KEPT/nbd.new/.patch"
+        mv "$KEPT/nbd.new" "$KEPT/nbd"
+    fi
+    say "building nbd-client"
+    logged nbd make -C "$KEPT/nbd" nbd-client
+}
