@@ -212,6 +212,10 @@ def main():
     looked_up = check_cells(page, Path(directory), json.loads(Path(paper).read_text()))
     check_computed(page, Path(directory))
     check_files(page, Path(directory))
+    for words in ("The cache that stands for", "What can be learned", "The bound", "Room:",
+                  "The machine: replies came later"):
+        if text.count(words) < 3:
+            fail(f"nothing says: {words}")
     if "failed" in page.tables:
         fail("something could not be run")
     print(f"{looked_up} figures looked up, {sum(page.charts.values())} charts", file=sys.stderr)

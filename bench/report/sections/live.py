@@ -91,6 +91,7 @@ def figures(run, server):
         "accuracy": middle_of(used, "percent"),
         "rate": middle_of(rates, "count"),
         "queue": run.number(f"servers.{server}.device.queue_us.mean", "us"),
+        "response": run.number(f"servers.{server}.device.response_us.mean", "us"),
         "late": run.number(f"servers.{server}.device.late_us.mean", "us"),
     }
 

@@ -7,8 +7,10 @@ from report.model import Chart, Charts, Section, Table
 from report.sections import MISSING
 from report.sections.live import against, latencies
 from report.sections.simulated import outcome, share, sizes_of
-from report.sections.why import differences
+from report.sections.why import differences, percent
 from report.units import size as size_text
+
+LATE = 0.1  # of the disks' mean response: more is too much
 
 
 def caption(workload, trace, index):
@@ -128,4 +130,18 @@ def latency_blocks(result, workload, trace, live):
              "misses", "accuracy", "prefetches dropped", "reads a second", "wait for a disk",
              "replies late by"], lines))
     if drawn:
-        result.add(Charts(drawn), *tables)
+        result.add(Charts(drawn)).text(lateness(live), kind="why").add(*tables)
+
+
+def lateness(live):
+    """Whether the machine kept up with the model of the disks."""
+    shares = [s["late"].value / s["response"].value for servers in live for s in servers
+              if s["late"] and s["response"] and s["response"].value]
+    if not shares:
+        return None
+    text = (f"The machine: replies came later than the model had them due by up to "
+            f"{percent(max(shares))} of the disks' mean response ({percent(sum(shares) / len(shares))} "
+            "on average over policies and caches). ")
+    if max(shares) > LATE:
+        return text + "It was too busy for these latencies to be trusted."
+    return text.rstrip()
