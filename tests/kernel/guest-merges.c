@@ -1,8 +1,9 @@
 /* guest-merges.c - what the block layer would like to merge, and clones.
  *
- * A device-mapper device (linear, the whole of ours) is suspended; adjacent reads are
- * submitted to it, which wait; it is resumed, and device-mapper's worker sends clones
- * of them all at once to our device, whose scheduler merges those that it may.
+ * A device-mapper device (linear, the whole of ours) is suspended, and adjacent reads
+ * are submitted to it, which wait.  Writes keep our device busy for a while; then the
+ * other is resumed, and device-mapper's worker sends clones of the reads all at once to
+ * ours, whose scheduler merges those that it may.
  */
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -15,9 +16,11 @@
 
 #include "tests/kernel/guest.h"
 
-#define READS 24
-#define STEP  (128 * 1024) /* from a burst to the next, which is not to touch it */
-#define TRIES 60
+#define READS  24
+#define WRITES 8
+#define WRITE  (1 << 20)
+#define STEP   (128 * 1024) /* from a burst to the next, which is not to touch it */
+#define TRIES  60
 
 static void dm(unsigned long command, unsigned flags, const char *target,
                const char *parameters, uint64_t sectors)
@@ -47,16 +50,16 @@ static void dm(unsigned long command, unsigned flags, const char *target,
 }
 
 /* Adjacent reads, at once, of contexts in turn; 0: none. */
-static void burst(int fd, uint64_t base, const int64_t *contexts, const char **classes,
-                  int n)
+static void burst(int fd, int busy, uint64_t base, const int64_t *contexts,
+                  const char **classes, int n)
 {
-    struct iocb iocbs[READS] = {0}, *list;
-    struct io_event events[READS];
-    char *buffer = aligned_buffer(READS * BLOCK);
+    struct iocb iocbs[READS + WRITES] = {0}, *list;
+    struct io_event events[READS + WRITES];
+    char *buffer = aligned_buffer(READS * BLOCK), *data = aligned_buffer(WRITE);
     aio_context_t aio = 0;
     int got = 0;
 
-    CHECK(syscall(__NR_io_setup, READS, &aio) == 0);
+    CHECK(syscall(__NR_io_setup, READS + WRITES, &aio) == 0);
     dm(DM_DEV_SUSPEND, DM_SUSPEND_FLAG, NULL, NULL, 0);
     for (int i = 0; i < READS; i++) {
         uint64_t at = base + (uint64_t)i * BLOCK;
@@ -72,16 +75,27 @@ static void burst(int fd, uint64_t base, const int64_t *contexts, const char **c
         say("@cover %s %llu %d\n", classes[i % n], (unsigned long long)at, BLOCK);
     }
     CHECK(ctx_set(0) >= 0);
+    for (int i = 0; i < WRITES; i++) {
+        list = &iocbs[READS + i];
+        list->aio_lio_opcode = IOCB_CMD_PWRITE;
+        list->aio_fildes = busy;
+        list->aio_buf = (uintptr_t)data;
+        list->aio_nbytes = WRITE;
+        list->aio_offset = RAW + (UINT64_C(110) << 20) + (uint64_t)i * WRITE;
+        CHECK(syscall(__NR_io_submit, aio, 1, &list) == 1);
+    }
     dm(DM_DEV_SUSPEND, 0, NULL, NULL, 0);
-    while (got < READS) {
-        int more = syscall(__NR_io_getevents, aio, 1, READS - got, events, NULL);
+    while (got < READS + WRITES) {
+        int more =
+            syscall(__NR_io_getevents, aio, 1, READS + WRITES - got, events, NULL);
 
         CHECK(more > 0);
         for (int i = 0; i < more; i++)
-            CHECK(events[i].res == BLOCK);
+            CHECK(events[i].res == BLOCK || events[i].res == WRITE);
         got += more;
     }
     CHECK(syscall(__NR_io_destroy, aio) == 0);
+    free(data);
     free(buffer);
 }
 
@@ -98,14 +112,14 @@ static unsigned long merged(void)
 
 /* Bursts of one context, or none, until some were merged: it depends on when the worker
  * yields. */
-static void control(int fd, uint64_t base, int64_t ctx, const char *klass)
+static void control(int fd, int busy, uint64_t base, int64_t ctx, const char *klass)
 {
     unsigned long before = merged();
     int n = 0;
 
     do {
         CHECK(n < TRIES);
-        burst(fd, base + (uint64_t)n * STEP, &ctx, &klass, 1);
+        burst(fd, busy, base + (uint64_t)n * STEP, &ctx, &klass, 1);
         n++;
     } while (merged() == before);
     say("@merged %s %llu %d\n", klass, (unsigned long long)base, n * STEP);
@@ -118,6 +132,7 @@ void merges(void)
     uint64_t size, base = RAW + (UINT64_C(56) << 20);
     int fd = open_device(O_RDONLY);
     int64_t contexts[2], same;
+    int busy = open_device(O_WRONLY | O_DIRECT);
 
     CHECK(ioctl(fd, BLKGETSIZE64, &size) == 0);
     close(fd);
@@ -128,22 +143,23 @@ void merges(void)
     CHECK(fd >= 0);
 
     /* Those of no context, and those of one, are merged: so this would show it. */
-    control(fd, base, 0, "-");
+    control(fd, busy, base, 0, "-");
     base += TRIES * STEP;
     same = begin(APP_CTX_QUERY, 0, "-", "merges-same");
-    control(fd, base, same, "merges-same");
+    control(fd, busy, base, same, "merges-same");
     end(same, "merges-same");
 
     base += TRIES * STEP;
     for (int i = 0; i < 2; i++)
         contexts[i] = begin(APP_CTX_QUERY, 0, "-", classes[i]);
     before = merged();
-    for (int n = 0; n < TRIES; n++)
-        burst(fd, base + (uint64_t)n * STEP, contexts, classes, 2);
+    for (int n = 0; n < 5; n++)
+        burst(fd, busy, base + (uint64_t)n * STEP, contexts, classes, 2);
     CHECK(merged() == before);
     for (int i = 0; i < 2; i++)
         end(contexts[i], classes[i]);
 
+    close(busy);
     close(fd);
     dm(DM_DEV_REMOVE, 0, NULL, NULL, 0);
 }
