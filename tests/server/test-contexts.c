@@ -23,11 +23,15 @@ struct fixture {
     struct qms_sessions sessions;
 };
 
-static struct fixture *make(enum qm_level level)
+/* ops: instead of the fake's own; NULL: those. */
+static struct fixture *make_with(enum qm_level level,
+                                 const struct qm_prefetcher_ops *ops)
 {
     struct fixture *f = calloc(1, sizeof *f);
 
     fake_init(&f->fake);
+    if (ops)
+        f->fake.base.ops = ops;
     f->stats = qms_stats_new();
     f->classes = qms_classes_new();
     f->miner = qms_miner_start(&f->fake.base, 1 << 20, 0);
@@ -42,6 +46,11 @@ static struct fixture *make(enum qm_level level)
     assert_int_equal(
         qms_sessions_init(&f->sessions, &f->contexts, f->classes, f->stats), 0);
     return f;
+}
+
+static struct fixture *make(enum qm_level level)
+{
+    return make_with(level, NULL);
 }
 
 static void undo(struct fixture *f)
@@ -474,13 +483,17 @@ static void test_what_is_held_is_bounded(void **state)
 /* A prefetcher that keeps nothing is not made to forget. */
 static void test_what_keeps_nothing_is_left_alone(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
-    struct qm_prefetcher_ops ops = *f->fake.base.ops;
+    struct qm_prefetcher_ops ops;
+    struct fixture *f;
     struct client c;
     struct qms_slot *slot;
+    struct fake fake;
 
+    fake_init(&fake);
+    ops = *fake.base.ops;
+    fake_check_and_destroy(&fake);
     ops.keeps_sequences = false;
-    f->fake.base.ops = &ops;
+    f = make_with(QM_LEVEL_INNERMOST, &ops);
     arrive(f, &c);
     assert_int_equal(begin(f, &c, c.first, 0), 0);
     slot = qms_member_slot(&f->sessions, &c.member, c.first);
