@@ -85,15 +85,18 @@ fetch_nbd() {
 
     [ -z "${QM_NBD_SOURCE:-}" ] || { cp -r "$QM_NBD_SOURCE" "$KEPT/nbd.new"; return; }
     rm -rf "$apt"
-    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-    cat >"$apt/sources.list" <<EOT
-deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main
-EOT
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
+    # Where this machine gets its packages, but their sources.
+    for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
+        /etc/apt/sources.list.d/*.sources; do
+        [ ! -f "$list" ] || sed -E 's/^deb([[:space:]])/deb-src\1/; s/^Types:.*/Types: deb-src/' \
+            "$list" >"$apt/parts/${list##*/}"
+    done
     cat >"$apt/apt.conf" <<EOT
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "$apt/parts";
 EOT
     (cd "$apt" && export APT_CONFIG=$apt/apt.conf && apt-get -q update &&
         apt-get -q source nbd) >"$KEPT/nbd.log" 2>&1 </dev/null || {
