@@ -1,9 +1,9 @@
 /* internal.h - what the files of libqmctx share.
  *
- * A struct qmctx is the common part of an instance; a carrier (direct.c, mount.c)
- * embeds it as its first member and stands behind struct qm_carrier.  thread.c keeps,
- * for each thread and instance, a struct qm_thread, which a carrier embeds in the same
- * way.
+ * A struct qmctx is the common part of an instance; a carrier (direct.c, mount.c,
+ * kernel.c) embeds it as its first member and stands behind struct qm_carrier. thread.c
+ * keeps, for each thread and instance, a struct qm_thread, which a carrier embeds in
+ * the same way.
  *
  * Locks, outermost first; none is held while waiting for the network:
  *
@@ -83,6 +83,10 @@ int qm_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3
 /* Bytes of name that fit into max, without cutting a UTF-8 character in two. */
 size_t qm_name_len(const char *name, size_t max);
 
-extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount;
+extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount, qm_carrier_kernel;
+
+/* qmctx_announce() by these; *ctx is NULL. */
+int qm_announce_to_mount(const char *path, struct qmctx **ctx);
+int qm_announce_to_kernel(struct qmctx **ctx);
 
 #endif

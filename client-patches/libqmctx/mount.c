@@ -422,14 +422,13 @@ static void first_look(struct mount *m)
     pthread_mutex_unlock(&m->lock);
 }
 
-int qmctx_announce(const char *path, struct qmctx **ctx)
+int qm_announce_to_mount(const char *path, struct qmctx **ctx)
 {
+    size_t len = strlen(path);
     struct mount *m;
-    size_t len;
     int err;
 
-    *ctx = NULL;
-    if (!path || (len = strlen(path)) == 0 || len >= sizeof m->address.sun_path)
+    if (len == 0 || len >= sizeof m->address.sun_path)
         return qm_fail(EINVAL, "the path of a mount's socket has 1 to %zu bytes",
                        sizeof m->address.sun_path - 1);
     m = calloc(1, sizeof *m);

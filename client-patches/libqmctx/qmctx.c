@@ -1,7 +1,21 @@
 /* qmctx.c - the functions that every carrier stands behind. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
+
+int qmctx_announce(const char *where, struct qmctx **ctx)
+{
+    *ctx = NULL;
+    if (!where) {
+        where = secure_getenv("QMCTX_CARRIER");
+        if (!where || !*where)
+            where = "kernel";
+    }
+    if (strcmp(where, "kernel") == 0)
+        return qm_announce_to_kernel(ctx);
+    return qm_announce_to_mount(where, ctx);
+}
 
 size_t qm_name_len(const char *name, size_t max)
 {

@@ -1,11 +1,12 @@
 /* qmctx.h - tell the storage server which context causes a read.  See qmctx(3).
  *
- * Two ways ("carriers") for a context to get to the server, one interface:
+ * Three ways ("carriers") for a context to get to the server, one interface:
  *
  *   qmctx_connect()   the program sends its requests itself, through this library, to
  *                     the tagged export of an NBD server
- *   qmctx_announce()  the program reads a file of `quickmine mount` with pread() and
- *                     the like; the contexts ride along with its threads
+ *   qmctx_announce()  the program reads files with pread() and the like; the contexts
+ *                     ride along with its threads.  The files are on an NBD device of a
+ *                     patched kernel, or it is one file of `quickmine mount`
  *
  * Threads: every function may be called by any thread at any time, except that
  * qmctx_close() must be the last.  Contexts of qmctx_begin()/qmctx_end() belong to the
@@ -50,12 +51,20 @@ typedef uint64_t qmctx_id;
  * EINVAL (an argument), EPROTO (no QuickMine server), or why it cannot be reached. */
 int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx);
 
-/* Announces contexts to the mount whose socket is at path.  Succeeds even if no mount
- * is there (yet), or setfsgid(2) is not allowed: then qmctx_connected() is false and
- * qmctx_error() says why.  A mount that is not there is looked for again, at most once
- * a second, when contexts begin.  Waits at most a second, for a mount that is slow to
- * answer. */
-int qmctx_announce(const char *path, struct qmctx **ctx);
+/* Announces the contexts of threads.  where:
+ *
+ *   "kernel"           to the kernel, which has to be a patched one (quickmine-ctx(7)):
+ *                      else ENOSYS, and *ctx is NULL
+ *   a socket's path    to the mount whose socket that is, whatever the kernel has.
+ *                      Succeeds even if no mount is there (yet), or setfsgid(2) is not
+ *                      allowed: then qmctx_connected() is false and qmctx_error() says
+ *                      why.  A mount that is not there is looked for again, at most
+ * once a second, when contexts begin.  Waits at most a second, for a mount that is slow
+ * to answer. NULL               where the environment's QMCTX_CARRIER says, in these
+ * words; if it is not set, to the kernel
+ *
+ * EINVAL: a path that is empty or too long. */
+int qmctx_announce(const char *where, struct qmctx **ctx);
 
 /* Ends all contexts, and waits for what is in flight as long as replies come (a second
  * each); what remains is given up, with ENOTCONN for its done().  ctx may be NULL.  No
@@ -63,8 +72,8 @@ int qmctx_announce(const char *path, struct qmctx **ctx);
  * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct" or "mount": the carrier, and whether it works just now (direct: at least one
- * connection is up).  Does not wait. */
+/* "direct", "mount" or "kernel": the carrier, and whether it works just now (direct: at
+ * least one connection is up; kernel: always).  Does not wait. */
 const char *qmctx_carrier(const struct qmctx *ctx);
 bool qmctx_connected(const struct qmctx *ctx);
 
@@ -73,7 +82,7 @@ const char *qmctx_error(void);
 
 /* Begins a context within the calling thread's current one, and makes it current.
  * klass: a hash of what contexts of this kind have in common.  name: for people, of the
- * class, UTF-8; may be NULL; copied; cut to 439 bytes (direct) or 199 (mount).  The
+ * class, UTF-8; may be NULL; copied; cut to 439 bytes, or 199 (mount).  The
  * server hears of it when something is read or written in it, not before.  EINVAL (no
  * such kind) or ENOMEM. */
 int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,

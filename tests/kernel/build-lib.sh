@@ -109,7 +109,7 @@ EOT
 # $KEPT/nbd/nbd-client
 build_nbd_client() {
     local patch=$SOURCE_DIR/client-patches/nbd-client/nbd-client-ctx.patch file
-    local include=$SOURCE_DIR/client-patches/protocol
+    local header=$SOURCE_DIR/client-patches/protocol/quickmine-protocol.h
 
     if ! cmp -s "$patch" "$KEPT/nbd/.patch"; then
         rm -rf "$KEPT/nbd" "$KEPT/nbd.new"
@@ -122,11 +122,13 @@ build_nbd_client() {
             [ -e "$KEPT/nbd.new/man/$file.sh.in" ] || : >"$KEPT/nbd.new/man/$file.sh.in"
         done
         (cd "$KEPT/nbd.new" && autoreconf -f -i &&
-            ./configure --without-gnutls CPPFLAGS="-I$include") >"$KEPT/nbd.log" 2>&1 \
-            </dev/null || { tail -n 20 "$KEPT/nbd.log" >&2; fail "nbd: configure"; }
+            ./configure --without-gnutls) >"$KEPT/nbd.log" 2>&1 </dev/null ||
+            { tail -n 20 "$KEPT/nbd.log" >&2; fail "nbd: configure"; }
         cp "$patch" "$KEPT/nbd.new/.patch"
         mv "$KEPT/nbd.new" "$KEPT/nbd"
     fi
+    # What is kept does not depend on where this source tree is.
+    cmp -s "$header" "$KEPT/nbd/${header##*/}" || cp "$header" "$KEPT/nbd"
     say "building nbd-client"
     logged nbd make -C "$KEPT/nbd" nbd-client
 }

@@ -13,8 +13,7 @@
 
 #define EXTENTS 64
 
-/* Says where on the device the bytes of the file are that a context reads. */
-static void say_cover(int fd, const char *klass, uint64_t at, uint64_t length)
+void say_cover(int fd, const char *klass, uint64_t at, uint64_t length)
 {
     struct fiemap *map = calloc(1, sizeof *map + EXTENTS * sizeof map->fm_extents[0]);
 
@@ -47,8 +46,7 @@ static int open_file(const char *path, uint64_t *size)
     return fd;
 }
 
-/* Pages only: what ext4 knows of its files is to stay, so that no context reads it. */
-static void drop_pages(void)
+void drop_pages(void)
 {
     int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
 

@@ -43,19 +43,30 @@ int open_device(int flags)
     return fd;
 }
 
-int64_t begin(unsigned kind, int64_t parent, const char *parent_class,
-              const char *klass)
+uint64_t class_id(const char *klass)
 {
-    static const char *const kinds[] = {"", "connection", "thread", "transaction",
-                                        "query"};
     uint64_t hash = 5381;
-    int64_t ctx;
 
     for (const char *p = klass; *p; p++)
         hash = hash * 33 + (unsigned char)*p;
-    ctx = ctx_begin(kind, parent, hash, klass, strlen(klass));
-    CHECK(ctx > 0);
+    return hash;
+}
+
+void say_begin(unsigned kind, const char *parent_class, const char *klass)
+{
+    static const char *const kinds[] = {"", "connection", "thread", "transaction",
+                                        "query"};
+
     say("@begin %s %s %s\n", klass, kinds[kind], parent_class);
+}
+
+int64_t begin(unsigned kind, int64_t parent, const char *parent_class,
+              const char *klass)
+{
+    int64_t ctx = ctx_begin(kind, parent, class_id(klass), klass, strlen(klass));
+
+    CHECK(ctx > 0);
+    say_begin(kind, parent_class, klass);
     return ctx;
 }
 
@@ -89,6 +100,12 @@ int main(int argc, char **argv)
         direct(argc > 2 ? argv[2] : "direct");
     else if (!strcmp(what, "buffered"))
         buffered();
+    else if (!strcmp(what, "library"))
+        library();
+    else if (!strcmp(what, "library-files"))
+        library_files();
+    else if (!strcmp(what, "library-refused"))
+        library_refused();
     else if (!strcmp(what, "uring"))
         uring();
     else if (!strcmp(what, "threads"))

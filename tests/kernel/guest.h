@@ -35,6 +35,14 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *aligned_buffer(size_t size);
 int open_device(int flags);
 
+uint64_t class_id(const char *klass);
+void say_begin(unsigned kind, const char *parent_class, const char *klass);
+/* Says where on the device the bytes of the file are that a context reads. */
+void say_cover(int fd, const char *klass, uint64_t at, uint64_t length);
+/* Drops the page cache's pages, but not what ext4 knows of its files, so that no
+ * context reads that. */
+void drop_pages(void);
+
 /* Begins a context and says so.  parent is a handle, and its class or "-". */
 int64_t begin(unsigned kind, int64_t parent, const char *parent_class,
               const char *klass);
@@ -43,6 +51,9 @@ void end(int64_t ctx, const char *klass);
 /* The scenarios. */
 void direct(const char *prefix);
 void buffered(void);
+void library(void);
+void library_files(void);
+void library_refused(void);
 void uring(void);
 void threads(void);
 void processes(void);

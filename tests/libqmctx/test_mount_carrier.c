@@ -405,6 +405,51 @@ static void test_paths(void **state)
     qmctx_close(ctx);
 }
 
+/* Which carrier it is that a program gets. */
+static void test_where(void **state)
+{
+    bool has_kernel;
+    struct qmctx *ctx;
+
+    /* Whatever the kernel has, a path is a mount's. */
+    assert_int_equal(qmctx_announce(path, &ctx), 0);
+    assert_string_equal(qmctx_carrier(ctx), "mount");
+    qmctx_close(ctx);
+
+    errno = 0;
+    has_kernel = qmctx_announce("kernel", &ctx) == 0;
+    if (has_kernel) {
+        assert_string_equal(qmctx_carrier(ctx), "kernel");
+        assert_true(qmctx_connected(ctx));
+        qmctx_close(ctx);
+    } else {
+        assert_int_equal(errno, ENOSYS);
+        assert_null(ctx);
+        assert_non_null(strstr(qmctx_error(), "kernel"));
+    }
+
+    /* NULL is as the environment says, and else the kernel. */
+    assert_int_equal(setenv("QMCTX_CARRIER", path, 1), 0);
+    assert_int_equal(qmctx_announce(NULL, &ctx), 0);
+    assert_string_equal(qmctx_carrier(ctx), "mount");
+    qmctx_close(ctx);
+    assert_int_equal(qmctx_announce("kernel", &ctx), has_kernel ? 0 : -1);
+    qmctx_close(ctx);
+    for (int set = 0; set < 3; set++) {
+        if (set)
+            assert_int_equal(setenv("QMCTX_CARRIER", set == 1 ? "" : "kernel", 1), 0);
+        else
+            assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
+        assert_int_equal(qmctx_announce(NULL, &ctx), has_kernel ? 0 : -1);
+        if (has_kernel)
+            assert_string_equal(qmctx_carrier(ctx), "kernel");
+        else
+            assert_null(ctx);
+        qmctx_close(ctx);
+    }
+    assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
+}
+
 static void test_direct_only(void **state)
 {
     struct qmctx *ctx;
@@ -745,6 +790,7 @@ int main(void)
         cmocka_unit_test(test_mount_gone_at_end),
         cmocka_unit_test(test_bad_greetings),
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_where),
         cmocka_unit_test(test_direct_only),
         cmocka_unit_test(test_thread_exit),
         cmocka_unit_test(test_threads),
