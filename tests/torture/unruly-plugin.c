@@ -1,0 +1,238 @@
+/* unruly-plugin.c - an nbdkit plugin: a disk at its worst that is still allowed.
+ *
+ *   size=SIZE          of the device
+ *   image=FILE         what it holds; made anew, all zeros
+ *   durable=FILE       what would be left of that after a power failure
+ *   delay=MICROSECONDS each request waits this long at most before it is carried out,
+ * and again before it is answered: so requests overtake each other, and most of them
+ * wait for nothing errors=PERMILLE    so many requests fail: untouched, half done, or
+ * done stall=FILE         requests wait while this file is there
+ *
+ * Both files can be mapped by a test.  Each request is carried out at one moment, as a
+ * whole; what was written becomes durable by a FLUSH, or by its FUA flag.
+ */
+#define NBDKIT_API_VERSION 2
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <nbdkit-plugin.h>
+
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+
+static int64_t size;
+static char *image_path, *durable_path, *stall_path;
+static unsigned delay_us, errors;
+static char *image, *durable;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both */
+
+static int unruly_config(const char *key, const char *value)
+{
+    if (strcmp(key, "size") == 0)
+        return (size = nbdkit_parse_size(value)) == -1 ? -1 : 0;
+    if (strcmp(key, "image") == 0)
+        return (image_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "durable") == 0)
+        return (durable_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "stall") == 0)
+        return (stall_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "delay") == 0)
+        return nbdkit_parse_unsigned(key, value, &delay_us);
+    if (strcmp(key, "errors") == 0)
+        return nbdkit_parse_unsigned(key, value, &errors);
+    nbdkit_error("unknown parameter %s", key);
+    return -1;
+}
+
+static char *map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    void *bytes = MAP_FAILED;
+
+    if (fd != -1 && ftruncate(fd, size) == 0)
+        bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED)
+        nbdkit_error("%s: %m", path);
+    if (fd != -1)
+        close(fd);
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+static int unruly_get_ready(void)
+{
+    if (size <= 0 || !image_path || !durable_path) {
+        nbdkit_error("size, image and durable are needed");
+        return -1;
+    }
+    image = map(image_path);
+    durable = map(durable_path);
+    return image && durable ? 0 : -1;
+}
+
+static void unruly_unload(void)
+{
+    free(image_path);
+    free(durable_path);
+    free(stall_path);
+}
+
+static void *unruly_open(int readonly)
+{
+    return NBDKIT_HANDLE_NOT_NEEDED;
+}
+
+static int64_t unruly_get_size(void *handle)
+{
+    return size;
+}
+
+static int unruly_can_multi_conn(void *handle)
+{
+    return 1;
+}
+
+static int unruly_can_fua(void *handle)
+{
+    return NBDKIT_FUA_NATIVE;
+}
+
+static uint64_t draw(void)
+{
+    static _Atomic uint64_t state = 1;
+    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static void pass_time(void)
+{
+    uint64_t dice = draw();
+    unsigned us = delay_us > 0 ? (dice >> 8) % delay_us : 0;
+
+    while (stall_path && access(stall_path, F_OK) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    if (dice % 16 >= 4) /* mostly not at all, and seldom long */
+        return;
+    if (dice % 16 > 0)
+        us /= 16;
+    nanosleep(
+        &(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000},
+        NULL);
+}
+
+enum fate { DONE, UNTOUCHED, HALF, DONE_BUT_FAILED };
+
+static enum fate cast(void)
+{
+    uint64_t dice = draw();
+
+    pass_time();
+    return dice % 1000 < errors ? 1 + (dice >> 32) % 3 : DONE;
+}
+
+static int end(enum fate fate)
+{
+    pass_time();
+    if (fate == DONE)
+        return 0;
+    nbdkit_set_error(EIO);
+    return -1;
+}
+
+static int unruly_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
+                        uint32_t flags)
+{
+    enum fate fate = cast();
+
+    pthread_rwlock_rdlock(&lock);
+    if (fate == DONE)
+        memcpy(buf, image + offset, count);
+    else
+        memset(buf, 0xee, count); /* nobody may look at it */
+    pthread_rwlock_unlock(&lock);
+    return end(fate);
+}
+
+/* How much is done of a request that fails half-way: whole sectors. */
+static uint32_t half(uint32_t count, uint64_t offset)
+{
+    uint64_t end = (offset + count / 2) / 512 * 512;
+
+    return end > offset ? end - offset : 0;
+}
+
+/* Changes bytes to those of buf, or to zeros. */
+static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t flags)
+{
+    enum fate fate = cast();
+    uint32_t part = fate == UNTOUCHED ? 0 : fate == HALF ? half(count, offset) : count;
+
+    pthread_rwlock_wrlock(&lock);
+    if (buf)
+        memcpy(image + offset, buf, part);
+    else
+        memset(image + offset, 0, part);
+    if (flags & NBDKIT_FLAG_FUA)
+        memcpy(durable + offset, image + offset, part);
+    pthread_rwlock_unlock(&lock);
+    return end(fate);
+}
+
+static int unruly_pwrite(void *handle, const void *buf, uint32_t count, uint64_t offset,
+                         uint32_t flags)
+{
+    return change(buf, count, offset, flags);
+}
+
+static int unruly_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+    return change(NULL, count, offset, flags);
+}
+
+static int unruly_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+    return change(NULL, count, offset, flags);
+}
+
+static int unruly_flush(void *handle, uint32_t flags)
+{
+    enum fate fate = cast();
+
+    pthread_rwlock_wrlock(&lock);
+    if (fate != UNTOUCHED)
+        memcpy(durable, image, fate == HALF ? size / 2 : size);
+    pthread_rwlock_unlock(&lock);
+    return end(fate);
+}
+
+static struct nbdkit_plugin plugin = {
+    .name = "unruly",
+    .version = "1",
+    .description = "A disk at its worst.",
+    .config = unruly_config,
+    .get_ready = unruly_get_ready,
+    .unload = unruly_unload,
+    .open = unruly_open,
+    .get_size = unruly_get_size,
+    .can_multi_conn = unruly_can_multi_conn,
+    .can_fua = unruly_can_fua,
+    .pread = unruly_pread,
+    .pwrite = unruly_pwrite,
+    .zero = unruly_zero,
+    .trim = unruly_trim,
+    .flush = unruly_flush,
+};
+
+/* What nbdkit looks for; its macro does not declare it. */
+struct nbdkit_plugin *plugin_init(void);
+NBDKIT_REGISTER_PLUGIN(plugin)
