@@ -79,18 +79,17 @@ build_kernel() {
     logged "$name" nice make -C "$KEPT/$tree" O="$out" -j"$JOBS" bzImage
 }
 
-# Debian's source package nbd: from an apt of our own, which has the source packages.
-fetch_nbd() {
+# nbd_source SED-SCRIPT: Debian's source package nbd into $KEPT/nbd.new, by an apt of our
+# own that has the sources of where this machine gets its packages, edited so.
+nbd_source() {
     local apt=$KEPT/apt list
 
-    [ -z "${QM_NBD_SOURCE:-}" ] || { cp -r "$QM_NBD_SOURCE" "$KEPT/nbd.new"; return; }
     rm -rf "$apt"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
-    # Where this machine gets its packages, but their sources.
     for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
         /etc/apt/sources.list.d/*.sources; do
-        [ ! -f "$list" ] || sed -E 's/^deb([[:space:]])/deb-src\1/; s/^Types:.*/Types: deb-src/' \
-            "$list" >"$apt/parts/${list##*/}"
+        [ ! -f "$list" ] || sed -E 's/^deb([[:space:]])/deb-src\1/; s/^Types:.*/Types: deb-src/
+            '"$1" "$list" >"$apt/parts/${list##*/}"
     done
     cat >"$apt/apt.conf" <<EOT
 Dir::State::lists "$apt/lists";
@@ -98,34 +97,47 @@ Dir::Cache "$apt/cache";
 Dir::Etc::sourcelist "/dev/null";
 Dir::Etc::sourceparts "$apt/parts";
 EOT
-    (cd "$apt" && export APT_CONFIG=$apt/apt.conf && apt-get -q update &&
-        apt-get -q source nbd) >"$KEPT/nbd.log" 2>&1 </dev/null || {
-        tail -n 5 "$KEPT/nbd.log" >&2
-        fail "the source package nbd cannot be had; QM_NBD_SOURCE=DIRECTORY tells where it is"
-    }
+    (cd "$apt" && export APT_CONFIG=$apt/apt.conf && { apt-get -q update || :; } &&
+        apt-get -q source nbd) >"$KEPT/nbd.log" 2>&1 </dev/null || return 1
     mv "$apt"/nbd-[0-9]*/ "$KEPT/nbd.new"
+}
+
+# Mirrors have been seen that list the package and lack the file: then the next release's,
+# which the patch is for as well.
+fetch_nbd() {
+    if [ -n "${QM_NBD_SOURCE:-}" ]; then
+        cp -r "$QM_NBD_SOURCE" "$KEPT/nbd.new"
+    elif ! nbd_source ''; then
+        say "the source package nbd cannot be had; trying Debian 13's"
+        nbd_source 's/bookworm/trixie/g' || {
+            tail -n 5 "$KEPT/nbd.log" >&2
+            fail "nor can that; QM_NBD_SOURCE=DIRECTORY tells where nbd's source is"
+        }
+    fi
 }
 
 # $KEPT/nbd/nbd-client
 build_nbd_client() {
-    local patch=$SOURCE_DIR/client-patches/nbd-client/nbd-client-ctx.patch file
+    local patch=$SOURCE_DIR/client-patches/nbd-client/nbd-client-ctx.patch file new=$KEPT/nbd.new
     local header=$SOURCE_DIR/client-patches/protocol/quickmine-protocol.h
 
     if ! cmp -s "$patch" "$KEPT/nbd/.patch"; then
-        rm -rf "$KEPT/nbd" "$KEPT/nbd.new"
+        rm -rf "$KEPT/nbd" "$new"
         fetch_nbd
-        patch -s -p1 -d "$KEPT/nbd.new" --fuzz=0 <"$patch" ||
-            fail "${patch##*/} does not apply"
+        patch -s -p1 -d "$new" --fuzz=0 <"$patch" || fail "${patch##*/} does not apply"
+        [ ! -e "$new/man/nbd-client.8.in.sgml" ] ||
+            patch -s -p1 -d "$new" --fuzz=0 <"${patch%.patch}-man.patch" ||
+            fail "the manual page's patch does not apply"
         # What a source from git does not have, and docbook would make.
         for file in nbd-client.8 nbd-server.1 nbd-server.5 nbd-trdump.1 nbd-trplay.1 \
             nbdtab.5; do
-            [ -e "$KEPT/nbd.new/man/$file.sh.in" ] || : >"$KEPT/nbd.new/man/$file.sh.in"
+            [ -e "$new/man/$file.sh.in" ] || : >"$new/man/$file.sh.in"
         done
-        (cd "$KEPT/nbd.new" && autoreconf -f -i &&
+        (cd "$new" && autoreconf -f -i &&
             ./configure --without-gnutls) >"$KEPT/nbd.log" 2>&1 </dev/null ||
             { tail -n 20 "$KEPT/nbd.log" >&2; fail "nbd: configure"; }
-        cp "$patch" "$KEPT/nbd.new/.patch"
-        mv "$KEPT/nbd.new" "$KEPT/nbd"
+        cp "$patch" "$new/.patch"
+        mv "$new" "$KEPT/nbd"
     fi
     # What is kept does not depend on where this source tree is.
     cmp -s "$header" "$KEPT/nbd/${header##*/}" || cp "$header" "$KEPT/nbd"
