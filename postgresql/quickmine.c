@@ -1,0 +1,424 @@
+/* quickmine.c - a PostgreSQL module that tells whose reads are whose.
+ *
+ * It begins and ends contexts (connection > transaction > query) around what a backend
+ * does, in the process that does it, through libqmctx; files on an NBD device of a
+ * kernel that has contexts are read with them.  See quickmine-postgresql(7).
+ *
+ * What PostgreSQL 15 tells, and what it does not:
+ *
+ *   - Nothing tells that a transaction begins: its context begins with the first
+ * query's. Callbacks tell that it is over, after an error as well.
+ *   - A query is planned, started, run, finished and ended by five calls.  With the
+ *     simple protocol nothing comes between them; with the extended one and with
+ * cursors anything may, a portal is run in pieces, and nothing tells that a message is
+ * over. So a query of a client has one context from its planning until it has run, and
+ * for what is planned or run apart from that, contexts of the same class.  Within
+ *     functions, where the outer query goes on between any two calls, each call has a
+ *     context of its own.
+ *   - Statements that only run or steer others (FETCH, EXECUTE, EXPLAIN, BEGIN, ...)
+ * have no context, as the others do.
+ *   - A parallel worker is a process of its own, and runs the executor with the query
+ * id of the leader's statement: the hooks do the same there as in a backend.
+ *
+ * An error leaves by longjmp: PG_FINALLY leaves the frames that it passes, and the
+ * (sub)transaction's end sees to what is kept between them.
+ */
+#include <postgres.h>
+#include <access/parallel.h>
+#include <access/xact.h>
+#include <commands/dbcommands.h>
+#include <common/hashfn.h>
+#include <executor/executor.h>
+#include <fmgr.h>
+#include <miscadmin.h>
+#include <nodes/parsenodes.h>
+#include <optimizer/planner.h>
+#include <postmaster/bgworker.h>
+#include <storage/ipc.h>
+#include <tcop/cmdtag.h>
+#include <tcop/utility.h>
+#include <utils/guc.h>
+#include <utils/queryjumble.h>
+
+#include "client-patches/libqmctx/qmctx.h"
+#include "client-patches/protocol/quickmine-mount.h"
+#include "postgresql/contexts.h"
+#include "postgresql/module.h"
+#include "postgresql/stat.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+#define KERNEL "kernel"
+
+static char *carrier_setting;
+static int level_setting;
+
+static struct qmctx *carrier; /* NULL: not opened yet, or it cannot be had */
+static bool opened;           /* in this process */
+static char *no_carrier;      /* why it cannot be had */
+
+static planner_hook_type next_planner;
+static ExecutorStart_hook_type next_start;
+static ExecutorRun_hook_type next_run;
+static ExecutorFinish_hook_type next_finish;
+static ExecutorEnd_hook_type next_end;
+static ProcessUtility_hook_type next_utility;
+
+/* The carrier, or NULL and a sentence in qmctx_error(). */
+static struct qmctx *open_carrier(void)
+{
+    const char *path = carrier_setting;
+    size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
+    bool is_file = strcmp(path, KERNEL) != 0 &&
+                   (len < suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX) != 0);
+    char socket[MAXPGPATH];
+    struct qmctx *result = NULL;
+
+    snprintf(socket, sizeof socket, "%s%s", path, is_file ? QM_MOUNT_SUFFIX : "");
+    qmctx_announce(socket, &result);
+    return result;
+}
+
+static void stop(int code, Datum unused)
+{
+    qm_contexts_stop();
+}
+
+/* This process is about to do its first work that has contexts. */
+static void start(void)
+{
+    struct {
+        Oid database, user;
+    } client = {MyDatabaseId, InvalidOid};
+    enum qmctx_kind kind = QMCTX_CONNECTION;
+    const char *name = NULL;
+    uint64_t klass;
+
+    opened = true;
+    carrier = open_carrier();
+    if (!carrier) {
+        no_carrier = strdup(qmctx_error());
+        return;
+    }
+    if (MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER ||
+        InitializingParallelWorker || IsParallelWorker()) {
+        client.user = GetAuthenticatedUserId();
+        klass = hash_bytes_extended((const unsigned char *)&client, sizeof client, 0);
+    } else {
+        kind = QMCTX_THREAD;
+        name = MyBackendType == B_BG_WORKER ? MyBgworkerEntry->bgw_type
+                                            : GetBackendTypeDesc(MyBackendType);
+        klass = hash_bytes_extended((const unsigned char *)name, (int)strlen(name), 0);
+    }
+    qm_contexts_start(carrier, kind, klass, name, qm_stat_of_backend());
+    before_shmem_exit(stop, 0);
+}
+
+const char *qm_module_carrier(void)
+{
+    return strcmp(carrier_setting, KERNEL) == 0 ? KERNEL : "mount";
+}
+
+bool qm_module_connected(const char **message)
+{
+    bool connected = carrier && qmctx_connected(carrier);
+
+    *message = no_carrier;
+    if (carrier && !connected)
+        *message = "the mount is not there";
+    return connected;
+}
+
+/* Whether there are contexts, for work that is about to begin. */
+static bool tracking(void)
+{
+    if (!opened)
+        start();
+    if (!carrier)
+        return false;
+    qm_contexts_level((enum qm_level)level_setting);
+    return level_setting != QM_LEVEL_OFF;
+}
+
+/* Other classes than query ids are hashes of names. */
+static uint64_t class_of_name(const char *name)
+{
+    return hash_bytes_extended((const unsigned char *)name, (int)strlen(name), 0);
+}
+
+/* Without an id (compute_query_id is off, or it is the query of a cursor or of CREATE
+ * TABLE AS, which PostgreSQL 15 gives none), queries are told apart by what kind of
+ * command they are, and by their tables. */
+static uint64_t class_of_plan(const PlannedStmt *plan)
+{
+    static const char *const names[] = {"unknown", "select", "update", "insert",
+                                        "delete",  "merge",  "utility"};
+    size_t command = (size_t)plan->commandType;
+    uint64_t klass;
+    ListCell *cell;
+
+    if (plan->queryId)
+        return plan->queryId;
+    klass = class_of_name(names[command < lengthof(names) ? command : 0]);
+    foreach (cell, plan->relationOids)
+        klass = hash_combine64(klass, lfirst_oid(cell));
+    return klass;
+}
+
+/* The id of a statement that is not planned is a hash of its text: a procedure would
+ * have one for each set of arguments. */
+static uint64_t class_of_utility(const PlannedStmt *plan)
+{
+    const Node *node = plan->utilityStmt;
+    const CallStmt *call = (const CallStmt *)node;
+
+    if (IsA(node, CallStmt) && call->funcexpr)
+        return hash_combine64(class_of_name("CALL"), call->funcexpr->funcid);
+    return plan->queryId ? plan->queryId
+                         : class_of_name(CreateCommandName((Node *)node));
+}
+
+/* Statements that read nothing themselves, or run others. */
+static bool is_transparent(const Node *node)
+{
+    switch (nodeTag(node)) {
+    case T_TransactionStmt:
+    case T_ConstraintsSetStmt:
+    case T_DeclareCursorStmt:
+    case T_FetchStmt:
+    case T_ClosePortalStmt:
+    case T_PrepareStmt:
+    case T_ExecuteStmt:
+    case T_DeallocateStmt:
+    case T_ExplainStmt:
+    case T_VariableSetStmt:
+    case T_VariableShowStmt:
+    case T_DiscardStmt:
+    case T_LockStmt:
+    case T_ListenStmt:
+    case T_UnlistenStmt:
+    case T_NotifyStmt:
+    case T_LoadStmt:
+    case T_CheckPointStmt:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether the executor is called again for what a plan changes, by triggers. */
+static bool modifies(const QueryDesc *query)
+{
+    return query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE;
+}
+
+static PlannedStmt *on_plan(Query *parse, const char *text, int options,
+                            ParamListInfo params)
+{
+    planner_hook_type next = next_planner ? next_planner : standard_planner;
+    PlannedStmt *plan;
+    bool planned = false;
+    int frame;
+
+    if (!tracking() || !parse->queryId)
+        return next(parse, text, options, params);
+    frame = qm_frame_enter(parse->queryId);
+    PG_TRY();
+    {
+        plan = next(parse, text, options, params);
+        planned = true;
+    }
+    PG_FINALLY();
+    {
+        qm_frame_leave(frame, planned);
+    }
+    PG_END_TRY();
+    return plan;
+}
+
+static void on_start(QueryDesc *query, int flags)
+{
+    ExecutorStart_hook_type next = next_start ? next_start : standard_ExecutorStart;
+    bool started = false;
+    int frame;
+
+    if (!tracking()) {
+        next(query, flags);
+        return;
+    }
+    frame = qm_frame_enter(class_of_plan(query->plannedstmt));
+    PG_TRY();
+    {
+        next(query, flags);
+        started = true;
+    }
+    PG_FINALLY();
+    {
+        qm_frame_leave(frame, started);
+    }
+    PG_END_TRY();
+}
+
+static void on_run(QueryDesc *query, ScanDirection direction, uint64 count, bool once)
+{
+    ExecutorRun_hook_type next = next_run ? next_run : standard_ExecutorRun;
+    bool keep = false;
+    int frame;
+
+    if (!tracking()) {
+        next(query, direction, count, once);
+        return;
+    }
+    frame = qm_frame_enter(class_of_plan(query->plannedstmt));
+    PG_TRY();
+    {
+        next(query, direction, count, once);
+        keep = modifies(query);
+    }
+    PG_FINALLY();
+    {
+        qm_frame_leave(frame, keep);
+    }
+    PG_END_TRY();
+}
+
+static void on_finish(QueryDesc *query)
+{
+    ExecutorFinish_hook_type next = next_finish ? next_finish : standard_ExecutorFinish;
+    int frame;
+
+    if (!tracking() || !modifies(query)) {
+        next(query);
+        return;
+    }
+    frame = qm_frame_enter(class_of_plan(query->plannedstmt));
+    PG_TRY();
+    {
+        next(query);
+    }
+    PG_FINALLY();
+    {
+        qm_frame_leave(frame, false);
+    }
+    PG_END_TRY();
+}
+
+static void on_end(QueryDesc *query)
+{
+    ExecutorEnd_hook_type next = next_end ? next_end : standard_ExecutorEnd;
+
+    next(query);
+    qm_kept_end();
+}
+
+static void on_utility(PlannedStmt *plan, const char *text, bool read_only,
+                       ProcessUtilityContext context, ParamListInfo params,
+                       QueryEnvironment *environment, DestReceiver *destination,
+                       QueryCompletion *completion)
+{
+    ProcessUtility_hook_type next =
+        next_utility ? next_utility : standard_ProcessUtility;
+    int frame;
+
+    if (!tracking() || context == PROCESS_UTILITY_SUBCOMMAND ||
+        is_transparent(plan->utilityStmt)) {
+        next(plan, text, read_only, context, params, environment, destination,
+             completion);
+        qm_kept_end();
+        return;
+    }
+    frame = qm_frame_enter(class_of_utility(plan));
+    PG_TRY();
+    {
+        next(plan, text, read_only, context, params, environment, destination,
+             completion);
+    }
+    PG_FINALLY();
+    {
+        qm_frame_leave(frame, false);
+    }
+    PG_END_TRY();
+}
+
+static void on_transaction(XactEvent event, void *unused)
+{
+    switch (event) {
+    case XACT_EVENT_COMMIT:
+    case XACT_EVENT_ABORT:
+    case XACT_EVENT_PREPARE:
+    case XACT_EVENT_PARALLEL_COMMIT:
+    case XACT_EVENT_PARALLEL_ABORT:
+        qm_transaction_over();
+        /* A process's first transaction is one that finds its database and user. */
+        if (!proc_exit_inprogress && tracking())
+            qm_connection_enter();
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_subtransaction(SubXactEvent event, SubTransactionId id,
+                              SubTransactionId parent, void *unused)
+{
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        qm_kept_end();
+}
+
+static void define_settings(void)
+{
+    static const struct config_enum_entry levels[] = {
+        {"off", QM_LEVEL_OFF, false},
+        {"connection", QM_LEVEL_CONNECTION, false},
+        {"transaction", QM_LEVEL_TRANSACTION, false},
+        {"query", QM_LEVEL_QUERY, false},
+        {NULL, 0, false}};
+
+    DefineCustomEnumVariable(
+        "quickmine.level", "The innermost contexts that are announced.", NULL,
+        &level_setting, QM_LEVEL_QUERY, levels, PGC_USERSET, 0, NULL, NULL, NULL);
+    DefineCustomStringVariable(
+        "quickmine.carrier",
+        "Whom contexts are announced to: \"kernel\", or the file of a quickmine mount.",
+        NULL, &carrier_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    MarkGUCPrefixReserved("quickmine");
+}
+
+/* Says in the log, once, that there will be no contexts. */
+static void check_carrier(void)
+{
+    struct qmctx *probe = open_carrier();
+
+    if (!probe || !qmctx_connected(probe))
+        ereport(WARNING, errmsg("quickmine: no contexts are announced for now: %s",
+                                qmctx_error()));
+    qmctx_close(probe);
+}
+
+void _PG_init(void)
+{
+    /* The SQL function says what is wrong. */
+    if (!process_shared_preload_libraries_in_progress)
+        return;
+    EnableQueryId();
+    define_settings();
+    check_carrier();
+    qm_stat_reserve();
+
+    next_planner = planner_hook;
+    planner_hook = on_plan;
+    next_start = ExecutorStart_hook;
+    ExecutorStart_hook = on_start;
+    next_run = ExecutorRun_hook;
+    ExecutorRun_hook = on_run;
+    next_finish = ExecutorFinish_hook;
+    ExecutorFinish_hook = on_finish;
+    next_end = ExecutorEnd_hook;
+    ExecutorEnd_hook = on_end;
+    next_utility = ProcessUtility_hook;
+    ProcessUtility_hook = on_utility;
+    RegisterXactCallback(on_transaction, NULL);
+    RegisterSubXactCallback(on_subtransaction, NULL);
+}

@@ -1,0 +1,120 @@
+/* stat.c - counters of all backends, and the function quickmine_stat().
+ *
+ * Each backend has a slot, by its backend id, and is its only writer: counting costs no
+ * more than in memory of its own.  A slot goes on from where the backend that had it
+ * before left off, so their sum is what has happened since the server was started.
+ */
+#include <postgres.h>
+#include <fmgr.h>
+#include <funcapi.h>
+#include <miscadmin.h>
+#include <storage/backendid.h>
+#include <storage/ipc.h>
+#include <storage/lwlock.h>
+#include <storage/shmem.h>
+#include <utils/builtins.h>
+
+#include <stdatomic.h>
+
+#include "postgresql/module.h"
+#include "postgresql/stat.h"
+
+struct slot {
+    _Alignas(64) struct qm_counts counts;
+};
+
+static struct slot *slots; /* MaxBackends; NULL: there is no shared memory of ours */
+static struct qm_counts own;
+
+static shmem_request_hook_type next_request;
+static shmem_startup_hook_type next_startup;
+
+static Size bytes(void)
+{
+    return (Size)MaxBackends * sizeof(struct slot) + _Alignof(struct slot);
+}
+
+static void request(void)
+{
+    if (next_request)
+        next_request();
+    RequestAddinShmemSpace(bytes());
+}
+
+static void startup(void)
+{
+    bool found;
+    void *memory;
+
+    if (next_startup)
+        next_startup();
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    memory = ShmemInitStruct("quickmine", bytes(), &found);
+    if (!found)
+        memset(memory, 0, bytes());
+    slots = (struct slot *)TYPEALIGN(_Alignof(struct slot), memory);
+    LWLockRelease(AddinShmemInitLock);
+}
+
+void qm_stat_reserve(void)
+{
+    next_request = shmem_request_hook;
+    shmem_request_hook = request;
+    next_startup = shmem_startup_hook;
+    shmem_startup_hook = startup;
+}
+
+struct qm_counts *qm_stat_of_backend(void)
+{
+    if (slots && MyBackendId >= 1 && MyBackendId <= MaxBackends)
+        return &slots[MyBackendId - 1].counts;
+    return &own;
+}
+
+static uint64_t load(_Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+PGDLLEXPORT Datum quickmine_stat(PG_FUNCTION_ARGS);
+PG_FUNCTION_INFO_V1(quickmine_stat);
+Datum quickmine_stat(PG_FUNCTION_ARGS)
+{
+    enum { CARRIER, CONNECTED, MESSAGE, CONNECTIONS, COLUMNS = 9 };
+    Datum values[COLUMNS] = {0};
+    bool nulls[COLUMNS] = {0};
+    uint64_t sums[COLUMNS - CONNECTIONS] = {0};
+    TupleDesc row;
+    const char *message;
+
+    if (!slots)
+        ereport(ERROR, errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                errmsg("quickmine must be loaded by shared_preload_libraries"));
+    if (get_call_result_type(fcinfo, NULL, &row) != TYPEFUNC_COMPOSITE ||
+        row->natts != COLUMNS)
+        elog(ERROR, "quickmine_stat is not declared as this library wants it");
+
+    for (int i = 0; i < MaxBackends; i++) {
+        struct qm_counts *c = &slots[i].counts;
+        /* In the order of the columns. */
+        _Atomic uint64_t *const all[] = {&c->begun[QMCTX_CONNECTION],
+                                         &c->begun[QMCTX_THREAD],
+                                         &c->begun[QMCTX_TRANSACTION],
+                                         &c->begun[QMCTX_QUERY],
+                                         &c->ended,
+                                         &c->failed};
+
+        StaticAssertStmt(lengthof(all) == COLUMNS - CONNECTIONS, "a column each");
+        for (size_t j = 0; j < lengthof(all); j++)
+            sums[j] += load(all[j]);
+    }
+    values[CARRIER] = CStringGetTextDatum(qm_module_carrier());
+    values[CONNECTED] = BoolGetDatum(qm_module_connected(&message));
+    if (message)
+        values[MESSAGE] = CStringGetTextDatum(message);
+    else
+        nulls[MESSAGE] = true;
+    for (int j = 0; j < COLUMNS - CONNECTIONS; j++)
+        values[CONNECTIONS + j] = Int64GetDatum((int64)sums[j]);
+    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(row, values, nulls)));
+}

@@ -1,0 +1,14 @@
+/* stat.h - what all backends have counted, in shared memory. */
+#ifndef QM_POSTGRESQL_STAT_H
+#define QM_POSTGRESQL_STAT_H
+
+#include "postgresql/contexts.h"
+
+/* To be called while shared_preload_libraries are being loaded. */
+void qm_stat_reserve(void);
+
+/* Where this backend counts: shared with nobody who is alive, so what it adds is added
+ * to what others have before it. */
+struct qm_counts *qm_stat_of_backend(void);
+
+#endif

@@ -1,0 +1,67 @@
+# pg-lib.sh - a PostgreSQL 15 of one's own, with the module; to be sourced after
+# tests/lib.sh.
+#
+# The server is a copy beside which lie links to what is installed, and our files: it looks
+# for the rest relative to where it is itself, so the module is found as if installed.
+
+PG_BIN=$(/usr/lib/postgresql/15/bin/pg_config --bindir 2>/dev/null) ||
+    PG_BIN=$(pg_config --bindir 2>/dev/null) || PG_BIN=/usr/lib/postgresql/15/bin
+[ -x "$PG_BIN/postgres" ] && [ -x "$PG_BIN/initdb" ] || skip "PostgreSQL 15 is not installed"
+[ -e "$BUILD_DIR/lib/postgresql/quickmine.so" ] || skip "the module is not built"
+PG_TREE=$T/pg
+PG_CLUSTER=$T/cluster
+
+# PostgreSQL does not run as root.
+PG_AS=()
+if [ "$(id -u)" = 0 ]; then
+    PG_USER=$(getent passwd postgres nobody | head -n 1 | cut -d : -f 1)
+    PG_AS=(setpriv "--reuid=$PG_USER" "--regid=$(id -g "$PG_USER")" --clear-groups)
+    chmod 755 "$T"
+fi
+
+pg_tree() {
+    local dir share=${PG_BIN%/lib/*}/share/postgresql/15
+    mkdir -p "$PG_TREE/usr/lib/postgresql/15"/{bin,lib} \
+        "$PG_TREE/usr/share/postgresql/15/extension"
+    cp "$PG_BIN"/{postgres,initdb} "$PG_TREE/usr/lib/postgresql/15/bin"
+    ln -s "${PG_BIN%/bin}"/lib/* "$PG_TREE/usr/lib/postgresql/15/lib"
+    cp "$BUILD_DIR/lib/postgresql/quickmine.so" "$BUILD_DIR/lib/libqmctx.so.0" \
+        "$PG_TREE/usr/lib/postgresql/15/lib"
+    for dir in "$share"/*; do
+        [ "${dir##*/}" = extension ] || ln -s "$dir" "$PG_TREE/usr/share/postgresql/15"
+    done
+    ln -s "$share"/extension/* "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} \
+        "$PG_TREE/usr/share/postgresql/15/extension"
+}
+
+# pg_init: a new cluster, $PG_CLUSTER.
+pg_init() {
+    [ -e "$PG_TREE" ] || pg_tree
+    mkdir "$PG_CLUSTER"
+    [ ${#PG_AS[@]} -eq 0 ] || chown "$PG_USER:" "$PG_CLUSTER"
+    (cd "$PG_CLUSTER" && "${PG_AS[@]}" "$PG_TREE/usr/lib/postgresql/15/bin/initdb" --no-sync -A trust -U qm \
+        --no-locale -E UTF8 "$PG_CLUSTER") >"$T/initdb.log" 2>&1 ||
+        { cat "$T/initdb.log" >&2; fail "no cluster"; }
+}
+
+# pg_start OPTIONS...: returns when it takes connections; its id is in $PG, its messages are
+# in $T/pg.log.
+pg_start() {
+    local preload=()
+    [ -z "${QM_SANITIZE:-}" ] || preload=(env "LD_PRELOAD=$(sanitizer_preload)"
+        ASAN_OPTIONS=detect_leaks=0)
+    background "${PG_AS[@]}" "${preload[@]}" \
+        "$PG_TREE/usr/lib/postgresql/15/bin/postgres" -D "$PG_CLUSTER" -k "$PG_CLUSTER" \
+        -c listen_addresses= -c fsync=off -c max_connections=20 "$@" >"$T/pg.log" 2>&1
+    PG=$PID
+    wait_for 60 eval "gone $PG || pg_sql -c 'SELECT 1'"
+    gone "$PG" || return 0
+    cat "$T/pg.log" >&2
+    return 1
+}
+pg_stop() { stop "$PG" INT; }
+
+# pg_sql ARGS...: the client; says values only, and goes on after errors.
+pg_sql() { psql -X -q -A -t -h "$PG_CLUSTER" -U qm postgres "$@"; }
+# pg_stat COLUMN
+pg_stat() { pg_sql -c "SELECT $1 FROM quickmine_stat"; }
