@@ -21,7 +21,8 @@ struct list {
 struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, levels, evictions;
-    struct cli_setting cache_blocks, share, on_promote, throttle, degree, retrain, jobs;
+    struct cli_setting cache_blocks, share, on_promote, throttle, skip_hits, degree,
+        retrain, jobs;
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -38,6 +39,7 @@ enum {
     SHARE,
     PREFETCH_ON,
     THROTTLE,
+    SKIP_HITS,
     DEGREE,
     WARMUP,
     TRAINED,
@@ -62,6 +64,8 @@ static const struct argp_option options[] = {
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
+    {"skip-hits", SKIP_HITS, "on|off", 0,
+     "learn nothing from hits that no miss is near (on)", 0},
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
@@ -196,6 +200,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--prefetch-on must be miss or promote, not '%s'", arg);
         set(&a->on_promote, strcmp(arg, "promote") == 0);
         return 0;
+    case SKIP_HITS:
+        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+            argp_error(state, "--skip-hits must be on or off, not '%s'", arg);
+        set(&a->skip_hits, strcmp(arg, "on") == 0);
+        return 0;
     case THROTTLE:
         if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
             argp_error(state, "--throttle must be on or off, not '%s'", arg);
@@ -267,6 +276,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.prefetch_share = a->share.value;
     if (a->on_promote.set)
         config.on_promote = a->on_promote.value;
+    if (a->skip_hits.set)
+        config.mining.skip_hits = a->skip_hits.value;
     if (a->throttle.set)
         config.throttle = a->throttle.value;
     if (a->degree.set)

@@ -3,6 +3,14 @@
  * A stream is a sequence.  When it ends, or has grown by a segment, it is handed out as
  * work, and learn() adds its rules to the rule cache.  The candidates are the likeliest
  * suffixes of the stream's last two blocks.
+ *
+ * With skip_hits a rule is learned only if its last block was not in the main cache
+ * when it was read, or one before it was not that is less than the lookahead away (so
+ * all rules are that have a miss or promote in them).  A stream is *live* from such a
+ * block on, until as many hits have followed as a rule can reach: then what it has is
+ * handed out.  Of a stream that is not live only those last hits are kept, with which
+ * the next miss makes rules; a reader that finds everything in the cache costs no more
+ * than that.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -19,12 +27,15 @@ struct quickmine {
     struct qm_prefetcher base;
     unsigned lookahead, degree;
     uint64_t segment;
+    bool skip_hits;
     struct qm_rules *rules;
     atomic_uint_least64_t sequences, failed;
 };
 
 struct qm_stream {
     struct qm_sequence sequence;
+    size_t hits; /* since the last block that was none */
+    bool live;   /* the sequence's new blocks are to be learned from */
 };
 
 static struct quickmine *of(struct qm_prefetcher *p)
@@ -48,6 +59,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->lookahead = config->lookahead;
     q->degree = config->degree;
     q->segment = config->segment;
+    q->skip_hits = config->skip_hits;
     r = qm_rules_open(config, &q->rules, err, len);
     if (r != 0) {
         free(q);
@@ -69,6 +81,8 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     struct qm_stream *stream = malloc(sizeof *stream);
     if (stream) {
         qm_sequence_init(&stream->sequence);
+        stream->hits = 0;
+        stream->live = !of(p)->skip_hits;
     }
     return stream;
 }
@@ -77,10 +91,26 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
                          uint64_t block, enum qm_access outcome, struct qm_work **work)
 {
     struct quickmine *q = of(p);
-    qm_sequence_append(&stream->sequence, block);
-    *work = q->segment > 0 && qm_sequence_fresh(&stream->sequence) >= q->segment
-                ? qm_sequence_detach(&stream->sequence, q->lookahead - 1)
-                : NULL;
+    struct qm_sequence *s = &stream->sequence;
+    size_t reach = q->lookahead - 1; /* of a rule, from its first block to its last */
+    *work = NULL;
+    if (!qm_sequence_append(s, block)) {
+        return;
+    }
+    if (outcome == QM_ACCESS_HIT) {
+        stream->hits++;
+    } else {
+        stream->hits = 0;
+        stream->live = true;
+    }
+    if (!stream->live) {
+        qm_sequence_keep(s, reach);
+    } else if (q->skip_hits && stream->hits >= reach) {
+        *work = qm_sequence_detach(s, reach);
+        stream->live = false;
+    } else if (q->segment > 0 && qm_sequence_fresh(s) >= q->segment) {
+        *work = qm_sequence_detach(s, reach);
+    }
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,

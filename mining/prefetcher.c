@@ -53,6 +53,7 @@ void qm_mining_defaults(struct qm_mining_config *config)
         .grace = 3,
         .degree = 4,
         .segment = 4096,
+        .skip_hits = true,
         .rules_pool = UINT64_C(4) << 20,
     };
 }
@@ -63,6 +64,7 @@ void qm_mining_paper(struct qm_mining_config *config)
     config->max_prefix = 0;
     config->max_suffix = 0;
     config->segment = 0;
+    config->skip_hits = false;
 }
 
 static int __attribute__((format(printf, 3, 4)))

@@ -48,10 +48,10 @@ static void push(struct qm_sequence *sequence, uint64_t block)
     work->blocks[work->n++] = block;
 }
 
-void qm_sequence_append(struct qm_sequence *sequence, uint64_t block)
+bool qm_sequence_append(struct qm_sequence *sequence, uint64_t block)
 {
     if (sequence->seen > 0 && sequence->last[1] == block) {
-        return;
+        return false;
     }
     sequence->last[0] = sequence->last[1];
     sequence->last[1] = block;
@@ -59,6 +59,7 @@ void qm_sequence_append(struct qm_sequence *sequence, uint64_t block)
         sequence->seen++;
     }
     push(sequence, block);
+    return true;
 }
 
 size_t qm_sequence_fresh(const struct qm_sequence *sequence)
@@ -87,6 +88,20 @@ struct qm_work *qm_sequence_detach(struct qm_sequence *sequence, size_t carry)
         sequence->work = next;
     }
     return work;
+}
+
+void qm_sequence_keep(struct qm_sequence *sequence, size_t keep)
+{
+    struct qm_work *work = sequence->work;
+    if (!work) {
+        return;
+    }
+    if (work->n > keep) {
+        memmove(work->blocks, work->blocks + (work->n - keep),
+                keep * sizeof work->blocks[0]);
+        work->n = keep;
+    }
+    work->old = work->n;
 }
 
 struct qm_work *qm_sequence_take(struct qm_sequence *sequence)

@@ -32,10 +32,10 @@ struct qm_sequence {
 void qm_sequence_init(struct qm_sequence *sequence);
 void qm_sequence_fini(struct qm_sequence *sequence);
 
-/* Appends block, unless it is the last one again.  If memory is out, the blocks not yet
- * learned from are dropped: leaving out a single one would make neighbours of blocks
- * that are none. */
-void qm_sequence_append(struct qm_sequence *sequence, uint64_t block);
+/* Appends block, unless it is the last one again: then it is false.  If memory is out,
+ * the blocks not yet learned from are dropped: leaving out a single one would make
+ * neighbours of blocks that are none. */
+bool qm_sequence_append(struct qm_sequence *sequence, uint64_t block);
 
 /* How many blocks were appended since the sequence began or was last detached. */
 size_t qm_sequence_fresh(const struct qm_sequence *sequence);
@@ -44,6 +44,10 @@ size_t qm_sequence_fresh(const struct qm_sequence *sequence);
  * ones.  NULL if it is too short to hold a rule: without a new block, or fewer than 3;
  * then nothing is detached. */
 struct qm_work *qm_sequence_detach(struct qm_sequence *sequence, size_t carry);
+
+/* Forgets all but the last keep blocks, which count as old from now on: nothing is to
+ * be learned from what was there. */
+void qm_sequence_keep(struct qm_sequence *sequence, size_t keep);
 
 /* Detaches what there is, however short, and leaves nothing behind.  NULL: nothing. */
 struct qm_work *qm_sequence_take(struct qm_sequence *sequence);

@@ -37,6 +37,7 @@ const char qms_config_help[] =
     "prefetch-share=PERCENT Prefetch cache's part of the cache (default 4).\n"
     "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
     "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
+    "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
     "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
@@ -253,6 +254,14 @@ static int set_prefetch_on(const char *key, const char *value, struct qms_config
     return 0;
 }
 
+static int set_skip_hits(const char *key, const char *value, struct qms_config *c)
+{
+    c->mining.skip_hits = strcmp(value, "on") == 0;
+    if (!c->mining.skip_hits && strcmp(value, "off") != 0)
+        return wrong(key, value, "on or off");
+    return 0;
+}
+
 static int set_throttle(const char *key, const char *value, struct qms_config *c)
 {
     c->throttle = strcmp(value, "on") == 0;
@@ -387,6 +396,7 @@ static struct {
     {"segment", set_segment, NULL},
     {"prefetch-share", set_share, NULL},
     {"prefetch-on", set_prefetch_on, NULL},
+    {"skip-hits", set_skip_hits, NULL},
     {"throttle", set_throttle, NULL},
     {"prefetch-threads", set_prefetch_threads, NULL},
     {"prefetch-queue", set_prefetch_queue, NULL},

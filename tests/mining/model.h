@@ -109,28 +109,43 @@ static inline void model_add(struct model *m, uint64_t a, uint64_t b, uint64_t c
 }
 
 /* Learns a whole sequence: all i < j < k within the lookahead.  Immediate repeats count
- * once. */
-static inline void model_learn(struct model *m, const uint64_t *blocks, size_t n,
-                               unsigned lookahead)
+ * once, as they were first.  hit (NULL: none was): which blocks were hits; of three
+ * hits nothing is learned. */
+static inline void model_learn_missed(struct model *m, const uint64_t *blocks,
+                                      const bool *hit, size_t n, unsigned lookahead)
 {
     uint64_t *s = calloc(n + 1, sizeof *s);
+    bool *missed = calloc(n + 1, sizeof *missed);
     size_t len = 0;
     assert_non_null(s);
+    assert_non_null(missed);
     for (size_t i = 0; i < n; i++) {
         if (len == 0 || s[len - 1] != blocks[i]) {
+            missed[len] = !hit || !hit[i];
             s[len++] = blocks[i];
         }
     }
     for (size_t i = 0; i < len; i++) {
         for (size_t j = i + 1; j < len && j - i < lookahead; j++) {
             for (size_t k = j + 1; k < len && k - i < lookahead; k++) {
-                if (s[i] != s[j] && s[k] != s[i] && s[k] != s[j]) {
+                bool near = false; /* a miss at k, or before it within a rule's reach */
+                for (size_t l = k < lookahead ? 0 : k - (lookahead - 1); l <= k; l++) {
+                    near = near || missed[l];
+                }
+                if (near && s[i] != s[j] && s[k] != s[i] && s[k] != s[j]) {
                     model_add(m, s[i], s[j], s[k]);
                 }
             }
         }
     }
+    free(missed);
     free(s);
+}
+
+static inline void model_learn(struct model *m, const uint64_t *blocks, size_t n,
+                               unsigned lookahead)
+{
+    model_learn_missed(m, blocks, NULL, n, lookahead);
 }
 
 static inline int by_likelihood(const void *x, const void *y)

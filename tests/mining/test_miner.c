@@ -165,6 +165,69 @@ static void test_segments(void **state)
     }
 }
 
+/* Of what was all in the cache nothing is learned, and of the rest everything, once. */
+static void test_hits_are_skipped(void **state)
+{
+    struct rng rng = {3};
+    for (int round = 0; round < 300; round++) {
+        unsigned lookahead = 2 + (unsigned)rng_below(&rng, 9);
+        uint64_t segment = rng_below(&rng, 2) ? 0 : 1 + rng_below(&rng, 20);
+        struct qm_mining_config config = unlimited(lookahead, segment);
+        config.skip_hits = true;
+        struct qm_prefetcher *p = make_quickmine(&config);
+        struct qm_stream *stream = p->ops->begin(p, 0);
+        struct model model = {0};
+        struct qm_work *work;
+        uint64_t blocks[200];
+        bool hit[200];
+        size_t n = rng_below(&rng, 200);
+        uint64_t one_in = 1 + rng_below(&rng, 30); /* misses or promotes */
+        fill(&rng, blocks, n);
+        for (size_t i = 0; i < n; i++) {
+            hit[i] = rng_below(&rng, one_in) != 0;
+            p->ops->access(p, stream, blocks[i],
+                           hit[i]               ? QM_ACCESS_HIT
+                           : rng_below(&rng, 2) ? QM_ACCESS_MISS
+                                                : QM_ACCESS_PROMOTE,
+                           &work);
+            if (work) {
+                assert_int_equal(p->ops->learn(p, work), 0);
+            }
+        }
+        p->ops->end(p, stream, &work);
+        if (work) {
+            assert_int_equal(p->ops->learn(p, work), 0);
+        }
+        model_learn_missed(&model, blocks, hit, n, lookahead);
+        assert_same_rules(p, &model);
+        model_free(&model);
+        p->ops->destroy(p);
+    }
+}
+
+/* A reader that is served from the cache leaves nothing to be learned, however long it
+ * reads, but the paper's preset learns from it. */
+static void test_only_hits(void **state)
+{
+    for (int skip = 0; skip < 2; skip++) {
+        struct qm_mining_config config;
+        skip ? qm_mining_defaults(&config) : qm_mining_paper(&config);
+        struct qm_prefetcher *p = make_quickmine(&config);
+        struct qm_stream *stream = p->ops->begin(p, 0);
+        struct qm_work *work;
+        for (uint64_t b = 0; b < 10000; b++) {
+            p->ops->access(p, stream, b, QM_ACCESS_HIT, &work);
+            assert_null(work);
+        }
+        p->ops->end(p, stream, &work);
+        assert_int_equal(work != NULL, !skip);
+        if (work) {
+            p->ops->discard(p, work);
+        }
+        p->ops->destroy(p);
+    }
+}
+
 /* In passing, all triples of the blocks so far are counted, and not before. */
 static void test_segment_when(void **state)
 {
@@ -258,6 +321,8 @@ int main(void)
         cmocka_unit_test(test_too_short),
         cmocka_unit_test(test_against_model),
         cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_hits_are_skipped),
+        cmocka_unit_test(test_only_hits),
         cmocka_unit_test(test_segment_when),
         cmocka_unit_test(test_segment_ends_even),
         cmocka_unit_test(test_sequence_is_bounded),
