@@ -193,53 +193,6 @@ struct conn *qm_plain_conn(struct direct *d)
     }
 }
 
-/* The stack of a thread's contexts. */
-struct direct_thread {
-    struct qm_thread base;
-    qmctx_id *stack; /* base.depth are used */
-    unsigned capacity;
-};
-
-static int direct_begin(struct qmctx *ctx, struct qm_thread *thread,
-                        enum qmctx_kind kind, uint64_t klass, const char *name)
-{
-    struct direct_thread *t = (struct direct_thread *)thread;
-    qmctx_id *stack;
-    int err;
-
-    if (thread->depth == t->capacity) {
-        stack = reallocarray(t->stack, t->capacity + 8, sizeof *stack);
-        if (!stack)
-            return qm_fail(ENOMEM, "out of memory for a context");
-        t->stack = stack;
-        t->capacity += 8;
-    }
-    err = qm_context_open(qm_direct_of(ctx),
-                          thread->depth ? t->stack[thread->depth - 1] : 0, kind, klass,
-                          name, &t->stack[thread->depth]);
-    if (err)
-        return qm_fail(err, "out of memory for a context");
-    thread->depth++;
-    return 0;
-}
-
-static void direct_end(struct qmctx *ctx, struct qm_thread *thread)
-{
-    struct direct_thread *t = (struct direct_thread *)thread;
-
-    /* The program may have closed it by its handle already. */
-    (void)qm_context_close(qm_direct_of(ctx), t->stack[--thread->depth]);
-}
-
-static void direct_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
-{
-    struct direct_thread *t = (struct direct_thread *)thread;
-
-    while (thread->depth > 0)
-        direct_end(ctx, thread);
-    free(t->stack);
-}
-
 static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)
 {
     struct direct *d = qm_direct_of(ctx);
@@ -291,11 +244,11 @@ static void direct_close(struct qmctx *ctx)
 
 const struct qm_carrier qm_carrier_direct = {
     .name = "direct",
-    .thread_bytes = sizeof(struct direct_thread),
+    .thread_bytes = sizeof(struct qm_stack),
     .connected = direct_connected,
-    .begin = direct_begin,
-    .end = direct_end,
-    .thread_gone = direct_thread_gone,
+    .begin = qm_stack_begin,
+    .end = qm_stack_end,
+    .thread_gone = qm_stack_gone,
     .forked = direct_forked,
     .close = direct_close,
 };
@@ -368,6 +321,7 @@ int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
         errno = err;
         return -1;
     }
+    d->base.over = d;
     err = qm_register(&d->base, &qm_carrier_direct);
     if (err) {
         direct_free(d);
@@ -463,10 +417,5 @@ int qmctx_close_context(struct qmctx *ctx, qmctx_id id)
 
 qmctx_id qmctx_current(struct qmctx *ctx)
 {
-    struct direct_thread *t;
-
-    if (!device(ctx) || qm_is_parents(ctx))
-        return 0;
-    t = (struct direct_thread *)qm_thread_get(ctx, false);
-    return t && t->base.depth > 0 ? t->stack[t->base.depth - 1] : 0;
+    return device(ctx) && !qm_is_parents(ctx) ? qm_thread_current(ctx) : 0;
 }

@@ -3,6 +3,7 @@
  *   conn.c      one connection: a libnbd handle, its requests, who polls it
  *   contexts.c  the contexts, the session's slots, and what is to be said about them
  *   request.c   reads and writes, in a context or not, synchronous or not
+ *   attached.c  the threads' stacks of contexts, also those of attached instances
  *   direct.c    connecting, reconnecting, the API
  *
  * Several connections to the tagged export belong to one session.  A context and all
@@ -198,6 +199,18 @@ int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);
+
+/* attached.c: a carrier's begin, end and thread_gone; of a direct instance, or of one
+ * that is attached to it. */
+struct qm_stack {
+    struct qm_thread base;
+    qmctx_id *ids; /* base.depth are used */
+    unsigned capacity;
+};
+int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
+                   uint64_t klass, const char *name);
+void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread);
+void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread);
 
 static inline struct direct *qm_direct_of(struct qmctx *ctx)
 {

@@ -1,9 +1,9 @@
 /* internal.h - what the files of libqmctx share.
  *
- * A struct qmctx is the common part of an instance; a carrier (direct.c, mount.c,
- * kernel.c) embeds it as its first member and stands behind struct qm_carrier. thread.c
- * keeps, for each thread and instance, a struct qm_thread, which a carrier embeds in
- * the same way.
+ * A struct qmctx is the common part of an instance; a carrier (direct.c, attached.c,
+ * mount.c, kernel.c) embeds it as its first member and stands behind struct qm_carrier.
+ * thread.c keeps, for each thread and instance, a struct qm_thread, which a carrier
+ * embeds in the same way.
  *
  * Locks, outermost first; none is held while waiting for the network:
  *
@@ -48,6 +48,8 @@ struct qmctx {
     const struct qm_carrier *carrier;
     uint64_t instance; /* a number that no other instance ever has */
     unsigned forks;    /* qm_forks when it was made: else it is a parent's */
+    const void *over;  /* the direct instance whose requests its contexts are of; or
+                          NULL */
     struct cds_list_head instances, threads; /* registry lock */
 };
 
@@ -57,6 +59,8 @@ struct qm_thread {
     _Atomic uint64_t instance;        /* ctx's; 0: closed, and ctx is gone */
     struct cds_list_head of_instance; /* registry lock */
     unsigned depth;
+    const void *over;         /* as ctx's */
+    _Atomic qmctx_id current; /* the innermost context over that; 0: none */
 };
 
 /* How many fork()s lie between the first process and this one. */
@@ -71,6 +75,10 @@ void qm_unregister(struct qmctx *ctx);
  * is out). */
 struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create);
 
+/* The calling thread's current context for requests over a direct instance: of that
+ * instance, or else of one that is attached to it; or 0. */
+qmctx_id qm_thread_current(const struct qmctx *over);
+
 static inline bool qm_is_parents(const struct qmctx *ctx)
 {
     return ctx->forks != qm_forks;
@@ -83,7 +91,8 @@ int qm_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3
 /* Bytes of name that fit into max, without cutting a UTF-8 character in two. */
 size_t qm_name_len(const char *name, size_t max);
 
-extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount, qm_carrier_kernel;
+extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount, qm_carrier_kernel,
+    qm_carrier_attached;
 
 /* qmctx_announce() by these; *ctx is NULL. */
 int qm_announce_to_mount(const char *path, struct qmctx **ctx);

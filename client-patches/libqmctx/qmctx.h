@@ -8,6 +8,9 @@
  *                     ride along with its threads.  The files are on an NBD device of a
  *                     patched kernel, or it is one file of `quickmine mount`
  *
+ * And where one part of a program sends the requests of another, qmctx_attach() lets
+ * the other begin contexts for them.
+ *
  * Threads: every function may be called by any thread at any time, except that
  * qmctx_close() must be the last.  Contexts of qmctx_begin()/qmctx_end() belong to the
  * calling thread and nest; those that are open when the thread exits end then.
@@ -66,14 +69,20 @@ int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx);
  * EINVAL: a path that is empty or too long. */
 int qmctx_announce(const char *where, struct qmctx **ctx);
 
+/* For a part of the program that begins contexts but leaves it to another, which has
+ * the direct connection to, to send the requests: the contexts of *ctx are those of
+ * to's requests that name the same thread's qmctx_current().  *ctx is closed before to
+ * is. EINVAL if to is not direct. */
+int qmctx_attach(struct qmctx *to, struct qmctx **ctx);
+
 /* Ends all contexts, and waits for what is in flight as long as replies come (a second
  * each); what remains is given up, with ENOTCONN for its done().  ctx may be NULL.  No
  * other thread may be using ctx.  Over the mount's carrier, end contexts of other
  * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct", "mount" or "kernel": the carrier, and whether it works just now (direct: at
- * least one connection is up; kernel: always).  Does not wait. */
+/* "direct", "mount", "kernel" or "attached": the carrier, and whether it works just now
+ * (direct: at least one connection is up; kernel: always).  Does not wait. */
 const char *qmctx_carrier(const struct qmctx *ctx);
 bool qmctx_connected(const struct qmctx *ctx);
 
@@ -111,7 +120,7 @@ int qmctx_open_context(struct qmctx *ctx, qmctx_id parent, enum qmctx_kind kind,
                        uint64_t klass, const char *name, qmctx_id *id);
 /* Ends the context, and what is nested in it.  EINVAL if it is not open. */
 int qmctx_close_context(struct qmctx *ctx, qmctx_id id);
-/* The calling thread's current context, or 0. */
+/* The calling thread's current context, begun here or in an attached instance; or 0. */
 qmctx_id qmctx_current(struct qmctx *ctx);
 
 /* Synchronous requests in a context (0, or one that has ended: none).  Any count; one

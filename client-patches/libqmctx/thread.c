@@ -148,6 +148,7 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
         return NULL;
     }
     thread->ctx = ctx;
+    thread->over = ctx->over;
     atomic_init(&thread->instance, ctx->instance);
     pthread_mutex_lock(&registry);
     cds_list_add(&thread->of_instance, &ctx->threads);
@@ -155,4 +156,18 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
     thread->next = mine;
     mine = thread;
     return thread;
+}
+
+qmctx_id qm_thread_current(const struct qmctx *over)
+{
+    struct qm_thread *thread = find_mine(over->instance);
+    qmctx_id id = thread ? atomic_load(&thread->current) : 0;
+
+    /* Another thread may be closing an attached instance: nothing but what is in the
+     * state itself is looked at. */
+    for (thread = mine; !id && thread; thread = thread->next)
+        if (thread->over == over &&
+            atomic_load_explicit(&thread->instance, memory_order_relaxed))
+            id = atomic_load(&thread->current);
+    return id;
 }

@@ -77,6 +77,69 @@ static void test_nested(void **state)
     assert_int_equal(count_events(QM_TRACE_END, q->ctx), 1);
 }
 
+static void *in_another_thread(void *ctx)
+{
+    assert_int_equal(qmctx_current(ctx), 0);
+    return NULL;
+}
+
+/* One part of a program begins contexts, and another sends the requests. */
+static void test_attached(void **state)
+{
+    struct qmctx *ctx, *attached, *to_attached;
+    struct recorded *t, *q, *own;
+    pthread_t thread;
+    qmctx_id id;
+
+    start_filter();
+    ctx = must_connect(2);
+    assert_int_equal(qmctx_attach(ctx, &attached), 0);
+    assert_string_equal(qmctx_carrier(attached), "attached");
+    assert_true(qmctx_connected(attached));
+    assert_int_equal(qmctx_attach(attached, &to_attached), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(qmctx_pread(attached, 0, &id, sizeof id, 0), -1);
+    assert_int_equal(errno, ENOTSUP);
+
+    assert_int_equal(qmctx_begin(attached, QMCTX_TRANSACTION, 0x70, NULL), 0);
+    assert_int_equal(qmctx_begin(attached, QMCTX_QUERY, 0x90, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, in_another_thread, ctx), 0);
+    pthread_join(thread, NULL);
+    must_read(ctx, qmctx_current(ctx), BLOCK, 0);
+    /* A context of the instance itself goes before. */
+    assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0x91, NULL), 0);
+    must_read(ctx, qmctx_current(ctx), BLOCK, 1 * BLOCK);
+    assert_int_equal(qmctx_end(ctx), 0);
+    assert_int_equal(qmctx_end(attached), 0);
+    must_read(ctx, qmctx_current(ctx), BLOCK, 2 * BLOCK);
+    must_read(ctx, qmctx_current(ctx), BLOCK, 3 * BLOCK);
+
+    /* Closing ends what is open, and hurts nobody else. */
+    assert_int_not_equal(id = qmctx_current(ctx), 0);
+    qmctx_close(attached);
+    assert_int_equal(qmctx_current(ctx), 0);
+    must_read(ctx, id, BLOCK, 4 * BLOCK);
+    assert_int_equal(qmctx_attach(ctx, &attached), 0);
+    assert_int_equal(qmctx_begin(attached, QMCTX_QUERY, 0x92, NULL), 0);
+    must_read(ctx, qmctx_current(ctx), BLOCK, 5 * BLOCK);
+    qmctx_close(attached);
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+
+    load_record();
+    t = begun(0x70);
+    q = begun(0x90);
+    own = begun(0x91);
+    assert_int_equal(t->parent, 0);
+    assert_int_equal(q->parent, t->ctx);
+    assert_int_equal(own->parent, 0);
+    assert_int_equal(count_events(QM_TRACE_READ, t->ctx), 2);
+    assert_int_equal(count_events(QM_TRACE_READ, q->ctx), 1);
+    assert_int_equal(count_events(QM_TRACE_READ, own->ctx), 1);
+    assert_int_equal(count_events(QM_TRACE_READ, begun(0x92)->ctx), 1);
+    assert_int_equal(count_events(QM_TRACE_END, t->ctx), 1);
+}
+
 static void test_threads(void **state)
 {
     struct qmctx *ctx;
@@ -364,19 +427,13 @@ static void test_thread_exit(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_device),
-        TEST(test_nested),
-        TEST(test_threads),
-        TEST(test_read_only),
-        TEST(test_more_contexts_than_slots),
-        TEST(test_handles),
-        TEST(test_too_deep),
-        TEST(test_bounds),
-        TEST(test_large),
-        TEST(test_write),
-        TEST(test_zeros_are_written),
-        TEST(test_server_error),
-        TEST(test_cannot_connect),
+        TEST(test_device),       TEST(test_nested),
+        TEST(test_attached),     TEST(test_threads),
+        TEST(test_read_only),    TEST(test_more_contexts_than_slots),
+        TEST(test_handles),      TEST(test_too_deep),
+        TEST(test_bounds),       TEST(test_large),
+        TEST(test_write),        TEST(test_zeros_are_written),
+        TEST(test_server_error), TEST(test_cannot_connect),
         TEST(test_thread_exit),
     };
 

@@ -1,0 +1,112 @@
+/* attached.c - the contexts that threads have open over a direct connection.
+ *
+ * Each thread has a stack of them for the direct instance itself, and one for each that
+ * is attached to it: an instance that only begins and ends contexts, for requests that
+ * another part of the program sends.  What those requests go by is the stack's top,
+ * which is kept apart (qm_thread.current): an instance may be closed, and the stack
+ * freed, by another thread than the one whose next request looks for its context.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "direct.h"
+
+struct attached {
+    struct qmctx base;
+    struct direct *to;
+};
+
+static struct direct *target(struct qmctx *ctx)
+{
+    return ctx->carrier == &qm_carrier_attached ? ((struct attached *)ctx)->to
+                                                : qm_direct_of(ctx);
+}
+
+int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
+                   uint64_t klass, const char *name)
+{
+    struct qm_stack *t = (struct qm_stack *)thread;
+    qmctx_id *ids;
+    int err;
+
+    if (thread->depth == t->capacity) {
+        ids = reallocarray(t->ids, t->capacity + 8, sizeof *ids);
+        if (!ids)
+            return qm_fail(ENOMEM, "out of memory for a context");
+        t->ids = ids;
+        t->capacity += 8;
+    }
+    err = qm_context_open(target(ctx), thread->depth ? t->ids[thread->depth - 1] : 0,
+                          kind, klass, name, &t->ids[thread->depth]);
+    if (err)
+        return qm_fail(err, "out of memory for a context");
+    atomic_store(&thread->current, t->ids[thread->depth++]);
+    return 0;
+}
+
+void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct qm_stack *t = (struct qm_stack *)thread;
+    qmctx_id id = t->ids[--thread->depth];
+
+    atomic_store(&thread->current, thread->depth ? t->ids[thread->depth - 1] : 0);
+    /* The program may have closed it by its handle already. */
+    (void)qm_context_close(target(ctx), id);
+}
+
+void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct qm_stack *t = (struct qm_stack *)thread;
+
+    while (thread->depth > 0)
+        qm_stack_end(ctx, thread);
+    free(t->ids);
+}
+
+static bool attached_connected(struct qmctx *ctx)
+{
+    return qmctx_connected(&target(ctx)->base);
+}
+
+/* The direct instance gives up what is shared with the parent. */
+static void attached_forked(struct qmctx *ctx, struct qm_thread *thread)
+{
+}
+
+static void attached_close(struct qmctx *ctx)
+{
+    free(ctx);
+}
+
+const struct qm_carrier qm_carrier_attached = {
+    .name = "attached",
+    .thread_bytes = sizeof(struct qm_stack),
+    .connected = attached_connected,
+    .begin = qm_stack_begin,
+    .end = qm_stack_end,
+    .thread_gone = qm_stack_gone,
+    .forked = attached_forked,
+    .close = attached_close,
+};
+
+int qmctx_attach(struct qmctx *to, struct qmctx **ctx)
+{
+    struct attached *a;
+    int err;
+
+    *ctx = NULL;
+    if (to->carrier != &qm_carrier_direct)
+        return qm_fail(EINVAL, "only a direct connection can be attached to");
+    a = calloc(1, sizeof *a);
+    if (!a)
+        return qm_fail(ENOMEM, "out of memory");
+    a->to = qm_direct_of(to);
+    a->base.over = to;
+    err = qm_register(&a->base, &qm_carrier_attached);
+    if (err) {
+        free(a);
+        return qm_fail(err, "no thread-local storage: %s", strerror(err));
+    }
+    *ctx = &a->base;
+    return 0;
+}
