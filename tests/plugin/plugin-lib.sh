@@ -1,16 +1,22 @@
 # plugin-lib.sh - for the plugin's live tests: a server, a mount, and a MariaDB with the
-# plugin.  To be sourced.
+# plugin.  To be sourced.  With CARRIER=preload there is no mount: the preload library
+# routes the same path.
 
 . "$SOURCE_DIR/tests/lib.sh"
 . "$SOURCE_DIR/bench/lib/mariadb.sh"
 
 CLIENT=$BUILD_DIR/tests/plugin-client
 CLASS_OF=$BUILD_DIR/tests/plugin-class-of
-DEV=$T/dev # the mounted file
+DEV=$T/dev # the mounted, or routed, file
+CARRIER=${CARRIER:-mount}
+PRELOAD=$BUILD_DIR/lib/libqmctx-preload.so
 
-[ "$(id -u)" = 0 ] || skip "only root may set a thread's group"
-dd if=/dev/fuse of=/dev/null count=0 2>/dev/null || skip "/dev/fuse cannot be opened"
-for program in nbdkit fusermount3 mariadbd mariadb mariadb-install-db python3; do
+if [ "$CARRIER" = mount ]; then
+    [ "$(id -u)" = 0 ] || skip "only root may set a thread's group"
+    dd if=/dev/fuse of=/dev/null count=0 2>/dev/null || skip "/dev/fuse cannot be opened"
+    command -v fusermount3 >/dev/null || skip "fusermount3 is not installed"
+fi
+for program in nbdkit mariadbd mariadb mariadb-install-db python3; do
     command -v $program >/dev/null || skip "$program is not installed"
 done
 
@@ -24,6 +30,7 @@ start_server() {
 
 # start_mount: of that server, on $DEV; its id is in $MOUNT.
 start_mount() {
+    [ "$CARRIER" = mount ] || return 0
     rm -f "$T/mount.pid"
     QM_PIDS+=("m:$DEV")
     background "$QUICKMINE" mount -f --pidfile "$T/mount.pid" "$(nbd_uri server)" "$DEV" \
@@ -35,6 +42,7 @@ start_mount() {
 
 # stop_mount: contexts of those who have closed their connection have ended then.
 stop_mount() {
+    [ "$CARRIER" = mount ] || return 0
     fusermount3 -u "$DEV" || fail "it cannot be unmounted"
     wait_for 20 gone "$MOUNT" || fail "the mount does not end"
 }
@@ -44,10 +52,16 @@ stop_mount() {
 start_plugin_on() {
     local datadir=$1 file=$2 size=$3; shift 3
     # A plugin that is built with a sanitizer needs its runtime in the host program.
+    local preload=
     case ${QM_SANITIZE:-} in
-    address*) local -x LD_PRELOAD=$(${CC:-cc} -print-file-name=libasan.so)
+    address*) preload=$(${CC:-cc} -print-file-name=libasan.so)
         local -x ASAN_OPTIONS=detect_leaks=0 ;;
     esac
+    if [ "$CARRIER" = preload ]; then
+        preload+=" $PRELOAD"
+        local -x QMCTX_PRELOAD_FILES="$DEV=$(nbd_uri server)"
+    fi
+    [ -z "$preload" ] || local -x LD_PRELOAD=$preload
     mariadb_start db "$datadir" "$file" "$size" --plugin-dir="$BUILD_DIR/lib" \
         --plugin-load-add=qmctx --innodb-buffer-pool-size=6M "$@" ||
         fail "MariaDB does not start"

@@ -1,0 +1,42 @@
+# preload-lib.sh - for the preload library's tests: a server, and programs that have a file
+# of theirs routed to it.  To be sourced.
+
+. "$SOURCE_DIR/tests/lib.sh"
+
+PROGRAM=$BUILD_DIR/tests/preload-program
+PRELOAD=$BUILD_DIR/lib/libqmctx-preload.so
+DEV=$T/dev # the routed path; an empty file is there
+
+for program in nbdkit fio; do
+    command -v $program >/dev/null || skip "$program is not installed"
+done
+touch "$DEV"
+
+# make_image BYTES: $T/img, of random data.
+make_image() { head -c "$1" /dev/urandom >"$T/img"; }
+
+# start_server ARGS...: over $T/img; ARGS go to the filter and the plugin, and what is in
+# the array FILTERS before ours and BELOW after it.
+FILTERS=() BELOW=()
+start_server() {
+    rm -f "$T/server.sock" "$T/server.pid"
+    start_nbdkit server "${FILTERS[@]}" --filter="$FILTER" "${BELOW[@]}" \
+        file "$T/img" cache-size=16M "$@" || fail "the server does not start"
+    SERVER=$PID
+}
+
+# routed COMMAND...: runs it with the library, and $DEV routed to the server.
+routed() {
+    local preload
+    preload=$(sanitizer_preload)
+    env LD_PRELOAD="$preload $PRELOAD" ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}" \
+        QMCTX_PRELOAD_FILES="${ROUTES:-$DEV=$(nbd_uri server)}" "$@"
+}
+
+# refused MESSAGE COMMAND...: COMMAND must fail, with MESSAGE in what it says.
+refused() {
+    local message=$1; shift
+    "$@" >"$T/refused.log" 2>&1 && fail "succeeded: $*"
+    grep -q -- "$message" "$T/refused.log" ||
+        { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
+}
