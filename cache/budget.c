@@ -27,6 +27,8 @@
 #define MALLOC_SMALL 64
 #define MALLOC_LARGE 8192
 
+/* A shard's bytes come in slabs: small ones while it is small itself, so that one in
+ * use does not hold much more than it needs; else of a huge page. */
 #define SLAB_BYTES (UINT64_C(1) << 20)
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -91,15 +93,16 @@ size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size)
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
                    bool data, unsigned stripes, size_t policy_bytes)
 {
-    uint64_t reserve = data ? 4 + min_u64(blocks / 32, 124) : 512;
+    uint64_t reserve = data ? 4 + min_u64(blocks / 32, 124) : 512, slab;
 
     *limits = (struct qm_limits){
         .bufs = data ? blocks + reserve : 0,
         .blocks = blocks + reserve + min_u64(64 + blocks / 4, 1024),
         .buckets = max_u64(power_of_two(blocks), QM_MIN_BUCKETS),
         .batch = reserve / 2,
-        .bufs_a_slab = max_u64(SLAB_BYTES / block_size, 1),
     };
+    slab = limits->bufs * block_size < 4 * QM_HUGE_PAGE ? SLAB_BYTES : QM_HUGE_PAGE;
+    limits->bufs_a_slab = max_u64(slab / block_size, 1);
 
     uint64_t block_slabs = (limits->blocks + QM_BLOCKS_A_SLAB - 1) / QM_BLOCKS_A_SLAB;
     uint64_t buf_slabs = (limits->bufs + limits->bufs_a_slab - 1) / limits->bufs_a_slab;

@@ -83,11 +83,9 @@ void qm_cache_free(struct qm_cache *cache)
 static void copy_out(struct qm_cache *cache, struct qm_block *block, void *to,
                      uint32_t offset, uint32_t count)
 {
-    if (cache->config.data) {
-        struct qm_buf *buf = atomic_load_explicit(&block->buf, memory_order_acquire);
-
-        memcpy(to, buf->bytes + offset, count);
-    }
+    if (cache->config.data)
+        memcpy(to, atomic_load_explicit(&block->bytes, memory_order_acquire) + offset,
+               count);
 }
 
 /* A new block that is being loaded enters part.  Mutex held; the caller has the first

@@ -37,11 +37,16 @@
 #include "cache/rcu.h"
 
 #define QM_CACHE_LINE     64
+#define QM_HUGE_PAGE      (UINT64_C(2) << 20)
 #define QM_MIN_BLOCK_SIZE 512
 #define QM_MAX_BLOCK_SIZE (16u << 20)
 #define QM_MAX_SHARDS     1024
 #define QM_MAX_STRIPES    64
 #define QM_MAX_BLOCKS     (UINT64_C(1) << 32)
+
+/* A variable of the thread that costs no call: there is room for some bytes of these in
+ * programs that load the cache with a plugin. */
+#define QM_TLS_FAST __attribute__((tls_model("initial-exec")))
 
 /* Where a block is, the shard's mutex held. */
 enum qm_part {
@@ -50,8 +55,8 @@ enum qm_part {
     QM_PART_PREFETCH,
 };
 
-/* The bytes of a block.  Apart from its bytes, because these can be shared with readers
- * when the descriptor must be linked into limbo. */
+/* The memory for the bytes of a block.  Apart from these, because they can be shared
+ * with readers when the descriptor must be linked into limbo. */
 struct qm_buf {
     struct qm_buf *next; /* in limbo or in the free list */
     unsigned char *bytes;
@@ -61,15 +66,18 @@ struct qm_block {
     struct cds_lfht_node node;
     struct qm_evict_node
         evict; /* has the block's number, constant while in the table */
-    _Atomic(struct qm_buf *) buf; /* set when loaded, replaced by writes (RCU) */
-    atomic_bool hittable;         /* loaded and in the main cache */
+    /* buf's, for readers: these would miss a cache line more by way of it.  Set when
+     * loaded, replaced by writes (RCU). */
+    _Atomic(unsigned char *) bytes;
+    atomic_bool hittable; /* loaded and in the main cache */
 
     /* The rest only with the shard's mutex held. */
-    bool loaded;        /* buf is valid (or would be, in a cache without data) */
+    bool loaded;        /* bytes is valid (or would be, in a cache without data) */
     unsigned char part; /* enum qm_part */
     uint32_t issuer;    /* of the prefetch */
     uint32_t refs;      /* who loads it, and who has it as a struct qm_load to wait */
     uint32_t waiting;   /* threads inside qm_cache_wait() */
+    struct qm_buf *buf; /* NULL: none */
     struct qm_block *next; /* in limbo or in the free list */
 };
 
@@ -93,6 +101,7 @@ struct qm_block_slab {
 struct qm_buf_slab {
     struct qm_buf_slab *next;
     unsigned char *bytes;
+    size_t mapped; /* bytes of a mapping of its own; 0: allocated */
     size_t count;
     struct qm_buf bufs[];
 };
@@ -218,6 +227,12 @@ void qm_shard_discard(struct qm_shard *shard, struct qm_block *block);
 /* The loaded bytes of block are there (buf may be NULL in a cache without data). */
 void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block,
                      struct qm_buf *buf);
+/* Readers find what is in buf from now on, and perhaps for a while what was before. */
+static inline void qm_block_set_buf(struct qm_block *block, struct qm_buf *buf)
+{
+    block->buf = buf;
+    atomic_store_explicit(&block->bytes, buf ? buf->bytes : NULL, memory_order_release);
+}
 /* Drops a reference. */
 void qm_shard_unref(struct qm_shard *shard, struct qm_block *block);
 

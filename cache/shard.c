@@ -12,7 +12,7 @@ char qm_rcu_readers;
 
 /* Threads are spread over the rings of a shard in the order of their first access. */
 static _Atomic unsigned stripes_given;
-static _Thread_local unsigned own_stripe; /* plus one; 0: none yet */
+static _Thread_local QM_TLS_FAST unsigned own_stripe; /* plus one; 0: none yet */
 
 static struct qm_ring *own_ring(struct qm_shard *shard)
 {
@@ -256,7 +256,7 @@ void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
 
 void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block, struct qm_buf *buf)
 {
-    atomic_store_explicit(&block->buf, buf, memory_order_release);
+    qm_block_set_buf(block, buf);
     block->loaded = true;
     if (block->part == QM_PART_MAIN)
         atomic_store_explicit(&block->hittable, true, memory_order_release);

@@ -113,10 +113,10 @@ static bool change_block(struct qm_shard *shard, struct qm_block *block,
     buf = qm_slab_buf(shard);
     if (!buf)
         return false;
-    old = atomic_load_explicit(&block->buf, memory_order_relaxed);
+    old = block->buf;
     merge(c, shard->cache->config.block_size, block->evict.block, buf->bytes,
           old->bytes);
-    atomic_store_explicit(&block->buf, buf, memory_order_release);
+    qm_block_set_buf(block, buf);
     qm_slab_retire_buf(shard, old);
     return true;
 }

@@ -31,7 +31,8 @@ struct qms_stats {
 unsigned qms_stripe(void)
 {
     static _Atomic unsigned threads;
-    static _Thread_local unsigned mine; /* + 1; 0: none yet */
+    static _Thread_local
+        __attribute__((tls_model("initial-exec"))) unsigned mine; /* + 1; 0: none yet */
 
     if (mine == 0)
         mine =

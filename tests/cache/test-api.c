@@ -144,7 +144,7 @@ static void test_memory_as_needed(void **state)
         assert_int_equal(get(cache, b), QM_MISS);
     for (uint64_t b = 0; b < 1000; b++)
         assert_int_equal(get(cache, b), QM_HIT);
-    assert_true(stats_of(cache).bytes < 128 << 20);
+    assert_true(stats_of(cache).bytes < 192 << 20); /* a huge page a shard */
     qm_cache_free(cache);
 }
 
