@@ -39,7 +39,8 @@ patch_kernel() {
         cp -al "$KEPT/pristine" "$KEPT/patched" || fail "no hard links in $KEPT"
     }
     touched=$(sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "${patches[@]}" | sort -u)
-    mkdir -p "$stage"
+    rm -rf "$stage"
+    mkdir "$stage"
     (cd "$KEPT/pristine" && for file in $touched; do
         [ ! -e "$file" ] || cp --parents "$file" "$stage"
     done)

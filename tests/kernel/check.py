@@ -14,6 +14,8 @@ class Context:
         self.cover = []
         self.merged = []
         self.ended = False
+        self.again = False
+        self.begun = self.open = 0  # how often; some of the server's may have ended
 
 
 def guest(path):
@@ -27,6 +29,8 @@ def guest(path):
             if word[0] == "begin":
                 assert word[1] not in said, f"the guest uses class {word[1]} twice"
                 said[word[1]] = Context(word[2], word[3])
+            elif word[0] == "again":
+                said[word[1]].again = True
             elif word[0] == "end":
                 said[word[1]].ended = True
             elif word[0] in ("read", "write"):
@@ -51,14 +55,16 @@ def server(path):
                     plain.add(word[2])
                     number[word[2]] = seen["-"]
                     continue
-                if klass in seen:
-                    wrong.append(f"{klass} begins twice")
                 parent = [k for k, c in seen.items() if c is number.get(word[5])]
-                seen[klass] = Context(word[3], parent[0] if parent else "-")
-                number[word[2]] = seen[klass]
+                context = Context(word[3], parent[0] if parent else "-")
+                context = number[word[2]] = seen.setdefault(klass, context)
+                context.begun += 1
+                context.open += 1
+                context.ended = False
             elif word[0] == "E":
                 if word[2] not in plain:
-                    number[word[2]].ended = True
+                    number[word[2]].open -= 1
+                    number[word[2]].ended = number[word[2]].open == 0
             elif word[0] in "RW":
                 context = seen["-"] if word[2] == "0" else number[word[2]]
                 if context.ended:
@@ -87,6 +93,8 @@ def compare(klass, said, seen):
     if (said.kind, said.parent) != (seen.kind, seen.parent):
         wrong.append(f"{klass}: is a {seen.kind} in {seen.parent}, "
                      f"not a {said.kind} in {said.parent}")
+    if seen.begun > 1 and not said.again:
+        wrong.append(f"{klass} begins {seen.begun} times")
     if said.ended != seen.ended:
         wrong.append(f"{klass}: has {'' if seen.ended else 'not '}ended")
     if said.cover:
@@ -117,6 +125,10 @@ def main():
         if klass in seen:
             wrong += merged(klass, context, seen[klass])
     wrong += [f"{k}: the guest knows of no such class" for k in seen if k not in said]
+
+    again = [k for k, c in said.items() if c.again]
+    if again and not any(k in seen and seen[k].begun > 1 for k in again):
+        wrong.append("nothing was begun again, so this test shows nothing")
 
     # What is of no context: it is there, and what contexts read is not among it, but for
     # reads of the same place that the guest said.

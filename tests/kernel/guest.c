@@ -120,6 +120,12 @@ int main(int argc, char **argv)
         merges();
     else if (!strcmp(what, "plain"))
         plain();
+    else if (!strcmp(what, "breaks"))
+        breaks();
+    else if (!strcmp(what, "small-segments"))
+        small_segments();
+    else if (!strcmp(what, "signals"))
+        signals();
     else if (!strcmp(what, "marker"))
         marker();
     else

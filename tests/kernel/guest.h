@@ -8,6 +8,7 @@
  *   @write CLASS OFFSET LENGTH
  *   @cover CLASS OFFSET LENGTH these bytes, in any pieces and any order
  *   @merged CLASS OFFSET LENGTH  some request there is of more than a block
+ *   @again CLASS               the server may be told more than once that it begins
  *   @end CLASS
  *
  * OFFSET is the device's.  CLASS - is no context.  Classes are used once.
@@ -60,6 +61,9 @@ void processes(void);
 void after_exec(void);
 void refusals(void);
 void merges(void);
+void breaks(void);
+void small_segments(void);
+void signals(void);
 void plain(void);
 void marker(void);
 
