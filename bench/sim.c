@@ -39,6 +39,7 @@ void qm_sim_defaults(struct qm_sim_config *config)
         .on_promote = true,
         .throttle = true,
         .prefetch_share = 4000,
+        .share_adapts = true,
     };
     qm_mining_defaults(&config->mining);
 }
@@ -47,6 +48,7 @@ void qm_sim_paper(struct qm_sim_config *config)
 {
     qm_sim_defaults(config);
     config->paper = true;
+    config->share_adapts = false;
     config->on_promote = false;
     config->throttle = false;
     qm_mining_paper(&config->mining);
@@ -111,6 +113,7 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
         .block_size = (uint32_t)sim->config.block_size,
         .blocks = sim->blocks,
         .prefetch_blocks = sim->prefetch_blocks,
+        .prefetch_adapts = sim->config.share_adapts,
         .shards = 1,
         .eviction = sim->config.eviction,
         .data = false,
@@ -309,7 +312,7 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     qm_cache_get_stats(sim->cache, &now);
     *result = (struct qm_sim_result){
         .cache_blocks = sim->blocks,
-        .prefetch_blocks = sim->prefetch_blocks,
+        .prefetch_blocks = now.prefetch_share,
         .warming = sim->requests < sim->config.warmup,
         .requests = sim->requests - sim->warm_requests,
         .writes = sim->writes - sim->warm_writes,

@@ -30,10 +30,11 @@ struct qm_sim_config {
     bool throttle;       /* prefetch less for classes that do not benefit */
     uint64_t block_size; /* bytes */
     uint64_t cache_size; /* bytes, metadata included unless paper */
-    uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
-    unsigned
-        prefetch_share; /* percent of the blocks that prefetches may take, 1 to 90 */
-    uint64_t warmup;    /* so many read requests at the start are not counted */
+    uint64_t cache_blocks;   /* capacity in blocks; 0: from cache_size */
+    unsigned prefetch_share; /* of the blocks, that prefetches may take: thousandths of
+                                a percent, above 0 and below 100 % */
+    bool share_adapts;       /* that is where it begins */
+    uint64_t warmup;         /* so many read requests at the start are not counted */
     struct qm_mining_config mining;
 };
 
@@ -44,7 +45,7 @@ void qm_sim_paper(struct qm_sim_config *config);
 
 struct qm_sim_result {
     uint64_t cache_blocks;    /* capacity of main and prefetch cache together */
-    uint64_t prefetch_blocks; /* of these, the prefetch cache's */
+    uint64_t prefetch_blocks; /* of these, the prefetch cache's, as it is now */
     bool warming; /* the warm-up has not ended; counts are since the start */
     /* Since the warm-up: */
     uint64_t requests; /* reads */

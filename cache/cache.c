@@ -52,11 +52,11 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
     }
     memset(cache->shards, 0, bytes);
     for (unsigned i = 0, n = cache->shard_count; i < n; i++) {
-        uint64_t main_share = main_blocks / n + (i < main_blocks % n);
-        uint64_t prefetch_share =
+        uint64_t main = main_blocks / n + (i < main_blocks % n);
+        uint64_t prefetch =
             config->prefetch_blocks / n + (i < config->prefetch_blocks % n);
 
-        if (qm_shard_init(&cache->shards[i], cache, main_share, prefetch_share) != 0) {
+        if (qm_shard_init(&cache->shards[i], cache, main + prefetch, prefetch) != 0) {
             cache->shard_count = i + 1;
             qm_cache_free(cache);
             return ENOMEM;
@@ -108,7 +108,7 @@ static struct qm_block *begin_load(struct qm_shard *shard, uint64_t hash,
 static bool is_crowded(const struct qm_shard *shard)
 {
     return !shard->growing && shard->buckets < shard->limits.buckets &&
-           shard->main_blocks + shard->prefetch_blocks > shard->buckets;
+           shard->held.main + shard->held.prefetch > shard->buckets;
 }
 
 /* A demand that is not simply a hit.  Called, and returns, with the mutex held; ENOMEM
@@ -311,7 +311,7 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
     struct qm_block *block = NULL;
     bool crowded;
 
-    if (shard->prefetch_capacity == 0)
+    if (shard->balance.prefetch == 0)
         return ENOSPC;
     if (qm_cache_contains(cache, number))
         return EEXIST;
@@ -360,8 +360,9 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
         stats->wasted += shard->stats.wasted;
         stats->failed += shard->stats.failed;
         stats->detached += shard->stats.detached;
-        stats->main_blocks += shard->main_blocks;
-        stats->prefetch_blocks += shard->prefetch_blocks;
+        stats->main_blocks += shard->held.main;
+        stats->prefetch_blocks += shard->held.prefetch;
+        stats->prefetch_share += shard->balance.prefetch;
         stats->bytes += shard->bytes;
         pthread_mutex_unlock(&shard->lock);
     }

@@ -78,6 +78,10 @@ struct qm_cache_config {
     uint32_t block_size;      /* bytes; a power of two, 512 to 16 MiB */
     uint64_t blocks;          /* capacity of both parts together; at least 1 */
     uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
+    bool prefetch_adapts;     /* that is its part at first; then it follows what the two
+                                 parts' next blocks are worth, from a block to half of
+                                 all, and either part may use what the other does not
+                                 need (balance.c) */
     unsigned shards;          /* a power of two up to 1024; fewer are made if each would
                                  have under 512 main or 32 prefetch blocks.  With 1, the
                                  eviction order is exact as long as hits do not collide
@@ -118,7 +122,8 @@ struct qm_cache_stats {
                                         meanwhile, or no buffer was free */
     uint64_t main_blocks;            /* held now, those being loaded included */
     uint64_t prefetch_blocks;
-    uint64_t bytes; /* memory held now: data and metadata */
+    uint64_t prefetch_share; /* how many it may have, as things are */
+    uint64_t bytes;          /* memory held now: data and metadata */
 };
 
 /* How many blocks fit into a budget of bytes, everything that caching costs included:

@@ -9,10 +9,10 @@
  * With c blocks of capacity, |T1| + |B1| <= c and |T1| + |T2| + |B1| + |B2| <= 2c.
  * Ghosts are added by evictions only, from a full cache, so |B1| + |B2| <= c.
  *
- * The paper knows neither a cache that is not full after it once was, nor blocks that
- * are dropped.  A dropped block leaves no ghost.  While there is room nothing is
- * evicted, but a ghost that comes back adapts p all the same, and B1 keeps to its
- * bound.
+ * The paper knows neither a cache that changes its size or is not full after it once
+ * was, nor blocks that are dropped.  A dropped block leaves no ghost.  While there is
+ * room nothing is evicted, but a ghost that comes back adapts p all the same, and B1
+ * keeps to its bound.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -60,6 +60,15 @@ static void arc_destroy(void *policy)
 
     qm_ghosts_free(arc->ghosts);
     free(arc);
+}
+
+static void arc_resize(void *policy, uint64_t capacity)
+{
+    struct arc *arc = policy;
+
+    arc->capacity = capacity;
+    if (arc->p > capacity)
+        arc->p = capacity;
 }
 
 /* What the arrival of block does to p and to the ghosts, whether or not another goes:
@@ -131,6 +140,11 @@ static void arc_touch(void *policy, struct qm_evict_node *node)
     arc->t2_count++;
 }
 
+static uint64_t ghosts(const struct arc *arc)
+{
+    return qm_ghosts_count(arc->ghosts, B1) + qm_ghosts_count(arc->ghosts, B2);
+}
+
 /* The subroutine REPLACE. */
 static struct qm_evict_node *replace(struct arc *arc, int remembered)
 {
@@ -158,21 +172,21 @@ static struct qm_evict_node *arc_evict(void *policy, uint64_t incoming)
     arc->expecting = true;
     arc->expected = incoming;
     arc->remembered = arrive(arc, incoming);
-    if (arc->remembered == QM_GHOST_NONE && arc->t1_count == arc->capacity) {
+    if (arc->remembered == QM_GHOST_NONE && arc->t1_count >= arc->capacity) {
         node = oldest(&arc->t1); /* case IV (A): B1 is empty, and stays so */
         arc_remove(arc, node);
         return node;
     }
     /* Case IV (B); of a full cache, 2c blocks are known when c are remembered. */
-    if (qm_ghosts_count(arc->ghosts, B1) + qm_ghosts_count(arc->ghosts, B2) ==
-        qm_ghosts_capacity(arc->ghosts))
-        qm_ghosts_drop(arc->ghosts, B2);
+    while (ghosts(arc) >= arc->capacity)
+        qm_ghosts_drop(arc->ghosts, qm_ghosts_count(arc->ghosts, B2) > 0 ? B2 : B1);
     return replace(arc, arc->remembered);
 }
 
 const struct qm_evict_ops qm_evict_arc = {
     .name = "arc",
     .create = arc_create,
+    .resize = arc_resize,
     .destroy = arc_destroy,
     .insert = arc_insert,
     .touch = arc_touch,

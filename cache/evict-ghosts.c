@@ -13,19 +13,20 @@ struct entry {
     uint64_t block;
     uint32_t newer, older; /* in its queue; newer also in the free list */
     uint32_t chain;        /* the next in its bucket */
-    uint32_t queue;
+    uint32_t queue : 1;
+    uint32_t came : 31; /* when: how many had come to its queue */
 };
 
 struct queue {
     uint32_t newest, oldest;
     uint32_t count;
+    uint32_t came : 31; /* ever */
 };
 
 struct qm_ghosts {
     struct entry *entries; /* the first is not used */
     uint32_t *buckets;
     uint32_t mask;
-    uint32_t capacity;
     uint32_t made, free;
     struct queue queues[2];
 };
@@ -38,12 +39,11 @@ struct qm_ghosts *qm_ghosts_new(uint64_t capacity)
     struct qm_ghosts *ghosts;
     uint64_t buckets = 1;
 
-    if (capacity >= UINT32_MAX || !(ghosts = calloc(1, sizeof(*ghosts))))
+    if (capacity >= INT32_MAX || !(ghosts = calloc(1, sizeof(*ghosts))))
         return NULL;
     while (buckets * 2 <= capacity)
         buckets *= 2;
     ghosts->mask = buckets - 1;
-    ghosts->capacity = capacity;
     ghosts->entries = malloc((capacity + 1) * sizeof(ghosts->entries[0]));
     ghosts->buckets = calloc(buckets, sizeof(ghosts->buckets[0]));
     if (!ghosts->entries || !ghosts->buckets) {
@@ -60,11 +60,6 @@ void qm_ghosts_free(struct qm_ghosts *ghosts)
     free(ghosts->entries);
     free(ghosts->buckets);
     free(ghosts);
-}
-
-uint64_t qm_ghosts_capacity(const struct qm_ghosts *ghosts)
-{
-    return ghosts->capacity;
 }
 
 uint64_t qm_ghosts_count(const struct qm_ghosts *ghosts, int queue)
@@ -96,8 +91,11 @@ void qm_ghosts_add(struct qm_ghosts *ghosts, int queue, uint64_t block)
         number = ++ghosts->made;
         entry = &ghosts->entries[number];
     }
-    *entry = (struct entry){
-        .block = block, .older = q->newest, .chain = *bucket, .queue = queue};
+    *entry = (struct entry){.block = block,
+                            .older = q->newest,
+                            .chain = *bucket,
+                            .queue = queue,
+                            .came = q->came++};
     *bucket = number;
     if (q->newest)
         ghosts->entries[q->newest].newer = number;
@@ -128,7 +126,7 @@ static void forget(struct qm_ghosts *ghosts, uint32_t *link)
     ghosts->free = number;
 }
 
-int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block)
+int qm_ghosts_take_aged(struct qm_ghosts *ghosts, uint64_t block, uint32_t *age)
 {
     uint32_t *link = find(ghosts, block);
     int queue;
@@ -136,8 +134,16 @@ int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block)
     if (!*link)
         return QM_GHOST_NONE;
     queue = (int)ghosts->entries[*link].queue;
+    *age = (ghosts->queues[queue].came - ghosts->entries[*link].came) & INT32_MAX;
     forget(ghosts, link);
     return queue;
+}
+
+int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block)
+{
+    uint32_t age;
+
+    return qm_ghosts_take_aged(ghosts, block, &age);
 }
 
 void qm_ghosts_drop(struct qm_ghosts *ghosts, int queue)

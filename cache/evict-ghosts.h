@@ -19,7 +19,6 @@ struct qm_ghosts;
 struct qm_ghosts *qm_ghosts_new(uint64_t capacity);
 void qm_ghosts_free(struct qm_ghosts *ghosts);
 
-uint64_t qm_ghosts_capacity(const struct qm_ghosts *ghosts);
 uint64_t qm_ghosts_count(const struct qm_ghosts *ghosts, int queue);
 
 /* block, which must not be there, becomes the latest of queue (0 or 1).  There must be
@@ -28,6 +27,10 @@ void qm_ghosts_add(struct qm_ghosts *ghosts, int queue, uint64_t block);
 
 /* Forgets block.  Returns the queue it was in, or QM_GHOST_NONE. */
 int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block);
+
+/* The same.  *age: how many came to that queue since, itself included, forgotten ones
+ * too. */
+int qm_ghosts_take_aged(struct qm_ghosts *ghosts, uint64_t block, uint32_t *age);
 
 /* Forgets the oldest of queue, which must not be empty. */
 void qm_ghosts_drop(struct qm_ghosts *ghosts, int queue);

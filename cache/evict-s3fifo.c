@@ -38,6 +38,16 @@ struct s3fifo {
     struct qm_ghosts *ghosts;
 };
 
+static void s3fifo_resize(void *policy, uint64_t capacity)
+{
+    struct s3fifo *f = policy;
+
+    f->s_share = capacity / 10;
+    if (f->s_share == 0 && capacity > 0)
+        f->s_share = 1;
+    f->m_share = capacity - f->s_share;
+}
+
 static void *s3fifo_create(uint64_t capacity)
 {
     struct s3fifo *f = calloc(1, sizeof(*f));
@@ -46,10 +56,7 @@ static void *s3fifo_create(uint64_t capacity)
         return NULL;
     CDS_INIT_LIST_HEAD(&f->s);
     CDS_INIT_LIST_HEAD(&f->m);
-    f->s_share = capacity / 10;
-    if (f->s_share == 0 && capacity > 0)
-        f->s_share = 1;
-    f->m_share = capacity - f->s_share;
+    s3fifo_resize(f, capacity);
     f->ghosts = qm_ghosts_new(f->m_share);
     if (!f->ghosts) {
         free(f);
@@ -124,11 +131,9 @@ static struct qm_evict_node *evict_m(struct s3fifo *f)
 
 static void remember(struct s3fifo *f, uint64_t block)
 {
-    uint64_t capacity = qm_ghosts_capacity(f->ghosts);
-
-    if (capacity == 0)
+    if (f->m_share == 0)
         return;
-    if (qm_ghosts_count(f->ghosts, G) == capacity)
+    while (qm_ghosts_count(f->ghosts, G) >= f->m_share)
         qm_ghosts_drop(f->ghosts, G);
     qm_ghosts_add(f->ghosts, G, block);
 }
@@ -169,6 +174,7 @@ static struct qm_evict_node *s3fifo_evict(void *policy, uint64_t incoming)
 const struct qm_evict_ops qm_evict_s3fifo = {
     .name = "s3fifo",
     .create = s3fifo_create,
+    .resize = s3fifo_resize,
     .destroy = s3fifo_destroy,
     .insert = s3fifo_insert,
     .touch = s3fifo_touch,

@@ -51,7 +51,7 @@ struct sketch {
 struct wtinylfu {
     struct cds_list_head order[SEGMENTS]; /* the latest first */
     uint64_t count[SEGMENTS];
-    uint64_t window_share, main_share, protected_share;
+    uint64_t window_share, protected_share;
     struct sketch sketch;
 };
 
@@ -69,7 +69,6 @@ static int sketch_init(struct sketch *sketch, uint64_t capacity)
     sketch->bits = bits;
     sketch->words = (ROWS << bits) / PER_WORD;
     sketch->accesses = 0;
-    sketch->sample = 10 * capacity;
     sketch->counters = calloc(sketch->words, sizeof(sketch->counters[0]));
     return sketch->counters ? 0 : -1;
 }
@@ -126,6 +125,17 @@ static void sketch_count(struct sketch *sketch, uint64_t block)
         sketch_halve(sketch);
 }
 
+static void wtinylfu_resize(void *policy, uint64_t capacity)
+{
+    struct wtinylfu *w = policy;
+
+    w->window_share = capacity / 100;
+    if (w->window_share == 0 && capacity > 0)
+        w->window_share = 1;
+    w->protected_share = (capacity - w->window_share) * 8 / 10;
+    w->sketch.sample = 10 * capacity;
+}
+
 static void *wtinylfu_create(uint64_t capacity)
 {
     struct wtinylfu *w;
@@ -134,11 +144,7 @@ static void *wtinylfu_create(uint64_t capacity)
         return NULL;
     for (int i = 0; i < SEGMENTS; i++)
         CDS_INIT_LIST_HEAD(&w->order[i]);
-    w->window_share = capacity / 100;
-    if (w->window_share == 0 && capacity > 0)
-        w->window_share = 1;
-    w->main_share = capacity - w->window_share;
-    w->protected_share = w->main_share * 8 / 10;
+    wtinylfu_resize(w, capacity);
     if (sketch_init(&w->sketch, capacity) != 0) {
         free(w);
         return NULL;
@@ -231,6 +237,7 @@ static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
 const struct qm_evict_ops qm_evict_wtinylfu = {
     .name = "wtinylfu",
     .create = wtinylfu_create,
+    .resize = wtinylfu_resize,
     .destroy = wtinylfu_destroy,
     .insert = wtinylfu_insert,
     .touch = wtinylfu_touch,

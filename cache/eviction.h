@@ -11,7 +11,11 @@
  *   end                evict() returned it, or remove()
  *
  * What evict() is told is the block that the next insert() brings, so a policy whose
- * choice depends on the newcomer can look at it before, and go on from there.
+ * choice depends on the newcomer can look at it before, and go on from there.  It is
+ * told QM_EVICT_NOBODY when the room is not for a block of the same part.
+ *
+ * The part may grow and shrink: resize() says how many blocks it should have, and what
+ * it has comes near that in time, by more of one kind of call than of the other.
  *
  * A node's memory may serve another block after its end, and insert() finds list and
  * aux as they were left.  A policy may remember blocks that left (ghosts): by number,
@@ -30,6 +34,8 @@ struct qm_evict_node {
     uint32_t aux[2];           /* the policy's: a frequency, a queue's number */
 };
 
+#define QM_EVICT_NOBODY UINT64_MAX /* no device has such a block */
+
 struct qm_evict_ops {
     const char *name;
     /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
@@ -37,6 +43,9 @@ struct qm_evict_ops {
     /* Only of a policy that is in no registry (struct qm_cache_config): the same, with
      * what the configuration says. */
     void *(*create_for)(uint64_t capacity, void *opaque);
+    /* From now on, capacity blocks (at most what it was created for) are what shares of
+     * them are reckoned by.  NULL: it has none. */
+    void (*resize)(void *policy, uint64_t capacity);
     void (*destroy)(void *policy); /* the nodes need not have been removed */
     /* node enters; the caller has made room. */
     void (*insert)(void *policy, struct qm_evict_node *node);
@@ -45,8 +54,8 @@ struct qm_evict_ops {
     void (*touch)(void *policy, struct qm_evict_node *node);
     /* node leaves for another reason than eviction. */
     void (*remove)(void *policy, struct qm_evict_node *node);
-    /* Chooses and removes the node that makes room for block number incoming; NULL only
-     * if there is none. */
+    /* Chooses and removes the node that makes room for block number incoming, or for
+     * QM_EVICT_NOBODY; NULL only if there is none. */
     struct qm_evict_node *(*evict)(void *policy, uint64_t incoming);
     /* Bytes kept per block of capacity beside the node, at most, for the byte budget (a
      * fixed part of up to 256 bytes is allowed for anyway). */

@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cache/balance.h"
 #include "cache/cache.h"
 #include "cache/eviction.h"
 #include "cache/hash.h"
@@ -47,13 +48,6 @@
 /* A variable of the thread that costs no call: there is room for some bytes of these in
  * programs that load the cache with a plugin. */
 #define QM_TLS_FAST __attribute__((tls_model("initial-exec")))
-
-/* Where a block is, the shard's mutex held. */
-enum qm_part {
-    QM_PART_NONE, /* free, in limbo, or detached: not in the table */
-    QM_PART_MAIN,
-    QM_PART_PREFETCH,
-};
 
 /* The memory for the bytes of a block.  Apart from these, because they can be shared
  * with readers when the descriptor must be linked into limbo. */
@@ -129,8 +123,8 @@ struct qm_shard {
 
     const struct qm_evict_ops *main_ops, *prefetch_ops;
     void *main, *prefetch; /* policies */
-    uint64_t main_capacity, prefetch_capacity;
-    uint64_t main_blocks, prefetch_blocks; /* held */
+    struct qm_balance balance;
+    struct qm_held held;
 
     struct qm_limits limits;
     struct qm_block_slab *block_slabs;
@@ -169,9 +163,10 @@ struct qm_cache {
 unsigned qm_budget_shards(uint64_t blocks, uint64_t prefetch_blocks, unsigned wanted);
 unsigned qm_budget_stripes(unsigned wanted_shards);
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
-                   bool data, unsigned stripes, size_t policy_bytes);
+                   bool data, unsigned stripes, size_t policy_bytes, bool adapts);
 /* What a shard holds before it has any block. */
-size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes);
+size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes,
+                             bool adapts);
 size_t qm_budget_block_slab(uint64_t count);
 size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size);
 #define QM_BLOCKS_A_SLAB 256
@@ -197,7 +192,8 @@ void qm_slab_destroy(struct qm_shard *shard);
 
 /* ---- shard.c */
 
-int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_blocks,
+/* So many of all its blocks are for prefetching, at first. */
+int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t blocks,
                   uint64_t prefetch_blocks);
 void qm_shard_destroy(struct qm_shard *shard);
 
@@ -216,7 +212,7 @@ void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
 
 /* Applies what was noted. */
 void qm_shard_drain(struct qm_shard *shard);
-/* block enters the part, whose victim leaves if it is full.  It must be in none. */
+/* block enters the part; if there is no room, another leaves.  It must be in none. */
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part);
 /* block, in the prefetch cache, moves to the main cache. */
 void qm_shard_promote(struct qm_shard *shard, struct qm_block *block);

@@ -23,10 +23,19 @@ static struct qm_ring *own_ring(struct qm_shard *shard)
     return &shard->rings[(own_stripe - 1) & (shard->cache->stripes - 1)];
 }
 
-int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_blocks,
+/* The main part's policy goes by how many blocks it has. */
+static void resize_main(struct qm_shard *shard)
+{
+    if (shard->main_ops->resize)
+        shard->main_ops->resize(shard->main,
+                                shard->balance.blocks - shard->balance.prefetch);
+}
+
+int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t blocks,
                   uint64_t prefetch_blocks)
 {
-    uint64_t blocks = main_blocks + prefetch_blocks;
+    bool adapts = cache->config.prefetch_adapts && prefetch_blocks > 0;
+    uint64_t main_most = adapts ? blocks : blocks - prefetch_blocks;
     const struct qm_evict_ops *own = cache->config.own_eviction;
     const struct qm_evict_ops *ops = own ? own : qm_evict_find(cache->config.eviction);
 
@@ -35,11 +44,10 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_
     shard->cache = cache;
     shard->main_ops = ops;
     shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
-    shard->main_capacity = main_blocks;
-    shard->prefetch_capacity = prefetch_blocks;
-    shard->bytes = qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block);
+    shard->bytes =
+        qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block, adapts);
     qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
-                  cache->stripes, ops->bytes_per_block);
+                  cache->stripes, ops->bytes_per_block, adapts);
 
     shard->rings =
         aligned_alloc(QM_CACHE_LINE, cache->stripes * sizeof(struct qm_ring));
@@ -53,11 +61,14 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t main_
         atomic_init(&ring->hits, 0);
         atomic_init(&ring->contended, 0);
     }
-    shard->main = own ? own->create_for(main_blocks, cache->config.own_opaque)
-                      : ops->create(main_blocks);
+    shard->main = own ? own->create_for(main_most, cache->config.own_opaque)
+                      : ops->create(main_most);
     shard->prefetch = shard->prefetch_ops->create(prefetch_blocks);
-    if (!shard->main || !shard->prefetch)
+    if (!shard->main || !shard->prefetch ||
+        qm_balance_init(&shard->balance, blocks, prefetch_blocks, adapts) != 0)
         return ENOMEM;
+    if (adapts)
+        resize_main(shard);
     shard->buckets = QM_MIN_BUCKETS;
     shard->table =
         cds_lfht_new(QM_MIN_BUCKETS, QM_MIN_BUCKETS, shard->limits.buckets, 0, NULL);
@@ -81,6 +92,7 @@ void qm_shard_destroy(struct qm_shard *shard)
         shard->main_ops->destroy(shard->main);
     if (shard->prefetch)
         shard->prefetch_ops->destroy(shard->prefetch);
+    qm_balance_destroy(&shard->balance);
     qm_slab_destroy(shard);
     free(shard->rings);
     pthread_cond_destroy(&shard->loaded);
@@ -186,24 +198,43 @@ static void waste(struct qm_shard *shard, struct qm_block *block)
         config->wasted(config->opaque, block->evict.block, block->issuer);
 }
 
+/* block counts, or does no more, as one that its part holds. */
+static void count(struct qm_shard *shard, const struct qm_block *block,
+                  enum qm_part part, int64_t change)
+{
+    if (part == QM_PART_MAIN) {
+        shard->held.main += change;
+        return;
+    }
+    shard->held.prefetch += change;
+    if (!block->loaded)
+        shard->held.loading += change;
+}
+
+/* Who else leaves, if anybody has to. */
 static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
 {
     struct qm_evict_node *node;
     struct qm_block *victim;
+    enum qm_part from;
 
-    if (part == QM_PART_MAIN) {
-        if (shard->main_blocks < shard->main_capacity)
-            return;
-        node = shard->main_ops->evict(shard->main, incoming);
-        shard->main_blocks--;
-    } else {
-        if (shard->prefetch_blocks < shard->prefetch_capacity)
-            return;
+    if (qm_balance_arrival(&shard->balance, part, incoming))
+        resize_main(shard);
+    from = qm_balance_victim(&shard->balance, part, &shard->held);
+    if (from == QM_PART_NONE)
+        return;
+    if (from == QM_PART_PREFETCH) {
         node = shard->prefetch_ops->evict(shard->prefetch, incoming);
-        shard->prefetch_blocks--;
+    } else if (part == QM_PART_MAIN) {
+        node = shard->main_ops->evict(shard->main, incoming);
+    } else {
+        qm_shard_drain(shard);
+        node = shard->main_ops->evict(shard->main, QM_EVICT_NOBODY);
     }
     victim = caa_container_of(node, struct qm_block, evict);
-    if (part == QM_PART_PREFETCH)
+    count(shard, victim, from, -1);
+    qm_balance_evicted(&shard->balance, from, victim->evict.block);
+    if (from == QM_PART_PREFETCH)
         waste(shard, victim);
     forget(shard, victim);
 }
@@ -211,26 +242,22 @@ static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incomi
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part)
 {
     make_room(shard, part, block->evict.block);
-    if (part == QM_PART_MAIN) {
+    if (part == QM_PART_MAIN)
         shard->main_ops->insert(shard->main, &block->evict);
-        shard->main_blocks++;
-    } else {
+    else
         shard->prefetch_ops->insert(shard->prefetch, &block->evict);
-        shard->prefetch_blocks++;
-    }
     block->part = part;
+    count(shard, block, part, 1);
 }
 
 /* block leaves the order of its part. */
 static void leave(struct qm_shard *shard, struct qm_block *block)
 {
-    if (block->part == QM_PART_MAIN) {
+    if (block->part == QM_PART_MAIN)
         shard->main_ops->remove(shard->main, &block->evict);
-        shard->main_blocks--;
-    } else {
+    else
         shard->prefetch_ops->remove(shard->prefetch, &block->evict);
-        shard->prefetch_blocks--;
-    }
+    count(shard, block, block->part, -1);
 }
 
 void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
@@ -257,6 +284,8 @@ void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
 void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block, struct qm_buf *buf)
 {
     qm_block_set_buf(block, buf);
+    if (block->part == QM_PART_PREFETCH)
+        shard->held.loading--;
     block->loaded = true;
     if (block->part == QM_PART_MAIN)
         atomic_store_explicit(&block->hittable, true, memory_order_release);
@@ -278,7 +307,7 @@ void qm_shard_grow(struct qm_shard *shard)
 
     pthread_mutex_lock(&shard->lock);
     if (!shard->growing && shard->buckets < shard->limits.buckets &&
-        shard->main_blocks + shard->prefetch_blocks > shard->buckets) {
+        shard->held.main + shard->held.prefetch > shard->buckets) {
         shard->growing = true;
         shard->bytes += shard->buckets * sizeof(struct cds_lfht_node);
         shard->buckets *= 2;

@@ -87,10 +87,11 @@ uint64_t cli_percent(struct argp_state *state, const char *option, const char *a
     uint64_t value;
 
     if (!thousandths(arg, 100, &value))
-        argp_error(
-            state,
-            "%s must be a percentage above 0 and below 100, like 4 or 12.5, not '%s'",
-            option, arg);
+        argp_error(state,
+                   "%s must be auto, or a percentage above 0 and below 100 like 4 or "
+                   "12.5, not "
+                   "'%s'",
+                   option, arg);
     return value;
 }
 

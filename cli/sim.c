@@ -21,8 +21,8 @@ struct list {
 struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, levels, evictions;
-    struct cli_setting cache_blocks, share, on_promote, throttle, skip_hits, degree,
-        retrain, jobs;
+    struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
+        skip_hits, degree, retrain, jobs;
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -59,8 +59,11 @@ static const struct argp_option options[] = {
      "connection, none",
      0},
     {"eviction", EVICTION, "NAME[,NAME...]", 0, "policy of the main cache (lru)", 0},
-    {"prefetch-share", SHARE, "PERCENT", 0,
-     "the prefetch cache's part of the blocks (4)", 0},
+    {"prefetch-share", SHARE, "auto|PERCENT", 0,
+     "the prefetch cache's part of the blocks: fixed, or by what it is worth (auto; 4 "
+     "in "
+     "the preset)",
+     0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
@@ -193,7 +196,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         cli_list(state, "--eviction", arg, add_eviction);
         return 0;
     case SHARE:
-        set(&a->share, cli_percent(state, "--prefetch-share", arg));
+        set(&a->share_adapts, strcmp(arg, "auto") == 0);
+        a->share.set = false;
+        if (!a->share_adapts.value)
+            set(&a->share, cli_percent(state, "--prefetch-share", arg));
         return 0;
     case PREFETCH_ON:
         if (strcmp(arg, "miss") != 0 && strcmp(arg, "promote") != 0)
@@ -272,6 +278,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
     config.warmup = a->warmup;
     if (a->cache_blocks.set)
         config.cache_blocks = a->cache_blocks.value;
+    if (a->share_adapts.set)
+        config.share_adapts = a->share_adapts.value;
     if (a->share.set)
         config.prefetch_share = a->share.value;
     if (a->on_promote.set)

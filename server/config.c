@@ -19,6 +19,7 @@
 #define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
 #define DEFAULT_SIZE     (UINT64_C(256) << 20)
 #define SHARE_UNIT       100000 /* of 100 % */
+#define DEFAULT_SHARE    4000
 #define MAX_QUEUE        65536
 #define MAX_THREADS      256
 #define PARALLEL_ALLOWED (NBDKIT_VERSION_MAJOR > 1 || NBDKIT_VERSION_MINOR >= 34)
@@ -34,7 +35,7 @@ const char qms_config_help[] =
     "                       wtinylfu.\n"
     "lookahead=N degree=N max-prefix=N max-suffix=N grace=N segment=N\n"
     "                       Mining and prefetching.\n"
-    "prefetch-share=PERCENT Prefetch cache's part of the cache (default 4).\n"
+    "prefetch-share=auto|PERCENT  Prefetch cache's part of the cache (default auto).\n"
     "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
     "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
     "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
@@ -222,10 +223,16 @@ static int set_segment(const char *key, const char *value, struct qms_config *c)
 /* Percent, with at most three decimals. */
 static int set_share(const char *key, const char *value, struct qms_config *c)
 {
-    static const char allowed[] = "a percentage above 0 and below 100 (like 4 or 12.5)";
+    static const char allowed[] =
+        "auto, or a percentage above 0 and below 100 (like 4 or 12.5)";
     size_t whole = strspn(value, "0123456789"), decimals;
     uint64_t n, scale = 1000;
 
+    if (strcmp(value, "auto") == 0) {
+        c->share = DEFAULT_SHARE;
+        c->share_adapts = true;
+        return 0;
+    }
     if (whole == 0 || whole > 2)
         return wrong(key, value, allowed);
     n = strtoul(value, NULL, 10) * 1000;
@@ -243,6 +250,7 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
     if (n == 0)
         return wrong(key, value, allowed);
     c->share = n;
+    c->share_adapts = false;
     return 0;
 }
 
@@ -369,7 +377,8 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
         return wrong(key, value, "paper");
     qm_mining_paper(&c->mining);
     c->eviction = "lru";
-    c->share = 4000;
+    c->share = DEFAULT_SHARE;
+    c->share_adapts = false;
     c->on_promote = false;
     c->throttle = false;
     return 0;
@@ -433,7 +442,8 @@ static void defaults(struct qms_config *c)
         .eviction = "lru",
         .policy = qm_prefetcher_find("quickmine"),
         .level = QM_LEVEL_INNERMOST,
-        .share = 4000,
+        .share = DEFAULT_SHARE,
+        .share_adapts = true,
         .on_promote = true,
         .throttle = true,
         .prefetch_threads = 4,
@@ -480,6 +490,7 @@ static int size_cache(struct qms_config *c)
                              c->blocks % SHARE_UNIT * c->share / SHARE_UNIT;
         if (c->prefetch_blocks == 0)
             c->prefetch_blocks = 1;
+        c->prefetch_most = c->share_adapts ? c->blocks / 2 : c->prefetch_blocks;
     }
     return 0;
 }
@@ -519,6 +530,7 @@ int qms_config_complete(struct qms_config *c)
         .block_size = c->block_size,
         .blocks = c->blocks,
         .prefetch_blocks = c->prefetch_blocks,
+        .prefetch_adapts = c->share_adapts,
         .shards = c->shards,
         .eviction = c->eviction,
         .data = true,

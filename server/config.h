@@ -21,7 +21,8 @@ struct qms_config {
     const struct qm_prefetcher_ops *policy;
     enum qm_level level;
     struct qm_mining_config mining;
-    uint64_t share; /* of the prefetch cache, in thousandths of a percent */
+    uint64_t share;    /* of the prefetch cache, in thousandths of a percent */
+    bool share_adapts; /* that is where it begins */
     bool on_promote;
     bool throttle; /* prefetch less for classes that do not benefit */
     uint64_t prefetch_threads, prefetch_queue;
@@ -35,7 +36,9 @@ struct qms_config {
     const char *rules_for; /* what device the rules are of; NULL: by its size */
 
     /* What follows from it, by qms_config_complete(). */
-    uint64_t blocks, prefetch_blocks;
+    uint64_t blocks;
+    uint64_t prefetch_blocks; /* of these, at first if share_adapts */
+    uint64_t prefetch_most;   /* that it can come to */
 };
 
 /* nbdkit's --help shows it. */

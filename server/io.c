@@ -244,7 +244,7 @@ static void read_batch(struct request *r, struct piece *p, unsigned n)
 /* A request must not drive its own blocks out of a small cache. */
 static unsigned batch_size(const struct qms_server *s)
 {
-    uint64_t n = (s->config.blocks - s->config.prefetch_blocks) / 8;
+    uint64_t n = (s->config.blocks - s->config.prefetch_most) / 8;
 
     return n < 1 ? 1 : n > BATCH_MAX ? BATCH_MAX : n;
 }

@@ -35,7 +35,7 @@ static void put_cache(struct qms_server *s, json_t *o)
     qm_cache_get_stats(s->cache, &c);
     put(o, "block_size", s->config.block_size);
     put(o, "cache_blocks", s->config.blocks);
-    put(o, "prefetch_blocks", s->config.prefetch_blocks);
+    put(o, "prefetch_blocks", c.prefetch_share);
     put(o, "cache_bytes", c.bytes);
     put(o, "reads", qms_stats_get(s->stats, QMS_READS));
     put(o, "read_bytes", qms_stats_get(s->stats, QMS_READ_BYTES));

@@ -182,6 +182,7 @@ static int make_cache(struct qms_server *s)
         .block_size = s->config.block_size,
         .blocks = s->config.blocks,
         .prefetch_blocks = s->config.prefetch_blocks,
+        .prefetch_adapts = s->config.share_adapts,
         .shards = s->config.shards,
         .eviction = s->config.eviction,
         .data = true,
@@ -214,9 +215,9 @@ static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
     };
 
     /* What is queued is in the prefetch cache already, unless it was driven out. */
-    if (config.queue > QUEUE_MIN && config.queue > s->config.prefetch_blocks)
-        config.queue = s->config.prefetch_blocks > QUEUE_MIN ? s->config.prefetch_blocks
-                                                             : QUEUE_MIN;
+    if (config.queue > QUEUE_MIN && config.queue > s->config.prefetch_most)
+        config.queue =
+            s->config.prefetch_most > QUEUE_MIN ? s->config.prefetch_most : QUEUE_MIN;
     s->nexts = calloc(config.threads, sizeof s->nexts[0]);
     if (!s->nexts) {
         nbdkit_error("calloc: %m");
@@ -361,7 +362,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
         nbdkit_error("warning: this plugin serves one request at a time, so nothing is "
                      "prefetched: policy=none");
         s->config.policy = qm_prefetcher_find("none");
-        s->config.prefetch_blocks = 0;
+        s->config.prefetch_blocks = s->config.prefetch_most = 0;
     }
     /* Signals are for nbdkit's own threads. */
     sigfillset(&all);

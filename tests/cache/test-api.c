@@ -191,6 +191,7 @@ static void test_budget(void **state)
             .block_size = size,
             .blocks = blocks,
             .prefetch_blocks = rnd_below(&seed, 2) ? rnd_below(&seed, blocks) : 0,
+            .prefetch_adapts = rnd_below(&seed, 2),
             .shards = 1 << rnd_below(&seed, 11),
             .eviction = policies[round % 6],
             .data = true};
@@ -280,6 +281,21 @@ static void test_policies_count(void **state)
     qm_cache_free(arc);
 }
 
+/* So does what a share that adapts remembers. */
+static void test_ghosts_count(void **state)
+{
+    struct qm_cache_config c = WITH(blocks, 4096);
+    struct qm_cache *fixed = new_cache(&c), *adapts;
+
+    c.prefetch_adapts = true;
+    adapts = new_cache(&c);
+    assert_true(qm_balance_bytes(4096) >= (size_t)4096 * 24);
+    assert_int_equal(stats_of(adapts).bytes - stats_of(fixed).bytes,
+                     qm_balance_bytes(4096));
+    qm_cache_free(fixed);
+    qm_cache_free(adapts);
+}
+
 static void test_shards_are_clamped(void **state)
 {
     assert_int_equal(qm_budget_shards(16, 4, 1024), 1);
@@ -297,8 +313,10 @@ static void test_shards_are_clamped(void **state)
     cache = new_cache(&c);
     assert_int_equal(cache->shard_count, 4);
     for (unsigned i = 0; i < cache->shard_count; i++) {
-        main_capacity += cache->shards[i].main_capacity;
-        prefetch_capacity += cache->shards[i].prefetch_capacity;
+        const struct qm_balance *balance = &cache->shards[i].balance;
+
+        main_capacity += balance->blocks - balance->prefetch;
+        prefetch_capacity += balance->prefetch;
     }
     assert_int_equal(main_capacity, 4799);
     assert_int_equal(prefetch_capacity, 201);
@@ -598,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_limits_are_exact),
         cmocka_unit_test(test_policies_count),
+        cmocka_unit_test(test_ghosts_count),
         cmocka_unit_test(test_shards_are_clamped),
         cmocka_unit_test(test_parts_of_blocks),
         cmocka_unit_test(test_block_numbers),

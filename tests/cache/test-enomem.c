@@ -68,6 +68,7 @@ static void test_new(void **state)
         long n;
 
         c.eviction = policies[i];
+        c.prefetch_adapts = i % 2;
         for (n = 0; err == ENOMEM; n++) {
             countdown = n;
             err = qm_cache_new(&c, &cache);

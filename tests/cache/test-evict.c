@@ -17,7 +17,8 @@ static const size_t capacities[] = {1,  2,  3,  4,  5,  7,  9,   10,  11,  15, 1
 
 #define CAPACITIES (sizeof(capacities) / sizeof(capacities[0]))
 
-/* A policy and its nodes, which serve one block after another. */
+/* A policy and its nodes, which serve one block after another.  Resized: it was made
+ * for up to a power of two, so that the sketch of wtinylfu is as large. */
 struct real {
     const struct qm_evict_ops *ops;
     void *policy;
@@ -26,17 +27,23 @@ struct real {
     bool *used; /* by node */
 };
 
-static void real_new(struct real *r, const char *name, size_t capacity)
+static void real_new(struct real *r, const char *name, size_t capacity, bool resized)
 {
+    size_t most = 1;
+
+    while (most < capacity)
+        most *= 2;
     *r = (struct real){.ops = qm_evict_find(name), .capacity = capacity};
     assert_non_null(r->ops);
-    r->policy = r->ops->create(capacity);
+    r->policy = r->ops->create(resized ? most : capacity);
     r->nodes = calloc(capacity + 1, sizeof(r->nodes[0]));
     r->used = calloc(capacity + 1, sizeof(r->used[0]));
     assert_non_null(r->policy);
     assert_non_null(r->nodes);
     assert_non_null(r->used);
     memset(r->nodes, 0xa5, (capacity + 1) * sizeof(r->nodes[0]));
+    if (resized && r->ops->resize)
+        r->ops->resize(r->policy, capacity);
 }
 
 static void real_free(struct real *r)
@@ -116,7 +123,7 @@ static void compare(const char *name, size_t capacity, uint64_t seed, size_t ste
     struct phase phase = {.span = 1};
     struct real r;
 
-    real_new(&r, name, capacity);
+    real_new(&r, name, capacity, seed % 2);
     for (size_t i = 0; i < steps; i++) {
         struct qm_evict_node *node;
         uint64_t block, left, naive_left;
@@ -283,7 +290,7 @@ static void test_destroyed_full(void **state)
         struct real r;
         uint64_t left;
 
-        real_new(&r, policies[p], 40);
+        real_new(&r, policies[p], 40, false);
         for (uint64_t b = 0; b < 200; b++)
             real_enter(&r, UINT64_MAX - b % 64 * 3 - (b > 100), &left);
         real_free(&r);
@@ -297,7 +304,7 @@ static void test_lfu_saturates(void **state)
     struct real r;
     uint64_t left;
 
-    real_new(&r, "lfu", 3);
+    real_new(&r, "lfu", 3, false);
     for (uint64_t b = 0; b < 2; b++) {
         real_enter(&r, b, &left);
         r.nodes[b].aux[0] = UINT32_MAX - 1; /* its count, see evict-lfu.c */

@@ -219,7 +219,7 @@ static void *worker(void *opaque)
 #define THREADS 8
 
 static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
-                unsigned shards, bool collide)
+                bool adapts, unsigned shards, bool collide)
 {
     struct world *w = calloc(1, sizeof(*w));
     pthread_t threads[THREADS];
@@ -229,6 +229,7 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
     w->cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
                                                    .blocks = blocks,
                                                    .prefetch_blocks = prefetch_blocks,
+                                                   .prefetch_adapts = adapts,
                                                    .shards = shards,
                                                    .eviction = eviction,
                                                    .data = true,
@@ -251,8 +252,9 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
         s = stats_of(w->cache);
         if (s.bytes > w->budget)
             wrong(w, "over budget");
-        if (s.main_blocks > blocks - prefetch_blocks ||
-            s.prefetch_blocks > prefetch_blocks)
+        if (adapts ? s.main_blocks + s.prefetch_blocks > blocks
+                   : s.main_blocks > blocks - prefetch_blocks ||
+                         s.prefetch_blocks > prefetch_blocks)
             wrong(w, "over capacity");
         sched_yield();
     }
@@ -291,24 +293,24 @@ static const char *const policies[] = {"lru", "lfu",    "mru",
 static void test_small_cache(void **state)
 {
     for (size_t i = 0; i < POLICIES; i++)
-        run(policies[i], 24, 8, 1, true);
+        run(policies[i], 24, 8, i % 2, 1, true);
 }
 
 static void test_tiny_cache(void **state)
 {
     for (size_t i = 0; i < POLICIES; i++)
-        run(policies[i], 2, 1, 1, true);
+        run(policies[i], 2, 1, i % 2, 1, true);
 }
 
 static void test_disjoint_writers(void **state)
 {
     for (size_t i = 0; i < POLICIES; i++)
-        run(policies[i], 96, 16, 4, false);
+        run(policies[i], 96, 16, i % 2 == 0, 4, false);
 }
 
 static void test_everything_fits(void **state)
 {
-    run("lru", 2 * BLOCKS, 64, 2, true);
+    run("lru", 2 * BLOCKS, 64, true, 2, true);
 }
 
 /* Several demand one block: one reads it, the others get its bytes, or all get EAGAIN.

@@ -1,0 +1,411 @@
+/* test-balance.c - a prefetch part whose share adapts: against a plain model, block by
+ * block, and in the situations that it is there for. */
+#include "cache/internal.h"
+#include "testing.h"
+
+#define BLOCK    4096
+#define UNIVERSE 512
+
+/* ---- the model: arrays, the latest first, for a cache of one shard with LRU */
+
+struct list {
+    uint64_t block[2 * UNIVERSE];
+    size_t n;
+};
+
+static size_t where(const struct list *l, uint64_t block)
+{
+    size_t i = 0;
+
+    while (i < l->n && l->block[i] != block)
+        i++;
+    return i;
+}
+
+static bool has(const struct list *l, uint64_t block)
+{
+    return where(l, block) < l->n;
+}
+
+static void take(struct list *l, uint64_t block)
+{
+    size_t i = where(l, block);
+
+    l->n--;
+    memmove(&l->block[i], &l->block[i + 1], (l->n - i) * sizeof(l->block[0]));
+}
+
+static void put(struct list *l, uint64_t block)
+{
+    memmove(&l->block[1], &l->block[0], l->n * sizeof(l->block[0]));
+    l->block[0] = block;
+    l->n++;
+}
+
+struct model {
+    size_t blocks;
+    double share;
+    struct list main, prefetch;           /* what is held */
+    struct list main_left, prefetch_left; /* what was given up */
+    uint64_t left_at[UNIVERSE], prefetch_gave;
+    struct list loading; /* of prefetch */
+};
+
+static void give_up(struct model *m, bool from_prefetch)
+{
+    struct list *l = from_prefetch ? &m->prefetch : &m->main;
+    struct list *left = from_prefetch ? &m->prefetch_left : &m->main_left;
+    uint64_t block = l->block[--l->n];
+
+    put(left, block);
+    if (left->n > m->blocks / 2 + 1)
+        left->n = m->blocks / 2 + 1;
+    if (from_prefetch)
+        m->left_at[block] = m->prefetch_gave++;
+    if (has(&m->loading, block))
+        take(&m->loading, block);
+}
+
+static void enter(struct model *m, bool prefetch, uint64_t block)
+{
+    size_t most = m->blocks / 2, share, flying = m->loading.n + prefetch;
+    double near = (size_t)m->share / 2 > 16 ? (size_t)m->share / 2 : 16;
+
+    if (has(&m->prefetch_left, block)) {
+        double age = m->prefetch_gave - m->left_at[block];
+
+        take(&m->prefetch_left, block);
+        if (!prefetch)
+            m->share += age > near ? near / age * (near / age) : 1;
+    } else if (has(&m->main_left, block)) {
+        take(&m->main_left, block);
+        if (!prefetch)
+            m->share -= 2 * near / (m->blocks / 2 + 1);
+    }
+    if (m->share < 1)
+        m->share = 1;
+    if (m->share > most)
+        m->share = most;
+    share = m->share;
+    if (flying > share)
+        share = flying < most ? flying : most;
+    if (m->main.n + m->prefetch.n == m->blocks)
+        give_up(m, m->prefetch.n > 0 &&
+                       (m->main.n == 0 || m->prefetch.n + prefetch > share));
+    put(prefetch ? &m->prefetch : &m->main, block);
+}
+
+static enum qm_outcome model_demand(struct model *m, uint64_t block)
+{
+    if (has(&m->main, block)) {
+        take(&m->main, block);
+        put(&m->main, block);
+        return QM_HIT;
+    }
+    if (has(&m->prefetch, block)) {
+        take(&m->prefetch, block);
+        if (has(&m->loading, block))
+            take(&m->loading, block);
+        enter(m, false, block);
+        return QM_PROMOTE;
+    }
+    enter(m, false, block);
+    return QM_MISS;
+}
+
+static void check(struct model *m, struct qm_cache *cache)
+{
+    struct qm_cache_stats s = stats_of(cache);
+
+    assert_int_equal(s.prefetch_share, (size_t)m->share);
+    assert_int_equal(s.main_blocks, m->main.n);
+    assert_int_equal(s.prefetch_blocks, m->prefetch.n);
+    for (uint64_t b = 0; b < UNIVERSE; b++)
+        assert_int_equal(qm_cache_contains(cache, b),
+                         has(&m->main, b) || has(&m->prefetch, b));
+    check_identities(cache, 0);
+}
+
+static struct qm_cache *make(uint64_t blocks, uint64_t prefetch, const char *eviction)
+{
+    return new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                               .blocks = blocks,
+                                               .prefetch_blocks = prefetch,
+                                               .prefetch_adapts = true,
+                                               .shards = 1,
+                                               .eviction = eviction});
+}
+
+static enum qm_outcome demand(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_lookup found;
+
+    assert_int_equal(qm_cache_demand(cache, block, NULL, 0, 1, &found), 0);
+    if (found.todo == QM_FETCH)
+        qm_cache_fill(cache, found.load, NULL);
+    return found.outcome;
+}
+
+static void prefetch(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_load *load;
+
+    if (qm_cache_prefetch(cache, block, 0, &load) == 0)
+        qm_cache_fill(cache, load, NULL);
+}
+
+/* Loads that are on their way: the cache's, and the model's in the same order. */
+struct flight {
+    struct qm_load *load[64];
+    uint64_t block[64];
+    size_t n;
+};
+
+static void land(struct model *m, struct qm_cache *cache, struct flight *f, size_t i)
+{
+    uint64_t block = f->block[i];
+
+    qm_cache_fill(cache, f->load[i], NULL);
+    /* Once it was given up, another load of the same block may be on its way. */
+    for (size_t k = i + 1; k < f->n; k++)
+        if (f->block[k] == block)
+            block = UNIVERSE;
+    if (has(&m->loading, block))
+        take(&m->loading, block);
+    f->n--;
+    memmove(&f->load[i], &f->load[i + 1], (f->n - i) * sizeof(f->load[0]));
+    memmove(&f->block[i], &f->block[i + 1], (f->n - i) * sizeof(f->block[0]));
+}
+
+static void random_steps(uint64_t seed, size_t steps)
+{
+    uint64_t blocks = 2 + rnd_below(&seed, 120), base = 0;
+    uint64_t share = 1 + rnd_below(&seed, blocks - 1), most = blocks / 2;
+    struct qm_cache *cache = make(blocks, share, "lru");
+    struct model *m = calloc(1, sizeof(*m));
+    struct flight f = {.n = 0};
+
+    assert_non_null(m);
+    m->blocks = blocks;
+    m->share = share < most ? share : most;
+    for (size_t i = 0; i < steps; i++) {
+        unsigned busy = rnd_below(&seed, 3) * 30; /* what share of steps prefetches */
+        uint64_t block;
+
+        if (i % 300 == 0)
+            base = rnd_below(&seed, UNIVERSE);
+        block = (base + rnd_below(&seed, 2 * blocks)) % UNIVERSE;
+        if (f.n == 64 || (f.n > 0 && rnd_below(&seed, 8) == 0))
+            land(m, cache, &f, rnd_below(&seed, f.n));
+        if (rnd_below(&seed, 100) < busy) {
+            struct qm_load *load;
+
+            if (qm_cache_prefetch(cache, block, 0, &load) == 0) {
+                assert_false(has(&m->main, block) || has(&m->prefetch, block));
+                enter(m, true, block);
+                put(&m->loading, block);
+                f.load[f.n] = load;
+                f.block[f.n++] = block;
+            }
+        } else {
+            /* Who demands what is on its way would wait: let it come first. */
+            for (size_t k = f.n; k-- > 0;)
+                if (f.block[k] == block)
+                    land(m, cache, &f, k);
+            assert_int_equal(demand(cache, block), model_demand(m, block));
+        }
+        if (i % 8 == 0)
+            check(m, cache);
+    }
+    while (f.n > 0)
+        land(m, cache, &f, 0);
+    check(m, cache);
+    qm_cache_free(cache);
+    free(m);
+}
+
+static void test_against_model(void **state)
+{
+    for (uint64_t seed = 1; seed <= 150; seed++)
+        random_steps(seed, 3000);
+}
+
+/* ---- what it is there for */
+
+/* Without prefetches the main part has all blocks. */
+static void test_nothing_prefetched(void **state)
+{
+    struct qm_cache *cache = make(100, 20, "lru");
+
+    for (uint64_t i = 0; i < 1000; i++)
+        demand(cache, i % 100);
+    assert_int_equal(stats_of(cache).misses, 100);
+    qm_cache_free(cache);
+}
+
+/* 40 readers, each of whose prefetches is wanted 40 reads later: a part with room for
+ * fewer wastes them all.  Beside, blocks that nobody reads twice. */
+static void test_too_small_grows(void **state)
+{
+    struct qm_cache *cache = make(400, 4, "lru");
+    uint64_t misses = 0;
+
+    for (uint64_t i = 0; i < 40000; i++) {
+        if (i == 30000)
+            misses = stats_of(cache).misses;
+        prefetch(cache, 1000000 + i + 40);
+        demand(cache, 1000000 + i);
+    }
+    assert_in_range(stats_of(cache).prefetch_share, 40, 200);
+    assert_int_equal(stats_of(cache).misses, misses);
+    qm_cache_free(cache);
+}
+
+/* Prefetches that nobody wants, and 390 blocks that are wanted again and again: all but
+ * a few of the 400 must go to these. */
+static void test_worthless_shrinks(void **state)
+{
+    struct qm_cache *cache = make(400, 200, "lru");
+    uint64_t misses = 0, seed = 1;
+
+    for (uint64_t i = 0; i < 60000; i++) {
+        if (i == 50000)
+            misses = stats_of(cache).misses;
+        if (i % 4 == 0)
+            prefetch(cache, 1000000 + i);
+        demand(cache, rnd_below(&seed, 390));
+    }
+    assert_in_range(stats_of(cache).prefetch_share, 1, 20);
+    assert_in_range(stats_of(cache).misses - misses, 0, 500);
+    qm_cache_free(cache);
+}
+
+/* First the one, then the other, then the first again. */
+static void test_follows(void **state)
+{
+    struct qm_cache *cache = make(400, 16, "lru");
+    uint64_t seed = 1;
+
+    for (uint64_t i = 0; i < 180000; i++) {
+        bool late = i / 60000 % 2;
+
+        prefetch(cache, 1000000 + i + (late ? 0 : 60));
+        demand(cache, late ? rnd_below(&seed, 420) : 1000000 + i);
+        if (i == 59999 || i == 179999)
+            assert_in_range(stats_of(cache).prefetch_share, 60, 200);
+        if (i == 119999)
+            assert_in_range(stats_of(cache).prefetch_share, 1, 20);
+    }
+    qm_cache_free(cache);
+}
+
+/* What is on its way is not given up for others of its kind, up to half of the cache.
+ */
+static void test_in_flight_stays(void **state)
+{
+    struct qm_cache *cache = make(100, 1, "lru");
+    struct qm_load *load[80];
+
+    for (uint64_t b = 0; b < 100; b++)
+        demand(cache, b);
+    for (uint64_t b = 0; b < 80; b++)
+        assert_int_equal(qm_cache_prefetch(cache, 1000 + b, 0, &load[b]), 0);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 50);
+    assert_int_equal(stats_of(cache).wasted, 30);
+    /* Nor for a demand. */
+    demand(cache, 2000);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 50);
+    /* Once they are there, they are. */
+    for (uint64_t b = 0; b < 80; b++)
+        qm_cache_fill(cache, load[b], NULL);
+    for (uint64_t b = 0; b < 60; b++)
+        demand(cache, 3000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 1);
+    qm_cache_free(cache);
+}
+
+/* Each policy while the share wanders: the parts never have more than all blocks. */
+static void test_policies(void **state)
+{
+    static const char *const policies[] = {"lru", "lfu",    "mru",
+                                           "arc", "s3fifo", "wtinylfu"};
+
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++) {
+        struct qm_cache *cache = make(200, 8, policies[p]);
+        uint64_t seed = p, least = 200, most = 0;
+
+        for (uint64_t i = 0; i < 100000; i++) {
+            bool late = i / 25000 % 2;
+            struct qm_cache_stats s;
+
+            if (i % 2)
+                prefetch(cache, 1000000 + i + (late ? 0 : 30));
+            demand(cache, late ? rnd_below(&seed, 260) : 1000000 + i);
+            s = stats_of(cache);
+            assert_true(s.main_blocks + s.prefetch_blocks <= 200);
+            least = s.prefetch_share < least ? s.prefetch_share : least;
+            most = s.prefetch_share > most ? s.prefetch_share : most;
+        }
+        assert_true(least < 8);
+        assert_in_range(most, 16, 100);
+        check_identities(cache, 0);
+        qm_cache_free(cache);
+    }
+}
+
+/* A policy is told of each new share: LRU, with a note of it. */
+static struct qm_evict_ops noting;
+static uint64_t noted;
+
+static void *note_created(uint64_t capacity, void *opaque)
+{
+    return qm_evict_find("lru")->create(capacity);
+}
+
+static void note_resized(void *policy, uint64_t capacity)
+{
+    noted = capacity;
+}
+
+static void test_policies_are_told(void **state)
+{
+    struct qm_cache *cache;
+    uint64_t changes = 0;
+
+    noting = *qm_evict_find("lru");
+    noting.create_for = note_created;
+    noting.resize = note_resized;
+    cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                                .blocks = 100,
+                                                .prefetch_blocks = 4,
+                                                .prefetch_adapts = true,
+                                                .shards = 1,
+                                                .own_eviction = &noting});
+    assert_int_equal(noted, 96);
+    for (uint64_t i = 0; i < 10000; i++) {
+        uint64_t before = noted;
+
+        prefetch(cache, 1000 + i + 30);
+        demand(cache, 1000 + i);
+        assert_int_equal(noted, 100 - stats_of(cache).prefetch_share);
+        changes += noted != before;
+    }
+    assert_in_range(changes, 26, 46);
+    qm_cache_free(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_model),
+        cmocka_unit_test(test_nothing_prefetched),
+        cmocka_unit_test(test_too_small_grows),
+        cmocka_unit_test(test_worthless_shrinks),
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_in_flight_stays),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_policies_are_told),
+    };
+
+    return cmocka_run_group_tests_name("cache: balance", tests, NULL, NULL);
+}
