@@ -6,8 +6,12 @@
 
 #include "server/sessions.h"
 
-/* A session gets a quarter of the largest free range, so that there is something left
- * for those who come later, within these bounds. */
+/* The n-th session to be open gets an n-th of SLOTS_MAX, rounded down to a power of two,
+ * but no less than SLOTS_MIN.  Whichever come and go, of those that are open the n-th
+ * oldest never got more.  So those that have more than SLOTS_MIN have SLOTS_MAX and half
+ * of it for each doubling of their number, all together; what is left is free in n
+ * pieces at most, of which one is large enough; and 1,023 sessions have room, since
+ * ranges and gaps are multiples of SLOTS_MIN. */
 #define SLOTS_MIN 16
 #define SLOTS_MAX 4096
 
@@ -18,6 +22,7 @@ int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
     s->classes = classes;
     s->stats = stats;
     CDS_INIT_LIST_HEAD(&s->list);
+    s->count = 0;
     s->slots = calloc(QM_WIRE_SLOT_MAX + 1, sizeof *s->slots);
     if (!s->slots)
         return ENOMEM;
@@ -39,6 +44,7 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
     for (unsigned n = 0; n < session->count; n++)
         qms_slot_destroy(&s->slots[session->first + n]);
     cds_list_del(&session->list);
+    s->count--;
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_destroy(&session->lock);
     free(session->forest);
@@ -93,11 +99,21 @@ static struct qms_session *find(struct qms_sessions *s, uint64_t id)
     return NULL;
 }
 
+/* Slots for the session with which so many are open. */
+static unsigned share(unsigned sessions)
+{
+    unsigned count = SLOTS_MAX;
+
+    while (count > SLOTS_MAX / sessions && count > SLOTS_MIN)
+        count /= 2;
+    return count;
+}
+
 struct qms_session *qms_session_new(struct qms_sessions *s)
 {
     struct qms_session *session = calloc(1, sizeof *session);
     struct cds_list_head *before;
-    unsigned count = SLOTS_MAX, gap;
+    unsigned count, gap;
 
     if (!session)
         return NULL;
@@ -108,8 +124,7 @@ struct qms_session *qms_session_new(struct qms_sessions *s)
             goto error;
     } while (session->id == 0 || find(s, session->id));
     gap = largest_gap(s, &session->first, &before);
-    while (count > gap / 4 && count > SLOTS_MIN)
-        count /= 2;
+    count = share(s->count + 1);
     if (count > gap)
         goto error;
     session->forest = qms_forest_new(count);
@@ -121,6 +136,7 @@ struct qms_session *qms_session_new(struct qms_sessions *s)
     for (unsigned n = 0; n < count; n++)
         qms_slot_init(&s->slots[session->first + n]);
     cds_list_add_tail(&session->list, before);
+    s->count++;
     pthread_mutex_unlock(&s->lock);
     return session;
 
@@ -155,11 +171,10 @@ void qms_session_leave(struct qms_sessions *s, struct qms_session *session)
 
 unsigned qms_sessions_count(struct qms_sessions *s)
 {
-    struct qms_session *session;
-    unsigned n = 0;
+    unsigned n;
 
     pthread_mutex_lock(&s->lock);
-    cds_list_for_each_entry(session, &s->list, list) n++;
+    n = s->count;
     pthread_mutex_unlock(&s->lock);
     return n;
 }

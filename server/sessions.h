@@ -33,6 +33,7 @@ struct qms_sessions {
     struct qms_stats *stats;
     pthread_mutex_t lock; /* of the list, and of all members */
     struct cds_list_head list;
+    unsigned count;         /* in the list */
     struct qms_slot *slots; /* by the wire's number */
 };
 

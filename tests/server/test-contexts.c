@@ -178,7 +178,10 @@ static void test_sessions_share_no_slot(void **state)
         }
     } while (clients[n - 1].count != 0);
     assert_int_equal(clients[0].count, 4096);
-    assert_true(n > 24);
+    assert_int_equal(clients[1].count, 2048);
+    assert_int_equal(clients[2].count, 1024);
+    assert_int_equal(clients[999].count, 16);
+    assert_int_equal(n, 1023 + 1);
     assert_int_equal(clients[n - 1].session, 0);
     /* One of those in the middle goes; there is room again. */
     leave(f, &clients[1]);
@@ -187,6 +190,44 @@ static void test_sessions_share_no_slot(void **state)
     for (unsigned i = 0; i < n; i++)
         leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
+/* However they come and go, there is room for 1,023, and a few have many slots. */
+static void test_room_for_sessions(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    static struct client clients[1023];
+    static unsigned char used[QM_WIRE_SLOT_MAX + 1];
+    struct client *open[1023];
+    unsigned n = 0;
+
+    srandom(1);
+    for (unsigned i = 0; i < 1023; i++)
+        open[i] = &clients[i];
+    for (unsigned round = 0; round < 60; round++) {
+        unsigned wanted = random() % (round % 3 == 0 ? 1024 : 20);
+
+        while (n > wanted) { /* any of them goes */
+            unsigned i = random() % n;
+
+            struct client *gone = open[i];
+
+            leave(f, gone);
+            open[i] = open[--n];
+            open[n] = gone;
+        }
+        for (; n < wanted; n++) {
+            arrive(f, open[n]);
+            assert_in_range(open[n]->count, 16, 4096 / (n + 1) + 16);
+        }
+        memset(used, 0, sizeof used);
+        for (unsigned i = 0; i < n; i++)
+            for (unsigned s = 0; s < open[i]->count; s++)
+                assert_int_equal(used[open[i]->first + s]++, 0);
+    }
+    while (n > 0)
+        leave(f, open[--n]);
     undo(f);
 }
 
@@ -575,6 +616,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sessions_share_no_slot),
+        cmocka_unit_test(test_room_for_sessions),
         cmocka_unit_test(test_begin_read_end),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_level_none_is_one_sequence),
