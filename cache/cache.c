@@ -112,17 +112,19 @@ static bool is_crowded(const struct qm_shard *shard)
 }
 
 /* A demand that is not simply a hit.  Called, and returns, with the mutex held; ENOMEM
- * asks for memory to be reclaimed. */
+ * asks for memory to be reclaimed.  absent: there was no such block after so many had
+ * been published; UINT64_MAX: there was one. */
 static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
-                         bool again, struct qm_lookup *found)
+                         uint64_t absent, bool again, struct qm_lookup *found)
 {
-    struct qm_block *block;
+    struct qm_block *block = NULL;
 
     qm_shard_drain(shard);
-    qm_rcu_read_lock();
-    block = qm_shard_find(shard, hash, number);
-    qm_rcu_read_unlock(); /* it stays while the mutex is held */
-
+    if (atomic_load_explicit(&shard->published, memory_order_relaxed) != absent) {
+        qm_rcu_read_lock();
+        block = qm_shard_find(shard, hash, number);
+        qm_rcu_read_unlock(); /* it stays while the mutex is held */
+    }
     if (!block) {
         block = begin_load(shard, hash, number, QM_PART_MAIN, 0);
         if (!block)
@@ -154,6 +156,7 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
 {
     uint64_t hash = qm_hash(number);
     struct qm_shard *shard = qm_shard_of(cache, hash);
+    uint64_t absent = atomic_load_explicit(&shard->published, memory_order_acquire);
     struct qm_block *block;
     bool crowded;
     int err;
@@ -161,6 +164,8 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
     *found = (struct qm_lookup){.outcome = QM_HIT, .todo = QM_DONE};
     qm_rcu_read_lock();
     block = qm_shard_find(shard, hash, number);
+    if (block)
+        absent = UINT64_MAX;
     if (block && atomic_load_explicit(&block->hittable, memory_order_acquire)) {
         copy_out(cache, block, buf, offset, count);
         qm_shard_record(shard, block, !again);
@@ -171,7 +176,7 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
 
     for (int tries = 0;; tries++) {
         pthread_mutex_lock(&shard->lock);
-        err = demand_locked(shard, hash, number, again, found);
+        err = demand_locked(shard, hash, number, absent, again, found);
         crowded = is_crowded(shard);
         pthread_mutex_unlock(&shard->lock);
         if (err == 0)

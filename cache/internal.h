@@ -136,6 +136,10 @@ struct qm_shard {
     /* Taken out of limbo, by the one thread that waits for a grace period. */
     struct qm_block *graced_blocks;
     struct qm_buf *graced_bufs;
+    /* Blocks that were ever made visible; changed with the mutex held, after that.  Who
+     * finds none of a number, and under the mutex the same count as before looking,
+     * need not look again. */
+    _Atomic uint64_t published;
     uint64_t buckets; /* of the table; grown by who inserts */
     bool growing;
     uint64_t bytes; /* held now, the shard itself included */

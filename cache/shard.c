@@ -173,6 +173,10 @@ void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t h
     qm_rcu_read_lock();
     cds_lfht_add(shard->table, hash, &block->node);
     qm_rcu_read_unlock();
+    atomic_store_explicit(
+        &shard->published,
+        atomic_load_explicit(&shard->published, memory_order_relaxed) + 1,
+        memory_order_release);
 }
 
 /* block, which no eviction order has any more, leaves the table. */

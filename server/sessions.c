@@ -6,12 +6,12 @@
 
 #include "server/sessions.h"
 
-/* The n-th session to be open gets an n-th of SLOTS_MAX, rounded down to a power of two,
- * but no less than SLOTS_MIN.  Whichever come and go, of those that are open the n-th
- * oldest never got more.  So those that have more than SLOTS_MIN have SLOTS_MAX and half
- * of it for each doubling of their number, all together; what is left is free in n
- * pieces at most, of which one is large enough; and 1,023 sessions have room, since
- * ranges and gaps are multiples of SLOTS_MIN. */
+/* The n-th session to be open gets an n-th of SLOTS_MAX, rounded down to a power of
+ * two, but no less than SLOTS_MIN.  Whichever come and go, of those that are open the
+ * n-th oldest never got more.  So those that have more than SLOTS_MIN have SLOTS_MAX
+ * and half of it for each doubling of their number, all together; what is left is free
+ * in n pieces at most, of which one is large enough; and 1,023 sessions have room,
+ * since ranges and gaps are multiples of SLOTS_MIN. */
 #define SLOTS_MIN 16
 #define SLOTS_MAX 4096
 
