@@ -72,14 +72,17 @@ static int connect_handle(struct direct *d, bool tagged, struct nbd_handle *nbd)
                                      ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
         nbd_connect_uri(nbd, d->uri) == -1)
         return nbd_failed(d->uri);
+    if (d->contextless && nbd_aio_is_ready(nbd))
+        return 0;
     if (!nbd_aio_is_negotiating(nbd))
         return qm_fail(EPROTO, "%s: the server knows no exports", d->uri);
-    if (check_export(nbd) == -1)
-        return -1;
-    if (nbd_set_export_name(nbd, tagged ? QM_WIRE_EXPORT : "") == -1 ||
-        nbd_opt_go(nbd) == -1)
-        return nbd_failed(d->uri);
-    return 0;
+    if (!d->contextless) {
+        if (check_export(nbd) == -1)
+            return -1;
+        if (nbd_set_export_name(nbd, tagged ? QM_WIRE_EXPORT : "") == -1)
+            return nbd_failed(d->uri);
+    }
+    return nbd_opt_go(nbd) == -1 ? nbd_failed(d->uri) : 0;
 }
 
 int qm_conn_open(struct direct *d, bool tagged, struct nbd_handle **nbd)

@@ -65,6 +65,22 @@ static int session_failed(int err)
     return err ? qm_fail(err, "out of memory for a session") : 0;
 }
 
+/* What there is to know of a server of any kind: no contexts, no slots. */
+static int read_no_header(struct direct *d, struct nbd_handle *nbd,
+                          struct qm_wire_header *header)
+{
+    int64_t size = nbd_get_size(nbd), block;
+
+    if (size < 0)
+        return qm_fail(EPROTO, "%s: %s", d->uri, nbd_get_error());
+    block = nbd_get_block_size(nbd, LIBNBD_SIZE_PREFERRED);
+    *header = (struct qm_wire_header){
+        .size = (uint64_t)size,
+        .block_size = block > 0 && block <= UINT32_MAX ? (uint32_t)block : 4096,
+    };
+    return 0;
+}
+
 /* Makes the connection a member of a new session.  In the first one ever, learns what
  * the device is; in later ones it must be the same. */
 static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle *nbd,
@@ -72,20 +88,20 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
 {
     struct qm_wire_header header;
 
-    if (read_header(d, nbd, &header) == -1)
+    if ((d->contextless ? read_no_header : read_header)(d, nbd, &header) == -1)
         return -1;
     if (first) {
         d->size = header.size;
         d->block_size = header.block_size;
         d->read_only = (header.flags & QM_WIRE_READONLY) || nbd_is_read_only(nbd) == 1;
         d->ordered = header.flags & QM_WIRE_ORDERED;
-        d->hints = nbd_is_read_only(nbd) == 1;
+        d->hints = !d->contextless && nbd_is_read_only(nbd) == 1;
         d->multi_conn = nbd_can_multi_conn(nbd) == 1;
         d->can_fua = nbd_can_fua(nbd) == 1;
         for (unsigned i = 0; i < MAX_CONNECTIONS; i++)
             d->conn[i].session = d->hints ? &d->conn[i].own : &d->session;
     } else if (header.size != d->size || header.block_size != d->block_size ||
-               d->hints != (nbd_is_read_only(nbd) == 1)) {
+               (!d->contextless && d->hints != (nbd_is_read_only(nbd) == 1))) {
         return qm_fail(ESTALE, "%s: the server has another device now", d->uri);
     }
     /* Hints go by a command that a server need not have. */
@@ -126,7 +142,7 @@ static int connect_one(struct direct *d, struct conn *conn, bool first)
 
     if (qm_conn_open(d, true, &nbd) == -1)
         return -1;
-    if (!first && !d->hints && any_up(d)) {
+    if (!first && !d->hints && !d->contextless && any_up(d)) {
         rc = join_session(d, nbd);
         if (rc == -1 && nbd_aio_is_ready(nbd)) {
             /* The server knows the session no more, so it does not know the other
@@ -295,7 +311,8 @@ static int connect_all(struct direct *d, unsigned connections)
     return err ? qm_fail(err, "no descriptors left: %s", strerror(err)) : 0;
 }
 
-int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
+static int connect_to(const char *uri, unsigned connections, bool contextless,
+                      struct qmctx **ctx)
 {
     struct direct *d;
     int err;
@@ -310,6 +327,7 @@ int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
     if (!d)
         return qm_fail(ENOMEM, "out of memory");
     d->poll_wake = -1;
+    d->contextless = contextless;
     err = direct_init(d, uri);
     if (err) {
         direct_free(d);
@@ -329,6 +347,16 @@ int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
     }
     *ctx = &d->base;
     return 0;
+}
+
+int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
+{
+    return connect_to(uri, connections, false, ctx);
+}
+
+int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ctx)
+{
+    return connect_to(uri, connections, true, ctx);
 }
 
 static struct direct *device(const struct qmctx *ctx)
@@ -367,6 +395,10 @@ char *qmctx_stats(struct qmctx *ctx)
 
     if (!d)
         return NULL;
+    if (d->contextless) {
+        qm_fail(ENOTSUP, "statistics come by the tagged export only");
+        return NULL;
+    }
     if (qm_is_parents(ctx)) {
         qm_fail(ENOTCONN, "the connection belongs to the parent process");
         return NULL;

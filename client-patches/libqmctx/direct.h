@@ -105,6 +105,7 @@ struct direct {
     unsigned connections; /* of conn[], tagged ones */
     struct conn conn[MAX_CONNECTIONS];
     struct conn plain; /* for what the tagged export does not do; made when needed */
+    bool contextless;  /* the export that the URI names, whatever it is */
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* QM_WIRE_ORDERED */
     bool multi_conn;

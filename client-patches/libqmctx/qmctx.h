@@ -54,6 +54,11 @@ typedef uint64_t qmctx_id;
  * EINVAL (an argument), EPROTO (no QuickMine server), or why it cannot be reached. */
 int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx);
 
+/* The same to the export that the URI names, of an NBD server of any kind: requests
+ * work, contexts do nothing.  For programs that make their requests by this library and
+ * are to run without QuickMine as well. */
+int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ctx);
+
 /* Announces the contexts of threads.  where:
  *
  *   "kernel"           to the kernel, which has to be a patched one (quickmine-ctx(7)):

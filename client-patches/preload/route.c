@@ -29,9 +29,11 @@
 #define FILES       "QMCTX_PRELOAD_FILES"
 #define CONNECTIONS "QMCTX_PRELOAD_CONNECTIONS"
 #define MAX_ROUTES  64
+#define PLAIN       "plain:" /* before a URI */
 
 struct route {
     char *path, *uri;  /* as they were given */
+    bool plain;        /* the export that the URI names, without contexts */
     char *dir;         /* of the path, without symbolic links */
     const char *name;  /* the path's last part */
     unsigned connects; /* who is connecting; how often, parents included */
@@ -96,12 +98,18 @@ static void add_route(const char *text, size_t len)
 {
     char *entry = copy(text, len), *equals = strstr(entry, "=nbd"), *slash;
     struct route *route = &routes[route_count];
+    char *plain = strstr(entry, "=" PLAIN "nbd");
 
+    if (plain) {
+        route->plain = true;
+        equals = plain;
+    }
     if (!equals || entry[0] != '/')
         misconfigured(entry, "must be PATH=NBD-URI, with an absolute path");
     if (route_count == MAX_ROUTES)
         misconfigured(entry, "at most 64 files can be routed");
-    route->uri = copy(equals + 1, strlen(equals + 1));
+    text = equals + 1 + (plain ? strlen(PLAIN) : 0);
+    route->uri = copy(text, strlen(text));
     *equals = '\0';
     route->path = entry;
     slash = strrchr(entry, '/');
@@ -225,7 +233,8 @@ const char *qm_route_path(const struct route *route)
 /* By one thread at a time.  *ctx is the route's then. */
 static int connect_anew(struct route *route, struct qmctx **ctx)
 {
-    if (qmctx_connect(route->uri, connections, ctx) == -1) {
+    if ((route->plain ? qmctx_connect_plain : qmctx_connect)(route->uri, connections,
+                                                             ctx) == -1) {
         int err = errno;
 
         complain(route, qmctx_error());

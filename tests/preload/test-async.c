@@ -165,7 +165,7 @@ static void two_threads(io_context_t ctx)
 
         while (__atomic_load_n(&op->busy, __ATOMIC_ACQUIRE))
             sched_yield();
-        op->busy = true;
+        __atomic_store_n(&op->busy, true, __ATOMIC_RELAXED);
         /* One of three is of the other file. */
         io_prep_pread(iocb, fds[dice(&seed, 3) == 0], op->buf, LENGTH,
                       (off_t)dice(&seed, (uint64_t)size - LENGTH));
@@ -332,7 +332,7 @@ static void waiting_thread(struct io_uring *ring)
 
         while (__atomic_load_n(&op->busy, __ATOMIC_ACQUIRE))
             sched_yield();
-        op->busy = true;
+        __atomic_store_n(&op->busy, true, __ATOMIC_RELAXED);
         op->write = false;
         op->at = (off_t)dice(&seed, (uint64_t)size - LENGTH);
         prepare(ring, op, fds[dice(&seed, 3) == 0], 1, op);
