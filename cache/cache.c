@@ -253,12 +253,12 @@ static struct qm_buf *buf_for(struct qm_shard *shard, struct qm_block *block)
     return buf;
 }
 
-void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data)
+bool qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data)
 {
     struct qm_block *block = block_of(load);
     uint64_t number = block->evict.block;
     struct qm_shard *shard = qm_shard_of(cache, qm_hash(number));
-    bool with_data = cache->config.data, reclaim;
+    bool with_data = cache->config.data, kept, reclaim;
     struct qm_buf *buf = NULL;
 
     if (with_data) {
@@ -267,8 +267,9 @@ void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *dat
             memcpy(buf->bytes, data, cache->config.block_size);
     }
     pthread_mutex_lock(&shard->lock);
-    if (block->part != QM_PART_NONE && (buf || !with_data) &&
-        !qm_writes_overlap(cache, number)) {
+    kept = block->part != QM_PART_NONE && (buf || !with_data) &&
+           !qm_writes_overlap(cache, number);
+    if (kept) {
         qm_shard_loaded(shard, block, buf);
     } else {
         shard->stats.detached++;
@@ -282,6 +283,26 @@ void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *dat
     pthread_mutex_unlock(&shard->lock);
     if (reclaim)
         qm_slab_reclaim(shard, false);
+    return kept;
+}
+
+bool qm_cache_peek(struct qm_cache *cache, uint64_t number, void *buf, uint32_t offset,
+                   uint32_t count)
+{
+    uint64_t hash = qm_hash(number);
+    struct qm_shard *shard = qm_shard_of(cache, hash);
+    struct qm_block *block;
+    bool there;
+
+    pthread_mutex_lock(&shard->lock);
+    qm_rcu_read_lock();
+    block = qm_shard_find(shard, hash, number);
+    there = block && block->loaded;
+    pthread_mutex_unlock(&shard->lock);
+    if (there)
+        copy_out(cache, block, buf, offset, count);
+    qm_rcu_read_unlock();
+    return there;
 }
 
 void qm_cache_fail(struct qm_cache *cache, struct qm_load *load)

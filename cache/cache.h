@@ -166,9 +166,21 @@ int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
                           uint32_t offset, uint32_t count, struct qm_lookup *found);
 
 /* Hands over the data of a block that was to be fetched: block_size bytes, which are
- * copied (past the end of the device, zeros).  Wakes those who wait.  Whether it is
- * kept, see above, is not the caller's concern; he has the data.  Consumes load. */
-void qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data);
+ * copied (past the end of the device, zeros).  Wakes those who wait.  Consumes load.
+ *
+ * Returns whether it is kept, see above.  If not, a reader looks with qm_cache_peek()
+ * before he uses the data. */
+bool qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data);
+
+/* Copies bytes of a block as qm_cache_demand() does, if it is there, but demands
+ * nothing: nothing is counted, loaded or made more recent.  Returns whether it was
+ * there.
+ *
+ * It is for who has read a block past the cache, or by a load that was not kept.  While
+ * a write is in flight such data may be newer than what others find in the cache, and
+ * this reader must not be ahead of those who come after him. */
+bool qm_cache_peek(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
+                   uint32_t count);
 
 /* The block could not be read: it leaves the cache; those who wait get EAGAIN, so that
  * each tries by itself and sees its own error.  Consumes load. */

@@ -175,9 +175,12 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
         if (error != 0) {
             qm_cache_fail(s->cache, p[i].load);
         } else {
-            qm_cache_fill(s->cache, p[i].load, at);
+            bool kept = qm_cache_fill(s->cache, p[i].load, at);
+
             if (beside)
                 memcpy(p[i].to, at + p[i].offset, p[i].count);
+            if (!kept)
+                qm_cache_peek(s->cache, p[i].block, p[i].to, p[i].offset, p[i].count);
         }
         p[i].load = NULL;
         p[i].read = error == 0;
@@ -201,6 +204,9 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
         } else if (p[first].past) {
             r->err = read_below(r, p[first].to, p[first].count,
                                 block_start(r->s, p[first].block) + p[first].offset, 1);
+            if (r->err == 0)
+                qm_cache_peek(r->s->cache, p[first].block, p[first].to, p[first].offset,
+                              p[first].count);
         } else if (p[first].load) {
             while (end < n && end - first < max && p[end].load)
                 end++;

@@ -74,9 +74,9 @@ static struct reading begin_read(struct fixture *f, uint64_t block)
     return r;
 }
 
-static void end_read(struct fixture *f, const struct reading *r)
+static bool end_read(struct fixture *f, const struct reading *r)
 {
-    qm_cache_fill(f->cache, r->load, r->data);
+    return qm_cache_fill(f->cache, r->load, r->data);
 }
 
 static void load(struct fixture *f, uint64_t block)
@@ -459,6 +459,45 @@ static void test_long_ranges(void **state)
     }
 }
 
+/* A reader whose load was evicted, and so not kept, is not ahead of the next one. */
+static void test_peek(void **state)
+{
+    struct fixture *f = set_up(2, 1);
+    unsigned char buf[BLOCK], old[BLOCK];
+    struct qm_load *prefetched;
+    struct reading r, other;
+    struct write *w;
+
+    assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK));
+    r = begin_read(f, 3);
+    load(f, 5);
+    assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK));
+    other = begin_read(f, 3);
+    assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK)); /* not loaded yet */
+    memcpy(old, below(3), BLOCK);
+    assert_true(end_read(f, &other));
+    w = begin_write(f, 3 * BLOCK, BLOCK);
+    write_below(w);
+    memcpy(r.data, below(3), BLOCK);
+    assert_false(end_read(f, &r));
+    assert_true(qm_cache_peek(f->cache, 3, r.data, 0, BLOCK));
+    assert_memory_equal(r.data, old, BLOCK);
+    expect_cached(f, 3, old);
+    end_write(f, w, QM_WRITE_DATA);
+    assert_true(qm_cache_peek(f->cache, 3, buf, 7, 9));
+    assert_memory_equal(buf, below(3) + 7, 9);
+
+    /* It demands nothing. */
+    assert_int_equal(qm_cache_prefetch(f->cache, 6, 1, &prefetched), 0);
+    qm_cache_fill(f->cache, prefetched, below(6));
+    assert_true(qm_cache_peek(f->cache, 6, buf, 0, BLOCK));
+    assert_memory_equal(buf, below(6), BLOCK);
+    assert_int_equal(stats_of(f->cache).promotes, 0);
+    assert_int_equal(stats_of(f->cache).hits, 1);
+    assert_int_equal(stats_of(f->cache).misses, 3);
+    tear_down(f);
+}
+
 /* Without data the same blocks stay and go. */
 static void test_without_data(void **state)
 {
@@ -494,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_evicted_during_write),
         cmocka_unit_test(test_many_updates),
         cmocka_unit_test(test_long_ranges),
+        cmocka_unit_test(test_peek),
         cmocka_unit_test(test_without_data),
     };
 
