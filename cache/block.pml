@@ -1,0 +1,745 @@
+/* block.pml - the states of one block, for spin: every way in which readers, writers,
+ * prefetching, eviction and the reclaiming of memory can meet over it.
+ *
+ * The model is of one block number and of the headers and buffers that stand for it in
+ * turn.  Each step names the function that it models.  What is left out: orders of
+ * eviction (any block may be evicted at any time), rings, shards, and that memory is
+ * weakly ordered (the thread sanitizer and liburcu answer for that).  A block has two
+ * bytes, so that writes can cover it in part.
+ *
+ * What is done with the shard's mutex held is one step (an atomic) here.  Who does not
+ * hold it looks at the table, at `hittable` and at `buf`, once each and in this order,
+ * and cannot tell.
+ *
+ * A byte's value is the number of the write that stored it, counted as they reach the
+ * layer below; so larger is newer.  What is checked, in all states:
+ *
+ *   - no stale read: a reader gets nothing older than what was acknowledged, or seen by
+ *     another reader, before it began;
+ *   - what is kept of a load, and what is in the cache while no write is in flight, is
+ *     what is below: so a load that a write overtook is not kept;
+ *   - no lost wake-up: who waits does not wait for ever (spin looks for dead ends);
+ *   - nothing is used after it was freed, freed twice, or has a reference too few;
+ *   - when all is over, nothing has a reference too many.
+ *
+ * tests/cache/spin runs it; the numbers of processes are macros.
+ */
+#ifndef READERS
+#define READERS 2
+#endif
+#ifndef READS
+#define READS 1 /* of each reader */
+#endif
+#ifndef WRITERS
+#define WRITERS 2 /* the first writes both bytes, the second one, the third the other */
+#endif
+#ifndef PREFETCHES
+#define PREFETCHES 1 /* each by a thread that issues one and carries one out */
+#endif
+#ifndef EVICTIONS
+#define EVICTIONS 1
+#endif
+#ifndef GRACES
+#define GRACES 1 /* grace periods */
+#endif
+#ifndef HEADERS
+#define HEADERS 2
+#endif
+#ifndef BUFS
+#define BUFS 2
+#endif
+
+#define POISON 99 /* what is in a free buffer */
+
+mtype = {NONE, MAIN, PREFETCH};      /* enum qm_part */
+mtype = {FREE, USED, LIMBO, GRACED}; /* the memory of a header or a buffer */
+
+/* struct qm_block; numbers from 1, 0 being none. */
+typedef header {
+    mtype memory = FREE;
+    mtype part = NONE;
+    bit loaded, hittable;
+    byte buf, refs, waiting
+};
+header hd[HEADERS + 1];
+
+/* struct qm_buf */
+typedef buffer {
+    mtype memory = FREE;
+    byte at[2]
+};
+buffer bufs[BUFS + 1];
+
+byte table;    /* the header under the block's number in the hash table */
+bit asleep[READERS];  /* in pthread_cond_wait() on the shard's `loaded` */
+bit reading[READERS]; /* in an RCU read-side section */
+bit awaited[READERS]; /* and the grace period waits for its end */
+bit queued[HEADERS + 1];  /* prefetches that no thread has taken */
+
+/* struct qm_cache_write */
+bit in_flight[WRITERS + 1], conflict[WRITERS + 1];
+
+/* The layer below, and what is known of it outside. */
+byte below[2], newest;
+byte known[2]; /* acknowledged, or seen by a reader */
+
+#define covers(w, byte) (w == 0 || w == 2 - (byte))
+#define any_in_flight   (in_flight[0] || (WRITERS > 1 && in_flight[1]) || \
+                         (WRITERS > 2 && in_flight[2]))
+
+inline broadcast()
+{
+    d_step {
+        for (i : 0 .. READERS - 1) {
+            asleep[i] = 0
+        }
+        i = 0
+    }
+}
+
+/* ---- slab.c */
+
+/* qm_slab_block(): 0 if there is none */
+inline slab_block(h)
+{
+    d_step {
+        h = 0;
+        for (i : 1 .. HEADERS) {
+            if
+            :: h == 0 && hd[i].memory == FREE -> h = i
+            :: else
+            fi
+        }
+        i = 0;
+        if
+        :: h != 0 ->
+            assert(hd[h].refs == 0 && hd[h].buf == 0 && !hd[h].hittable);
+            hd[h].memory = USED;
+            hd[h].loaded = 0
+        :: else
+        fi
+    }
+}
+
+/* qm_slab_buf() */
+inline slab_buf(b)
+{
+    d_step {
+        b = 0;
+        for (i : 1 .. BUFS) {
+            if
+            :: b == 0 && bufs[i].memory == FREE -> b = i
+            :: else
+            fi
+        }
+        i = 0;
+        if
+        :: b != 0 -> bufs[b].memory = USED
+        :: else
+        fi
+    }
+}
+
+inline free_buf(b)
+{
+    d_step {
+        assert(bufs[b].memory != FREE);
+        bufs[b].memory = FREE;
+        bufs[b].at[0] = POISON;
+        bufs[b].at[1] = POISON
+    }
+}
+
+/* qm_slab_retire_block() */
+inline retire_block(h)
+{
+    d_step {
+        assert(hd[h].memory == USED && hd[h].refs == 0 && hd[h].part == NONE);
+        assert(table != h);
+        hd[h].memory = LIMBO
+    }
+}
+
+/* ---- shard.c */
+
+/* forget() */
+inline forget(h)
+{
+    hd[h].part = NONE;
+    hd[h].hittable = 0;
+    table = 0;
+    if
+    :: hd[h].waiting > 0 -> broadcast()
+    :: else
+    fi;
+    if
+    :: hd[h].refs == 0 -> retire_block(h)
+    :: else
+    fi
+}
+
+/* qm_shard_loaded() */
+inline shard_loaded(h, b)
+{
+    hd[h].buf = b;
+    hd[h].loaded = 1;
+    if
+    :: hd[h].part == MAIN -> hd[h].hittable = 1
+    :: else
+    fi;
+    if
+    :: hd[h].waiting > 0 -> broadcast()
+    :: else
+    fi
+}
+
+/* qm_shard_promote() */
+inline shard_promote(h)
+{
+    hd[h].part = MAIN;
+    if
+    :: hd[h].loaded -> hd[h].hittable = 1
+    :: else
+    fi
+}
+
+/* qm_shard_unref() */
+inline shard_unref(h)
+{
+    assert(hd[h].refs > 0 && hd[h].memory == USED);
+    hd[h].refs--;
+    if
+    :: hd[h].refs == 0 && hd[h].part == NONE -> retire_block(h)
+    :: else
+    fi
+}
+
+/* ---- cache.c */
+
+/* begin_load(); mutex held */
+inline begin_load(h, to)
+{
+    slab_block(h);
+    if
+    :: h != 0 ->
+        hd[h].refs = 1;
+        hd[h].part = to;
+        assert(table == 0);
+        table = h
+    :: else
+    fi
+}
+
+/* qm_cache_fail() */
+inline fail(h)
+{
+    atomic {
+        if
+        :: hd[h].part != NONE -> forget(h) /* qm_shard_discard() */
+        :: else
+        fi;
+        shard_unref(h)
+    }
+}
+
+/* qm_cache_fill() */
+inline fill(h, b, kept) /* with v */
+{
+    atomic { /* buf_for() */
+        b = 0;
+        if
+        :: hd[h].part != NONE -> slab_buf(b)
+        :: else
+        fi;
+        if
+        :: b != 0 ->
+            bufs[b].at[0] = v[0];
+            bufs[b].at[1] = v[1]
+        :: else
+        fi
+    }
+    atomic {
+        if
+        :: hd[h].part != NONE && b != 0 && !any_in_flight -> /* qm_writes_overlap() */
+            assert(bufs[b].at[0] == below[0] && bufs[b].at[1] == below[1]);
+            shard_loaded(h, b);
+            kept = 1
+        :: else ->
+            kept = 0;
+            if
+            :: b != 0 -> free_buf(b) /* qm_slab_unused_buf() */
+            :: else
+            fi;
+            if
+            :: hd[h].part != NONE -> forget(h) /* qm_shard_discard() */
+            :: else
+            fi
+        fi;
+        shard_unref(h);
+        b = 0
+    }
+}
+
+inline read_below() /* into v */
+{
+    d_step {
+        v[0] = below[0];
+        v[1] = below[1]
+    }
+}
+
+/* ---- Who wants the block: read_batch() of server/io.c, over qm_cache_demand(). */
+
+/* Of a published buffer, within a read-side section. */
+inline copy(b)
+{
+    assert(bufs[b].memory != FREE);
+    v[0] = bufs[b].at[0];
+    v[1] = bufs[b].at[1]
+}
+
+/* qm_cache_peek(), if what was read is not kept: it may be newer than what is in the
+ * cache while a write is in flight, and then the next reader would find something older. */
+inline peek(kept)
+{
+    atomic {
+        if
+        :: !kept && table != 0 && hd[table].loaded ->
+            b = hd[table].buf;
+            copy(b);
+            b = 0
+        :: else
+        fi;
+        kept = 0
+    }
+}
+
+proctype reader(byte me)
+{
+    byte i, h, mine, b, reads;
+    byte v[2], least[2];
+    bit have, failed, kept;
+
+    do
+    :: reads == READS -> break
+    :: reads < READS ->
+        reads++;
+        d_step {
+            least[0] = known[0];
+            least[1] = known[1]
+        }
+    again: /* demand() */
+        have = 0;
+        atomic { /* qm_rcu_read_lock(), qm_shard_find() */
+            reading[me] = 1;
+            h = table
+        }
+        atomic {
+            b = 0;
+            if
+            :: h != 0 ->
+                assert(hd[h].memory != FREE);
+                if
+                :: hd[h].hittable -> b = hd[h].buf
+                :: else
+                fi
+            :: else
+            fi;
+            h = 0
+        }
+        atomic { /* copy_out(), qm_rcu_read_unlock() */
+            reading[me] = 0;
+            awaited[me] = 0;
+            if
+            :: b != 0 ->
+                copy(b);
+                goto done
+            :: else
+            fi
+        }
+        atomic { /* demand_locked() */
+            h = table;
+            if
+            :: h == 0 ->
+                begin_load(h, MAIN);
+                mine = h;
+                h = 0
+            :: else ->
+                if
+                :: hd[h].part == PREFETCH -> shard_promote(h)
+                :: else
+                fi;
+                hd[h].refs++;
+                mine = 0;
+                have = hd[h].loaded
+            fi
+        }
+        if
+        :: h == 0 && mine == 0 -> /* ENOMEM: read_below() past the cache */
+            read_below();
+            peek(kept);
+            goto done
+        :: h != 0 && !have -> /* plan(): qms_prefetch_take() */
+            d_step {
+                for (i : 1 .. HEADERS) {
+                    if
+                    :: mine == 0 && queued[i] ->
+                        mine = i;
+                        queued[i] = 0
+                    :: else
+                    fi
+                }
+                i = 0
+            }
+        :: else
+        fi;
+        have = 0;
+        failed = 0;
+        if
+        :: mine != 0 -> /* read_run() */
+            if
+            :: read_below();
+                have = 1;
+                fill(mine, b, kept);
+                peek(kept)
+            :: failed = 1;
+                fail(mine)
+            fi;
+            mine = 0
+        :: else
+        fi;
+        if
+        :: h != 0 -> /* qm_cache_wait() */
+            atomic {
+                hd[h].waiting++;
+                do
+                :: !hd[h].loaded && hd[h].part != NONE ->
+                    asleep[me] = 1; /* pthread_cond_wait() */
+                    asleep[me] == 0
+                :: else -> break
+                od;
+                hd[h].waiting--;
+                b = 0;
+                if
+                :: hd[h].loaded && !have ->
+                    reading[me] = 1;
+                    b = hd[h].buf
+                :: else
+                fi
+            }
+            atomic {
+                if
+                :: b != 0 -> /* copy_out() */
+                    copy(b);
+                    have = 1;
+                    reading[me] = 0;
+                    awaited[me] = 0
+                :: else
+                fi;
+                shard_unref(h);
+                h = 0
+            }
+            if
+            :: !have && !failed -> goto again /* EAGAIN: qm_cache_demand_again() */
+            :: else
+            fi
+        :: else
+        fi;
+        if
+        :: failed -> goto next /* the error is the reader's */
+        :: else
+        fi;
+    done:
+        skip;
+        d_step {
+            assert(v[0] != POISON && v[1] != POISON);
+            assert(v[0] >= least[0] && v[1] >= least[1]);
+            if
+            :: v[0] > known[0] -> known[0] = v[0]
+            :: else
+            fi;
+            if
+            :: v[1] > known[1] -> known[1] = v[1]
+            :: else
+            fi
+        }
+    next:
+        skip;
+        d_step {
+            b = 0;
+            v[0] = 0;
+            v[1] = 0;
+            least[0] = 0;
+            least[1] = 0;
+            have = 0;
+            failed = 0;
+            h = 0
+        }
+    od
+}
+
+/* ---- Prefetching: qms_prefetch_issue(), and the worker, of server/prefetch.c. */
+
+proctype prefetcher()
+{
+    byte i, h, b;
+    byte v[2];
+    bit kept;
+
+    atomic { /* qm_cache_prefetch() */
+        if
+        :: table == 0 -> begin_load(h, PREFETCH)
+        :: else /* EEXIST */
+        fi
+    }
+    atomic {
+        queued[h] = 1;
+        h = 0
+    }
+    d_step { /* take_run(), of whichever */
+        for (i : 1 .. HEADERS) {
+            if
+            :: h == 0 && queued[i] ->
+                h = i;
+                queued[i] = 0
+            :: else
+            fi
+        }
+        i = 0;
+        queued[0] = 0
+    }
+    if
+    :: h != 0 -> /* work() */
+        if
+        :: table == 0 -> fail(h) /* qm_cache_contains(): overtaken */
+        :: table != 0 ->
+            if
+            :: read_below();
+                fill(h, b, kept)
+            :: fail(h)
+            fi
+        fi
+    :: else
+    fi
+}
+
+/* ---- Writes: qms_write() of server/io.c, and writes.c. */
+
+proctype writer(byte me)
+{
+    byte i, h, b, old, version;
+    bit ok, drop;
+
+    d_step { /* qm_cache_write_begin() */
+        for (i : 0 .. WRITERS - 1) {
+            if
+            :: in_flight[i] && ((covers(i, 0) && covers(me, 0)) ||
+                                (covers(i, 1) && covers(me, 1))) ->
+                conflict[i] = 1;
+                conflict[me] = 1
+            :: else
+            fi
+        }
+        i = 0;
+        in_flight[me] = 1
+    }
+
+    atomic { /* pwrite() below; a failed write may have stored its bytes */
+        if
+        :: ok = 1
+        :: ok = 0
+        fi;
+        if
+        :: true ->
+            newest++;
+            version = newest;
+            if
+            :: covers(me, 0) -> below[0] = version
+            :: else
+            fi;
+            if
+            :: covers(me, 1) -> below[1] = version
+            :: else
+            fi
+        :: !ok
+        fi
+    }
+
+    /* qm_cache_write_end(); the mutex of the writes in flight is held only for this */
+    drop = !ok || conflict[me];
+    if
+    :: table == 0 -> goto looked /* change_number(): qm_cache_contains() */
+    :: else
+    fi;
+    atomic {
+        h = table;
+        if
+        :: h != 0 -> /* change_block() */
+            b = 0;
+            if
+            :: hd[h].loaded && !drop -> slab_buf(b)
+            :: else
+            fi;
+            if
+            :: b == 0 -> forget(h) /* qm_shard_discard(); in the end also without memory */
+            :: else ->
+                old = hd[h].buf;
+                bufs[b].at[0] = (covers(me, 0) -> version : bufs[old].at[0]);
+                bufs[b].at[1] = (covers(me, 1) -> version : bufs[old].at[1]);
+                hd[h].buf = b;
+                bufs[old].memory = LIMBO /* qm_slab_retire_buf() */
+            fi
+        :: else
+        fi
+    }
+looked:
+    skip;
+    d_step {
+        in_flight[me] = 0;
+        if
+        :: !any_in_flight && table != 0 && hd[table].loaded ->
+            b = hd[table].buf;
+            assert(bufs[b].at[0] == below[0] && bufs[b].at[1] == below[1])
+        :: else
+        fi;
+        /* The reply. */
+        if
+        :: ok && covers(me, 0) && version > known[0] -> known[0] = version
+        :: else
+        fi;
+        if
+        :: ok && covers(me, 1) && version > known[1] -> known[1] = version
+        :: else
+        fi;
+        h = 0;
+        b = 0;
+        old = 0;
+        version = 0;
+        ok = 0;
+        drop = 0;
+        conflict[me] = 0
+    }
+}
+
+/* ---- Other blocks need room, and memory: qm_slab_reclaim() of slab.c. */
+
+inline take_limbo()
+{
+    for (i : 1 .. HEADERS) {
+        if
+        :: hd[i].memory == LIMBO -> hd[i].memory = GRACED
+        :: else
+        fi
+    }
+    for (i : 1 .. BUFS) {
+        if
+        :: bufs[i].memory == LIMBO -> bufs[i].memory = GRACED
+        :: else
+        fi
+    }
+    i = 0
+}
+
+inline free_graced()
+{
+    for (i : 1 .. HEADERS) {
+        if
+        :: hd[i].memory == GRACED ->
+            assert(hd[i].refs == 0);
+            hd[i].memory = FREE;
+            hd[i].loaded = 0;
+            if
+            :: hd[i].buf != 0 ->
+                assert(bufs[hd[i].buf].memory == USED);
+                bufs[hd[i].buf].memory = GRACED;
+                hd[i].buf = 0
+            :: else
+            fi
+        :: else
+        fi
+    }
+    for (i : 1 .. BUFS) {
+        if
+        :: bufs[i].memory == GRACED ->
+            bufs[i].memory = FREE;
+            bufs[i].at[0] = POISON;
+            bufs[i].at[1] = POISON
+        :: else
+        fi
+    }
+    i = 0
+}
+
+proctype others()
+{
+    byte i, h, evictions, graces;
+    bit waits;
+
+    do
+    :: atomic { /* make_room() of shard.c, for another block */
+            evictions < EVICTIONS && table != 0 ->
+            evictions++;
+            h = table;
+            forget(h);
+            h = 0
+        }
+    :: d_step { /* qm_rcu_synchronize() begins */
+            graces < GRACES && !waits ->
+            graces++;
+            waits = 1;
+            take_limbo();
+            for (i : 0 .. READERS - 1) {
+                awaited[i] = reading[i]
+            }
+            i = 0
+        }
+    :: d_step { /* and has ended */
+            waits && !awaited[0] && !awaited[READERS - 1] ->
+            waits = 0;
+            free_graced()
+        }
+    :: atomic {
+            !waits -> break
+        }
+    od
+}
+
+/* ---- All of them, and what is left when they are through. */
+
+init
+{
+    byte i;
+
+    atomic {
+        for (i : 0 .. READERS - 1) {
+            run reader(i)
+        }
+        for (i : 0 .. WRITERS - 1) {
+            run writer(i)
+        }
+        i = 0;
+        do
+        :: i < PREFETCHES ->
+            run prefetcher();
+            i++
+        :: else -> break
+        od;
+        i = 0;
+        run others()
+    }
+    _nr_pr == 1;
+    d_step {
+        for (i : 1 .. HEADERS) {
+            assert(hd[i].refs == 0 && hd[i].waiting == 0 && !queued[i]);
+            assert((hd[i].memory == USED) == (i == table));
+            assert((hd[i].part != NONE) == (i == table));
+            if
+            :: i == table ->
+                assert(hd[i].loaded);
+                assert(bufs[hd[i].buf].memory == USED)
+            :: else
+            fi
+        }
+        i = 0
+    }
+}
