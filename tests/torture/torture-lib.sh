@@ -11,7 +11,7 @@ torture() {
     local seed=$1 seconds=$2 more=() errors=0 name=seed$1 stats
     shift 2
     while [ "$1" != -- ]; do
-        [ "$1" != --errors ] || errors=7
+        [ "$1" != --errors ] || errors=30
         more+=("$1")
         shift
     done

@@ -42,7 +42,7 @@
 #define TOUR_BLOCKS   24
 #define DEPTH_MAX     64
 #define CLIENTS_MAX   256
-#define STUCK_SECONDS 60
+#define STUCK_SECONDS 40
 
 static struct {
     const char *socket, *image, *durable;
