@@ -2,7 +2,7 @@
  *
  * It begins and ends contexts (connection > transaction > query) around what the server
  * does, in the very thread that does it, through libqmctx; InnoDB's reads go through a
- * mount that tags them.  See qmctx-plugin(7).
+ * mount that tags them, or a kernel that does.  See qmctx-plugin(7).
  *
  * What MariaDB 10.11 tells, in the order in which it happens:
  *   LOG     before a statement is executed; several statements in one request have one
@@ -342,13 +342,14 @@ static void on_event(MYSQL_THD thd, unsigned int class, const void *event)
     }
 }
 
-/* The socket that belongs to the path that was given: the mount's file, or the socket
- * itself.  Returns false if it is too long. */
+/* What qmctx_announce() takes for what was given: the socket beside the mount's file,
+ * the socket itself, or the kernel.  Returns false if it is too long. */
 static bool socket_path(const char *path, char *socket, size_t size)
 {
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
-    bool is_socket = len > suffix && !strcmp(path + len - suffix, QM_MOUNT_SUFFIX);
-    int n = snprintf(socket, size, "%s%s", path, is_socket ? "" : QM_MOUNT_SUFFIX);
+    bool is_file = strcmp(path, "kernel") &&
+                   (len <= suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX));
+    int n = snprintf(socket, size, "%s%s", path, is_file ? QM_MOUNT_SUFFIX : "");
 
     return n >= 0 && (size_t)n < size;
 }
@@ -370,6 +371,11 @@ static int start(void *plugin)
         return 1;
     }
     if (qmctx_announce(socket, &carrier)) {
+        if (errno == ENOSYS) { /* a kernel without; the server is none the worse */
+            my_printf_error(ER_UNKNOWN_ERROR, "qmctx: no contexts are announced: %s",
+                            MYF(ME_ERROR_LOG_ONLY | ME_WARNING), qmctx_error());
+            return 0;
+        }
         my_printf_error(ER_UNKNOWN_ERROR, "qmctx: cannot announce contexts to %s: %s",
                         MYF(ME_ERROR_LOG), socket, qmctx_error());
         carrier = NULL;
@@ -393,7 +399,7 @@ static int stop(void *plugin)
 static MYSQL_SYSVAR_STR(
     mount, mount_path, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
     "The file of `quickmine mount` that the tablespace is on, or the "
-    "socket beside it",
+    "socket beside it, or \"kernel\"",
     NULL, NULL, "");
 static MYSQL_SYSVAR_BOOL(enabled, enabled, PLUGIN_VAR_OPCMDARG,
                          "Whether contexts are announced", NULL, NULL, 1);

@@ -2,7 +2,7 @@
 """contexts.py TRACE CLASSES PAGES - prints the contexts of a trace in which something was
 read, and those around them, as a tree in the order in which they began.
 
-CLASSES has lines of class and name.  After each context in which something was read stands
+CLASSES has lines of class and name; what is not there gets a number.  After each context in which something was read stands
 "all" if that was a table of PAGES pages of 8 KiB, give or take a twentieth, else "part"."""
 import sys
 
@@ -17,8 +17,7 @@ def main():
             event, *rest = line.split()
             if event == "B":
                 _, ctx, kind, klass, parent = rest
-                unknown = "?" if len(klass) == 16 else klass
-                contexts[ctx] = kind, names.get(klass, unknown), parent
+                contexts[ctx] = kind, klass, parent
                 order.append(ctx)
             elif event == "R":
                 read[rest[1]] = read.get(rest[1], 0) + int(rest[3]) // 8192
@@ -31,13 +30,16 @@ def main():
         return path
 
     wanted = {ctx for reader in read for ctx in above(reader)}
+    unknown = 1
     if "0" in read:
         print("none")
     for ctx in order:
         if ctx in wanted:
-            kind, name, _ = contexts[ctx]
-            if kind == "connection":
-                name = ""
+            kind, klass, _ = contexts[ctx]
+            name = "" if kind == "connection" else names.get(klass, klass)
+            if name == klass and len(klass) == 16:
+                names[klass] = name = f"?{unknown}"
+                unknown += 1
             how = "" if ctx not in read else \
                 " all" if abs(read[ctx] - pages) * 20 <= pages else " part"
             print("  " * (len(above(ctx)) - 1) + f"{kind} {name}".rstrip() + how)

@@ -34,13 +34,13 @@ pg_tree() {
         "$PG_TREE/usr/share/postgresql/15/extension"
 }
 
-# pg_init: a new cluster, $PG_CLUSTER.
+# pg_init OPTIONS...: a new cluster, $PG_CLUSTER.
 pg_init() {
     [ -e "$PG_TREE" ] || pg_tree
     mkdir "$PG_CLUSTER"
     [ ${#PG_AS[@]} -eq 0 ] || chown "$PG_USER:" "$PG_CLUSTER"
     (cd "$PG_CLUSTER" && "${PG_AS[@]}" "$PG_TREE/usr/lib/postgresql/15/bin/initdb" --no-sync -A trust -U qm \
-        --no-locale -E UTF8 "$PG_CLUSTER") >"$T/initdb.log" 2>&1 ||
+        --no-locale -E UTF8 "$@" "$PG_CLUSTER") >"$T/initdb.log" 2>&1 ||
         { cat "$T/initdb.log" >&2; fail "no cluster"; }
 }
 

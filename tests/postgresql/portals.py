@@ -22,32 +22,58 @@ def execute(portal, rows):
     return message(b"E", portal, struct.pack("!i", rows))
 
 
+class Connection:
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.answers = self.socket.makefile("rb")
+        self.exchange(b"Z", message(b"", struct.pack("!i", 3 << 16), "user", "qm",
+                                    "database", "postgres", b"\0"))
+
+    def exchange(self, until, *messages):
+        """Sends them, and returns the rows that come before an answer of this kind."""
+        rows = []
+        self.socket.sendall(b"".join(messages))
+        while True:
+            kind, size = struct.unpack("!ci", self.answers.read(5))
+            body = self.answers.read(size - 4)
+            if kind == b"E":
+                sys.exit(body.decode())
+            if kind == b"D":
+                rows.append(body[6:].decode())  # of one column
+            if kind == until:
+                return rows
+
+    def close(self):
+        self.socket.sendall(message(b"X"))
+        self.answers.close()
+        self.socket.close()
+
+
 def main():
-    with socket.socket(socket.AF_UNIX) as s:
-        s.connect(sys.argv[1])
-        answers = s.makefile("rb")
+    one, two = Connection(sys.argv[1]), Connection(sys.argv[1])
+    sync, flush = message(b"S"), message(b"H")
 
-        def exchange(*messages):
-            """Until the server is ready for the next query."""
-            s.sendall(b"".join(messages))
-            while True:
-                kind, size = struct.unpack("!ci", answers.read(5))
-                body = answers.read(size - 4)
-                if kind == b"E":
-                    sys.exit(body.decode())
-                if kind == b"Z":
-                    return
-
-        exchange(message(b"", struct.pack("!i", 3 << 16), "user", "qm", "database",
-                         "postgres", b"\0"))
-        sync = message(b"S")
-        exchange(parse("a", "SELECT one FROM big WHERE id > 0"),
+    one.exchange(b"Z", parse("a", "SELECT one FROM big WHERE id > 0"),
                  parse("b", "SELECT two FROM big WHERE id > 0"), sync)
-        exchange(bind("pa", "a"), execute("pa", 1000),
+    # In pieces, and in turns.
+    one.exchange(b"Z", bind("pa", "a"), execute("pa", 1000),
                  bind("pb", "b"), execute("pb", 1000),
                  execute("pa", 1000), execute("pb", 0), sync)
-        exchange(bind("", "b"), execute("", 0), bind("", "b"), execute("", 0), sync)
-        s.sendall(message(b"X"))
+    # The second is planned and started when the first has been.
+    one.exchange(b"Z", bind("pa", "a"), bind("pb", "b"), execute("pb", 0),
+                 execute("pa", 0), sync)
+    # The unnamed portal ends when there is another one.
+    one.exchange(b"Z", bind("", "b"), execute("", 0), bind("", "b"), execute("", 0), sync)
+    # Between pieces, no query is current.
+    one.exchange(b"s", bind("pa", "a"), execute("pa", 1000), flush)
+    open_now = two.exchange(b"Z", message(
+        b"Q", "SELECT connections + transactions + queries - ended FROM quickmine_stat"))
+    if open_now != ["5"]:
+        sys.exit(f"{open_now[0]} contexts are open, not 2 here and 3 there")
+    one.exchange(b"Z", sync)
+    one.close()
+    two.close()
 
 
 main()
