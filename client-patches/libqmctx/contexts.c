@@ -314,9 +314,16 @@ static bool give_slot(struct context *c, const struct conn *conn)
     return true;
 }
 
+/* Hints are a request each, and may overtake each other: the one around goes first. */
+static bool one_by_one(const struct direct *d)
+{
+    return d->hints && !d->ordered;
+}
+
 /* Begins, as far as there are slots, what is not begun of the contexts around c and of
- * c itself.  Returns the innermost one that is begun then, or NULL.  *control: the
- * records to be sent for it, or NULL. */
+ * c itself, but only the outermost of it if that must go one by one.  Returns the
+ * innermost one that is begun then, or NULL.  *control: the records to be sent for it,
+ * or NULL. */
 static struct context *begin(struct conn *conn, struct context *c,
                              struct control **control)
 {
@@ -335,7 +342,7 @@ static struct context *begin(struct conn *conn, struct context *c,
         k = malloc(sizeof *k + (n - i) * sizeof k->record[0]);
     if (k)
         *k = (struct control){.count = 0};
-    for (; k && i < n; i++) {
+    for (; k && i < n && !(k->count > 0 && one_by_one(conn->direct)); i++) {
         if (path[i]->refused == conn->epoch || !give_slot(path[i], conn))
             break;
         used = path[i];
@@ -422,7 +429,7 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     conn->tagging = false;
     pthread_cond_broadcast(&conn->changed);
     free(control);
-    if (conn->epoch == epoch)
+    if (conn->epoch == epoch && !one_by_one(d))
         return slot;
     qm_context_untag(d, used);
     *result = NULL;
