@@ -6,6 +6,8 @@ mariadb_common=(
     --no-defaults --innodb-data-home-dir= --innodb-file-per-table=0
     --innodb-flush-method=O_DIRECT --innodb-log-file-size=96M
     --innodb-buffer-pool-dump-at-shutdown=0 --innodb-buffer-pool-load-at-startup=0
+    # From 11.6 on, by default, what another transaction has changed meanwhile is an error.
+    --loose-innodb-snapshot-isolation=OFF
 )
 # mariadbd does not run as root without being told.
 [ "$(id -u)" -ne 0 ] || mariadb_common+=(--user=root)

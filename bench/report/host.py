@@ -54,7 +54,8 @@ def describe(source, build, command):
         "build": f"{built('CMAKE_BUILD_TYPE:')} {built('QM_SANITIZE:')}".strip() or "unknown",
         "compiler": first_line("cc", "--version"),
         "nbdkit": first_line("nbdkit", "--version"),
-        "MariaDB": first_line("mariadbd", "--version"),
+        # Its name, version and platform: what follows in parentheses may be a slogan.
+        "MariaDB": first_line("mariadbd", "--version").split(" (")[0],
         "sysbench": first_line("sysbench", "--version"),
         "command": command,
     }

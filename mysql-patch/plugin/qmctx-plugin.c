@@ -410,7 +410,7 @@ static MYSQL_SYSVAR_BOOL(
     NULL, NULL, 0);
 
 static const char *level_names[] = {"connection", "transaction", "statement", NullS};
-static TYPELIB level_lib = {3, "", level_names, NULL};
+static TYPELIB level_lib = {.count = 3, .name = "", .type_names = level_names};
 static MYSQL_SYSVAR_ENUM(level, level, PLUGIN_VAR_RQCMDARG,
                          "The innermost contexts that are announced: connection, "
                          "transaction or statement",
