@@ -113,6 +113,11 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     }
 }
 
+static size_t kept(const struct qm_stream *stream)
+{
+    return stream->sequence.work ? stream->sequence.work->n : 0;
+}
+
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                            uint64_t *blocks, unsigned max)
 {
@@ -186,7 +191,7 @@ static int rules(struct qm_prefetcher *p,
 const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .name = "quickmine",
     .summary = "block correlations mined within each context (ATC'08)",
-    .keeps_sequences = true,
+    .kept = kept,
     .create = create,
     .destroy = destroy,
     .begin = begin,

@@ -111,9 +111,10 @@ struct qm_prefetcher_ops {
      * if the caller is told to. */
     bool every_access;
 
-    /* A stream keeps what it has read until that is mined, so it grows with its reader;
-     * ending it early bounds that.  Else ending it early only makes it forget. */
-    bool keeps_sequences;
+    /* How many blocks a stream keeps until they are mined: it grows with its reader,
+     * and ending it early bounds that.  At most one more with each access.  NULL:
+     * streams do not grow, and ending one early only makes it forget. */
+    size_t (*kept)(const struct qm_stream *stream);
 
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err

@@ -1,10 +1,10 @@
 /* contexts.c - open contexts: finding one's tree, locking it, reading in it.
  *
- * What open contexts have read is kept until it is mined, and a client may keep many
- * open for long.  So `held` counts it, in steps of STEP blocks a context, so that
- * readers of different contexts seldom meet there; and while it is too much, a context
- * that grows by another step is cut: what it has read is mined now, and its sequence
- * begins anew.
+ * What streams keep of what open contexts have read stays until it is mined, and a
+ * client may keep many open for long.  So `held` counts it, in steps of STEP blocks a
+ * context, so that readers of different contexts seldom meet there; and while it is too
+ * much, a context that grows by another step is cut: what it has read is mined now, and
+ * its sequence begins anew.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,44 +44,42 @@ static struct qms_slot *lock_tree(struct qms_slot *slot)
     return NULL;
 }
 
-static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
+/* Work has come of the context in slot, and holds so many blocks; or it has ended. */
+static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work,
+                  uint64_t blocks)
 {
-    uint64_t bytes = WORK_BYTES + slot->grown * sizeof(uint64_t);
-
-    if (slot->grown >= STEP)
-        atomic_fetch_sub_explicit(&c->held, slot->grown / STEP * STEP,
-                                  memory_order_relaxed);
-    slot->grown = 0;
+    if (slot->held > 0)
+        atomic_fetch_sub_explicit(&c->held, slot->held, memory_order_relaxed);
+    slot->held = 0;
+    slot->kept = 0;
     if (!work)
         return;
     if (c->miner)
-        qms_miner_push(c->miner, work, bytes);
+        qms_miner_push(c->miner, work, WORK_BYTES + blocks * sizeof(uint64_t));
     else
         c->prefetcher->ops->discard(c->prefetcher, work);
 }
 
-/* The sequence of slot's context has got one block more; its tree's lock is held. */
+/* slot's context has read a block, which may have made work; its tree's lock is held.
+ */
 static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
 {
     const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
     struct qm_context *context = slot->context;
 
-    if (!ops->keeps_sequences) {
-        if (work)
-            learn(c, slot, work);
+    if (work)
+        learn(c, slot, work, slot->kept + 1);
+    if (!ops->kept)
         return;
-    }
-    slot->grown++;
-    if (slot->grown % STEP == 0 &&
-        atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) >=
-            c->held_max &&
-        !work) {
-        ops->end(c->prefetcher, context->stream, &work);
-        context->stream = ops->begin(c->prefetcher, context->klass);
-        learn(c, slot, work);
-    } else if (work) {
-        learn(c, slot, work);
-    }
+    slot->kept = ops->kept(context->stream);
+    if (slot->kept < slot->held + STEP)
+        return;
+    slot->held += STEP;
+    if (atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) < c->held_max)
+        return;
+    ops->end(c->prefetcher, context->stream, &work);
+    context->stream = ops->begin(c->prefetcher, context->klass);
+    learn(c, slot, work, slot->kept);
 }
 
 int qms_contexts_init(struct qms_contexts *c)
@@ -105,7 +103,7 @@ static void all_ended(void *opaque, struct qm_context *context, struct qm_work *
 {
     struct qms_contexts *c = opaque;
 
-    learn(c, &c->all, work);
+    learn(c, &c->all, work, c->all.kept);
 }
 
 void qms_contexts_destroy(struct qms_contexts *c)
@@ -134,7 +132,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
     if (error == 0) {
         slot->klass = klass;
         slot->id = id;
-        slot->grown = 0;
+        slot->kept = slot->held = 0;
         slot->recorded = false;
         if (c->recorder) {
             if (parent && parent->recorded)
@@ -158,7 +156,7 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
     struct qms_contexts *c = opaque;
     struct qms_slot *slot = context->user;
 
-    learn(c, slot, work);
+    learn(c, slot, work, slot->kept);
     slot->context = NULL;
     atomic_store_explicit(&slot->root, NULL, memory_order_release);
     atomic_fetch_sub_explicit(&c->open, 1, memory_order_relaxed);

@@ -26,17 +26,19 @@
 #include "server/record.h"
 #include "server/stats.h"
 
+/* Slots side by side are of different readers, so their cache lines are, too. */
 struct qms_slot {
-    pthread_mutex_t tree; /* of the tree whose root's slot this is */
+    _Alignas(64) pthread_mutex_t tree; /* of the tree whose root's slot this is */
     /* Where the root of the context that is open here is; NULL: none is open.  Changes
      * under that root's lock alone. */
     _Atomic(struct qms_slot *) root;
     /* All that follows is guarded by the root's lock. */
     struct qm_context *context;
     struct qms_class *klass;
-    uint64_t id;    /* unique since the server started */
-    uint64_t grown; /* blocks read since the last work came of it */
-    bool recorded;  /* the trace has its begin */
+    uint64_t id;   /* unique since the server started */
+    uint64_t kept; /* blocks that its stream keeps */
+    uint64_t held; /* of these, so many are counted in qms_contexts.held */
+    bool recorded; /* the trace has its begin */
 };
 
 void qms_slot_init(struct qms_slot *slot);

@@ -90,11 +90,12 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     }
     if (next(context, readonly, "") == -1)
         return NULL;
-    c = calloc(1, sizeof *c);
+    c = aligned_alloc(_Alignof(struct qms_connection), sizeof *c);
     if (!c) {
-        nbdkit_error("calloc: %m");
+        nbdkit_error("aligned_alloc: %m");
         return NULL;
     }
+    memset(c, 0, sizeof *c);
     c->tagged = tagged;
     c->readonly = readonly;
     qms_member_init(&c->member);

@@ -23,7 +23,9 @@ int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
     s->stats = stats;
     CDS_INIT_LIST_HEAD(&s->list);
     s->count = 0;
-    s->slots = calloc(QM_WIRE_SLOT_MAX + 1, sizeof *s->slots);
+    /* Each is made when a session gets it. */
+    s->slots = aligned_alloc(_Alignof(struct qms_slot),
+                             (QM_WIRE_SLOT_MAX + 1) * sizeof *s->slots);
     if (!s->slots)
         return ENOMEM;
     pthread_mutex_init(&s->lock, NULL);

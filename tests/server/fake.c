@@ -42,6 +42,11 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     *work = NULL;
 }
 
+static size_t kept(const struct qm_stream *s)
+{
+    return s->n;
+}
+
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                            uint64_t *blocks, unsigned max)
 {
@@ -104,7 +109,7 @@ static int purge(struct qm_prefetcher *p, uint64_t now)
 
 static const struct qm_prefetcher_ops ops = {
     .name = "fake",
-    .keeps_sequences = true,
+    .kept = kept,
     .begin = begin,
     .access = access_block,
     .candidates = candidates,

@@ -27,8 +27,9 @@ struct fixture {
 static struct fixture *make_with(enum qm_level level,
                                  const struct qm_prefetcher_ops *ops)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct fixture *f = aligned_alloc(_Alignof(struct fixture), sizeof *f);
 
+    memset(f, 0, sizeof *f);
     fake_init(&f->fake);
     if (ops)
         f->fake.base.ops = ops;
@@ -521,8 +522,13 @@ static void test_what_is_held_is_bounded(void **state)
     undo(f); /* all has come out in the end */
 }
 
-/* A prefetcher that keeps nothing is not made to forget. */
-static void test_what_keeps_nothing_is_left_alone(void **state)
+static size_t keeps_four(const struct qm_stream *stream)
+{
+    return 4;
+}
+
+/* A prefetcher that keeps nothing, or little, is not made to forget. */
+static void keeping_little(bool keeps)
 {
     struct qm_prefetcher_ops ops;
     struct fixture *f;
@@ -533,7 +539,7 @@ static void test_what_keeps_nothing_is_left_alone(void **state)
     fake_init(&fake);
     ops = *fake.base.ops;
     fake_check_and_destroy(&fake);
-    ops.keeps_sequences = false;
+    ops.kept = keeps ? keeps_four : NULL;
     f = make_with(QM_LEVEL_INNERMOST, &ops);
     arrive(f, &c);
     assert_int_equal(begin(f, &c, c.first, 0), 0);
@@ -548,6 +554,12 @@ static void test_what_keeps_nothing_is_left_alone(void **state)
     assert_int_equal(atomic_load(&f->contexts.held), 0);
     leave(f, &c);
     undo(f);
+}
+
+static void test_what_keeps_little_is_left_alone(void **state)
+{
+    keeping_little(false);
+    keeping_little(true);
 }
 
 /* Many threads, as many connections of one session: reads race with begins and ends in
@@ -627,7 +639,7 @@ int main(void)
         cmocka_unit_test(test_too_many_sessions),
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_what_is_held_is_bounded),
-        cmocka_unit_test(test_what_keeps_nothing_is_left_alone),
+        cmocka_unit_test(test_what_keeps_little_is_left_alone),
         cmocka_unit_test(test_race),
     };
 
