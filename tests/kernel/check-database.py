@@ -16,8 +16,8 @@ connection.)  What is tC7 is read by parallel workers as well, which are connect
 own with the same classes.
 
 The table acc and its index (a table whose name begins with acc) are read by queries of
-classes acc1, acc2, ... alone: by as many at most as there were statements of client 1, 2,
-... that name it, by at least one, and in that client's connection."""
+classes acc1, acc2, ..., in the connections of clients 1, 2, ...: by at least one, and by as
+many at most as there were statements that name it."""
 import collections
 import re
 import sys
@@ -171,19 +171,23 @@ def main():
         transactions.append((statement.transaction, context.around("transaction")))
         connections.append((statement.connection, context.around("connection")))
         count["queries"] += 1
-    by_class = collections.defaultdict(set)
+    # Of the look-ups, which are many, it is known by whom they are.
+    lookups = collections.defaultdict(set)
     for table in [t for t in readers if t.startswith("acc")]:
         for context in readers.pop(table):
-            by_class[context.klass if context else None].add(context)
+            lookups[context and context.around("connection")].add(context)
+    of_client = dict(connections)
     for name, times in acc.items():
-        known = expected.get(name, "?")
-        got = by_class.pop(known, set())
-        if not 1 <= len(got) <= times or any(c.kind != "query" for c in got):
+        got = lookups.pop(of_client.get(client[name]), set())
+        if not 1 <= len(got) <= times:
             wrong.append(f"{name}: {len(got)} contexts of {times} statements read")
+        for context in got:
+            if context.kind != "query" or expected[name] not in ("?", context.klass):
+                wrong.append(f"{name}: read in a {context.kind} of class {context.klass}")
+            classes.append((name, context.klass))
         count["lookups"] += len(got)
-        connections += [(client[name], c.around("connection")) for c in got]
-    wrong += [f"acc: read in {len(got)} contexts of class {klass}"
-              for klass, got in by_class.items()]
+    wrong += [f"acc: {len(got)} contexts of {connection or 'nobody'} read it"
+              for connection, got in lookups.items()]
     wrong += one_to_one("class", classes)
     wrong += one_to_one("transaction", transactions)
     wrong += one_to_one("connection", connections)

@@ -173,7 +173,8 @@ EOT
     database_run postgresql
 }
 
-# MariaDB: either Debian's with our plugin, or a patched one, $QM_MARIADBD, which needs none.
+# MariaDB: Debian's with our plugin; and a patched one, which needs none, if tests/mariadb/run
+# has built it, or $QM_MARIADBD is one.
 mariadb_statement() { # TABLE
     case $1 in
     t?1 | t?2 | t?3) echo "SELECT COUNT(pad) FROM $1" ;;
@@ -190,10 +191,10 @@ mariadb_prepare() {
 }
 mariadb_parallel() { :; }
 
-run_mariadb() {
-    local c i t tables="" root=$T/mariadb.root data=$T/mariadb.files/data
-    local mariadbd=${QM_MARIADBD:-$(command -v mariadbd)}
-    local options=(--no-defaults --datadir="$data" --innodb-log-file-size=8M) server
+# make_mariadb TABLE...: $T/mariadb.files.
+make_mariadb() {
+    local data=$T/mariadb.files/data server t
+    local options=(--no-defaults --datadir="$data" --innodb-log-file-size=8M)
     [ "$(id -u)" -ne 0 ] || options+=(--user=root)
 
     say "making the database"
@@ -205,12 +206,9 @@ run_mariadb() {
         --skip-networking --innodb-fast-shutdown=0 >"$T/making.log" 2>&1
     server=$PID
     wait_for 60 eval "gone $server || mariadb --no-defaults -S '$T/sock' -u root -e 'SELECT 1'"
-    for c in $CLIENTS; do
-        for i in 1 2 3 4 5 6; do tables+=" t$c$i"; done
-    done
     {
         echo "CREATE DATABASE test; USE test;"
-        for t in $tables; do
+        for t; do
             echo "CREATE TABLE $t (id INT PRIMARY KEY, pad CHAR(200)) CHARSET latin1;"
             echo "INSERT INTO $t SELECT seq, seq FROM seq_1_to_$ROWS;"
             [[ $t != t?6 ]] || printf '%s\n' "DELIMITER //" "CREATE FUNCTION f_$t()
@@ -225,8 +223,31 @@ run_mariadb() {
         { cat "$T/making.log" >&2; fail "no tables"; }
     stop "$server"
     grep -q "Shutdown complete" "$T/making.log" || fail "MariaDB does not shut down"
+}
+
+# mariadb_guest NAME MARIADBD: of the files, tables and classes of that name.
+mariadb_guest() {
+    local name=$1 root=$T/$1.root
+    database_root "$name" 1000
+    cp "$2" "$root/bin/mariadbd"
+    cp "$(command -v mariadb)" "$root/bin/mariadb"
+    mkdir "$root/plugin"
+    cp "$BUILD_DIR"/lib/{qmctx.so,libqmctx.so.0} "$root/plugin"
+    libraries "$root" "$root"/bin/mariadb* "$BUILD_DIR"/lib/{qmctx.so,libqmctx.so.0}
+    (cd / && cp -r --parents usr/share/mysql/english usr/share/mysql/charsets "$root")
+    database_disk "$name"
+    database_run "$name"
+}
+
+run_mariadb() {
+    local c i t tables="" built=${QM_MARIADB_DIR:-$BUILD_DIR/mariadb}/build/sql/mariadbd
+    for c in $CLIENTS; do
+        for i in 1 2 3 4 5 6; do tables+=" t$c$i"; done
+    done
+    make_mariadb $tables
+    scripts mariadb
     for t in $tables acc; do echo "$t /data/test/$t.ibd"; done >"$T/mariadb.tables"
-    # The classes of the plugin are those of templates; a patched server has its own.
+    # The plugin's classes are those of templates.
     for t in $tables acc1 acc2 acc3 acc4; do
         case $t in
         t?4) echo "SELECT COUNT(pad) FROM $t WHERE id <> ?" ;;
@@ -234,18 +255,15 @@ run_mariadb() {
         *) mariadb_statement "$t" ;;
         esac
     done | "$BUILD_DIR/tests/plugin-class-of" | cut -d " " -f 1 >"$T/classes"
-    [ -z "${QM_MARIADBD:-}" ] || sed -i 's/.*/?/' "$T/classes"
     printf '%s\n' $tables acc1 acc2 acc3 acc4 | paste -d " " - "$T/classes" \
         >"$T/mariadb.classes"
+    mariadb_guest mariadb "$(command -v mariadbd)"
 
-    scripts mariadb
-    database_root mariadb 1000
-    cp "$mariadbd" "$root/bin/mariadbd"
-    cp "$(command -v mariadb)" "$root/bin/mariadb"
-    mkdir "$root/plugin"
-    cp "$BUILD_DIR"/lib/{qmctx.so,libqmctx.so.0} "$root/plugin"
-    libraries "$root" "$root"/bin/mariadb* "$BUILD_DIR"/lib/{qmctx.so,libqmctx.so.0}
-    (cd / && cp -r --parents usr/share/mysql/english usr/share/mysql/charsets "$root")
-    database_disk mariadb
-    database_run mariadb
+    [ -n "${QM_MARIADBD:-}" ] || [ ! -x "$built" ] || QM_MARIADBD=$built
+    [ -n "${QM_MARIADBD:-}" ] || { say "no patched MariaDB: tests/mariadb/run builds it"; return; }
+    ln -s mariadb.files "$T/mariadb-patched.files"
+    cp "$T/mariadb.tables" "$T/mariadb-patched.tables"
+    # Its classes are digests.
+    sed 's/ .*/ ?/' "$T/mariadb.classes" >"$T/mariadb-patched.classes"
+    mariadb_guest mariadb-patched "$QM_MARIADBD"
 }
