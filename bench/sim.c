@@ -193,6 +193,13 @@ static int make_throttle(struct qm_sim *sim, char *err, size_t len)
     return sim->throttle ? 0 : ENOMEM;
 }
 
+static bool is_cached(void *opaque, uint64_t block)
+{
+    struct qm_sim *sim = opaque;
+
+    return qm_cache_contains(sim->cache, block);
+}
+
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = calloc(1, sizeof *sim);
@@ -204,6 +211,12 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     sim->config = *config;
     qm_feed_adjust(&sim->config.mining, config->level);
     sim->config.mining.block_size = config->block_size;
+    if (sim->config.mining.rules_memory == 0)
+        sim->config.mining.rules_memory = qm_mining_rules_memory(
+            config->cache_blocks > 0 ? config->cache_blocks * config->block_size
+                                     : config->cache_size);
+    sim->config.mining.cached = is_cached;
+    sim->config.mining.cached_opaque = sim;
     if (make_prefetcher(sim, err, len) == 0 && set_capacity(sim, err, len) == 0 &&
         make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0)
         return sim;

@@ -22,7 +22,7 @@ struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
-        skip_hits, degree, retrain, jobs;
+        skip_hits, degree, rules_memory, retrain, jobs;
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -40,6 +40,7 @@ enum {
     PREFETCH_ON,
     THROTTLE,
     SKIP_HITS,
+    RULES_MEMORY,
     DEGREE,
     WARMUP,
     TRAINED,
@@ -72,6 +73,11 @@ static const struct argp_option options[] = {
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
+    {"rules-memory", RULES_MEMORY, "SIZE", 0,
+     "for the rules of a policy that keeps them in a table of its own (an eighth of "
+     "the "
+     "cache)",
+     0},
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},
     {"retrain", RETRAIN, "N", 0,
@@ -211,6 +217,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--skip-hits must be on or off, not '%s'", arg);
         set(&a->skip_hits, strcmp(arg, "on") == 0);
         return 0;
+    case RULES_MEMORY:
+        set(&a->rules_memory,
+            cli_size(state, "--rules-memory", arg, 64 << 10, INT64_C(1) << 40));
+        return 0;
     case THROTTLE:
         if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
             argp_error(state, "--throttle must be on or off, not '%s'", arg);
@@ -286,6 +296,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.on_promote = a->on_promote.value;
     if (a->skip_hits.set)
         config.mining.skip_hits = a->skip_hits.value;
+    if (a->rules_memory.set)
+        config.mining.rules_memory = a->rules_memory.value;
     if (a->throttle.set)
         config.throttle = a->throttle.value;
     if (a->degree.set)

@@ -14,6 +14,9 @@
 #define DEGREE_MAX QM_CANDIDATES_MAX
 #define GRACE_MAX  65535
 #define DEVICE_MAX 4096
+#define RULES_MIN  (UINT64_C(64) << 10)
+#define RULES_MAX  (UINT64_C(1) << 40)
+#define RULES_PART 8 /* of the cache */
 
 /* clang-format off */ /* one a line */
 static const struct qm_prefetcher_ops *const prefetchers[] = {
@@ -23,11 +26,13 @@ static const struct qm_prefetcher_ops *const prefetchers[] = {
     &qm_prefetcher_amp,
     &qm_prefetcher_mithril,
     &qm_prefetcher_quickmine,
+    &qm_prefetcher_ppm,
     &qm_prefetcher_cminer,
     &qm_prefetcher_cminer_plus,
 };
 /* clang-format on */
-static const char names[] = "none, seq, run, amp, mithril, quickmine, cminer, cminer+";
+static const char names[] =
+    "none, seq, run, amp, mithril, quickmine, ppm, cminer, cminer+";
 
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
 {
@@ -67,6 +72,15 @@ void qm_mining_paper(struct qm_mining_config *config)
     config->skip_hits = false;
 }
 
+uint64_t qm_mining_rules_memory(uint64_t cache_bytes)
+{
+    uint64_t bytes = cache_bytes / RULES_PART;
+
+    if (bytes < RULES_MIN)
+        return RULES_MIN;
+    return bytes < RULES_MAX ? bytes : RULES_MAX;
+}
+
 static int __attribute__((format(printf, 3, 4)))
 wrong(char *err, size_t len, const char *format, ...)
 {
@@ -96,6 +110,12 @@ int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len
                      "the pool of the rule cache is %llu bytes; it must be from 64K "
                      "(Berkeley DB does not work with less) to 64G",
                      (unsigned long long)config->rules_pool);
+    }
+    if (config->rules_memory != 0 &&
+        (config->rules_memory < RULES_MIN || config->rules_memory > RULES_MAX)) {
+        return wrong(err, len,
+                     "the memory for rules is %llu bytes; it must be from 64K to 1T",
+                     (unsigned long long)config->rules_memory);
     }
     if (config->rules_dir && !*config->rules_dir) {
         return wrong(err, len, "the name of the rules directory is empty");

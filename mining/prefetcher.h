@@ -53,6 +53,15 @@ struct qm_mining_config {
                             that mines off-line, or in passing, need not heed it */
     uint64_t rules_pool; /* bytes of Berkeley DB's memory pool; 64 KiB to 64 GiB; the
                             paper's 4 MiB.  What does not fit is in a temporary file */
+    uint64_t rules_memory; /* bytes that the rules of a prefetcher that keeps them in a
+                              table of its own may take, all included; 64 KiB to 1 TiB,
+                              or 0: 16 MiB */
+
+    /* Whether a block is cached, as far as is known at the moment; called from
+     * candidates().  NULL: nobody knows. */
+    bool (*cached)(void *opaque, uint64_t block);
+    void *cached_opaque;
+
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */
     const char *rules_for; /* what device they are of; other rules are set aside.  NULL:
@@ -77,6 +86,9 @@ struct qm_mining_config {
  * With the paper preset all rules are kept, and a sequence is mined at its end only. */
 void qm_mining_defaults(struct qm_mining_config *config);
 void qm_mining_paper(struct qm_mining_config *config);
+
+/* What rules_memory is by default beside a cache of so many bytes: an eighth of it. */
+uint64_t qm_mining_rules_memory(uint64_t cache_bytes);
 
 /* Returns 0, or EINVAL with one sentence in err that says what is allowed. */
 int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len);
@@ -115,6 +127,9 @@ struct qm_prefetcher_ops {
      * and ending it early bounds that.  At most one more with each access.  NULL:
      * streams do not grow, and ending one early only makes it forget. */
     size_t (*kept)(const struct qm_stream *stream);
+
+    /* Hits are nothing to it: it need not be told of them. */
+    bool misses_only;
 
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err

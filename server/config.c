@@ -42,6 +42,7 @@ const char qms_config_help[] =
     "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
+    "rules-memory=SIZE      For the rules of policy=ppm (default cache-size / 8).\n"
     "rules=DIR rules-for=NAME rules-pool=SIZE rules-purge=SECONDS\n"
     "                       Where rules are kept, and for how long.\n"
     "trained=FILE retrain=N Rules mined off-line, for cminer; when cminer+ trains.\n"
@@ -304,6 +305,11 @@ static int set_rules_pool(const char *key, const char *value, struct qms_config 
     return sized(key, value, &c->mining.rules_pool);
 }
 
+static int set_rules_memory(const char *key, const char *value, struct qms_config *c)
+{
+    return sized(key, value, &c->mining.rules_memory);
+}
+
 static int set_rules_for(const char *key, const char *value, struct qms_config *c)
 {
     if (*value == '\0')
@@ -413,6 +419,7 @@ static struct {
     {"rules", set_rules, NULL},
     {"rules-for", set_rules_for, NULL},
     {"rules-pool", set_rules_pool, NULL},
+    {"rules-memory", set_rules_memory, NULL},
     {"rules-purge", set_rules_purge, NULL},
     {"trained", set_trained, NULL},
     {"retrain", set_retrain, NULL},
@@ -526,6 +533,8 @@ int qms_config_complete(struct qms_config *c)
     }
     if (size_cache(c) == -1)
         return -1;
+    if (c->mining.rules_memory == 0)
+        c->mining.rules_memory = qm_mining_rules_memory(c->blocks * c->block_size);
     cache = (struct qm_cache_config){
         .block_size = c->block_size,
         .blocks = c->blocks,

@@ -100,6 +100,8 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
         if (s->throttle)
             qm_throttle_used(s->throttle, found->issuer, r->ref.klass->index);
     }
+    if (found->outcome == QM_HIT && s->prefetcher->ops->misses_only)
+        return;
     if (s->prefetch && (s->prefetcher->ops->every_access || found->outcome == QM_MISS ||
                         (found->outcome == QM_PROMOTE && s->config.on_promote)))
         max = s->throttle ? qm_throttle_allow(s->throttle, r->ref.klass->index,

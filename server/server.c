@@ -159,6 +159,13 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
                               QM_FATE_UNUSED);
 }
 
+static bool is_cached(void *opaque, uint64_t block)
+{
+    struct qms_server *s = opaque;
+
+    return qm_cache_contains(s->cache, block);
+}
+
 static int make_prefetcher(struct qms_server *s)
 {
     struct qm_mining_config config = s->config.mining;
@@ -166,6 +173,8 @@ static int make_prefetcher(struct qms_server *s)
 
     snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
     config.rules_for = s->config.rules_for ? s->config.rules_for : device;
+    config.cached = is_cached;
+    config.cached_opaque = s;
     if (s->config.policy->create(&config, &s->prefetcher, err, sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
         s->prefetcher = NULL;

@@ -162,13 +162,17 @@ static void test_mithril(void **state)
     run("mithril");
 }
 
+static void test_ppm(void **state)
+{
+    run("ppm");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seq),
-        cmocka_unit_test(test_run),
-        cmocka_unit_test(test_amp),
-        cmocka_unit_test(test_mithril),
+        cmocka_unit_test(test_seq), cmocka_unit_test(test_run),
+        cmocka_unit_test(test_amp), cmocka_unit_test(test_mithril),
+        cmocka_unit_test(test_ppm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,243 @@
+/* pairs.c - a set-associative table whose sets are cache lines of eight words.
+ *
+ * A key's hash names a line and a tag.  A word of that line is a pair, or 0:
+ *
+ *   bits 0-35   the block
+ *   bits 36-49  tag: which of the line's keys (two keys of a line are taken for one
+ *               another once in 16,384)
+ *   bits 50-53  count; 0: no pair is here
+ *   bits 54-55  how often others followed the key since (3: or more often)
+ *   bits 56-59  age: pairs that entered the line since this one was last of use
+ *
+ * All of a key's pairs are in one line, so a key with one follower takes 8 bytes.
+ *
+ * What goes when a line is full is the pair of the lowest count, the oldest of these.
+ * Most pairs are seen once and never again, so an entering pair takes the place of such
+ * a one as a rule; that those with higher counts do not stay for ever, one in
+ * FADE_EVERY of the entering pairs lowers the counts of all in its line.
+ */
+#define XXH_INLINE_ALL
+#include "mining/pairs.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+enum {
+    WAYS = QM_PAIRS_FOUND_MAX,
+    LINE = 64, /* bytes */
+    BLOCK_BITS = 36,
+    TAG_BITS = 14,
+    SINCE_MAX = 3,
+    AGE_MAX = 15,
+    FADE_EVERY = 4,
+};
+
+struct line {
+    _Alignas(LINE) _Atomic uint64_t words[WAYS];
+};
+
+struct qm_pairs {
+    void *memory; /* that the lines are in */
+    struct line *lines;
+    uint64_t n;
+    atomic_uint_least64_t held, evicted;
+};
+
+struct word {
+    uint64_t block;
+    unsigned tag, count, since, age;
+};
+
+static struct word unpack(uint64_t w)
+{
+    return (struct word){
+        .block = w & (QM_PAIRS_BLOCKS - 1),
+        .tag = w >> BLOCK_BITS & ((1u << TAG_BITS) - 1),
+        .count = w >> 50 & 15,
+        .since = w >> 54 & 3,
+        .age = w >> 56 & 15,
+    };
+}
+
+static uint64_t pack(const struct word *w)
+{
+    return w->block | (uint64_t)w->tag << BLOCK_BITS | (uint64_t)w->count << 50 |
+           (uint64_t)w->since << 54 | (uint64_t)w->age << 56;
+}
+
+static uint64_t load(const struct line *line, unsigned i)
+{
+    return atomic_load_explicit(&line->words[i], memory_order_relaxed);
+}
+
+/* Readers of a line that does not change must not take it from each other's caches. */
+static void store(struct line *line, unsigned i, uint64_t was, const struct word *w)
+{
+    uint64_t is = pack(w);
+
+    if (is != was)
+        atomic_store_explicit(&line->words[i], is, memory_order_relaxed);
+}
+
+struct qm_pairs *qm_pairs_new(uint64_t bytes)
+{
+    struct qm_pairs *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    /* One line less than fits, for the alignment.  calloc(), as aligned_alloc() has no
+     * zeros, and writing them would take memory at once. */
+    p->n = bytes / LINE > 2 ? bytes / LINE - 1 : 1;
+    p->memory = calloc(p->n + 1, LINE);
+    if (!p->memory) {
+        free(p);
+        return NULL;
+    }
+    p->lines = (struct line *)(((uintptr_t)p->memory + LINE - 1) / LINE * LINE);
+    return p;
+}
+
+void qm_pairs_free(struct qm_pairs *p)
+{
+    if (p)
+        free(p->memory);
+    free(p);
+}
+
+uint64_t qm_pairs_key1(uint64_t b)
+{
+    return XXH3_64bits(&b, sizeof b);
+}
+
+uint64_t qm_pairs_key2(uint64_t a, uint64_t b)
+{
+    uint64_t both[] = {a, b};
+
+    return XXH3_64bits(both, sizeof both);
+}
+
+/* By the key's high bits; its low bits are the tag. */
+static struct line *line_of(const struct qm_pairs *p, uint64_t key)
+{
+    return &p->lines[(uint64_t)((unsigned __int128)key * p->n >> 64)];
+}
+
+static unsigned tag_of(uint64_t key)
+{
+    return key & ((1u << TAG_BITS) - 1);
+}
+
+/* Another block than w's followed its key. */
+static void weaken(struct word *w)
+{
+    if (w->since < SINCE_MAX)
+        w->since++;
+    w->count -= (w->count + 3) / 8; /* 5 and more, by one or two */
+}
+
+/* Something enters the line of w. */
+static void grow_older(struct word *w, bool fade)
+{
+    if (w->age < AGE_MAX)
+        w->age++;
+    if (fade && w->count > 1)
+        w->count--;
+}
+
+static bool goes_before(const struct word *a, const struct word *b)
+{
+    return a->count < b->count || (a->count == b->count && a->age > b->age);
+}
+
+/* The pair is not there yet: it takes the place of the least worth. */
+static void enter(struct qm_pairs *p, struct line *line, struct word new)
+{
+    bool fade = new.block % FADE_EVERY == 0;
+    unsigned least = 0;
+    struct word gone = unpack(load(line, 0));
+
+    for (unsigned i = 1; i < WAYS && gone.count > 0; i++) {
+        struct word w = unpack(load(line, i));
+
+        if (goes_before(&w, &gone)) {
+            gone = w;
+            least = i;
+        }
+    }
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t was = load(line, i);
+        struct word w = unpack(was);
+
+        if (i == least || w.count == 0)
+            continue;
+        grow_older(&w, fade);
+        store(line, i, was, &w);
+    }
+    store(line, least, 0, &new);
+    atomic_fetch_add_explicit(gone.count > 0 ? &p->evicted : &p->held, 1,
+                              memory_order_relaxed);
+}
+
+void qm_pairs_learn(struct qm_pairs *p, uint64_t key, uint64_t block)
+{
+    struct line *line = line_of(p, key);
+    struct word new = {.block = block, .tag = tag_of(key), .count = 1};
+    bool found = false;
+
+    if (block >= QM_PAIRS_BLOCKS)
+        return;
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t was = load(line, i);
+        struct word w = unpack(was);
+
+        if (w.count == 0 || w.tag != new.tag)
+            continue;
+        if (w.block == block) {
+            if (w.count < QM_PAIRS_COUNT_MAX)
+                w.count++;
+            w.since = w.age = 0;
+            found = true;
+        } else {
+            weaken(&w);
+        }
+        store(line, i, was, &w);
+    }
+    if (!found)
+        enter(p, line, new);
+}
+
+void qm_pairs_expect(const struct qm_pairs *p, uint64_t key)
+{
+    __builtin_prefetch(line_of(p, key));
+}
+
+unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
+                       struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    const struct line *line = line_of(p, key);
+    unsigned tag = tag_of(key), n = 0, sum = 0;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct word w = unpack(load(line, i));
+
+        if (w.count == 0 || w.tag != tag)
+            continue;
+        found[n++] =
+            (struct qm_pair){.block = w.block, .count = w.count, .since = w.since};
+        sum += w.count;
+    }
+    for (unsigned i = 0; i < n; i++)
+        found[i].rest = sum - found[i].count;
+    return n;
+}
+
+void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)
+{
+    *stats = (struct qm_pairs_stats){
+        .held = atomic_load_explicit(&p->held, memory_order_relaxed),
+        .evicted = atomic_load_explicit(&p->evicted, memory_order_relaxed),
+        .bytes = (p->n + 1) * LINE,
+    };
+}

@@ -1,0 +1,60 @@
+/* pairs.h - what followed what: pairs of a key and a block, in a fixed budget of bytes.
+ *
+ * A key stands for a history (one block, or two: keys of both kinds share the table); a
+ * pair says that a block followed that history, how often of late, and how many times
+ * other blocks have since.  What it takes to learn or to look up is one cache line.
+ *
+ * All functions may be called by any number of threads at a time.  There are no locks:
+ * when two threads change the same line at the same time, one of the changes may be
+ * lost, or a pair be there twice for a while.  Pairs are advice, so nobody minds.
+ */
+#ifndef QM_PAIRS_H
+#define QM_PAIRS_H
+
+#include <stdint.h>
+
+struct qm_pairs;
+
+enum {
+    QM_PAIRS_FOUND_MAX = 8, /* blocks that are known to follow a key, at most */
+    QM_PAIRS_COUNT_MAX = 15,
+};
+
+/* Blocks from here on are not learned: 256 TiB of 4 KiB blocks. */
+#define QM_PAIRS_BLOCKS (UINT64_C(1) << 36)
+
+struct qm_pair {
+    uint64_t block;
+    unsigned count; /* 1 to QM_PAIRS_COUNT_MAX: how often it followed, fading */
+    unsigned since; /* 0 to 3: how often others have followed since it last did */
+    unsigned rest;  /* the sum of the counts of the others that follow */
+};
+
+/* Takes at most so many bytes, at least one line; memory that is never written to is
+ * left to the system.  Returns NULL if memory is out. */
+struct qm_pairs *qm_pairs_new(uint64_t bytes);
+void qm_pairs_free(struct qm_pairs *pairs); /* NULL is fine */
+
+/* The key of a history of one block, and of two, b being the later. */
+uint64_t qm_pairs_key1(uint64_t b);
+uint64_t qm_pairs_key2(uint64_t a, uint64_t b);
+
+/* Block followed key. */
+void qm_pairs_learn(struct qm_pairs *pairs, uint64_t key, uint64_t block);
+
+/* Begins to fetch what is known of key from memory, so that qm_pairs_learn() or _find()
+ * need not wait long for it. */
+void qm_pairs_expect(const struct qm_pairs *pairs, uint64_t key);
+
+/* What is known to follow key, in no order; returns how many. */
+unsigned qm_pairs_find(const struct qm_pairs *pairs, uint64_t key,
+                       struct qm_pair found[QM_PAIRS_FOUND_MAX]);
+
+struct qm_pairs_stats {
+    uint64_t held;    /* pairs */
+    uint64_t evicted; /* pairs that gave way to others */
+    uint64_t bytes;   /* of the table */
+};
+void qm_pairs_get_stats(const struct qm_pairs *pairs, struct qm_pairs_stats *stats);
+
+#endif

@@ -1,0 +1,229 @@
+/* The table of pairs: what it holds, what gives way, and a naive model of a line. */
+#include "mining/pairs.h"
+#include "testing.h"
+
+enum { LINE = 64, WAYS = 8 };
+
+/* The count of block after key; 0 if it is not known to follow. */
+static unsigned count_of(struct qm_pairs *p, uint64_t key, uint64_t block,
+                         struct qm_pair *pair)
+{
+    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    unsigned n = qm_pairs_find(p, key, found), count = 0;
+
+    assert_true(n <= QM_PAIRS_FOUND_MAX);
+    for (unsigned i = 0; i < n; i++) {
+        if (found[i].block == block) {
+            assert_int_equal(count, 0); /* each is there once */
+            count = found[i].count;
+            if (pair)
+                *pair = found[i];
+        }
+    }
+    return count;
+}
+
+static struct qm_pairs_stats table_stats(struct qm_pairs *p)
+{
+    struct qm_pairs_stats stats;
+
+    qm_pairs_get_stats(p, &stats);
+    return stats;
+}
+
+static void test_counts(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(1 << 20);
+    uint64_t key = qm_pairs_key1(7);
+    struct qm_pair pair;
+
+    assert_int_equal(count_of(p, key, 8, NULL), 0);
+    for (unsigned i = 1; i <= 20; i++) {
+        qm_pairs_learn(p, key, 8);
+        assert_int_equal(count_of(p, key, 8, &pair), i < 15 ? i : QM_PAIRS_COUNT_MAX);
+        assert_int_equal(pair.since, 0);
+        assert_int_equal(pair.rest, 0);
+    }
+    qm_pairs_learn(p, key, 9);
+    qm_pairs_learn(p, key, 9);
+    assert_int_equal(count_of(p, key, 9, &pair), 2);
+    assert_int_equal(pair.rest, 11); /* twice 2 less */
+    assert_int_equal(count_of(p, key, 8, &pair), 11);
+    assert_int_equal(pair.since, 2);
+    assert_int_equal(pair.rest, 2);
+    for (int i = 0; i < 5; i++) {
+        qm_pairs_learn(p, key, 9);
+    }
+    count_of(p, key, 8, &pair);
+    assert_int_equal(pair.since, 3);
+    assert_int_equal(table_stats(p).held, 2);
+    assert_int_equal(table_stats(p).evicted, 0);
+    qm_pairs_free(p);
+}
+
+static void test_keys_differ(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(1 << 20);
+
+    qm_pairs_learn(p, qm_pairs_key1(2), 10);
+    qm_pairs_learn(p, qm_pairs_key2(1, 2), 11);
+    qm_pairs_learn(p, qm_pairs_key2(2, 1), 12);
+    assert_int_equal(count_of(p, qm_pairs_key1(2), 10, NULL), 1);
+    assert_int_equal(count_of(p, qm_pairs_key1(2), 11, NULL), 0);
+    assert_int_equal(count_of(p, qm_pairs_key2(1, 2), 11, NULL), 1);
+    assert_int_equal(count_of(p, qm_pairs_key2(1, 2), 12, NULL), 0);
+    assert_int_equal(count_of(p, qm_pairs_key2(2, 1), 12, NULL), 1);
+    qm_pairs_free(p);
+}
+
+static void test_bounds(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(1 << 16);
+    struct rng rng = {1};
+
+    qm_pairs_learn(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS);
+    assert_int_equal(table_stats(p).held, 0);
+    qm_pairs_learn(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1);
+    assert_int_equal(count_of(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1, NULL), 1);
+    for (int i = 0; i < 100000; i++) {
+        qm_pairs_learn(p, qm_pairs_key1(rng_below(&rng, UINT64_MAX)),
+                       rng_below(&rng, 1000));
+    }
+    assert_true(table_stats(p).bytes <= 1 << 16);
+    assert_true(table_stats(p).held <= (1 << 16) / 8);
+    assert_true(table_stats(p).held > (1 << 16) / 8 * 9 / 10);
+    assert_int_equal(table_stats(p).held + table_stats(p).evicted, 100001);
+    qm_pairs_free(p);
+}
+
+/* What follows often outlives a flood of what is seen once; and gives way in the end.
+ */
+static void test_worth(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(1); /* a line */
+    uint64_t key = qm_pairs_key1(1);
+
+    for (int i = 0; i < 6; i++) {
+        qm_pairs_learn(p, key, 5);
+    }
+    for (uint64_t b = 100; b < 100 + 3 * WAYS; b++) {
+        if (b % 4 != 0) { /* those fade */
+            qm_pairs_learn(p, qm_pairs_key1(b), b);
+        }
+    }
+    assert_int_equal(count_of(p, key, 5, NULL), 6);
+    for (uint64_t b = 1000; b < 1200; b++) {
+        qm_pairs_learn(p, qm_pairs_key1(b), b);
+    }
+    assert_int_equal(count_of(p, key, 5, NULL), 0);
+    qm_pairs_free(p);
+}
+
+/* A line as pairs.c describes it: eight pairs at most, in an array. */
+struct model {
+    unsigned n;
+    struct entry {
+        uint64_t key, block;
+        unsigned count, since, age;
+    } e[WAYS];
+};
+
+static void model_enter(struct model *m, uint64_t key, uint64_t block)
+{
+    unsigned least = m->n;
+
+    if (m->n == WAYS) {
+        least = 0;
+        for (unsigned i = 1; i < WAYS; i++) {
+            if (m->e[i].count < m->e[least].count ||
+                (m->e[i].count == m->e[least].count && m->e[i].age > m->e[least].age))
+                least = i;
+        }
+    } else {
+        m->n++;
+    }
+    for (unsigned i = 0; i < m->n; i++) {
+        if (i != least) {
+            m->e[i].age += m->e[i].age < 15;
+            m->e[i].count -= block % 4 == 0 && m->e[i].count > 1;
+        }
+    }
+    m->e[least] = (struct entry){key, block, 1, 0, 0};
+}
+
+static void model_learn(struct model *m, uint64_t key, uint64_t block)
+{
+    bool found = false;
+
+    for (unsigned i = 0; i < m->n; i++) {
+        struct entry *e = &m->e[i];
+
+        if (e->key != key)
+            continue;
+        if (e->block == block) {
+            found = true;
+            e->count += e->count < 15;
+            e->since = e->age = 0;
+        } else {
+            e->since += e->since < 3;
+            e->count -= e->count >= 13 ? 2 : e->count >= 5 ? 1 : 0;
+        }
+    }
+    if (!found)
+        model_enter(m, key, block);
+}
+
+static void check_key(struct qm_pairs *p, const struct model *m, uint64_t key)
+{
+    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    unsigned n = qm_pairs_find(p, key, found), in_model = 0, sum = 0;
+
+    for (unsigned i = 0; i < m->n; i++) {
+        in_model += m->e[i].key == key;
+        sum += m->e[i].key == key ? m->e[i].count : 0;
+    }
+    assert_int_equal(n, in_model);
+    for (unsigned i = 0; i < m->n; i++) {
+        struct qm_pair pair;
+
+        if (m->e[i].key != key)
+            continue;
+        assert_int_equal(count_of(p, key, m->e[i].block, &pair), m->e[i].count);
+        assert_int_equal(pair.since, m->e[i].since);
+        assert_int_equal(pair.rest, sum - m->e[i].count);
+    }
+}
+
+static void test_model(void **state)
+{
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct qm_pairs *p = qm_pairs_new(LINE);
+        struct rng rng = {seed};
+        struct model m = {0};
+        unsigned keys = 1 + (unsigned)seed / 4, blocks = 3 + (unsigned)seed % 9;
+
+        for (int i = 0; i < 3000; i++) {
+            uint64_t block = rng_below(&rng, blocks) * 3 % blocks;
+
+            block = block < rng_below(&rng, blocks) ? block : block / 2; /* some more */
+            uint64_t key = qm_pairs_key1(rng_below(&rng, keys));
+            qm_pairs_learn(p, key, block);
+            model_learn(&m, key, block);
+            for (unsigned k = 0; k < keys; k++) {
+                check_key(p, &m, qm_pairs_key1(k));
+            }
+        }
+        qm_pairs_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts), cmocka_unit_test(test_keys_differ),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_worth),
+        cmocka_unit_test(test_model),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

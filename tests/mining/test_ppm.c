@@ -1,0 +1,322 @@
+/* The ppm prefetcher: chains, hits, what is cached, and what experience teaches. */
+#include <errno.h>
+
+#include "baseline.h"
+
+#define MIB (1 << 20)
+
+static struct qm_prefetcher *make_ppm(bool (*cached)(void *, uint64_t), void *opaque)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.rules_memory = MIB;
+    config.cached = cached;
+    config.cached_opaque = opaque;
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    assert_string_equal(err, "");
+    return p;
+}
+
+static bool asked_for(struct asked asked, uint64_t block)
+{
+    for (unsigned i = 0; i < asked.n; i++) {
+        if (asked.blocks[i] == block)
+            return true;
+    }
+    return false;
+}
+
+/* A context that misses these blocks; what it asked for after the last. */
+static struct asked read_all(struct qm_prefetcher *p, const uint64_t *blocks,
+                             unsigned n)
+{
+    struct qm_stream *s = begin(p);
+    struct asked asked = {0};
+
+    for (unsigned i = 0; i < n; i++) {
+        asked = step(p, s, blocks[i], QM_ACCESS_MISS);
+    }
+    end(p, s);
+    return asked;
+}
+
+static const uint64_t path[] = {10, 25, 13, 99, 47, 58};
+
+static void test_chain(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct asked asked;
+
+    asked = read_all(p, path, 6);
+    assert_int_equal(asked.n, 0);
+    asked = read_all(p, path, 1);
+    assert_int_equal(asked.n, 2); /* steps ahead */
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(asked.blocks[i], path[i + 1]);
+    }
+    asked = read_all(p, path, 5);
+    assert_int_equal(asked.n, 1);
+    assert_int_equal(asked.blocks[0], 58);
+    p->ops->destroy(p);
+}
+
+/* Where blocks come late it looks further ahead. */
+static void test_pace(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+
+    read_all(p, path, 6);
+    for (int i = 0; i < 1000; i++) {
+        p->ops->ended(p, 5000, 0, 0, QM_FATE_LATE);
+    }
+    assert_int_equal(read_all(p, path, 1).n, 5);
+    for (int i = 0; i < 1000; i++) {
+        p->ops->ended(p, 5000, 0, 0, QM_FATE_USED);
+    }
+    assert_int_equal(read_all(p, path, 1).n, 2);
+    p->ops->destroy(p);
+}
+
+/* No more than there is room for. */
+static void test_room(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct qm_stream *s = begin(p);
+    struct qm_work *work;
+    uint64_t block;
+
+    read_all(p, path, 6);
+    p->ops->access(p, s, 10, QM_ACCESS_MISS, &work);
+    assert_int_equal(p->ops->candidates(p, s, &block, 1), 1);
+    assert_int_equal(block, 25);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+/* Between what is missed there may be hits, and repeats, as many as you like. */
+static void test_hits_are_passed_over(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct qm_stream *s = begin(p);
+    struct asked asked;
+
+    for (unsigned i = 0; i < 6; i++) {
+        step(p, s, path[i], i % 2 ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+        asked = step(p, s, 1000 + i, QM_ACCESS_HIT);
+        assert_int_equal(asked.n, 0);
+        asked = step(p, s, path[i], QM_ACCESS_MISS); /* dropped meanwhile */
+        assert_int_equal(asked.n, 0);
+    }
+    end(p, s);
+    assert_true(p->ops->misses_only);
+    assert_int_equal(stats_of(p).rules, 5 + 4);
+    asked = read_all(p, path, 2);
+    assert_true(asked_for(asked, 13));
+    assert_false(asked_for(asked, 1000));
+    p->ops->destroy(p);
+}
+
+/* Two contexts at a time do not make rules together. */
+static void test_contexts(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct qm_stream *s = begin(p), *t = begin(p);
+    struct asked asked;
+
+    for (unsigned i = 0; i < 6; i++) {
+        step(p, s, path[i], QM_ACCESS_MISS);
+        step(p, t, 500 + path[i], QM_ACCESS_MISS);
+    }
+    end(p, s);
+    end(p, t);
+    asked = read_all(p, path, 1);
+    assert_int_equal(asked.n, 2);
+    for (unsigned i = 0; i < asked.n; i++) {
+        assert_true(asked.blocks[i] < 500);
+    }
+    p->ops->destroy(p);
+}
+
+static bool is_odd(void *opaque, uint64_t block)
+{
+    (*(unsigned *)opaque)++;
+    return block % 2 != 0;
+}
+
+/* What is cached is not asked for, but leads on to what is not. */
+static void test_cached(void **state)
+{
+    static const uint64_t mixed[] = {10, 25, 12, 99, 48, 58};
+    unsigned calls = 0;
+    struct qm_prefetcher *p = make_ppm(is_odd, &calls);
+    struct asked asked;
+
+    read_all(p, mixed, 6);
+    asked = read_all(p, mixed, 1);
+    assert_int_equal(asked.n, 1);
+    assert_int_equal(asked.blocks[0], 12);
+    assert_true(calls > 0);
+    p->ops->destroy(p);
+}
+
+static void end_all(struct qm_prefetcher *p, struct asked asked, enum qm_fate fate)
+{
+    for (unsigned i = 0; i < asked.n; i++) {
+        p->ops->ended(p, asked.blocks[i], 0, 0, fate);
+    }
+}
+
+/* A context that reads these three blocks, whose prefetches end as they would. */
+static struct asked read_three(struct qm_prefetcher *p, const uint64_t *blocks)
+{
+    struct qm_stream *s = begin(p);
+    struct asked first = step(p, s, blocks[0], QM_ACCESS_MISS);
+    struct asked second =
+        step(p, s, blocks[1],
+             asked_for(first, blocks[1]) ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+    bool there = asked_for(first, blocks[2]) || asked_for(second, blocks[2]);
+
+    for (unsigned i = 0; i < first.n; i++) {
+        if (!asked_for(second, first.blocks[i]))
+            second.blocks[second.n++] = first.blocks[i];
+    }
+    for (unsigned i = 0; i < second.n; i++) {
+        bool used = second.blocks[i] == blocks[1] || second.blocks[i] == blocks[2];
+
+        p->ops->ended(p, second.blocks[i], 0, 0, used ? QM_FATE_USED : QM_FATE_UNUSED);
+    }
+    step(p, s, blocks[2], there ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+    end(p, s);
+    return second;
+}
+
+/* What two blocks say together is trusted more where one says two things. */
+static void test_two_blocks(void **state)
+{
+    static const uint64_t left[] = {1, 5, 7}, right[] = {2, 5, 8};
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct asked l, r;
+
+    for (int i = 0; i < 2000; i++) {
+        l = read_three(p, left);
+        r = read_three(p, right);
+    }
+    assert_int_equal(l.blocks[0], 7);
+    assert_int_equal(r.blocks[0], 8);
+    p->ops->destroy(p);
+}
+
+/* What is of no use is not asked for after a while; when it is missed, it is again. */
+static void test_experience(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct asked asked = {0};
+    unsigned asked_last = 0;
+
+    read_all(p, path, 6);
+    for (int i = 0; i < 2000; i++) {
+        asked = read_all(p, path, 1); /* and it reads on elsewhere */
+        end_all(p, asked, QM_FATE_UNUSED);
+        asked_last += i >= 1900 ? asked.n : 0;
+    }
+    assert_int_equal(asked_last, 0);
+    for (int i = 0; i < 2000; i++) {
+        asked = read_all(p, path, 1);
+        end_all(p, asked, QM_FATE_USED);
+        read_all(p, path, 6);
+    }
+    assert_true(asked_for(asked, 25));
+    p->ops->destroy(p);
+}
+
+/* A path that has changed is followed as it is now. */
+static void test_change(void **state)
+{
+    static const uint64_t was[] = {1, 2, 3}, is[] = {1, 2, 4};
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct asked asked = {0};
+
+    for (int i = 0; i < 50; i++) {
+        read_all(p, was, 3);
+        asked = read_all(p, was, 2);
+        p->ops->ended(p, 3, 0, 0, QM_FATE_USED);
+    }
+    assert_int_equal(asked.blocks[0], 3);
+    for (int i = 0; i < 50; i++) {
+        read_all(p, is, 3);
+        asked = read_all(p, is, 2);
+        p->ops->ended(p, 3, 0, 0, QM_FATE_UNUSED);
+        if (asked_for(asked, 4))
+            p->ops->ended(p, 4, 0, 0, QM_FATE_USED);
+    }
+    assert_true(asked_for(asked, 4));
+    p->ops->destroy(p);
+}
+
+/* Whatever is read, it asks for different blocks, not for the one just read, and stays
+ * within its memory. */
+static void test_random(void **state)
+{
+    struct qm_prefetcher *p = make_ppm(NULL, NULL);
+    struct walk w;
+
+    walk_init(&w, 3, 20, 30);
+    for (int i = 0; i < 300; i++) {
+        struct qm_stream *s = begin(p);
+
+        for (int k = 0; k < 200; k++) {
+            enum qm_access outcome;
+            uint64_t block = walk_next(&w, &outcome);
+            struct asked asked = step(p, s, block, outcome);
+
+            assert_false(asked_for(asked, block));
+            for (unsigned a = 1; a < asked.n; a++) {
+                for (unsigned b = 0; b < a; b++) {
+                    assert_int_not_equal(asked.blocks[a], asked.blocks[b]);
+                }
+            }
+            end_all(p, asked, (enum qm_fate)rng_below(&w.rng, 3));
+        }
+        end(p, s);
+    }
+    assert_true(stats_of(p).rules > 10000);
+    assert_true(stats_of(p).rules_bytes <= MIB);
+    p->ops->destroy(p);
+}
+
+/* Memory for rules has bounds, and a default. */
+static void test_config(void **state)
+{
+    struct qm_mining_config config;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.rules_memory = 65535;
+    assert_int_equal(qm_mining_check(&config, err, sizeof err), EINVAL);
+    assert_non_null(strstr(err, "from 64K to 1T"));
+    config.rules_memory = 65536;
+    assert_int_equal(qm_mining_check(&config, err, sizeof err), 0);
+    config.rules_memory = (UINT64_C(1) << 40) + 1;
+    assert_int_equal(qm_mining_check(&config, err, sizeof err), EINVAL);
+    assert_int_equal(qm_mining_rules_memory(64 * MIB), 8 * MIB);
+    assert_int_equal(qm_mining_rules_memory(0), 65536);
+    assert_int_equal(qm_mining_rules_memory(UINT64_MAX), UINT64_C(1) << 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chain),      cmocka_unit_test(test_room),
+        cmocka_unit_test(test_pace),       cmocka_unit_test(test_hits_are_passed_over),
+        cmocka_unit_test(test_contexts),   cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_two_blocks), cmocka_unit_test(test_experience),
+        cmocka_unit_test(test_change),     cmocka_unit_test(test_random),
+        cmocka_unit_test(test_config),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
