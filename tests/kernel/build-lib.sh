@@ -28,6 +28,11 @@ unpack_kernel() {
     touch "$KEPT/pristine/.complete"
 }
 
+# touched PATCH...: the files that they change or add.
+touched() {
+    sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "$@" | sort -u
+}
+
 # The files that the patches touch are patched elsewhere, and those that came out
 # differently than last time are put into the tree: so make builds little anew.
 patch_kernel() {
@@ -38,7 +43,7 @@ patch_kernel() {
         rm -rf "$KEPT/patched"
         cp -al "$KEPT/pristine" "$KEPT/patched" || fail "no hard links in $KEPT"
     }
-    touched=$(sed -n 's,^+++ b/\([^[:space:]]*\).*,\1,p' "${patches[@]}" | sort -u)
+    touched=$(touched "${patches[@]}")
     rm -rf "$stage"
     mkdir "$stage"
     (cd "$KEPT/pristine" && for file in $touched; do
@@ -63,8 +68,8 @@ patch_kernel() {
     touch "$KEPT/patched/.complete"
 }
 
-# build_kernel NAME TREE CONFIG...: $KEPT/build-NAME/arch/x86/boot/bzImage.
-build_kernel() {
+# configure_kernel NAME TREE CONFIG...: $KEPT/build-NAME
+configure_kernel() {
     local name=$1 tree=$2 out=$KEPT/build-$1; shift 2
     local config
 
@@ -76,8 +81,13 @@ build_kernel() {
         logged "$name" make -C "$KEPT/$tree" O="$out" olddefconfig
         printf '%s\n' "$config" >"$out/.quickmine-config"
     fi
-    say "building the $name kernel"
-    logged "$name" nice make -C "$KEPT/$tree" O="$out" -j"$JOBS" bzImage
+}
+
+# build_kernel NAME TREE CONFIG...: $KEPT/build-NAME/arch/x86/boot/bzImage.
+build_kernel() {
+    configure_kernel "$@"
+    say "building the $1 kernel"
+    logged "$1" nice make -C "$KEPT/$2" O="$KEPT/build-$1" -j"$JOBS" bzImage
 }
 
 # nbd_source SED-SCRIPT: Debian's source package nbd into $KEPT/nbd.new, by an apt of our

@@ -126,6 +126,10 @@ int main(int argc, char **argv)
         small_segments();
     else if (!strcmp(what, "signals"))
         signals();
+    else if (!strcmp(what, "speed"))
+        speed();
+    else if (!strcmp(what, "speed-live"))
+        speed_live();
     else if (!strcmp(what, "marker"))
         marker();
     else

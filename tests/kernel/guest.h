@@ -65,6 +65,8 @@ void breaks(void);
 void small_segments(void);
 void signals(void);
 void plain(void);
+void speed(void);
+void speed_live(void);
 void marker(void);
 
 #endif

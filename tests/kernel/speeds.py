@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""speeds.py FILE - of lines KERNEL PAIR CASE NANOSECONDS: the medians, and of each pair's
+medians the ratio."""
+import collections
+import statistics
+import sys
+
+times = collections.defaultdict(lambda: collections.defaultdict(list))
+with open(sys.argv[1]) as lines:
+    for line in lines:
+        kernel, pair, case, time = line.split()
+        times[case][kernel, int(pair)].append(int(time))
+print(f"{'ns a read':28}{'stock':>10}{'patched':>10}{'ratio':>9}   of pairs")
+for case, runs in times.items():
+    medians = {run: statistics.median(t) for run, t in runs.items()}
+    middle = {k: statistics.median(t for (kernel, _), t in medians.items() if kernel == k)
+              for k in {kernel for kernel, _ in medians}}
+    ratios = sorted(medians["contexts", p] / medians["stock", p]
+                    for k, p in medians if k == "stock" and ("contexts", p) in medians)
+    print(f"{case:28}", end="")
+    print(f"{middle['stock']:10.0f}" if "stock" in middle else f"{'-':>10}", end="")
+    print(f"{middle['contexts']:10.0f}", end="")
+    if ratios:
+        print(f"{statistics.median(ratios):9.4f}   {ratios[0]:.4f} to {ratios[-1]:.4f}",
+              end="")
+    print()
