@@ -1,0 +1,75 @@
+/* app_context_carrier.cc - see app_context_carrier.h.
+ *
+ * libqmctx is loaded, not linked: it is there for who wants contexts, and the server
+ * depends on no more than it ever did.
+ */
+#include "mariadb.h"
+#include "log.h"
+
+#include <dlfcn.h>
+#include <mutex>
+#include <string>
+
+#include "app_context_carrier.h"
+
+struct app_context_carrier app_context_carrier;
+
+/* What dlsym() finds, to a pointer to a function. */
+template <typename T> static bool find(void *library, const char *name, T *function)
+{
+    *reinterpret_cast<void **>(function) = dlsym(library, name);
+    return *function != nullptr;
+}
+
+/* Returns NULL, or why it cannot be used. */
+static const char *open_library()
+{
+    void *library = dlopen("libqmctx.so.0", RTLD_NOW | RTLD_LOCAL);
+
+    if (!library || !find(library, "qmctx_announce", &app_context_carrier.announce) ||
+        !find(library, "qmctx_begin", &app_context_carrier.begin) ||
+        !find(library, "qmctx_end_to", &app_context_carrier.end_to) ||
+        !find(library, "qmctx_carrier", &app_context_carrier.name) ||
+        !find(library, "qmctx_connected", &app_context_carrier.connected) ||
+        !find(library, "qmctx_error", &app_context_carrier.error))
+        return dlerror();
+    return nullptr;
+}
+
+/* For qmctx_announce(): of a mount, its file's name or that of the socket beside it
+ * will do. */
+static std::string destination()
+{
+    static const std::string suffix = ".ctx";
+    std::string where = qm_context_mount ? qm_context_mount : "";
+
+    if (where.empty())
+        return "kernel";
+    if (where.length() <= suffix.length() ||
+        where.compare(where.length() - suffix.length(), suffix.length(), suffix) != 0)
+        where += suffix;
+    return where;
+}
+
+static void open_carrier()
+{
+    struct app_context_carrier *carrier = &app_context_carrier;
+    struct qmctx *ctx = nullptr;
+    const char *why = open_library();
+
+    if (!why &&
+        (carrier->announce(destination().c_str(), &ctx) || !carrier->connected(ctx)))
+        why = carrier->error();
+    if (why)
+        sql_print_warning("qm_context: the storage is not told of contexts%s: %s",
+                          ctx ? " for now" : "", why);
+    carrier->ctx = ctx;
+}
+
+bool app_context_have_carrier()
+{
+    static std::once_flag opened;
+
+    std::call_once(opened, open_carrier);
+    return app_context_carrier.ctx != nullptr;
+}

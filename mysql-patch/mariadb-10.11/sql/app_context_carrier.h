@@ -1,0 +1,41 @@
+/* app_context_carrier.h - what app_context.cc has of the outside: libqmctx, and what
+ * there is one of for all threads.  For its own files only.
+ */
+#ifndef APP_CONTEXT_CARRIER_H
+#define APP_CONTEXT_CARRIER_H
+
+#include <my_global.h>
+
+#include <atomic>
+
+#include "app_context.h"
+#include "qmctx.h"
+
+/* @@qm_context_mount and @@qm_context_names */
+extern char *qm_context_mount;
+extern my_bool qm_context_names;
+
+/* Counted together for all threads: those that are not clients', and what is rare; and
+ * counts of the THDs that are no more. */
+extern struct app_context_totals {
+    std::atomic<ulonglong> counts[APP_CONTEXT_COUNTERS];
+    std::atomic<ulonglong> threads_begun, threads_ended, reads_threads, reads_untagged,
+        errors;
+} app_context_totals;
+
+/* libqmctx's functions, and the carrier; valid if app_context_have_carrier(). */
+extern struct app_context_carrier {
+    struct qmctx *ctx;
+    decltype(&qmctx_announce) announce;
+    decltype(&qmctx_begin) begin;
+    decltype(&qmctx_end_to) end_to;
+    decltype(&qmctx_carrier) name;
+    decltype(&qmctx_connected) connected;
+    decltype(&qmctx_error) error;
+} app_context_carrier;
+
+/* Whether contexts can be told; the first call finds out, and writes into the error log
+ * if not.  It waits a second at most. */
+bool app_context_have_carrier();
+
+#endif
