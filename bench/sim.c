@@ -326,6 +326,9 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     *result = (struct qm_sim_result){
         .cache_blocks = sim->blocks,
         .prefetch_blocks = now.prefetch_share,
+        .metadata_bytes =
+            qm_cache_footprint(sim->blocks, (uint32_t)sim->config.block_size) -
+            sim->blocks * sim->config.block_size,
         .warming = sim->requests < sim->config.warmup,
         .requests = sim->requests - sim->warm_requests,
         .writes = sim->writes - sim->warm_writes,

@@ -46,6 +46,8 @@ void qm_sim_paper(struct qm_sim_config *config);
 struct qm_sim_result {
     uint64_t cache_blocks;    /* capacity of main and prefetch cache together */
     uint64_t prefetch_blocks; /* of these, the prefetch cache's, as it is now */
+    uint64_t metadata_bytes;  /* that a server's cache of so many blocks can come to
+                                 beside  their bytes */
     bool warming; /* the warm-up has not ended; counts are since the start */
     /* Since the warm-up: */
     uint64_t requests; /* reads */

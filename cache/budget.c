@@ -117,10 +117,9 @@ void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_siz
                     limits->bufs * (sizeof(struct qm_buf) + block_size);
 }
 
-/* The most that a cache of so many blocks can take, whatever the rest of its
- * configuration: with the most shards, since each has a reserve of its own, and with
- * the rounding to a power of two at its worst. */
-static uint64_t footprint(uint64_t blocks, uint32_t block_size)
+/* With the most shards, since each has a reserve of its own, and with the rounding to a
+ * power of two at its worst. */
+uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size)
 {
     uint64_t n = qm_budget_shards(blocks, 0, QM_MAX_SHARDS);
     uint64_t share = (blocks + n - 1) / n;
@@ -144,7 +143,7 @@ uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size)
     while (low < high) {
         uint64_t middle = high - (high - low) / 2;
 
-        if (footprint(middle, block_size) <= bytes)
+        if (qm_cache_footprint(middle, block_size) <= bytes)
             low = middle;
         else
             high = middle - 1;

@@ -134,6 +134,10 @@ struct qm_cache_stats {
  * one block fits, or the block size is not allowed. */
 uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size);
 
+/* The other way round: the most that a cache of so many blocks ever has in stats.bytes,
+ * whatever the rest of its configuration.  Blocks and block size must be allowed. */
+uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size);
+
 /* Checks config and, if it is wrong, puts one sentence that says what is allowed into
  * err (at most len bytes, always terminated; may be NULL if len is 0).  Returns 0 (err
  * is

@@ -49,6 +49,15 @@ static json_t *series_json(const struct sim_run *run)
     return array;
 }
 
+/* Of blocks, metadata and rules. */
+static uint64_t total_bytes(const struct sim_run *run)
+{
+    const struct qm_sim_result *r = &run->result;
+
+    return r->cache_blocks * run->config.block_size + r->metadata_bytes +
+           r->mining.rules_bytes;
+}
+
 static json_t *run_json(const struct sim_run *run, bool series)
 {
     const struct qm_sim_config *c = &run->config;
@@ -60,7 +69,7 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "block_size", (json_int_t)c->block_size, "cache_blocks",
         (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks);
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "miss_ratio",
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "miss_ratio",
         json_ratio(ratio(r->misses, r->reads)), "accuracy",
         json_ratio(ratio(r->used, r->prefetches)), "coverage",
         json_ratio(ratio(r->promotes, r->promotes + r->misses)), "device_reads",
@@ -68,7 +77,8 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "prefixes", (json_int_t)r->mining.prefixes, "rules_bytes",
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
         "lookups", (json_int_t)r->mining.lookups, "matches",
-        (json_int_t)r->mining.matches);
+        (json_int_t)r->mining.matches, "metadata_bytes", (json_int_t)r->metadata_bytes,
+        "total_bytes", (json_int_t)total_bytes(run));
 
     if (object && add_counts(object, r) && rest &&
         json_object_update(object, rest) == 0 &&

@@ -17,7 +17,8 @@ from report.recordings import WORKLOADS, Unreadable, read, wanted
 from report.run import Runner
 from report.sections import Context
 from report.sections import (
-    beyond, characterize, performance, prefetches, reading, rules, shift, summary)
+    ablation, beyond, characterize, memory, performance, prefetches, reading, rules, shift,
+    summary)
 from report.store import Busy, Store
 
 TITLE = "QuickMine, compared"
@@ -36,6 +37,8 @@ def makers():
     yield "prefetches", prefetches.section
     yield "rules", rules.section
     yield "shift", shift.section
+    yield "memory", memory.section
+    yield "ablation", ablation.section
     yield "beyond", beyond.section
 
 

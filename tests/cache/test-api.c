@@ -165,6 +165,14 @@ static void test_blocks_within(void **state)
         last = blocks;
     }
     /* What is not data: a tenth at 16 MiB, less later. */
+    for (uint64_t blocks = 1; blocks < 100000; blocks += 1 + blocks / 7) {
+        uint64_t bytes = qm_cache_footprint(blocks, 4096);
+        uint64_t fit = qm_cache_blocks_within(bytes, 4096);
+
+        /* What shards round up to may be more. */
+        assert_in_range(fit, blocks, blocks + QM_MAX_SHARDS);
+        assert_true(qm_cache_footprint(fit, 4096) <= bytes);
+    }
     assert_true(qm_cache_blocks_within(16 << 20, 16384) >= 1024 * 90 / 100);
     assert_true(qm_cache_blocks_within(1 << 30, 16384) >= 65536 * 94 / 100);
     assert_true(qm_cache_blocks_within(UINT64_MAX, 16384) > 0);

@@ -292,6 +292,8 @@ static void size_includes_metadata(void **state)
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
     assert_true(r.cache_blocks > 800 && r.cache_blocks < 1000);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 998 * BLOCK,
+                    1000 * BLOCK);
     assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
     qm_sim_free(sim);
     config.cache_blocks = 75;

@@ -14,9 +14,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 SECTIONS = ["reading", "summary", "characterization", "tpcw", "rubis", "tpcc",
-            "prefetches", "rules", "shift", "beyond"]
+            "prefetches", "rules", "shift", "memory", "ablation", "beyond"]
 CHARTS = {"characterization": 1, "tpcw": 6, "rubis": 6, "tpcc": 6, "prefetches": 6,
-          "rules": 3, "shift": 1, "beyond": 12}
+          "rules": 3, "shift": 1, "memory": 0, "ablation": 0, "beyond": 12}
 SCALE = {"percent": 100, "us": 0.001, "mib": 1 / (1 << 20)}
 
 
@@ -167,6 +167,54 @@ def check_computed(page, directory):
                 fail(f"{workload}: {len(live) - 1} policies live")
 
 
+def run_of(directory, cell):
+    """The command and the result that a cell's figure is from."""
+    key, path = cell["data-from"].split("#")
+    run = json.loads((directory / "runs" / f"{key}.json").read_text())
+    return run["command"], run["result"][int(path.split(".")[0])]
+
+
+def check_memory(page, directory):
+    """The plain caches have as much as QuickMine takes in all, but for a part of a block."""
+    rows = page.tables["equal-memory"]
+    if len(rows) != 1 + 3 * 3 * 2:
+        fail(f"equal-memory has {len(rows)} rows")
+    total, misses = column(rows, "total memory"), column(rows, "misses")
+    for row in rows[1:]:
+        _, ours = run_of(directory, row[misses])
+        there = float(row[total]["data-value"])
+        if there != (ours["cache_blocks"] * ours["block_size"] + ours["metadata_bytes"]
+                     + ours["rules_bytes"]):
+            fail(f"equal-memory: {there} is not the sum for {ours}")
+        for title, eviction in (("LRU's misses", "lru"), ("W-TinyLFU's misses", "wtinylfu")):
+            _, plain = run_of(directory, row[column(rows, title)])
+            if (plain["policy"], plain["eviction"]) != ("none", eviction) \
+                    or not there - 16384 < plain["cache_size"] <= there \
+                    or plain["total_bytes"] > there:
+                fail(f"equal-memory: {there}, but {plain}")
+
+
+def check_ablation(page, directory):
+    """Each row is of a run without its idea, and that is what it is compared with."""
+    rows = page.tables["ablation"]
+    misses, option = column(rows, "misses"), column(rows, "option")
+    more = column(rows, "misses more than the defaults")
+    base = None
+    for row in rows[1:]:
+        command, run = run_of(directory, row[misses])
+        options = row[option]["text"].split()
+        if run["policy"] != "quickmine" or run["preset"] or any(
+                word not in command for word in options):
+            fail(f"ablation: {row[option]['text']} by {command}")
+        if not options:
+            base = run
+        elif abs(float(row[more]["data-value"]) - (run["misses"] / base["misses"] - 1)) > 1e-9 \
+                or run["cache_size"] != base["cache_size"]:
+            fail(f"ablation: {row} against {base}")
+    if len({row[option]["text"] for row in rows[1:]}) * 9 != len(rows) - 1:
+        fail(f"ablation has {len(rows)} rows")
+
+
 def check_files(page, directory):
     """The TSVs have the same figures, and the Markdown the same text."""
     for name, rows in page.tables.items():
@@ -211,6 +259,8 @@ def main():
         fail(f"nothing has the id of {lost[:5]}")
     looked_up = check_cells(page, Path(directory), json.loads(Path(paper).read_text()))
     check_computed(page, Path(directory))
+    check_memory(page, Path(directory))
+    check_ablation(page, Path(directory))
     check_files(page, Path(directory))
     for words in ("The cache that stands for", "What can be learned", "The bound", "Room:",
                   "The machine: replies came later"):

@@ -1,12 +1,10 @@
-"""beyond - what the paper does not compare: eviction, levels, bounds, memory."""
+"""beyond - what the paper does not compare: eviction, levels, bounds."""
 
 from report import charts
-from report.book import Number, computed
 from report.jobs import POLICIES
 from report.model import Chart, Charts, Section, Table
-from report.recordings import BLOCK
 from report.sections import MISSING
-from report.sections.simulated import outcome, sizes_of
+from report.sections.simulated import sizes_of
 from report.units import size as size_text
 
 EVICTIONS = {"lru": "LRU", "lfu": "LFU", "mru": "MRU", "arc": "ARC", "s3fifo": "S3-FIFO",
@@ -15,11 +13,10 @@ LEVEL_POLICIES = ("seq", "run", "quickmine", "defaults")
 
 
 def section(context):
-    result = Section("beyond", "Beyond the paper: eviction, levels, bounds, memory")
+    result = Section("beyond", "Beyond the paper: eviction, levels, bounds")
     there = False
     for workload, trace in context.workloads():
-        blocks = [*evictions(workload, trace), *levels(workload, trace),
-                  *memory(workload, trace)]
+        blocks = [*evictions(workload, trace), *levels(workload, trace)]
         there = there or bool(blocks)
         result.add(*blocks)
     return result if there else result.text(MISSING)
@@ -111,36 +108,3 @@ def levels(workload, trace):
         "as long as the trace teaches it nothing.",
         ["policy", "level", "misses", "prefetches", "accuracy", "rules", "memory of rules"],
         rows)
-
-
-def memory(workload, trace):
-    """Rules take memory; a plain cache that has as much more is the fair comparison."""
-    rows = []
-    for name in ("quickmine", "defaults"):
-        runs, lru = outcome(workload, trace, name), outcome(workload, trace, "none")
-        for index, size in enumerate(sizes_of(workload, trace)):
-            run = runs[index]
-            if not run:
-                continue
-            more = (size + (run.get("rules_bytes") or 0)) // BLOCK * BLOCK
-            larger = trace.sim(
-                f"LRU and W-TinyLFU with {size_text(more)}",
-                ["--policy", "none", "--preset", "paper", "--eviction", "lru,wtinylfu",
-                 "--cache-size", str(more)])
-            rows.append([
-                "QuickMine, " + {"quickmine": "paper", "defaults": "defaults"}[name],
-                Number(size, "mib"), run.number("rules", "count"),
-                run.number("rules_bytes", "mib"), run.number("miss_ratio", "percent"),
-                lru[index].number("miss_ratio", "percent") if lru[index] else None,
-                *(larger.find(eviction=e).number("miss_ratio", "percent")
-                  if larger and larger.find(eviction=e) else None
-                  for e in ("lru", "wtinylfu")),
-                computed("percent", lambda m, n: m / n, run.number("rules_bytes", "mib"),
-                         Number(size, "mib"))])
-    if rows:
-        yield Table(
-            f"{workload.name}-memory", f"{workload.title}, simulated: the memory of the "
-            "rules, and what a plain cache would do with it",
-            ["policy", "cache", "rules", "memory of rules", "misses", "LRU's misses",
-             "LRU with the rules' memory too", "W-TinyLFU with it", "rules, of the cache"],
-            rows)
