@@ -34,7 +34,7 @@ void qm_sim_defaults(struct qm_sim_config *config)
 {
     *config = (struct qm_sim_config){
         .policy = "quickmine",
-        .eviction = "lru",
+        .eviction = "wtinylfu",
         .level = QM_LEVEL_INNERMOST,
         .on_promote = true,
         .throttle = true,
@@ -48,6 +48,7 @@ void qm_sim_paper(struct qm_sim_config *config)
 {
     qm_sim_defaults(config);
     config->paper = true;
+    config->eviction = "lru";
     config->share_adapts = false;
     config->on_promote = false;
     config->throttle = false;

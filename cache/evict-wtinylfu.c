@@ -13,15 +13,16 @@
  * ones (the paper's minimal increment).  After W accesses all counters, and the number
  * of accesses itself, are halved, so that what was hot once is forgotten (its reset).
  *
- * Parameters: the window has 1 % of the blocks, the protected segment 80 % of the rest
+ * Parameters: the window has 3 % of the blocks, the protected segment 80 % of the rest
  * (both rounded down, but the window has at least 1); W is 10 times the capacity; a row
  * has 2 to 4 counters a block, a power of two, but at least 16.
  *
- * Where this differs: there is no doorkeeper, the paper's Bloom filter before the
- * sketch, which makes a large sketch smaller; at 8 bytes a block it is small.  A
- * newcomer is counted when it enters, after another was chosen to go, since the choice
- * is never about itself.  Ties go to the block in the main part.  Dropped blocks keep
- * their count.
+ * Where this differs: the paper's window has 1 %.  On database traces with prefetching,
+ * 3 % miss as little where most blocks do not fit, and a sixth less where almost all
+ * do.  There is no doorkeeper, the paper's Bloom filter before the sketch, which makes
+ * a large sketch smaller; at 8 bytes a block it is small.  A newcomer is counted when
+ * it enters, after another was chosen to go, since the choice is never about itself.
+ * Ties go to the block in the main part.  Dropped blocks keep their count.
  *
  * Every call is O(1) on average: the halving takes a pass over the sketch every 5
  * accesses a block.
@@ -129,7 +130,7 @@ static void wtinylfu_resize(void *policy, uint64_t capacity)
 {
     struct wtinylfu *w = policy;
 
-    w->window_share = capacity / 100;
+    w->window_share = capacity * 3 / 100;
     if (w->window_share == 0 && capacity > 0)
         w->window_share = 1;
     w->protected_share = (capacity - w->window_share) * 8 / 10;

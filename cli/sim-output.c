@@ -115,9 +115,13 @@ static void print_ratio(double r, int width)
 /* The eviction policies are worth a column if they differ, or are not the usual one. */
 static bool shows_eviction(const struct sim_runs *runs)
 {
-    for (size_t i = 0; i < runs->count; i++)
-        if (strcmp(runs->runs[i].config.eviction, "lru") != 0)
+    struct qm_sim_config usual;
+
+    for (size_t i = 0; i < runs->count; i++) {
+        (runs->runs[i].config.paper ? qm_sim_paper : qm_sim_defaults)(&usual);
+        if (strcmp(runs->runs[i].config.eviction, usual.eviction) != 0)
             return true;
+    }
     return false;
 }
 

@@ -59,7 +59,8 @@ static const struct argp_option options[] = {
      "whose reads make a sequence: innermost (default), query, transaction, thread, "
      "connection, none",
      0},
-    {"eviction", EVICTION, "NAME[,NAME...]", 0, "policy of the main cache (lru)", 0},
+    {"eviction", EVICTION, "NAME[,NAME...]", 0,
+     "policy of the main cache (wtinylfu; lru in the preset)", 0},
     {"prefetch-share", SHARE, "auto|PERCENT", 0,
      "the prefetch cache's part of the blocks: fixed, or by what it is worth (auto; 4 "
      "in "
@@ -173,8 +174,12 @@ static void complete(struct argp_state *state, struct arguments *a)
         add_policy(state, "none");
         add_policy(state, "quickmine");
     }
-    if (a->evictions.count == 0)
-        add_eviction(state, "lru");
+    if (a->evictions.count == 0) {
+        struct qm_sim_config config;
+
+        (a->mining.paper ? qm_sim_paper : qm_sim_defaults)(&config);
+        add_eviction(state, config.eviction);
+    }
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)

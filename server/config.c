@@ -31,8 +31,8 @@ const char qms_config_help[] =
     "policy=NAME            What prefetches (default quickmine; none: nothing).\n"
     "level=LEVEL            Whose reads are one sequence: innermost (default), query,\n"
     "                       transaction, thread, connection or none.\n"
-    "eviction=NAME          Which block goes: lru (default), lfu, mru, arc, s3fifo or\n"
-    "                       wtinylfu.\n"
+    "eviction=NAME          Which block goes: wtinylfu (default), lru, lfu, mru, arc\n"
+    "                       or s3fifo.\n"
     "lookahead=N degree=N max-prefix=N max-suffix=N grace=N segment=N\n"
     "                       Mining and prefetching.\n"
     "prefetch-share=auto|PERCENT  Prefetch cache's part of the cache (default auto).\n"
@@ -446,7 +446,7 @@ static void defaults(struct qms_config *c)
     *c = (struct qms_config){
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
-        .eviction = "lru",
+        .eviction = "wtinylfu",
         .policy = qm_prefetcher_find("quickmine"),
         .level = QM_LEVEL_INNERMOST,
         .share = DEFAULT_SHARE,

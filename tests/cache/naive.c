@@ -303,7 +303,7 @@ static void count(struct naive *n, uint64_t block)
 
 static size_t window_share(const struct naive *n)
 {
-    return n->capacity < 200 ? 1 : n->capacity / 100;
+    return n->capacity < 67 ? 1 : n->capacity * 3 / 100;
 }
 
 static void wtinylfu_hit(struct naive *n, uint64_t block)
