@@ -59,6 +59,7 @@ static void print_text(const json_t *s)
     uint64_t misses = cli_count(s, "misses"), blocks = hits + promotes + misses;
     uint64_t prefetches = cli_count(s, "prefetches");
     const json_t *latency = json_object_get(s, "latency_us");
+    const json_t *load = json_object_get(s, "load");
 
     printf("server       %s, policy %s, level %s, eviction %s; up %.1f s\n",
            cli_text(s, "version"), cli_text(s, "policy"), cli_text(s, "level"),
@@ -79,8 +80,12 @@ static void print_text(const json_t *s)
            " wasted, %" PRIu64 " failed, %" PRIu64 " dropped\n",
            prefetches, cli_count(s, "used"), percent(cli_count(s, "used"), prefetches),
            cli_count(s, "wasted"), cli_count(s, "failed"), cli_count(s, "dropped"));
-    printf("device       %" PRIu64 " reads, %" PRIu64 " blocks\n",
-           cli_count(s, "device_reads"), cli_count(s, "device_blocks"));
+    printf("device       %" PRIu64 " reads, %" PRIu64
+           " blocks; %.1f times as slow as at "
+           "its best, so %" PRIu64 " %% may be prefetched (%" PRIu64 " withheld)\n",
+           cli_count(s, "device_reads"), cli_count(s, "device_blocks"),
+           cli_real(load, "slowness"), cli_count(load, "percent"),
+           cli_count(s, "withheld"));
     printf("read latency mean %.1f us, p50 %.1f, p90 %.1f, p99 %.1f, max %.1f\n",
            cli_real(latency, "mean"), cli_real(latency, "p50"),
            cli_real(latency, "p90"), cli_real(latency, "p99"),

@@ -48,10 +48,13 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
 {
-    int err = 0;
+    int err = 0, rc;
 
     qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
-    if (r->next->pread(r->next, buf, count, offset, 0, &err) == -1)
+    qms_load_demand(&r->s->load, 1);
+    rc = r->next->pread(r->next, buf, count, offset, 0, &err);
+    qms_load_demand(&r->s->load, -1);
+    if (rc == -1)
         return err ? err : EIO;
     qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);
     return 0;

@@ -70,6 +70,11 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t issuer)
     struct job *job, **bucket;
     int error;
 
+    if (p->config.load && !qms_load_is_low(p->config.load) &&
+        !qms_load_admit(p->config.load, qms_now())) {
+        qms_stats_add(p->config.stats, QMS_PREFETCH_WITHHELD, 1);
+        return EBUSY;
+    }
     if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) <= 0) {
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
         qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
@@ -123,20 +128,33 @@ static unsigned take_run(struct qms_prefetch *p, struct job **jobs)
     return n;
 }
 
+/* How many jobs wait for a worker, but for a moment. */
+static unsigned queued(struct qms_prefetch *p)
+{
+    int n = (int)p->config.queue - atomic_load_explicit(&p->room, memory_order_relaxed);
+
+    return n > 0 ? (unsigned)n : 0;
+}
+
 /* Reads n adjacent blocks, and fills them in or fails them. */
 static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
                      struct job **jobs, unsigned n)
 {
     const struct qms_prefetch_config *c = &p->config;
     uint64_t offset = jobs[0]->block * c->block_size;
-    uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes;
+    uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes, start, now;
     int error;
 
     if (valid > c->size - offset) { /* the device's last block need not be whole */
         valid = c->size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
+    start = c->load ? qms_now() : 0;
     error = c->read(c->opaque, worker, buf, valid, offset);
+    if (c->load) {
+        now = qms_now();
+        qms_load_took(c->load, now, now - start, n, queued(p));
+    }
     qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
     for (unsigned i = 0; i < n; i++) {

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "server/load.h"
 #include "server/stats.h"
 
 struct qms_prefetch;
@@ -22,7 +23,8 @@ struct qms_prefetch;
 struct qms_prefetch_config {
     struct qm_cache *cache;
     struct qms_stats *stats;
-    uint64_t size; /* of the device, in bytes */
+    struct qms_load *load; /* NULL: the device's load is no matter */
+    uint64_t size;         /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
     unsigned threads, queue;
@@ -40,8 +42,8 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 void qms_prefetch_stop(struct qms_prefetch *prefetch);
 
 /* Issues a prefetch of block, which lies within the device, on behalf of issuer.
- * Returns 0; EEXIST (cached, or being loaded), ENOBUFS (the queue is full), ENOSPC (no
- * prefetch cache) or ENOMEM.  Any thread. */
+ * Returns 0; EEXIST (cached, or being loaded), ENOBUFS (the queue is full), EBUSY (the
+ * device is), ENOSPC (no prefetch cache) or ENOMEM.  Any thread. */
 int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, uint32_t issuer);
 
 /* Takes block's prefetch out of the queue.  The caller reads it in its place and fills

@@ -49,9 +49,20 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "wasted", c.wasted);
     put(o, "failed", qms_stats_get(s->stats, QMS_PREFETCH_FAILED));
     put(o, "dropped", qms_stats_get(s->stats, QMS_PREFETCH_DROPPED));
+    put(o, "withheld", qms_stats_get(s->stats, QMS_PREFETCH_WITHHELD));
     put(o, "overtaken", qms_stats_get(s->stats, QMS_PREFETCH_OVERTAKEN));
     put(o, "device_reads", qms_stats_get(s->stats, QMS_DEVICE_READS));
     put(o, "device_blocks", qms_stats_get(s->stats, QMS_DEVICE_BLOCKS));
+}
+
+/* How busy the device is, as the prefetch threads see it, and what they make of it. */
+static void put_load(struct qms_server *s, json_t *o)
+{
+    json_t *load = json_object();
+
+    put(load, "percent", 100 * atomic_load(&s->load.share) / QMS_LOAD_ALL);
+    json_object_set_new(load, "slowness", json_real(qms_load_slowness(&s->load)));
+    json_object_set_new(o, "load", load);
 }
 
 static void put_latency(struct qms_server *s, json_t *o)
@@ -209,6 +220,7 @@ char *qms_report(struct qms_server *s, size_t max)
     put_text(o, "eviction", s->config.eviction);
     put_cache(s, o);
     put_latency(s, o);
+    put_load(s, o);
     put_mining(s, o);
     put_contexts(s, o);
     for (uint32_t most = QMS_CLASSES_MAX; most > 0; most /= 2) {

@@ -214,6 +214,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
     struct qms_prefetch_config config = {
         .cache = s->cache,
         .stats = s->stats,
+        .load = s->config.throttle ? &s->load : NULL,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
@@ -365,6 +366,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 
     s->started = qms_now();
     pthread_mutex_init(&s->lock, NULL);
+    qms_load_init(&s->load);
     CDS_INIT_LIST_HEAD(&s->connections);
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
         s->config.policy != qm_prefetcher_find("none")) {

@@ -21,6 +21,7 @@
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
+#include "server/load.h"
 #include "server/miner.h"
 #include "server/prefetch.h"
 #include "server/record.h"
@@ -44,6 +45,7 @@ struct qms_server {
     struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
     struct qms_miner *miner;      /* NULL: nothing to learn */
     struct qm_cache *cache;
+    struct qms_load load;          /* of the device */
     nbdkit_next **nexts;           /* one for each prefetch thread */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_contexts contexts;

@@ -45,6 +45,8 @@ static int read_device(void *opaque, unsigned worker, void *buf, uint32_t count,
     return broken ? EIO : 0;
 }
 
+static struct qms_load *next_load; /* of the next device; NULL: it does not matter */
+
 static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
 {
     struct device *d = calloc(1, sizeof *d);
@@ -72,6 +74,7 @@ static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_b
     d->stats = qms_stats_new();
     config.cache = d->cache;
     config.stats = d->stats;
+    config.load = next_load;
     d->prefetch = qms_prefetch_start(&config);
     assert_non_null(d->prefetch);
     return d;
@@ -199,6 +202,30 @@ static void test_failing_is_silent(void **state)
 }
 
 /* A block that is written while its prefetch is queued is not read for it any more. */
+/* A device that is busy: of 16 candidates one is prefetched, and the others leave no
+ * trace. */
+static void test_withheld(void **state)
+{
+    struct qms_load busy;
+    struct device *d;
+
+    qms_load_init(&busy);
+    atomic_store(&busy.share, 1);
+    next_load = &busy;
+    d = make(1, 32, 32);
+    next_load = NULL;
+    for (uint64_t b = 0; b < 15; b++) {
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 7), EBUSY);
+        assert_false(qm_cache_contains(d->cache, b));
+    }
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 15, 7), 0);
+    demand(d, 15);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_WITHHELD), 15);
+    assert_int_equal(d->blocks, 1);
+    undo(d);
+    qms_load_destroy(&busy);
+}
+
 static void test_overtaken(void **state)
 {
     struct device *d = make(1, 32, 32);
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_full_queue_drops),
         cmocka_unit_test(test_taking_over),
         cmocka_unit_test(test_failing_is_silent),
+        cmocka_unit_test(test_withheld),
         cmocka_unit_test(test_overtaken),
         cmocka_unit_test(test_stop_with_a_full_queue),
         cmocka_unit_test(test_storm),
