@@ -4,7 +4,7 @@
  * does, in the process that does it, through libqmctx; files on an NBD device of a
  * kernel that has contexts are read with them.  See quickmine-postgresql(7).
  *
- * What PostgreSQL 15 tells, and what it does not:
+ * What PostgreSQL tells, and what it does not:
  *
  *   - Nothing tells that a transaction begins: its context begins with the first
  * query's. Callbacks tell that it is over, after an error as well.
@@ -38,7 +38,11 @@
 #include <tcop/cmdtag.h>
 #include <tcop/utility.h>
 #include <utils/guc.h>
+#if PG_VERSION_NUM < 160000
 #include <utils/queryjumble.h>
+#else
+#include <nodes/queryjumble.h>
+#endif
 
 #include "client-patches/libqmctx/qmctx.h"
 #include "client-patches/protocol/quickmine-mount.h"
@@ -149,8 +153,8 @@ static uint64_t class_of_name(const char *name)
 }
 
 /* Without an id (compute_query_id is off, or it is the query of a cursor or of CREATE
- * TABLE AS, which PostgreSQL 15 gives none), queries are told apart by what kind of
- * command they are, and by their tables. */
+ * TABLE AS, which has none before PostgreSQL 18), queries are told apart by what kind
+ * of command they are, and by their tables. */
 static uint64_t class_of_plan(const PlannedStmt *plan)
 {
     static const char *const names[] = {"unknown", "select", "update", "insert",

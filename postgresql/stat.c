@@ -8,7 +8,6 @@
 #include <fmgr.h>
 #include <funcapi.h>
 #include <miscadmin.h>
-#include <storage/backendid.h>
 #include <storage/ipc.h>
 #include <storage/lwlock.h>
 #include <storage/shmem.h>
@@ -18,6 +17,14 @@
 
 #include "postgresql/module.h"
 #include "postgresql/stat.h"
+
+#if PG_VERSION_NUM < 170000 /* from 1, 0: there is none */
+#include <storage/backendid.h>
+#define BACKEND (MyBackendId - 1)
+#else
+#include <storage/procnumber.h>
+#define BACKEND MyProcNumber
+#endif
 
 struct slot {
     _Alignas(64) struct qm_counts counts;
@@ -66,8 +73,8 @@ void qm_stat_reserve(void)
 
 struct qm_counts *qm_stat_of_backend(void)
 {
-    if (slots && MyBackendId >= 1 && MyBackendId <= MaxBackends)
-        return &slots[MyBackendId - 1].counts;
+    if (slots && BACKEND >= 0 && BACKEND < MaxBackends)
+        return &slots[BACKEND].counts;
     return &own;
 }
 

@@ -105,7 +105,7 @@ postgresql_parallel() {
 }
 
 run_postgresql() {
-    local c i t statement tables="" share root=$T/postgresql.root
+    local c i t statement tables="" root=$T/postgresql.root
     . "$SOURCE_DIR/tests/postgresql/pg-lib.sh"
 
     say "making the database"
@@ -162,9 +162,8 @@ EOT
 
     scripts postgresql
     database_root postgresql "$(stat -c %u "$PG_CLUSTER")"
-    share=${PG_BIN%/lib/*}/share/postgresql/15
     (cd / && cp -r --parents "$PG_BIN"/{postgres,psql} "${PG_BIN%/bin}/lib/plpgsql.so" \
-        "$share/timezonesets" "$root")
+        "$PG_SHARE/timezonesets" "$root")
     # The module, and its library beside it.
     cp "$BUILD_DIR/lib/postgresql/quickmine.so" "$BUILD_DIR/lib/libqmctx.so.0" \
         "$root${PG_BIN%/bin}/lib"

@@ -1,13 +1,14 @@
-# pg-lib.sh - a PostgreSQL 15 of one's own, with the module; to be sourced after
+# pg-lib.sh - a PostgreSQL of one's own, with the module; to be sourced after
 # tests/lib.sh.
 #
 # The server is a copy beside which lie links to what is installed, and our files: it looks
 # for the rest relative to where it is itself, so the module is found as if installed.
 
-PG_BIN=$(/usr/lib/postgresql/15/bin/pg_config --bindir 2>/dev/null) ||
-    PG_BIN=$(pg_config --bindir 2>/dev/null) || PG_BIN=/usr/lib/postgresql/15/bin
-[ -x "$PG_BIN/postgres" ] && [ -x "$PG_BIN/initdb" ] || skip "PostgreSQL 15 is not installed"
+PG_BIN=$(pg_config --bindir 2>/dev/null) || PG_BIN=/usr/lib/postgresql/15/bin
+[ -x "$PG_BIN/postgres" ] && [ -x "$PG_BIN/initdb" ] || skip "PostgreSQL is not installed"
 [ -e "$BUILD_DIR/lib/postgresql/quickmine.so" ] || skip "the module is not built"
+PG_SHARE=${PG_BIN%/lib/postgresql/*}/share/postgresql${PG_BIN##*/lib/postgresql}
+PG_SHARE=${PG_SHARE%/bin}
 PG_TREE=$T/pg
 PG_CLUSTER=$T/cluster
 
@@ -20,18 +21,17 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 pg_tree() {
-    local dir share=${PG_BIN%/lib/*}/share/postgresql/15
-    mkdir -p "$PG_TREE/usr/lib/postgresql/15"/{bin,lib} \
-        "$PG_TREE/usr/share/postgresql/15/extension"
-    cp "$PG_BIN"/{postgres,initdb} "$PG_TREE/usr/lib/postgresql/15/bin"
-    ln -s "${PG_BIN%/bin}"/lib/* "$PG_TREE/usr/lib/postgresql/15/lib"
+    local file lib=${PG_BIN%/bin}/lib share=$PG_SHARE
+    mkdir -p "$PG_TREE$PG_BIN" "$PG_TREE$lib" "$PG_TREE$share/extension"
+    cp "$PG_BIN"/{postgres,initdb} "$PG_TREE$PG_BIN"
+    ln -s "$lib"/* "$PG_TREE$lib"
     cp "$BUILD_DIR/lib/postgresql/quickmine.so" "$BUILD_DIR/lib/libqmctx.so.0" \
-        "$PG_TREE/usr/lib/postgresql/15/lib"
-    for dir in "$share"/*; do
-        [ "${dir##*/}" = extension ] || ln -s "$dir" "$PG_TREE/usr/share/postgresql/15"
+        "$PG_TREE$lib"
+    for file in "$share"/*; do
+        [ "${file##*/}" = extension ] || ln -s "$file" "$PG_TREE$share"
     done
     ln -s "$share"/extension/* "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} \
-        "$PG_TREE/usr/share/postgresql/15/extension"
+        "$PG_TREE$share/extension"
 }
 
 # pg_init OPTIONS...: a new cluster, $PG_CLUSTER.
@@ -39,7 +39,7 @@ pg_init() {
     [ -e "$PG_TREE" ] || pg_tree
     mkdir "$PG_CLUSTER"
     [ ${#PG_AS[@]} -eq 0 ] || chown "$PG_USER:" "$PG_CLUSTER"
-    (cd "$PG_CLUSTER" && "${PG_AS[@]}" "$PG_TREE/usr/lib/postgresql/15/bin/initdb" --no-sync -A trust -U qm \
+    (cd "$PG_CLUSTER" && "${PG_AS[@]}" "$PG_TREE$PG_BIN/initdb" --no-sync -A trust -U qm \
         --no-locale -E UTF8 "$@" "$PG_CLUSTER") >"$T/initdb.log" 2>&1 ||
         { cat "$T/initdb.log" >&2; fail "no cluster"; }
 }
@@ -51,7 +51,7 @@ pg_start() {
     [ -z "${QM_SANITIZE:-}" ] || preload=(env "LD_PRELOAD=$(sanitizer_preload)"
         ASAN_OPTIONS=detect_leaks=0)
     background "${PG_AS[@]}" "${preload[@]}" \
-        "$PG_TREE/usr/lib/postgresql/15/bin/postgres" -D "$PG_CLUSTER" -k "$PG_CLUSTER" \
+        "$PG_TREE$PG_BIN/postgres" -D "$PG_CLUSTER" -k "$PG_CLUSTER" \
         -c listen_addresses= -c fsync=off -c max_connections=20 "$@" >"$T/pg.log" 2>&1
     PG=$PID
     wait_for 60 eval "gone $PG || pg_sql -c 'SELECT 1'"
