@@ -1,0 +1,179 @@
+/* fuzz-control.c - the control window: two connections that send what they like.
+ *
+ * An input is a sequence of steps: a byte that says what, and which connection; then
+ * what that needs.  Records come as they are, or put together from a few bytes so that
+ * good ones are frequent.
+ *
+ * Promised: what is refused changes nothing; nothing that one connection sends begins
+ * or ends a context outside its sessions; all contexts end with their connections.
+ */
+#include <endian.h>
+
+#include "fuzz.h"
+#include "server/control.h"
+
+#define CONNECTIONS 2
+#define RECORDS     4
+
+static struct qms_contexts contexts;
+static struct qms_sessions sessions;
+
+static struct connection {
+    struct qms_member member;
+    uint64_t session;
+    unsigned first, count;
+} connections[CONNECTIONS];
+
+static void start(void)
+{
+    struct qm_mining_config config;
+    char err[200];
+
+    qm_mining_defaults(&config);
+    contexts.level = QM_LEVEL_INNERMOST;
+    contexts.mining = true;
+    contexts.held_max = 1000;
+    contexts.classes = qms_classes_new();
+    contexts.stats = qms_stats_new();
+    promise(qm_prefetcher_find("none")->create(&config, &contexts.prefetcher, err,
+                                               sizeof err) == 0);
+    promise(qms_contexts_init(&contexts) == 0);
+    promise(qms_sessions_init(&sessions, &contexts, contexts.classes, contexts.stats) ==
+            0);
+}
+
+static void get_header(struct connection *c)
+{
+    static const struct qms_device device = {.size = 1 << 20, .block_size = 4096};
+    struct qm_wire_header header;
+
+    qms_control_header(&sessions, &c->member, &device, &header);
+    c->session = le64toh(header.session);
+    c->first = le32toh(header.slot_first);
+    c->count = le32toh(header.slot_count);
+}
+
+/* A record that is nearly good. */
+static void compose(struct food *f, const struct connection *c,
+                    struct qm_wire_record *record)
+{
+    *record = (struct qm_wire_record){
+        .op = htole32(eat_number(f, 1) % 5),
+        .slot = htole16(c->first + eat_number(f, 1) % 32 - 1),
+        .session = htole64(c->session),
+        .klass = htole64(eat_number(f, 1)),
+        .kind = htole16(eat_number(f, 1) % 6),
+    };
+    if (eat_number(f, 1) % 2)
+        record->parent = htole16(c->first + eat_number(f, 1) % 32 - 1);
+    record->name_len = htole16(eat_number(f, 1));
+    eat(f, record->name, le16toh(record->name_len));
+    if (eat_number(f, 1) % 16 == 1)
+        record->reserved[eat_number(f, 1) % sizeof record->reserved] = 1;
+}
+
+static void send_records(struct food *f, struct connection *c, bool composed)
+{
+    struct qm_wire_record records[RECORDS];
+    size_t n = 1 + eat_number(f, 1) % RECORDS;
+    uint64_t offset = eat_number(f, 1) % 8 == 7 ? eat_number(f, 4) : 0;
+    uint32_t count = n * sizeof records[0];
+    uint64_t open = atomic_load(&contexts.open);
+    uint64_t begun = atomic_load(&contexts.next_id);
+
+    for (size_t i = 0; i < n; i++)
+        if (composed)
+            compose(f, c, &records[i]);
+        else
+            eat(f, &records[i], sizeof records[i]);
+    if (eat_number(f, 1) % 16 == 15)
+        count -= eat_number(f, 2) % (count + 1);
+    if (qms_control_write(&sessions, &c->member, records, count, offset) != 0)
+        promise(open == atomic_load(&contexts.open) &&
+                begun == atomic_load(&contexts.next_id));
+}
+
+static void read_something(struct food *f, struct connection *c)
+{
+    unsigned number = eat_number(f, 2) % (QM_WIRE_SLOT_CONTROL + 1);
+    struct qms_slot *slot = qms_member_slot(&sessions, &c->member, number);
+    struct qms_ref ref;
+    uint64_t candidates[4];
+
+    qms_context_arrive(&contexts, slot, QM_TRACE_READ, 0, 4096, &ref);
+    promise(ref.klass);
+    promise(slot || ref.id == 0);
+    qms_context_access(&contexts, &ref, eat_number(f, 1), QM_ACCESS_MISS, candidates,
+                       4);
+}
+
+static void leave(struct connection *c)
+{
+    qms_member_leave(&sessions, &c->member);
+    qms_member_destroy(&c->member);
+    c->session = 0;
+    c->first = c->count = 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct food f = {data, size};
+
+    if (!contexts.classes)
+        start();
+    for (unsigned i = 0; i < CONNECTIONS; i++) {
+        qms_member_init(&connections[i].member);
+        if (i == 0)
+            get_header(&connections[i]);
+    }
+    while (f.left > 0) {
+        unsigned what = eat_number(&f, 1);
+        struct connection *c = &connections[what >> 7];
+
+        switch (what % 8) {
+        case 0:
+            get_header(c);
+            break;
+        case 1:
+        case 2:
+        case 3:
+            send_records(&f, c, true);
+            break;
+        case 4:
+            send_records(&f, c, false);
+            break;
+        case 5: {
+            uint64_t offset = eat_number(&f, 8);
+            uint32_t count = eat_number(&f, 4);
+
+            if (what & 64) /* nearly good */
+                offset =
+                    qm_wire_hint(offset & 3, offset >> 2 & 7,
+                                 c->first + (offset >> 8 & 31) - 1,
+                                 offset & 32 ? c->first + (offset >> 16 & 31) - 1 : 0) -
+                    QM_WIRE_CONTROL;
+            if (what & 32)
+                count = count % 4096 * 512;
+            qms_control_hint(&sessions, &c->member, count, offset);
+            break;
+        }
+        case 6:
+            read_something(&f, c);
+            break;
+        case 7:
+            if (what & 64) {
+                leave(c);
+                qms_member_init(&c->member);
+            } else { /* the other's session, by its number */
+                c->session = connections[1 - (what >> 7)].session;
+                c->first = connections[1 - (what >> 7)].first;
+            }
+            break;
+        }
+    }
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        leave(&connections[i]);
+    promise(atomic_load(&contexts.open) == 0);
+    promise(qms_sessions_count(&sessions) == 0);
+    return 0;
+}
