@@ -23,15 +23,16 @@
 #define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold; 64 MiB */
 #define QUEUE_MIN 64
 
+/* If not, errno says why: also that there is no memory to find out. */
 static bool parent_exists(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *parent = slash && slash > path ? strndup(path, slash - path) : strdup("/");
-    bool exists = parent && access(parent, F_OK) == 0;
+    int error = !parent ? ENOMEM : access(parent, F_OK) == 0 ? 0 : ENOENT;
 
     free(parent);
-    errno = ENOENT;
-    return exists;
+    errno = error;
+    return error == 0;
 }
 
 /* Says what is wrong with the rules directory while somebody is there to read it. */
@@ -240,7 +241,8 @@ static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
     }
     s->prefetch = qms_prefetch_start(&config);
     if (!s->prefetch) {
-        nbdkit_error("cannot start %u prefetch threads", config.threads);
+        nbdkit_error("cannot start %u prefetch threads: out of memory or threads",
+                     config.threads);
         return -1;
     }
     return 0;
@@ -272,7 +274,7 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
         s->miner = qms_miner_start(s->prefetcher, s->config.miner_queue,
                                    s->config.rules_purge);
         if (!s->miner) {
-            nbdkit_error("cannot start the mining thread");
+            nbdkit_error("cannot start the mining thread: out of memory or threads");
             return -1;
         }
         if (start_prefetching(s, backend) == -1)
