@@ -29,6 +29,7 @@ enum {
     LINE = 64, /* bytes */
     BLOCK_BITS = 36,
     TAG_BITS = 14,
+    TAGS = 1 << TAG_BITS,
     SINCE_MAX = 3,
     AGE_MAX = 15,
     FADE_EVERY = 4,
@@ -54,7 +55,7 @@ static struct word unpack(uint64_t w)
 {
     return (struct word){
         .block = w & (QM_PAIRS_BLOCKS - 1),
-        .tag = w >> BLOCK_BITS & ((1u << TAG_BITS) - 1),
+        .tag = w >> BLOCK_BITS & (TAGS - 1),
         .count = w >> 50 & 15,
         .since = w >> 54 & 3,
         .age = w >> 56 & 15,
@@ -126,7 +127,7 @@ static struct line *line_of(const struct qm_pairs *p, uint64_t key)
 
 static unsigned tag_of(uint64_t key)
 {
-    return key & ((1u << TAG_BITS) - 1);
+    return key & (TAGS - 1);
 }
 
 /* Another block than w's followed its key. */
@@ -213,16 +214,16 @@ void qm_pairs_expect(const struct qm_pairs *p, uint64_t key)
     __builtin_prefetch(line_of(p, key));
 }
 
-unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
-                       struct qm_pair found[QM_PAIRS_FOUND_MAX])
+/* What follows the key of that tag in the line, at least min_count times. */
+static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_count,
+                         struct qm_pair found[QM_PAIRS_FOUND_MAX])
 {
-    const struct line *line = line_of(p, key);
-    unsigned tag = tag_of(key), n = 0, sum = 0;
+    unsigned n = 0, sum = 0;
 
     for (unsigned i = 0; i < WAYS; i++) {
         struct word w = unpack(load(line, i));
 
-        if (w.count == 0 || w.tag != tag)
+        if (w.count < min_count || w.tag != tag)
             continue;
         found[n++] =
             (struct qm_pair){.block = w.block, .count = w.count, .since = w.since};
@@ -231,6 +232,75 @@ unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
     for (unsigned i = 0; i < n; i++)
         found[i].rest = sum - found[i].count;
     return n;
+}
+
+unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
+                       struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    return find_tag(line_of(p, key), tag_of(key), 1, found);
+}
+
+uint64_t qm_pairs_lines(const struct qm_pairs *p)
+{
+    return p->n;
+}
+
+/* As qm_pairs_each(), for a line: the lowest tag first. */
+static int each_key(const struct line *line, uint64_t number, unsigned min_count,
+                    int (*each)(void *opaque, uint64_t line, unsigned tag,
+                                const struct qm_pair *found, unsigned n),
+                    void *opaque)
+{
+    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    int r = 0;
+
+    for (unsigned from = 0; r == 0;) {
+        unsigned tag = TAGS;
+
+        for (unsigned i = 0; i < WAYS; i++) {
+            struct word w = unpack(load(line, i));
+
+            if (w.count >= min_count && w.tag >= from && w.tag < tag)
+                tag = w.tag;
+        }
+        if (tag == TAGS)
+            break;
+        from = tag + 1;
+        unsigned n = find_tag(line, tag, min_count, found);
+        if (n > 0) /* they may have gone meanwhile */
+            r = each(opaque, number, tag, found, n);
+    }
+    return r;
+}
+
+int qm_pairs_each(const struct qm_pairs *p, unsigned min_count,
+                  int (*each)(void *opaque, uint64_t line, unsigned tag,
+                              const struct qm_pair *found, unsigned n),
+                  void *opaque)
+{
+    int r = 0;
+
+    for (uint64_t i = 0; i < p->n && r == 0; i++)
+        r = each_key(&p->lines[i], i, min_count ? min_count : 1, each, opaque);
+    return r;
+}
+
+bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
+                  uint64_t count)
+{
+    struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
+
+    if (line >= p->n || tag >= TAGS || block >= QM_PAIRS_BLOCKS || count < 1 ||
+        count > QM_PAIRS_COUNT_MAX)
+        return false;
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (load(&p->lines[line], i) == 0) {
+            store(&p->lines[line], i, 0, &new);
+            atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed);
+            break;
+        }
+    }
+    return true;
 }
 
 void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)

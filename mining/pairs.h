@@ -11,6 +11,7 @@
 #ifndef QM_PAIRS_H
 #define QM_PAIRS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct qm_pairs;
@@ -49,6 +50,21 @@ void qm_pairs_expect(const struct qm_pairs *pairs, uint64_t key);
 /* What is known to follow key, in no order; returns how many. */
 unsigned qm_pairs_find(const struct qm_pairs *pairs, uint64_t key,
                        struct qm_pair found[QM_PAIRS_FOUND_MAX]);
+
+/* For keeping pairs in a file.  A key cannot be had from the table, but where its pairs
+ * are: a line, and a tag.  These say the same in a table of as many lines only. */
+uint64_t qm_pairs_lines(const struct qm_pairs *pairs);
+
+/* Calls each() for all that is known to follow a key at least min_count times, by line
+ * and tag, until it returns non-zero; returns that, or 0. */
+int qm_pairs_each(const struct qm_pairs *pairs, unsigned min_count,
+                  int (*each)(void *opaque, uint64_t line, unsigned tag,
+                              const struct qm_pair *found, unsigned n),
+                  void *opaque);
+
+/* Puts a pair back, where there is room.  Returns false if no table can have it. */
+bool qm_pairs_put(struct qm_pairs *pairs, uint64_t line, unsigned tag, uint64_t block,
+                  uint64_t count);
 
 struct qm_pairs_stats {
     uint64_t held;    /* pairs */

@@ -16,9 +16,10 @@
  * How probable it is that a block is used, and what must be probable enough, is for the
  * judge (judge.h), whom everybody's prefetches teach.
  *
- * There are no locks: see pairs.h and judge.h.
+ * Nobody waits for a lock but who saves: see pairs.h and judge.h.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,14 +27,17 @@
 
 #include "mining/idle.h"
 #include "mining/judge.h"
+#include "mining/pairs-file.h"
 #include "mining/pairs.h"
 #include "mining/registry.h"
+#include "mining/sequence.h"
 
 enum {
-    DEPTH = 2,       /* steps ahead, where blocks arrive at once */
-    DEPTH_MAX = 6,   /* where all come late */
-    STEPS_MAX = 32,  /* blocks seen on the way, an access */
-    JUDGE_PART = 32, /* of the memory for rules, the judge's table's */
+    DEPTH = 2,            /* steps ahead, where blocks arrive at once */
+    DEPTH_MAX = 6,        /* where all come late */
+    STEPS_MAX = 32,       /* blocks seen on the way, an access */
+    JUDGE_PART = 32,      /* of the memory for rules, the judge's table's */
+    SAVE_AFTER = 1 << 18, /* pairs that are new; and an eighth of those there can be */
 };
 
 #define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
@@ -48,6 +52,11 @@ struct ppm {
     _Atomic float late; /* the share of late ones among those used, of late */
     bool (*cached)(void *opaque, uint64_t block);
     void *opaque;
+    struct qm_rules_dir *dir; /* NULL: rules are in memory */
+    pthread_mutex_t saving;   /* one at a time */
+    atomic_uint_least64_t
+        saved_at; /* pairs that had entered when saving was last due */
+    atomic_uint_least64_t saves, save_errors;
 };
 
 struct qm_stream {
@@ -82,34 +91,76 @@ static struct ppm *of(struct qm_prefetcher *p)
     return (struct ppm *)p;
 }
 
+/* Pairs that have entered the table. */
+static uint64_t entered(struct ppm *q)
+{
+    struct qm_pairs_stats stats;
+
+    qm_pairs_get_stats(q->pairs, &stats);
+    return stats.held + stats.evicted;
+}
+
+static int save(struct ppm *q)
+{
+    int r;
+
+    pthread_mutex_lock(&q->saving);
+    r = qm_pairs_save(q->pairs, q->dir);
+    pthread_mutex_unlock(&q->saving);
+    atomic_fetch_add(r == 0 ? &q->saves : &q->save_errors, 1);
+    return r;
+}
+
+static void release(struct ppm *q)
+{
+    if (q->dir)
+        qm_rules_dir_close(q->dir);
+    qm_pairs_free(q->pairs);
+    qm_judge_free(q->judge);
+    free(q);
+}
+
 static void destroy(struct qm_prefetcher *p)
 {
-    qm_pairs_free(of(p)->pairs);
-    qm_judge_free(of(p)->judge);
-    free(p);
+    struct ppm *q = of(p);
+
+    if (q->dir)
+        (void)save(q); /* if it fails, those saved before are there */
+    pthread_mutex_destroy(&q->saving);
+    release(q);
 }
 
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len)
 {
     uint64_t bytes = config->rules_memory ? config->rules_memory : MEMORY;
-    struct ppm *q = calloc(1, sizeof *q);
+    struct ppm *q;
+    int r = qm_mining_check(config, err, len);
 
-    if (q) {
-        q->base.ops = &qm_prefetcher_ppm;
-        q->cached = config->cached;
-        q->opaque = config->cached_opaque;
-        q->judge = qm_judge_new(bytes / JUDGE_PART);
-        q->pairs = q->judge ? qm_pairs_new(bytes - qm_judge_bytes(q->judge)) : NULL;
-        if (q->pairs) {
-            *p = &q->base;
-            err[0] = '\0';
-            return 0;
-        }
-        destroy(&q->base);
+    if (r != 0)
+        return r;
+    q = calloc(1, sizeof *q);
+    if (!q || !(q->judge = qm_judge_new(bytes / JUDGE_PART)) ||
+        !(q->pairs = qm_pairs_new(bytes - qm_judge_bytes(q->judge)))) {
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        r = ENOMEM;
+    } else if (config->rules_dir) {
+        r = qm_pairs_load(q->pairs, config, &q->dir, err, len);
+        if (r != 0)
+            q->dir = NULL;
     }
-    snprintf(err, len, "%s", strerror(ENOMEM));
-    return ENOMEM;
+    if (r != 0) {
+        if (q)
+            release(q);
+        return r;
+    }
+    pthread_mutex_init(&q->saving, NULL);
+    q->base.ops = &qm_prefetcher_ppm;
+    q->cached = config->cached;
+    q->opaque = config->cached_opaque;
+    atomic_store(&q->saved_at, entered(q));
+    *p = &q->base;
+    return 0;
 }
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
@@ -119,6 +170,22 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     if (s)
         s->klass = klass;
     return s;
+}
+
+/* When many pairs are new, hands out work: to save, on the thread that learns. */
+static struct qm_work *save_when_due(struct ppm *q)
+{
+    uint64_t now, since, at;
+
+    if (!q->dir)
+        return NULL;
+    now = entered(q);
+    at = atomic_load_explicit(&q->saved_at, memory_order_relaxed);
+    since = now - at;
+    if (since < SAVE_AFTER || since < qm_pairs_lines(q->pairs) ||
+        !atomic_compare_exchange_strong(&q->saved_at, &at, now))
+        return NULL;
+    return calloc(1, sizeof(struct qm_work));
 }
 
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
@@ -144,6 +211,18 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     s->fresh = true;
     if (s->seen < 2)
         s->seen++;
+    *work = save_when_due(q);
+}
+
+static int learn(struct qm_prefetcher *p, struct qm_work *work)
+{
+    free(work);
+    return save(of(p));
+}
+
+static void discard(struct qm_prefetcher *p, struct qm_work *work)
+{
+    free(work);
 }
 
 /* Block was on the way already. */
@@ -296,6 +375,8 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
         .rules = pairs.held,
         .rules_bytes = pairs.bytes + qm_judge_bytes(q->judge),
         .evicted = pairs.evicted,
+        .saves = atomic_load(&q->saves),
+        .save_errors = atomic_load(&q->save_errors),
     };
 }
 
@@ -309,8 +390,8 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .access = access_block,
     .candidates = candidates,
     .end = end,
-    .learn = qm_idle_learn,
-    .discard = qm_idle_discard,
+    .learn = learn,
+    .discard = discard,
     .ended = ended,
     .purge = qm_idle_purge,
     .stats = stats,

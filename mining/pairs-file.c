@@ -1,0 +1,117 @@
+/* pairs-file.c - pairs as records of a rules directory (see pairs-file.h). */
+#include "mining/pairs-file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mining/record.h"
+
+#define SAVE_FROM 2 /* times seen */
+
+struct loading {
+    struct qm_pairs *pairs;
+    struct qm_suffixes list;
+};
+
+/* The order of use is not kept. */
+static int load_prefix(void *opaque, uint64_t line, uint64_t tag)
+{
+    return 0;
+}
+
+static int load_record(void *opaque, uint64_t line, uint64_t tag,
+                       const unsigned char *record, size_t size)
+{
+    struct loading *l = opaque;
+    int r = qm_record_decode(record, size, &l->list);
+
+    for (size_t i = 0; r == 0 && i < l->list.n; i++) {
+        const struct qm_suffix *s = &l->list.v[i];
+
+        /* The file is whole, so what no table can have is somebody else's. */
+        if (tag > UINT32_MAX ||
+            !qm_pairs_put(l->pairs, line, (unsigned)tag, s->block, s->support))
+            r = EINVAL;
+    }
+    return r;
+}
+
+int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
+                  struct qm_rules_dir **dir, char *err, size_t len)
+{
+    struct qm_mining_config own = *config;
+    struct loading loading = {.pairs = pairs};
+    char *name;
+    int r;
+
+    if (asprintf(&name, "%s, pairs in %" PRIu64 " lines",
+                 config->rules_for ? config->rules_for : "any device",
+                 qm_pairs_lines(pairs)) < 0) {
+        snprintf(err, len, "out of memory");
+        return ENOMEM;
+    }
+    own.rules_for = name;
+    r = qm_rules_dir_open(&own, dir, err, len);
+    free(name);
+    if (r != 0)
+        return r;
+    r = qm_rules_dir_load(*dir, 0, load_prefix, load_record, &loading, err, len);
+    free(loading.list.v);
+    if (r != 0)
+        qm_rules_dir_close(*dir);
+    return r;
+}
+
+struct saving {
+    struct qm_rules_save *save;
+    uint64_t place;
+};
+
+/* By count, then by block, as records must be. */
+static int by_count(const void *a, const void *b)
+{
+    const struct qm_suffix *x = a, *y = b;
+
+    if (x->support != y->support)
+        return x->support < y->support ? 1 : -1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+static int save_key(void *opaque, uint64_t line, unsigned tag,
+                    const struct qm_pair *found, unsigned n)
+{
+    struct saving *s = opaque;
+    struct qm_suffix suffixes[QM_PAIRS_FOUND_MAX];
+    struct qm_suffixes list = {.v = suffixes};
+    unsigned char *record;
+    int r;
+
+    for (unsigned i = 0; i < n; i++)
+        suffixes[i] =
+            (struct qm_suffix){.block = found[i].block, .support = found[i].count};
+    qsort(suffixes, n, sizeof suffixes[0], by_count);
+    for (unsigned i = 0; i < n; i++) /* one may be there twice for a while */
+        if (list.n == 0 || suffixes[list.n - 1].block != suffixes[i].block)
+            suffixes[list.n++] = suffixes[i];
+    record = malloc(qm_record_bound(list.n));
+    if (!record)
+        return ENOMEM;
+    r = qm_rules_save_put(s->save, line, tag, s->place++, record,
+                          qm_record_encode(&list, record));
+    free(record);
+    return r;
+}
+
+int qm_pairs_save(const struct qm_pairs *pairs, struct qm_rules_dir *dir)
+{
+    struct saving saving = {0};
+    int r = qm_rules_save_begin(dir, &saving.save), r2;
+
+    if (r != 0)
+        return r;
+    r = qm_pairs_each(pairs, SAVE_FROM, save_key, &saving);
+    r2 = qm_rules_save_end(saving.save, r == 0);
+    return r != 0 ? r : r2;
+}

@@ -1,0 +1,193 @@
+/* Pairs that survive a restart, and when they do not. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "baseline.h"
+
+static char dir[64];
+
+static const char *in_dir(const char *name)
+{
+    static char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int setup(void **state)
+{
+    strcpy(dir, "/tmp/quickmine.XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    DIR *d = opendir(dir);
+
+    for (struct dirent *e; d && (e = readdir(d));)
+        (void)unlink(in_dir(e->d_name));
+    if (d)
+        closedir(d);
+    return rmdir(dir);
+}
+
+static bool exists(const char *name)
+{
+    return access(in_dir(name), F_OK) == 0;
+}
+
+/* memory: for rules; err: what there was to say. */
+static struct qm_prefetcher *open_rules(uint64_t memory, char *err, size_t len)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p = NULL;
+
+    qm_mining_defaults(&config);
+    config.rules_memory = memory;
+    config.rules_dir = dir;
+    config.rules_for = "disk";
+    config.block_size = 16384;
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, len), 0);
+    return p;
+}
+
+static void read_path(struct qm_prefetcher *p, uint64_t first, unsigned n)
+{
+    struct qm_stream *s = begin(p);
+    struct qm_work *work;
+
+    for (unsigned i = 0; i < n; i++)
+        p->ops->access(p, s, first + 7 * i, QM_ACCESS_MISS, &work);
+    end(p, s);
+}
+
+/* How many blocks of the path it knows to come after its first. */
+static unsigned knows(struct qm_prefetcher *p, uint64_t first)
+{
+    struct qm_stream *s = begin(p);
+    struct asked asked = step(p, s, first, QM_ACCESS_MISS);
+
+    for (unsigned i = 0; i < asked.n; i++)
+        assert_int_equal(asked.blocks[i], first + 7 * (i + 1));
+    end(p, s);
+    return asked.n;
+}
+
+#define MEMORY (1 << 20)
+
+static void test_restart(void **state)
+{
+    char err[512];
+    struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
+
+    assert_string_equal(err, "");
+    for (uint64_t path = 0; path < 100; path++) {
+        read_path(p, path * 1000, 20);
+        for (int again = 0; again < 5 && path % 2 == 0; again++)
+            read_path(p, path * 1000, 20);
+    }
+    p->ops->destroy(p);
+    for (int restart = 0; restart < 3; restart++) {
+        p = open_rules(MEMORY, err, sizeof err);
+        assert_string_equal(err, "");
+        assert_int_equal(stats_of(p).rules,
+                         50 * (19 + 18)); /* those seen more than once */
+        for (uint64_t path = 0; path < 100; path++)
+            assert_int_equal(knows(p, path * 1000), path % 2 == 0 ? 2 : 0);
+        p->ops->destroy(p);
+    }
+    assert_false(exists("rules.db.bad-1"));
+}
+
+static void test_set_aside(void **state)
+{
+    char err[512];
+    struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
+    int fd;
+
+    read_path(p, 5, 20);
+    read_path(p, 5, 20);
+    p->ops->destroy(p);
+    p = open_rules(2 * MEMORY, err, sizeof err);
+    assert_non_null(strstr(err, "renamed to rules.db.bad-1"));
+    assert_int_equal(stats_of(p).rules, 0);
+    read_path(p, 5, 20);
+    read_path(p, 5, 20);
+    p->ops->destroy(p);
+    assert_true(exists("rules.db.bad-1"));
+
+    fd = open(in_dir("rules.db"), O_WRONLY);
+    assert_int_equal(pwrite(fd, "rubbish", 7, 5000), 7);
+    close(fd);
+    p = open_rules(2 * MEMORY, err, sizeof err);
+    assert_non_null(strstr(err, "renamed to rules.db.bad-2"));
+    assert_int_equal(stats_of(p).rules, 0);
+    p->ops->destroy(p);
+
+    p = open_rules(2 * MEMORY, err, sizeof err); /* the next time all is well */
+    assert_string_equal(err, "");
+    p->ops->destroy(p);
+}
+
+/* What another policy has saved is not taken for pairs. */
+static void test_other_policy(void **state)
+{
+    static const uint64_t blocks[] = {3, 1, 4, 15, 9};
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    char err[512];
+
+    qm_mining_defaults(&config);
+    config.rules_dir = dir;
+    config.rules_for = "disk";
+    config.block_size = 16384;
+    assert_int_equal(
+        qm_prefetcher_find("quickmine")->create(&config, &p, err, sizeof err), 0);
+    assert_int_equal(read_blocks(p, blocks, 5), 0);
+    p->ops->destroy(p);
+    assert_true(exists("rules.db"));
+    p = open_rules(MEMORY, err, sizeof err);
+    assert_non_null(strstr(err, "renamed to rules.db.bad-1"));
+    p->ops->destroy(p);
+}
+
+/* It is saved when much is new, too, and not each time. */
+static void test_in_passing(void **state)
+{
+    char err[512];
+    struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
+    struct qm_stream *s = begin(p);
+    unsigned due = 0;
+
+    for (uint64_t i = 0; i < 300000; i++) {
+        struct qm_work *work;
+
+        p->ops->access(p, s, i * i % 1000003, QM_ACCESS_MISS, &work);
+        if (!work)
+            continue;
+        if (due++ == 0)
+            p->ops->discard(p, work);
+        else
+            assert_int_equal(p->ops->learn(p, work), 0);
+    }
+    assert_int_equal(due, 2); /* 600,000 pairs */
+    assert_int_equal(stats_of(p).saves, 1);
+    assert_int_equal(stats_of(p).save_errors, 0);
+    assert_true(exists("rules.db"));
+    end(p, s);
+    p->ops->destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_policy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_passing, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
