@@ -33,7 +33,7 @@ struct qm_sim {
 void qm_sim_defaults(struct qm_sim_config *config)
 {
     *config = (struct qm_sim_config){
-        .policy = "quickmine",
+        .policy = "ppm",
         .eviction = "wtinylfu",
         .level = QM_LEVEL_INNERMOST,
         .on_promote = true,
@@ -49,6 +49,7 @@ void qm_sim_paper(struct qm_sim_config *config)
     qm_sim_defaults(config);
     config->paper = true;
     config->eviction = "lru";
+    config->policy = "quickmine";
     config->share_adapts = false;
     config->on_promote = false;
     config->throttle = false;

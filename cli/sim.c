@@ -172,7 +172,7 @@ static void complete(struct argp_state *state, struct arguments *a)
         append(state, &a->levels, (union item){.number = QM_LEVEL_INNERMOST});
     if (a->policies.count == 0) {
         add_policy(state, "none");
-        add_policy(state, "quickmine");
+        add_policy(state, a->mining.paper ? "quickmine" : "ppm");
     }
     if (a->evictions.count == 0) {
         struct qm_sim_config config;

@@ -28,7 +28,7 @@ const char qms_config_help[] =
     "cache-size=SIZE        Memory for caching, metadata included (default 256M).\n"
     "cache-blocks=N         Cache exactly N blocks, whatever memory that takes.\n"
     "block-size=SIZE        Power of two from 4K to 1M (default 16K).\n"
-    "policy=NAME            What prefetches (default quickmine; none: nothing).\n"
+    "policy=NAME            What prefetches (default ppm; none: nothing).\n"
     "level=LEVEL            Whose reads are one sequence: innermost (default), query,\n"
     "                       transaction, thread, connection or none.\n"
     "eviction=NAME          Which block goes: wtinylfu (default), lru, lfu, mru, arc\n"
@@ -382,6 +382,7 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
     if (strcmp(value, "paper") != 0)
         return wrong(key, value, "paper");
     qm_mining_paper(&c->mining);
+    c->policy = qm_prefetcher_find("quickmine");
     c->eviction = "lru";
     c->share = DEFAULT_SHARE;
     c->share_adapts = false;
@@ -447,7 +448,7 @@ static void defaults(struct qms_config *c)
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
         .eviction = "wtinylfu",
-        .policy = qm_prefetcher_find("quickmine"),
+        .policy = qm_prefetcher_find("ppm"),
         .level = QM_LEVEL_INNERMOST,
         .share = DEFAULT_SHARE,
         .share_adapts = true,

@@ -30,7 +30,7 @@ POLICIES = {p.name: p for p in (
     Policy("mithril", "Mithril", "mithril"),
     Policy("cminer", "C-Miner*", "cminer", trained=True),
     Policy("quickmine", "QuickMine, paper", "quickmine", contexts=True),
-    Policy("defaults", "QuickMine, defaults", "quickmine", paper=False, contexts=True),
+    Policy("defaults", "QuickMine, defaults", "ppm", paper=False, contexts=True),
     Policy("perfect", "perfect knowledge", "perfect", contexts=True, live=False),
 )}
 

@@ -127,7 +127,7 @@ def column(rows, title):
 POLICIES = {"LRU": ("none", "paper"), "SEQ": ("seq", "paper"), "RUN": ("run", "paper"),
             "AMP": ("amp", "paper"), "Mithril": ("mithril", "paper"),
             "C-Miner*": ("cminer", "paper"), "QuickMine, paper": ("quickmine", "paper"),
-            "QuickMine, defaults": ("quickmine", None),
+            "QuickMine, defaults": ("ppm", None),
             "perfect knowledge": ("perfect", "paper")}
 PARTS = {"tpcw": (80, 40, 20), "rubis": (80, 40, 20), "tpcc": (120, 60, 30)}
 

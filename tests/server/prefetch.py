@@ -31,7 +31,8 @@ for places in paths:
     transaction(clients[0], places, others)
 client.wait_for(lambda: clients[0].stats()["sequences_queued"] == 0)
 before = clients[0].stats()
-assert before["promotes"] == 0
+if policy != "ppm":  # that learns at once
+    assert before["promotes"] == 0
 for _ in range(2):
     for places in paths:
         transaction(clients[0], places, others)
@@ -48,7 +49,7 @@ if policy == "none":
     assert after["promotes"] == after["prefetches"] == after["rules"] == 0
     assert after["misses"] + after["hits"] == 3 * 800
 else:
-    assert after["rules"] > 400 and after["matches"] > 0
+    assert after["rules"] > 400 and (policy == "ppm" or after["matches"] > 0)
     assert promotes > 600, after  # of 800
     assert after["used"] > 0.7 * after["prefetches"], after
 client.passed(f"{promotes} promotes, {after['used']} used of {after['prefetches']}")
