@@ -337,7 +337,7 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
     struct qm_block *block = NULL;
     bool crowded;
 
-    if (shard->balance.prefetch == 0)
+    if (cache->config.prefetch_blocks == 0)
         return ENOSPC;
     if (qm_cache_contains(cache, number))
         return EEXIST;
