@@ -61,6 +61,32 @@ static bool prefetches(const struct qm_sim_config *config)
     return strcmp(config->policy, "none") != 0;
 }
 
+/* Takes the rules' memory off the cache's.  Returns 0 or EINVAL. */
+static int leave_rules(struct qm_sim *sim, char *err, size_t len)
+{
+    struct qm_sim_config *c = &sim->config;
+    struct qm_mining_stats mining;
+
+    if (!c->total_memory || !prefetches(c))
+        return 0;
+    if (!sim->prefetcher->ops->takes_all_at_once) {
+        snprintf(err, len,
+                 "what the rules of policy '%s' take is not known beforehand, so the "
+                 "memory in all can be said for policy none or ppm only",
+                 c->policy);
+        return EINVAL;
+    }
+    sim->prefetcher->ops->stats(sim->prefetcher, &mining);
+    if (mining.rules_bytes >= c->cache_size) {
+        snprintf(err, len, "rules of %llu bytes leave nothing of %llu for blocks",
+                 (unsigned long long)mining.rules_bytes,
+                 (unsigned long long)c->cache_size);
+        return EINVAL;
+    }
+    c->cache_size -= mining.rules_bytes;
+    return 0;
+}
+
 /* How many blocks the cache has, and its prefetch part.  Returns 0 or EINVAL. */
 static int set_capacity(struct qm_sim *sim, char *err, size_t len)
 {
@@ -68,14 +94,14 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
 
     if (c->cache_blocks > 0)
         sim->blocks = c->cache_blocks;
-    else if (c->paper)
+    else if (c->paper && !c->total_memory)
         sim->blocks = c->cache_size / c->block_size;
     else
         sim->blocks = qm_cache_blocks_within(c->cache_size, (uint32_t)c->block_size);
     if (sim->blocks == 0) {
         snprintf(err, len, "cache size %llu holds no block of %llu bytes%s",
                  (unsigned long long)c->cache_size, (unsigned long long)c->block_size,
-                 c->paper ? "" : " with its metadata");
+                 c->paper && !c->total_memory ? "" : " with its metadata");
         return EINVAL;
     }
     if (!prefetches(c))
@@ -202,6 +228,14 @@ static bool is_cached(void *opaque, uint64_t block)
     return qm_cache_contains(sim->cache, block);
 }
 
+/* The cache's part of the memory, beside which rules take their usual part of it. */
+static uint64_t part_of_total(const struct qm_sim_config *config)
+{
+    uint64_t size = config->cache_size;
+
+    return config->total_memory ? size / 9 * 8 : size;
+}
+
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = calloc(1, sizeof *sim);
@@ -216,11 +250,12 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     if (sim->config.mining.rules_memory == 0)
         sim->config.mining.rules_memory = qm_mining_rules_memory(
             config->cache_blocks > 0 ? config->cache_blocks * config->block_size
-                                     : config->cache_size);
+                                     : part_of_total(config));
     sim->config.mining.cached = is_cached;
     sim->config.mining.cached_opaque = sim;
-    if (make_prefetcher(sim, err, len) == 0 && set_capacity(sim, err, len) == 0 &&
-        make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0)
+    if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
+        set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
+        make_throttle(sim, err, len) == 0)
         return sim;
     qm_sim_free(sim);
     return NULL;

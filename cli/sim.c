@@ -20,7 +20,7 @@ struct list {
 
 struct arguments {
     struct cli_mining mining;
-    struct list policies, sizes, levels, evictions;
+    struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
         skip_hits, degree, rules_memory, retrain, jobs;
     const char *trained;
@@ -35,6 +35,7 @@ enum {
     LEVEL = 'l',
     JSON = 'j',
     CACHE_BLOCKS = 0x200,
+    TOTAL_MEMORY,
     EVICTION,
     SHARE,
     PREFETCH_ON,
@@ -53,6 +54,8 @@ static const struct argp_option options[] = {
     {"policy", POLICY, "NAME[,NAME...]", 0, "what prefetches (none,quickmine)", 0},
     {"cache-size", CACHE_SIZE, "SIZE[,SIZE...]", 0, "memory of the cache: 64M, 1G, ...",
      0},
+    {"total-memory", TOTAL_MEMORY, "SIZE[,SIZE...]", 0,
+     "memory of the cache and the rules, instead of the cache's size", 0},
     {"cache-blocks", CACHE_BLOCKS, "N", 0, "blocks of the cache, instead of its size",
      0},
     {"level", LEVEL, "LEVEL[,LEVEL...]", 0,
@@ -141,6 +144,14 @@ static void add_size(struct argp_state *state, const char *word)
     append(state, &a->sizes, item);
 }
 
+static void add_total(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+    union item item = {.number = cli_size(state, "--total-memory", word, 1, INT64_MAX)};
+
+    append(state, &a->totals, item);
+}
+
 static void add_level(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
@@ -160,10 +171,11 @@ static void complete(struct argp_state *state, struct arguments *a)
 {
     if (!a->file)
         argp_error(state, "which trace?");
-    if (a->cache_blocks.set && a->sizes.count > 0)
-        argp_error(state, "either --cache-size or --cache-blocks");
-    if (!a->cache_blocks.set && a->sizes.count == 0)
-        argp_error(state, "how large is the cache? Say --cache-size or --cache-blocks");
+    if (a->cache_blocks.set + (a->sizes.count > 0) + (a->totals.count > 0) > 1)
+        argp_error(state, "either --cache-size, --total-memory or --cache-blocks");
+    if (!a->cache_blocks.set && a->sizes.count == 0 && a->totals.count == 0)
+        argp_error(state, "how large is the cache? Say --cache-size, --total-memory or "
+                          "--cache-blocks");
     if (a->cache_blocks.set)
         append(state, &a->sizes, (union item){.number = 0});
     if (a->series_us > 0 && !a->json)
@@ -195,6 +207,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case CACHE_SIZE:
         cli_list(state, "--cache-size", arg, add_size);
+        return 0;
+    case TOTAL_MEMORY:
+        cli_list(state, "--total-memory", arg, add_total);
         return 0;
     case LEVEL:
         cli_list(state, "--level", arg, add_level);
@@ -318,8 +333,9 @@ static int make_runs(const struct arguments *a, uint64_t block_size,
                      struct sim_runs *runs)
 {
     struct qm_sim_config config = common_config(a, block_size);
+    const struct list *sizes = a->totals.count > 0 ? &a->totals : &a->sizes;
     size_t total =
-        a->sizes.count * a->levels.count * a->policies.count * a->evictions.count;
+        sizes->count * a->levels.count * a->policies.count * a->evictions.count;
 
     runs->runs = calloc(total, sizeof *runs->runs);
     if (!runs->runs)
@@ -333,7 +349,8 @@ static int make_runs(const struct arguments *a, uint64_t block_size,
         n /= a->policies.count;
         config.level = (enum qm_level)a->levels.items[n % a->levels.count].number;
         n /= a->levels.count;
-        config.cache_size = a->sizes.items[n].number;
+        config.cache_size = sizes->items[n].number;
+        config.total_memory = sizes == &a->totals;
         runs->runs[runs->count++].config = config;
     }
     return CLI_OK;
@@ -386,6 +403,7 @@ int qm_cmd_sim(int argc, char **argv)
     free_words(&a.policies);
     free_words(&a.evictions);
     free(a.sizes.items);
+    free(a.totals.items);
     free(a.levels.items);
     return status;
 }

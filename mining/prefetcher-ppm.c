@@ -384,6 +384,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .name = "ppm",
     .summary = "what followed the last two misses, judged by what became of it",
     .misses_only = true,
+    .takes_all_at_once = true,
     .create = create,
     .destroy = destroy,
     .begin = begin,

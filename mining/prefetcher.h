@@ -131,6 +131,9 @@ struct qm_prefetcher_ops {
     /* Hits are nothing to it: it need not be told of them. */
     bool misses_only;
 
+    /* What its rules take, stats() says from the beginning: it never takes more. */
+    bool takes_all_at_once;
+
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err
      * is "". */

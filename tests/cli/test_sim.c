@@ -296,6 +296,30 @@ static void size_includes_metadata(void **state)
                     1000 * BLOCK);
     assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
     qm_sim_free(sim);
+    /* In all, rules are part of it; and their usual part is an eighth of the cache's.
+     */
+    config.policy = "ppm";
+    config.total_memory = true;
+    config.cache_size = 9000 * BLOCK;
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_in_range(r.mining.rules_bytes, 900 * BLOCK, 1000 * BLOCK);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes + r.mining.rules_bytes,
+                    8990 * BLOCK, 9000 * BLOCK);
+    qm_sim_free(sim);
+    config.mining.rules_memory = 2000 * BLOCK;
+    config.cache_size = 1500 * BLOCK;
+    assert_refused(&config, "leave nothing");
+    config.policy = "quickmine";
+    assert_refused(&config, "none or ppm only");
+    config.policy = "none";
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 1498 * BLOCK,
+                    1500 * BLOCK);
+    qm_sim_free(sim);
+    config.policy = "quickmine";
+    config.total_memory = false;
     config.cache_blocks = 75;
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
