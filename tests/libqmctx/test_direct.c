@@ -86,7 +86,7 @@ static void *in_another_thread(void *ctx)
 /* One part of a program begins contexts, and another sends the requests. */
 static void test_attached(void **state)
 {
-    struct qmctx *ctx, *attached, *to_attached;
+    struct qmctx *ctx, *attached, *to_attached, *other;
     struct recorded *t, *q, *own;
     pthread_t thread;
     qmctx_id id;
@@ -106,6 +106,9 @@ static void test_attached(void **state)
     assert_int_equal(pthread_create(&thread, NULL, in_another_thread, ctx), 0);
     pthread_join(thread, NULL);
     must_read(ctx, qmctx_current(ctx), BLOCK, 0);
+    other = must_connect(1);
+    assert_int_equal(qmctx_current(other), 0);
+    qmctx_close(other);
     /* A context of the instance itself goes before. */
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0x91, NULL), 0);
     must_read(ctx, qmctx_current(ctx), BLOCK, 1 * BLOCK);

@@ -176,6 +176,38 @@ static void two_threads(io_context_t ctx)
         pthread_join(thread[i], NULL);
 }
 
+static void *reap_one(void *ctx)
+{
+    struct io_event event;
+
+    CHECK(io_getevents(ctx, 1, 1, &event, NULL) == 1 && (long)event.res == LENGTH);
+    __atomic_store_n(&((struct op *)event.data)->busy, false, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Two threads wait, and what one of them gets does not leave the other asleep. */
+static void one_each(io_context_t ctx)
+{
+    for (int i = 0; i < 50; i++) {
+        pthread_t thread[2];
+
+        for (int k = 0; k < 2; k++)
+            CHECK(pthread_create(&thread[k], NULL, reap_one, ctx) == 0);
+        for (int k = 0; k < 2; k++) {
+            struct iocb *iocb = &ops[k].iocb;
+
+            io_prep_pread(iocb, fds[0], ops[k].buf, LENGTH, 0);
+            iocb->data = &ops[k];
+            __atomic_store_n(&ops[k].busy, true, __ATOMIC_RELAXED);
+            CHECK(io_submit(ctx, 1, &iocb) == 1);
+            while (__atomic_load_n(&ops[k].busy, __ATOMIC_ACQUIRE))
+                sched_yield();
+        }
+        for (int k = 0; k < 2; k++)
+            pthread_join(thread[k], NULL);
+    }
+}
+
 void test_aio(void)
 {
     struct timespec soon = {0, 20000000};
@@ -191,6 +223,7 @@ void test_aio(void)
     CHECK(io_getevents(ctx, 1, 1, &event, &soon) == 0, "nothing to wait for");
     mixed_aio(ctx);
     two_threads(ctx);
+    one_each(ctx);
 
     /* A request that says by an eventfd that it is done. */
     bell = eventfd(0, 0);
@@ -371,6 +404,11 @@ void test_uring(void)
     sqe->flags |= IOSQE_IO_LINK;
     io_uring_prep_nop(io_uring_get_sqe(&ring));
     CHECK(one(&ring) == -EBADF && one(&ring) == -ECANCELED);
+    sqe = io_uring_get_sqe(&ring);
+    io_uring_prep_nop(sqe);
+    sqe->flags |= IOSQE_IO_LINK;
+    io_uring_prep_read(io_uring_get_sqe(&ring), fds[0], ops[0].buf, LENGTH, 0);
+    CHECK(one(&ring) == 0 && one(&ring) == -EBADF);
     CHECK(io_uring_register_files(&ring, fds, 2) == -EBADF);
     /* In flight when the ring goes. */
     io_uring_prep_read(io_uring_get_sqe(&ring), fds[0], ops[0].buf, LENGTH, 0);
