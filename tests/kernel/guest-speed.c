@@ -21,8 +21,8 @@
 
 #define OWN     "/dev/nbd1"
 #define BLOCKS  16384 /* of the own device */
-#define READS   500
-#define REPEATS 5
+#define READS   1500
+#define REPEATS 9
 
 static void receive(int sock, void *data, size_t size)
 {

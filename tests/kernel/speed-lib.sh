@@ -1,27 +1,24 @@
 # speed-lib.sh - the two kernels beside each other; to be sourced by run.
 
-# run_speed PAIRS: what a read without a context takes in the patched kernel and the stock
-# one, alternately.  First by an emulator whose clock counts instructions, of a device whose
-# server is in the guest; then by the wall clock, of the plain export.
+# run_speed PAIRS [live]: what a read without a context takes in the patched kernel and the
+# stock one, alternately.  By an emulator whose clock counts instructions, of a device whose
+# server is in the guest; or by the wall clock, of the plain export.
 run_speed() {
-    local pair live kernel order server QEMU_ARGS APPEND
+    local pair kernel order server APPEND=live=${2:-} QEMU_ARGS="-icount shift=0,sleep=off"
 
+    [ -z "${2:-}" ] || QEMU_ARGS=
     initramfs speed "$(PATH=/usr/sbin:/sbin command -v nbd-client)"
     make_disk "$T/speed.disk"
     serve speed --filter="$FILTER" file "$T/speed.disk" cache-size=256M
     server=$PID
-    for live in '' 1; do
-        QEMU_ARGS= APPEND=live=$live
-        [ -n "$live" ] || QEMU_ARGS="-icount shift=0,sleep=off"
-        for ((pair = 0; pair < $1; pair++)); do
-            order=(stock contexts)
-            [ $((pair % 2)) = 0 ] || order=(contexts stock)
-            for kernel in "${order[@]}"; do
-                say "pair $((pair + 1))${live:+, live}: $kernel"
-                boot speed "$kernel"
-                tr -d '\r' <"$T/speed.console" | sed -n "s/.*@speed/$kernel $pair/p" \
-                    >>"$T/speeds"
-            done
+    for ((pair = 0; pair < $1; pair++)); do
+        order=(stock contexts)
+        [ $((pair % 2)) = 0 ] || order=(contexts stock)
+        for kernel in "${order[@]}"; do
+            say "pair $((pair + 1)): $kernel"
+            boot speed "$kernel"
+            tr -d '\r' <"$T/speed.console" | sed -n "s/.*@speed/$kernel $pair/p" \
+                >>"$T/speeds"
         done
     done
     stop "$server"
