@@ -8,10 +8,11 @@ TRACE     what the server recorded (quickmine-trace(5)), with names as classes
 IMAGE     the disk
 INDEXES   lines of an index's id and the table that it is of
 
-Each statement of the log must be there once, within its connection and its transaction, and
-each transaction once.  All pages of a statement's table must have been read in it; but to
-prepare it, and to open the table for a statement that calls it, some have to be read, too,
-as well as to roll its transaction back; and the server's threads do their work.  --split: a connection or transaction may
+Each statement of the log must be there once, within its connection and its transaction,
+and each transaction once, with its first statement's class.  All pages of a statement's
+table must have been read in it; but to prepare it, and to open the table for a
+statement that calls it, some have to be read, too, as well as to roll its transaction
+back; and the server's threads do their work.  --split: a connection or transaction may
 be there in parts (a thread pool).  Says what differs, and exits 1.
 """
 import collections
@@ -20,7 +21,7 @@ import struct
 import sys
 
 PAGE = 16384
-NUMBER = re.compile(r"(?<![A-Za-z0-9])([qs]\d+)(?![A-Za-z0-9])")
+NUMBER = re.compile(r"(?<![A-Za-z0-9])([nqs]\d+)(?![A-Za-z0-9])")
 BACKGROUND = {"purge", "page cleaner", "recovery", "rollback after recovery",
               "table statistics", "buffer pool load"}
 
@@ -124,9 +125,14 @@ def main():
             of_name[found[1]].append(context)
 
     # A statement is there once, within what the log says.
-    transaction_of, connection_of = {}, {}
+    transaction_of, connection_of, begins = {}, {}, {}
     for name, session, transaction in said:
         contexts = of_name.pop(name, [])
+        if name[0] == "n":
+            begins.setdefault(transaction, name)
+            for context in contexts:
+                context.opens.add("t" + name[1:])
+            continue
         if len(contexts) != 1:
             wrong.append(f"{name} is there {len(contexts)} times")
             continue
@@ -135,6 +141,9 @@ def main():
         if None in its:
             wrong.append(f"{name} is in no transaction or connection")
             continue
+        first = NUMBER.search(its[0].klass)
+        if not first or first[1] != begins.setdefault(transaction, name):
+            wrong.append(f"{name}: its transaction is of class '{its[0].klass}'")
         if not split:
             for it, number, known in ((its[0], transaction, transaction_of),
                                       (its[1], session, connection_of)):
@@ -185,7 +194,7 @@ def main():
                         wrong.append(
                             f"a page of {table} was read in {context.kind} '{name}'")
     for name, _, _ in said:
-        if not counts["t" + name[1:]]:
+        if name[0] != "n" and not counts["t" + name[1:]]:
             wrong.append(f"{name} has read nothing")
 
     for line in wrong[:40]:

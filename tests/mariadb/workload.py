@@ -4,7 +4,7 @@
 Each statement that reads pages has a number, and reads a table of its own, so that it can
 be told from what was read which statement it was for: statement q17 reads table t17 and
 has q17 in its text, at the front, as names of classes are cut.  Statements of functions
-and triggers are called s17.
+and triggers are called s17; one that finds its table in memory, n17.
 
 Writes DIRECTORY/schema.sql, which makes the tables and programs, and DIRECTORY/NAME.commands
 for each client, for tests/plugin/client.c.
@@ -70,6 +70,9 @@ class Workload:
                q + "COMMIT", q + self.read()]
         do += [q + "START TRANSACTION", q + self.update(), q + "SAVEPOINT s",
                q + self.read(), q + "ROLLBACK TO s", q + self.read(), q + "ROLLBACK"]
+        first = self.read() + " WHERE a = 1"
+        do += [q + first, q + "BEGIN", q + first.replace("AS q", "AS n"), q + self.read(),
+               q + self.update(), q + "COMMIT"]
         do += [q + "SET autocommit = 0", q + self.read(), q + self.lookup(), q + "COMMIT",
                q + self.update(), q + "ROLLBACK", q + self.read(),
                q + "SET autocommit = 1", q + self.read()]

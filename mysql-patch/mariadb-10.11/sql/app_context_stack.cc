@@ -154,8 +154,8 @@ bool App_context_stack::begin(THD *thd, const Frame &what, uint *outside)
         return false;
     if (depth + 2 > MAX_FRAMES)
         return false;
-    if (!in_transaction && what.uses_tables && !thd->in_sub_stmt &&
-        (!in_parts || thd->in_multi_stmt_transaction_mode()))
+    if (!in_transaction && !thd->in_sub_stmt &&
+        (in_parts ? thd->in_multi_stmt_transaction_mode() : what.uses_tables))
         push(thd, what, true);
     *outside = nesting++;
     if (statements)
