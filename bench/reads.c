@@ -297,7 +297,8 @@ static void open_connection(struct job *job, struct connection *c)
 
 static void open_job(struct job *job, unsigned number)
 {
-    job->random = UINT64_C(0x9e3779b97f4a7c15) * (number + 1);
+    /* Other blocks each time: what one run has read must not be hits of the next. */
+    job->random = UINT64_C(0x9e3779b97f4a7c15) * (now() + number) | 1;
     job->count = o.connections / o.jobs + (number < o.connections % o.jobs);
     job->connections = allocate(job->count, sizeof *job->connections);
     job->polls = allocate(job->count, sizeof *job->polls);

@@ -32,7 +32,6 @@
 #define READERS     2
 #define LOCKS_MAX   1000
 #define STACK_BYTES (1 << 20)
-#define POLICY      "quickmine" /* the default */
 
 static struct qms_server server;
 static nbdkit_next below;
@@ -326,6 +325,7 @@ static void test_plain(void **state)
 
 /* ---- a server without nbdkit */
 
+/* *state: the policy. */
 static int make_server(void **state)
 {
     struct qm_cache_config config = {.block_size = BLOCK,
@@ -336,6 +336,7 @@ static int make_server(void **state)
                                      .data = true};
     char buf[BLOCK], err[256];
 
+    memset(&server, 0, sizeof server);
     server.size = BLOCKS * BLOCK;
     server.device_blocks = BLOCKS;
     server.max_bytes = 1 << 20;
@@ -343,7 +344,7 @@ static int make_server(void **state)
     server.config.blocks = config.blocks;
     server.config.prefetch_blocks = config.prefetch_blocks;
     qm_mining_defaults(&server.config.mining);
-    server.config.policy = qm_prefetcher_find(POLICY);
+    server.config.policy = qm_prefetcher_find(*state);
     server.stats = qms_stats_new();
     server.classes = qms_classes_new();
     server.throttle = qm_throttle_new();
@@ -386,14 +387,21 @@ static int undo_server(void **state)
 
 int main(void)
 {
+    static char quickmine[] = "quickmine", ppm[] = "ppm";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tagged),
-        cmocka_unit_test(test_plain),
+        cmocka_unit_test_prestate_setup_teardown(test_tagged, make_server, undo_server,
+                                                 quickmine),
+        cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
+                                                 quickmine),
+        cmocka_unit_test_prestate_setup_teardown(test_tagged, make_server, undo_server,
+                                                 ppm),
+        cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
+                                                 ppm),
     };
 
     if (sysconf(_SC_NPROCESSORS_CONF) < 2) { /* all threads use one ring */
         puts("skipped: there is one CPU");
         return 0;
     }
-    return cmocka_run_group_tests(tests, make_server, undo_server);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
