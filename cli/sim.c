@@ -23,6 +23,7 @@ struct arguments {
     struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
         skip_hits, degree, rules_memory, retrain, jobs;
+    unsigned without; /* ideas */
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -42,6 +43,7 @@ enum {
     THROTTLE,
     SKIP_HITS,
     RULES_MEMORY,
+    WITHOUT,
     DEGREE,
     WARMUP,
     TRAINED,
@@ -82,6 +84,8 @@ static const struct argp_option options[] = {
      "the "
      "cache)",
      0},
+    {"without", WITHOUT, "IDEA[,IDEA...]", 0,
+     "what policy ppm is to do without, to see what it is worth", 0},
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},
     {"retrain", RETRAIN, "N", 0,
@@ -124,6 +128,16 @@ static void add_policy(struct argp_state *state, const char *word)
         argp_error(state, "there is no policy '%s'; there are: %s, %s", word,
                    qm_prefetcher_names(), QM_PERFECT);
     append_word(state, &a->policies, word);
+}
+
+static void add_idea(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+
+    if (!qm_idea_find(word))
+        argp_error(state, "there is no idea '%s'; there are: %s", word,
+                   qm_idea_names());
+    a->without |= qm_idea_find(word);
 }
 
 static void add_eviction(struct argp_state *state, const char *word)
@@ -237,6 +251,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--skip-hits must be on or off, not '%s'", arg);
         set(&a->skip_hits, strcmp(arg, "on") == 0);
         return 0;
+    case WITHOUT:
+        cli_list(state, "--without", arg, add_idea);
+        return 0;
     case RULES_MEMORY:
         set(&a->rules_memory,
             cli_size(state, "--rules-memory", arg, 64 << 10, INT64_C(1) << 40));
@@ -324,6 +341,7 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.mining.degree = (unsigned)a->degree.value;
     if (a->retrain.set)
         config.mining.retrain = a->retrain.value;
+    config.mining.without = a->without;
     config.mining.trained = a->trained;
     return config;
 }

@@ -23,7 +23,9 @@ enum {
 
 #define RATE 0.005f /* how far weights move: forgets in some hundred proposals */
 
-#define ACCURACY  0.70f
+/* On recordings of three workloads 0.70 took 1.13 of LRU's device reads for TPC-C, and
+ * 0.74 1.08; misses were 0.335 and 0.344. */
+#define ACCURACY  0.73f
 #define PRICE     0.5f /* at the start */
 #define PRICE_MIN 0.2f
 #define PRICE_MAX 0.75f /* so that there are always some prefetches to learn from */

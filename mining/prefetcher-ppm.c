@@ -42,14 +42,17 @@ enum {
 
 #define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
 
-#define WATCH_FROM 0.2f  /* of the price, how probable a step must be to be watched */
-#define LATE_RATE  0.01f /* how fast the readers' pace is learned */
+#define WATCH_FROM  0.2f /* of the price, how probable a step must be to be watched */
+#define FIXED_PRICE 0.5f /* where the price does not move */
+
+#define LATE_RATE 0.01f /* how fast the readers' pace is learned */
 
 struct ppm {
     struct qm_prefetcher base;
     struct qm_pairs *pairs;
     struct qm_judge *judge;
     _Atomic float late; /* the share of late ones among those used, of late */
+    unsigned without;   /* ideas */
     bool (*cached)(void *opaque, uint64_t block);
     void *opaque;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
@@ -158,6 +161,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->base.ops = &qm_prefetcher_ppm;
     q->cached = config->cached;
     q->opaque = config->cached_opaque;
+    q->without = config->without;
     atomic_store(&q->saved_at, entered(q));
     *p = &q->base;
     return 0;
@@ -195,7 +199,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 
     *work = NULL;
     s->fresh = false;
-    if (outcome == QM_ACCESS_HIT)
+    if (outcome == QM_ACCESS_HIT && !(q->without & QM_IDEA_MISSES))
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_judge_missed(q->judge, block);
@@ -203,7 +207,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (s->seen > 0)
         qm_pairs_learn(q->pairs, qm_pairs_key1(s->last[0]), block);
-    if (s->seen > 1)
+    if (s->seen > 1 && !(q->without & QM_IDEA_TWO))
         qm_pairs_learn(q->pairs, qm_pairs_key2(s->last[1], s->last[0]), block);
     s->last[1] = s->last[0];
     s->last[0] = block;
@@ -244,10 +248,15 @@ static bool is_cached(const struct ppm *q, uint64_t block)
 static void propose(struct search *s, const struct step *from, struct qm_clues *clues)
 {
     struct qm_judge *judge = s->q->judge;
-    float probability = qm_judge_probability(judge, clues);
-    bool accepted = probability >= qm_judge_price(judge);
+    float price = s->q->without & QM_IDEA_PRICE ? FIXED_PRICE : qm_judge_price(judge);
+    float probability =
+        s->q->without & QM_IDEA_JUDGE
+            ? from->probability * clues->count / (float)(clues->count + clues->rest)
+            : qm_judge_probability(judge, clues);
+    bool accepted = probability >= price;
 
-    if (probability < qm_judge_price(judge) * WATCH_FROM || s->n == STEPS_MAX)
+    if (probability < price * WATCH_FROM || s->n == STEPS_MAX ||
+        (!accepted && s->q->without & QM_IDEA_WATCH))
         return;
     s->steps[s->n++] = (struct step){
         .block = clues->block,
@@ -330,7 +339,9 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
 
     if (!stream->fresh)
         return 0;
-    s.depth = DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
+    s.depth = s.q->without & QM_IDEA_CHAIN
+                  ? 1
+                  : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
     s.n = 1;
     s.steps[0] = (struct step){
         .block = stream->last[0],

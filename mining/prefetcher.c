@@ -49,6 +49,24 @@ const char *qm_prefetcher_names(void)
     return names;
 }
 
+static const char *const ideas[] = {"two",   "judge", "watch",
+                                    "price", "chain", "misses"};
+
+unsigned qm_idea_find(const char *name)
+{
+    for (unsigned i = 0; i < sizeof ideas / sizeof ideas[0]; i++) {
+        if (strcmp(ideas[i], name) == 0) {
+            return 1u << i;
+        }
+    }
+    return 0;
+}
+
+const char *qm_idea_names(void)
+{
+    return "two, judge, watch, price, chain, misses";
+}
+
 void qm_mining_defaults(struct qm_mining_config *config)
 {
     *config = (struct qm_mining_config){

@@ -37,6 +37,20 @@ enum qm_fate {
     QM_FATE_UNUSED, /* it left undemanded */
 };
 
+/* Ideas of the ppm prefetcher that can be taken away, to see what each is worth. */
+enum qm_idea {
+    QM_IDEA_TWO = 1 << 0,    /* pairs of two blocks and a third */
+    QM_IDEA_JUDGE = 1 << 1,  /* learned probabilities; without, shares of counts */
+    QM_IDEA_WATCH = 1 << 2,  /* learning from what was not prefetched */
+    QM_IDEA_PRICE = 1 << 3,  /* a price that moves */
+    QM_IDEA_CHAIN = 1 << 4,  /* looking further than a step ahead */
+    QM_IDEA_MISSES = 1 << 5, /* passing over hits */
+};
+
+/* The idea of that name ("two", "judge", ...), or 0; and all names, for messages. */
+unsigned qm_idea_find(const char *name);
+const char *qm_idea_names(void);
+
 struct qm_mining_config {
     unsigned lookahead;  /* G, in accesses; 2 to 64; the paper's 5 */
     uint64_t max_prefix; /* prefixes kept, least recently used goes; 0: all */
@@ -71,6 +85,7 @@ struct qm_mining_config {
     const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
                               not learn while it runs; NULL: none.  It is read in
                               create() */
+    unsigned without;      /* of enum qm_idea; 0: with all.  For comparisons */
     uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
                               does; 0: its default */
 };

@@ -203,7 +203,7 @@ def check_ablation(page, directory):
     for row in rows[1:]:
         command, run = run_of(directory, row[misses])
         options = row[option]["text"].split()
-        if run["policy"] != "quickmine" or run["preset"] or any(
+        if run["policy"] != "ppm" or run["preset"] or any(
                 word not in command for word in options):
             fail(f"ablation: {row[option]['text']} by {command}")
         if not options:

@@ -148,7 +148,7 @@ static void test_price(void **state)
     float start = qm_judge_price(j), price;
 
     for (int i = 0; i < 1000; i++) {
-        qm_judge_ended(j, 1, i % 10 < 7);
+        qm_judge_ended(j, 1, i % 100 < 73);
     }
     price = qm_judge_price(j);
     assert_true(price > start - 0.02f && price < start + 0.02f);

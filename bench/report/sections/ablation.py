@@ -14,7 +14,12 @@ from report.sections.simulated import option, outcome, sizes_of
 IDEAS = (
     ("asking on promotes, too", ("--prefetch-on", "miss")),
     ("throttling by benefit", ("--throttle", "off")),
-    ("learning nothing from hits", ("--skip-hits", "off")),
+    ("passing over hits", ("--without", "misses")),
+    ("rules of two blocks", ("--without", "two")),
+    ("learned probabilities", ("--without", "judge")),
+    ("learning from what was not prefetched", ("--without", "watch")),
+    ("a price that adapts", ("--without", "price")),
+    ("looking further than a step", ("--without", "chain")),
     ("a share of prefetches that adapts", ("--prefetch-share", "4")),
     ("eviction", ("--eviction", "lru")),
 )
@@ -40,7 +45,7 @@ def without(workload, trace, idea, options):
     """A Run or None for each cache size."""
     sizes = sizes_of(workload, trace)
     run = trace.sim(f"QuickMine without {idea}", [
-        "--policy", "quickmine", "--level", workload.level, "--cache-size", option(sizes),
+        "--policy", "ppm", "--level", workload.level, "--cache-size", option(sizes),
         *options])
     return [run.find(cache_size=size) if run else None for size in sizes]
 
