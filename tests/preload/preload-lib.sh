@@ -14,7 +14,7 @@ touch "$DEV"
 
 # What passes through an io_uring is ordered by the kernel, which the thread sanitizer does
 # not know: that libnbd has received something before the program reads it.
-echo "called_from_lib:libnbd.so.0" >"$T/tsan"
+echo called_from_lib:libnbd.so.0 >"$T/tsan"
 export TSAN_OPTIONS="suppressions=$T/tsan"
 
 # make_image BYTES: $T/img, of random data.
