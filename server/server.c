@@ -320,7 +320,7 @@ void qms_connection_leave(struct qms_server *s, struct qms_connection *c)
 
 void qms_server_stop(struct qms_server *s)
 {
-    struct qms_connection *c;
+    struct cds_list_head *at;
     int error;
 
     if (s->socket)
@@ -333,7 +333,9 @@ void qms_server_stop(struct qms_server *s)
     free(s->nexts);
     if (s->made) {
         /* nbdkit does not close the connections that are left when it is stopped. */
-        cds_list_for_each_entry(c, &s->connections, list) qms_connection_leave(s, c);
+        /* A connection is aligned; the list's head, taken for one, would not be. */
+        cds_list_for_each(at, &s->connections)
+            qms_connection_leave(s, caa_container_of(at, struct qms_connection, list));
         qms_sessions_destroy(&s->sessions);
         qms_contexts_destroy(&s->contexts);
     }
