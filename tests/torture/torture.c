@@ -205,10 +205,12 @@ static void attach(struct client *c)
     c->slot_first = header.slot_first;
     c->slot_count = header.slot_count;
     c->session = header.session;
-    block_size = header.block_size;
-    size = header.size;
     if (c->slot_count == 0)
         die("no slots");
+    if (size == 0) { /* the first of all, before there are threads */
+        block_size = header.block_size;
+        size = header.size;
+    }
 }
 
 static void detach(struct client *c)
