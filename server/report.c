@@ -100,6 +100,8 @@ static void put_mining(struct qms_server *s, json_t *o)
     put(o, "rules", m.rules);
     put(o, "prefixes", m.prefixes);
     put(o, "rules_bytes", m.rules_bytes);
+    put(o, "rules_saves", m.saves);
+    put(o, "rules_save_errors", m.save_errors);
     put(o, "sequences", m.sequences);
     put(o, "sequences_shed", queue.shed);
     put(o, "sequences_queued", queue.queued);
