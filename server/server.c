@@ -332,8 +332,8 @@ void qms_server_stop(struct qms_server *s)
             close_next(s->nexts[i]);
     free(s->nexts);
     if (s->made) {
-        /* nbdkit does not close the connections that are left when it is stopped. */
-        /* A connection is aligned; the list's head, taken for one, would not be. */
+        /* nbdkit does not close the connections that are left when it is stopped.  They
+         * are aligned; the list's head, taken for one, would not be. */
         cds_list_for_each(at, &s->connections)
             qms_connection_leave(s, caa_container_of(at, struct qms_connection, list));
         qms_sessions_destroy(&s->sessions);
