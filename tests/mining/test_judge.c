@@ -98,6 +98,7 @@ static void test_watched(void **state)
     struct qm_judge *j = qm_judge_new(1 << 16);
     struct qm_clues clues = clues_of(5);
     uint64_t block;
+    float before;
 
     for (int i = 0; i < 500; i++) {
         propose(j, clues, true, false);
@@ -107,6 +108,11 @@ static void test_watched(void **state)
         propose(j, clues, false, true); /* it should have been */
     }
     assert_true(qm_judge_probability(j, &clues) > 0.7f);
+    qm_judge_propose(j, &clues, false);
+    qm_judge_missed(j, 5);
+    before = qm_judge_probability(j, &clues);
+    qm_judge_missed(j, 5); /* it counts once */
+    assert_true(qm_judge_probability(j, &clues) == before);
     for (block = 1000; block < 1000000; block++) { /* watched, and never missed */
         clues = clues_of(block);
         qm_judge_propose(j, &clues, false);

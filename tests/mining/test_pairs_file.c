@@ -101,6 +101,29 @@ static void test_restart(void **state)
     assert_false(exists("rules.db.bad-1"));
 }
 
+/* A block that several follow, of unlike counts. */
+static void test_several(void **state)
+{
+    char err[512];
+    struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
+    struct qm_stream *s = begin(p);
+    struct asked asked;
+
+    for (unsigned i = 0; i < 60; i++) {
+        step(p, s, 1, QM_ACCESS_MISS);
+        step(p, s, 10 + i % 6 / 3 + i % 6 / 5, QM_ACCESS_MISS); /* 3, 2 and 1 of 6 */
+    }
+    end(p, s);
+    p->ops->destroy(p);
+    p = open_rules(MEMORY, err, sizeof err);
+    assert_string_equal(err, "");
+    s = begin(p);
+    asked = step(p, s, 1, QM_ACCESS_MISS);
+    assert_true(asked.n >= 3);
+    end(p, s);
+    p->ops->destroy(p);
+}
+
 static void test_set_aside(void **state)
 {
     char err[512];
@@ -184,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_several, setup, teardown),
         cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_policy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_passing, setup, teardown),
