@@ -11,10 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "client-patches/mount/asker.h"
 #include "client-patches/mount/fuse-ops.h"
 
 /* The kernel need not ask again: nothing changes but through it. */
@@ -60,6 +63,20 @@ static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
     if (!tag && who->pid > 0)
         tag = qm_threads_tag(fuse->threads, who->pid);
     return tag;
+}
+
+/* Whether nobody waits for the request any more: who made it ends, or the mount. */
+static bool unwanted(void *opaque)
+{
+    fuse_req_t req = opaque;
+
+    return fuse_session_exited(fuse_of(req)->session) ||
+           qm_asker_gone(fuse_req_ctx(req)->pid);
+}
+
+static struct qm_asker asker_of(fuse_req_t req)
+{
+    return (struct qm_asker){.gone = unwanted, .opaque = req};
 }
 
 /* --- reads and writes --- */
@@ -114,6 +131,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
+    struct qm_asker asker = asker_of(req);
     uint64_t end = qm_link_size(fuse->link);
     struct qm_tag *tag;
     char *buf;
@@ -131,7 +149,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         return;
     }
     tag = tag_of(fuse, req);
-    r = qm_link_read(fuse->link, qm_tag_context(tag), buf, size, (uint64_t)offset);
+    r = qm_link_read(fuse->link, &asker, qm_tag_context(tag), buf, size,
+                     (uint64_t)offset);
     if (r)
         fuse_reply_err(req, r);
     else
@@ -143,6 +162,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
                      off_t offset, struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
+    struct qm_asker asker = asker_of(req);
     uint64_t end = qm_link_size(fuse->link);
     struct qm_tag *tag;
     int r;
@@ -160,8 +180,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
     tag = tag_of(fuse, req);
     /* The flags are those of this very write: O_SYNC includes O_DSYNC, and so does
      * RWF_DSYNC. */
-    r = qm_link_write(fuse->link, qm_tag_context(tag), buf, size, (uint64_t)offset,
-                      (fi->flags & O_DSYNC) != 0);
+    r = qm_link_write(fuse->link, &asker, qm_tag_context(tag), buf, size,
+                      (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
     if (r)
         fuse_reply_err(req, r);
     else
@@ -169,10 +189,19 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
     qm_tag_put(tag);
 }
 
+/* Each time that the file is opened; fuse_file_info.fh points to it. */
+struct opened {
+    atomic_uint seen; /* losses that were told, or were before */
+};
+
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
                      struct fuse_file_info *fi)
 {
-    fuse_reply_err(req, qm_link_flush(fuse_of(req)->link));
+    struct qm_asker asker = asker_of(req);
+
+    struct opened *o = (struct opened *)(uintptr_t)fi->fh;
+
+    fuse_reply_err(req, qm_link_flush(fuse_of(req)->link, &asker, &o->seen));
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
@@ -180,6 +209,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 {
     struct qm_fuse *fuse = fuse_of(req);
     uint64_t end = qm_link_size(fuse->link);
+    struct qm_asker asker = asker_of(req);
     uint64_t at = (uint64_t)offset, count = (uint64_t)length;
     bool inside = at <= end && count <= end - at;
 
@@ -207,7 +237,7 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
-    fuse_reply_err(req, count ? qm_link_zero(fuse->link, count, at) : 0);
+    fuse_reply_err(req, count ? qm_link_zero(fuse->link, &asker, count, at) : 0);
 }
 
 /* --- the file itself --- */
@@ -273,16 +303,33 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *want, int wh
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct opened *o;
+
     if (fuse_of(req)->read_only && (fi->flags & O_ACCMODE) != O_RDONLY) {
         fuse_reply_err(req, EROFS);
         return;
     }
+    o = malloc(sizeof *o);
+    if (!o) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    atomic_init(&o->seen, qm_link_unsafe_losses(fuse_of(req)->link));
+    fi->fh = (uintptr_t)o;
     fi->direct_io = 1;
     fi->noflush = 1;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
     fi->parallel_direct_writes = 1;
 #endif
-    fuse_reply_open(req, fi);
+    /* Nobody is there any more to close it. */
+    if (fuse_reply_open(req, fi) != 0)
+        free(o);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    free((struct opened *)(uintptr_t)fi->fh);
+    fuse_reply_err(req, 0);
 }
 
 const struct fuse_lowlevel_ops qm_fuse_ops = {
@@ -290,6 +337,7 @@ const struct fuse_lowlevel_ops qm_fuse_ops = {
     .getattr = op_getattr,
     .setattr = op_setattr,
     .open = op_open,
+    .release = op_release,
     .read = op_read,
     .write = op_write,
     .fsync = op_fsync,

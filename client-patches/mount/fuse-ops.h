@@ -21,6 +21,7 @@ struct qm_fuse {
     struct qm_link *link;
     struct qm_announce *announce;
     struct qm_threads *threads;
+    struct fuse_session *session;
     /* Called once, by the thread that gets the kernel's first request: from here on the
      * file can be used. */
     void (*ready)(void *opaque);

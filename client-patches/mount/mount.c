@@ -38,6 +38,7 @@
 #define MAX_THREADS 64
 
 #define RECONNECT_DEFAULT 300
+#define WAIT_DEFAULT      60
 
 struct options {
     const char *uri;
@@ -45,7 +46,7 @@ struct options {
     const char *context_socket; /* NULL: FILE.ctx */
     const char *pidfile;        /* NULL: none */
     unsigned connections;       /* 0: as the server allows */
-    unsigned reconnect;         /* seconds */
+    unsigned reconnect, wait;   /* seconds */
     bool foreground;
     bool allow_other;
     bool read_only;
@@ -74,6 +75,7 @@ enum {
     OPT_CONNECTIONS = 256,
     OPT_CONTEXT_SOCKET,
     OPT_RECONNECT,
+    OPT_WAIT,
     OPT_ALLOW_OTHER,
     OPT_READ_ONLY,
     OPT_PIDFILE,
@@ -89,6 +91,9 @@ static const struct argp_option argp_options[] = {
      "For how long to try to connect again when the server is gone (default: 300; 0: "
      "not "
      "at all)",
+     0},
+    {"wait", OPT_WAIT, "SECONDS", 0,
+     "For how long requests wait for it meanwhile (default: 60; 0: they fail at once)",
      0},
     {"allow-other", OPT_ALLOW_OTHER, NULL, 0,
      "Let other users use the file, as its owner and mode say", 0},
@@ -131,6 +136,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_RECONNECT:
         o->reconnect = number("reconnect", arg, 0, 1000000000, state);
         return 0;
+    case OPT_WAIT:
+        o->wait = number("wait", arg, 0, 1000000000, state);
+        return 0;
     case OPT_ALLOW_OTHER:
         o->allow_other = true;
         return 0;
@@ -172,7 +180,7 @@ static void parse(int argc, char **argv, struct options *options)
 {
     static char name[] = "quickmine mount";
 
-    *options = (struct options){.reconnect = RECONNECT_DEFAULT};
+    *options = (struct options){.reconnect = RECONNECT_DEFAULT, .wait = WAIT_DEFAULT};
     argv[0] = name;
     argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, options);
@@ -396,7 +404,7 @@ static int set_up(struct life *life)
     char err[512];
     int r;
 
-    if (qm_link_open(o->uri, o->connections, o->reconnect, &life->link, err,
+    if (qm_link_open(o->uri, o->connections, o->reconnect, o->wait, &life->link, err,
                      sizeof err) == -1 ||
         qm_announce_listen(life->socket, life->st.st_uid, life->link, &life->announce,
                            err, sizeof err) == -1) {
@@ -416,6 +424,7 @@ static int set_up(struct life *life)
     life->session = new_session(life);
     if (!life->session)
         return -1;
+    life->fuse.session = life->session;
     catch_signals(life);
     if ((r = qm_link_start(life->link)) != 0 ||
         (r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {

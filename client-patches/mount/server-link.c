@@ -3,6 +3,8 @@
  * What is invariant: requests are sent only while `state` is LINK_UP.  A request that
  * fails because the connection is gone moves the state to LINK_LOST; from there only
  * the link's own thread moves it on: back to LINK_UP, or to LINK_DEAD for good.
+ * `written` counts writes that were answered, and `flushed` is how many of them are on
+ * stable storage, or counted as lost: a loss with written > flushed is an unsafe one.
  * Contexts outlive a loss: libqmctx begins them anew when they are used again.
  */
 #include <errno.h>
@@ -28,6 +30,7 @@ enum {
     RETRY_SOON = 1, /* seconds between attempts ... */
     RETRY_LATER = 5,
     RETRY_SOON_FOR = 30, /* ... in the first so many seconds, and after them */
+    GLANCE = 200,        /* milliseconds after which a waiting request looks around */
 };
 
 struct qm_link {
@@ -35,11 +38,15 @@ struct qm_link {
     uint64_t size;
     uint32_t block_size;
     bool read_only;
-    unsigned reconnect; /* seconds */
+    unsigned reconnect, wait; /* seconds */
 
     atomic_int state;
-    pthread_mutex_t lock; /* for leaving LINK_UP, and for stopping */
-    pthread_cond_t changed;
+    atomic_uint unsafe_losses;    /* after which something may be lost */
+    atomic_uint_fast64_t written; /* after the answer to each write */
+    pthread_mutex_t lock;         /* for leaving LINK_UP, for stopping, and: */
+    uint64_t flushed;             /* never more than written */
+    pthread_cond_t changed;       /* for the thread */
+    pthread_cond_t settled;       /* for requests: it is LINK_LOST no longer */
     bool stopping;
     bool started;
     pthread_t thread;
@@ -54,7 +61,7 @@ static time_t seconds(void)
 }
 
 int qm_link_open(const char *uri, unsigned connections, unsigned reconnect,
-                 struct qm_link **link, char *err, size_t len)
+                 unsigned wait, struct qm_link **link, char *err, size_t len)
 {
     struct qm_link *l = calloc(1, sizeof *l);
     pthread_condattr_t attr;
@@ -73,11 +80,15 @@ int qm_link_open(const char *uri, unsigned connections, unsigned reconnect,
     l->block_size = qmctx_block_size(l->server);
     l->read_only = qmctx_is_read_only(l->server);
     l->reconnect = reconnect;
+    l->wait = wait;
     atomic_init(&l->state, LINK_UP);
+    atomic_init(&l->unsafe_losses, 0);
+    atomic_init(&l->written, 0);
     pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&l->changed, &attr);
+    pthread_cond_init(&l->settled, &attr);
     pthread_condattr_destroy(&attr);
     *link = l;
     return 0;
@@ -113,6 +124,10 @@ static void lost(struct qm_link *link, const char *why)
     first = atomic_load(&link->state) == LINK_UP;
     if (first) {
         atomic_store(&link->state, LINK_LOST);
+        if (atomic_load(&link->written) > link->flushed) {
+            link->flushed = atomic_load(&link->written);
+            atomic_fetch_add(&link->unsafe_losses, 1);
+        }
         pthread_cond_signal(&link->changed);
     }
     pthread_mutex_unlock(&link->lock);
@@ -189,6 +204,7 @@ static void recover(struct qm_link *link)
                       seconds() - since < RETRY_SOON_FOR ? RETRY_SOON : RETRY_LATER,
                       LINK_LOST);
     }
+    pthread_cond_broadcast(&link->settled);
 }
 
 static void *link_thread(void *arg)
@@ -238,6 +254,7 @@ void qm_link_close(struct qm_link *link)
         pthread_join(link->thread, NULL);
     }
     qmctx_close(link->server);
+    pthread_cond_destroy(&link->settled);
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->lock);
     free(link);
@@ -245,7 +262,60 @@ void qm_link_close(struct qm_link *link)
 
 /* --- requests --- */
 
-/* What a request's failure means; returns the errno value for who asked. */
+/* One request, and how long it has patience. */
+struct attempt {
+    struct qm_link *link;
+    const struct qm_asker *asker;
+    struct timespec until; /* once waiting has begun; else 0 */
+    bool again;            /* it was sent before */
+};
+
+static bool before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* Whether the request can be sent; waits for that, if need be. */
+static bool ready(struct attempt *a)
+{
+    struct qm_link *link = a->link;
+    struct timespec now, glance;
+    bool up;
+
+    if (a->again && a->asker->gone(a->asker->opaque))
+        return false;
+    a->again = true;
+    if (qm_link_is_up(link))
+        return true;
+    pthread_mutex_lock(&link->lock);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (a->until.tv_sec == 0) {
+        a->until = now;
+        a->until.tv_sec += link->wait;
+    }
+    while (atomic_load(&link->state) == LINK_LOST && !link->stopping &&
+           before(&now, &a->until)) {
+        glance = now;
+        glance.tv_nsec += GLANCE * 1000000L;
+        if (glance.tv_nsec >= 1000000000L) {
+            glance.tv_nsec -= 1000000000L;
+            glance.tv_sec++;
+        }
+        pthread_cond_timedwait(&link->settled, &link->lock,
+                               before(&glance, &a->until) ? &glance : &a->until);
+        pthread_mutex_unlock(&link->lock);
+        if (a->asker->gone(a->asker->opaque))
+            return false;
+        pthread_mutex_lock(&link->lock);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    up = atomic_load(&link->state) == LINK_UP;
+    pthread_mutex_unlock(&link->lock);
+    return up;
+}
+
+/* What a request's failure means: 0 if the link is lost and it may be sent again, else
+ * the errno value for who asked. */
 static int failed(struct qm_link *link, int error)
 {
     switch (error) {
@@ -257,62 +327,107 @@ static int failed(struct qm_link *link, int error)
     case ESHUTDOWN:
     case ETIMEDOUT:
         lost(link, qmctx_error());
-        return EIO;
+        return 0;
     default:
         if (!qmctx_connected(link->server)) {
             lost(link, qmctx_error());
-            return EIO;
+            return 0;
         }
         return error > 0 ? error : EIO;
     }
 }
 
-int qm_link_read(struct qm_link *link, qmctx_id context, void *buf, size_t count,
+int qm_link_read(struct qm_link *link, const struct qm_asker *asker, qmctx_id context,
+                 void *buf, size_t count, uint64_t offset)
+{
+    struct attempt a = {.link = link, .asker = asker};
+    int r;
+
+    while (ready(&a)) {
+        if (qmctx_pread(link->server, context, buf, count, offset) == 0)
+            return 0;
+        r = failed(link, errno);
+        if (r)
+            return r;
+    }
+    return EIO;
+}
+
+int qm_link_write(struct qm_link *link, const struct qm_asker *asker, qmctx_id context,
+                  const void *buf, size_t count, uint64_t offset, bool fua)
+{
+    struct attempt a = {.link = link, .asker = asker};
+    int r;
+
+    while (ready(&a)) {
+        if (qmctx_pwrite(link->server, context, buf, count, offset, fua) == 0) {
+            atomic_fetch_add(&link->written, 1);
+            return 0;
+        }
+        r = failed(link, errno);
+        if (r)
+            return r;
+    }
+    return EIO;
+}
+
+int qm_link_zero(struct qm_link *link, const struct qm_asker *asker, uint64_t count,
                  uint64_t offset)
 {
-    if (!qm_link_is_up(link))
-        return EIO;
-    if (qmctx_pread(link->server, context, buf, count, offset) == 0)
-        return 0;
-    return failed(link, errno);
+    struct attempt a = {.link = link, .asker = asker};
+    int r;
+
+    while (ready(&a)) {
+        if (qmctx_zero(link->server, count, offset) == 0) {
+            atomic_fetch_add(&link->written, 1);
+            return 0;
+        }
+        r = failed(link, errno);
+        if (r)
+            return r;
+    }
+    return EIO;
 }
 
-int qm_link_write(struct qm_link *link, qmctx_id context, const void *buf, size_t count,
-                  uint64_t offset, bool fua)
+unsigned qm_link_unsafe_losses(struct qm_link *link)
 {
-    if (!qm_link_is_up(link))
-        return EIO;
-    if (qmctx_pwrite(link->server, context, buf, count, offset, fua) == 0)
-        return 0;
-    return failed(link, errno);
+    return atomic_load(&link->unsafe_losses);
 }
 
-int qm_link_flush(struct qm_link *link)
+int qm_link_flush(struct qm_link *link, const struct qm_asker *asker, atomic_uint *seen)
 {
-    if (!qm_link_is_up(link))
-        return EIO;
-    if (qmctx_flush(link->server) == 0)
-        return 0;
-    return failed(link, errno);
-}
+    struct attempt a = {.link = link, .asker = asker};
+    uint64_t written = atomic_load(&link->written);
+    unsigned losses;
+    int r;
 
-int qm_link_zero(struct qm_link *link, uint64_t count, uint64_t offset)
-{
-    if (!qm_link_is_up(link))
-        return EIO;
-    if (qmctx_zero(link->server, count, offset) == 0)
-        return 0;
-    return failed(link, errno);
+    while (ready(&a)) {
+        if (qmctx_flush(link->server) == 0) {
+            pthread_mutex_lock(&link->lock);
+            if (written > link->flushed)
+                link->flushed = written;
+            losses = atomic_load(&link->unsafe_losses);
+            pthread_mutex_unlock(&link->lock);
+            return atomic_exchange(seen, losses) == losses ? 0 : EIO;
+        }
+        r = failed(link, errno);
+        if (r)
+            return r;
+    }
+    return EIO;
 }
 
 int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
                   uint64_t klass, const char *name, qmctx_id *id)
 {
+    int r;
+
     if (!qm_link_is_up(link))
         return EIO;
     if (qmctx_open_context(link->server, parent, kind, klass, name, id) == 0)
         return 0;
-    return failed(link, errno);
+    r = failed(link, errno);
+    return r ? r : EIO;
 }
 
 void qm_link_end(struct qm_link *link, qmctx_id id)

@@ -1,0 +1,12 @@
+/* asker.h - whether who asked for something is still there to get it. */
+#ifndef QM_MOUNT_ASKER_H
+#define QM_MOUNT_ASKER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether the thread is ending, has been killed, or is no more.  false if that cannot
+ * be told.  thread: its number as this process sees it; 0: unknown. */
+bool qm_asker_gone(pid_t thread);
+
+#endif
