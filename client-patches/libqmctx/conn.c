@@ -146,10 +146,13 @@ static short events(struct conn *conn)
                    (direction & LIBNBD_AIO_DIRECTION_WRITE ? POLLOUT : 0));
 }
 
+/* libnbd has closed the socket then.  A thread that is about to poll it would not see
+ * that, but wait for whatever gets its number next. */
 static void notice_down(struct conn *conn)
 {
-    if (nbd_aio_is_dead(conn->nbd) || nbd_aio_is_closed(conn->nbd))
-        atomic_store(&conn->up, false);
+    if ((nbd_aio_is_dead(conn->nbd) || nbd_aio_is_closed(conn->nbd)) &&
+        atomic_exchange(&conn->up, false) && conn->polling)
+        wake(conn->wakes);
 }
 
 void qm_request_init(struct request *request, struct conn *conn)
@@ -295,13 +298,13 @@ static void hand_over(struct conn *conn)
 static void lead(struct request *request)
 {
     struct conn *conn = request->conn;
-    struct pollfd p[2] = {{.fd = atomic_load(&conn->fd)},
-                          {.fd = conn->wake, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = -1}, {.fd = conn->wake, .events = POLLIN}};
     bool due;
 
     conn->polling = true;
     conn->wakes = conn->wake;
     while (!request->complete) {
+        p[0].fd = atomic_load(&conn->up) ? atomic_load(&conn->fd) : -1;
         p[0].events = conn->polled = events(conn);
         conn->unattended = 0;
         due = !cds_list_empty(&conn->finished);
