@@ -30,8 +30,9 @@ pg_tree() {
     for file in "$share"/*; do
         [ "${file##*/}" = extension ] || ln -s "$file" "$PG_TREE$share"
     done
-    ln -s "$share"/extension/* "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} \
-        "$PG_TREE$share/extension"
+    ln -s "$share"/extension/* "$PG_TREE$share/extension"
+    # The sources may be where only root can read.
+    cp "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} "$PG_TREE$share/extension"
 }
 
 # pg_init OPTIONS...: a new cluster, $PG_CLUSTER.
