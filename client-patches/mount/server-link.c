@@ -41,6 +41,7 @@ struct qm_link {
     unsigned reconnect, wait; /* seconds */
 
     atomic_int state;
+    atomic_uint losses;
     atomic_uint unsafe_losses;    /* after which something may be lost */
     atomic_uint_fast64_t written; /* after the answer to each write */
     pthread_mutex_t lock;         /* for leaving LINK_UP, for stopping, and: */
@@ -82,6 +83,7 @@ int qm_link_open(const char *uri, unsigned connections, unsigned reconnect,
     l->reconnect = reconnect;
     l->wait = wait;
     atomic_init(&l->state, LINK_UP);
+    atomic_init(&l->losses, 0);
     atomic_init(&l->unsafe_losses, 0);
     atomic_init(&l->written, 0);
     pthread_mutex_init(&l->lock, NULL);
@@ -116,6 +118,13 @@ bool qm_link_is_up(const struct qm_link *link)
 
 /* --- losing it, and getting it back --- */
 
+/* What was written and not flushed may be gone with the server.  The lock is held. */
+static void unsafe(struct qm_link *link)
+{
+    link->flushed = atomic_load(&link->written);
+    atomic_fetch_add(&link->unsafe_losses, 1);
+}
+
 static void lost(struct qm_link *link, const char *why)
 {
     bool first;
@@ -124,10 +133,9 @@ static void lost(struct qm_link *link, const char *why)
     first = atomic_load(&link->state) == LINK_UP;
     if (first) {
         atomic_store(&link->state, LINK_LOST);
-        if (atomic_load(&link->written) > link->flushed) {
-            link->flushed = atomic_load(&link->written);
-            atomic_fetch_add(&link->unsafe_losses, 1);
-        }
+        atomic_fetch_add(&link->losses, 1);
+        if (atomic_load(&link->written) > link->flushed)
+            unsafe(link);
         pthread_cond_signal(&link->changed);
     }
     pthread_mutex_unlock(&link->lock);
@@ -353,15 +361,29 @@ int qm_link_read(struct qm_link *link, const struct qm_asker *asker, qmctx_id co
     return EIO;
 }
 
+/* A write, sent when so many losses were known, has been answered.  A loss between its
+ * answer and here did not know of it. */
+static void answered(struct qm_link *link, unsigned losses)
+{
+    atomic_fetch_add(&link->written, 1);
+    if (atomic_load(&link->losses) == losses)
+        return;
+    pthread_mutex_lock(&link->lock);
+    unsafe(link);
+    pthread_mutex_unlock(&link->lock);
+}
+
 int qm_link_write(struct qm_link *link, const struct qm_asker *asker, qmctx_id context,
                   const void *buf, size_t count, uint64_t offset, bool fua)
 {
     struct attempt a = {.link = link, .asker = asker};
+    unsigned losses;
     int r;
 
     while (ready(&a)) {
+        losses = atomic_load(&link->losses);
         if (qmctx_pwrite(link->server, context, buf, count, offset, fua) == 0) {
-            atomic_fetch_add(&link->written, 1);
+            answered(link, losses);
             return 0;
         }
         r = failed(link, errno);
@@ -375,11 +397,13 @@ int qm_link_zero(struct qm_link *link, const struct qm_asker *asker, uint64_t co
                  uint64_t offset)
 {
     struct attempt a = {.link = link, .asker = asker};
+    unsigned losses;
     int r;
 
     while (ready(&a)) {
+        losses = atomic_load(&link->losses);
         if (qmctx_zero(link->server, count, offset) == 0) {
-            atomic_fetch_add(&link->written, 1);
+            answered(link, losses);
             return 0;
         }
         r = failed(link, errno);
