@@ -53,6 +53,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     struct fake *f = (struct fake *)p;
     unsigned n = f->want_n < max ? f->want_n : max;
 
+    count(f, &f->asked, 1);
     memcpy(blocks, f->wants, n * sizeof blocks[0]);
     return n;
 }
@@ -99,6 +100,11 @@ static void discard(struct qm_prefetcher *p, struct qm_work *work)
     free(work);
 }
 
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, enum qm_fate fate)
+{
+}
+
 static int purge(struct qm_prefetcher *p, uint64_t now)
 {
     struct fake *f = (struct fake *)p;
@@ -116,6 +122,7 @@ static const struct qm_prefetcher_ops ops = {
     .end = end,
     .learn = learn,
     .discard = discard,
+    .ended = ended,
     .purge = purge,
 };
 

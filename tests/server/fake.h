@@ -16,6 +16,7 @@ struct fake {
     unsigned streams;     /* open */
     unsigned works;       /* handed out, neither learned nor discarded */
     unsigned learned, discarded, purges;
+    unsigned asked; /* for candidates */
     uint64_t learned_blocks;
     uint64_t last[8]; /* of the last work learned */
     unsigned last_n;
