@@ -2,9 +2,12 @@
  *
  * What streams keep of what open contexts have read stays until it is mined, and a
  * client may keep many open for long.  So `held` counts it, in steps of STEP blocks a
- * context, so that readers of different contexts seldom meet there; and while it is too
- * much, a context that grows by another step is cut: what it has read is mined now, and
- * its sequence begins anew.
+ * context, so that readers of different contexts seldom meet there; and a client that
+ * holds an n-th of held_max, where n clients hold anything, has each of its contexts
+ * cut that grows by another step: what it has read is mined now, and its sequence
+ * begins anew.  Of n clients the one that grew the n-th last never got more than an
+ * n-th; so all together hold at most held_max and half of it for each doubling of their
+ * number.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,9 +20,10 @@
 
 #define STEP 64
 
-void qms_slot_init(struct qms_slot *slot)
+void qms_slot_init(struct qms_slot *slot, unsigned client)
 {
     memset(slot, 0, sizeof *slot);
+    slot->client = client;
     pthread_mutex_init(&slot->tree, NULL);
 }
 
@@ -44,18 +48,39 @@ static struct qms_slot *lock_tree(struct qms_slot *slot)
     return NULL;
 }
 
+/* Counts so many blocks more for the client.  Returns whether that is its share. */
+static bool hold(struct qms_contexts *c, unsigned client, uint64_t blocks)
+{
+    uint64_t held =
+        atomic_fetch_add_explicit(&c->held[client], blocks, memory_order_relaxed);
+    unsigned n;
+
+    if (held == 0)
+        n = atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed) + 1;
+    else
+        n = atomic_load_explicit(&c->holders, memory_order_relaxed);
+    return held >= c->held_max / (n ? n : 1); /* another's first may not be counted */
+}
+
+static void release(struct qms_contexts *c, unsigned client, uint64_t blocks)
+{
+    if (blocks > 0 && atomic_fetch_sub_explicit(&c->held[client], blocks,
+                                                memory_order_relaxed) == blocks)
+        atomic_fetch_sub_explicit(&c->holders, 1, memory_order_relaxed);
+}
+
 /* Work has come of the context in slot, and holds so many blocks; or it has ended. */
 static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work,
                   uint64_t blocks)
 {
-    if (slot->held > 0)
-        atomic_fetch_sub_explicit(&c->held, slot->held, memory_order_relaxed);
+    release(c, slot->client, slot->held);
     slot->held = 0;
     slot->kept = 0;
     if (!work)
         return;
     if (c->miner)
-        qms_miner_push(c->miner, work, WORK_BYTES + blocks * sizeof(uint64_t));
+        qms_miner_push(c->miner, slot->client, work,
+                       WORK_BYTES + blocks * sizeof(uint64_t));
     else
         c->prefetcher->ops->discard(c->prefetcher, work);
 }
@@ -75,7 +100,7 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
     if (slot->kept < slot->held + STEP)
         return;
     slot->held += STEP;
-    if (atomic_fetch_add_explicit(&c->held, STEP, memory_order_relaxed) < c->held_max)
+    if (!hold(c, slot->client, STEP))
         return;
     ops->end(c->prefetcher, context->stream, &work);
     context->stream = ops->begin(c->prefetcher, context->klass);
@@ -84,10 +109,12 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
 
 int qms_contexts_init(struct qms_contexts *c)
 {
-    qms_slot_init(&c->all);
+    qms_slot_init(&c->all, QMS_CLIENT_NONE);
     atomic_init(&c->next_id, 1);
     atomic_init(&c->open, 0);
-    atomic_init(&c->held, 0);
+    for (unsigned i = 0; i < QMS_CLIENTS; i++)
+        atomic_init(&c->held[i], 0);
+    atomic_init(&c->holders, 0);
     if (c->mining && c->level == QM_LEVEL_NONE) {
         /* The level of this one context is its own: it is not directed elsewhere. */
         if (qm_context_begin(c->prefetcher, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION,

@@ -22,6 +22,7 @@
 #include "mining/context.h"
 #include "mining/prefetcher.h"
 #include "server/classes.h"
+#include "server/clients.h"
 #include "server/miner.h"
 #include "server/record.h"
 #include "server/stats.h"
@@ -29,6 +30,7 @@
 /* Slots side by side are of different readers, so their cache lines are, too. */
 struct qms_slot {
     _Alignas(64) pthread_mutex_t tree; /* of the tree whose root's slot this is */
+    unsigned client;                   /* whose it is; does not change */
     /* Where the root of the context that is open here is; NULL: none is open.  Changes
      * under that root's lock alone. */
     _Atomic(struct qms_slot *) root;
@@ -37,11 +39,11 @@ struct qms_slot {
     struct qms_class *klass;
     uint64_t id;   /* unique since the server started */
     uint64_t kept; /* blocks that its stream keeps */
-    uint64_t held; /* of these, so many are counted in qms_contexts.held */
+    uint64_t held; /* of these, so many are counted in qms_contexts.clients */
     bool recorded; /* the trace has its begin */
 };
 
-void qms_slot_init(struct qms_slot *slot);
+void qms_slot_init(struct qms_slot *slot, unsigned client);
 void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
 
 struct qms_contexts {
@@ -52,10 +54,12 @@ struct qms_contexts {
     struct qms_miner *miner;       /* NULL: nothing to learn */
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats *stats;
-    uint64_t held_max;   /* blocks that open contexts may hold, about */
+    uint64_t held_max;   /* blocks that open contexts of a client may hold, see
+                            contexts.c */
     struct qms_slot all; /* at level none: the one sequence */
     _Atomic uint64_t next_id, open;
-    _Atomic uint64_t held; /* blocks of sequences of open contexts, see contexts.c */
+    _Atomic uint64_t held[QMS_CLIENTS]; /* blocks of sequences of open contexts */
+    _Atomic unsigned holders;           /* clients that hold any */
 };
 
 /* Fills in the rest of what the caller began to fill in (pointers, level, mining,

@@ -100,7 +100,7 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     c->readonly = readonly;
     qms_member_init(&c->member);
     pthread_mutex_init(&c->begin_lock, NULL);
-    qms_slot_init(&c->slot);
+    qms_slot_init(&c->slot, tagged ? QMS_CLIENT_NONE : qms_client_enter(&s->clients));
     pthread_mutex_lock(&s->lock);
     cds_list_add_tail(&c->list, &s->connections);
     s->connection_count++;
@@ -118,6 +118,8 @@ static void quickmine_close(void *handle)
     cds_list_del(&c->list);
     s->connection_count--;
     pthread_mutex_unlock(&s->lock);
+    if (!c->tagged)
+        qms_client_leave(&s->clients, c->slot.client);
     qms_slot_destroy(&c->slot);
     pthread_mutex_destroy(&c->begin_lock);
     qms_member_destroy(&c->member);

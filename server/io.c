@@ -64,12 +64,14 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
 static void prefetch(struct request *r, const uint64_t *blocks, unsigned n)
 {
     struct qms_server *s = r->s;
+    unsigned client = r->ref.slot ? r->ref.slot->client : QMS_CLIENT_NONE;
 
     for (unsigned i = 0; i < n; i++) {
         /* Rules may be of a time when the device was larger. */
         if (blocks[i] >= s->device_blocks || qm_cache_contains(s->cache, blocks[i]))
             continue;
-        if (qms_prefetch_issue(s->prefetch, blocks[i], r->ref.klass->index) != 0)
+        if (qms_prefetch_issue(s->prefetch, blocks[i], client, r->ref.klass->index) !=
+            0)
             continue;
         qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
         if (s->throttle)

@@ -1,19 +1,21 @@
-/* miner.c - a bounded queue of work for the prefetcher, and the thread that does it. */
+/* miner.c - a queue of work for the prefetcher, which clients share, and the thread
+ * that does it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "server/fair.h"
 #include "server/miner.h"
 #include "server/stats.h"
 
 #define STOP_NS UINT64_C(5000000000) /* learn no longer than that when stopping */
 
 struct item {
-    struct item *next;
+    struct qms_fair_item fair; /* its cost is in bytes */
+    struct item *next;         /* shed */
     struct qm_work *work;
-    uint64_t bytes;
 };
 
 struct qms_miner {
@@ -23,11 +25,16 @@ struct qms_miner {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
-    struct item *first, **last;
+    struct qms_fair queue;
     uint64_t bytes;   /* queued */
     uint64_t stop_by; /* ns; 0: go on */
     struct qms_miner_stats stats;
 };
+
+static struct item *item_of(struct qms_fair_item *fair)
+{
+    return fair ? caa_container_of(fair, struct item, fair) : NULL;
+}
 
 static uint64_t seconds(void)
 {
@@ -62,17 +69,15 @@ static void *miner_thread(void *opaque)
             next_purge = seconds() + m->purge_every;
             pthread_mutex_lock(&m->lock);
         }
-        item = m->first;
+        item = item_of(qms_fair_next(&m->queue));
         if (!item) {
             if (m->stop_by != 0)
                 break;
             wait_for_work(m, next_purge);
             continue;
         }
-        m->first = item->next;
-        if (!m->first)
-            m->last = &m->first;
-        m->bytes -= item->bytes;
+        qms_fair_serve(&m->queue, &item->fair);
+        m->bytes -= item->fair.cost;
         if (m->stop_by != 0 && qms_now() > m->stop_by) {
             ops->discard(m->prefetcher, item->work);
             m->stats.shed++;
@@ -102,7 +107,7 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
     m->max_bytes = max_bytes;
     /* A rule is gone at the latest an eighth of its time after that has passed. */
     m->purge_every = (purge_seconds + 7) / 8;
-    m->last = &m->first;
+    qms_fair_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -129,28 +134,56 @@ void qms_miner_stop(struct qms_miner *m)
     free(m);
 }
 
-void qms_miner_push(struct qms_miner *m, struct qm_work *work, uint64_t bytes)
+/* Makes room for work of client's, by taking others' out of the queue, which are put
+ * before *shed.  False: there is none.  The lock is held. */
+static bool make_room(struct qms_miner *m, unsigned client, uint64_t bytes,
+                      struct item **shed)
 {
-    struct item *item = malloc(sizeof *item);
-    bool shed;
+    struct item *item;
 
-    if (item)
-        *item = (struct item){.work = work, .bytes = bytes};
-    pthread_mutex_lock(&m->lock);
-    shed = !item || bytes > m->max_bytes - m->bytes;
-    if (shed) {
+    while (bytes > m->max_bytes - m->bytes) {
+        item = item_of(qms_fair_yields(&m->queue, client, bytes, m->max_bytes));
+        if (!item)
+            return false;
+        qms_fair_remove(&m->queue, &item->fair);
+        m->bytes -= item->fair.cost;
+        m->stats.queued--;
         m->stats.shed++;
-    } else {
-        *m->last = item;
-        m->last = &item->next;
+        item->next = *shed;
+        *shed = item;
+    }
+    return true;
+}
+
+void qms_miner_push(struct qms_miner *m, unsigned client, struct qm_work *work,
+                    uint64_t bytes)
+{
+    struct item *item = malloc(sizeof *item), *shed = NULL, *next;
+
+    if (!item) {
+        m->prefetcher->ops->discard(m->prefetcher, work);
+        pthread_mutex_lock(&m->lock);
+        m->stats.shed++;
+        pthread_mutex_unlock(&m->lock);
+        return;
+    }
+    *item = (struct item){.fair = {.client = client, .cost = bytes}, .work = work};
+    pthread_mutex_lock(&m->lock);
+    if (make_room(m, client, bytes, &shed)) {
+        qms_fair_push(&m->queue, &item->fair);
         m->bytes += bytes;
         m->stats.queued++;
         pthread_cond_signal(&m->wake);
+    } else {
+        m->stats.shed++;
+        item->next = shed;
+        shed = item;
     }
     pthread_mutex_unlock(&m->lock);
-    if (shed) {
-        m->prefetcher->ops->discard(m->prefetcher, work);
-        free(item);
+    for (; shed; shed = next) {
+        next = shed->next;
+        m->prefetcher->ops->discard(m->prefetcher, shed->work);
+        free(shed);
     }
 }
 

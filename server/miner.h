@@ -1,8 +1,10 @@
 /* miner.h - the thread that learns from ended contexts.
  *
  * Mining is never on a read's path: whoever ends a context only queues what there is to
- * learn.  The queue is bounded by the bytes that it keeps waiting; a sequence that does
- * not fit is shed, and counted.
+ * learn.  The queue is bounded by the bytes that it keeps waiting, and shared by
+ * clients as fair.h says: each has its turn, by the bytes of its sequences, and while
+ * several have sequences waiting, none can fill it.  A sequence that does not fit, or
+ * has to go for another client's, is shed, and counted.
  */
 #ifndef QMS_MINER_H
 #define QMS_MINER_H
@@ -10,12 +12,13 @@
 #include <stdint.h>
 
 #include "mining/prefetcher.h"
+#include "server/clients.h"
 
 struct qms_miner;
 
 struct qms_miner_stats {
     uint64_t learned; /* sequences handed to the prefetcher */
-    uint64_t shed;    /* sequences for which the queue had no room */
+    uint64_t shed;    /* sequences for which the queue had no room, or none any more */
     uint64_t failed;  /* of the learned, those that ended in an error */
     uint64_t queued;  /* waiting, or being learned from now */
 };
@@ -29,8 +32,9 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
  * thread.  Nobody may push any more. */
 void qms_miner_stop(struct qms_miner *miner);
 
-/* Takes over work, of about so many bytes.  Any thread. */
-void qms_miner_push(struct qms_miner *miner, struct qm_work *work, uint64_t bytes);
+/* Takes over work of client's, of about so many bytes, at least 1.  Any thread. */
+void qms_miner_push(struct qms_miner *miner, unsigned client, struct qm_work *work,
+                    uint64_t bytes);
 
 void qms_miner_stats(struct qms_miner *miner, struct qms_miner_stats *stats);
 

@@ -1,7 +1,8 @@
-/* prefetch.c - a queue in order of issue, with a hash table over its blocks.
+/* prefetch.c - a queue that clients share, with a hash table over its blocks.
  *
- * A worker takes the oldest job and, since neighbours are often wanted together, those
- * of the blocks that follow it on the device, so that one read serves them all.
+ * A worker takes the job whose turn it is and, since neighbours are often wanted
+ * together, those of the blocks that follow it on the device, so that one read serves
+ * them all; each counts for its client.
  *
  * `room` counts jobs that are queued or about to be: it is taken before the block
  * enters the cache, so that a full queue changes nothing there.
@@ -14,12 +15,13 @@
 #include <string.h>
 #include <urcu/list.h>
 
+#include "server/fair.h"
 #include "server/prefetch.h"
 
 #define JOIN_MAX 16 /* blocks of one read */
 
 struct job {
-    struct cds_list_head list;
+    struct qms_fair_item item;
     struct job *next; /* of the same hash */
     uint64_t block;
     struct qm_load *load;
@@ -38,7 +40,7 @@ struct qms_prefetch {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
     bool stop;
-    struct cds_list_head queue;
+    struct qms_fair queue;
     struct job **buckets;
     unsigned mask;
     unsigned started;
@@ -50,8 +52,15 @@ static struct job **bucket_of(struct qms_prefetch *p, uint64_t block)
     return &p->buckets[(block * UINT64_C(0x9e3779b97f4a7c15) >> 32) & p->mask];
 }
 
-/* Takes block's job out of the queue, or returns NULL; the lock is held. */
-static struct job *take(struct qms_prefetch *p, uint64_t block)
+static struct job *job_of(struct qms_fair_item *item)
+{
+    return caa_container_of(item, struct job, item);
+}
+
+/* Takes block's job out of the queue, by qms_fair_serve() or _remove(), or returns
+ * NULL; the lock is held. */
+static struct job *take(struct qms_prefetch *p, uint64_t block,
+                        void (*how)(struct qms_fair *fair, struct qms_fair_item *item))
 {
     struct job **link = bucket_of(p, block), *job;
 
@@ -59,13 +68,38 @@ static struct job *take(struct qms_prefetch *p, uint64_t block)
         link = &job->next;
     if (job) {
         *link = job->next;
-        cds_list_del(&job->list);
+        how(&p->queue, &job->item);
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
     }
     return job;
 }
 
-int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t issuer)
+/* Takes room for a job of client's, from another client if need be.  False: there is
+ * none. */
+static bool take_room(struct qms_prefetch *p, unsigned client)
+{
+    struct qms_fair_item *item;
+    struct job *job = NULL;
+
+    if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) > 0)
+        return true;
+    pthread_mutex_lock(&p->lock);
+    item = qms_fair_yields(&p->queue, client, 1, p->config.queue);
+    if (item)
+        job = take(p, job_of(item)->block, qms_fair_remove);
+    pthread_mutex_unlock(&p->lock);
+    if (job) {
+        qm_cache_fail(p->config.cache, job->load);
+        free(job);
+    } else {
+        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
+    }
+    qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
+    return job != NULL;
+}
+
+int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
+                       uint32_t issuer)
 {
     struct job *job, **bucket;
     int error;
@@ -75,11 +109,8 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t issuer)
         qms_stats_add(p->config.stats, QMS_PREFETCH_WITHHELD, 1);
         return EBUSY;
     }
-    if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) <= 0) {
-        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
-        qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
+    if (!take_room(p, client))
         return ENOBUFS;
-    }
     job = malloc(sizeof *job);
     error =
         job ? qm_cache_prefetch(p->config.cache, block, issuer, &job->load) : ENOMEM;
@@ -89,11 +120,13 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t issuer)
         return error;
     }
     job->block = block;
+    job->item.client = client;
+    job->item.cost = 1;
     pthread_mutex_lock(&p->lock);
     bucket = bucket_of(p, block);
     job->next = *bucket;
     *bucket = job;
-    cds_list_add_tail(&job->list, &p->queue);
+    qms_fair_push(&p->queue, &job->item);
     pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
     return 0;
@@ -105,7 +138,7 @@ struct qm_load *qms_prefetch_take(struct qms_prefetch *p, uint64_t block)
     struct job *job;
 
     pthread_mutex_lock(&p->lock);
-    job = take(p, block);
+    job = take(p, block, qms_fair_remove);
     pthread_mutex_unlock(&p->lock);
     if (job)
         load = job->load;
@@ -113,17 +146,18 @@ struct qm_load *qms_prefetch_take(struct qms_prefetch *p, uint64_t block)
     return load;
 }
 
-/* Takes the oldest job and those of the blocks that follow; the lock is held.  Returns
+/* Takes the next job and those of the blocks that follow; the lock is held.  Returns
  * how many jobs. */
 static unsigned take_run(struct qms_prefetch *p, struct job **jobs)
 {
+    struct qms_fair_item *next = qms_fair_next(&p->queue);
     unsigned n = 0;
     uint64_t block;
 
-    if (cds_list_empty(&p->queue))
+    if (!next)
         return 0;
-    block = cds_list_first_entry(&p->queue, struct job, list)->block;
-    while (n < p->join && (jobs[n] = take(p, block + n)))
+    block = job_of(next)->block;
+    while (n < p->join && (jobs[n] = take(p, block + n, qms_fair_serve)))
         n++;
     return n;
 }
@@ -241,7 +275,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     if (p->join > JOIN_MAX)
         p->join = JOIN_MAX;
     atomic_init(&p->room, (int)config->queue);
-    CDS_INIT_LIST_HEAD(&p->queue);
+    qms_fair_init(&p->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     while (p->started < config->threads) {
@@ -260,7 +294,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 
 void qms_prefetch_stop(struct qms_prefetch *p)
 {
-    struct job *job, *next;
+    struct qms_fair_item *item;
 
     pthread_mutex_lock(&p->lock);
     p->stop = true;
@@ -268,10 +302,10 @@ void qms_prefetch_stop(struct qms_prefetch *p)
     pthread_mutex_unlock(&p->lock);
     for (unsigned i = 0; i < p->started; i++)
         pthread_join(p->workers[i].thread, NULL);
-    cds_list_for_each_entry_safe(job, next, &p->queue, list)
-    {
-        qm_cache_fail(p->config.cache, job->load);
-        free(job);
+    while ((item = qms_fair_next(&p->queue))) {
+        qms_fair_remove(&p->queue, item);
+        qm_cache_fail(p->config.cache, job_of(item)->load);
+        free(job_of(item));
     }
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);

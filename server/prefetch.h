@@ -5,7 +5,11 @@
  * and queues the read.  Demands go first: a reader whose block's prefetch is still
  * queued takes that read over (qms_prefetch_take()) and does not wait behind others.
  *
- * The queue is bounded; a candidate for which there is no room is dropped and counted.
+ * The queue is bounded, and shared by clients as fair.h says: each has its turn, a
+ * block at a time, and while several have prefetches queued, none can fill it.  A
+ * candidate for which there is no room is dropped and counted, and so is a prefetch
+ * that has to go for another client's; that one leaves the prefetch cache, too.
+ *
  * A prefetch that fails is counted and otherwise silent: who waits for it tries by
  * himself.
  */
@@ -15,6 +19,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "server/clients.h"
 #include "server/load.h"
 #include "server/stats.h"
 
@@ -41,10 +46,12 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 /* Ends them; what is still queued is not read.  Nobody may be issuing any more. */
 void qms_prefetch_stop(struct qms_prefetch *prefetch);
 
-/* Issues a prefetch of block, which lies within the device, on behalf of issuer.
- * Returns 0; EEXIST (cached, or being loaded), ENOBUFS (the queue is full), EBUSY (the
- * device is), ENOSPC (no prefetch cache) or ENOMEM.  Any thread. */
-int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, uint32_t issuer);
+/* Issues a prefetch of block, which lies within the device, on behalf of a client, and
+ * of an issuer for the cache to remember.  Returns 0; EEXIST (cached, or being loaded),
+ * ENOBUFS (the queue is full), EBUSY (the device is), ENOSPC (no prefetch cache) or
+ * ENOMEM.  Any thread. */
+int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, unsigned client,
+                       uint32_t issuer);
 
 /* Takes block's prefetch out of the queue.  The caller reads it in its place and fills
  * or fails the load that is returned.  NULL if it is not queued.  Any thread. */

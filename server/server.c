@@ -20,7 +20,7 @@
 #include "server/server.h"
 
 #define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
-#define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold; 64 MiB */
+#define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
 #define QUEUE_MIN 64
 
 /* If not, errno says why: also that there is no memory to find out. */
@@ -294,7 +294,8 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
     s->contexts.held_max = HELD_MAX;
     error = qms_contexts_init(&s->contexts);
     if (error == 0) {
-        error = qms_sessions_init(&s->sessions, &s->contexts, s->classes, s->stats);
+        error = qms_sessions_init(&s->sessions, &s->contexts, &s->clients, s->classes,
+                                  s->stats);
         if (error != 0)
             qms_contexts_destroy(&s->contexts);
     }
@@ -371,6 +372,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     s->started = qms_now();
     pthread_mutex_init(&s->lock, NULL);
     qms_load_init(&s->load);
+    qms_clients_init(&s->clients);
     CDS_INIT_LIST_HEAD(&s->connections);
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
         s->config.policy != qm_prefetcher_find("none")) {

@@ -18,6 +18,7 @@
 #include "cache/cache.h"
 #include "mining/throttle.h"
 #include "server/classes.h"
+#include "server/clients.h"
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
@@ -48,6 +49,7 @@ struct qms_server {
     struct qms_load load;          /* of the device */
     nbdkit_next **nexts;           /* one for each prefetch thread */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
+    struct qms_clients clients;
     struct qms_contexts contexts;
     struct qms_sessions sessions;
 

@@ -16,9 +16,11 @@
 #define SLOTS_MAX 4096
 
 int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
-                      struct qms_classes *classes, struct qms_stats *stats)
+                      struct qms_clients *clients, struct qms_classes *classes,
+                      struct qms_stats *stats)
 {
     s->contexts = contexts;
+    s->clients = clients;
     s->classes = classes;
     s->stats = stats;
     CDS_INIT_LIST_HEAD(&s->list);
@@ -48,6 +50,7 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
     cds_list_del(&session->list);
     s->count--;
     pthread_mutex_unlock(&s->lock);
+    qms_client_leave(s->clients, session->client);
     pthread_mutex_destroy(&session->lock);
     free(session->forest);
     free(session);
@@ -135,8 +138,9 @@ struct qms_session *qms_session_new(struct qms_sessions *s)
     session->count = count;
     session->members = 1;
     pthread_mutex_init(&session->lock, NULL);
+    session->client = qms_client_enter(s->clients);
     for (unsigned n = 0; n < count; n++)
-        qms_slot_init(&s->slots[session->first + n]);
+        qms_slot_init(&s->slots[session->first + n], session->client);
     cds_list_add_tail(&session->list, before);
     s->count++;
     pthread_mutex_unlock(&s->lock);

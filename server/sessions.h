@@ -23,12 +23,14 @@ struct qms_session {
     uint64_t id;               /* not 0 */
     unsigned first, count;     /* slots */
     unsigned members;          /* connections; 0: it is ending, nobody may join */
+    unsigned client;           /* number, of clients */
     pthread_mutex_t lock;      /* of what follows, and of the slots' contexts */
     struct qms_forest *forest; /* node n is slot first + n - 1 */
 };
 
 struct qms_sessions {
     struct qms_contexts *contexts;
+    struct qms_clients *clients;
     struct qms_classes *classes;
     struct qms_stats *stats;
     pthread_mutex_t lock; /* of the list, and of all members */
@@ -50,7 +52,8 @@ struct qms_message {
 
 /* Returns 0 or ENOMEM. */
 int qms_sessions_init(struct qms_sessions *sessions, struct qms_contexts *contexts,
-                      struct qms_classes *classes, struct qms_stats *stats);
+                      struct qms_clients *clients, struct qms_classes *classes,
+                      struct qms_stats *stats);
 /* Ends the sessions of connections that never said good-bye. */
 void qms_sessions_destroy(struct qms_sessions *sessions);
 

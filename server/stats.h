@@ -20,7 +20,7 @@ enum qms_counter {
     QMS_DEVICE_READS,       /* reads of the layer below */
     QMS_DEVICE_BLOCKS,      /* blocks read from there */
     QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
-    QMS_PREFETCH_DROPPED,   /* candidates for which the queue had no room */
+    QMS_PREFETCH_DROPPED,   /* candidates, and prefetches, that others' left no room */
     QMS_PREFETCH_WITHHELD,  /* candidates that the device was too busy for */
     QMS_PREFETCH_OVERTAKEN, /* prefetches not read: evicted or written while queued */
     QMS_CONTEXTS_BEGUN,

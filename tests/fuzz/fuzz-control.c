@@ -16,6 +16,7 @@
 #define RECORDS     4
 
 static struct qms_contexts contexts;
+static struct qms_clients clients;
 static struct qms_sessions sessions;
 
 static struct connection {
@@ -38,8 +39,9 @@ static void start(void)
     promise(qm_prefetcher_find("none")->create(&config, &contexts.prefetcher, err,
                                                sizeof err) == 0);
     promise(qms_contexts_init(&contexts) == 0);
-    promise(qms_sessions_init(&sessions, &contexts, contexts.classes, contexts.stats) ==
-            0);
+    qms_clients_init(&clients);
+    promise(qms_sessions_init(&sessions, &contexts, &clients, contexts.classes,
+                              contexts.stats) == 0);
 }
 
 static void get_header(struct connection *c)

@@ -161,7 +161,7 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->contexts.stats = s->stats;
     s->contexts.held_max = 1 << 20;
     assert_int_equal(qms_contexts_init(&s->contexts), 0);
-    qms_slot_init(&b->slot);
+    qms_slot_init(&b->slot, QMS_CLIENT_NONE);
     assert_int_equal(
         qms_context_begin(&s->contexts, &b->slot, NULL, QM_CONNECTION,
                           qms_class_find(s->classes, QM_CONNECTION, 0, "", 0)),

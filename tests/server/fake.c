@@ -76,10 +76,16 @@ static int learn(struct qm_prefetcher *p, struct qm_work *work)
 {
     struct fake *f = (struct fake *)p;
 
+    pthread_mutex_lock(&f->lock);
+    f->busy++;
+    pthread_cond_signal(&f->begins);
+    pthread_mutex_unlock(&f->lock);
     pthread_mutex_lock(&f->slow);
     pthread_mutex_unlock(&f->slow);
     pthread_mutex_lock(&f->lock);
     f->works--;
+    if (f->learned < 64)
+        f->order[f->learned] = work->stream.blocks[0];
     f->learned++;
     f->learned_blocks += work->stream.n;
     f->last_n = work->stream.n < 8 ? work->stream.n : 8;
@@ -132,6 +138,15 @@ void fake_init(struct fake *f)
     f->base.ops = &ops;
     pthread_mutex_init(&f->lock, NULL);
     pthread_mutex_init(&f->slow, NULL);
+    pthread_cond_init(&f->begins, NULL);
+}
+
+void fake_wait_busy(struct fake *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->busy == 0)
+        pthread_cond_wait(&f->begins, &f->lock);
+    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_check_and_destroy(struct fake *f)
@@ -140,4 +155,5 @@ void fake_check_and_destroy(struct fake *f)
     assert_int_equal(f->works, 0);
     pthread_mutex_destroy(&f->lock);
     pthread_mutex_destroy(&f->slow);
+    pthread_cond_destroy(&f->begins);
 }

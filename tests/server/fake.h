@@ -17,6 +17,9 @@ struct fake {
     unsigned works;       /* handed out, neither learned nor discarded */
     unsigned learned, discarded, purges;
     unsigned asked; /* for candidates */
+    unsigned busy;  /* calls of learn() that began */
+    pthread_cond_t begins;
+    uint64_t order[64]; /* the first blocks of the first works learned */
     uint64_t learned_blocks;
     uint64_t last[8]; /* of the last work learned */
     unsigned last_n;
@@ -26,6 +29,8 @@ struct fake {
 };
 
 void fake_init(struct fake *fake);
+/* Returns when learn() has been called; with slow held, that is where it is then. */
+void fake_wait_busy(struct fake *fake);
 /* Everything that it handed out has come back. */
 void fake_check_and_destroy(struct fake *fake);
 

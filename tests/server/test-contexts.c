@@ -20,6 +20,7 @@ struct fixture {
     struct qms_classes *classes;
     struct qms_miner *miner;
     struct qms_contexts contexts;
+    struct qms_clients clients;
     struct qms_sessions sessions;
 };
 
@@ -44,8 +45,10 @@ static struct fixture *make_with(enum qm_level level,
     f->contexts.stats = f->stats;
     f->contexts.held_max = 5000;
     assert_int_equal(qms_contexts_init(&f->contexts), 0);
-    assert_int_equal(
-        qms_sessions_init(&f->sessions, &f->contexts, f->classes, f->stats), 0);
+    qms_clients_init(&f->clients);
+    assert_int_equal(qms_sessions_init(&f->sessions, &f->contexts, &f->clients,
+                                       f->classes, f->stats),
+                     0);
     return f;
 }
 
@@ -59,8 +62,11 @@ static void undo(struct fixture *f)
     qms_sessions_destroy(&f->sessions);
     qms_contexts_destroy(&f->contexts);
     qms_miner_stop(f->miner);
+    qms_clients_destroy(&f->clients);
     assert_int_equal(atomic_load(&f->contexts.open), 0);
-    assert_int_equal(atomic_load(&f->contexts.held), 0);
+    assert_int_equal(atomic_load(&f->contexts.holders), 0);
+    for (unsigned i = 0; i < QMS_CLIENTS; i++)
+        assert_int_equal(f->clients.users[i], 0);
     fake_check_and_destroy(&f->fake);
     qms_classes_free(f->classes);
     qms_stats_free(f->stats);
@@ -496,6 +502,21 @@ static void test_hints(void **state)
     undo(f);
 }
 
+static unsigned client_of(struct fixture *f, struct client *c)
+{
+    return f->sessions.slots[c->first].client;
+}
+
+/* A hit in the context of the client's n-th slot; returns what the client holds. */
+static uint64_t grow_in(struct fixture *f, struct client *c, unsigned n, uint64_t block)
+{
+    struct qms_slot *slot = qms_member_slot(&f->sessions, &c->member, c->first + n);
+    struct qms_ref ref = {slot, slot->klass, slot->id};
+
+    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_HIT, NULL, 0);
+    return atomic_load(&f->contexts.held[client_of(f, c)]);
+}
+
 /* However much is read in contexts that never end, what is kept of it is bounded. */
 static void test_what_is_held_is_bounded(void **state)
 {
@@ -507,19 +528,51 @@ static void test_what_is_held_is_bounded(void **state)
     for (unsigned s = 0; s < 4; s++)
         assert_int_equal(begin(f, &c, c.first + s, 0), 0);
     for (uint64_t i = 0; i < 100000; i++) {
-        struct qms_ref ref;
-        struct qms_slot *slot =
-            qms_member_slot(&f->sessions, &c.member, c.first + i % 4);
-
-        ref = (struct qms_ref){slot, slot->klass, slot->id};
-        qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL, 0);
-        held = atomic_load(&f->contexts.held);
+        held = grow_in(f, &c, i % 4, i);
         if (held > most)
             most = held;
     }
     assert_in_range(most, 4000, 5000 + 64);
     leave(f, &c);
     undo(f); /* all has come out in the end */
+}
+
+/* One who holds all that can be held keeps nobody from holding as much as is his: with
+ * two, half; and then gets no more than half himself. */
+static void test_what_is_held_is_shared(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client hog, other, third;
+    uint64_t most = 0, held;
+
+    arrive(f, &hog);
+    arrive(f, &other);
+    for (unsigned s = 0; s < 4; s++)
+        assert_int_equal(begin(f, &hog, hog.first + s, 0), 0);
+    assert_int_equal(begin(f, &other, other.first, 0), 0);
+    for (uint64_t i = 0; i < 4900; i++)
+        grow_in(f, &hog, i % 4, i);
+    for (uint64_t i = 0; i < 2500; i++)
+        held = grow_in(f, &other, 0, i);
+    assert_in_range(held, 2500 - 64, 2500); /* not cut once */
+    for (uint64_t i = 0; i < 20000; i++) {
+        held = grow_in(f, &hog, i % 4, i);
+        if (i > 4000 && held > most)
+            most = held;
+    }
+    assert_in_range(most, 2000, 2500 + 64);
+    assert_in_range(atomic_load(&f->contexts.held[client_of(f, &other)]), 2500 - 64,
+                    2500);
+    assert_int_equal(atomic_load(&f->contexts.holders), 2);
+    /* When one has left, it is the other's again. */
+    leave(f, &hog);
+    arrive(f, &third);
+    for (uint64_t i = 0; i < 2000; i++)
+        held = grow_in(f, &other, 0, i);
+    assert_in_range(held, 4500 - 128, 4500);
+    leave(f, &other);
+    leave(f, &third);
+    undo(f);
 }
 
 static size_t keeps_four(const struct qm_stream *stream)
@@ -551,7 +604,7 @@ static void keeping_little(bool keeps)
     }
     assert_int_equal(f->fake.works, 0);
     assert_int_equal(f->fake.learned, 0);
-    assert_int_equal(atomic_load(&f->contexts.held), 0);
+    assert_int_equal(atomic_load(&f->contexts.holders), 0);
     leave(f, &c);
     undo(f);
 }
@@ -639,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_too_many_sessions),
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_what_is_held_is_bounded),
+        cmocka_unit_test(test_what_is_held_is_shared),
         cmocka_unit_test(test_what_keeps_little_is_left_alone),
         cmocka_unit_test(test_race),
     };

@@ -130,7 +130,7 @@ static void open_reader(struct reader *r, bool tagged)
     c->cached = true;
     c->size = BLOCKS * BLOCK;
     qms_member_init(&c->member);
-    qms_slot_init(&c->slot);
+    qms_slot_init(&c->slot, QMS_CLIENT_NONE);
     r->connection = c;
     r->slot = 0;
     if (tagged) {
@@ -359,8 +359,9 @@ static int make_server(void **state)
     server.contexts.stats = server.stats;
     server.contexts.held_max = 1 << 20;
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
+    qms_clients_init(&server.clients);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
-                                       server.classes, server.stats),
+                                       &server.clients, server.classes, server.stats),
                      0);
     below.pread = pread_below;
     for (uint64_t block = 0; block < BLOCKS; block++) {

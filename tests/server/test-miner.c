@@ -10,15 +10,21 @@
 #include "fake.h"
 #include "server/miner.h"
 
-static struct qm_work *some_work(struct fake *f)
+/* A sequence of one block. */
+static struct qm_work *work_of(struct fake *f, uint64_t block)
 {
     const struct qm_prefetcher_ops *ops = f->base.ops;
     struct qm_stream *s = ops->begin(&f->base, 0);
     struct qm_work *work;
 
-    ops->access(&f->base, s, 1, QM_ACCESS_MISS, &work);
+    ops->access(&f->base, s, block, QM_ACCESS_MISS, &work);
     ops->end(&f->base, s, &work);
     return work;
+}
+
+static struct qm_work *some_work(struct fake *f)
+{
+    return work_of(f, 1);
 }
 
 static void test_learns_all_until_stopped(void **state)
@@ -30,7 +36,7 @@ static void test_learns_all_until_stopped(void **state)
     fake_init(&f);
     m = qms_miner_start(&f.base, 1000000, 0);
     for (int i = 0; i < 1000; i++)
-        qms_miner_push(m, some_work(&f), 10);
+        qms_miner_push(m, 1, some_work(&f), 10);
     qms_miner_stats(m, &stats);
     assert_int_equal(stats.shed, 0);
     qms_miner_stop(m);
@@ -48,11 +54,11 @@ static void test_sheds_what_does_not_fit(void **state)
     fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
     pthread_mutex_lock(&f.slow); /* the miner gets stuck with the first */
-    qms_miner_push(m, some_work(&f), 101);
+    qms_miner_push(m, 1, some_work(&f), 101);
     qms_miner_stats(m, &stats);
     assert_int_equal(stats.shed, 1);
     for (int i = 0; i < 20; i++)
-        qms_miner_push(m, some_work(&f), 10);
+        qms_miner_push(m, 1, some_work(&f), 10);
     qms_miner_stats(m, &stats);
     /* One may have left the queue and be in the miner's hands. */
     assert_in_range(stats.shed, 1 + 9, 1 + 10);
@@ -61,6 +67,41 @@ static void test_sheds_what_does_not_fit(void **state)
     qms_miner_stop(m);
     assert_int_equal(f.learned + f.discarded, 21);
     assert_int_equal(f.discarded, stats.shed);
+    fake_check_and_destroy(&f);
+}
+
+/* One who ends many contexts, or long ones, leaves others their share of the queue, and
+ * their turns. */
+static void test_queue_is_shared(void **state)
+{
+    struct fake f;
+    struct qms_miner *m;
+    struct qms_miner_stats stats;
+    /* Whose turn it is goes by bytes. */
+    static const uint64_t expected[] = {0,   100, 200, 301, 201, 101,
+                                        202, 203, 102, 204, 205, 206};
+
+    fake_init(&f);
+    m = qms_miner_start(&f.base, 100, 0);
+    pthread_mutex_lock(&f.slow);
+    qms_miner_push(m, QMS_CLIENT_NONE, work_of(&f, 0), 1);
+    fake_wait_busy(&f); /* the miner is stuck with it, and nothing is queued */
+    for (int i = 0; i < 20; i++)
+        qms_miner_push(m, 1, work_of(&f, 100 + i), 10);
+    for (int i = 0; i < 20; i++)
+        qms_miner_push(m, 2, work_of(&f, 200 + i), 5);
+    qms_miner_push(m, 3, work_of(&f, 300), 34); /* more than a third */
+    qms_miner_push(m, 3, work_of(&f, 301), 33);
+    qms_miner_stats(m, &stats);
+    pthread_mutex_unlock(&f.slow);
+    qms_miner_stop(m);
+    /* Of the first's 20, 10 found room, of which 5 went for 10 of the second's, who had
+     * half of it then; of those who had most, 2 and 3 went for the third's. */
+    assert_int_equal(stats.shed, 10 + 5 + 10 + 1 + 2 + 3);
+    assert_int_equal(stats.queued, 1 + 3 + 7 + 1);
+    assert_int_equal(f.learned, 1 + 3 + 7 + 1);
+    assert_int_equal(f.discarded, stats.shed);
+    assert_memory_equal(f.order, expected, sizeof expected);
     fake_check_and_destroy(&f);
 }
 
@@ -88,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_learns_all_until_stopped),
         cmocka_unit_test(test_sheds_what_does_not_fit),
+        cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_purges),
     };
 

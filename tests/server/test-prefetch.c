@@ -19,7 +19,9 @@
 struct device {
     pthread_mutex_t gate; /* held by the test: reads wait */
     pthread_mutex_t lock;
-    unsigned reads, blocks;
+    pthread_cond_t begins;
+    unsigned begun, reads, blocks;
+    uint64_t order[64]; /* where the first reads began */
     bool broken;
     struct qm_cache *cache;
     struct qms_stats *stats;
@@ -32,10 +34,16 @@ static int read_device(void *opaque, unsigned worker, void *buf, uint32_t count,
     struct device *d = opaque;
     bool broken;
 
+    pthread_mutex_lock(&d->lock);
+    d->begun++;
+    pthread_cond_signal(&d->begins);
+    pthread_mutex_unlock(&d->lock);
     pthread_mutex_lock(&d->gate);
     pthread_mutex_unlock(&d->gate);
     assert_true(offset + count <= (BLOCKS - 1) * BLOCK + TAIL);
     pthread_mutex_lock(&d->lock);
+    if (d->reads < 64)
+        d->order[d->reads] = offset / BLOCK;
     d->reads++;
     d->blocks += (count + BLOCK - 1) / BLOCK;
     broken = d->broken;
@@ -43,6 +51,15 @@ static int read_device(void *opaque, unsigned worker, void *buf, uint32_t count,
     for (uint32_t i = 0; i < count; i++)
         ((char *)buf)[i] = 1 + (offset + i) / BLOCK % 100;
     return broken ? EIO : 0;
+}
+
+/* Block was among the first n reads. */
+static bool is_among(struct device *d, uint64_t block, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (d->order[i] == block)
+            return true;
+    return false;
 }
 
 static struct qms_load *next_load; /* of the next device; NULL: it does not matter */
@@ -70,6 +87,7 @@ static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_b
 
     pthread_mutex_init(&d->gate, NULL);
     pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->begins, NULL);
     assert_int_equal(qm_cache_new(&cache, &d->cache), 0);
     d->stats = qms_stats_new();
     config.cache = d->cache;
@@ -91,6 +109,7 @@ static void undo(struct device *d)
     qm_cache_free(d->cache);
     qms_stats_free(d->stats);
     pthread_mutex_destroy(&d->gate);
+    pthread_cond_destroy(&d->begins);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
@@ -116,9 +135,9 @@ static void test_blocks_arrive(void **state)
     struct device *d = make(2, 32, 32);
 
     for (uint64_t b = 0; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), EEXIST);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 1, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), EEXIST);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 1, 1, 7), 0);
     for (uint64_t b = 0; b < 20; b++)
         demand(d, b * 3);
     demand(d, BLOCKS - 1); /* not whole */
@@ -131,9 +150,9 @@ static void test_neighbours_are_joined(void **state)
     struct device *d = make(1, 32, 32);
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 7), 0);
     for (uint64_t b = 10; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), 0);
     pthread_mutex_unlock(&d->gate);
     for (uint64_t b = 10; b < 20; b++)
         demand(d, b);
@@ -151,7 +170,7 @@ static void test_full_queue_drops(void **state)
 
     pthread_mutex_lock(&d->gate);
     for (uint64_t b = 0; b < 20; b++) {
-        int error = qms_prefetch_issue(d->prefetch, b * 2, 7);
+        int error = qms_prefetch_issue(d->prefetch, b * 2, 1, 7);
 
         assert_true(error == 0 || error == ENOBUFS);
         issued += error == 0;
@@ -164,6 +183,101 @@ static void test_full_queue_drops(void **state)
     undo(d);
 }
 
+/* The one worker waits in a read of block, and nothing is queued; until the gate is
+ * unlocked. */
+static void occupy(struct device *d, uint64_t block)
+{
+    pthread_mutex_lock(&d->gate);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, block, QMS_CLIENT_NONE, 7), 0);
+    pthread_mutex_lock(&d->lock);
+    while (d->begun == 0)
+        pthread_cond_wait(&d->begins, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Issues every second block from first on; returns how many were let in. */
+static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigned n)
+{
+    unsigned issued = 0;
+
+    for (uint64_t b = first; b < first + 2 * n; b += 2) {
+        int error = qms_prefetch_issue(d->prefetch, b, client, 7);
+
+        assert_true(error == 0 || error == ENOBUFS);
+        issued += error == 0;
+    }
+    return issued;
+}
+
+/* One who fills the queue leaves others their share of it: with n, an n-th. */
+static void test_queue_is_shared(void **state)
+{
+    struct device *d = make(1, 8, 32);
+    struct qm_load *load;
+
+    occupy(d, 98);
+    assert_int_equal(issue(d, 1, 0, 20), 8);
+    assert_int_equal(issue(d, 2, 41, 20), 4); /* half */
+    assert_int_equal(issue(d, 1, 0, 20), 0);
+    assert_int_equal(issue(d, 3, 81, 8), 2);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED),
+                     12 + (4 + 16) + 20 + (2 + 6));
+    /* What had to go were the newest of those who had most, and without a trace. */
+    for (uint64_t b = 0; b < 8; b++)
+        assert_int_equal(qm_cache_contains(d->cache, 2 * b), b < 3);
+    for (uint64_t b = 0; b < 4; b++)
+        assert_int_equal(qm_cache_contains(d->cache, 41 + 2 * b), b < 3);
+    assert_null(qms_prefetch_take(d->prefetch, 6));
+    /* Room that was given up is anybody's. */
+    load = qms_prefetch_take(d->prefetch, 81);
+    assert_non_null(load);
+    qm_cache_fail(d->cache, load);
+    assert_int_equal(issue(d, 1, 60, 20), 1);
+    pthread_mutex_unlock(&d->gate);
+    demand(d, 0);
+    demand(d, 41);
+    demand(d, 83);
+    undo(d);
+}
+
+/* The worker serves clients in turn, however many prefetches one has queued before. */
+static void test_turns(void **state)
+{
+    struct device *d = make(1, 32, 32);
+
+    occupy(d, 98);
+    assert_int_equal(issue(d, 1, 0, 20), 20);
+    assert_int_equal(issue(d, 2, 50, 4), 4);
+    assert_int_equal(issue(d, 3, 70, 2), 2);
+    pthread_mutex_unlock(&d->gate);
+    demand(d, 38); /* the last one of all */
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(is_among(d, 50 + 2 * i, 1 + 3 * (i + 1)));
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(is_among(d, 70 + 2 * i, 1 + 3 * (i + 1)));
+    assert_true(is_among(d, 0, 1 + 3));
+    undo(d);
+}
+
+/* A run of neighbours is one read, but its blocks count. */
+static void test_turns_by_blocks(void **state)
+{
+    struct device *d = make(1, 40, 40);
+
+    occupy(d, 98);
+    for (uint64_t b = 0; b < 20; b++)
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), 0);
+    assert_int_equal(issue(d, 2, 30, 16), 16);
+    pthread_mutex_unlock(&d->gate);
+    demand(d, 60);
+    demand(d, 19);
+    /* 98; 16 blocks of the first's; as many of the second's; the rest. */
+    assert_int_equal(d->reads, 1 + 1 + 16 + 1);
+    assert_int_equal(d->order[1], 0);
+    assert_int_equal(d->order[18], 16);
+    undo(d);
+}
+
 static void test_taking_over(void **state)
 {
     struct device *d = make(1, 32, 32);
@@ -171,9 +285,9 @@ static void test_taking_over(void **state)
     char buf[BLOCK];
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
     load = qms_prefetch_take(d->prefetch, 5);
     assert_non_null(load);
     assert_null(qms_prefetch_take(d->prefetch, 5));
@@ -193,7 +307,7 @@ static void test_failing_is_silent(void **state)
     struct device *d = make(2, 32, 32);
 
     d->broken = true;
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
     for (int i = 0; i < 1000 && qm_cache_contains(d->cache, 1); i++)
         usleep(10000);
     assert_false(qm_cache_contains(d->cache, 1));
@@ -201,7 +315,6 @@ static void test_failing_is_silent(void **state)
     undo(d);
 }
 
-/* A block that is written while its prefetch is queued is not read for it any more. */
 /* A device that is busy: of 16 candidates one is prefetched, and the others leave no
  * trace. */
 static void test_withheld(void **state)
@@ -215,10 +328,10 @@ static void test_withheld(void **state)
     d = make(1, 32, 32);
     next_load = NULL;
     for (uint64_t b = 0; b < 15; b++) {
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 7), EBUSY);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), EBUSY);
         assert_false(qm_cache_contains(d->cache, b));
     }
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 15, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 15, 1, 7), 0);
     demand(d, 15);
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_WITHHELD), 15);
     assert_int_equal(d->blocks, 1);
@@ -226,6 +339,7 @@ static void test_withheld(void **state)
     qms_load_destroy(&busy);
 }
 
+/* A block that is written while its prefetch is queued is not read for it any more. */
 static void test_overtaken(void **state)
 {
     struct device *d = make(1, 32, 32);
@@ -233,9 +347,9 @@ static void test_overtaken(void **state)
     char buf[BLOCK] = {0};
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
     qm_cache_write_begin(d->cache, &w, 3 * BLOCK, BLOCK);
     qm_cache_write_end(d->cache, &w, QM_WRITE_DATA, buf);
     pthread_mutex_unlock(&d->gate);
@@ -254,7 +368,7 @@ static void test_stop_with_a_full_queue(void **state)
     struct device *d = make(1, 32, 32);
 
     for (uint64_t b = 0; b < 32; b++)
-        qms_prefetch_issue(d->prefetch, b * 2, 7);
+        qms_prefetch_issue(d->prefetch, b * 2, 1, 7);
     undo(d);
 }
 
@@ -272,7 +386,7 @@ static void *storm(void *opaque)
         struct qm_load *load;
 
         if (i % 2 == 0) {
-            qms_prefetch_issue(d->prefetch, block, i);
+            qms_prefetch_issue(d->prefetch, block, i / 2 % 3, i);
             continue;
         }
         if (qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found) != 0)
@@ -313,6 +427,9 @@ int main(void)
         cmocka_unit_test(test_blocks_arrive),
         cmocka_unit_test(test_neighbours_are_joined),
         cmocka_unit_test(test_full_queue_drops),
+        cmocka_unit_test(test_queue_is_shared),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_turns_by_blocks),
         cmocka_unit_test(test_taking_over),
         cmocka_unit_test(test_failing_is_silent),
         cmocka_unit_test(test_withheld),

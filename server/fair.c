@@ -1,0 +1,81 @@
+/* fair.c - a list of items a client, and a list of the clients that have any. */
+#include <stddef.h>
+
+#include "server/fair.h"
+
+void qms_fair_init(struct qms_fair *f)
+{
+    CDS_INIT_LIST_HEAD(&f->busy);
+    f->busy_count = 0;
+    f->now = 0;
+    for (unsigned i = 0; i < QMS_CLIENTS; i++) {
+        f->clients[i] = (struct qms_fair_client){.served = 0};
+        CDS_INIT_LIST_HEAD(&f->clients[i].items);
+    }
+}
+
+void qms_fair_push(struct qms_fair *f, struct qms_fair_item *item)
+{
+    struct qms_fair_client *c = &f->clients[item->client];
+
+    if (cds_list_empty(&c->items)) {
+        cds_list_add_tail(&c->busy, &f->busy);
+        f->busy_count++;
+        if (c->served < f->now)
+            c->served = f->now;
+    }
+    cds_list_add_tail(&item->list, &c->items);
+    c->waiting += item->cost;
+}
+
+void qms_fair_remove(struct qms_fair *f, struct qms_fair_item *item)
+{
+    struct qms_fair_client *c = &f->clients[item->client];
+
+    cds_list_del(&item->list);
+    c->waiting -= item->cost;
+    if (cds_list_empty(&c->items)) {
+        cds_list_del(&c->busy);
+        f->busy_count--;
+    }
+}
+
+struct qms_fair_item *qms_fair_next(struct qms_fair *f)
+{
+    struct qms_fair_client *c, *least = NULL;
+
+    cds_list_for_each_entry(c, &f->busy, busy)
+    {
+        if (!least || c->served < least->served)
+            least = c;
+    }
+    if (!least)
+        return NULL;
+    f->now = least->served;
+    return cds_list_first_entry(&least->items, struct qms_fair_item, list);
+}
+
+void qms_fair_serve(struct qms_fair *f, struct qms_fair_item *item)
+{
+    f->clients[item->client].served += item->cost;
+    qms_fair_remove(f, item);
+}
+
+struct qms_fair_item *qms_fair_yields(struct qms_fair *f, unsigned client,
+                                      uint64_t cost, uint64_t room)
+{
+    const struct qms_fair_client *own = &f->clients[client];
+    unsigned n = f->busy_count + (own->waiting == 0);
+    struct qms_fair_client *c, *most = NULL;
+
+    if (own->waiting + cost > room / n)
+        return NULL;
+    cds_list_for_each_entry(c, &f->busy, busy)
+    {
+        if (c != own && (!most || c->waiting > most->waiting))
+            most = c;
+    }
+    return most && most->waiting > own->waiting + cost
+               ? cds_list_entry(most->items.prev, struct qms_fair_item, list)
+               : NULL;
+}

@@ -1,0 +1,211 @@
+/* test-fair.c - turns and shares, without anything around them; numbers of clients. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "server/fair.h"
+
+#define ITEMS 4000
+
+static struct qms_fair fair;
+static struct qms_fair_item items[ITEMS];
+static unsigned used;
+
+static struct qms_fair_item *push(unsigned client, uint64_t cost)
+{
+    struct qms_fair_item *item = &items[used++];
+
+    assert_true(used <= ITEMS);
+    item->client = client;
+    item->cost = cost;
+    qms_fair_push(&fair, item);
+    return item;
+}
+
+static unsigned serve(void)
+{
+    struct qms_fair_item *item = qms_fair_next(&fair);
+    unsigned client = item->client;
+
+    qms_fair_serve(&fair, item);
+    return client;
+}
+
+static int setup(void **state)
+{
+    qms_fair_init(&fair);
+    used = 0;
+    return 0;
+}
+
+static void test_one_client_is_a_queue(void **state)
+{
+    for (unsigned i = 0; i < 10; i++)
+        push(3, 1 + i % 3);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_ptr_equal(qms_fair_next(&fair), &items[i]);
+        assert_int_equal(serve(), 3);
+    }
+    assert_null(qms_fair_next(&fair));
+}
+
+/* While several have something waiting, they get the same, by cost. */
+static void test_equal_service(void **state)
+{
+    uint64_t got[4] = {0};
+
+    for (unsigned i = 0; i < 1000; i++)
+        push(1, 1);
+    for (unsigned i = 0; i < 300; i++)
+        push(2, 7);
+    for (unsigned i = 0; i < 100; i++)
+        push(3, 30);
+    for (unsigned i = 0; fair.busy_count == 3; i++) {
+        struct qms_fair_item *item = qms_fair_next(&fair);
+
+        got[item->client] += item->cost;
+        serve();
+        for (unsigned c = 1; c < 4; c++)
+            assert_in_range(got[c] + 30, got[1], got[1] + 60);
+    }
+    assert_int_equal(got[1], 1000);
+}
+
+/* Who comes late, or comes back, has his turn at once, and no more than that. */
+static void test_late_comer(void **state)
+{
+    unsigned first = 0;
+
+    push(2, 1);
+    assert_int_equal(serve(), 2);
+    for (unsigned i = 0; i < 300; i++)
+        push(1, 1);
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(serve(), 1);
+    for (unsigned i = 0; i < 100; i++)
+        push(2, 1);
+    for (unsigned i = 0; i < 100; i++)
+        first += serve() == 1;
+    assert_in_range(first, 49, 51);
+}
+
+/* What is removed has not been served. */
+static void test_removed(void **state)
+{
+    push(1, 100);
+    push(2, 1);
+    qms_fair_remove(&fair, &items[0]);
+    push(1, 1);
+    assert_int_equal(serve() + serve(), 3);
+    assert_null(qms_fair_next(&fair));
+    assert_int_equal(fair.busy_count, 0);
+}
+
+/* A client asks for room in a queue of so much; tells who yields, 0: nobody. */
+static unsigned ask(unsigned client, uint64_t cost, uint64_t room)
+{
+    struct qms_fair_item *item = qms_fair_yields(&fair, client, cost, room);
+
+    return item ? item->client : 0;
+}
+
+static void test_yielding(void **state)
+{
+    struct qms_fair_item *newest;
+
+    for (unsigned i = 0; i < 12; i++)
+        newest = push(1, 1);
+    assert_int_equal(ask(1, 1, 12), 0);
+    assert_int_equal(ask(2, 6, 12), 1);
+    assert_int_equal(ask(2, 7, 12), 0); /* more than half */
+    assert_ptr_equal(qms_fair_yields(&fair, 2, 1, 12), newest);
+    qms_fair_remove(&fair, newest);
+    push(2, 1);
+    assert_int_equal(ask(2, 5, 12), 1);
+    assert_int_equal(ask(2, 6, 12), 0);
+    assert_int_equal(ask(3, 4, 12), 1);
+    assert_int_equal(ask(3, 5, 12), 0); /* more than a third */
+}
+
+/* Whatever many do, who asks for less than his share never finds no room. */
+static void test_nobody_is_kept_out(void **state)
+{
+    enum { ROOM = 60, CLIENTS = 7 };
+    uint64_t waiting[CLIENTS + 1] = {0}, all = 0;
+
+    srandom(2);
+    for (unsigned i = 0; i < ITEMS - 1; i++) {
+        unsigned client = 1 + random() % CLIENTS, n = 0;
+        uint64_t cost = 1 + random() % 5, own = waiting[client];
+
+        for (unsigned c = 1; c <= CLIENTS; c++)
+            n += c == client || waiting[c] > 0;
+        while (all + cost > ROOM) {
+            struct qms_fair_item *item = qms_fair_yields(&fair, client, cost, ROOM);
+
+            if (!item)
+                break;
+            assert_int_not_equal(item->client, client);
+            assert_true(waiting[item->client] > ROOM / CLIENTS);
+            waiting[item->client] -= item->cost;
+            all -= item->cost;
+            qms_fair_remove(&fair, item);
+        }
+        if (all + cost <= ROOM) {
+            push(client, cost);
+            waiting[client] += cost;
+            all += cost;
+        } else {
+            assert_true(own + cost > ROOM / n);
+        }
+        if (random() % 8 == 0) {
+            struct qms_fair_item *item = qms_fair_next(&fair);
+
+            waiting[item->client] -= item->cost;
+            all -= item->cost;
+            serve();
+        }
+    }
+}
+
+static void test_numbers(void **state)
+{
+    struct qms_clients clients;
+    unsigned first, again;
+
+    qms_clients_init(&clients);
+    first = qms_client_enter(&clients);
+    qms_client_leave(&clients, first);
+    /* A number comes back as late as can be; and is shared when there are no others. */
+    for (unsigned i = 1; i < QMS_CLIENTS - 1; i++) {
+        unsigned n = qms_client_enter(&clients);
+
+        assert_in_range(n, 1, QMS_CLIENTS - 1);
+        assert_int_not_equal(n, first);
+        assert_int_equal(clients.users[n], 1);
+    }
+    assert_int_equal(qms_client_enter(&clients), first);
+    again = qms_client_enter(&clients);
+    assert_int_equal(clients.users[again], 2);
+    qms_client_leave(&clients, again);
+    assert_int_equal(clients.users[QMS_CLIENT_NONE], 0);
+    qms_clients_destroy(&clients);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_one_client_is_a_queue, setup),
+        cmocka_unit_test_setup(test_equal_service, setup),
+        cmocka_unit_test_setup(test_late_comer, setup),
+        cmocka_unit_test_setup(test_removed, setup),
+        cmocka_unit_test_setup(test_yielding, setup),
+        cmocka_unit_test_setup(test_nobody_is_kept_out, setup),
+        cmocka_unit_test(test_numbers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
