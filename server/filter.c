@@ -155,6 +155,8 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
         nbdkit_error("warning: the device has %" PRIu64 " bytes now, and had %" PRIu64
                      " when the server started: nothing is cached for this connection",
                      c->size, s->size);
+    if (c->size < s->size)
+        qms_forget_beyond(s, c->size);
     if (c->writable && !multi_conn && !atomic_exchange(&s->uncached, true))
         nbdkit_error("warning: the plugin does not promise that connections see each "
                      "other's writes, so nothing is cached from now on; "

@@ -298,6 +298,33 @@ static void read_cached(struct request *r, char *buf, uint32_t count, uint64_t o
     }
 }
 
+/* A read for a connection that nothing is cached for.  Others may be served from the
+ * cache meanwhile: while a write is in flight this reader must not be ahead of them. */
+static void read_past(struct request *r, char *buf, uint32_t count, uint64_t offset)
+{
+    struct qms_server *s = r->s;
+    const uint64_t block_size = s->config.block_size;
+    const uint64_t end = offset + count < s->size ? offset + count : s->size;
+
+    r->err = read_below(r, buf, count, offset, blocks_of(s, count, offset));
+    if (r->err != 0 || atomic_load_explicit(&s->uncached, memory_order_relaxed))
+        return;
+    for (uint64_t at = offset, n; at < end; at += n, buf += n) {
+        uint64_t skip = at % block_size;
+
+        n = block_size - skip < end - at ? block_size - skip : end - at;
+        qm_cache_peek(s->cache, at / block_size, buf, skip, n);
+    }
+}
+
+void qms_forget_beyond(struct qms_server *s, uint64_t size)
+{
+    struct qm_cache_write w;
+
+    qm_cache_write_begin(s->cache, &w, size, s->size - size);
+    qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+}
+
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
              int *err)
@@ -309,7 +336,7 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
     if (is_cached(s, c))
         read_cached(&r, buf, count, offset);
     else
-        r.err = read_below(&r, buf, count, offset, blocks_of(s, count, offset));
+        read_past(&r, buf, count, offset);
     took = qms_now() - start;
     qms_stats_add(s->stats, QMS_READS, 1);
     qms_stats_add(s->stats, QMS_READ_BYTES, count);

@@ -107,6 +107,11 @@ int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t o
 int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 
+/* The device now ends at size, which is less than when the server started.  Forgets
+ * what is cached of the rest: should the device grow again, it will hold something
+ * else. */
+void qms_forget_beyond(struct qms_server *s, uint64_t size);
+
 /* The statistics as a JSON document, at most max bytes of it, terminated (report.c).
  * NULL if memory is out; to be freed. */
 char *qms_report(struct qms_server *s, size_t max);

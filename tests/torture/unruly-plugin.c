@@ -4,9 +4,12 @@
  *   image=FILE         what it holds; made anew, all zeros
  *   durable=FILE       what would be left of that after a power failure
  *   delay=MICROSECONDS each request waits this long at most before it is carried out,
- * and again before it is answered: so requests overtake each other, and most of them
- * wait for nothing errors=PERMILLE    so many requests fail: untouched, half done, or
- * done stall=FILE         requests wait while this file is there
+ *                      and again before it is answered: so requests overtake each
+ *                      other, and most of them wait for nothing
+ *   errors=PERMILLE    so many requests fail: untouched, half done, or done
+ *   stall=FILE         requests wait while this file is there
+ *   hold=FILE          writes are carried out, but not answered, while it is there
+ *   end=FILE           holds the number of bytes that are left of the device
  *
  * Both files can be mapped by a test.  Each request is carried out at one moment, as a
  * whole; what was written becomes durable by a FLUSH, or by its FUA flag.
@@ -15,9 +18,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +34,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 static int64_t size;
-static char *image_path, *durable_path, *stall_path;
+static char *image_path, *durable_path, *stall_path, *hold_path, *end_path;
 static unsigned delay_us, errors;
 static char *image, *durable;
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both */
@@ -44,6 +49,10 @@ static int unruly_config(const char *key, const char *value)
         return (durable_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "stall") == 0)
         return (stall_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "hold") == 0)
+        return (hold_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "end") == 0)
+        return (end_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "delay") == 0)
         return nbdkit_parse_unsigned(key, value, &delay_us);
     if (strcmp(key, "errors") == 0)
@@ -82,6 +91,29 @@ static void unruly_unload(void)
     free(image_path);
     free(durable_path);
     free(stall_path);
+    free(hold_path);
+    free(end_path);
+}
+
+/* Where the device ends now. */
+static int64_t end_of_device(void)
+{
+    FILE *f = end_path ? fopen(end_path, "re") : NULL;
+    int64_t end = size;
+
+    if (f && fscanf(f, "%" SCNi64, &end) == 1 && end > size)
+        end = size;
+    if (f)
+        fclose(f);
+    return end;
+}
+
+/* How many of the bytes are on the device. */
+static uint32_t within(uint32_t count, uint64_t offset)
+{
+    uint64_t end = (uint64_t)end_of_device();
+
+    return offset >= end ? 0 : count > end - offset ? (uint32_t)(end - offset) : count;
 }
 
 static void *unruly_open(int readonly)
@@ -91,7 +123,7 @@ static void *unruly_open(int readonly)
 
 static int64_t unruly_get_size(void *handle)
 {
-    return size;
+    return end_of_device();
 }
 
 static int unruly_can_multi_conn(void *handle)
@@ -114,13 +146,18 @@ static uint64_t draw(void)
     return x ^ x >> 31;
 }
 
+static void wait_while(const char *path)
+{
+    while (path && access(path, F_OK) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
+
 static void pass_time(void)
 {
     uint64_t dice = draw();
     unsigned us = delay_us > 0 ? (dice >> 8) % delay_us : 0;
 
-    while (stall_path && access(stall_path, F_OK) == 0)
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    wait_while(stall_path);
     if (dice % 16 >= 4) /* mostly not at all, and seldom long */
         return;
     if (dice % 16 > 0)
@@ -154,6 +191,8 @@ static int unruly_pread(void *handle, void *buf, uint32_t count, uint64_t offset
 {
     enum fate fate = cast();
 
+    if (within(count, offset) < count)
+        fate = UNTOUCHED;
     pthread_rwlock_rdlock(&lock);
     if (fate == DONE)
         memcpy(buf, image + offset, count);
@@ -176,7 +215,10 @@ static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t fla
 {
     enum fate fate = cast();
     uint32_t part = fate == UNTOUCHED ? 0 : fate == HALF ? half(count, offset) : count;
+    uint32_t there = within(count, offset);
 
+    if (part > there)
+        part = there;
     pthread_rwlock_wrlock(&lock);
     if (buf)
         memcpy(image + offset, buf, part);
@@ -185,6 +227,11 @@ static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t fla
     if (flags & NBDKIT_FLAG_FUA)
         memcpy(durable + offset, image + offset, part);
     pthread_rwlock_unlock(&lock);
+    wait_while(hold_path);
+    if (fate == DONE && there < count) {
+        nbdkit_set_error(ENOSPC);
+        return -1;
+    }
     return end(fate);
 }
 
