@@ -87,6 +87,7 @@ static int learn(struct qm_prefetcher *p, struct qm_work *work)
     if (f->learned < 64)
         f->order[f->learned] = work->stream.blocks[0];
     f->learned++;
+    f->learner = pthread_self();
     f->learned_blocks += work->stream.n;
     f->last_n = work->stream.n < 8 ? work->stream.n : 8;
     memcpy(f->last, work->stream.blocks, sizeof f->last);

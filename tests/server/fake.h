@@ -21,7 +21,8 @@ struct fake {
     pthread_cond_t begins;
     uint64_t order[64]; /* the first blocks of the first works learned */
     uint64_t learned_blocks;
-    uint64_t last[8]; /* of the last work learned */
+    pthread_t learner; /* the thread that learned last */
+    uint64_t last[8];  /* of the last work learned */
     unsigned last_n;
     uint64_t wants[4]; /* candidates */
     unsigned want_n;

@@ -575,6 +575,31 @@ static void test_what_is_held_is_shared(void **state)
     undo(f);
 }
 
+/* What was read is learned by another thread, when a sequence ends and when one is cut.
+ */
+static void test_readers_do_not_mine(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client c;
+
+    arrive(f, &c);
+    f->fake.learner = pthread_self();
+    for (unsigned round = 0; round < 2; round++) {
+        assert_int_equal(begin(f, &c, c.first, 0), 0);
+        for (uint64_t i = 0; i < (round == 0 ? 10 : 6000); i++)
+            read_block(f, &c, c.first, i);
+        assert_int_equal(end(f, &c, c.first), 0);
+    }
+    qms_miner_stop(f->miner);
+    assert_in_range(f->fake.learned, 3, 10);
+    assert_int_equal(f->fake.learned_blocks, 6010);
+    assert_false(pthread_equal(f->fake.learner, pthread_self()));
+    f->miner = qms_miner_start(&f->fake.base, 1, 0);
+    f->contexts.miner = f->miner;
+    leave(f, &c);
+    undo(f);
+}
+
 static size_t keeps_four(const struct qm_stream *stream)
 {
     return 4;
@@ -693,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_what_is_held_is_bounded),
         cmocka_unit_test(test_what_is_held_is_shared),
+        cmocka_unit_test(test_readers_do_not_mine),
         cmocka_unit_test(test_what_keeps_little_is_left_alone),
         cmocka_unit_test(test_race),
     };

@@ -1,10 +1,14 @@
-/* test-lines.c - no cache line is written by every reader.
+/* test-lines.c - no cache line is written by every reader, or by one and by the
+ * messages of another.
  *
  * Two threads, each with a context of its own, read the same blocks, which are in the
  * main cache.  Between them all writable memory of the process is compared with what it
  * was before: a line that the reads of both changed, or a mutex that both took (which
  * is written, and written back), is one that would travel between CPUs at each read.  A
  * hit allocates nothing, either.
+ *
+ * And while one client reads, another sends all kinds of messages about its contexts:
+ * they meet on no line and on no mutex, so no message keeps a reader waiting.
  *
  * Applying noted accesses to an order of eviction is such a write, once for 28 hits of
  * a thread in a shard; the reads here are fewer.
@@ -30,7 +34,7 @@
 #define BLOCKS      2500 /* so that there are four shards of it */
 #define READS       20
 #define READERS     2
-#define LOCKS_MAX   1000
+#define LOCKS_MAX   10000
 #define STACK_BYTES (1 << 20)
 
 static struct qms_server server;
@@ -91,7 +95,52 @@ static void read_block(struct reader *r, uint64_t block)
         abort();
 }
 
-/* 'r': reads the blocks that both read; 'w': the same, watched; 'q': ends. */
+static int send_records(struct reader *r, const struct qm_wire_record *records,
+                        size_t n)
+{
+    return qms_control_write(&server.sessions, &r->connection->member, records,
+                             n * sizeof *records, 0);
+}
+
+/* Contexts begin, nested and not, with classes old and new, and end or are ended; and
+ * some of it is wrong. */
+static void send_messages(struct reader *r)
+{
+    const struct qms_device device = {.size = BLOCKS * BLOCK, .block_size = BLOCK};
+    struct qms_member *member = &r->connection->member;
+    struct qm_wire_record records[2];
+    struct qm_wire_header header;
+
+    qms_control_header(&server.sessions, member, &device, &header);
+    for (unsigned i = 0; i < 50; i++) {
+        records[0] = (struct qm_wire_record){.op = QM_WIRE_BEGIN,
+                                             .slot = r->slot + i % 8,
+                                             .session = header.session,
+                                             .klass = i,
+                                             .kind = QM_WIRE_QUERY,
+                                             .name_len = 4,
+                                             .name = "some"};
+        records[1] = records[0];
+        records[1].slot = r->slot + 8 + i % 8;
+        records[1].parent = records[0].slot;
+        if (send_records(r, records, 2) != 0)
+            abort();
+        records[1].parent = records[1].slot;
+        if (send_records(r, records, 2) != EINVAL)
+            abort();
+        records[1] = (struct qm_wire_record){
+            .op = QM_WIRE_END, .slot = records[0].slot, .session = header.session};
+        if (i % 3 == 0 && send_records(r, &records[1], 1) != 0)
+            abort();
+        if (qms_control_hint(&server.sessions, member, 512,
+                             qm_wire_hint(QM_WIRE_BEGIN, QM_WIRE_QUERY, r->slot, 0) -
+                                 QM_WIRE_CONTROL) != 0)
+            abort();
+    }
+}
+
+/* 'r': reads the blocks that both read; 'w': the same, watched; 'm': sends messages,
+ * watched; 'q': ends. */
 static void *reader_thread(void *opaque)
 {
     struct reader *r = opaque;
@@ -99,9 +148,12 @@ static void *reader_thread(void *opaque)
 
     self = r;
     while (read(r->commands[0], &command, 1) == 1 && command != 'q') {
-        r->watched = command == 'w';
-        for (uint64_t n = 0; n < READS; n++)
-            read_block(r, n * 7);
+        r->watched = command != 'r';
+        if (command == 'm')
+            send_messages(r);
+        else
+            for (uint64_t n = 0; n < READS; n++)
+                read_block(r, n * 7);
         r->watched = false;
         if (write(r->replies[1], "", 1) != 1)
             abort();
@@ -273,7 +325,7 @@ static unsigned mark_changed(char mark, unsigned *changed)
     return both;
 }
 
-static void check(bool tagged)
+static void check(bool tagged, bool messages)
 {
     unsigned changed[READERS] = {0}, both = 0;
 
@@ -293,34 +345,41 @@ static void check(bool tagged)
     find_regions();
     for (unsigned i = 0; i < READERS; i++) {
         take_snapshot();
-        let_read(&readers[i], 'w');
+        let_read(&readers[i], messages && i == 1 ? 'm' : 'w');
         both += mark_changed(1 << i, &changed[i]);
     }
     munmap(before, SNAPSHOT_BYTES);
 
     assert_int_equal(both, 0);
+    assert_true(readers[0].lock_count < LOCKS_MAX && readers[1].lock_count < LOCKS_MAX);
     for (unsigned i = 0; i < readers[0].lock_count; i++)
         for (unsigned k = 0; k < readers[1].lock_count; k++)
             assert_ptr_not_equal(readers[0].locks[i], readers[1].locks[k]);
     for (unsigned i = 0; i < READERS; i++) {
         /* Rings of four shards, statistics, the context: else the test is blind.  And
          * a lock for each read, at least. */
-        assert_in_range(changed[i], 8, 100);
+        assert_in_range(changed[i], 8, messages && i == 1 ? 10000 : 100);
         assert_in_range(readers[i].lock_count, READS, LOCKS_MAX);
-        assert_int_equal(readers[i].allocations, 0);
+        if (!messages || i == 0)
+            assert_int_equal(readers[i].allocations, 0);
         close_reader(&readers[i]);
-        readers[i].lock_count = 0;
+        readers[i].lock_count = readers[i].allocations = 0;
     }
 }
 
 static void test_tagged(void **state)
 {
-    check(true);
+    check(true, false);
 }
 
 static void test_plain(void **state)
 {
-    check(false);
+    check(false, false);
+}
+
+static void test_messages(void **state)
+{
+    check(true, true);
 }
 
 /* ---- a server without nbdkit */
@@ -398,6 +457,10 @@ int main(void)
                                                  ppm),
         cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
                                                  ppm),
+        cmocka_unit_test_prestate_setup_teardown(test_messages, make_server,
+                                                 undo_server, quickmine),
+        cmocka_unit_test_prestate_setup_teardown(test_messages, make_server,
+                                                 undo_server, ppm),
     };
 
     if (sysconf(_SC_NPROCESSORS_CONF) < 2) { /* all threads use one ring */

@@ -114,11 +114,14 @@ static void test_demand_before_a_change(void **state)
     for (unsigned i = 0; i < CHANGES; i++) {
         struct bare *b = bare_new(32, 8);
         struct bare_trap *reading = bare_trap(b, BARE_READ, 9, true);
-        struct bare_job *j = start_read(b, 9);
+        struct bare_job *j = start_read(b, 9), *later;
 
         bare_await(b, reading);
         assert_int_equal(bare_do(b, changes[i], 9 * BLOCK + 100, 200), 0);
-        bare_check(b, 9 * BLOCK, BLOCK);
+        later = start_read(b, 9);
+        bare_await_waiter(b, 9, 1, 2);
+        assert_int_equal(bare_calls(b, BARE_READ, 9), 2);
+        assert_int_equal(bare_join(later, b->disk + 9 * BLOCK), 0);
         bare_open(b, reading);
         assert_int_equal(bare_join(j, NULL), 0);
         bare_check(b, 9 * BLOCK, BLOCK);
