@@ -63,6 +63,15 @@ background() {
     QM_PIDS+=("$PID")
 }
 
+# forget PID: it has ended, and its number may be another's.
+forget() {
+    local i
+    for i in "${!QM_PIDS[@]}"; do
+        [ "${QM_PIDS[i]}" != "$1" ] || unset "QM_PIDS[i]"
+    done
+    QM_PIDS=("${QM_PIDS[@]}")
+}
+
 # What a program has to preload that loads something built with a sanitizer: its runtime,
 # and what makes that get ready early enough (tests/server/sanitizer-first.c).
 sanitizer_preload() {

@@ -2,6 +2,7 @@
  *
  *   torture --socket PATH --image FILE --durable FILE --seconds N --seed S
  *           [--clients N] [--depth N] [--errors]
+ *           [--kills N --pidfile FILE]
  *
  * Each client is a thread with a connection of its own, to the plain or to the tagged
  * view, and with several requests in flight.  They all work on the same few places, now
@@ -13,6 +14,12 @@
  * begin and end at odd bytes, too.  What was seen is judged, by history.h, whenever the
  * clients have carried out a round of requests.  Then also, nothing being in flight,
  * what can be read must be what the disk has, and after a flush what is durable.
+ *
+ * With --kills the server, whose process FILE names, is killed at any moment, so often,
+ * instead of for some time.  Somebody else starts it again; clients connect again. What
+ * was in flight has failed, which to the history means: it may have been carried out,
+ * in part too, but only before it ended.  That holds, as the kernel closes a process's
+ * connections when its last thread is gone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +27,7 @@
 #include <inttypes.h>
 #include <libnbd.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,10 +39,9 @@
 #include <unistd.h>
 
 #include "client-patches/protocol/quickmine-protocol.h"
+#include "cells.h"
 #include "history.h"
 
-#define SECTOR        512
-#define CELL_MIN      13      /* bytes: a name, and something to tell it from garbage */
 #define ROUND         3000    /* requests of all clients together */
 #define LOOKS         4000000 /* at cells, in a round; plenty */
 #define REQUEST_MAX   (1u << 19)
@@ -50,6 +57,8 @@ static struct {
     uint64_t seed;
     unsigned clients, depth;
     bool errors;
+    unsigned kills;
+    const char *pidfile;
 } options = {.seconds = 5, .seed = 1, .clients = 12, .depth = 6};
 
 static struct history *history;
@@ -63,6 +72,7 @@ static uint64_t hot;
 static pthread_barrier_t gather;
 static atomic_bool over;
 static atomic_int left; /* requests of this round */
+static atomic_uint kills;
 static _Atomic uint64_t done[6], failed, bytes, progress, contexts;
 
 enum what { READ, WRITE, ZERO, TRIM, CACHE, FLUSH };
@@ -76,50 +86,6 @@ static void die(const char *what)
 
 /* ---- cells */
 
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-/* The byte where a cell begins; each sector is divided in two somewhere else. */
-static uint64_t cell_start(uint32_t cell)
-{
-    uint64_t start = (uint64_t)(cell / 2) * SECTOR;
-
-    return cell % 2 == 0 ? start
-                         : start + CELL_MIN + mix(cell) % (SECTOR - 2 * CELL_MIN);
-}
-
-/* What a cell holds by a write of that name: the name, disguised by the cell's number,
- * then bytes that follow from it. */
-static void fill_cell(unsigned char *to, uint32_t cell, uint64_t name)
-{
-    size_t n = cell_start(cell + 1) - cell_start(cell);
-    uint64_t word = name ^ mix(cell);
-
-    for (size_t at = 0; at < n; at += sizeof word, word = mix(word))
-        memcpy(to + at, &word, n - at < sizeof word ? n - at : sizeof word);
-}
-
-/* The name in a cell; 0 for zeros, UINT64_MAX for garbage. */
-static uint64_t read_cell(const unsigned char *from, uint32_t cell)
-{
-    size_t n = cell_start(cell + 1) - cell_start(cell);
-    unsigned char want[SECTOR];
-    uint64_t name;
-
-    memcpy(&name, from, sizeof name);
-    name ^= mix(cell);
-    fill_cell(want, cell, name);
-    if (memcmp(from, want, n) == 0)
-        return name;
-    memset(want, 0, n);
-    return memcmp(from, want, n) == 0 ? 0 : UINT64_MAX;
-}
-
 static uint64_t name_of(uint32_t request)
 {
     return (uint64_t)round_number << 32 | (request + 1);
@@ -127,7 +93,7 @@ static uint64_t name_of(uint32_t request)
 
 static uint32_t value_of(uint64_t name, uint32_t cell)
 {
-    if (name == 0)
+    if (name == CELL_ZERO)
         return SAW_ZERO;
     if (name == initial[cell])
         return SAW_INITIAL;
@@ -170,6 +136,7 @@ struct client {
     unsigned slot; /* whose context is open; 0: none */
     unsigned tour, place;
     unsigned in_flight;
+    bool lost; /* the server was killed: attach again */
     struct request requests[DEPTH_MAX];
     pthread_t thread;
 };
@@ -179,29 +146,47 @@ static uint64_t draw(struct client *c, uint64_t below)
     return mix(c->random++) % below;
 }
 
-static void control(struct client *c, unsigned op, unsigned slot, unsigned kind,
+static void pause_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+}
+
+/* Whether what failed may have failed, since the server is killed now and then. */
+static bool was_killed(struct client *c)
+{
+    c->lost = options.kills > 0;
+    return c->lost;
+}
+
+/* False: the server was killed. */
+static bool control(struct client *c, unsigned op, unsigned slot, unsigned kind,
                     uint64_t klass)
 {
     struct qm_wire_record record = {
         .op = op, .slot = slot, .kind = kind, .klass = klass, .session = c->session};
 
-    if (nbd_pwrite(c->nbd, &record, sizeof record, QM_WIRE_CONTROL, 0) == -1)
+    if (nbd_pwrite(c->nbd, &record, sizeof record, QM_WIRE_CONTROL, 0) == 0)
+        return true;
+    if (!was_killed(c))
         die("a control message");
+    return false;
 }
 
-static void attach(struct client *c)
+static bool try_to_attach(struct client *c)
 {
     struct qm_wire_header header;
 
+    c->slot = 0;
+    c->lost = false;
     c->nbd = nbd_create();
     if (!c->nbd || nbd_set_strict_mode(c->nbd, 0) == -1 ||
         nbd_set_export_name(c->nbd, c->tagged ? QM_WIRE_EXPORT : "") == -1 ||
         nbd_connect_unix(c->nbd, options.socket) == -1)
-        die("connecting");
+        return false;
     if (!c->tagged)
-        return;
+        return true;
     if (nbd_pread(c->nbd, &header, sizeof header, QM_WIRE_CONTROL, 0) == -1)
-        die("the header");
+        return false;
     c->slot_first = header.slot_first;
     c->slot_count = header.slot_count;
     c->session = header.session;
@@ -211,13 +196,30 @@ static void attach(struct client *c)
         block_size = header.block_size;
         size = header.size;
     }
+    return true;
+}
+
+/* Connects; if need be, once the server is there again. */
+static void attach(struct client *c)
+{
+    while (!try_to_attach(c)) {
+        if (!was_killed(c))
+            die("connecting");
+        nbd_close(c->nbd);
+        pause_ms(5);
+    }
 }
 
 static void detach(struct client *c)
 {
     nbd_shutdown(c->nbd, 0);
     nbd_close(c->nbd);
-    c->slot = 0;
+}
+
+static void attach_again(struct client *c)
+{
+    nbd_close(c->nbd);
+    attach(c);
 }
 
 /* What became durable by a write with FUA.  It may be changing just now. */
@@ -251,7 +253,8 @@ static int completed(void *opaque, int *error)
             look_at_durable(r);
     }
     if (*error != 0) {
-        if (!options.errors || *error != EIO) {
+        if (!(options.errors && *error == EIO) &&
+            !(*error == ENOTCONN && was_killed(r->client))) {
             errno = *error;
             die("a request failed");
         }
@@ -314,20 +317,26 @@ static void choose(struct client *c, struct request *r)
         (r->what == WRITE || r->what == ZERO || r->what == TRIM) && draw(c, 8) == 0;
 }
 
-static void walk(struct client *c)
+/* False: the server was killed. */
+static bool walk(struct client *c)
 {
     if (c->slot != 0 && c->place == TOUR_BLOCKS) {
-        if (draw(c, 4) > 0) /* else the next begin will end it */
-            control(c, QM_WIRE_END, c->slot, 0, 0);
+        /* If it is not ended, the next begin will do that. */
+        if (draw(c, 4) > 0 && !control(c, QM_WIRE_END, c->slot, 0, 0))
+            return false;
         c->slot = 0;
     }
     if (c->slot == 0) {
-        c->slot = c->slot_first + draw(c, c->slot_count < 8 ? c->slot_count : 8);
+        unsigned slot = c->slot_first + draw(c, c->slot_count < 8 ? c->slot_count : 8);
+
         c->tour = draw(c, TOURS);
         c->place = 0;
-        control(c, QM_WIRE_BEGIN, c->slot, QM_WIRE_QUERY, c->tour + 1);
+        if (!control(c, QM_WIRE_BEGIN, slot, QM_WIRE_QUERY, c->tour + 1))
+            return false;
+        c->slot = slot;
         atomic_fetch_add(&contexts, 1);
     }
+    return true;
 }
 
 /* Starts a request.  False if the round is over. */
@@ -342,8 +351,8 @@ static bool start(struct client *c, struct request *r)
 
     if (atomic_fetch_sub(&left, 1) <= 0)
         return false;
-    if (c->tagged)
-        walk(c);
+    if (c->tagged && !walk(c))
+        return true;
     choose(c, r);
     r->number = UINT32_MAX;
     offset = cell_start(r->first);
@@ -387,8 +396,14 @@ static bool start(struct client *c, struct request *r)
         cookie = nbd_aio_flush(c->nbd, callback, flags);
         break;
     }
-    if (cookie == -1)
-        die("starting a request");
+    if (cookie == -1) { /* it was not sent */
+        if (!was_killed(c))
+            die("starting a request");
+        if (r->number != UINT32_MAX)
+            history_end(history, r->number, false);
+        r->busy = false;
+        c->in_flight--;
+    }
     return true;
 }
 
@@ -399,10 +414,12 @@ static void carry_out(struct client *c)
 
     while (more || c->in_flight > 0) {
         for (unsigned i = 0; more && i < depth; i++)
-            if (!c->requests[i].busy)
+            if (!c->requests[i].busy && !c->lost)
                 more = start(c, &c->requests[i]);
-        if (c->in_flight > 0 && nbd_poll(c->nbd, 1000) == -1)
+        if (c->in_flight > 0 && nbd_poll(c->nbd, 1000) == -1 && !was_killed(c))
             die("waiting for replies");
+        if (c->lost && c->in_flight == 0)
+            attach_again(c);
     }
 }
 
@@ -427,7 +444,7 @@ static void *client_thread(void *opaque)
 
 static bool is_zero(void *opaque, uint32_t cell)
 {
-    return initial[cell] == 0;
+    return initial[cell] == CELL_ZERO;
 }
 
 static void complain(void *opaque, const char *text)
@@ -435,14 +452,13 @@ static void complain(void *opaque, const char *text)
     fprintf(stderr, "torture: round %" PRIu32 ": %s\n", round_number, text);
 }
 
-static int flush(struct client *c)
+static void flush(struct client *c)
 {
-    for (int tries = 0; tries < 1000; tries++)
-        if (nbd_flush(c->nbd, 0) == 0)
-            return 0;
-        else if (!options.errors)
-            break;
-    return -1;
+    for (int tries = 0; nbd_flush(c->nbd, 0) == -1; tries++)
+        if (was_killed(c))
+            attach_again(c);
+        else if (!options.errors || tries == 1000)
+            die("flush");
 }
 
 /* Reads all through some client, in blocks, as a part of the history. */
@@ -457,12 +473,15 @@ static void read_all(struct client *c, unsigned char *to)
         int tries = 0;
 
         while (nbd_pread(c->nbd, to + at, n, at, 0) == -1)
-            if (!options.errors || ++tries == 1000)
+            if (was_killed(c))
+                attach_again(c);
+            else if (!options.errors || ++tries == 1000)
                 die("reading all");
         if (number == UINT32_MAX)
             die("a round was too long");
         look(number, to + at, first, count);
         history_end(history, number, true);
+        atomic_fetch_add(&progress, 1);
     }
 }
 
@@ -471,8 +490,7 @@ static uint64_t judge(struct client *c, unsigned char *all)
 {
     uint64_t wrong;
 
-    if (flush(c) == -1)
-        die("flush");
+    flush(c);
     read_all(c, all);
     wrong = history_judge(history, is_zero, complain, NULL);
     for (uint32_t cell = 0; cell < cells; cell++) {
@@ -486,7 +504,7 @@ static uint64_t judge(struct client *c, unsigned char *all)
                     below ? "what is read is not what the disk has"
                           : "what was flushed is not durable");
         initial[cell] = read_cell(all + at, cell);
-        if (initial[cell] == UINT64_MAX && wrong++ < 20)
+        if (initial[cell] == CELL_GARBAGE && wrong++ < 20)
             fprintf(stderr, "torture: cell %" PRIu32 ": garbage\n", cell);
     }
     return wrong;
@@ -509,6 +527,43 @@ static void *watch(void *opaque)
             "torture: stuck: no request has ended for %d s (seed %" PRIu64 ")\n",
             STUCK_SECONDS, options.seed);
     _exit(1);
+}
+
+/* The server's process, or 0: it is not there just now. */
+static pid_t server_pid(void)
+{
+    FILE *f = fopen(options.pidfile, "re");
+    intmax_t pid = 0;
+
+    if (f && fscanf(f, "%" SCNdMAX, &pid) != 1)
+        pid = 0;
+    if (f)
+        fclose(f);
+    return (pid_t)pid;
+}
+
+/* Kills the server, each time when some requests more have been answered. */
+static void *kill_again_and_again(void *opaque)
+{
+    struct client dice = {.random = mix(options.seed)};
+    pid_t last = 0, pid;
+
+    while (atomic_load(&kills) < options.kills) {
+        uint64_t at = atomic_load(&progress) + 1 + draw(&dice, 2 * ROUND);
+
+        while (atomic_load(&progress) < at || (pid = server_pid()) == 0 ||
+               pid == last) {
+            if (atomic_load(&over))
+                return NULL;
+            pause_ms(1);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = draw(&dice, 3000000)}, NULL);
+        if (kill(pid, SIGKILL) == -1)
+            die("the server is gone before it was killed");
+        last = pid;
+        atomic_fetch_add(&kills, 1);
+    }
+    return NULL;
 }
 
 static const unsigned char *map(const char *path)
@@ -543,6 +598,8 @@ static void parse(int argc, char **argv)
                                           {"clients", required_argument, NULL, 'c'},
                                           {"depth", required_argument, NULL, 'q'},
                                           {"errors", no_argument, NULL, 'e'},
+                                          {"kills", required_argument, NULL, 'k'},
+                                          {"pidfile", required_argument, NULL, 'p'},
                                           {NULL, 0, NULL, 0}};
     int option;
 
@@ -572,12 +629,19 @@ static void parse(int argc, char **argv)
         case 'e':
             options.errors = true;
             break;
+        case 'k':
+            options.kills = strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            options.pidfile = optarg;
+            break;
         default:
             exit(2);
         }
     if (!options.socket || !options.image || !options.durable || options.clients < 2 ||
         options.clients > CLIENTS_MAX || options.depth < 1 ||
-        options.depth > DEPTH_MAX || optind < argc) {
+        options.depth > DEPTH_MAX || (options.kills && !options.pidfile) ||
+        optind < argc) {
         fprintf(stderr, "torture: see the comment at the beginning of its source\n");
         exit(2);
     }
@@ -588,7 +652,7 @@ int main(int argc, char **argv)
     static struct client clients[CLIENTS_MAX];
     unsigned char *all;
     uint64_t wrong = 0;
-    pthread_t watcher;
+    pthread_t watcher, killer;
     double end;
 
     parse(argc, argv);
@@ -626,9 +690,12 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < options.clients; i++)
         if (pthread_create(&clients[i].thread, NULL, client_thread, &clients[i]) != 0)
             die("pthread_create");
+    if (options.kills && pthread_create(&killer, NULL, kill_again_and_again, NULL) != 0)
+        die("pthread_create");
 
     end = now() + options.seconds;
-    while (wrong == 0 && now() < end) {
+    while (wrong == 0 &&
+           (options.kills ? atomic_load(&kills) < options.kills : now() < end)) {
         round_number++;
         atomic_store(&left, ROUND);
         pthread_barrier_wait(&gather);
@@ -637,6 +704,8 @@ int main(int argc, char **argv)
     }
     atomic_store(&over, true);
     pthread_barrier_wait(&gather);
+    if (options.kills)
+        pthread_join(killer, NULL);
     for (unsigned i = 0; i < options.clients; i++) {
         pthread_join(clients[i].thread, NULL);
         detach(&clients[i]);
@@ -651,8 +720,8 @@ int main(int argc, char **argv)
     printf("seed %" PRIu64 ": %" PRIu32 " rounds, %" PRIu64 " reads, %" PRIu64
            " writes, %" PRIu64 " zeroings, %" PRIu64 " trims, %" PRIu64
            " hints, %" PRIu64 " flushes, %" PRIu64 " contexts, %" PRIu64
-           " failed, %" PRIu64 " MB; %" PRIu64 " violations\n",
+           " failed, %" PRIu64 " MB, %u kills; %" PRIu64 " violations\n",
            options.seed, round_number, done[READ], done[WRITE], done[ZERO], done[TRIM],
-           done[CACHE], done[FLUSH], contexts, failed, bytes >> 20, wrong);
+           done[CACHE], done[FLUSH], contexts, failed, bytes >> 20, kills, wrong);
     return wrong == 0 ? 0 : 1;
 }

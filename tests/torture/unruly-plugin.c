@@ -1,7 +1,8 @@
 /* unruly-plugin.c - an nbdkit plugin: a disk at its worst that is still allowed.
  *
  *   size=SIZE          of the device
- *   image=FILE         what it holds; made anew, all zeros
+ *   image=FILE         what it holds; made anew, all zeros, or with
+ *   again=1            as it was left
  *   durable=FILE       what would be left of that after a power failure
  *   delay=MICROSECONDS each request waits this long at most before it is carried out,
  *                      and again before it is answered: so requests overtake each
@@ -12,7 +13,9 @@
  *   end=FILE           holds the number of bytes that are left of the device
  *
  * Both files can be mapped by a test.  Each request is carried out at one moment, as a
- * whole; what was written becomes durable by a FLUSH, or by its FUA flag.
+ * whole; what was written becomes durable by a FLUSH, or by its FUA flag.  The files
+ * are written to by system calls: a server that is killed in the middle of one leaves
+ * no page half written, and so no sector.
  */
 #define NBDKIT_API_VERSION 2
 
@@ -36,7 +39,14 @@
 static int64_t size;
 static char *image_path, *durable_path, *stall_path, *hold_path, *end_path;
 static unsigned delay_us, errors;
-static char *image, *durable;
+static int again;
+
+/* What is in the two files. */
+struct bytes {
+    int fd;
+    const char *at;
+};
+static struct bytes image = {.fd = -1}, durable = {.fd = -1};
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both */
 
 static int unruly_config(const char *key, const char *value)
@@ -55,24 +65,47 @@ static int unruly_config(const char *key, const char *value)
         return (end_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "delay") == 0)
         return nbdkit_parse_unsigned(key, value, &delay_us);
+    if (strcmp(key, "again") == 0)
+        return (again = nbdkit_parse_bool(value)) == -1 ? -1 : 0;
     if (strcmp(key, "errors") == 0)
         return nbdkit_parse_unsigned(key, value, &errors);
     nbdkit_error("unknown parameter %s", key);
     return -1;
 }
 
-static char *map(const char *path)
+static int map(struct bytes *bytes, const char *path)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    void *bytes = MAP_FAILED;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (again ? 0 : O_TRUNC), 0600);
+    void *at = MAP_FAILED;
 
+    bytes->fd = fd;
     if (fd != -1 && ftruncate(fd, size) == 0)
-        bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (bytes == MAP_FAILED)
+        at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
         nbdkit_error("%s: %m", path);
-    if (fd != -1)
-        close(fd);
-    return bytes == MAP_FAILED ? NULL : bytes;
+        return -1;
+    }
+    bytes->at = at;
+    return 0;
+}
+
+/* Stores bytes, or zeros if there are none. */
+static void store(const struct bytes *to, const char *from, size_t count, off_t offset)
+{
+    static const char zeros[1 << 16];
+
+    while (count > 0) {
+        size_t part = from || count < sizeof zeros ? count : sizeof zeros;
+        ssize_t n = pwrite(to->fd, from ? from : zeros, part, offset);
+
+        if (n <= 0) {
+            nbdkit_error("pwrite: %m");
+            abort(); /* the test's disk is full: nothing that it says is of use */
+        }
+        from = from ? from + n : NULL;
+        count -= (size_t)n;
+        offset += n;
+    }
 }
 
 static int unruly_get_ready(void)
@@ -81,9 +114,7 @@ static int unruly_get_ready(void)
         nbdkit_error("size, image and durable are needed");
         return -1;
     }
-    image = map(image_path);
-    durable = map(durable_path);
-    return image && durable ? 0 : -1;
+    return map(&image, image_path) == 0 && map(&durable, durable_path) == 0 ? 0 : -1;
 }
 
 static void unruly_unload(void)
@@ -195,7 +226,7 @@ static int unruly_pread(void *handle, void *buf, uint32_t count, uint64_t offset
         fate = UNTOUCHED;
     pthread_rwlock_rdlock(&lock);
     if (fate == DONE)
-        memcpy(buf, image + offset, count);
+        memcpy(buf, image.at + offset, count);
     else
         memset(buf, 0xee, count); /* nobody may look at it */
     pthread_rwlock_unlock(&lock);
@@ -220,12 +251,9 @@ static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t fla
     if (part > there)
         part = there;
     pthread_rwlock_wrlock(&lock);
-    if (buf)
-        memcpy(image + offset, buf, part);
-    else
-        memset(image + offset, 0, part);
+    store(&image, buf, part, offset);
     if (flags & NBDKIT_FLAG_FUA)
-        memcpy(durable + offset, image + offset, part);
+        store(&durable, buf, part, offset);
     pthread_rwlock_unlock(&lock);
     wait_while(hold_path);
     if (fate == DONE && there < count) {
@@ -257,7 +285,7 @@ static int unruly_flush(void *handle, uint32_t flags)
 
     pthread_rwlock_wrlock(&lock);
     if (fate != UNTOUCHED)
-        memcpy(durable, image, fate == HALF ? size / 2 : size);
+        store(&durable, image.at, fate == HALF ? size / 2 : size, 0);
     pthread_rwlock_unlock(&lock);
     return end(fate);
 }
