@@ -41,9 +41,10 @@ struct qm_prefetcher *qm_perfect_new(const struct qm_future *future,
     return &perfect->base;
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     free(of(p));
+    return 0;
 }
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)

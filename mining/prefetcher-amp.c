@@ -116,7 +116,7 @@ static void release(struct pace *pace)
     }
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     struct amp *amp = of(p);
 
@@ -126,6 +126,7 @@ static void destroy(struct qm_prefetcher *p)
     pthread_mutex_destroy(&amp->lock);
     free(amp->ledger);
     free(amp);
+    return 0;
 }
 
 static struct entry *entry_of(struct amp *amp, uint64_t block)

@@ -131,7 +131,7 @@ static int create_plus(const struct qm_mining_config *config, struct qm_prefetch
     return r != 0 ? r : make(&qm_prefetcher_cminer_plus, retrain, config, p, err, len);
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     struct cminer *c = of(p);
     qm_cminer_rules_free(c->rules);
@@ -140,6 +140,7 @@ static void destroy(struct qm_prefetcher *p)
     pthread_mutex_destroy(&c->gathering);
     pthread_rwlock_destroy(&c->lock);
     free(c);
+    return 0;
 }
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)

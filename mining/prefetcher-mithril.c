@@ -143,7 +143,7 @@ static struct qm_work *make_table(uint64_t seed)
     return table;
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     struct mithril *m = of(p);
 
@@ -156,6 +156,7 @@ static void destroy(struct qm_prefetcher *p)
     pthread_mutex_destroy(&m->recording);
     pthread_mutex_destroy(&m->looking_up);
     free(m);
+    return 0;
 }
 
 static int make_tables(struct mithril *m)

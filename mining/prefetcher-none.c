@@ -21,9 +21,10 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     return 0;
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     free(p);
+    return 0;
 }
 
 /* There is nothing to keep of a stream, so all are the same one. */

@@ -123,14 +123,14 @@ static void release(struct ppm *q)
     free(q);
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     struct ppm *q = of(p);
+    int r = q->dir ? save(q) : 0;
 
-    if (q->dir)
-        (void)save(q); /* if it fails, those saved before are there */
     pthread_mutex_destroy(&q->saving);
     release(q);
+    return r;
 }
 
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,

@@ -69,11 +69,12 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     return 0;
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     struct quickmine *q = of(p);
-    (void)qm_rules_close(q->rules); /* if it fails, those saved before are there */
+    int r = qm_rules_close(q->rules);
     free(q);
+    return r;
 }
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)

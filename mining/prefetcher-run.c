@@ -76,9 +76,10 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     return 0;
 }
 
-static void destroy(struct qm_prefetcher *p)
+static int destroy(struct qm_prefetcher *p)
 {
     free(p);
+    return 0;
 }
 
 static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)

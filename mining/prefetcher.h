@@ -154,7 +154,9 @@ struct qm_prefetcher_ops {
      * is "". */
     int (*create)(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len);
-    void (*destroy)(struct qm_prefetcher *p); /* all streams ended; rules are saved */
+    /* All streams ended.  Returns 0, or an errno value if there is a rules_dir and the
+     * rules could not be saved: those saved before are still there. */
+    int (*destroy)(struct qm_prefetcher *p);
 
     /* A sequence begins; klass is the context's class.  NULL if memory is out. */
     struct qm_stream *(*begin)(struct qm_prefetcher *p, uint32_t klass);

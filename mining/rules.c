@@ -560,8 +560,8 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
 int qm_rules_close(struct qm_rules *rules)
 {
     int r = 0;
-    if (rules->dir && rules->changed && !rules->broken) {
-        r = save(rules);
+    if (rules->dir && rules->changed) {
+        r = rules->broken ? rules->broken : save(rules);
     }
     free_rules(rules);
     return r;

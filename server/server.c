@@ -346,8 +346,10 @@ void qms_server_stop(struct qms_server *s)
         nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
     if (s->cache)
         qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
-    if (s->prefetcher)
-        s->prefetcher->ops->destroy(s->prefetcher);
+    if (s->prefetcher && (error = s->prefetcher->ops->destroy(s->prefetcher)) != 0)
+        nbdkit_error("rules=%s: the rules cannot be saved, and stay as they were saved "
+                     "before: %s",
+                     s->config.rules, strerror(error));
     qm_throttle_free(s->throttle);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);

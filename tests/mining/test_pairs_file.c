@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "baseline.h"
@@ -200,13 +202,40 @@ static void test_in_passing(void **state)
     assert_int_equal(stats_of(p).save_errors, 0);
     assert_true(exists("rules.db"));
     end(p, s);
-    p->ops->destroy(p);
+    assert_int_equal(p->ops->destroy(p), 0);
+}
+
+/* That it is not saved is said, and what was saved stays. */
+static void test_full(void **state)
+{
+    struct rlimit limit, small;
+    char err[512];
+    struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+
+    for (int again = 0; again < 3; again++)
+        read_path(p, 1000, 20);
+    assert_int_equal(p->ops->destroy(p), 0);
+    p = open_rules(MEMORY, err, sizeof err);
+    assert_string_equal(err, "");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){6000, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int r = p->ops->destroy(p);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(r, EFBIG);
+    p = open_rules(MEMORY, err, sizeof err);
+    assert_string_equal(err, "");
+    assert_int_equal(knows(p, 1000), 2);
+    assert_int_equal(p->ops->destroy(p), 0);
+    signal(SIGXFSZ, old);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_several, setup, teardown),
         cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_policy, setup, teardown),
