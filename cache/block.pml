@@ -381,15 +381,12 @@ proctype reader(byte me)
             goto done
         :: h != 0 && !have -> /* plan(): qms_prefetch_take() */
             d_step {
-                for (i : 1 .. HEADERS) {
-                    if
-                    :: mine == 0 && queued[i] ->
-                        mine = i;
-                        queued[i] = 0
-                    :: else
-                    fi
-                }
-                i = 0
+                if
+                :: queued[h] ->
+                    mine = h;
+                    queued[h] = 0
+                :: else
+                fi
             }
         :: else
         fi;
@@ -493,9 +490,19 @@ proctype prefetcher()
         fi
     }
     atomic {
-        queued[h] = 1;
-        h = 0
+        if
+        :: h != 0 && hd[h].part == PREFETCH -> /* qm_cache_wanted() */
+            queued[h] = 1;
+            h = 0
+        :: else
+        fi
     }
+    if
+    :: h != 0 ->
+        fail(h);
+        h = 0
+    :: else
+    fi;
     d_step { /* take_run(), of whichever */
         for (i : 1 .. HEADERS) {
             if
@@ -505,14 +512,13 @@ proctype prefetcher()
             :: else
             fi
         }
-        i = 0;
-        queued[0] = 0
+        i = 0
     }
     if
     :: h != 0 -> /* work() */
         if
-        :: table == 0 -> fail(h) /* qm_cache_contains(): overtaken */
-        :: table != 0 ->
+        :: hd[h].part == NONE -> fail(h) /* qm_cache_wanted(): overtaken */
+        :: hd[h].part != NONE ->
             if
             :: read_below();
                 fill(h, b, kept)

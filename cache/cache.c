@@ -365,6 +365,23 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
     return 0;
 }
 
+enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load)
+{
+    static const enum qm_wanted wanted[] = {
+        [QM_PART_NONE] = QM_UNWANTED,
+        [QM_PART_PREFETCH] = QM_AHEAD,
+        [QM_PART_MAIN] = QM_DEMANDED,
+    };
+    struct qm_block *block = block_of(load);
+    struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
+    enum qm_wanted result;
+
+    pthread_mutex_lock(&shard->lock);
+    result = wanted[block->part];
+    pthread_mutex_unlock(&shard->lock);
+    return result;
+}
+
 void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
 {
     *stats = (struct qm_cache_stats){.bytes = sizeof(*cache)};

@@ -50,7 +50,8 @@
 
 struct qm_cache;
 struct qm_evict_ops;
-struct qm_load; /* a block that is being read, and a reference to it */
+struct qm_load; /* a block that is being read, and a reference to it; all who have one
+                   to the same load have the same pointer */
 
 /* What a demand found (ATC'08 §3.1).  One per block and demand.  A block that another
  * thread is just reading because it was demanded counts as a hit: it costs no read. */
@@ -206,6 +207,15 @@ bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
  * ENOSPC (no prefetch cache) or ENOMEM. */
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
                       struct qm_load **load);
+
+/* What becomes of a load that the caller holds, as things are. */
+enum qm_wanted {
+    QM_UNWANTED, /* evicted, or written to, meanwhile: what it brings is not kept */
+    QM_AHEAD,    /* prefetched, and nobody has demanded it yet */
+    QM_DEMANDED,
+};
+
+enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load);
 
 /* A write through the cache.  The caller announces it, writes the layer below, and
  * tells how it went, in this order, before it acknowledges the write:

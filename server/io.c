@@ -130,8 +130,8 @@ static void plan(struct request *r, struct piece *p, int error,
     } else {
         /* If that is a prefetch nobody has begun to read, it is our turn now. */
         p->wait = found->load;
-        if (r->s->prefetch)
-            p->load = qms_prefetch_take(r->s->prefetch, p->block);
+        if (r->s->prefetch && qms_prefetch_take(r->s->prefetch, p->block, found->load))
+            p->load = found->load;
     }
 }
 

@@ -57,14 +57,14 @@ static struct job *job_of(struct qms_fair_item *item)
     return caa_container_of(item, struct job, item);
 }
 
-/* Takes block's job out of the queue, by qms_fair_serve() or _remove(), or returns
- * NULL; the lock is held. */
-static struct job *take(struct qms_prefetch *p, uint64_t block,
+/* Takes block's job out of the queue, that of load (NULL: of any), by qms_fair_serve()
+ * or _remove(), or returns NULL; the lock is held. */
+static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_load *load,
                         void (*how)(struct qms_fair *fair, struct qms_fair_item *item))
 {
     struct job **link = bucket_of(p, block), *job;
 
-    while ((job = *link) && job->block != block)
+    while ((job = *link) && (job->block != block || (load && job->load != load)))
         link = &job->next;
     if (job) {
         *link = job->next;
@@ -72,6 +72,14 @@ static struct job *take(struct qms_prefetch *p, uint64_t block,
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
     }
     return job;
+}
+
+/* A prefetch is not read after all. */
+static void give_up(struct qms_prefetch *p, struct job *job)
+{
+    qm_cache_fail(p->config.cache, job->load);
+    free(job);
+    qms_stats_add(p->config.stats, QMS_PREFETCH_OVERTAKEN, 1);
 }
 
 /* Takes room for a job of client's, from another client if need be.  False: there is
@@ -86,7 +94,7 @@ static bool take_room(struct qms_prefetch *p, unsigned client)
     pthread_mutex_lock(&p->lock);
     item = qms_fair_yields(&p->queue, client, 1, p->config.queue);
     if (item)
-        job = take(p, job_of(item)->block, qms_fair_remove);
+        job = take(p, job_of(item)->block, job_of(item)->load, qms_fair_remove);
     pthread_mutex_unlock(&p->lock);
     if (job) {
         qm_cache_fail(p->config.cache, job->load);
@@ -102,6 +110,7 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
                        uint32_t issuer)
 {
     struct job *job, **bucket;
+    bool queued;
     int error;
 
     if (p->config.load && !qms_load_is_low(p->config.load) &&
@@ -123,27 +132,31 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     job->item.client = client;
     job->item.cost = 1;
     pthread_mutex_lock(&p->lock);
-    bucket = bucket_of(p, block);
-    job->next = *bucket;
-    *bucket = job;
-    qms_fair_push(&p->queue, &job->item);
-    pthread_cond_signal(&p->wake);
+    queued = qm_cache_wanted(p->config.cache, job->load) == QM_AHEAD;
+    if (queued) {
+        bucket = bucket_of(p, block);
+        job->next = *bucket;
+        *bucket = job;
+        qms_fair_push(&p->queue, &job->item);
+        pthread_cond_signal(&p->wake);
+    }
     pthread_mutex_unlock(&p->lock);
+    if (!queued) { /* a reader looked for it here in vain: he is not to wait his turn */
+        atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
+        give_up(p, job);
+    }
     return 0;
 }
 
-struct qm_load *qms_prefetch_take(struct qms_prefetch *p, uint64_t block)
+bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_load *load)
 {
-    struct qm_load *load = NULL;
     struct job *job;
 
     pthread_mutex_lock(&p->lock);
-    job = take(p, block, qms_fair_remove);
+    job = take(p, block, load, qms_fair_remove);
     pthread_mutex_unlock(&p->lock);
-    if (job)
-        load = job->load;
     free(job);
-    return load;
+    return job != NULL;
 }
 
 /* Takes the next job and those of the blocks that follow; the lock is held.  Returns
@@ -157,13 +170,13 @@ static unsigned take_run(struct qms_prefetch *p, struct job **jobs)
     if (!next)
         return 0;
     block = job_of(next)->block;
-    while (n < p->join && (jobs[n] = take(p, block + n, qms_fair_serve)))
+    while (n < p->join && (jobs[n] = take(p, block + n, NULL, qms_fair_serve)))
         n++;
     return n;
 }
 
 /* How many jobs wait for a worker, but for a moment. */
-static unsigned queued(struct qms_prefetch *p)
+static unsigned waiting(struct qms_prefetch *p)
 {
     int n = (int)p->config.queue - atomic_load_explicit(&p->room, memory_order_relaxed);
 
@@ -187,7 +200,7 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     error = c->read(c->opaque, worker, buf, valid, offset);
     if (c->load) {
         now = qms_now();
-        qms_load_took(c->load, now, now - start, n, queued(p));
+        qms_load_took(c->load, now, now - start, n, waiting(p));
     }
     qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
@@ -200,20 +213,18 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     }
 }
 
-/* Reads a run of jobs, but not the blocks that have left the cache meanwhile. */
+/* Reads a run of jobs, but not what would not be kept. */
 static void work(struct qms_prefetch *p, unsigned worker, char *buf, struct job **jobs,
                  unsigned n)
 {
     unsigned first = 0;
 
     for (unsigned i = 0; i < n; i++) {
-        if (qm_cache_contains(p->config.cache, jobs[i]->block))
+        if (qm_cache_wanted(p->config.cache, jobs[i]->load) != QM_UNWANTED)
             continue;
         if (i > first)
             read_run(p, worker, buf, jobs + first, i - first);
-        qm_cache_fail(p->config.cache, jobs[i]->load);
-        qms_stats_add(p->config.stats, QMS_PREFETCH_OVERTAKEN, 1);
-        free(jobs[i]);
+        give_up(p, jobs[i]);
         first = i + 1;
     }
     if (n > first)

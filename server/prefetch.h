@@ -16,6 +16,7 @@
 #ifndef QMS_PREFETCH_H
 #define QMS_PREFETCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cache/cache.h"
@@ -53,8 +54,10 @@ void qms_prefetch_stop(struct qms_prefetch *prefetch);
 int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, unsigned client,
                        uint32_t issuer);
 
-/* Takes block's prefetch out of the queue.  The caller reads it in its place and fills
- * or fails the load that is returned.  NULL if it is not queued.  Any thread. */
-struct qm_load *qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block);
+/* Takes the prefetch of block out of the queue that load, to which the caller has a
+ * reference, is for.  If it was there, the caller has another reference to load, reads
+ * the block in its place, and fills or fails that.  Any thread. */
+bool qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block,
+                       struct qm_load *load);
 
 #endif

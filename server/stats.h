@@ -22,7 +22,8 @@ enum qms_counter {
     QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
     QMS_PREFETCH_DROPPED,   /* candidates, and prefetches, that others' left no room */
     QMS_PREFETCH_WITHHELD,  /* candidates that the device was too busy for */
-    QMS_PREFETCH_OVERTAKEN, /* prefetches not read: evicted or written while queued */
+    QMS_PREFETCH_OVERTAKEN, /* prefetches not read, as they would not be kept, or as a
+                               reader came just before them */
     QMS_CONTEXTS_BEGUN,
     QMS_IGNORED_ENDS, /* ends of slots in which nothing was open */
     QMS_BAD_RECORDS,  /* control messages refused */

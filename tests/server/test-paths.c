@@ -338,6 +338,108 @@ static void test_demand_goes_first(void **state)
     bare_free(b);
 }
 
+/* A prefetch that is queued behind another, which hangs, and then driven out of its
+ * part of the cache, is nobody's business any more: not of the worker, nor of those who
+ * want the block, one of whom reads it. */
+static void test_driven_out_while_queued(void **state)
+{
+    struct bare *b = bare_new(32, 8);
+    struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false), *reading;
+    struct bare_job *first, *second;
+
+    prefetch(b, (uint64_t[]){9, 20}, 2);
+    bare_await(b, prefetching);
+    for (uint64_t i = 0; i < 8; i++)
+        assert_int_equal(qms_prefetch_issue(b->s.prefetch, 30 + 2 * i, 0, 0), 0);
+    assert_false(is_cached(b, 20));
+    reading = bare_trap(b, BARE_READ, 20, false);
+    first = start_read(b, 20);
+    bare_await(b, reading);
+    second = start_read(b, 20);
+    bare_await_waiter(b, 20, 1, 2);
+    bare_open(b, reading);
+    assert_int_equal(bare_join(first, b->disk + 20 * BLOCK), 0);
+    assert_int_equal(bare_join(second, b->disk + 20 * BLOCK), 0);
+    bare_open(b, prefetching);
+    bare_await_quiet(b);
+    assert_int_equal(bare_calls(b, BARE_READ, 20), 1);
+    assert_int_equal(bare_calls(b, BARE_PREFETCH, 20), 0);
+    assert_int_equal(bare_calls(b, BARE_PREFETCH, 44), 1);
+    bare_free(b);
+}
+
+/* ---- between the moment when a block is prefetched and that when it is queued */
+
+static _Thread_local struct bare *issuer;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t block;
+    bool sprung, open;
+} between = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+/* The first lock that the issuer takes once the block is in the cache is the queue's.
+ */
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    struct bare *b = issuer;
+
+    if (b && is_cached(b, between.block)) {
+        issuer = NULL;
+        __real_pthread_mutex_lock(&between.lock);
+        between.sprung = true;
+        pthread_cond_broadcast(&between.changed);
+        while (!between.open)
+            pthread_cond_wait(&between.changed, &between.lock);
+        pthread_mutex_unlock(&between.lock);
+    }
+    return __real_pthread_mutex_lock(mutex);
+}
+
+static void *issue(void *opaque)
+{
+    struct bare *b = issuer = opaque;
+
+    assert_int_equal(qms_prefetch_issue(b->s.prefetch, between.block, 0, 0), 0);
+    return NULL;
+}
+
+/* Who demands the block then does not find it in the queue; nor must he wait until its
+ * turn has come there. */
+static void test_demanded_before_it_is_queued(void **state)
+{
+    struct bare *b = bare_new(32, 8);
+    struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false);
+    struct bare_job *j;
+    pthread_t thread;
+
+    prefetch(b, (uint64_t[]){9}, 1);
+    bare_await(b, prefetching);
+    between.block = 20;
+    assert_int_equal(pthread_create(&thread, NULL, issue, b), 0);
+    __real_pthread_mutex_lock(&between.lock);
+    while (!between.sprung)
+        pthread_cond_wait(&between.changed, &between.lock);
+    pthread_mutex_unlock(&between.lock);
+    j = start_read(b, 20);
+    bare_await_waiter(b, 20, 1, 1);
+    __real_pthread_mutex_lock(&between.lock);
+    between.open = true;
+    pthread_cond_broadcast(&between.changed);
+    pthread_mutex_unlock(&between.lock);
+    pthread_join(thread, NULL);
+    bare_await_waiter(b, 20, 2, 1); /* it is read, though the worker hangs */
+    assert_int_equal(bare_join(j, b->disk + 20 * BLOCK), 0);
+    bare_open(b, prefetching);
+    bare_await_quiet(b);
+    assert_int_equal(bare_calls(b, BARE_PREFETCH, 20), 0);
+    bare_free(b);
+}
+
 /* Misses ask for what to prefetch, and promotes if they are to; hits never. */
 static void test_who_asks(void **state)
 {
@@ -375,6 +477,8 @@ int main(void)
         cmocka_unit_test(test_adjacent_misses),
         cmocka_unit_test(test_one_read_for_all),
         cmocka_unit_test(test_demand_goes_first),
+        cmocka_unit_test(test_driven_out_while_queued),
+        cmocka_unit_test(test_demanded_before_it_is_queued),
         cmocka_unit_test(test_who_asks),
     };
 

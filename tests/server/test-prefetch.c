@@ -213,7 +213,8 @@ static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigne
 static void test_queue_is_shared(void **state)
 {
     struct device *d = make(1, 8, 32);
-    struct qm_load *load;
+    struct qm_lookup found;
+    char buf[BLOCK];
 
     occupy(d, 98);
     assert_int_equal(issue(d, 1, 0, 20), 8);
@@ -227,11 +228,11 @@ static void test_queue_is_shared(void **state)
         assert_int_equal(qm_cache_contains(d->cache, 2 * b), b < 3);
     for (uint64_t b = 0; b < 4; b++)
         assert_int_equal(qm_cache_contains(d->cache, 41 + 2 * b), b < 3);
-    assert_null(qms_prefetch_take(d->prefetch, 6));
     /* Room that was given up is anybody's. */
-    load = qms_prefetch_take(d->prefetch, 81);
-    assert_non_null(load);
-    qm_cache_fail(d->cache, load);
+    assert_int_equal(qm_cache_demand(d->cache, 81, buf, 0, BLOCK, &found), 0);
+    assert_true(qms_prefetch_take(d->prefetch, 81, found.load));
+    qm_cache_fail(d->cache, found.load);
+    assert_int_equal(qm_cache_wait(d->cache, found.load, buf, 0, BLOCK), EAGAIN);
     assert_int_equal(issue(d, 1, 60, 20), 1);
     pthread_mutex_unlock(&d->gate);
     demand(d, 0);
@@ -281,23 +282,25 @@ static void test_turns_by_blocks(void **state)
 static void test_taking_over(void **state)
 {
     struct device *d = make(1, 32, 32);
-    struct qm_load *load;
+    struct qm_lookup one, five;
     char buf[BLOCK];
 
     pthread_mutex_lock(&d->gate);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), 0);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
-    load = qms_prefetch_take(d->prefetch, 5);
-    assert_non_null(load);
-    assert_null(qms_prefetch_take(d->prefetch, 5));
-    assert_null(qms_prefetch_take(d->prefetch, 4));
+    assert_int_equal(qm_cache_demand(d->cache, 3, buf, 0, BLOCK, &one), 0);
+    assert_int_equal(qm_cache_demand(d->cache, 5, buf, 0, BLOCK, &five), 0);
+    assert_false(qms_prefetch_take(d->prefetch, 5, one.load));
+    assert_true(qms_prefetch_take(d->prefetch, 5, five.load));
+    assert_false(qms_prefetch_take(d->prefetch, 5, five.load));
     memset(buf, 6, BLOCK);
-    qm_cache_fill(d->cache, load, buf);
-    demand(d, 5);
+    qm_cache_fill(d->cache, five.load, buf);
+    assert_int_equal(qm_cache_wait(d->cache, five.load, buf, 0, BLOCK), 0);
+    assert_int_equal(buf[7], 6);
     pthread_mutex_unlock(&d->gate);
+    assert_int_equal(qm_cache_wait(d->cache, one.load, buf, 0, BLOCK), 0);
     demand(d, 1);
-    demand(d, 3);
     assert_int_equal(d->blocks, 2);
     undo(d);
 }
@@ -383,7 +386,6 @@ static void *storm(void *opaque)
     for (int i = 0; i < 5000; i++) {
         uint64_t block = rand_r(&seed) % BLOCKS;
         struct qm_lookup found;
-        struct qm_load *load;
 
         if (i % 2 == 0) {
             qms_prefetch_issue(d->prefetch, block, i / 2 % 3, i);
@@ -395,10 +397,9 @@ static void *storm(void *opaque)
             memset(buf, 1 + block % 100, BLOCK);
             qm_cache_fill(d->cache, found.load, buf);
         } else if (found.todo == QM_WAIT) {
-            load = qms_prefetch_take(d->prefetch, block);
-            if (load) {
+            if (qms_prefetch_take(d->prefetch, block, found.load)) {
                 memset(buf, 1 + block % 100, BLOCK);
-                qm_cache_fill(d->cache, load, buf);
+                qm_cache_fill(d->cache, found.load, buf);
             }
             if (qm_cache_wait(d->cache, found.load, buf, 0, BLOCK) == EAGAIN)
                 continue;
