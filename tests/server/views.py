@@ -1,4 +1,5 @@
 """views.py SOCKET MODE: what is passed through, and when nothing is cached."""
+import struct
 import sys
 
 import nbd
@@ -83,6 +84,20 @@ def grown():
     a = Tagged(path)
     assert a.size == 3000000 and a.stats()["hits"] + a.stats()["misses"] == 1
     client.passed("grown")
+
+
+def far():
+    """All bits of an offset matter: each byte of this device tells where it is."""
+    h, a = client.connect(path), Tagged(path)
+    a.begin(a.first)
+    for _ in range(2):
+        for bits in range(12, 48):
+            at = min((1 << bits) + 8 * bits, a.size - 16)
+            want = struct.pack(">QQ", at, at + 8)
+            for slot in (0, a.first, 0x7FFE):
+                assert a.pread(16, at, slot) == want, (slot, at)
+            assert h.pread(16, at) == want, at
+    client.passed("far")
 
 
 globals()[mode]()
