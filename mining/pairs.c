@@ -8,6 +8,7 @@
  *   bits 50-53  count; 0: no pair is here
  *   bits 54-55  how often others followed the key since (3: or more often)
  *   bits 56-59  age: pairs that entered the line since this one was last of use
+ *   bits 60-63  the owner
  *
  * All of a key's pairs are in one line, so a key with one follower takes 8 bytes.
  *
@@ -15,6 +16,11 @@
  * Most pairs are seen once and never again, so an entering pair takes the place of such
  * a one as a rule; that those with higher counts do not stay for ever, one in
  * FADE_EVERY of the entering pairs lowers the counts of all in its line.
+ *
+ * All of that passes over pairs that are another's who is there and has no more than
+ * his share of the line.  Such a pair's count is lowered by its owner's reads only:
+ * that others read something else after the same block says little of what he will
+ * read.
  */
 #define XXH_INLINE_ALL
 #include "mining/pairs.h"
@@ -43,12 +49,13 @@ struct qm_pairs {
     void *memory; /* that the lines are in */
     struct line *lines;
     uint64_t n;
+    atomic_uint owners; /* that are there */
     atomic_uint_least64_t held, evicted;
 };
 
 struct word {
     uint64_t block;
-    unsigned tag, count, since, age;
+    unsigned tag, count, since, age, owner;
 };
 
 static struct word unpack(uint64_t w)
@@ -59,13 +66,14 @@ static struct word unpack(uint64_t w)
         .count = w >> 50 & 15,
         .since = w >> 54 & 3,
         .age = w >> 56 & 15,
+        .owner = w >> 60,
     };
 }
 
 static uint64_t pack(const struct word *w)
 {
     return w->block | (uint64_t)w->tag << BLOCK_BITS | (uint64_t)w->count << 50 |
-           (uint64_t)w->since << 54 | (uint64_t)w->age << 56;
+           (uint64_t)w->since << 54 | (uint64_t)w->age << 56 | (uint64_t)w->owner << 60;
 }
 
 static uint64_t load(const struct line *line, unsigned i)
@@ -130,12 +138,25 @@ static unsigned tag_of(uint64_t key)
     return key & (TAGS - 1);
 }
 
-/* Another block than w's followed its key. */
-static void weaken(struct word *w)
+void qm_pairs_owners(struct qm_pairs *p, unsigned there)
+{
+    atomic_store_explicit(&p->owners, there & ~1u, memory_order_relaxed);
+}
+
+/* Whether w is of somebody who is there, other than owner. */
+static bool is_others(const struct qm_pairs *p, const struct word *w, unsigned owner)
+{
+    return w->owner != owner &&
+           atomic_load_explicit(&p->owners, memory_order_relaxed) >> w->owner & 1;
+}
+
+/* Another block than w's followed its key; others: somebody else's reads tell. */
+static void weaken(struct word *w, bool others)
 {
     if (w->since < SINCE_MAX)
         w->since++;
-    w->count -= (w->count + 3) / 8; /* 5 and more, by one or two */
+    if (!others)
+        w->count -= (w->count + 3) / 8; /* 5 and more, by one or two */
 }
 
 /* Something enters the line of w. */
@@ -152,39 +173,59 @@ static bool goes_before(const struct word *a, const struct word *b)
     return a->count < b->count || (a->count == b->count && a->age > b->age);
 }
 
+/* Which of a line's words are of others who are there and have their share of it or
+ * less, when something of owner's enters. */
+static unsigned spared(const struct qm_pairs *p, const struct word *words,
+                       unsigned owner)
+{
+    unsigned has[QM_PAIRS_OWNERS] = {0}, owners = 1, spared = 0;
+
+    for (unsigned i = 0; i < WAYS; i++)
+        if (words[i].count > 0 && is_others(p, &words[i], owner))
+            owners += has[words[i].owner]++ == 0;
+    if (owners == 1)
+        return 0;
+    for (unsigned i = 0; i < WAYS; i++)
+        if (words[i].count > 0 && is_others(p, &words[i], owner) &&
+            has[words[i].owner] * owners <= WAYS)
+            spared |= 1u << i;
+    return spared;
+}
+
 /* The pair is not there yet: it takes the place of the least worth. */
 static void enter(struct qm_pairs *p, struct line *line, struct word new)
 {
     bool fade = new.block % FADE_EVERY == 0;
-    unsigned least = 0;
-    struct word gone = unpack(load(line, 0));
+    struct word words[WAYS], gone = {0};
+    unsigned least = WAYS, sparing;
 
-    for (unsigned i = 1; i < WAYS && gone.count > 0; i++) {
-        struct word w = unpack(load(line, i));
-
-        if (goes_before(&w, &gone)) {
-            gone = w;
-            least = i;
-        }
-    }
+    for (unsigned i = 0; i < WAYS; i++)
+        words[i] = unpack(load(line, i));
+    sparing = spared(p, words, new.owner);
     for (unsigned i = 0; i < WAYS; i++) {
-        uint64_t was = load(line, i);
-        struct word w = unpack(was);
-
-        if (i == least || w.count == 0)
+        if (sparing >> i & 1 || (least < WAYS && !goes_before(&words[i], &gone)))
             continue;
-        grow_older(&w, fade);
-        store(line, i, was, &w);
+        gone = words[i];
+        least = i;
+    }
+    if (least == WAYS) /* who is there has changed meanwhile */
+        return;
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (i == least || sparing >> i & 1 || words[i].count == 0)
+            continue;
+        uint64_t was = pack(&words[i]);
+        grow_older(&words[i], fade);
+        store(line, i, was, &words[i]);
     }
     store(line, least, 0, &new);
     atomic_fetch_add_explicit(gone.count > 0 ? &p->evicted : &p->held, 1,
                               memory_order_relaxed);
 }
 
-void qm_pairs_learn(struct qm_pairs *p, uint64_t key, uint64_t block)
+void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t block)
 {
     struct line *line = line_of(p, key);
-    struct word new = {.block = block, .tag = tag_of(key), .count = 1};
+    struct word new = {.block = block, .tag = tag_of(key), .count = 1, .owner = owner};
     bool found = false;
 
     if (block >= QM_PAIRS_BLOCKS)
@@ -199,9 +240,11 @@ void qm_pairs_learn(struct qm_pairs *p, uint64_t key, uint64_t block)
             if (w.count < QM_PAIRS_COUNT_MAX)
                 w.count++;
             w.since = w.age = 0;
+            if (!is_others(p, &w, owner))
+                w.owner = owner;
             found = true;
         } else {
-            weaken(&w);
+            weaken(&w, is_others(p, &w, owner));
         }
         store(line, i, was, &w);
     }

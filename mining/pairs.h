@@ -4,6 +4,11 @@
  * pair says that a block followed that history, how often of late, and how many times
  * other blocks have since.  What it takes to learn or to look up is one cache line.
  *
+ * The table is shared by owners, numbers of the caller's.  Where n owners that are
+ * there have pairs, one that has no more than an n-th of the place loses none for
+ * another's: so one who learns much, and what will not be seen again, does not make
+ * others forget. A pair is of the owner who learned it first, until that one has left.
+ *
  * All functions may be called by any number of threads at a time.  There are no locks:
  * when two threads change the same line at the same time, one of the changes may be
  * lost, or a pair be there twice for a while.  Pairs are advice, so nobody minds.
@@ -20,6 +25,9 @@ enum {
     QM_PAIRS_FOUND_MAX = 8, /* blocks that are known to follow a key, at most */
     QM_PAIRS_COUNT_MAX = 15,
 };
+
+/* Owners are numbers below; 0 is nobody, and never there. */
+#define QM_PAIRS_OWNERS 16
 
 /* Blocks from here on are not learned: 256 TiB of 4 KiB blocks. */
 #define QM_PAIRS_BLOCKS (UINT64_C(1) << 36)
@@ -40,8 +48,12 @@ void qm_pairs_free(struct qm_pairs *pairs); /* NULL is fine */
 uint64_t qm_pairs_key1(uint64_t b);
 uint64_t qm_pairs_key2(uint64_t a, uint64_t b);
 
-/* Block followed key. */
-void qm_pairs_learn(struct qm_pairs *pairs, uint64_t key, uint64_t block);
+/* Which owners are there: 1 << owner, for each; at first none. */
+void qm_pairs_owners(struct qm_pairs *pairs, unsigned there);
+
+/* Block followed key, as owner has seen. */
+void qm_pairs_learn(struct qm_pairs *pairs, unsigned owner, uint64_t key,
+                    uint64_t block);
 
 /* Begins to fetch what is known of key from memory, so that qm_pairs_learn() or _find()
  * need not wait long for it. */

@@ -47,6 +47,8 @@ enum {
 
 #define LATE_RATE 0.01f /* how fast the readers' pace is learned */
 
+_Static_assert((int)QM_OWNERS == QM_PAIRS_OWNERS, "the same numbers");
+
 struct ppm {
     struct qm_prefetcher base;
     struct qm_pairs *pairs;
@@ -64,6 +66,7 @@ struct ppm {
 
 struct qm_stream {
     uint32_t klass;
+    unsigned owner;
     unsigned seen;    /* up to 2 */
     uint64_t last[2]; /* the last block, and the one before it */
     bool promoted;    /* the last one was there */
@@ -176,6 +179,16 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     return s;
 }
 
+static void own(struct qm_stream *s, unsigned owner)
+{
+    s->owner = owner;
+}
+
+static void owners(struct qm_prefetcher *p, unsigned there)
+{
+    qm_pairs_owners(of(p)->pairs, there);
+}
+
 /* When many pairs are new, hands out work: to save, on the thread that learns. */
 static struct qm_work *save_when_due(struct ppm *q)
 {
@@ -206,9 +219,10 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
-        qm_pairs_learn(q->pairs, qm_pairs_key1(s->last[0]), block);
+        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key1(s->last[0]), block);
     if (s->seen > 1 && !(q->without & QM_IDEA_TWO))
-        qm_pairs_learn(q->pairs, qm_pairs_key2(s->last[1], s->last[0]), block);
+        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key2(s->last[1], s->last[0]),
+                       block);
     s->last[1] = s->last[0];
     s->last[0] = block;
     s->promoted = outcome == QM_ACCESS_PROMOTE;
@@ -399,6 +413,8 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .create = create,
     .destroy = destroy,
     .begin = begin,
+    .own = own,
+    .owners = owners,
     .access = access_block,
     .candidates = candidates,
     .end = end,

@@ -23,6 +23,9 @@ struct qm_work;       /* something to learn from; owned by who holds it */
 /* What the caller of candidates() has room for; no prefetcher wants more at a time. */
 enum { QM_CANDIDATES_MAX = 64 };
 
+/* Owners are numbers below, see own(); 0 is nobody. */
+enum { QM_OWNERS = 16 };
+
 /* How an access ended, in the words of ATC'08 §3.1. */
 enum qm_access {
     QM_ACCESS_HIT,
@@ -160,6 +163,13 @@ struct qm_prefetcher_ops {
 
     /* A sequence begins; klass is the context's class.  NULL if memory is out. */
     struct qm_stream *(*begin)(struct qm_prefetcher *p, uint32_t klass);
+
+    /* For prefetchers that divide what they have by owner; NULL: it does not.  A stream
+     * that has just begun is an owner's (without this, nobody's); and which owners are
+     * there from now on, 1 << owner for each.  Owners that are there do not make each
+     * other forget. */
+    void (*own)(struct qm_stream *stream, unsigned owner);
+    void (*owners)(struct qm_prefetcher *p, unsigned there);
 
     /* The stream's context read block.  *work is NULL, or something to learn from. */
     void (*access)(struct qm_prefetcher *p, struct qm_stream *stream, uint64_t block,

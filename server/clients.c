@@ -3,15 +3,29 @@
 
 #include "server/clients.h"
 
-void qms_clients_init(struct qms_clients *c)
+void qms_clients_init(struct qms_clients *c, struct qm_prefetcher *prefetcher)
 {
     memset(c, 0, sizeof *c);
+    c->prefetcher = prefetcher;
     pthread_mutex_init(&c->lock, NULL);
 }
 
 void qms_clients_destroy(struct qms_clients *c)
 {
     pthread_mutex_destroy(&c->lock);
+}
+
+/* A client more or less is that owner; the lock is held. */
+static void count_owner(struct qms_clients *c, unsigned owner, int by)
+{
+    unsigned there = 0;
+
+    c->owners[owner] += by;
+    for (unsigned i = 0; i < QM_OWNERS; i++)
+        if (c->owners[i] > 0)
+            there |= 1u << i;
+    if (c->prefetcher && c->prefetcher->ops->owners)
+        c->prefetcher->ops->owners(c->prefetcher, there);
 }
 
 unsigned qms_client_enter(struct qms_clients *c)
@@ -27,6 +41,7 @@ unsigned qms_client_enter(struct qms_clients *c)
     }
     c->users[best]++;
     c->last = best;
+    count_owner(c, qms_client_owner(best), 1);
     pthread_mutex_unlock(&c->lock);
     return best;
 }
@@ -35,5 +50,6 @@ void qms_client_leave(struct qms_clients *c, unsigned client)
 {
     pthread_mutex_lock(&c->lock);
     c->users[client]--;
+    count_owner(c, qms_client_owner(client), -1);
     pthread_mutex_unlock(&c->lock);
 }

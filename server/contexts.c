@@ -85,6 +85,13 @@ static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work 
         c->prefetcher->ops->discard(c->prefetcher, work);
 }
 
+/* The sequence of slot's context, if it has one, has just begun. */
+static void own(struct qms_contexts *c, struct qms_slot *slot)
+{
+    if (slot->context->stream && c->prefetcher->ops->own)
+        c->prefetcher->ops->own(slot->context->stream, qms_client_owner(slot->client));
+}
+
 /* slot's context has read a block, which may have made work; its tree's lock is held.
  */
 static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
@@ -104,6 +111,7 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
         return;
     ops->end(c->prefetcher, context->stream, &work);
     context->stream = ops->begin(c->prefetcher, context->klass);
+    own(c, slot);
     learn(c, slot, work, slot->kept);
 }
 
@@ -161,6 +169,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         slot->id = id;
         slot->kept = slot->held = 0;
         slot->recorded = false;
+        own(c, slot);
         if (c->recorder) {
             if (parent && parent->recorded)
                 parent_id = parent->id;

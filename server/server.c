@@ -266,6 +266,7 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
     }
     if (make_prefetcher(s) == -1 || make_cache(s) == -1)
         return -1;
+    qms_clients_init(&s->clients, s->prefetcher);
     if (mining && s->config.throttle && !(s->throttle = qm_throttle_new())) {
         nbdkit_error("malloc: %m");
         return -1;
@@ -374,7 +375,6 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     s->started = qms_now();
     pthread_mutex_init(&s->lock, NULL);
     qms_load_init(&s->load);
-    qms_clients_init(&s->clients);
     CDS_INIT_LIST_HEAD(&s->connections);
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
         s->config.policy != qm_prefetcher_find("none")) {

@@ -39,7 +39,7 @@ static void start(void)
     promise(qm_prefetcher_find("none")->create(&config, &contexts.prefetcher, err,
                                                sizeof err) == 0);
     promise(qms_contexts_init(&contexts) == 0);
-    qms_clients_init(&clients);
+    qms_clients_init(&clients, contexts.prefetcher);
     promise(qms_sessions_init(&sessions, &contexts, &clients, contexts.classes,
                               contexts.stats) == 0);
 }

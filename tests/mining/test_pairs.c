@@ -39,20 +39,20 @@ static void test_counts(void **state)
 
     assert_int_equal(count_of(p, key, 8, NULL), 0);
     for (unsigned i = 1; i <= 20; i++) {
-        qm_pairs_learn(p, key, 8);
+        qm_pairs_learn(p, 0, key, 8);
         assert_int_equal(count_of(p, key, 8, &pair), i < 15 ? i : QM_PAIRS_COUNT_MAX);
         assert_int_equal(pair.since, 0);
         assert_int_equal(pair.rest, 0);
     }
-    qm_pairs_learn(p, key, 9);
-    qm_pairs_learn(p, key, 9);
+    qm_pairs_learn(p, 0, key, 9);
+    qm_pairs_learn(p, 0, key, 9);
     assert_int_equal(count_of(p, key, 9, &pair), 2);
     assert_int_equal(pair.rest, 11); /* twice 2 less */
     assert_int_equal(count_of(p, key, 8, &pair), 11);
     assert_int_equal(pair.since, 2);
     assert_int_equal(pair.rest, 2);
     for (int i = 0; i < 5; i++) {
-        qm_pairs_learn(p, key, 9);
+        qm_pairs_learn(p, 0, key, 9);
     }
     count_of(p, key, 8, &pair);
     assert_int_equal(pair.since, 3);
@@ -65,9 +65,9 @@ static void test_keys_differ(void **state)
 {
     struct qm_pairs *p = qm_pairs_new(1 << 20);
 
-    qm_pairs_learn(p, qm_pairs_key1(2), 10);
-    qm_pairs_learn(p, qm_pairs_key2(1, 2), 11);
-    qm_pairs_learn(p, qm_pairs_key2(2, 1), 12);
+    qm_pairs_learn(p, 0, qm_pairs_key1(2), 10);
+    qm_pairs_learn(p, 0, qm_pairs_key2(1, 2), 11);
+    qm_pairs_learn(p, 0, qm_pairs_key2(2, 1), 12);
     assert_int_equal(count_of(p, qm_pairs_key1(2), 10, NULL), 1);
     assert_int_equal(count_of(p, qm_pairs_key1(2), 11, NULL), 0);
     assert_int_equal(count_of(p, qm_pairs_key2(1, 2), 11, NULL), 1);
@@ -81,12 +81,12 @@ static void test_bounds(void **state)
     struct qm_pairs *p = qm_pairs_new(1 << 16);
     struct rng rng = {1};
 
-    qm_pairs_learn(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS);
+    qm_pairs_learn(p, 0, qm_pairs_key1(1), QM_PAIRS_BLOCKS);
     assert_int_equal(table_stats(p).held, 0);
-    qm_pairs_learn(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1);
+    qm_pairs_learn(p, 0, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1);
     assert_int_equal(count_of(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1, NULL), 1);
     for (int i = 0; i < 100000; i++) {
-        qm_pairs_learn(p, qm_pairs_key1(rng_below(&rng, UINT64_MAX)),
+        qm_pairs_learn(p, 0, qm_pairs_key1(rng_below(&rng, UINT64_MAX)),
                        rng_below(&rng, 1000));
     }
     assert_true(table_stats(p).bytes <= 1 << 16);
@@ -104,18 +104,155 @@ static void test_worth(void **state)
     uint64_t key = qm_pairs_key1(1);
 
     for (int i = 0; i < 6; i++) {
-        qm_pairs_learn(p, key, 5);
+        qm_pairs_learn(p, 0, key, 5);
     }
     for (uint64_t b = 100; b < 100 + 3 * WAYS; b++) {
         if (b % 4 != 0) { /* those fade */
-            qm_pairs_learn(p, qm_pairs_key1(b), b);
+            qm_pairs_learn(p, 0, qm_pairs_key1(b), b);
         }
     }
     assert_int_equal(count_of(p, key, 5, NULL), 6);
     for (uint64_t b = 1000; b < 1200; b++) {
-        qm_pairs_learn(p, qm_pairs_key1(b), b);
+        qm_pairs_learn(p, 0, qm_pairs_key1(b), b);
     }
     assert_int_equal(count_of(p, key, 5, NULL), 0);
+    qm_pairs_free(p);
+}
+
+/* 64 lines, in which owner 1 has learned 100 pairs that were seen three times. */
+enum { LINES = 64, LEARNED = 100 };
+
+static struct qm_pairs *make_owned(void)
+{
+    struct qm_pairs *p = qm_pairs_new((LINES + 1) * LINE);
+
+    assert_int_equal(qm_pairs_lines(p), LINES);
+    qm_pairs_owners(p, 1 << 1 | 1 << 2 | 1 << 3);
+    for (uint64_t b = 0; b < 3 * LEARNED; b++) {
+        qm_pairs_learn(p, 1, qm_pairs_key1(b % LEARNED), b % LEARNED);
+    }
+    return p;
+}
+
+/* Owner learns so much that is seen once; every fourth lets others fade. */
+static void flood(struct qm_pairs *p, unsigned owner, unsigned n)
+{
+    for (uint64_t b = 1000; b < 1000 + n; b++) {
+        qm_pairs_learn(p, owner, qm_pairs_key1(b), b);
+    }
+}
+
+static unsigned line_of_key1(uint64_t block)
+{
+    return (unsigned)((unsigned __int128)qm_pairs_key1(block) * LINES >> 64);
+}
+
+/* How many of the first's pairs there are, of those that it can be sure of if so many
+ * owners have pairs everywhere; *all: of all. */
+static unsigned left(struct qm_pairs *p, unsigned owners, unsigned *all)
+{
+    unsigned in_line[LINES] = {0}, sure = 0;
+
+    *all = 0;
+    for (uint64_t b = 0; b < LEARNED; b++) {
+        *all += count_of(p, qm_pairs_key1(b), b, NULL) >= 1;
+        in_line[line_of_key1(b)]++;
+    }
+    for (uint64_t b = 0; b < LEARNED && owners > 1; b++) {
+        if (in_line[line_of_key1(b)] <= WAYS / owners) { /* as good as before */
+            assert_true(count_of(p, qm_pairs_key1(b), b, NULL) >= 3);
+        }
+    }
+    for (unsigned i = 0; i < LINES; i++) {
+        sure += in_line[i] < WAYS / owners ? in_line[i] : WAYS / owners;
+    }
+    return sure;
+}
+
+static void test_owners_share(void **state)
+{
+    struct qm_pairs *p = make_owned();
+    unsigned all, sure = left(p, 1, &all);
+
+    assert_int_equal(all, LEARNED);
+    assert_int_equal(sure, LEARNED); /* they were all there */
+    sure = left(p, 2, &all);
+    assert_true(sure < LEARNED); /* some lines have more than half */
+    flood(p, 2, 100000);
+    left(p, 2, &all);
+    assert_int_equal(all, sure); /* no less than that, and no more */
+    flood(p, 3, 100000);
+    sure = left(p, 3, &all);
+    assert_in_range(all, sure, LEARNED);
+    assert_true(sure > 0);
+    qm_pairs_free(p);
+}
+
+/* An owner has as much as there is where others have little; and who was nobody, or has
+ * left, is spared by none. */
+static void test_owners_who_are_gone(void **state)
+{
+    struct qm_pairs *p = make_owned();
+    unsigned all;
+
+    flood(p, 1, 100000);
+    left(p, 1, &all);
+    assert_int_equal(all, 0);
+    qm_pairs_free(p);
+
+    p = make_owned();
+    qm_pairs_owners(p, 1 << 2);
+    flood(p, 2, 100000);
+    left(p, 1, &all);
+    assert_int_equal(all, 0);
+    assert_int_equal(table_stats(p).held, LINES * WAYS);
+    qm_pairs_free(p);
+
+    p = make_owned();
+    flood(p, 0, 100000); /* nobody's reads wash out nobody's */
+    left(p, 1, &all);
+    assert_true(all > LEARNED / 2);
+    qm_pairs_free(p);
+}
+
+/* Whose a pair is: of the first who has learned it, while he is there. */
+static void test_whose(void **state)
+{
+    struct qm_pairs *p = make_owned();
+    struct qm_pair pair;
+    unsigned all, sure;
+
+    for (uint64_t b = 0; b < LEARNED; b++) {
+        qm_pairs_learn(p, 2, qm_pairs_key1(b), b);
+    }
+    sure = left(p, 2, &all);
+    flood(p, 2, 100000);
+    left(p, 2, &all);
+    assert_int_equal(all, sure);
+    /* Others see something else follow: that is told, and costs nothing. */
+    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
+    assert_int_equal(pair.since, 0);
+    for (uint64_t b = 0; b < 100; b++) {
+        qm_pairs_learn(p, 2, qm_pairs_key1(1), 2000 + b);
+    }
+    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
+    assert_int_equal(pair.since, 3);
+    qm_pairs_learn(p, 1, qm_pairs_key1(1), 1);
+    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 5);
+    assert_int_equal(pair.since, 0);
+    qm_pairs_learn(p, 1, qm_pairs_key1(1), 3001);
+    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
+    qm_pairs_free(p);
+
+    /* He has left: it is of who learns it next. */
+    p = make_owned();
+    qm_pairs_owners(p, 1 << 2 | 1 << 3);
+    for (uint64_t b = 0; b < LEARNED; b++) {
+        qm_pairs_learn(p, 2, qm_pairs_key1(b), b);
+    }
+    flood(p, 3, 100000);
+    sure = left(p, 2, &all);
+    assert_true(all >= sure);
     qm_pairs_free(p);
 }
 
@@ -207,7 +344,7 @@ static void test_model(void **state)
 
             block = block < rng_below(&rng, blocks) ? block : block / 2; /* some more */
             uint64_t key = qm_pairs_key1(rng_below(&rng, keys));
-            qm_pairs_learn(p, key, block);
+            qm_pairs_learn(p, 0, key, block);
             model_learn(&m, key, block);
             for (unsigned k = 0; k < keys; k++) {
                 check_key(p, &m, qm_pairs_key1(k));
@@ -220,9 +357,10 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_keys_differ),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_worth),
-        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_counts),       cmocka_unit_test(test_keys_differ),
+        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_worth),
+        cmocka_unit_test(test_owners_share), cmocka_unit_test(test_owners_who_are_gone),
+        cmocka_unit_test(test_whose),        cmocka_unit_test(test_model),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

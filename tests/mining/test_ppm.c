@@ -5,20 +5,26 @@
 
 #define MIB (1 << 20)
 
-static struct qm_prefetcher *make_ppm(bool (*cached)(void *, uint64_t), void *opaque)
+static struct qm_prefetcher *make_ppm_of(uint64_t bytes,
+                                         bool (*cached)(void *, uint64_t), void *opaque)
 {
     struct qm_mining_config config;
     struct qm_prefetcher *p;
     char err[256];
 
     qm_mining_defaults(&config);
-    config.rules_memory = MIB;
+    config.rules_memory = bytes;
     config.cached = cached;
     config.cached_opaque = opaque;
     assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
                      0);
     assert_string_equal(err, "");
     return p;
+}
+
+static struct qm_prefetcher *make_ppm(bool (*cached)(void *, uint64_t), void *opaque)
+{
+    return make_ppm_of(MIB, cached, opaque);
 }
 
 static bool asked_for(struct asked asked, uint64_t block)
@@ -62,6 +68,31 @@ static void test_chain(void **state)
     assert_int_equal(asked.n, 1);
     assert_int_equal(asked.blocks[0], 58);
     p->ops->destroy(p);
+}
+
+/* What one has learned outlives whatever others read, while he is there. */
+static void test_owners(void **state)
+{
+    enum { FLOOD = 100000, TABLE = 1 << 16 };
+    struct asked asked;
+
+    for (int there = 0; there < 2; there++) {
+        struct qm_prefetcher *p = make_ppm_of(TABLE, NULL, NULL);
+        struct qm_stream *first = begin(p), *other = begin(p);
+
+        p->ops->owners(p, there ? 1 << 1 | 1 << 2 : 1 << 2);
+        p->ops->own(first, 1);
+        p->ops->own(other, 2);
+        for (unsigned i = 0; i < 12; i++)
+            step(p, first, path[i % 6], QM_ACCESS_MISS);
+        for (uint64_t b = 0; b < FLOOD; b++)
+            step(p, other, 1000 + b * b, QM_ACCESS_MISS);
+        asked = step(p, first, path[0], QM_ACCESS_MISS);
+        assert_int_equal(asked_for(asked, path[1]), there);
+        end(p, first);
+        end(p, other);
+        p->ops->destroy(p);
+    }
 }
 
 /* Where blocks come late it looks further ahead. */
@@ -315,7 +346,7 @@ int main(void)
         cmocka_unit_test(test_contexts),   cmocka_unit_test(test_cached),
         cmocka_unit_test(test_two_blocks), cmocka_unit_test(test_experience),
         cmocka_unit_test(test_change),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_config),     cmocka_unit_test(test_owners),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

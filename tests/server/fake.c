@@ -12,6 +12,7 @@
 struct qm_stream {
     uint64_t blocks[8]; /* the first ones */
     uint64_t n;
+    unsigned owner;
 };
 
 struct qm_work {
@@ -31,6 +32,16 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
 
     count(f, &f->streams, 1);
     return calloc(1, sizeof(struct qm_stream));
+}
+
+static void own(struct qm_stream *s, unsigned owner)
+{
+    s->owner = owner;
+}
+
+static void owners(struct qm_prefetcher *p, unsigned there)
+{
+    ((struct fake *)p)->there = there;
 }
 
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
@@ -89,6 +100,7 @@ static int learn(struct qm_prefetcher *p, struct qm_work *work)
     f->learned++;
     f->learner = pthread_self();
     f->learned_blocks += work->stream.n;
+    f->last_owner = work->stream.owner;
     f->last_n = work->stream.n < 8 ? work->stream.n : 8;
     memcpy(f->last, work->stream.blocks, sizeof f->last);
     pthread_mutex_unlock(&f->lock);
@@ -124,6 +136,8 @@ static const struct qm_prefetcher_ops ops = {
     .name = "fake",
     .kept = kept,
     .begin = begin,
+    .own = own,
+    .owners = owners,
     .access = access_block,
     .candidates = candidates,
     .end = end,

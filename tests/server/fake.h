@@ -24,7 +24,9 @@ struct fake {
     pthread_t learner; /* the thread that learned last */
     uint64_t last[8];  /* of the last work learned */
     unsigned last_n;
-    uint64_t wants[4]; /* candidates */
+    unsigned last_owner; /* of the stream that it was */
+    unsigned there;      /* owners */
+    uint64_t wants[4];   /* candidates */
     unsigned want_n;
     pthread_mutex_t slow; /* held by the test: learn() waits */
 };

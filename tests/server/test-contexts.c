@@ -45,7 +45,7 @@ static struct fixture *make_with(enum qm_level level,
     f->contexts.stats = f->stats;
     f->contexts.held_max = 5000;
     assert_int_equal(qms_contexts_init(&f->contexts), 0);
-    qms_clients_init(&f->clients);
+    qms_clients_init(&f->clients, &f->fake.base);
     assert_int_equal(qms_sessions_init(&f->sessions, &f->contexts, &f->clients,
                                        f->classes, f->stats),
                      0);
@@ -600,6 +600,45 @@ static void test_readers_do_not_mine(void **state)
     undo(f);
 }
 
+/* The prefetcher is told who there is, and whose each sequence is; also of one that
+ * begins anew since its context has grown too much. */
+static void test_owners(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_TRANSACTION);
+    struct client a, b;
+    unsigned own_a, own_b;
+
+    assert_int_equal(f->fake.there, 0);
+    arrive(f, &a);
+    arrive(f, &b);
+    own_a = qms_client_owner(client_of(f, &a));
+    own_b = qms_client_owner(client_of(f, &b));
+    assert_in_range(own_a, 1, QM_OWNERS - 1);
+    assert_in_range(own_b, 1, QM_OWNERS - 1);
+    assert_int_not_equal(own_a, own_b);
+    assert_int_equal(f->fake.there, 1 << own_a | 1 << own_b);
+    assert_int_equal(begin(f, &a, a.first, 0), 0);
+    assert_int_equal(begin(f, &b, b.first, 0), 0);
+    for (uint64_t i = 0; i < 5300; i++)
+        grow_in(f, &a, 0, i);
+    fake_wait_busy(&f->fake);
+    leave(f, &a);
+    assert_int_equal(f->fake.there, 1 << own_b);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned, 2);
+    assert_int_equal(f->fake.last_owner, own_a);
+    f->miner = qms_miner_start(&f->fake.base, 1 << 20, 0);
+    f->contexts.miner = f->miner;
+    read_block(f, &b, b.first, 1);
+    leave(f, &b);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned, 3);
+    assert_int_equal(f->fake.last_owner, own_b);
+    assert_int_equal(f->fake.there, 0);
+    f->miner = qms_miner_start(&f->fake.base, 1, 0);
+    undo(f);
+}
+
 static size_t keeps_four(const struct qm_stream *stream)
 {
     return 4;
@@ -719,6 +758,7 @@ int main(void)
         cmocka_unit_test(test_what_is_held_is_bounded),
         cmocka_unit_test(test_what_is_held_is_shared),
         cmocka_unit_test(test_readers_do_not_mine),
+        cmocka_unit_test(test_owners),
         cmocka_unit_test(test_what_keeps_little_is_left_alone),
         cmocka_unit_test(test_race),
     };

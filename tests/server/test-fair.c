@@ -176,7 +176,7 @@ static void test_numbers(void **state)
     struct qms_clients clients;
     unsigned first, again;
 
-    qms_clients_init(&clients);
+    qms_clients_init(&clients, NULL);
     first = qms_client_enter(&clients);
     qms_client_leave(&clients, first);
     /* A number comes back as late as can be; and is shared when there are no others. */

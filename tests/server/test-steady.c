@@ -242,7 +242,7 @@ static int make_server(void **state)
     server.contexts.stats = server.stats;
     server.contexts.held_max = 10000;
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
-    qms_clients_init(&server.clients);
+    qms_clients_init(&server.clients, server.prefetcher);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
                                        &server.clients, server.classes, server.stats),
                      0);
