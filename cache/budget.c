@@ -72,12 +72,17 @@ unsigned qm_budget_stripes(unsigned wanted_shards)
 }
 
 size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes,
-                             bool adapts)
+                             size_t beside)
 {
     return sizeof(struct qm_shard) + stripes * sizeof(struct qm_ring) + MALLOC_SMALL +
            TABLE_BYTES + QM_MIN_BUCKETS * sizeof(struct cds_lfht_node) +
-           (size_t)2 * POLICY_BYTES + blocks * policy_bytes +
-           (adapts ? qm_balance_bytes(blocks) : 0);
+           (size_t)2 * POLICY_BYTES + blocks * policy_bytes + beside;
+}
+
+size_t qm_budget_beside(uint64_t blocks, uint64_t all, bool adapts, bool shadow)
+{
+    return (adapts ? qm_balance_bytes(blocks) : 0) +
+           (shadow ? qm_shadow_bytes(blocks, all) : 0);
 }
 
 size_t qm_budget_block_slab(uint64_t count)
@@ -93,7 +98,7 @@ size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size)
 }
 
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
-                   bool data, unsigned stripes, size_t policy_bytes, bool adapts)
+                   bool data, unsigned stripes, size_t policy_bytes, size_t beside)
 {
     uint64_t reserve = data ? 4 + min_u64(blocks / 32, 124) : 512, slab;
 
@@ -109,7 +114,7 @@ void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_siz
     uint64_t block_slabs = (limits->blocks + QM_BLOCKS_A_SLAB - 1) / QM_BLOCKS_A_SLAB;
     uint64_t buf_slabs = (limits->bufs + limits->bufs_a_slab - 1) / limits->bufs_a_slab;
 
-    limits->bytes = qm_budget_shard_bytes(blocks, stripes, policy_bytes, adapts) +
+    limits->bytes = qm_budget_shard_bytes(blocks, stripes, policy_bytes, beside) +
                     (limits->buckets - QM_MIN_BUCKETS) * sizeof(struct cds_lfht_node) +
                     block_slabs * qm_budget_block_slab(0) +
                     limits->blocks * sizeof(struct qm_block) +
@@ -126,7 +131,8 @@ uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size)
     unsigned stripes = qm_budget_stripes(QM_MAX_SHARDS);
     struct qm_limits l;
 
-    qm_limits_get(&l, share, block_size, true, stripes, qm_evict_max_bytes(), true);
+    qm_limits_get(&l, share, block_size, true, stripes, qm_evict_max_bytes(),
+                  qm_budget_beside(share, blocks, true, true));
     l.bytes -= l.buckets * sizeof(struct cds_lfht_node);
     l.bytes += max_u64(2 * share, QM_MIN_BUCKETS) * sizeof(struct cds_lfht_node);
     return sizeof(struct qm_cache) + MALLOC_SMALL + n * l.bytes;

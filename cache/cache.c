@@ -129,12 +129,16 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         block = begin_load(shard, hash, number, QM_PART_MAIN, 0);
         if (!block)
             return ENOMEM;
+        if (!again)
+            qm_shadow_demand(&shard->shadow, number);
         found->outcome = QM_MISS;
         found->todo = QM_FETCH;
         found->load = load_of(block);
         shard->stats.misses += !again;
         return 0;
     }
+    if (!again)
+        qm_shadow_demand(&shard->shadow, number);
     if (block->part == QM_PART_PREFETCH) {
         found->outcome = QM_PROMOTE;
         found->issuer = block->issuer;
@@ -382,6 +386,19 @@ enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load)
     return result;
 }
 
+void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads)
+{
+    *reads = (struct qm_cache_reads){0};
+    for (unsigned i = 0; i < cache->shard_count; i++) {
+        struct qm_shard *shard = &cache->shards[i];
+
+        pthread_mutex_lock(&shard->lock);
+        reads->device += shard->stats.misses + shard->stats.prefetches;
+        reads->lru += qm_shadow_misses(&shard->shadow);
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
 void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
 {
     *stats = (struct qm_cache_stats){.bytes = sizeof(*cache)};
@@ -406,6 +423,7 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
         stats->main_blocks += shard->held.main;
         stats->prefetch_blocks += shard->held.prefetch;
         stats->prefetch_share += shard->balance.prefetch;
+        stats->lru_misses += qm_shadow_misses(&shard->shadow);
         stats->bytes += shard->bytes;
         pthread_mutex_unlock(&shard->lock);
     }

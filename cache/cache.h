@@ -80,9 +80,9 @@ struct qm_cache_config {
     uint64_t blocks;          /* capacity of both parts together; at least 1 */
     uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
     bool prefetch_adapts;     /* that is its part at first; then it follows what the two
-                                 parts' next blocks are worth, from a block to half of
-                                 all, and either part may use what the other does not
-                                 need (balance.c) */
+                                 parts' next blocks are worth, from 16 (a 64th, if
+                                 that is less) to half of all, and either part may use
+                                 what the other does not need (balance.c) */
     unsigned shards;          /* a power of two up to 1024; fewer are made if each would
                                  have under 512 main or 32 prefetch blocks.  With 1, the
                                  eviction order is exact as long as hits do not collide
@@ -94,8 +94,11 @@ struct qm_cache_config {
                                                 eviction.h), which is in no registry and
                                                 has create_for().  NULL: by name */
     void *own_opaque;                        /* for create_for() */
-    bool data; /* false: keep track of blocks but hold no bytes (for
-                  simulation): buffers passed in may be NULL */
+    bool shadow; /* reckons what an LRU cache of so many blocks would have missed, see
+                    stats.lru_misses; takes 28 bytes a block for small caches, and down
+                    to half a byte for large ones */
+    bool data;   /* false: keep track of blocks but hold no bytes (for
+                    simulation): buffers passed in may be NULL */
 
     /* Told of each prefetched block that leaves unused, when stats.wasted counts it;
      * called with internal locks held, so it must not call back into the cache.  Blocks
@@ -124,6 +127,8 @@ struct qm_cache_stats {
     uint64_t main_blocks;            /* held now, those being loaded included */
     uint64_t prefetch_blocks;
     uint64_t prefetch_share; /* how many it may have, as things are */
+    uint64_t lru_misses;     /* demands that an LRU cache of as many blocks would have
+                                missed, without prefetching, about; 0: no shadow */
     uint64_t bytes;          /* memory held now: data and metadata */
 };
 
@@ -254,5 +259,14 @@ void qm_cache_write_end(struct qm_cache *cache, struct qm_cache_write *w,
 
 /* Sums up the counters.  Exact when no other thread is inside the cache. */
 void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats);
+
+/* What was read of the device, and what would have been by plain LRU, in blocks since
+ * the cache was made: of qm_cache_get_stats(), at less cost. */
+struct qm_cache_reads {
+    uint64_t device; /* misses and prefetches */
+    uint64_t lru;    /* lru_misses */
+};
+
+void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads);
 
 #endif

@@ -36,6 +36,7 @@
 #include "cache/eviction.h"
 #include "cache/hash.h"
 #include "cache/rcu.h"
+#include "cache/shadow.h"
 
 #define QM_CACHE_LINE     64
 #define QM_HUGE_PAGE      (UINT64_C(2) << 20)
@@ -125,6 +126,7 @@ struct qm_shard {
     void *main, *prefetch; /* policies */
     struct qm_balance balance;
     struct qm_held held;
+    struct qm_shadow shadow;
 
     struct qm_limits limits;
     struct qm_block_slab *block_slabs;
@@ -166,11 +168,13 @@ struct qm_cache {
  */
 unsigned qm_budget_shards(uint64_t blocks, uint64_t prefetch_blocks, unsigned wanted);
 unsigned qm_budget_stripes(unsigned wanted_shards);
+/* beside: what else a shard remembers, qm_budget_beside(). */
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
-                   bool data, unsigned stripes, size_t policy_bytes, bool adapts);
+                   bool data, unsigned stripes, size_t policy_bytes, size_t beside);
 /* What a shard holds before it has any block. */
 size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes,
-                             bool adapts);
+                             size_t beside);
+size_t qm_budget_beside(uint64_t blocks, uint64_t all, bool adapts, bool shadow);
 size_t qm_budget_block_slab(uint64_t count);
 size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size);
 #define QM_BLOCKS_A_SLAB 256

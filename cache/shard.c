@@ -35,6 +35,8 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
                   uint64_t prefetch_blocks)
 {
     bool adapts = cache->config.prefetch_adapts && prefetch_blocks > 0;
+    size_t beside =
+        qm_budget_beside(blocks, cache->config.blocks, adapts, cache->config.shadow);
     uint64_t main_most = adapts ? blocks : blocks - prefetch_blocks;
     const struct qm_evict_ops *own = cache->config.own_eviction;
     const struct qm_evict_ops *ops = own ? own : qm_evict_find(cache->config.eviction);
@@ -45,9 +47,9 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
     shard->main_ops = ops;
     shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
     shard->bytes =
-        qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block, adapts);
+        qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block, beside);
     qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
-                  cache->stripes, ops->bytes_per_block, adapts);
+                  cache->stripes, ops->bytes_per_block, beside);
 
     shard->rings =
         aligned_alloc(QM_CACHE_LINE, cache->stripes * sizeof(struct qm_ring));
@@ -65,7 +67,9 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
                       : ops->create(main_most);
     shard->prefetch = shard->prefetch_ops->create(prefetch_blocks);
     if (!shard->main || !shard->prefetch ||
-        qm_balance_init(&shard->balance, blocks, prefetch_blocks, adapts) != 0)
+        qm_balance_init(&shard->balance, blocks, prefetch_blocks, adapts) != 0 ||
+        (cache->config.shadow &&
+         qm_shadow_init(&shard->shadow, blocks, cache->config.blocks) != 0))
         return ENOMEM;
     if (adapts)
         resize_main(shard);
@@ -93,6 +97,7 @@ void qm_shard_destroy(struct qm_shard *shard)
     if (shard->prefetch)
         shard->prefetch_ops->destroy(shard->prefetch);
     qm_balance_destroy(&shard->balance);
+    qm_shadow_destroy(&shard->shadow);
     qm_slab_destroy(shard);
     free(shard->rings);
     pthread_cond_destroy(&shard->loaded);
@@ -131,8 +136,10 @@ void qm_shard_drain(struct qm_shard *shard)
             continue;
         used = atomic_load_explicit(&ring->used, memory_order_relaxed);
         for (uint32_t k = 0; k < used; k++)
-            if (ring->slot[k]->part == QM_PART_MAIN)
+            if (ring->slot[k]->part == QM_PART_MAIN) {
                 shard->main_ops->touch(shard->main, &ring->slot[k]->evict);
+                qm_shadow_demand(&shard->shadow, ring->slot[k]->evict.block);
+            }
         atomic_store_explicit(&ring->used, 0, memory_order_relaxed);
         atomic_flag_clear_explicit(&ring->busy, memory_order_release);
     }

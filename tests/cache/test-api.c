@@ -200,6 +200,7 @@ static void test_budget(void **state)
             .blocks = blocks,
             .prefetch_blocks = rnd_below(&seed, 2) ? rnd_below(&seed, blocks) : 0,
             .prefetch_adapts = rnd_below(&seed, 2),
+            .shadow = rnd_below(&seed, 2),
             .shards = 1 << rnd_below(&seed, 11),
             .eviction = policies[round % 6],
             .data = true};

@@ -69,6 +69,7 @@ static void test_new(void **state)
 
         c.eviction = policies[i];
         c.prefetch_adapts = i % 2;
+        c.shadow = i / 2 % 2;
         for (n = 0; err == ENOMEM; n++) {
             countdown = n;
             err = qm_cache_new(&c, &cache);

@@ -1,0 +1,71 @@
+/* shadow.c - how often a plain LRU cache of the same size would have missed, about.
+ *
+ * Misses are counted, not the share of demands that miss: a few blocks that everybody
+ * wants make up much of all demands, and whether they are in the sample is chance, but
+ * they hardly ever miss.
+ *
+ * On recordings of three workloads the misses of caches of 400 to 7,500 blocks came out
+ * up to 13 % off with samples of 256 to 511 blocks, and under 1 % with 4,096.
+ */
+#include <errno.h>
+
+#include "cache/evict-ghosts.h"
+#include "cache/hash.h"
+#include "cache/shadow.h"
+
+/* A sample has room for so many, or for one of so many if these are more. */
+#define LEAST    4096
+#define PART_MAX 64
+
+/* Of a hash, these bits: they choose neither the shard nor the bucket. */
+#define HASH_BITS  20
+#define HASH_SHIFT (64 - HASH_BITS)
+#define ONE        (UINT64_C(1) << HASH_BITS)
+
+/* What the hashes of the sample are below. */
+static uint64_t threshold(uint64_t all)
+{
+    uint64_t n = all / PART_MAX > LEAST ? all / PART_MAX : LEAST;
+
+    return all <= n ? ONE : n * ONE / all;
+}
+
+/* For a shard of so many blocks. */
+static uint64_t room(uint64_t blocks, uint64_t all)
+{
+    return (blocks * threshold(all) + ONE - 1) / ONE;
+}
+
+size_t qm_shadow_bytes(uint64_t blocks, uint64_t all)
+{
+    return room(blocks, all) * QM_GHOST_BYTES + 128;
+}
+
+int qm_shadow_init(struct qm_shadow *s, uint64_t blocks, uint64_t all)
+{
+    *s = (struct qm_shadow){.room = room(blocks, all), .below = threshold(all)};
+    s->ghosts = qm_ghosts_new(s->room);
+    return s->ghosts ? 0 : ENOMEM;
+}
+
+void qm_shadow_destroy(struct qm_shadow *s)
+{
+    qm_ghosts_free(s->ghosts);
+}
+
+void qm_shadow_demand(struct qm_shadow *s, uint64_t block)
+{
+    if (!s->ghosts || qm_hash(block) >> HASH_SHIFT >= s->below)
+        return;
+    if (qm_ghosts_take(s->ghosts, block) == QM_GHOST_NONE) {
+        s->missed++;
+        if (qm_ghosts_count(s->ghosts, 0) == s->room)
+            qm_ghosts_drop(s->ghosts, 0);
+    }
+    qm_ghosts_add(s->ghosts, 0, block);
+}
+
+uint64_t qm_shadow_misses(const struct qm_shadow *s)
+{
+    return s->ghosts ? s->missed * ONE / s->below : 0;
+}

@@ -1,0 +1,167 @@
+/* test-shadow.c - the misses that plain LRU would have had, while the cache does
+ * something else: against a cache that does just that. */
+#include "cache/internal.h"
+#include "testing.h"
+
+static struct qm_cache *make(uint64_t blocks, unsigned shards, const char *eviction,
+                             uint64_t prefetch)
+{
+    return new_cache(&(struct qm_cache_config){.block_size = 4096,
+                                               .blocks = blocks,
+                                               .prefetch_blocks = prefetch,
+                                               .prefetch_adapts = prefetch > 0,
+                                               .shadow = true,
+                                               .shards = shards,
+                                               .eviction = eviction});
+}
+
+static void demand(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_lookup found;
+
+    assert_int_equal(qm_cache_demand(cache, block, NULL, 0, 1, &found), 0);
+    if (found.todo == QM_FETCH)
+        qm_cache_fill(cache, found.load, NULL);
+}
+
+static void prefetch(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_load *load;
+
+    if (qm_cache_prefetch(cache, block, 0, &load) == 0)
+        qm_cache_fill(cache, load, NULL);
+}
+
+/* A few blocks are wanted often, and many seldom. */
+static uint64_t skewed(uint64_t *seed, uint64_t n)
+{
+    return rnd_below(seed, 1 + rnd_below(seed, 1 + rnd_below(seed, n)));
+}
+
+/* Where all blocks are in the sample it is exact, whatever the policy, and whatever is
+ * prefetched meanwhile. */
+static void test_exact(void **state)
+{
+    static const char *const policies[] = {"lru", "mru", "arc", "wtinylfu"};
+
+    for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++)
+        for (uint64_t blocks = 2; blocks <= 400; blocks *= 3) {
+            struct qm_cache *lru = make(blocks, 1, "lru", 0);
+            struct qm_cache *cache = make(blocks, 1, policies[p], 1);
+            uint64_t seed = blocks;
+
+            for (uint64_t i = 0; i < 20000; i++) {
+                uint64_t block = skewed(&seed, 4 * blocks);
+
+                demand(lru, block);
+                demand(cache, block);
+                if (rnd_below(&seed, 3) == 0)
+                    prefetch(cache, rnd_below(&seed, 4 * blocks));
+            }
+            /* Hits are told of at the next miss. */
+            demand(lru, 1000000);
+            demand(cache, 1000000);
+            assert_int_equal(stats_of(cache).lru_misses, stats_of(lru).misses);
+            assert_int_equal(stats_of(lru).lru_misses, stats_of(lru).misses);
+            assert_true(stats_of(lru).hits > 0);
+            qm_cache_free(lru);
+            qm_cache_free(cache);
+        }
+}
+
+/* Of a large cache a sample must do. */
+static void test_sample(void **state)
+{
+    for (unsigned shards = 1; shards <= 16; shards *= 16)
+        for (uint64_t most = 30000; most <= 300000; most *= 10) {
+            struct qm_cache *cache = make(20000, shards, "lru", 0);
+            struct qm_cache_stats s;
+            uint64_t seed = most;
+
+            for (uint64_t i = 0; i < 300000; i++)
+                demand(cache, skewed(&seed, most));
+            s = stats_of(cache);
+            assert_in_range(s.lru_misses, s.misses * 97 / 100, s.misses * 103 / 100);
+            qm_cache_free(cache);
+        }
+}
+
+/* The same for less. */
+static void test_reads(void **state)
+{
+    struct qm_cache *cache = make(1000, 1, "lru", 10);
+    struct qm_cache_reads reads;
+    struct qm_cache_stats s;
+    uint64_t seed = 1;
+
+    for (uint64_t i = 0; i < 10000; i++) {
+        demand(cache, skewed(&seed, 5000));
+        prefetch(cache, rnd_below(&seed, 5000));
+    }
+    s = stats_of(cache);
+    qm_cache_get_reads(cache, &reads);
+    assert_int_equal(reads.device, s.misses + s.prefetches);
+    assert_int_equal(reads.lru, s.lru_misses);
+    assert_true(reads.lru > 0);
+    qm_cache_free(cache);
+}
+
+/* Who waited in vain and asks again wanted the block once. */
+static void test_again_counts_once(void **state)
+{
+    struct qm_cache *cache = make(4, 1, "lru", 0);
+    struct qm_lookup found;
+
+    for (uint64_t block = 0; block < 100; block++) {
+        demand(cache, block);
+        demand(cache, block); /* it is there */
+        assert_int_equal(qm_cache_demand_again(cache, 1000 + block, NULL, 0, 1, &found),
+                         0);
+        qm_cache_fail(cache, found.load);
+    }
+    demand(cache, 5000);
+    assert_int_equal(stats_of(cache).lru_misses, 101);
+    qm_cache_free(cache);
+}
+
+static void test_none(void **state)
+{
+    struct qm_cache_config c = {
+        .block_size = 4096, .blocks = 100, .shards = 1, .eviction = "lru"};
+    struct qm_cache *cache = new_cache(&c);
+
+    for (uint64_t i = 0; i < 1000; i++)
+        demand(cache, i);
+    assert_int_equal(stats_of(cache).lru_misses, 0);
+    qm_cache_free(cache);
+}
+
+/* It counts as memory, and does not grow with the cache for long. */
+static void test_bytes(void **state)
+{
+    struct qm_cache_config c = {
+        .block_size = 4096, .blocks = 2000, .shards = 1, .eviction = "lru"};
+    struct qm_cache *without = new_cache(&c), *with;
+
+    c.shadow = true;
+    with = new_cache(&c);
+    assert_int_equal(stats_of(with).bytes - stats_of(without).bytes,
+                     qm_shadow_bytes(2000, 2000));
+    assert_true(qm_shadow_bytes(2000, 2000) >= (size_t)2000 * 24);
+    assert_true(qm_shadow_bytes(100000, 100000) < (size_t)5000 * QM_GHOST_BYTES);
+    assert_true(qm_shadow_bytes(UINT64_C(1) << 32, UINT64_C(1) << 32) <
+                (UINT64_C(1) << 26) * (QM_GHOST_BYTES + 1));
+    qm_cache_free(without);
+    qm_cache_free(with);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact), cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_reads), cmocka_unit_test(test_again_counts_once),
+        cmocka_unit_test(test_none),  cmocka_unit_test(test_bytes),
+    };
+
+    return cmocka_run_group_tests_name("cache: shadow", tests, NULL, NULL);
+}
