@@ -21,9 +21,13 @@
  * that resists scans gives up one block and keeps another of the same worth, and when
  * they come back says nothing of their order.  It counts twice, since a block that is
  * kept saves reading it, and one that is prefetched saves waiting for it only.
+ * Likewise a prefetch of what the main part gave up counts once: nobody waits, but the
+ * block is read again.
  *
- * The share is at least a block, and at most half of all.  Prefetched blocks that are
- * still on their way are not given up for the main part, up to that.
+ * The share is at most half of all, and at least room for some readers' next blocks, a
+ * 64th of all being enough: with less, what is prefetched is gone before anybody can
+ * ask for it, whatever it is worth, and the share would never grow again.  Prefetched
+ * blocks that are still on their way are not given up for the main part, up to that.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,11 +38,23 @@
 enum { OF_MAIN = 0, OF_PREFETCH = 1 };
 
 #define LEAST_NEAR 16
-#define READS_TOO  2
+#define MISS       2 /* of a block that the main part gave up: it is waited for, and read */
+#define READ       1 /* a prefetch of such a block */
+
+/* The least share. */
+#define LEAST_SHARE 16
+#define LEAST_PART  64
 
 static uint64_t most(const struct qm_balance *b)
 {
     return b->blocks / 2 > 0 ? b->blocks / 2 : 1;
+}
+
+static uint64_t least(const struct qm_balance *b)
+{
+    uint64_t n = b->blocks / LEAST_PART;
+
+    return n > LEAST_SHARE ? LEAST_SHARE : n > 1 ? n : 1;
 }
 
 /* So many that a part gave up are remembered. */
@@ -71,20 +87,23 @@ void qm_balance_destroy(struct qm_balance *b)
     qm_ghosts_free(b->ghosts);
 }
 
-/* By how much the share moves for a demand of what the main part gave up, or of what
- * the prefetch part gave up age blocks ago. */
-static double step(const struct qm_balance *b, int queue, uint32_t age)
+/* By how much the share moves when a block enters part that the main part gave up, or
+ * that the prefetch part gave up age blocks ago.  A prefetch of the latter says
+ * nothing: nobody has missed it. */
+static double step(const struct qm_balance *b, enum qm_part part, int queue,
+                   uint32_t age)
 {
     double near = b->prefetch / 2;
 
     if (near < LEAST_NEAR)
         near = LEAST_NEAR;
     if (queue == OF_MAIN)
-        return -READS_TOO * near / reach(b);
+        return -(part == QM_PART_MAIN ? MISS : READ) * near / reach(b);
+    if (part != QM_PART_MAIN)
+        return 0;
     return age > near ? near / age * (near / age) : 1;
 }
 
-/* A prefetch of what was given up says nothing: nobody has missed it. */
 bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
 {
     uint64_t before = b->prefetch;
@@ -94,11 +113,11 @@ bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
     if (!b->adapts)
         return false;
     queue = qm_ghosts_take_aged(b->ghosts, block, &age);
-    if (queue == QM_GHOST_NONE || part != QM_PART_MAIN)
+    if (queue == QM_GHOST_NONE)
         return false;
-    b->exact += step(b, queue, age);
-    if (b->exact < 1)
-        b->exact = 1;
+    b->exact += step(b, part, queue, age);
+    if (b->exact < least(b))
+        b->exact = least(b);
     if (b->exact > most(b))
         b->exact = most(b);
     b->prefetch = b->exact;

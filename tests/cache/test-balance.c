@@ -68,7 +68,8 @@ static void give_up(struct model *m, bool from_prefetch)
 
 static void enter(struct model *m, bool prefetch, uint64_t block)
 {
-    size_t most = m->blocks / 2, share, flying = m->loading.n + prefetch;
+    size_t most = m->blocks / 2, least = m->blocks < 128 ? 1 : m->blocks / 64, share,
+           flying = m->loading.n + prefetch;
     double near = (size_t)m->share / 2 > 16 ? (size_t)m->share / 2 : 16;
 
     if (has(&m->prefetch_left, block)) {
@@ -79,11 +80,10 @@ static void enter(struct model *m, bool prefetch, uint64_t block)
             m->share += age > near ? near / age * (near / age) : 1;
     } else if (has(&m->main_left, block)) {
         take(&m->main_left, block);
-        if (!prefetch)
-            m->share -= 2 * near / (m->blocks / 2 + 1);
+        m->share -= (prefetch ? 1 : 2) * near / (m->blocks / 2 + 1);
     }
-    if (m->share < 1)
-        m->share = 1;
+    if (m->share < least)
+        m->share = least;
     if (m->share > most)
         m->share = most;
     share = m->share;
@@ -179,7 +179,7 @@ static void land(struct model *m, struct qm_cache *cache, struct flight *f, size
 
 static void random_steps(uint64_t seed, size_t steps)
 {
-    uint64_t blocks = 2 + rnd_below(&seed, 120), base = 0;
+    uint64_t blocks = 2 + rnd_below(&seed, seed % 4 ? 120 : 240), base = 0;
     uint64_t share = 1 + rnd_below(&seed, blocks - 1), most = blocks / 2;
     struct qm_cache *cache = make(blocks, share, "lru");
     struct model *m = calloc(1, sizeof(*m));
