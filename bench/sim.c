@@ -142,6 +142,7 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
         .blocks = sim->blocks,
         .prefetch_blocks = sim->prefetch_blocks,
         .prefetch_adapts = sim->config.share_adapts,
+        .shadow = sim->prefetcher->ops->weighs_reads,
         .shards = 1,
         .eviction = sim->config.eviction,
         .data = false,
@@ -228,6 +229,17 @@ static bool is_cached(void *opaque, uint64_t block)
     return qm_cache_contains(sim->cache, block);
 }
 
+/* For how many blocks the device is read, and would be by plain LRU. */
+static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
+{
+    struct qm_sim *sim = opaque;
+    struct qm_cache_reads reads;
+
+    qm_cache_get_reads(sim->cache, &reads);
+    *device = reads.device;
+    *lru = reads.lru;
+}
+
 /* The cache's part of the memory, beside which rules take their usual part of it. */
 static uint64_t part_of_total(const struct qm_sim_config *config)
 {
@@ -252,7 +264,8 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
             config->cache_blocks > 0 ? config->cache_blocks * config->block_size
                                      : part_of_total(config));
     sim->config.mining.cached = is_cached;
-    sim->config.mining.cached_opaque = sim;
+    sim->config.mining.reads = count_reads;
+    sim->config.mining.opaque = sim;
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
         make_throttle(sim, err, len) == 0)
@@ -375,6 +388,7 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .prefetches = now.prefetches - sim->warm.prefetches,
         .used = now.used - sim->warm.used,
         .wasted = now.wasted - sim->warm.wasted,
+        .lru_misses = now.lru_misses - sim->warm.lru_misses,
     };
     result->reads = result->hits + result->promotes + result->misses;
     sim->prefetcher->ops->stats(sim->prefetcher, &result->mining);

@@ -69,12 +69,13 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "block_size", (json_int_t)c->block_size, "cache_blocks",
         (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks);
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "miss_ratio",
-        json_ratio(ratio(r->misses, r->reads)), "accuracy",
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",
         json_ratio(ratio(r->used, r->prefetches)), "coverage",
         json_ratio(ratio(r->promotes, r->promotes + r->misses)), "device_reads",
-        (json_int_t)(r->misses + r->prefetches), "rules", (json_int_t)r->mining.rules,
-        "prefixes", (json_int_t)r->mining.prefixes, "rules_bytes",
+        (json_int_t)(r->misses + r->prefetches), "lru_misses",
+        (json_int_t)r->lru_misses, "rules", (json_int_t)r->mining.rules, "prefixes",
+        (json_int_t)r->mining.prefixes, "rules_bytes",
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
         "lookups", (json_int_t)r->mining.lookups, "matches",
         (json_int_t)r->mining.matches, "metadata_bytes", (json_int_t)r->metadata_bytes,

@@ -52,6 +52,9 @@ float qm_judge_probability(const struct qm_judge *j, const struct qm_clues *clue
 /* What a proposal's probability must be, at least. */
 float qm_judge_price(const struct qm_judge *j);
 
+/* The accuracy that the price is to come to from now on. */
+void qm_judge_aim(struct qm_judge *j, float accuracy);
+
 /* Clues' block, which is not cached, is proposed; accepted: and will be prefetched. */
 void qm_judge_propose(struct qm_judge *j, const struct qm_clues *clues, bool accepted);
 

@@ -14,7 +14,8 @@
  * prefetching to the next.  So hits cost nothing here, and take no memory.
  *
  * How probable it is that a block is used, and what must be probable enough, is for the
- * judge (judge.h), whom everybody's prefetches teach.
+ * judge (judge.h), whom everybody's prefetches teach, and who is told how accurate to
+ * be by what the device has to read (aim.h).
  *
  * Nobody waits for a lock but who saves: see pairs.h and judge.h.
  */
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mining/aim.h"
 #include "mining/idle.h"
 #include "mining/judge.h"
 #include "mining/pairs-file.h"
@@ -56,7 +58,9 @@ struct ppm {
     _Atomic float late; /* the share of late ones among those used, of late */
     unsigned without;   /* ideas */
     bool (*cached)(void *opaque, uint64_t block);
+    void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
     void *opaque;
+    struct qm_aim aim;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
     atomic_uint_least64_t
@@ -163,8 +167,10 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     pthread_mutex_init(&q->saving, NULL);
     q->base.ops = &qm_prefetcher_ppm;
     q->cached = config->cached;
-    q->opaque = config->cached_opaque;
+    q->reads = config->reads;
+    q->opaque = config->opaque;
     q->without = config->without;
+    qm_aim_init(&q->aim);
     atomic_store(&q->saved_at, entered(q));
     *p = &q->base;
     return 0;
@@ -344,6 +350,17 @@ static struct step *next(struct search *s)
     return best;
 }
 
+/* Asks for as much accuracy as the device's reads call for. */
+static void aim(struct ppm *q)
+{
+    uint64_t device, lru;
+
+    if (!q->reads || q->without & QM_IDEA_AIM || !qm_aim_due(&q->aim))
+        return;
+    q->reads(q->opaque, &device, &lru);
+    qm_judge_aim(q->judge, qm_aim_next(&q->aim, device, lru));
+}
+
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                            uint64_t *blocks, unsigned max)
 {
@@ -353,6 +370,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
 
     if (!stream->fresh)
         return 0;
+    aim(s.q);
     s.depth = s.q->without & QM_IDEA_CHAIN
                   ? 1
                   : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
@@ -409,6 +427,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .name = "ppm",
     .summary = "what followed the last two misses, judged by what became of it",
     .misses_only = true,
+    .weighs_reads = true,
     .takes_all_at_once = true,
     .create = create,
     .destroy = destroy,

@@ -49,8 +49,8 @@ const char *qm_prefetcher_names(void)
     return names;
 }
 
-static const char *const ideas[] = {"two",   "judge", "watch",
-                                    "price", "chain", "misses"};
+static const char *const ideas[] = {"two",   "judge",  "watch", "price",
+                                    "chain", "misses", "aim"};
 
 unsigned qm_idea_find(const char *name)
 {
@@ -64,7 +64,7 @@ unsigned qm_idea_find(const char *name)
 
 const char *qm_idea_names(void)
 {
-    return "two, judge, watch, price, chain, misses";
+    return "two, judge, watch, price, chain, misses, aim";
 }
 
 void qm_mining_defaults(struct qm_mining_config *config)

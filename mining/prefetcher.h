@@ -48,6 +48,7 @@ enum qm_idea {
     QM_IDEA_PRICE = 1 << 3,  /* a price that moves */
     QM_IDEA_CHAIN = 1 << 4,  /* looking further than a step ahead */
     QM_IDEA_MISSES = 1 << 5, /* passing over hits */
+    QM_IDEA_AIM = 1 << 6,    /* an accuracy that follows what the device has to read */
 };
 
 /* The idea of that name ("two", "judge", ...), or 0; and all names, for messages. */
@@ -77,7 +78,11 @@ struct qm_mining_config {
     /* Whether a block is cached, as far as is known at the moment; called from
      * candidates().  NULL: nobody knows. */
     bool (*cached)(void *opaque, uint64_t block);
-    void *cached_opaque;
+    /* Blocks that the device was read for until now, and that it would have been
+     * without prefetching, with an LRU cache of the same size, about; called from
+     * candidates() now and then.  NULL: nobody knows. */
+    void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
+    void *opaque; /* for these two */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */
@@ -148,6 +153,9 @@ struct qm_prefetcher_ops {
 
     /* Hits are nothing to it: it need not be told of them. */
     bool misses_only;
+
+    /* It asks config.reads, which costs whoever answers. */
+    bool weighs_reads;
 
     /* What its rules take, stats() says from the beginning: it never takes more. */
     bool takes_all_at_once;

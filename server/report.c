@@ -47,6 +47,7 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "prefetches", c.prefetches);
     put(o, "used", c.used);
     put(o, "wasted", c.wasted);
+    put(o, "lru_misses", c.lru_misses);
     put(o, "failed", qms_stats_get(s->stats, QMS_PREFETCH_FAILED));
     put(o, "dropped", qms_stats_get(s->stats, QMS_PREFETCH_DROPPED));
     put(o, "withheld", qms_stats_get(s->stats, QMS_PREFETCH_WITHHELD));

@@ -167,6 +167,17 @@ static bool is_cached(void *opaque, uint64_t block)
     return qm_cache_contains(s->cache, block);
 }
 
+/* For how many blocks the device is read, and would be by plain LRU. */
+static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
+{
+    struct qms_server *s = opaque;
+    struct qm_cache_reads reads;
+
+    qm_cache_get_reads(s->cache, &reads);
+    *device = reads.device;
+    *lru = reads.lru;
+}
+
 static int make_prefetcher(struct qms_server *s)
 {
     struct qm_mining_config config = s->config.mining;
@@ -175,7 +186,8 @@ static int make_prefetcher(struct qms_server *s)
     snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
     config.rules_for = s->config.rules_for ? s->config.rules_for : device;
     config.cached = is_cached;
-    config.cached_opaque = s;
+    config.reads = count_reads;
+    config.opaque = s;
     if (s->config.policy->create(&config, &s->prefetcher, err, sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
         s->prefetcher = NULL;
@@ -193,6 +205,7 @@ static int make_cache(struct qms_server *s)
         .blocks = s->config.blocks,
         .prefetch_blocks = s->config.prefetch_blocks,
         .prefetch_adapts = s->config.share_adapts,
+        .shadow = s->config.policy->weighs_reads,
         .shards = s->config.shards,
         .eviction = s->config.eviction,
         .data = true,

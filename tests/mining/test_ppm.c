@@ -15,7 +15,7 @@ static struct qm_prefetcher *make_ppm_of(uint64_t bytes,
     qm_mining_defaults(&config);
     config.rules_memory = bytes;
     config.cached = cached;
-    config.cached_opaque = opaque;
+    config.opaque = opaque;
     assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
                      0);
     assert_string_equal(err, "");
@@ -264,6 +264,70 @@ static void test_experience(void **state)
     p->ops->destroy(p);
 }
 
+/* What the device reads, in thousandths of what it would with LRU. */
+struct device {
+    unsigned reads;
+    unsigned calls;
+};
+
+static void tell_reads(void *opaque, uint64_t *device, uint64_t *lru)
+{
+    struct device *d = opaque;
+
+    d->calls++;
+    *device = (uint64_t)d->calls * d->reads;
+    *lru = (uint64_t)d->calls * 1000;
+}
+
+/* Of 1000 prefetches that are right seven times of ten, so many were made at last. */
+static unsigned made_of_1000(struct device *device, unsigned without)
+{
+    struct qm_mining_config config;
+    struct qm_prefetcher *p;
+    struct rng rng = {1};
+    unsigned made = 0;
+    char err[256];
+
+    qm_mining_defaults(&config);
+    config.rules_memory = MIB;
+    config.reads = tell_reads;
+    config.opaque = device;
+    config.without = without;
+    assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
+                     0);
+    for (unsigned i = 0; i < 100000; i++) {
+        uint64_t follower = rng_below(&rng, 10) < 7 ? 2 : 1000 + i;
+        struct qm_stream *s = begin(p);
+        struct asked asked = step(p, s, 1, QM_ACCESS_MISS);
+        bool there = asked_for(asked, follower);
+
+        for (unsigned k = 0; k < asked.n; k++) {
+            p->ops->ended(p, asked.blocks[k], 0, 0,
+                          asked.blocks[k] == follower ? QM_FATE_USED : QM_FATE_UNUSED);
+        }
+        made += i >= 99000 && asked_for(asked, 2);
+        step(p, s, follower, there ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+        end(p, s);
+    }
+    p->ops->destroy(p);
+    return made;
+}
+
+/* Where the device reads less than it would without it all, prefetches may be less
+ * accurate than where it reads more. */
+static void test_reads(void **state)
+{
+    struct device spared = {.reads = 700}, burdened = {.reads = 1300},
+                  ignored = {.reads = 1300};
+    unsigned more = made_of_1000(&spared, 0), fewer = made_of_1000(&burdened, 0);
+
+    assert_in_range(spared.calls, 100, 1000);
+    assert_in_range(more, 980, 1000);
+    assert_in_range(fewer, 0, 850);
+    made_of_1000(&ignored, QM_IDEA_AIM);
+    assert_int_equal(ignored.calls, 0);
+}
+
 /* A path that has changed is followed as it is now. */
 static void test_change(void **state)
 {
@@ -347,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_two_blocks), cmocka_unit_test(test_experience),
         cmocka_unit_test(test_change),     cmocka_unit_test(test_random),
         cmocka_unit_test(test_config),     cmocka_unit_test(test_owners),
+        cmocka_unit_test(test_reads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@ IDEAS = (
     ("learned probabilities", ("--without", "judge")),
     ("learning from what was not prefetched", ("--without", "watch")),
     ("a price that adapts", ("--without", "price")),
+    ("an accuracy that follows the device's reads", ("--without", "aim")),
     ("looking further than a step", ("--without", "chain")),
     ("a share of prefetches that adapts", ("--prefetch-share", "4")),
     ("eviction", ("--eviction", "lru")),

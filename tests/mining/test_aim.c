@@ -1,0 +1,112 @@
+/* The aim: how much accuracy is asked for, by what the device has to read. */
+#include "mining/aim.h"
+#include "testing.h"
+
+static struct qm_aim aim;
+static uint64_t device, lru;
+
+static int start(void **state)
+{
+    qm_aim_init(&aim);
+    device = lru = 0;
+    return 0;
+}
+
+/* A thousand reads of LRU's, and so many of the device; what is asked for after n such
+ * periods. */
+static float after(unsigned reads, unsigned n)
+{
+    float accuracy = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        device += reads;
+        lru += 1000;
+        accuracy = qm_aim_next(&aim, device, lru);
+    }
+    return accuracy;
+}
+
+static void test_due(void **state)
+{
+    unsigned due = 0;
+
+    assert_false(qm_aim_due(&aim));
+    for (unsigned i = 0; i < 102400; i++) {
+        due += qm_aim_due(&aim);
+    }
+    assert_int_equal(due, 100);
+}
+
+static void test_rests(void **state)
+{
+    float first = after(1080, 1), last = after(1080, 1000);
+
+    assert_true(first > 0.72f && first < 0.74f);
+    assert_true(last > first - 0.01f && last < first + 0.01f);
+}
+
+/* Too many reads: accuracy; few: misses.  Within bounds. */
+static void test_moves(void **state)
+{
+    float first = after(1080, 1), more = after(1180, 10), most, least;
+
+    assert_true(more > first + 0.03f && more < first + 0.07f);
+    most = after(1180, 1000);
+    assert_true(most > 0.85f && most < 0.95f);
+    assert_true(after(980, 1) < most); /* at once */
+    least = after(980, 1000);
+    assert_true(least >= 0.65f && least < 0.70f);
+    assert_true(after(1180, 1) > least);
+}
+
+/* Once is not enough, however bad it is. */
+static void test_once(void **state)
+{
+    float first = after(1080, 1), second = after(1000000, 1);
+
+    assert_true(second > first && second < first + 0.02f);
+    assert_true(after(0, 2) < first);
+    assert_true(after(0, 1) > first - 0.04f);
+}
+
+/* Little is read: what there is of it says little. */
+static void test_little(void **state)
+{
+    float first = after(1080, 1), accuracy;
+
+    device += 10;
+    accuracy = qm_aim_next(&aim, device, lru);
+    assert_true(accuracy > first && accuracy < first + 0.001f);
+    assert_true(qm_aim_next(&aim, device, lru) == accuracy);
+}
+
+/* Reads that depend on the accuracy come to what is aimed at. */
+static void test_settles(void **state)
+{
+    for (unsigned base = 1000; base <= 1200; base += 40) {
+        unsigned reads = base;
+
+        start(state);
+        for (unsigned i = 0; i < 400; i++) {
+            float accuracy = after(reads, 1);
+
+            reads = base - (unsigned)(1000 * (accuracy - 0.66f));
+            if (i > 300)
+                assert_in_range(reads, base < 1080 ? base - 10 : 1070, 1090);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_due, start),
+        cmocka_unit_test_setup(test_rests, start),
+        cmocka_unit_test_setup(test_moves, start),
+        cmocka_unit_test_setup(test_once, start),
+        cmocka_unit_test_setup(test_little, start),
+        cmocka_unit_test_setup(test_settles, start),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
