@@ -223,6 +223,7 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
 {
     struct world *w = calloc(1, sizeof(*w));
     pthread_t threads[THREADS];
+    struct qm_cache_reads reads;
     struct qm_cache_stats s;
 
     assert_non_null(w);
@@ -230,6 +231,7 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
                                                    .blocks = blocks,
                                                    .prefetch_blocks = prefetch_blocks,
                                                    .prefetch_adapts = adapts,
+                                                   .shadow = adapts,
                                                    .shards = shards,
                                                    .eviction = eviction,
                                                    .data = true,
@@ -249,7 +251,10 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, worker, w), 0);
     while (atomic_load(&w->running) > 0) {
+        qm_cache_get_reads(w->cache, &reads);
         s = stats_of(w->cache);
+        if (reads.device > s.misses + s.prefetches || reads.lru > s.lru_misses)
+            wrong(w, "fewer reads than there were");
         if (s.bytes > w->budget)
             wrong(w, "over budget");
         if (adapts ? s.main_blocks + s.prefetch_blocks > blocks
@@ -264,6 +269,7 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
     s = stats_of(w->cache);
     assert_int_equal(s.wasted, atomic_load(&w->wasted));
     assert_int_equal(s.hits + s.promotes + s.misses > 0, 1);
+    assert_int_equal(s.lru_misses > 0, adapts);
     assert_true(s.detached > 0);
     assert_true(s.promotes > 0 || prefetch_blocks == 0);
 
