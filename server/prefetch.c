@@ -37,7 +37,7 @@ struct qms_prefetch {
     struct qms_prefetch_config config;
     unsigned join; /* blocks of one read at most */
     _Atomic int room;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
     bool stop;
     struct qms_fair queue;

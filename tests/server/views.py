@@ -100,4 +100,15 @@ def far():
     client.passed("far")
 
 
+def full():
+    """The cache takes what cache-size says, and not much less, when all of it is used."""
+    h, a = client.connect(path), Tagged(path)
+    for at in range(0, a.size, 1 << 20):
+        h.pread(1 << 20, at)
+        h.pwrite(bytes(1 << 20), at)
+    used = a.stats()["cache_bytes"]
+    assert 0.8 * (16 << 20) < used <= 16 << 20, used
+    client.passed(f"{used} bytes of cache-size=16M")
+
+
 globals()[mode]()
