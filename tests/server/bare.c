@@ -266,8 +266,10 @@ static void *carry_out_job(void *opaque)
         r = qms_trim(s, &b->next, j->count, j->offset, 0, &j->error);
         break;
     }
-    if ((r == -1) != (j->error != 0))
-        abort();
+    if (r == 0)
+        j->error = 0; /* whatever it is: nbdkit looks at it after failures only */
+    else if (j->error == 0)
+        j->error = EPROTO; /* a failure must say why */
     return NULL;
 }
 
