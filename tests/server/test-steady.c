@@ -21,12 +21,12 @@
 
 #define BLOCK    UINT64_C(4096)
 #define BLOCKS   (UINT64_C(1) << 24)
-#define CONTEXTS 40         /* of a client */
+#define CONTEXTS 15         /* of a client */
 #define READS    12         /* in a context */
-#define CLIENTS  40         /* between two looks */
+#define CLIENTS  120        /* between two looks */
 #define FILLING  8          /* looks, until all is full */
 #define LOOKS    4          /* before, and after, that are compared */
-#define SLACK    (16 << 10) /* under 3 bytes a context: what is in flight at a look */
+#define SLACK    (32 << 10) /* under 5 bytes a context: what is in flight at a look */
 
 static struct qms_server server;
 static nbdkit_next below;
@@ -142,30 +142,31 @@ static void client(void)
     qms_member_destroy(&c.member);
 }
 
-static bool is_busy(void)
+static bool is_mining(void)
 {
-    struct qms_miner_stats miner;
-    struct qm_cache_stats cache;
+    struct qms_miner_stats stats;
 
-    qms_miner_stats(server.miner, &miner);
-    qm_cache_get_stats(server.cache, &cache);
-    return miner.queued > 0 ||
-           cache.prefetches != cache.used + cache.wasted + cache.prefetch_blocks;
+    qms_miner_stats(server.miner, &stats);
+    return stats.queued > 0;
 }
 
-/* Bytes in use when all that was begun is done. */
+/* Bytes in use when what was read has been mined.  The cache's are left out: it takes
+ * more now and then, up to its budget, which it counts (tests/cache/test-api.c). */
 static uint64_t look(void)
 {
+    struct qm_cache_stats cache;
     struct mallinfo2 info;
 
     for (int i = 0; i < CLIENTS; i++)
         client();
-    for (int i = 0; is_busy(); i++) {
+    for (int i = 0; is_mining(); i++) {
         assert_true(i < 30000);
         usleep(1000);
     }
     info = mallinfo2();
-    return info.uordblks + info.hblkhd;
+    qm_cache_get_stats(server.cache, &cache);
+    assert_true(cache.bytes <= qm_cache_footprint(1000, BLOCK));
+    return info.uordblks + info.hblkhd - cache.bytes;
 }
 
 static uint64_t most_of(int looks)
@@ -200,7 +201,7 @@ static void start_threads(void)
                                                .size = server.size,
                                                .block_size = BLOCK,
                                                .max_bytes = 1 << 20,
-                                               .threads = 2,
+                                               .threads = 1,
                                                .queue = 64,
                                                .read = read_for_prefetch};
 
@@ -283,11 +284,17 @@ static void test_nothing_grows(void **state)
     assert_true(after < before + SLACK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static char policies[][12] = {"none", "quickmine", "ppm", "mithril", "amp", "seq"};
     struct CMUnitTest tests[6];
 
+    /* What threads keep of what was freed, for themselves, would count as in use. */
+    if (!getenv("GLIBC_TUNABLES")) {
+        setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
+        execv("/proc/self/exe", argv);
+        return 1;
+    }
     for (unsigned i = 0; i < 6; i++)
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate_setup_teardown(
             test_nothing_grows, make_server, undo_server, policies[i]);
