@@ -57,7 +57,7 @@ int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
     free(name);
     if (r != 0)
         return r;
-    r = qm_rules_dir_load(*dir, 0, load_prefix, load_record, &loading, err, len);
+    r = qm_rules_dir_load(*dir, 0, NULL, load_prefix, load_record, &loading, err, len);
     free(loading.list.v);
     if (r != 0)
         qm_rules_dir_close(*dir);
@@ -79,6 +79,14 @@ static int by_count(const void *a, const void *b)
     return x->block < y->block ? -1 : x->block > y->block;
 }
 
+static bool has(const struct qm_suffixes *list, uint64_t block)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i].block == block)
+            return true;
+    return false;
+}
+
 static int save_key(void *opaque, uint64_t line, unsigned tag,
                     const struct qm_pair *found, unsigned n)
 {
@@ -92,8 +100,8 @@ static int save_key(void *opaque, uint64_t line, unsigned tag,
         suffixes[i] =
             (struct qm_suffix){.block = found[i].block, .support = found[i].count};
     qsort(suffixes, n, sizeof suffixes[0], by_count);
-    for (unsigned i = 0; i < n; i++) /* one may be there twice for a while */
-        if (list.n == 0 || suffixes[list.n - 1].block != suffixes[i].block)
+    for (unsigned i = 0; i < n; i++)
+        if (!has(&list, suffixes[i].block)) /* one may be there twice for a while */
             suffixes[list.n++] = suffixes[i];
     record = malloc(qm_record_bound(list.n));
     if (!record)

@@ -180,6 +180,7 @@ struct loading {
 
     /* Where it goes, once all was found in order. */
     uint64_t first_place; /* what was used longer ago is left out */
+    bool (*possible)(uint64_t a, uint64_t b, uint64_t c);
     int (*record)(void *opaque, uint64_t a, uint64_t b, const unsigned char *record,
                   size_t size);
     void *opaque;
@@ -203,7 +204,8 @@ static int check_record(struct loading *loading, uint64_t a, uint64_t b,
     qsort(list->v, list->n, sizeof list->v[0], by_block);
     for (size_t i = 0; i < list->n; i++) {
         uint64_t c = list->v[i].block;
-        if (c == a || c == b || (i > 0 && c == list->v[i - 1].block)) {
+        if ((loading->possible && !loading->possible(a, b, c)) ||
+            (i > 0 && c == list->v[i - 1].block)) {
             return EINVAL;
         }
     }
@@ -393,6 +395,7 @@ static int check_file(struct qm_rules_dir *dir, struct qm_bdb *bdb,
 }
 
 int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
+                      bool (*possible)(uint64_t a, uint64_t b, uint64_t c),
                       int (*prefix)(void *opaque, uint64_t a, uint64_t b),
                       int (*record)(void *opaque, uint64_t a, uint64_t b,
                                     const unsigned char *record, size_t size),
@@ -411,7 +414,7 @@ int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
         return set_aside(dir, "not a file", err, len);
     }
     struct qm_bdb bdb = {0};
-    struct loading loading = {.record = record, .opaque = opaque};
+    struct loading loading = {.possible = possible, .record = record, .opaque = opaque};
     int r = open_file(dir, &bdb, why, sizeof why);
     if (r == 0) {
         r = check_file(dir, &bdb, &loading, why, sizeof why);

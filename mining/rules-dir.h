@@ -35,10 +35,12 @@ void qm_rules_dir_close(struct qm_rules_dir *dir);
 /* Loads what is saved there, of more than max (0: no limit) prefixes only those used
  * last: calls prefix() for each of them, the least recently used first, and then
  * record() for each, sorted by a, b, until one returns non-zero.  The records are
- * checked: qm_record_decode() takes them.  Returns 0 (with a sentence in err if a file
- * was set aside, else err is ""), or an errno value (theirs, too) with a sentence in
- * err. */
+ * checked: qm_record_decode() takes them, none has a block twice, and each of its
+ * blocks is possible() after a, b (NULL: all are); else the file is set aside.  Returns
+ * 0 (with a sentence in err if a file was set aside, else err is ""), or an errno value
+ * (theirs, too) with a sentence in err. */
 int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
+                      bool (*possible)(uint64_t a, uint64_t b, uint64_t c),
                       int (*prefix)(void *opaque, uint64_t a, uint64_t b),
                       int (*record)(void *opaque, uint64_t a, uint64_t b,
                                     const unsigned char *record, size_t size),

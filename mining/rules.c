@@ -452,6 +452,12 @@ void qm_rules_save_if_due(struct qm_rules *rules)
     pthread_mutex_unlock(&rules->saving);
 }
 
+/* A suffix is none of its prefix's blocks (ATC'08 §3.3). */
+static bool is_rule(uint64_t a, uint64_t b, uint64_t c)
+{
+    return c != a && c != b;
+}
+
 static int load_prefix(void *opaque, uint64_t a, uint64_t b)
 {
     struct qm_rules *rules = opaque;
@@ -543,8 +549,8 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
     if (r == 0 && config->rules_dir) {
         r = qm_rules_dir_open(config, &s->dir, err, len);
         if (r == 0) {
-            r = qm_rules_dir_load(s->dir, s->max_prefix, load_prefix, load_record, s,
-                                  err, len);
+            r = qm_rules_dir_load(s->dir, s->max_prefix, is_rule, load_prefix,
+                                  load_record, s, err, len);
         }
         s->written = 0;
         s->changed = false;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "baseline.h"
+#include "mining/pairs-file.h"
+#include "mining/rules-dir.h"
 
 static char dir[64];
 
@@ -101,6 +103,52 @@ static void test_restart(void **state)
         p->ops->destroy(p);
     }
     assert_false(exists("rules.db.bad-1"));
+}
+
+static int see(void *opaque, uint64_t line, unsigned tag, const struct qm_pair *found,
+               unsigned n)
+{
+    uint64_t *seen = opaque;
+
+    assert_in_range(line, 5, 7);
+    assert_int_equal(tag, 9);
+    for (unsigned i = 0; i < n; i++)
+        seen[line - 5] += found[i].block * 100 + found[i].count;
+    return 0;
+}
+
+/* A block may have the number of its line, or of its tag; and while threads learn, it
+ * may be there twice. */
+static void test_records(void **state)
+{
+    struct qm_mining_config config;
+    struct qm_rules_dir *records;
+    uint64_t seen[3] = {0};
+    char err[512];
+
+    qm_mining_defaults(&config);
+    config.rules_dir = dir;
+    for (int load = 0; load < 2; load++) {
+        struct qm_pairs *pairs = qm_pairs_new(MEMORY);
+
+        assert_int_equal(qm_pairs_load(pairs, &config, &records, err, sizeof err), 0);
+        assert_string_equal(err, "");
+        if (load == 0) {
+            assert_true(qm_pairs_put(pairs, 5, 9, 5, 3));
+            assert_true(qm_pairs_put(pairs, 6, 9, 9, 4));
+            assert_true(qm_pairs_put(pairs, 7, 9, 11, 5));
+            assert_true(qm_pairs_put(pairs, 7, 9, 12, 4));
+            assert_true(qm_pairs_put(pairs, 7, 9, 11, 3));
+            assert_int_equal(qm_pairs_save(pairs, records), 0);
+        } else {
+            assert_int_equal(qm_pairs_each(pairs, 1, see, seen), 0);
+            assert_int_equal(seen[0], 503);
+            assert_int_equal(seen[1], 904);
+            assert_int_equal(seen[2], 1105 + 1204);
+        }
+        qm_rules_dir_close(records);
+        qm_pairs_free(pairs);
+    }
 }
 
 /* A block that several follow, of unlike counts. */
@@ -235,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_records, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_several, setup, teardown),
         cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
