@@ -60,7 +60,7 @@ start_again() {
         until gone "$SERVER" || gone "$clients"; do sleep 0.01; done 2>/dev/null
         gone "$SERVER" || return 0
         check_log "$name"
-        ! grep 'set aside' "$T/$name.log" || fail "its rules are damaged"
+        ! grep 'renamed' "$T/$name.log" || fail "its rules are damaged"
         forget "$SERVER"
         rm -f "$T/$name.sock" "$T/$name.pid"
         start_nbdkit "$name" "$@" || fail "does not start again: $*"
