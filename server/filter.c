@@ -13,6 +13,8 @@
 
 #include "server/server.h"
 
+#define REPORT_PART 10 /* of the time, clients' statistics may take one */
+
 static struct qms_server qms_server; /* all zeros until config */
 
 static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
@@ -295,6 +297,30 @@ static void copy_part(char *buf, uint32_t count, uint64_t offset, const void *fi
         memcpy(buf + (from - offset), (const char *)file + (from - start), to - from);
 }
 
+/* The statistics for a client, to be freed.  Whoever asks for them again and again
+ * waits: making them takes a tenth of a processor's time at most, for all clients
+ * together, and as little of what others have in its caches.  NULL, with *err set, if
+ * memory is out or nbdkit ends. */
+static char *report_to_client(struct qms_server *s, int *err)
+{
+    uint64_t start, wait;
+    char *text = NULL;
+
+    pthread_mutex_lock(&s->reporting);
+    start = qms_now();
+    wait = s->next_report > start ? s->next_report - start : 0;
+    if (wait > 0 && nbdkit_nanosleep(wait / 1000000000, wait % 1000000000) == -1) {
+        *err = ESHUTDOWN;
+    } else {
+        start = qms_now();
+        text = qms_report(s, QM_WIRE_STATS_MAX);
+        s->next_report = start + (qms_now() - start) * REPORT_PART;
+        *err = ENOMEM;
+    }
+    pthread_mutex_unlock(&s->reporting);
+    return text;
+}
+
 static int control_read(struct qms_server *s, struct qms_connection *c, char *buf,
                         uint32_t count, uint64_t offset, int *err)
 {
@@ -313,11 +339,9 @@ static int control_read(struct qms_server *s, struct qms_connection *c, char *bu
         copy_part(buf, count, offset, &header, sizeof header, 0);
     }
     if (offset < QM_WIRE_STATS + QM_WIRE_STATS_MAX && offset + count > QM_WIRE_STATS) {
-        text = qms_report(s, QM_WIRE_STATS_MAX);
-        if (!text) {
-            *err = ENOMEM;
+        text = report_to_client(s, err);
+        if (!text)
             return -1;
-        }
         copy_part(buf, count, offset, text, strlen(text), QM_WIRE_STATS);
         free(text);
     }

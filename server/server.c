@@ -387,6 +387,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 
     s->started = qms_now();
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->reporting, NULL);
     qms_load_init(&s->load);
     CDS_INIT_LIST_HEAD(&s->connections);
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&

@@ -61,6 +61,9 @@ struct qms_server {
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
+
+    pthread_mutex_t reporting; /* by clients, one at a time; held while they wait */
+    uint64_t next_report;      /* ns: not before */
 };
 
 struct qms_connection {
