@@ -33,7 +33,7 @@
 #include "client-patches/protocol/quickmine-protocol.h"
 
 #define BLOCK     16384
-#define DEPTH     16 /* requests in flight over a connection */
+#define DEPTH     16 /* requests in flight over a connection, at most */
 #define CONTEXTS  16 /* of the victim */
 #define BATCH     256
 #define DEEP      64  /* how deep contexts may nest */
@@ -46,7 +46,8 @@ struct actor;
 struct behaviour {
     const char *name, *what;
     const char *export;
-    bool proper;                      /* nothing that it sends is refused */
+    bool proper;    /* nothing that it sends is refused */
+    unsigned depth; /* requests in flight over a connection, up to DEPTH */
     void (*prepare)(struct actor *a); /* or NULL */
     void (*act)(struct actor *a, char *buf);
 };
@@ -359,20 +360,20 @@ static void sessions(struct actor *a, char *buf)
 }
 
 static const struct behaviour victim_behaviour = {
-    "victim", "", QM_WIRE_EXPORT, true, prepare_victim, victim};
-static const struct behaviour neighbour_behaviour = {"neighbour", "",   "",
-                                                     true,        NULL, neighbour};
+    "victim", "", QM_WIRE_EXPORT, true, DEPTH, prepare_victim, victim};
+static const struct behaviour neighbour_behaviour = {"neighbour", "",   "",       true,
+                                                     DEPTH,       NULL, neighbour};
 /* clang-format off */ /* one a line */
 static const struct behaviour behaviours[] = {
-    {"same", "another neighbour: what noise there is", "", true, NULL, neighbour},
-    {"begins", "begins contexts, each of a class of its own", QM_WIRE_EXPORT, true, NULL, begins},
-    {"batches", "begins and ends 64 deep, 256 records at a time", QM_WIRE_EXPORT, true, NULL, batches},
-    {"garbage", "sends what is refused", QM_WIRE_EXPORT, false, NULL, garbage},
-    {"open", "has all of its slots open, and reads in them", QM_WIRE_EXPORT, true, prepare_open, open_slots},
-    {"sequence", "misses in a context that never ends", QM_WIRE_EXPORT, true, prepare_one, sequence},
-    {"wild", "reads so that what is prefetched is not used", QM_WIRE_EXPORT, true, prepare_wild, wild},
-    {"statistics", "reads the statistics, of 4096 classes", QM_WIRE_EXPORT, true, prepare_statistics, statistics},
-    {"sessions", "connects, begins a context, and leaves", "", true, NULL, sessions},
+    {"same", "another neighbour: what noise there is", "", true, DEPTH, NULL, neighbour},
+    {"begins", "begins contexts, each of a class of its own", QM_WIRE_EXPORT, true, DEPTH, NULL, begins},
+    {"batches", "begins and ends 64 deep, 256 records at a time", QM_WIRE_EXPORT, true, DEPTH, NULL, batches},
+    {"garbage", "sends what is refused", QM_WIRE_EXPORT, false, DEPTH, NULL, garbage},
+    {"open", "has all of its slots open, and reads in them", QM_WIRE_EXPORT, true, DEPTH, prepare_open, open_slots},
+    {"sequence", "misses in a context that never ends", QM_WIRE_EXPORT, true, DEPTH, prepare_one, sequence},
+    {"wild", "reads so that what is prefetched is not used", QM_WIRE_EXPORT, true, DEPTH, prepare_wild, wild},
+    {"statistics", "reads the statistics, of 4096 classes", QM_WIRE_EXPORT, true, 1, prepare_statistics, statistics},
+    {"sessions", "connects, begins a context, and leaves", "", true, 1, NULL, sessions},
 };
 /* clang-format on */
 
@@ -386,6 +387,7 @@ static bool may_act(const struct actor *a)
 static void *run(void *opaque)
 {
     struct actor *a = opaque;
+    const unsigned depth = a->behaviour->depth;
     bool active, ends;
 
     for (;;) {
@@ -404,7 +406,7 @@ static void *run(void *opaque)
         if (ends)
             return NULL;
         /* Replies may come while we send: somebody may want us to stop meanwhile. */
-        for (unsigned i = 0; i < DEPTH && active && (a->now = a->idle); i++) {
+        for (unsigned i = 0; i < depth && active && (a->now = a->idle); i++) {
             a->idle = a->now->next;
             a->behaviour->act(a, a->now->buf);
             a->count++;
@@ -419,7 +421,7 @@ static void start(struct actor *a, const struct behaviour *b, unsigned number)
     a->behaviour = b;
     a->random = UINT64_C(0x9e3779b97f4a7c15) * (number + 1);
     a->nbd = connect_to(b->export, &a->header);
-    for (unsigned i = 0; i < DEPTH; i++) {
+    for (unsigned i = 0; i < b->depth; i++) {
         a->requests[i] = (struct request){
             .actor = a,
             .next = a->idle,
