@@ -77,7 +77,7 @@ void qm_mining_defaults(struct qm_mining_config *config)
         .degree = 4,
         .segment = 4096,
         .skip_hits = true,
-        .rules_pool = UINT64_C(4) << 20,
+        .rules_pool = UINT64_C(8) << 20,
     };
 }
 
@@ -88,6 +88,7 @@ void qm_mining_paper(struct qm_mining_config *config)
     config->max_suffix = 0;
     config->segment = 0;
     config->skip_hits = false;
+    config->rules_pool = UINT64_C(4) << 20;
 }
 
 uint64_t qm_mining_rules_memory(uint64_t cache_bytes)

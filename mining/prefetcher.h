@@ -69,8 +69,9 @@ struct qm_mining_config {
                             what is cached was learned from when it came, and a reader
                             that is served from the cache costs no mining.  A prefetcher
                             that mines off-line, or in passing, need not heed it */
-    uint64_t rules_pool; /* bytes of Berkeley DB's memory pool; 64 KiB to 64 GiB; the
-                            paper's 4 MiB.  What does not fit is in a temporary file */
+    uint64_t rules_pool; /* bytes of memory for rules in Berkeley DB and in front of it
+                            (rules-store.h); 64 KiB to 64 GiB; the paper's 4 MiB.  What
+                            does not fit is in a temporary file */
     uint64_t rules_memory; /* bytes that the rules of a prefetcher that keeps them in a
                               table of its own may take, all included; 64 KiB to 1 TiB,
                               or 0: 16 MiB */
@@ -101,10 +102,10 @@ struct qm_mining_config {
 /* The defaults, and those of --preset paper.
  *
  * The defaults are the paper's, with bounds.  262,144 prefixes: a recorded TPC-C run
- * missed 0.417 of its reads with 100,000 and 0.383 with all 554,000; they take 8 MB for
- * their order of use and some 20 MB of records.  8 suffixes with a grace of 3: one that
- * enters and at most 3 in their grace period leave 4 (the degree) that stay, however
- * many blocks are seen only once.
+ * missed 0.417 of its reads with 100,000 and 0.383 with all 554,000; they take 12 MB
+ * for their order of use and some 5 MB of records, for which the pool has room.  8
+ * suffixes with a grace of 3: one that enters and at most 3 in their grace period leave
+ * 4 (the degree) that stay, however many blocks are seen only once.
  *
  * With the paper preset all rules are kept, and a sequence is mined at its end only. */
 void qm_mining_defaults(struct qm_mining_config *config);

@@ -20,10 +20,10 @@ struct qm_lru_copy {
     struct qm_lru_entry entries[];
 };
 
-static uint32_t home(const struct qm_lru *lru, uint64_t a, uint64_t b)
+static uint32_t hash_of(const struct qm_lru *lru, uint64_t a, uint64_t b)
 {
     uint64_t key[2] = {a, b};
-    return (uint32_t)XXH3_64bits_withSeed(key, sizeof key, lru->seed) & lru->mask;
+    return (uint32_t)XXH3_64bits_withSeed(key, sizeof key, lru->seed);
 }
 
 /* At most two thirds full, so that a probe stays short. */
@@ -63,20 +63,21 @@ void qm_lru_fini(struct qm_lru *lru)
     memset(lru, 0, sizeof *lru);
 }
 
-static uint32_t slot_of(const struct qm_lru *lru, uint64_t a, uint64_t b)
+/* Where a & b is in the table, or is to be. */
+static uint32_t slot_of(const struct qm_lru *lru, uint64_t a, uint64_t b, uint32_t hash)
 {
-    uint32_t slot = home(lru, a, b);
-    for (;; slot = (slot + 1) & lru->mask) {
-        uint32_t id = lru->table[slot];
-        if (id == 0 || (lru->entries[id].a == a && lru->entries[id].b == b)) {
-            return slot;
+    for (uint32_t at = hash & lru->mask;; at = (at + 1) & lru->mask) {
+        const struct qm_lru_slot *slot = &lru->table[at];
+        const struct qm_lru_entry *e = &lru->entries[slot->id];
+        if (slot->id == 0 || (slot->hash == hash && e->a == a && e->b == b)) {
+            return at;
         }
     }
 }
 
 uint32_t qm_lru_find(const struct qm_lru *lru, uint64_t a, uint64_t b)
 {
-    return lru->table[slot_of(lru, a, b)];
+    return lru->table[slot_of(lru, a, b, hash_of(lru, a, b))].id;
 }
 
 static void link_newest(struct qm_lru *lru, uint32_t id)
@@ -86,6 +87,9 @@ static void link_newest(struct qm_lru *lru, uint32_t id)
     e[id].older = e[0].older;
     e[e[0].older].newer = id;
     e[0].older = id;
+    if (lru->cold == 0) {
+        lru->cold = id;
+    }
 }
 
 static void unlink_entry(struct qm_lru *lru, uint32_t id)
@@ -93,6 +97,9 @@ static void unlink_entry(struct qm_lru *lru, uint32_t id)
     struct qm_lru_entry *e = lru->entries;
     e[e[id].older].newer = e[id].newer;
     e[e[id].newer].older = e[id].older;
+    if (lru->cold == id) {
+        lru->cold = e[id].newer;
+    }
 }
 
 static uint32_t take_entry(struct qm_lru *lru)
@@ -125,27 +132,32 @@ static void give_entry(struct qm_lru *lru, uint32_t id)
 
 static int grow_table(struct qm_lru *lru)
 {
-    uint32_t old_size = lru->mask + 1, *old = lru->table;
+    uint32_t old_size = lru->mask + 1;
+    struct qm_lru_slot *old = lru->table;
     if (old_size > UINT32_MAX / 2) {
         return ENOMEM;
     }
-    uint32_t *table = calloc(2 * (size_t)old_size, sizeof *table);
+    struct qm_lru_slot *table = calloc(2 * (size_t)old_size, sizeof *table);
     if (!table) {
         return ENOMEM;
     }
-    lru->table = table;
-    lru->mask = 2 * old_size - 1;
+    uint32_t mask = 2 * old_size - 1;
     for (uint32_t i = 0; i < old_size; i++) {
-        if (old[i] != 0) {
-            const struct qm_lru_entry *e = &lru->entries[old[i]];
-            table[slot_of(lru, e->a, e->b)] = old[i];
+        if (old[i].id != 0) {
+            uint32_t at = old[i].hash & mask;
+            while (table[at].id != 0) {
+                at = (at + 1) & mask;
+            }
+            table[at] = old[i];
         }
     }
+    lru->table = table;
+    lru->mask = mask;
     free(old);
     return 0;
 }
 
-int qm_lru_insert(struct qm_lru *lru, uint64_t a, uint64_t b)
+int qm_lru_insert(struct qm_lru *lru, uint64_t a, uint64_t b, uint32_t *id)
 {
     if (too_full(lru->count + 1, (uint64_t)lru->mask + 1)) {
         int r = grow_table(lru);
@@ -153,14 +165,14 @@ int qm_lru_insert(struct qm_lru *lru, uint64_t a, uint64_t b)
             return r;
         }
     }
-    uint32_t id = take_entry(lru);
-    if (id == 0) {
+    *id = take_entry(lru);
+    if (*id == 0) {
         return ENOMEM;
     }
-    lru->entries[id].a = a;
-    lru->entries[id].b = b;
-    lru->table[slot_of(lru, a, b)] = id;
-    link_newest(lru, id);
+    uint32_t hash = hash_of(lru, a, b);
+    lru->entries[*id] = (struct qm_lru_entry){.a = a, .b = b};
+    lru->table[slot_of(lru, a, b, hash)] = (struct qm_lru_slot){*id, hash};
+    link_newest(lru, *id);
     lru->count++;
     return 0;
 }
@@ -177,22 +189,22 @@ static void empty_slot(struct qm_lru *lru, uint32_t slot)
     uint32_t next = slot;
     for (;;) {
         next = (next + 1) & lru->mask;
-        uint32_t id = lru->table[next];
-        if (id == 0) {
+        if (lru->table[next].id == 0) {
             break;
         }
-        uint32_t at = home(lru, lru->entries[id].a, lru->entries[id].b);
-        if (((next - at) & lru->mask) >= ((next - slot) & lru->mask)) {
-            lru->table[slot] = id;
+        uint32_t home = lru->table[next].hash;
+        if (((next - home) & lru->mask) >= ((next - slot) & lru->mask)) {
+            lru->table[slot] = lru->table[next];
             slot = next;
         }
     }
-    lru->table[slot] = 0;
+    lru->table[slot].id = 0;
 }
 
 void qm_lru_remove(struct qm_lru *lru, uint32_t id)
 {
-    empty_slot(lru, slot_of(lru, lru->entries[id].a, lru->entries[id].b));
+    const struct qm_lru_entry *e = &lru->entries[id];
+    empty_slot(lru, slot_of(lru, e->a, e->b, hash_of(lru, e->a, e->b)));
     unlink_entry(lru, id);
     give_entry(lru, id);
     lru->count--;
@@ -213,6 +225,14 @@ uint32_t qm_lru_oldest(struct qm_lru *lru)
     return id;
 }
 
+uint32_t qm_lru_oldest_record(struct qm_lru *lru)
+{
+    while (lru->cold != 0 && lru->entries[lru->cold].record == 0) {
+        lru->cold = lru->entries[lru->cold].newer;
+    }
+    return lru->cold;
+}
+
 int qm_lru_mark(struct qm_lru *lru, uint64_t time)
 {
     uint32_t newest = lru->entries[0].older;
@@ -223,8 +243,7 @@ int qm_lru_mark(struct qm_lru *lru, uint64_t time)
     if (id == 0) {
         return ENOMEM;
     }
-    lru->entries[id].a = time;
-    lru->entries[id].b = 0;
+    lru->entries[id] = (struct qm_lru_entry){.a = time};
     if (lru->last_mark != 0) {
         lru->entries[lru->last_mark].b = id;
     } else {

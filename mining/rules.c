@@ -1,7 +1,7 @@
 /* rules.c - the rule cache (see rules.h).
  *
- * What holds whenever the lock is free, unless the cache is off: the prefixes in `lru`
- * are those in the database, and `count` is the sum of their suffixes.
+ * What holds whenever the lock is free, unless the cache is off: each prefix in the
+ * store's order of use has a record, and `count` is the sum of their suffixes.
  */
 #include "mining/rules.h"
 
@@ -15,19 +15,17 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "mining/bdb.h"
-#include "mining/prefix-lru.h"
 #include "mining/record.h"
 #include "mining/rules-dir.h"
+#include "mining/rules-store.h"
 
 /* It is saved when so many records were written since, and so many times as many as
  * there are prefixes: writing the copy then costs a fraction of what learning did. */
 #define SAVE_AFTER_MIN   65536
 #define SAVE_AFTER_TIMES 8
 
-/* Enough for the first 64 suffixes of any record. */
-#define TOP_MAX   64
-#define TOP_BYTES 1700
+/* Of any record, so many suffixes are in the first QM_STORE_START bytes. */
+#define TOP_MAX 64
 
 /* How a look-up waits: first it spins, about as long as others hold the lock. */
 #define LOOKUP_SPINS   100
@@ -43,13 +41,10 @@ struct qm_rules {
     atomic_uint_least64_t busy; /* of these, given up */
     pthread_mutex_t lock;
     /* All below is protected by lock. */
-    struct qm_bdb bdb;
-    struct qm_lru lru;
+    struct qm_store store;
     int broken;              /* the error that switched the cache off, or 0 */
     struct qm_suffixes list; /* scratch */
-    unsigned char *record;   /* scratch */
-    size_t record_cap;
-    uint64_t count; /* rules */
+    uint64_t count;          /* rules */
     uint64_t written;
     uint64_t saved_at; /* `written` when last saved */
     bool changed;      /* at all, since it was loaded or saved */
@@ -113,54 +108,26 @@ static int broken(struct qm_rules *rules, int error)
     return error;
 }
 
-/* Reads a & b, which is there, into rules->record; its size goes to *size. */
-static int read_record(struct qm_rules *rules, uint64_t a, uint64_t b, size_t *size)
-{
-    unsigned char key[QM_KEY_MAX];
-    int r = qm_bdb_get(&rules->bdb, key, qm_key_encode(a, b, key), &rules->record,
-                       &rules->record_cap, size);
-    return r == 0 || r == ENOMEM ? r : broken(rules, r);
-}
-
-static int read_list(struct qm_rules *rules, uint64_t a, uint64_t b)
+static int read_list(struct qm_rules *rules, uint32_t id)
 {
     size_t size;
-    int r = read_record(rules, a, b, &size);
+    int r = qm_store_read(&rules->store, id, &size);
     if (r == 0) {
-        r = qm_record_decode(rules->record, size, &rules->list);
-        if (r == EINVAL) {
-            r = broken(rules, EIO);
-        }
+        r = qm_record_decode(rules->store.record, size, &rules->list);
+        r = r == EINVAL ? EIO : r;
     }
-    return r;
-}
-
-static int make_record_room(struct qm_rules *rules, size_t need)
-{
-    if (need > rules->record_cap) {
-        unsigned char *larger = realloc(rules->record, 2 * need);
-        if (!larger) {
-            return ENOMEM;
-        }
-        rules->record = larger;
-        rules->record_cap = 2 * need;
-    }
-    return 0;
+    return r == 0 || r == ENOMEM ? r : broken(rules, r);
 }
 
 /* Removes the prefix with this number. */
 static int evict(struct qm_rules *rules, uint32_t id)
 {
-    const struct qm_lru_entry *e = &rules->lru.entries[id];
-    unsigned char key[QM_KEY_MAX], start[16];
-    size_t size;
-    int r = qm_bdb_delete(&rules->bdb, key, qm_key_encode(e->a, e->b, key), start,
-                          sizeof start, &size);
+    uint64_t suffixes;
+    int r = qm_store_remove(&rules->store, id, &suffixes);
     if (r != 0) {
         return broken(rules, r);
     }
-    rules->count -= qm_record_count(start, size);
-    qm_lru_remove(&rules->lru, id);
+    rules->count -= suffixes;
     rules->evicted++;
     rules->changed = true;
     return 0;
@@ -168,21 +135,27 @@ static int evict(struct qm_rules *rules, uint32_t id)
 
 static int make_room(struct qm_rules *rules)
 {
+    struct qm_lru *lru = &rules->store.lru;
     int r = 0;
-    while (r == 0 && rules->max_prefix > 0 && rules->lru.count >= rules->max_prefix) {
-        r = evict(rules, qm_lru_oldest(&rules->lru));
+    while (r == 0 && rules->max_prefix > 0 && lru->count >= rules->max_prefix) {
+        r = evict(rules, qm_lru_oldest(lru));
     }
     return r;
 }
 
-/* Stores rules->list under a & b.  current: it was read last (read_list()). */
-static int write_list(struct qm_rules *rules, uint64_t a, uint64_t b, bool current)
+/* Stores rules->list for prefix id, which was read last, or for a & b (id: 0). */
+static int write_list(struct qm_rules *rules, uint32_t id, uint64_t a, uint64_t b)
 {
-    unsigned char key[QM_KEY_MAX];
-    size_t size = qm_record_encode(&rules->list, rules->record);
-    int r = current ? qm_bdb_put_current(&rules->bdb, rules->record, size)
-                    : qm_bdb_put(&rules->bdb, key, qm_key_encode(a, b, key),
-                                 rules->record, size);
+    struct qm_store *store = &rules->store;
+    int r = qm_store_reserve(store, qm_record_bound(rules->list.n));
+    if (r != 0) {
+        return r;
+    }
+    size_t size = qm_record_encode(&rules->list, store->record);
+    r = id != 0 ? qm_store_update(store, id, size) : qm_store_add(store, a, b, size);
+    if (r == ENOMEM) {
+        return r;
+    }
     if (r != 0) {
         return broken(rules, r);
     }
@@ -197,29 +170,21 @@ static int add_locked(struct qm_rules *rules, uint64_t a, uint64_t b,
     if (rules->broken) {
         return rules->broken;
     }
+    uint32_t id = qm_lru_find(&rules->store.lru, a, b);
     int r = 0;
-    uint32_t id = qm_lru_find(&rules->lru, a, b);
     rules->list.n = 0;
     if (id != 0) {
-        r = read_list(rules, a, b);
+        r = read_list(rules, id);
     }
     size_t before = rules->list.n;
     for (unsigned i = 0; r == 0 && i < n; i++) {
         r = qm_suffixes_add(&rules->list, suffixes[i], rules->max_suffix, rules->grace);
     }
-    if (r == 0) {
-        r = make_record_room(rules, qm_record_bound(rules->list.n));
-    }
-    if (r == 0 && id != 0) {
-        qm_lru_touch(&rules->lru, id);
-    } else if (r == 0) {
+    if (r == 0 && id == 0) {
         r = make_room(rules);
-        if (r == 0) {
-            r = qm_lru_insert(&rules->lru, a, b);
-        }
     }
     if (r == 0) {
-        r = write_list(rules, a, b, id != 0);
+        r = write_list(rules, id, a, b);
     }
     if (r == 0) {
         rules->count += rules->list.n - before;
@@ -240,18 +205,16 @@ int qm_rules_add(struct qm_rules *rules, uint64_t a, uint64_t b,
 unsigned qm_rules_lookup(struct qm_rules *rules, uint64_t a, uint64_t b,
                          uint64_t *blocks, unsigned max)
 {
-    unsigned char key[QM_KEY_MAX], start[TOP_BYTES];
-    size_t key_size = qm_key_encode(a, b, key), size = 0;
+    unsigned char start[QM_STORE_START];
+    size_t size = 0;
     if (!lock_first(rules)) {
         return 0;
     }
     rules->lookups++;
-    uint32_t id = rules->broken ? 0 : qm_lru_find(&rules->lru, a, b);
+    uint32_t id = rules->broken ? 0 : qm_lru_find(&rules->store.lru, a, b);
     if (id != 0) {
-        int r =
-            qm_bdb_get_start(&rules->bdb, key, key_size, start, sizeof start, &size);
+        int r = qm_store_look(&rules->store, id, start, &size);
         if (r == 0) {
-            qm_lru_touch(&rules->lru, id);
             rules->matches++;
             rules->changed = true;
         } else {
@@ -269,12 +232,12 @@ int qm_rules_purge(struct qm_rules *rules, uint64_t now)
         return 0;
     }
     lock_last(rules);
-    int r = rules->broken ? rules->broken : qm_lru_mark(&rules->lru, now);
+    int r = rules->broken ? rules->broken : qm_lru_mark(&rules->store.lru, now);
     unlock(rules);
     for (uint32_t id = 1; r == 0 && id != 0;) {
         lock_last(rules);
         r = rules->broken;
-        id = qm_lru_expired(&rules->lru, now, rules->purge_after);
+        id = qm_lru_expired(&rules->store.lru, now, rules->purge_after);
         if (r == 0 && id != 0) {
             r = evict(rules, id);
         }
@@ -287,12 +250,12 @@ void qm_rules_stats(struct qm_rules *rules, struct qm_mining_stats *stats)
 {
     uint64_t bytes = 0;
     lock_last(rules);
-    if (!rules->broken && qm_bdb_bytes(&rules->bdb, &bytes) != 0) {
+    if (!rules->broken && qm_bdb_bytes(&rules->store.bdb, &bytes) != 0) {
         bytes = 0;
     }
     stats->rules = rules->count;
-    stats->prefixes = rules->lru.count;
-    stats->rules_bytes = bytes + qm_lru_bytes(&rules->lru) + rules->record_cap +
+    stats->prefixes = rules->store.lru.count;
+    stats->rules_bytes = bytes + qm_store_bytes(&rules->store) +
                          rules->list.cap * sizeof rules->list.v[0];
     stats->updates = rules->updates;
     stats->busy = atomic_load_explicit(&rules->busy, memory_order_relaxed);
@@ -318,7 +281,7 @@ static int list_prefixes(struct qm_rules *rules, struct qm_lru_place **list, siz
 {
     struct qm_lru_copy *copy;
     lock_last(rules);
-    int r = rules->broken ? rules->broken : qm_lru_copy(&rules->lru, &copy);
+    int r = rules->broken ? rules->broken : qm_lru_copy(&rules->store.lru, &copy);
     unlock(rules);
     if (r == 0) {
         r = qm_lru_list(copy, list, n);
@@ -343,13 +306,12 @@ static int visit_records(struct qm_rules *rules,
         return -r;
     }
     for (size_t i = 0; r == 0 && i < n; i++) {
-        unsigned char key[QM_KEY_MAX];
-        size_t key_size = qm_key_encode(list[i].a, list[i].b, key);
         bool found = false;
         lock_last(rules);
+        uint32_t id = qm_lru_find(&rules->store.lru, list[i].a, list[i].b);
         r = rules->broken;
-        if (r == 0 && qm_lru_find(&rules->lru, list[i].a, list[i].b) != 0) {
-            r = qm_bdb_get(&rules->bdb, key, key_size, &record, &cap, &size);
+        if (r == 0 && id != 0) {
+            r = qm_store_copy(&rules->store, id, &record, &cap, &size);
             found = r == 0;
             if (r != 0 && r != ENOMEM) {
                 broken(rules, r);
@@ -444,7 +406,7 @@ void qm_rules_save_if_due(struct qm_rules *rules)
     lock_last(rules);
     uint64_t since = rules->written - rules->saved_at;
     bool due = !rules->broken && since >= SAVE_AFTER_MIN &&
-               since / SAVE_AFTER_TIMES >= rules->lru.count;
+               since / SAVE_AFTER_TIMES >= rules->store.lru.count;
     unlock(rules);
     if (due) {
         (void)save(rules); /* counted */
@@ -461,7 +423,8 @@ static bool is_rule(uint64_t a, uint64_t b, uint64_t c)
 static int load_prefix(void *opaque, uint64_t a, uint64_t b)
 {
     struct qm_rules *rules = opaque;
-    return qm_lru_insert(&rules->lru, a, b);
+    uint32_t id;
+    return qm_lru_insert(&rules->store.lru, a, b, &id);
 }
 
 static int load_record(void *opaque, uint64_t a, uint64_t b,
@@ -470,7 +433,7 @@ static int load_record(void *opaque, uint64_t a, uint64_t b,
     struct qm_rules *rules = opaque;
     int r = qm_record_decode(record, size, &rules->list);
     if (r == 0) {
-        r = make_record_room(rules, qm_record_bound(rules->list.n));
+        r = qm_store_reserve(&rules->store, qm_record_bound(rules->list.n));
     }
     if (r != 0) {
         return r;
@@ -484,7 +447,8 @@ static int load_record(void *opaque, uint64_t a, uint64_t b,
         s->grace = s->grace < rules->grace ? s->grace : rules->grace;
     }
     rules->count += rules->list.n;
-    return write_list(rules, a, b, false);
+    return qm_store_load(&rules->store, qm_lru_find(&rules->store.lru, a, b),
+                         qm_record_encode(&rules->list, rules->store.record));
 }
 
 static int make_lock(struct qm_rules *rules)
@@ -508,13 +472,11 @@ static int make_lock(struct qm_rules *rules)
 
 static void free_rules(struct qm_rules *rules)
 {
-    (void)qm_bdb_close(&rules->bdb); /* an unnamed database has nothing to lose */
-    qm_lru_fini(&rules->lru);
+    qm_store_close(&rules->store);
     if (rules->dir) {
         qm_rules_dir_close(rules->dir);
     }
     free(rules->list.v);
-    free(rules->record);
     pthread_mutex_destroy(&rules->saving);
     pthread_mutex_destroy(&rules->lock);
     free(rules);
@@ -538,13 +500,10 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
 
     uint64_t seed = 0;
     (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
-    r = qm_bdb_open_memory(&s->bdb, config->rules_pool);
-    if (r == 0) {
-        r = qm_lru_init(&s->lru, config->max_prefix, seed);
-    }
+    r = qm_store_open(&s->store, config->rules_pool, config->max_prefix, seed);
     if (r != 0) {
         snprintf(err, len, "cannot make the rule cache: %s",
-                 s->bdb.message[0] ? s->bdb.message : strerror(r));
+                 s->store.bdb.message[0] ? s->store.bdb.message : strerror(r));
     }
     if (r == 0 && config->rules_dir) {
         r = qm_rules_dir_open(config, &s->dir, err, len);

@@ -1,19 +1,19 @@
 /* rules.h - the rule cache: prefix -> suffixes, in Berkeley DB (ATC'08 §3.3, §4.2).
  *
- * Records (record.h) are in an unnamed B-tree in a private pool; what does not fit
- * into the pool is in a temporary file, as the paper let it be.  Beside it, in memory,
- * is the order of last use (prefix-lru.h), 24 to 48 bytes a prefix, which also spares
- * the look-up of what is not there.
+ * Records (record.h) are in memory as far as rules_pool allows, and else in an unnamed
+ * B-tree, what does not fit into whose pool is in a temporary file, as the paper let it
+ * be (rules-store.h).  Beside them, in memory, is the order of last use (prefix-lru.h),
+ * 44 to 56 bytes a prefix, which also spares the look-up of what is not there.
  *
  * A prefix is used when it is created, strengthened or matched.  At most max_prefix are
  * kept, the least recently used goes; of each at most max_suffix suffixes (suffixes.h).
  *
  * All functions may be called by any number of threads.  One lock protects the lot; it
- * is held for one prefix at a time (some microseconds; more where Berkeley DB reads a
- * page of its temporary file), and one who adds lets those who look up go first.  Two
- * things take longer, both about a millisecond for 100,000 prefixes: copying the order
- * of use for qm_rules_each() and for saving, and, without max_prefix, growing the
- * table.
+ * is held for one prefix at a time (less than a microsecond; more where Berkeley DB has
+ * the record, or must read a page of its temporary file), and one who adds lets those
+ * who look up go first.  Two things take longer, both about a millisecond for 100,000
+ * prefixes: copying the order of use for qm_rules_each() and for saving, and, without
+ * max_prefix, growing the table.
  *
  * When Berkeley DB fails (its temporary file cannot be written, say), the database may
  * be half changed: then the rule cache is off for good.  Look-ups find nothing, adding

@@ -248,7 +248,7 @@ static void test_lru(void **state)
                     qm_lru_touch(&lru, id);
                     naive_remove(&naive, at);
                 } else {
-                    assert_int_equal(qm_lru_insert(&lru, a, b), 0);
+                    assert_int_equal(qm_lru_insert(&lru, a, b, &id), 0);
                 }
                 naive_use(&naive, a, b);
             }
@@ -265,17 +265,18 @@ static void test_lru(void **state)
 static void test_lru_grows(void **state)
 {
     struct qm_lru lru;
+    uint32_t id;
     const uint64_t n = 100000;
     assert_int_equal(qm_lru_init(&lru, 0, 1), 0);
     for (uint64_t i = 0; i < n; i++) {
-        assert_int_equal(qm_lru_insert(&lru, i, i * i + 1), 0);
+        assert_int_equal(qm_lru_insert(&lru, i, i * i + 1, &id), 0);
     }
     for (uint64_t i = 0; i < n; i++) {
         assert_int_not_equal(qm_lru_find(&lru, i, i * i + 1), 0);
         assert_int_equal(qm_lru_find(&lru, i, i * i + 2), 0);
     }
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t id = qm_lru_oldest(&lru);
+        id = qm_lru_oldest(&lru);
         assert_int_equal(lru.entries[id].a, i);
         qm_lru_remove(&lru, id);
     }
@@ -283,7 +284,7 @@ static void test_lru_grows(void **state)
     /* Entries are used again. */
     uint32_t used = lru.used;
     for (uint64_t i = 0; i < n; i++) {
-        assert_int_equal(qm_lru_insert(&lru, i, i + 1), 0);
+        assert_int_equal(qm_lru_insert(&lru, i, i + 1, &id), 0);
     }
     assert_int_equal(lru.used, used);
     qm_lru_fini(&lru);

@@ -155,6 +155,40 @@ static void test_bounds(void **state)
     }
 }
 
+/* The same with more than the smallest pool holds. */
+static void test_bounds_beyond_memory(void **state)
+{
+    struct rng rng = {17};
+    for (int round = 0; round < 4; round++) {
+        struct qm_mining_config config = defaults();
+        config.rules_pool = 64 << 10;
+        config.max_prefix = round == 0 ? 0 : 2000 + rng_below(&rng, 2000);
+        config.max_suffix = round == 1 ? 0 : 8;
+        struct qm_prefetcher *p = make_quickmine(&config);
+        struct model model = {.max_prefix = config.max_prefix,
+                              .max_suffix = config.max_suffix,
+                              .grace = config.grace};
+        for (int s = 0; s < 150; s++) {
+            uint64_t blocks[40], is[64], should[64];
+            random_blocks(&rng, s % 2 ? 12 : 100, blocks, 40);
+            assert_int_equal(read_blocks(p, blocks, 40), 0);
+            model_learn(&model, blocks, 40, config.lookahead);
+            for (int l = 0; l < 20; l++) {
+                const uint64_t *at = &blocks[l];
+                if (at[0] == at[1]) {
+                    continue;
+                }
+                unsigned found = look_up(p, at[0], at[1], is, 4);
+                assert_int_equal(found, model_look_up(&model, at[0], at[1], should, 4));
+                assert_memory_equal(is, should, found * sizeof is[0]);
+            }
+        }
+        assert_same_rules(p, &model);
+        model_free(&model);
+        p->ops->destroy(p);
+    }
+}
+
 static void test_candidates(void **state)
 {
     struct qm_mining_config config = defaults();
@@ -436,12 +470,19 @@ static void test_spill_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),          cmocka_unit_test(test_names),
-        cmocka_unit_test(test_smallest_pool),   cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_candidates),      cmocka_unit_test(test_grace),
-        cmocka_unit_test(test_large_record),    cmocka_unit_test(test_stays_bounded),
-        cmocka_unit_test(test_rules_stops),     cmocka_unit_test(test_purge),
-        cmocka_unit_test(test_purge_and_bound), cmocka_unit_test(test_spill_fails),
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_smallest_pool),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_grace),
+        cmocka_unit_test(test_large_record),
+        cmocka_unit_test(test_stays_bounded),
+        cmocka_unit_test(test_rules_stops),
+        cmocka_unit_test(test_purge),
+        cmocka_unit_test(test_purge_and_bound),
+        cmocka_unit_test(test_spill_fails),
+        cmocka_unit_test(test_bounds_beyond_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,32 @@ static void test_survives(void **state)
     model_free(&model);
 }
 
+/* What is in memory and what is in Berkeley DB, all is saved, and in its order of use.
+ */
+static void test_more_than_memory_survives(void **state)
+{
+    struct qm_mining_config config = config_for("disk");
+    config.rules_pool = 64 << 10;
+    config.max_prefix = 4000;
+    struct model model = model_of(&config);
+    struct rng rng = {31};
+    for (int restart = 0; restart < 3; restart++) {
+        struct qm_prefetcher *p = make_quickmine(&config);
+        assert_same_rules(p, &model);
+        for (int s = 0; s < 60; s++) {
+            uint64_t blocks[40];
+            for (size_t i = 0; i < 40; i++) {
+                blocks[i] = rng_below(&rng, 100) << 30;
+            }
+            assert_int_equal(read_blocks(p, blocks, 40), 0);
+            model_learn(&model, blocks, 40, 5);
+        }
+        assert_same_rules(p, &model);
+        p->ops->destroy(p);
+    }
+    model_free(&model);
+}
+
 /* The order of use survives, too, that by matches included, and grace periods do. */
 static void test_order_survives(void **state)
 {
@@ -576,6 +602,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_survives),
+        TEST(test_more_than_memory_survives),
         TEST(test_order_survives),
         TEST(test_fewer_suffixes),
         TEST(test_unchanged_is_not_saved),
