@@ -61,29 +61,28 @@ static bool prefetches(const struct qm_sim_config *config)
     return strcmp(config->policy, "none") != 0;
 }
 
-/* Takes the rules' memory off the cache's.  Returns 0 or EINVAL. */
+/* Takes the rules' part off the cache's.  Returns 0 or EINVAL. */
 static int leave_rules(struct qm_sim *sim, char *err, size_t len)
 {
     struct qm_sim_config *c = &sim->config;
-    struct qm_mining_stats mining;
 
     if (!c->total_memory || !prefetches(c))
         return 0;
-    if (!sim->prefetcher->ops->takes_all_at_once) {
+    if (!sim->prefetcher->ops->bounded) {
         snprintf(err, len,
-                 "what the rules of policy '%s' take is not known beforehand, so the "
-                 "memory in all can be said for policy none or ppm only",
+                 "the rules of policy '%s' may take any memory, so the memory in all "
+                 "can be said for policy none or ppm only",
                  c->policy);
         return EINVAL;
     }
-    sim->prefetcher->ops->stats(sim->prefetcher, &mining);
-    if (mining.rules_bytes >= c->cache_size) {
+    if (c->rules_part == 0)
+        c->rules_part = c->mining.rules_memory;
+    if (c->rules_part >= c->cache_size) {
         snprintf(err, len, "rules of %llu bytes leave nothing of %llu for blocks",
-                 (unsigned long long)mining.rules_bytes,
-                 (unsigned long long)c->cache_size);
+                 (unsigned long long)c->rules_part, (unsigned long long)c->cache_size);
         return EINVAL;
     }
-    c->cache_size -= mining.rules_bytes;
+    c->cache_size -= c->rules_part;
     return 0;
 }
 

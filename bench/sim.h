@@ -30,8 +30,10 @@ struct qm_sim_config {
     bool throttle;       /* prefetch less for classes that do not benefit */
     uint64_t block_size; /* bytes */
     uint64_t cache_size; /* bytes, metadata included unless paper */
-    bool total_memory;   /* the cache has what the rules leave of cache_size; only for
-                            prefetchers that take_all_at_once, or none */
+    bool total_memory;   /* cache_size is the rules' as well: the cache has the rest of
+                            it; only for prefetchers that are bounded, or none */
+    uint64_t rules_part; /* how much of it is the rules', which may come to take less,
+                            or more; 0: rules_memory, which is all they can */
     uint64_t cache_blocks;   /* capacity in blocks; 0: from cache_size */
     unsigned prefetch_share; /* of the blocks, that prefetches may take: thousandths of
                                 a percent, above 0 and below 100 % */

@@ -190,8 +190,7 @@ static int look_ahead(struct sim_runs *runs, struct qm_future *future, const cha
     return status;
 }
 
-/* Whether file can be read again from its beginning. */
-static bool is_rereadable(const char *file)
+bool sim_is_rereadable(const char *file)
 {
     struct stat st;
 
@@ -201,7 +200,7 @@ static bool is_rereadable(const char *file)
 int sim_simulate(struct sim_runs *runs, const char *file,
                  struct qm_trace_reader *reader)
 {
-    bool again = is_rereadable(file);
+    bool again = sim_is_rereadable(file);
     struct qm_future *future = NULL;
     int status = make_future(runs, &future);
 

@@ -393,7 +393,7 @@ static int run(const struct arguments *a, struct qm_trace_reader *reader)
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)
-        status = sim_simulate(&runs, a->file, reader);
+        status = sim_simulate_fitting(&runs, a->file, reader);
     if (status == CLI_OK)
         status = a->json ? sim_print_json(&runs) : sim_print_table(&runs);
     sim_runs_free(&runs);

@@ -12,12 +12,17 @@
 
 struct loading {
     struct qm_pairs *pairs;
+    uint64_t keys; /* seen before the first record */
     struct qm_suffixes list;
 };
 
-/* The order of use is not kept. */
+/* The order of use is not kept; but how many there are is good to know: what is loaded
+ * comes line by line, and not from all over the table. */
 static int load_prefix(void *opaque, uint64_t line, uint64_t tag)
 {
+    struct loading *l = opaque;
+
+    l->keys++;
     return 0;
 }
 
@@ -27,6 +32,9 @@ static int load_record(void *opaque, uint64_t line, uint64_t tag,
     struct loading *l = opaque;
     int r = qm_record_decode(record, size, &l->list);
 
+    if (l->keys > 0)
+        qm_pairs_reserve(l->pairs, l->keys);
+    l->keys = 0;
     for (size_t i = 0; r == 0 && i < l->list.n; i++) {
         const struct qm_suffix *s = &l->list.v[i];
 
@@ -46,7 +54,7 @@ int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
     char *name;
     int r;
 
-    if (asprintf(&name, "%s, pairs in %" PRIu64 " lines",
+    if (asprintf(&name, "%s, pairs of a table of %" PRIu64 " lines",
                  config->rules_for ? config->rules_for : "any device",
                  qm_pairs_lines(pairs)) < 0) {
         snprintf(err, len, "out of memory");

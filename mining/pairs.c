@@ -2,9 +2,8 @@
  *
  * A key's hash names a line and a tag.  A word of that line is a pair, or 0:
  *
- *   bits 0-35   the block
- *   bits 36-49  tag: which of the line's keys (two keys of a line are taken for one
- *               another once in 16,384)
+ *   bits 0-33   the block
+ *   bits 34-49  tag: which of the line's keys
  *   bits 50-53  count; 0: no pair is here
  *   bits 54-55  how often others followed the key since (3: or more often)
  *   bits 56-59  age: pairs that entered the line since this one was last of use
@@ -21,6 +20,26 @@
  * his share of the line.  Such a pair's count is lowered by its owner's reads only:
  * that others read something else after the same block says little of what he will
  * read.
+ *
+ * The lines are in use from the first on, and more of them as pairs come, so that few
+ * pairs take little memory: linear hashing (Litwin, VLDB'80).  With n = first << level
+ * lines in use, a key's line is
+ *
+ *   the hash's high bits, scaled to first  +  first * the tag's lowest level bits.
+ *
+ * To grow, line by line, beginning with line 0, is split: what has the tag's next bit
+ * goes from line i to line i + n; when all n have been, level is one more.  A word has
+ * its tag, so where it goes is known.  But at full size as many bits of the tag as
+ * there were levels say what the line says: two keys of a line are taken for one
+ * another once in 2,048 then, and less often before.
+ *
+ * A line is split when there are more than HELD_PER_LINE pairs for each: then few
+ * overflow, as long as there are lines left (keys' lines are Poisson-distributed; most
+ * that do have a key that many blocks follow).  That a pair has given way is no reason
+ * to grow: where many blocks follow one, they do so for ever.
+ *
+ * One thread splits, no other waits for it: they may miss what is being moved, or leave
+ * something in the old line, where it is not found any more and grows old.
  */
 #define XXH_INLINE_ALL
 #include "mining/pairs.h"
@@ -33,12 +52,16 @@
 enum {
     WAYS = QM_PAIRS_FOUND_MAX,
     LINE = 64, /* bytes */
-    BLOCK_BITS = 36,
-    TAG_BITS = 14,
+    BLOCK_BITS = 34,
+    TAG_BITS = 16,
     TAGS = 1 << TAG_BITS,
     SINCE_MAX = 3,
     AGE_MAX = 15,
     FADE_EVERY = 4,
+    HELD_PER_LINE = 2,
+    LEVELS = 5,     /* a table begins with a 32nd of its lines, */
+    FIRST_MIN = 64, /* but a page of them if it has that */
+    NEXT_BITS = 56,
 };
 
 struct line {
@@ -48,7 +71,11 @@ struct line {
 struct qm_pairs {
     void *memory; /* that the lines are in */
     struct line *lines;
-    uint64_t n;
+    uint64_t first;               /* lines in use at first */
+    unsigned levels;              /* n is first << levels */
+    uint64_t n;                   /* lines there can be */
+    atomic_uint_least64_t extent; /* level << NEXT_BITS | next: see struct extent */
+    atomic_flag splitting;
     atomic_uint owners; /* that are there */
     atomic_uint_least64_t held, evicted;
 };
@@ -99,6 +126,10 @@ struct qm_pairs *qm_pairs_new(uint64_t bytes)
     /* One line less than fits, for the alignment.  calloc(), as aligned_alloc() has no
      * zeros, and writing them would take memory at once. */
     p->n = bytes / LINE > 2 ? bytes / LINE - 1 : 1;
+    while (p->levels < LEVELS && p->n >> (p->levels + 1) >= FIRST_MIN)
+        p->levels++;
+    p->first = p->n >> p->levels;
+    p->n = p->first << p->levels;
     p->memory = calloc(p->n + 1, LINE);
     if (!p->memory) {
         free(p);
@@ -127,15 +158,98 @@ uint64_t qm_pairs_key2(uint64_t a, uint64_t b)
     return XXH3_64bits(both, sizeof both);
 }
 
-/* By the key's high bits; its low bits are the tag. */
-static struct line *line_of(const struct qm_pairs *p, uint64_t key)
-{
-    return &p->lines[(uint64_t)((unsigned __int128)key * p->n >> 64)];
-}
-
 static unsigned tag_of(uint64_t key)
 {
     return key & (TAGS - 1);
+}
+
+/* How far the table has grown: there are first << level lines, and those that come of
+ * the lines before next, which have been split. */
+struct extent {
+    unsigned level;
+    uint64_t next;
+};
+
+static struct extent extent_of(const struct qm_pairs *p)
+{
+    uint64_t e = atomic_load_explicit(&p->extent, memory_order_acquire);
+
+    return (struct extent){
+        .level = (unsigned)(e >> NEXT_BITS),
+        .next = e & ((UINT64_C(1) << NEXT_BITS) - 1),
+    };
+}
+
+static uint64_t lines_in_use(const struct qm_pairs *p)
+{
+    struct extent e = extent_of(p);
+
+    return (p->first << e.level) + e.next;
+}
+
+/* Where a key of that tag is that was in line start, below first, in the beginning. */
+static struct line *line_at(const struct qm_pairs *p, uint64_t start, unsigned tag)
+{
+    struct extent e = extent_of(p);
+    uint64_t i = start + p->first * (tag & ((1u << e.level) - 1));
+
+    if (i < e.next && tag >> e.level & 1)
+        i += p->first << e.level;
+    return &p->lines[i];
+}
+
+/* By the key's high bits; its low bits are the tag. */
+static struct line *line_of(const struct qm_pairs *p, uint64_t key)
+{
+    uint64_t start = (uint64_t)((unsigned __int128)key * p->first >> 64);
+
+    return line_at(p, start, tag_of(key));
+}
+
+/* Moves what has that bit of its tag to another line, which nobody knows of until the
+ * table is of extent after. */
+static void split_line(struct qm_pairs *p, struct line *from, struct line *to,
+                       unsigned bit, struct extent after)
+{
+    uint64_t moved[WAYS] = {0};
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t w = load(from, i);
+
+        if (unpack(w).tag >> bit & 1) {
+            moved[i] = w;
+            atomic_store_explicit(&to->words[i], w, memory_order_relaxed);
+        }
+    }
+    atomic_store_explicit(&p->extent, (uint64_t)after.level << NEXT_BITS | after.next,
+                          memory_order_release);
+    for (unsigned i = 0; i < WAYS; i++) { /* unless something else has come there */
+        if (moved[i] != 0)
+            atomic_compare_exchange_strong_explicit(&from->words[i], &moved[i], 0,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed);
+    }
+}
+
+/* Takes a line more, unless that is being done, or all are in use. */
+static void split_next(struct qm_pairs *p)
+{
+    struct extent e;
+
+    if (extent_of(p).level == p->levels ||
+        atomic_flag_test_and_set_explicit(&p->splitting, memory_order_acquire))
+        return;
+    e = extent_of(p);
+    if (e.level < p->levels) {
+        uint64_t n = p->first << e.level;
+        struct line *from = &p->lines[e.next];
+        struct extent after = {.level = e.level, .next = e.next + 1};
+
+        if (after.next == n)
+            after = (struct extent){.level = e.level + 1};
+        split_line(p, from, from + n, e.level, after);
+    }
+    atomic_flag_clear_explicit(&p->splitting, memory_order_release);
 }
 
 void qm_pairs_owners(struct qm_pairs *p, unsigned there)
@@ -192,6 +306,14 @@ static unsigned spared(const struct qm_pairs *p, const struct word *words,
     return spared;
 }
 
+static void hold_one_more(struct qm_pairs *p)
+{
+    uint64_t held = atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed) + 1;
+
+    if (held > lines_in_use(p) * HELD_PER_LINE)
+        split_next(p);
+}
+
 /* The pair is not there yet: it takes the place of the least worth. */
 static void enter(struct qm_pairs *p, struct line *line, struct word new)
 {
@@ -218,8 +340,10 @@ static void enter(struct qm_pairs *p, struct line *line, struct word new)
         store(line, i, was, &words[i]);
     }
     store(line, least, 0, &new);
-    atomic_fetch_add_explicit(gone.count > 0 ? &p->evicted : &p->held, 1,
-                              memory_order_relaxed);
+    if (gone.count > 0)
+        atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
+    else
+        hold_one_more(p);
 }
 
 void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t block)
@@ -288,12 +412,14 @@ uint64_t qm_pairs_lines(const struct qm_pairs *p)
     return p->n;
 }
 
-/* As qm_pairs_each(), for a line: the lowest tag first. */
-static int each_key(const struct line *line, uint64_t number, unsigned min_count,
+/* As qm_pairs_each(), for a line of a table of full size: the lowest tag first. */
+static int each_key(const struct qm_pairs *p, uint64_t number, unsigned min_count,
                     int (*each)(void *opaque, uint64_t line, unsigned tag,
                                 const struct qm_pair *found, unsigned n),
                     void *opaque)
 {
+    unsigned apart = 1u << p->levels, in_line = (unsigned)(number / p->first);
+    const struct line *line = line_at(p, number % p->first, in_line);
     struct qm_pair found[QM_PAIRS_FOUND_MAX];
     int r = 0;
 
@@ -303,7 +429,8 @@ static int each_key(const struct line *line, uint64_t number, unsigned min_count
         for (unsigned i = 0; i < WAYS; i++) {
             struct word w = unpack(load(line, i));
 
-            if (w.count >= min_count && w.tag >= from && w.tag < tag)
+            if (w.count >= min_count && w.tag % apart == in_line && w.tag >= from &&
+                w.tag < tag)
                 tag = w.tag;
         }
         if (tag == TAGS)
@@ -324,22 +451,30 @@ int qm_pairs_each(const struct qm_pairs *p, unsigned min_count,
     int r = 0;
 
     for (uint64_t i = 0; i < p->n && r == 0; i++)
-        r = each_key(&p->lines[i], i, min_count ? min_count : 1, each, opaque);
+        r = each_key(p, i, min_count ? min_count : 1, each, opaque);
     return r;
+}
+
+void qm_pairs_reserve(struct qm_pairs *p, uint64_t n)
+{
+    while (lines_in_use(p) < p->n && lines_in_use(p) < n / HELD_PER_LINE)
+        split_next(p);
 }
 
 bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
                   uint64_t count)
 {
     struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
+    struct line *at;
 
-    if (line >= p->n || tag >= TAGS || block >= QM_PAIRS_BLOCKS || count < 1 ||
-        count > QM_PAIRS_COUNT_MAX)
+    if (line >= p->n || tag >= TAGS || tag % (1u << p->levels) != line / p->first ||
+        block >= QM_PAIRS_BLOCKS || count < 1 || count > QM_PAIRS_COUNT_MAX)
         return false;
+    at = line_at(p, line % p->first, tag);
     for (unsigned i = 0; i < WAYS; i++) {
-        if (load(&p->lines[line], i) == 0) {
-            store(&p->lines[line], i, 0, &new);
-            atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed);
+        if (load(at, i) == 0) {
+            store(at, i, 0, &new);
+            hold_one_more(p);
             break;
         }
     }
@@ -351,6 +486,6 @@ void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)
     *stats = (struct qm_pairs_stats){
         .held = atomic_load_explicit(&p->held, memory_order_relaxed),
         .evicted = atomic_load_explicit(&p->evicted, memory_order_relaxed),
-        .bytes = (p->n + 1) * LINE,
+        .bytes = (lines_in_use(p) + 1) * LINE,
     };
 }

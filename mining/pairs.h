@@ -1,8 +1,10 @@
-/* pairs.h - what followed what: pairs of a key and a block, in a fixed budget of bytes.
+/* pairs.h - what followed what: pairs of a key and a block, in a budget of bytes.
  *
  * A key stands for a history (one block, or two: keys of both kinds share the table); a
  * pair says that a block followed that history, how often of late, and how many times
  * other blocks have since.  What it takes to learn or to look up is one cache line.
+ * Memory is taken as pairs come, up to the budget: about 32 bytes for each, until there
+ * is no more and they close up.
  *
  * The table is shared by owners, numbers of the caller's.  Where n owners that are
  * there have pairs, one that has no more than an n-th of the place loses none for
@@ -29,8 +31,8 @@ enum {
 /* Owners are numbers below; 0 is nobody, and never there. */
 #define QM_PAIRS_OWNERS 16
 
-/* Blocks from here on are not learned: 256 TiB of 4 KiB blocks. */
-#define QM_PAIRS_BLOCKS (UINT64_C(1) << 36)
+/* Blocks from here on are not learned: 64 TiB of 4 KiB blocks. */
+#define QM_PAIRS_BLOCKS (UINT64_C(1) << 34)
 
 struct qm_pair {
     uint64_t block;
@@ -39,8 +41,9 @@ struct qm_pair {
     unsigned rest;  /* the sum of the counts of the others that follow */
 };
 
-/* Takes at most so many bytes, at least one line; memory that is never written to is
- * left to the system.  Returns NULL if memory is out. */
+/* Takes at most so many bytes, at least one line, beside itself; they are reserved at
+ * once, and what is not in use yet is not written to, so that the system need not have
+ * it.  Returns NULL if memory is out. */
 struct qm_pairs *qm_pairs_new(uint64_t bytes);
 void qm_pairs_free(struct qm_pairs *pairs); /* NULL is fine */
 
@@ -64,7 +67,8 @@ unsigned qm_pairs_find(const struct qm_pairs *pairs, uint64_t key,
                        struct qm_pair found[QM_PAIRS_FOUND_MAX]);
 
 /* For keeping pairs in a file.  A key cannot be had from the table, but where its pairs
- * are: a line, and a tag.  These say the same in a table of as many lines only. */
+ * are: a line of a table that has grown to its full size, and a tag.  These say the
+ * same in a table that can have as many lines only, however many it has taken. */
 uint64_t qm_pairs_lines(const struct qm_pairs *pairs);
 
 /* Calls each() for all that is known to follow a key at least min_count times, by line
@@ -74,6 +78,9 @@ int qm_pairs_each(const struct qm_pairs *pairs, unsigned min_count,
                               const struct qm_pair *found, unsigned n),
                   void *opaque);
 
+/* Takes memory for so many pairs, as far as the budget goes, before they are put. */
+void qm_pairs_reserve(struct qm_pairs *pairs, uint64_t n);
+
 /* Puts a pair back, where there is room.  Returns false if no table can have it. */
 bool qm_pairs_put(struct qm_pairs *pairs, uint64_t line, unsigned tag, uint64_t block,
                   uint64_t count);
@@ -81,7 +88,7 @@ bool qm_pairs_put(struct qm_pairs *pairs, uint64_t line, unsigned tag, uint64_t 
 struct qm_pairs_stats {
     uint64_t held;    /* pairs */
     uint64_t evicted; /* pairs that gave way to others */
-    uint64_t bytes;   /* of the table */
+    uint64_t bytes;   /* of the lines in use */
 };
 void qm_pairs_get_stats(const struct qm_pairs *pairs, struct qm_pairs_stats *stats);
 

@@ -158,8 +158,8 @@ struct qm_prefetcher_ops {
     /* It asks config.reads, which costs whoever answers. */
     bool weighs_reads;
 
-    /* What its rules take, stats() says from the beginning: it never takes more. */
-    bool takes_all_at_once;
+    /* Its rules never take more than config.rules_memory. */
+    bool bounded;
 
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err

@@ -1,0 +1,332 @@
+/* The table of pairs takes memory as pairs come, and loses none of them by that. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "mining/pairs.h"
+#include "testing.h"
+
+enum { MIB = 1 << 20, LINE = 64, WAYS = 8 };
+
+/* What follows a key, so that a wrong one is known; a multiple of four would let others
+ * fade. */
+static uint64_t block_of(uint64_t i)
+{
+    return 4 * i + 1;
+}
+
+static void learn(struct qm_pairs *p, uint64_t i)
+{
+    qm_pairs_learn(p, 1, qm_pairs_key1(i), block_of(i));
+}
+
+/* The count of what follows; 0 if it is not known.  *wrong: what does not follow. */
+static unsigned count_of(const struct qm_pairs *p, uint64_t i, struct qm_pair *pair,
+                         unsigned *wrong)
+{
+    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    unsigned n = qm_pairs_find(p, qm_pairs_key1(i), found), count = 0;
+
+    for (unsigned k = 0; k < n; k++) {
+        if (found[k].block == block_of(i)) {
+            assert_int_equal(count, 0); /* it is there once */
+            count = found[k].count;
+            if (pair)
+                *pair = found[k];
+        } else {
+            ++*wrong;
+        }
+    }
+    return count;
+}
+
+static struct qm_pairs_stats table_stats(const struct qm_pairs *p)
+{
+    struct qm_pairs_stats stats;
+
+    qm_pairs_get_stats(p, &stats);
+    return stats;
+}
+
+static void test_takes_what_it_needs(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    uint64_t before = table_stats(p).bytes, first = before;
+
+    assert_in_range(qm_pairs_lines(p), 4 * MIB / LINE - 33, 4 * MIB / LINE);
+    assert_in_range(before, 1, 4 * MIB / 32 + LINE);
+    for (uint64_t i = 0; i < 1000000; i++) {
+        learn(p, i);
+        struct qm_pairs_stats stats = table_stats(p);
+        assert_in_range(stats.bytes, before, before + LINE); /* smoothly */
+        assert_true(stats.bytes == first || stats.bytes <= 32 * stats.held + 2 * LINE);
+        assert_int_equal(stats.held + stats.evicted, i + 1);
+        before = stats.bytes;
+    }
+    assert_in_range(before, 4 * MIB - 33 * LINE, 4 * MIB); /* all, and no more */
+    assert_in_range(table_stats(p).held, 4 * MIB / 8 * 95 / 100, 4 * MIB / 8);
+    qm_pairs_free(p);
+}
+
+/* Pages of this process that are in memory. */
+static uint64_t resident(void)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    unsigned long long pages;
+
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%*u %llu", &pages), 1);
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Not only does it say so. */
+static void test_is_not_resident(void **state)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it takes memory of its own for what is written to */
+#endif
+    uint64_t before = resident();
+    struct qm_pairs *p = qm_pairs_new(UINT64_C(512) * MIB);
+    unsigned wrong = 0;
+
+    for (uint64_t i = 0; i < 100000; i++) {
+        learn(p, i);
+        count_of(p, i + 1000000, NULL, &wrong);
+    }
+    assert_true(resident() - before < UINT64_C(128) * MIB); /* all over: 280 */
+    qm_pairs_free(p);
+}
+
+/* Where many follow one, room for others is of no use. */
+static void test_one_key(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(MIB);
+    uint64_t bytes = table_stats(p).bytes;
+
+    for (uint64_t b = 0; b < 100000; b++)
+        qm_pairs_learn(p, 1, qm_pairs_key1(1), b);
+    assert_int_equal(table_stats(p).held, WAYS);
+    assert_int_equal(table_stats(p).bytes, bytes);
+    qm_pairs_free(p);
+}
+
+/* What is known of a pair stays, wherever it goes. */
+static void test_nothing_changes(void **state)
+{
+    enum { KNOWN = 300, MORE = 60000 };
+    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    unsigned wrong = 0;
+
+    for (uint64_t i = 0; i < KNOWN; i++) {
+        for (uint64_t k = 0; k < 3 + i % 12; k++)
+            learn(p, i);
+        if (i % 2 == 0)
+            qm_pairs_learn(p, 1, qm_pairs_key1(i), 4000003);
+    }
+    for (uint64_t n = KNOWN; n < MORE; n++) {
+        learn(p, n);
+        if (n % 997 != 0 && n != MORE - 1)
+            continue;
+        for (uint64_t i = 0; i < KNOWN; i++) {
+            struct qm_pair pair = {0};
+            unsigned learned = 3 + (unsigned)(i % 12), other = 0;
+            unsigned less = i % 2 == 0 ? (learned + 3) / 8 : 0;
+
+            assert_int_equal(count_of(p, i, &pair, &other), learned - less);
+            assert_int_equal(pair.since, i % 2 == 0);
+            assert_in_range(other, 0, 2);
+        }
+    }
+    assert_true(table_stats(p).bytes > 8 * (4 * MIB / 32)); /* it was about that */
+    unsigned lost = 0;
+    for (uint64_t i = KNOWN; i < MORE; i++)
+        lost += count_of(p, i, NULL, &wrong) != 1;
+    assert_in_range(lost, 0, MORE / 100); /* lines that were full */
+    assert_in_range(wrong, 0, MORE / 500);
+    qm_pairs_free(p);
+}
+
+/* A key that was never learned is seldom taken for another. */
+static void test_strangers(void **state)
+{
+    enum { ASKED = 200000 };
+    struct qm_pairs *p = qm_pairs_new(MIB);
+    unsigned wrong = 0;
+
+    for (uint64_t i = 0; i < 400000; i++)
+        learn(p, i);
+    for (uint64_t i = 0; i < ASKED; i++)
+        assert_int_equal(count_of(p, 1000000 + i, NULL, &wrong), 0);
+    assert_in_range(wrong, 1, ASKED * WAYS / 2048 * 5 / 4);
+    qm_pairs_free(p);
+}
+
+/* Pairs on their way to another table, or being counted. */
+struct carried {
+    struct qm_pairs *to;
+    uint64_t line, n;
+    unsigned tag;
+};
+
+static int carry(void *opaque, uint64_t line, unsigned tag, const struct qm_pair *found,
+                 unsigned n)
+{
+    struct carried *c = opaque;
+
+    /* Each key once, in order. */
+    assert_true(c->n == 0 || line > c->line || (line == c->line && tag > c->tag));
+    c->line = line;
+    c->tag = tag;
+    c->n += n;
+    for (unsigned i = 0; i < n && c->to; i++)
+        assert_true(qm_pairs_put(c->to, line, tag, found[i].block, found[i].count));
+    return 0;
+}
+
+static uint64_t known(const struct qm_pairs *p, uint64_t n)
+{
+    unsigned wrong = 0;
+    uint64_t known = 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        known += count_of(p, i, NULL, &wrong) == 1;
+    return known;
+}
+
+/* From a table that has grown so far to others that have grown less or more. */
+static void test_carried_over(void **state)
+{
+    static const uint64_t sizes[] = {100, 3000, 5000, 20000, 33333};
+
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct qm_pairs *p = qm_pairs_new(MIB);
+        uint64_t n = sizes[i], there;
+
+        for (uint64_t k = 0; k < n; k++)
+            learn(p, k);
+        there = known(p, n);
+        assert_in_range(there, n * 99 / 100, n);
+        for (unsigned more = 0; more <= 3; more++) {
+            struct carried c = {.to = qm_pairs_new(MIB)};
+
+            qm_pairs_reserve(c.to, more == 3 ? UINT64_MAX : n << more >> 1);
+            assert_int_equal(qm_pairs_each(p, 0, carry, &c), 0);
+            assert_int_equal(c.n, there);
+            if (more > 0)
+                assert_in_range(known(c.to, n), there * 99 / 100, there);
+            assert_in_range(table_stats(c.to).bytes, MIB / 32 - 2 * LINE, MIB);
+            qm_pairs_free(c.to);
+        }
+        qm_pairs_free(p);
+    }
+}
+
+static void test_cannot_be(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(MIB);
+    uint64_t apart = qm_pairs_lines(p) / 32;
+
+    assert_int_equal(qm_pairs_lines(p) % 32, 0);
+    assert_true(qm_pairs_put(p, 3 + 5 * apart, 5 + 32 * 7, 1, 1));
+    assert_false(qm_pairs_put(p, 3 + 5 * apart, 6 + 32 * 7, 1, 1));
+    assert_false(qm_pairs_put(p, 3 + 32 * apart, 32 * 7, 1, 1));
+    assert_false(qm_pairs_put(p, 3, 1 << 16, 1, 1));
+    assert_false(qm_pairs_put(p, 3, 32 * 7, QM_PAIRS_BLOCKS, 1));
+    assert_false(qm_pairs_put(p, 3, 32 * 7, 1, 0));
+    assert_false(qm_pairs_put(p, 3, 32 * 7, 1, QM_PAIRS_COUNT_MAX + 1));
+    assert_int_equal(table_stats(p).held, 1);
+    qm_pairs_free(p);
+}
+
+enum { THREADS = 4, EACH = 20000 };
+
+struct learner {
+    struct qm_pairs *p;
+    uint64_t from;
+    atomic_bool *stop;
+    unsigned wrong;
+};
+
+static void *learner(void *opaque)
+{
+    struct learner *l = opaque;
+
+    for (uint64_t i = l->from; i < l->from + EACH; i++) {
+        learn(l->p, i);
+        count_of(l->p, l->from + (i - l->from) / 2, NULL, &l->wrong);
+    }
+    return NULL;
+}
+
+static int nothing(void *opaque, uint64_t line, unsigned tag,
+                   const struct qm_pair *found, unsigned n)
+{
+    return 0;
+}
+
+static void *saver(void *opaque)
+{
+    struct learner *l = opaque;
+
+    while (!atomic_load(l->stop))
+        qm_pairs_each(l->p, 0, nothing, NULL);
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    struct learner learners[THREADS + 1] = {0};
+    pthread_t threads[THREADS + 1];
+    atomic_bool stop = false;
+    struct qm_pairs_stats stats;
+    unsigned wrong = 0;
+    uint64_t there;
+
+    for (unsigned i = 0; i <= THREADS; i++) {
+        learners[i] = (struct learner){.p = p, .from = i * EACH, .stop = &stop};
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < THREADS ? learner : saver, &learners[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_in_range(learners[i].wrong, 0, EACH / 250);
+    }
+    atomic_store(&stop, true);
+    pthread_join(threads[THREADS], NULL);
+    stats = table_stats(p);
+    assert_int_equal(stats.held + stats.evicted, THREADS * EACH);
+    assert_true(stats.bytes <= 32 * stats.held + 2 * THREADS * LINE);
+
+    /* How much is lost is the scheduler's: who splits may have to wait while others
+     * learn.  But nothing is that cannot be learned again. */
+    for (unsigned again = 0; again < 2; again++)
+        for (uint64_t i = 0; i < THREADS * EACH; i++)
+            if (count_of(p, i, NULL, &wrong) == 0)
+                learn(p, i);
+    there = known(p, THREADS * EACH);
+    assert_in_range(there, THREADS * EACH * 98 / 100, THREADS * EACH);
+    struct carried c = {0};
+    assert_int_equal(qm_pairs_each(p, 0, carry, &c), 0);
+    assert_in_range(c.n, there, there + THREADS * EACH / 100);
+    qm_pairs_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_takes_what_it_needs),
+        cmocka_unit_test(test_is_not_resident),
+        cmocka_unit_test(test_one_key),
+        cmocka_unit_test(test_nothing_changes),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_carried_over),
+        cmocka_unit_test(test_cannot_be),
+        cmocka_unit_test(test_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
