@@ -223,7 +223,8 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
 }
 
 /* Waits for somebody else's read of a piece.  If it fails, or is not kept, the piece is
- * read by whoever comes first, perhaps by us. */
+ * read by whoever comes first, perhaps by us; but not for a piece of no bytes, which is
+ * advice: nothing must not be asked of the layer below. */
 static void wait_for(struct request *r, struct piece *p)
 {
     struct qms_server *s = r->s;
@@ -235,7 +236,7 @@ static void wait_for(struct request *r, struct piece *p)
 
         p->wait = NULL;
         if (qm_cache_wait(s->cache, wait, p->to, p->offset, p->count) == 0 || p->read ||
-            r->err != 0)
+            r->err != 0 || p->count == 0)
             return;
         error = qm_cache_demand_again(s->cache, p->block, p->to, p->offset, p->count,
                                       &found);

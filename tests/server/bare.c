@@ -46,7 +46,7 @@ static int carry_out(struct bare *b, enum bare_op op, void *to, const void *from
     const struct bare_call call = {op, offset, count};
     int error, later;
 
-    if (offset + count > BARE_SIZE)
+    if (count == 0 || offset + count > BARE_SIZE) /* nbdkit would */
         abort();
     pthread_mutex_lock(&b->lock);
     b->calls[b->call_count++ % 256] = call;

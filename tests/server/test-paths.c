@@ -19,6 +19,17 @@
 static const enum bare_op changes[] = {BARE_WRITE, BARE_ZERO, BARE_TRIM};
 #define CHANGES (sizeof changes / sizeof changes[0])
 
+bool __real_qm_cache_contains(struct qm_cache *cache, uint64_t block);
+bool __wrap_qm_cache_contains(struct qm_cache *cache, uint64_t block);
+
+/* Who looks whether a block is there, looks just before it comes. */
+static _Atomic bool looks_before;
+
+bool __wrap_qm_cache_contains(struct qm_cache *cache, uint64_t block)
+{
+    return !looks_before && __real_qm_cache_contains(cache, block);
+}
+
 static bool is_cached(struct bare *b, uint64_t block)
 {
     return qm_cache_contains(b->s.cache, block);
@@ -214,6 +225,33 @@ static void test_read_past_the_cache(void **state)
     while (n > 0)
         qm_cache_fail(b->s.cache, held[--n]);
     nobody_is_ahead(b, reading, reader);
+    bare_free(b);
+}
+
+/* NBD_CMD_CACHE of a block that a reader has just begun to read, who fails; then there
+ * is no room. */
+static void test_advice_without_room(void **state)
+{
+    struct bare *b = bare_new(4, 2);
+    struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
+    struct bare_job *reader = start_read(b, 3), *advice;
+    struct qm_load *held[4096];
+    unsigned n = 0;
+
+    reading->error = EIO;
+    bare_await(b, reading);
+    looks_before = true;
+    advice = bare_start(b, BARE_PREFETCH, 3 * BLOCK, BLOCK);
+    bare_await_waiter(b, 3, 1, 2);
+    looks_before = false;
+    while (qm_cache_prefetch(b->s.cache, 1000 + n, 0, &held[n]) == 0)
+        assert_true(++n < 4096);
+    bare_open(b, reading);
+    assert_int_equal(bare_join(reader, NULL), EIO);
+    assert_int_equal(bare_join(advice, NULL), 0);
+    assert_int_equal(bare_calls(b, BARE_READ, 3), 1);
+    while (n > 0)
+        qm_cache_fail(b->s.cache, held[--n]);
     bare_free(b);
 }
 
@@ -471,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_change_that_fails),
         cmocka_unit_test(test_read_that_is_not_kept),
         cmocka_unit_test(test_read_past_the_cache),
+        cmocka_unit_test(test_advice_without_room),
         cmocka_unit_test(test_error_is_the_askers),
         cmocka_unit_test(test_error_is_not_cached),
         cmocka_unit_test(test_failed_prefetch),

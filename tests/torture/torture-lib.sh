@@ -48,7 +48,9 @@ s = json.loads(sys.argv[1])
 print("    " + sys.argv[2])
 print("    " + ", ".join(f"{k} {s[k]}" for k in ("hits", "promotes", "misses",
       "prefetches", "used", "wasted", "dropped", "failed")))
-sys.exit("policy=none" not in sys.argv[2] and (s["prefetches"] < 50 or s["used"] == 0))
+# What is not worth it here, ppm leaves.
+sys.exit(not any(p in sys.argv[2] for p in ("policy=none", "policy=ppm")) and
+         (s["prefetches"] < 50 or s["used"] == 0))
 EOT
 }
 
