@@ -223,8 +223,8 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
 }
 
 /* Waits for somebody else's read of a piece.  If it fails, or is not kept, the piece is
- * read by whoever comes first, perhaps by us; but not for a piece of no bytes, which is
- * advice: nothing must not be asked of the layer below. */
+ * read by whoever comes first, perhaps by us; but not a piece of no bytes: that is
+ * advice, and the layer below has no reads of nothing. */
 static void wait_for(struct request *r, struct piece *p)
 {
     struct qms_server *s = r->s;
