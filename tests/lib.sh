@@ -63,7 +63,7 @@ background() {
     QM_PIDS+=("$PID")
 }
 
-# forget PID: it has ended, and its number may be another's.
+# forget PID: it has ended, and its number may be another's by the end of the script.
 forget() {
     local i
     for i in "${!QM_PIDS[@]}"; do

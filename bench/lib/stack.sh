@@ -19,15 +19,6 @@ run_for() {
     return $rc
 }
 
-# forget PID: it has ended, and its number may be another's by the end of the script.
-forget() {
-    local i
-    for i in "${!QM_PIDS[@]}"; do
-        [ "${QM_PIDS[i]}" != "$1" ] || unset "QM_PIDS[i]"
-    done
-    QM_PIDS=("${QM_PIDS[@]}")
-}
-
 end() { stop "$1"; forget "$1"; }
 
 # need_root WHO: mounting, and announcing contexts, take it.
