@@ -26,7 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QM_WIRE_EXPORT       "ctx"
+#define QM_WIRE_EXPORT "ctx"
+/* Followed by a session's number in 16 hexadecimal digits: the plain view, as a member
+ * of that session.  For zeroing and trimming, which QM_WIRE_EXPORT does not have. */
+#define QM_WIRE_PLAIN_EXPORT "plain-"
 #define QM_WIRE_SHIFT        48
 #define QM_WIRE_OFFSET_MASK  ((UINT64_C(1) << QM_WIRE_SHIFT) - 1)
 #define QM_WIRE_SLOT_NONE    0
@@ -53,8 +56,10 @@ struct qm_wire_header {
     uint32_t slot_first; /* this session's slots: first ... */
     uint32_t slot_count; /* ... and how many; 0: there are none left, do without */
     uint32_t reserved0;
-    uint64_t session; /* hard to guess; 0 if there are no slots */
-    uint8_t reserved[464];
+    uint64_t session;    /* hard to guess; 0 if there are no slots */
+    uint64_t instance;   /* of the server process, drawn when it starts; 0: unknown */
+    uint8_t boot_id[16]; /* of its machine, drawn when that starts; 0: unknown */
+    uint8_t reserved[440];
 };
 
 /* A connection's requests are carried out in the order they were sent.  Without this
@@ -67,6 +72,7 @@ enum qm_wire_op {
     QM_WIRE_BEGIN = 1, /* CTX_BEG; on an open slot it ends what was there */
     QM_WIRE_END = 2,   /* CTX_END; what is nested in it ends too */
     QM_WIRE_JOIN = 3,  /* this connection speaks for the session, too */
+    QM_WIRE_FENCE = 4, /* the session named must end; answered when its changes have */
 };
 
 enum qm_wire_kind {
@@ -92,6 +98,13 @@ struct qm_wire_record {
     char name[QM_WIRE_NAME_MAX + 1];
 };
 
+/* QM_WIRE_FENCE is for a client that has lost the connections of a session and is about
+ * to repeat its requests over a new one.  It stands alone in its WRITE; `session` is
+ * the old session, which the connection must not be a member of (EINVAL).  From then on
+ * every request to change data over a connection of that session fails with ESHUTDOWN;
+ * the WRITE is answered when those have ended that were being carried out.  A session
+ * that does not exist has ended: success. */
+
 /* What is not used must be 0: a record in which it is not, or whose numbers are out of
  * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect.  All
  * records of one WRITE are of one session, a connection is a member of 8 at most, and
@@ -115,6 +128,8 @@ static inline uint64_t qm_wire_hint(unsigned op, unsigned kind, unsigned slot,
 _Static_assert(sizeof(struct qm_wire_header) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_header, size) == 16, "layout");
 _Static_assert(offsetof(struct qm_wire_header, session) == 40, "layout");
+_Static_assert(offsetof(struct qm_wire_header, instance) == 48, "layout");
+_Static_assert(offsetof(struct qm_wire_header, boot_id) == 56, "layout");
 _Static_assert(sizeof(struct qm_wire_record) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_record, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_record, klass) == 16, "layout");
