@@ -11,7 +11,11 @@ set -u -o pipefail
 FILTER=$BUILD_DIR/lib/nbdkit-quickmine-filter.so
 QUICKMINE=$BUILD_DIR/bin/quickmine
 
-T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX")
+# Scripts remove files by their names below $T, so none goes on without it.
+T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX") || {
+    echo "${0##*/}: no temporary directory can be made in ${TMPDIR:-/tmp}" >&2
+    exit 1
+}
 QM_PIDS=()
 QM_DIRS=() # to be removed, too, if they are still there
 
@@ -48,7 +52,7 @@ cleanup() {
         *) gone "${QM_PIDS[i]}" || stop "${QM_PIDS[i]}" ;;
         esac
     done
-    [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "$T" "${QM_DIRS[@]}"
+    [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "${T:?}" "${QM_DIRS[@]}"
     exit $rc
 }
 trap cleanup EXIT

@@ -8,7 +8,7 @@
 source_package() {
     local name=$1 version=$2 directory=$3 sed=${4:-} apt=$3.apt list
 
-    rm -rf "$apt" "$directory"
+    rm -rf "${apt:?}" "${directory:?}"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
     for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
         /etc/apt/sources.list.d/*.sources; do
@@ -24,7 +24,7 @@ EOT
     (cd "$apt" && export APT_CONFIG=$apt/apt.conf && { apt-get -q update || :; } &&
         { [ -n "$version" ] && apt-get -q source "$name=$version" ||
             apt-get -q source "$name"; }) >"$directory.log" 2>&1 </dev/null || return 1
-    mv "$apt/$name"-[0-9]*/ "$directory" && rm -rf "$apt"
+    mv "$apt/$name"-[0-9]*/ "$directory" && rm -rf "${apt:?}"
 }
 
 # patched_tree PRISTINE STAGE PATCHED: PATCHED becomes PRISTINE with the files of STAGE.
@@ -34,7 +34,7 @@ patched_tree() {
     local pristine=$1 stage=$2 patched=$3 file files
 
     [ -e "$patched/.complete" ] || {
-        rm -rf "$patched"
+        rm -rf "${patched:?}"
         cp -al "$pristine" "$patched" || return 1
     }
     files=$(cd "$stage" && find . -type f | sort)
@@ -46,7 +46,7 @@ patched_tree() {
     # What was patched earlier and is not now.
     for file in $(cat "$patched/.patched" 2>/dev/null); do
         grep -qxF "$file" <<<"$files" || {
-            rm -f "$patched/$file"
+            rm -f "${patched:?}/$file"
             [ ! -e "$pristine/$file" ] || ln "$pristine/$file" "$patched/$file"
         }
     done

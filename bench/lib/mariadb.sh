@@ -27,7 +27,7 @@ mariadb_install() {
 mariadb_under=()
 mariadb_start() {
     local name=$1 datadir=$2 file=$3 size=$4; shift 4
-    rm -f "$T/$name.sock"
+    rm -f "${T:?}/$name.sock"
     background "${mariadb_under[@]}" mariadbd "${mariadb_common[@]}" --datadir="$datadir" \
         --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
         --innodb-data-file-path="$file:${size}raw" "$@" >"$T/$name.log" 2>&1

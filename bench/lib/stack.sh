@@ -74,7 +74,7 @@ stack_load() {
 stack_jemalloc=libjemalloc.so.2
 stack_start() {
     local dir=$1 size=$2 pool=$3 connections=$4; shift 4
-    rm -rf "$T/data" "$T/device.img" "$T"/nbd.{sock,pid} "$T/mount.pid"
+    rm -rf "${T:?}/data" "${T:?}/device.img" "${T:?}"/nbd.{sock,pid} "${T:?}/mount.pid"
     run_for cp -r "$dir/data" "$T/data"
     run_for cp --sparse=always "$dir/image" "$T/device.img"
     LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \

@@ -21,7 +21,7 @@ unpack_kernel() {
     [ -e "$KEPT/pristine/.complete" ] && return
     [ -f "$KERNEL_SOURCE" ] || skip "package linux-source-6.1 is missing"
     say "unpacking $KERNEL_SOURCE"
-    rm -rf "$KEPT/pristine"
+    rm -rf "${KEPT:?}/pristine"
     mkdir -p "$KEPT/pristine"
     tar -xf "$KERNEL_SOURCE" -C "$KEPT/pristine" --strip-components=1 ||
         fail "$KERNEL_SOURCE cannot be unpacked"
@@ -40,11 +40,11 @@ patch_kernel() {
     local touched stage=$T/stage
 
     [ -e "$KEPT/patched/.complete" ] || {
-        rm -rf "$KEPT/patched"
+        rm -rf "${KEPT:?}/patched"
         cp -al "$KEPT/pristine" "$KEPT/patched" || fail "no hard links in $KEPT"
     }
     touched=$(touched "${patches[@]}")
-    rm -rf "$stage"
+    rm -rf "${stage:?}"
     mkdir "$stage"
     (cd "$KEPT/pristine" && for file in $touched; do
         [ ! -e "$file" ] || cp --parents "$file" "$stage"
@@ -59,7 +59,7 @@ patch_kernel() {
     # What an earlier patch touched and this one does not.
     for file in $(cat "$KEPT/patched/.touched" 2>/dev/null); do
         grep -qxF "$file" <<<"$touched" || {
-            rm -f "$KEPT/patched/$file"
+            rm -f "${KEPT:?}/patched/$file"
             [ ! -e "$KEPT/pristine/$file" ] ||
                 ln "$KEPT/pristine/$file" "$KEPT/patched/$file"
         }
@@ -95,7 +95,7 @@ build_kernel() {
 nbd_source() {
     local apt=$KEPT/apt list
 
-    rm -rf "$apt"
+    rm -rf "${apt:?}"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
     for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
         /etc/apt/sources.list.d/*.sources; do
@@ -133,7 +133,7 @@ build_nbd_client() {
     local header=$SOURCE_DIR/client-patches/protocol/quickmine-protocol.h
 
     if ! cmp -s "$patch" "$KEPT/nbd/.patch"; then
-        rm -rf "$KEPT/nbd" "$new"
+        rm -rf "${KEPT:?}/nbd" "${new:?}"
         fetch_nbd
         patch -s -p1 -d "$new" --fuzz=0 <"$patch" || fail "${patch##*/} does not apply"
         [ ! -e "$new/man/nbd-client.8.in.sgml" ] ||

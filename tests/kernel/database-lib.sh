@@ -28,7 +28,7 @@ database_root() {
 
 # database_disk NAME: $T/NAME.disk, whose files are those of $T/NAME.files.
 database_disk() {
-    rm -f "$T/$1.disk"
+    rm -f "${T:?}/$1.disk"
     truncate -s 256M "$T/$1.disk"
     mke2fs -q -F -t ext4 -b 4096 -E lazy_itable_init=0 -d "$T/$1.files" "$T/$1.disk" 200M ||
         fail "mke2fs"
@@ -81,7 +81,7 @@ statements() {
 # scripts DATABASE: $T/work, with a script for each client.
 scripts() {
     local c
-    rm -rf "$T/work"
+    rm -rf "${T:?}/work"
     mkdir "$T/work"
     for c in $CLIENTS; do
         {

@@ -57,7 +57,7 @@ mariadb_source() {
     mkdir -p "$KEPT"
     [ ! -e "$KEPT/pristine/.complete" ] || return 0
     if [ -n "${QM_MARIADB_SOURCE:-}" ]; then
-        rm -rf "$KEPT/pristine"
+        rm -rf "${KEPT:?}/pristine"
         cp -al "$QM_MARIADB_SOURCE" "$KEPT/pristine" 2>/dev/null ||
             cp -r "$QM_MARIADB_SOURCE" "$KEPT/pristine" || return 1
     else

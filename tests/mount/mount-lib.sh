@@ -20,7 +20,7 @@ make_image() { head -c "$1" /dev/urandom >"$T/img"; }
 # what is in the array FILTERS before ours and BELOW after it.
 FILTERS=() BELOW=()
 start_server() {
-    rm -f "$T/server.sock" "$T/server.pid"
+    rm -f "${T:?}/server.sock" "${T:?}/server.pid"
     start_nbdkit server "${FILTERS[@]}" --filter="$FILTER" "${BELOW[@]}" \
         file "$T/img" cache-size=16M "$@" || fail "the server does not start"
     SERVER=$PID
@@ -28,7 +28,7 @@ start_server() {
 
 # start_mount ARGS...: in the foreground, messages in $T/mount.log, its id in $MOUNT.
 start_mount() {
-    rm -f "$T/mount.pid"
+    rm -f "${T:?}/mount.pid"
     background "$QUICKMINE" mount -f --pidfile "$T/mount.pid" "$@" \
         "$(nbd_uri server)" "$DEV" 2>"$T/mount.log"
     MOUNT=$PID

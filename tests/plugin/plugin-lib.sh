@@ -22,7 +22,7 @@ done
 
 # start_server ARGS...: the filter over $T/img; its id is in $SERVER.
 start_server() {
-    rm -f "$T/server.sock" "$T/server.pid"
+    rm -f "${T:?}/server.sock" "${T:?}/server.pid"
     start_nbdkit server --filter="$FILTER" file "$T/img" cache-size=4M \
         stats="$T/stats" "$@" || fail "the server does not start"
     SERVER=$PID
@@ -31,7 +31,7 @@ start_server() {
 # start_mount: of that server, on $DEV; its id is in $MOUNT.
 start_mount() {
     [ "$CARRIER" = mount ] || return 0
-    rm -f "$T/mount.pid"
+    rm -f "${T:?}/mount.pid"
     QM_PIDS+=("m:$DEV")
     background "$QUICKMINE" mount -f --pidfile "$T/mount.pid" "$(nbd_uri server)" "$DEV" \
         2>"$T/mount.log"

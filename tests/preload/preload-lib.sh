@@ -24,7 +24,7 @@ make_image() { head -c "$1" /dev/urandom >"$T/img"; }
 # the array FILTERS before ours and BELOW after it.
 FILTERS=() BELOW=()
 start_server() {
-    rm -f "$T/server.sock" "$T/server.pid"
+    rm -f "${T:?}/server.sock" "${T:?}/server.pid"
     start_nbdkit server "${FILTERS[@]}" --filter="$FILTER" "${BELOW[@]}" \
         file "$T/img" cache-size=16M "$@" || fail "the server does not start"
     SERVER=$PID

@@ -40,7 +40,7 @@ torture() {
     stats=$("$QUICKMINE" stat --json "$(nbd_uri "$name")") || fail "no statistics"
     stop_nbdkit "$name" "$SERVER"
     forget "$SERVER"
-    rm -rf "$T/image" "$T/durable" "$T/$name".* "$T/rules"
+    rm -rf "${T:?}/image" "${T:?}/durable" "${T:?}/$name".* "${T:?}/rules"
     [ "$kills" = 0 ] || return 0
     python3 - "$stats" "$*" <<'EOT' || fail "seed $seed: nothing was prefetched: $*"
 import json, sys
@@ -64,7 +64,7 @@ start_again() {
         check_log "$name"
         ! grep 'renamed' "$T/$name.log" || fail "its rules are damaged"
         forget "$SERVER"
-        rm -f "$T/$name.sock" "$T/$name.pid"
+        rm -f "${T:?}/$name.sock" "${T:?}/$name.pid"
         start_nbdkit "$name" "$@" || fail "does not start again: $*"
         SERVER=$PID
     done
