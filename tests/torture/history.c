@@ -6,6 +6,7 @@
  */
 #include "history.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define COMPLAINTS_MAX 10
+#define LOSSES_MAX     1024 /* since the last judgement; of more, the last */
 #define NONE           UINT32_MAX
 
 struct request {
@@ -22,6 +24,11 @@ struct request {
     uint32_t of;    /* of a DID_FUA: the write */
     enum did did;
     bool failed;
+    bool torn; /* was in flight at a loss */
+};
+
+struct loss {
+    uint64_t begin, end; /* end 0: not over */
 };
 
 /* A write to a cell, and all who saw it. */
@@ -30,13 +37,16 @@ struct zone {
     uint64_t begin, end;
     uint64_t first_end, last_begin; /* of the write and its readers */
     bool zero;                      /* it stored zeros */
-    bool seen, failed;
+    bool seen, failed, torn;
 };
 
 struct history {
     uint32_t cells, block, max_requests, max_looks;
     _Atomic uint64_t clock;
     _Atomic uint32_t n_requests, n_looks;
+    pthread_mutex_t loss_lock; /* of the following two */
+    uint32_t n_losses;
+    struct loss losses[LOSSES_MAX];
     struct request *requests;
     uint32_t *looks;
 
@@ -58,6 +68,7 @@ struct history *history_new(uint32_t cells, uint32_t cells_a_block, uint32_t req
 
     if (!h)
         return NULL;
+    pthread_mutex_init(&h->loss_lock, NULL);
     h->cells = cells;
     h->block = cells_a_block;
     h->max_requests = requests;
@@ -82,6 +93,7 @@ void history_free(struct history *h)
     free(h->starts);
     free(h->sorted);
     free(h->zones);
+    pthread_mutex_destroy(&h->loss_lock);
     free(h);
 }
 
@@ -133,6 +145,23 @@ void history_end(struct history *h, uint32_t request, bool ok)
     h->requests[request].end = atomic_fetch_add(&h->clock, 1);
 }
 
+void history_loss_begin(struct history *h)
+{
+    pthread_mutex_lock(&h->loss_lock);
+    if (h->n_losses == LOSSES_MAX)
+        memmove(h->losses, h->losses + 1, --h->n_losses * sizeof *h->losses);
+    h->losses[h->n_losses++] = (struct loss){.begin = atomic_fetch_add(&h->clock, 1)};
+    pthread_mutex_unlock(&h->loss_lock);
+}
+
+void history_loss_end(struct history *h)
+{
+    pthread_mutex_lock(&h->loss_lock);
+    if (h->n_losses > 0)
+        h->losses[h->n_losses - 1].end = atomic_fetch_add(&h->clock, 1);
+    pthread_mutex_unlock(&h->loss_lock);
+}
+
 void history_describe(const struct history *h, uint32_t request, char *text,
                       unsigned len)
 {
@@ -146,10 +175,10 @@ void history_describe(const struct history *h, uint32_t request, char *text,
     else if (request == SAW_INITIAL)
         snprintf(text, len, "what was there before");
     else
-        snprintf(text, len, "%s #%u of cells %u to %u, from %llu to %llu%s",
+        snprintf(text, len, "%s #%u of cells %u to %u, from %llu to %llu%s%s",
                  names[r->did], request, r->first, r->first + r->count - 1,
                  (unsigned long long)r->begin, (unsigned long long)r->end,
-                 r->failed ? ", failed" : "");
+                 r->failed ? ", failed" : "", r->torn ? ", torn" : "");
 }
 
 /* A violation at a cell, of two requests. */
@@ -174,6 +203,42 @@ static bool stores(const struct request *r)
 static bool sees(const struct request *r)
 {
     return (r->did == DID_READ && !r->failed) || r->did == DID_FUA;
+}
+
+/* Notes which changes were in flight at a loss. */
+static void find_torn(struct history *h, uint32_t n)
+{
+    pthread_mutex_lock(&h->loss_lock);
+    for (uint32_t i = 0; i < n; i++) {
+        struct request *r = &h->requests[i];
+
+        r->torn = false;
+        for (uint32_t k = 0; stores(r) && k < h->n_losses; k++) {
+            const struct loss *loss = &h->losses[k];
+
+            if (loss->begin < r->end && (loss->end == 0 || r->begin < loss->end))
+                r->torn = true;
+        }
+    }
+    pthread_mutex_unlock(&h->loss_lock);
+}
+
+/* Nothing is in flight: only a loss that is not over can concern later requests. */
+static void forget_losses(struct history *h)
+{
+    pthread_mutex_lock(&h->loss_lock);
+    if (h->n_losses > 0 && h->losses[h->n_losses - 1].end == 0) {
+        h->losses[0] = h->losses[h->n_losses - 1];
+        h->n_losses = 1;
+    } else
+        h->n_losses = 0;
+    pthread_mutex_unlock(&h->loss_lock);
+}
+
+/* Whether what a read saw of a change says nothing: see history.h. */
+static bool may_have_been_lost(const struct request *w, const struct request *read)
+{
+    return w->torn && read->begin < w->end;
 }
 
 /* Whether request a had ended before b began. */
@@ -236,7 +301,8 @@ static uint32_t make_zones(struct history *h, const uint32_t *numbers, uint32_t 
                                              .last_begin = r->begin,
                                              .zero = r->did == DID_ZERO,
                                              .seen = !r->failed,
-                                             .failed = r->failed};
+                                             .failed = r->failed,
+                                             .torn = r->torn};
     }
     return made;
 }
@@ -273,6 +339,8 @@ static void saw_zeros(struct history *h, uint32_t cell, uint32_t number, uint32_
 
         if (!zone->zero || zone->begin > r->end)
             continue;
+        if (zone->torn && r->begin < zone->end)
+            return;
         only = some ? NULL : zone;
         some = true;
         fresh = fresh || !is_too_old(h->zones, n, zone, r->begin);
@@ -325,6 +393,8 @@ static void judge_read(struct history *h, uint32_t cell, uint32_t number, uint32
         return;
     }
     w = &h->requests[value];
+    if (may_have_been_lost(w, r) && w->begin <= r->end)
+        return;
     while (i < n && h->zones[i].write != value)
         i++;
     if (i == n || w->begin > r->end)
@@ -402,6 +472,8 @@ static void judge_whole(struct history *h, uint32_t number, uint32_t from, uint3
         if (saw[c] >= SAW_GARBAGE || (c > from && saw[c] == saw[c - 1]))
             continue;
         w = &h->requests[saw[c]];
+        if (may_have_been_lost(w, r))
+            continue;
         for (uint32_t d = from; d < to; d++)
             if (saw[d] != saw[c] && d - w->first < w->count && saw[d] != SAW_ZERO &&
                 (saw[d] == SAW_INITIAL ||
@@ -421,6 +493,7 @@ uint64_t history_judge(struct history *h, bool (*is_zero)(void *opaque, uint32_t
     h->violations = 0;
     h->complain = complain;
     h->opaque = opaque;
+    find_torn(h, n);
     for (uint32_t i = 0; i < n; i++) {
         const struct request *r = &h->requests[i];
         uint32_t end = r->first + r->count, next;
@@ -444,5 +517,6 @@ uint64_t history_judge(struct history *h, bool (*is_zero)(void *opaque, uint32_t
     }
     atomic_store(&h->n_requests, 0);
     atomic_store(&h->n_looks, 0);
+    forget_losses(h);
     return h->violations;
 }

@@ -21,6 +21,11 @@
  *
  * A request that failed may have been carried out, in part too, but only before it
  * ended.
+ *
+ * A device that loses power may lose what was not flushed.  If its client keeps what
+ * was acknowledged and writes it again, that is not seen; but a write that was in
+ * flight then may be seen by some reads, and no longer by later ones, until it ends. So
+ * looks at it count only if they began after it ended.
  */
 #ifndef TORTURE_HISTORY_H
 #define TORTURE_HISTORY_H
@@ -58,6 +63,11 @@ uint32_t history_begin_fua(struct history *h, uint32_t of);
 /* Where to put what is seen, an element a cell. */
 uint32_t *history_looks(struct history *h, uint32_t request);
 void history_end(struct history *h, uint32_t request, bool ok);
+
+/* Around a loss of power: from before the device's server is killed until it is gone.
+ * One at a time. */
+void history_loss_begin(struct history *h);
+void history_loss_end(struct history *h);
 /* Says what a request was. */
 void history_describe(const struct history *h, uint32_t request, char *text,
                       unsigned len);

@@ -294,6 +294,76 @@ static void test_durable(void **state)
     assert_int_equal(judge(), 0);
 }
 
+static void lose(void)
+{
+    history_loss_begin(h);
+    history_loss_end(h);
+}
+
+static void test_loss(void **state)
+{
+    uint32_t old = whole(DID_WRITE, 0, 4), new = begin(DID_WRITE, 0, 4), r;
+
+    sees(0, 4, new); /* it was, and it was not, and it is */
+    lose();
+    sees(0, 4, old);
+    r = begin(DID_READ, 0, 2); /* half of it was lost */
+    history_looks(h, r)[0] = old;
+    history_looks(h, r)[1] = new;
+    end(r);
+    end(new);
+    sees(0, 4, new);
+    assert_int_equal(judge(), 0);
+
+    new = begin(DID_ZERO, 0, 1);
+    sees(0, 1, SAW_ZERO);
+    lose();
+    sees(0, 1, SAW_INITIAL);
+    end(new);
+    sees(0, 1, SAW_ZERO);
+    assert_int_equal(judge(), 0);
+
+    /* A loss that is not over when a round ends concerns the next. */
+    history_loss_begin(h);
+    assert_int_equal(judge(), 0);
+    new = begin(DID_WRITE, 0, 1);
+    sees(0, 1, new);
+    sees(0, 1, SAW_INITIAL);
+    history_loss_end(h);
+    end(new);
+    assert_int_equal(judge(), 0);
+}
+
+static void test_loss_of_what_was_answered(void **state)
+{
+    uint32_t old = whole(DID_WRITE, 0, 1), new = whole(DID_WRITE, 0, 1);
+
+    sees(0, 1, new);
+    lose();
+    sees(0, 1, old);
+    refused("stale");
+    whole(DID_ZERO, 0, 1);
+    lose();
+    sees(0, 1, SAW_INITIAL);
+    sees(0, 1, SAW_ZERO);
+    refused("stale");
+    /* It must be there again when it has been answered. */
+    old = whole(DID_WRITE, 0, 1);
+    new = begin(DID_WRITE, 0, 1);
+    lose();
+    end(new);
+    sees(0, 1, old);
+    refused("stale");
+    /* A loss that was over when it began is no excuse. */
+    old = whole(DID_WRITE, 0, 1);
+    lose();
+    new = begin(DID_WRITE, 0, 1);
+    sees(0, 1, new);
+    sees(0, 1, old);
+    end(new);
+    refused("stale");
+}
+
 static void test_room(void **state)
 {
     for (uint32_t i = 0; i < 100; i++)
@@ -322,6 +392,8 @@ int main(void)
         TEST(test_garbage),
         TEST(test_halves),
         TEST(test_durable),
+        TEST(test_loss),
+        TEST(test_loss_of_what_was_answered),
         TEST(test_room),
     };
 

@@ -4,10 +4,15 @@
  *   image=FILE         what it holds; made anew, all zeros, or with
  *   again=1            as it was left
  *   durable=FILE       what would be left of that after a power failure
+ *   forget=none|some|all  with again=1: the disk had a volatile cache and lost power
+ *                      when the last server ended.  Of the sectors that were written
+ *                      and not flushed, none, a random half, or all are as they were
+ *                      at the last flush; the others have become durable
  *   delay=MICROSECONDS each request waits this long at most before it is carried out,
  *                      and again before it is answered: so requests overtake each
  *                      other, and most of them wait for nothing
  *   errors=PERMILLE    so many requests fail: untouched, half done, or done
+ *   linger=MICROSECONDS  one request in 64 waits this long before it is carried out
  *   stall=FILE         requests wait while this file is there
  *   hold=FILE          writes are carried out, but not answered, while it is there
  *   end=FILE           holds the number of bytes that are left of the device
@@ -38,8 +43,9 @@
 
 static int64_t size;
 static char *image_path, *durable_path, *stall_path, *hold_path, *end_path;
-static unsigned delay_us, errors;
+static unsigned delay_us, linger_us, errors;
 static int again;
+static enum { FORGET_NONE, FORGET_SOME, FORGET_ALL } forget;
 
 /* What is in the two files. */
 struct bytes {
@@ -47,7 +53,12 @@ struct bytes {
     const char *at;
 };
 static struct bytes image = {.fd = -1}, durable = {.fd = -1};
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both, and of dirty */
+
+/* The pages in which they may differ; a byte each. */
+#define SECTOR 512
+#define PAGE   4096
+static uint8_t *dirty;
 
 static int unruly_config(const char *key, const char *value)
 {
@@ -63,6 +74,19 @@ static int unruly_config(const char *key, const char *value)
         return (hold_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "end") == 0)
         return (end_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "forget") == 0) {
+        if (strcmp(value, "some") == 0)
+            forget = FORGET_SOME;
+        else if (strcmp(value, "all") == 0)
+            forget = FORGET_ALL;
+        else if (strcmp(value, "none") != 0) {
+            nbdkit_error("forget must be none, some or all");
+            return -1;
+        }
+        return 0;
+    }
+    if (strcmp(key, "linger") == 0)
+        return nbdkit_parse_unsigned(key, value, &linger_us);
     if (strcmp(key, "delay") == 0)
         return nbdkit_parse_unsigned(key, value, &delay_us);
     if (strcmp(key, "again") == 0)
@@ -108,17 +132,90 @@ static void store(const struct bytes *to, const char *from, size_t count, off_t 
     }
 }
 
+static uint64_t draw(void)
+{
+    static _Atomic uint64_t state = 1;
+    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static void mark_dirty(uint32_t count, uint64_t offset)
+{
+    if (count > 0)
+        memset(dirty + offset / PAGE, 1,
+               (offset + count - 1) / PAGE - offset / PAGE + 1);
+}
+
+/* The bytes at an offset that lie in one unit of so many bytes, and on the device. */
+static size_t part_at(uint64_t offset, size_t unit)
+{
+    return (uint64_t)size - offset < unit ? (uint64_t)size - offset : unit;
+}
+
+static bool differ(uint64_t offset, size_t n)
+{
+    return memcmp(image.at + offset, durable.at + offset, n) != 0;
+}
+
+/* Finds out what the last server left unflushed, and forgets what is to be forgotten.
+ * A sector is whole: all of it is kept, or none. */
+static void remember(void)
+{
+    uint64_t unflushed = 0, forgotten = 0, salt;
+
+    if (getentropy(&salt, sizeof salt) == -1)
+        salt = 0;
+    for (uint64_t page = 0; page < (uint64_t)size; page += PAGE) {
+        size_t n = part_at(page, PAGE);
+
+        if (!differ(page, n))
+            continue;
+        if (forget == FORGET_NONE) {
+            mark_dirty(n, page);
+            continue;
+        }
+        for (uint64_t at = page; at < page + n; at += SECTOR) {
+            size_t sector = part_at(at, SECTOR);
+
+            if (!differ(at, sector))
+                continue;
+            unflushed++;
+            if (forget == FORGET_ALL || (draw() ^ salt) >> 17 & 1) {
+                store(&image, durable.at + at, sector, at);
+                forgotten++;
+            } else
+                store(&durable, image.at + at, sector, at);
+        }
+    }
+    if (forget != FORGET_NONE)
+        fprintf(stderr, "unruly: forgot %" PRIu64 " of %" PRIu64 " unflushed sectors\n",
+                forgotten, unflushed);
+}
+
 static int unruly_get_ready(void)
 {
     if (size <= 0 || !image_path || !durable_path) {
         nbdkit_error("size, image and durable are needed");
         return -1;
     }
-    return map(&image, image_path) == 0 && map(&durable, durable_path) == 0 ? 0 : -1;
+    if (map(&image, image_path) == -1 || map(&durable, durable_path) == -1)
+        return -1;
+    dirty = calloc((size_t)size / PAGE + 1, 1);
+    if (!dirty) {
+        nbdkit_error("calloc: %m");
+        return -1;
+    }
+    if (again)
+        remember();
+    return 0;
 }
 
 static void unruly_unload(void)
 {
+    free(dirty);
     free(image_path);
     free(durable_path);
     free(stall_path);
@@ -167,16 +264,6 @@ static int unruly_can_fua(void *handle)
     return NBDKIT_FUA_NATIVE;
 }
 
-static uint64_t draw(void)
-{
-    static _Atomic uint64_t state = 1;
-    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 static void wait_while(const char *path)
 {
     while (path && access(path, F_OK) == 0)
@@ -204,6 +291,10 @@ static enum fate cast(void)
 {
     uint64_t dice = draw();
 
+    if (linger_us > 0 && (dice >> 40) % 64 == 0)
+        nanosleep(&(struct timespec){.tv_sec = linger_us / 1000000,
+                                     .tv_nsec = linger_us % 1000000 * 1000L},
+                  NULL);
     pass_time();
     return dice % 1000 < errors ? 1 + (dice >> 32) % 3 : DONE;
 }
@@ -252,6 +343,7 @@ static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t fla
         part = there;
     pthread_rwlock_wrlock(&lock);
     store(&image, buf, part, offset);
+    mark_dirty(part, offset);
     if (flags & NBDKIT_FLAG_FUA)
         store(&durable, buf, part, offset);
     pthread_rwlock_unlock(&lock);
@@ -282,10 +374,14 @@ static int unruly_trim(void *handle, uint32_t count, uint64_t offset, uint32_t f
 static int unruly_flush(void *handle, uint32_t flags)
 {
     enum fate fate = cast();
+    uint64_t upto = fate == UNTOUCHED ? 0 : fate == HALF ? size / 2 : size;
 
     pthread_rwlock_wrlock(&lock);
-    if (fate != UNTOUCHED)
-        store(&durable, image.at, fate == HALF ? size / 2 : size, 0);
+    for (uint64_t at = 0; at < upto; at += PAGE)
+        if (dirty[at / PAGE]) {
+            store(&durable, image.at + at, part_at(at, PAGE), at);
+            dirty[at / PAGE] = 0;
+        }
     pthread_rwlock_unlock(&lock);
     return end(fate);
 }
