@@ -22,7 +22,6 @@
  * connections when its last thread is gone.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <libnbd.h>
@@ -33,18 +32,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client-patches/protocol/quickmine-protocol.h"
-#include "cells.h"
-#include "history.h"
+#include "disk.h"
 
-#define ROUND         3000    /* requests of all clients together */
-#define LOOKS         4000000 /* at cells, in a round; plenty */
-#define REQUEST_MAX   (1u << 19)
+#define ROUND         3000 /* requests of all clients together */
 #define TOURS         8
 #define TOUR_BLOCKS   24
 #define DEPTH_MAX     64
@@ -61,14 +55,8 @@ static struct {
     const char *pidfile;
 } options = {.seconds = 5, .seed = 1, .clients = 12, .depth = 6};
 
-static struct history *history;
-static uint64_t size, block_size;
-static uint32_t cells;
-static const unsigned char *image, *durable;
-static uint64_t *initial; /* a name a cell */
-static uint32_t round_number;
+static struct disk disk = {.program = "torture"};
 static uint64_t tours[TOURS][TOUR_BLOCKS];
-static uint64_t hot;
 static pthread_barrier_t gather;
 static atomic_bool over;
 static atomic_int left; /* requests of this round */
@@ -82,35 +70,6 @@ static void die(const char *what)
     fprintf(stderr, "torture: %s: %s (seed %" PRIu64 ")\n", what,
             nbd_get_error() ? nbd_get_error() : strerror(errno), options.seed);
     _exit(1);
-}
-
-/* ---- cells */
-
-static uint64_t name_of(uint32_t request)
-{
-    return (uint64_t)round_number << 32 | (request + 1);
-}
-
-static uint32_t value_of(uint64_t name, uint32_t cell)
-{
-    if (name == CELL_ZERO)
-        return SAW_ZERO;
-    if (name == initial[cell])
-        return SAW_INITIAL;
-    if (name >> 32 == round_number && (uint32_t)name != 0)
-        return (uint32_t)name - 1;
-    return SAW_GARBAGE; /* or of a round that was over before */
-}
-
-static void look(uint32_t request, const unsigned char *from, uint32_t first,
-                 uint32_t count)
-{
-    uint32_t *looks = history_looks(history, request);
-
-    for (uint32_t i = 0; i < count; i++) {
-        looks[i] = value_of(read_cell(from, first + i), first + i);
-        from += cell_start(first + i + 1) - cell_start(first + i);
-    }
 }
 
 /* ---- clients */
@@ -143,7 +102,7 @@ struct client {
 
 static uint64_t draw(struct client *c, uint64_t below)
 {
-    return mix(c->random++) % below;
+    return draw_from(&c->random, below);
 }
 
 static void pause_ms(unsigned ms)
@@ -192,9 +151,9 @@ static bool try_to_attach(struct client *c)
     c->session = header.session;
     if (c->slot_count == 0)
         die("no slots");
-    if (size == 0) { /* the first of all, before there are threads */
-        block_size = header.block_size;
-        size = header.size;
+    if (disk.size == 0) { /* the first of all, before there are threads */
+        disk.block_size = header.block_size;
+        disk.size = header.size;
     }
     return true;
 }
@@ -222,35 +181,16 @@ static void attach_again(struct client *c)
     attach(c);
 }
 
-/* What became durable by a write with FUA.  It may be changing just now. */
-static void look_at_durable(const struct request *r)
-{
-    uint32_t number = history_begin_fua(history, r->number);
-    uint32_t *looks;
-
-    if (number == UINT32_MAX)
-        return;
-    look(number, durable + cell_start(r->first), r->first, r->count);
-    looks = history_looks(history, number);
-    for (uint32_t i = 0; i < r->count; i++)
-        for (int tries = 0; looks[i] == SAW_GARBAGE && tries < 1000; tries++) {
-            uint32_t cell = r->first + i;
-
-            looks[i] = value_of(read_cell(durable + cell_start(cell), cell), cell);
-        }
-    history_end(history, number, true);
-}
-
 static int completed(void *opaque, int *error)
 {
     struct request *r = opaque;
 
     if (r->number != UINT32_MAX) {
         if (r->what == READ && *error == 0)
-            look(r->number, r->buf, r->first, r->count);
-        history_end(history, r->number, *error == 0);
+            disk_look(&disk, r->number, r->buf, r->first, r->count);
+        history_end(disk.history, r->number, *error == 0);
         if (r->fua && *error == 0)
-            look_at_durable(r);
+            disk_look_at_durable(&disk, r->number, r->first, r->count);
     }
     if (*error != 0) {
         if (!(options.errors && *error == EIO) &&
@@ -267,29 +207,6 @@ static int completed(void *opaque, int *error)
     return 1;
 }
 
-/* Where to: in half of the cases at sectors, or at blocks, else at odd bytes. */
-static void choose_place(struct client *c, struct request *r)
-{
-    static const uint32_t lengths[] = {1, 1, 2, 3, 8, 16, 31, 32, 64, 65, 130, 400};
-    uint64_t sectors = size / SECTOR;
-    uint64_t count = lengths[draw(c, sizeof lengths / sizeof lengths[0])];
-    uint64_t first = draw(c, sectors);
-    unsigned mood = draw(c, 8);
-
-    if (mood == 0) /* where all are */
-        first = hot / SECTOR + draw(c, 48);
-    if (mood <= 3)
-        first -= first % (block_size / SECTOR);
-    if (first + count > sectors)
-        first = sectors - count;
-    r->first = 2 * first;
-    r->count = 2 * count;
-    if (mood % 2 == 0)
-        r->first++, r->count--;
-    if (draw(c, 3) == 0 && r->count > 1)
-        r->count--;
-}
-
 static void choose(struct client *c, struct request *r)
 {
     unsigned dice = draw(c, 100);
@@ -298,12 +215,13 @@ static void choose(struct client *c, struct request *r)
         uint64_t block = tours[c->tour][c->place];
 
         r->what = draw(c, 6) == 0 ? WRITE : READ;
-        r->first = 2 * (block * block_size / SECTOR + draw(c, block_size / SECTOR / 2));
-        r->count = 1 + draw(c, block_size / SECTOR);
+        r->first = 2 * (block * disk.block_size / SECTOR +
+                        draw(c, disk.block_size / SECTOR / 2));
+        r->count = 1 + draw(c, disk.block_size / SECTOR);
         if (r->what == READ)
             c->place++;
     } else {
-        choose_place(c, r);
+        disk_choose(&disk, &c->random, &r->first, &r->count);
         r->what = dice < 50   ? READ
                   : dice < 76 ? WRITE
                   : dice < 84 ? ZERO
@@ -358,16 +276,13 @@ static bool start(struct client *c, struct request *r)
     offset = cell_start(r->first);
     count = cell_start(r->first + r->count) - offset;
     if (r->what <= TRIM) {
-        r->number = history_begin(history, did[r->what], r->first, r->count);
+        r->number = history_begin(disk.history, did[r->what], r->first, r->count);
         if (r->number == UINT32_MAX)
             return false;
         atomic_fetch_add(&bytes, count);
     }
     if (r->what == WRITE)
-        for (uint32_t i = 0, at = 0; i < r->count; i++) {
-            fill_cell(r->buf + at, r->first + i, name_of(r->number));
-            at += cell_start(r->first + i + 1) - cell_start(r->first + i);
-        }
+        disk_fill(&disk, r->buf, r->number, r->first, r->count);
     flags = r->fua ? LIBNBD_CMD_FLAG_FUA : 0;
     if (c->tagged && draw(c, 4) > 0)
         offset |= (uint64_t)c->slot << QM_WIRE_SHIFT;
@@ -400,7 +315,7 @@ static bool start(struct client *c, struct request *r)
         if (!was_killed(c))
             die("starting a request");
         if (r->number != UINT32_MAX)
-            history_end(history, r->number, false);
+            history_end(disk.history, r->number, false);
         r->busy = false;
         c->in_flight--;
     }
@@ -442,16 +357,6 @@ static void *client_thread(void *opaque)
 
 /* ---- rounds */
 
-static bool is_zero(void *opaque, uint32_t cell)
-{
-    return initial[cell] == CELL_ZERO;
-}
-
-static void complain(void *opaque, const char *text)
-{
-    fprintf(stderr, "torture: round %" PRIu32 ": %s\n", round_number, text);
-}
-
 static void flush(struct client *c)
 {
     for (int tries = 0; nbd_flush(c->nbd, 0) == -1; tries++)
@@ -466,10 +371,10 @@ static void read_all(struct client *c, unsigned char *to)
 {
     const uint64_t part = 1 << 16;
 
-    for (uint64_t at = 0; at < size; at += part) {
-        uint64_t n = size - at < part ? size - at : part;
+    for (uint64_t at = 0; at < disk.size; at += part) {
+        uint64_t n = disk.size - at < part ? disk.size - at : part;
         uint32_t first = 2 * (at / SECTOR), count = 2 * (n / SECTOR);
-        uint32_t number = history_begin(history, DID_READ, first, count);
+        uint32_t number = history_begin(disk.history, DID_READ, first, count);
         int tries = 0;
 
         while (nbd_pread(c->nbd, to + at, n, at, 0) == -1)
@@ -479,8 +384,8 @@ static void read_all(struct client *c, unsigned char *to)
                 die("reading all");
         if (number == UINT32_MAX)
             die("a round was too long");
-        look(number, to + at, first, count);
-        history_end(history, number, true);
+        disk_look(&disk, number, to + at, first, count);
+        history_end(disk.history, number, true);
         atomic_fetch_add(&progress, 1);
     }
 }
@@ -488,26 +393,9 @@ static void read_all(struct client *c, unsigned char *to)
 /* Nothing is in flight: looks at everything.  Returns how many violations. */
 static uint64_t judge(struct client *c, unsigned char *all)
 {
-    uint64_t wrong;
-
     flush(c);
     read_all(c, all);
-    wrong = history_judge(history, is_zero, complain, NULL);
-    for (uint32_t cell = 0; cell < cells; cell++) {
-        uint64_t at = cell_start(cell), n = cell_start(cell + 1) - at;
-        bool below = memcmp(all + at, image + at, n) != 0;
-        bool lost = memcmp(image + at, durable + at, n) != 0;
-
-        if ((below || lost) && wrong++ < 20)
-            fprintf(stderr, "torture: round %" PRIu32 ": cell %" PRIu32 ": %s\n",
-                    round_number, cell,
-                    below ? "what is read is not what the disk has"
-                          : "what was flushed is not durable");
-        initial[cell] = read_cell(all + at, cell);
-        if (initial[cell] == CELL_GARBAGE && wrong++ < 20)
-            fprintf(stderr, "torture: cell %" PRIu32 ": garbage\n", cell);
-    }
-    return wrong;
+    return disk_judge(&disk, all);
 }
 
 /* Ends the program if no request ends any more. */
@@ -564,20 +452,6 @@ static void *kill_again_and_again(void *opaque)
         atomic_fetch_add(&kills, 1);
     }
     return NULL;
-}
-
-static const unsigned char *map(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    void *p;
-
-    if (fd == -1)
-        die(path);
-    p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (p == MAP_FAILED)
-        die(path);
-    close(fd);
-    return p;
 }
 
 static double now(void)
@@ -669,21 +543,15 @@ int main(int argc, char **argv)
                 die("malloc");
         }
     }
-    if (size % block_size != 0 || size < 64 * block_size)
-        die("the device's size is for no torture");
-    cells = 2 * (size / SECTOR);
-    image = map(options.image);
-    durable = map(options.durable);
-    initial = calloc(cells, sizeof *initial);
-    all = malloc(size);
-    /* Requests, looks at what became durable, and the look at everything. */
-    history = history_new(cells, 2 * (block_size / SECTOR), 2 * ROUND + cells, LOOKS);
-    if (!initial || !all || !history)
+    if (!disk_open(&disk, options.image, options.durable, ROUND))
+        return 1;
+    all = malloc(disk.size);
+    if (!all)
         die("malloc");
     for (unsigned i = 0; i < TOURS; i++)
         for (unsigned k = 0; k < TOUR_BLOCKS; k++)
-            tours[i][k] = draw(&clients[0], size / block_size - 2);
-    hot = tours[0][TOUR_BLOCKS / 2] * block_size;
+            tours[i][k] = draw(&clients[0], disk.size / disk.block_size - 2);
+    disk.hot = tours[0][TOUR_BLOCKS / 2] * disk.block_size;
     pthread_barrier_init(&gather, NULL, options.clients + 1);
     if (pthread_create(&watcher, NULL, watch, NULL) != 0)
         die("pthread_create");
@@ -696,11 +564,11 @@ int main(int argc, char **argv)
     end = now() + options.seconds;
     while (wrong == 0 &&
            (options.kills ? atomic_load(&kills) < options.kills : now() < end)) {
-        round_number++;
+        disk.round++;
         atomic_store(&left, ROUND);
         pthread_barrier_wait(&gather);
         pthread_barrier_wait(&gather);
-        wrong = judge(&clients[round_number % options.clients], all);
+        wrong = judge(&clients[disk.round % options.clients], all);
     }
     atomic_store(&over, true);
     pthread_barrier_wait(&gather);
@@ -714,14 +582,13 @@ int main(int argc, char **argv)
     }
     pthread_cancel(watcher);
     pthread_join(watcher, NULL);
-    history_free(history);
-    free(initial);
+    disk_close(&disk);
     free(all);
     printf("seed %" PRIu64 ": %" PRIu32 " rounds, %" PRIu64 " reads, %" PRIu64
            " writes, %" PRIu64 " zeroings, %" PRIu64 " trims, %" PRIu64
            " hints, %" PRIu64 " flushes, %" PRIu64 " contexts, %" PRIu64
            " failed, %" PRIu64 " MB, %u kills; %" PRIu64 " violations\n",
-           options.seed, round_number, done[READ], done[WRITE], done[ZERO], done[TRIM],
+           options.seed, disk.round, done[READ], done[WRITE], done[ZERO], done[TRIM],
            done[CACHE], done[FLUSH], contexts, failed, bytes >> 20, kills, wrong);
     return wrong == 0 ? 0 : 1;
 }
