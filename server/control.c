@@ -6,6 +6,15 @@
 
 #include "server/control.h"
 
+/* Whether a slot is one of the session's; of no slots none is, and their first is not
+ * set. */
+static bool is_in(const struct qms_session *session, unsigned slot)
+{
+    unsigned count = atomic_load_explicit(&session->count, memory_order_acquire);
+
+    return count > 0 && slot - session->first < count;
+}
+
 void qms_member_init(struct qms_member *member)
 {
     memset(member, 0, sizeof *member);
@@ -31,7 +40,7 @@ struct qms_slot *qms_member_slot(struct qms_sessions *sessions,
     unsigned n = atomic_load_explicit(&member->count, memory_order_acquire);
 
     for (unsigned i = 0; i < n; i++)
-        if (number - member->sessions[i]->first < member->sessions[i]->count)
+        if (is_in(member->sessions[i], number))
             return &sessions->slots[number];
     return NULL;
 }
@@ -68,6 +77,32 @@ static bool member_add(struct qms_sessions *sessions, struct qms_member *member,
     return added;
 }
 
+int qms_member_change_begin(struct qms_member *member)
+{
+    int n = (int)atomic_load_explicit(&member->count, memory_order_acquire);
+
+    for (int i = 0; i < n; i++)
+        if (!qms_session_change_begin(member->sessions[i])) {
+            qms_member_change_end(member, i);
+            return -1;
+        }
+    return n;
+}
+
+void qms_member_change_end(struct qms_member *member, int counted)
+{
+    while (counted > 0)
+        qms_session_change_end(member->sessions[--counted]);
+}
+
+bool qms_member_join(struct qms_sessions *sessions, struct qms_member *member,
+                     uint64_t id)
+{
+    struct qms_session *session = qms_session_join(sessions, id);
+
+    return session && member_add(sessions, member, session);
+}
+
 void qms_control_header(struct qms_sessions *sessions, struct qms_member *member,
                         const struct qms_device *device, struct qm_wire_header *header)
 {
@@ -79,6 +114,8 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
         if (session && !member_add(sessions, member, session))
             session = member_session(member, 0);
     }
+    if (session)
+        qms_session_lend(sessions, session);
     if (device->ordered)
         flags |= QM_WIRE_ORDERED;
     if (device->readonly)
@@ -89,9 +126,13 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
     header->flags = htole32(flags);
     header->size = htole64(device->size);
     header->block_size = htole32(device->block_size);
+    header->instance = htole64(device->instance);
+    memcpy(header->boot_id, device->boot_id, sizeof header->boot_id);
     if (session) {
-        header->slot_first = htole32(session->first);
-        header->slot_count = htole32(session->count);
+        unsigned count = atomic_load_explicit(&session->count, memory_order_acquire);
+
+        header->slot_first = htole32(count > 0 ? session->first : 0);
+        header->slot_count = htole32(count);
         header->session = htole64(session->id);
     }
 }
@@ -103,11 +144,6 @@ static bool is_zero(const void *bytes, size_t n)
     while (n > 0 && *p == 0)
         p++, n--;
     return n == 0;
-}
-
-static bool is_in(const struct qms_session *session, unsigned slot)
-{
-    return slot - session->first < session->count;
 }
 
 /* Checks a message's numbers by what its operation uses. */
@@ -164,6 +200,16 @@ static int decode(const struct qms_session *session, const char *bytes,
     return check(session, m);
 }
 
+/* Whether that is a record by itself that fences a session, and has nothing else. */
+static bool is_fence(const char *bytes, size_t n)
+{
+    struct qm_wire_record record, fence = {.op = htole32(QM_WIRE_FENCE)};
+
+    memcpy(&record, bytes, sizeof record);
+    fence.session = record.session;
+    return n == 1 && memcmp(&record, &fence, sizeof record) == 0;
+}
+
 /* Decodes all n records, judges them, and carries them out. */
 static int apply(struct qms_sessions *sessions, struct qms_session *session,
                  const char *records, size_t n)
@@ -205,6 +251,8 @@ int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
     if (id == 0)
         return EINVAL;
     session = member_session(member, id);
+    if (is_fence(buf, n))
+        return session ? EINVAL : qms_session_fence(sessions, id);
     if (!session) {
         if (atomic_load(&member->count) == QMS_MEMBER_MAX)
             return EINVAL;

@@ -33,18 +33,32 @@ void qms_member_destroy(struct qms_member *member);
 struct qms_slot *qms_member_slot(struct qms_sessions *sessions,
                                  struct qms_member *member, unsigned number);
 
+/* A request to change data begins over the connection.  Returns in how many sessions it
+ * is counted, for the end; or -1: one of them is fenced, and the request is to be
+ * refused with ESHUTDOWN. */
+int qms_member_change_begin(struct qms_member *member);
+void qms_member_change_end(struct qms_member *member, int counted);
+
 /* What the header says of the server. */
 struct qms_device {
     uint64_t size; /* bytes */
     uint32_t block_size;
     bool ordered, readonly;
+    uint64_t instance;
+    uint8_t boot_id[16];
 };
+
+/* Makes the connection a member of an existing session, before its first request.
+ * False: there is none of that number, or it is fenced. */
+bool qms_member_join(struct qms_sessions *sessions, struct qms_member *member,
+                     uint64_t id);
 
 /* The header, for a READ; makes the connection a member of a session. */
 void qms_control_header(struct qms_sessions *sessions, struct qms_member *member,
                         const struct qms_device *device, struct qm_wire_header *header);
 
-/* A WRITE into the window: count bytes at offset.  Returns 0, EINVAL or ENOMEM. */
+/* A WRITE into the window: count bytes at offset.  Returns 0, EINVAL or ENOMEM; or
+ * ESHUTDOWN, for a fence that need not wait on.  A fence waits; nothing else does. */
 int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
                       const void *buf, uint32_t count, uint64_t offset);
 

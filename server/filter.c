@@ -76,14 +76,27 @@ static const char *quickmine_default_export(nbdkit_next_default_export *next,
     return "";
 }
 
+/* The session that the name of an export for one session is of; 0: it is not. */
+static uint64_t session_of(const char *exportname)
+{
+    const size_t prefix = strlen(QM_WIRE_PLAIN_EXPORT);
+    const char *digits = exportname + prefix;
+
+    if (strncmp(exportname, QM_WIRE_PLAIN_EXPORT, prefix) != 0 ||
+        strlen(digits) != 16 || strspn(digits, "0123456789abcdefABCDEF") != 16)
+        return 0;
+    return strtoull(digits, NULL, 16);
+}
+
 static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
                             int readonly, const char *exportname, int is_tls)
 {
     struct qms_server *s = &qms_server;
     const bool tagged = strcmp(exportname, QM_WIRE_EXPORT) == 0;
+    const uint64_t session = session_of(exportname);
     struct qms_connection *c;
 
-    if (!tagged && *exportname != '\0') {
+    if (!tagged && *exportname != '\0' && session == 0) {
         nbdkit_error(
             "there is no export \"%s\": there are \"\", the device, and \"%s\", "
             "for requests with contexts",
@@ -101,6 +114,13 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     c->tagged = tagged;
     c->readonly = readonly;
     qms_member_init(&c->member);
+    if (session != 0 && !qms_member_join(&s->sessions, &c->member, session)) {
+        nbdkit_error("there is no export \"%s\": no session of that number is open",
+                     exportname);
+        qms_member_destroy(&c->member);
+        free(c);
+        return NULL;
+    }
     pthread_mutex_init(&c->begin_lock, NULL);
     qms_slot_init(&c->slot, tagged ? QMS_CLIENT_NONE : qms_client_enter(&s->clients));
     pthread_mutex_lock(&s->lock);
@@ -324,15 +344,17 @@ static char *report_to_client(struct qms_server *s, int *err)
 static int control_read(struct qms_server *s, struct qms_connection *c, char *buf,
                         uint32_t count, uint64_t offset, int *err)
 {
-    const struct qms_device device = {
+    struct qms_device device = {
         .size = c->size,
         .block_size = s->config.block_size,
         .ordered = s->thread_model <= NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS,
         .readonly = !c->writable,
+        .instance = s->instance,
     };
     struct qm_wire_header header;
     char *text;
 
+    memcpy(device.boot_id, s->boot_id, sizeof device.boot_id);
     memset(buf, 0, count);
     if (offset < sizeof header) {
         qms_control_header(&s->sessions, &c->member, &device, &header);
@@ -352,10 +374,24 @@ static int control_result(struct qms_server *s, int error, int *err)
 {
     if (error == 0)
         return 0;
+    *err = error;
+    if (error == ESHUTDOWN) /* a fence was not waited for to the end */
+        return -1;
     qms_stats_add(s->stats, QMS_BAD_RECORDS, 1);
     nbdkit_debug("control message refused: %s", strerror(error));
-    *err = error;
     return -1;
+}
+
+/* A request to change data begins: see qms_member_change_begin(). */
+static int change_begin(struct qms_connection *c, int *err)
+{
+    int counted = qms_member_change_begin(&c->member);
+
+    if (counted == -1) {
+        nbdkit_error("the session of this connection has been fenced");
+        *err = ESHUTDOWN;
+    }
+    return counted;
 }
 
 static int quickmine_pread(nbdkit_next *next, void *handle, void *buf, uint32_t count,
@@ -379,6 +415,7 @@ static int quickmine_pwrite(nbdkit_next *next, void *handle, const void *buf,
     struct qms_server *s = &qms_server;
     struct qms_connection *c = handle;
     struct qms_slot *slot;
+    int counted, r;
 
     if (is_control(c, offset))
         return control_result(s,
@@ -393,21 +430,39 @@ static int quickmine_pwrite(nbdkit_next *next, void *handle, const void *buf,
     slot = untag(s, c, &offset);
     if (!in_range(c, count, offset))
         return out_of_range(count, offset, err, ENOSPC);
-    return qms_write(s, next, slot, buf, count, offset, flags, err);
+    counted = change_begin(c, err);
+    if (counted == -1)
+        return -1;
+    r = qms_write(s, next, slot, buf, count, offset, flags, err);
+    qms_member_change_end(&c->member, counted);
+    return r;
 }
 
 static int quickmine_zero(nbdkit_next *next, void *handle, uint32_t count,
                           uint64_t offset, uint32_t flags, int *err)
 {
     struct qms_server *s = &qms_server;
+    struct qms_connection *c = handle;
+    int counted = change_begin(c, err), r;
 
-    return qms_zero(s, next, untag(s, handle, &offset), count, offset, flags, err);
+    if (counted == -1)
+        return -1;
+    r = qms_zero(s, next, untag(s, c, &offset), count, offset, flags, err);
+    qms_member_change_end(&c->member, counted);
+    return r;
 }
 
 static int quickmine_trim(nbdkit_next *next, void *handle, uint32_t count,
                           uint64_t offset, uint32_t flags, int *err)
 {
-    return qms_trim(&qms_server, next, count, offset, flags, err);
+    struct qms_connection *c = handle;
+    int counted = change_begin(c, err), r;
+
+    if (counted == -1)
+        return -1;
+    r = qms_trim(&qms_server, next, count, offset, flags, err);
+    qms_member_change_end(&c->member, counted);
+    return r;
 }
 
 static int quickmine_cache(nbdkit_next *next, void *handle, uint32_t count,

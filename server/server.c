@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -266,6 +267,12 @@ static char *report(void *opaque)
     return qms_report(opaque, SIZE_MAX);
 }
 
+/* Whether nobody waits for the answer to the calling thread's request any more. */
+static bool gone(void)
+{
+    return nbdkit_nanosleep(0, 0) == -1;
+}
+
 static int make_all(struct qms_server *s, nbdkit_backend *backend)
 {
     const bool mining = s->config.policy != qm_prefetcher_find("none");
@@ -317,6 +324,7 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
         nbdkit_error("%s", strerror(error));
         return -1;
     }
+    s->sessions.gone = gone;
     s->made = true;
     if (s->socket && (error = qms_stats_socket_start(s->socket, report, s)) != 0) {
         nbdkit_error("cannot start the statistics thread: %s", strerror(error));
@@ -327,9 +335,8 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
 
 void qms_connection_leave(struct qms_server *s, struct qms_connection *c)
 {
-    if (c->tagged)
-        qms_member_leave(&s->sessions, &c->member);
-    else
+    qms_member_leave(&s->sessions, &c->member);
+    if (!c->tagged)
         qms_context_end(&s->contexts, &c->slot);
 }
 
@@ -380,12 +387,48 @@ void qms_server_stop(struct qms_server *s)
     s->stats = NULL;
 }
 
+/* Reads the kernel's boot id, a UUID of 32 digits and 4 dashes; zeros if there is none.
+ */
+static void read_boot_id(uint8_t *id)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char text[64] = "";
+    const char *at = text;
+    unsigned n = 0, byte;
+
+    memset(id, 0, 16);
+    if (!file)
+        return;
+    if (fgets(text, sizeof text - 1, file))
+        while (n < 16 && sscanf(at, "%2x", &byte) == 1) {
+            id[n++] = byte;
+            at += at[2] == '-' ? 3 : 2;
+        }
+    fclose(file);
+    if (n < 16)
+        memset(id, 0, 16);
+}
+
+/* Who this is, for clients that connect again: drawn by the process that serves. */
+static void identify(struct qms_server *s)
+{
+    do {
+        if (getrandom(&s->instance, sizeof s->instance, 0) !=
+            (ssize_t)sizeof s->instance) {
+            s->instance = 0;
+            break;
+        }
+    } while (s->instance == 0);
+    read_boot_id(s->boot_id);
+}
+
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 {
     sigset_t all, before;
     int r;
 
     s->started = qms_now();
+    identify(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
     qms_load_init(&s->load);

@@ -32,9 +32,11 @@
 
 struct qms_server {
     struct qms_config config;
-    int thread_model; /* nbdkit's: how much it does at a time */
-    uint64_t started; /* ns */
-    uint64_t size;    /* of the device, in bytes */
+    int thread_model;    /* nbdkit's: how much it does at a time */
+    uint64_t started;    /* ns */
+    uint64_t instance;   /* of this process, random; 0: there was no random number */
+    uint8_t boot_id[16]; /* of the machine; zeros: it does not say */
+    uint64_t size;       /* of the device, in bytes */
     uint64_t device_blocks;
     uint32_t max_bytes; /* of one read of the layer below */
 
@@ -74,7 +76,7 @@ struct qms_connection {
     bool cached;   /* the device is as large as it was when the server started */
     uint64_t size; /* of the device, in bytes */
 
-    struct qms_member member; /* tagged: its sessions */
+    struct qms_member member; /* its sessions; plain: at most one */
 
     /* Plain: its own context, of kind connection, begun by its first request. */
     pthread_mutex_t begin_lock; /* of beginning */

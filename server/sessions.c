@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "server/sessions.h"
 
@@ -15,6 +16,9 @@
 #define SLOTS_MIN 16
 #define SLOTS_MAX 4096
 
+/* How often a fence that waits asks whether it need. */
+#define GONE_NS 50000000
+
 int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
                       struct qms_clients *clients, struct qms_classes *classes,
                       struct qms_stats *stats)
@@ -23,8 +27,10 @@ int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
     s->clients = clients;
     s->classes = classes;
     s->stats = stats;
+    s->gone = NULL;
     CDS_INIT_LIST_HEAD(&s->list);
-    s->count = 0;
+    CDS_INIT_LIST_HEAD(&s->slotless);
+    s->count = s->slotless_count = 0;
     /* Each is made when a session gets it. */
     s->slots = aligned_alloc(_Alignof(struct qms_slot),
                              (QM_WIRE_SLOT_MAX + 1) * sizeof *s->slots);
@@ -34,26 +40,40 @@ int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
     return 0;
 }
 
+/* Nobody has a reference any more. */
+static void free_session(struct qms_session *session)
+{
+    pthread_cond_destroy(&session->unchanging);
+    pthread_mutex_destroy(&session->change_lock);
+    pthread_mutex_destroy(&session->lock);
+    free(session->forest);
+    free(session);
+}
+
 /* Ends the contexts of a session that has no members any more, and frees it.  The
  * table's lock is not held; the session is still in the list, so that its slots are not
  * handed out meanwhile. */
 static void end_session(struct qms_sessions *s, struct qms_session *session)
 {
-    for (unsigned n = 1; n <= session->count; n++) {
-        struct qms_slot *slot = &s->slots[session->first + n - 1];
+    const unsigned count = session->count;
+    bool last;
 
-        qms_context_end(s->contexts, slot);
-    }
+    for (unsigned n = 0; n < count; n++)
+        qms_context_end(s->contexts, &s->slots[session->first + n]);
     pthread_mutex_lock(&s->lock);
-    for (unsigned n = 0; n < session->count; n++)
+    for (unsigned n = 0; n < count; n++)
         qms_slot_destroy(&s->slots[session->first + n]);
     cds_list_del(&session->list);
-    s->count--;
+    if (count > 0)
+        s->count--;
+    else
+        s->slotless_count--;
+    last = --session->refs == 0;
     pthread_mutex_unlock(&s->lock);
-    qms_client_leave(s->clients, session->client);
-    pthread_mutex_destroy(&session->lock);
-    free(session->forest);
-    free(session);
+    if (count > 0)
+        qms_client_leave(s->clients, session->client);
+    if (last)
+        free_session(session);
 }
 
 void qms_sessions_destroy(struct qms_sessions *s)
@@ -61,6 +81,8 @@ void qms_sessions_destroy(struct qms_sessions *s)
     struct qms_session *session, *next;
 
     cds_list_for_each_entry_safe(session, next, &s->list, list) end_session(s, session);
+    cds_list_for_each_entry_safe(session, next, &s->slotless, list)
+        end_session(s, session);
     pthread_mutex_destroy(&s->lock);
     free(s->slots);
 }
@@ -92,13 +114,20 @@ static unsigned largest_gap(struct qms_sessions *s, unsigned *first,
     return largest;
 }
 
+/* The session of that number, which may be ending, or NULL; the table's lock is held.
+ */
 static struct qms_session *find(struct qms_sessions *s, uint64_t id)
 {
     struct qms_session *session;
 
     cds_list_for_each_entry(session, &s->list, list)
     {
-        if (session->id == id && session->members > 0)
+        if (session->id == id)
+            return session;
+    }
+    cds_list_for_each_entry(session, &s->slotless, list)
+    {
+        if (session->id == id)
             return session;
     }
     return NULL;
@@ -114,42 +143,94 @@ static unsigned share(unsigned sessions)
     return count;
 }
 
-struct qms_session *qms_session_new(struct qms_sessions *s)
+/* Gives a session slots, which then has a place in the list; the table's lock is held.
+ * False: there are none left, or there is no memory. */
+static bool lend(struct qms_sessions *s, struct qms_session *session)
 {
-    struct qms_session *session = calloc(1, sizeof *session);
     struct cds_list_head *before;
+    struct qms_forest *forest;
     unsigned count, gap;
 
-    if (!session)
-        return NULL;
-    pthread_mutex_lock(&s->lock);
-    do {
-        if (getrandom(&session->id, sizeof session->id, 0) !=
-            (ssize_t)sizeof session->id)
-            goto error;
-    } while (session->id == 0 || find(s, session->id));
     gap = largest_gap(s, &session->first, &before);
     count = share(s->count + 1);
     if (count > gap)
-        goto error;
-    session->forest = qms_forest_new(count);
-    if (!session->forest)
-        goto error;
-    session->count = count;
-    session->members = 1;
-    pthread_mutex_init(&session->lock, NULL);
+        return false;
+    forest = qms_forest_new(count);
+    if (!forest)
+        return false;
+    free(session->forest);
+    session->forest = forest;
     session->client = qms_client_enter(s->clients);
     for (unsigned n = 0; n < count; n++)
         qms_slot_init(&s->slots[session->first + n], session->client);
     cds_list_add_tail(&session->list, before);
     s->count++;
+    atomic_store_explicit(&session->count, count, memory_order_release);
+    return true;
+}
+
+static struct qms_session *allocate(void)
+{
+    struct qms_session *session = calloc(1, sizeof *session);
+    pthread_condattr_t monotonic;
+
+    if (!session)
+        return NULL;
+    session->forest = qms_forest_new(0);
+    if (!session->forest) {
+        free(session);
+        return NULL;
+    }
+    session->members = session->refs = 1;
+    pthread_mutex_init(&session->lock, NULL);
+    pthread_mutex_init(&session->change_lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&session->unchanging, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return session;
+}
+
+struct qms_session *qms_session_new(struct qms_sessions *s)
+{
+    struct qms_session *session = allocate();
+    ssize_t n;
+
+    if (!session)
+        return NULL;
+    pthread_mutex_lock(&s->lock);
+    do
+        n = getrandom(&session->id, sizeof session->id, 0);
+    while (n == (ssize_t)sizeof session->id &&
+           (session->id == 0 || find(s, session->id)));
+    if (n != (ssize_t)sizeof session->id) {
+        pthread_mutex_unlock(&s->lock);
+        free_session(session);
+        return NULL;
+    }
+    if (!lend(s, session)) {
+        cds_list_add_tail(&session->list, &s->slotless);
+        s->slotless_count++;
+    }
     pthread_mutex_unlock(&s->lock);
     return session;
+}
 
-error:
+void qms_session_lend(struct qms_sessions *s, struct qms_session *session)
+{
+    if (atomic_load_explicit(&session->count, memory_order_acquire) > 0)
+        return;
+    pthread_mutex_lock(&session->lock); /* the forest changes */
+    pthread_mutex_lock(&s->lock);
+    if (atomic_load_explicit(&session->count, memory_order_relaxed) == 0) {
+        cds_list_del(&session->list);
+        if (lend(s, session))
+            s->slotless_count--;
+        else
+            cds_list_add_tail(&session->list, &s->slotless);
+    }
     pthread_mutex_unlock(&s->lock);
-    free(session);
-    return NULL;
+    pthread_mutex_unlock(&session->lock);
 }
 
 struct qms_session *qms_session_join(struct qms_sessions *s, uint64_t id)
@@ -158,6 +239,8 @@ struct qms_session *qms_session_join(struct qms_sessions *s, uint64_t id)
 
     pthread_mutex_lock(&s->lock);
     session = find(s, id);
+    if (session && (session->members == 0 || session->fenced))
+        session = NULL;
     if (session)
         session->members++;
     pthread_mutex_unlock(&s->lock);
@@ -180,9 +263,84 @@ unsigned qms_sessions_count(struct qms_sessions *s)
     unsigned n;
 
     pthread_mutex_lock(&s->lock);
-    n = s->count;
+    n = s->count + s->slotless_count;
     pthread_mutex_unlock(&s->lock);
     return n;
+}
+
+bool qms_session_change_begin(struct qms_session *session)
+{
+    bool begins;
+
+    pthread_mutex_lock(&session->change_lock);
+    begins = !session->fenced;
+    session->changes += begins;
+    pthread_mutex_unlock(&session->change_lock);
+    return begins;
+}
+
+void qms_session_change_end(struct qms_session *session)
+{
+    pthread_mutex_lock(&session->change_lock);
+    if (--session->changes == 0 && session->fenced)
+        pthread_cond_broadcast(&session->unchanging);
+    pthread_mutex_unlock(&session->change_lock);
+}
+
+/* Waits until no change is being carried out.  Returns 0 or ESHUTDOWN. */
+static int wait_for_changes(struct qms_sessions *s, struct qms_session *session)
+{
+    struct timespec until;
+    int error = 0;
+
+    pthread_mutex_lock(&session->change_lock);
+    while (session->changes > 0 && error == 0) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += GONE_NS;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        if (pthread_cond_timedwait(&session->unchanging, &session->change_lock,
+                                   &until) != ETIMEDOUT ||
+            !s->gone)
+            continue;
+        pthread_mutex_unlock(&session->change_lock);
+        if (s->gone())
+            error = ESHUTDOWN;
+        pthread_mutex_lock(&session->change_lock);
+    }
+    if (session->changes == 0)
+        error = 0;
+    pthread_mutex_unlock(&session->change_lock);
+    return error;
+}
+
+int qms_session_fence(struct qms_sessions *s, uint64_t id)
+{
+    struct qms_session *session;
+    bool last;
+    int error;
+
+    pthread_mutex_lock(&s->lock);
+    session = find(s, id);
+    /* Without members, it has no requests. */
+    if (!session || session->members == 0) {
+        pthread_mutex_unlock(&s->lock);
+        return 0;
+    }
+    session->refs++;
+    pthread_mutex_lock(&session->change_lock);
+    session->fenced = true;
+    pthread_mutex_unlock(&session->change_lock);
+    pthread_mutex_unlock(&s->lock);
+    error = wait_for_changes(s, session);
+    pthread_mutex_lock(&s->lock);
+    last = --session->refs == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        free_session(session);
+    return error;
 }
 
 static unsigned node_of(const struct qms_session *session, unsigned slot)

@@ -12,7 +12,7 @@ import nbd
 
 WINDOW = 0x7FFF << 48
 STATS = 1 << 20
-BEGIN, END, JOIN = 1, 2, 3
+BEGIN, END, JOIN, FENCE = 1, 2, 3, 4
 CONNECTION, THREAD, TRANSACTION, QUERY = 1, 2, 3, 4
 
 
@@ -27,6 +27,10 @@ def connect(path, export=""):
 def record(op, session, slot, parent=0, klass=0, kind=0, name=b""):
     return struct.pack("<IHHQQHHI40x440s", op, slot, parent, session, klass, kind,
                        len(name), 0, name)
+
+
+def fence(session):
+    return record(FENCE, session, 0)
 
 
 def hint(op, kind, slot, parent):
@@ -47,7 +51,8 @@ class Tagged:
         (magic, self.version, self.flags, self.size, self.block, self.first,
          self.count, zero, self.session) = struct.unpack("<8sIIQIIIIQ", data[:48])
         assert magic == b"MINECTX1" and self.version == 1 and zero == 0
-        assert data[48:] == bytes(464)
+        self.instance, self.boot_id = struct.unpack("<Q16s", data[48:72])
+        assert data[72:] == bytes(440)
 
     def begin(self, slot, parent=0, klass=1, kind=QUERY, name=b""):
         self.h.pwrite(record(BEGIN, self.session, slot, parent, klass, kind, name),

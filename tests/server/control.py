@@ -164,13 +164,26 @@ def sessions():
     while not clients or clients[-1].count:
         clients.append(Tagged(path))
         assert len(clients) < 3000
-    last = clients[-1]
-    assert last.session == 0
+    last, number = clients[-1], clients[-1].session
+    assert number != 0 and last.first == 0
     refused("EINVAL", last.begin, 1)
     assert len(last.pread(4096, 0, 1)) == 4096
+    # They can be fenced nevertheless, and joined.
+    other, fenced = Tagged(path), Tagged(path)
+    assert other.count == fenced.count == 0
+    join = Tagged(path, number)
+    assert join.session == number
+    other.h.pwrite(client.fence(fenced.session), WINDOW)
+    fenced.pread(4096, 0)
+    refused("ESHUTDOWN", fenced.pwrite, b"x", 0)
+    refused("EINVAL", Tagged, path, fenced.session)
     clients[0].close()
     client.wait_for(lambda: last.header() or last.count)
+    assert last.session == number
     last.begin(last.first)
+    join.pread(16384, 0, last.first)
+    (k,) = [k for k in last.stats()["classes"] if k["contexts"]]
+    assert k["reads"] == 1
     client.passed(f"{len(clients)} sessions")
 
 
