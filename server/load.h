@@ -63,7 +63,8 @@ static inline void qms_load_demand(struct qms_load *load, int one_more_or_less)
 /* Whether this candidate may be prefetched. */
 bool qms_load_admit(struct qms_load *load, uint64_t now);
 
-/* A prefetch thread's read of so many blocks has taken ns, and others are queued. */
+/* A prefetch thread's read of so many blocks has succeeded and taken ns, and others are
+ * queued.  A read that failed is none: it may have taken no time at all. */
 void qms_load_took(struct qms_load *load, uint64_t now, uint64_t ns, unsigned blocks,
                    unsigned queued);
 

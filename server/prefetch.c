@@ -198,11 +198,12 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     }
     start = c->load ? qms_now() : 0;
     error = c->read(c->opaque, worker, buf, valid, offset);
-    if (c->load) {
+    if (c->load && !error) { /* how soon a read fails says nothing of the device */
         now = qms_now();
         qms_load_took(c->load, now, now - start, n, waiting(p));
     }
-    qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
+    if (error != ENOTCONN) /* there was nobody to ask */
+        qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
     for (unsigned i = 0; i < n; i++) {
         if (error)

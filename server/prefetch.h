@@ -35,7 +35,8 @@ struct qms_prefetch_config {
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
     unsigned threads, queue;
     /* Reads count bytes at offset on behalf of worker 0 to threads - 1; each worker
-     * calls it by one thread.  Returns 0 or an errno value. */
+     * calls it by one thread.  Returns 0 or an errno value; ENOTCONN if the device was
+     * not asked. */
     int (*read)(void *opaque, unsigned worker, void *buf, uint32_t count,
                 uint64_t offset);
     void *opaque;

@@ -318,6 +318,33 @@ static void test_failing_is_silent(void **state)
     undo(d);
 }
 
+/* How long a read takes that fails says nothing of the device. */
+static void test_failing_is_not_fast(void **state)
+{
+    struct qms_load load;
+    struct device *d;
+
+    qms_load_init(&load);
+    next_load = &load;
+    d = make(1, 32, 32);
+    next_load = NULL;
+    d->broken = true;
+    for (uint64_t b = 0; b < 20; b++)
+        assert_int_equal(qms_prefetch_issue(d->prefetch, 2 * b, 1, 7), 0);
+    for (int i = 0; i < 6000 && qms_stats_get(d->stats, QMS_PREFETCH_FAILED) < 20; i++)
+        usleep(10000);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_FAILED), 20);
+    pthread_mutex_lock(&load.lock);
+    assert_int_equal(load.reads, 0);
+    pthread_mutex_unlock(&load.lock);
+    d->broken = false;
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 7), 0);
+    demand(d, 50);
+    undo(d); /* the thread has ended, and counted */
+    assert_int_equal(load.reads, 1);
+    qms_load_destroy(&load);
+}
+
 /* A device that is busy: of 16 candidates one is prefetched, and the others leave no
  * trace. */
 static void test_withheld(void **state)
@@ -433,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_turns_by_blocks),
         cmocka_unit_test(test_taking_over),
         cmocka_unit_test(test_failing_is_silent),
+        cmocka_unit_test(test_failing_is_not_fast),
         cmocka_unit_test(test_withheld),
         cmocka_unit_test(test_overtaken),
         cmocka_unit_test(test_stop_with_a_full_queue),
