@@ -39,7 +39,7 @@ const char qms_config_help[] =
     "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
     "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
     "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
-    "prefetch-threads=N prefetch-queue=N miner-queue=SIZE\n"
+    "prefetch-threads=N prefetch-connections=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
     "rules-memory=SIZE      For the rules of policy=ppm (default cache-size / 8).\n"
@@ -285,6 +285,12 @@ static int set_prefetch_threads(const char *key, const char *value,
     return ranged(key, value, 1, MAX_THREADS, &c->prefetch_threads);
 }
 
+static int set_prefetch_connections(const char *key, const char *value,
+                                    struct qms_config *c)
+{
+    return ranged(key, value, 1, MAX_THREADS, &c->prefetch_connections);
+}
+
 static int set_prefetch_queue(const char *key, const char *value, struct qms_config *c)
 {
     return ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
@@ -415,6 +421,7 @@ static struct {
     {"skip-hits", set_skip_hits, NULL},
     {"throttle", set_throttle, NULL},
     {"prefetch-threads", set_prefetch_threads, NULL},
+    {"prefetch-connections", set_prefetch_connections, NULL},
     {"prefetch-queue", set_prefetch_queue, NULL},
     {"miner-queue", set_miner_queue, NULL},
     {"rules", set_rules, NULL},
@@ -522,6 +529,8 @@ int qms_config_complete(struct qms_config *c)
     for (size_t i = 0; i < KEYS; i++)
         if (keys[i].value && keys[i].parse(keys[i].key, keys[i].value, c) == -1)
             return -1;
+    if (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads)
+        c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
     c->mining.block_size = c->block_size;
     c->mining.rules_dir = c->rules;
     c->mining.trained = c->trained;

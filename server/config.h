@@ -25,7 +25,7 @@ struct qms_config {
     bool share_adapts; /* that is where it begins */
     bool on_promote;
     bool throttle; /* prefetch less for classes that do not benefit */
-    uint64_t prefetch_threads, prefetch_queue;
+    uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
     uint64_t miner_queue; /* bytes of sequences that wait */
     uint64_t rules_purge; /* seconds; 0: never */
 

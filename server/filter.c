@@ -170,6 +170,8 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     if (can_write == -1 || multi_conn == -1 || next->can_flush(next) == -1 ||
         next->can_fua(next) == -1)
         return -1;
+    if (s->backing)
+        qms_backing_hint(s->backing);
     c->size = size;
     c->writable = can_write;
     c->cached = c->size == s->size;

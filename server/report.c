@@ -66,6 +66,18 @@ static void put_load(struct qms_server *s, json_t *o)
     json_object_set_new(o, "load", load);
 }
 
+/* The server's own connections to the layer below. */
+static void put_backing(struct qms_server *s, json_t *o)
+{
+    struct qms_backing_stats b = {0};
+
+    if (s->backing)
+        qms_backing_stats(s->backing, &b);
+    put(o, "prefetch_connections", b.open);
+    put(o, "prefetch_losses", b.losses);
+    put(o, "prefetch_reopens", b.reopens);
+}
+
 static void put_latency(struct qms_server *s, json_t *o)
 {
     struct qms_latency l;
@@ -224,6 +236,7 @@ char *qms_report(struct qms_server *s, size_t max)
     put_cache(s, o);
     put_latency(s, o);
     put_load(s, o);
+    put_backing(s, o);
     put_mining(s, o);
     put_contexts(s, o);
     for (uint32_t most = QMS_CLASSES_MAX; most > 0; most /= 2) {

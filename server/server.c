@@ -5,8 +5,9 @@
  * qms_server_start  everything else, threads included
  * qms_server_stop   undoes both
  *
- * Prefetch threads have a context of the layer below each, so whatever nbdkit
- * serializes per connection is serialized for them, too.
+ * Prefetch threads read over connections to the layer below that are the server's own
+ * (backing.h).  Where nbdkit serializes what a connection asks for, each of them is one
+ * thread's, so that it is serialized for these, too.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +24,11 @@
 #define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
 #define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
 #define QUEUE_MIN 64
+
+/* Between attempts to open a lost connection anew. */
+#define REOPEN_FIRST (UINT64_C(1) * 1000000000)
+#define REOPEN_MOST  (UINT64_C(32) * 1000000000)
+#define PATIENCE     (UINT64_C(5) * 1000000000) /* at the end, with one that hangs */
 
 /* If not, errno says why: also that there is no memory to find out. */
 static bool parent_exists(const char *path)
@@ -120,36 +126,85 @@ int64_t qms_max_read(const struct qms_server *s, nbdkit_next *next)
     return maximum;
 }
 
-/* Finds out what the device is like. */
-static int probe(struct qms_server *s, nbdkit_backend *backend)
+/* Finds out what the device is like.  Returns the connection that it took, or NULL. */
+static nbdkit_next *probe(struct qms_server *s)
 {
-    nbdkit_next *next = open_next(backend);
-    int64_t size = -1, maximum = -1;
+    nbdkit_next *next = open_next(s->backend);
+    int64_t size, maximum = -1;
 
     if (!next)
-        return -1;
+        return NULL;
     size = next->get_size(next);
     if (size != -1)
         maximum = qms_max_read(s, next);
-    close_next(next);
-    if (maximum == -1)
-        return -1;
+    if (maximum == -1) {
+        close_next(next);
+        return NULL;
+    }
     s->size = size;
     s->max_bytes = maximum;
     s->device_blocks = (s->size + s->config.block_size - 1) / s->config.block_size;
+    return next;
+}
+
+/* What follows is for backing.h: a connection is a nbdkit_next. */
+
+static void *open_backing(void *opaque)
+{
+    struct qms_server *s = opaque;
+    nbdkit_next *next = open_next(s->backend);
+    int64_t size;
+
+    if (!next)
+        return NULL;
+    size = next->get_size(next);
+    if (size != -1 && (uint64_t)size == s->size)
+        return next;
+    if (size != -1 && (uint64_t)size != s->other_size) {
+        s->other_size = size;
+        nbdkit_error("warning: the device has %" PRIi64 " bytes now, and had %" PRIu64
+                     " when the server started: nothing is prefetched from it",
+                     size, s->size);
+    }
+    close_next(next);
+    return NULL;
+}
+
+static void close_backing(void *opaque, void *connection)
+{
+    close_next(connection);
+}
+
+static int read_backing(void *opaque, void *connection, void *buf, uint32_t count,
+                        uint64_t offset)
+{
+    nbdkit_next *next = connection;
+    int err = 0;
+
+    if (next->pread(next, buf, count, offset, 0, &err) == -1)
+        return err ? err : EIO;
     return 0;
+}
+
+static void backing_lost(void *opaque, int error)
+{
+    nbdkit_error("warning: reads over the server's own connections to the layer below "
+                 "fail: nothing is prefetched until they can be opened anew: %s",
+                 strerror(error));
+}
+
+static void backing_back(void *opaque)
+{
+    nbdkit_error("note: a connection to the layer below is open again, and prefetching "
+                 "goes on");
 }
 
 static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t count,
                              uint64_t offset)
 {
     struct qms_server *s = opaque;
-    nbdkit_next *next = s->nexts[worker];
-    int err = 0;
 
-    if (next->pread(next, buf, count, offset, 0, &err) == -1)
-        return err ? err : EIO;
-    return 0;
+    return qms_backing_read(s->backing, worker, buf, count, offset);
 }
 
 static void wasted(void *opaque, uint64_t block, uint32_t issuer)
@@ -224,8 +279,21 @@ static int make_cache(struct qms_server *s)
     return 0;
 }
 
-static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
+/* The first connection is next, which this function takes. */
+static int start_prefetching(struct qms_server *s, nbdkit_next *next)
 {
+    const struct qms_backing_config backing = {
+        .connections = s->config.prefetch_connections,
+        .first_delay = REOPEN_FIRST,
+        .most_delay = REOPEN_MOST,
+        .patience = PATIENCE,
+        .open = open_backing,
+        .close = close_backing,
+        .read = read_backing,
+        .lost = backing_lost,
+        .back = backing_back,
+        .opaque = s,
+    };
     struct qms_prefetch_config config = {
         .cache = s->cache,
         .stats = s->stats,
@@ -238,20 +306,20 @@ static int start_prefetching(struct qms_server *s, nbdkit_backend *backend)
         .read = read_for_prefetch,
         .opaque = s,
     };
+    int error;
 
+    if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
+        config.threads > backing.connections)
+        config.threads = backing.connections;
     /* What is queued is in the prefetch cache already, unless it was driven out. */
     if (config.queue > QUEUE_MIN && config.queue > s->config.prefetch_most)
         config.queue =
             s->config.prefetch_most > QUEUE_MIN ? s->config.prefetch_most : QUEUE_MIN;
-    s->nexts = calloc(config.threads, sizeof s->nexts[0]);
-    if (!s->nexts) {
-        nbdkit_error("calloc: %m");
+    s->backing = qms_backing_start(&backing, next, &error);
+    if (!s->backing) {
+        if (error != 0)
+            nbdkit_error("cannot start prefetching: %s", strerror(error));
         return -1;
-    }
-    for (unsigned i = 0; i < config.threads; i++) {
-        s->nexts[i] = open_next(backend);
-        if (!s->nexts[i] || s->nexts[i]->get_size(s->nexts[i]) == -1)
-            return -1;
     }
     s->prefetch = qms_prefetch_start(&config);
     if (!s->prefetch) {
@@ -273,7 +341,16 @@ static bool gone(void)
     return nbdkit_nanosleep(0, 0) == -1;
 }
 
-static int make_all(struct qms_server *s, nbdkit_backend *backend)
+static nbdkit_next *take(nbdkit_next **next)
+{
+    nbdkit_next *taken = *next;
+
+    *next = NULL;
+    return taken;
+}
+
+/* Takes *next, or leaves it. */
+static int make_parts(struct qms_server *s, nbdkit_next **next)
 {
     const bool mining = s->config.policy != qm_prefetcher_find("none");
     int error;
@@ -298,7 +375,7 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
             nbdkit_error("cannot start the mining thread: out of memory or threads");
             return -1;
         }
-        if (start_prefetching(s, backend) == -1)
+        if (start_prefetching(s, take(next)) == -1)
             return -1;
     }
     if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
@@ -333,6 +410,19 @@ static int make_all(struct qms_server *s, nbdkit_backend *backend)
     return 0;
 }
 
+static int make_all(struct qms_server *s)
+{
+    nbdkit_next *next = probe(s);
+    int r;
+
+    if (!next)
+        return -1;
+    r = make_parts(s, &next);
+    if (next)
+        close_next(next);
+    return r;
+}
+
 void qms_connection_leave(struct qms_server *s, struct qms_connection *c)
 {
     qms_member_leave(&s->sessions, &c->member);
@@ -349,10 +439,9 @@ void qms_server_stop(struct qms_server *s)
         qms_stats_socket_close(s->socket);
     if (s->prefetch)
         qms_prefetch_stop(s->prefetch);
-    for (unsigned i = 0; s->nexts && i < s->config.prefetch_threads; i++)
-        if (s->nexts[i])
-            close_next(s->nexts[i]);
-    free(s->nexts);
+    if (s->backing && !qms_backing_stop(s->backing))
+        nbdkit_error("warning: the layer below does not answer: a connection to it is "
+                     "left as it is");
     if (s->made) {
         /* nbdkit does not close the connections that are left when it is stopped.  They
          * are aligned; the list's head, taken for one, would not be. */
@@ -376,7 +465,7 @@ void qms_server_stop(struct qms_server *s)
     qms_stats_free(s->stats);
     s->socket = NULL;
     s->prefetch = NULL;
-    s->nexts = NULL;
+    s->backing = NULL;
     s->made = false;
     s->miner = NULL;
     s->recorder = NULL;
@@ -443,9 +532,8 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     /* Signals are for nbdkit's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = probe(s, backend);
-    if (r == 0)
-        r = make_all(s, backend);
+    s->backend = backend;
+    r = make_all(s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r == -1)
         qms_server_stop(s);

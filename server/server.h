@@ -17,6 +17,7 @@
 
 #include "cache/cache.h"
 #include "mining/throttle.h"
+#include "server/backing.h"
 #include "server/classes.h"
 #include "server/clients.h"
 #include "server/config.h"
@@ -48,8 +49,10 @@ struct qms_server {
     struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
     struct qms_miner *miner;      /* NULL: nothing to learn */
     struct qm_cache *cache;
-    struct qms_load load;          /* of the device */
-    nbdkit_next **nexts;           /* one for each prefetch thread */
+    struct qms_load load;        /* of the device */
+    nbdkit_backend *backend;     /* the layer below */
+    struct qms_backing *backing; /* connections to it, to prefetch over */
+    uint64_t other_size; /* the keeper's: that the device was last said to have */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_clients clients;
     struct qms_contexts contexts;
