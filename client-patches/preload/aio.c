@@ -176,14 +176,14 @@ INTERPOSED int io_submit(io_context_t id, long count, struct iocb **iocbs)
     if (!c)
         return NEXT(io_submit)(id, count, iocbs);
     while (rc >= 0 && at < count) {
-        struct file *file = qm_file(iocbs[at]->aio_fildes);
+        QM_FILE(file, iocbs[at]->aio_fildes);
 
         if (file) {
             rc = submit_routed(c, file, iocbs[at]);
             at += rc == 0;
             continue;
         }
-        for (n = 1; at + n < count && !qm_file(iocbs[at + n]->aio_fildes); n++)
+        for (n = 1; at + n < count && !qm_is_routed(iocbs[at + n]->aio_fildes); n++)
             ;
         rc = NEXT(io_submit)(id, n, iocbs + at);
         at += rc > 0 ? rc : 0;
@@ -427,19 +427,14 @@ INTERPOSED int io_queue_release(io_context_t id)
 /* What the server has been asked for cannot be taken back. */
 INTERPOSED int io_cancel(io_context_t id, struct iocb *iocb, struct io_event *event)
 {
-    return qm_file(iocb->aio_fildes) ? -EINVAL : NEXT(io_cancel)(id, iocb, event);
+    return qm_is_routed(iocb->aio_fildes) ? -EINVAL : NEXT(io_cancel)(id, iocb, event);
 }
 
 /* --- fork() --- */
 
-void qm_aio_fork(enum qm_fork when)
+void qm_aio_forked(void)
 {
-    if (when == QM_FORK_BEFORE) {
-        pthread_mutex_lock(&contexts_lock);
-        return;
-    }
     /* A child does not have its parent's contexts, in the kernel either. */
-    if (when == QM_FORK_CHILD)
-        contexts = NULL;
-    pthread_mutex_unlock(&contexts_lock);
+    pthread_mutex_init(&contexts_lock, NULL);
+    contexts = NULL;
 }

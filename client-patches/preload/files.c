@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client-patches/preload/files.h"
@@ -16,65 +17,130 @@
 /* A symbolic link that is always there. */
 #define PLACEHOLDER "/proc/self/exe"
 
+/* In place of the references of a file that is about to be free. */
+#define ENDING (-1)
+
 _Atomic(struct file *) qm_files[QM_MAX_FD];
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct file *unused; /* pool_lock */
+/* No descriptor above it was ever routed. */
+static _Atomic int highest = -1;
 
-static struct file *take_file(void)
+/* Of the process that the table is of; set when the library is loaded, and by fork().
+ */
+static _Atomic pid_t owner;
+
+/* All files, free or not, the newest first.  It only ever grows. */
+static _Atomic(struct file *) files;
+
+bool qm_files_ours(void)
+{
+    /* Not getpid(): a sanitizer, or another library, may keep what it said once. */
+    return (pid_t)syscall(SYS_getpid) ==
+           atomic_load_explicit(&owner, memory_order_relaxed);
+}
+
+static bool is_placeholder(int fd)
+{
+    int err = errno, flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
+
+    errno = err;
+    return flags != -1 && (flags & O_PATH);
+}
+
+/* False if there are none, and it is free. */
+static bool add_ref(struct file *file)
+{
+    int refs = atomic_load_explicit(&file->refs, memory_order_relaxed);
+
+    while (refs > 0 && !atomic_compare_exchange_weak(&file->refs, &refs, refs + 1))
+        ;
+    return refs > 0;
+}
+
+struct file *qm_file_find(int fd)
 {
     struct file *file;
 
-    pthread_mutex_lock(&pool_lock);
-    file = unused;
-    if (file)
-        unused = file->next;
-    pthread_mutex_unlock(&pool_lock);
-    if (!file) {
-        file = calloc(1, sizeof *file);
-        if (file)
-            pthread_mutex_init(&file->lock, NULL);
+    if (!qm_files_ours())
+        return NULL;
+    while ((file = atomic_load(&qm_files[fd]))) {
+        if (!add_ref(file))
+            continue; /* it was closed, so it is not there any more */
+        if (atomic_load(&qm_files[fd]) == file && is_placeholder(fd))
+            return file;
+        qm_file_put(file);
+        if (!is_placeholder(fd))
+            return NULL;
     }
-    return file;
+    return NULL;
 }
 
-static void put_file(struct file *file)
+void qm_file_put(struct file *file)
 {
-    if (atomic_fetch_sub(&file->refs, 1) > 1)
+    int refs = atomic_load_explicit(&file->refs, memory_order_relaxed), local;
+
+    do {
+        if (refs <= 0)
+            return; /* a child of fork() within a call, in a signal handler */
+    } while (!atomic_compare_exchange_weak(&file->refs, &refs,
+                                           refs > 1 ? refs - 1 : ENDING));
+    if (refs > 1)
         return;
-    pthread_mutex_lock(&file->lock);
-    if (file->local != -1)
-        NEXT(close)(file->local);
-    file->local = -1;
-    pthread_mutex_unlock(&file->lock);
-    pthread_mutex_lock(&pool_lock);
-    file->next = unused;
-    unused = file;
-    pthread_mutex_unlock(&pool_lock);
+    local = atomic_exchange(&file->local, -1);
+    if (local != -1)
+        NEXT(close)(local);
+    atomic_store(&file->refs, 0);
+}
+
+/* One that is free, with a reference. */
+static struct file *take_file(void)
+{
+    struct file *file;
+    int none = 0;
+
+    for (file = atomic_load(&files); file; file = file->older, none = 0)
+        if (atomic_compare_exchange_strong(&file->refs, &none, 1))
+            return file;
+    file = calloc(1, sizeof *file);
+    if (!file)
+        return NULL;
+    pthread_mutex_init(&file->lock, NULL);
+    atomic_init(&file->refs, 1);
+    atomic_init(&file->local, -1);
+    file->older = atomic_load(&files);
+    while (!atomic_compare_exchange_weak(&files, &file->older, file))
+        ;
+    return file;
 }
 
 void qm_file_forget(int fd)
 {
     struct file *file;
 
-    if (!qm_file(fd))
+    if (fd < 0 || fd >= QM_MAX_FD || !atomic_load(&qm_files[fd]) || !qm_files_ours())
         return;
     file = atomic_exchange(&qm_files[fd], NULL);
     if (file)
-        put_file(file);
+        qm_file_put(file);
 }
 
 int qm_file_dup(struct file *file, int copy)
 {
+    int most = atomic_load(&highest);
+    struct file *before;
+
     if (copy >= QM_MAX_FD) {
         NEXT(close)(copy);
         errno = EMFILE;
         return -1;
     }
+    while (copy > most && !atomic_compare_exchange_weak(&highest, &most, copy))
+        ;
     atomic_fetch_add(&file->refs, 1);
-    /* There may be one left that was closed behind our back. */
-    qm_file_forget(copy);
-    atomic_store_explicit(&qm_files[copy], file, memory_order_release);
+    /* What the number was of: dup2() has just closed it, or somebody did unseen. */
+    before = atomic_exchange(&qm_files[copy], file);
+    if (before)
+        qm_file_put(before);
     return copy;
 }
 
@@ -83,6 +149,10 @@ int qm_file_open(struct route *route, int flags)
     struct file *file;
     int fd;
 
+    if (!qm_files_ours()) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
     if (flags & O_PATH || flags & O_DIRECTORY) {
         errno = ENOTDIR;
         return -1;
@@ -106,14 +176,12 @@ int qm_file_open(struct route *route, int flags)
     file->route = route;
     atomic_store(&file->flags, flags & ~(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC |
                                          O_CLOEXEC | O_NOFOLLOW));
-    atomic_store(&file->refs, 1);
     atomic_store(&file->losses, qm_route_losses(route));
     file->at = 0;
-    file->local = -1;
     fd = NEXT(open)(PLACEHOLDER, O_PATH | O_NOFOLLOW | (flags & O_CLOEXEC));
     if (fd != -1)
         fd = qm_file_dup(file, fd);
-    put_file(file);
+    qm_file_put(file);
     return fd;
 }
 
@@ -204,14 +272,14 @@ INTERPOSED FILE *fopen64(const char *path, const char *mode)
 
 INTERPOSED FILE *fdopen(int fd, const char *mode)
 {
-    return qm_file(fd) ? no_stream() : NEXT(fdopen)(fd, mode);
+    return qm_is_routed(fd) ? no_stream() : NEXT(fdopen)(fd, mode);
 }
 
 /* --- duplicating and closing --- */
 
 INTERPOSED int dup(int fd)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     int copy = NEXT(dup)(fd);
 
     if (copy == -1)
@@ -224,17 +292,21 @@ INTERPOSED int dup(int fd)
 
 static int dup_to(int fd, int to, int flags, bool three)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     int copy;
 
     if (file && fd != to && to >= QM_MAX_FD) {
         errno = EBADF;
         return -1;
     }
-    if (fd != to)
-        qm_file_forget(to);
     copy = three ? NEXT(dup3)(fd, to, flags) : NEXT(dup2)(fd, to);
-    return copy == -1 || fd == to || !file ? copy : qm_file_dup(file, copy);
+    if (copy == -1 || fd == to)
+        return copy;
+    if (file)
+        return qm_file_dup(file, copy);
+    /* Meanwhile the entry was not believed: see qm_file_find(). */
+    qm_file_forget(copy);
+    return copy;
 }
 
 INTERPOSED int dup2(int fd, int to)
@@ -256,8 +328,11 @@ INTERPOSED int close(int fd)
 
 static void forget_range(unsigned first, unsigned last)
 {
-    for (unsigned fd = first; fd < QM_MAX_FD && fd <= last; fd++)
-        qm_file_forget((int)fd);
+    if (!qm_files_ours())
+        return;
+    for (int fd = atomic_load(&highest); fd >= 0 && (unsigned)fd >= first; fd--)
+        if ((unsigned)fd <= last)
+            qm_file_forget(fd);
 }
 
 INTERPOSED int close_range(unsigned first, unsigned last, int flags)
@@ -273,12 +348,27 @@ INTERPOSED void closefrom(int first)
     NEXT(closefrom)(first);
 }
 
-/* --- fork() --- */
+/* --- processes --- */
 
-void qm_files_fork(enum qm_fork when)
+void qm_files_begin(void)
 {
-    if (when == QM_FORK_BEFORE)
-        pthread_mutex_lock(&pool_lock);
-    else
-        pthread_mutex_unlock(&pool_lock);
+    atomic_store(&owner, (pid_t)syscall(SYS_getpid));
+}
+
+void qm_files_forked(void)
+{
+    struct file *file;
+
+    qm_files_begin();
+    /* Other threads' references are gone with them.  One may have held a lock, while it
+     * waited for the server. */
+    for (file = atomic_load(&files); file; file = file->older) {
+        pthread_mutex_init(&file->lock, NULL);
+        atomic_store(&file->refs, 1);
+    }
+    for (int fd = atomic_load(&highest); fd >= 0; fd--)
+        if ((file = atomic_load(&qm_files[fd])))
+            atomic_fetch_add(&file->refs, 1);
+    for (file = atomic_load(&files); file; file = file->older)
+        qm_file_put(file);
 }

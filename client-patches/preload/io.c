@@ -5,6 +5,7 @@
 #include <linux/falloc.h>
 
 #include "client-patches/preload/io.h"
+#include "client-patches/preload/patient.h"
 
 #define MAX_COUNT 0x7ffff000 /* of one call; Linux's own limit */
 
@@ -49,6 +50,7 @@ ssize_t qm_io_rw(struct file *file, bool write, void *buf, size_t count, off_t o
 {
     ssize_t n = qm_io_clamp(file, write, count, offset);
     int err;
+    QM_PATIENT();
 
     if (n <= 0)
         return n;
@@ -95,6 +97,8 @@ ssize_t qm_io_rwv(struct file *file, bool write, const struct iovec *iov, int co
 
 int qm_io_flush(struct file *file)
 {
+    QM_PATIENT();
+
     return qm_route_flush(file->route, &file->losses);
 }
 
@@ -103,6 +107,7 @@ int qm_io_allocate(struct file *file, int mode, off_t offset, off_t length)
     uint64_t end = qm_route_size(file->route), at = (uint64_t)offset,
              count = (uint64_t)length;
     bool inside = at <= end && count <= end - at;
+    QM_PATIENT();
 
     if (offset < 0 || length <= 0)
         return EINVAL;

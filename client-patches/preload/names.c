@@ -47,7 +47,7 @@ static int routed_stat(struct route *route, struct stat *st)
 /* The route that fstatat() and the like are about. */
 static struct route *at_route(int fd, const char *path, int flags)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     if (path && *path)
         return qm_route_find(fd, path);
@@ -56,7 +56,7 @@ static struct route *at_route(int fd, const char *path, int flags)
 
 INTERPOSED int fstat(int fd, struct stat *st)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? routed_stat(file->route, st) : NEXT(fstat)(fd, st);
 }

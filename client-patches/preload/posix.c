@@ -29,7 +29,7 @@ static int result(int err)
 
 INTERPOSED ssize_t pread(int fd, void *buf, size_t count, off_t offset)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? qm_io_rw(file, false, buf, count, offset, 0)
                 : NEXT(pread)(fd, buf, count, offset);
@@ -37,7 +37,7 @@ INTERPOSED ssize_t pread(int fd, void *buf, size_t count, off_t offset)
 
 INTERPOSED ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? qm_io_rw(file, true, (void *)buf, count, offset, 0)
                 : NEXT(pwrite)(fd, buf, count, offset);
@@ -45,7 +45,7 @@ INTERPOSED ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
 
 INTERPOSED ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? qm_io_rwv(file, false, iov, count, offset, 0)
                 : NEXT(preadv)(fd, iov, count, offset);
@@ -53,7 +53,7 @@ INTERPOSED ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offs
 
 INTERPOSED ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offset)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? qm_io_rwv(file, true, iov, count, offset, 0)
                 : NEXT(pwritev)(fd, iov, count, offset);
@@ -86,7 +86,7 @@ static ssize_t rw_at(struct file *file, bool write, const struct iovec *iov, int
 
 INTERPOSED ssize_t read(int fd, void *buf, size_t count)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     struct iovec iov = {buf, count};
 
     return file ? rw_at(file, false, &iov, 1, 0) : NEXT(read)(fd, buf, count);
@@ -94,7 +94,7 @@ INTERPOSED ssize_t read(int fd, void *buf, size_t count)
 
 INTERPOSED ssize_t write(int fd, const void *buf, size_t count)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     struct iovec iov = {(void *)buf, count};
 
     return file ? rw_at(file, true, &iov, 1, 0) : NEXT(write)(fd, buf, count);
@@ -102,14 +102,14 @@ INTERPOSED ssize_t write(int fd, const void *buf, size_t count)
 
 INTERPOSED ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? rw_at(file, false, iov, count, 0) : NEXT(readv)(fd, iov, count);
 }
 
 INTERPOSED ssize_t writev(int fd, const struct iovec *iov, int count)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? rw_at(file, true, iov, count, 0) : NEXT(writev)(fd, iov, count);
 }
@@ -126,7 +126,7 @@ static ssize_t rwv2(struct file *file, bool write, const struct iovec *iov, int 
 INTERPOSED ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset,
                            int flags)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? rwv2(file, false, iov, count, offset, flags)
                 : NEXT(preadv2)(fd, iov, count, offset, flags);
@@ -135,7 +135,7 @@ INTERPOSED ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t off
 INTERPOSED ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset,
                             int flags)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? rwv2(file, true, iov, count, offset, flags)
                 : NEXT(pwritev2)(fd, iov, count, offset, flags);
@@ -167,7 +167,7 @@ static off_t seek(struct file *file, off_t offset, int whence)
 
 INTERPOSED off_t lseek(int fd, off_t offset, int whence)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     if (!file)
         return NEXT(lseek)(fd, offset, whence);
@@ -181,21 +181,21 @@ INTERPOSED off_t lseek(int fd, off_t offset, int whence)
 
 INTERPOSED int fsync(int fd)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? result(qm_io_flush(file)) : NEXT(fsync)(fd);
 }
 
 INTERPOSED int fdatasync(int fd)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? result(qm_io_flush(file)) : NEXT(fdatasync)(fd);
 }
 
 INTERPOSED int syncfs(int fd)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? result(qm_io_flush(file)) : NEXT(syncfs)(fd);
 }
@@ -203,12 +203,12 @@ INTERPOSED int syncfs(int fd)
 /* It promises less than that data that was written reaches the server. */
 INTERPOSED int sync_file_range(int fd, off64_t offset, off64_t count, unsigned flags)
 {
-    return qm_file(fd) ? 0 : NEXT(sync_file_range)(fd, offset, count, flags);
+    return qm_is_routed(fd) ? 0 : NEXT(sync_file_range)(fd, offset, count, flags);
 }
 
 INTERPOSED int fallocate(int fd, int mode, off_t offset, off_t length)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? result(qm_io_allocate(file, mode, offset, length))
                 : NEXT(fallocate)(fd, mode, offset, length);
@@ -216,7 +216,7 @@ INTERPOSED int fallocate(int fd, int mode, off_t offset, off_t length)
 
 INTERPOSED int posix_fallocate(int fd, off_t offset, off_t length)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     return file ? qm_io_allocate(file, 0, offset, length)
                 : NEXT(posix_fallocate)(fd, offset, length);
@@ -224,7 +224,7 @@ INTERPOSED int posix_fallocate(int fd, off_t offset, off_t length)
 
 INTERPOSED int ftruncate(int fd, off_t length)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
 
     if (!file)
         return NEXT(ftruncate)(fd, length);
@@ -234,18 +234,18 @@ INTERPOSED int ftruncate(int fd, off_t length)
 /* There is no page cache that advice would be for. */
 INTERPOSED int posix_fadvise(int fd, off_t offset, off_t length, int advice)
 {
-    return qm_file(fd) ? 0 : NEXT(posix_fadvise)(fd, offset, length, advice);
+    return qm_is_routed(fd) ? 0 : NEXT(posix_fadvise)(fd, offset, length, advice);
 }
 
 INTERPOSED ssize_t readahead(int fd, off64_t offset, size_t count)
 {
-    return qm_file(fd) ? 0 : NEXT(readahead)(fd, offset, count);
+    return qm_is_routed(fd) ? 0 : NEXT(readahead)(fd, offset, count);
 }
 
 INTERPOSED void *mmap(void *at, size_t length, int protection, int flags, int fd,
                       off_t offset)
 {
-    if (flags & MAP_ANONYMOUS || !qm_file(fd))
+    if (flags & MAP_ANONYMOUS || !qm_is_routed(fd))
         return NEXT(mmap)(at, length, protection, flags, fd, offset);
     errno = ENODEV;
     return MAP_FAILED;
@@ -257,14 +257,16 @@ INTERPOSED void *mmap(void *at, size_t length, int protection, int flags, int fd
  * nothing. */
 static int local(struct file *file)
 {
-    int fd;
+    int fd = atomic_load(&file->local), none = -1;
 
-    pthread_mutex_lock(&file->lock);
-    if (file->local == -1)
-        file->local = NEXT(open)(qm_route_path(file->route), O_RDWR | O_CLOEXEC);
-    fd = file->local;
-    pthread_mutex_unlock(&file->lock);
-    return fd;
+    if (fd != -1)
+        return fd;
+    fd = NEXT(open)(qm_route_path(file->route), O_RDWR | O_CLOEXEC);
+    if (fd == -1 || atomic_compare_exchange_strong(&file->local, &none, fd))
+        return fd;
+    /* Another thread was faster. */
+    NEXT(close)(fd);
+    return none;
 }
 
 static int lock(struct file *file, int command, void *arg)
@@ -280,7 +282,7 @@ static int lock(struct file *file, int command, void *arg)
 
 INTERPOSED int flock(int fd, int operation)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     int other;
 
     if (!file)
@@ -323,7 +325,7 @@ static int routed_fcntl(struct file *file, int fd, int command, void *arg)
 
 INTERPOSED int fcntl(int fd, int command, ...)
 {
-    struct file *file = qm_file(fd);
+    QM_FILE(file, fd);
     va_list args;
     void *arg;
     int copy;

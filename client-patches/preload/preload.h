@@ -5,13 +5,16 @@
 /* Reads the environment; ends the process with a sentence if it makes no sense. */
 void qm_routes_configure(void);
 
-/* As pthread_atfork(3) has it: before, a part takes its locks, so that nobody holds
- * them whom the child does not have; afterwards it lets go of them, and in the child
- * forgets what is the parent's. */
-enum qm_fork { QM_FORK_BEFORE, QM_FORK_PARENT, QM_FORK_CHILD };
-void qm_routes_fork(enum qm_fork when);
-void qm_files_fork(enum qm_fork when);
-void qm_aio_fork(enum qm_fork when);
-void qm_uring_fork(enum qm_fork when);
+/* In a child of fork(): forgets what is the parent's.  Nothing is locked in the parent
+ * beforehand, so that fork() neither waits nor fails in a signal handler: other threads
+ * may have held any lock, and been in the middle of any change to what it protects.
+ * Each part makes its locks anew, and drops what they protect. */
+void qm_files_forked(void);
+void qm_routes_forked(void);
+void qm_aio_forked(void);
+void qm_uring_forked(void);
+
+/* The calling process is the one whose descriptors files.h is about. */
+void qm_files_begin(void);
 
 #endif

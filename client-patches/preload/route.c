@@ -22,9 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client-patches/preload/files.h"
 #include "client-patches/preload/next.h"
+#include "client-patches/preload/patient.h"
 #include "client-patches/preload/preload.h"
-#include "client-patches/preload/route.h"
 
 #define FILES       "QMCTX_PRELOAD_FILES"
 #define CONNECTIONS "QMCTX_PRELOAD_CONNECTIONS"
@@ -132,27 +133,21 @@ static void add_route(const char *text, size_t len)
     route_count++;
 }
 
-void qm_routes_fork(enum qm_fork when)
+void qm_routes_forked(void)
 {
     for (unsigned i = 0; i < route_count; i++) {
         struct route *route = &routes[i];
 
-        if (when == QM_FORK_BEFORE) {
-            pthread_mutex_lock(&route->lock);
-            continue;
-        }
-        if (when == QM_FORK_CHILD) {
-            atomic_store(&route->ctx, NULL);
-            atomic_store(&route->broken, false);
-            atomic_store(&route->dirty, false);
-            atomic_store(&route->pending, 0);
-            atomic_store(&route->has_thread, false);
-            atomic_store(&route->reconnecting, false);
-            route->connecting = false;
-            pthread_cond_init(&route->connected, NULL);
-            sem_init(&route->wake, 0, 0);
-        }
-        pthread_mutex_unlock(&route->lock);
+        pthread_mutex_init(&route->lock, NULL);
+        pthread_cond_init(&route->connected, NULL);
+        sem_init(&route->wake, 0, 0);
+        atomic_store(&route->ctx, NULL);
+        atomic_store(&route->broken, false);
+        atomic_store(&route->dirty, false);
+        atomic_store(&route->pending, 0);
+        atomic_store(&route->has_thread, false);
+        atomic_store(&route->reconnecting, false);
+        route->connecting = false;
     }
 }
 
@@ -230,6 +225,21 @@ const char *qm_route_path(const struct route *route)
 
 /* --- connecting --- */
 
+/* What a program is told if the server cannot be reached, for an errno value of
+ * connecting: that of a file that cannot be read, never of one that does not exist. */
+static int unreachable(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        return error;
+    default:
+        return EIO;
+    }
+}
+
 /* By one thread at a time.  *ctx is the route's then. */
 static int connect_anew(struct route *route, struct qmctx **ctx)
 {
@@ -238,7 +248,7 @@ static int connect_anew(struct route *route, struct qmctx **ctx)
         int err = errno;
 
         complain(route, qmctx_error());
-        return err;
+        return unreachable(err);
     }
     /* In a child, files may be open already. */
     if (route->connects > 0 && (qmctx_size(*ctx) != route->size ||
@@ -258,9 +268,12 @@ int qm_route_connect(struct route *route)
 {
     struct qmctx *ctx;
     int err = 0;
+    QM_PATIENT();
 
     if (atomic_load(&route->ctx))
         return 0;
+    if (!qm_files_ours())
+        return EOPNOTSUPP;
     pthread_mutex_lock(&route->lock);
     while (route->connecting)
         pthread_cond_wait(&route->connected, &route->lock);

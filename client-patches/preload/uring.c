@@ -225,7 +225,7 @@ static void start(struct async *async, struct file *file, struct io_uring_sqe *s
 
 static void route(struct io_uring *ring, struct io_uring_sqe *sqe, bool linked)
 {
-    struct file *file = sqe->flags & IOSQE_FIXED_FILE ? NULL : qm_file(sqe->fd);
+    QM_FILE(file, sqe->flags & IOSQE_FIXED_FILE ? -1 : sqe->fd);
     struct request *request;
 
     if (!file)
@@ -324,19 +324,13 @@ INTERPOSED void io_uring_queue_exit(struct io_uring *ring)
 
 /* --- fork() --- */
 
-void qm_uring_fork(enum qm_fork when)
+void qm_uring_forked(void)
 {
-    if (when == QM_FORK_BEFORE) {
-        pthread_mutex_lock(&rings_lock);
-        pthread_mutex_lock(&post_lock);
-        return;
-    }
-    if (when == QM_FORK_CHILD) {
-        /* What is in flight is the parent's; so is the poster, and its memory. */
-        rings = NULL;
-        poster_state = poster_state == POSTER ? NO_POSTER : poster_state;
-        atomic_store(&known_supported, false);
-    }
-    pthread_mutex_unlock(&post_lock);
-    pthread_mutex_unlock(&rings_lock);
+    pthread_mutex_init(&rings_lock, NULL);
+    pthread_cond_init(&rings_idle, NULL);
+    pthread_mutex_init(&post_lock, NULL);
+    /* What is in flight is the parent's; so is the poster, and its memory. */
+    rings = NULL;
+    poster_state = NO_POSTER;
+    atomic_store(&known_supported, false);
 }
