@@ -2,9 +2,14 @@
  *
  *   preload-program SECTION FILE OTHER
  *
- *   preload-program contexts FILE   reads in contexts, synchronously and by liburing
- * and libaio, and prints what the server should record preload-program loss FILE reads
- * and writes a line's worth for each line of input, and prints what came of it
+ *   preload-program contexts FILE
+ *       reads in contexts, synchronously and by liburing and libaio, and prints what
+ *       the server should record
+ *   preload-program loss FILE
+ *       reads and writes a line's worth for each line of input, and prints what came of
+ *       it
+ *   preload-program children FILE OTHER STALL
+ *       see test-children.c
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -46,6 +51,13 @@ uint64_t dice(unsigned *seed, uint64_t bound)
     return (r | (uint64_t)rand_r(seed)) % bound;
 }
 
+static void set_files(char **argv)
+{
+    routed = argv[2];
+    other = argv[3];
+    size = lseek(must_open(other, O_RDONLY), 0, SEEK_END);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -60,11 +72,13 @@ int main(int argc, char **argv)
         return run_contexts(argv[2]);
     if (argc == 3 && strcmp(argv[1], "loss") == 0)
         return run_loss(argv[2]);
+    if (argc == 5 && strcmp(argv[1], "children") == 0) {
+        set_files(argv);
+        return run_children(argv[4]);
+    }
     for (size_t i = 0; argc == 4 && i < sizeof sections / sizeof sections[0]; i++) {
         if (strcmp(argv[1], sections[i].name) == 0) {
-            routed = argv[2];
-            other = argv[3];
-            size = lseek(must_open(other, O_RDONLY), 0, SEEK_END);
+            set_files(argv);
             sections[i].run();
             return 0;
         }

@@ -54,5 +54,6 @@ void test_aio(void);
 void test_uring(void);
 int run_contexts(const char *path);
 int run_loss(const char *path);
+int run_children(const char *stall);
 
 #endif
