@@ -26,14 +26,6 @@
 #define CLOSE_MS    1000                 /* that closing waits for a reply */
 #define MAX_REQUEST (UINT64_C(32) << 20) /* any server takes that much */
 
-/* What libnbd says of its last error, as ours. */
-static int nbd_failed(const char *what)
-{
-    int err = nbd_get_errno();
-
-    return qm_fail(err ? err : EIO, "%s: %s", what, nbd_get_error());
-}
-
 int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged)
 {
     conn->tagged = tagged;
@@ -49,52 +41,6 @@ int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged)
     CDS_INIT_LIST_HEAD(&conn->own.idle);
     conn->direct = direct;
     return 0;
-}
-
-/* The URI names no export, or the very one. */
-static int check_export(struct nbd_handle *nbd)
-{
-    char *name = nbd_get_export_name(nbd);
-    bool fine = name && (!*name || strcmp(name, QM_WIRE_EXPORT) == 0);
-
-    free(name);
-    return fine ? 0
-                : qm_fail(EINVAL, "the URI must not name an export (contexts go to the "
-                                  "export \"" QM_WIRE_EXPORT "\")");
-}
-
-static int connect_handle(struct direct *d, bool tagged, struct nbd_handle *nbd)
-{
-    if (nbd_set_opt_mode(nbd, true) == -1 ||
-        nbd_set_uri_allow_local_file(nbd, true) == -1 ||
-        nbd_set_pread_initialize(nbd, false) == -1 ||
-        nbd_set_strict_mode(nbd, nbd_get_strict_mode(nbd) &
-                                     ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
-        nbd_connect_uri(nbd, d->uri) == -1)
-        return nbd_failed(d->uri);
-    if (d->contextless && nbd_aio_is_ready(nbd))
-        return 0;
-    if (!nbd_aio_is_negotiating(nbd))
-        return qm_fail(EPROTO, "%s: the server knows no exports", d->uri);
-    if (!d->contextless) {
-        if (check_export(nbd) == -1)
-            return -1;
-        if (nbd_set_export_name(nbd, tagged ? QM_WIRE_EXPORT : "") == -1)
-            return nbd_failed(d->uri);
-    }
-    return nbd_opt_go(nbd) == -1 ? nbd_failed(d->uri) : 0;
-}
-
-int qm_conn_open(struct direct *d, bool tagged, struct nbd_handle **nbd)
-{
-    *nbd = nbd_create();
-    if (!*nbd)
-        return nbd_failed("libnbd");
-    if (connect_handle(d, tagged, *nbd) == 0)
-        return 0;
-    nbd_close(*nbd);
-    *nbd = NULL;
-    return -1;
 }
 
 void qm_conn_install(struct conn *conn, struct nbd_handle *nbd)
@@ -374,6 +320,14 @@ void qm_conn_break(struct conn *conn)
     qm_conn_finish(conn);
 }
 
+void qm_conn_shutdown(struct conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    if (atomic_load(&conn->up))
+        shutdown(atomic_load(&conn->fd), SHUT_RDWR);
+    pthread_mutex_unlock(&conn->lock);
+}
+
 /* Lets what is in flight come to its end, for as long as replies come.  conn.lock is
  * held. */
 static void settle(struct conn *conn)
@@ -493,6 +447,11 @@ static void poll_all(struct direct *d, int timeout_ms)
     }
     for (unsigned i = 0; i < d->connections; i++)
         qm_conn_finish(&d->conn[i]);
+}
+
+void qm_direct_wake(struct direct *d)
+{
+    wake(d->poll_wake);
 }
 
 int qm_poll(struct direct *d, int timeout_ms)

@@ -9,6 +9,8 @@
  * which all contexts are begun anew when they are used.
  */
 #include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -35,8 +37,10 @@ static int read_header(struct direct *d, struct nbd_handle *nbd,
     *header = (struct qm_wire_header){.magic = 0};
     if (nbd_get_size(nbd) < (int64_t)(QM_WIRE_CONTROL + sizeof h))
         return wrong_server(d, "it is too small");
-    if (nbd_pread(nbd, &h, sizeof h, QM_WIRE_CONTROL, 0) == -1)
-        return wrong_server(d, nbd_get_error());
+    if (qm_handshake_read(d, nbd, &h, sizeof h, QM_WIRE_CONTROL) == -1)
+        return errno == ETIMEDOUT || !nbd_aio_is_ready(nbd)
+                   ? -1
+                   : wrong_server(d, nbd_get_error());
     *header = (struct qm_wire_header){
         .magic = le64toh(h.magic),
         .version = le32toh(h.version),
@@ -46,7 +50,9 @@ static int read_header(struct direct *d, struct nbd_handle *nbd,
         .slot_first = le32toh(h.slot_first),
         .slot_count = le32toh(h.slot_count),
         .session = le64toh(h.session),
+        .instance = le64toh(h.instance),
     };
+    memcpy(header->boot_id, h.boot_id, sizeof header->boot_id);
     if (header->magic != QM_WIRE_MAGIC)
         return wrong_server(d, "it has no header");
     if (header->version != QM_WIRE_VERSION)
@@ -81,6 +87,18 @@ static int read_no_header(struct direct *d, struct nbd_handle *nbd,
     return 0;
 }
 
+/* Whether a server that is connected to again has what it had before. */
+static bool is_same_device(const struct direct *d, const struct qm_wire_header *header,
+                           struct nbd_handle *nbd)
+{
+    bool read_only = (header->flags & QM_WIRE_READONLY) || nbd_is_read_only(nbd) == 1;
+
+    return header->size == d->size && header->block_size == d->block_size &&
+           read_only == d->read_only &&
+           (d->contextless || d->hints == (nbd_is_read_only(nbd) == 1)) &&
+           (d->connections == 1 || nbd_can_multi_conn(nbd) == 1);
+}
+
 /* Makes the connection a member of a new session.  In the first one ever, learns what
  * the device is; in later ones it must be the same. */
 static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle *nbd,
@@ -97,13 +115,15 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
         d->ordered = header.flags & QM_WIRE_ORDERED;
         d->hints = !d->contextless && nbd_is_read_only(nbd) == 1;
         d->multi_conn = nbd_can_multi_conn(nbd) == 1;
-        d->can_fua = nbd_can_fua(nbd) == 1;
+        d->size_known = true;
         for (unsigned i = 0; i < MAX_CONNECTIONS; i++)
             d->conn[i].session = d->hints ? &d->conn[i].own : &d->session;
-    } else if (header.size != d->size || header.block_size != d->block_size ||
-               (!d->contextless && d->hints != (nbd_is_read_only(nbd) == 1))) {
+    } else if (!is_same_device(d, &header, nbd)) {
         return qm_fail(ESTALE, "%s: the server has another device now", d->uri);
     }
+    atomic_store(&d->can_fua, nbd_can_fua(nbd) == 1);
+    d->peer.instance = header.instance;
+    memcpy(d->peer.boot_id, header.boot_id, sizeof d->peer.boot_id);
     /* Hints go by a command that a server need not have. */
     if (d->hints && nbd_can_cache(nbd) != 1)
         header.slot_count = 0;
@@ -121,8 +141,10 @@ static int join_session(struct direct *d, struct nbd_handle *nbd)
     pthread_mutex_unlock(&d->lock);
     if (record.session == 0)
         return 0;
-    if (nbd_pwrite(nbd, &record, sizeof record, QM_WIRE_CONTROL, 0) == -1)
-        return wrong_server(d, nbd_get_error());
+    if (qm_handshake_write(d, nbd, &record, sizeof record, QM_WIRE_CONTROL) == -1)
+        return errno == ETIMEDOUT || !nbd_aio_is_ready(nbd)
+                   ? -1
+                   : wrong_server(d, nbd_get_error());
     return 0;
 }
 
@@ -140,7 +162,7 @@ static int connect_one(struct direct *d, struct conn *conn, bool first)
     struct nbd_handle *nbd;
     int rc;
 
-    if (qm_conn_open(d, true, &nbd) == -1)
+    if (qm_conn_open(d, QM_WIRE_EXPORT, &nbd) == -1)
         return -1;
     if (!first && !d->hints && !d->contextless && any_up(d)) {
         rc = join_session(d, nbd);
@@ -172,8 +194,11 @@ int qmctx_reconnect(struct qmctx *ctx)
     if (qm_is_parents(ctx))
         return qm_fail(ENOTCONN, "the connection belongs to the parent process");
     pthread_mutex_lock(&d->connect_lock);
+    atomic_store(&d->broken, false);
     for (unsigned i = 0; i < d->connections; i++)
         qm_conn_probe(&d->conn[i]);
+    if (atomic_load(&d->ending))
+        rc = qm_fail(ENOTCONN, "the connection is being closed");
     for (unsigned i = 0; i < d->connections && rc == 0; i++)
         if (!atomic_load(&d->conn[i].up))
             rc = connect_one(d, &d->conn[i], false);
@@ -181,32 +206,93 @@ int qmctx_reconnect(struct qmctx *ctx)
     return rc;
 }
 
+/* The plain connection is a member of the session, if the server can have that: so it
+ * is fenced with it.  connect_lock is held. */
+static int connect_plain(struct direct *d, struct conn *conn)
+{
+    char name[sizeof QM_WIRE_PLAIN_EXPORT + 16] = "";
+    struct nbd_handle *nbd;
+    uint64_t session;
+
+    if (atomic_load(&d->broken) || atomic_load(&d->ending))
+        return qm_fail(ENOTCONN, "not connected to the server");
+    pthread_mutex_lock(&d->lock);
+    session = d->session.id;
+    pthread_mutex_unlock(&d->lock);
+    if (d->peer.instance && session)
+        snprintf(name, sizeof name, QM_WIRE_PLAIN_EXPORT "%016" PRIx64, session);
+    if (qm_conn_open(d, name, &nbd) == -1)
+        return -1;
+    if (nbd_get_size(nbd) != (int64_t)d->size) {
+        nbd_close(nbd);
+        return qm_fail(ESTALE, "%s: the plain export is of another size", d->uri);
+    }
+    qm_conn_install(conn, nbd);
+    return 0;
+}
+
 struct conn *qm_plain_conn(struct direct *d)
 {
     struct conn *conn = &d->plain;
-    struct nbd_handle *nbd;
+    int rc;
 
     for (;;) {
         pthread_mutex_lock(&d->connect_lock);
-        if (!qm_conn_probe(conn)) {
-            if (qm_conn_open(d, false, &nbd) == -1) {
-                pthread_mutex_unlock(&d->connect_lock);
-                return NULL;
-            }
-            if (nbd_get_size(nbd) != (int64_t)d->size) {
-                nbd_close(nbd);
-                pthread_mutex_unlock(&d->connect_lock);
-                qm_fail(ESTALE, "%s: the plain export is of another size", d->uri);
-                return NULL;
-            }
-            qm_conn_install(conn, nbd);
-        }
+        rc = qm_conn_probe(conn) ? 0 : connect_plain(d, conn);
         pthread_mutex_unlock(&d->connect_lock);
+        if (rc == -1)
+            return NULL;
         pthread_mutex_lock(&conn->lock);
         if (atomic_load(&conn->up))
             return conn;
         pthread_mutex_unlock(&conn->lock);
     }
+}
+
+/* --- for the device --- */
+
+void qm_direct_shutdown(struct direct *d)
+{
+    atomic_store(&d->broken, true);
+    for (unsigned i = 0; i < d->connections; i++)
+        qm_conn_shutdown(&d->conn[i]);
+    qm_conn_shutdown(&d->plain);
+}
+
+void qm_direct_break(struct direct *d)
+{
+    atomic_store(&d->broken, true);
+    for (unsigned i = 0; i < d->connections; i++)
+        qm_conn_break(&d->conn[i]);
+    qm_conn_break(&d->plain);
+}
+
+void qm_direct_end(struct direct *d)
+{
+    atomic_store(&d->ending, true);
+    /* Whoever was connecting has done so, or not. */
+    pthread_mutex_lock(&d->connect_lock);
+    pthread_mutex_unlock(&d->connect_lock);
+    qm_direct_break(d);
+}
+
+bool qm_direct_all_up(struct direct *d)
+{
+    bool up = true;
+
+    for (unsigned i = 0; i < d->connections; i++)
+        up = qm_conn_probe(&d->conn[i]) && up;
+    return up;
+}
+
+void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session)
+{
+    pthread_mutex_lock(&d->connect_lock);
+    *peer = d->peer;
+    pthread_mutex_lock(&d->lock);
+    *session = d->contextless || d->hints ? 0 : d->session.id;
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->connect_lock);
 }
 
 static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)

@@ -1,10 +1,11 @@
 /* direct.h - what the files of the direct carrier share.
  *
+ *   handshake.c making a connection
  *   conn.c      one connection: a libnbd handle, its requests, who polls it
  *   contexts.c  the contexts, the session's slots, and what is to be said about them
  *   request.c   reads and writes, in a context or not, synchronous or not
  *   attached.c  the threads' stacks of contexts, also those of attached instances
- *   direct.c    connecting, reconnecting, the API
+ *   direct.c    sessions, reconnecting, the API
  *
  * Several connections to the tagged export belong to one session.  A context and all
  * that is nested in it (a tree) speak over one connection, which carries out requests
@@ -99,6 +100,12 @@ struct conn {
     struct cds_list_head finished; /* lock; requests whose done() is due */
 };
 
+/* What a server says of itself in its header; zeros: it does not. */
+struct qm_peer_id {
+    uint64_t instance;
+    uint8_t boot_id[16];
+};
+
 struct direct {
     struct qmctx base;
     char *uri;
@@ -109,9 +116,14 @@ struct direct {
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* QM_WIRE_ORDERED */
     bool multi_conn;
-    bool read_only, can_fua;
-    uint64_t size;                /* bytes */
-    uint32_t block_size;          /* bytes */
+    bool read_only;
+    _Atomic bool can_fua;
+    bool size_known;        /* it was connected to before; connect_lock */
+    _Atomic bool ending;    /* whatever is connecting gives up */
+    _Atomic bool broken;    /* nothing may connect by itself until qmctx_reconnect() */
+    struct qm_peer_id peer; /* connect_lock */
+    uint64_t size;          /* bytes */
+    uint32_t block_size;    /* bytes */
     pthread_mutex_t connect_lock; /* outside all others; may wait for the network */
     _Atomic unsigned next_conn;
     _Atomic uint64_t last_epoch;
@@ -132,20 +144,31 @@ struct direct {
     _Atomic unsigned aio;      /* async requests whose done() has not returned */
 };
 
+/* handshake.c: all under connect_lock, and in bounded time; 0, or -1 with
+ * qmctx_error(). */
+
+/* Connects to an export, or to that of the URI if there are no contexts.  *nbd is the
+ * caller's. */
+int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd);
+/* Requests on a handle that is no connection's yet. */
+int qm_handshake_read(struct direct *d, struct nbd_handle *nbd, void *buf, size_t count,
+                      uint64_t offset);
+int qm_handshake_write(struct direct *d, struct nbd_handle *nbd, const void *buf,
+                       size_t count, uint64_t offset);
+
 /* conn.c */
 
 int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged);
 void qm_conn_destroy(struct conn *conn);
 
-/* Connects to the export that is named, as conn->tagged says, without any lock and
- * without changing conn: *nbd is the caller's.  0, or -1 with qmctx_error(). */
-int qm_conn_open(struct direct *direct, bool tagged, struct nbd_handle **nbd);
 /* Puts nbd in the place of the connection's last handle.  Takes conn.lock. */
 void qm_conn_install(struct conn *conn, struct nbd_handle *nbd);
 /* Whether the connection is up; notices that the other side has closed it. */
 bool qm_conn_probe(struct conn *conn);
 /* Breaks the connection off; what is in flight on it fails. */
 void qm_conn_break(struct conn *conn);
+/* The same, but without waiting for the thread that polls it. */
+void qm_conn_shutdown(struct conn *conn);
 
 void qm_request_init(struct request *request, struct conn *conn);
 
@@ -193,6 +216,16 @@ void qm_contexts_free(struct direct *d);
 
 /* request.c */
 
+/* Has the server end an old session, and waits until its changes have ended. */
+int qm_direct_fence(struct direct *d, uint64_t session);
+/* Asks for something small over a connection that nothing is in flight on, if there is
+ * one, so that a server that ends can say so.  0 if it answered, whatever it was. */
+int qm_direct_ping(struct direct *d);
+/* As qmctx_aio_pwrite(): what was written before is on stable storage. */
+int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
+/* Has a thread that waits in qmctx_poll() come back, or the next one. */
+void qm_direct_wake(struct direct *d);
+
 /* Reads in the control window.  0, or -1 with qmctx_error(). */
 int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 
@@ -200,6 +233,20 @@ int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);
+
+/* Closes all connections; what is in flight fails with ENOTCONN.  Nothing connects by
+ * itself until qmctx_reconnect() is called.  qm_direct_break() returns when they are
+ * closed; qm_direct_shutdown() at once, and may be called in done(): a thread that
+ * polls them sees the end, or qm_direct_break() does. */
+void qm_direct_shutdown(struct direct *d);
+void qm_direct_break(struct direct *d);
+/* The same for good: whatever is connecting gives up, and nothing connects again. */
+void qm_direct_end(struct direct *d);
+/* Whether none of the connections has been closed by the server.  Does not wait. */
+bool qm_direct_all_up(struct direct *d);
+/* What the server that was connected to last says of itself, and our session there (0:
+ * there is none, or no records can be written). */
+void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
 
 /* attached.c: a carrier's begin, end and thread_gone; of a direct instance, or of one
  * that is attached to it. */

@@ -5,6 +5,7 @@
  * What the tagged export does not do (zero, trim) goes over the plain one, but only if
  * the server lets several connections write (multi-conn): else zeros are written.
  */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,6 +241,8 @@ static int start(struct direct *d, qmctx_id id, enum command command, void *buf,
     request->opaque = opaque;
     conn->async++;
     atomic_fetch_add(&d->aio, 1);
+    if (command == CMD_FLUSH && conn->can_flush)
+        qm_conn_issue(request, command, NULL, 0, 0, 0);
     issue_all(request, command, buf, count, tagged_offset(slot, offset),
               fua ? LIBNBD_CMD_FLAG_FUA : 0, conn->max_payload);
     pthread_mutex_unlock(&conn->lock);
@@ -283,4 +286,43 @@ int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset)
         return not_connected();
     return transfer(conn, NULL, CMD_READ, buf, count, QM_WIRE_CONTROL + offset, 0,
                     false);
+}
+
+/* --- for the device --- */
+
+int qm_direct_fence(struct direct *d, uint64_t session)
+{
+    struct qm_wire_record record = {
+        .op = htole32(QM_WIRE_FENCE),
+        .session = htole64(session),
+    };
+    struct conn *conn = qm_context_conn(d, 0);
+
+    if (!conn)
+        return not_connected();
+    return transfer(conn, NULL, CMD_WRITE, &record, sizeof record, QM_WIRE_CONTROL, 0,
+                    false);
+}
+
+int qm_direct_ping(struct direct *d)
+{
+    uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;
+    char buf[512];
+
+    if (d->contextless && d->size < sizeof buf)
+        return 0;
+    for (unsigned i = 0; i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        pthread_mutex_lock(&conn->lock);
+        if (atomic_load(&conn->up) && conn->in_flight == 0)
+            return transfer(conn, NULL, CMD_READ, buf, sizeof buf, offset, 0, false);
+        pthread_mutex_unlock(&conn->lock);
+    }
+    return 0;
+}
+
+int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque)
+{
+    return start(d, 0, CMD_FLUSH, NULL, 0, 0, false, done, opaque);
 }

@@ -1,0 +1,196 @@
+/* handshake.c - making a connection, in bounded time.
+ *
+ * A server that is ending, or that hangs, still has a socket: it accepts connections
+ * into its backlog and never says a word.  So there is a limit to how long the server's
+ * greeting may take, and a longer one to each step after it, in which a server may have
+ * to reach a server of its own.
+ *
+ * A machine that is gone says nothing either.  TCP is told to find out: by keepalive if
+ * nothing is in flight, and by TCP_USER_TIMEOUT if something is.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "direct.h"
+
+enum {
+    GREETING_FIRST_MS = 20000, /* of a server that was never connected to */
+    GREETING_AGAIN_MS = 5000,
+    STEP_MS = 30000, /* each step that follows */
+    GLANCE_MS = 100, /* after which it is seen that it is not wanted any more */
+    /* Together less than 10 seconds from a machine's end to our noticing. */
+    KEEPALIVE_IDLE_S = 3,
+    KEEPALIVE_INTERVAL_S = 2,
+    KEEPALIVE_COUNT = 3,
+    USER_TIMEOUT_MS = 9000,
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* What libnbd says of its last error, as ours. */
+static int nbd_failed(const char *what)
+{
+    int err = nbd_get_errno();
+
+    return qm_fail(err ? err : EIO, "%s: %s", what, nbd_get_error());
+}
+
+/* Lets the handle make progress until then; ETIMEDOUT if it did not in time. */
+static int progress(struct direct *d, struct nbd_handle *nbd, int64_t until)
+{
+    int64_t left;
+    int r;
+
+    while ((left = until - now_ms()) > 0 && !atomic_load(&d->ending)) {
+        r = nbd_poll(nbd, (int)(left < GLANCE_MS ? left : GLANCE_MS));
+        if (r != 0)
+            return r == 1 ? 0 : nbd_failed(d->uri);
+    }
+    return qm_fail(ETIMEDOUT, "%s: the server does not answer", d->uri);
+}
+
+/* Until the handle is no longer connecting, or handling an option. */
+static int settle(struct direct *d, struct nbd_handle *nbd, int limit_ms)
+{
+    int64_t until = now_ms() + limit_ms;
+
+    while (nbd_aio_is_connecting(nbd))
+        if (progress(d, nbd, until) == -1)
+            return -1;
+    if (nbd_aio_is_ready(nbd) || nbd_aio_is_negotiating(nbd))
+        return 0;
+    return qm_fail(ENOTCONN, "%s: the server closed the connection", d->uri);
+}
+
+/* The handshake is over: whatever the handle waits for is the reply to cookie. */
+static int await_reply(struct direct *d, struct nbd_handle *nbd, int64_t cookie)
+{
+    int64_t until = now_ms() + STEP_MS;
+    int r;
+
+    if (cookie == -1)
+        return nbd_failed(d->uri);
+    while ((r = nbd_aio_command_completed(nbd, (uint64_t)cookie)) == 0)
+        if (progress(d, nbd, until) == -1)
+            return -1;
+    return r == 1 ? 0 : nbd_failed(d->uri);
+}
+
+int qm_handshake_read(struct direct *d, struct nbd_handle *nbd, void *buf, size_t count,
+                      uint64_t offset)
+{
+    return await_reply(d, nbd,
+                       nbd_aio_pread(nbd, buf, count, offset, NBD_NULL_COMPLETION, 0));
+}
+
+int qm_handshake_write(struct direct *d, struct nbd_handle *nbd, const void *buf,
+                       size_t count, uint64_t offset)
+{
+    return await_reply(d, nbd,
+                       nbd_aio_pwrite(nbd, buf, count, offset, NBD_NULL_COMPLETION, 0));
+}
+
+static int option_done(void *opaque, int *error)
+{
+    *(int *)opaque = *error;
+    return 1;
+}
+
+/* Asks for the export whose name is set. */
+static int go(struct direct *d, struct nbd_handle *nbd)
+{
+    int error = 0;
+    nbd_completion_callback done = {.callback = option_done, .user_data = &error};
+
+    if (nbd_aio_opt_go(nbd, done) == -1)
+        return nbd_failed(d->uri);
+    if (settle(d, nbd, STEP_MS) == -1)
+        return -1;
+    if (nbd_aio_is_ready(nbd))
+        return 0;
+    return qm_fail(error ? error : EIO, "%s: the server refuses the export: %s", d->uri,
+                   strerror(error ? error : EIO));
+}
+
+/* The URI names no export, or the very one. */
+static int check_export(struct nbd_handle *nbd)
+{
+    char *name = nbd_get_export_name(nbd);
+    bool fine = name && (!*name || strcmp(name, QM_WIRE_EXPORT) == 0);
+
+    free(name);
+    return fine ? 0
+                : qm_fail(EINVAL, "the URI must not name an export (contexts go to the "
+                                  "export \"" QM_WIRE_EXPORT "\")");
+}
+
+/* Has TCP notice that the peer's machine is gone.  Fails for other sockets, and where
+ * the kernel does not know an option: then it is noticed later. */
+static void watch_peer(struct nbd_handle *nbd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
+    };
+    int fd = nbd_aio_get_fd(nbd), domain = 0;
+    socklen_t len = sizeof domain;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1 ||
+        (domain != AF_INET && domain != AF_INET6))
+        return;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof options[i].value);
+}
+
+static int shake_hands(struct direct *d, const char *export, struct nbd_handle *nbd)
+{
+    if (nbd_set_opt_mode(nbd, true) == -1 ||
+        nbd_set_uri_allow_local_file(nbd, true) == -1 ||
+        nbd_set_pread_initialize(nbd, false) == -1 ||
+        nbd_set_strict_mode(nbd, nbd_get_strict_mode(nbd) &
+                                     ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
+        nbd_aio_connect_uri(nbd, d->uri) == -1)
+        return nbd_failed(d->uri);
+    if (settle(d, nbd, d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS) == -1)
+        return -1;
+    watch_peer(nbd);
+    if (d->contextless && nbd_aio_is_ready(nbd))
+        return 0;
+    if (!nbd_aio_is_negotiating(nbd))
+        return qm_fail(EPROTO, "%s: the server knows no exports", d->uri);
+    if (!d->contextless) {
+        if (check_export(nbd) == -1)
+            return -1;
+        if (nbd_set_export_name(nbd, export) == -1)
+            return nbd_failed(d->uri);
+    }
+    return go(d, nbd);
+}
+
+int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)
+{
+    *nbd = nbd_create();
+    if (!*nbd)
+        return nbd_failed("libnbd");
+    if (shake_hands(d, export, *nbd) == 0)
+        return 0;
+    nbd_close(*nbd);
+    *nbd = NULL;
+    return -1;
+}
