@@ -15,11 +15,12 @@
  * Durability.  Changes are numbered when they are answered.  A FLUSH covers those that
  * were answered before it was sent, and no others.  A change that was acknowledged and
  * is not covered by a FLUSH is *retained*: after a connection to another instance of
- * the server it is sent again, in order, and flushed, before any other request goes on
- * (NFS's unstable writes and COMMIT, RFC 1813).  So a restart of the server is a pause,
- * even if the layer below it forgot what was not flushed.  Writes with FUA are never
- * retained.  A change is lost only if it could not be retained (QM_RETAIN_OFF), or if
- * waiting ends before it could be sent again; each opener's next flush says so once.
+ * the server it is sent again and flushed, before any other request goes on (NFS's
+ * unstable writes and COMMIT, RFC 1813).  Of each byte the newest is sent, so the order
+ * does not matter.  So a restart of the server is a pause, even if the layer below it
+ * forgot what was not flushed.  Writes with FUA are never retained.  A change is lost
+ * only if it could not be retained (QM_RETAIN_OFF), or if waiting ends before it could
+ * be sent again; each opener's next flush says so once.
  *
  * Threads: any thread may call anything at any time, except that qm_device_close() is
  * the last.  A device has threads of its own.  fork(): in a child, a parent's device is
@@ -54,7 +55,7 @@ enum qm_retain {
 struct qm_device_options {
     unsigned connections; /* 1 to 64; 0: qmctx_connect()'s default */
     bool plain;           /* the export that the URI names, of any NBD server */
-    bool patient;         /* qm_device_open() waits for the server, too */
+    bool patient;         /* qm_device_open() waits for the server, too, up to `wait` */
     enum qm_retain mode;
     uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
     uint32_t wait;      /* seconds that a request waits while the server is away */
@@ -65,8 +66,8 @@ struct qm_device_options {
     void *opaque;
 };
 
-/* Whoever waits for a request; asked now and then whether it still does.  NULL in place
- * of a pointer to one: it always does. */
+/* What waits for a request; asked now and then whether it is gone.  NULL in place of a
+ * pointer to one: it never is. */
 struct qm_requester {
     bool (*gone)(void *opaque);
     void *opaque;
@@ -122,7 +123,7 @@ unsigned qm_device_losses(const struct qm_device *device);
 
 /* An asynchronous read or write.  0: done() will be called once, by any thread, with 0
  * or an errno value, and may start further requests but not wait; buf lives until then.
- * Else an errno value.  May wait for an overlapping change and for room to retain. */
+ * Else an errno value.  Never waits, not even while the server is away. */
 int qm_device_start(struct qm_device *device, bool write, qmctx_id context, void *buf,
                     size_t count, uint64_t offset, bool fua, qmctx_done *done,
                     void *opaque);
