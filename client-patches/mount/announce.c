@@ -42,7 +42,7 @@ struct program {
 };
 
 struct qm_announce {
-    struct qm_link *link;
+    struct qm_device *device;
     char *path;
     int listener, epoll, stop;
     atomic_uint owner; /* uid_t */
@@ -130,7 +130,7 @@ static int watch(int epoll, int fd, void *what)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-int qm_announce_listen(const char *path, uid_t owner, struct qm_link *link,
+int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
                        struct qm_announce **announce, char *err, size_t len)
 {
     struct qm_announce *a = calloc(1, sizeof *a);
@@ -141,7 +141,7 @@ int qm_announce_listen(const char *path, uid_t owner, struct qm_link *link,
         snprintf(err, len, "out of memory");
         return -1;
     }
-    a->link = link;
+    a->device = device;
     for (unsigned i = 0; i < QM_ANNOUNCE_PROGRAMS; i++)
         a->programs[i].fd = -1;
     a->epoll = a->stop = -1;
@@ -244,7 +244,7 @@ static void welcome(struct qm_announce *a, int fd)
             program = &a->programs[i];
     if (!program || !may_connect(a, fd))
         goto refuse;
-    if (!program->peer && !(program->peer = qm_peer_new(a->link)))
+    if (!program->peer && !(program->peer = qm_peer_new(a->device)))
         goto refuse;
 
     program->range = take_range(a);

@@ -20,7 +20,7 @@ struct qm_announce;
 /* Listens at path, which must not exist, or be the socket of a mount that is gone. Only
  * owner, the mount's user and root may connect.  *announce is the caller's, to be
  * freed with qm_announce_free().  Returns 0, or -1 with one sentence in err. */
-int qm_announce_listen(const char *path, uid_t owner, struct qm_link *link,
+int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
                        struct qm_announce **announce, char *err, size_t len);
 
 /* Starts the thread.  tick(opaque) is called from it about once a second.  Returns 0 or

@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,14 +22,14 @@
 /* The kernel need not ask again: nothing changes but through it. */
 #define ATTR_TIMEOUT 86400.0
 
-void qm_fuse_init(struct qm_fuse *fuse, struct qm_link *link,
+void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
                   struct qm_announce *announce, struct qm_threads *threads,
                   const struct stat *like, bool read_only)
 {
     struct stat *attr = &fuse->attr;
 
     memset(fuse, 0, sizeof *fuse);
-    fuse->link = link;
+    fuse->device = device;
     fuse->announce = announce;
     fuse->threads = threads;
     fuse->read_only = read_only;
@@ -41,9 +40,9 @@ void qm_fuse_init(struct qm_fuse *fuse, struct qm_link *link,
     attr->st_nlink = 1;
     attr->st_uid = like->st_uid;
     attr->st_gid = like->st_gid;
-    attr->st_size = (off_t)qm_link_size(link);
-    attr->st_blksize = (blksize_t)qm_link_block_size(link);
-    attr->st_blocks = (blkcnt_t)((qm_link_size(link) + 511) / 512);
+    attr->st_size = (off_t)qm_device_size(device);
+    attr->st_blksize = (blksize_t)qm_device_block_size(device);
+    attr->st_blocks = (blkcnt_t)((qm_device_size(device) + 511) / 512);
     clock_gettime(CLOCK_REALTIME, &attr->st_mtim);
     attr->st_atim = attr->st_ctim = attr->st_mtim;
 }
@@ -74,9 +73,9 @@ static bool unwanted(void *opaque)
            qm_asker_gone(fuse_req_ctx(req)->pid);
 }
 
-static struct qm_asker asker_of(fuse_req_t req)
+static struct qm_requester requester_of(fuse_req_t req)
 {
-    return (struct qm_asker){.gone = unwanted, .opaque = req};
+    return (struct qm_requester){.gone = unwanted, .opaque = req};
 }
 
 /* --- reads and writes --- */
@@ -131,30 +130,32 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
-    struct qm_asker asker = asker_of(req);
-    uint64_t end = qm_link_size(fuse->link);
+    struct qm_requester requester = requester_of(req);
+    ssize_t n = qm_device_clamp(fuse->device, false, size, offset);
     struct qm_tag *tag;
     char *buf;
     int r;
 
-    if ((uint64_t)offset >= end || size == 0) {
+    if (n < 0) {
+        fuse_reply_err(req, (int)-n);
+        return;
+    }
+    if (n == 0) {
         fuse_reply_buf(req, NULL, 0);
         return;
     }
-    if (size > end - (uint64_t)offset)
-        size = end - (uint64_t)offset;
-    buf = buffer_for(size);
+    buf = buffer_for((size_t)n);
     if (!buf) {
         fuse_reply_err(req, ENOMEM);
         return;
     }
     tag = tag_of(fuse, req);
-    r = qm_link_read(fuse->link, &asker, qm_tag_context(tag), buf, size,
-                     (uint64_t)offset);
+    r = qm_device_read(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
+                       (uint64_t)offset);
     if (r)
         fuse_reply_err(req, r);
     else
-        fuse_reply_buf(req, buf, size);
+        fuse_reply_buf(req, buf, (size_t)n);
     qm_tag_put(tag);
 }
 
@@ -162,30 +163,28 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
                      off_t offset, struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
-    struct qm_asker asker = asker_of(req);
-    uint64_t end = qm_link_size(fuse->link);
+    struct qm_requester requester = requester_of(req);
+    ssize_t n = qm_device_clamp(fuse->device, true, size, offset);
     struct qm_tag *tag;
     int r;
 
-    if (size == 0) {
+    if (n < 0) {
+        fuse_reply_err(req, (int)-n);
+        return;
+    }
+    if (n == 0) {
         fuse_reply_write(req, 0);
         return;
     }
-    if ((uint64_t)offset >= end) {
-        fuse_reply_err(req, ENOSPC);
-        return;
-    }
-    if (size > end - (uint64_t)offset)
-        size = end - (uint64_t)offset;
     tag = tag_of(fuse, req);
     /* The flags are those of this very write: O_SYNC includes O_DSYNC, and so does
      * RWF_DSYNC. */
-    r = qm_link_write(fuse->link, &asker, qm_tag_context(tag), buf, size,
-                      (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
+    r = qm_device_write(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
+                        (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
     if (r)
         fuse_reply_err(req, r);
     else
-        fuse_reply_write(req, size);
+        fuse_reply_write(req, (size_t)n);
     qm_tag_put(tag);
 }
 
@@ -197,47 +196,19 @@ struct opened {
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
                      struct fuse_file_info *fi)
 {
-    struct qm_asker asker = asker_of(req);
-
+    struct qm_requester requester = requester_of(req);
     struct opened *o = (struct opened *)(uintptr_t)fi->fh;
 
-    fuse_reply_err(req, qm_link_flush(fuse_of(req)->link, &asker, &o->seen));
+    fuse_reply_err(req, qm_device_flush(fuse_of(req)->device, &requester, &o->seen));
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                          off_t length, struct fuse_file_info *fi)
 {
-    struct qm_fuse *fuse = fuse_of(req);
-    uint64_t end = qm_link_size(fuse->link);
-    struct qm_asker asker = asker_of(req);
-    uint64_t at = (uint64_t)offset, count = (uint64_t)length;
-    bool inside = at <= end && count <= end - at;
+    struct qm_requester requester = requester_of(req);
 
-    switch (mode) {
-    case 0:
-    case FALLOC_FL_KEEP_SIZE:
-        /* A device's blocks are all there. */
-        fuse_reply_err(req, inside ? 0 : ENOSPC);
-        return;
-    case FALLOC_FL_ZERO_RANGE:
-        if (!inside) {
-            fuse_reply_err(req, ENOSPC);
-            return;
-        }
-        break;
-    case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
-    case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
-        /* Nothing is to be done beyond the end. */
-        if (at >= end)
-            count = 0;
-        else if (!inside)
-            count = end - at;
-        break;
-    default:
-        fuse_reply_err(req, EOPNOTSUPP);
-        return;
-    }
-    fuse_reply_err(req, count ? qm_link_zero(fuse->link, &asker, count, at) : 0);
+    fuse_reply_err(req, qm_device_allocate(fuse_of(req)->device, &requester, mode,
+                                           offset, length));
 }
 
 /* --- the file itself --- */
@@ -314,7 +285,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    atomic_init(&o->seen, qm_link_unsafe_losses(fuse_of(req)->link));
+    atomic_init(&o->seen, qm_device_losses(fuse_of(req)->device));
     fi->fh = (uintptr_t)o;
     fi->direct_io = 1;
     fi->noflush = 1;

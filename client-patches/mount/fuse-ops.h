@@ -9,7 +9,7 @@
 #include <fuse_lowlevel.h>
 
 #include "client-patches/mount/announce.h"
-#include "client-patches/mount/server-link.h"
+#include "client-patches/libqmctx/device.h"
 #include "client-patches/mount/threads.h"
 
 /* The largest request in bytes, both ways; the kernel splits larger ones. */
@@ -18,7 +18,7 @@
 /* What the operations work on; the session's user data.  The pointers are set before
  * the first request comes, and outlive the last. */
 struct qm_fuse {
-    struct qm_link *link;
+    struct qm_device *device;
     struct qm_announce *announce;
     struct qm_threads *threads;
     struct fuse_session *session;
@@ -34,7 +34,7 @@ struct qm_fuse {
 
 /* Fills in *fuse: the file has the owner and mode of like, and is of the device's size.
  */
-void qm_fuse_init(struct qm_fuse *fuse, struct qm_link *link,
+void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
                   struct qm_announce *announce, struct qm_threads *threads,
                   const struct stat *like, bool read_only);
 

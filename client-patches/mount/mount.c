@@ -37,8 +37,9 @@
 /* Requests served at the same time. */
 #define MAX_THREADS 64
 
-#define RECONNECT_DEFAULT 300
-#define WAIT_DEFAULT      60
+/* Of --retain; less would hold little, more is a mistake. */
+#define RETAIN_MIN (UINT64_C(1) << 20)
+#define RETAIN_MAX (UINT64_C(1) << 40)
 
 struct options {
     const char *uri;
@@ -46,7 +47,9 @@ struct options {
     const char *context_socket; /* NULL: FILE.ctx */
     const char *pidfile;        /* NULL: none */
     unsigned connections;       /* 0: as the server allows */
-    unsigned reconnect, wait;   /* seconds */
+    uint32_t reconnect, wait;   /* seconds, or QM_DEVICE_FOREVER */
+    enum qm_retain mode;
+    uint64_t retain; /* bytes */
     bool foreground;
     bool allow_other;
     bool read_only;
@@ -62,7 +65,7 @@ struct life {
     int parent;     /* where to tell that the file can be used, or -1 */
     int pid_fd;     /* of the pid file, or -1 */
     bool pid_created, pid_written;
-    struct qm_link *link;
+    struct qm_device *device;
     struct qm_announce *announce;
     struct qm_threads *threads;
     struct qm_fuse fuse;
@@ -75,6 +78,7 @@ enum {
     OPT_CONNECTIONS = 256,
     OPT_CONTEXT_SOCKET,
     OPT_RECONNECT,
+    OPT_RETAIN,
     OPT_WAIT,
     OPT_ALLOW_OTHER,
     OPT_READ_ONLY,
@@ -88,12 +92,17 @@ static const struct argp_option argp_options[] = {
     {"context-socket", OPT_CONTEXT_SOCKET, "PATH", 0,
      "Where programs announce their contexts (default: FILE" QM_MOUNT_SUFFIX ")", 0},
     {"reconnect", OPT_RECONNECT, "SECONDS", 0,
-     "For how long to try to connect again when the server is gone (default: 300; 0: "
-     "not "
-     "at all)",
+     "For how long to try to connect again when the server is gone (default: for "
+     "ever; 0: not at all)",
      0},
     {"wait", OPT_WAIT, "SECONDS", 0,
-     "For how long requests wait for it meanwhile (default: 60; 0: they fail at once)",
+     "For how long requests wait for it meanwhile (default: for ever; 0: they fail at "
+     "once)",
+     0},
+    {"retain", OPT_RETAIN, "SIZE|off", 0,
+     "How much of what is written and not flushed to keep, for a server that comes "
+     "back without it: 1M to 1T (default: 64M); off: nothing, then the next fsync "
+     "fails",
      0},
     {"allow-other", OPT_ALLOW_OTHER, NULL, 0,
      "Let other users use the file, as its owner and mode say", 0},
@@ -119,6 +128,33 @@ static unsigned number(const char *option, const char *arg, unsigned min, unsign
     return (unsigned)n;
 }
 
+/* SIZE or "off", into options; or the end of the program. */
+static void retain(const char *arg, struct options *options, struct argp_state *state)
+{
+    static const char units[] = "KMGT";
+    unsigned long long n;
+    const char *unit;
+    char *end;
+    unsigned shift = 0;
+
+    if (strcmp(arg, "off") == 0) {
+        options->mode = QM_RETAIN_OFF;
+        return;
+    }
+    errno = 0;
+    n = strtoull(arg, &end, 10);
+    if (*end && (unit = strchr(units, *end))) {
+        shift = 10 * (unsigned)(unit - units + 1);
+        end++;
+    }
+    if (errno || *end || arg[0] < '0' || arg[0] > '9' || n > RETAIN_MAX >> shift ||
+        n << shift < RETAIN_MIN)
+        argp_error(state, "--retain: '%s' is neither 'off' nor a size from 1M to 1T",
+                   arg);
+    options->mode = QM_RETAIN_ON;
+    options->retain = n << shift;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -138,6 +174,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_WAIT:
         o->wait = number("wait", arg, 0, 1000000000, state);
+        return 0;
+    case OPT_RETAIN:
+        retain(arg, o, state);
         return 0;
     case OPT_ALLOW_OTHER:
         o->allow_other = true;
@@ -180,7 +219,8 @@ static void parse(int argc, char **argv, struct options *options)
 {
     static char name[] = "quickmine mount";
 
-    *options = (struct options){.reconnect = RECONNECT_DEFAULT, .wait = WAIT_DEFAULT};
+    *options =
+        (struct options){.reconnect = QM_DEVICE_FOREVER, .wait = QM_DEVICE_FOREVER};
     argv[0] = name;
     argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, options);
@@ -356,6 +396,11 @@ static void on_ready(void *opaque)
     }
 }
 
+static void on_log(void *opaque, int priority, const char *sentence)
+{
+    qm_mount_log(priority, "%s", sentence);
+}
+
 static void on_tick(void *opaque)
 {
     qm_threads_sweep(opaque);
@@ -401,23 +446,33 @@ static struct fuse_session *new_session(struct life *life)
 static int set_up(struct life *life)
 {
     const struct options *o = life->options;
+    struct qm_device_options device = {
+        .connections = o->connections,
+        .mode = o->mode,
+        .retain = o->retain,
+        .wait = o->wait,
+        .reconnect = o->reconnect,
+        .log = on_log,
+    };
     char err[512];
     int r;
 
-    if (qm_link_open(o->uri, o->connections, o->reconnect, o->wait, &life->link, err,
-                     sizeof err) == -1 ||
-        qm_announce_listen(life->socket, life->st.st_uid, life->link, &life->announce,
+    if (qm_device_open(o->uri, &device, &life->device) != 0) {
+        qm_mount_log(LOG_ERR, "%s", qmctx_error());
+        return -1;
+    }
+    if (qm_announce_listen(life->socket, life->st.st_uid, life->device, &life->announce,
                            err, sizeof err) == -1) {
         qm_mount_log(LOG_ERR, "%s", err);
         return -1;
     }
-    life->threads = qm_threads_new(life->link);
+    life->threads = qm_threads_new(life->device);
     if (!life->threads) {
         qm_mount_log(LOG_ERR, "out of memory");
         return -1;
     }
-    qm_fuse_init(&life->fuse, life->link, life->announce, life->threads, &life->st,
-                 o->read_only || qm_link_read_only(life->link));
+    qm_fuse_init(&life->fuse, life->device, life->announce, life->threads, &life->st,
+                 o->read_only || qm_device_read_only(life->device));
     life->fuse.ready = on_ready;
     life->fuse.opaque = life;
 
@@ -426,8 +481,7 @@ static int set_up(struct life *life)
         return -1;
     life->fuse.session = life->session;
     catch_signals(life);
-    if ((r = qm_link_start(life->link)) != 0 ||
-        (r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {
+    if ((r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {
         qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));
         return -1;
     }
@@ -468,7 +522,7 @@ static void tear_down(struct life *life)
     }
     qm_announce_free(life->announce);
     qm_threads_free(life->threads);
-    qm_link_close(life->link);
+    qm_device_close(life->device);
     alarm(0);
     if (life->pid_fd != -1)
         close(life->pid_fd);

@@ -41,7 +41,7 @@ struct entry {
 };
 
 struct qm_peer {
-    struct qm_link *link;
+    struct qm_device *device;
     atomic_uint number;
     struct qm_mount_entry *shared;
     atomic_uint used; /* entries from here on were never begun */
@@ -59,13 +59,13 @@ struct snapshot {
     char name[QM_MOUNT_NAME_MAX + 1]; /* terminated */
 };
 
-struct qm_peer *qm_peer_new(struct qm_link *link)
+struct qm_peer *qm_peer_new(struct qm_device *device)
 {
     struct qm_peer *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
-    p->link = link;
+    p->device = device;
     atomic_init(&p->number, QM_PEER_NOBODY);
     for (unsigned i = 0; i < QM_PEER_ENTRIES; i++)
         pthread_mutex_init(&p->entries[i].lock, NULL);
@@ -192,7 +192,7 @@ static struct qm_tag *begin(struct qm_peer *peer, uint32_t number,
         goto out;
     if (!entry->begun || entry->version != snapshot->version) {
         qm_tag_put(take(entry));
-        r = qm_tag_begin(peer->link, parent, (enum qmctx_kind)snapshot->kind,
+        r = qm_tag_begin(peer->device, parent, (enum qmctx_kind)snapshot->kind,
                          snapshot->klass, snapshot->name[0] ? snapshot->name : NULL,
                          &entry->tag);
         if (r == EIO || r == ENOMEM)

@@ -21,7 +21,7 @@
 struct qm_peer;
 
 /* Makes a place.  NULL if memory is out. */
-struct qm_peer *qm_peer_new(struct qm_link *link);
+struct qm_peer *qm_peer_new(struct qm_device *device);
 /* Nobody may be attached, and no request may come.  peer may be NULL. */
 void qm_peer_free(struct qm_peer *peer);
 

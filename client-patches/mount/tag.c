@@ -8,10 +8,10 @@
 struct qm_tag {
     atomic_uint references;
     qmctx_id context;
-    struct qm_link *link;
+    struct qm_device *device;
 };
 
-int qm_tag_begin(struct qm_link *link, struct qm_tag *parent, enum qmctx_kind kind,
+int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kind kind,
                  uint64_t klass, const char *name, struct qm_tag **tag)
 {
     struct qm_tag *t = malloc(sizeof *t);
@@ -20,13 +20,13 @@ int qm_tag_begin(struct qm_link *link, struct qm_tag *parent, enum qmctx_kind ki
     *tag = NULL;
     if (!t)
         return ENOMEM;
-    r = qm_link_begin(link, qm_tag_context(parent), kind, klass, name, &t->context);
+    r = qm_device_begin(device, qm_tag_context(parent), kind, klass, name, &t->context);
     if (r) {
         free(t);
         return r;
     }
     atomic_init(&t->references, 1);
-    t->link = link;
+    t->device = device;
     *tag = t;
     return 0;
 }
@@ -42,7 +42,7 @@ void qm_tag_put(struct qm_tag *tag)
     if (!tag)
         return;
     if (atomic_fetch_sub_explicit(&tag->references, 1, memory_order_acq_rel) == 1) {
-        qm_link_end(tag->link, tag->context);
+        qm_device_end(tag->device, tag->context);
         free(tag);
     }
 }

@@ -7,13 +7,13 @@
 #ifndef QM_MOUNT_TAG_H
 #define QM_MOUNT_TAG_H
 
-#include "client-patches/mount/server-link.h"
+#include "client-patches/libqmctx/device.h"
 
 struct qm_tag;
 
 /* Begins a context within parent (NULL: none); name may be NULL.  Returns 0 with a
- * reference in *tag, or an errno value and NULL; EIO as in qm_link_begin(). */
-int qm_tag_begin(struct qm_link *link, struct qm_tag *parent, enum qmctx_kind kind,
+ * reference in *tag, or an errno value and NULL. */
+int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kind kind,
                  uint64_t klass, const char *name, struct qm_tag **tag);
 
 /* One more reference to a tag of which the caller has, or its lock protects, one. */

@@ -32,7 +32,7 @@ struct entry {
 };
 
 struct qm_threads {
-    struct qm_link *link;
+    struct qm_device *device;
     pthread_mutex_t lock;
     pthread_cond_t begun;
     struct entry *table;
@@ -48,13 +48,13 @@ static time_t seconds(void)
     return now.tv_sec;
 }
 
-struct qm_threads *qm_threads_new(struct qm_link *link)
+struct qm_threads *qm_threads_new(struct qm_device *device)
 {
     struct qm_threads *t = calloc(1, sizeof *t);
 
     if (!t)
         return NULL;
-    t->link = link;
+    t->device = device;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->begun, NULL);
     CDS_INIT_LIST_HEAD(&t->list);
@@ -84,7 +84,7 @@ static struct qm_tag *begin(struct qm_threads *threads, pid_t tid)
     char name[32];
 
     name_of(tid, name, sizeof name);
-    qm_tag_begin(threads->link, NULL, QMCTX_THREAD, XXH3_64bits(name, strlen(name)),
+    qm_tag_begin(threads->device, NULL, QMCTX_THREAD, XXH3_64bits(name, strlen(name)),
                  name[0] ? name : NULL, &tag);
     return tag;
 }

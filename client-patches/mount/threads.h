@@ -21,7 +21,7 @@
 struct qm_threads;
 
 /* NULL if memory is out. */
-struct qm_threads *qm_threads_new(struct qm_link *link);
+struct qm_threads *qm_threads_new(struct qm_device *device);
 /* Ends all.  No request may come any more.  threads may be NULL. */
 void qm_threads_free(struct qm_threads *threads);
 

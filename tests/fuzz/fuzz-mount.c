@@ -1,7 +1,7 @@
 /* fuzz-mount.c - the mount's socket, and the memory that it shares with a program.
  *
  * An input is a sequence of steps: words written to the shared memory, packets sent to
- * the socket, reads by threads with some group id.  The link to the server keeps the
+ * the socket, reads by threads with some group id.  The device keeps the
  * books instead: which contexts are open, and in which.
  *
  * Promised: a context begins within one that is open, with a kind and a name that are
@@ -26,8 +26,8 @@
 static atomic_bool is_open[BOOK];
 static atomic_uint next_id, open_count, refuse;
 
-int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
-                  uint64_t klass, const char *name, qmctx_id *id)
+int qm_device_begin(struct qm_device *device, qmctx_id parent, enum qmctx_kind kind,
+                    uint64_t klass, const char *name, qmctx_id *id)
 {
     if (atomic_load(&refuse) > 0 && atomic_fetch_sub(&refuse, 1) > 0)
         return EINVAL;
@@ -41,7 +41,7 @@ int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
     return 0;
 }
 
-void qm_link_end(struct qm_link *link, qmctx_id id)
+void qm_device_end(struct qm_device *device, qmctx_id id)
 {
     promise(atomic_exchange(&is_open[id], false));
     atomic_fetch_sub(&open_count, 1);

@@ -1,7 +1,7 @@
 /* test-tables.c - the mount's tables of contexts, without a kernel and without a
  * server.
  *
- * The server's link is replaced by one that keeps the books: which contexts are open,
+ * The server's device is replaced by one that keeps the books: which contexts are open,
  * within which, and whether each is ended once, and not while a request holds it.
  */
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "client-patches/mount/threads.h"
 #include "client-patches/protocol/quickmine-mount.h"
 
-/* --- the link that keeps the books --- */
+/* --- the device that keeps the books --- */
 
 enum { BOOK = 1 << 20 };
 
@@ -35,8 +35,8 @@ static struct {
     atomic_int refuse; /* an errno value for all begins */
 } book;
 
-int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
-                  uint64_t klass, const char *name, qmctx_id *id)
+int qm_device_begin(struct qm_device *device, qmctx_id parent, enum qmctx_kind kind,
+                    uint64_t klass, const char *name, qmctx_id *id)
 {
     int refuse = atomic_load(&book.refuse);
 
@@ -53,7 +53,7 @@ int qm_link_begin(struct qm_link *link, qmctx_id parent, enum qmctx_kind kind,
     return 0;
 }
 
-void qm_link_end(struct qm_link *link, qmctx_id id)
+void qm_device_end(struct qm_device *device, qmctx_id id)
 {
     if (!atomic_exchange(&book.open[id], false))
         atomic_fetch_add(&book.wrong, 1);
