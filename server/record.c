@@ -34,6 +34,7 @@ struct qms_recorder {
     struct qm_trace_writer *writer;
     pthread_t thread;
     uint64_t start; /* ns: the trace's time 0 */
+    bool started;   /* the thread */
     sem_t wake;
     _Atomic bool asleep, stop;
     _Alignas(64) _Atomic uint64_t tail; /* the next ticket */
@@ -172,6 +173,7 @@ static void *record_thread(void *opaque)
     struct qms_recorder *r = opaque;
     uint64_t head = 0, flushed = 0;
 
+    flush(r); /* the header: from now on the file is a trace */
     for (;;) {
         while (waiting(r, head)) {
             struct cell *cell = &r->cells[head % CELLS];
@@ -205,20 +207,27 @@ static void *record_thread(void *opaque)
 
 int qms_record_start(struct qms_recorder *r)
 {
+    int error;
+
     r->start = qms_now();
-    return pthread_create(&r->thread, NULL, record_thread, r);
+    error = pthread_create(&r->thread, NULL, record_thread, r);
+    r->started = error == 0;
+    return error;
 }
 
 int qms_record_close(struct qms_recorder *r)
 {
-    int error, close_error;
+    int error = 0, close_error = 0;
 
-    atomic_store(&r->stop, true);
-    sem_post(&r->wake);
-    if (r->start != 0)
+    if (r->started) {
+        atomic_store(&r->stop, true);
+        sem_post(&r->wake);
         pthread_join(r->thread, NULL);
-    error = atomic_load(&r->error);
-    close_error = qm_trace_close(r->writer);
+        error = atomic_load(&r->error);
+        close_error = qm_trace_close(r->writer);
+    } else {
+        qm_trace_abandon(r->writer);
+    }
     sem_destroy(&r->wake);
     free(r);
     return error ? error : close_error;

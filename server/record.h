@@ -25,14 +25,15 @@ struct qms_record_stats {
     int error;         /* what ended the recording; 0: it goes on */
 };
 
-/* Creates the file, before the server forks; starts nothing.  NULL with a sentence in
- * err. */
+/* Creates or opens the file, before the server forks; starts nothing, and writes
+ * nothing to it.  NULL with a sentence in err. */
 struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char *err,
                                      size_t len);
 /* Starts the thread.  Returns 0 or an errno value. */
 int qms_record_start(struct qms_recorder *recorder);
 /* Writes what is queued, ends the thread and closes the file.  Nobody may be recording
- * any more.  Returns 0, or the errno value that ended the recording. */
+ * any more.  Returns 0, or the errno value that ended the recording.  If it was not
+ * started, the file is left as it was before qms_record_open(). */
 int qms_record_close(struct qms_recorder *recorder);
 
 /* Any thread, any time between start and close.  The order of events is that of the

@@ -3,6 +3,9 @@
  * Text is gathered in text[]; when it is full, it goes through the compressor into
  * raw[], and from there to the file.  The first error sticks, so that a caller may
  * check only at the end.
+ *
+ * What is there under that name is kept until the first write, so that a program that
+ * opens its output and then fails for another reason destroys nothing.
  */
 #include "trace/output.h"
 
@@ -13,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -26,7 +31,10 @@ enum how { MORE, FLUSH, FINISH };
 struct qm_output {
     int fd;
     enum format format;
-    int error; /* errno value; 0: none */
+    int error;    /* errno value; 0: none */
+    bool regular; /* fd is of a regular file */
+    bool begun;   /* it has been written to: what was there before is gone */
+    char *made;   /* the path, if the file did not exist; else NULL */
     z_stream z;
     ZSTD_CStream *zstd;
     size_t used; /* of text[] */
@@ -38,6 +46,9 @@ static void write_all(struct qm_output *out, const void *buf, size_t count)
 {
     const char *p = buf;
 
+    if (!out->begun && out->regular && ftruncate(out->fd, 0) == -1)
+        out->error = errno;
+    out->begun = true;
     while (count > 0 && !out->error) {
         ssize_t n = write(out->fd, p, count);
 
@@ -173,6 +184,49 @@ static int set_format(struct qm_output *out, const char *path)
     return 0;
 }
 
+/* Opens the file, and makes it if need be.  Returns 0, or -1 with a sentence in err. */
+static int open_file(struct qm_output *out, const char *path, char *err, size_t len)
+{
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
+    struct stat st;
+
+    out->fd = open(path, flags | O_EXCL, 0600);
+    if (out->fd != -1) {
+        out->made = strdup(path); /* without memory it is not removed later */
+    } else if (errno == EEXIST) {
+        out->fd = open(path, flags, 0600);
+    }
+    if (out->fd == -1 || fstat(out->fd, &st) == -1) {
+        snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
+        return -1;
+    }
+    out->regular = S_ISREG(st.st_mode);
+    /* Where files cannot be locked, nobody is kept from writing to the same one. */
+    if (out->regular && flock(out->fd, LOCK_EX | LOCK_NB) == -1 &&
+        errno == EWOULDBLOCK) {
+        snprintf(err, len, "%s: another program is writing to it", path);
+        free(out->made); /* not ours to remove */
+        out->made = NULL;
+        return -1;
+    }
+    return 0;
+}
+
+void qm_output_abandon(struct qm_output *out)
+{
+    struct stat st;
+
+    if (out->format == GZIP)
+        deflateEnd(&out->z);
+    ZSTD_freeCStream(out->zstd);
+    if (out->made && !out->begun && fstat(out->fd, &st) == 0 && st.st_size == 0)
+        unlink(out->made);
+    if (out->fd != -1 && out->fd != STDOUT_FILENO)
+        close(out->fd);
+    free(out->made);
+    free(out);
+}
+
 struct qm_output *qm_output_create(const char *path, char *err, size_t len)
 {
     bool is_stdout = strcmp(path, "-") == 0;
@@ -186,16 +240,12 @@ struct qm_output *qm_output_create(const char *path, char *err, size_t len)
     out->fd = STDOUT_FILENO;
     if (is_stdout)
         return out;
-    out->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-    if (out->fd == -1) {
-        snprintf(err, len, "%s: cannot be created: %s", path, strerror(errno));
-    } else if (set_format(out, path) != 0) {
+    if (open_file(out, path, err, len) == 0) {
+        if (set_format(out, path) == 0)
+            return out;
         snprintf(err, len, "%s: out of memory", path);
-        close(out->fd);
-    } else {
-        return out;
     }
-    free(out);
+    qm_output_abandon(out);
     return NULL;
 }
 
@@ -211,6 +261,7 @@ int qm_output_close(struct qm_output *out)
     if (out->fd != STDOUT_FILENO && close(out->fd) == -1 && !out->error)
         out->error = errno;
     error = out->error;
+    free(out->made);
     free(out);
     return error;
 }

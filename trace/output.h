@@ -10,8 +10,11 @@
 
 struct qm_output;
 
-/* Creates path, or truncates it ("-": standard output, plain).  The caller frees it
- * with qm_output_close().  Returns NULL with a sentence in err. */
+/* Creates path, for its owner alone, or opens what is there, whose mode stays as it is
+ * and whose contents go when something is first written ("-": standard output, plain).
+ * It is locked (flock): a second program that writes to it is refused.  The caller
+ * frees it with qm_output_close() or _abandon().  Returns NULL with a sentence in err.
+ */
 struct qm_output *qm_output_create(const char *path, char *err, size_t len);
 
 /* Adds text.  All return 0 or an errno value; after the first error, that one. */
@@ -22,5 +25,8 @@ int qm_output_printf(struct qm_output *out, const char *format, ...)
 int qm_output_flush(struct qm_output *out);
 /* Completes the file, and frees out in any case. */
 int qm_output_close(struct qm_output *out);
+/* Frees out without writing what is left.  If nothing was written at all, the file is
+ * as it was before qm_output_create(). */
+void qm_output_abandon(struct qm_output *out);
 
 #endif

@@ -77,17 +77,19 @@ uint64_t qm_trace_line(const struct qm_trace_reader *r);
 void qm_trace_position(const struct qm_trace_reader *r, uint64_t *at, uint64_t *size);
 void qm_trace_free(struct qm_trace_reader *r);
 
-/* Creates path (truncates; "-": standard output).  Returns NULL with a sentence in err.
- */
+/* Creates path ("-": standard output; see qm_output_create()).  Returns NULL with a
+ * sentence in err. */
 struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
                                         char *err, size_t len);
 /* All return 0 or an errno value: EINVAL for an event that could not be read again (a
  * class with spaces, no length, ...), which is not written; that contexts are open when
  * they are named is the caller's care.  After an I/O error, the same error for good.
  * flush(): so far as written, the file can be read by others.  close() frees w in any
- * case. */
+ * case; so does abandon(), after which a file that nothing was flushed to is as it was
+ * before. */
 int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
 int qm_trace_flush(struct qm_trace_writer *w);
 int qm_trace_close(struct qm_trace_writer *w);
+void qm_trace_abandon(struct qm_trace_writer *w);
 
 #endif

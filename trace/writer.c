@@ -139,3 +139,9 @@ int qm_trace_close(struct qm_trace_writer *w)
     free(w);
     return error;
 }
+
+void qm_trace_abandon(struct qm_trace_writer *w)
+{
+    qm_output_abandon(w->out);
+    free(w);
+}
