@@ -270,7 +270,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->trained = arg;
         return 0;
     case RETRAIN:
-        set(&a->retrain, cli_number(state, "--retrain", arg, 1, UINT64_MAX));
+        set(&a->retrain, cli_number(state, "--retrain", arg, 1, QM_RETRAIN_MAX));
         return 0;
     case WARMUP:
         a->warmup = cli_number(state, "--warmup", arg, 0, UINT64_MAX);

@@ -28,7 +28,6 @@
 /* The paper's ten minutes are not given in accesses.  Half a million take about a
  * second of mining. */
 #define RETRAIN_DEFAULT UINT64_C(500000)
-#define RETRAIN_MAX     UINT64_C(100000000)
 /* It shares the memory with a server. */
 #define RETRAIN_MEMORY ((size_t)16 << 20)
 
@@ -123,11 +122,6 @@ static int create_plus(const struct qm_mining_config *config, struct qm_prefetch
 {
     uint64_t retrain = config->retrain > 0 ? config->retrain : RETRAIN_DEFAULT;
     int r = qm_mining_check(config, err, len);
-    if (r == 0 && retrain > RETRAIN_MAX) {
-        snprintf(err, len, "retrain is %llu accesses; it must be at most %llu",
-                 (unsigned long long)retrain, (unsigned long long)RETRAIN_MAX);
-        return EINVAL;
-    }
     return r != 0 ? r : make(&qm_prefetcher_cminer_plus, retrain, config, p, err, len);
 }
 

@@ -136,6 +136,11 @@ int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len
                      "the memory for rules is %llu bytes; it must be from 64K to 1T",
                      (unsigned long long)config->rules_memory);
     }
+    if (config->retrain > QM_RETRAIN_MAX) {
+        return wrong(err, len, "retrain is %llu accesses; it must be at most %llu",
+                     (unsigned long long)config->retrain,
+                     (unsigned long long)QM_RETRAIN_MAX);
+    }
     if (config->rules_dir && !*config->rules_dir) {
         return wrong(err, len, "the name of the rules directory is empty");
     }

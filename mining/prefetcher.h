@@ -23,6 +23,8 @@ struct qm_work;       /* something to learn from; owned by who holds it */
 /* What the caller of candidates() has room for; no prefetcher wants more at a time. */
 enum { QM_CANDIDATES_MAX = 64 };
 
+#define QM_RETRAIN_MAX UINT64_C(100000000)
+
 /* Owners are numbers below, see own(); 0 is nobody. */
 enum { QM_OWNERS = 16 };
 
@@ -96,7 +98,7 @@ struct qm_mining_config {
                               create() */
     unsigned without;      /* of enum qm_idea; 0: with all.  For comparisons */
     uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
-                              does; 0: its default */
+                              does, at most QM_RETRAIN_MAX; 0: its default */
 };
 
 /* The defaults, and those of --preset paper.

@@ -32,6 +32,10 @@ int qm_rules_dir_open(const struct qm_mining_config *config, struct qm_rules_dir
                       char *err, size_t len);
 void qm_rules_dir_close(struct qm_rules_dir *dir);
 
+/* Finds out whether qm_rules_dir_open() would succeed now, and leaves all as it was.
+ * Returns 0, or an errno value with one sentence in err. */
+int qm_rules_dir_try(const char *name, char *err, size_t len);
+
 /* Loads what is saved there, of more than max (0: no limit) prefixes only those used
  * last: calls prefix() for each of them, the least recently used first, and then
  * record() for each, sorted by a, b, until one returns non-zero.  The records are

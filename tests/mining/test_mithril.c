@@ -20,7 +20,7 @@ struct fixture {
     uint64_t filler, hit;
 };
 
-#define NEVER UINT64_MAX
+#define NEVER QM_RETRAIN_MAX
 
 /* Mined when the mining table is full, or after retrain accesses. */
 static struct fixture begin_all(uint64_t max_prefix, uint64_t retrain)
