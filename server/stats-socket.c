@@ -18,8 +18,12 @@
 
 #include "server/stats-socket.h"
 
+#define MODE 0600
+
 struct qms_stats_socket {
     char *path;
+    dev_t device; /* what was made there */
+    ino_t inode;
     int fd, stop_fd;
     bool started;
     pthread_t thread;
@@ -27,14 +31,19 @@ struct qms_stats_socket {
     void *opaque;
 };
 
-/* Whether path is a socket that nobody listens on. */
-static bool is_stale(const char *path, const struct sockaddr_un *address)
+static bool is_same(const struct stat *a, const struct stat *b)
 {
-    struct stat st;
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether path is a socket that nobody listens on: *st. */
+static bool is_stale(const char *path, const struct sockaddr_un *address,
+                     struct stat *st)
+{
     bool refused;
     int fd;
 
-    if (lstat(path, &st) == -1 || !S_ISSOCK(st.st_mode))
+    if (lstat(path, st) == -1 || !S_ISSOCK(st->st_mode))
         return false;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
@@ -43,6 +52,25 @@ static bool is_stale(const char *path, const struct sockaddr_un *address)
               errno == ECONNREFUSED;
     close(fd);
     return refused;
+}
+
+/* Removes the socket that a killed server left behind.  Another server may be doing the
+ * same, and have put its own there since we looked: what is moved out of the way and
+ * turns out to be that one is put back. */
+static void remove_stale(const char *path, const struct sockaddr_un *address)
+{
+    struct stat stale, moved;
+    char *aside;
+
+    if (!is_stale(path, address, &stale) ||
+        asprintf(&aside, "%s.%ld", path, (long)getpid()) == -1)
+        return;
+    if (rename(path, aside) == 0) {
+        if (lstat(aside, &moved) == 0 && !is_same(&moved, &stale))
+            (void)link(aside, path);
+        unlink(aside);
+    }
+    free(aside);
 }
 
 static int bind_to(int fd, const char *path, char *err, size_t len)
@@ -55,11 +83,13 @@ static int bind_to(int fd, const char *path, char *err, size_t len)
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
-    if (is_stale(path, &address))
-        unlink(path);
+    remove_stale(path, &address);
+    /* Linux makes the file with the mode of the socket, less the umask, so nobody else
+     * can connect even for a moment. */
+    (void)fchmod(fd, MODE);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) == -1) {
         if (errno == EADDRINUSE)
-            snprintf(err, len, "something else is there, or another server uses it");
+            snprintf(err, len, "another server uses it, or something else is there");
         else
             snprintf(err, len, "%s", strerror(errno));
         return -1;
@@ -75,6 +105,7 @@ static int bind_to(int fd, const char *path, char *err, size_t len)
 struct qms_stats_socket *qms_stats_socket_open(const char *path, char *err, size_t len)
 {
     struct qms_stats_socket *s = calloc(1, sizeof *s);
+    struct stat st;
 
     if (!s) {
         snprintf(err, len, "%s", strerror(ENOMEM));
@@ -86,6 +117,10 @@ struct qms_stats_socket *qms_stats_socket_open(const char *path, char *err, size
     if (!s->path || s->fd == -1 || s->stop_fd == -1) {
         snprintf(err, len, "%s", strerror(errno));
     } else if (bind_to(s->fd, path, err, len) == 0) {
+        if (lstat(path, &st) == 0) {
+            s->device = st.st_dev;
+            s->inode = st.st_ino;
+        }
         return s;
     }
     free(s->path);
@@ -155,11 +190,15 @@ int qms_stats_socket_start(struct qms_stats_socket *s, char *(*report)(void *opa
 
 void qms_stats_socket_close(struct qms_stats_socket *s)
 {
+    struct stat st;
+
     if (s->started) {
         eventfd_write(s->stop_fd, 1);
         pthread_join(s->thread, NULL);
     }
-    unlink(s->path);
+    /* Somebody may have removed it, and another server put its own there. */
+    if (lstat(s->path, &st) == 0 && st.st_dev == s->device && st.st_ino == s->inode)
+        unlink(s->path);
     close(s->fd);
     close(s->stop_fd);
     free(s->path);
