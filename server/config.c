@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <nbdkit-filter.h>
@@ -17,6 +18,7 @@
 #include "server/config.h"
 
 #define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
+#define LEAST_MEMORY     (UINT64_C(64) << 10)
 #define DEFAULT_SIZE     (UINT64_C(256) << 20)
 #define SHARE_UNIT       100000 /* of 100 % */
 #define DEFAULT_SHARE    4000
@@ -88,7 +90,7 @@ static int size(const char *value, uint64_t *n)
         return -1;
     if (value[digits] == '\0')
         return 0;
-    unit = strchr(units, value[digits] & ~0x20);
+    unit = memchr(units, value[digits] & ~0x20, sizeof units - 1);
     if (!unit || value[digits + 1] != '\0')
         return -1;
     shift = 10 * (unit - units + 1);
@@ -115,6 +117,48 @@ static int sized(const char *key, const char *value, uint64_t *n)
     if (size(value, n) == 0 && *n <= MAX_MEMORY_SIZE)
         return 0;
     return wrong(key, value, "a size in bytes, or with K, M, G or T (like 64M)");
+}
+
+/* How much memory there can be, and whose limit that is. */
+static uint64_t most_memory(const char **whose)
+{
+    uint64_t machine =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct rlimit limit;
+
+    *whose = "this machine's memory";
+    if (getrlimit(RLIMIT_AS, &limit) == -1 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= machine)
+        return machine;
+    *whose = "the memory that this process may have (ulimit -v)";
+    return limit.rlim_cur;
+}
+
+static int check_memory(const char *key, uint64_t bytes)
+{
+    const char *whose;
+    uint64_t most = most_memory(&whose);
+
+    if (bytes <= most)
+        return 0;
+    nbdkit_error("%s must not exceed %s, %" PRIu64 " bytes; it is %" PRIu64, key, whose,
+                 most, bytes);
+    return -1;
+}
+
+/* Memory beside the cache, from 64K to that many GiB, of which the machine has as much.
+ */
+static int memory(const char *key, const char *value, unsigned most_gib, uint64_t *n)
+{
+    char allowed[128];
+
+    if (size(value, n) == -1 || *n < LEAST_MEMORY || *n > (uint64_t)most_gib << 30) {
+        snprintf(allowed, sizeof allowed,
+                 "a size from 64K to %uG, in bytes, or with K, M, G or T (like 64M)",
+                 most_gib);
+        return wrong(key, value, allowed);
+    }
+    return check_memory(key, *n);
 }
 
 static int set_cache_size(const char *key, const char *value, struct qms_config *c)
@@ -298,7 +342,7 @@ static int set_prefetch_queue(const char *key, const char *value, struct qms_con
 
 static int set_miner_queue(const char *key, const char *value, struct qms_config *c)
 {
-    return sized(key, value, &c->miner_queue);
+    return memory(key, value, 64, &c->miner_queue);
 }
 
 static int set_rules_purge(const char *key, const char *value, struct qms_config *c)
@@ -308,12 +352,12 @@ static int set_rules_purge(const char *key, const char *value, struct qms_config
 
 static int set_rules_pool(const char *key, const char *value, struct qms_config *c)
 {
-    return sized(key, value, &c->mining.rules_pool);
+    return memory(key, value, 64, &c->mining.rules_pool);
 }
 
 static int set_rules_memory(const char *key, const char *value, struct qms_config *c)
 {
-    return sized(key, value, &c->mining.rules_memory);
+    return memory(key, value, 1024, &c->mining.rules_memory);
 }
 
 static int set_rules_for(const char *key, const char *value, struct qms_config *c)
@@ -346,7 +390,7 @@ static int set_trained(const char *key, const char *value, struct qms_config *c)
 
 static int set_retrain(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 0, UINT32_MAX, &c->mining.retrain);
+    return ranged(key, value, 0, QM_RETRAIN_MAX, &c->mining.retrain);
 }
 
 static int set_record(const char *key, const char *value, struct qms_config *c)
@@ -397,43 +441,47 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
     return 0;
 }
 
+/* All but none. */
+#define PREFETCHING "ppm quickmine cminer cminer+ seq run amp mithril"
+
 static struct {
     const char *key;
     parser *parse;
-    const char *value; /* NULL: not given */
+    const char *heeded_by; /* policies; NULL: all */
+    const char *value;     /* NULL: not given */
 } keys[] = {
-    {"preset", set_preset, NULL}, /* first: the others override it */
-    {"cache-size", set_cache_size, NULL},
-    {"cache-blocks", set_cache_blocks, NULL},
-    {"block-size", set_block_size, NULL},
-    {"eviction", set_eviction, NULL},
-    {"shards", set_shards, NULL},
-    {"policy", set_policy, NULL},
-    {"level", set_level, NULL},
-    {"lookahead", set_lookahead, NULL},
-    {"degree", set_degree, NULL},
-    {"max-prefix", set_max_prefix, NULL},
-    {"max-suffix", set_max_suffix, NULL},
-    {"grace", set_grace, NULL},
-    {"segment", set_segment, NULL},
-    {"prefetch-share", set_share, NULL},
-    {"prefetch-on", set_prefetch_on, NULL},
-    {"skip-hits", set_skip_hits, NULL},
-    {"throttle", set_throttle, NULL},
-    {"prefetch-threads", set_prefetch_threads, NULL},
-    {"prefetch-connections", set_prefetch_connections, NULL},
-    {"prefetch-queue", set_prefetch_queue, NULL},
-    {"miner-queue", set_miner_queue, NULL},
-    {"rules", set_rules, NULL},
-    {"rules-for", set_rules_for, NULL},
-    {"rules-pool", set_rules_pool, NULL},
-    {"rules-memory", set_rules_memory, NULL},
-    {"rules-purge", set_rules_purge, NULL},
-    {"trained", set_trained, NULL},
-    {"retrain", set_retrain, NULL},
-    {"record", set_record, NULL},
-    {"stats", set_stats, NULL},
-    {"requests", set_requests, NULL},
+    {"preset", set_preset, NULL, NULL}, /* first: the others override it */
+    {"cache-size", set_cache_size, NULL, NULL},
+    {"cache-blocks", set_cache_blocks, NULL, NULL},
+    {"block-size", set_block_size, NULL, NULL},
+    {"eviction", set_eviction, NULL, NULL},
+    {"shards", set_shards, NULL, NULL},
+    {"policy", set_policy, NULL, NULL},
+    {"level", set_level, PREFETCHING, NULL},
+    {"lookahead", set_lookahead, "quickmine", NULL},
+    {"degree", set_degree, "quickmine mithril cminer cminer+", NULL},
+    {"max-prefix", set_max_prefix, "quickmine mithril", NULL},
+    {"max-suffix", set_max_suffix, "quickmine", NULL},
+    {"grace", set_grace, "quickmine", NULL},
+    {"segment", set_segment, "quickmine", NULL},
+    {"prefetch-share", set_share, PREFETCHING, NULL},
+    {"prefetch-on", set_prefetch_on, "ppm quickmine cminer cminer+", NULL},
+    {"skip-hits", set_skip_hits, "quickmine", NULL},
+    {"throttle", set_throttle, PREFETCHING, NULL},
+    {"prefetch-threads", set_prefetch_threads, PREFETCHING, NULL},
+    {"prefetch-connections", set_prefetch_connections, PREFETCHING, NULL},
+    {"prefetch-queue", set_prefetch_queue, PREFETCHING, NULL},
+    {"miner-queue", set_miner_queue, "quickmine mithril cminer+", NULL},
+    {"rules", set_rules, "quickmine ppm", NULL},
+    {"rules-for", set_rules_for, "quickmine ppm", NULL},
+    {"rules-pool", set_rules_pool, "quickmine", NULL},
+    {"rules-memory", set_rules_memory, "ppm", NULL},
+    {"rules-purge", set_rules_purge, "quickmine", NULL},
+    {"trained", set_trained, "cminer cminer+", NULL},
+    {"retrain", set_retrain, "mithril cminer+", NULL},
+    {"record", set_record, NULL, NULL},
+    {"stats", set_stats, NULL, NULL},
+    {"requests", set_requests, NULL, NULL},
 };
 
 #define KEYS (sizeof keys / sizeof keys[0])
@@ -472,23 +520,19 @@ static void defaults(struct qms_config *c)
 /* How many blocks, and how many of them for prefetching. */
 static int size_cache(struct qms_config *c)
 {
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    const char *whose;
+    uint64_t memory = most_memory(&whose);
     uint64_t least = c->policy == qm_prefetcher_find("none") ? 1 : 2;
 
     c->blocks = c->cache_blocks;
     if (c->cache_blocks == 0) {
-        if (c->cache_size > memory) {
-            nbdkit_error("cache-size must not exceed this machine's memory, %" PRIu64
-                         " bytes; it is %" PRIu64,
-                         memory, c->cache_size);
+        if (check_memory("cache-size", c->cache_size) == -1)
             return -1;
-        }
         c->blocks = qm_cache_blocks_within(c->cache_size, c->block_size);
     } else if (c->cache_blocks > memory / c->block_size) {
-        nbdkit_error(
-            "cache-blocks must not exceed this machine's memory, that is %" PRIu64
-            " blocks of %" PRIu64 " bytes; it is %" PRIu64,
-            memory / c->block_size, c->block_size, c->cache_blocks);
+        nbdkit_error("cache-blocks must not exceed %s, that is %" PRIu64
+                     " blocks of %" PRIu64 " bytes; it is %" PRIu64,
+                     whose, memory / c->block_size, c->block_size, c->cache_blocks);
         return -1;
     }
     if (c->blocks < least) {
@@ -520,6 +564,56 @@ static unsigned automatic_shards(void)
     return shards;
 }
 
+static bool is_among(const char *word, const char *words)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = words; at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || at[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+bool qms_config_heeds(const struct qms_config *c, const char *key)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (strcmp(keys[i].key, key) == 0)
+            return !keys[i].heeded_by || is_among(c->policy->name, keys[i].heeded_by);
+    return false;
+}
+
+static bool is_given(const char *key)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (strcmp(keys[i].key, key) == 0)
+            return keys[i].value != NULL;
+    return false;
+}
+
+/* Names what was given and has no effect. */
+static void warn_of_ignored(const struct qms_config *c)
+{
+    char ignored[512] = "";
+
+    for (size_t i = 0; i < KEYS; i++) {
+        size_t n = strlen(ignored);
+
+        if (keys[i].value && !qms_config_heeds(c, keys[i].key))
+            snprintf(ignored + n, sizeof ignored - n, "%s%s", n ? ", " : "",
+                     keys[i].key);
+    }
+    if (ignored[0] != '\0')
+        nbdkit_error("warning: policy=%s ignores %s", c->policy->name, ignored);
+    if (c->cache_blocks != 0 && is_given("cache-size"))
+        nbdkit_error("warning: cache-size is ignored where cache-blocks is given");
+    if (c->rules_for && !c->rules)
+        nbdkit_error("warning: rules-for is ignored without rules");
+    if (c->mining.max_suffix == 0 && is_given("grace"))
+        nbdkit_error("warning: grace is ignored where max-suffix is 0");
+}
+
 int qms_config_complete(struct qms_config *c)
 {
     struct qm_cache_config cache;
@@ -533,6 +627,7 @@ int qms_config_complete(struct qms_config *c)
         c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
     c->mining.block_size = c->block_size;
     c->mining.rules_dir = c->rules;
+    c->mining.rules_for = c->rules_for;
     c->mining.trained = c->trained;
     c->mining.purge_after = c->rules_purge; /* the miner's clock counts seconds */
     if (c->shards == 0)
@@ -558,6 +653,7 @@ int qms_config_complete(struct qms_config *c)
         nbdkit_error("%s", err);
         return -1;
     }
+    warn_of_ignored(c);
     return 0;
 }
 

@@ -52,6 +52,9 @@ int qms_config_set(const char *key, const char *value);
  * 0, or -1 when nbdkit_error() has said what was wrong. */
 int qms_config_complete(struct qms_config *config);
 
+/* Whether the chosen policy makes use of that parameter. */
+bool qms_config_heeds(const struct qms_config *config, const char *key);
+
 void qms_config_free(struct qms_config *config);
 
 #endif

@@ -106,7 +106,7 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
     m->prefetcher = prefetcher;
     m->max_bytes = max_bytes;
     /* A rule is gone at the latest an eighth of its time after that has passed. */
-    m->purge_every = (purge_seconds + 7) / 8;
+    m->purge_every = purge_seconds / 8 + (purge_seconds % 8 != 0);
     qms_fair_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);

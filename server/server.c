@@ -1,7 +1,9 @@
 /* server.c - makes the server's parts, starts its threads, and undoes all that.
  *
- * qms_server_ready  checks what can be checked while a person still watches, and makes
- *                   the files: before nbdkit forks, changes user and directory
+ * qms_server_ready  checks what can be checked while a person still watches, and opens
+ *                   the files: before nbdkit forks, changes user and directory.  In the
+ *                   background form nobody reads what is said later, and nbdkit's exit
+ *                   status is 0 by then
  * qms_server_start  everything else, threads included
  * qms_server_stop   undoes both
  *
@@ -16,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "mining/rules-dir.h"
 #include "server/server.h"
 
 #define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
@@ -29,66 +31,6 @@
 #define REOPEN_FIRST (UINT64_C(1) * 1000000000)
 #define REOPEN_MOST  (UINT64_C(32) * 1000000000)
 #define PATIENCE     (UINT64_C(5) * 1000000000) /* at the end, with one that hangs */
-
-/* If not, errno says why: also that there is no memory to find out. */
-static bool parent_exists(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *parent = slash && slash > path ? strndup(path, slash - path) : strdup("/");
-    int error = !parent ? ENOMEM : access(parent, F_OK) == 0 ? 0 : ENOENT;
-
-    free(parent);
-    errno = error;
-    return error == 0;
-}
-
-/* Says what is wrong with the rules directory while somebody is there to read it. */
-static int check_rules(const char *path)
-{
-    struct stat st;
-
-    if (stat(path, &st) == -1) {
-        if (errno == ENOENT && parent_exists(path)) /* it will be made */
-            return 0;
-        nbdkit_error("rules=%s: %m", path);
-        return -1;
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        nbdkit_error("rules=%s: it must be a directory", path);
-        return -1;
-    }
-    if (access(path, R_OK | W_OK | X_OK) == -1) {
-        nbdkit_error("rules=%s: the server must be able to write there: %m", path);
-        return -1;
-    }
-    return 0;
-}
-
-int qms_server_ready(struct qms_server *s, int thread_model)
-{
-    const struct qms_config *c = &s->config;
-    char err[512];
-
-    s->thread_model = thread_model;
-    if (c->rules && check_rules(c->rules) == -1)
-        return -1;
-    if (c->record) {
-        s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
-        if (!s->recorder) {
-            nbdkit_error("record=%s: %s", c->record, err);
-            return -1;
-        }
-    }
-    if (c->stats) {
-        s->socket = qms_stats_socket_open(c->stats, err, sizeof err);
-        if (!s->socket) {
-            nbdkit_error("stats=%s: %s", c->stats, err);
-            qms_server_stop(s);
-            return -1;
-        }
-    }
-    return 0;
-}
 
 static nbdkit_next *open_next(nbdkit_backend *backend)
 {
@@ -234,11 +176,12 @@ static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
     *lru = reads.lru;
 }
 
-static int make_prefetcher(struct qms_server *s)
+static int make_prefetcher(struct qms_server *s, bool with_rules)
 {
     struct qm_mining_config config = s->config.mining;
     char device[64], err[512] = "";
 
+    config.rules_dir = with_rules ? s->config.rules : NULL;
     snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
     config.rules_for = s->config.rules_for ? s->config.rules_for : device;
     config.cached = is_cached;
@@ -272,8 +215,12 @@ static int make_cache(struct qms_server *s)
 
     if (error != 0) {
         s->cache = NULL;
-        nbdkit_error("cannot make a cache of %" PRIu64 " blocks: %s", config.blocks,
-                     strerror(error));
+        nbdkit_error("cannot make a cache of %" PRIu64 " blocks of %" PRIu64
+                     " bytes: %s%s",
+                     config.blocks, config.block_size, strerror(error),
+                     error == ENOMEM ? "; give less cache-size, or let the server have "
+                                       "more memory (ulimit -v, vm.overcommit_memory)"
+                                     : "");
         return -1;
     }
     return 0;
@@ -361,7 +308,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("malloc: %m");
         return -1;
     }
-    if (make_prefetcher(s) == -1 || make_cache(s) == -1)
+    if (make_prefetcher(s, true) == -1 || make_cache(s) == -1)
         return -1;
     qms_clients_init(&s->clients, s->prefetcher);
     if (mining && s->config.throttle && !(s->throttle = qm_throttle_new())) {
@@ -377,10 +324,6 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         }
         if (start_prefetching(s, take(next)) == -1)
             return -1;
-    }
-    if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
-        nbdkit_error("cannot start the recording thread: %s", strerror(error));
-        return -1;
     }
     s->contexts.prefetcher = s->prefetcher;
     s->contexts.level = s->config.level;
@@ -403,6 +346,10 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     }
     s->sessions.gone = gone;
     s->made = true;
+    if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
+        nbdkit_error("cannot start the recording thread: %s", strerror(error));
+        return -1;
+    }
     if (s->socket && (error = qms_stats_socket_start(s->socket, report, s)) != 0) {
         nbdkit_error("cannot start the statistics thread: %s", strerror(error));
         return -1;
@@ -522,13 +469,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     pthread_mutex_init(&s->reporting, NULL);
     qms_load_init(&s->load);
     CDS_INIT_LIST_HEAD(&s->connections);
-    if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
-        s->config.policy != qm_prefetcher_find("none")) {
-        nbdkit_error("warning: this plugin serves one request at a time, so nothing is "
-                     "prefetched: policy=none");
-        s->config.policy = qm_prefetcher_find("none");
-        s->config.prefetch_blocks = s->config.prefetch_most = 0;
-    }
+    s->begun = true;
     /* Signals are for nbdkit's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -538,4 +479,133 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     if (r == -1)
         qms_server_stop(s);
     return r;
+}
+
+/* Threads that the server starts at most. */
+static unsigned threads_of(const struct qms_config *c)
+{
+    unsigned n = (c->record != NULL) + (c->stats != NULL);
+
+    return c->policy == qm_prefetcher_find("none")
+               ? n
+               : n + 1 + (unsigned)c->prefetch_threads;
+}
+
+static void *wait_for_lock(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* Finds out whether there can be n threads at a time. */
+static int try_threads(unsigned n)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = calloc(n + 1, sizeof *threads);
+    int error = threads ? 0 : ENOMEM;
+    unsigned made = 0;
+
+    pthread_mutex_lock(&lock);
+    while (error == 0 && made < n) {
+        error = pthread_create(&threads[made], NULL, wait_for_lock, &lock);
+        made += error == 0;
+    }
+    pthread_mutex_unlock(&lock);
+    for (unsigned i = 0; i < made; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
+    if (error == 0)
+        return 0;
+    nbdkit_error("cannot start %u threads: %s; give fewer prefetch-threads, or let the "
+                 "server have more (ulimit -u)",
+                 n, strerror(error));
+    return -1;
+}
+
+/* Makes what takes memory, all at a time, and undoes it: it is made after the fork,
+ * since where memory is not overcommitted a fork would need as much again. */
+static int try_memory(struct qms_server *s)
+{
+    int r = make_prefetcher(s, false);
+
+    if (r == 0) {
+        r = make_cache(s);
+        if (r == 0)
+            qm_cache_free(s->cache);
+        s->cache = NULL;
+        s->prefetcher->ops->destroy(s->prefetcher);
+        s->prefetcher = NULL;
+    }
+    return r;
+}
+
+static int try_rules(const struct qms_config *c)
+{
+    char err[512];
+
+    if (!c->rules || !qms_config_heeds(c, "rules") ||
+        qm_rules_dir_try(c->rules, err, sizeof err) == 0)
+        return 0;
+    nbdkit_error("rules: %s", err);
+    return -1;
+}
+
+static int open_files(struct qms_server *s)
+{
+    const struct qms_config *c = &s->config;
+    char err[512];
+
+    if (c->stats) {
+        s->socket = qms_stats_socket_open(c->stats, err, sizeof err);
+        if (!s->socket) {
+            nbdkit_error("stats=%s: %s", c->stats, err);
+            return -1;
+        }
+    }
+    if (c->record) {
+        s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
+        if (!s->recorder) {
+            nbdkit_error("record=%s: %s", c->record, err);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* nbdkit exits without calling us if it cannot go on, because its own socket is in use,
+ * say.  It exits with 0 where it has forked and the child goes on. */
+static void remove_files(int status, void *opaque)
+{
+    struct qms_server *s = opaque;
+
+    if (status != 0 && !s->begun && s->ready_in == getpid())
+        qms_server_stop(s);
+}
+
+int qms_server_ready(struct qms_server *s, int thread_model)
+{
+    struct qms_config *c = &s->config;
+
+    s->thread_model = thread_model;
+    s->ready_in = getpid();
+    if (thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
+        c->policy != qm_prefetcher_find("none")) {
+        nbdkit_error("warning: this plugin serves one request at a time, so nothing is "
+                     "prefetched: policy=none");
+        c->policy = qm_prefetcher_find("none");
+        c->prefetch_blocks = c->prefetch_most = 0;
+    }
+    if (try_rules(c) == -1 || try_threads(threads_of(c)) == -1 || try_memory(s) == -1)
+        return -1;
+    /* This library is never unloaded (CMakeLists.txt), so the function stays. */
+    if ((c->stats || c->record) && on_exit(remove_files, s) != 0) {
+        nbdkit_error("on_exit: out of memory");
+        return -1;
+    }
+    if (open_files(s) == -1) {
+        qms_server_stop(s);
+        return -1;
+    }
+    return 0;
 }

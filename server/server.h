@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <urcu/list.h>
 
 #include <nbdkit-filter.h>
@@ -34,6 +35,8 @@
 struct qms_server {
     struct qms_config config;
     int thread_model;    /* nbdkit's: how much it does at a time */
+    pid_t ready_in;      /* the process that qms_server_ready() was called in */
+    bool begun;          /* qms_server_start() was called: nbdkit has forked */
     uint64_t started;    /* ns */
     uint64_t instance;   /* of this process, random; 0: there was no random number */
     uint8_t boot_id[16]; /* of the machine; zeros: it does not say */
