@@ -105,8 +105,14 @@ void cli_remove_half(const char *path);
 /* A string whose bytes may be anything: if they are not UTF-8, those that are not ASCII
  * become question marks. */
 json_t *cli_json_text(const char *text);
-/* Prints json, and frees it.  Returns an exit status. */
+/* Text of others for a person to read: a copy without what a terminal should not be
+ * given (trace/text.h), good until the eighth call after it. */
+const char *cli_clean(const char *text);
+/* Prints json on one line or several, and frees it: with escapes for all that is not
+ * ASCII if there is something that a terminal should not be given.  Returns an exit
+ * status. */
 int cli_print_json(json_t *json);
+int cli_print_json_line(json_t *json);
 /* Returns status, or CLI_FAILED with a message if stdout could not be written. */
 int cli_end_output(int status);
 

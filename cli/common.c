@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "trace/text.h"
 
 /* "quickmine sim": for messages. */
 static char name[64] = "quickmine";
@@ -14,13 +15,18 @@ static char name[64] = "quickmine";
 int cli_fail(const char *format, ...)
 {
     va_list args;
+    char *text;
+    int n;
 
     fflush(stdout); /* what was printed so far comes first */
-    fprintf(stderr, "%s: ", name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    n = vasprintf(&text, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    if (n >= 0) /* it may quote a server, or a file */
+        qm_text_clean(text, text, (size_t)n, true);
+    fprintf(stderr, "%s: %s\n", name, n >= 0 ? text : "out of memory");
+    if (n >= 0)
+        free(text);
     return CLI_FAILED;
 }
 
@@ -90,16 +96,49 @@ json_t *cli_json_text(const char *text)
     return json;
 }
 
+static int print_json(json_t *json, size_t flags)
+{
+    char *text = json ? json_dumps(json, flags) : NULL;
+
+    if (text && !qm_text_is_clean(text, strlen(text), true)) {
+        free(text);
+        text = json_dumps(json, flags | JSON_ENSURE_ASCII);
+        for (char *p = text; p && (p = strchr(p, 0x7f));) /* which it leaves */
+            *p = '?';
+    }
+    json_decref(json);
+    if (!text)
+        return cli_fail("out of memory");
+    puts(text);
+    free(text);
+    return cli_end_output(CLI_OK);
+}
+
 int cli_print_json(json_t *json)
 {
-    int failed;
+    return print_json(json, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+}
 
-    if (!json)
-        return cli_fail("out of memory");
-    failed = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    putchar('\n');
-    json_decref(json);
-    return cli_end_output(failed ? CLI_FAILED : CLI_OK);
+int cli_print_json_line(json_t *json)
+{
+    return print_json(json, JSON_COMPACT);
+}
+
+const char *cli_clean(const char *text)
+{
+    static char *copies[8];
+    static unsigned next;
+    char **copy = &copies[next++ % 8];
+    size_t len = strlen(text);
+
+    if (qm_text_is_clean(text, len, false))
+        return text;
+    free(*copy);
+    *copy = malloc(len + 1);
+    if (!*copy)
+        return "?";
+    qm_text_clean(*copy, text, len, false);
+    return *copy;
 }
 
 bool cli_same_file(const char *a, const char *b)

@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "client-patches/libqmctx/qmctx.h"
+#include "trace/text.h"
 
 enum { STATS_MAX = 16 << 20, TIMEOUT_S = 10 };
 
@@ -142,7 +143,7 @@ const char *cli_text(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
-    return text ? text : "-";
+    return text ? cli_clean(text) : "-";
 }
 
 /* A class with the same number and kind, or NULL. */
@@ -172,11 +173,14 @@ static int by_reads(const void *a, const void *b)
     return x->reads != y->reads ? (x->reads > y->reads ? -1 : 1) : 0;
 }
 
-/* Bytes that would confuse a terminal, as dots. */
+/* A clean name, cut to so many characters, or filled up to them. */
 static void print_name(const char *name, int width)
 {
-    for (; *name && width > 0; name++, width--)
-        putchar((unsigned char)*name < ' ' || *name == 0x7f ? '.' : *name);
+    for (size_t n; *name && width > 0; name += n, width--) {
+        n = qm_text_character(name, strlen(name));
+        n = n > 0 ? n : 1;
+        fwrite(name, 1, n, stdout);
+    }
     printf("%*s", width, "");
 }
 

@@ -122,9 +122,7 @@ static int print_picture(const struct arguments *a, const json_t *now,
     size_t lines = terminal ? screen_lines() : 24;
 
     if (a->json) {
-        json_dumpf(now, stdout, JSON_COMPACT);
-        putchar('\n');
-        return cli_end_output(CLI_OK);
+        return cli_print_json_line(json_incref((json_t *)now));
     }
     if (terminal)
         fputs("\033[H\033[2J", stdout); /* to the top, and clear */

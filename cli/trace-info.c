@@ -151,7 +151,7 @@ static int print_classes(const struct qm_info *info, uint64_t limit)
     for (size_t i = 0; i < count && (limit == 0 || i < limit); i++)
         printf("  %-12s %-34s %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64
                " %9.1f\n",
-               kind_of(sorted[i]), name_of(sorted[i]), sorted[i]->contexts,
+               kind_of(sorted[i]), cli_clean(name_of(sorted[i])), sorted[i]->contexts,
                sorted[i]->reads, sorted[i]->writes, sorted[i]->blocks_read,
                per(sorted[i]->blocks_read, sorted[i]->contexts));
     if (limit > 0 && count > limit)

@@ -1,7 +1,6 @@
 /* classes.c - the table of classes.  A hash table of fixed size, chained, under one
  * lock; an array of indexes that is published by the count.
  */
-#include <ctype.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -11,6 +10,7 @@
 
 #include "server/classes.h"
 #include "server/stats.h"
+#include "trace/text.h"
 
 #define BUCKETS 4096 /* a power of two */
 
@@ -21,56 +21,14 @@ struct qms_classes {
     _Atomic uint32_t count;
 };
 
-/* The bytes of the UTF-8 sequence at s, at most len; 0 if it is none. */
-static size_t utf8_length(const unsigned char *s, size_t len)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    uint32_t code;
-    size_t n;
-
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] >= 0xc2 && s[0] <= 0xdf)
-        n = 2, code = s[0] & 0x1f;
-    else if (s[0] >= 0xe0 && s[0] <= 0xef)
-        n = 3, code = s[0] & 0x0f;
-    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-        n = 4, code = s[0] & 0x07;
-    else
-        return 0;
-    if (n > len)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (s[i] & 0x3f);
-    }
-    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-        return 0;
-    return n;
-}
-
-/* A copy of name in which what people cannot read, and what JSON cannot hold, is "?".
- */
+/* A copy of name in which what a terminal should not be given, and what JSON cannot
+ * hold, is "?". */
 static char *clean_name(const char *name, size_t len)
 {
-    const unsigned char *in = (const unsigned char *)name;
     char *out = malloc(len + 1);
-    size_t at = 0;
 
-    if (!out)
-        return NULL;
-    while (at < len) {
-        size_t n = utf8_length(in + at, len - at);
-
-        if (n == 0 || in[at] < 0x20 || in[at] == 0x7f) {
-            out[at++] = '?';
-        } else {
-            memcpy(out + at, in + at, n);
-            at += n;
-        }
-    }
-    out[len] = '\0';
+    if (out)
+        qm_text_clean(out, name, len, false);
     return out;
 }
 

@@ -45,7 +45,7 @@ struct qms_class {
     uint32_t index;
     enum qm_kind kind; /* 0 for QMS_CLASS_NONE and QMS_CLASS_OTHER */
     uint64_t id;
-    _Atomic(const char *) name;  /* valid UTF-8 without control characters; or "" */
+    _Atomic(const char *) name;  /* clean (trace/text.h), or "" */
     _Atomic(const char *) token; /* as in a trace: no spaces, not empty */
     struct qms_class *next;      /* of the same hash; the table's */
     struct qms_class_stripe stripes[QMS_CLASS_STRIPES];

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "server/server.h"
+#include "trace/text.h"
 
 #define REPORT_PART 10 /* of the time, clients' statistics may take one */
 
@@ -88,6 +89,19 @@ static uint64_t session_of(const char *exportname)
     return strtoull(digits, NULL, 16);
 }
 
+/* The name is a client's, and the message goes to a terminal or a log. */
+static void no_such_export(const char *name)
+{
+    size_t len = strlen(name);
+    char clean[4096 + 1]; /* the longest that NBD has */
+
+    len = len < sizeof clean ? len : sizeof clean - 1;
+    qm_text_clean(clean, name, len, false);
+    nbdkit_error("there is no export \"%s\": there are \"\", the device, and \"%s\", "
+                 "for requests with contexts",
+                 clean, QM_WIRE_EXPORT);
+}
+
 static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
                             int readonly, const char *exportname, int is_tls)
 {
@@ -97,10 +111,7 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     struct qms_connection *c;
 
     if (!tagged && *exportname != '\0' && session == 0) {
-        nbdkit_error(
-            "there is no export \"%s\": there are \"\", the device, and \"%s\", "
-            "for requests with contexts",
-            exportname, QM_WIRE_EXPORT);
+        no_such_export(exportname);
         return NULL;
     }
     if (next(context, readonly, "") == -1)
