@@ -46,12 +46,13 @@ pg_init() {
 }
 
 # pg_start OPTIONS...: returns when it takes connections; its id is in $PG, its messages are
-# in $T/pg.log.
+# in $T/pg.log.  What is in the array PG_ENV is put before the command.
+PG_ENV=()
 pg_start() {
     local preload=()
     [ -z "${QM_SANITIZE:-}" ] || preload=(env "LD_PRELOAD=$(sanitizer_preload)"
         ASAN_OPTIONS=detect_leaks=0)
-    background "${PG_AS[@]}" "${preload[@]}" \
+    background "${PG_AS[@]}" "${preload[@]}" "${PG_ENV[@]}" \
         "$PG_TREE$PG_BIN/postgres" -D "$PG_CLUSTER" -k "$PG_CLUSTER" \
         -c listen_addresses= -c fsync=off -c max_connections=20 "$@" >"$T/pg.log" 2>&1
     PG=$PID

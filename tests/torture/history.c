@@ -134,6 +134,13 @@ uint32_t history_begin_fua(struct history *h, uint32_t of)
     return number;
 }
 
+void history_range(const struct history *h, uint32_t request, uint32_t *first,
+                   uint32_t *count)
+{
+    *first = h->requests[request].first;
+    *count = h->requests[request].count;
+}
+
 uint32_t *history_looks(struct history *h, uint32_t request)
 {
     return h->looks + h->requests[request].looks;

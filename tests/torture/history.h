@@ -60,6 +60,9 @@ void history_free(struct history *h);
 uint32_t history_begin(struct history *h, enum did did, uint32_t first, uint32_t count);
 /* For the look that follows request of. */
 uint32_t history_begin_fua(struct history *h, uint32_t of);
+/* The cells of a request. */
+void history_range(const struct history *h, uint32_t request, uint32_t *first,
+                   uint32_t *count);
 /* Where to put what is seen, an element a cell. */
 uint32_t *history_looks(struct history *h, uint32_t request);
 void history_end(struct history *h, uint32_t request, bool ok);

@@ -1,6 +1,7 @@
 # torture-lib.sh - one server, tortured; sourced after tests/lib.sh and server/common.sh.
 
 TORTURE=$BUILD_DIR/tests/torture-clients
+TORTURE_DEVICE=$BUILD_DIR/tests/torture-device
 UNRULY=$BUILD_DIR/lib/nbdkit-unruly-plugin.so
 [ -x "$TORTURE" ] && [ -f "$UNRULY" ] || fail "tests/torture is not built"
 
