@@ -418,6 +418,7 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
         stats->prefetches += shard->stats.prefetches;
         stats->used += shard->stats.used;
         stats->wasted += shard->stats.wasted;
+        stats->evicted += shard->stats.evicted;
         stats->failed += shard->stats.failed;
         stats->detached += shard->stats.detached;
         stats->main_blocks += shard->held.main;

@@ -121,6 +121,7 @@ struct qm_cache_stats {
     uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
     uint64_t used;                   /* of these, moved to the main cache */
     uint64_t wasted;                 /* of these, gone without a demand */
+    uint64_t evicted;                /* blocks that left the main cache for others */
     uint64_t failed;                 /* loads that ended in qm_cache_fail() */
     uint64_t detached;               /* loads filled but not kept: evicted or written
                                         meanwhile, or no buffer was free */

@@ -112,7 +112,8 @@ struct qm_limits {
 };
 
 struct qm_shard_stats {
-    uint64_t hits, promotes, misses, prefetches, used, wasted, failed, detached;
+    uint64_t hits, promotes, misses, prefetches, used, wasted, evicted, failed,
+        detached;
 };
 
 struct qm_shard {

@@ -247,6 +247,8 @@ static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incomi
     qm_balance_evicted(&shard->balance, from, victim->evict.block);
     if (from == QM_PART_PREFETCH)
         waste(shard, victim);
+    else
+        shard->stats.evicted++;
     forget(shard, victim);
 }
 

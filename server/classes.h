@@ -22,6 +22,10 @@
 #define QMS_CLASS_NONE  0 /* index: reads without a context */
 #define QMS_CLASS_OTHER 1 /* index: what did not fit */
 
+/* Classes around a context that its reads count for as nested ones; of more, the
+ * innermost. */
+#define QMS_AROUND_MAX 15
+
 enum qms_class_counter {
     QMS_CLASS_CONTEXTS, /* begun */
     QMS_CLASS_HITS,     /* blocks, by outcome */
@@ -32,6 +36,13 @@ enum qms_class_counter {
     QMS_CLASS_WASTED,
     QMS_CLASS_REQUESTS, /* read requests */
     QMS_CLASS_NS,       /* that they took, in nanoseconds */
+    /* What is above counts for the innermost class alone.  This is what contexts of
+     * other classes did that are nested in contexts of this one: */
+    QMS_CLASS_NESTED_HITS,
+    QMS_CLASS_NESTED_PROMOTES,
+    QMS_CLASS_NESTED_MISSES,
+    QMS_CLASS_NESTED_REQUESTS,
+    QMS_CLASS_NESTED_NS,
     QMS_CLASS_COUNTERS
 };
 

@@ -148,6 +148,28 @@ void qms_contexts_destroy(struct qms_contexts *c)
     qms_slot_destroy(&c->all);
 }
 
+_Static_assert(QMS_CLASSES_MAX <= UINT16_MAX, "an index has room in qms_around");
+
+static void add_around(struct qms_around *around, uint32_t klass, uint32_t own)
+{
+    if (klass != own && around->count < QMS_AROUND_MAX)
+        around->klass[around->count++] = (uint16_t)klass;
+}
+
+/* Which classes are around a context of class own in parent (NULL: none): the parent's
+ * and those around it, among which the parent's is not, so none comes twice.  The tree's
+ * lock is held. */
+static void set_around(struct qms_around *around, const struct qms_slot *parent,
+                       uint32_t own)
+{
+    around->count = 0;
+    if (!parent)
+        return;
+    add_around(around, parent->klass->index, own);
+    for (unsigned i = 0; i < parent->around.count; i++)
+        add_around(around, parent->around.klass[i], own);
+}
+
 int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass)
@@ -169,6 +191,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         slot->id = id;
         slot->kept = slot->held = 0;
         slot->recorded = false;
+        set_around(&slot->around, parent, klass->index);
         own(c, slot);
         if (c->recorder) {
             if (parent && parent->recorded)
@@ -218,11 +241,11 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
     uint64_t recorded_id = 0;
 
     if (root) {
-        *ref = (struct qms_ref){slot, slot->klass, slot->id};
+        *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around};
         if (slot->recorded)
             recorded_id = slot->id;
     } else {
-        *ref = (struct qms_ref){NULL, qms_class_at(c->classes, QMS_CLASS_NONE), 0};
+        *ref = (struct qms_ref){.klass = qms_class_at(c->classes, QMS_CLASS_NONE)};
     }
     if (c->recorder)
         qms_record_io(c->recorder, type, recorded_id, offset, count);

@@ -27,6 +27,13 @@
 #include "server/record.h"
 #include "server/stats.h"
 
+/* The classes of the contexts around one, innermost first, none twice, and none that is
+ * its own.  Classes are never removed, so this is good for longer than the contexts. */
+struct qms_around {
+    uint16_t count;
+    uint16_t klass[QMS_AROUND_MAX]; /* indexes */
+};
+
 /* Slots side by side are of different readers, so their cache lines are, too. */
 struct qms_slot {
     _Alignas(64) pthread_mutex_t tree; /* of the tree whose root's slot this is */
@@ -41,6 +48,7 @@ struct qms_slot {
     uint64_t kept; /* blocks that its stream keeps */
     uint64_t held; /* of these, so many are counted in qms_contexts.clients */
     bool recorded; /* the trace has its begin */
+    struct qms_around around;
 };
 
 void qms_slot_init(struct qms_slot *slot, unsigned client);
@@ -83,6 +91,7 @@ struct qms_ref {
     struct qms_slot *slot;   /* NULL: no context */
     struct qms_class *klass; /* never NULL */
     uint64_t id;             /* 0: no context */
+    struct qms_around around;
 };
 
 /* A request arrives: finds out what it belongs to and records it.  slot may be NULL.

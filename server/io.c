@@ -36,7 +36,8 @@ struct request {
     struct qms_server *s;
     nbdkit_next *next;
     struct qms_ref ref;
-    int err; /* the first that happened; 0: none */
+    int err;                        /* the first that happened; 0: none */
+    uint64_t outcomes[QM_MISS + 1]; /* blocks, for the classes around */
 };
 
 static uint64_t block_start(const struct qms_server *s, uint64_t block)
@@ -97,6 +98,7 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
     unsigned max = 0, n;
 
     qms_class_add(r->ref.klass, counters[found->outcome], 1);
+    r->outcomes[found->outcome]++;
     if (found->outcome == QM_PROMOTE) {
         qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
         s->prefetcher->ops->ended(s->prefetcher, block, found->issuer,
@@ -326,6 +328,27 @@ void qms_forget_beyond(struct qms_server *s, uint64_t size)
     qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
 }
 
+/* A read has ended: it counts for the classes around its context, too.  Once a request,
+ * not once a block, since many readers count there. */
+static void count_around(const struct request *r, uint64_t took)
+{
+    static const enum qms_class_counter counters[] = {
+        [QM_HIT] = QMS_CLASS_NESTED_HITS,
+        [QM_PROMOTE] = QMS_CLASS_NESTED_PROMOTES,
+        [QM_MISS] = QMS_CLASS_NESTED_MISSES,
+    };
+
+    for (unsigned i = 0; i < r->ref.around.count; i++) {
+        struct qms_class *klass = qms_class_at(r->s->classes, r->ref.around.klass[i]);
+
+        for (unsigned outcome = 0; outcome <= QM_MISS; outcome++)
+            if (r->outcomes[outcome] > 0)
+                qms_class_add(klass, counters[outcome], r->outcomes[outcome]);
+        qms_class_add(klass, QMS_CLASS_NESTED_REQUESTS, 1);
+        qms_class_add(klass, QMS_CLASS_NESTED_NS, took);
+    }
+}
+
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
              int *err)
@@ -344,6 +367,7 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
     qms_stats_took(s->stats, took);
     qms_class_add(r.ref.klass, QMS_CLASS_REQUESTS, 1);
     qms_class_add(r.ref.klass, QMS_CLASS_NS, took);
+    count_around(&r, took);
     if (r.err != 0) {
         *err = r.err;
         return -1;

@@ -22,6 +22,11 @@ static void put_text(json_t *object, const char *key, const char *text)
     json_object_set_new(object, key, json_string(text));
 }
 
+static void put_bool(json_t *object, const char *key, bool value)
+{
+    json_object_set_new(object, key, json_boolean(value));
+}
+
 /* Microseconds, to a thousandth. */
 static json_t *micros(double us)
 {
@@ -37,6 +42,10 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "cache_blocks", s->config.blocks);
     put(o, "prefetch_blocks", c.prefetch_share);
     put(o, "cache_bytes", c.bytes);
+    put(o, "held_blocks", c.main_blocks + c.prefetch_blocks);
+    put(o, "evicted", c.evicted);
+    put(o, "size", s->size);
+    put_bool(o, "uncached", atomic_load(&s->uncached));
     put(o, "reads", qms_stats_get(s->stats, QMS_READS));
     put(o, "read_bytes", qms_stats_get(s->stats, QMS_READ_BYTES));
     put(o, "writes", qms_stats_get(s->stats, QMS_WRITES));
@@ -143,6 +152,13 @@ static void put_contexts(struct qms_server *s, json_t *o)
         put_text(o, "record_error", strerror(r.error));
 }
 
+/* Read requests in contexts of the class, those nested in them included. */
+static uint64_t total_requests(const struct qms_class *k)
+{
+    return qms_class_get(k, QMS_CLASS_REQUESTS) +
+           qms_class_get(k, QMS_CLASS_NESTED_REQUESTS);
+}
+
 /* How a class fares with the throttle, and the set that it is judged in: the number of
  * one class of it. */
 static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k)
@@ -156,6 +172,30 @@ static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k
     snprintf(id, sizeof id, "%016" PRIx64, qms_class_at(s->classes, set)->id);
     put_text(o, "state", qm_throttle_state_name(state));
     put_text(o, "set", id);
+}
+
+static double mean_us(uint64_t ns, uint64_t requests)
+{
+    return requests ? (double)ns / 1000 / (double)requests : 0;
+}
+
+/* What was read in contexts of the class, those nested in them included. */
+static void put_total(json_t *o, const struct qms_class *k)
+{
+    uint64_t hits =
+        qms_class_get(k, QMS_CLASS_HITS) + qms_class_get(k, QMS_CLASS_NESTED_HITS);
+    uint64_t promotes = qms_class_get(k, QMS_CLASS_PROMOTES) +
+                        qms_class_get(k, QMS_CLASS_NESTED_PROMOTES);
+    uint64_t misses =
+        qms_class_get(k, QMS_CLASS_MISSES) + qms_class_get(k, QMS_CLASS_NESTED_MISSES);
+    uint64_t ns =
+        qms_class_get(k, QMS_CLASS_NS) + qms_class_get(k, QMS_CLASS_NESTED_NS);
+
+    put(o, "total_reads", hits + promotes + misses);
+    put(o, "total_hits", hits);
+    put(o, "total_promotes", promotes);
+    put(o, "total_misses", misses);
+    json_object_set_new(o, "total_latency_us", micros(mean_us(ns, total_requests(k))));
 }
 
 static json_t *class_object(struct qms_server *s, const struct qms_class *k)
@@ -180,8 +220,8 @@ static json_t *class_object(struct qms_server *s, const struct qms_class *k)
     put(o, "issued", qms_class_get(k, QMS_CLASS_ISSUED));
     put(o, "used", qms_class_get(k, QMS_CLASS_USED));
     put(o, "wasted", qms_class_get(k, QMS_CLASS_WASTED));
-    json_object_set_new(o, "latency_us",
-                        micros(requests ? (double)ns / 1000 / (double)requests : 0));
+    json_object_set_new(o, "latency_us", micros(mean_us(ns, requests)));
+    put_total(o, k);
     put_state(s, o, k);
     return o;
 }
@@ -214,7 +254,7 @@ static json_t *class_array(struct qms_server *s, uint32_t most)
         struct qms_class *k = qms_class_at(s->classes, i);
 
         if (qms_class_get(k, QMS_CLASS_CONTEXTS) != 0)
-            ranked[n++] = (struct ranked){qms_class_get(k, QMS_CLASS_REQUESTS), k};
+            ranked[n++] = (struct ranked){total_requests(k), k};
     }
     qsort(ranked, n, sizeof *ranked, by_requests);
     for (uint32_t i = 0; i < n && i < most; i++)
@@ -233,6 +273,8 @@ char *qms_report(struct qms_server *s, size_t max)
     put_text(o, "policy", s->prefetcher->ops->name);
     put_text(o, "level", qm_level_name(s->config.level));
     put_text(o, "eviction", s->config.eviction);
+    put_bool(o, "prefetching", s->prefetch != NULL);
+    put_bool(o, "throttle", s->throttle != NULL);
     put_cache(s, o);
     put_latency(s, o);
     put_load(s, o);

@@ -77,3 +77,43 @@ for c in silent:
     c.connect(stats_path)
 assert client.socket_stats(stats_path)["reads"] == 7
 client.passed("statistics")
+
+# What is read in a query counts for its own class, and in the totals for the classes of
+# what it is nested in, each once, however often a class is around it.
+b = Tagged(path)
+outer, inner, again, deep = (b.first + n for n in range(4))
+b.begin(outer, 0, 71, client.TRANSACTION, b"transaction")
+b.begin(inner, outer, 72, QUERY, b"query")
+b.begin(again, inner, 71, client.TRANSACTION, b"")  # as a procedure may call itself
+b.begin(deep, again, 73, QUERY, b"deep")
+b.pread(16384, 40 * 16384, outer)
+b.pread(2 * 16384, 40 * 16384, inner)
+b.pread(16384, 40 * 16384, again)
+b.pread(3 * 16384, 40 * 16384, deep)
+seen = {k["name"]: k for k in client.socket_stats(stats_path)["classes"]}
+numbers = {name: [seen[name][key] for key in
+                  ("reads", "hits", "misses", "total_reads", "total_hits",
+                   "total_promotes", "total_misses")]
+           for name in ("transaction", "query", "deep")}
+assert numbers == {"transaction": [2, 1, 1, 7, 4, 0, 3],
+                   "query": [2, 1, 1, 6, 4, 0, 2],
+                   "deep": [3, 2, 1, 3, 2, 0, 1]}, numbers
+for k in seen.values():
+    assert (k["total_latency_us"] > 0) == (k["total_reads"] > 0), k
+    # Nothing is nested in it: both are the mean of the same requests.
+    assert k["name"] != "deep" or k["total_latency_us"] == k["latency_us"], k
+# Four requests, of which two are its own: the sum of all their times.
+times = [seen[name]["latency_us"] for name in ("transaction", "query", "deep")]
+total = 4 * seen["transaction"]["total_latency_us"]
+assert abs(total - (2 * times[0] + times[1] + times[2])) < 0.02, (total, times)
+# The one that most was read in comes first, what is nested in it included.
+names = [k["name"] for k in client.socket_stats(stats_path)["classes"]]
+assert names.index("transaction") < names.index("query") < names.index("deep"), names
+# More classes around it than are counted: the innermost count.
+slots = [b.first + 10 + n for n in range(20)]
+for n, slot in enumerate(slots):
+    b.begin(slot, slots[n - 1] if n else 0, 100 + n, QUERY, b"nested %d" % n)
+b.pread(16384, 40 * 16384, slots[-1])
+seen = {k["name"]: k["total_reads"] for k in client.socket_stats(stats_path)["classes"]}
+assert [seen[f"nested {n}"] for n in range(20)] == [0] * 4 + [1] * 16, seen
+client.passed("nested contexts")

@@ -511,7 +511,7 @@ static unsigned client_of(struct fixture *f, struct client *c)
 static uint64_t grow_in(struct fixture *f, struct client *c, unsigned n, uint64_t block)
 {
     struct qms_slot *slot = qms_member_slot(&f->sessions, &c->member, c->first + n);
-    struct qms_ref ref = {slot, slot->klass, slot->id};
+    struct qms_ref ref = {.slot = slot, .klass = slot->klass, .id = slot->id};
 
     qms_context_access(&f->contexts, &ref, block, QM_ACCESS_HIT, NULL, 0);
     return atomic_load(&f->contexts.held[client_of(f, c)]);
@@ -662,7 +662,7 @@ static void keeping_little(bool keeps)
     assert_int_equal(begin(f, &c, c.first, 0), 0);
     slot = qms_member_slot(&f->sessions, &c.member, c.first);
     for (uint64_t i = 0; i < 100000; i++) {
-        struct qms_ref ref = {slot, slot->klass, slot->id};
+        struct qms_ref ref = {.slot = slot, .klass = slot->klass, .id = slot->id};
 
         qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL, 0);
     }
