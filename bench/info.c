@@ -23,6 +23,7 @@ struct run {
 
 struct tally {
     uint64_t reads, writes, blocks_read;
+    uint64_t nested_reads, nested_writes, nested_blocks_read; /* of these */
     struct run as_thread, as_level;
     uint64_t request; /* number of the last request that counted for it; 0: none */
 };
@@ -142,6 +143,15 @@ static int begin(struct qm_info_maker *m, const struct qm_event *e)
     return 0;
 }
 
+/* Whether a context around this one is of the class: procedures call themselves. */
+static bool is_within(const struct qm_context *context, uint32_t klass)
+{
+    for (const struct qm_context *c = context->parent; c; c = c->parent)
+        if (c->klass == klass)
+            return true;
+    return false;
+}
+
 static void ended(void *opaque, struct qm_context *context, struct qm_work *work)
 {
     struct qm_info_maker *m = opaque;
@@ -159,15 +169,23 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
     kind->brief_blocks += tally->blocks_read >= 1 && tally->blocks_read <= 10;
     qm_histogram_add(&kind->requests, requests);
     qm_histogram_add(&kind->blocks, tally->blocks_read);
-    klass->reads += tally->reads;
-    klass->writes += tally->writes;
-    klass->blocks_read += tally->blocks_read;
+    klass->own_reads += tally->reads - tally->nested_reads;
+    klass->own_writes += tally->writes - tally->nested_writes;
+    klass->own_blocks_read += tally->blocks_read - tally->nested_blocks_read;
+    if (!is_within(context, context->klass)) { /* else it counts with that one */
+        klass->reads += tally->reads;
+        klass->writes += tally->writes;
+        klass->blocks_read += tally->blocks_read;
+    }
     if (context->parent) {
         struct tally *parent = context->parent->user;
 
         parent->reads += tally->reads;
         parent->writes += tally->writes;
         parent->blocks_read += tally->blocks_read;
+        parent->nested_reads += tally->reads;
+        parent->nested_writes += tally->writes;
+        parent->nested_blocks_read += tally->blocks_read;
     }
     m->open[context->id] = NULL;
     m->open_now--;

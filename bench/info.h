@@ -34,7 +34,10 @@ struct qm_info_class {
     enum qm_kind kind;
     char *name;
     uint64_t contexts;
-    uint64_t reads, writes, blocks_read; /* what is nested included */
+    /* In contexts of the class, those nested in them included, each once; and of these,
+     * for which a context of the class was the innermost. */
+    uint64_t reads, writes, blocks_read;
+    uint64_t own_reads, own_writes, own_blocks_read;
 };
 
 struct qm_info {

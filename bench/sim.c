@@ -17,6 +17,11 @@
 
 #define SHARE_UNIT 100000 /* of 100 % */
 
+/* In the issuer of a prefetched block, beside its class: it was issued after the
+ * warm-up.  What became of the others is no result of the part that counts, else more
+ * could be used there than was issued. */
+#define MEASURED (UINT32_C(1) << 31)
+
 struct qm_sim {
     struct qm_sim_config config;
     struct qm_prefetcher *prefetcher;
@@ -28,6 +33,8 @@ struct qm_sim {
     uint64_t requests, writes;
     uint64_t warm_requests, warm_writes; /* when the warm-up ended */
     struct qm_cache_stats warm;
+    /* Of prefetches issued before it ended, since then. */
+    uint64_t late_used, late_wasted;
 };
 
 void qm_sim_defaults(struct qm_sim_config *config)
@@ -121,11 +128,19 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
     return 0;
 }
 
+static bool is_measuring(const struct qm_sim *sim)
+{
+    return sim->requests >= sim->config.warmup;
+}
+
 static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 {
     struct qm_sim *sim = opaque;
 
-    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, 0, QM_FATE_UNUSED);
+    if (is_measuring(sim) && !(issuer & MEASURED))
+        sim->late_wasted++;
+    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer & ~MEASURED, 0,
+                                QM_FATE_UNUSED);
 }
 
 static int no_future(char *err, size_t len, const char *name)
@@ -280,6 +295,7 @@ static int prefetch(struct qm_sim *sim, struct qm_context *target, uint32_t klas
                         ? qm_throttle_allow(sim->throttle, klass, QM_CANDIDATES_MAX)
                         : QM_CANDIDATES_MAX;
     uint64_t blocks[QM_CANDIDATES_MAX];
+    uint32_t issuer = is_measuring(sim) ? klass | MEASURED : klass;
     struct qm_load *load;
     unsigned n;
 
@@ -287,7 +303,7 @@ static int prefetch(struct qm_sim *sim, struct qm_context *target, uint32_t klas
         return 0;
     n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks, most);
     for (unsigned i = 0; i < n; i++) {
-        int error = qm_cache_prefetch(sim->cache, blocks[i], klass, &load);
+        int error = qm_cache_prefetch(sim->cache, blocks[i], issuer, &load);
 
         if (error == 0)
             qm_cache_fill(sim->cache, load, NULL);
@@ -297,6 +313,17 @@ static int prefetch(struct qm_sim *sim, struct qm_context *target, uint32_t klas
             return error;
     }
     return 0;
+}
+
+/* A block that was prefetched for issuer is read by a context of class klass. */
+static void used(struct qm_sim *sim, uint64_t block, uint32_t issuer, uint32_t klass)
+{
+    if (is_measuring(sim) && !(issuer & MEASURED))
+        sim->late_used++;
+    issuer &= ~MEASURED;
+    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, klass, QM_FATE_USED);
+    if (sim->throttle)
+        qm_throttle_used(sim->throttle, issuer, klass);
 }
 
 static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t klass,
@@ -316,10 +343,7 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
     if (found.todo == QM_FETCH)
         qm_cache_fill(sim->cache, found.load, NULL);
     if (found.outcome == QM_PROMOTE)
-        sim->prefetcher->ops->ended(sim->prefetcher, block, found.issuer, klass,
-                                    QM_FATE_USED);
-    if (found.outcome == QM_PROMOTE && sim->throttle)
-        qm_throttle_used(sim->throttle, found.issuer, klass);
+        used(sim, block, found.issuer, klass);
     sim->belady.now++; /* hits are told of late, and need no clock */
     error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
     if (error || !target || !target->stream)
@@ -385,8 +409,8 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .promotes = now.promotes - sim->warm.promotes,
         .misses = now.misses - sim->warm.misses,
         .prefetches = now.prefetches - sim->warm.prefetches,
-        .used = now.used - sim->warm.used,
-        .wasted = now.wasted - sim->warm.wasted,
+        .used = now.used - sim->warm.used - sim->late_used,
+        .wasted = now.wasted - sim->warm.wasted - sim->late_wasted,
         .lru_misses = now.lru_misses - sim->warm.lru_misses,
     };
     result->reads = result->hits + result->promotes + result->misses;

@@ -58,7 +58,7 @@ struct qm_sim_result {
     uint64_t writes;   /* requests; they change nothing here */
     uint64_t reads;    /* blocks: hits + promotes + misses */
     uint64_t hits, promotes, misses;
-    uint64_t prefetches, used, wasted;
+    uint64_t prefetches, used, wasted; /* the last two: of those prefetches */
     uint64_t lru_misses; /* that an LRU cache of as many blocks would have had, about; 0
                             if that is not reckoned */
     struct qm_mining_stats mining; /* since the start */

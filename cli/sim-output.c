@@ -112,6 +112,31 @@ static void print_ratio(double r, int width)
         printf(" %*.4f", width, r);
 }
 
+/* Of the cache, as it would be given: in the largest unit that it is a multiple of, if
+ * that is short, else with a decimal. */
+static void print_size(const struct sim_run *run, int width)
+{
+    static const char units[] = " KMGTPE";
+    uint64_t bytes = run->config.cache_size;
+    char text[32];
+    unsigned unit = 0;
+    double size;
+
+    if (run->config.cache_blocks > 0)
+        bytes = run->result.cache_blocks * run->config.block_size;
+    while (bytes > 0 && bytes % 1024 == 0 && units[unit + 1]) {
+        bytes /= 1024;
+        unit++;
+    }
+    for (size = (double)bytes; size >= 10000 && units[unit + 1]; unit++)
+        size /= 1024;
+    snprintf(text, sizeof text, size < 10000 && size == (double)bytes ? "%.0f" : "%.1f",
+             size);
+    if (unit > 0)
+        snprintf(text + strlen(text), 2, "%c", units[unit]);
+    printf(" %*s", width, text);
+}
+
 /* The eviction policies are worth a column if they differ, or are not the usual one. */
 static bool shows_eviction(const struct sim_runs *runs)
 {
@@ -133,6 +158,7 @@ static void print_row(const struct sim_run *run, bool eviction)
     printf("%-10s %-11s", c->policy, qm_level_name(c->level));
     if (eviction)
         printf(" %-8s", c->eviction);
+    print_size(run, 8);
     printf(" %9" PRIu64 " %9" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
            " %10" PRIu64,
            r->cache_blocks, r->prefetch_blocks, r->reads, r->hits, r->promotes,
@@ -151,9 +177,9 @@ int sim_print_table(const struct sim_runs *runs)
     printf("%-10s %-11s", "policy", "level");
     if (eviction)
         printf(" %-8s", "eviction");
-    printf(" %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n", "blocks",
-           "prefetch", "reads", "hits", "promotes", "misses", "miss", "prefetches",
-           "used", "accuracy", "coverage", "device", "rules");
+    printf(" %8s %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n", "cache",
+           "blocks", "prefetch", "reads", "hits", "promotes", "misses", "miss",
+           "prefetches", "used", "accuracy", "coverage", "device", "rules");
     for (size_t i = 0; i < runs->count; i++)
         print_row(&runs->runs[i], eviction);
     return cli_end_output(CLI_OK);

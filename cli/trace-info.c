@@ -146,14 +146,17 @@ static int print_classes(const struct qm_info *info, uint64_t limit)
 
     if (!sorted)
         return cli_fail("out of memory");
-    printf("\n  %-12s %-34s %10s %10s %10s %12s %9s\n", "kind", "class", "contexts",
-           "reads", "writes", "blocks read", "a context");
-    for (size_t i = 0; i < count && (limit == 0 || i < limit); i++)
-        printf("  %-12s %-34s %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64
-               " %9.1f\n",
-               kind_of(sorted[i]), cli_clean(name_of(sorted[i])), sorted[i]->contexts,
-               sorted[i]->reads, sorted[i]->writes, sorted[i]->blocks_read,
+    printf("\n  %-12s %10s %10s %10s %12s %12s %9s  %s\n", "kind", "contexts", "reads",
+           "writes", "blocks read", "innermost", "a context", "class");
+    for (size_t i = 0; i < count && (limit == 0 || i < limit); i++) {
+        printf("  %-12s %10" PRIu64 " %10" PRIu64 " %10" PRIu64 " %12" PRIu64
+               " %12" PRIu64 " %9.1f  ",
+               kind_of(sorted[i]), sorted[i]->contexts, sorted[i]->reads,
+               sorted[i]->writes, sorted[i]->blocks_read, sorted[i]->own_blocks_read,
                per(sorted[i]->blocks_read, sorted[i]->contexts));
+        cli_print_name(name_of(sorted[i]), 0, SIZE_MAX);
+        putchar('\n');
+    }
     if (limit > 0 && count > limit)
         printf("  and %zu more (--classes 0 prints all)\n", count - (size_t)limit);
     free(sorted);
@@ -244,14 +247,17 @@ static json_t *classes_json(const struct qm_info *info)
     json_t *array = json_array();
 
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(array,
-                              json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "class",
-                                        cli_json_text(name_of(sorted[i])), "kind",
-                                        kind_of(sorted[i]), "contexts",
-                                        (json_int_t)sorted[i]->contexts, "reads",
-                                        (json_int_t)sorted[i]->reads, "writes",
-                                        (json_int_t)sorted[i]->writes, "blocks_read",
-                                        (json_int_t)sorted[i]->blocks_read));
+        json_array_append_new(
+            array,
+            json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "class",
+                      cli_json_text(name_of(sorted[i])), "kind", kind_of(sorted[i]),
+                      "contexts", (json_int_t)sorted[i]->contexts, "reads",
+                      (json_int_t)sorted[i]->reads, "writes",
+                      (json_int_t)sorted[i]->writes, "blocks_read",
+                      (json_int_t)sorted[i]->blocks_read, "own_reads",
+                      (json_int_t)sorted[i]->own_reads, "own_writes",
+                      (json_int_t)sorted[i]->own_writes, "own_blocks_read",
+                      (json_int_t)sorted[i]->own_blocks_read));
     free(sorted);
     return array;
 }

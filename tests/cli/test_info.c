@@ -193,6 +193,40 @@ static void classes(void **state)
     qm_info_free(m);
 }
 
+/* A procedure that calls itself: what is read in it counts for its class once. */
+static void recursion(void **state)
+{
+    struct qm_info_maker *m = qm_info_new(QM_LEVEL_INNERMOST, 4096);
+    const struct qm_info_class *k;
+    const struct qm_info *i;
+    struct qm_event e = {.type = QM_TRACE_BEGIN, .kind = QM_QUERY};
+
+    (void)state;
+    assert_non_null(m);
+    for (uint32_t slot = 1; slot <= 4; slot++) {
+        e.slot = slot;
+        e.parent_slot = slot - 1;
+        e.klass = slot == 3 ? "other" : "self";
+        assert_int_equal(qm_info_event(m, &e), 0);
+    }
+    for (uint32_t slot = 1; slot <= 4; slot++) {
+        e = (struct qm_event){
+            .type = QM_TRACE_READ, .slot = slot, .offset = 0, .length = 4096 * slot};
+        assert_int_equal(qm_info_event(m, &e), 0);
+    }
+    i = qm_info_finish(m);
+    k = find_class(i, "self");
+    assert_int_equal(k->contexts, 3);
+    assert_int_equal(k->reads, 4);
+    assert_int_equal(k->blocks_read, 10);
+    assert_int_equal(k->own_reads, 3);
+    assert_int_equal(k->own_blocks_read, 7);
+    k = find_class(i, "other");
+    assert_int_equal(k->blocks_read, 7);
+    assert_int_equal(k->own_blocks_read, 3);
+    qm_info_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +235,7 @@ int main(void)
         cmocka_unit_test(interference),
         cmocka_unit_test(contexts),
         cmocka_unit_test(classes),
+        cmocka_unit_test(recursion),
     };
 
     return cmocka_run_group_tests(tests, make_trace, remove_trace);

@@ -214,6 +214,43 @@ static void warmup(void **state)
     qm_sim_free(sim);
 }
 
+/* What was prefetched before the warm-up ended, and used or lost after it, is neither
+ * used nor lost of what was prefetched since: an accuracy is never above 1. */
+static void warmup_divides(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 40);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    /* The first transaction teaches, and its blocks are driven out; the second prefetches
+     * 3 4 5 when it misses 2, and the warm-up ends there. */
+    config.prefetch_share = 10000; /* 4 blocks */
+    config.warmup = 5 + 60 + 2;
+    sim = new_sim(&config);
+    begin(sim, 1);
+    for (uint64_t block = 1; block <= 5; block++)
+        request(sim, QM_TRACE_READ, 1, block, 1);
+    end(sim, 1);
+    for (uint64_t block = 100; block < 160; block++)
+        request(sim, QM_TRACE_READ, 0, block, 1);
+    begin(sim, 1);
+    request(sim, QM_TRACE_READ, 1, 1, 1);
+    qm_sim_result(sim, &r);
+    assert_true(r.warming);
+    request(sim, QM_TRACE_READ, 1, 2, 1);
+    qm_sim_result(sim, &r);
+    assert_false(r.warming);
+    assert_int_equal(r.prefetches, 0);
+    request(sim, QM_TRACE_READ, 1, 3, 1);
+    request(sim, QM_TRACE_READ, 1, 4, 1);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.promotes, 2); /* found by what the warm-up prefetched ... */
+    assert_int_equal(r.used, 0);     /* ... which is not this part's */
+    assert_true(r.used + r.wasted <= r.prefetches);
+    qm_sim_free(sim);
+}
+
 /* At level none contexts do not matter, and an end is none. */
 static void level_none(void **state)
 {
@@ -391,6 +428,7 @@ int main(void)
         cmocka_unit_test(on_promote),
         cmocka_unit_test(writes_and_untagged),
         cmocka_unit_test(warmup),
+        cmocka_unit_test(warmup_divides),
         cmocka_unit_test(level_none),
         cmocka_unit_test(refusals),
         cmocka_unit_test(size_includes_metadata),

@@ -37,9 +37,8 @@ def section(context):
         any_there = True
         result.add(Charts(drawn), Table(
             f"{workload.name}-prefetches",
-            f"{workload.title}, simulated: prefetches in the measured half (the paper's: in an "
-            "hour, of a larger database). Blocks prefetched before it may be used in it, so "
-            "that accuracy can exceed 100 %",
+            f"{workload.title}, simulated: prefetches issued in the measured half, and what "
+            "became of these (the paper's: in an hour, of a larger database)",
             ["cache", "the paper's", "policy", "issued", "paper: issued", "used", "went unused",
              "accuracy", "paper: accuracy", "coverage"], rows))
         result.text(*explain(workload, runs), kind="why")
