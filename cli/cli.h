@@ -108,6 +108,11 @@ json_t *cli_json_text(const char *text);
 /* Text of others for a person to read: a copy without what a terminal should not be
  * given (trace/text.h), good until the eighth call after it. */
 const char *cli_clean(const char *text);
+/* Prints the part of a name (UTF-8, of any origin) that begins skip columns from its
+ * beginning and takes width columns at most; a terminal shows it as that and nothing
+ * else.  Returns how many columns it took. */
+size_t cli_print_name(const char *name, size_t skip, size_t width);
+size_t cli_name_width(const char *name); /* in columns */
 /* Prints json on one line or several, and frees it: with escapes for all that is not
  * ASCII if there is something that a terminal should not be given.  Returns an exit
  * status. */

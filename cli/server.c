@@ -2,128 +2,327 @@
 #include "cli/server.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "client-patches/libqmctx/qmctx.h"
-#include "trace/text.h"
 
-enum { STATS_MAX = 16 << 20, TIMEOUT_S = 10 };
+enum { STATS_MAX = 16 << 20, ERROR_MAX = 1024 };
 
+#define A_SOCKET                                                                       \
+    "expected the Unix socket of the filter's parameter stats, or an NBD URI"
+#define AN_URI                                                                         \
+    "expected the URI of a server with the quickmine filter, such as nbd://host or "   \
+    "nbd+unix:///?socket=PATH, or the Unix socket of the filter's parameter stats"
+
+/* Shared by the caller and the thread; the last of them frees it. */
 struct cli_server {
     const char *target;
-    struct qmctx *ctx; /* NULL: a socket, connected to each time */
+    struct qmctx *ctx; /* the thread's; NULL: not connected, or a socket */
+    int fd;            /* of events: there is an answer */
+    pthread_mutex_t lock;
+    pthread_cond_t asked;
+    bool open; /* a question is not answered yet */
+    bool answered, abandoned;
+    json_t *stats;
+    char err[ERROR_MAX];
 };
 
-struct cli_server *cli_server_open(const char *target)
+/* Milliseconds until the deadline; 0: it has passed. */
+static int left(const struct timespec *deadline)
 {
-    struct cli_server *server = calloc(1, sizeof *server);
+    struct timespec now;
+    int64_t ms;
 
-    if (!server) {
-        cli_fail("out of memory");
-        return NULL;
-    }
-    server->target = target;
-    if (strstr(target, "://") && qmctx_connect(target, 1, &server->ctx) == -1) {
-        cli_fail("%s: %s", target, qmctx_error());
-        free(server);
-        return NULL;
-    }
-    return server;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ms = (deadline->tv_sec - now.tv_sec) * INT64_C(1000) +
+         (deadline->tv_nsec - now.tv_nsec) / 1000000;
+    return ms > 0 ? (int)ms : 0;
 }
 
-void cli_server_close(struct cli_server *server)
+static void start_clock(struct timespec *deadline)
 {
-    if (server && server->ctx)
-        qmctx_close(server->ctx);
-    free(server);
+    clock_gettime(CLOCK_MONOTONIC, deadline);
+    deadline->tv_sec += CLI_SERVER_TIMEOUT_S;
 }
 
-/* Connects to the socket.  Returns its descriptor, or -1 with errno. */
-static int connect_to(const char *path)
+/* Connects to the socket.  Returns its descriptor, or -1 with a sentence in err. */
+static int connect_to(const char *path, char *err, size_t len)
 {
-    const struct timeval timeout = {.tv_sec = TIMEOUT_S};
+    /* For connect(), which waits while the queue of a server that hangs is full. */
+    const struct timeval timeout = {.tv_sec = CLI_SERVER_TIMEOUT_S};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat st;
     int fd, error;
 
     if (strlen(path) >= sizeof address.sun_path) {
-        errno = ENAMETOOLONG;
+        snprintf(err, len, "%s: %s: a socket's path has at most %zu bytes; " A_SOCKET,
+                 path, strerror(ENAMETOOLONG), sizeof address.sun_path - 1);
+        return -1;
+    }
+    if (stat(path, &st) == -1) {
+        snprintf(err, len, "%s: %s; " A_SOCKET, path, strerror(errno));
+        return -1;
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        snprintf(err, len, "%s: not a socket, but %s; " A_SOCKET, path,
+                 S_ISREG(st.st_mode)   ? "a regular file"
+                 : S_ISDIR(st.st_mode) ? "a directory"
+                                       : "another kind of file");
         return -1;
     }
     strcpy(address.sun_path, path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd == -1)
-        return -1;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) == 0 &&
+    if (fd != -1 &&
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) == 0 &&
         connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
         return fd;
     error = errno;
-    close(fd);
-    errno = error;
+    if (error == ECONNREFUSED)
+        snprintf(err, len, "%s: no server listens on this socket", path);
+    else if (error == EAGAIN)
+        snprintf(err, len, "%s: the server does not accept a connection within %d s",
+                 path, CLI_SERVER_TIMEOUT_S);
+    else if (error == EPROTOTYPE)
+        snprintf(err, len, "%s: a socket of another type; " A_SOCKET, path);
+    else
+        snprintf(err, len, "%s: %s; " A_SOCKET, path, strerror(error));
+    if (fd != -1)
+        close(fd);
     return -1;
 }
 
-/* Reads all that the socket gives: text, to be freed; NULL with errno. */
-static char *read_socket(const char *path)
+/* Reads until the server closes: text, to be freed; NULL with a sentence in err. */
+static char *read_all(const char *path, int fd, char *err, size_t len)
 {
-    size_t room = 65536, used = 0;
-    char *text = NULL, *more;
+    size_t size = 65536, used = 0;
+    char *text = malloc(size), *more;
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    struct timespec deadline;
     ssize_t n = 1;
-    int fd = connect_to(path), error;
 
-    if (fd == -1)
-        return NULL;
-    errno = 0;
-    while (n > 0 && used < STATS_MAX) {
-        if (!text || used + 1 == room) {
-            room *= 2;
-            more = realloc(text, room);
-            if (!more)
+    start_clock(&deadline);
+    while (text && n != 0) {
+        if (used + 1 == size) {
+            size *= 2;
+            more = size <= STATS_MAX ? realloc(text, size) : NULL;
+            if (!more) {
+                snprintf(err, len, "%s: %s", path,
+                         size <= STATS_MAX ? "out of memory"
+                                           : "sends more than any statistics");
                 break;
+            }
             text = more;
         }
-        do
-            n = read(fd, text + used, room - used - 1);
-        while (n == -1 && errno == EINTR);
-        if (n > 0)
+        if (poll(&readable, 1, left(&deadline)) == 0) {
+            snprintf(err, len, "%s: the server sends no statistics within %d s", path,
+                     CLI_SERVER_TIMEOUT_S);
+            break;
+        }
+        n = recv(fd, text + used, size - used - 1, MSG_DONTWAIT);
+        if (n > 0) {
             used += (size_t)n;
+        } else if (n == -1 && errno != EINTR && errno != EAGAIN) {
+            snprintf(err, len, "%s: %s", path, strerror(errno));
+            break;
+        }
+        if (used >= 8 && memcmp(text, "NBDMAGIC", 8) == 0) {
+            snprintf(err, len,
+                     "%s: an NBD server's socket; expected the one of the filter's "
+                     "parameter stats, or the URI nbd+unix:///?socket=%s",
+                     path, path);
+            break;
+        }
     }
-    error = n == 0 ? 0 : errno ? errno : EFBIG;
-    close(fd);
-    if (error == 0 && text) {
+    if (!text) {
+        snprintf(err, len, "out of memory");
+    } else if (n == 0) {
         text[used] = '\0';
         return text;
     }
     free(text);
-    errno = error ? error : ENOMEM;
     return NULL;
 }
 
-json_t *cli_server_stats(struct cli_server *server)
+static char *read_socket(const char *path, char *err, size_t len)
 {
-    char *text = server->ctx ? qmctx_stats(server->ctx) : read_socket(server->target);
+    int fd = connect_to(path, err, len);
+    char *text;
+
+    if (fd == -1)
+        return NULL;
+    text = read_all(path, fd, err, len);
+    close(fd);
+    return text;
+}
+
+/* The same by NBD.  After an error the connection is made anew the next time. */
+static char *read_window(struct cli_server *s, char *err, size_t len)
+{
+    char *text = NULL;
+
+    if (!s->ctx && qmctx_connect(s->target, 1, &s->ctx) == -1) {
+        snprintf(err, len, "%s: %s; " AN_URI, s->target, qmctx_error());
+        return NULL;
+    }
+    text = qmctx_stats(s->ctx);
+    if (!text) {
+        snprintf(err, len, "%s: %s", s->target, qmctx_error());
+        qmctx_close(s->ctx);
+        s->ctx = NULL;
+    }
+    return text;
+}
+
+static json_t *get(struct cli_server *s, char *err, size_t len)
+{
+    char *text = strstr(s->target, "://") ? read_window(s, err, len)
+                                          : read_socket(s->target, err, len);
     json_error_t error;
     json_t *stats;
 
-    if (!text) {
-        cli_fail("%s: %s", server->target,
-                 server->ctx ? qmctx_error() : strerror(errno));
+    if (!text)
         return NULL;
-    }
     stats = json_loads(text, 0, &error);
     free(text);
-    if (!json_is_object(stats)) {
-        cli_fail("%s: does not give a server's statistics (%s)", server->target,
-                 stats ? "not an object" : error.text);
-        json_decref(stats);
+    if (json_is_object(stats))
+        return stats;
+    snprintf(err, len, "%s: does not give a server's statistics (%s); %s", s->target,
+             stats ? "not an object" : error.text,
+             strstr(s->target, "://") ? AN_URI : A_SOCKET);
+    json_decref(stats);
+    return NULL;
+}
+
+static void destroy(struct cli_server *s)
+{
+    qmctx_close(s->ctx);
+    json_decref(s->stats);
+    close(s->fd);
+    pthread_cond_destroy(&s->asked);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static void *asking_thread(void *opaque)
+{
+    struct cli_server *s = opaque;
+    char err[ERROR_MAX];
+    json_t *stats;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->abandoned) {
+        if (!s->open || s->answered) {
+            pthread_cond_wait(&s->asked, &s->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&s->lock);
+        stats = get(s, err, sizeof err);
+        pthread_mutex_lock(&s->lock);
+        s->stats = stats;
+        if (!stats)
+            memcpy(s->err, err, sizeof err);
+        s->answered = true;
+        eventfd_write(s->fd, 1);
+    }
+    pthread_mutex_unlock(&s->lock);
+    destroy(s);
+    return NULL;
+}
+
+struct cli_server *cli_server_new(const char *target)
+{
+    struct cli_server *s = calloc(1, sizeof *s);
+    pthread_t thread;
+
+    if (!s) {
+        cli_fail("out of memory");
         return NULL;
     }
+    s->target = target;
+    s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->asked, NULL);
+    if (s->fd == -1 || pthread_create(&thread, NULL, asking_thread, s) != 0) {
+        cli_fail("no thread can be started");
+        destroy(s);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return s;
+}
+
+void cli_server_ask(struct cli_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->open = true;
+    pthread_cond_signal(&s->asked);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int cli_server_fd(const struct cli_server *s)
+{
+    return s->fd;
+}
+
+bool cli_server_answer(struct cli_server *s, json_t **stats, char *err, size_t len)
+{
+    eventfd_t events;
+    bool answered;
+
+    pthread_mutex_lock(&s->lock);
+    eventfd_read(s->fd, &events);
+    answered = s->answered;
+    if (answered) {
+        *stats = s->stats;
+        snprintf(err, len, "%s", s->stats ? "" : s->err);
+        s->stats = NULL;
+        s->open = s->answered = false;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return answered;
+}
+
+void cli_server_free(struct cli_server *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->abandoned = true;
+    pthread_cond_signal(&s->asked);
+    pthread_mutex_unlock(&s->lock);
+}
+
+json_t *cli_server_stats(struct cli_server *s)
+{
+    struct pollfd readable = {.fd = cli_server_fd(s), .events = POLLIN};
+    char err[ERROR_MAX];
+    struct timespec deadline;
+    json_t *stats = NULL;
+
+    start_clock(&deadline);
+    deadline.tv_sec++; /* what takes that long by itself can say more */
+    cli_server_ask(s);
+    while (!cli_server_answer(s, &stats, err, sizeof err)) {
+        if (poll(&readable, 1, left(&deadline)) != 0)
+            continue;
+        cli_fail("%s: the server does not answer within %d s", s->target,
+                 CLI_SERVER_TIMEOUT_S);
+        return NULL;
+    }
+    if (!stats)
+        cli_fail("%s", err);
     return stats;
 }
 
@@ -146,91 +345,14 @@ const char *cli_text(const json_t *object, const char *key)
     return text ? cli_clean(text) : "-";
 }
 
-/* A class with the same number and kind, or NULL. */
-static const json_t *same_class(const json_t *stats, const json_t *klass)
+bool cli_flag(const json_t *object, const char *key, bool otherwise)
 {
-    size_t i;
-    json_t *other;
+    const json_t *value = json_object_get(object, key);
 
-    json_array_foreach(json_object_get(stats, "classes"), i, other)
-    {
-        if (strcmp(cli_text(other, "class"), cli_text(klass, "class")) == 0 &&
-            strcmp(cli_text(other, "kind"), cli_text(klass, "kind")) == 0)
-            return other;
-    }
-    return NULL;
+    return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-struct row {
-    const json_t *klass;
-    uint64_t contexts, reads, hits, promotes, misses, issued, used;
-};
-
-static int by_reads(const void *a, const void *b)
-{
-    const struct row *x = a, *y = b;
-
-    return x->reads != y->reads ? (x->reads > y->reads ? -1 : 1) : 0;
-}
-
-/* A clean name, cut to so many characters, or filled up to them. */
-static void print_name(const char *name, int width)
-{
-    for (size_t n; *name && width > 0; name += n, width--) {
-        n = qm_text_character(name, strlen(name));
-        n = n > 0 ? n : 1;
-        fwrite(name, 1, n, stdout);
-    }
-    printf("%*s", width, "");
-}
-
-static double percent(uint64_t part, uint64_t whole)
+double cli_percentage(uint64_t part, uint64_t whole)
 {
     return whole ? 100 * (double)part / (double)whole : 0;
-}
-
-void cli_print_classes(const json_t *stats, const json_t *before, size_t limit)
-{
-    const json_t *classes = json_object_get(stats, "classes");
-    size_t count = json_array_size(classes), i;
-    struct row *rows = calloc(count ? count : 1, sizeof *rows);
-    json_t *klass;
-
-    if (!rows)
-        return;
-    json_array_foreach(classes, i, klass)
-    {
-        const json_t *was = before ? same_class(before, klass) : NULL;
-
-        rows[i].klass = klass;
-#define DIFFERENCE(key) rows[i].key = cli_count(klass, #key) - cli_count(was, #key)
-        DIFFERENCE(contexts);
-        DIFFERENCE(reads);
-        DIFFERENCE(hits);
-        DIFFERENCE(promotes);
-        DIFFERENCE(misses);
-        DIFFERENCE(issued);
-        DIFFERENCE(used);
-#undef DIFFERENCE
-    }
-    qsort(rows, count, sizeof *rows, by_reads);
-    printf("%-11s %-30s %9s %10s %6s %6s %6s %9s %7s %9s %-7s %s\n", "kind", "class",
-           "contexts", "reads", "hit%", "prom%", "miss%", "issued", "used%", "us/read",
-           "state", "set");
-    for (i = 0; i < count && (limit == 0 || i < limit); i++) {
-        const struct row *r = &rows[i];
-        const char *name = cli_text(r->klass, "name");
-
-        printf("%-11s ", cli_text(r->klass, "kind"));
-        print_name(*name ? name : cli_text(r->klass, "class"), 30);
-        printf(" %9" PRIu64 " %10" PRIu64 " %6.1f %6.1f %6.1f %9" PRIu64
-               " %7.1f %9.1f %-7s %.8s\n",
-               r->contexts, r->reads, percent(r->hits, r->reads),
-               percent(r->promotes, r->reads), percent(r->misses, r->reads), r->issued,
-               percent(r->used, r->issued), cli_real(r->klass, "latency_us"),
-               cli_text(r->klass, "state"), cli_text(r->klass, "set"));
-    }
-    if (limit > 0 && count > limit)
-        printf("and %zu more\n", count - limit);
-    free(rows);
 }
