@@ -167,18 +167,27 @@ static char *read_socket(const char *path, char *err, size_t len)
     return text;
 }
 
+/* The library's message, which names the server or not. */
+static void say_qmctx(const char *target, const char *more, char *err, size_t len)
+{
+    const char *said = qmctx_error();
+    bool named = strncmp(said, target, strlen(target)) == 0;
+
+    snprintf(err, len, "%s%s%s%s", named ? "" : target, named ? "" : ": ", said, more);
+}
+
 /* The same by NBD.  After an error the connection is made anew the next time. */
 static char *read_window(struct cli_server *s, char *err, size_t len)
 {
     char *text = NULL;
 
     if (!s->ctx && qmctx_connect(s->target, 1, &s->ctx) == -1) {
-        snprintf(err, len, "%s: %s; " AN_URI, s->target, qmctx_error());
+        say_qmctx(s->target, "; " AN_URI, err, len);
         return NULL;
     }
     text = qmctx_stats(s->ctx);
     if (!text) {
-        snprintf(err, len, "%s: %s", s->target, qmctx_error());
+        say_qmctx(s->target, "", err, len);
         qmctx_close(s->ctx);
         s->ctx = NULL;
     }

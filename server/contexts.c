@@ -157,8 +157,8 @@ static void add_around(struct qms_around *around, uint32_t klass, uint32_t own)
 }
 
 /* Which classes are around a context of class own in parent (NULL: none): the parent's
- * and those around it, among which the parent's is not, so none comes twice.  The tree's
- * lock is held. */
+ * and those around it, among which the parent's is not, so none comes twice.  The
+ * tree's lock is held. */
 static void set_around(struct qms_around *around, const struct qms_slot *parent,
                        uint32_t own)
 {

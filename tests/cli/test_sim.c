@@ -223,8 +223,8 @@ static void warmup_divides(void **state)
     struct qm_sim_result r;
 
     (void)state;
-    /* The first transaction teaches, and its blocks are driven out; the second prefetches
-     * 3 4 5 when it misses 2, and the warm-up ends there. */
+    /* The first transaction teaches, and its blocks are driven out; the second
+     * prefetches 3 4 5 when it misses 2, and the warm-up ends there. */
     config.prefetch_share = 10000; /* 4 blocks */
     config.warmup = 5 + 60 + 2;
     sim = new_sim(&config);
