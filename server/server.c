@@ -130,9 +130,10 @@ static int read_backing(void *opaque, void *connection, void *buf, uint32_t coun
 
 static void backing_lost(void *opaque, int error)
 {
-    nbdkit_error("warning: reads over the server's own connections to the layer below "
-                 "fail: nothing is prefetched until they can be opened anew: %s",
-                 strerror(error));
+    nbdkit_error(
+        "warning: reads over a connection that prefetching has to the layer "
+        "below fail; it is opened again, and less is prefetched until then: %s",
+        strerror(error));
 }
 
 static void backing_back(void *opaque)
