@@ -614,6 +614,83 @@ static void test_fork(void **state)
     qm_cache_free(cache);
 }
 
+/* ---- hits take no lock */
+
+struct second {
+    struct qm_cache *cache;
+    struct qm_lookup found;
+    int error;
+};
+
+static void *demand_again(void *opaque)
+{
+    struct second *s = opaque;
+    char buf[512];
+
+    s->error = qm_cache_demand(s->cache, 5, buf, 0, sizeof buf, &s->found);
+    return NULL;
+}
+
+/* Demands block 5 while somebody has the lock of its shard.  A minute is for ever. */
+static void check_hit_without_lock(struct qm_cache *cache)
+{
+    struct second s = {.cache = cache};
+    struct timespec until;
+    pthread_t thread;
+    int late;
+
+    pthread_mutex_lock(&cache->shards[0].lock);
+    assert_int_equal(pthread_create(&thread, NULL, demand_again, &s), 0);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    late = pthread_timedjoin_np(thread, NULL, &until);
+    pthread_mutex_unlock(&cache->shards[0].lock);
+    if (late)
+        pthread_join(thread, NULL);
+    assert_int_equal(late, 0);
+    assert_int_equal(s.error, 0);
+    assert_int_equal(s.found.outcome, QM_HIT);
+    assert_int_equal(s.found.todo, QM_DONE);
+}
+
+/* However a block has come to the main cache, the next demand of it takes no lock. */
+static void test_second_demand_takes_no_lock(void **state)
+{
+    const struct qm_cache_config config = {.block_size = 512,
+                                           .blocks = 32,
+                                           .prefetch_blocks = 8,
+                                           .shards = 1,
+                                           .eviction = "lru",
+                                           .data = true};
+    enum { DEMANDED, ARRIVED, AWAITED } how;
+
+    for (how = DEMANDED; how <= AWAITED; how++) {
+        struct qm_cache *cache = new_cache(&config);
+        struct qm_lookup found;
+        struct qm_load *load;
+        char buf[512] = "bytes";
+
+        if (how != DEMANDED)
+            assert_int_equal(qm_cache_prefetch(cache, 5, 1, &load), 0);
+        if (how == ARRIVED)
+            assert_true(qm_cache_fill(cache, load, buf));
+        assert_int_equal(qm_cache_demand(cache, 5, buf, 0, sizeof buf, &found), 0);
+        if (how == DEMANDED) {
+            assert_int_equal(found.todo, QM_FETCH);
+            assert_true(qm_cache_fill(cache, found.load, buf));
+        } else if (how == AWAITED) {
+            assert_int_equal(found.todo, QM_WAIT);
+            assert_true(qm_cache_fill(cache, load, buf));
+            assert_int_equal(qm_cache_wait(cache, found.load, buf, 0, sizeof buf), 0);
+        } else {
+            assert_int_equal(found.outcome, QM_PROMOTE);
+            assert_int_equal(found.todo, QM_DONE);
+        }
+        check_hit_without_lock(cache);
+        qm_cache_free(cache);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -636,6 +713,7 @@ int main(void)
         cmocka_unit_test(test_too_many_loads),
         cmocka_unit_test(test_many_hits),
         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_second_demand_takes_no_lock),
     };
 
     return cmocka_run_group_tests_name("cache: interface", tests, NULL, NULL);

@@ -71,6 +71,35 @@ static void test_useful_comes_back(void **state)
     qm_throttle_free(t);
 }
 
+/* A class that is off probes, and one of n blocks that it probes with is used.  Returns
+ * whether that brings it back. */
+static bool comes_back(struct qm_throttle *t, unsigned n)
+{
+    unsigned issued = 0;
+
+    while (issued < 20 * n && state_of(t, USELESS) == QM_THROTTLE_OFF)
+        for (unsigned i = qm_throttle_allow(t, USELESS, DEGREE); i > 0; i--) {
+            qm_throttle_issued(t, USELESS);
+            if (++issued % n == 0)
+                qm_throttle_used(t, USELESS, USELESS);
+        }
+    return state_of(t, USELESS) != QM_THROTTLE_OFF;
+}
+
+/* What would not stop a class that is on, 10 to 19 %, does not bring one back that is
+ * off. */
+static void test_comes_back_from_20_percent(void **state)
+{
+    struct qm_throttle *t = qm_throttle_new();
+
+    while (state_of(t, USELESS) != QM_THROTTLE_OFF)
+        access_as(t, USELESS, USELESS, 0);
+    assert_false(comes_back(t, 6));
+    assert_true(comes_back(t, 4));
+    assert_int_equal(state_of(t, USELESS), QM_THROTTLE_REDUCED);
+    qm_throttle_free(t);
+}
+
 static void test_middling_is_reduced_and_restored(void **state)
 {
     struct qm_throttle *t = qm_throttle_new();
@@ -156,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_useless_stops_and_costs_little),
         cmocka_unit_test(test_useful_comes_back),
+        cmocka_unit_test(test_comes_back_from_20_percent),
         cmocka_unit_test(test_middling_is_reduced_and_restored),
         cmocka_unit_test(test_symbiotic),
         cmocka_unit_test(test_chain_is_one_set),

@@ -337,7 +337,9 @@ static void test_failing_is_not_fast(void **state)
     pthread_mutex_lock(&load.lock);
     assert_int_equal(load.reads, 0);
     pthread_mutex_unlock(&load.lock);
+    pthread_mutex_lock(&d->lock);
     d->broken = false;
+    pthread_mutex_unlock(&d->lock);
     assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 7), 0);
     demand(d, 50);
     undo(d); /* the thread has ended, and counted */
