@@ -193,9 +193,9 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     if (c->size < s->size)
         qms_forget_beyond(s, c->size);
     if (c->writable && !multi_conn && !atomic_exchange(&s->uncached, true))
-        nbdkit_error("warning: the plugin does not promise that connections see each "
-                     "other's writes, so nothing is cached from now on; "
-                     "--filter=multi-conn after --filter=quickmine helps");
+        nbdkit_error("warning: the plugin does not promise multi-conn, so its "
+                     "connections need not see each other's writes: nothing is cached "
+                     "or prefetched from now on");
     return 0;
 }
 
