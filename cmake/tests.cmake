@@ -1,6 +1,5 @@
 # qm_test(NAME SOURCES... [LIBS libs...] [LABELS labels...]): a cmocka test
 # program, run by CTest. A test that takes over 120 s is stuck.
-pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 function(qm_test name)
   cmake_parse_arguments(T "" "" "LIBS;LABELS" ${ARGN})
   add_executable(${name} ${T_UNPARSED_ARGUMENTS})
