@@ -77,9 +77,10 @@ forget() {
 }
 
 # What a program has to preload that loads something built with a sanitizer: its runtime,
-# and what makes that get ready early enough (tests/server/sanitizer-first.c).
+# and what makes that get ready early enough (tests/server/sanitizer-first.c), which may be
+# said where it is.
 sanitizer_preload() {
-    local first=$BUILD_DIR/tests/libsanitizer-first.so
+    local first=${1:-$BUILD_DIR/tests/libsanitizer-first.so}
     case ${QM_SANITIZE:-} in
     address*) printf '%s' "$(${CC:-cc} -print-file-name=libasan.so)" ;;
     thread*) printf '%s' "$(${CC:-cc} -print-file-name=libtsan.so)" ;;

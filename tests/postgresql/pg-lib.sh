@@ -27,11 +27,13 @@ pg_tree() {
     ln -s "$lib"/* "$PG_TREE$lib"
     cp "$BUILD_DIR/lib/postgresql/quickmine.so" "$BUILD_DIR/lib/libqmctx.so.0" \
         "$PG_TREE$lib"
+    # PostgreSQL's user preloads it, and hangs without it.
+    [ -z "${QM_SANITIZE:-}" ] || cp "$BUILD_DIR/tests/libsanitizer-first.so" "$PG_TREE"
     for file in "$share"/*; do
         [ "${file##*/}" = extension ] || ln -s "$file" "$PG_TREE$share"
     done
     ln -s "$share"/extension/* "$PG_TREE$share/extension"
-    # The sources may be where only root can read.
+    # The sources, and what is built, may be where only root can read.
     cp "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} "$PG_TREE$share/extension"
 }
 
@@ -50,14 +52,13 @@ pg_init() {
 PG_ENV=()
 pg_start() {
     local preload=()
-    [ -z "${QM_SANITIZE:-}" ] || preload=(env "LD_PRELOAD=$(sanitizer_preload)"
+    [ -z "${QM_SANITIZE:-}" ] || preload=(env "LD_PRELOAD=$(sanitizer_preload "$PG_TREE/libsanitizer-first.so")"
         ASAN_OPTIONS=detect_leaks=0)
     background "${PG_AS[@]}" "${preload[@]}" "${PG_ENV[@]}" \
         "$PG_TREE$PG_BIN/postgres" -D "$PG_CLUSTER" -k "$PG_CLUSTER" \
         -c listen_addresses= -c fsync=off -c max_connections=20 "$@" >"$T/pg.log" 2>&1
     PG=$PID
-    wait_for 60 eval "gone $PG || pg_sql -c 'SELECT 1'"
-    gone "$PG" || return 0
+    wait_for 60 eval "gone $PG || pg_sql -c 'SELECT 1'" && ! gone "$PG" && return 0
     cat "$T/pg.log" >&2
     return 1
 }
