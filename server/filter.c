@@ -330,8 +330,8 @@ static void copy_part(char *buf, uint32_t count, uint64_t offset, const void *fi
         memcpy(buf + (from - offset), (const char *)file + (from - start), to - from);
 }
 
-/* What this thread has computed, in ns.  Time in which it waits for a processor is not in
- * it: on a busy machine that is many times as much. */
+/* What this thread has computed, in ns.  Time in which it waits for a processor is not
+ * in it: on a busy machine that is many times as much. */
 static uint64_t computed(void)
 {
     struct timespec ts;
