@@ -62,7 +62,7 @@ serve() {
         disk=("$UNRULY" size="$(stat -c %s "$T/$name.img")" image="$T/$name.img"
             durable="$T/$name.durable" again=1 forget=$some)
     fi
-    rm -f "$T/$name.sock" "$T/new.sock" "$T/new.pid"
+    rm -f "${T:?}/$name.sock" "${T:?}/new.sock" "${T:?}/new.pid"
     start_nbdkit new --filter="$FILTER" "${disk[@]}" "${SERVE[@]}" ||
         fail "the server does not start"
     SERVERS[$name]=$PID
