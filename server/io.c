@@ -11,7 +11,8 @@
  * read; in the cache the rest of it is zeros.
  *
  * Writes go through the cache to the layer below, and are acknowledged when both have
- * them (cache.h).
+ * them (cache.h).  Of those that overlap, each waits until the one before it has left
+ * (order.h), before it does anything else: the cache has not been told of it then.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -422,8 +423,23 @@ int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
     return 0;
 }
 
-static void arrive_to_write(struct qms_server *s, struct qms_slot *slot, uint32_t count,
-                            uint64_t offset)
+/* Waits until it is the turn of a change.  Returns 0, or -1 with *err set: the server
+ * stops. */
+static int take_turn(struct qms_server *s, struct qms_change *change, uint32_t count,
+                     uint64_t offset, int *err)
+{
+    int error;
+
+    qms_order_arrive(&s->order, change, offset, count);
+    error = qms_order_await(&s->order, change);
+    if (error == 0)
+        return 0;
+    *err = error;
+    return -1;
+}
+
+static void count_write(struct qms_server *s, struct qms_slot *slot, uint32_t count,
+                        uint64_t offset)
 {
     struct qms_ref ref;
 
@@ -436,40 +452,52 @@ int qms_write(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
               const void *buf, uint32_t count, uint64_t offset, uint32_t flags,
               int *err)
 {
+    struct qms_change change;
     struct qm_cache_write w;
     int r;
 
-    arrive_to_write(s, slot, count, offset);
+    if (take_turn(s, &change, count, offset, err) == -1)
+        return -1;
+    count_write(s, slot, count, offset);
     qm_cache_write_begin(s->cache, &w, offset, count);
     r = next->pwrite(next, buf, count, offset, flags, err);
     if (r == 0)
         qm_cache_write_end(s->cache, &w, QM_WRITE_DATA, buf);
     else
         qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    qms_order_leave(&s->order, &change);
     return r;
 }
 
 int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
              uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
+    struct qms_change change;
     struct qm_cache_write w;
     int r;
 
-    arrive_to_write(s, slot, count, offset);
+    if (take_turn(s, &change, count, offset, err) == -1)
+        return -1;
+    count_write(s, slot, count, offset);
     qm_cache_write_begin(s->cache, &w, offset, count);
     r = next->zero(next, count, offset, flags, err);
     qm_cache_write_end(s->cache, &w, r == 0 ? QM_WRITE_ZEROS : QM_WRITE_DROP, NULL);
+    qms_order_leave(&s->order, &change);
     return r;
 }
 
 int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
              uint32_t flags, int *err)
 {
+    struct qms_change change;
     struct qm_cache_write w;
     int r;
 
+    if (take_turn(s, &change, count, offset, err) == -1)
+        return -1;
     qm_cache_write_begin(s->cache, &w, offset, count);
     r = next->trim(next, count, offset, flags, err);
     qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    qms_order_leave(&s->order, &change);
     return r;
 }

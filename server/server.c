@@ -26,6 +26,7 @@
 #define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
 #define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
 #define QUEUE_MIN 64
+#define STOP_NS   20000000 /* how often a thread asks whether nbdkit stops */
 
 /* Between attempts to open a lost connection anew. */
 #define REOPEN_FIRST (UINT64_C(1) * 1000000000)
@@ -283,6 +284,21 @@ static char *report(void *opaque)
     return qms_report(opaque, SIZE_MAX);
 }
 
+/* nbdkit tells only those who sleep that it stops, and a change that waits for its turn
+ * cannot sleep.  So this thread does meanwhile; it is not of a connection, whose end is
+ * no reason for a change not to be carried out. */
+static void *watch_for_stop(void *opaque)
+{
+    struct qms_server *s = opaque;
+
+    while (qms_order_await_long(&s->order))
+        if (nbdkit_nanosleep(0, STOP_NS) == -1) {
+            qms_order_stop(&s->order);
+            break;
+        }
+    return NULL;
+}
+
 /* Whether nobody waits for the answer to the calling thread's request any more. */
 static bool gone(void)
 {
@@ -351,6 +367,12 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("cannot start the recording thread: %s", strerror(error));
         return -1;
     }
+    error = pthread_create(&s->stop_watcher, NULL, watch_for_stop, s);
+    if (error != 0) {
+        nbdkit_error("cannot start a thread: %s", strerror(error));
+        return -1;
+    }
+    s->stop_watched = true;
     if (s->socket && (error = qms_stats_socket_start(s->socket, report, s)) != 0) {
         nbdkit_error("cannot start the statistics thread: %s", strerror(error));
         return -1;
@@ -385,6 +407,10 @@ void qms_server_stop(struct qms_server *s)
 
     if (s->socket)
         qms_stats_socket_close(s->socket);
+    if (s->stop_watched) {
+        qms_order_end(&s->order);
+        pthread_join(s->stop_watcher, NULL);
+    }
     if (s->prefetch)
         qms_prefetch_stop(s->prefetch);
     if (s->backing && !qms_backing_stop(s->backing))
@@ -412,6 +438,7 @@ void qms_server_stop(struct qms_server *s)
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
     s->socket = NULL;
+    s->stop_watched = false;
     s->prefetch = NULL;
     s->backing = NULL;
     s->made = false;
@@ -469,6 +496,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
     qms_load_init(&s->load);
+    qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;
     /* Signals are for nbdkit's own threads. */

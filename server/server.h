@@ -26,6 +26,7 @@
 #include "server/control.h"
 #include "server/load.h"
 #include "server/miner.h"
+#include "server/order.h"
 #include "server/prefetch.h"
 #include "server/record.h"
 #include "server/sessions.h"
@@ -52,6 +53,9 @@ struct qms_server {
     struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
     struct qms_miner *miner;      /* NULL: nothing to learn */
     struct qm_cache *cache;
+    struct qms_order order; /* of changes */
+    pthread_t stop_watcher;
+    bool stop_watched;
     struct qms_load load;        /* of the device */
     nbdkit_backend *backend;     /* the layer below */
     struct qms_backing *backing; /* connections to it, to prefetch over */

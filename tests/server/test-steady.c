@@ -228,6 +228,7 @@ static int make_server(void **state)
     mining.max_prefix = 2000;
     mining.rules_memory = 1 << 20;
     qms_load_init(&server.load);
+    qms_order_init(&server.order);
     server.stats = qms_stats_new();
     server.classes = qms_classes_new();
     server.throttle = qm_throttle_new();
