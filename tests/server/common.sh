@@ -28,3 +28,21 @@ stop_nbdkit() {
 check_log() {
     ! grep -E 'Sanitizer|runtime error' -A 40 "$T/$1.log" >&2 || fail "$1: see above"
 }
+
+# run_gated NAME MODEL SCRIPT MODE ARGS...: a client of a server on a disk whose changes
+# wait at gates (gated.py).  In the mode "stopped" it stops the server.
+run_gated() {
+    local name=$1 model=$2 script=$3 mode=$4; shift 4
+    nbdkit --version python >/dev/null 2>&1 || skip "package nbdkit-plugin-python is missing"
+    mkdir "$T/$name"
+    GATES=$T/$name MODEL=$model PYTHONPATH= start_nbdkit "$name" "$@" --filter="$FILTER" \
+        python "$HERE/gated.py" cache-size=2M || fail "$name does not start"
+    client "$script" "$T/$name.sock" "$T/$name" "$PID" "$mode"
+    if [ "$mode" = stopped ]; then
+        wait_for 30 gone "$PID" || fail "$name: nbdkit does not end"
+        wait "$PID" || fail "$name: nbdkit ended with $?"
+        check_log "$name"
+    else
+        stop_nbdkit "$name" "$PID"
+    fi
+}

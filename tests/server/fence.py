@@ -7,90 +7,14 @@ import sys
 import nbd
 import client
 from client import FENCE, JOIN, WINDOW, Tagged, record, refused
+from gates import (Pending, await_call, calls, error_of, is_waiting, plain, pwrite, shut,
+                   unshut)
 
 path, gates, pid, mode = sys.argv[1:]
 
 
-def shut(offset):
-    open(f"{gates}/{offset}", "w").close()
-
-
-def unshut(offset):
-    os.unlink(f"{gates}/{offset}")
-
-
-def calls():
-    try:
-        with open(gates + "/calls") as f:
-            return f.read().splitlines()
-    except FileNotFoundError:
-        return []
-
-
-def await_call(line):
-    client.wait_for(lambda: line in calls())
-
-
-def plain(session):
-    return client.connect(path, "plain-%016x" % session)
-
-
-class Pending:
-    """A request that is sent, and not waited for."""
-
-    def __init__(self, h, send, *args):
-        self.h, self.error, self.done = h, None, False
-        self.cookie = send(*args, completion=self.complete)
-        while h.aio_get_direction() & nbd.AIO_DIRECTION_WRITE:
-            h.poll(-1)
-
-    def complete(self, error):
-        self.done, self.error = True, error if isinstance(error, int) else error.value
-        return 1
-
-    def is_done(self):
-        while not self.done and self.h.poll(0) == 1:
-            pass
-        return self.done
-
-    def wait(self):
-        client.wait_for(self.is_done)
-        return self.error
-
-
-def pwrite(h, data, offset):
-    return Pending(h, h.aio_pwrite, nbd.Buffer.from_bytearray(bytearray(data)), offset)
-
-
 def send_fence(h, session):
     return pwrite(h, client.fence(session), WINDOW)
-
-
-def is_refused(f, *args):
-    try:
-        f(*args)
-    except nbd.Error as e:
-        assert e.errno == "ESHUTDOWN", e
-        return True
-    return False
-
-
-def error_of(f, *args):
-    try:
-        f(*args)
-    except nbd.Error as e:
-        return e.errno
-    return None
-
-
-def fence_waits(fenced):
-    """Others are served meanwhile, many times; a fence that did not wait would have been
-    answered by then."""
-    other = Tagged(path)
-    for _ in range(200):
-        other.pread(512, 0)
-    assert not fenced.is_done()
-    other.close()
 
 
 def fence():
@@ -114,7 +38,7 @@ def fence():
         client.wait_for(lambda: error_of(member.pwrite, b"x", at + 16384) == "ESHUTDOWN")
         assert error_of(plain, a.session) is not None
         assert error_of(Tagged, path, a.session) == "EINVAL"
-        fence_waits(fenced)
+        is_waiting(fenced)
         unshut(at)
         assert fenced.wait() == 0
         assert f"end {what} {at}" in calls()
