@@ -35,7 +35,10 @@ struct cli_command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
+    const struct cli_command *commands; /* its own subcommands; NULL: none */
 };
+
+extern const struct cli_command cli_trace_commands[];
 
 /* Runs the command that argv[1] names; program is what it is a subcommand of, and
  * manual where more is said about all of them. */

@@ -30,16 +30,99 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
+static void print_commands(FILE *to, const char *group,
+                           const struct cli_command *commands)
+{
+    char both[64];
+
+    for (const struct cli_command *c = commands; c->name; c++) {
+        snprintf(both, sizeof both, "%s%s", group, c->name);
+        if (!c->commands) {
+            fprintf(to, "  %-14s %s\n", both, c->summary);
+            continue;
+        }
+        snprintf(both, sizeof both, "%s%s ", group, c->name);
+        print_commands(to, both, c->commands);
+    }
+}
+
 static void print_help(FILE *to, const char *program, const char *manual,
                        const struct cli_command *commands)
 {
     fprintf(to, "Usage: %s SUBCOMMAND [ARGUMENTS...]\n\n", program);
-    for (const struct cli_command *c = commands; c->name; c++)
-        fprintf(to, "  %-10s %s\n", c->name, c->summary);
+    print_commands(to, "", commands);
     fprintf(to,
             "\nEach has --help; see %s.\n"
             "Exit status: 0, 1 if it failed, 2 for wrong usage.\n",
             manual);
+}
+
+enum { WORD_MAX = 32, NEAR = 2 };
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* How many characters have to be changed, added, left out or swapped with the next one
+ * to make b of a; more than NEAR if either is long. */
+static unsigned distance(const char *a, const char *b)
+{
+    size_t m = strlen(a), n = strlen(b);
+    unsigned d[WORD_MAX + 1][WORD_MAX + 1];
+
+    if (m > WORD_MAX || n > WORD_MAX)
+        return NEAR + 1;
+    for (size_t i = 0; i <= m; i++)
+        for (size_t j = 0; j <= n; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = (unsigned)(i + j);
+                continue;
+            }
+            d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
+                            d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    return d[m][n];
+}
+
+/* The subcommand that word is most like, in hint; a prefix is like the whole. */
+static void find_like(const char *word, const char *group,
+                      const struct cli_command *commands, unsigned *best, char *hint,
+                      size_t len)
+{
+    for (const struct cli_command *c = commands; c->name; c++) {
+        unsigned far = distance(word, c->name);
+        char inner[64];
+
+        if (strlen(word) > 1 && strncmp(word, c->name, strlen(word)) == 0)
+            far = least(far, 1);
+        if (far < *best && far < strlen(c->name) - 1) {
+            *best = far;
+            snprintf(hint, len, "%s%s", group, c->name);
+        }
+        snprintf(inner, sizeof inner, "%s%s ", group, c->name);
+        if (c->commands)
+            find_like(word, inner, c->commands, best, hint, len);
+    }
+}
+
+static int unknown(const struct cli_command *commands, const char *program,
+                   const char *manual, const char *word)
+{
+    unsigned best = NEAR + 1;
+    char group[64], hint[160];
+
+    snprintf(group, sizeof group, "%s ", program);
+    find_like(word, group, commands, &best, hint, sizeof hint);
+    if (best <= NEAR) {
+        cli_fail("there is no subcommand '%s'; did you mean '%s'?", word, hint);
+    } else {
+        cli_fail("there is no subcommand '%s'", word);
+        print_help(stderr, program, manual, commands);
+    }
+    return CLI_USAGE;
 }
 
 int cli_dispatch(const struct cli_command *commands, const char *program,
@@ -53,7 +136,8 @@ int cli_dispatch(const struct cli_command *commands, const char *program,
         print_help(stderr, program, manual, commands);
         return CLI_USAGE;
     }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 ||
+        strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_help(stdout, program, manual, commands);
         return cli_end_output(CLI_OK);
     }
@@ -68,9 +152,7 @@ int cli_dispatch(const struct cli_command *commands, const char *program,
         argv[1] = name;
         return c->run(argc - 1, argv + 1);
     }
-    cli_fail("there is no subcommand '%s'", word);
-    print_help(stderr, program, manual, commands);
-    return CLI_USAGE;
+    return unknown(commands, program, manual, word);
 }
 
 int cli_end_output(int status)

@@ -6,16 +6,17 @@
 #endif
 
 static const struct cli_command commands[] = {
-    {"trace", qm_cmd_trace, "describe a trace (info), or convert it (convert)"},
-    {"mine", qm_cmd_mine, "mine a trace and print its rules"},
-    {"sim", qm_cmd_sim, "simulate the storage cache on a trace"},
-    {"replay", qm_cmd_replay, "replay a trace against a live server"},
-    {"stat", qm_cmd_stat, "print a live server's statistics"},
-    {"top", qm_cmd_top, "watch a live server"},
+    {"trace", qm_cmd_trace, "describe, cut and convert traces", cli_trace_commands},
+    {"mine", qm_cmd_mine, "mine a trace and print its rules", NULL},
+    {"sim", qm_cmd_sim, "simulate the storage cache on a trace", NULL},
+    {"replay", qm_cmd_replay, "replay a trace against a live server", NULL},
+    {"stat", qm_cmd_stat, "print a live server's statistics", NULL},
+    {"top", qm_cmd_top, "watch a live server", NULL},
 #ifdef QM_HAVE_MOUNT
-    {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts"},
+    {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts",
+     NULL},
 #endif
-    {NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL},
 };
 
 int main(int argc, char **argv)

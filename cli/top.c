@@ -222,8 +222,9 @@ static const char class_header[] =
 static void put_line(const struct top *t, const char *line)
 {
     if (t->screen) {
+        fputs("\033[2K", stdout); /* before: at the last column it would erase that */
         cli_print_name(line, 0, t->columns);
-        fputs("\033[K\r\n", stdout);
+        putchar('\n');
     } else {
         cli_print_name(line, 0, SIZE_MAX);
         putchar('\n');
@@ -256,17 +257,18 @@ static size_t put_class(const struct top *t, const struct cli_class *c, double p
         return lines;
     print_class(out, c, per);
     fclose(out);
+    fputs("\033[2K", stdout);
     taken = cli_print_name(text, 0, t->columns);
     if (t->columns > taken && !(t->whole && length > t->columns - taken))
         at += cli_print_name(c->name, at, t->columns - taken);
-    fputs("\033[K\r\n", stdout);
+    putchar('\n');
     n = 1;
     while (t->whole && at < length && n < lines && t->columns > 4) {
         size_t part;
 
-        fputs("  ", stdout);
+        fputs("\033[2K  ", stdout);
         part = cli_print_name(c->name, at, t->columns - 2);
-        fputs("\033[K\r\n", stdout);
+        putchar('\n');
         if (part == 0)
             break;
         at += part;
@@ -303,7 +305,8 @@ static size_t put_classes(struct top *t, size_t lines, size_t *shown, size_t *co
 /* The whole screen anew, from its first line to its last; nothing scrolls it. */
 static void draw(struct top *t)
 {
-    size_t lines = 0, shown = 0, count = 0;
+    size_t count = json_array_size(json_object_get(t->now, "classes"));
+    size_t lines = 0, shown = 0;
     char *text = NULL, status[1400];
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -324,7 +327,7 @@ static void draw(struct top *t)
     if (t->rows > lines + 1)
         lines += put_classes(t, t->rows - lines - 1, &shown, &count);
     for (; lines + 1 < t->rows; lines++)
-        fputs("\033[K\r\n", stdout);
+        fputs("\033[2K\n", stdout);
     if (t->away[0])
         snprintf(status, sizeof status, "%s", t->away);
     else if (count > 0)
