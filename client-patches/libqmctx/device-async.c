@@ -77,19 +77,27 @@ static bool may_go(struct aio *aio)
 /* Hands it to libqmctx; it is counted in.  0 or an errno value. */
 static int issue(struct aio *aio)
 {
-    struct qmctx *server = aio->device->server;
+    struct qm_device *device = aio->device; /* aio may be over once it is sent */
+    struct qmctx *server = device->server;
     struct change *change = aio->change;
     int rc;
 
     if (aio->flushing)
-        rc = qm_direct_aio_flush(aio->device->direct, aio_done, aio);
+        rc = qm_direct_aio_flush(device->direct, aio_done, aio);
     else if (change)
         rc = qmctx_aio_pwrite(server, aio->context, aio->buf, aio->count, aio->offset,
                               change->way == WAY_FUA, aio_done, aio);
     else
         rc = qmctx_aio_pread(server, aio->context, aio->buf, aio->count, aio->offset,
                              aio_done, aio);
-    return rc == 0 ? 0 : errno;
+    if (rc == -1)
+        return errno;
+    /* The poller may have looked before, seen nothing in flight, and gone to sleep. */
+    pthread_mutex_lock(&device->lock);
+    device->sent = true;
+    pthread_cond_signal(&device->poll);
+    pthread_mutex_unlock(&device->lock);
+    return 0;
 }
 
 /* It is counted in, and could not be sent or has failed. */
@@ -231,6 +239,9 @@ static void *poller(void *opaque)
 
     for (;;) {
         unpark(device);
+        pthread_mutex_lock(&device->lock);
+        device->sent = false;
+        pthread_mutex_unlock(&device->lock);
         if (qmctx_poll(device->server, LOOK_MS) > 0)
             continue;
         pthread_mutex_lock(&device->lock);
@@ -239,7 +250,7 @@ static void *poller(void *opaque)
         if (atomic_load(&device->state) == DEVICE_DEAD && device->stopping &&
             cds_list_empty(&device->parked))
             break;
-        if (!device->kicked) {
+        if (!device->kicked && !device->sent) {
             if (atomic_load(&device->pending) == 0)
                 pthread_cond_wait(&device->poll, &device->lock);
             else

@@ -114,6 +114,7 @@ struct qm_device {
     _Atomic unsigned pending;    /* asynchronous requests, parked or not */
     pthread_cond_t poll;         /* for the poller: there are some */
     bool kicked;                 /* look at parked again */
+    bool sent;                   /* something may be in flight */
 
     struct qm_device_stat stat; /* what is not above */
 };
