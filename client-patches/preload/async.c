@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "client-patches/preload/async.h"
+#include "client-patches/preload/patient.h"
 
 static void part_done(void *opaque, int error)
 {
@@ -12,8 +13,7 @@ static void part_done(void *opaque, int error)
     int none = 0;
 
     if (error)
-        atomic_compare_exchange_strong(&async->error, &none,
-                                       qm_route_failed(async->route, error));
+        atomic_compare_exchange_strong(&async->error, &none, qm_route_error(error));
     if (atomic_fetch_sub(&async->parts, 1) > 1)
         return;
     error = atomic_load(&async->error);
@@ -24,18 +24,21 @@ void qm_async_rw(struct async *async, struct file *file, bool write,
                  const struct iovec *iov, int count, off_t offset, int flags)
 {
     ssize_t all = qm_io_total(iov, count);
+    struct qm_device *device;
+    qmctx_id context;
     size_t left, n;
     int err;
+    QM_PATIENT();
 
     if (all != -1 && qm_io_flags(flags))
-        all = qm_io_clamp(file, write, (size_t)all, offset);
+        all = qm_io_clamp(file, write, (size_t)all, offset, &device);
     else
         all = -1;
     if (all <= 0) {
         async->complete(async, all ? -errno : 0);
         return;
     }
-    async->route = file->route;
+    context = qmctx_current(qm_device_qmctx(device));
     async->bytes = all;
     atomic_init(&async->error, 0);
     atomic_init(&async->parts, 1); /* until all are started */
@@ -44,8 +47,9 @@ void qm_async_rw(struct async *async, struct file *file, bool write,
         if (n == 0)
             continue;
         atomic_fetch_add(&async->parts, 1);
-        err = qm_route_start(file->route, write, iov->iov_base, n, (uint64_t)offset,
-                             write && qm_io_fua(file, flags), part_done, async);
+        err =
+            qm_device_start(device, write, context, iov->iov_base, n, (uint64_t)offset,
+                            write && qm_io_fua(file, flags), part_done, async);
         if (err) {
             part_done(async, err);
             break;

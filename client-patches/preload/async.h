@@ -8,7 +8,6 @@
 
 /* Embedded in what its owner knows about the request. */
 struct async {
-    struct route *route;
     ssize_t bytes;          /* that are transferred if all goes well */
     _Atomic unsigned parts; /* not done yet */
     _Atomic int error;      /* the first */

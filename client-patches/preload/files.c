@@ -146,6 +146,7 @@ int qm_file_dup(struct file *file, int copy)
 
 int qm_file_open(struct route *route, int flags)
 {
+    struct qm_device *device;
     struct file *file;
     int fd;
 
@@ -161,8 +162,8 @@ int qm_file_open(struct route *route, int flags)
         errno = EEXIST;
         return -1;
     }
-    errno = qm_route_connect(route);
-    if (errno)
+    device = qm_route_device(route);
+    if (!device)
         return -1;
     if ((flags & O_ACCMODE) != O_RDONLY && qm_route_is_read_only(route)) {
         errno = EROFS;
@@ -176,7 +177,7 @@ int qm_file_open(struct route *route, int flags)
     file->route = route;
     atomic_store(&file->flags, flags & ~(O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC |
                                          O_CLOEXEC | O_NOFOLLOW));
-    atomic_store(&file->losses, qm_route_losses(route));
+    atomic_store(&file->losses, qm_device_losses(device));
     file->at = 0;
     fd = NEXT(open)(PLACEHOLDER, O_PATH | O_NOFOLLOW | (flags & O_CLOEXEC));
     if (fd != -1)
@@ -361,10 +362,11 @@ void qm_files_forked(void)
 
     qm_files_begin();
     /* Other threads' references are gone with them.  One may have held a lock, while it
-     * waited for the server. */
+     * waited for the server.  The child's devices have lost nothing. */
     for (file = atomic_load(&files); file; file = file->older) {
         pthread_mutex_init(&file->lock, NULL);
         atomic_store(&file->refs, 1);
+        atomic_store(&file->losses, 0);
     }
     for (int fd = atomic_load(&highest); fd >= 0; fd--)
         if ((file = atomic_load(&qm_files[fd])))

@@ -41,7 +41,7 @@ struct file {
     struct route *route;
     _Atomic int flags;       /* of open(2) */
     _Atomic int refs;        /* 0: free */
-    _Atomic unsigned losses; /* see qm_route_flush() */
+    _Atomic unsigned losses; /* see qm_device_flush() */
     _Atomic int local;       /* of the path itself, for locks; -1: none yet */
     pthread_mutex_t lock;    /* held while reading or writing at the position */
     off_t at;                /* lock */

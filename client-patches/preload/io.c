@@ -2,12 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/falloc.h>
 
 #include "client-patches/preload/io.h"
 #include "client-patches/preload/patient.h"
-
-#define MAX_COUNT 0x7ffff000 /* of one call; Linux's own limit */
 
 static ssize_t refuse(int err)
 {
@@ -15,20 +12,23 @@ static ssize_t refuse(int err)
     return -1;
 }
 
-ssize_t qm_io_clamp(struct file *file, bool write, size_t count, off_t offset)
+static bool may(const struct file *file, bool write)
 {
-    int mode = atomic_load(&file->flags) & O_ACCMODE;
-    uint64_t size = qm_route_size(file->route);
+    return (atomic_load(&file->flags) & O_ACCMODE) != (write ? O_RDONLY : O_WRONLY);
+}
 
-    if (mode == (write ? O_RDONLY : O_WRONLY))
+ssize_t qm_io_clamp(struct file *file, bool write, size_t count, off_t offset,
+                    struct qm_device **device)
+{
+    ssize_t n;
+
+    if (!may(file, write))
         return refuse(EBADF);
-    if (offset < 0)
-        return refuse(EINVAL);
-    if (count > MAX_COUNT)
-        count = MAX_COUNT;
-    if ((uint64_t)offset >= size)
-        return write && count > 0 ? refuse(ENOSPC) : 0;
-    return (ssize_t)(count < size - (uint64_t)offset ? count : size - (uint64_t)offset);
+    *device = qm_route_device(file->route);
+    if (!*device)
+        return -1;
+    n = qm_device_clamp(*device, write, count, offset);
+    return n < 0 ? refuse((int)-n) : n;
 }
 
 bool qm_io_flags(int flags)
@@ -48,16 +48,20 @@ bool qm_io_fua(struct file *file, int flags)
 ssize_t qm_io_rw(struct file *file, bool write, void *buf, size_t count, off_t offset,
                  int flags)
 {
-    ssize_t n = qm_io_clamp(file, write, count, offset);
+    struct qm_device *device;
+    ssize_t n = qm_io_clamp(file, write, count, offset, &device);
+    qmctx_id context;
     int err;
     QM_PATIENT();
 
     if (n <= 0)
         return n;
-    err = write ? qm_route_write(file->route, buf, (size_t)n, (uint64_t)offset,
-                                 qm_io_fua(file, flags))
-                : qm_route_read(file->route, buf, (size_t)n, (uint64_t)offset);
-    return err ? refuse(err) : n;
+    context = qmctx_current(qm_device_qmctx(device));
+    err = write
+              ? qm_device_write(device, NULL, context, buf, (size_t)n, (uint64_t)offset,
+                                qm_io_fua(file, flags))
+              : qm_device_read(device, NULL, context, buf, (size_t)n, (uint64_t)offset);
+    return err ? refuse(qm_route_error(err)) : n;
 }
 
 ssize_t qm_io_total(const struct iovec *iov, int count)
@@ -78,8 +82,9 @@ ssize_t qm_io_rwv(struct file *file, bool write, const struct iovec *iov, int co
                   off_t offset, int flags)
 {
     ssize_t all = qm_io_total(iov, count), total = 0, n;
+    struct qm_device *device;
 
-    if (all == -1 || qm_io_clamp(file, write, (size_t)all, offset) == -1)
+    if (all == -1 || qm_io_clamp(file, write, (size_t)all, offset, &device) == -1)
         return -1;
     for (int i = 0; i < count; i++) {
         if (iov[i].iov_len == 0)
@@ -97,36 +102,26 @@ ssize_t qm_io_rwv(struct file *file, bool write, const struct iovec *iov, int co
 
 int qm_io_flush(struct file *file)
 {
+    struct qm_device *device = qm_route_device(file->route);
     QM_PATIENT();
 
-    return qm_route_flush(file->route, &file->losses);
+    return device ? qm_route_error(qm_device_flush(device, NULL, &file->losses))
+                  : errno;
 }
 
 int qm_io_allocate(struct file *file, int mode, off_t offset, off_t length)
 {
-    uint64_t end = qm_route_size(file->route), at = (uint64_t)offset,
-             count = (uint64_t)length;
-    bool inside = at <= end && count <= end - at;
+    struct qm_device *device;
+    int err;
     QM_PATIENT();
 
     if (offset < 0 || length <= 0)
         return EINVAL;
-    if ((atomic_load(&file->flags) & O_ACCMODE) == O_RDONLY)
+    if (!may(file, true))
         return EBADF;
-    switch (mode) {
-    case 0:
-    case FALLOC_FL_KEEP_SIZE:
-        /* A device's blocks are all there. */
-        return inside ? 0 : ENOSPC;
-    case FALLOC_FL_ZERO_RANGE:
-        return inside ? qm_route_zero(file->route, count, at) : ENOSPC;
-    case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
-    case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
-        /* Nothing is to be done beyond the end. */
-        if (at >= end)
-            return 0;
-        return qm_route_zero(file->route, inside ? count : end - at, at);
-    default:
-        return EOPNOTSUPP;
-    }
+    device = qm_route_device(file->route);
+    if (!device)
+        return errno;
+    err = qm_device_allocate(device, NULL, mode, offset, length);
+    return err == EOPNOTSUPP ? err : qm_route_error(err);
 }

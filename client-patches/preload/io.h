@@ -11,9 +11,11 @@
 
 #include "client-patches/preload/files.h"
 
-/* How many of count bytes at offset a request may transfer; or -1 with errno: EBADF
- * (not open for that), EINVAL, ENOSPC. */
-ssize_t qm_io_clamp(struct file *file, bool write, size_t count, off_t offset);
+/* How many of count bytes at offset a request may transfer, and by which device; or -1
+ * with errno: EBADF (not open for that), EINVAL, ENOSPC, or there is no way to the
+ * server. */
+ssize_t qm_io_clamp(struct file *file, bool write, size_t count, off_t offset,
+                    struct qm_device **device);
 
 /* Whether writes are to be on stable storage when they are done; flags: of pwritev2().
  */

@@ -1,27 +1,21 @@
-/* route.c - which paths are which servers' devices, and the way there.
+/* route.c - which paths are which servers' devices.
  *
- * The environment says what is routed, once, when the library is loaded; afterwards the
- * table does not change.  `ctx` is set once a process and then stays: who has seen it
- * set may use it without a lock.  In a child it is taken away before anything else runs
- * there, and what it pointed to is left alone.
- *
- * Replies to asynchronous requests need somebody who waits for them: a thread for each
- * route, from the first such request on.  `pending` counts them, and a thread that
- * finds it at 0 wakes the route's.
+ * The environment says what is routed, and how, once, when the library is loaded;
+ * afterwards the table does not change.  `device` is set once a process and then stays:
+ * a thread that has seen it set may use it without a lock.  In a child it is taken away
+ * before anything else runs there, and what it pointed to is left alone.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "client-patches/preload/family.h"
 #include "client-patches/preload/files.h"
 #include "client-patches/preload/next.h"
 #include "client-patches/preload/patient.h"
@@ -29,39 +23,42 @@
 
 #define FILES       "QMCTX_PRELOAD_FILES"
 #define CONNECTIONS "QMCTX_PRELOAD_CONNECTIONS"
+#define RETAIN      "QMCTX_PRELOAD_RETAIN"
+#define WAIT        "QMCTX_PRELOAD_WAIT"
 #define MAX_ROUTES  64
 #define PLAIN       "plain:" /* before a URI */
 
+/* Of QMCTX_PRELOAD_RETAIN; less would hold little, more is a mistake. */
+#define RETAIN_MIN (UINT64_C(1) << 20)
+#define RETAIN_MAX (UINT64_C(1) << 40)
+
 struct route {
-    char *path, *uri;  /* as they were given */
-    bool plain;        /* the export that the URI names, without contexts */
-    char *dir;         /* of the path, without symbolic links */
-    const char *name;  /* the path's last part */
-    unsigned connects; /* who is connecting; how often, parents included */
+    char *path, *uri; /* as they were given */
+    bool plain;       /* the export that the URI names, without contexts */
+    char *dir;        /* of the path, without symbolic links */
+    const char *name; /* the path's last part */
 
     pthread_mutex_t lock;     /* a leaf */
     bool connecting;          /* lock; a thread is */
-    pthread_cond_t connected; /* lock; or it could not */
-    _Atomic(struct qmctx *) ctx;
-    uint64_t size; /* these three constant since the first connect of all */
+    unsigned attempts;        /* lock; that have ended, parents' included */
+    int error;                /* lock; of the last */
+    pthread_cond_t connected; /* lock; an attempt has ended */
+    _Atomic(struct qm_device *) device;
+    _Atomic bool known; /* the three that follow, constant from then on: */
+    uint64_t size;
     uint32_t block_size;
     bool read_only;
-
-    _Atomic bool broken;       /* a request has failed for want of a connection */
-    _Atomic bool reconnecting; /* a thread is */
-    _Atomic time_t tried;      /* to connect again, last; seconds */
-    bool stale;         /* who is reconnecting; another device has been complained of */
-    _Atomic bool dirty; /* written since the last flush */
-    _Atomic unsigned losses; /* of connections, while dirty */
-
-    _Atomic int pending;     /* asynchronous requests */
-    _Atomic bool has_thread; /* set under lock */
-    sem_t wake;              /* it */
 };
 
 static struct route routes[MAX_ROUTES]; /* constant since configure() */
 static unsigned route_count;
-static unsigned connections;
+static struct qm_device_options options = {
+    .patient = true,
+    .wait = QM_DEVICE_FOREVER,
+    .reconnect = QM_DEVICE_FOREVER,
+};
+static struct family *families; /* NULL: nobody retains */
+static bool is_child;           /* of the process in which the library was loaded */
 
 /* The one way to tell a person what an errno value cannot. */
 static void complain(const struct route *route, const char *what)
@@ -69,12 +66,9 @@ static void complain(const struct route *route, const char *what)
     fprintf(stderr, "libqmctx-preload: %s: %s\n", route->path, what);
 }
 
-static time_t seconds(void)
+static void device_says(void *route, int priority, const char *sentence)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
+    complain(route, sentence);
 }
 
 /* --- what is routed --- */
@@ -129,44 +123,95 @@ static void add_route(const char *text, size_t len)
             misconfigured(entry, "is there twice");
     pthread_mutex_init(&route->lock, NULL);
     pthread_cond_init(&route->connected, NULL);
-    sem_init(&route->wake, 0, 0);
     route_count++;
 }
 
-void qm_routes_forked(void)
+/* A number of decimal digits alone, at most max; false: it is something else. */
+static bool parse_number(const char *text, size_t len, uint64_t max, uint64_t *number)
 {
-    for (unsigned i = 0; i < route_count; i++) {
-        struct route *route = &routes[i];
-
-        pthread_mutex_init(&route->lock, NULL);
-        pthread_cond_init(&route->connected, NULL);
-        sem_init(&route->wake, 0, 0);
-        atomic_store(&route->ctx, NULL);
-        atomic_store(&route->broken, false);
-        atomic_store(&route->dirty, false);
-        atomic_store(&route->pending, 0);
-        atomic_store(&route->has_thread, false);
-        atomic_store(&route->reconnecting, false);
-        route->connecting = false;
+    *number = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        *number = *number * 10 + (uint64_t)(text[i] - '0');
+        if (*number > max)
+            return false;
     }
+    return len > 0;
+}
+
+static void configure_retain(const char *text)
+{
+    static const char units[] = "KMGT";
+    size_t len = strlen(text);
+    const char *unit = len > 0 ? strchr(units, text[len - 1]) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    uint64_t n;
+
+    if (strcmp(text, "off") == 0) {
+        options.mode = QM_RETAIN_OFF;
+    } else if (strcmp(text, "fua") == 0) {
+        options.mode = QM_RETAIN_FUA;
+    } else if (parse_number(text, len - (unit != NULL), RETAIN_MAX >> shift, &n) &&
+               n << shift >= RETAIN_MIN) {
+        options.retain = n << shift;
+    } else {
+        misconfigured(RETAIN, "must be off, fua, or a size from 1M to 1T");
+    }
+}
+
+/* What the environment says; NULL: nothing. */
+static const char *setting(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? text : NULL;
 }
 
 void qm_routes_configure(void)
 {
-    const char *files = getenv(FILES), *count = getenv(CONNECTIONS);
+    const char *files = setting(FILES), *text;
+    uint64_t n;
     size_t len;
-    char *end;
 
-    if (count && *count) {
-        connections = (unsigned)strtoul(count, &end, 10);
-        if (*end || connections < 1 || connections > 64)
+    text = setting(CONNECTIONS);
+    if (text) {
+        if (!parse_number(text, strlen(text), 64, &n) || n < 1)
             misconfigured(CONNECTIONS, "must be a number from 1 to 64");
+        options.connections = (unsigned)n;
     }
+    text = setting(WAIT);
+    if (text) {
+        if (!parse_number(text, strlen(text), 1000000000, &n))
+            misconfigured(WAIT, "must be a number of seconds from 0 to 1000000000");
+        options.wait = (uint32_t)n;
+    }
+    text = setting(RETAIN);
+    if (text)
+        configure_retain(text);
     for (; files && *files; files += len) {
         files += strspn(files, " \t\n");
         len = strcspn(files, " \t\n");
         if (len > 0)
             add_route(files, len);
+    }
+    if (route_count > 0 && options.mode != QM_RETAIN_FUA) {
+        families = qm_families_new(route_count);
+        if (!families)
+            options.mode = QM_RETAIN_FUA;
+    }
+}
+
+void qm_routes_forked(void)
+{
+    is_child = true;
+    for (unsigned i = 0; i < route_count; i++) {
+        struct route *route = &routes[i];
+
+        pthread_mutex_init(&route->lock, NULL);
+        pthread_cond_init(&route->connected, NULL);
+        atomic_store(&route->device, NULL);
+        route->connecting = false;
     }
 }
 
@@ -225,125 +270,134 @@ const char *qm_route_path(const struct route *route)
 
 /* --- connecting --- */
 
-/* What a program is told if the server cannot be reached, for an errno value of
- * connecting: that of a file that cannot be read, never of one that does not exist. */
-static int unreachable(int error)
+int qm_route_error(int error)
 {
     switch (error) {
+    case 0:
     case EACCES:
     case EMFILE:
     case ENFILE:
     case ENOMEM:
+    case ENOSPC:
+    case EPERM:
+    case EROFS:
         return error;
     default:
         return EIO;
     }
 }
 
-/* By one thread at a time.  *ctx is the route's then. */
-static int connect_anew(struct route *route, struct qmctx **ctx)
+static struct family *family_of(const struct route *route)
 {
-    if ((route->plain ? qmctx_connect_plain : qmctx_connect)(route->uri, connections,
-                                                             ctx) == -1) {
-        int err = errno;
+    return families ? qm_family_of(families, (unsigned)(route - routes)) : NULL;
+}
 
-        complain(route, qmctx_error());
-        return unreachable(err);
-    }
-    /* In a child, files may be open already. */
-    if (route->connects > 0 && (qmctx_size(*ctx) != route->size ||
-                                qmctx_is_read_only(*ctx) != route->read_only)) {
-        complain(route, "the server has another device now");
-        qmctx_close(*ctx);
+/* Whether the device is the one that it was, in this process or a parent. */
+static bool same_device(const struct route *route, const struct qm_device *device)
+{
+    return !atomic_load(&route->known) ||
+           (qm_device_size(device) == route->size &&
+            qm_device_read_only(device) == route->read_only);
+}
+
+/* A device that may be used; or an errno value. */
+static int open_device(struct route *route, struct qm_device **device)
+{
+    struct family *family = family_of(route);
+    struct qm_device_options o = options;
+    int err;
+
+    if (family && is_child && qm_family_join(family, o.wait) != 0) {
+        complain(route, "another process has not flushed what it wrote");
         return EIO;
     }
-    route->size = qmctx_size(*ctx);
-    route->block_size = qmctx_block_size(*ctx);
-    route->read_only = qmctx_is_read_only(*ctx);
-    route->connects++;
+    if (family && (is_child || qm_family_is_large(family)))
+        o.mode = QM_RETAIN_FUA;
+    o.plain = route->plain;
+    o.log = device_says;
+    o.opaque = route;
+    err = qm_device_open(route->uri, &o, device);
+    if (err) {
+        complain(route, qmctx_error());
+        return err;
+    }
+    if (!same_device(route, *device)) {
+        complain(route, "the server has another device now");
+        err = EIO;
+    } else if (o.mode != QM_RETAIN_FUA) {
+        err = qm_family_watch(family, *device);
+    }
+    if (err)
+        qm_device_close(*device);
+    return err;
+}
+
+/* By one thread at a time. */
+static int connect_anew(struct route *route)
+{
+    struct qm_device *device;
+    int err = open_device(route, &device);
+
+    if (err)
+        return qm_route_error(err);
+    if (!atomic_load(&route->known)) {
+        route->size = qm_device_size(device);
+        route->block_size = qm_device_block_size(device);
+        route->read_only = qm_device_read_only(device);
+        atomic_store(&route->known, true);
+    }
+    atomic_store(&route->device, device);
     return 0;
 }
 
-int qm_route_connect(struct route *route)
+static int connect(struct route *route)
 {
-    struct qmctx *ctx;
+    unsigned before;
     int err = 0;
     QM_PATIENT();
 
-    if (atomic_load(&route->ctx))
-        return 0;
-    if (!qm_files_ours())
-        return EOPNOTSUPP;
     pthread_mutex_lock(&route->lock);
+    before = route->attempts;
     while (route->connecting)
         pthread_cond_wait(&route->connected, &route->lock);
-    if (!atomic_load(&route->ctx)) {
+    if (atomic_load(&route->device)) {
+        /* Another thread has done it. */
+    } else if (route->attempts != before) {
+        err = route->error;
+    } else {
         route->connecting = true;
         pthread_mutex_unlock(&route->lock);
-        err = connect_anew(route, &ctx);
+        err = connect_anew(route);
         pthread_mutex_lock(&route->lock);
-        if (!err)
-            atomic_store(&route->ctx, ctx);
         route->connecting = false;
+        route->attempts++;
+        route->error = err;
         pthread_cond_broadcast(&route->connected);
     }
     pthread_mutex_unlock(&route->lock);
     return err;
 }
 
-/* Connects again, if that was not tried for a second.  One thread does; others go on
- * and find out. */
-static void reconnect(struct route *route, struct qmctx *ctx)
+struct qm_device *qm_route_device(struct route *route)
 {
-    if (seconds() == atomic_load(&route->tried) ||
-        atomic_exchange(&route->reconnecting, true))
-        return;
-    atomic_store(&route->tried, seconds());
-    if (!atomic_load(&route->broken)) {
-        /* Another thread was faster. */
-    } else if (qmctx_reconnect(ctx) == 0) {
-        atomic_store(&route->broken, false);
-        complain(route, "the server is back");
-    } else if (errno == ESTALE && !route->stale) {
-        route->stale = true;
-        complain(route, qmctx_error());
-    }
-    atomic_store(&route->reconnecting, false);
-}
+    struct qm_device *device = atomic_load(&route->device);
+    int err;
 
-/* The instance for a request; NULL: there is no way to make one. */
-static struct qmctx *instance(struct route *route)
-{
-    struct qmctx *ctx;
-
-    if (!atomic_load(&route->ctx) && qm_route_connect(route) != 0)
+    if (device)
+        return device;
+    err = connect(route);
+    if (err) {
+        errno = err;
         return NULL;
-    ctx = atomic_load(&route->ctx);
-    if (atomic_load_explicit(&route->broken, memory_order_relaxed))
-        reconnect(route, ctx);
-    return ctx;
+    }
+    return atomic_load(&route->device);
 }
 
-int qm_route_failed(struct route *route, int error)
+int qm_route_connect(struct route *route)
 {
-    switch (error) {
-    case 0:
-    case EPERM:
-    case ENOMEM:
-    case ENOSPC:
-    case EROFS:
-        return error;
-    case ENOTCONN:
-    case ESHUTDOWN:
-        if (!atomic_exchange(&route->broken, true)) {
-            if (atomic_exchange(&route->dirty, false))
-                atomic_fetch_add(&route->losses, 1);
-            complain(route, "the server is gone: requests fail until it is back");
-        }
-        return EIO;
-    default:
-        return EIO;
-    }
+    if (atomic_load(&route->known))
+        return 0;
+    return !qm_files_ours() ? EOPNOTSUPP : connect(route);
 }
 
 uint64_t qm_route_size(const struct route *route)
@@ -359,168 +413,6 @@ uint32_t qm_route_block_size(const struct route *route)
 bool qm_route_is_read_only(const struct route *route)
 {
     return route->read_only;
-}
-
-/* --- requests --- */
-
-/* What a call of libqmctx has come to. */
-static int outcome(struct route *route, int rc)
-{
-    return rc == 0 ? 0 : qm_route_failed(route, errno);
-}
-
-int qm_route_read(struct route *route, void *buf, size_t count, uint64_t offset)
-{
-    struct qmctx *ctx = instance(route);
-
-    if (!ctx)
-        return EIO;
-    return outcome(route, qmctx_pread(ctx, qmctx_current(ctx), buf, count, offset));
-}
-
-static void wrote(struct route *route)
-{
-    if (!atomic_load_explicit(&route->dirty, memory_order_relaxed))
-        atomic_store(&route->dirty, true);
-}
-
-int qm_route_write(struct route *route, const void *buf, size_t count, uint64_t offset,
-                   bool fua)
-{
-    struct qmctx *ctx = instance(route);
-
-    if (!ctx)
-        return EIO;
-    wrote(route);
-    return outcome(route,
-                   qmctx_pwrite(ctx, qmctx_current(ctx), buf, count, offset, fua));
-}
-
-int qm_route_zero(struct route *route, uint64_t count, uint64_t offset)
-{
-    struct qmctx *ctx = instance(route);
-
-    if (!ctx)
-        return EIO;
-    wrote(route);
-    return outcome(route, qmctx_zero(ctx, count, offset));
-}
-
-unsigned qm_route_losses(const struct route *route)
-{
-    return atomic_load(&route->losses);
-}
-
-int qm_route_flush(struct route *route, _Atomic unsigned *seen)
-{
-    struct qmctx *ctx = instance(route);
-    unsigned losses;
-    bool dirty;
-    int err;
-
-    if (!ctx)
-        return EIO;
-    /* Writes that come meanwhile count for the next one. */
-    dirty = atomic_exchange(&route->dirty, false);
-    err = outcome(route, qmctx_flush(ctx));
-    if (err && dirty)
-        atomic_fetch_add(&route->losses, 1);
-    losses = atomic_load(&route->losses);
-    return atomic_exchange(seen, losses) == losses ? err : EIO;
-}
-
-/* --- asynchronous ones --- */
-
-static void *reply_thread(void *opaque)
-{
-    struct route *route = opaque;
-    struct qmctx *ctx = atomic_load(&route->ctx);
-
-    for (;;) {
-        while (sem_wait(&route->wake) == -1)
-            ;
-        while (atomic_load(&route->pending) > 0)
-            qmctx_poll(ctx, -1);
-    }
-    return NULL;
-}
-
-static int start_thread(struct route *route)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    int err = 0;
-
-    if (atomic_load_explicit(&route->has_thread, memory_order_relaxed))
-        return 0;
-    pthread_mutex_lock(&route->lock);
-    if (!atomic_load(&route->has_thread)) {
-        /* Signals are for the program. */
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        err = pthread_create(&thread, NULL, reply_thread, route);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (!err) {
-            pthread_detach(thread);
-            atomic_store(&route->has_thread, true);
-        }
-    }
-    pthread_mutex_unlock(&route->lock);
-    return err;
-}
-
-/* One asynchronous request, from qm_route_start() to done(). */
-struct started {
-    struct route *route;
-    qmctx_done *done;
-    void *opaque;
-};
-
-static void request_done(void *opaque, int error)
-{
-    struct started *s = opaque;
-
-    /* Less than 0 until qm_route_start() has counted it. */
-    atomic_fetch_sub(&s->route->pending, 1);
-    s->done(s->opaque, error);
-    free(s);
-}
-
-int qm_route_start(struct route *route, bool write, void *buf, size_t count,
-                   uint64_t offset, bool fua, qmctx_done *done, void *opaque)
-{
-    struct qmctx *ctx = instance(route);
-    struct started *s;
-    int rc, err;
-
-    if (!ctx)
-        return EIO;
-    err = start_thread(route);
-    if (err)
-        return err;
-    s = malloc(sizeof *s);
-    if (!s)
-        return ENOMEM;
-    *s = (struct started){.route = route, .done = done, .opaque = opaque};
-    if (write)
-        wrote(route);
-    rc = write ? qmctx_aio_pwrite(ctx, qmctx_current(ctx), buf, count, offset, fua,
-                                  request_done, s)
-               : qmctx_aio_pread(ctx, qmctx_current(ctx), buf, count, offset,
-                                 request_done, s);
-    if (rc == -1) {
-        err = errno;
-        free(s);
-        if (err != ENOTSUP)
-            return qm_route_failed(route, err);
-        /* There is no FUA: it takes a write and a flush, one after the other. */
-        done(opaque, outcome(route, qmctx_pwrite(ctx, qmctx_current(ctx), buf, count,
-                                                 offset, true)));
-        return 0;
-    }
-    if (atomic_fetch_add(&route->pending, 1) == 0)
-        sem_post(&route->wake);
-    return 0;
 }
 
 /* --- contexts --- */
@@ -546,6 +438,7 @@ INTERPOSED int qmctx_announce(const char *where, struct qmctx **ctx)
 {
     const char *text = where ? where : getenv("QMCTX_CARRIER");
     struct route *route = text ? announced(text) : NULL;
+    struct qm_device *device;
 
     /* Who knows of no carrier means the only file that there is. */
     if (!(text && *text) && route_count == 1)
@@ -553,6 +446,6 @@ INTERPOSED int qmctx_announce(const char *where, struct qmctx **ctx)
     if (!route)
         return NEXT(qmctx_announce)(where, ctx);
     *ctx = NULL;
-    errno = qm_route_connect(route);
-    return errno ? -1 : qmctx_attach(atomic_load(&route->ctx), ctx);
+    device = qm_route_device(route);
+    return device ? qmctx_attach(qm_device_qmctx(device), ctx) : -1;
 }
