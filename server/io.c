@@ -54,6 +54,9 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
 
     qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
     qms_load_demand(&r->s->load, 1);
+    /* A plugin that fails without a number, as nbdkit's file plugin at an unexpected
+     * end, fails with what is left in errno. */
+    errno = 0;
     rc = r->next->pread(r->next, buf, count, offset, 0, &err);
     qms_load_demand(&r->s->load, -1);
     if (rc == -1)

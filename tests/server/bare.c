@@ -73,7 +73,7 @@ static struct bare *bare_of(nbdkit_next *next)
 
 static int result(int error, int *err)
 {
-    *err = error;
+    *err = error != BARE_UNSAID ? error : errno ? errno : EIO;
     return error ? -1 : 0;
 }
 
@@ -248,6 +248,8 @@ static void *carry_out_job(void *opaque)
     struct bare *b = j->bare;
     struct qms_server *s = &b->s;
     int r = -1;
+
+    errno = ENOMEM; /* left from something else */
 
     switch (j->op) {
     case BARE_READ:

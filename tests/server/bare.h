@@ -66,6 +66,10 @@ void bare_free(struct bare *b);
 /* The next such request that touches block is caught there. */
 struct bare_trap *bare_trap(struct bare *b, enum bare_op op, uint64_t block,
                             bool after);
+/* An error of which the layer below does not say which it is: nbdkit takes errno then.
+ */
+#define BARE_UNSAID (-1)
+
 /* It fails; a write has been carried out nevertheless. */
 struct bare_trap *bare_fail(struct bare *b, enum bare_op op, uint64_t block);
 void bare_await(struct bare *b, struct bare_trap *trap);

@@ -288,6 +288,8 @@ static void test_error_is_not_cached(void **state)
     bare_fail(b, BARE_READ, 4);
     assert_int_equal(bare_do(b, BARE_PREFETCH, 4 * BLOCK, BLOCK), EIO);
     assert_false(is_cached(b, 4));
+    bare_fail(b, BARE_READ, 4)->error = BARE_UNSAID;
+    assert_int_equal(bare_do(b, BARE_READ, 4 * BLOCK, BLOCK), EIO);
     bare_check(b, 4 * BLOCK, 2 * BLOCK);
     bare_free(b);
 }
