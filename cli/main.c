@@ -12,6 +12,8 @@ static const struct cli_command commands[] = {
     {"replay", qm_cmd_replay, "replay a trace against a live server", NULL},
     {"stat", qm_cmd_stat, "print a live server's statistics", NULL},
     {"top", qm_cmd_top, "watch a live server", NULL},
+    {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
+     NULL},
 #ifdef QM_HAVE_MOUNT
     {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts",
      NULL},
