@@ -27,6 +27,8 @@ struct qms_backing {
     uint64_t delay;    /* ns: the last one, 0: none yet */
     uint64_t next_try; /* ns: no attempt before */
     uint64_t returned; /* ns: when `back` was called */
+    uint64_t readable; /* offset of the last read that succeeded; at first 0 */
+    void *trial;       /* the keeper's buffer */
     struct connection connections[];
 };
 
@@ -70,6 +72,8 @@ int qms_backing_read(struct qms_backing *b, unsigned worker, void *buf, uint32_t
     pthread_mutex_lock(&b->lock);
     c->users--;
     c->failures = error == 0 ? 0 : c->failures + 1;
+    if (error == 0)
+        b->readable = offset;
     if (!c->lost && (c->failures >= QMS_BACKING_FAILURES ||
                      (c->failures > 0 && c->losses < b->losses)))
         lose(b, c, error);
@@ -97,17 +101,30 @@ static void wait_until(struct qms_backing *b, uint64_t ns)
     pthread_cond_timedwait(&b->wake, &b->lock, &at);
 }
 
+static void *open_and_try(struct qms_backing *b, uint64_t offset)
+{
+    void *opaque = b->config.opaque, *connection = b->config.open(opaque);
+
+    if (connection &&
+        b->config.read(opaque, connection, b->trial, b->config.trial, offset) != 0) {
+        b->config.close(opaque, connection);
+        connection = NULL;
+    }
+    return connection;
+}
+
 /* Replaces a lost connection, if that can be done; the lock is held before and after.
  * Nobody else touches one that is lost and has no users. */
 static void replace(struct qms_backing *b, struct connection *c)
 {
     void *connection = c->connection;
+    uint64_t readable = b->readable;
 
     c->connection = NULL;
     pthread_mutex_unlock(&b->lock);
     if (connection)
         b->config.close(b->config.opaque, connection);
-    connection = b->config.open(b->config.opaque);
+    connection = open_and_try(b, readable);
     pthread_mutex_lock(&b->lock);
     c->connection = connection;
     b->unreachable = !connection;
@@ -127,6 +144,14 @@ static void replace(struct qms_backing *b, struct connection *c)
     }
 }
 
+/* No read is in flight. */
+static void close_all(struct qms_backing *b)
+{
+    for (unsigned i = 0; i < b->config.connections; i++)
+        if (b->connections[i].connection)
+            b->config.close(b->config.opaque, b->connections[i].connection);
+}
+
 static void *keeper_thread(void *opaque)
 {
     struct qms_backing *b = opaque;
@@ -143,14 +168,13 @@ static void *keeper_thread(void *opaque)
             replace(b, c);
     }
     pthread_mutex_unlock(&b->lock);
+    close_all(b); /* which may hang, so it is nobody else's to do */
     return NULL;
 }
 
 static void undo(struct qms_backing *b)
 {
-    for (unsigned i = 0; i < b->config.connections; i++)
-        if (b->connections[i].connection)
-            b->config.close(b->config.opaque, b->connections[i].connection);
+    free(b->trial);
     pthread_cond_destroy(&b->wake);
     pthread_mutex_destroy(&b->lock);
     free(b);
@@ -164,8 +188,9 @@ struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
     pthread_condattr_t monotonic;
 
     *error = 0;
-    if (!b) {
-        *error = errno;
+    if (!b || !(b->trial = malloc(config->trial))) {
+        *error = ENOMEM;
+        free(b);
         if (first)
             config->close(config->opaque, first);
         return NULL;
@@ -181,12 +206,14 @@ struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
         struct connection *c = &b->connections[i];
 
         if (!c->connection && !(c->connection = config->open(config->opaque))) {
+            close_all(b);
             undo(b);
             return NULL;
         }
     }
     *error = pthread_create(&b->keeper, NULL, keeper_thread, b);
     if (*error != 0) {
+        close_all(b);
         undo(b);
         return NULL;
     }

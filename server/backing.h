@@ -9,6 +9,9 @@
  * keeper, closes it and opens another; meanwhile its reads fail at once, and nobody who
  * waits for a block waits for a connection.
  *
+ * A connection is open again when a read over it succeeds that has succeeded before:
+ * the keeper tries.
+ *
  * The keeper's attempts back off: from first_delay, doubling, to most_delay.  The delay
  * begins anew only when the connections have worked for most_delay, so a device whose
  * reads all fail does not have its connections reopened for ever at full speed.
@@ -29,7 +32,8 @@ struct qms_backing;
 struct qms_backing_config {
     unsigned connections;             /* at least 1 */
     uint64_t first_delay, most_delay; /* ns */
-    uint64_t patience; /* ns: how long qms_backing_stop() waits for an open or close */
+    uint32_t trial;    /* bytes that can be read at any offset that was read */
+    uint64_t patience; /* ns: how long qms_backing_stop() waits for the keeper */
 
     /* NULL: it failed, and has said why.  By the starting thread, and by the keeper. */
     void *(*open)(void *opaque);

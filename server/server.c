@@ -228,6 +228,14 @@ static int make_cache(struct qms_server *s)
     return 0;
 }
 
+/* As much as there is of every block. */
+static uint32_t trial_bytes(const struct qms_server *s)
+{
+    uint64_t tail = s->size % s->config.block_size;
+
+    return tail > 0 ? tail : s->config.block_size;
+}
+
 /* The first connection is next, which this function takes. */
 static int start_prefetching(struct qms_server *s, nbdkit_next *next)
 {
@@ -235,6 +243,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .connections = s->config.prefetch_connections,
         .first_delay = REOPEN_FIRST,
         .most_delay = REOPEN_MOST,
+        .trial = trial_bytes(s),
         .patience = PATIENCE,
         .open = open_backing,
         .close = close_backing,

@@ -25,11 +25,13 @@ struct device {
     _Atomic unsigned generation; /* connections of another one are lost */
     _Atomic bool refuses;        /* to be opened */
     _Atomic bool broken;         /* all reads fail */
+    uint64_t bad;                /* offset of a bad sector */
     _Atomic bool misused;        /* a connection was closed during a read */
     _Atomic unsigned opens, attempts, closes, reads, losses, returns;
-    uint64_t opened[64];       /* when */
-    pthread_mutex_t open_gate; /* held by the test: opening waits */
-    pthread_mutex_t gate;      /* ...: reading at offset 1 waits */
+    uint64_t opened[64];        /* when */
+    pthread_mutex_t open_gate;  /* held by the test: opening waits */
+    pthread_mutex_t close_gate; /* ...: closing waits */
+    pthread_mutex_t gate;       /* ...: reading at offset 1 waits */
     _Atomic unsigned waiting;
 };
 
@@ -58,6 +60,8 @@ static void close_device(void *opaque, void *connection)
     struct device *d = opaque;
     struct connection *c = connection;
 
+    pthread_mutex_lock(&d->close_gate);
+    pthread_mutex_unlock(&d->close_gate);
     if (c->users > 0)
         d->misused = true;
     d->closes++;
@@ -80,9 +84,9 @@ static int read_device(void *opaque, void *connection, void *buf, uint32_t count
         pthread_mutex_unlock(&d->gate);
         d->waiting--;
     }
-    error = c->generation != d->generation ? EINVAL
-            : d->broken || offset == 7     ? EIO
-                                           : 0;
+    error = c->generation != d->generation  ? EINVAL
+            : d->broken || offset == d->bad ? EIO
+                                            : 0;
     c->users--;
     return error;
 }
@@ -108,6 +112,7 @@ static struct qms_backing *make(struct device *d, unsigned connections,
         .connections = connections,
         .first_delay = first_delay,
         .most_delay = 10 * MINUTE,
+        .trial = 1,
         .patience = patience,
         .open = open_device,
         .close = close_device,
@@ -119,8 +124,9 @@ static struct qms_backing *make(struct device *d, unsigned connections,
     struct qms_backing *b;
     int error;
 
-    *d = (struct device){.opens = 0};
+    *d = (struct device){.bad = 7};
     pthread_mutex_init(&d->open_gate, NULL);
+    pthread_mutex_init(&d->close_gate, NULL);
     pthread_mutex_init(&d->gate, NULL);
     b = qms_backing_start(&config, open_device(d), &error);
     assert_non_null(b);
@@ -133,6 +139,7 @@ static void undo(struct device *d, struct qms_backing *b)
     assert_true(qms_backing_stop(b));
     assert_int_equal(d->opens, d->closes);
     pthread_mutex_destroy(&d->open_gate);
+    pthread_mutex_destroy(&d->close_gate);
     pthread_mutex_destroy(&d->gate);
 }
 
@@ -254,6 +261,40 @@ static void test_back_off(void **state)
     undo(&d, b);
 }
 
+/* It is back when it can be read, not when it can be opened; one outage is one. */
+static void test_back_when_it_reads(void **state)
+{
+    struct device d;
+    struct qms_backing *b = make(&d, 1, MS, MINUTE);
+
+    d.broken = true;
+    for (int i = 0; i < QMS_BACKING_FAILURES; i++)
+        assert_int_equal(read_at(b, 0, 0), EIO);
+    reaches(&d.opens, 4);
+    assert_int_equal(d.returns, 0);
+    d.broken = false;
+    until_it_works(b, 0);
+    assert_int_equal(d.losses, 1);
+    assert_int_equal(d.returns, 1);
+    undo(&d, b);
+}
+
+/* It is tried where it could be read before. */
+static void test_beginning_is_bad(void **state)
+{
+    struct device d;
+    struct qms_backing *b = make(&d, 1, MS, MINUTE);
+
+    d.bad = 0;
+    assert_int_equal(read_at(b, 0, 5), 0);
+    for (int i = 0; i < QMS_BACKING_FAILURES; i++)
+        assert_int_equal(read_at(b, 0, 0), EIO);
+    reaches(&d.returns, 1);
+    assert_int_equal(d.opens, 2);
+    assert_int_equal(read_at(b, 0, 5), 0);
+    undo(&d, b);
+}
+
 /* The keeper, waiting for long, tries again when somebody has reached the device. */
 static void test_hint(void **state)
 {
@@ -331,6 +372,19 @@ static void test_stop_while_opening(void **state)
     pthread_mutex_unlock(&d.open_gate);
 }
 
+/* Nor does one that hangs when it is closed. */
+static void test_stop_while_closing(void **state)
+{
+    static struct device d;
+    static struct qms_backing *b;
+
+    b = make(&d, 1, MS, 10 * MS);
+    pthread_mutex_lock(&d.close_gate);
+    assert_false(qms_backing_stop(b));
+    pthread_mutex_unlock(&d.close_gate);
+    reaches(&d.closes, 1);
+}
+
 static void test_cannot_open(void **state)
 {
     struct device d = {.refuses = true};
@@ -343,11 +397,13 @@ static void test_cannot_open(void **state)
     int error;
 
     pthread_mutex_init(&d.open_gate, NULL);
+    pthread_mutex_init(&d.close_gate, NULL);
     assert_null(
         qms_backing_start(&config, calloc(1, sizeof(struct connection)), &error));
     assert_int_equal(error, 0);
     assert_int_equal(d.closes, 1);
     pthread_mutex_destroy(&d.open_gate);
+    pthread_mutex_destroy(&d.close_gate);
 }
 
 int main(void)
@@ -357,9 +413,12 @@ int main(void)
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_bad_sectors),
         cmocka_unit_test(test_back_off),
+        cmocka_unit_test(test_back_when_it_reads),
+        cmocka_unit_test(test_beginning_is_bad),
         cmocka_unit_test(test_hint),
         cmocka_unit_test(test_reads_in_flight),
         cmocka_unit_test(test_stop_while_opening),
+        cmocka_unit_test(test_stop_while_closing),
         cmocka_unit_test(test_cannot_open),
     };
 
