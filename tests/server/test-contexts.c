@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -741,6 +742,271 @@ static void test_race(void **state)
     undo(f);
 }
 
+/* A read that arrives before its slot begins another context is not of that one. */
+static void test_read_outlives_its_context(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    uint64_t candidates[4];
+    struct client c;
+    struct qms_ref ref;
+
+    arrive(f, &c);
+    f->fake.wants[0] = 7;
+    f->fake.want_n = 1;
+    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    qms_context_arrive(&f->contexts, qms_member_slot(&f->sessions, &c.member, c.first),
+                       QM_TRACE_READ, 0, 4096, &ref);
+    assert_int_equal(begin(f, &c, c.first, 0), 0); /* ends the first */
+    assert_int_equal(
+        qms_context_access(&f->contexts, &ref, 1, QM_ACCESS_MISS, candidates, 4), 0);
+    read_block(f, &c, c.first, 2);
+    assert_int_equal(end(f, &c, c.first), 0);
+    assert_int_equal(
+        qms_context_access(&f->contexts, &ref, 3, QM_ACCESS_MISS, candidates, 4), 0);
+    leave(f, &c);
+    qms_miner_stop(f->miner);
+    assert_int_equal(f->fake.learned_blocks, 1);
+    assert_int_equal(f->fake.last[0], 2);
+    f->miner = qms_miner_start(&f->fake.base, 1, 0);
+    undo(f);
+}
+
+/* ---- fences */
+
+static struct qm_wire_record fence_record(uint64_t session)
+{
+    return (struct qm_wire_record){.op = htole32(QM_WIRE_FENCE),
+                                   .session = htole64(session)};
+}
+
+struct fencer {
+    struct fixture *f;
+    struct client c; /* a member of nothing */
+    uint64_t session;
+    pthread_t thread;
+    int error;
+    _Atomic bool done;
+};
+
+static void *send_fence(void *opaque)
+{
+    struct fencer *e = opaque;
+    struct qm_wire_record r = fence_record(e->session);
+
+    e->error = send(e->f, &e->c, &r, 1);
+    atomic_store(&e->done, true);
+    return NULL;
+}
+
+static void start_fence(struct fencer *e, struct fixture *f, uint64_t session)
+{
+    memset(e, 0, sizeof *e);
+    e->f = f;
+    e->session = session;
+    qms_member_init(&e->c.member);
+    assert_int_equal(pthread_create(&e->thread, NULL, send_fence, e), 0);
+}
+
+static int end_fence(struct fencer *e)
+{
+    pthread_join(e->thread, NULL);
+    leave(e->f, &e->c);
+    return e->error;
+}
+
+/* Waits until a connection is refused changes. */
+static void await_refusal(struct client *c)
+{
+    int n;
+
+    for (int i = 0; (n = qms_member_change_begin(&c->member)) != -1; i++) {
+        qms_member_change_end(&c->member, n);
+        assert_true(i < 30000);
+        usleep(1000);
+    }
+}
+
+static void test_fence(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client a, b, both, late = {0};
+    struct qm_wire_record r;
+    struct fencer e, again;
+    int n;
+
+    arrive(f, &a);
+    arrive(f, &b);
+    arrive(f, &both);
+    r = record(&a, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(send(f, &both, &r, 1), 0);
+    n = qms_member_change_begin(&both.member);
+    assert_int_equal(n, 2);
+    start_fence(&e, f, a.session);
+    await_refusal(&a);
+    assert_int_equal(qms_member_change_begin(&both.member), -1);
+    start_fence(&again, f, a.session);
+    assert_false(atomic_load(&e.done));
+    /* Nobody joins it any more; its contexts are none the worse. */
+    qms_member_init(&late.member);
+    assert_int_equal(send(f, &late, &r, 1), EINVAL);
+    assert_false(qms_member_join(&f->sessions, &late.member, a.session));
+    assert_int_equal(begin(f, &a, a.first, 0), 0);
+    assert_int_not_equal(read_block(f, &a, a.first, 1), 0);
+    qms_member_change_end(&both.member, n);
+    assert_int_equal(end_fence(&e), 0);
+    assert_int_equal(end_fence(&again), 0);
+    /* What was refused was counted nowhere: this one ends at once, too. */
+    start_fence(&e, f, both.session);
+    assert_int_equal(end_fence(&e), 0);
+    n = qms_member_change_begin(&b.member);
+    assert_int_equal(n, 1);
+    qms_member_change_end(&b.member, n);
+    leave(f, &a);
+    leave(f, &b);
+    leave(f, &both);
+    leave(f, &late);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
+static bool is_gone(void)
+{
+    return true;
+}
+
+/* One that is not waited for any more leaves the session fenced, and nothing else. */
+static void test_fence_of_one_who_is_gone(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client a;
+    struct fencer e;
+    int n;
+
+    arrive(f, &a);
+    f->sessions.gone = is_gone;
+    n = qms_member_change_begin(&a.member);
+    start_fence(&e, f, a.session);
+    assert_int_equal(end_fence(&e), ESHUTDOWN);
+    assert_int_equal(qms_member_change_begin(&a.member), -1);
+    qms_member_change_end(&a.member, n);
+    leave(f, &a);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
+static void test_bad_fences(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct client a, b;
+    struct qm_wire_record good, r[2];
+
+    arrive(f, &a);
+    arrive(f, &b);
+    good = fence_record(b.session);
+    r[0] = fence_record(a.session); /* its own */
+    assert_int_equal(send(f, &a, r, 1), EINVAL);
+    r[0] = r[1] = good;
+    assert_int_equal(send(f, &a, r, 2), EINVAL);
+    r[1] = record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(send(f, &a, r, 2), EINVAL);
+    for (unsigned i = sizeof r[0].op; i < sizeof r[0]; i++) {
+        r[0] = good;
+        ((char *)&r[0])[i] ^= 1;
+        if (i < offsetof(struct qm_wire_record, session) ||
+            i >= offsetof(struct qm_wire_record, klass))
+            assert_int_equal(send(f, &a, r, 1), EINVAL);
+        else /* of no session */
+            assert_int_equal(send(f, &a, r, 1), 0);
+    }
+    r[0] = fence_record(0);
+    assert_int_equal(send(f, &a, r, 1), EINVAL);
+    assert_int_equal(atomic_load(&a.member.count), 1);
+    qms_member_change_end(&b.member, qms_member_change_begin(&b.member));
+    assert_int_equal(send(f, &a, &good, 1), 0);
+    assert_int_equal(qms_member_change_begin(&b.member), -1);
+    leave(f, &a);
+    leave(f, &b);
+    undo(f);
+}
+
+/* The session ends in the moment in which its fence need not wait any more. */
+static void test_fence_meets_the_end(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+
+    for (int i = 0; i < 300; i++) {
+        struct client a;
+        struct fencer e;
+        int n;
+
+        arrive(f, &a);
+        n = qms_member_change_begin(&a.member);
+        start_fence(&e, f, a.session);
+        if (i % 2)
+            await_refusal(&a);
+        qms_member_change_end(&a.member, n);
+        leave(f, &a);
+        assert_int_equal(end_fence(&e), 0);
+    }
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
+static _Atomic bool reading;
+
+static void *read_in_all_slots(void *opaque)
+{
+    struct fencer *e = opaque;
+    unsigned found = 0;
+
+    while (found == 0 || atomic_load(&reading)) {
+        for (unsigned slot = QM_WIRE_SLOT_MIN; slot <= QM_WIRE_SLOT_MAX; slot += 16)
+            found += qms_member_slot(&e->f->sessions, &e->c.member, slot) != NULL;
+    }
+    return NULL;
+}
+
+/* A session that had no slots gets some, while its connection is used. */
+static void test_slots_come_late(void **state)
+{
+    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    static struct client clients[1023];
+    struct fencer e = {.f = f}; /* a client, and a thread */
+    uint64_t number;
+
+    for (unsigned i = 0; i < 1023; i++) {
+        arrive(f, &clients[i]);
+        assert_true(clients[i].count > 0);
+    }
+    arrive(f, &e.c);
+    number = e.c.session;
+    assert_int_not_equal(number, 0);
+    assert_int_equal(e.c.count, 0);
+    assert_int_equal(begin(f, &e.c, 0, 0), EINVAL);
+    assert_int_equal(begin(f, &e.c, clients[0].first, 0), EINVAL);
+    assert_null(qms_member_slot(&f->sessions, &e.c.member, QM_WIRE_SLOT_MIN));
+    assert_int_equal(qms_sessions_count(&f->sessions), 1024);
+    atomic_store(&reading, true);
+    assert_int_equal(pthread_create(&e.thread, NULL, read_in_all_slots, &e), 0);
+    get_header(f, &e.c);
+    assert_int_equal(e.c.count, 0); /* still none */
+    leave(f, &clients[500]);
+    get_header(f, &e.c);
+    assert_int_equal(e.c.session, number);
+    assert_in_range(e.c.count, 16, 4096);
+    assert_int_equal(begin(f, &e.c, e.c.first, 0), 0);
+    assert_int_not_equal(read_block(f, &e.c, e.c.first, 1), 0);
+    atomic_store(&reading, false);
+    pthread_join(e.thread, NULL);
+    assert_int_equal(qms_sessions_count(&f->sessions), 1023);
+    leave(f, &e.c);
+    for (unsigned i = 0; i < 1023; i++)
+        if (i != 500)
+            leave(f, &clients[i]);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    undo(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -761,6 +1027,12 @@ int main(void)
         cmocka_unit_test(test_owners),
         cmocka_unit_test(test_what_keeps_little_is_left_alone),
         cmocka_unit_test(test_race),
+        cmocka_unit_test(test_read_outlives_its_context),
+        cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_fence_of_one_who_is_gone),
+        cmocka_unit_test(test_bad_fences),
+        cmocka_unit_test(test_fence_meets_the_end),
+        cmocka_unit_test(test_slots_come_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
