@@ -55,7 +55,7 @@ static void free_session(struct qms_session *session)
  * handed out meanwhile. */
 static void end_session(struct qms_sessions *s, struct qms_session *session)
 {
-    const unsigned count = session->count;
+    const unsigned count = session->count, client = session->client;
     bool last;
 
     for (unsigned n = 0; n < count; n++)
@@ -68,10 +68,10 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
         s->count--;
     else
         s->slotless_count--;
-    last = --session->refs == 0;
+    last = --session->refs == 0; /* if not, a fence may free it from now on */
     pthread_mutex_unlock(&s->lock);
     if (count > 0)
-        qms_client_leave(s->clients, session->client);
+        qms_client_leave(s->clients, client);
     if (last)
         free_session(session);
 }
