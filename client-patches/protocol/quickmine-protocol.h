@@ -56,7 +56,7 @@ struct qm_wire_header {
     uint32_t slot_first; /* this session's slots: first ... */
     uint32_t slot_count; /* ... and how many; 0: there are none left, do without */
     uint32_t reserved0;
-    uint64_t session;    /* hard to guess; 0 if there are no slots */
+    uint64_t session;    /* hard to guess; 0: there is none */
     uint64_t instance;   /* of the server process, drawn when it starts; 0: unknown */
     uint8_t boot_id[16]; /* of its machine, drawn when that starts; 0: unknown */
     uint8_t reserved[440];

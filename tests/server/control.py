@@ -1,4 +1,5 @@
 """control.py SOCKET MODE: the tagged view and its control window over the wire."""
+import json
 import struct
 import sys
 
@@ -219,6 +220,50 @@ def unwritable():
     client.passed("unwritable")
 
 
+def small_print():
+    """What the protocol's page says of limits, and of what counts where."""
+    a = Tagged(path)
+    # The tagged view has no trimming and no zeroing.
+    refused("EINVAL", a.h.trim, 4096, 0)
+    refused("EINVAL", a.h.zero, 4096, 0)
+    refused("EINVAL", a.h.zero, 4096, a.first << 48)
+    # Slot 0, and a slot in which nothing is open, are in no class.
+    a.pread(4096, 0)
+    a.pread(4096, 0, a.first)
+    assert a.stats()["reads"] == 2
+    assert not any(k["reads"] or k["total_reads"] for k in a.stats()["classes"])
+    # A read is in the innermost class; in those around it only with what is nested there.
+    a.begin(a.first, klass=1, kind=TRANSACTION, name=b"outer")
+    a.begin(a.first + 1, a.first, klass=2, name=b"inner")
+    a.pread(4096, 0, a.first + 1)
+    by_name = {k["name"]: k for k in a.stats()["classes"]}
+    assert (by_name["outer"]["reads"], by_name["inner"]["reads"]) == (0, 1)
+    assert by_name["outer"]["total_reads"] == by_name["inner"]["total_reads"] == 1
+    # A WRITE holds 64 MiB of records at most.
+    most = record(JOIN, a.session, 0) * ((64 << 20) // 512)
+    a.h.pwrite(most, WINDOW)
+    a.h.pwrite(most[:-512] + record(END, a.session, a.first), WINDOW)
+    assert a.stats()["contexts_open"] == 0
+    client.passed("small print")
+
+
+def crowded():
+    """Statistics that do not fit leave out the classes that were read in least."""
+    a = Tagged(path)
+    for i in range(4090):
+        a.begin(a.first, klass=1000 + i, name=b"%04d" % i + b"x" * 430)
+        if i % 50 == 49:
+            a.pread(4096, 0, a.first)
+    text = a.h.pread(1 << 20, WINDOW | client.STATS).rstrip(b"\0")
+    assert len(text) < 1 << 20
+    stats = json.loads(text)
+    assert stats["contexts_begun"] == 4090
+    names = [k["name"] for k in stats["classes"]]
+    assert len(names) in (4096 >> i for i in range(1, 12)), len(names)
+    assert {n[:4] for n in names} >= {"%04d" % i for i in range(49, 4090, 50)}
+    client.passed(f"{len(names)} of 4090 classes")
+
+
 if mode == "all":
     views()
     window()
@@ -227,5 +272,7 @@ if mode == "all":
     deep()
     never_ended()
     sessions()
+    small_print()
+    crowded()
 else:
     globals()[mode]()
