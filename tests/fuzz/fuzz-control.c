@@ -5,9 +5,11 @@
  * good ones are frequent.
  *
  * Promised: what is refused changes nothing; nothing that one connection sends begins
- * or ends a context outside its sessions; all contexts end with their connections.
+ * or ends a context outside its sessions; all contexts end with their connections; data
+ * can be changed by those who are a member of no fenced session.
  */
 #include <endian.h>
+#include <errno.h>
 
 #include "fuzz.h"
 #include "server/control.h"
@@ -74,6 +76,45 @@ static void compose(struct food *f, const struct connection *c,
         record->reserved[eat_number(f, 1) % sizeof record->reserved] = 1;
 }
 
+/* A fence: of the other's session, its own, or of none. */
+static void send_fence(struct food *f, struct connection *c, uint64_t other)
+{
+    struct qm_wire_record records[2] = {{.op = htole32(QM_WIRE_FENCE)}};
+    unsigned what = eat_number(f, 1), n = what % 16 == 15 ? 2 : 1;
+    uint64_t id = what & 64 ? c->session : what & 32 ? what : other;
+    bool mine = false;
+    int error;
+
+    records[0].session = records[1].session = htole64(id);
+    if (n == 2)
+        records[1].op = htole32(eat_number(f, 1) % 5);
+    if (what & 128)
+        ((unsigned char *)records)[eat_number(f, 2) % sizeof records[0]] ^=
+            eat_number(f, 1);
+    id = le64toh(records[0].session);
+    for (unsigned i = 0; i < atomic_load(&c->member.count); i++)
+        mine = mine || c->member.sessions[i]->id == id;
+    error = qms_control_write(&sessions, &c->member, records, n * sizeof records[0], 0);
+    if (what < 128 && n == 1)
+        promise(error == (mine || id == 0 ? EINVAL : 0));
+}
+
+/* A change is refused if, and only if, one of the connection's sessions is fenced. */
+static void change_data(struct connection *c)
+{
+    bool fenced = false;
+    int n;
+
+    for (unsigned i = 0; i < atomic_load(&c->member.count); i++)
+        fenced = fenced || c->member.sessions[i]->fenced;
+    n = qms_member_change_begin(&c->member);
+    promise((n == -1) == fenced);
+    if (n != -1)
+        qms_member_change_end(&c->member, n);
+    for (unsigned i = 0; i < atomic_load(&c->member.count); i++)
+        promise(c->member.sessions[i]->changes == 0);
+}
+
 static void send_records(struct food *f, struct connection *c, bool composed)
 {
     struct qm_wire_record records[RECORDS];
@@ -134,7 +175,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         switch (what % 8) {
         case 0:
-            get_header(c);
+            if (what & 64)
+                send_fence(&f, c, connections[1 - (what >> 7)].session);
+            else
+                get_header(c);
             break;
         case 1:
         case 2:
@@ -160,7 +204,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         }
         case 6:
-            read_something(&f, c);
+            if (what & 64)
+                change_data(c);
+            else
+                read_something(&f, c);
             break;
         case 7:
             if (what & 64) {
