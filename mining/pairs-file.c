@@ -10,9 +10,19 @@
 
 #define SAVE_FROM 2 /* times seen */
 
+/* The prefix of the record that says how many lines the table had; its place in the
+ * order of use is the first, so it is delivered before all others. */
+#define LINES_KEY UINT64_MAX
+
+/* Is added to tags: a prefix's two blocks differ, and a line may have its tag's number.
+ */
+#define TAGS_FROM (UINT64_C(1) << 40)
+
 struct loading {
     struct qm_pairs *pairs;
-    uint64_t keys; /* seen before the first record */
+    struct qm_pairs *other; /* of as many lines as the file's, if these are others */
+    bool lost;              /* there is no memory for that one */
+    uint64_t keys;          /* seen before the first record */
     struct qm_suffixes list;
 };
 
@@ -22,6 +32,10 @@ static int load_prefix(void *opaque, uint64_t line, uint64_t tag)
 {
     struct loading *l = opaque;
 
+    if (line == LINES_KEY && tag != qm_pairs_lines(l->pairs)) {
+        l->other = qm_pairs_new_of_lines(tag);
+        l->lost = !l->other;
+    }
     l->keys++;
     return 0;
 }
@@ -30,17 +44,21 @@ static int load_record(void *opaque, uint64_t line, uint64_t tag,
                        const unsigned char *record, size_t size)
 {
     struct loading *l = opaque;
-    int r = qm_record_decode(record, size, &l->list);
+    struct qm_pairs *to = l->other ? l->other : l->pairs;
+    int r;
 
+    if (l->lost || line == LINES_KEY)
+        return 0;
+    r = qm_record_decode(record, size, &l->list);
     if (l->keys > 0)
-        qm_pairs_reserve(l->pairs, l->keys);
+        qm_pairs_reserve(to, l->keys);
     l->keys = 0;
     for (size_t i = 0; r == 0 && i < l->list.n; i++) {
         const struct qm_suffix *s = &l->list.v[i];
 
         /* The file is whole, so what no table can have is somebody else's. */
-        if (tag > UINT32_MAX ||
-            !qm_pairs_put(l->pairs, line, (unsigned)tag, s->block, s->support))
+        if (tag < TAGS_FROM || tag - TAGS_FROM > UINT32_MAX ||
+            !qm_pairs_put(to, line, (unsigned)(tag - TAGS_FROM), s->block, s->support))
             r = EINVAL;
     }
     return r;
@@ -54,9 +72,8 @@ int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
     char *name;
     int r;
 
-    if (asprintf(&name, "%s, pairs of a table of %" PRIu64 " lines",
-                 config->rules_for ? config->rules_for : "any device",
-                 qm_pairs_lines(pairs)) < 0) {
+    if (asprintf(&name, "%s, pairs",
+                 config->rules_for ? config->rules_for : "any device") < 0) {
         snprintf(err, len, "out of memory");
         return ENOMEM;
     }
@@ -67,6 +84,15 @@ int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
         return r;
     r = qm_rules_dir_load(*dir, 0, NULL, load_prefix, load_record, &loading, err, len);
     free(loading.list.v);
+    if (r == 0 && loading.other)
+        qm_pairs_adopt(pairs, loading.other);
+    qm_pairs_free(loading.other);
+    if (r == 0 && loading.lost)
+        snprintf(
+            err, len,
+            "the rules in %s are not used: there is no memory for a table as large "
+            "as they were saved from",
+            config->rules_dir);
     if (r != 0)
         qm_rules_dir_close(*dir);
     return r;
@@ -114,20 +140,35 @@ static int save_key(void *opaque, uint64_t line, unsigned tag,
     record = malloc(qm_record_bound(list.n));
     if (!record)
         return ENOMEM;
-    r = qm_rules_save_put(s->save, line, tag, s->place++, record,
+    r = qm_rules_save_put(s->save, line, TAGS_FROM + tag, s->place++, record,
                           qm_record_encode(&list, record));
     free(record);
     return r;
 }
 
+/* The record of the table's lines, which comes last by its key. */
+static int save_lines(struct saving *s, uint64_t lines)
+{
+    struct qm_suffix unused = {.block = 0, .support = 1};
+    struct qm_suffixes list = {.v = &unused, .n = 1};
+    unsigned char record[64];
+
+    if (qm_record_bound(1) > sizeof record)
+        return EINVAL;
+    return qm_rules_save_put(s->save, LINES_KEY, lines, 0, record,
+                             qm_record_encode(&list, record));
+}
+
 int qm_pairs_save(const struct qm_pairs *pairs, struct qm_rules_dir *dir)
 {
-    struct saving saving = {0};
+    struct saving saving = {.place = 1};
     int r = qm_rules_save_begin(dir, &saving.save), r2;
 
     if (r != 0)
         return r;
     r = qm_pairs_each(pairs, SAVE_FROM, save_key, &saving);
+    if (r == 0)
+        r = save_lines(&saving, qm_pairs_lines(pairs));
     r2 = qm_rules_save_end(saving.save, r == 0);
     return r != 0 ? r : r2;
 }

@@ -2,8 +2,8 @@
  *
  * A key's pairs are a record of it, with the key's line and tag in place of a prefix
  * and counts in place of supports.  Pairs that were seen once are not saved: few of
- * them come back, and most pairs are such.  What is saved is of a table of that many
- * lines; for another it is set aside as that of another device is.
+ * them come back, and most pairs are such.  The record of the highest key says how many
+ * lines the table had; a table of another size adopts what is there (qm_pairs_adopt()).
  */
 #ifndef QM_PAIRS_FILE_H
 #define QM_PAIRS_FILE_H

@@ -62,6 +62,12 @@ enum {
     LEVELS = 5,     /* a table begins with a 32nd of its lines, */
     FIRST_MIN = 64, /* but a page of them if it has that */
     NEXT_BITS = 56,
+    /* Blocks that are tried to find out what a table's keys are of: no more than an
+     * eighth of the keys that it can tell apart, so that few are taken for another, and
+     * no more than take some seconds. */
+    ADOPT_PART = 8,
+    ADOPT_MAX = 1 << 26,
+    ADOPT_MARGIN = 1024, /* beyond the blocks that are known to follow others */
 };
 
 struct line {
@@ -461,24 +467,103 @@ void qm_pairs_reserve(struct qm_pairs *p, uint64_t n)
         split_next(p);
 }
 
+/* Puts a pair into its line: in a free place, or in that of one with a lower count. */
+static void put(struct qm_pairs *p, struct line *line, struct word new)
+{
+    unsigned at = WAYS;
+    struct word least = new;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t was = load(line, i);
+        struct word w = unpack(was);
+
+        if (w.count > 0 && w.tag == new.tag && w.block == new.block) {
+            w.count = w.count > new.count ? w.count : new.count;
+            store(line, i, was, &w);
+            return;
+        }
+        if (w.count < least.count) {
+            least = w;
+            at = i;
+        }
+    }
+    if (at == WAYS)
+        return;
+    store(line, at, 0, &new);
+    if (least.count > 0)
+        atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
+    else
+        hold_one_more(p);
+}
+
 bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
                   uint64_t count)
 {
     struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
-    struct line *at;
 
     if (line >= p->n || tag >= TAGS || tag % (1u << p->levels) != line / p->first ||
         block >= QM_PAIRS_BLOCKS || count < 1 || count > QM_PAIRS_COUNT_MAX)
         return false;
-    at = line_at(p, line % p->first, tag);
-    for (unsigned i = 0; i < WAYS; i++) {
-        if (load(at, i) == 0) {
-            store(at, i, 0, &new);
-            hold_one_more(p);
-            break;
-        }
-    }
+    put(p, line_at(p, line % p->first, tag), new);
     return true;
+}
+
+struct qm_pairs *qm_pairs_new_of_lines(uint64_t lines)
+{
+    return lines < UINT64_MAX / LINE - 1 ? qm_pairs_new((lines + 1) * LINE) : NULL;
+}
+
+/* Copies what follows key, and returns it. */
+static unsigned adopt_key(struct qm_pairs *to, const struct qm_pairs *from,
+                          uint64_t key, struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    unsigned n = qm_pairs_find(from, key, found);
+
+    for (unsigned i = 0; i < n; i++)
+        put(to, line_of(to, key),
+            (struct word){
+                .block = found[i].block, .tag = tag_of(key), .count = found[i].count});
+    return n;
+}
+
+/* Copies what follows a block, and it and the next. */
+static void adopt_block(struct qm_pairs *to, const struct qm_pairs *from, uint64_t b)
+{
+    struct qm_pair next[QM_PAIRS_FOUND_MAX], found[QM_PAIRS_FOUND_MAX];
+    unsigned n = adopt_key(to, from, qm_pairs_key1(b), next);
+
+    for (unsigned i = 0; i < n; i++)
+        adopt_key(to, from, qm_pairs_key2(b, next[i].block), found);
+}
+
+void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from)
+{
+    uint64_t first = UINT64_MAX, last = 0, keys = from->n << (TAG_BITS - from->levels);
+    uint64_t most = keys / ADOPT_PART < ADOPT_MAX ? keys / ADOPT_PART : ADOPT_MAX;
+    uint64_t in_use = lines_in_use(from);
+
+    for (uint64_t i = 0; i < in_use * WAYS; i++) {
+        struct word w = unpack(load(&from->lines[i / WAYS], i % WAYS));
+
+        if (w.count == 0)
+            continue;
+        first = w.block < first ? w.block : first;
+        last = w.block > last ? w.block : last;
+    }
+    if (first > last)
+        return;
+    if (last - first < most) {
+        first = first > ADOPT_MARGIN ? first - ADOPT_MARGIN : 0;
+        for (uint64_t b = first; b <= last + ADOPT_MARGIN; b++)
+            adopt_block(to, from, b);
+        return;
+    }
+    for (uint64_t i = 0; i < in_use * WAYS; i++) {
+        struct word w = unpack(load(&from->lines[i / WAYS], i % WAYS));
+
+        if (w.count > 0)
+            adopt_block(to, from, w.block);
+    }
 }
 
 void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)

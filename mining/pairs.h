@@ -78,10 +78,22 @@ int qm_pairs_each(const struct qm_pairs *pairs, unsigned min_count,
                               const struct qm_pair *found, unsigned n),
                   void *opaque);
 
+/* A table that can have as many lines as another has, by qm_pairs_lines(): what was put
+ * there can be put here.  NULL if memory is out. */
+struct qm_pairs *qm_pairs_new_of_lines(uint64_t lines);
+
+/* Copies the pairs of a table of another size that nobody uses; where there is no room,
+ * those with the lowest counts are left out.  Keys cannot be had from a table, so it
+ * looks up the keys of all blocks from the first to the last that follow others, and
+ * where these are too many, of those that follow others.  What follows two blocks of
+ * which the second is not known to follow the first is lost. */
+void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from);
+
 /* Takes memory for so many pairs, as far as the budget goes, before they are put. */
 void qm_pairs_reserve(struct qm_pairs *pairs, uint64_t n);
 
-/* Puts a pair back, where there is room.  Returns false if no table can have it. */
+/* Puts a pair back, where there is room or one with a lower count.  Returns false if
+ * the table cannot have it. */
 bool qm_pairs_put(struct qm_pairs *pairs, uint64_t line, unsigned tag, uint64_t block,
                   uint64_t count);
 

@@ -35,11 +35,10 @@
 #include "mining/sequence.h"
 
 enum {
-    DEPTH = 2,            /* steps ahead, where blocks arrive at once */
-    DEPTH_MAX = 6,        /* where all come late */
-    STEPS_MAX = 32,       /* blocks seen on the way, an access */
-    JUDGE_PART = 32,      /* of the memory for rules, the judge's table's */
-    SAVE_AFTER = 1 << 18, /* pairs that are new; and an eighth of those there can be */
+    DEPTH = 2,       /* steps ahead, where blocks arrive at once */
+    DEPTH_MAX = 6,   /* where all come late */
+    STEPS_MAX = 32,  /* blocks seen on the way, an access */
+    JUDGE_PART = 32, /* of the memory for rules, the judge's table's */
 };
 
 #define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
@@ -63,8 +62,7 @@ struct ppm {
     struct qm_aim aim;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
-    atomic_uint_least64_t
-        saved_at; /* pairs that had entered when saving was last due */
+    _Atomic bool changed;     /* since saving last began */
     atomic_uint_least64_t saves, save_errors;
 };
 
@@ -101,24 +99,25 @@ static struct ppm *of(struct qm_prefetcher *p)
     return (struct ppm *)p;
 }
 
-/* Pairs that have entered the table. */
-static uint64_t entered(struct ppm *q)
-{
-    struct qm_pairs_stats stats;
-
-    qm_pairs_get_stats(q->pairs, &stats);
-    return stats.held + stats.evicted;
-}
-
 static int save(struct ppm *q)
 {
     int r;
 
     pthread_mutex_lock(&q->saving);
+    atomic_store(&q->changed, false); /* before it is read: what comes then is next */
     r = qm_pairs_save(q->pairs, q->dir);
     pthread_mutex_unlock(&q->saving);
+    if (r != 0)
+        atomic_store(&q->changed, true);
     atomic_fetch_add(r == 0 ? &q->saves : &q->save_errors, 1);
     return r;
+}
+
+static int save_changes(struct qm_prefetcher *p)
+{
+    struct ppm *q = of(p);
+
+    return q->dir && atomic_load(&q->changed) ? save(q) : 0;
 }
 
 static void release(struct ppm *q)
@@ -133,7 +132,7 @@ static void release(struct ppm *q)
 static int destroy(struct qm_prefetcher *p)
 {
     struct ppm *q = of(p);
-    int r = q->dir ? save(q) : 0;
+    int r = save_changes(p);
 
     pthread_mutex_destroy(&q->saving);
     release(q);
@@ -171,7 +170,6 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->opaque = config->opaque;
     q->without = config->without;
     qm_aim_init(&q->aim);
-    atomic_store(&q->saved_at, entered(q));
     *p = &q->base;
     return 0;
 }
@@ -193,22 +191,6 @@ static void own(struct qm_stream *s, unsigned owner)
 static void owners(struct qm_prefetcher *p, unsigned there)
 {
     qm_pairs_owners(of(p)->pairs, there);
-}
-
-/* When many pairs are new, hands out work: to save, on the thread that learns. */
-static struct qm_work *save_when_due(struct ppm *q)
-{
-    uint64_t now, since, at;
-
-    if (!q->dir)
-        return NULL;
-    now = entered(q);
-    at = atomic_load_explicit(&q->saved_at, memory_order_relaxed);
-    since = now - at;
-    if (since < SAVE_AFTER || since < qm_pairs_lines(q->pairs) ||
-        !atomic_compare_exchange_strong(&q->saved_at, &at, now))
-        return NULL;
-    return calloc(1, sizeof(struct qm_work));
 }
 
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
@@ -235,18 +217,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     s->fresh = true;
     if (s->seen < 2)
         s->seen++;
-    *work = save_when_due(q);
-}
-
-static int learn(struct qm_prefetcher *p, struct qm_work *work)
-{
-    free(work);
-    return save(of(p));
-}
-
-static void discard(struct qm_prefetcher *p, struct qm_work *work)
-{
-    free(work);
+    /* Once between two saves: readers share the line. */
+    if (q->dir && !atomic_load_explicit(&q->changed, memory_order_relaxed))
+        atomic_store_explicit(&q->changed, true, memory_order_relaxed);
 }
 
 /* Block was on the way already. */
@@ -437,8 +410,9 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .access = access_block,
     .candidates = candidates,
     .end = end,
-    .learn = learn,
-    .discard = discard,
+    .learn = qm_idle_learn,
+    .discard = qm_idle_discard,
+    .save = save_changes,
     .ended = ended,
     .purge = qm_idle_purge,
     .stats = stats,

@@ -152,11 +152,15 @@ static int learn(struct qm_prefetcher *p, struct qm_work *work)
     free(work);
     if (r == 0) {
         atomic_fetch_add(&q->sequences, 1);
-        qm_rules_save_if_due(q->rules);
     } else {
         atomic_fetch_add(&q->failed, 1);
     }
     return r;
+}
+
+static int save(struct qm_prefetcher *p)
+{
+    return qm_rules_save(of(p)->rules);
 }
 
 static void discard(struct qm_prefetcher *p, struct qm_work *work)
@@ -201,6 +205,7 @@ const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .end = end,
     .learn = learn,
     .discard = discard,
+    .save = save,
     .ended = ended,
     .purge = purge,
     .stats = stats,

@@ -201,6 +201,12 @@ struct qm_prefetcher_ops {
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
 
+    /* Saves the rules to config.rules_dir if they have changed since they were last
+     * saved.  It takes as long as writing all of them, and keeps no reader waiting; one
+     * call at a time.  Returns 0, or an errno value: then those saved before are still
+     * there, and the next call tries again.  NULL if there is nothing to save. */
+    int (*save)(struct qm_prefetcher *p);
+
     /* What became of a prefetched block: issuer and user are classes (user: 0 if it was
      * not used). */
     void (*ended)(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,

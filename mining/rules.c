@@ -19,11 +19,6 @@
 #include "mining/rules-dir.h"
 #include "mining/rules-store.h"
 
-/* It is saved when so many records were written since, and so many times as many as
- * there are prefixes: writing the copy then costs a fraction of what learning did. */
-#define SAVE_AFTER_MIN   65536
-#define SAVE_AFTER_TIMES 8
-
 /* Of any record, so many suffixes are in the first QM_STORE_START bytes. */
 #define TOP_MAX 64
 
@@ -45,9 +40,9 @@ struct qm_rules {
     int broken;              /* the error that switched the cache off, or 0 */
     struct qm_suffixes list; /* scratch */
     uint64_t count;          /* rules */
-    uint64_t written;
-    uint64_t saved_at; /* `written` when last saved */
-    bool changed;      /* at all, since it was loaded or saved */
+    uint64_t written;        /* records, and prefixes removed */
+    uint64_t saved_at;       /* `written` when last saved */
+    bool changed;            /* at all, since it was loaded or saved */
     uint64_t updates, lookups, matches, evicted, saves, save_errors;
 };
 
@@ -129,6 +124,7 @@ static int evict(struct qm_rules *rules, uint32_t id)
     }
     rules->count -= suffixes;
     rules->evicted++;
+    rules->written++;
     rules->changed = true;
     return 0;
 }
@@ -387,8 +383,8 @@ static int save(struct qm_rules *rules)
         r = r != 0 ? r : r2;
     }
     lock_last(rules);
-    rules->saved_at = written;
     if (r == 0) {
+        rules->saved_at = written;
         rules->saves++;
     } else {
         rules->save_errors++;
@@ -398,20 +394,21 @@ static int save(struct qm_rules *rules)
     return r;
 }
 
-void qm_rules_save_if_due(struct qm_rules *rules)
+int qm_rules_save(struct qm_rules *rules)
 {
-    if (!rules->dir || pthread_mutex_trylock(&rules->saving) != 0) {
-        return;
+    if (!rules->dir) {
+        return 0;
     }
+    pthread_mutex_lock(&rules->saving);
     lock_last(rules);
-    uint64_t since = rules->written - rules->saved_at;
-    bool due = !rules->broken && since >= SAVE_AFTER_MIN &&
-               since / SAVE_AFTER_TIMES >= rules->store.lru.count;
+    int r = rules->broken;
+    bool due = rules->written != rules->saved_at;
     unlock(rules);
-    if (due) {
-        (void)save(rules); /* counted */
+    if (due && r == 0) {
+        r = save(rules);
     }
     pthread_mutex_unlock(&rules->saving);
+    return due ? r : 0;
 }
 
 /* A suffix is none of its prefix's blocks (ATC'08 §3.3). */

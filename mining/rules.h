@@ -48,10 +48,10 @@ unsigned qm_rules_lookup(struct qm_rules *rules, uint64_t a, uint64_t b,
  * one interval between calls longer.  Returns 0 or an errno value. */
 int qm_rules_purge(struct qm_rules *rules, uint64_t now);
 
-/* Saves, if there is a directory and much has changed since it was last done: then it
- * takes as long as writing all the rules, so it is for the thread that learns.  That it
- * failed is counted. */
-void qm_rules_save_if_due(struct qm_rules *rules);
+/* Saves, if there is a directory and rules have changed since that was last done (their
+ * order of use does not count).  It takes as long as writing all the rules.  Returns 0
+ * or an errno value: then it is tried again the next time. */
+int qm_rules_save(struct qm_rules *rules);
 
 /* Fills in what the rule cache knows, and leaves the rest. */
 void qm_rules_stats(struct qm_rules *rules, struct qm_mining_stats *stats);
