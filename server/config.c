@@ -45,8 +45,8 @@ const char qms_config_help[] =
     "                       Background work.\n"
     "preset=paper           Defaults as in the ATC'08 paper.\n"
     "rules-memory=SIZE      For the rules of policy=ppm (default cache-size / 8).\n"
-    "rules=DIR rules-for=NAME rules-pool=SIZE rules-purge=SECONDS\n"
-    "                       Where rules are kept, and for how long.\n"
+    "rules=DIR rules-for=NAME rules-save=SECONDS rules-pool=SIZE rules-purge=SECONDS\n"
+    "                       Where rules are kept, when they are saved, how long kept.\n"
     "trained=FILE retrain=N Rules mined off-line, for cminer; when cminer+ trains.\n"
     "record=FILE            Record a trace.\n"
     "stats=SOCKET           Statistics for whoever connects to this Unix socket.\n"
@@ -350,6 +350,11 @@ static int set_rules_purge(const char *key, const char *value, struct qms_config
     return ranged(key, value, 0, UINT32_MAX, &c->rules_purge);
 }
 
+static int set_rules_save(const char *key, const char *value, struct qms_config *c)
+{
+    return ranged(key, value, 0, 86400, &c->rules_save);
+}
+
 static int set_rules_pool(const char *key, const char *value, struct qms_config *c)
 {
     return memory(key, value, 64, &c->mining.rules_pool);
@@ -474,6 +479,7 @@ static struct {
     {"miner-queue", set_miner_queue, "quickmine mithril cminer+", NULL},
     {"rules", set_rules, "quickmine ppm", NULL},
     {"rules-for", set_rules_for, "quickmine ppm", NULL},
+    {"rules-save", set_rules_save, "quickmine ppm", NULL},
     {"rules-pool", set_rules_pool, "quickmine", NULL},
     {"rules-memory", set_rules_memory, "ppm", NULL},
     {"rules-purge", set_rules_purge, "quickmine", NULL},
@@ -512,6 +518,7 @@ static void defaults(struct qms_config *c)
         .prefetch_threads = 4,
         .prefetch_queue = 64,
         .miner_queue = UINT64_C(64) << 20,
+        .rules_save = 60,
         .parallel = PARALLEL_ALLOWED,
     };
     qm_mining_defaults(&c->mining);
@@ -595,6 +602,7 @@ static bool is_given(const char *key)
 /* Names what was given and has no effect. */
 static void warn_of_ignored(const struct qms_config *c)
 {
+    static const char *const of_rules[] = {"rules-for", "rules-save"};
     char ignored[512] = "";
 
     for (size_t i = 0; i < KEYS; i++) {
@@ -608,8 +616,9 @@ static void warn_of_ignored(const struct qms_config *c)
         nbdkit_error("warning: policy=%s ignores %s", c->policy->name, ignored);
     if (c->cache_blocks != 0 && is_given("cache-size"))
         nbdkit_error("warning: cache-size is ignored where cache-blocks is given");
-    if (c->rules_for && !c->rules)
-        nbdkit_error("warning: rules-for is ignored without rules");
+    for (size_t i = 0; i < 2 && !c->rules; i++)
+        if (is_given(of_rules[i]))
+            nbdkit_error("warning: %s is ignored without rules", of_rules[i]);
     if (c->mining.max_suffix == 0 && is_given("grace"))
         nbdkit_error("warning: grace is ignored where max-suffix is 0");
 }

@@ -27,6 +27,7 @@ struct qms_config {
     bool throttle; /* prefetch less for classes that do not benefit */
     uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
     uint64_t miner_queue; /* bytes of sequences that wait */
+    uint64_t rules_save;  /* seconds; 0: at the end only */
     uint64_t rules_purge; /* seconds; 0: never */
 
     /* The server. */

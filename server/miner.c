@@ -10,7 +10,8 @@
 #include "server/miner.h"
 #include "server/stats.h"
 
-#define STOP_NS UINT64_C(5000000000) /* learn no longer than that when stopping */
+#define STOP_NS   UINT64_C(5000000000) /* learn no longer than that when stopping */
+#define SAVE_PART 9 /* times as long as it saves it does not, at least */
 
 struct item {
     struct qms_fair_item fair; /* its cost is in bytes */
@@ -22,12 +23,16 @@ struct qms_miner {
     struct qm_prefetcher *prefetcher;
     uint64_t max_bytes;
     unsigned purge_every; /* seconds; 0: never */
+    void (*saved)(void *opaque, int error);
+    void *opaque;
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
     struct qms_fair queue;
-    uint64_t bytes;   /* queued */
-    uint64_t stop_by; /* ns; 0: go on */
+    uint64_t bytes;      /* queued */
+    uint64_t stop_by;    /* ns; 0: go on */
+    unsigned save_every; /* seconds; 0: never */
+    uint64_t next_save;  /* seconds; 0: never */
     struct qms_miner_stats stats;
 };
 
@@ -52,6 +57,27 @@ static void wait_for_work(struct qms_miner *m, uint64_t by)
         pthread_cond_timedwait(&m->wake, &m->lock, &ts);
 }
 
+/* Saves what has been learned; the lock is held, but not meanwhile. */
+static void save(struct qms_miner *m)
+{
+    uint64_t start = seconds(), took;
+    int error;
+
+    pthread_mutex_unlock(&m->lock);
+    error = m->prefetcher->ops->save(m->prefetcher);
+    m->saved(m->opaque, error);
+    pthread_mutex_lock(&m->lock);
+    took = seconds() - start;
+    m->next_save = start + took + m->save_every;
+    if (took * SAVE_PART > m->save_every)
+        m->next_save = start + took + took * SAVE_PART;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 static void *miner_thread(void *opaque)
 {
     struct qms_miner *m = opaque;
@@ -69,11 +95,13 @@ static void *miner_thread(void *opaque)
             next_purge = seconds() + m->purge_every;
             pthread_mutex_lock(&m->lock);
         }
+        if (m->next_save != 0 && m->stop_by == 0 && seconds() >= m->next_save)
+            save(m);
         item = item_of(qms_fair_next(&m->queue));
         if (!item) {
             if (m->stop_by != 0)
                 break;
-            wait_for_work(m, next_purge);
+            wait_for_work(m, sooner(next_purge, m->next_save));
             continue;
         }
         qms_fair_serve(&m->queue, &item->fair);
@@ -120,6 +148,20 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
         return NULL;
     }
     return m;
+}
+
+void qms_miner_save_every(struct qms_miner *m, unsigned save_seconds,
+                          void (*saved)(void *opaque, int error), void *opaque)
+{
+    if (save_seconds == 0 || !m->prefetcher->ops->save)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->saved = saved;
+    m->opaque = opaque;
+    m->save_every = save_seconds;
+    m->next_save = seconds() + save_seconds;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
 }
 
 void qms_miner_stop(struct qms_miner *m)

@@ -28,6 +28,12 @@ struct qms_miner_stats {
 struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max_bytes,
                                   unsigned purge_seconds);
 
+/* From now on saves the rules every so many seconds, if they have changed, on the
+ * thread that learns, and says each time how that went; less often if it takes longer
+ * than a tenth of that.  0: never.  Once at most. */
+void qms_miner_save_every(struct qms_miner *miner, unsigned save_seconds,
+                          void (*saved)(void *opaque, int error), void *opaque);
+
 /* Learns what is queued, for at most five seconds, discards the rest, and ends the
  * thread.  Nobody may push any more. */
 void qms_miner_stop(struct qms_miner *miner);

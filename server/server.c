@@ -288,6 +288,21 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     return 0;
 }
 
+/* The rules were saved, or not: said when that changes. */
+static void saved(void *opaque, int error)
+{
+    struct qms_server *s = opaque;
+
+    if (error != 0 && s->save_error == 0)
+        nbdkit_error(
+            "warning: rules=%s: the rules cannot be saved now, and stay as they "
+            "were saved before: %s; this is tried again every %" PRIu64 " seconds",
+            s->config.rules, strerror(error), s->config.rules_save);
+    else if (error == 0 && s->save_error != 0)
+        nbdkit_error("warning: rules=%s: the rules are saved again", s->config.rules);
+    s->save_error = error;
+}
+
 static char *report(void *opaque)
 {
     return qms_report(opaque, SIZE_MAX);
@@ -348,6 +363,8 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
             nbdkit_error("cannot start the mining thread: out of memory or threads");
             return -1;
         }
+        if (s->config.rules)
+            qms_miner_save_every(s->miner, (unsigned)s->config.rules_save, saved, s);
         if (start_prefetching(s, take(next)) == -1)
             return -1;
     }

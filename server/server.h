@@ -51,6 +51,7 @@ struct qms_server {
     struct qms_classes *classes;
     struct qm_prefetcher *prefetcher;
     struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
+    int save_error;               /* of the last save; the miner's */
     struct qms_miner *miner;      /* NULL: nothing to learn */
     struct qm_cache *cache;
     struct qms_order order; /* of changes */

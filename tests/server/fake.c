@@ -124,6 +124,14 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
 {
 }
 
+static int save(struct qm_prefetcher *p)
+{
+    struct fake *f = (struct fake *)p;
+
+    count(f, &f->saves, 1);
+    return f->save_error;
+}
+
 static int purge(struct qm_prefetcher *p, uint64_t now)
 {
     struct fake *f = (struct fake *)p;
@@ -145,6 +153,7 @@ static const struct qm_prefetcher_ops ops = {
     .discard = discard,
     .ended = ended,
     .purge = purge,
+    .save = save,
 };
 
 void fake_init(struct fake *f)

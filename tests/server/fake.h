@@ -15,7 +15,8 @@ struct fake {
     pthread_mutex_t lock; /* of the numbers */
     unsigned streams;     /* open */
     unsigned works;       /* handed out, neither learned nor discarded */
-    unsigned learned, discarded, purges;
+    unsigned learned, discarded, purges, saves;
+    int save_error; /* what save() returns */
     unsigned asked; /* for candidates */
     unsigned busy;  /* calls of learn() that began */
     pthread_cond_t begins;

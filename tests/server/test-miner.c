@@ -1,4 +1,5 @@
 /* test-miner.c - the miner learns what it is given, and sheds what it cannot keep. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,6 +125,62 @@ static void test_purges(void **state)
     fake_check_and_destroy(&f);
 }
 
+struct told {
+    pthread_mutex_t lock;
+    unsigned calls, errors;
+};
+
+static void told(void *opaque, int error)
+{
+    struct told *t = opaque;
+
+    pthread_mutex_lock(&t->lock);
+    t->calls++;
+    t->errors += error == ENOSPC;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* It saves now and then, goes on when that fails, and says each time how it went; also
+ * while there is work all the time. */
+static void test_saves(void **state)
+{
+    struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fake f;
+    struct qms_miner *m;
+    unsigned calls = 0;
+
+    fake_init(&f);
+    f.save_error = ENOSPC;
+    m = qms_miner_start(&f.base, 1000000, 0);
+    qms_miner_save_every(m, 1, told, &t);
+    for (int i = 0; i < 6000 && calls < 2; i++) {
+        qms_miner_push(m, 0, work_of(&f, 3), 10);
+        usleep(10000);
+        pthread_mutex_lock(&t.lock);
+        calls = t.calls;
+        pthread_mutex_unlock(&t.lock);
+    }
+    qms_miner_stop(m);
+    assert_true(t.calls >= 2);
+    assert_int_equal(t.errors, t.calls);
+    assert_int_equal(f.saves, t.calls);
+    fake_check_and_destroy(&f);
+}
+
+static void test_does_not_save(void **state)
+{
+    struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fake f;
+    struct qms_miner *m;
+
+    fake_init(&f);
+    m = qms_miner_start(&f.base, 100, 0);
+    qms_miner_save_every(m, 0, told, &t);
+    qms_miner_stop(m);
+    assert_int_equal(f.saves, 0);
+    fake_check_and_destroy(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +188,8 @@ int main(void)
         cmocka_unit_test(test_sheds_what_does_not_fit),
         cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_purges),
+        cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_does_not_save),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
