@@ -339,6 +339,7 @@ static void draw(struct top *t)
     /* The last column stays free: a terminal may scroll when it is filled. */
     cli_print_name(status, 0, t->columns - 1);
     fputs("\033[K", stdout);
+    fflush(stdout); /* no line end would do it */
 }
 
 /* An update where nothing can be redrawn: all of it, names whole. */

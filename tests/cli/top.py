@@ -26,6 +26,7 @@ class Server:
         self.path = f"{FOLDER}/{name}"
         self.started = time.monotonic()
         self.hangs = False
+        self.asked = 0
         self.listener = None
         self.start()
 
@@ -56,6 +57,7 @@ class Server:
                 c = listener.accept()[0]
             except OSError:
                 return
+            self.asked += 1
             while self.hangs:
                 time.sleep(0.01)
             try:
@@ -194,6 +196,9 @@ def on_a_screen(server):
     t.until_line("^1-16 of 40", "a server that is back")
     # One that hangs: keys work meanwhile.
     server.hangs = True
+    asked = server.asked
+    t.until(lambda: server.asked > asked, "a question")
+    t.pump(0)
     t.type(b"j")
     t.until_line("^2-17 of 40", "a key while the server hangs")
     server.hangs = False
