@@ -227,8 +227,7 @@ static void hand_over(struct conn *conn)
     struct request *next;
 
     conn->polling = false;
-    if (!atomic_load(&conn->up))
-        pthread_cond_broadcast(&conn->changed);
+    pthread_cond_broadcast(&conn->changed);
     cds_list_for_each_entry(next, &conn->waiting, waiting)
     {
         if (!next->complete) {
@@ -309,12 +308,15 @@ bool qm_conn_probe(struct conn *conn)
 void qm_conn_break(struct conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
-    if (atomic_load(&conn->up)) {
-        /* Whoever polls it sees the end; if nobody does, this thread. */
+    if (atomic_load(&conn->up))
         shutdown(atomic_load(&conn->fd), SHUT_RDWR);
-        qm_conn_drain(conn);
-        while (conn->polling && atomic_load(&conn->up))
+    /* A thread that polls it sees the end, or stops, as it has got its reply, without
+     * having seen it; then this thread looks. */
+    while (atomic_load(&conn->up)) {
+        if (conn->polling)
             pthread_cond_wait(&conn->changed, &conn->lock);
+        else
+            qm_conn_drain(conn);
     }
     pthread_mutex_unlock(&conn->lock);
     qm_conn_finish(conn);
