@@ -5,8 +5,8 @@
 # new server after an absence that chance draws).  How long a polite end takes is measured and
 # reported, and fails nothing but by its bound.
 #
-# The server's disk is a file; or, lossy, the unruly plugin, which loses at each end of the
-# server what was not flushed, all of it or a random half of the sectors.
+# The server's disk is the unruly plugin, which loses at each end of the server what was not
+# flushed, all of it or a random half of the sectors; or, with --lossless, a file.
 
 UNRULY=$BUILD_DIR/lib/nbdkit-unruly-plugin.so
 END_SECONDS=100 # a server that takes longer to end will never
@@ -14,7 +14,7 @@ END_SECONDS=100 # a server that takes longer to end will never
 # restart_options NAME ARGS...: sets restarts, kills, absence_ms, lossy and seed.
 restart_options() {
     local name=$1; shift
-    restarts=2 kills=2 absence_ms=1500 lossy=no seed=$(date +%s)
+    restarts=2 kills=2 absence_ms=1500 lossy=yes seed=$(date +%s)
     while [ $# -gt 0 ]; do
         case $1 in
         --restarts | --kills | --seed | --absence)
@@ -24,7 +24,7 @@ restart_options() {
             *) printf -v "${1#--}" %s "$2" ;;
             esac
             shift ;;
-        --lossy) lossy=yes ;;
+        --lossless) lossy=no ;;
         -h | --help) restart_usage "$name"; exit 0 ;;
         *) restart_usage "$name" >&2; exit 2 ;;
         esac
@@ -35,12 +35,12 @@ restart_options() {
 
 restart_usage() {
     cat <<EOT
-Usage: tests/restart/$1 [--restarts N] [--kills N] [--absence MS] [--lossy] [--seed S]
+Usage: tests/restart/$1 [--restarts N] [--kills N] [--absence MS] [--lossless] [--seed S]
 
   --restarts N  how often the server is ended in order, and started again; 2 by default
   --kills N     how often it is killed; 2 by default
   --absence MS  for how long it is away then at most, in milliseconds; from 100; 1500 by default
-  --lossy       its disk loses at each end what was not flushed, or a part of that
+  --lossless    its disk keeps what was not flushed; else it loses that at each end, or a part
   --seed S      order and lengths follow from it; by default from the clock
 EOT
 }
