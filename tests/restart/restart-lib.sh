@@ -104,7 +104,7 @@ restart_all() {
     done
     for ((i = 0; i < ${#kinds[@]}; i++)); do
         goes_on "$works" "before the end $((i + 1))"
-        k=$((RANDOM % $#)) name=${@:k+1:1}
+        k=$((1 + RANDOM % $#)) name=${!k}
         case ${kinds[i]} in
         restart)
             end_server "$name" TERM
