@@ -2,12 +2,13 @@
 import json
 import struct
 import sys
+import uuid
 
 import nbd
 import client
 from client import BEGIN, END, JOIN, QUERY, TRANSACTION, WINDOW, Tagged, record, refused
 
-path, mode = sys.argv[1:]
+path, mode = sys.argv[1:3]
 SIZE = 1000000
 
 
@@ -218,6 +219,16 @@ def unwritable():
     refused("EPERM", a.pwrite, b"x", 0, a.first)
     assert client.connect(path).is_read_only()
     client.passed("unwritable")
+
+
+def identity():
+    """Which process this is, and which machine."""
+    a, b, other = Tagged(path), Tagged(path), Tagged(sys.argv[3])
+    assert a.instance == b.instance != 0
+    assert other.instance not in (0, a.instance)
+    with open("/proc/sys/kernel/random/boot_id") as f:
+        assert a.boot_id == other.boot_id == uuid.UUID(f.read().strip()).bytes
+    client.passed("identity")
 
 
 def small_print():
