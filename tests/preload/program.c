@@ -10,6 +10,8 @@
  *       it
  *   preload-program children FILE OTHER STALL
  *       see test-children.c
+ *   preload-program restarts FILE OTHER WHAT LATE
+ *       see test-restarts.c
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -75,6 +77,10 @@ int main(int argc, char **argv)
     if (argc == 5 && strcmp(argv[1], "children") == 0) {
         set_files(argv);
         return run_children(argv[4]);
+    }
+    if (argc == 6 && strcmp(argv[1], "restarts") == 0) {
+        set_files(argv);
+        return run_restarts(argv[4], argv[5]);
     }
     for (size_t i = 0; argc == 4 && i < sizeof sections / sizeof sections[0]; i++) {
         if (strcmp(argv[1], sections[i].name) == 0) {

@@ -55,5 +55,6 @@ void test_uring(void);
 int run_contexts(const char *path);
 int run_loss(const char *path);
 int run_children(const char *stall);
+int run_restarts(const char *what, const char *late);
 
 #endif

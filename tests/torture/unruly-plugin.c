@@ -14,6 +14,7 @@
  *   errors=PERMILLE    so many requests fail: untouched, half done, or done
  *   linger=MICROSECONDS  one request in 64 waits this long before it is carried out
  *   stall=FILE         requests wait while this file is there
+ *   late=FILE          writes wait while this file is there; nothing else does
  *   hold=FILE          writes are carried out, but not answered, while it is there
  *   end=FILE           holds the number of bytes that are left of the device
  *
@@ -42,7 +43,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 static int64_t size;
-static char *image_path, *durable_path, *stall_path, *hold_path, *end_path;
+static char *image_path, *durable_path, *stall_path, *late_path, *hold_path, *end_path;
 static unsigned delay_us, linger_us, errors;
 static int again;
 static enum { FORGET_NONE, FORGET_SOME, FORGET_ALL } forget;
@@ -70,6 +71,8 @@ static int unruly_config(const char *key, const char *value)
         return (durable_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "stall") == 0)
         return (stall_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "late") == 0)
+        return (late_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "hold") == 0)
         return (hold_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "end") == 0)
@@ -219,6 +222,7 @@ static void unruly_unload(void)
     free(image_path);
     free(durable_path);
     free(stall_path);
+    free(late_path);
     free(hold_path);
     free(end_path);
 }
@@ -339,6 +343,7 @@ static int change(const void *buf, uint32_t count, uint64_t offset, uint32_t fla
     uint32_t part = fate == UNTOUCHED ? 0 : fate == HALF ? half(count, offset) : count;
     uint32_t there = within(count, offset);
 
+    wait_while(late_path);
     if (part > there)
         part = there;
     pthread_rwlock_wrlock(&lock);
