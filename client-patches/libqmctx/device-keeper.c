@@ -6,6 +6,7 @@
  * the connection again.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <syslog.h>
 
@@ -132,34 +133,37 @@ static void say_failure(struct qm_device *device, struct absence *absence, int e
 
 static void say_back(struct qm_device *device, const struct absence *absence)
 {
+    const char *which = ", the same one";
     uint64_t changes, bytes, ms = qm_time_since(&device->since);
+    char again[96] = "";
 
     pthread_mutex_lock(&device->lock);
     changes = device->stat.resent_changes - absence->resent_changes;
     bytes = device->stat.resent_bytes - absence->resent_bytes;
     pthread_mutex_unlock(&device->lock);
-    qm_device_log(device, LOG_NOTICE,
-                  "the server is back after %.1f s%s; %llu changes (%llu bytes) were "
-                  "sent again",
-                  (double)ms / 1000,
-                  !absence->other_instance ? ", the same one"
-                  : absence->other_boot    ? ", another one on another machine"
-                                           : ", another one",
-                  (unsigned long long)changes, (unsigned long long)bytes);
+    if (absence->other_instance)
+        which = device->peer.instance == 0 ? ""
+                : absence->other_boot      ? ", restarted with its machine"
+                                           : ", restarted";
+    if (changes > 0)
+        snprintf(again, sizeof again, "; changes sent again: %llu (%llu bytes)",
+                 (unsigned long long)changes, (unsigned long long)bytes);
+    qm_device_log(device, LOG_NOTICE, "the server is back after %.1f s%s%s",
+                  (double)ms / 1000, which, again);
 }
 
 /* The lock is held. */
 static void give_up(struct qm_device *device)
 {
-    atomic_store(&device->state, DEVICE_DEAD);
-    qm_retain_give_up(device);
-    pthread_cond_broadcast(&device->settled);
-    qm_device_kick(device);
     pthread_mutex_unlock(&device->lock);
     qm_device_log(device, LOG_ERR,
                   "gave up on the server after %u s: every request fails from now on",
                   device->options.reconnect);
     pthread_mutex_lock(&device->lock);
+    atomic_store(&device->state, DEVICE_DEAD);
+    qm_retain_give_up(device);
+    pthread_cond_broadcast(&device->settled);
+    qm_device_kick(device);
 }
 
 static bool too_long(const struct qm_device *device)

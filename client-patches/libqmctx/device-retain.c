@@ -429,8 +429,8 @@ int qm_retain_resend(struct qm_device *device)
     if (err)
         return err;
     pthread_mutex_lock(&device->lock);
-    cds_list_for_each_entry(change, &device->retained, node)
-        changes += change->kind != CHANGE_MASK;
+    cds_list_for_each_entry(change, &device->retained, node) changes +=
+        change->kind != CHANGE_MASK;
     device->stat.resent_changes += changes;
     device->stat.resent_bytes += bytes;
     device->suspect = false;

@@ -363,11 +363,10 @@ void qm_device_close(struct qm_device *device)
     bytes = device->retained_bytes;
     changes = device->answered - device->flushed;
     if (changes > 0)
-        qm_device_log(
-            device, LOG_WARNING,
-            "%llu changes (%llu bytes) were not flushed: they are lost if the "
-            "server has lost them",
-            (unsigned long long)changes, (unsigned long long)bytes);
+        qm_device_log(device, LOG_WARNING,
+                      "changes that were not flushed: %llu (%llu bytes); they are lost "
+                      "if the server loses them",
+                      (unsigned long long)changes, (unsigned long long)bytes);
     destroy(device);
 }
 

@@ -100,7 +100,7 @@ static int transfer(struct conn *conn, struct context *context, enum command com
     pthread_mutex_unlock(&conn->lock);
     qm_conn_finish(conn);
     if (request.error == ENOTCONN)
-        return not_connected();
+        return qm_fail(ENOTCONN, "the connection broke");
     if (request.error)
         return qm_fail(request.error, "the server: %s", strerror(request.error));
     return 0;
