@@ -1,0 +1,212 @@
+/* device-fixture.c - see device-fixture.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device-fixture.h"
+
+enum { PATIENCE = 60 }; /* seconds */
+
+struct mock_server mock;
+struct qm_device *device;
+struct qm_device_options options;
+_Atomic unsigned seen;
+
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static char log_text[1 << 16];
+
+static void on_log(void *opaque, int priority, const char *sentence)
+{
+    size_t len;
+
+    pthread_mutex_lock(&log_lock);
+    len = strlen(log_text);
+    snprintf(log_text + len, sizeof log_text - len, "%s\n", sentence);
+    pthread_mutex_unlock(&log_lock);
+}
+
+unsigned said(const char *text)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&log_lock);
+    for (const char *p = log_text; (p = strstr(p, text)); p++)
+        n++;
+    pthread_mutex_unlock(&log_lock);
+    return n;
+}
+
+int set_up(void **state)
+{
+    mock_init(&mock);
+    device = NULL;
+    options = (struct qm_device_options){
+        .connections = 4,
+        .wait = QM_DEVICE_FOREVER,
+        .reconnect = QM_DEVICE_FOREVER,
+        .log = on_log,
+    };
+    atomic_store(&seen, 0);
+    log_text[0] = '\0';
+    return 0;
+}
+
+int tear_down(void **state)
+{
+    qm_device_close(device);
+    device = NULL;
+    mock_destroy(&mock);
+    return 0;
+}
+
+void open_device(void)
+{
+    mock_start(&mock);
+    if (qm_device_open(mock.uri, &options, &device))
+        fail_msg("%s", qmctx_error());
+    atomic_store(&seen, qm_device_losses(device));
+}
+
+struct qm_device_stat stat_now(void)
+{
+    struct qm_device_stat stat;
+
+    qm_device_stat(device, &stat);
+    return stat;
+}
+
+void await(bool (*holds)(void *), void *opaque)
+{
+    time_t until = time(NULL) + PATIENCE;
+
+    while (!holds(opaque)) {
+        if (time(NULL) > until)
+            fail_msg("waited in vain; the device said: %s", log_text);
+        usleep(2000);
+    }
+}
+
+static bool is_up(void *opaque)
+{
+    return qm_device_is_up(device);
+}
+
+static bool is_lost(void *opaque)
+{
+    return !qm_device_is_up(device);
+}
+
+void await_up(void)
+{
+    await(is_up, NULL);
+}
+
+void await_lost(void)
+{
+    await(is_lost, NULL);
+}
+
+static bool has_reconnected(void *times)
+{
+    return stat_now().reconnections >= *(unsigned *)times && qm_device_is_up(device);
+}
+
+void await_reconnections(unsigned times)
+{
+    await(has_reconnected, &times);
+}
+
+int try_put_page(unsigned page, char letter, bool fua)
+{
+    char buf[PAGE];
+
+    memset(buf, letter, sizeof buf);
+    return qm_device_write(device, NULL, 0, buf, sizeof buf, (uint64_t)page * PAGE,
+                           fua);
+}
+
+void put_page(unsigned page, char letter, bool fua)
+{
+    assert_int_equal(try_put_page(page, letter, fua), 0);
+}
+
+char get_page(unsigned page)
+{
+    char buf[PAGE];
+
+    assert_int_equal(
+        qm_device_read(device, NULL, 0, buf, sizeof buf, (uint64_t)page * PAGE), 0);
+    for (unsigned i = 1; i < sizeof buf; i++)
+        assert_int_equal(buf[i], buf[0]);
+    return buf[0];
+}
+
+int flush(void)
+{
+    return qm_device_flush(device, NULL, &seen);
+}
+
+static void *run(void *opaque)
+{
+    struct job *job = opaque;
+    size_t count = (job->pages ? job->pages : 1) * (size_t)PAGE;
+    uint64_t offset = (uint64_t)job->page * PAGE;
+    char *buf = malloc(count);
+
+    atomic_store(&job->tid, (int)gettid());
+    memset(buf, job->letter, count);
+    switch (job->what) {
+    case JOB_WRITE:
+        job->result =
+            qm_device_write(device, job->requester, 0, buf, count, offset, job->fua);
+        break;
+    case JOB_READ:
+        job->result = qm_device_read(device, job->requester, 0, buf, count, offset);
+        job->letter = buf[0];
+        break;
+    case JOB_ZERO:
+        job->result = qm_device_zero(device, job->requester, count, offset);
+        break;
+    default:
+        job->result = qm_device_flush(device, job->requester, &seen);
+    }
+    free(buf);
+    atomic_store(&job->over, true);
+    return NULL;
+}
+
+void start_job(struct job *job)
+{
+    atomic_store(&job->over, false);
+    atomic_store(&job->tid, 0);
+    assert_int_equal(pthread_create(&job->thread, NULL, run, job), 0);
+}
+
+int finish_job(struct job *job)
+{
+    pthread_join(job->thread, NULL);
+    return job->result;
+}
+
+static bool is_asleep(void *opaque)
+{
+    struct job *job = opaque;
+    char path[64], text[256] = "", *state;
+    FILE *file;
+
+    if (atomic_load(&job->over))
+        return true;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&job->tid));
+    file = fopen(path, "r");
+    if (!file)
+        return false;
+    state = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+    fclose(file);
+    return state && state[1] == ' ' && state[2] == 'S';
+}
+
+void await_asleep(struct job *job)
+{
+    await(is_asleep, job);
+}

@@ -1,0 +1,65 @@
+/* device-fixture.h - what the tests of the device share: a mock server for each, a
+ * device of it, and threads that make one request. */
+#ifndef DEVICE_FIXTURE_H
+#define DEVICE_FIXTURE_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client-patches/libqmctx/device.h"
+#include "mock-server.h"
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+enum { PAGE = 4096 };
+
+extern struct mock_server mock;
+extern struct qm_device *device;         /* closed by tear_down */
+extern struct qm_device_options options; /* log is set */
+extern _Atomic unsigned seen;
+int set_up(void **state);
+int tear_down(void **state);
+
+/* The server started, the device opened. */
+void open_device(void);
+/* Whether the device has said something that contains text; how often. */
+unsigned said(const char *text);
+struct qm_device_stat stat_now(void);
+/* Waits, bounded, until it holds. */
+void await(bool (*holds)(void *), void *opaque);
+void await_up(void);
+void await_lost(void); /* while it cannot come back */
+void await_reconnections(unsigned times);
+
+/* One page of that letter. */
+void put_page(unsigned page, char letter, bool fua);
+int try_put_page(unsigned page, char letter, bool fua);
+char get_page(unsigned page);
+int flush(void);
+
+/* A request by a thread of its own. */
+struct job {
+    pthread_t thread;
+    enum { JOB_WRITE, JOB_READ, JOB_FLUSH, JOB_ZERO } what;
+    unsigned page, pages;
+    char letter; /* written, or read */
+    bool fua;
+    int result;
+    _Atomic bool over;
+    _Atomic int tid;
+    const struct qm_requester *requester;
+};
+void start_job(struct job *job);
+int finish_job(struct job *job);
+/* Waits until it waits for something, or is over. */
+void await_asleep(struct job *job);
+
+#endif
