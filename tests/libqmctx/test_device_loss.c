@@ -1,0 +1,406 @@
+/* test_device_loss.c - the device: how a loss is noticed, and what comes after it. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device-fixture.h"
+
+static bool is_disconnected(void *opaque)
+{
+    return mock_open_conns(&mock) == 0;
+}
+
+static bool has_been_said(void *text)
+{
+    return said(text) > 0;
+}
+
+/* A write hangs in the server while its connection goes: it is repeated when the server
+ * has said that it is over, so it cannot land on what was written later. */
+static void test_late_write(void **state)
+{
+    struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
+               second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    open_device();
+    put_page(7, 'r', false);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&first);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    start_job(&second);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&first), 0);
+    assert_int_equal(finish_job(&second), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+    assert_int_equal(stat_now().fences, 1);
+    /* The same instance has all that it had. */
+    assert_int_equal(stat_now().instances, 0);
+    assert_int_equal(stat_now().resent_changes, 0);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, 7 * PAGE), 'r');
+}
+
+/* Zeroing goes over a connection of its own, which is fenced with the others. */
+static void test_late_zeroing(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1},
+               write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    open_device();
+    mock_hold(&mock, MOCK_ZERO, true);
+    start_job(&zero);
+    mock_await_held(&mock, MOCK_ZERO, 1);
+    mock_cut(&mock);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), 0);
+    mock_hold(&mock, MOCK_ZERO, false);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+}
+
+/* One connection's end, or one answer that says so, is the end of all: a server that
+ * ends waits for none. */
+static void test_all_are_closed(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
+
+    open_device();
+    put_page(0, 'a', false);
+    /* One request hangs, and so does its connection. */
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    shutdown(mock.listener, SHUT_RDWR);
+    pthread_mutex_lock(&mock.lock);
+    mock.ending = true;
+    pthread_mutex_unlock(&mock.lock);
+    await_lost();
+    mock_hold(&mock, MOCK_WRITE, false);
+    await(is_disconnected, NULL);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(get_page(1), 'w');
+}
+
+/* A server that is told to end does so although nobody asks it for anything. */
+static void test_idle_end(void **state)
+{
+    for (int plain = 0; plain < 2; plain++) {
+        options.plain = plain;
+        open_device();
+        pthread_mutex_lock(&mock.lock);
+        mock.ending = true;
+        pthread_mutex_unlock(&mock.lock);
+        shutdown(mock.listener, SHUT_RDWR);
+        await(is_disconnected, NULL);
+        assert_false(qm_device_is_up(device));
+        mock_crash(&mock, false);
+        qm_device_close(device);
+        device = NULL;
+    }
+}
+
+/* What is retained survives a loss in the middle of being sent again ... */
+static void test_loss_while_sending_again(void **state)
+{
+    open_device();
+    for (unsigned i = 0; i < 40; i++)
+        put_page(i, 'a', false);
+    mock_crash(&mock, true);
+    mock_hold(&mock, MOCK_WRITE, true);
+    mock_start(&mock);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(get_page(39), 'a');
+    /* The instance was met before, and has not got all of it. */
+    assert_int_equal(stat_now().reconnections, 1);
+    for (unsigned i = 0; i < 40; i++)
+        assert_int_equal(mock_byte(&mock, true, i * PAGE), 'a');
+}
+
+/* ... and an error, after which it is tried again. */
+static void test_error_while_sending_again(void **state)
+{
+    const enum mock_type type[] = {MOCK_WRITE, MOCK_FLUSH};
+
+    open_device();
+    for (unsigned i = 0; i < 2; i++) {
+        struct job read = {.what = JOB_READ};
+
+        put_page(0, (char)('a' + i), false);
+        mock_crash(&mock, true);
+        mock_fail(&mock, type[i], EIO, 3);
+        mock_start(&mock);
+        start_job(&read);
+        assert_int_equal(finish_job(&read), 0);
+        assert_int_equal(read.letter, 'a' + i);
+        assert_int_equal(mock_byte(&mock, true, 0), 'a' + i);
+        assert_int_equal(said("the server is there, but"), i + 1);
+        assert_int_equal(flush(), 0);
+    }
+}
+
+/* A server with another device is not used; the right one is waited for. */
+static void test_another_device(void **state)
+{
+    struct job read = {.what = JOB_READ};
+    unsigned headers;
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    mock.size = MOCK_SIZE / 2;
+    headers = mock_count(&mock, MOCK_HEADER);
+    mock_start(&mock);
+    start_job(&read);
+    mock_await_ops(&mock, MOCK_HEADER, headers + 3);
+    assert_int_equal(mock_count(&mock, MOCK_READ), 0);
+    assert_int_equal(said("another device"), 1);
+    mock_crash(&mock, true);
+    mock.size = MOCK_SIZE;
+    mock_start(&mock);
+    assert_int_equal(finish_job(&read), 0);
+    assert_int_equal(read.letter, 'a');
+    assert_int_equal(said("is gone"), 1);
+    assert_int_equal(said("is back"), 1);
+}
+
+/* An older server says nothing of itself: each loss may be of everything. */
+static void test_older_server(void **state)
+{
+    mock.no_instance = true;
+    open_device();
+    put_page(0, 'a', false);
+    mock_cut(&mock);
+    await_reconnections(1);
+    assert_int_equal(stat_now().resent_changes, 1);
+    assert_int_equal(stat_now().fences, 0);
+    put_page(1, 'b', false);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(1), 'b');
+    assert_int_equal(get_page(0), 'a');
+}
+
+/* A server of any other kind. */
+static void test_plain_server(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 0};
+
+    options.plain = true;
+    open_device();
+    put_page(0, 'a', false);
+    put_page(1, 'b', false);
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(1), 'b');
+    assert_int_equal(get_page(0), 0);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
+}
+
+/* A socket that takes connections and never answers does not keep the device. */
+static void test_silent_server(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       .events = POLLIN};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);
+    assert_int_equal(bind(p.fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(p.fd, 8), 0);
+    assert_int_equal(poll(&p, 1, 60000), 1);
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    close(p.fd);
+}
+
+static bool is_gone(void *opaque)
+{
+    return atomic_load((_Atomic bool *)opaque);
+}
+
+/* How long requests wait. */
+static void test_waiting(void **state)
+{
+    _Atomic bool gone = false;
+    struct qm_requester requester = {.gone = is_gone, .opaque = &gone};
+    struct job read = {.what = JOB_READ, .requester = &requester},
+               write = {.what = JOB_WRITE, .letter = 'w', .requester = &requester};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    start_job(&read);
+    start_job(&write);
+    await_asleep(&read);
+    await_asleep(&write);
+    gone = true;
+    assert_int_equal(finish_job(&read), EIO);
+    assert_int_equal(finish_job(&write), EIO);
+    /* It is not carried out later. */
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    qm_device_close(device);
+    mock_crash(&mock, false);
+
+    options.wait = 0;
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    assert_int_equal(try_put_page(0, 'b', true), EIO);
+    assert_int_equal(flush(), EIO);
+    mock_start(&mock);
+    await_up();
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, 0), 'a');
+}
+
+/* A device that gives up does so for good. */
+static void test_giving_up(void **state)
+{
+    options.reconnect = 0;
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, false);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    mock_start(&mock);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    assert_int_equal(flush(), EIO);
+    assert_int_equal(said("gave up"), 1);
+    assert_int_equal(qm_device_losses(device), 1);
+}
+
+static void *open_patiently(void *opaque)
+{
+    *(int *)opaque = qm_device_open(mock.uri, &options, &device);
+    return NULL;
+}
+
+static void test_patient_open(void **state)
+{
+    pthread_t thread;
+    int result = -1;
+
+    assert_true(qm_device_open(mock.uri, &options, &device) != 0);
+    assert_null(device);
+    options.patient = true;
+    options.wait = 0;
+    assert_true(qm_device_open(mock.uri, &options, &device) != 0);
+    options.wait = QM_DEVICE_FOREVER;
+    assert_int_equal(pthread_create(&thread, NULL, open_patiently, &result), 0);
+    await(has_been_said, "waiting for the server");
+    mock_start(&mock);
+    pthread_join(thread, NULL);
+    assert_int_equal(result, 0);
+    put_page(0, 'a', false);
+}
+
+/* In a child, a device is dead, whatever the parent's threads hold. */
+static void test_fork(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
+    int status;
+    pid_t pid;
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    pthread_mutex_lock(&mock.lock); /* no thread of it is in libc */
+    pid = fork();
+    pthread_mutex_unlock(&mock.lock);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct qm_device_stat stat;
+        bool fine;
+        qmctx_id id;
+        char c;
+
+        fine =
+            qm_device_read(device, NULL, 0, &c, 1, 0) == ENOTCONN &&
+            qm_device_write(device, NULL, 0, &c, 1, 0, false) == ENOTCONN &&
+            qm_device_zero(device, NULL, 1, 0) == ENOTCONN && flush() == ENOTCONN &&
+            qm_device_start(device, true, 0, &c, 1, 0, false, NULL, NULL) == ENOTCONN &&
+            qm_device_stop_retaining(device) == ENOTCONN &&
+            qm_device_begin(device, 0, QMCTX_QUERY, 1, NULL, &id) == 0 &&
+            !qm_device_is_up(device);
+        qm_device_stat(device, &stat);
+        qm_device_end(device, id);
+        qm_device_close(device);
+        _exit(fine ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(get_page(1), 'w');
+    assert_int_equal(flush(), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+}
+
+/* Closed while it is connecting to what does not answer, it ends all the same. */
+static void test_close_without_a_server(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       .events = POLLIN};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, false);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);
+    assert_int_equal(bind(p.fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(p.fd, 8), 0);
+    assert_int_equal(poll(&p, 1, 60000), 1);
+    qm_device_close(device);
+    device = NULL;
+    assert_int_equal(said("were not flushed: 1"), 1);
+    close(p.fd);
+    unlink(address.sun_path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_late_write),
+        TEST(test_late_zeroing),
+        TEST(test_all_are_closed),
+        TEST(test_idle_end),
+        TEST(test_loss_while_sending_again),
+        TEST(test_error_while_sending_again),
+        TEST(test_another_device),
+        TEST(test_older_server),
+        TEST(test_plain_server),
+        TEST(test_silent_server),
+        TEST(test_waiting),
+        TEST(test_giving_up),
+        TEST(test_patient_open),
+        TEST(test_fork),
+        TEST(test_close_without_a_server),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
