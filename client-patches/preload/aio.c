@@ -21,6 +21,7 @@
 
 #include "client-patches/preload/async.h"
 #include "client-patches/preload/next.h"
+#include "client-patches/preload/patient.h"
 #include "client-patches/preload/preload.h"
 
 struct context {
@@ -172,6 +173,7 @@ INTERPOSED int io_submit(io_context_t id, long count, struct iocb **iocbs)
     struct context *c = find(id);
     long at = 0, n;
     int rc = 0;
+    QM_PATIENT();
 
     if (!c)
         return NEXT(io_submit)(id, count, iocbs);
@@ -319,6 +321,7 @@ static int get_events(io_context_t id, long min, long max, struct io_event *even
 {
     struct context *c = find(id);
     int rc;
+    QM_PATIENT();
 
     if (!c)
         return kernel_events(id, min, max, events, timeout, mask);
@@ -393,6 +396,7 @@ INTERPOSED int io_destroy(io_context_t id)
     struct context *c = find(id), **link;
     struct request *request;
     int rc;
+    QM_PATIENT();
 
     if (!c)
         return NEXT(io_destroy)(id);

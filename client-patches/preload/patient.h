@@ -1,7 +1,7 @@
 /* patient.h - waiting for the server is no point at which a thread can be cancelled.
  *
- * The functions that are replaced here are such points, but what waits in their place
- * is a library that has locks and duties for other threads.
+ * Some of the functions that are replaced here are such points, but what waits in their
+ * place is a library that has locks and duties for other threads.
  */
 #ifndef QM_PRELOAD_PATIENT_H
 #define QM_PRELOAD_PATIENT_H

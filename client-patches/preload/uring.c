@@ -21,6 +21,7 @@
 
 #include "client-patches/preload/async.h"
 #include "client-patches/preload/next.h"
+#include "client-patches/preload/patient.h"
 #include "client-patches/preload/preload.h"
 
 struct ring {
@@ -254,6 +255,7 @@ static void route_all(struct io_uring *ring)
 {
     unsigned shift = ring->flags & IORING_SETUP_SQE128 ? 1 : 0;
     bool linked = false;
+    QM_PATIENT();
 
     if (!qm_routes())
         return;
@@ -315,6 +317,8 @@ INTERPOSED int io_uring_wait_cqe_timeout(struct io_uring *ring,
 
 INTERPOSED void io_uring_queue_exit(struct io_uring *ring)
 {
+    QM_PATIENT();
+
     pthread_mutex_lock(&rings_lock);
     while (!is_idle(ring->ring_fd))
         pthread_cond_wait(&rings_idle, &rings_lock);
