@@ -381,20 +381,27 @@ static int connect_all(struct direct *d, unsigned connections)
 {
     int err;
 
+    /* All are made before any is connected: when the server is another one by the time
+     * of the second, all are broken off. */
+    d->connections = 0;
+    for (unsigned i = 0; i < (connections ? connections : DEFAULT_CONNECTIONS); i++) {
+        err = qm_conn_init(&d->conn[i], d, true);
+        if (err)
+            return qm_fail(err, "no descriptors left: %s", strerror(err));
+        d->connections++;
+    }
+    err = qm_conn_init(&d->plain, d, false);
+    if (err)
+        return qm_fail(err, "no descriptors left: %s", strerror(err));
+    connections = d->connections;
     d->connections = 1;
     for (unsigned i = 0; i < d->connections; i++) {
-        err = qm_conn_init(&d->conn[i], d, true);
-        if (err) {
-            d->connections = i;
-            return qm_fail(err, "no descriptors left: %s", strerror(err));
-        }
         if (connect_one(d, &d->conn[i], i == 0) == -1)
             return -1;
         if (i == 0 && d->multi_conn)
-            d->connections = connections ? connections : DEFAULT_CONNECTIONS;
+            d->connections = connections;
     }
-    err = qm_conn_init(&d->plain, d, false);
-    return err ? qm_fail(err, "no descriptors left: %s", strerror(err)) : 0;
+    return 0;
 }
 
 static int connect_to(const char *uri, unsigned connections, bool contextless,

@@ -66,6 +66,18 @@ static void test_late_zeroing(void **state)
     assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
 }
 
+/* Between its first connection and its second the server becomes another one, which does
+ * not know the session. */
+static void test_another_server_while_opening(void **state)
+{
+    mock_fail(&mock, MOCK_FENCE, EINVAL, 1); /* a join is a control record as well */
+    open_device();
+    put_page(3, 'o', false);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(get_page(3), 'o');
+    assert_int_equal(mock_byte(&mock, true, 3 * PAGE), 'o');
+}
+
 /* One connection's end, or one answer that says so, is the end of all: a server that
  * ends waits for none. */
 static void test_all_are_closed(void **state)
@@ -385,6 +397,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_late_write),
         TEST(test_late_zeroing),
+        TEST(test_another_server_while_opening),
         TEST(test_all_are_closed),
         TEST(test_idle_end),
         TEST(test_loss_while_sending_again),
