@@ -303,8 +303,9 @@ static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)
         struct conn *conn = i < d->connections ? &d->conn[i] : &d->plain;
         int fd = atomic_load(&conn->fd);
 
-        /* Otherwise the server would not see the parent's end. */
-        if (fd != -1)
+        /* Otherwise the server would not see the parent's end.  libnbd has closed that
+         * of a connection that is down, and its number may be the program's by now. */
+        if (fd != -1 && atomic_load(&conn->up))
             close(fd);
     }
 }

@@ -1,6 +1,7 @@
 /* test_direct_loss.c - direct connections: when connections break, servers restart, and
  * processes fork. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,36 @@ static void test_fork(void **state)
     qmctx_close(ctx);
 }
 
+/* A connection that broke has no socket any more: what has got its number since then is
+ * the program's, in a child, too. */
+static void test_fork_after_loss(void **state)
+{
+    enum { FILES = 32 };
+    int fds[FILES], status;
+    struct qmctx *ctx;
+    pid_t pid;
+
+    start_filter();
+    ctx = must_connect(4);
+    nbdkit_server_stop(&server, SIGKILL);
+    assert_false(qmctx_connected(ctx));
+    for (unsigned i = 0; i < FILES; i++)
+        assert_true((fds[i] = open("/dev/null", O_RDONLY)) >= 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (unsigned i = 0; i < FILES; i++)
+            if (fcntl(fds[i], F_GETFD) == -1)
+                _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    for (unsigned i = 0; i < FILES; i++)
+        close(fds[i]);
+    qmctx_close(ctx);
+}
+
 /* The server sees the end of a process although a child of it lives on. */
 static void test_fork_and_exit(void **state)
 {
@@ -244,8 +275,12 @@ static void test_fork_and_exit(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_restart), TEST(test_idle_loss),     TEST(test_one_connection_breaks),
-        TEST(test_fork),    TEST(test_fork_and_exit),
+        TEST(test_restart),
+        TEST(test_idle_loss),
+        TEST(test_one_connection_breaks),
+        TEST(test_fork),
+        TEST(test_fork_after_loss),
+        TEST(test_fork_and_exit),
     };
 
     if (argc > 1)
