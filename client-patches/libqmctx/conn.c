@@ -362,8 +362,10 @@ void qm_conn_destroy(struct conn *conn)
     close(conn->wake);
 }
 
-void qm_conn_finish(struct conn *conn)
+/* Calls done() of what is finished. */
+static void finish(struct conn *conn, bool by_poll)
 {
+    struct direct *d = conn->direct;
     struct cds_list_head finished;
     struct request *request, *next;
     unsigned count = 0;
@@ -379,8 +381,18 @@ void qm_conn_finish(struct conn *conn)
         free(request);
         count++;
     }
-    if (count > 0)
-        atomic_fetch_sub(&conn->direct->aio, count);
+    if (count == 0)
+        return;
+    atomic_fetch_sub(&d->aio, count);
+    /* A thread in qmctx_poll() was woken when they were complete, and may have gone to
+     * sleep again before done() had returned. */
+    if (!by_poll && atomic_load(&d->poll_active))
+        wake(d->poll_wake);
+}
+
+void qm_conn_finish(struct conn *conn)
+{
+    finish(conn, false);
 }
 
 /* Waits until another thread comes back from qmctx_poll().  poll_lock is held. */
@@ -448,7 +460,7 @@ static void poll_all(struct direct *d, int timeout_ms)
         pthread_mutex_unlock(&conn->lock);
     }
     for (unsigned i = 0; i < d->connections; i++)
-        qm_conn_finish(&d->conn[i]);
+        finish(&d->conn[i], true);
 }
 
 void qm_direct_wake(struct direct *d)

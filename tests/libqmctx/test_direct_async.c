@@ -10,6 +10,8 @@
 
 enum { ROUNDS = 20 };
 
+static _Atomic bool aio_over;
+
 /* Each context's reads were recorded, once each; in their order, if ordered. */
 static void check_reads(bool ordered)
 {
@@ -265,6 +267,50 @@ static void test_async_and_sync(void **state)
     qmctx_close(ctx);
 }
 
+/* done() is called by a thread that waits for a request of its own, and takes a while:
+ * a thread in qmctx_poll() must see its end. */
+static void slow_done(void *opaque, int error)
+{
+    struct aio *aio = opaque;
+
+    usleep(2000);
+    aio_done(aio, error);
+}
+
+static void *read_on(void *opaque)
+{
+    struct job *job = opaque;
+    char buf[512];
+
+    while (!atomic_load(&aio_over))
+        job->failed += qmctx_pread(job->ctx, 0, buf, sizeof buf, 0) != 0;
+    return NULL;
+}
+
+static void test_others_done(void **state)
+{
+    struct job job = {.failed = 0};
+    struct aio aio;
+    pthread_t thread;
+
+    start_filter();
+    job.ctx = must_connect(1);
+    atomic_store(&aio_over, false);
+    assert_int_equal(pthread_create(&thread, NULL, read_on, &job), 0);
+    for (unsigned i = 0; i < 300; i++) {
+        aio = (struct aio){.offset = 0};
+        assert_int_equal(
+            qmctx_aio_pread(job.ctx, 0, aio.buf, sizeof aio.buf, 0, slow_done, &aio),
+            0);
+        while (!atomic_load(&aio.done))
+            assert_true(qmctx_poll(job.ctx, -1) >= 0);
+    }
+    atomic_store(&aio_over, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(job.failed, 0);
+    qmctx_close(job.ctx);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +320,7 @@ int main(int argc, char **argv)
         TEST(test_close_in_flight),
         TEST(test_poll_takes_over),
         TEST(test_async_and_sync),
+        TEST(test_others_done),
     };
 
     if (argc > 1)
