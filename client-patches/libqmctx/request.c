@@ -79,6 +79,7 @@ static int transfer(struct conn *conn, struct context *context, enum command com
                     bool then_flush)
 {
     struct request request;
+    uint64_t epoch = conn->epoch;
     uint64_t step =
         command == CMD_READ || command == CMD_WRITE ? conn->max_payload : ZERO_STEP;
 
@@ -91,7 +92,11 @@ static int transfer(struct conn *conn, struct context *context, enum command com
         issue_all(&request, command, buf, count, offset, flags, step);
     }
     qm_conn_wait(&request);
-    if (then_flush && !request.error && atomic_load(&conn->up)) {
+    if (then_flush && !request.error &&
+        (!atomic_load(&conn->up) || conn->epoch != epoch)) {
+        /* The server that has the write, but has not flushed it, is gone. */
+        request.error = ENOTCONN;
+    } else if (then_flush && !request.error) {
         qm_request_init(&request, conn);
         qm_conn_issue(&request, CMD_FLUSH, NULL, 0, 0, 0);
         qm_conn_issued(&request);

@@ -1,8 +1,10 @@
 /* test_direct_loss.c - direct connections: when connections break, servers restart, and
  * processes fork. */
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -272,6 +274,140 @@ static void test_fork_and_exit(void **state)
     qmctx_close(ctx);
 }
 
+/* A server without FUA that answers a write, and is gone before it is asked to flush.
+ * Reads it does not answer. */
+struct fleeting {
+    int listener;
+    _Atomic bool asked; /* a read has come */
+    unsigned flushes;
+};
+
+static bool get(int fd, void *buf, size_t count)
+{
+    /* Without bytes to come, recv() would wait for one. */
+    return count == 0 || recv(fd, buf, count, MSG_WAITALL) == (ssize_t)count;
+}
+
+static void put(int fd, const void *buf, size_t count)
+{
+    assert_int_equal(send(fd, buf, count, MSG_NOSIGNAL), count);
+}
+
+static void put_option(int fd, uint32_t option, uint32_t type, uint32_t len)
+{
+    struct __attribute__((packed)) {
+        uint64_t magic;
+        uint32_t option, type, len;
+    } reply = {htobe64(0x3e889045565a9), htobe32(option), htobe32(type), htobe32(len)};
+
+    put(fd, &reply, sizeof reply);
+}
+
+static void negotiate(int fd)
+{
+    struct __attribute__((packed)) {
+        char magic[16];
+        uint16_t flags;
+    } greeting = {"NBDMAGICIHAVEOPT", htobe16(3)};
+    struct __attribute__((packed)) {
+        uint16_t info;
+        uint64_t size;
+        uint16_t flags; /* it can flush */
+    } export = {0, htobe64(1 << 20), htobe16(1 | 4)};
+    struct __attribute__((packed)) {
+        uint64_t magic;
+        uint32_t option, len;
+    } request;
+    uint32_t flags, option;
+    char data[4096];
+
+    put(fd, &greeting, sizeof greeting);
+    assert_true(get(fd, &flags, sizeof flags));
+    do {
+        assert_true(get(fd, &request, sizeof request));
+        assert_true(get(fd, data, be32toh(request.len)));
+        option = be32toh(request.option);
+        if (option == 7) {
+            put_option(fd, option, 3, sizeof export);
+            put(fd, &export, sizeof export);
+        }
+        put_option(fd, option, option == 7 ? 1 : UINT32_C(0x80000001), 0);
+    } while (option != 7);
+}
+
+static void *serve_fleetingly(void *opaque)
+{
+    struct fleeting *f = opaque;
+    struct __attribute__((packed)) {
+        uint32_t magic;
+        uint16_t flags, type;
+        uint64_t cookie, offset;
+        uint32_t count;
+    } request;
+    struct __attribute__((packed)) {
+        uint32_t magic, error;
+        uint64_t cookie;
+    } reply = {htobe32(0x67446698), 0, 0};
+    char data[4096];
+    int fd = accept(f->listener, NULL, NULL);
+
+    negotiate(fd);
+    while (get(fd, &request, sizeof request)) {
+        if (be16toh(request.type) == 0)
+            atomic_store(&f->asked, true);
+        f->flushes += be16toh(request.type) == 3;
+        if (be16toh(request.type) != 1)
+            continue;
+        assert_true(get(fd, data, be32toh(request.count)));
+        reply.cookie = request.cookie;
+        put(fd, &reply, sizeof reply);
+        break;
+    }
+    close(fd);
+    return NULL;
+}
+
+static void *read_in_vain(void *ctx)
+{
+    char buf[512];
+
+    return qmctx_pread(ctx, 0, buf, sizeof buf, 0) == -1 ? NULL : ctx;
+}
+
+/* A write with FUA whose flush was not made has failed. */
+static void test_loss_before_flush(void **state)
+{
+    struct fleeting f = {.flushes = 0};
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    char uri[256], buf[512] = "";
+    pthread_t peer, reader;
+    struct qmctx *ctx;
+    void *answered;
+
+    snprintf(addr.sun_path, sizeof addr.sun_path, "%s/fleeting", server.dir);
+    snprintf(uri, sizeof uri, "nbd+unix:///?socket=%s", addr.sun_path);
+    f.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(f.listener, (struct sockaddr *)&addr, sizeof addr), 0);
+    assert_int_equal(listen(f.listener, 1), 0);
+    for (unsigned i = 0; i < 20; i++) {
+        atomic_store(&f.asked, false);
+        assert_int_equal(pthread_create(&peer, NULL, serve_fleetingly, &f), 0);
+        assert_int_equal(qmctx_connect_plain(uri, 1, &ctx), 0);
+        assert_int_equal(pthread_create(&reader, NULL, read_in_vain, ctx), 0);
+        while (!atomic_load(&f.asked))
+            usleep(1000);
+        assert_int_equal(qmctx_pwrite(ctx, 0, buf, sizeof buf, 0, true), -1);
+        assert_int_equal(errno, ENOTCONN);
+        pthread_join(reader, &answered);
+        pthread_join(peer, NULL);
+        assert_null(answered);
+        qmctx_close(ctx);
+    }
+    assert_int_equal(f.flushes, 0);
+    close(f.listener);
+    unlink(addr.sun_path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +417,7 @@ int main(int argc, char **argv)
         TEST(test_fork),
         TEST(test_fork_after_loss),
         TEST(test_fork_and_exit),
+        TEST(test_loss_before_flush),
     };
 
     if (argc > 1)
