@@ -496,13 +496,19 @@ static void put(struct qm_pairs *p, struct line *line, struct word new)
         hold_one_more(p);
 }
 
+bool qm_pairs_fits(const struct qm_pairs *p, uint64_t line, unsigned tag,
+                   uint64_t block, uint64_t count)
+{
+    return line < p->n && tag < TAGS && tag % (1u << p->levels) == line / p->first &&
+           block < QM_PAIRS_BLOCKS && count >= 1 && count <= QM_PAIRS_COUNT_MAX;
+}
+
 bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
                   uint64_t count)
 {
     struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
 
-    if (line >= p->n || tag >= TAGS || tag % (1u << p->levels) != line / p->first ||
-        block >= QM_PAIRS_BLOCKS || count < 1 || count > QM_PAIRS_COUNT_MAX)
+    if (!qm_pairs_fits(p, line, tag, block, count))
         return false;
     put(p, line_at(p, line % p->first, tag), new);
     return true;

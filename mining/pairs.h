@@ -92,6 +92,10 @@ void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from);
 /* Takes memory for so many pairs, as far as the budget goes, before they are put. */
 void qm_pairs_reserve(struct qm_pairs *pairs, uint64_t n);
 
+/* Whether the table can have such a pair. */
+bool qm_pairs_fits(const struct qm_pairs *pairs, uint64_t line, unsigned tag,
+                   uint64_t block, uint64_t count);
+
 /* Puts a pair back, where there is room or one with a lower count.  Returns false if
  * the table cannot have it. */
 bool qm_pairs_put(struct qm_pairs *pairs, uint64_t line, unsigned tag, uint64_t block,

@@ -1,16 +1,13 @@
 /* rules-dir.h - a directory in which rules survive a restart.
  *
- * The rules in use are in memory (rules.h).  The directory has a copy of them,
- * rules.db, which is always whole: a new one is written beside it, synced, and renamed
- * over it.  So whenever a server is killed, it finds the rules again as they were last
- * saved.
+ * The rules in use are in memory.  The directory has a copy of them, the file rules.db,
+ * which is always whole: a new one is written beside it, synced, and renamed over it.
+ * So whenever a server is killed, it finds the rules again as they were last saved.
  *
- * rules.db is a Berkeley DB B-tree with a checksum on each page: the records of
- * record.h, each with its prefix's place in the order of last use in front (8 bytes,
- * little-endian), and one record that says what it is (magic, format version, block
- * size, device).  A file that is damaged, of another format version, device or block
- * size is *set aside*: renamed to rules.db.bad-1 ... -9 (the last is replaced when all
- * are there).
+ * What is in the file is the policy's affair: see pairs-file.h (policy ppm) and
+ * rules-db.h (policy quickmine).  A file that is damaged, of another policy, format
+ * version, device or block size is *set aside*: renamed to rules.db.bad-1 ... -9 (the
+ * last is replaced when all are there).
  *
  * The directory is locked (flock) as long as it is open: it has one server at a time.
  */
@@ -23,8 +20,11 @@
 
 #include "mining/prefetcher.h"
 
+/* The first bytes of policy ppm's file, which policy quickmine recognizes. */
+#define QM_PAIRS_MAGIC      "QMPAIRS\n"
+#define QM_PAIRS_MAGIC_SIZE (sizeof QM_PAIRS_MAGIC - 1)
+
 struct qm_rules_dir;
-struct qm_rules_save;
 
 /* Opens config->rules_dir, making it if it does not exist (but its parent must).
  * Returns 0, or an errno value with one sentence in err. */
@@ -36,25 +36,40 @@ void qm_rules_dir_close(struct qm_rules_dir *dir);
  * Returns 0, or an errno value with one sentence in err. */
 int qm_rules_dir_try(const char *name, char *err, size_t len);
 
-/* Loads what is saved there, of more than max (0: no limit) prefixes only those used
- * last: calls prefix() for each of them, the least recently used first, and then
- * record() for each, sorted by a, b, until one returns non-zero.  The records are
- * checked: qm_record_decode() takes them, none has a block twice, and each of its
- * blocks is possible() after a, b (NULL: all are); else the file is set aside.  Returns
- * 0 (with a sentence in err if a file was set aside, else err is ""), or an errno value
- * (theirs, too) with a sentence in err. */
-int qm_rules_dir_load(struct qm_rules_dir *dir, uint64_t max,
-                      bool (*possible)(uint64_t a, uint64_t b, uint64_t c),
-                      int (*prefix)(void *opaque, uint64_t a, uint64_t b),
-                      int (*record)(void *opaque, uint64_t a, uint64_t b,
-                                    const unsigned char *record, size_t size),
-                      void *opaque, char *err, size_t len);
+/* What the rules are of: the device's name (NULL: any) and the block size (0: any). */
+const char *qm_rules_dir_device(const struct qm_rules_dir *dir);
+uint64_t qm_rules_dir_block_size(const struct qm_rules_dir *dir);
 
-/* Saves: begin, then put() the records in order of a, b, then end(), which frees save;
- * with keep false, what was there before stays.  Return 0 or an errno value. */
-int qm_rules_save_begin(struct qm_rules_dir *dir, struct qm_rules_save **save);
-int qm_rules_save_put(struct qm_rules_save *save, uint64_t a, uint64_t b,
-                      uint64_t place, const unsigned char *record, size_t size);
-int qm_rules_save_end(struct qm_rules_save *save, bool keep);
+/* Says in why what is wrong with rules of a device (n bytes, without a zero at their
+ * end) and block size where those of wanted and block_size are expected (NULL, 0: any);
+ * "" if nothing is. */
+void qm_rules_compare(const char *wanted, uint64_t block_size, const char *device,
+                      size_t n, uint64_t device_block_size, char *why, size_t len);
+
+/* Opens rules.db for reading.  Returns 0 and *fd, ENOENT if there is none, or another
+ * errno value.  What is wrong with it, if that is for setting it aside, is said in why;
+ * else why is "". */
+int qm_rules_dir_read(struct qm_rules_dir *dir, int *fd, char *why, size_t len);
+
+/* Renames rules.db, and says so in err, with why.  Returns 0, or an errno value if it
+ * cannot be renamed. */
+int qm_rules_dir_set_aside(struct qm_rules_dir *dir, const char *why, char *err,
+                           size_t len);
+
+/* Says in err that rules.db cannot be loaded, for that errno value; returns it. */
+int qm_rules_dir_explain(const struct qm_rules_dir *dir, int error, char *err,
+                         size_t len);
+
+/* The absolute paths of rules.db and of the file that is written beside it. */
+int qm_rules_dir_path(const struct qm_rules_dir *dir, bool new, char *path, size_t len);
+
+/* Saving: creates the new file and opens it for reading and writing; or removes what is
+ * there of one. */
+int qm_rules_dir_create(struct qm_rules_dir *dir, int *fd);
+int qm_rules_dir_remove_new(struct qm_rules_dir *dir);
+
+/* Puts the new file, which is whole and synced, in the place of rules.db.  Returns 0 or
+ * an errno value. */
+int qm_rules_dir_commit(struct qm_rules_dir *dir);
 
 #endif

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "mining/record.h"
-#include "mining/rules-dir.h"
+#include "mining/rules-db.h"
 #include "mining/rules-store.h"
 
 /* Of any record, so many suffixes are in the first QM_STORE_START bytes. */
@@ -505,8 +505,8 @@ int qm_rules_open(const struct qm_mining_config *config, struct qm_rules **rules
     if (r == 0 && config->rules_dir) {
         r = qm_rules_dir_open(config, &s->dir, err, len);
         if (r == 0) {
-            r = qm_rules_dir_load(s->dir, s->max_prefix, is_rule, load_prefix,
-                                  load_record, s, err, len);
+            r = qm_rules_db_load(s->dir, s->max_prefix, is_rule, load_prefix,
+                                 load_record, s, err, len);
         }
         s->written = 0;
         s->changed = false;

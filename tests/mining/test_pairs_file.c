@@ -1,10 +1,15 @@
 /* Pairs that survive a restart, and when they do not. */
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "baseline.h"
 #include "mining/pairs-file.h"
@@ -279,49 +284,238 @@ static void test_other_size_far_apart(void **state)
     assert_int_equal(p->ops->destroy(p), 0);
 }
 
-static void test_set_aside(void **state)
+static unsigned char whole[1 << 16], changed[1 << 16];
+
+static size_t read_file(const char *name, unsigned char *bytes, size_t max)
+{
+    FILE *f = fopen(in_dir(name), "rb");
+    size_t n;
+
+    assert_non_null(f);
+    n = fread(bytes, 1, max, f);
+    assert_true(n < max);
+    fclose(f);
+    return n;
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Creates with what is saved there: it must be set aside with a warning that says why,
+ * and nothing of it used. */
+static void expect_set_aside(uint64_t memory, const char *why)
+{
+    char err[512];
+    struct qm_prefetcher *p;
+
+    (void)unlink(in_dir("rules.db.bad-1"));
+    p = open_rules(memory, err, sizeof err);
+    if (!strstr(err, why) || !strstr(err, "renamed to rules.db.bad-1"))
+        fail_msg("not \"%s\": \"%s\"", why, err);
+    assert_int_equal(stats_of(p).rules, 0);
+    assert_true(exists("rules.db.bad-1"));
+    assert_false(exists("rules.db"));
+    assert_int_equal(p->ops->destroy(p), 0);
+}
+
+/* Saves something; its bytes are in whole. */
+static size_t save_some(void)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
-    int fd;
 
-    read_path(p, 5, 20);
-    read_path(p, 5, 20);
-    p->ops->destroy(p);
-    fd = open(in_dir("rules.db"), O_WRONLY);
-    assert_int_equal(pwrite(fd, "rubbish", 7, 5000), 7);
-    close(fd);
-    p = open_rules(2 * MEMORY, err, sizeof err);
-    assert_non_null(strstr(err, "renamed to rules.db.bad-1"));
-    assert_int_equal(stats_of(p).rules, 0);
-    read_path(p, 5, 20);
-    p->ops->destroy(p);
-
-    p = open_rules(2 * MEMORY, err, sizeof err); /* the next time all is well */
     assert_string_equal(err, "");
-    p->ops->destroy(p);
+    read_paths(p, 5, 3);
+    assert_int_equal(p->ops->destroy(p), 0);
+    return read_file("rules.db", whole, sizeof whole);
 }
 
-/* What another policy has saved is not taken for pairs. */
-static void test_other_policy(void **state)
+/* Makes the hash that of the file. */
+static void seal_file(unsigned char *file, size_t n)
 {
-    static const uint64_t blocks[] = {3, 1, 4, 15, 9};
-    struct qm_mining_config config;
-    struct qm_prefetcher *p;
-    char err[512];
+    uint64_t hash = htole64(
+        XXH3_64bits_withSeed(file, 64, XXH3_64bits(file + 64, n - 64 - sizeof hash)));
 
-    qm_mining_defaults(&config);
-    config.rules_dir = dir;
-    config.rules_for = "disk";
-    config.block_size = 16384;
-    assert_int_equal(
-        qm_prefetcher_find("quickmine")->create(&config, &p, err, sizeof err), 0);
-    assert_int_equal(read_blocks(p, blocks, 5), 0);
-    p->ops->destroy(p);
-    assert_true(exists("rules.db"));
+    memcpy(file + n - sizeof hash, &hash, sizeof hash);
+}
+
+static void test_set_aside(void **state)
+{
+    char err[512];
+    struct qm_prefetcher *p;
+
+    save_some();
+    write_file("rules.db", whole, 100);
+    expect_set_aside(2 * MEMORY, "damaged");
+    save_some();
+    p = open_rules(2 * MEMORY, err, sizeof err); /* the next time all is well */
+    assert_string_equal(err, "");
+    assert_int_equal(paths_known(p, 5), 5);
+    assert_int_equal(p->ops->destroy(p), 0);
+}
+
+/* Any byte changed, any length cut, anything behind: found out. */
+static void test_damaged(void **state)
+{
+    size_t n = save_some();
+    struct rng rng = {5};
+    char err[512];
+    struct qm_prefetcher *p;
+
+    assert_true(n > 1000);
+    for (size_t at = 0; at < n; at += at < 200 || at >= n - 40 ? 1 : 37) {
+        memcpy(changed, whole, n);
+        changed[at] ^= (unsigned char)(1 + rng_below(&rng, 255));
+        write_file("rules.db", changed, n);
+        expect_set_aside(MEMORY, "damaged");
+    }
+    for (size_t at = 0; at < n; at += at < 200 || at >= n - 40 ? 1 : 37) {
+        write_file("rules.db", whole, at);
+        expect_set_aside(MEMORY, "damaged");
+    }
+    memcpy(changed, whole, n);
+    changed[n] = 0;
+    write_file("rules.db", changed, n + 1);
+    expect_set_aside(MEMORY, "damaged");
+    write_file("rules.db", whole, n);
     p = open_rules(MEMORY, err, sizeof err);
-    assert_non_null(strstr(err, "renamed to rules.db.bad-1"));
-    p->ops->destroy(p);
+    assert_string_equal(err, "");
+    assert_int_equal(paths_known(p, 5), 5);
+    assert_int_equal(p->ops->destroy(p), 0);
+}
+
+/* Whole files that say what cannot be: found out, and none of it is used, in a table of
+ * the same size and of another. */
+static void test_inconsistent(void **state)
+{
+    static const struct {
+        unsigned at; /* the first key is at 68 */
+        unsigned size;
+        uint64_t value;
+    } cases[] = {
+        {12, 4, 0},          /* no name */
+        {12, 4, UINT32_MAX}, /* a name longer than the file */
+        {24, 8, 0},          /* lines */
+        {24, 8, 1},
+        {24, 8, 1000},
+        {24, 8, 16391}, /* as many as no table has */
+        {24, 8, UINT64_MAX},
+        {32, 8, 0}, /* keys */
+        {32, 8, UINT64_MAX},
+        {40, 8, 0}, /* pairs */
+        {40, 8, UINT64_C(1) << 61},
+        {68, 8, UINT64_MAX},                     /* a line */
+        {76, 4, UINT32_MAX},                     /* a tag */
+        {80, 4, 0},                              /* how many pairs a key has */
+        {80, 4, 2},                              /* the next key is taken for one */
+        {80, 4, 9},                              /* too many */
+        {90, 2, 0},                              /* a count */
+        {90, 2, 16},                             /* too high */
+        {84, 8, UINT64_C(0xffffffff) << 32 | 1}, /* a block beyond all */
+    };
+    size_t n = save_some();
+
+    assert_memory_equal(whole + 64, "disk", 4);
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int other = 0; other < 2; other++) {
+            uint64_t value = htole64(cases[i].value);
+
+            memcpy(changed, whole, n);
+            memcpy(changed + cases[i].at, &value, cases[i].size);
+            seal_file(changed, n);
+            write_file("rules.db", changed, n);
+            expect_set_aside(MEMORY << other, "damaged");
+        }
+    /* The last key of all is wrong: those before it are not used either. */
+    memcpy(changed, whole, n);
+    memset(changed + n - 8 - 24, 0xff, 8);
+    seal_file(changed, n);
+    write_file("rules.db", changed, n);
+    expect_set_aside(MEMORY, "damaged");
+    /* A key that is there twice. */
+    memcpy(changed, whole, n);
+    if (changed[80] == 1 && changed[80 + 24] == 1) {
+        memcpy(changed + 68 + 24, changed + 68, 12);
+        seal_file(changed, n);
+        write_file("rules.db", changed, n);
+        expect_set_aside(MEMORY, "damaged");
+    }
+}
+
+static void test_other_files(void **state)
+{
+    size_t n = save_some();
+    uint32_t btree = 0x053162;
+
+    memcpy(changed, whole, n);
+    changed[8] = 2; /* the version */
+    seal_file(changed, n);
+    write_file("rules.db", changed, n);
+    expect_set_aside(MEMORY, "of format version 2, not 1");
+    memcpy(changed, whole, n);
+    memcpy(changed + 64, "tape", 4);
+    seal_file(changed, n);
+    write_file("rules.db", changed, n);
+    expect_set_aside(MEMORY, "of another device (\"tape\", not \"disk\")");
+    memcpy(changed, whole, n);
+    changed[17] = 0x10; /* the block size */
+    seal_file(changed, n);
+    write_file("rules.db", changed, n);
+    expect_set_aside(MEMORY, "of another block size (4096, not 16384)");
+    /* What was saved before there was this format. */
+    memset(changed, 0, 4096);
+    memcpy(changed + 12, &btree, sizeof btree);
+    write_file("rules.db", changed, 4096);
+    expect_set_aside(MEMORY, "of policy quickmine, or of an earlier version");
+}
+
+/* Killed at any moment, even while it saves: the next one starts with what was saved.
+ */
+static void test_killed(void **state)
+{
+    char err[512];
+    int status, n = 0;
+
+    for (int round = 0; round < 8; round++) {
+        int ready[2];
+        pid_t pid;
+        char c;
+        struct qm_prefetcher *p;
+
+        assert_int_equal(pipe(ready), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            p = open_rules(MEMORY, err, sizeof err);
+            if (err[0])
+                _exit(1);
+            for (;;) {
+                read_path(p, 1000, 20);
+                read_path(p, 1000, 20);
+                if (p->ops->save(p) != 0 || write(ready[1], "x", 1) != 1)
+                    _exit(1);
+            }
+        }
+        close(ready[1]);
+        for (int i = 0; i <= round; i++)
+            n += read(ready[0], &c, 1) == 1;
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        close(ready[0]);
+        assert_true(WIFSIGNALED(status));
+        p = open_rules(MEMORY, err, sizeof err);
+        assert_string_equal(err, "");
+        assert_int_equal(knows(p, 1000), 2);
+        assert_int_equal(p->ops->destroy(p), 0);
+        assert_false(exists("rules.db.new"));
+    }
+    assert_int_equal(n, 36);
 }
 
 /* It is saved when asked to, if something has changed. */
@@ -361,7 +555,7 @@ static void test_full(void **state)
     p = open_rules(MEMORY, err, sizeof err);
     assert_string_equal(err, "");
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    small = (struct rlimit){6000, limit.rlim_max};
+    small = (struct rlimit){500, limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     read_path(p, 1000, 20);
     assert_int_equal(p->ops->save(p), EFBIG);
@@ -387,7 +581,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_size_far_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_down, setup, teardown),
         cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_other_policy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_inconsistent, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_passing, setup, teardown),
     };
 

@@ -331,6 +331,28 @@ static void test_other_format(void **state)
     expect_set_aside(&config, "damaged");
 }
 
+/* What another policy has saved is set aside, by either of them. */
+static void test_other_policy(void **state)
+{
+    static const uint64_t blocks[] = {3, 1, 4, 15, 9};
+    struct qm_mining_config config = config_for("disk");
+    const struct qm_prefetcher_ops *ppm = qm_prefetcher_find("ppm");
+    struct qm_prefetcher *p;
+    char err[1024];
+    save_some(&config);
+    assert_int_equal(ppm->create(&config, &p, err, sizeof err), 0);
+    if (!strstr(err, "of policy quickmine, or of an earlier version")) {
+        fail_msg("\"%s\"", err);
+    }
+    assert_true(exists("rules.db.bad-1"));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(read_blocks(p, blocks, 5), 0);
+    }
+    assert_int_equal(p->ops->destroy(p), 0);
+    assert_true(exists("rules.db"));
+    expect_set_aside(&config, "of policy ppm");
+}
+
 static void test_garbage(void **state)
 {
     struct qm_mining_config config = config_for("disk");
@@ -609,6 +631,7 @@ int main(void)
         TEST(test_unchanged_is_not_saved),
         TEST(test_other),
         TEST(test_other_format),
+        TEST(test_other_policy),
         TEST(test_garbage),
         TEST(test_damaged),
         TEST(test_set_aside_is_bounded),
