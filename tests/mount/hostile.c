@@ -2,6 +2,8 @@
  *
  *   mount-hostile nonsense SOCKET FILE IMAGE READS
  *   mount-hostile crowd SOCKET      more programs than the mount takes
+ *   mount-hostile turns SOCKET      many programs, one after the other
+ *   mount-hostile greet SOCKET      one; fails if the mount hangs up on it
  *
  * Its reads must all succeed and return what is in IMAGE.
  */
@@ -176,6 +178,29 @@ static void crowd(void)
         close(fd[i]);
 }
 
+/* Programs that come and go: each gets group ids that none of those before it had. */
+static void turns(void)
+{
+    enum { N = 300 };
+    uint32_t had[N];
+
+    for (unsigned i = 0; i < N;) {
+        int fd = connect_only(), memory = greet(fd);
+
+        close(fd);
+        if (memory == -1)
+            continue; /* it has not noticed yet that others have gone */
+        close(memory);
+        had[i] = hello.gid_base;
+        for (unsigned k = 0; k < i; k++)
+            if (had[k] == had[i]) {
+                fprintf(stderr, "program %u has the group ids of program %u\n", i, k);
+                exit(1);
+            }
+        i++;
+    }
+}
+
 int main(int argc, char **argv)
 {
     pthread_t scribbler, sender, reader[2];
@@ -185,13 +210,18 @@ int main(int argc, char **argv)
     ssize_t n;
 
     if (argc < 3 || strlen(argv[2]) >= sizeof address.sun_path ||
-        argc != (strcmp(argv[1], "crowd") ? 6 : 3)) {
+        argc != (strcmp(argv[1], "nonsense") ? 3 : 6)) {
         fprintf(stderr, "usage: see hostile.c\n");
         return 2;
     }
     memcpy(address.sun_path, argv[2], strlen(argv[2]) + 1);
     if (argc == 3) {
-        crowd();
+        if (!strcmp(argv[1], "crowd"))
+            crowd();
+        else if (!strcmp(argv[1], "turns"))
+            turns();
+        else
+            return greet(connect_only()) == -1 ? 1 : 0;
         return 0;
     }
     file = open(argv[3], O_RDONLY | O_CLOEXEC);

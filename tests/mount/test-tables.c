@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -88,6 +89,23 @@ static void use(struct qm_tag *tag)
     qm_tag_put(tag);
 }
 
+/* --- a clock that stands still, if wanted --- */
+
+static _Atomic time_t stopped_at; /* seconds; 0: it goes */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    time_t at = atomic_load(&stopped_at);
+
+    if (at == 0)
+        return __real_clock_gettime(clock, now);
+    *now = (struct timespec){.tv_sec = at};
+    return 0;
+}
+
 /* --- threads --- */
 
 static void test_thread_has_one_context(void **state)
@@ -140,6 +158,38 @@ static void test_the_longest_idle_thread_goes(void **state)
     assert_true(atomic_load(&book.open[second]));
     qm_threads_free(threads);
     assert_int_equal(open_now(), 0);
+    assert_int_equal(atomic_load(&book.wrong), 0);
+}
+
+/* What counts is when a thread has read last, not when it was first seen. */
+static void test_idle_threads_go(void **state)
+{
+    struct qm_threads *threads = qm_threads_new(NULL);
+    struct qm_tag *held;
+    qmctx_id busy;
+
+    atomic_store(&stopped_at, 1000);
+    held = qm_threads_tag(threads, 1);
+    busy = qm_tag_context(held);
+    qm_tag_put(held);
+    held = qm_threads_tag(threads, 2);
+    qm_tag_put(qm_threads_tag(threads, 3));
+    atomic_store(&stopped_at, 1000 + QM_THREADS_IDLE);
+    qm_tag_put(qm_threads_tag(threads, 1));
+    qm_threads_sweep(threads);
+    assert_int_equal(open_now(), 3);
+    atomic_store(&stopped_at, 1000 + QM_THREADS_IDLE + 1);
+    qm_threads_sweep(threads);
+    /* 3 has gone, and 2 goes with the request that holds it. */
+    assert_int_equal(open_now(), 2);
+    qm_tag_put(held);
+    assert_int_equal(open_now(), 1);
+    assert_true(atomic_load(&book.open[busy]));
+    atomic_store(&stopped_at, 1000 + 2 * QM_THREADS_IDLE + 1);
+    qm_threads_sweep(threads);
+    assert_int_equal(open_now(), 0);
+    atomic_store(&stopped_at, 0);
+    qm_threads_free(threads);
     assert_int_equal(atomic_load(&book.wrong), 0);
 }
 
@@ -552,6 +602,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_thread_has_one_context, clear_book),
         cmocka_unit_test_setup(test_the_longest_idle_thread_goes, clear_book),
+        cmocka_unit_test_setup(test_idle_threads_go, clear_book),
         cmocka_unit_test_setup(test_refused_thread_is_tried_again, clear_book),
         cmocka_unit_test_setup(test_many_threads_read, clear_book),
         cmocka_unit_test_setup(test_contexts_begin_when_used, clear_book),

@@ -6,6 +6,7 @@
  *   p N SQL    prepares it, executes it with N for each placeholder, and closes it
  *   connect    disconnects and connects again
  *   reset      resets the connection
+ *   user NAME  goes on as another user, over the same connection
  *
  * An error of a statement is printed, and all goes on: they are part of the tests. */
 #include <mysql.h>
@@ -91,6 +92,9 @@ int main(int argc, char **argv)
             connect_to(argv[1], argv[2]);
         } else if (!strcmp(line, "reset")) {
             mysql_reset_connection(con);
+        } else if (!strncmp(line, "user ", 5)) {
+            if (mysql_change_user(con, line + 5, NULL, argv[2]))
+                printf("%s\n", mysql_error(con));
         } else {
             fprintf(stderr, "what is '%s'?\n", line);
             return 2;

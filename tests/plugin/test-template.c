@@ -87,6 +87,8 @@ static void test_identifiers(void **state)
           "select stra\xc3\x9f"
           "e, a\xc3\x84");
     check("select `unterminated", "select `unterminated");
+    /* In an identifier a backslash is a character as any. */
+    check("select `a\\`, 'x' from `b\\\\`, c", "select `a\\`, ? from `b\\\\`, c");
 }
 
 static void test_spacing(void **state)
