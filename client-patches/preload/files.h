@@ -36,7 +36,6 @@
 #include "client-patches/preload/route.h"
 
 struct file {
-    _Atomic bool used;  /* else free to be opened */
     struct file *older; /* constant; in the list of all files */
     struct route *route;
     _Atomic int flags;       /* of open(2) */

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <libaio.h>
 #include <liburing.h>
+#include <linux/falloc.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -208,6 +211,52 @@ static void one_each(io_context_t ctx)
     }
 }
 
+/* What comes before an entry that is refused has been submitted; and a write with a
+ * flag that nobody knows how to honour is not carried out without it. */
+static void refused_aio(io_context_t ctx)
+{
+    struct iocb good, bad, *list[] = {&good, &bad};
+    struct io_event event;
+
+    io_prep_pread(&good, fds[0], ops[0].buf, LENGTH, 0);
+    io_prep_poll(&bad, fds[0], POLLIN);
+    CHECK(io_submit(ctx, 2, list) == 1);
+    CHECK(io_getevents(ctx, 1, 1, &event, NULL) == 1 && event.obj == &good);
+    CHECK((long)event.res == LENGTH);
+    memset(ops[0].buf, 'a', LENGTH);
+    io_prep_pwrite(&good, fds[0], ops[0].buf, LENGTH, 0);
+    good.aio_rw_flags = RWF_APPEND;
+    CHECK(io_submit(ctx, 1, list) == 1);
+    CHECK(io_getevents(ctx, 1, 1, &event, NULL) == 1);
+    CHECK((long)event.res == -EOPNOTSUPP);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int signal)
+{
+    signals++;
+}
+
+/* A signal that is blocked but while waiting ends the waiting. */
+static void interrupted_aio(io_context_t ctx)
+{
+    struct sigaction act = {.sa_handler = count_signal}, before;
+    struct timespec long_enough = {.tv_sec = 5};
+    struct io_event event;
+    sigset_t blocked, none;
+
+    sigemptyset(&none);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    CHECK(sigaction(SIGUSR1, &act, &before) == 0);
+    CHECK(pthread_sigmask(SIG_BLOCK, &blocked, NULL) == 0 && raise(SIGUSR1) == 0);
+    CHECK(io_pgetevents(ctx, 1, 1, &event, &long_enough, &none) == -EINTR);
+    CHECK(signals == 1);
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &blocked, NULL) == 0);
+    CHECK(sigaction(SIGUSR1, &before, NULL) == 0);
+}
+
 void test_aio(void)
 {
     struct timespec soon = {0, 20000000};
@@ -245,6 +294,8 @@ void test_aio(void)
     CHECK(io_getevents(ctx, 1, 1, &event, NULL) == 1 && (long)event.res == -ENOSPC);
     io_prep_poll(&iocb, fds[0], POLLIN);
     CHECK(io_submit(ctx, 1, &list) == -EINVAL, "what is not covered");
+    refused_aio(ctx);
+    interrupted_aio(ctx);
 
     /* In flight, or done and not asked for, when the context is destroyed. */
     io_prep_pread(&iocb, fds[0], ops[0].buf, LENGTH, 0);
@@ -374,6 +425,64 @@ static void waiting_thread(struct io_uring *ring)
     pthread_join(thread, NULL);
 }
 
+/* Buffers and files that were registered: an index of those is no descriptor, even if
+ * it is the number of a routed one. */
+static void fixed_uring(struct io_uring *ring)
+{
+    struct op *op = &ops[0];
+    struct iovec iov = {op->buf, LENGTH};
+    const off_t at = 12345;
+    struct io_uring_sqe *sqe;
+    int *table = malloc(((size_t)fds[0] + 1) * sizeof *table);
+
+    CHECK(io_uring_register_buffers(ring, &iov, 1) == 0);
+    memset(op->buf, 'f', LENGTH);
+    memcpy(op->want, op->buf, LENGTH);
+    io_uring_prep_write_fixed(io_uring_get_sqe(ring), fds[0], op->buf, LENGTH,
+                              (uint64_t)at, 0);
+    CHECK(one(ring) == LENGTH);
+    CHECK(pwrite(fds[1], op->want, LENGTH, at) == LENGTH);
+    check_same(at - 100, LENGTH + 200);
+    memset(op->buf, 0, LENGTH);
+    io_uring_prep_read_fixed(io_uring_get_sqe(ring), fds[0], op->buf, LENGTH,
+                             (uint64_t)at, 0);
+    CHECK(one(ring) == LENGTH && memcmp(op->buf, op->want, LENGTH) == 0);
+
+    CHECK(table);
+    memset(table, 0xff, ((size_t)fds[0] + 1) * sizeof *table);
+    table[fds[0]] = fds[1];
+    CHECK(io_uring_register_files(ring, table, (unsigned)fds[0] + 1) == 0);
+    memset(op->buf, 'o', LENGTH);
+    sqe = io_uring_get_sqe(ring);
+    io_uring_prep_write(sqe, fds[0], op->buf, LENGTH, (uint64_t)at);
+    sqe->flags |= IOSQE_FIXED_FILE;
+    CHECK(one(ring) == LENGTH);
+    CHECK(pread(fds[0], op->buf, LENGTH, at) == LENGTH);
+    CHECK(memcmp(op->buf, op->want, LENGTH) == 0, "the routed file was written to");
+    CHECK(pwrite(fds[1], op->want, LENGTH, at) == LENGTH);
+    free(table);
+}
+
+static void punched_uring(struct io_uring *ring)
+{
+    static const char zeros[70001];
+    struct io_uring_sqe *sqe;
+
+    for (int i = 0; i < 2; i++) {
+        io_uring_prep_fallocate(io_uring_get_sqe(ring), fds[i],
+                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 30000,
+                                sizeof zeros);
+        CHECK(one(ring) == 0);
+    }
+    check_same(0, 200000);
+    /* A hole would be one for cp, too, which leaves them out. */
+    CHECK(pwrite(fds[1], zeros, sizeof zeros, 30000) == sizeof zeros);
+    sqe = io_uring_get_sqe(ring);
+    io_uring_prep_write(sqe, fds[0], ops[0].buf, LENGTH, 0);
+    sqe->rw_flags = RWF_APPEND;
+    CHECK(one(ring) == -EOPNOTSUPP, "a flag that is not known");
+}
+
 void test_uring(void)
 {
     struct io_uring ring;
@@ -410,6 +519,8 @@ void test_uring(void)
     io_uring_prep_read(io_uring_get_sqe(&ring), fds[0], ops[0].buf, LENGTH, 0);
     CHECK(one(&ring) == 0 && one(&ring) == -EBADF);
     CHECK(io_uring_register_files(&ring, fds, 2) == -EBADF);
+    fixed_uring(&ring);
+    punched_uring(&ring);
     /* In flight when the ring goes. */
     io_uring_prep_read(io_uring_get_sqe(&ring), fds[0], ops[0].buf, LENGTH, 0);
     CHECK(io_uring_submit(&ring) == 1);

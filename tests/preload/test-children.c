@@ -4,6 +4,8 @@
  * The server's disk answers nothing while the file `stall` is there.
  */
 #include <fcntl.h>
+#include <libaio.h>
+#include <liburing.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -342,6 +344,62 @@ static void test_cancel(void)
     close(r.fd);
 }
 
+/* --- a ring, or a context of libaio, that goes while a request is in flight --- */
+
+static struct {
+    bool by_uring;
+    struct io_uring ring;
+    io_context_t aio;
+    off_t at;
+    char buf[BLOCK], want[BLOCK];
+    _Atomic pid_t tid;
+    _Atomic bool over;
+} leaving;
+
+/* The buffer is the program's again afterwards. */
+static void *leave(void *opaque)
+{
+    leaving.tid = gettid();
+    if (leaving.by_uring)
+        io_uring_queue_exit(&leaving.ring);
+    else
+        CHECK(io_destroy(leaving.aio) == 0);
+    leaving.over = true;
+    CHECK(memcmp(leaving.buf, leaving.want, BLOCK) == 0, "it did not wait");
+    return NULL;
+}
+
+static void test_leave(bool by_uring)
+{
+    int fd = must_open(routed, O_RDONLY), file = must_open(other, O_RDONLY);
+    struct iocb iocb, *list = &iocb;
+    pthread_t thread;
+
+    memset(&leaving, 0, sizeof leaving);
+    leaving.by_uring = by_uring;
+    leaving.at = fresh();
+    if (by_uring && io_uring_queue_init(4, &leaving.ring, 0) != 0)
+        return; /* it cannot be had here */
+    CHECK(pread(file, leaving.want, BLOCK, leaving.at) == BLOCK);
+    close(file);
+    file = open(stall, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(file != -1 && close(file) == 0);
+    if (by_uring) {
+        io_uring_prep_read(io_uring_get_sqe(&leaving.ring), fd, leaving.buf, BLOCK,
+                           (uint64_t)leaving.at);
+        CHECK(io_uring_submit(&leaving.ring) == 1);
+    } else {
+        CHECK(io_setup(4, &leaving.aio) == 0);
+        io_prep_pread(&iocb, fd, leaving.buf, BLOCK, leaving.at);
+        CHECK(io_submit(leaving.aio, 1, &list) == 1);
+    }
+    CHECK(pthread_create(&thread, NULL, leave, NULL) == 0);
+    while (!leaving.over && !asleep(leaving.tid))
+        usleep(1000);
+    CHECK(unlink(stall) == 0 && pthread_join(thread, NULL) == 0);
+    close(fd);
+}
+
 int run_children(const char *path)
 {
     stall = path;
@@ -351,6 +409,8 @@ int run_children(const char *path)
     test_fork_meanwhile();
     test_handler();
     test_cancel();
+    test_leave(true);
+    test_leave(false);
     check_same(0, (size_t)size);
     return 0;
 }
