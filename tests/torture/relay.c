@@ -2,23 +2,32 @@
  *
  * A connection has two threads, one for each direction, so neither waits for the
  * other's buffers.  The last of them closes it.
+ *
+ * When a connection is cut, the server's end stays open for some time, and what the
+ * server answers goes nowhere.  Would it be closed at once, the server would drop the
+ * requests that it has not read yet, at its first reply.
  */
 #include "relay.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+
+#define ORPHAN_MS 300 /* that the server's end stays open */
 
 struct pair {
     struct relay *relay;
     int fd[2]; /* the client's and the server's */
     unsigned users;
+    atomic_bool cut;
     struct pair *next;
 };
 
@@ -26,6 +35,7 @@ struct pair {
 struct pump {
     struct pair *pair;
     int from, to;
+    bool to_client;
 };
 
 struct relay {
@@ -78,8 +88,11 @@ static void *pump_thread(void *opaque)
 
     free(opaque);
     while ((n = recv(pump.from, buf, sizeof buf, 0)) > 0)
-        if (!send_all(pump.to, buf, (size_t)n))
+        if (!send_all(pump.to, buf, (size_t)n) &&
+            !(pump.to_client && atomic_load(&pump.pair->cut)))
             break;
+    if (!pump.to_client && atomic_load(&pump.pair->cut))
+        nanosleep(&(struct timespec){.tv_nsec = ORPHAN_MS * 1000000L}, NULL);
     shutdown(pump.from, SHUT_RDWR);
     shutdown(pump.to, SHUT_RDWR);
     leave(pump.pair);
@@ -87,9 +100,10 @@ static void *pump_thread(void *opaque)
 }
 
 /* The caller has counted it as a user. */
-static void start_pump(struct pair *p, int from, int to)
+static void start_pump(struct pair *p, bool to_client)
 {
     struct pump *pump = malloc(sizeof *pump);
+    int from = p->fd[to_client ? 1 : 0], to = p->fd[to_client ? 0 : 1];
     pthread_attr_t attr;
     pthread_t thread;
     bool ok;
@@ -97,7 +111,8 @@ static void start_pump(struct pair *p, int from, int to)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (pump)
-        *pump = (struct pump){.pair = p, .from = from, .to = to};
+        *pump =
+            (struct pump){.pair = p, .from = from, .to = to, .to_client = to_client};
     ok = pump && pthread_create(&thread, &attr, pump_thread, pump) == 0;
     pthread_attr_destroy(&attr);
     if (ok)
@@ -127,8 +142,8 @@ static void relay_one(struct relay *r, int client)
     r->pairs = p;
     r->total++;
     pthread_mutex_unlock(&r->lock);
-    start_pump(p, client, server);
-    start_pump(p, server, client);
+    start_pump(p, false);
+    start_pump(p, true);
 }
 
 static void *accept_thread(void *opaque)
@@ -185,8 +200,8 @@ void relay_cut(struct relay *r)
 {
     pthread_mutex_lock(&r->lock);
     for (struct pair *p = r->pairs; p; p = p->next) {
+        atomic_store(&p->cut, true);
         shutdown(p->fd[0], SHUT_RDWR);
-        shutdown(p->fd[1], SHUT_RDWR);
     }
     pthread_mutex_unlock(&r->lock);
 }

@@ -11,7 +11,8 @@ struct relay;
 /* Listens on a Unix socket, and relays each connection to another.  Neither needs to be
  * there.  NULL, with a complaint, if it cannot. */
 struct relay *relay_start(const char *from, const char *to);
-/* Breaks all connections at once, from another's thread.  New ones can be made. */
+/* Breaks all connections at once for the client; the server hears of it later.  New
+ * ones can be made. */
 void relay_cut(struct relay *r);
 /* How many connections there were. */
 unsigned relay_connections(struct relay *r);
