@@ -4,7 +4,7 @@
  *   device --socket PATH --image FILE --durable FILE --pidfile FILE --seed S
  *          [--requests N] [--kills N] [--ends N] [--cuts N --relay PATH]
  *          [--devices N] [--workers N] [--depth N] [--connections N]
- *          [--retain BYTES] [--fua] [--verbose]
+ *          [--retain BYTES] [--fua] [--plain] [--verbose]
  *
  * Workers are threads that share the devices.  They read, write, zero and flush the
  * same few places, synchronously and not, in contexts and not.  Meanwhile the server,
@@ -17,7 +17,9 @@
  *
  * Several devices that retain have each a part of the disk: what a device that has not
  * come back yet has retained, another cannot see.  With --fua nothing is retained, and
- * all have all.
+ * all read all; but each changes its part only, as a change whose reply was lost is
+ * made twice, and another's that is in flight meanwhile can come between.  With --plain
+ * it is a server of another kind, which knows no sessions.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -48,7 +50,7 @@ static struct {
     const char *socket, *image, *durable, *pidfile, *relay;
     uint64_t seed, requests, retain;
     unsigned kills, ends, cuts, devices, workers, depth, connections;
-    bool fua, verbose;
+    bool fua, plain, verbose;
 } options = {.seed = 1,
              .requests = 20000,
              .devices = 1,
@@ -120,7 +122,7 @@ static void log_sentence(void *opaque, int priority, const char *sentence)
 /* The cells of a request, within the part of its worker's device. */
 static void choose_place(struct worker *w, struct request *r)
 {
-    uint32_t parts = options.fua ? 1 : options.devices;
+    uint32_t parts = options.fua && r->what == READ ? 1 : options.devices;
     uint32_t block = 2 * (disk.block_size / SECTOR);
     uint32_t length = disk.cells / parts / block * block;
 
@@ -137,12 +139,12 @@ static void choose(struct worker *w, struct request *r)
 {
     unsigned dice = draw(w, 100);
 
-    choose_place(w, r);
     r->what = dice < 42   ? READ
               : dice < 84 ? WRITE
               : dice < 90 ? ZERO
               : dice < 95 ? PUNCH
                           : FLUSH;
+    choose_place(w, r);
     r->fua = r->what == WRITE && draw(w, 8) == 0;
 }
 
@@ -400,6 +402,7 @@ static void parse(int argc, char **argv)
         {"depth", NULL, &options.depth, NULL, NULL},
         {"connections", NULL, &options.connections, NULL, NULL},
         {"fua", NULL, NULL, NULL, &options.fua},
+        {"plain", NULL, NULL, NULL, &options.plain},
         {"verbose", NULL, NULL, NULL, &options.verbose},
     };
     enum { N = sizeof known / sizeof known[0] };
@@ -434,6 +437,7 @@ static void open_devices(void)
 {
     const struct qm_device_options how = {
         .connections = options.connections,
+        .plain = options.plain,
         .patient = true,
         .mode = options.fua ? QM_RETAIN_FUA : QM_RETAIN_ON,
         .retain = options.retain,
@@ -454,7 +458,7 @@ static void open_devices(void)
         }
     }
     disk.size = qm_device_size(devices[0]);
-    disk.block_size = qm_device_block_size(devices[0]);
+    disk.block_size = options.plain ? 4096 : qm_device_block_size(devices[0]);
 }
 
 /* How the devices fared.  True if none lost anything. */
