@@ -1,4 +1,4 @@
-"""summary - the figures that one looks for first; also the README's table."""
+"""summary - the figures that one looks for first; also the first table of bench/RESULTS.md."""
 
 from report import paper
 from report.book import computed
