@@ -142,6 +142,10 @@ struct direct {
     uint64_t poll_rounds;      /* poll_lock; how many came back from it */
     int poll_wake;             /* an eventfd for it */
     _Atomic unsigned aio;      /* async requests whose done() has not returned */
+
+    _Atomic bool asking;  /* qm_direct_ask() has sent a request; answer is its buffer */
+    _Atomic bool refused; /* its outcome */
+    char answer[512];
 };
 
 /* handshake.c: all under connect_lock, and in bounded time; 0, or -1 with
@@ -221,6 +225,10 @@ int qm_direct_fence(struct direct *d, uint64_t session);
 /* Asks for something small over a connection that nothing is in flight on, if there is
  * one, so that a server that ends can say so.  0 if it answered, whatever it was. */
 int qm_direct_ping(struct direct *d);
+/* The same without waiting: whether it has failed is known later.  Under connect_lock.
+ */
+void qm_direct_ask(struct direct *d);
+bool qm_direct_refused(struct direct *d);
 /* As qmctx_aio_pwrite(): what was written before is on stable storage. */
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
 /* Has a thread that waits in qmctx_poll() come back, or the next one. */

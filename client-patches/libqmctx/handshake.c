@@ -20,6 +20,7 @@
 enum {
     GREETING_FIRST_MS = 20000, /* of a server that was never connected to */
     GREETING_AGAIN_MS = 5000,
+    ASK_MS = 300,    /* between questions over another connection */
     STEP_MS = 30000, /* each step that follows */
     GLANCE_MS = 100, /* after which it is seen that it is not wanted any more */
     /* Together less than 10 seconds from a machine's end to our noticing. */
@@ -70,6 +71,31 @@ static int settle(struct direct *d, struct nbd_handle *nbd, int limit_ms)
     if (nbd_aio_is_ready(nbd) || nbd_aio_is_negotiating(nbd))
         return 0;
     return qm_fail(ENOTCONN, "%s: the server closed the connection", d->uri);
+}
+
+/* Until the server greets.  One that has been told to end does not, and waits meanwhile
+ * for the connections that it has: so one of them, if there is any, is asked whether it
+ * is still served. */
+static int await_greeting(struct direct *d, struct nbd_handle *nbd)
+{
+    int64_t now = now_ms(), next = now + ASK_MS;
+    int64_t until = now + (d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS);
+    bool asked = false;
+
+    while (nbd_aio_is_connecting(nbd)) {
+        now = now_ms();
+        if (asked && qm_direct_refused(d))
+            return qm_fail(ENOTCONN, "%s: the server is ending", d->uri);
+        if (now >= next) {
+            qm_direct_ask(d);
+            asked = true;
+            next = now + ASK_MS;
+        }
+        if (progress(d, nbd, now + GLANCE_MS < until ? now + GLANCE_MS : until) == -1 &&
+            (errno != ETIMEDOUT || now_ms() >= until || atomic_load(&d->ending)))
+            return -1;
+    }
+    return settle(d, nbd, 0);
 }
 
 /* The handshake is over: whatever the handle waits for is the reply to cookie. */
@@ -167,7 +193,7 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
                                      ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
         nbd_aio_connect_uri(nbd, d->uri) == -1)
         return nbd_failed(d->uri);
-    if (settle(d, nbd, d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS) == -1)
+    if (await_greeting(d, nbd) == -1)
         return -1;
     watch_peer(nbd);
     if (d->contextless && nbd_aio_is_ready(nbd))

@@ -327,6 +327,54 @@ int qm_direct_ping(struct direct *d)
     return 0;
 }
 
+static void asked(void *opaque, int error)
+{
+    struct direct *d = opaque;
+
+    if (error)
+        atomic_store(&d->refused, true);
+    atomic_store(&d->asking, false);
+}
+
+void qm_direct_ask(struct direct *d)
+{
+    uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;
+    struct request *request;
+
+    if ((d->contextless && d->size < sizeof d->answer) ||
+        atomic_exchange(&d->asking, true))
+        return;
+    atomic_store(&d->refused, false);
+    request = malloc(sizeof *request);
+    for (unsigned i = 0; request && i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        pthread_mutex_lock(&conn->lock);
+        if (atomic_load(&conn->up) && conn->in_flight == 0) {
+            qm_request_init(request, conn);
+            request->async = true;
+            request->done = asked;
+            request->opaque = d;
+            conn->async++;
+            atomic_fetch_add(&d->aio, 1);
+            issue_all(request, CMD_READ, d->answer, sizeof d->answer, offset, 0,
+                      conn->max_payload);
+            pthread_mutex_unlock(&conn->lock);
+            return;
+        }
+        pthread_mutex_unlock(&conn->lock);
+    }
+    free(request);
+    atomic_store(&d->asking, false);
+}
+
+bool qm_direct_refused(struct direct *d)
+{
+    for (unsigned i = 0; i < d->connections; i++)
+        qm_conn_probe(&d->conn[i]);
+    return atomic_load(&d->refused);
+}
+
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque)
 {
     return start(d, 0, CMD_FLUSH, NULL, 0, 0, false, done, opaque);

@@ -289,10 +289,20 @@ static void *serve_conn(void *opaque)
 {
     struct mock_conn *c = opaque;
     struct mock_server *m = c->server;
+    bool silent;
+    char end;
 
-    if (shake_hands(c))
+    pthread_mutex_lock(&m->lock);
+    silent = m->silent;
+    m->ungreeted += silent;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    if (silent)
+        (void)!read(c->fd, &end, 1); /* the client closes it */
+    else if (shake_hands(c))
         transmit(c);
     pthread_mutex_lock(&m->lock);
+    m->ungreeted -= silent;
     close(c->fd);
     c->fd = -1;
     m->conns--;

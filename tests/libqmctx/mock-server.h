@@ -52,7 +52,9 @@ struct mock_server {
     char *image, *durable;
     int listener;
     bool running;
-    bool ending; /* everything gets ESHUTDOWN */
+    bool ending;        /* everything gets ESHUTDOWN */
+    bool silent;        /* new connections are not greeted */
+    unsigned ungreeted; /* of these, how many are open */
     pthread_t acceptor;
     struct mock_conn conn[MOCK_CONNS];
     unsigned conns; /* that are open */

@@ -66,8 +66,8 @@ static void test_late_zeroing(void **state)
     assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
 }
 
-/* Between its first connection and its second the server becomes another one, which does
- * not know the session. */
+/* Between its first connection and its second the server becomes another one, which
+ * does not know the session. */
 static void test_another_server_while_opening(void **state)
 {
     mock_fail(&mock, MOCK_FENCE, EINVAL, 1); /* a join is a control record as well */
@@ -102,6 +102,44 @@ static void test_all_are_closed(void **state)
     assert_int_equal(finish_job(&write), 0);
     assert_int_equal(get_page(0), 'a');
     assert_int_equal(get_page(1), 'w');
+}
+
+static void *open_it(void *opaque)
+{
+    *(int *)opaque = qm_device_open(mock.uri, &options, &device);
+    return NULL;
+}
+
+/* A server is told to end while a client is connecting: it greets nobody any more, and
+ * waits for the first connection, which is asked while the client waits for a second's
+ * greeting. */
+static void test_end_while_opening(void **state)
+{
+    pthread_t thread;
+    unsigned ungreeted;
+    int result = 0;
+
+    mock_start(&mock);
+    mock_hold(&mock, MOCK_HEADER, true);
+    assert_int_equal(pthread_create(&thread, NULL, open_it, &result), 0);
+    mock_await_held(&mock, MOCK_HEADER, 1);
+    pthread_mutex_lock(&mock.lock);
+    mock.silent = true;
+    mock.hold[MOCK_HEADER] = false;
+    pthread_cond_broadcast(&mock.changed);
+    while (mock.ungreeted == 0)
+        pthread_cond_wait(&mock.changed, &mock.lock);
+    mock.hold[MOCK_HEADER] = true;
+    while (mock.held[MOCK_HEADER] == 0 && mock.ungreeted > 0)
+        pthread_cond_wait(&mock.changed, &mock.lock);
+    ungreeted = mock.ungreeted;
+    mock.ending = true;
+    mock.hold[MOCK_HEADER] = false;
+    pthread_cond_broadcast(&mock.changed);
+    pthread_mutex_unlock(&mock.lock);
+    pthread_join(thread, NULL);
+    assert_int_equal(result, ENOTCONN);
+    assert_int_equal(ungreeted, 1);
 }
 
 /* A server that is told to end does so although nobody asks it for anything. */
@@ -399,6 +437,7 @@ int main(int argc, char **argv)
         TEST(test_late_zeroing),
         TEST(test_another_server_while_opening),
         TEST(test_all_are_closed),
+        TEST(test_end_while_opening),
         TEST(test_idle_end),
         TEST(test_loss_while_sending_again),
         TEST(test_error_while_sending_again),
