@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 
 #define BLOCK     16384
 #define DEPTH     16 /* requests in flight over a connection, at most */

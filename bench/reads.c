@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #include "bench/histogram.h"
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 
 static struct options {
     const char *socket;

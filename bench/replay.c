@@ -20,7 +20,7 @@
 
 #include <jansson.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 
 enum { MINED_POLL_NS = 200000, MINED_WAIT_S = 60, PATTERN = 0x5a };
 

@@ -19,7 +19,7 @@
 #include <linux/capability.h>
 
 #include "cli/cli.h"
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/protocol/quickmine-mount.h"
 
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64

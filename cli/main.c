@@ -2,7 +2,7 @@
 
 #include "cli/cli.h"
 #ifdef QM_HAVE_MOUNT
-#include "client-patches/mount/mount.h"
+#include "clients/mount/mount.h"
 #endif
 
 static const struct cli_command commands[] = {

@@ -44,8 +44,8 @@
 #include <nodes/queryjumble.h>
 #endif
 
-#include "client-patches/libqmctx/qmctx.h"
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-mount.h"
 #include "postgresql/contexts.h"
 #include "postgresql/module.h"
 #include "postgresql/stat.h"

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 #include "server/contexts.h"
 #include "server/forest.h"
 

@@ -38,9 +38,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "client-patches/libqmctx/qmctx.h"
-#include "client-patches/protocol/quickmine-mount.h"
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-mount.h"
+#include "clients/protocol/quickmine-protocol.h"
 #include "mysql-patch/plugin/template.h"
 
 /* Of thd_test_options(): part of the plugin interface's behaviour, but in no header. */

@@ -16,9 +16,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client-patches/mount/announce.h"
-#include "client-patches/mount/peer.h"
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/mount/announce.h"
+#include "clients/mount/peer.h"
+#include "clients/protocol/quickmine-mount.h"
 #include "fuzz.h"
 
 #define BOOK 65536

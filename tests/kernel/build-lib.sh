@@ -130,7 +130,7 @@ fetch_nbd() {
 # $KEPT/nbd/nbd-client
 build_nbd_client() {
     local patch=$SOURCE_DIR/client-patches/nbd-client/nbd-client-ctx.patch file new=$KEPT/nbd.new
-    local header=$SOURCE_DIR/client-patches/protocol/quickmine-protocol.h
+    local header=$SOURCE_DIR/clients/protocol/quickmine-protocol.h
 
     if ! cmp -s "$patch" "$KEPT/nbd/.patch"; then
         rm -rf "${KEPT:?}/nbd" "${new:?}"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 #include "tests/kernel/guest.h"
 
 #define BASE (RAW + (UINT64_C(96) << 20))

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 #include "mock-mount.h"
 
 static double now(void)

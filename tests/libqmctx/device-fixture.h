@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "client-patches/libqmctx/device.h"
+#include "clients/libqmctx/device.h"
 #include "mock-server.h"
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

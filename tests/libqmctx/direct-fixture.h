@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "client-patches/libqmctx/qmctx.h"
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-protocol.h"
 #include "mining/context.h"
 #include "nbdkit-server.h"
 #include "trace/trace.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/protocol/quickmine-mount.h"
 
 struct mock_mount {
     /* To be set before mock_mount_start(); 0: a default that is right. */

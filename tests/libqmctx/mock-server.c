@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 #include "mock-server.h"
 
 enum { PATIENCE = 60 }; /* seconds that a test waits for a condition */

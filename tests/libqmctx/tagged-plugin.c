@@ -23,7 +23,7 @@
 
 #include <nbdkit-plugin.h>
 
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 #define SIZE         (UINT64_C(1) << 30)

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 #include "mock-mount.h"
 
 static char dir[] = "/tmp/qmctx.XXXXXX", path[64];

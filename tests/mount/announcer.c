@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 
 static int file;
 static uint64_t size; /* of the file */

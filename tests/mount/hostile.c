@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/protocol/quickmine-mount.h"
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static int file, image;

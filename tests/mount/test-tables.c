@@ -18,9 +18,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "client-patches/mount/peer.h"
-#include "client-patches/mount/threads.h"
-#include "client-patches/protocol/quickmine-mount.h"
+#include "clients/mount/peer.h"
+#include "clients/mount/threads.h"
+#include "clients/protocol/quickmine-mount.h"
 
 /* --- the device that keeps the books --- */
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "client-patches/libqmctx/qmctx.h"
+#include "clients/libqmctx/qmctx.h"
 #include "program.h"
 
 enum { THREADS = 4, ROUNDS = 30, MAX_LENGTH = 30000, WAYS = 5 };

@@ -34,7 +34,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "client-patches/libqmctx/device.h"
+#include "clients/libqmctx/device.h"
 #include "disk.h"
 #include "relay.h"
 #include "trouble.h"

@@ -35,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client-patches/protocol/quickmine-protocol.h"
+#include "clients/protocol/quickmine-protocol.h"
 #include "disk.h"
 
 #define ROUND         3000 /* requests of all clients together */

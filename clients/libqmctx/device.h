@@ -1,0 +1,151 @@
+/* device.h - a server's device, as the driver of a block device would offer it.
+ *
+ * Used by the mount and by the preload library; shared by QuickMine's own clients, not
+ * installed.  It stands on a direct connection of qmctx.h and adds what that leaves to
+ * its user: connecting again, repeating requests, and saying truthfully what is on
+ * stable storage.
+ *
+ * Waiting.  While the server is away, requests wait, as on a hard NFS mount: for as
+ * long as `wait` says, and until their requester has gone.
+ *
+ * Order.  Changes (writes, zeroing) that overlap are sent one after the other: the next
+ * when the one before has been answered.  After a loss nothing is sent again before the
+ * server has said that nothing of the old session is being carried out (QM_WIRE_FENCE).
+ *
+ * Durability.  Changes are numbered when they are answered.  A FLUSH covers those that
+ * were answered before it was sent, and no others.  A change that was acknowledged and
+ * is not covered by a FLUSH is *retained*: after a connection to another instance of
+ * the server it is sent again and flushed, before any other request goes on (NFS's
+ * unstable writes and COMMIT, RFC 1813).  Of each byte the newest is sent, so the order
+ * does not matter.  So a restart of the server is a pause, even if the layer below it
+ * forgot what was not flushed.  Writes with FUA are never retained.  A change is lost
+ * only if it could not be retained (QM_RETAIN_OFF), or if waiting ends before it could
+ * be sent again; each opener's next flush says so once.
+ *
+ * Threads: any thread may call anything at any time, except that qm_device_close() is
+ * the last.  A device has threads of its own.  fork(): in a child, a parent's device is
+ * dead: every request fails with ENOTCONN, nothing may be closed but by leaving it
+ * alone, and no call waits for a lock.
+ */
+#ifndef QMCTX_DEVICE_H
+#define QMCTX_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "clients/libqmctx/qmctx.h"
+
+#pragma GCC visibility push(default)
+
+struct qm_device;
+
+#define QM_DEVICE_FOREVER UINT32_MAX /* seconds */
+
+#define QM_DEVICE_RETAIN UINT64_C(67108864) /* bytes; the default */
+
+enum qm_retain {
+    QM_RETAIN_ON,  /* keep what is not flushed, up to `retain` bytes */
+    QM_RETAIN_OFF, /* keep nothing: a loss fails the next flush */
+    QM_RETAIN_FUA, /* every write is stable when it is answered; for several writers */
+};
+
+struct qm_device_options {
+    unsigned connections; /* 1 to 64; 0: qmctx_connect()'s default */
+    bool plain;           /* the export that the URI names, of any NBD server */
+    bool patient;         /* qm_device_open() waits for the server, too, up to `wait` */
+    enum qm_retain mode;
+    uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
+    uint32_t wait;      /* seconds that a request waits while the server is away */
+    uint32_t reconnect; /* seconds after which a device gives up for good */
+    /* A sentence for a person, without a newline; priority is syslog(3)'s.  Called by
+     * any thread, without a lock.  NULL: nobody wants to know. */
+    void (*log)(void *opaque, int priority, const char *sentence);
+    void *opaque;
+};
+
+/* What waits for a request; asked now and then whether it is gone.  NULL in place of a
+ * pointer to one: it never is. */
+struct qm_requester {
+    bool (*gone)(void *opaque);
+    void *opaque;
+};
+
+/* Connects.  *device is the caller's, to be freed with qm_device_close().  Returns 0,
+ * or an errno value with qmctx_error(). */
+int qm_device_open(const char *uri, const struct qm_device_options *options,
+                   struct qm_device **device);
+/* Flushes what is retained, if the server is there, and ends. NULL is allowed. */
+void qm_device_close(struct qm_device *device);
+
+/* In bytes; constant. */
+uint64_t qm_device_size(const struct qm_device *device);
+uint32_t qm_device_block_size(const struct qm_device *device);
+bool qm_device_read_only(const struct qm_device *device);
+/* Whether a request would be sent now; does not wait. */
+bool qm_device_is_up(const struct qm_device *device);
+
+/* The connection, for qmctx_attach() and qmctx_current(); constant. */
+struct qmctx *qm_device_qmctx(const struct qm_device *device);
+
+/* From now on, QM_RETAIN_FUA: flushes and lets go of what is retained first, which may
+ * wait.  0, or an errno value; then retaining goes on. */
+int qm_device_stop_retaining(struct qm_device *device);
+
+/* How many of count bytes at offset a request may transfer, as pread(2) and pwrite(2)
+ * of a block device: a read ends at the device's end, a write beyond it is ENOSPC.  Or
+ * minus an errno value. */
+ssize_t qm_device_clamp(const struct qm_device *device, bool write, size_t count,
+                        off_t offset);
+
+/* Requests: 0 or an errno value.  The range lies within the device.  context: 0, or one
+ * of qm_device_begin() or of the qmctx. */
+int qm_device_read(struct qm_device *device, const struct qm_requester *requester,
+                   qmctx_id context, void *buf, size_t count, uint64_t offset);
+int qm_device_write(struct qm_device *device, const struct qm_requester *requester,
+                    qmctx_id context, const void *buf, size_t count, uint64_t offset,
+                    bool fua);
+int qm_device_zero(struct qm_device *device, const struct qm_requester *requester,
+                   uint64_t count, uint64_t offset);
+/* fallocate(2) of a device whose blocks are all there; any mode, any range. */
+int qm_device_allocate(struct qm_device *device, const struct qm_requester *requester,
+                       int mode, off_t offset, off_t length);
+
+/* Everything that was answered before is on stable storage: 0.  *seen is what
+ * qm_device_losses() was when the caller opened the device, or flushed last: if
+ * something was lost since, EIO, and *seen is brought up to date, so that it is told
+ * once. */
+int qm_device_flush(struct qm_device *device, const struct qm_requester *requester,
+                    _Atomic unsigned *seen);
+unsigned qm_device_losses(const struct qm_device *device);
+
+/* An asynchronous read or write.  0: done() will be called once, by any thread, with 0
+ * or an errno value, and may start further requests but not wait; buf lives until then.
+ * Else an errno value.  Never waits, not even while the server is away. */
+int qm_device_start(struct qm_device *device, bool write, qmctx_id context, void *buf,
+                    size_t count, uint64_t offset, bool fua, qmctx_done *done,
+                    void *opaque);
+
+/* Contexts, as qmctx_open_context() and qmctx_close_context(); never wait for the
+ * server.  qm_device_begin(): 0 or an errno value. */
+int qm_device_begin(struct qm_device *device, qmctx_id parent, enum qmctx_kind kind,
+                    uint64_t klass, const char *name, qmctx_id *id);
+void qm_device_end(struct qm_device *device, qmctx_id id);
+
+/* How it has fared; for statistics and tests. */
+struct qm_device_stat {
+    uint64_t answered, flushed; /* changes; of them, covered by a flush or stable */
+    uint64_t retained_bytes, retained_changes, retained_most; /* now, now, ever */
+    uint64_t reconnections;                                   /* that succeeded */
+    uint64_t instances; /* of these, to another instance */
+    uint64_t resent_changes, resent_bytes, fences;
+    uint64_t background_flushes; /* for want of room */
+    uint64_t waited_ms;          /* while the server was away */
+};
+void qm_device_stat(const struct qm_device *device, struct qm_device_stat *stat);
+
+#pragma GCC visibility pop
+
+#endif

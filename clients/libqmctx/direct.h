@@ -1,0 +1,276 @@
+/* direct.h - what the files of the direct carrier share.
+ *
+ *   handshake.c making a connection
+ *   conn.c      one connection: a libnbd handle, its requests, who polls it
+ *   contexts.c  the contexts, the session's slots, and what is to be said about them
+ *   request.c   reads and writes, in a context or not, synchronous or not
+ *   attached.c  the threads' stacks of contexts, also those of attached instances
+ *   direct.c    sessions, reconnecting, the API
+ *
+ * Several connections to the tagged export belong to one session.  A context and all
+ * that is nested in it (a tree) speak over one connection, which carries out requests
+ * in the order they were sent (QM_WIRE_ORDERED), so that a context's begin, reads and
+ * end need not wait for each other.
+ *
+ * A context is begun on the wire when it is first read in (and so are those around it),
+ * never before: that is why contexts in which nothing is read cost no message.  What is
+ * known of a context on the wire holds for one *epoch* of its connection, from one
+ * connect to the next; afterwards it is begun anew when it is next used.
+ */
+#ifndef QMCTX_DIRECT_H
+#define QMCTX_DIRECT_H
+
+#include <libnbd.h>
+#include <pthread.h>
+
+#include "clients/protocol/quickmine-protocol.h"
+#include "internal.h"
+
+#define MAX_CONNECTIONS 64
+
+/* Nesting on the wire; what is nested deeper speaks as what is around it. */
+#define MAX_LEVEL 64
+
+struct direct;
+struct conn;
+struct context;
+
+/* A range of slots that the server gave us.  Under direct.lock. */
+struct session {
+    uint64_t id;
+    uint64_t
+        serial; /* a number that no other session of this process ever had; 0: none */
+    uint32_t first, count;
+    uint16_t *slots; /* free ones, a ring: the one freed first is used first */
+    uint32_t at, free;
+    struct cds_list_head idle; /* contexts whose slot can be taken away, oldest first */
+};
+
+/* Something that was sent over a connection in one or more NBD requests. */
+struct request {
+    unsigned parts; /* not replied to yet; conn.lock */
+    int error;      /* the first; conn.lock */
+    bool complete;  /* conn.lock */
+    struct conn *conn;
+    struct context *context;      /* referenced meanwhile; NULL: none */
+    struct control *control;      /* it is records, no data; NULL: it is data */
+    pthread_cond_t cond;          /* of a thread that waits for it, with conn.lock */
+    struct cds_list_head waiting; /* in conn.waiting, if a thread does */
+    bool async;                   /* ends in done() */
+    qmctx_done *done;
+    void *opaque;
+    struct cds_list_head finished; /* in conn.finished, until done() is called */
+};
+
+/* Records of one request, with the contexts that they are about. */
+struct control {
+    struct request request;
+    bool waited; /* a thread waits for it, and frees it */
+    struct context
+        *ended;     /* a list: END of the first, the rest were nested in it ... */
+    unsigned count; /* ... or BEGIN of so many contexts, and as many records */
+    struct context *begun[MAX_LEVEL];
+    struct qm_wire_record record[];
+};
+
+struct conn {
+    struct direct *direct; /* NULL: not initialized */
+    bool tagged;           /* the tagged export, not the plain one */
+    _Atomic bool up;       /* changed under lock */
+    _Atomic int fd;        /* for a child to close; -1 */
+
+    pthread_mutex_t lock;
+    struct nbd_handle *nbd;  /* lock; NULL: never connected */
+    uint64_t epoch;          /* lock; of this connect; no other ever had it */
+    struct session *session; /* constant; NULL unless tagged */
+    struct session own;      /* session, if connections cannot join one */
+    uint64_t max_payload;    /* lock; bytes of a request */
+    bool can_zero, can_trim, can_flush, can_fua; /* lock */
+    unsigned in_flight;                          /* lock; requests */
+    unsigned async;      /* lock; of these, those that end in done() */
+    unsigned unattended; /* lock; control requests sent since somebody polled */
+    bool polling;        /* lock; a thread waits for the socket */
+    short polled;        /* lock; for these events */
+    int wakes;           /* lock; an eventfd that wakes it */
+    int wake;            /* an eventfd, for threads that poll this connection alone */
+    bool tagging;        /* lock; a thread waits for the reply to a BEGIN */
+    pthread_cond_t changed;        /* lock; tagging is over, or polling while down */
+    bool by_poll;                  /* lock; replies are being handled in qmctx_poll() */
+    struct cds_list_head waiting;  /* lock; requests whose threads wait */
+    struct cds_list_head finished; /* lock; requests whose done() is due */
+};
+
+/* What a server says of itself in its header; zeros: it does not. */
+struct qm_peer_id {
+    uint64_t instance;
+    uint8_t boot_id[16];
+};
+
+struct direct {
+    struct qmctx base;
+    char *uri;
+    unsigned connections; /* of conn[], tagged ones */
+    struct conn conn[MAX_CONNECTIONS];
+    struct conn plain; /* for what the tagged export does not do; made when needed */
+    bool contextless;  /* the export that the URI names, whatever it is */
+    bool hints;        /* records go by hints: the export refuses writes */
+    bool ordered;      /* QM_WIRE_ORDERED */
+    bool multi_conn;
+    bool read_only;
+    _Atomic bool can_fua;
+    bool size_known;        /* it was connected to before; connect_lock */
+    _Atomic bool ending;    /* whatever is connecting gives up */
+    _Atomic bool broken;    /* nothing may connect by itself until qmctx_reconnect() */
+    struct qm_peer_id peer; /* connect_lock */
+    uint64_t size;          /* bytes */
+    uint32_t block_size;    /* bytes */
+    pthread_mutex_t connect_lock; /* outside all others; may wait for the network */
+    _Atomic unsigned next_conn;
+    _Atomic uint64_t last_epoch;
+
+    pthread_mutex_t lock;   /* a leaf: contexts and sessions */
+    struct session session; /* lock */
+    uint64_t last_serial;   /* lock */
+    struct context **table; /* lock; by the low half of an id, minus 1 */
+    uint32_t *generations;  /* lock; the high half */
+    uint32_t *unused;       /* lock; indices, a stack */
+    uint32_t table_size, unused_count;
+
+    pthread_mutex_t poll_lock; /* a leaf */
+    pthread_cond_t poll_over;  /* poll_lock */
+    _Atomic bool poll_active;  /* changed under poll_lock; one is in qmctx_poll() */
+    uint64_t poll_rounds;      /* poll_lock; how many came back from it */
+    int poll_wake;             /* an eventfd for it */
+    _Atomic unsigned aio;      /* async requests whose done() has not returned */
+
+    _Atomic bool asking;  /* qm_direct_ask() has sent a request; answer is its buffer */
+    _Atomic bool refused; /* its outcome */
+    char answer[512];
+};
+
+/* handshake.c: all under connect_lock, and in bounded time; 0, or -1 with
+ * qmctx_error(). */
+
+/* Connects to an export, or to that of the URI if there are no contexts.  *nbd is the
+ * caller's. */
+int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd);
+/* Requests on a handle that is no connection's yet. */
+int qm_handshake_read(struct direct *d, struct nbd_handle *nbd, void *buf, size_t count,
+                      uint64_t offset);
+int qm_handshake_write(struct direct *d, struct nbd_handle *nbd, const void *buf,
+                       size_t count, uint64_t offset);
+
+/* conn.c */
+
+int qm_conn_init(struct conn *conn, struct direct *direct, bool tagged);
+void qm_conn_destroy(struct conn *conn);
+
+/* Puts nbd in the place of the connection's last handle.  Takes conn.lock. */
+void qm_conn_install(struct conn *conn, struct nbd_handle *nbd);
+/* Whether the connection is up; notices that the other side has closed it. */
+bool qm_conn_probe(struct conn *conn);
+/* Breaks the connection off; what is in flight on it fails. */
+void qm_conn_break(struct conn *conn);
+/* The same, but without waiting for the thread that polls it. */
+void qm_conn_shutdown(struct conn *conn);
+
+void qm_request_init(struct request *request, struct conn *conn);
+
+/* All with conn.lock held. */
+enum command { CMD_READ, CMD_WRITE, CMD_FLUSH, CMD_ZERO, CMD_TRIM, CMD_CACHE };
+/* Sends one more part of request; its errors go into the request. */
+void qm_conn_issue(struct request *request, enum command command, void *buf,
+                   uint64_t count, uint64_t offset, uint32_t flags);
+/* All parts of request were issued; it may complete (and be gone) at once. */
+void qm_conn_issued(struct request *request);
+/* Waits until request is complete; lets go of conn.lock meanwhile. */
+void qm_conn_wait(struct request *request);
+/* Handles replies that have come, without waiting. */
+void qm_conn_drain(struct conn *conn);
+
+/* Without conn.lock: calls done() of what is finished. */
+void qm_conn_finish(struct conn *conn);
+
+/* Of several: see qmctx_poll(). */
+int qm_poll(struct direct *d, int timeout_ms);
+
+/* contexts.c; direct.lock is taken by all but those that say so */
+
+/* Starts a session; what contexts had of the last one is forgotten.  ENOMEM or 0. */
+int qm_session_start(struct direct *d, struct session *session, uint64_t id,
+                     uint32_t first, uint32_t count);
+
+int qm_context_open(struct direct *d, qmctx_id parent, enum qmctx_kind kind,
+                    uint64_t klass, const char *name, qmctx_id *id);
+int qm_context_close(struct direct *d, qmctx_id id);
+
+/* Finds a connection that is up for a request in context id, and locks it.  Returns
+ * NULL if there is none. */
+struct conn *qm_context_conn(struct direct *d, qmctx_id id);
+/* With conn.lock, of the connection that qm_context_conn() returned: begins the context
+ * on the wire where that is needed.  Returns the slot for a request in it, and a
+ * reference to the context that the slot is of (NULL: slot 0; an id that names no open
+ * context gets that, too).  Or -1: conn.lock was let go of meanwhile, start again. */
+int qm_context_tag(struct conn *conn, qmctx_id id, struct context **context);
+/* A request in it is complete. */
+void qm_context_untag(struct direct *d, struct context *context);
+/* Records have been replied to.  conn.lock is held. */
+void qm_control_done(struct control *control);
+void qm_contexts_free(struct direct *d);
+
+/* request.c */
+
+/* Has the server end an old session, and waits until its changes have ended. */
+int qm_direct_fence(struct direct *d, uint64_t session);
+/* Asks for something small over a connection that nothing is in flight on, if there is
+ * one, so that a server that ends can say so.  0 if it answered, whatever it was. */
+int qm_direct_ping(struct direct *d);
+/* The same without waiting: whether it has failed is known later.  Under connect_lock.
+ */
+void qm_direct_ask(struct direct *d);
+bool qm_direct_refused(struct direct *d);
+/* As qmctx_aio_pwrite(): what was written before is on stable storage. */
+int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
+/* Has a thread that waits in qmctx_poll() come back, or the next one. */
+void qm_direct_wake(struct direct *d);
+
+/* Reads in the control window.  0, or -1 with qmctx_error(). */
+int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
+
+/* direct.c */
+
+/* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
+struct conn *qm_plain_conn(struct direct *d);
+
+/* Closes all connections; what is in flight fails with ENOTCONN.  Nothing connects by
+ * itself until qmctx_reconnect() is called.  qm_direct_break() returns when they are
+ * closed; qm_direct_shutdown() at once, and may be called in done(): a thread that
+ * polls them sees the end, or qm_direct_break() does. */
+void qm_direct_shutdown(struct direct *d);
+void qm_direct_break(struct direct *d);
+/* The same for good: whatever is connecting gives up, and nothing connects again. */
+void qm_direct_end(struct direct *d);
+/* Whether none of the connections has been closed by the server.  Does not wait. */
+bool qm_direct_all_up(struct direct *d);
+/* What the server that was connected to last says of itself, and our session there (0:
+ * there is none, or no records can be written). */
+void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
+
+/* attached.c: a carrier's begin, end and thread_gone; of a direct instance, or of one
+ * that is attached to it. */
+struct qm_stack {
+    struct qm_thread base;
+    qmctx_id *ids; /* base.depth are used */
+    unsigned capacity;
+};
+int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
+                   uint64_t klass, const char *name);
+void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread);
+void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread);
+
+static inline struct direct *qm_direct_of(struct qmctx *ctx)
+{
+    return (struct direct *)ctx;
+}
+
+#endif

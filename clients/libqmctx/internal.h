@@ -1,0 +1,101 @@
+/* internal.h - what the files of libqmctx share.
+ *
+ * A struct qmctx is the common part of an instance; a carrier (direct.c, attached.c,
+ * mount.c, kernel.c) embeds it as its first member and stands behind struct qm_carrier.
+ * thread.c keeps, for each thread and instance, a struct qm_thread, which a carrier
+ * embeds in the same way.
+ *
+ * Locks, outermost first; none is held while waiting for the network:
+ *
+ *   the registry lock (thread.c)   the lists of instances and of their threads
+ *   a connection's lock            one libnbd handle and the requests on it
+ *   a carrier's own lock           contexts and slots; or the mount's free entries
+ */
+#ifndef QMCTX_INTERNAL_H
+#define QMCTX_INTERNAL_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <urcu/list.h>
+
+#include "clients/libqmctx/qmctx.h"
+
+struct qm_thread;
+
+struct qm_carrier {
+    const char *name;
+    size_t
+        thread_bytes; /* of the per-thread state, which starts with struct qm_thread */
+    bool (*connected)(struct qmctx *ctx);
+    int (*begin)(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
+                 uint64_t klass, const char *name);
+    /* Ends the innermost context; thread->depth is at least 1. */
+    void (*end)(struct qmctx *ctx, struct qm_thread *thread);
+    /* The thread exits, or the instance is closed: ends its contexts, and frees what
+     * the state points to.  May be called by another thread than the state's own. */
+    void (*thread_gone)(struct qmctx *ctx, struct qm_thread *thread);
+    /* In a child process, as after pthread_atfork(3): gives up what is shared with the
+     * parent.  Only async-signal-safe calls, no locks.  thread: the state of the thread
+     * that called fork(), or NULL. */
+    void (*forked)(struct qmctx *ctx, struct qm_thread *thread);
+    void (*close)(struct qmctx *ctx);
+};
+
+struct qmctx {
+    const struct qm_carrier *carrier;
+    uint64_t instance; /* a number that no other instance ever has */
+    unsigned forks;    /* qm_forks when it was made: else it is a parent's */
+    const void *over;  /* the direct instance whose requests its contexts are of; or
+                          NULL */
+    struct cds_list_head instances, threads; /* registry lock */
+};
+
+struct qm_thread {
+    struct qm_thread *next; /* the same thread's, of other instances */
+    struct qmctx *ctx;
+    _Atomic uint64_t instance;        /* ctx's; 0: closed, and ctx is gone */
+    struct cds_list_head of_instance; /* registry lock */
+    unsigned depth;
+    const void *over;         /* as ctx's */
+    _Atomic qmctx_id current; /* the innermost context over that; 0: none */
+};
+
+/* How many fork()s lie between the first process and this one. */
+extern unsigned qm_forks;
+
+/* Enters ctx into the registry; ENOMEM or EAGAIN if the process cannot have one. */
+int qm_register(struct qmctx *ctx, const struct qm_carrier *carrier);
+/* Takes it out, and its threads' states with it. */
+void qm_unregister(struct qmctx *ctx);
+
+/* The calling thread's state for ctx; NULL: it has none (and create is false, or memory
+ * is out). */
+struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create);
+
+/* The calling thread's current context for requests over a direct instance: of that
+ * instance, or else of one that is attached to it; or 0. */
+qmctx_id qm_thread_current(const struct qmctx *over);
+
+static inline bool qm_is_parents(const struct qmctx *ctx)
+{
+    return ctx->forks != qm_forks;
+}
+
+/* Puts a sentence into the thread's qmctx_error(), sets errno to err, and returns -1.
+ */
+int qm_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Bytes of name that fit into max, without cutting a UTF-8 character in two. */
+size_t qm_name_len(const char *name, size_t max);
+
+extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount, qm_carrier_kernel,
+    qm_carrier_attached;
+
+/* qmctx_announce() by these; *ctx is NULL. */
+int qm_announce_to_mount(const char *path, struct qmctx **ctx);
+int qm_announce_to_kernel(struct qmctx **ctx);
+
+#endif

@@ -1,0 +1,316 @@
+/* fuse-ops.c - the file that is the device: what the kernel asks of it.
+ *
+ * It is the root of a file system of its own, a regular file, and the only thing in it.
+ * What it does is what a block device would do, as far as the kernel lets a
+ * regular file: its size is fixed, writes beyond it get ENOSPC, reads beyond it end.
+ *
+ * Requests go past the page cache (direct_io), each as its program made it, up to
+ * QM_FUSE_MAX_REQUEST; so the thread and the group id that come with a request are
+ * those of who caused it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clients/mount/asker.h"
+#include "clients/mount/fuse-ops.h"
+
+/* The kernel need not ask again: nothing changes but through it. */
+#define ATTR_TIMEOUT 86400.0
+
+void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
+                  struct qm_announce *announce, struct qm_threads *threads,
+                  const struct stat *like, bool read_only)
+{
+    struct stat *attr = &fuse->attr;
+
+    memset(fuse, 0, sizeof *fuse);
+    fuse->device = device;
+    fuse->announce = announce;
+    fuse->threads = threads;
+    fuse->read_only = read_only;
+    pthread_mutex_init(&fuse->lock, NULL);
+
+    attr->st_ino = FUSE_ROOT_ID;
+    attr->st_mode = S_IFREG | (like->st_mode & 07777);
+    attr->st_nlink = 1;
+    attr->st_uid = like->st_uid;
+    attr->st_gid = like->st_gid;
+    attr->st_size = (off_t)qm_device_size(device);
+    attr->st_blksize = (blksize_t)qm_device_block_size(device);
+    attr->st_blocks = (blkcnt_t)((qm_device_size(device) + 511) / 512);
+    clock_gettime(CLOCK_REALTIME, &attr->st_mtim);
+    attr->st_atim = attr->st_ctim = attr->st_mtim;
+}
+
+static struct qm_fuse *fuse_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+/* The context of who caused the request: a reference, or NULL. */
+static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
+{
+    const struct fuse_ctx *who = fuse_req_ctx(req);
+    struct qm_tag *tag = qm_announce_tag(fuse->announce, who->gid);
+
+    /* Thread 0 is one that our namespace has no number for. */
+    if (!tag && who->pid > 0)
+        tag = qm_threads_tag(fuse->threads, who->pid);
+    return tag;
+}
+
+/* Whether nobody waits for the request any more: who made it ends, or the mount. */
+static bool unwanted(void *opaque)
+{
+    fuse_req_t req = opaque;
+
+    return fuse_session_exited(fuse_of(req)->session) ||
+           qm_asker_gone(fuse_req_ctx(req)->pid);
+}
+
+static struct qm_requester requester_of(fuse_req_t req)
+{
+    return (struct qm_requester){.gone = unwanted, .opaque = req};
+}
+
+/* --- reads and writes --- */
+
+/* Each thread that serves requests keeps a buffer, as large as it needed so far. */
+struct buffer {
+    size_t size;
+    char *bytes;
+};
+
+static pthread_once_t buffers_once = PTHREAD_ONCE_INIT;
+static pthread_key_t buffers;
+
+static void free_buffer(void *opaque)
+{
+    struct buffer *b = opaque;
+
+    free(b->bytes);
+    free(b);
+}
+
+static void make_buffers(void)
+{
+    if (pthread_key_create(&buffers, free_buffer) != 0)
+        abort();
+}
+
+/* At least size bytes, the calling thread's until its next call; NULL if memory is
+ * out. */
+static char *buffer_for(size_t size)
+{
+    struct buffer *b;
+
+    pthread_once(&buffers_once, make_buffers);
+    b = pthread_getspecific(buffers);
+    if (!b) {
+        b = calloc(1, sizeof *b);
+        if (!b || pthread_setspecific(buffers, b) != 0) {
+            free(b);
+            return NULL;
+        }
+    }
+    if (b->size < size) {
+        free(b->bytes);
+        b->bytes = malloc(size);
+        b->size = b->bytes ? size : 0;
+    }
+    return b->bytes;
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+                    struct fuse_file_info *fi)
+{
+    struct qm_fuse *fuse = fuse_of(req);
+    struct qm_requester requester = requester_of(req);
+    ssize_t n = qm_device_clamp(fuse->device, false, size, offset);
+    struct qm_tag *tag;
+    char *buf;
+    int r;
+
+    if (n < 0) {
+        fuse_reply_err(req, (int)-n);
+        return;
+    }
+    if (n == 0) {
+        fuse_reply_buf(req, NULL, 0);
+        return;
+    }
+    buf = buffer_for((size_t)n);
+    if (!buf) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    tag = tag_of(fuse, req);
+    r = qm_device_read(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
+                       (uint64_t)offset);
+    if (r)
+        fuse_reply_err(req, r);
+    else
+        fuse_reply_buf(req, buf, (size_t)n);
+    qm_tag_put(tag);
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size,
+                     off_t offset, struct fuse_file_info *fi)
+{
+    struct qm_fuse *fuse = fuse_of(req);
+    struct qm_requester requester = requester_of(req);
+    ssize_t n = qm_device_clamp(fuse->device, true, size, offset);
+    struct qm_tag *tag;
+    int r;
+
+    if (n < 0) {
+        fuse_reply_err(req, (int)-n);
+        return;
+    }
+    if (n == 0) {
+        fuse_reply_write(req, 0);
+        return;
+    }
+    tag = tag_of(fuse, req);
+    /* The flags are those of this very write: O_SYNC includes O_DSYNC, and so does
+     * RWF_DSYNC. */
+    r = qm_device_write(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
+                        (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
+    if (r)
+        fuse_reply_err(req, r);
+    else
+        fuse_reply_write(req, (size_t)n);
+    qm_tag_put(tag);
+}
+
+/* Each time that the file is opened; fuse_file_info.fh points to it. */
+struct opened {
+    atomic_uint seen; /* losses that were told, or were before */
+};
+
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+                     struct fuse_file_info *fi)
+{
+    struct qm_requester requester = requester_of(req);
+    struct opened *o = (struct opened *)(uintptr_t)fi->fh;
+
+    fuse_reply_err(req, qm_device_flush(fuse_of(req)->device, &requester, &o->seen));
+}
+
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
+                         off_t length, struct fuse_file_info *fi)
+{
+    struct qm_requester requester = requester_of(req);
+
+    fuse_reply_err(req, qm_device_allocate(fuse_of(req)->device, &requester, mode,
+                                           offset, length));
+}
+
+/* --- the file itself --- */
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+    struct qm_fuse *fuse = userdata;
+
+    conn->max_read = QM_FUSE_MAX_REQUEST;
+    conn->max_write = QM_FUSE_MAX_REQUEST;
+    /* Asynchronous reads count as background; the default of 12 would hold them up. */
+    conn->max_background = 128;
+    conn->congestion_threshold = 96;
+    /* open(O_TRUNC) then comes as a truncation, which is ignored as devices do. */
+    conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;
+    fuse->ready(fuse->opaque);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct qm_fuse *fuse = fuse_of(req);
+    struct stat attr;
+
+    pthread_mutex_lock(&fuse->lock);
+    attr = fuse->attr;
+    pthread_mutex_unlock(&fuse->lock);
+    fuse_reply_attr(req, &attr, ATTR_TIMEOUT);
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *want, int what,
+                       struct fuse_file_info *fi)
+{
+    struct qm_fuse *fuse = fuse_of(req);
+    struct stat *attr = &fuse->attr, reply;
+    struct timespec now;
+
+    /* open(O_TRUNC) leaves a device as it is, and cannot be told from truncate() to 0.
+     * ftruncate() can: it names the open file. */
+    if ((what & FUSE_SET_ATTR_SIZE) && want->st_size != attr->st_size &&
+        (fi || want->st_size != 0)) {
+        fuse_reply_err(req, EINVAL);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    pthread_mutex_lock(&fuse->lock);
+    if (what & FUSE_SET_ATTR_MODE)
+        attr->st_mode = S_IFREG | (want->st_mode & 07777);
+    if (what & FUSE_SET_ATTR_UID)
+        attr->st_uid = want->st_uid;
+    if (what & FUSE_SET_ATTR_GID)
+        attr->st_gid = want->st_gid;
+    if (what & FUSE_SET_ATTR_ATIME)
+        attr->st_atim = what & FUSE_SET_ATTR_ATIME_NOW ? now : want->st_atim;
+    if (what & FUSE_SET_ATTR_MTIME)
+        attr->st_mtim = what & FUSE_SET_ATTR_MTIME_NOW ? now : want->st_mtim;
+    attr->st_ctim = now;
+    reply = *attr;
+    pthread_mutex_unlock(&fuse->lock);
+    if (what & FUSE_SET_ATTR_UID)
+        qm_announce_set_owner(fuse->announce, reply.st_uid);
+    fuse_reply_attr(req, &reply, ATTR_TIMEOUT);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct opened *o;
+
+    if (fuse_of(req)->read_only && (fi->flags & O_ACCMODE) != O_RDONLY) {
+        fuse_reply_err(req, EROFS);
+        return;
+    }
+    o = malloc(sizeof *o);
+    if (!o) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    atomic_init(&o->seen, qm_device_losses(fuse_of(req)->device));
+    fi->fh = (uintptr_t)o;
+    fi->direct_io = 1;
+    fi->noflush = 1;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
+    fi->parallel_direct_writes = 1;
+#endif
+    /* Nobody is there any more to close it. */
+    if (fuse_reply_open(req, fi) != 0)
+        free(o);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    free((struct opened *)(uintptr_t)fi->fh);
+    fuse_reply_err(req, 0);
+}
+
+const struct fuse_lowlevel_ops qm_fuse_ops = {
+    .init = op_init,
+    .getattr = op_getattr,
+    .setattr = op_setattr,
+    .open = op_open,
+    .release = op_release,
+    .read = op_read,
+    .write = op_write,
+    .fsync = op_fsync,
+    .fallocate = op_fallocate,
+};

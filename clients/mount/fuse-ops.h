@@ -1,0 +1,43 @@
+/* fuse-ops.h - the file that is the device: what the kernel asks of it. */
+#ifndef QM_MOUNT_FUSE_OPS_H
+#define QM_MOUNT_FUSE_OPS_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "clients/mount/announce.h"
+#include "clients/libqmctx/device.h"
+#include "clients/mount/threads.h"
+
+/* The largest request in bytes, both ways; the kernel splits larger ones. */
+#define QM_FUSE_MAX_REQUEST (1 << 20)
+
+/* What the operations work on; the session's user data.  The pointers are set before
+ * the first request comes, and outlive the last. */
+struct qm_fuse {
+    struct qm_device *device;
+    struct qm_announce *announce;
+    struct qm_threads *threads;
+    struct fuse_session *session;
+    /* Called once, by the thread that gets the kernel's first request: from here on the
+     * file can be used. */
+    void (*ready)(void *opaque);
+    void *opaque;
+
+    bool read_only;
+    pthread_mutex_t lock; /* of attr */
+    struct stat attr;     /* of the file: the device's size; owner, mode and times */
+};
+
+/* Fills in *fuse: the file has the owner and mode of like, and is of the device's size.
+ */
+void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
+                  struct qm_announce *announce, struct qm_threads *threads,
+                  const struct stat *like, bool read_only);
+
+extern const struct fuse_lowlevel_ops qm_fuse_ops;
+
+#endif

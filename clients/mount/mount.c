@@ -1,0 +1,602 @@
+/* mount.c - `quickmine mount`: the command line, and the life of a mount.
+ *
+ * In the background is the default.  The process forks first, before anything has
+ * threads or connections; the child does all the work, with its messages still going to
+ * the terminal, and tells its parent through a pipe when the file can be used.  Only
+ * then it leaves the terminal.  So whoever started it sees what went wrong, and gets
+ * the exit status.
+ *
+ * The end: SIGTERM, SIGINT and SIGHUP make libfuse's loop return (in the main thread;
+ * all others block them), requests that are on their way are waited for, the file is
+ * unmounted, then everything goes in the opposite order of its making.  A server
+ * that does not answer must not keep us: an alarm ends the wait by unmounting at once.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "clients/mount/fuse-ops.h"
+#include "clients/mount/log.h"
+#include "clients/mount/mount.h"
+#include "clients/protocol/quickmine-mount.h"
+
+/* Seconds that requests on their way have once the mount is to end. */
+#define GRACE 10
+
+/* Requests served at the same time. */
+#define MAX_THREADS 64
+
+/* Of --retain; less would hold little, more is a mistake. */
+#define RETAIN_MIN (UINT64_C(1) << 20)
+#define RETAIN_MAX (UINT64_C(1) << 40)
+
+struct options {
+    const char *uri;
+    const char *file;
+    const char *context_socket; /* NULL: FILE.ctx */
+    const char *pidfile;        /* NULL: none */
+    unsigned connections;       /* 0: as the server allows */
+    uint32_t reconnect, wait;   /* seconds, or QM_DEVICE_FOREVER */
+    enum qm_retain mode;
+    uint64_t retain; /* bytes */
+    bool foreground;
+    bool allow_other;
+    bool read_only;
+};
+
+/* What is to be undone, in this order of its making; the signal handlers look at it. */
+struct life {
+    const struct options *options;
+    char file[PATH_MAX]; /* absolute */
+    char *socket, *pidfile;
+    struct stat st; /* of the file before it was mounted over */
+    bool created;   /* the file was not there */
+    int parent;     /* where to tell that the file can be used, or -1 */
+    int pid_fd;     /* of the pid file, or -1 */
+    bool pid_created, pid_written;
+    struct qm_device *device;
+    struct qm_announce *announce;
+    struct qm_threads *threads;
+    struct qm_fuse fuse;
+    struct fuse_session *session;
+};
+
+/* --- the command line --- */
+
+enum {
+    OPT_CONNECTIONS = 256,
+    OPT_CONTEXT_SOCKET,
+    OPT_RECONNECT,
+    OPT_RETAIN,
+    OPT_WAIT,
+    OPT_ALLOW_OTHER,
+    OPT_READ_ONLY,
+    OPT_PIDFILE,
+};
+
+static const struct argp_option argp_options[] = {
+    {"foreground", 'f', NULL, 0, "Stay in the foreground", 0},
+    {"connections", OPT_CONNECTIONS, "N", 0,
+     "Connections to the server, 1 to 64 (default: 8 if it allows several, else 1)", 0},
+    {"context-socket", OPT_CONTEXT_SOCKET, "PATH", 0,
+     "Where programs announce their contexts (default: FILE" QM_MOUNT_SUFFIX ")", 0},
+    {"reconnect", OPT_RECONNECT, "SECONDS", 0,
+     "For how long to try to connect again when the server is gone (default: for "
+     "ever; 0: not at all)",
+     0},
+    {"wait", OPT_WAIT, "SECONDS", 0,
+     "For how long requests wait for it meanwhile (default: for ever; 0: they fail at "
+     "once)",
+     0},
+    {"retain", OPT_RETAIN, "SIZE|off", 0,
+     "How much of what is written and not flushed to keep, for a server that comes "
+     "back without it: 1M to 1T (default: 64M); off: nothing, then the next fsync "
+     "fails",
+     0},
+    {"allow-other", OPT_ALLOW_OTHER, NULL, 0,
+     "Let other users use the file, as its owner and mode say", 0},
+    {"read-only", OPT_READ_ONLY, NULL, 0, "Refuse writes", 0},
+    {"pidfile", OPT_PIDFILE, "PATH", 0,
+     "Write the process id to PATH once the file can be used", 0},
+    {0},
+};
+
+/* The number in arg, or the end of the program, which is what argp_error() brings. */
+static unsigned number(const char *option, const char *arg, unsigned min, unsigned max,
+                       struct argp_state *state)
+{
+    char *end;
+    unsigned long n;
+
+    errno = 0;
+    n = strtoul(arg, &end, 10);
+    if (errno || end == arg || *end || arg[0] < '0' || arg[0] > '9' || n < min ||
+        n > max)
+        argp_error(state, "--%s: '%s' is not a number from %u to %u", option, arg, min,
+                   max);
+    return (unsigned)n;
+}
+
+/* SIZE or "off", into options; or the end of the program. */
+static void retain(const char *arg, struct options *options, struct argp_state *state)
+{
+    static const char units[] = "KMGT";
+    unsigned long long n;
+    const char *unit;
+    char *end;
+    unsigned shift = 0;
+
+    if (strcmp(arg, "off") == 0) {
+        options->mode = QM_RETAIN_OFF;
+        return;
+    }
+    errno = 0;
+    n = strtoull(arg, &end, 10);
+    if (*end && (unit = strchr(units, *end))) {
+        shift = 10 * (unsigned)(unit - units + 1);
+        end++;
+    }
+    if (errno || *end || arg[0] < '0' || arg[0] > '9' || n > RETAIN_MAX >> shift ||
+        n << shift < RETAIN_MIN)
+        argp_error(state, "--retain: '%s' is neither 'off' nor a size from 1M to 1T",
+                   arg);
+    options->mode = QM_RETAIN_ON;
+    options->retain = n << shift;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+
+    switch (key) {
+    case 'f':
+        o->foreground = true;
+        return 0;
+    case OPT_CONNECTIONS:
+        o->connections = number("connections", arg, 1, 64, state);
+        return 0;
+    case OPT_CONTEXT_SOCKET:
+        o->context_socket = arg;
+        return 0;
+    case OPT_RECONNECT:
+        o->reconnect = number("reconnect", arg, 0, 1000000000, state);
+        return 0;
+    case OPT_WAIT:
+        o->wait = number("wait", arg, 0, 1000000000, state);
+        return 0;
+    case OPT_RETAIN:
+        retain(arg, o, state);
+        return 0;
+    case OPT_ALLOW_OTHER:
+        o->allow_other = true;
+        return 0;
+    case OPT_READ_ONLY:
+        o->read_only = true;
+        return 0;
+    case OPT_PIDFILE:
+        o->pidfile = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num == 0)
+            o->uri = arg;
+        else if (state->arg_num == 1)
+            o->file = arg;
+        else
+            argp_error(state, "'%s' is one argument too many", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (state->arg_num < 2)
+            argp_error(state, "an NBD-URI and a FILE are needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = argp_options,
+    .parser = parse_option,
+    .args_doc = "NBD-URI FILE",
+    .doc = "Make the device of a QuickMine server a file, for direct I/O.  Each read "
+           "tells the server its context: the one that the reading thread announced, "
+           "else one for the thread."
+           "\vFILE is created if it does not exist.  Unmount it with 'fusermount3 -u "
+           "FILE', or end the program.  See quickmine-mount(1).",
+};
+
+static void parse(int argc, char **argv, struct options *options)
+{
+    static char name[] = "quickmine mount";
+
+    *options =
+        (struct options){.reconnect = QM_DEVICE_FOREVER, .wait = QM_DEVICE_FOREVER};
+    argv[0] = name;
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+/* --- the file and the pid file --- */
+
+/* What is at path becomes life->file, .st and .created.  Returns 0, or -1 after a
+ * message. */
+static int prepare_file(struct life *life, const char *path)
+{
+    struct statx stx;
+    int fd;
+
+    if (stat(path, &life->st) == -1 && errno == ENOENT) {
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd == -1) {
+            qm_mount_log(LOG_ERR, "%s: cannot create it: %s", path, strerror(errno));
+            return -1;
+        }
+        close(fd);
+        life->created = true;
+    }
+    if (stat(path, &life->st) == -1) {
+        if (errno == ENOTCONN)
+            qm_mount_log(LOG_ERR,
+                         "%s: is mounted by a program that is gone; unmount it first "
+                         "(fusermount3 -u %s)",
+                         path, path);
+        else
+            qm_mount_log(LOG_ERR, "%s: %s", path, strerror(errno));
+        return -1;
+    }
+    if (S_ISDIR(life->st.st_mode)) {
+        qm_mount_log(LOG_ERR, "%s: is a directory; a regular file is needed", path);
+        return -1;
+    }
+    if (!S_ISREG(life->st.st_mode)) {
+        qm_mount_log(LOG_ERR, "%s: is not a regular file", path);
+        return -1;
+    }
+    if (!realpath(path, life->file)) {
+        qm_mount_log(LOG_ERR, "%s: %s", path, strerror(errno));
+        return -1;
+    }
+    if (statx(AT_FDCWD, life->file, 0, STATX_MODE, &stx) == 0 &&
+        (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT)) {
+        qm_mount_log(LOG_ERR, "%s: something is mounted there already", path);
+        return -1;
+    }
+    return 0;
+}
+
+/* path as seen from any directory, malloc()ed; NULL if memory is out. */
+static char *absolute(const char *path)
+{
+    char *cwd, *result;
+
+    if (path[0] == '/')
+        return strdup(path);
+    cwd = getcwd(NULL, 0);
+    if (!cwd || asprintf(&result, "%s/%s", cwd, path) == -1)
+        result = NULL;
+    free(cwd);
+    return result;
+}
+
+static int prepare_paths(struct life *life)
+{
+    const struct options *o = life->options;
+
+    if (o->context_socket)
+        life->socket = absolute(o->context_socket);
+    else if (asprintf(&life->socket, "%s%s", life->file, QM_MOUNT_SUFFIX) == -1)
+        life->socket = NULL;
+    if (!life->socket || (o->pidfile && !(life->pidfile = absolute(o->pidfile)))) {
+        qm_mount_log(LOG_ERR, "%s", strerror(errno));
+        return -1;
+    }
+    if (life->pidfile) {
+        struct stat st;
+
+        life->pid_created = stat(life->pidfile, &st) == -1 && errno == ENOENT;
+        /* Filled in when the file can be used; now it is only seen that it can be. */
+        life->pid_fd = open(life->pidfile, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        if (life->pid_fd == -1) {
+            qm_mount_log(LOG_ERR, "%s: %s", life->pidfile, strerror(errno));
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* --- signals --- */
+
+static struct life *ending; /* whom the signals are for */
+
+static void on_end(int sig)
+{
+    /* Requests that hang must not keep us for ever. */
+    alarm(GRACE);
+    fuse_session_exit(ending->session);
+}
+
+/* The server did not answer in time.  Another thread waits for it, so nothing can be
+ * taken down properly: unmount, leave nothing behind, and go.  All that is called here
+ * may be called in a signal handler. */
+static void on_alarm(int sig)
+{
+    static const char message[] =
+        "quickmine mount: the server does not answer; unmounted all the same\n";
+    static const char program[] = "fusermount3";
+
+    (void)!write(STDERR_FILENO, message, sizeof message - 1);
+    unlink(ending->socket);
+    if (ending->pidfile)
+        unlink(ending->pidfile);
+    if (umount2(ending->file, MNT_DETACH) == -1) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            execlp(program, program, "-u", "-q", "-z", "--", ending->file, NULL);
+            _exit(1);
+        }
+        if (child > 0)
+            waitpid(child, NULL, 0);
+    }
+    _exit(1);
+}
+
+static void catch_signals(struct life *life)
+{
+    struct sigaction end = {.sa_handler = on_end}, late = {.sa_handler = on_alarm},
+                     ignore = {.sa_handler = SIG_IGN};
+
+    ending = life;
+    sigaction(SIGTERM, &end, NULL);
+    sigaction(SIGINT, &end, NULL);
+    sigaction(SIGHUP, &end, NULL);
+    sigaction(SIGALRM, &late, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+/* --- life --- */
+
+/* The kernel has answered: the file can be used.  In one of libfuse's threads. */
+static void on_ready(void *opaque)
+{
+    struct life *life = opaque;
+
+    if (life->pid_fd != -1) {
+        (void)!ftruncate(life->pid_fd, 0);
+        dprintf(life->pid_fd, "%ld\n", (long)getpid());
+        close(life->pid_fd);
+        life->pid_fd = -1;
+        life->pid_written = true;
+    }
+    if (life->parent != -1) {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        setsid();
+        (void)!chdir("/");
+        qm_mount_log_to_syslog();
+        if (null != -1) {
+            dup2(null, STDIN_FILENO);
+            dup2(null, STDOUT_FILENO);
+            dup2(null, STDERR_FILENO);
+            close(null);
+        }
+        (void)!write(life->parent, "", 1);
+        close(life->parent);
+        life->parent = -1;
+    }
+}
+
+static void on_log(void *opaque, int priority, const char *sentence)
+{
+    qm_mount_log(priority, "%s", sentence);
+}
+
+static void on_tick(void *opaque)
+{
+    qm_threads_sweep(opaque);
+}
+
+/* libfuse's session for life; NULL after a message. */
+static struct fuse_session *new_session(struct life *life)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    struct fuse_session *session = NULL;
+    char *options = NULL;
+    char plain[160];
+    int r;
+
+    snprintf(plain, sizeof plain,
+             "subtype=quickmine,default_permissions,max_read=%d%s%s",
+             QM_FUSE_MAX_REQUEST, life->options->allow_other ? ",allow_other" : "",
+             life->fuse.read_only ? ",ro" : "");
+    r = fuse_opt_add_opt(&options, plain);
+    if (r == 0) {
+        char name[PATH_MAX];
+
+        snprintf(name, sizeof name, "fsname=%s", life->options->uri);
+        r = fuse_opt_add_opt_escaped(&options, name);
+    }
+    if (r == 0)
+        r = fuse_opt_add_arg(&args, "quickmine");
+    if (r == 0)
+        r = fuse_opt_add_arg(&args, "-o");
+    if (r == 0)
+        r = fuse_opt_add_arg(&args, options);
+    if (r == 0)
+        session =
+            fuse_session_new(&args, &qm_fuse_ops, sizeof qm_fuse_ops, &life->fuse);
+    else
+        qm_mount_log(LOG_ERR, "out of memory");
+    free(options);
+    fuse_opt_free_args(&args);
+    return session;
+}
+
+/* Everything up to and with the mounting.  Returns 0, or -1 after a message. */
+static int set_up(struct life *life)
+{
+    const struct options *o = life->options;
+    struct qm_device_options device = {
+        .connections = o->connections,
+        .mode = o->mode,
+        .retain = o->retain,
+        .wait = o->wait,
+        .reconnect = o->reconnect,
+        .log = on_log,
+    };
+    char err[512];
+    int r;
+
+    if (qm_device_open(o->uri, &device, &life->device) != 0) {
+        qm_mount_log(LOG_ERR, "%s", qmctx_error());
+        return -1;
+    }
+    if (qm_announce_listen(life->socket, life->st.st_uid, life->device, &life->announce,
+                           err, sizeof err) == -1) {
+        qm_mount_log(LOG_ERR, "%s", err);
+        return -1;
+    }
+    life->threads = qm_threads_new(life->device);
+    if (!life->threads) {
+        qm_mount_log(LOG_ERR, "out of memory");
+        return -1;
+    }
+    qm_fuse_init(&life->fuse, life->device, life->announce, life->threads, &life->st,
+                 o->read_only || qm_device_read_only(life->device));
+    life->fuse.ready = on_ready;
+    life->fuse.opaque = life;
+
+    life->session = new_session(life);
+    if (!life->session)
+        return -1;
+    life->fuse.session = life->session;
+    catch_signals(life);
+    if ((r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {
+        qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));
+        return -1;
+    }
+    if (fuse_session_mount(life->session, life->file) != 0) {
+        qm_mount_log(LOG_ERR, "%s: cannot mount there", life->file);
+        return -1;
+    }
+    return 0;
+}
+
+/* Serves until it is unmounted or told to end.  Returns the exit status. */
+static int serve(struct life *life)
+{
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    int r = -ENOMEM;
+
+    if (config) {
+        fuse_loop_cfg_set_clone_fd(config, 1);
+        fuse_loop_cfg_set_max_threads(config, MAX_THREADS);
+        fuse_loop_cfg_set_idle_threads(config, MAX_THREADS);
+        r = fuse_session_loop_mt(life->session, config);
+        fuse_loop_cfg_destroy(config);
+    }
+    if (r < 0)
+        qm_mount_log(LOG_ERR, "%s: %s", life->file, strerror(-r));
+    return r < 0 ? 1 : 0;
+}
+
+static void tear_down(struct life *life)
+{
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (life->session) {
+        alarm(GRACE);
+        fuse_session_unmount(life->session);
+        fuse_session_destroy(life->session);
+    }
+    qm_announce_free(life->announce);
+    qm_threads_free(life->threads);
+    qm_device_close(life->device);
+    alarm(0);
+    if (life->pid_fd != -1)
+        close(life->pid_fd);
+    if (life->pid_written)
+        unlink(life->pidfile);
+}
+
+static int run(struct life *life)
+{
+    int status = set_up(life) == 0 ? serve(life) : 1;
+
+    tear_down(life);
+    return status;
+}
+
+/* The parent of the process that mounts: waits until the file can be used, or the child
+ * has failed.  Returns the exit status. */
+static int wait_for_child(pid_t child, int from_child)
+{
+    int status;
+    ssize_t n;
+    char c;
+
+    do
+        n = read(from_child, &c, 1);
+    while (n == -1 && errno == EINTR);
+    if (n == 1)
+        return 0;
+    while (waitpid(child, &status, 0) == -1 && errno == EINTR)
+        ;
+    /* It said what was wrong, unless a signal ended it. */
+    if (WIFSIGNALED(status))
+        qm_mount_log(LOG_ERR, "ended by a signal: %s", strsignal(WTERMSIG(status)));
+    return 1;
+}
+
+/* Runs in a child of its own; returns in the parent. */
+static int run_in_background(struct life *life)
+{
+    int ends[2];
+    pid_t child;
+    int status;
+
+    if (pipe2(ends, O_CLOEXEC) == -1 || (child = fork()) == -1) {
+        qm_mount_log(LOG_ERR, "%s", strerror(errno));
+        return 1;
+    }
+    if (child == 0) {
+        close(ends[0]);
+        life->parent = ends[1];
+        exit(run(life));
+    }
+    close(ends[1]);
+    status = wait_for_child(child, ends[0]);
+    close(ends[0]);
+    return status;
+}
+
+int qm_cmd_mount(int argc, char **argv)
+{
+    struct options options;
+    struct life life = {.options = &options, .parent = -1, .pid_fd = -1};
+    int status = 1;
+
+    parse(argc, argv, &options);
+    qm_mount_log_fuse();
+    if (prepare_file(&life, options.file) == 0 && prepare_paths(&life) == 0)
+        status = options.foreground ? run(&life) : run_in_background(&life);
+    /* Nothing is left behind that was not there before. */
+    if (status != 0 && life.created)
+        unlink(life.file);
+    if (status != 0 && life.pid_created)
+        unlink(life.pidfile);
+    free(life.socket);
+    free(life.pidfile);
+    return status;
+}

@@ -1,0 +1,53 @@
+/* tag.c - an open context of the server's, held by whoever uses it. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "clients/mount/tag.h"
+
+struct qm_tag {
+    atomic_uint references;
+    qmctx_id context;
+    struct qm_device *device;
+};
+
+int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kind kind,
+                 uint64_t klass, const char *name, struct qm_tag **tag)
+{
+    struct qm_tag *t = malloc(sizeof *t);
+    int r;
+
+    *tag = NULL;
+    if (!t)
+        return ENOMEM;
+    r = qm_device_begin(device, qm_tag_context(parent), kind, klass, name, &t->context);
+    if (r) {
+        free(t);
+        return r;
+    }
+    atomic_init(&t->references, 1);
+    t->device = device;
+    *tag = t;
+    return 0;
+}
+
+struct qm_tag *qm_tag_get(struct qm_tag *tag)
+{
+    atomic_fetch_add_explicit(&tag->references, 1, memory_order_relaxed);
+    return tag;
+}
+
+void qm_tag_put(struct qm_tag *tag)
+{
+    if (!tag)
+        return;
+    if (atomic_fetch_sub_explicit(&tag->references, 1, memory_order_acq_rel) == 1) {
+        qm_device_end(tag->device, tag->context);
+        free(tag);
+    }
+}
+
+qmctx_id qm_tag_context(const struct qm_tag *tag)
+{
+    return tag ? tag->context : 0;
+}

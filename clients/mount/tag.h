@@ -1,0 +1,28 @@
+/* tag.h - an open context of the server's, held by whoever uses it.
+ *
+ * A tag keeps its context open: the table that it stands in has one reference, and each
+ * request that is on its way with it another, so that a context that ends in the midst
+ * of its reads ends on the wire after the last of them.
+ */
+#ifndef QM_MOUNT_TAG_H
+#define QM_MOUNT_TAG_H
+
+#include "clients/libqmctx/device.h"
+
+struct qm_tag;
+
+/* Begins a context within parent (NULL: none); name may be NULL.  Returns 0 with a
+ * reference in *tag, or an errno value and NULL. */
+int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kind kind,
+                 uint64_t klass, const char *name, struct qm_tag **tag);
+
+/* One more reference to a tag of which the caller has, or its lock protects, one. */
+struct qm_tag *qm_tag_get(struct qm_tag *tag);
+
+/* Gives a reference back; the last one ends the context.  tag may be NULL. */
+void qm_tag_put(struct qm_tag *tag);
+
+/* The context for a request; tag may be NULL: no context. */
+qmctx_id qm_tag_context(const struct qm_tag *tag);
+
+#endif

@@ -1,0 +1,29 @@
+/* preload.c - the library's beginning, and what its parts do when the process forks.
+ *
+ * Locks, none of which is held while waiting for the network or the kernel but a file's
+ * own and the one of the ring that completions are posted from: each part has one or
+ * two, and takes no other part's within it.  libqmctx may hold its registry lock when
+ * it calls back, so none of them is held while calling what takes that (connecting,
+ * attaching).  fork() takes none of them: see preload.h.
+ */
+#include <pthread.h>
+
+#include "clients/preload/preload.h"
+#include "clients/preload/route.h"
+
+static void in_child(void)
+{
+    /* First: until then, the table of files is the parent's. */
+    qm_files_forked();
+    qm_aio_forked();
+    qm_uring_forked();
+    qm_routes_forked();
+}
+
+static __attribute__((constructor)) void begin(void)
+{
+    qm_routes_configure();
+    qm_files_begin();
+    if (qm_routes())
+        pthread_atfork(NULL, NULL, in_child);
+}
