@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "bench/histogram.h"
+#include "plugins/device/histogram.h"
 #include "mining/context.h"
 #include "trace/trace.h"
 

@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/histogram.h"
+#include "plugins/device/histogram.h"
 #include "clients/protocol/quickmine-protocol.h"
 
 static struct options {

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/histogram.h"
+#include "plugins/device/histogram.h"
 #include "trace/trace.h"
 
 enum { QM_REPLAY_AHEAD = 1024, QM_REPLAY_CLIENTS_MAX = 1024 };

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "bench/histogram.h"
+#include "plugins/device/histogram.h"
 
 static struct qm_histogram h;
 

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <cmocka.h>
 
-#include "bench/device/profile.h"
+#include "plugins/device/profile.h"
 
 #define assert_near(value, expected, tolerance)                                        \
     do {                                                                               \

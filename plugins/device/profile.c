@@ -1,7 +1,7 @@
 /* profile.c - the devices that the filter knows by name.  The manual page tells where
  * each number comes from, and which are assumptions.
  */
-#include "bench/device/profile.h"
+#include "plugins/device/profile.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "bench/device/config.h"
+#include "plugins/device/config.h"
 
 /* Writes it to a file, which stays open.  late: ns by which replies came after their
  * requests' ends in the model.  device NULL: it had no connection.  Returns 0, or -1

@@ -2,7 +2,7 @@
 #ifndef QM_DEVICE_CONFIG_H
 #define QM_DEVICE_CONFIG_H
 
-#include "bench/device/profile.h"
+#include "plugins/device/profile.h"
 
 struct qmd_config {
     const char *name; /* of the device */

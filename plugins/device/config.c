@@ -3,7 +3,7 @@
  * A profile is a set of defaults, wherever on the command line it stands; so values are
  * only kept as they come, and parsed when all are known.
  */
-#include "bench/device/config.h"
+#include "plugins/device/config.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -23,8 +23,8 @@
 
 #include <nbdkit-filter.h>
 
-#include "bench/device/config.h"
-#include "bench/device/report.h"
+#include "plugins/device/config.h"
+#include "plugins/device/report.h"
 
 #define FILE_CHECK_NS 10000000 /* look for device-file so often at most */
 

@@ -1,5 +1,5 @@
 /* disk.c - how long a disk with a moving arm takes for a request (disk.h). */
-#include "bench/device/disk.h"
+#include "plugins/device/disk.h"
 
 #include <math.h>
 

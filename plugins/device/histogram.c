@@ -4,7 +4,7 @@
  * e >= 6, it is in row e - 5, at the column that the six bits after the highest one
  * give.
  */
-#include "bench/histogram.h"
+#include "plugins/device/histogram.h"
 
 #define BITS    QM_HISTOGRAM_BITS
 #define COLUMNS (UINT64_C(1) << BITS)

@@ -26,8 +26,8 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "bench/device/disk.h"
-#include "bench/histogram.h"
+#include "plugins/device/disk.h"
+#include "plugins/device/histogram.h"
 
 #define QM_DEVICE_NEVER INT64_MAX
 

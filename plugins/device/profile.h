@@ -2,7 +2,7 @@
 #ifndef QM_DEVICE_PROFILE_H
 #define QM_DEVICE_PROFILE_H
 
-#include "bench/device/model.h"
+#include "plugins/device/model.h"
 
 struct qm_device_profile {
     const char *name;

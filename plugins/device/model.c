@@ -7,7 +7,7 @@
  *
  * What happens at the same time: parts enter first, then stations end by their number.
  */
-#include "bench/device/model.h"
+#include "plugins/device/model.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* report.c - what a device did, as JSON. */
-#include "bench/device/report.h"
+#include "plugins/device/report.h"
 
 #include <errno.h>
 #include <jansson.h>
