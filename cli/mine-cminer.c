@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/train.h"
+#include "sim/train.h"
 #include "cli/mine.h"
 #include "mining/cminer-file.h"
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/mine.h"
+#include "sim/mine.h"
 #include "cli/cli.h"
 #include "cli/mine.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/replay.h"
+#include "sim/replay.h"
 #include "cli/cli.h"
 #include "cli/server.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "bench/sim.h"
+#include "sim/sim.h"
 
 /* What was counted of all before that time of the trace. */
 struct sim_point {

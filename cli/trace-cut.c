@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "bench/cut.h"
+#include "sim/cut.h"
 #include "cli/cli.h"
 
 struct arguments {

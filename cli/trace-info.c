@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/info.h"
+#include "sim/info.h"
 #include "cli/cli.h"
 
 struct arguments {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "bench/info.h"
+#include "sim/info.h"
 
 /* Two threads, interleaved: 1 with two transactions (2, 3), 4 without one; 5 lies in no
  * thread; 6 never ends and makes no request. */

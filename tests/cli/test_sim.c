@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "bench/mine.h"
-#include "bench/sim.h"
+#include "sim/mine.h"
+#include "sim/sim.h"
 
 enum { BLOCK = 4096 };
 

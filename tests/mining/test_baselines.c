@@ -1,7 +1,7 @@
 /* The baselines in the simulator: counts, exactly. */
 #include "testing.h"
 
-#include "bench/sim.h"
+#include "sim/sim.h"
 
 enum { BLOCK = 16384, READERS = 12, READS = 60000 };
 

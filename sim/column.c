@@ -1,5 +1,5 @@
 /* column.c - a long array of 32-bit numbers (see column.h). */
-#include "bench/column.h"
+#include "sim/column.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * The cache notes hits and applies them later, before anything is evicted.  So a touch
  * does not look at the clock: it is the access that the node waited for.
  */
-#include "bench/belady.h"
+#include "sim/belady.h"
 
 #include <stdlib.h>
 

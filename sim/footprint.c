@@ -1,5 +1,5 @@
 /* footprint.c - how many distinct blocks there were. */
-#include "bench/footprint.h"
+#include "sim/footprint.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* classes.c - small numbers for the names of classes. */
-#include "bench/classes.h"
+#include "sim/classes.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
  *
  * The first error stops everything: clients then only empty their queues.
  */
-#include "bench/replay.h"
+#include "sim/replay.h"
 
 #include <errno.h>
 #include <pthread.h>

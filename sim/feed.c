@@ -1,5 +1,5 @@
 /* feed.c - a trace's contexts as one prefetcher sees them, at one level. */
-#include "bench/feed.h"
+#include "sim/feed.h"
 
 #include <errno.h>
 #include <stdlib.h>

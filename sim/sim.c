@@ -4,14 +4,14 @@
  * the prefetcher is told, and asked for candidates; those not cached enter the prefetch
  * cache.
  */
-#include "bench/sim.h"
+#include "sim/sim.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/feed.h"
+#include "sim/feed.h"
 #include "cache/cache.h"
 #include "mining/throttle.h"
 

@@ -3,13 +3,13 @@
  * The contexts are those that a prefetcher sees (feed.h); this one only cuts what it is
  * told of into segments.
  */
-#include "bench/train.h"
+#include "sim/train.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/feed.h"
+#include "sim/feed.h"
 #include "mining/sequence.h"
 
 struct cutter {

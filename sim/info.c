@@ -4,7 +4,7 @@
  * it was nested in.  The tree of contexts is that of the simulator, under a prefetcher
  * that does nothing.
  */
-#include "bench/info.h"
+#include "sim/info.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/classes.h"
-#include "bench/footprint.h"
+#include "sim/classes.h"
+#include "sim/footprint.h"
 #include "mining/prefetcher.h"
 
 /* A run that is going on. */

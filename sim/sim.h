@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/belady.h"
-#include "bench/perfect.h"
+#include "sim/belady.h"
+#include "sim/perfect.h"
 #include "mining/context.h"
 #include "mining/prefetcher.h"
 #include "trace/trace.h"

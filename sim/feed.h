@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/classes.h"
+#include "sim/classes.h"
 #include "mining/context.h"
 #include "mining/prefetcher.h"
 #include "trace/trace.h"

@@ -5,7 +5,7 @@
  * stream numbers are the order of the beginnings, by which the second pass finds them
  * again.
  */
-#include "bench/future.h"
+#include "sim/future.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #define uthash_nonfatal_oom(elt) ((elt)->lost = true)
 #include <uthash.h>
 
-#include "bench/column.h"
-#include "bench/feed.h"
+#include "sim/column.h"
+#include "sim/feed.h"
 
 /* A distinct block, in the first pass. */
 struct distinct {

@@ -3,7 +3,7 @@
  * Until the piece begins, the tree of open contexts is kept, as that of the simulator
  * under a prefetcher that does nothing.  From then on the events need only be copied.
  */
-#include "bench/cut.h"
+#include "sim/cut.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #ifndef QM_BENCH_BELADY_H
 #define QM_BENCH_BELADY_H
 
-#include "bench/future.h"
+#include "sim/future.h"
 #include "cache/eviction.h"
 
 #define QM_BELADY "belady"

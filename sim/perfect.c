@@ -3,7 +3,7 @@
  * A stream follows its sequence in the future: it stands at the access that its context
  * made last.
  */
-#include "bench/perfect.h"
+#include "sim/perfect.h"
 
 #include <stdlib.h>
 #include <string.h>

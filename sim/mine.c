@@ -1,12 +1,12 @@
 /* mine.c - the rules that a trace holds. */
-#include "bench/mine.h"
+#include "sim/mine.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/feed.h"
+#include "sim/feed.h"
 
 struct qm_mine {
     struct qm_prefetcher *prefetcher;

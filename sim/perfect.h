@@ -10,7 +10,7 @@
 #ifndef QM_BENCH_PERFECT_H
 #define QM_BENCH_PERFECT_H
 
-#include "bench/future.h"
+#include "sim/future.h"
 #include "mining/prefetcher.h"
 
 #define QM_PERFECT        "perfect"
