@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 enum { CONTEXT = 30, MEASURED = 30000 };
 

@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "mining/context.h"
-#include "mining/prefetcher.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
 #include "trace/trace.h"
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };

@@ -4,7 +4,7 @@
 
 #include "sim/train.h"
 #include "cli/mine.h"
-#include "mining/cminer-file.h"
+#include "mining/baselines/cminer-file.h"
 
 enum {
     OUTPUT = 'o',

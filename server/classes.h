@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mining/context.h"
+#include "mining/core/context.h"
 
 #define QMS_CLASSES_MAX 4096
 #define QMS_CLASS_NONE  0 /* index: reads without a context */

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 #define QMS_CLIENTS     256 /* numbers: 0 to this - 1 */
 #define QMS_CLIENT_NONE 0   /* what nobody in particular does */

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mining/context.h"
-#include "mining/prefetcher.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
 
 struct qms_config {
     /* The cache. */

@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mining/context.h"
-#include "mining/prefetcher.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
 #include "server/classes.h"
 #include "server/clients.h"
 #include "server/miner.h"

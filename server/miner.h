@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 #include "server/clients.h"
 
 struct qms_miner;

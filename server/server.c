@@ -20,7 +20,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "mining/rules-dir.h"
+#include "mining/core/rules-dir.h"
 #include "server/server.h"
 
 #define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */

@@ -17,7 +17,7 @@
 #include <nbdkit-filter.h>
 
 #include "cache/cache.h"
-#include "mining/throttle.h"
+#include "mining/core/throttle.h"
 #include "server/backing.h"
 #include "server/classes.h"
 #include "server/clients.h"

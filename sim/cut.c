@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 /* What a context's B said; its kind and its parent are the context's. */
 struct begun {

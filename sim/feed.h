@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "sim/classes.h"
-#include "mining/context.h"
-#include "mining/prefetcher.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
 #include "trace/trace.h"
 
 struct qm_feed {

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mining/context.h"
+#include "mining/core/context.h"
 #include "trace/trace.h"
 
 #define QM_FUTURE_NEVER UINT32_MAX /* no such access */

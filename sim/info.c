@@ -14,7 +14,7 @@
 
 #include "sim/classes.h"
 #include "sim/footprint.h"
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 /* A run that is going on. */
 struct run {

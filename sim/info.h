@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "plugins/device/histogram.h"
-#include "mining/context.h"
+#include "mining/core/context.h"
 #include "trace/trace.h"
 
 enum { QM_KINDS = QM_QUERY + 1 }; /* arrays by enum qm_kind; [0] is not used */

@@ -11,7 +11,7 @@
 #define QM_BENCH_PERFECT_H
 
 #include "sim/future.h"
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 #define QM_PERFECT        "perfect"
 #define QM_PERFECT_WINDOW 1024

@@ -13,7 +13,7 @@
 
 #include "sim/feed.h"
 #include "cache/cache.h"
-#include "mining/throttle.h"
+#include "mining/core/throttle.h"
 
 #define SHARE_UNIT 100000 /* of 100 % */
 

@@ -13,8 +13,8 @@
 
 #include "sim/belady.h"
 #include "sim/perfect.h"
-#include "mining/context.h"
-#include "mining/prefetcher.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
 #include "trace/trace.h"
 
 struct qm_sim;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "sim/feed.h"
-#include "mining/sequence.h"
+#include "mining/core/sequence.h"
 
 struct cutter {
     struct qm_prefetcher base;

@@ -1,12 +1,12 @@
-/* train.h - a trace as C-Miner*'s sequence database (mining/cminer.h). */
+/* train.h - a trace as C-Miner*'s sequence database (mining/baselines/cminer.h). */
 #ifndef QM_BENCH_TRAIN_H
 #define QM_BENCH_TRAIN_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mining/cminer.h"
-#include "mining/context.h"
+#include "mining/baselines/cminer.h"
+#include "mining/core/context.h"
 #include "trace/trace.h"
 
 struct qm_train_config {

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mining/context.h" /* enum qm_kind */
+#include "mining/core/context.h" /* enum qm_kind */
 
 enum {
     QM_TRACE_BEGIN = 'B',

@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "mining/pairs-file.h"
+#include "mining/markov/pairs-file.h"
 
 #define HEADER 64 /* pairs-file.h */
 #define KEY    16

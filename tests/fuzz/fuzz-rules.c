@@ -15,8 +15,8 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "mining/cminer-file.h"
-#include "mining/record.h"
+#include "mining/baselines/cminer-file.h"
+#include "mining/quickmine/record.h"
 
 #define HEADER 96 /* cminer-file.h */
 #define DEGREE 4

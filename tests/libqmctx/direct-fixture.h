@@ -16,7 +16,7 @@
 
 #include "clients/libqmctx/qmctx.h"
 #include "clients/protocol/quickmine-protocol.h"
-#include "mining/context.h"
+#include "mining/core/context.h"
 #include "nbdkit-server.h"
 #include "trace/trace.h"
 

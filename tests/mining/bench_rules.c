@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 #define CONTEXT 30
 #define PER_CONTEXT                                                                    \

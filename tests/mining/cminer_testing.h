@@ -5,7 +5,7 @@
 
 #include "testing.h"
 
-#include "mining/cminer.h"
+#include "mining/baselines/cminer.h"
 
 /* A rule a -> c or a & b -> c, in blocks, and where it stood among those of its prefix.
  */

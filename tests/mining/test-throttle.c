@@ -2,7 +2,7 @@
  * come back, and classes that feed each other are judged together. */
 #include "testing.h"
 
-#include "mining/throttle.h"
+#include "mining/core/throttle.h"
 
 enum { DEGREE = 4, SEARCH = 3, NEW_PRODUCTS = 7, USELESS = 9 };
 

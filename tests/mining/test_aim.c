@@ -1,5 +1,5 @@
 /* The aim: how much accuracy is asked for, by what the device has to read. */
-#include "mining/aim.h"
+#include "mining/markov/aim.h"
 #include "testing.h"
 
 static struct qm_aim aim;

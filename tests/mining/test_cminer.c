@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "mining/keys.h"
+#include "mining/baselines/keys.h"
 
 /* Numbers whose order is not that of the digits. */
 static uint64_t block_of(unsigned digit)

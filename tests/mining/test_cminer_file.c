@@ -12,7 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "mining/cminer-file.h"
+#include "mining/baselines/cminer-file.h"
 
 enum { BLOCK = 16384, HEADER = 96, SEAL = 8 };
 

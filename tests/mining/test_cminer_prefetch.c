@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "mining/cminer-file.h"
+#include "mining/baselines/cminer-file.h"
 
 static char dir[] = "/tmp/quickmine.XXXXXX";
 static char path[64];

@@ -1,7 +1,7 @@
 /* Kinds, levels and the tree of open contexts. */
 #include "testing.h"
 
-#include "mining/context.h"
+#include "mining/core/context.h"
 
 static void test_names(void **state)
 {

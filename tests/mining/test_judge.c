@@ -1,5 +1,5 @@
 /* The judge: what it learns from how proposals ended, and where its price goes. */
-#include "mining/judge.h"
+#include "mining/markov/judge.h"
 #include "testing.h"
 
 static struct qm_clues clues_of(uint64_t block)

@@ -2,8 +2,8 @@
  */
 #include "testing.h"
 
-#include "mining/miner.h"
-#include "mining/sequence.h"
+#include "mining/quickmine/miner.h"
+#include "mining/core/sequence.h"
 #include "model.h"
 
 static struct qm_mining_config unlimited(unsigned lookahead, uint64_t segment)

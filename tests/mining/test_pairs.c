@@ -1,5 +1,5 @@
 /* The table of pairs: what it holds, what gives way, and a naive model of a line. */
-#include "mining/pairs.h"
+#include "mining/markov/pairs.h"
 #include "testing.h"
 
 enum { LINE = 64, WAYS = 8 };

@@ -12,8 +12,8 @@
 #include <xxhash.h>
 
 #include "baseline.h"
-#include "mining/pairs-file.h"
-#include "mining/rules-dir.h"
+#include "mining/markov/pairs-file.h"
+#include "mining/core/rules-dir.h"
 
 static char dir[64];
 

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "mining/prefix-lru.h"
-#include "mining/record.h"
+#include "mining/quickmine/prefix-lru.h"
+#include "mining/quickmine/record.h"
 
 static uint64_t any_number(struct rng *rng)
 {

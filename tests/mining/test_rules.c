@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "mining/suffixes.h"
+#include "mining/quickmine/suffixes.h"
 #include "model.h"
 
 static struct qm_mining_config defaults(void)

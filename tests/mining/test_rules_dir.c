@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mining/bdb.h"
-#include "mining/seal.h"
+#include "mining/quickmine/bdb.h"
+#include "mining/quickmine/seal.h"
 #include "model.h"
 
 /* A directory of its own for each test; the rules are in it or below it. */

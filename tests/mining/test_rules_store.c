@@ -2,7 +2,7 @@
  */
 #include "testing.h"
 
-#include "mining/rules-store.h"
+#include "mining/quickmine/rules-store.h"
 
 enum { PREFIXES = 400, LONGEST = 3 * QM_STORE_MOST };
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 /* Reproducible: each test begins with a seed of its own. */
 struct rng {

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "mining/prefetcher.h"
+#include "mining/core/prefetcher.h"
 
 struct fake {
     struct qm_prefetcher base;

@@ -1,0 +1,150 @@
+/* context.c - kinds, levels, and the tree of open contexts (see context.h).
+ *
+ * A context keeps its target, the context whose sequence its reads extend, from its
+ * beginning to its end: what encloses it outlives it, so the pointer stays good, and a
+ * read costs the same however deep a client nests.
+ */
+#include "mining/core/context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/core/prefetcher.h"
+
+static const char *const kind_names[] = {
+    [QM_CONNECTION] = "connection",
+    [QM_THREAD] = "thread",
+    [QM_TRANSACTION] = "transaction",
+    [QM_QUERY] = "query",
+};
+
+static const char *const level_names[] = {
+    [QM_LEVEL_INNERMOST] = "innermost", [QM_LEVEL_CONNECTION] = "connection",
+    [QM_LEVEL_THREAD] = "thread",       [QM_LEVEL_TRANSACTION] = "transaction",
+    [QM_LEVEL_QUERY] = "query",         [QM_LEVEL_NONE] = "none",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static const char *name_of(const char *const *names, size_t n, unsigned number)
+{
+    return number < n ? names[number] : NULL;
+}
+
+static int number_of(const char *const *names, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (names[i] && strcmp(names[i], name) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+const char *qm_kind_name(enum qm_kind kind)
+{
+    return name_of(kind_names, COUNT(kind_names), (unsigned)kind);
+}
+
+const char *qm_level_name(enum qm_level level)
+{
+    return name_of(level_names, COUNT(level_names), (unsigned)level);
+}
+
+int qm_kind_parse(const char *name)
+{
+    return number_of(kind_names, COUNT(kind_names), name);
+}
+
+int qm_level_parse(const char *name)
+{
+    return number_of(level_names, COUNT(level_names), name);
+}
+
+static struct qm_context *find_target(enum qm_level level, struct qm_context *context)
+{
+    unsigned kind = (unsigned)level;
+    if (level == QM_LEVEL_INNERMOST || level == QM_LEVEL_NONE ||
+        (unsigned)context->kind == kind || !context->parent) {
+        return context;
+    }
+    struct qm_context *target = context->parent->target;
+    return (unsigned)target->kind == kind ? target : context;
+}
+
+int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
+                     struct qm_context *parent, enum qm_kind kind, uint32_t klass,
+                     uint64_t id, void *user, struct qm_context **context)
+{
+    struct qm_context *c = calloc(1, sizeof *c);
+    if (!c) {
+        return ENOMEM;
+    }
+    c->parent = parent;
+    c->kind = kind;
+    c->klass = klass;
+    c->id = id;
+    c->user = user;
+    c->target = find_target(level, c);
+    CDS_INIT_LIST_HEAD(&c->children);
+    CDS_INIT_LIST_HEAD(&c->siblings);
+    if (c->target == c) {
+        c->stream = prefetcher->ops->begin(prefetcher, klass);
+        if (!c->stream) {
+            free(c);
+            return ENOMEM;
+        }
+    }
+    if (parent) {
+        cds_list_add_tail(&c->siblings, &parent->children);
+    }
+    *context = c;
+    return 0;
+}
+
+struct qm_context *qm_context_target(enum qm_level level, struct qm_context *context)
+{
+    (void)level;
+    return context->target;
+}
+
+static void end_one(struct qm_prefetcher *prefetcher, struct qm_context *context,
+                    void (*ended)(void *opaque, struct qm_context *context,
+                                  struct qm_work *work),
+                    void *opaque)
+{
+    struct qm_work *work = NULL;
+    if (context->stream) {
+        prefetcher->ops->end(prefetcher, context->stream, &work);
+        context->stream = NULL;
+    }
+    if (ended) {
+        ended(opaque, context, work);
+    } else if (work) {
+        prefetcher->ops->discard(prefetcher, work);
+    }
+    cds_list_del(&context->siblings);
+    free(context);
+}
+
+void qm_context_end(struct qm_prefetcher *prefetcher, struct qm_context *context,
+                    void (*ended)(void *opaque, struct qm_context *context,
+                                  struct qm_work *work),
+                    void *opaque)
+{
+    /* Without recursion: how deep contexts are nested is up to the client. */
+    struct qm_context *c = context;
+    for (;;) {
+        while (!cds_list_empty(&c->children)) {
+            c = cds_list_entry(c->children.prev, struct qm_context, siblings);
+        }
+        struct qm_context *parent = c->parent;
+        bool last = c == context;
+        end_one(prefetcher, c, ended, opaque);
+        if (last) {
+            return;
+        }
+        c = parent;
+    }
+}

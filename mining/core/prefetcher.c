@@ -1,0 +1,155 @@
+/* prefetcher.c - the prefetchers by name, and their configuration (see prefetcher.h).
+ */
+#include "mining/core/prefetcher.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mining/quickmine/bdb.h"
+#include "mining/quickmine/miner.h"
+#include "mining/core/registry.h"
+
+#define DEGREE_MAX QM_CANDIDATES_MAX
+#define GRACE_MAX  65535
+#define DEVICE_MAX 4096
+#define RULES_MIN  (UINT64_C(64) << 10)
+#define RULES_MAX  (UINT64_C(1) << 40)
+#define RULES_PART 8 /* of the cache */
+
+/* clang-format off */ /* one a line */
+static const struct qm_prefetcher_ops *const prefetchers[] = {
+    &qm_prefetcher_none,
+    &qm_prefetcher_seq,
+    &qm_prefetcher_run,
+    &qm_prefetcher_amp,
+    &qm_prefetcher_mithril,
+    &qm_prefetcher_quickmine,
+    &qm_prefetcher_ppm,
+    &qm_prefetcher_cminer,
+    &qm_prefetcher_cminer_plus,
+};
+/* clang-format on */
+static const char names[] =
+    "none, seq, run, amp, mithril, quickmine, ppm, cminer, cminer+";
+
+const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof prefetchers / sizeof prefetchers[0]; i++) {
+        if (strcmp(prefetchers[i]->name, name) == 0) {
+            return prefetchers[i];
+        }
+    }
+    return NULL;
+}
+
+const char *qm_prefetcher_names(void)
+{
+    return names;
+}
+
+static const char *const ideas[] = {"two",   "judge",  "watch", "price",
+                                    "chain", "misses", "aim"};
+
+unsigned qm_idea_find(const char *name)
+{
+    for (unsigned i = 0; i < sizeof ideas / sizeof ideas[0]; i++) {
+        if (strcmp(ideas[i], name) == 0) {
+            return 1u << i;
+        }
+    }
+    return 0;
+}
+
+const char *qm_idea_names(void)
+{
+    return "two, judge, watch, price, chain, misses, aim";
+}
+
+void qm_mining_defaults(struct qm_mining_config *config)
+{
+    *config = (struct qm_mining_config){
+        .lookahead = 5,
+        .max_prefix = 262144,
+        .max_suffix = 8,
+        .grace = 3,
+        .degree = 4,
+        .segment = 4096,
+        .skip_hits = true,
+        .rules_pool = UINT64_C(8) << 20,
+    };
+}
+
+void qm_mining_paper(struct qm_mining_config *config)
+{
+    qm_mining_defaults(config);
+    config->max_prefix = 0;
+    config->max_suffix = 0;
+    config->segment = 0;
+    config->skip_hits = false;
+    config->rules_pool = UINT64_C(4) << 20;
+}
+
+uint64_t qm_mining_rules_memory(uint64_t cache_bytes)
+{
+    uint64_t bytes = cache_bytes / RULES_PART;
+
+    if (bytes < RULES_MIN)
+        return RULES_MIN;
+    return bytes < RULES_MAX ? bytes : RULES_MAX;
+}
+
+static int __attribute__((format(printf, 3, 4)))
+wrong(char *err, size_t len, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err, len, format, args);
+    va_end(args);
+    return EINVAL;
+}
+
+int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len)
+{
+    if (config->lookahead < QM_LOOKAHEAD_MIN || config->lookahead > QM_LOOKAHEAD_MAX) {
+        return wrong(err, len, "lookahead is %u; it must be from %d to %d",
+                     config->lookahead, QM_LOOKAHEAD_MIN, QM_LOOKAHEAD_MAX);
+    }
+    if (config->degree < 1 || config->degree > DEGREE_MAX) {
+        return wrong(err, len, "degree is %u; it must be from 1 to %d", config->degree,
+                     DEGREE_MAX);
+    }
+    if (config->grace > GRACE_MAX) {
+        return wrong(err, len, "grace is %u; it must be at most %d", config->grace,
+                     GRACE_MAX);
+    }
+    if (config->rules_pool < QM_POOL_MIN || config->rules_pool > QM_POOL_MAX) {
+        return wrong(err, len,
+                     "the pool of the rule cache is %llu bytes; it must be from 64K "
+                     "(Berkeley DB does not work with less) to 64G",
+                     (unsigned long long)config->rules_pool);
+    }
+    if (config->rules_memory != 0 &&
+        (config->rules_memory < RULES_MIN || config->rules_memory > RULES_MAX)) {
+        return wrong(err, len,
+                     "the memory for rules is %llu bytes; it must be from 64K to 1T",
+                     (unsigned long long)config->rules_memory);
+    }
+    if (config->retrain > QM_RETRAIN_MAX) {
+        return wrong(err, len, "retrain is %llu accesses; it must be at most %llu",
+                     (unsigned long long)config->retrain,
+                     (unsigned long long)QM_RETRAIN_MAX);
+    }
+    if (config->rules_dir && !*config->rules_dir) {
+        return wrong(err, len, "the name of the rules directory is empty");
+    }
+    if (config->rules_for && strlen(config->rules_for) > DEVICE_MAX) {
+        return wrong(err, len,
+                     "the name of the device that the rules are of is longer "
+                     "than %d bytes",
+                     DEVICE_MAX);
+    }
+    err[0] = '\0';
+    return 0;
+}

@@ -1,0 +1,17 @@
+/* registry.h - the prefetchers that there are; used by prefetcher.c alone. */
+#ifndef QM_REGISTRY_H
+#define QM_REGISTRY_H
+
+#include "mining/core/prefetcher.h"
+
+extern const struct qm_prefetcher_ops qm_prefetcher_none;
+extern const struct qm_prefetcher_ops qm_prefetcher_seq;
+extern const struct qm_prefetcher_ops qm_prefetcher_run;
+extern const struct qm_prefetcher_ops qm_prefetcher_amp;
+extern const struct qm_prefetcher_ops qm_prefetcher_mithril;
+extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
+extern const struct qm_prefetcher_ops qm_prefetcher_ppm;
+extern const struct qm_prefetcher_ops qm_prefetcher_cminer;
+extern const struct qm_prefetcher_ops qm_prefetcher_cminer_plus;
+
+#endif

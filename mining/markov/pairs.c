@@ -1,0 +1,582 @@
+/* pairs.c - a set-associative table whose sets are cache lines of eight words.
+ *
+ * A key's hash names a line and a tag.  A word of that line is a pair, or 0:
+ *
+ *   bits 0-33   the block
+ *   bits 34-49  tag: which of the line's keys
+ *   bits 50-53  count; 0: no pair is here
+ *   bits 54-55  how often others followed the key since (3: or more often)
+ *   bits 56-59  age: pairs that entered the line since this one was last of use
+ *   bits 60-63  the owner
+ *
+ * All of a key's pairs are in one line, so a key with one follower takes 8 bytes.
+ *
+ * What goes when a line is full is the pair of the lowest count, the oldest of these.
+ * Most pairs are seen once and never again, so an entering pair takes the place of such
+ * a one as a rule; that those with higher counts do not stay for ever, one in
+ * FADE_EVERY of the entering pairs lowers the counts of all in its line.
+ *
+ * All of that passes over pairs that are another's who is there and has no more than
+ * his share of the line.  Such a pair's count is lowered by its owner's reads only:
+ * that others read something else after the same block says little of what he will
+ * read.
+ *
+ * The lines are in use from the first on, and more of them as pairs come, so that few
+ * pairs take little memory: linear hashing (Litwin, VLDB'80).  With n = first << level
+ * lines in use, a key's line is
+ *
+ *   the hash's high bits, scaled to first  +  first * the tag's lowest level bits.
+ *
+ * To grow, line by line, beginning with line 0, is split: what has the tag's next bit
+ * goes from line i to line i + n; when all n have been, level is one more.  A word has
+ * its tag, so where it goes is known.  But at full size as many bits of the tag as
+ * there were levels say what the line says: two keys of a line are taken for one
+ * another once in 2,048 then, and less often before.
+ *
+ * A line is split when there are more than HELD_PER_LINE pairs for each: then few
+ * overflow, as long as there are lines left (keys' lines are Poisson-distributed; most
+ * that do have a key that many blocks follow).  That a pair has given way is no reason
+ * to grow: where many blocks follow one, they do so for ever.
+ *
+ * One thread splits, no other waits for it: they may miss what is being moved, or leave
+ * something in the old line, where it is not found any more and grows old.
+ */
+#define XXH_INLINE_ALL
+#include "mining/markov/pairs.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+enum {
+    WAYS = QM_PAIRS_FOUND_MAX,
+    LINE = 64, /* bytes */
+    BLOCK_BITS = 34,
+    TAG_BITS = 16,
+    TAGS = 1 << TAG_BITS,
+    SINCE_MAX = 3,
+    AGE_MAX = 15,
+    FADE_EVERY = 4,
+    HELD_PER_LINE = 2,
+    LEVELS = 5,     /* a table begins with a 32nd of its lines, */
+    FIRST_MIN = 64, /* but a page of them if it has that */
+    NEXT_BITS = 56,
+    /* Blocks that are tried to find out what a table's keys are of: no more than an
+     * eighth of the keys that it can tell apart, so that few are taken for another, and
+     * no more than take some seconds. */
+    ADOPT_PART = 8,
+    ADOPT_MAX = 1 << 26,
+    ADOPT_MARGIN = 1024, /* beyond the blocks that are known to follow others */
+};
+
+struct line {
+    _Alignas(LINE) _Atomic uint64_t words[WAYS];
+};
+
+struct qm_pairs {
+    void *memory; /* that the lines are in */
+    struct line *lines;
+    uint64_t first;               /* lines in use at first */
+    unsigned levels;              /* n is first << levels */
+    uint64_t n;                   /* lines there can be */
+    atomic_uint_least64_t extent; /* level << NEXT_BITS | next: see struct extent */
+    atomic_flag splitting;
+    atomic_uint owners; /* that are there */
+    atomic_uint_least64_t held, evicted;
+};
+
+struct word {
+    uint64_t block;
+    unsigned tag, count, since, age, owner;
+};
+
+static struct word unpack(uint64_t w)
+{
+    return (struct word){
+        .block = w & (QM_PAIRS_BLOCKS - 1),
+        .tag = w >> BLOCK_BITS & (TAGS - 1),
+        .count = w >> 50 & 15,
+        .since = w >> 54 & 3,
+        .age = w >> 56 & 15,
+        .owner = w >> 60,
+    };
+}
+
+static uint64_t pack(const struct word *w)
+{
+    return w->block | (uint64_t)w->tag << BLOCK_BITS | (uint64_t)w->count << 50 |
+           (uint64_t)w->since << 54 | (uint64_t)w->age << 56 | (uint64_t)w->owner << 60;
+}
+
+static uint64_t load(const struct line *line, unsigned i)
+{
+    return atomic_load_explicit(&line->words[i], memory_order_relaxed);
+}
+
+/* Readers of a line that does not change must not take it from each other's caches. */
+static void store(struct line *line, unsigned i, uint64_t was, const struct word *w)
+{
+    uint64_t is = pack(w);
+
+    if (is != was)
+        atomic_store_explicit(&line->words[i], is, memory_order_relaxed);
+}
+
+struct qm_pairs *qm_pairs_new(uint64_t bytes)
+{
+    struct qm_pairs *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    /* One line less than fits, for the alignment.  calloc(), as aligned_alloc() has no
+     * zeros, and writing them would take memory at once. */
+    p->n = bytes / LINE > 2 ? bytes / LINE - 1 : 1;
+    while (p->levels < LEVELS && p->n >> (p->levels + 1) >= FIRST_MIN)
+        p->levels++;
+    p->first = p->n >> p->levels;
+    p->n = p->first << p->levels;
+    p->memory = calloc(p->n + 1, LINE);
+    if (!p->memory) {
+        free(p);
+        return NULL;
+    }
+    p->lines = (struct line *)(((uintptr_t)p->memory + LINE - 1) / LINE * LINE);
+    return p;
+}
+
+void qm_pairs_free(struct qm_pairs *p)
+{
+    if (p)
+        free(p->memory);
+    free(p);
+}
+
+uint64_t qm_pairs_key1(uint64_t b)
+{
+    return XXH3_64bits(&b, sizeof b);
+}
+
+uint64_t qm_pairs_key2(uint64_t a, uint64_t b)
+{
+    uint64_t both[] = {a, b};
+
+    return XXH3_64bits(both, sizeof both);
+}
+
+static unsigned tag_of(uint64_t key)
+{
+    return key & (TAGS - 1);
+}
+
+/* How far the table has grown: there are first << level lines, and those that come of
+ * the lines before next, which have been split. */
+struct extent {
+    unsigned level;
+    uint64_t next;
+};
+
+static struct extent extent_of(const struct qm_pairs *p)
+{
+    uint64_t e = atomic_load_explicit(&p->extent, memory_order_acquire);
+
+    return (struct extent){
+        .level = (unsigned)(e >> NEXT_BITS),
+        .next = e & ((UINT64_C(1) << NEXT_BITS) - 1),
+    };
+}
+
+static uint64_t lines_in_use(const struct qm_pairs *p)
+{
+    struct extent e = extent_of(p);
+
+    return (p->first << e.level) + e.next;
+}
+
+/* Where a key of that tag is that was in line start, below first, in the beginning. */
+static struct line *line_at(const struct qm_pairs *p, uint64_t start, unsigned tag)
+{
+    struct extent e = extent_of(p);
+    uint64_t i = start + p->first * (tag & ((1u << e.level) - 1));
+
+    if (i < e.next && tag >> e.level & 1)
+        i += p->first << e.level;
+    return &p->lines[i];
+}
+
+/* By the key's high bits; its low bits are the tag. */
+static struct line *line_of(const struct qm_pairs *p, uint64_t key)
+{
+    uint64_t start = (uint64_t)((unsigned __int128)key * p->first >> 64);
+
+    return line_at(p, start, tag_of(key));
+}
+
+/* Moves what has that bit of its tag to another line, which nobody knows of until the
+ * table is of extent after. */
+static void split_line(struct qm_pairs *p, struct line *from, struct line *to,
+                       unsigned bit, struct extent after)
+{
+    uint64_t moved[WAYS] = {0};
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t w = load(from, i);
+
+        if (unpack(w).tag >> bit & 1) {
+            moved[i] = w;
+            atomic_store_explicit(&to->words[i], w, memory_order_relaxed);
+        }
+    }
+    atomic_store_explicit(&p->extent, (uint64_t)after.level << NEXT_BITS | after.next,
+                          memory_order_release);
+    for (unsigned i = 0; i < WAYS; i++) { /* unless something else has come there */
+        if (moved[i] != 0)
+            atomic_compare_exchange_strong_explicit(&from->words[i], &moved[i], 0,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed);
+    }
+}
+
+/* Takes a line more, unless that is being done, or all are in use. */
+static void split_next(struct qm_pairs *p)
+{
+    struct extent e;
+
+    if (extent_of(p).level == p->levels ||
+        atomic_flag_test_and_set_explicit(&p->splitting, memory_order_acquire))
+        return;
+    e = extent_of(p);
+    if (e.level < p->levels) {
+        uint64_t n = p->first << e.level;
+        struct line *from = &p->lines[e.next];
+        struct extent after = {.level = e.level, .next = e.next + 1};
+
+        if (after.next == n)
+            after = (struct extent){.level = e.level + 1};
+        split_line(p, from, from + n, e.level, after);
+    }
+    atomic_flag_clear_explicit(&p->splitting, memory_order_release);
+}
+
+void qm_pairs_owners(struct qm_pairs *p, unsigned there)
+{
+    atomic_store_explicit(&p->owners, there & ~1u, memory_order_relaxed);
+}
+
+/* Whether w is of somebody who is there, other than owner. */
+static bool is_others(const struct qm_pairs *p, const struct word *w, unsigned owner)
+{
+    return w->owner != owner &&
+           atomic_load_explicit(&p->owners, memory_order_relaxed) >> w->owner & 1;
+}
+
+/* Another block than w's followed its key; others: somebody else's reads tell. */
+static void weaken(struct word *w, bool others)
+{
+    if (w->since < SINCE_MAX)
+        w->since++;
+    if (!others)
+        w->count -= (w->count + 3) / 8; /* 5 and more, by one or two */
+}
+
+/* Something enters the line of w. */
+static void grow_older(struct word *w, bool fade)
+{
+    if (w->age < AGE_MAX)
+        w->age++;
+    if (fade && w->count > 1)
+        w->count--;
+}
+
+static bool goes_before(const struct word *a, const struct word *b)
+{
+    return a->count < b->count || (a->count == b->count && a->age > b->age);
+}
+
+/* Which of a line's words are of others who are there and have their share of it or
+ * less, when something of owner's enters. */
+static unsigned spared(const struct qm_pairs *p, const struct word *words,
+                       unsigned owner)
+{
+    unsigned has[QM_PAIRS_OWNERS] = {0}, owners = 1, spared = 0;
+
+    for (unsigned i = 0; i < WAYS; i++)
+        if (words[i].count > 0 && is_others(p, &words[i], owner))
+            owners += has[words[i].owner]++ == 0;
+    if (owners == 1)
+        return 0;
+    for (unsigned i = 0; i < WAYS; i++)
+        if (words[i].count > 0 && is_others(p, &words[i], owner) &&
+            has[words[i].owner] * owners <= WAYS)
+            spared |= 1u << i;
+    return spared;
+}
+
+static void hold_one_more(struct qm_pairs *p)
+{
+    uint64_t held = atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed) + 1;
+
+    if (held > lines_in_use(p) * HELD_PER_LINE)
+        split_next(p);
+}
+
+/* The pair is not there yet: it takes the place of the least worth. */
+static void enter(struct qm_pairs *p, struct line *line, struct word new)
+{
+    bool fade = new.block % FADE_EVERY == 0;
+    struct word words[WAYS], gone = {0};
+    unsigned least = WAYS, sparing;
+
+    for (unsigned i = 0; i < WAYS; i++)
+        words[i] = unpack(load(line, i));
+    sparing = spared(p, words, new.owner);
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (sparing >> i & 1 || (least < WAYS && !goes_before(&words[i], &gone)))
+            continue;
+        gone = words[i];
+        least = i;
+    }
+    if (least == WAYS) /* who is there has changed meanwhile */
+        return;
+    for (unsigned i = 0; i < WAYS; i++) {
+        if (i == least || sparing >> i & 1 || words[i].count == 0)
+            continue;
+        uint64_t was = pack(&words[i]);
+        grow_older(&words[i], fade);
+        store(line, i, was, &words[i]);
+    }
+    store(line, least, 0, &new);
+    if (gone.count > 0)
+        atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
+    else
+        hold_one_more(p);
+}
+
+void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t block)
+{
+    struct line *line = line_of(p, key);
+    struct word new = {.block = block, .tag = tag_of(key), .count = 1, .owner = owner};
+    bool found = false;
+
+    if (block >= QM_PAIRS_BLOCKS)
+        return;
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t was = load(line, i);
+        struct word w = unpack(was);
+
+        if (w.count == 0 || w.tag != new.tag)
+            continue;
+        if (w.block == block) {
+            if (w.count < QM_PAIRS_COUNT_MAX)
+                w.count++;
+            w.since = w.age = 0;
+            if (!is_others(p, &w, owner))
+                w.owner = owner;
+            found = true;
+        } else {
+            weaken(&w, is_others(p, &w, owner));
+        }
+        store(line, i, was, &w);
+    }
+    if (!found)
+        enter(p, line, new);
+}
+
+void qm_pairs_expect(const struct qm_pairs *p, uint64_t key)
+{
+    __builtin_prefetch(line_of(p, key));
+}
+
+/* What follows the key of that tag in the line, at least min_count times. */
+static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_count,
+                         struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    unsigned n = 0, sum = 0;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct word w = unpack(load(line, i));
+
+        if (w.count < min_count || w.tag != tag)
+            continue;
+        found[n++] =
+            (struct qm_pair){.block = w.block, .count = w.count, .since = w.since};
+        sum += w.count;
+    }
+    for (unsigned i = 0; i < n; i++)
+        found[i].rest = sum - found[i].count;
+    return n;
+}
+
+unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
+                       struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    return find_tag(line_of(p, key), tag_of(key), 1, found);
+}
+
+uint64_t qm_pairs_lines(const struct qm_pairs *p)
+{
+    return p->n;
+}
+
+/* As qm_pairs_each(), for a line of a table of full size: the lowest tag first. */
+static int each_key(const struct qm_pairs *p, uint64_t number, unsigned min_count,
+                    int (*each)(void *opaque, uint64_t line, unsigned tag,
+                                const struct qm_pair *found, unsigned n),
+                    void *opaque)
+{
+    unsigned apart = 1u << p->levels, in_line = (unsigned)(number / p->first);
+    const struct line *line = line_at(p, number % p->first, in_line);
+    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    int r = 0;
+
+    for (unsigned from = 0; r == 0;) {
+        unsigned tag = TAGS;
+
+        for (unsigned i = 0; i < WAYS; i++) {
+            struct word w = unpack(load(line, i));
+
+            if (w.count >= min_count && w.tag % apart == in_line && w.tag >= from &&
+                w.tag < tag)
+                tag = w.tag;
+        }
+        if (tag == TAGS)
+            break;
+        from = tag + 1;
+        unsigned n = find_tag(line, tag, min_count, found);
+        if (n > 0) /* they may have gone meanwhile */
+            r = each(opaque, number, tag, found, n);
+    }
+    return r;
+}
+
+int qm_pairs_each(const struct qm_pairs *p, unsigned min_count,
+                  int (*each)(void *opaque, uint64_t line, unsigned tag,
+                              const struct qm_pair *found, unsigned n),
+                  void *opaque)
+{
+    int r = 0;
+
+    for (uint64_t i = 0; i < p->n && r == 0; i++)
+        r = each_key(p, i, min_count ? min_count : 1, each, opaque);
+    return r;
+}
+
+void qm_pairs_reserve(struct qm_pairs *p, uint64_t n)
+{
+    while (lines_in_use(p) < p->n && lines_in_use(p) < n / HELD_PER_LINE)
+        split_next(p);
+}
+
+/* Puts a pair into its line: in a free place, or in that of one with a lower count. */
+static void put(struct qm_pairs *p, struct line *line, struct word new)
+{
+    unsigned at = WAYS;
+    struct word least = new;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        uint64_t was = load(line, i);
+        struct word w = unpack(was);
+
+        if (w.count > 0 && w.tag == new.tag && w.block == new.block) {
+            w.count = w.count > new.count ? w.count : new.count;
+            store(line, i, was, &w);
+            return;
+        }
+        if (w.count < least.count) {
+            least = w;
+            at = i;
+        }
+    }
+    if (at == WAYS)
+        return;
+    store(line, at, 0, &new);
+    if (least.count > 0)
+        atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
+    else
+        hold_one_more(p);
+}
+
+bool qm_pairs_fits(const struct qm_pairs *p, uint64_t line, unsigned tag,
+                   uint64_t block, uint64_t count)
+{
+    return line < p->n && tag < TAGS && tag % (1u << p->levels) == line / p->first &&
+           block < QM_PAIRS_BLOCKS && count >= 1 && count <= QM_PAIRS_COUNT_MAX;
+}
+
+bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
+                  uint64_t count)
+{
+    struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
+
+    if (!qm_pairs_fits(p, line, tag, block, count))
+        return false;
+    put(p, line_at(p, line % p->first, tag), new);
+    return true;
+}
+
+struct qm_pairs *qm_pairs_new_of_lines(uint64_t lines)
+{
+    return lines < UINT64_MAX / LINE - 1 ? qm_pairs_new((lines + 1) * LINE) : NULL;
+}
+
+/* Copies what follows key, and returns it. */
+static unsigned adopt_key(struct qm_pairs *to, const struct qm_pairs *from,
+                          uint64_t key, struct qm_pair found[QM_PAIRS_FOUND_MAX])
+{
+    unsigned n = qm_pairs_find(from, key, found);
+
+    for (unsigned i = 0; i < n; i++)
+        put(to, line_of(to, key),
+            (struct word){
+                .block = found[i].block, .tag = tag_of(key), .count = found[i].count});
+    return n;
+}
+
+/* Copies what follows a block, and it and the next. */
+static void adopt_block(struct qm_pairs *to, const struct qm_pairs *from, uint64_t b)
+{
+    struct qm_pair next[QM_PAIRS_FOUND_MAX], found[QM_PAIRS_FOUND_MAX];
+    unsigned n = adopt_key(to, from, qm_pairs_key1(b), next);
+
+    for (unsigned i = 0; i < n; i++)
+        adopt_key(to, from, qm_pairs_key2(b, next[i].block), found);
+}
+
+void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from)
+{
+    uint64_t first = UINT64_MAX, last = 0, keys = from->n << (TAG_BITS - from->levels);
+    uint64_t most = keys / ADOPT_PART < ADOPT_MAX ? keys / ADOPT_PART : ADOPT_MAX;
+    uint64_t in_use = lines_in_use(from);
+
+    for (uint64_t i = 0; i < in_use * WAYS; i++) {
+        struct word w = unpack(load(&from->lines[i / WAYS], i % WAYS));
+
+        if (w.count == 0)
+            continue;
+        first = w.block < first ? w.block : first;
+        last = w.block > last ? w.block : last;
+    }
+    if (first > last)
+        return;
+    if (last - first < most) {
+        first = first > ADOPT_MARGIN ? first - ADOPT_MARGIN : 0;
+        for (uint64_t b = first; b <= last + ADOPT_MARGIN; b++)
+            adopt_block(to, from, b);
+        return;
+    }
+    for (uint64_t i = 0; i < in_use * WAYS; i++) {
+        struct word w = unpack(load(&from->lines[i / WAYS], i % WAYS));
+
+        if (w.count > 0)
+            adopt_block(to, from, w.block);
+    }
+}
+
+void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)
+{
+    *stats = (struct qm_pairs_stats){
+        .held = atomic_load_explicit(&p->held, memory_order_relaxed),
+        .evicted = atomic_load_explicit(&p->evicted, memory_order_relaxed),
+        .bytes = (lines_in_use(p) + 1) * LINE,
+    };
+}

@@ -1,0 +1,420 @@
+/* prefetcher-ppm.c - prediction by partial matching, with learned probabilities.
+ *
+ * What followed a context's last two blocks, and its last one alone, is likely to
+ * follow again (prediction by partial matching; to prefetch by it is from Curewitz,
+ * Krishnan, Vitter, SIGMOD'93).  Only adjacent blocks make a pair (pairs.h); the
+ * paper's window of G blocks is had by following the chain: what is likely to follow is
+ * taken for read, and so on, likeliest first.  How many steps ahead follows the
+ * readers' pace: what is near is known best, so a step further is taken only as far as
+ * blocks come late, that is, are demanded while they are still being read.
+ *
+ * A stream is of the blocks that its context did *not* find in the main cache; hits are
+ * passed over.  They need no prefetching, what was learned of them when they came still
+ * holds when they have left, and rules then step from one block that is worth
+ * prefetching to the next.  So hits cost nothing here, and take no memory.
+ *
+ * How probable it is that a block is used, and what must be probable enough, is for the
+ * judge (judge.h), whom everybody's prefetches teach, and who is told how accurate to
+ * be by what the device has to read (aim.h).
+ *
+ * Nobody waits for a lock but who saves: see pairs.h and judge.h.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/markov/aim.h"
+#include "mining/core/idle.h"
+#include "mining/markov/judge.h"
+#include "mining/markov/pairs-file.h"
+#include "mining/markov/pairs.h"
+#include "mining/core/registry.h"
+#include "mining/core/sequence.h"
+
+enum {
+    DEPTH = 2,       /* steps ahead, where blocks arrive at once */
+    DEPTH_MAX = 6,   /* where all come late */
+    STEPS_MAX = 32,  /* blocks seen on the way, an access */
+    JUDGE_PART = 32, /* of the memory for rules, the judge's table's */
+};
+
+#define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
+
+#define WATCH_FROM  0.2f /* of the price, how probable a step must be to be watched */
+#define FIXED_PRICE 0.5f /* where the price does not move */
+
+#define LATE_RATE 0.01f /* how fast the readers' pace is learned */
+
+_Static_assert((int)QM_OWNERS == QM_PAIRS_OWNERS, "the same numbers");
+
+struct ppm {
+    struct qm_prefetcher base;
+    struct qm_pairs *pairs;
+    struct qm_judge *judge;
+    _Atomic float late; /* the share of late ones among those used, of late */
+    unsigned without;   /* ideas */
+    bool (*cached)(void *opaque, uint64_t block);
+    void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
+    void *opaque;
+    struct qm_aim aim;
+    struct qm_rules_dir *dir; /* NULL: rules are in memory */
+    pthread_mutex_t saving;   /* one at a time */
+    _Atomic bool changed;     /* since saving last began */
+    atomic_uint_least64_t saves, save_errors;
+};
+
+struct qm_stream {
+    uint32_t klass;
+    unsigned owner;
+    unsigned seen;    /* up to 2 */
+    uint64_t last[2]; /* the last block, and the one before it */
+    bool promoted;    /* the last one was there */
+    bool fresh;       /* it has just come: there are candidates */
+};
+
+/* A block that may be read, some steps ahead. */
+struct step {
+    uint64_t block, previous;
+    bool two; /* there is a previous one */
+    bool done;
+    unsigned depth;
+    float probability;
+};
+
+struct search {
+    struct ppm *q;
+    const struct qm_stream *stream;
+    unsigned depth; /* how far ahead */
+    unsigned n;     /* steps; the first is the stream's last block */
+    struct step steps[STEPS_MAX];
+    uint64_t *blocks;
+    unsigned found, max;
+};
+
+static struct ppm *of(struct qm_prefetcher *p)
+{
+    return (struct ppm *)p;
+}
+
+static int save(struct ppm *q)
+{
+    int r;
+
+    pthread_mutex_lock(&q->saving);
+    atomic_store(&q->changed, false); /* before it is read: what comes then is next */
+    r = qm_pairs_save(q->pairs, q->dir);
+    pthread_mutex_unlock(&q->saving);
+    if (r != 0)
+        atomic_store(&q->changed, true);
+    atomic_fetch_add(r == 0 ? &q->saves : &q->save_errors, 1);
+    return r;
+}
+
+static int save_changes(struct qm_prefetcher *p)
+{
+    struct ppm *q = of(p);
+
+    return q->dir && atomic_load(&q->changed) ? save(q) : 0;
+}
+
+static void release(struct ppm *q)
+{
+    if (q->dir)
+        qm_rules_dir_close(q->dir);
+    qm_pairs_free(q->pairs);
+    qm_judge_free(q->judge);
+    free(q);
+}
+
+static int destroy(struct qm_prefetcher *p)
+{
+    struct ppm *q = of(p);
+    int r = save_changes(p);
+
+    pthread_mutex_destroy(&q->saving);
+    release(q);
+    return r;
+}
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                  char *err, size_t len)
+{
+    uint64_t bytes = config->rules_memory ? config->rules_memory : MEMORY;
+    struct ppm *q;
+    int r = qm_mining_check(config, err, len);
+
+    if (r != 0)
+        return r;
+    q = calloc(1, sizeof *q);
+    if (!q || !(q->judge = qm_judge_new(bytes / JUDGE_PART)) ||
+        !(q->pairs = qm_pairs_new(bytes - qm_judge_bytes(q->judge)))) {
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        r = ENOMEM;
+    } else if (config->rules_dir) {
+        r = qm_pairs_load(q->pairs, config, &q->dir, err, len);
+        if (r != 0)
+            q->dir = NULL;
+    }
+    if (r != 0) {
+        if (q)
+            release(q);
+        return r;
+    }
+    pthread_mutex_init(&q->saving, NULL);
+    q->base.ops = &qm_prefetcher_ppm;
+    q->cached = config->cached;
+    q->reads = config->reads;
+    q->opaque = config->opaque;
+    q->without = config->without;
+    qm_aim_init(&q->aim);
+    *p = &q->base;
+    return 0;
+}
+
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    struct qm_stream *s = calloc(1, sizeof *s);
+
+    if (s)
+        s->klass = klass;
+    return s;
+}
+
+static void own(struct qm_stream *s, unsigned owner)
+{
+    s->owner = owner;
+}
+
+static void owners(struct qm_prefetcher *p, unsigned there)
+{
+    qm_pairs_owners(of(p)->pairs, there);
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
+                         enum qm_access outcome, struct qm_work **work)
+{
+    struct ppm *q = of(p);
+
+    *work = NULL;
+    s->fresh = false;
+    if (outcome == QM_ACCESS_HIT && !(q->without & QM_IDEA_MISSES))
+        return;
+    if (outcome == QM_ACCESS_MISS)
+        qm_judge_missed(q->judge, block);
+    if (s->seen > 0 && s->last[0] == block)
+        return;
+    if (s->seen > 0)
+        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key1(s->last[0]), block);
+    if (s->seen > 1 && !(q->without & QM_IDEA_TWO))
+        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key2(s->last[1], s->last[0]),
+                       block);
+    s->last[1] = s->last[0];
+    s->last[0] = block;
+    s->promoted = outcome == QM_ACCESS_PROMOTE;
+    s->fresh = true;
+    if (s->seen < 2)
+        s->seen++;
+    /* Once between two saves: readers share the line. */
+    if (q->dir && !atomic_load_explicit(&q->changed, memory_order_relaxed))
+        atomic_store_explicit(&q->changed, true, memory_order_relaxed);
+}
+
+/* Block was on the way already. */
+static bool met(const struct search *s, uint64_t block)
+{
+    for (unsigned i = 0; i < s->n; i++) {
+        if (s->steps[i].block == block)
+            return true;
+    }
+    return false;
+}
+
+static bool is_cached(const struct ppm *q, uint64_t block)
+{
+    return q->cached && q->cached(q->opaque, block);
+}
+
+/* Step may be followed by clues' block. */
+static void propose(struct search *s, const struct step *from, struct qm_clues *clues)
+{
+    struct qm_judge *judge = s->q->judge;
+    float price = s->q->without & QM_IDEA_PRICE ? FIXED_PRICE : qm_judge_price(judge);
+    float probability =
+        s->q->without & QM_IDEA_JUDGE
+            ? from->probability * clues->count / (float)(clues->count + clues->rest)
+            : qm_judge_probability(judge, clues);
+    bool accepted = probability >= price;
+
+    if (probability < price * WATCH_FROM || s->n == STEPS_MAX ||
+        (!accepted && s->q->without & QM_IDEA_WATCH))
+        return;
+    s->steps[s->n++] = (struct step){
+        .block = clues->block,
+        .previous = from->block,
+        .two = true,
+        .done = from->depth + 1 == s->depth || !accepted,
+        .depth = from->depth + 1,
+        .probability = probability,
+    };
+    if ((accepted && s->found == s->max) || is_cached(s->q, clues->block))
+        return;
+    qm_judge_propose(judge, clues, accepted);
+    if (accepted)
+        s->blocks[s->found++] = clues->block;
+}
+
+static bool has(const struct qm_pair *pairs, unsigned n, uint64_t block)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (pairs[i].block == block)
+            return true;
+    }
+    return false;
+}
+
+/* Proposes what may follow a step. */
+static void follow(struct search *s, const struct step *from)
+{
+    struct qm_pair one[QM_PAIRS_FOUND_MAX], two[QM_PAIRS_FOUND_MAX];
+    uint64_t key1 = qm_pairs_key1(from->block);
+    uint64_t key2 = qm_pairs_key2(from->previous, from->block);
+    unsigned n1, n2 = 0;
+
+    if (from->two) {
+        qm_pairs_expect(s->q->pairs, key1);
+        n2 = qm_pairs_find(s->q->pairs, key2, two);
+    }
+    n1 = qm_pairs_find(s->q->pairs, key1, one);
+    for (unsigned i = 0; i < n2 + n1; i++) {
+        const struct qm_pair *pair = i < n2 ? &two[i] : &one[i - n2];
+        struct qm_clues clues = {
+            .after_two = i < n2,
+            .both = i < n2 ? has(one, n1, pair->block) : n2 == 0,
+            .count = pair->count,
+            .since = pair->since,
+            .rest = pair->rest,
+            .depth = from->depth,
+            .path = from->probability,
+            .promoted = s->stream->promoted,
+            .klass = s->stream->klass,
+            .previous = from->block,
+            .block = pair->block,
+        };
+
+        if (!met(s, pair->block))
+            propose(s, from, &clues);
+    }
+}
+
+/* The likeliest step that has not been followed, or NULL. */
+static struct step *next(struct search *s)
+{
+    struct step *best = NULL;
+
+    for (unsigned i = 0; i < s->n; i++) {
+        struct step *step = &s->steps[i];
+
+        if (!step->done && (!best || step->probability > best->probability))
+            best = step;
+    }
+    return best;
+}
+
+/* Asks for as much accuracy as the device's reads call for. */
+static void aim(struct ppm *q)
+{
+    uint64_t device, lru;
+
+    if (!q->reads || q->without & QM_IDEA_AIM || !qm_aim_due(&q->aim))
+        return;
+    q->reads(q->opaque, &device, &lru);
+    qm_judge_aim(q->judge, qm_aim_next(&q->aim, device, lru));
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
+                           uint64_t *blocks, unsigned max)
+{
+    struct search s = {.q = of(p), .stream = stream, .blocks = blocks, .max = max};
+    float late = atomic_load_explicit(&s.q->late, memory_order_relaxed);
+    struct step *step;
+
+    if (!stream->fresh)
+        return 0;
+    aim(s.q);
+    s.depth = s.q->without & QM_IDEA_CHAIN
+                  ? 1
+                  : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
+    s.n = 1;
+    s.steps[0] = (struct step){
+        .block = stream->last[0],
+        .previous = stream->last[1],
+        .two = stream->seen > 1,
+        .probability = 1,
+    };
+    for (unsigned i = 0; i < s.depth && (step = next(&s)); i++) {
+        step->done = true;
+        follow(&s, step);
+    }
+    return s.found;
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
+{
+    *work = NULL;
+    free(s);
+}
+
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, enum qm_fate fate)
+{
+    struct ppm *q = of(p);
+    float late;
+
+    qm_judge_ended(q->judge, block, fate != QM_FATE_UNUSED);
+    if (fate == QM_FATE_UNUSED)
+        return;
+    late = atomic_load_explicit(&q->late, memory_order_relaxed);
+    late += LATE_RATE * ((fate == QM_FATE_LATE ? 1 : 0) - late);
+    atomic_store_explicit(&q->late, late, memory_order_relaxed);
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
+{
+    struct ppm *q = of(p);
+    struct qm_pairs_stats pairs;
+
+    qm_pairs_get_stats(q->pairs, &pairs);
+    *out = (struct qm_mining_stats){
+        .rules = pairs.held,
+        .rules_bytes = pairs.bytes + qm_judge_bytes(q->judge),
+        .evicted = pairs.evicted,
+        .saves = atomic_load(&q->saves),
+        .save_errors = atomic_load(&q->save_errors),
+    };
+}
+
+const struct qm_prefetcher_ops qm_prefetcher_ppm = {
+    .name = "ppm",
+    .summary = "what followed the last two misses, judged by what became of it",
+    .misses_only = true,
+    .weighs_reads = true,
+    .bounded = true,
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .own = own,
+    .owners = owners,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = qm_idle_learn,
+    .discard = qm_idle_discard,
+    .save = save_changes,
+    .ended = ended,
+    .purge = qm_idle_purge,
+    .stats = stats,
+    .rules = NULL,
+};
