@@ -1,4 +1,4 @@
-# checks.sh - for the tests of the command; to be sourced after lib.sh.
+# checks.sh - for the tests of the command; to be sourced after testing.sh.
 
 # expect STATUS PATTERN COMMAND...: it ends with that status, and says PATTERN (a regular
 # expression) on stderr, in a line that begins with the command's name.

@@ -1,4 +1,4 @@
-# device-lib.sh - for the live tests of the device filter; sourced after tests/lib.sh.
+# device-lib.sh - for the live tests of the device filter; sourced after scripts/lib/testing.sh.
 
 DEVICE_FILTER=$BUILD_DIR/lib/nbdkit-device-filter.so
 HERE=$SOURCE_DIR/tests/device

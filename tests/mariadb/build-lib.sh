@@ -1,4 +1,4 @@
-# build-lib.sh - the patched MariaDB; to be sourced after tests/lib.sh.
+# build-lib.sh - the patched MariaDB; to be sourced after scripts/lib/testing.sh.
 #
 # All of it is kept in $KEPT, so that a second run builds what has changed only:
 #

@@ -1,6 +1,6 @@
 # mount-lib.sh - for the mount's tests: a server and a mount of it.  To be sourced.
 
-. "$SOURCE_DIR/tests/lib.sh"
+. "$SOURCE_DIR/scripts/lib/testing.sh"
 
 ANNOUNCER=$BUILD_DIR/tests/mount-announcer
 HOSTILE=$BUILD_DIR/tests/mount-hostile

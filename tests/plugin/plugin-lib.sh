@@ -2,8 +2,8 @@
 # plugin.  To be sourced.  With CARRIER=preload there is no mount: the preload library
 # routes the same path.
 
-. "$SOURCE_DIR/tests/lib.sh"
-. "$SOURCE_DIR/bench/lib/mariadb.sh"
+. "$SOURCE_DIR/scripts/lib/testing.sh"
+. "$SOURCE_DIR/scripts/lib/mariadb.sh"
 
 CLIENT=$BUILD_DIR/tests/plugin-client
 CLASS_OF=$BUILD_DIR/tests/plugin-class-of

@@ -1,7 +1,7 @@
 # preload-lib.sh - for the preload library's tests: a server, and programs that have a file
 # of theirs routed to it.  To be sourced.
 
-. "$SOURCE_DIR/tests/lib.sh"
+. "$SOURCE_DIR/scripts/lib/testing.sh"
 
 PROGRAM=$BUILD_DIR/tests/preload-program
 PRELOAD=$BUILD_DIR/lib/libqmctx-preload.so

@@ -1,5 +1,5 @@
 # restart-lib.sh - restarts a server under a database that works on; to be sourced after
-# tests/lib.sh.
+# scripts/lib/testing.sh.
 #
 # A restart is either polite (SIGTERM, and at once a new server) or a kill (SIGKILL, and a
 # new server after an absence that chance draws).  How long a polite end takes is measured and

@@ -1,4 +1,4 @@
-# common.sh - for the live tests of the filter; sourced after tests/lib.sh.
+# common.sh - for the live tests of the filter; sourced after scripts/lib/testing.sh.
 
 HERE=$SOURCE_DIR/tests/server
 PYTHON=/usr/bin/python3 # libnbd's binding is there, whatever python3 is first in PATH

@@ -1,4 +1,4 @@
-# torture-lib.sh - one server, tortured; sourced after tests/lib.sh and server/common.sh.
+# torture-lib.sh - one server, tortured; sourced after scripts/lib/testing.sh and server/common.sh.
 
 TORTURE=$BUILD_DIR/tests/torture-clients
 TORTURE_DEVICE=$BUILD_DIR/tests/torture-device

@@ -1,8 +1,8 @@
 # workloads-lib.sh - for the tests of bench/workloads: a MariaDB, and what a run printed.
 # To be sourced.
 
-. "$SOURCE_DIR/tests/lib.sh"
-. "$SOURCE_DIR/bench/lib/mariadb.sh"
+. "$SOURCE_DIR/scripts/lib/testing.sh"
+. "$SOURCE_DIR/scripts/lib/mariadb.sh"
 
 for program in sysbench mariadbd mariadb mariadb-install-db; do
     command -v $program >/dev/null || skip "$program is not installed"

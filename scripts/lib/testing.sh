@@ -1,4 +1,4 @@
-# lib.sh - for tests and benchmarks that start real programs; to be sourced by bash.
+# testing.sh - for tests and benchmarks that start real programs; to be sourced by bash.
 #
 # Everything lives in one temporary directory, $T; what was started is ended, and what
 # was mounted is unmounted, when the script ends, however it ends.  No fixed sleeps:
@@ -6,7 +6,7 @@
 
 set -u -o pipefail
 
-: "${SOURCE_DIR:=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}"
+: "${SOURCE_DIR:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
 : "${BUILD_DIR:=$SOURCE_DIR/build}"
 FILTER=$BUILD_DIR/lib/nbdkit-quickmine-filter.so
 QUICKMINE=$BUILD_DIR/bin/quickmine

@@ -1,5 +1,5 @@
 # mariadb.sh - a MariaDB of one's own, with its system tablespace on one file or device;
-# for benchmarks and tests.  To be sourced after tests/lib.sh.
+# for benchmarks and tests.  To be sourced after scripts/lib/testing.sh.
 
 # The pages of InnoDB; everything that is not said here is as MariaDB has it.
 mariadb_common=(

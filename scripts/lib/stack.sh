@@ -1,6 +1,6 @@
 # stack.sh - the whole path of a read, for benchmarks: nbdkit with the filter, its tagged
 # export mounted, and a MariaDB whose system tablespace is the mounted file and whose
-# plugin announces contexts.  To be sourced after tests/lib.sh and mariadb.sh.
+# plugin announces contexts.  To be sourced after scripts/lib/testing.sh and mariadb.sh.
 #
 # What is started gets process groups of its own: an interrupt from the keyboard is for
 # the script alone, which then ends the others in the right order.
