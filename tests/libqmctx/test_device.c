@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device-fixture.h"
 
@@ -113,6 +114,23 @@ static void test_stable_write_over_a_retained_one(void **state)
     assert_int_equal(writes, 2);
 }
 
+/* ... also where the older one, which is large, only reaches to it. */
+static void test_stable_write_at_the_end_of_a_retained_one(void **state)
+{
+    const unsigned boundary = (1 << 20) / PAGE; /* of regions of the device */
+    struct job large = {
+        .what = JOB_WRITE, .page = boundary - 1, .pages = 2, .letter = 'a'};
+
+    open_device();
+    start_job(&large);
+    assert_int_equal(finish_job(&large), 0);
+    put_page(boundary, 'b', true);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(boundary), 'b');
+    assert_int_equal(get_page(boundary - 1), 'a');
+}
+
 static void test_stable_writes_do_not_count_as_lost(void **state)
 {
     options.mode = QM_RETAIN_OFF;
@@ -148,6 +166,13 @@ static void test_loss_is_told(void **state)
     assert_int_equal(qm_device_flush(device, NULL, &other), EIO);
     assert_int_equal(qm_device_flush(device, NULL, &other), 0);
     assert_int_equal(qm_device_flush(device, NULL, &later), 0);
+    /* And so is the next. */
+    put_page(0, 'c', false);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(flush(), EIO);
+    assert_int_equal(flush(), 0);
 }
 
 /* All writes are stable when they are answered. */
@@ -183,6 +208,34 @@ static void test_stop_retaining(void **state)
     assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
     put_page(1, 'c', false);
     assert_int_equal(mock_byte(&mock, true, PAGE), 'c');
+}
+
+static void *stop_retaining(void *opaque)
+{
+    struct job *job = opaque;
+
+    atomic_store(&job->tid, (int)gettid());
+    job->result = qm_device_stop_retaining(device);
+    atomic_store(&job->over, true);
+    return NULL;
+}
+
+/* ... what is still in flight included. */
+static void test_stop_retaining_in_flight(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'}, stop = {0};
+
+    open_device();
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    assert_int_equal(pthread_create(&stop.thread, NULL, stop_retaining, &stop), 0);
+    await_asleep(&stop);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(finish_job(&stop), 0);
+    assert_int_equal(stat_now().retained_changes, 0);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'w');
 }
 
 /* The error goes to who flushes, and once to the others; the next flush first sends
@@ -248,6 +301,37 @@ static void test_no_room_and_no_flush(void **state)
         assert_int_equal(mock_byte(&mock, true, i * PAGE), 'a');
 }
 
+static bool has_gone(void *opaque)
+{
+    return atomic_load((_Atomic bool *)opaque);
+}
+
+/* A writer that goes while it waits for room does not leave the device flushing. */
+static void test_gone_for_want_of_room(void **state)
+{
+    _Atomic bool gone = false;
+    struct qm_requester requester = {.gone = has_gone, .opaque = &gone};
+    struct job write = {.what = JOB_WRITE, .page = 3, .requester = &requester};
+
+    options.retain = 3 * (PAGE + 256);
+    open_device();
+    mock_hold(&mock, MOCK_FLUSH, true);
+    for (unsigned i = 0; i < 3; i++)
+        put_page(i, 'a', false);
+    mock_await_held(&mock, MOCK_FLUSH, 1);
+    start_job(&write);
+    await_asleep(&write);
+    atomic_store(&gone, true);
+    assert_int_equal(finish_job(&write), EIO);
+    mock_hold(&mock, MOCK_FLUSH, false);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, false, 3 * PAGE), 0);
+    put_page(0, 'b', false);
+    /* It pings when there is nothing else to be done. */
+    mock_await_ops(&mock, MOCK_HEADER, mock_count(&mock, MOCK_HEADER) + 2);
+    assert_int_equal(stat_now().retained_changes, 1);
+}
+
 /* What is larger than can be retained is stable when it is answered. */
 static void test_too_large_to_retain(void **state)
 {
@@ -284,11 +368,18 @@ static void test_lost_before_its_flush(void **state)
 
 static void test_server_without_fua(void **state)
 {
+    char page[PAGE];
+
     mock.no_fua = true;
     open_device();
     put_page(0, 'a', true);
     assert_int_equal(mock_byte(&mock, true, 0), 'a');
     assert_int_equal(stat_now().retained_changes, 0);
+    /* So is one over the connection itself: a flush does what FUA would. */
+    memset(page, 'b', sizeof page);
+    assert_int_equal(
+        qmctx_pwrite(qm_device_qmctx(device), 0, page, sizeof page, PAGE, true), 0);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
 }
 
 /* Changes that overlap go one after the other, in the order of their arrival. */
@@ -350,6 +441,29 @@ static void test_ranges(void **state)
     assert_int_equal(get_page(0), 'a');
     assert_int_equal(get_page(1), 0);
     assert_int_equal(get_page(2), 'a');
+    /* Zeroing beyond the end would make a file longer, punching would not. */
+    assert_int_equal(
+        qm_device_allocate(device, NULL, FALLOC_FL_ZERO_RANGE, 2 * PAGE, (off_t)size),
+        ENOSPC);
+    assert_int_equal(get_page(2), 'a');
+    assert_int_equal(qm_device_allocate(device, NULL,
+                                        FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                        3 * PAGE, (off_t)size),
+                     0);
+    assert_int_equal(get_page(2), 'a');
+    assert_int_equal(get_page(3), 0);
+}
+
+/* A request is of what ssize_t and the wire can say at most, as Linux's are. */
+static void test_large_device(void **state)
+{
+    const uint64_t size = UINT64_C(8) << 30;
+
+    mock.size = size;
+    open_device();
+    assert_int_equal(qm_device_clamp(device, false, SIZE_MAX, 0), 0x7ffff000);
+    assert_int_equal(qm_device_clamp(device, true, SIZE_MAX, 512), 0x7ffff000);
+    assert_int_equal(qm_device_clamp(device, true, SIZE_MAX, (off_t)size - 5), 5);
 }
 
 /* Closing flushes, and does not wait for ever for a server that hangs. */
@@ -378,18 +492,22 @@ int main(int argc, char **argv)
         TEST(test_write_during_a_flush),
         TEST(test_newest_is_sent_again),
         TEST(test_stable_write_over_a_retained_one),
+        TEST(test_stable_write_at_the_end_of_a_retained_one),
         TEST(test_stable_writes_do_not_count_as_lost),
         TEST(test_loss_is_told),
         TEST(test_every_write_stable),
         TEST(test_stop_retaining),
+        TEST(test_stop_retaining_in_flight),
         TEST(test_flush_that_fails),
         TEST(test_no_room),
         TEST(test_no_room_and_no_flush),
+        TEST(test_gone_for_want_of_room),
         TEST(test_too_large_to_retain),
         TEST(test_lost_before_its_flush),
         TEST(test_server_without_fua),
         TEST(test_overlapping_writes),
         TEST(test_ranges),
+        TEST(test_large_device),
         TEST(test_close),
     };
 

@@ -133,6 +133,26 @@ static void test_order(void **state)
     assert_int_equal(mock_byte(&mock, false, PAGE), 'c');
 }
 
+/* One that fails does not keep those that overlap it. */
+static void test_order_after_an_error(void **state)
+{
+    struct aio first = {0}, second = {0};
+
+    open_device();
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_aio(&first, true, 1, 'a', false);
+    start_aio(&second, true, 1, 'b', false);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_fail(&mock, MOCK_WRITE, ENOSPC, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_aio(&first), ENOSPC);
+    assert_int_equal(finish_aio(&second), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+    /* It is not retained, and holds no room. */
+    assert_int_equal(stat_now().retained_changes, 1);
+    assert_int_equal(qm_device_stop_retaining(device), 0);
+}
+
 /* Starting one does not wait for room, and neither does it get more than there is. */
 static void test_no_room(void **state)
 {
@@ -177,6 +197,23 @@ static void test_without_fua(void **state)
     mock_start(&mock);
     assert_int_equal(finish_aio(&aio), 0);
     assert_int_equal(mock_byte(&mock, true, PAGE), 'c');
+}
+
+/* That flush is one as any: after it nothing that was retained is taken for stable. */
+static void test_its_flush_fails(void **state)
+{
+    struct aio aio = {0};
+
+    mock.no_fua = true;
+    mock.forget = true;
+    open_device();
+    put_page(0, 'r', false);
+    mock_fail(&mock, MOCK_FLUSH, EIO, 1);
+    start_aio(&aio, true, 1, 'a', true);
+    assert_int_equal(finish_aio(&aio), EIO);
+    assert_int_equal(flush(), EIO);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, 0), 'r');
 }
 
 /* One that is answered across a flush stays retained. */
@@ -294,9 +331,11 @@ static void test_all_at_once(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_requests), TEST(test_loss),        TEST(test_order),
-        TEST(test_no_room),  TEST(test_without_fua), TEST(test_write_across_a_flush),
-        TEST(test_waiting),  TEST(test_all_at_once),
+        TEST(test_requests),        TEST(test_loss),
+        TEST(test_order),           TEST(test_order_after_an_error),
+        TEST(test_its_flush_fails), TEST(test_no_room),
+        TEST(test_without_fua),     TEST(test_write_across_a_flush),
+        TEST(test_waiting),         TEST(test_all_at_once),
     };
 
     if (argc > 1)

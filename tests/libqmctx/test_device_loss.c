@@ -1,4 +1,7 @@
 /* test_device_loss.c - the device: how a loss is noticed, and what comes after it. */
+#include <endian.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +79,48 @@ static void test_another_server_while_opening(void **state)
     assert_int_equal(flush(), 0);
     assert_int_equal(get_page(3), 'o');
     assert_int_equal(mock_byte(&mock, true, 3 * PAGE), 'o');
+}
+
+/* A fence that fails has fenced nothing: the next attempt has to, and it is the session
+ * of the write that it names. */
+static void test_fence_that_fails(void **state)
+{
+    struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
+               second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    options.connections = 1; /* no record but fences, then */
+    open_device();
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&first);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_fail(&mock, MOCK_FENCE, EIO, 1);
+    mock_cut(&mock);
+    await(has_been_said, "the server is there, but");
+    start_job(&second);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&first), 0);
+    assert_int_equal(finish_job(&second), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+    assert_int_equal(stat_now().fences, 1);
+}
+
+/* A connection that goes while nobody uses it: all are made anew. */
+static void test_one_idle_connection_goes(void **state)
+{
+    unsigned last = 0;
+
+    open_device();
+    pthread_mutex_lock(&mock.lock);
+    for (unsigned i = 0; i < MOCK_CONNS; i++)
+        if (mock.conn[i].used && mock.conn[i].fd != -1)
+            last = i;
+    assert_true(last > 0);
+    shutdown(mock.conn[last].fd, SHUT_RDWR);
+    pthread_mutex_unlock(&mock.lock);
+    await_reconnections(1);
+    assert_int_equal(said("is gone"), 1);
+    assert_int_equal(mock_open_conns(&mock), options.connections);
 }
 
 /* One connection's end, or one answer that says so, is the end of all: a server that
@@ -202,6 +247,26 @@ static void test_error_while_sending_again(void **state)
     }
 }
 
+/* ... or is sent again because a flush had failed, over a server that stays. */
+static void test_loss_after_a_flush_that_failed(void **state)
+{
+    struct job job = {.what = JOB_FLUSH};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock.forget = true;
+    mock_fail(&mock, MOCK_FLUSH, EIO, 1);
+    assert_int_equal(flush(), EIO);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&job);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    mock_hold(&mock, MOCK_WRITE, false);
+    await_reconnections(1);
+    assert_int_equal(finish_job(&job), 0);
+    assert_int_equal(mock_byte(&mock, true, 0), 'a');
+}
+
 /* A server with another device is not used; the right one is waited for. */
 static void test_another_device(void **state)
 {
@@ -225,6 +290,140 @@ static void test_another_device(void **state)
     assert_int_equal(read.letter, 'a');
     assert_int_equal(said("is gone"), 1);
     assert_int_equal(said("is back"), 1);
+}
+
+/* The size of its blocks is a part of what a device is. */
+static void test_other_blocks(void **state)
+{
+    unsigned headers;
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, false);
+    mock.block_size *= 2;
+    headers = mock_count(&mock, MOCK_HEADER);
+    mock_start(&mock);
+    mock_await_ops(&mock, MOCK_HEADER, headers + 3);
+    assert_int_equal(said("another device"), 1);
+    assert_false(qm_device_is_up(device));
+    mock_crash(&mock, false);
+    mock.block_size /= 2;
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+}
+
+/* The client's end of the TCP connection whose other end is fd; -1 if it is not found.
+ */
+static int client_of(int fd)
+{
+    struct sockaddr_storage want, peer;
+    socklen_t want_len = sizeof want, len;
+
+    if (getsockname(fd, (struct sockaddr *)&want, &want_len) == -1)
+        return -1;
+    for (int other = 3; other < 1024; other++) {
+        len = sizeof peer;
+        if (other != fd && getpeername(other, (struct sockaddr *)&peer, &len) == 0 &&
+            len == want_len && memcmp(&peer, &want, len) == 0)
+            return other;
+    }
+    return -1;
+}
+
+static int tcp_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t len = sizeof value;
+
+    assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+    return value;
+}
+
+static void *connect_to(void *uri)
+{
+    struct qmctx *ctx;
+
+    return (void *)(intptr_t)(qmctx_connect(uri, 1, &ctx) == 0);
+}
+
+/* Greets, and refuses options until the client asks for an export: by then it has done
+ * what it does with a new connection. */
+static bool negotiate(int fd)
+{
+    struct {
+        uint64_t magic;
+        uint32_t option, type, len;
+    } __attribute__((packed))
+    reply = {.magic = htobe64(UINT64_C(0x3e889045565a9)), .type = htobe32(0x80000001)};
+    struct {
+        uint64_t magic;
+        uint32_t option, len;
+    } __attribute__((packed)) asked;
+    char data[4096];
+
+    if (write(fd, "NBDMAGICIHAVEOPT\0\3", 18) != 18 ||
+        recv(fd, data, 4, MSG_WAITALL) != 4)
+        return false;
+    while (recv(fd, &asked, sizeof asked, MSG_WAITALL) == sizeof asked) {
+        uint32_t len = be32toh(asked.len);
+
+        if (len > sizeof data ||
+            (len > 0 && recv(fd, data, len, MSG_WAITALL) != (ssize_t)len))
+            return false;
+        if (asked.option == htobe32(7))
+            return true;
+        reply.option = asked.option;
+        if (write(fd, &reply, sizeof reply) != sizeof reply)
+            return false;
+    }
+    return false;
+}
+
+/* TCP finds out, in less than 10 seconds, that the peer's machine is gone. */
+static void check_watched(const struct sockaddr *any, socklen_t len, const char *host)
+{
+    int listener = socket(any->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, client;
+    struct sockaddr_storage here;
+    char uri[64];
+    pthread_t thread;
+    void *connected;
+
+    if (listener == -1 || bind(listener, any, len) == -1) {
+        close(listener); /* a machine without */
+        return;
+    }
+    len = sizeof here;
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&here, &len), 0);
+    snprintf(uri, sizeof uri, "nbd://%s:%u/", host,
+             (unsigned)ntohs(((struct sockaddr_in *)&here)->sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, connect_to, uri), 0);
+    fd = accept(listener, NULL, NULL);
+    assert_int_not_equal(fd, -1);
+    assert_true(negotiate(fd));
+    client = client_of(fd);
+    assert_int_not_equal(client, -1);
+    assert_int_equal(tcp_option(client, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_in_range(tcp_option(client, IPPROTO_TCP, TCP_KEEPIDLE) +
+                        tcp_option(client, IPPROTO_TCP, TCP_KEEPINTVL) *
+                            tcp_option(client, IPPROTO_TCP, TCP_KEEPCNT),
+                    1, 9);
+    assert_in_range(tcp_option(client, IPPROTO_TCP, TCP_USER_TIMEOUT), 1, 9999);
+    close(fd);
+    close(listener);
+    pthread_join(thread, &connected);
+    assert_null(connected);
+}
+
+static void test_peer_is_watched(void **state)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+
+    check_watched((struct sockaddr *)&four, sizeof four, "127.0.0.1");
+    check_watched((struct sockaddr *)&six, sizeof six, "[::1]");
 }
 
 /* An older server says nothing of itself: each loss may be of everything. */
@@ -435,13 +634,18 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_late_write),
         TEST(test_late_zeroing),
+        TEST(test_fence_that_fails),
+        TEST(test_one_idle_connection_goes),
         TEST(test_another_server_while_opening),
         TEST(test_all_are_closed),
         TEST(test_end_while_opening),
         TEST(test_idle_end),
         TEST(test_loss_while_sending_again),
         TEST(test_error_while_sending_again),
+        TEST(test_loss_after_a_flush_that_failed),
         TEST(test_another_device),
+        TEST(test_other_blocks),
+        TEST(test_peer_is_watched),
         TEST(test_older_server),
         TEST(test_plain_server),
         TEST(test_silent_server),

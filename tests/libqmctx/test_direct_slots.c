@@ -120,6 +120,31 @@ static void test_slots_by_lru(void **state)
     assert_int_equal(t.untagged + t.wrong, 0);
 }
 
+/* What had something nested in it that has ended gives its slot up as others do. */
+static void test_slots_after_nesting(void **state)
+{
+    struct qmctx *ctx = connect_plugin(1, "slots=4", "ordered=1");
+    qmctx_id outer[4], inner, last;
+    struct tally t;
+
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(qmctx_open_context(ctx, 0, QMCTX_QUERY, i, NULL, &outer[i]),
+                         0);
+        assert_int_equal(
+            qmctx_open_context(ctx, outer[i], QMCTX_QUERY, 9, NULL, &inner), 0);
+        must_read(ctx, inner, 512, 0);
+        assert_int_equal(qmctx_close_context(ctx, inner), 0);
+        must_read(ctx, outer[i], 512, 0);
+    }
+    assert_int_equal(qmctx_open_context(ctx, 0, QMCTX_QUERY, 5, NULL, &last), 0);
+    must_read(ctx, last, 512, 0);
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+    t = tally();
+    assert_int_equal(t.tagged, 9);
+    assert_int_equal(t.untagged + t.wrong, 0);
+}
+
 static void test_many_threads_few_slots(void **state)
 {
     struct qmctx *ctx = connect_plugin(3, "slots=5", "ordered=0");
@@ -191,6 +216,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_unordered),
         TEST(test_slots_by_lru),
+        TEST(test_slots_after_nesting),
         TEST(test_many_threads_few_slots),
         TEST(test_no_slots),
         TEST(test_refused),
