@@ -462,6 +462,7 @@ static void test_large_device(void **state)
     mock.size = size;
     open_device();
     assert_int_equal(qm_device_clamp(device, false, SIZE_MAX, 0), 0x7ffff000);
+    assert_int_equal(qm_device_clamp(device, false, (size_t)size - 1, 0), 0x7ffff000);
     assert_int_equal(qm_device_clamp(device, true, SIZE_MAX, 512), 0x7ffff000);
     assert_int_equal(qm_device_clamp(device, true, SIZE_MAX, (off_t)size - 5), 5);
 }
