@@ -94,7 +94,9 @@ static void use(struct qm_tag *tag)
 static _Atomic time_t stopped_at; /* seconds; 0: it goes */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+/* Visible, as the linker takes a sanitizer's own reference for one to this. */
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock,
+                                                                struct timespec *now);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
