@@ -49,7 +49,9 @@ struct qm_device;
 enum qm_retain {
     QM_RETAIN_ON,  /* keep what is not flushed, up to `retain` bytes */
     QM_RETAIN_OFF, /* keep nothing: a loss fails the next flush */
-    QM_RETAIN_FUA, /* every write is stable when it is answered; for several writers */
+    QM_RETAIN_FUA, /* every write is stable when it is answered; for several writers.  A
+                      write whose answer was lost is made twice: of the same bytes,
+                      another writer's can come between */
 };
 
 struct qm_device_options {
