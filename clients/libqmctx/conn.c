@@ -53,6 +53,7 @@ void qm_conn_install(struct conn *conn, struct nbd_handle *nbd)
         pthread_cond_wait(&conn->changed, &conn->lock);
     old = conn->nbd;
     conn->nbd = nbd;
+    conn->ordered = conn->direct->ordered;
     conn->can_zero = nbd_can_zero(nbd) == 1;
     conn->can_trim = nbd_can_trim(nbd) == 1;
     conn->can_flush = nbd_can_flush(nbd) == 1;

@@ -315,9 +315,9 @@ static bool give_slot(struct context *c, const struct conn *conn)
 }
 
 /* Hints are a request each, and may overtake each other: the one around goes first. */
-static bool one_by_one(const struct direct *d)
+static bool one_by_one(const struct conn *conn)
 {
-    return d->hints && !d->ordered;
+    return conn->direct->hints && !conn->ordered;
 }
 
 /* Begins, as far as there are slots, what is not begun of the contexts around c and of
@@ -342,7 +342,7 @@ static struct context *begin(struct conn *conn, struct context *c,
         k = malloc(sizeof *k + (n - i) * sizeof k->record[0]);
     if (k)
         *k = (struct control){.count = 0};
-    for (; k && i < n && !(k->count > 0 && one_by_one(conn->direct)); i++) {
+    for (; k && i < n && !(k->count > 0 && one_by_one(conn)); i++) {
         if (path[i]->refused == conn->epoch || !give_slot(path[i], conn))
             break;
         used = path[i];
@@ -418,8 +418,8 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     if (!control)
         return slot;
 
-    control->waited = !d->ordered;
-    if (d->ordered) {
+    control->waited = !conn->ordered;
+    if (conn->ordered) {
         send_records(conn, control, control->count);
         return slot;
     }
@@ -429,7 +429,7 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     conn->tagging = false;
     pthread_cond_broadcast(&conn->changed);
     free(control);
-    if (conn->epoch == epoch && !one_by_one(d))
+    if (conn->epoch == epoch && !one_by_one(conn))
         return slot;
     qm_context_untag(d, used);
     *result = NULL;

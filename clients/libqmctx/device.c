@@ -284,6 +284,7 @@ static int start(struct qm_device *device)
     int err;
 
     device->direct = qm_direct_of(device->server);
+    device->direct->any_block_size = true;
     qm_direct_peer(device->direct, &device->peer, &device->unfenced);
     err = qm_device_thread(&device->keeper, qm_device_keeper, device);
     device->has_keeper = !err;

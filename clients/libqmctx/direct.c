@@ -87,16 +87,32 @@ static int read_no_header(struct direct *d, struct nbd_handle *nbd,
     return 0;
 }
 
-/* Whether a server that is connected to again has what it had before. */
-static bool is_same_device(const struct direct *d, const struct qm_wire_header *header,
-                           struct nbd_handle *nbd)
+/* Whether a server that is connected to again has what it had before; -1 with
+ * qmctx_error(), if not. */
+static int check_device(const struct direct *d, const struct qm_wire_header *header,
+                        struct nbd_handle *nbd)
 {
     bool read_only = (header->flags & QM_WIRE_READONLY) || nbd_is_read_only(nbd) == 1;
+    char what[96];
 
-    return header->size == d->size && header->block_size == d->block_size &&
-           read_only == d->read_only &&
-           (d->contextless || d->hints == (nbd_is_read_only(nbd) == 1)) &&
-           (d->connections == 1 || nbd_can_multi_conn(nbd) == 1);
+    if (header->size != d->size)
+        snprintf(what, sizeof what, "%" PRIu64 " bytes, not %" PRIu64, header->size,
+                 d->size);
+    else if (header->block_size != d->block_size && !d->any_block_size)
+        snprintf(what, sizeof what, "block size %" PRIu32 ", not %" PRIu32,
+                 header->block_size, d->block_size);
+    else if (read_only != d->read_only)
+        snprintf(what, sizeof what, "%s",
+                 read_only ? "read-only, not writable" : "writable, not read-only");
+    else if (!d->contextless && d->hints != (nbd_is_read_only(nbd) == 1))
+        snprintf(what, sizeof what, "contexts are announced %s",
+                 d->hints ? "by writes, not by hints" : "by hints, not by writes");
+    else if (d->connections > 1 && nbd_can_multi_conn(nbd) != 1)
+        snprintf(what, sizeof what, "for one connection (no multi-conn), not %u",
+                 d->connections);
+    else
+        return 0;
+    return qm_fail(ESTALE, "%s: the server has another device now: %s", d->uri, what);
 }
 
 /* Makes the connection a member of a new session.  In the first one ever, learns what
@@ -112,15 +128,15 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
         d->size = header.size;
         d->block_size = header.block_size;
         d->read_only = (header.flags & QM_WIRE_READONLY) || nbd_is_read_only(nbd) == 1;
-        d->ordered = header.flags & QM_WIRE_ORDERED;
         d->hints = !d->contextless && nbd_is_read_only(nbd) == 1;
-        d->multi_conn = nbd_can_multi_conn(nbd) == 1;
         d->size_known = true;
         for (unsigned i = 0; i < MAX_CONNECTIONS; i++)
             d->conn[i].session = d->hints ? &d->conn[i].own : &d->session;
-    } else if (!is_same_device(d, &header, nbd)) {
-        return qm_fail(ESTALE, "%s: the server has another device now", d->uri);
+    } else if (check_device(d, &header, nbd) == -1) {
+        return -1;
     }
+    d->ordered = header.flags & QM_WIRE_ORDERED;
+    atomic_store(&d->multi_conn, nbd_can_multi_conn(nbd) == 1);
     atomic_store(&d->can_fua, nbd_can_fua(nbd) == 1);
     d->peer.instance = header.instance;
     memcpy(d->peer.boot_id, header.boot_id, sizeof d->peer.boot_id);

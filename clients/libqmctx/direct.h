@@ -86,7 +86,8 @@ struct conn {
     struct session own;      /* session, if connections cannot join one */
     uint64_t max_payload;    /* lock; bytes of a request */
     bool can_zero, can_trim, can_flush, can_fua; /* lock */
-    unsigned in_flight;                          /* lock; requests */
+    bool ordered;        /* lock; the server carries out requests in order */
+    unsigned in_flight;  /* lock; requests */
     unsigned async;      /* lock; of these, those that end in done() */
     unsigned unattended; /* lock; control requests sent since somebody polled */
     bool polling;        /* lock; a thread waits for the socket */
@@ -111,11 +112,12 @@ struct direct {
     char *uri;
     unsigned connections; /* of conn[], tagged ones */
     struct conn conn[MAX_CONNECTIONS];
-    struct conn plain; /* for what the tagged export does not do; made when needed */
-    bool contextless;  /* the export that the URI names, whatever it is */
-    bool hints;        /* records go by hints: the export refuses writes */
-    bool ordered;      /* QM_WIRE_ORDERED */
-    bool multi_conn;
+    struct conn plain;   /* for what the tagged export does not do; made when needed */
+    bool contextless;    /* the export that the URI names, whatever it is */
+    bool hints;          /* records go by hints: the export refuses writes */
+    bool ordered;        /* connect_lock; QM_WIRE_ORDERED of the last server */
+    bool any_block_size; /* a server with another one is not another device */
+    _Atomic bool multi_conn;
     bool read_only;
     _Atomic bool can_fua;
     bool size_known;        /* it was connected to before; connect_lock */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -292,12 +293,26 @@ static struct family *family_of(const struct route *route)
     return families ? qm_family_of(families, (unsigned)(route - routes)) : NULL;
 }
 
-/* Whether the device is the one that it was, in this process or a parent. */
+/* Whether the device is the one that it was, in this process or a parent; else says
+ * what has changed. */
 static bool same_device(const struct route *route, const struct qm_device *device)
 {
-    return !atomic_load(&route->known) ||
-           (qm_device_size(device) == route->size &&
-            qm_device_read_only(device) == route->read_only);
+    uint64_t size = qm_device_size(device);
+    bool read_only = qm_device_read_only(device);
+    char text[128];
+
+    if (!atomic_load(&route->known) ||
+        (size == route->size && read_only == route->read_only))
+        return true;
+    if (size != route->size)
+        snprintf(text, sizeof text,
+                 "the server has another device now: %" PRIu64 " bytes, not %" PRIu64,
+                 size, route->size);
+    else
+        snprintf(text, sizeof text, "the server has another device now: %s",
+                 read_only ? "read-only, not writable" : "writable, not read-only");
+    complain(route, text);
+    return false;
 }
 
 /* A device that may be used; or an errno value. */
@@ -322,7 +337,6 @@ static int open_device(struct route *route, struct qm_device **device)
         return err;
     }
     if (!same_device(route, *device)) {
-        complain(route, "the server has another device now");
         err = EIO;
     } else if (o.mode != QM_RETAIN_FUA) {
         err = qm_family_watch(family, *device);

@@ -282,6 +282,7 @@ static void test_another_device(void **state)
     start_job(&read);
     mock_await_ops(&mock, MOCK_HEADER, headers + 3);
     assert_int_equal(mock_count(&mock, MOCK_READ), 0);
+    assert_int_equal(said("another device now: 2097152 bytes, not 4194304"), 1);
     assert_int_equal(said("another device"), 1);
     mock_crash(&mock, true);
     mock.size = MOCK_SIZE;
@@ -292,24 +293,32 @@ static void test_another_device(void **state)
     assert_int_equal(said("is back"), 1);
 }
 
-/* The size of its blocks is a part of what a device is. */
-static void test_other_blocks(void **state)
+/* Several connections need a server that allows them. */
+static void test_no_multi_conn_now(void **state)
 {
-    unsigned headers;
-
     open_device();
     put_page(0, 'a', false);
-    mock_crash(&mock, false);
-    mock.block_size *= 2;
-    headers = mock_count(&mock, MOCK_HEADER);
+    mock_crash(&mock, true);
+    mock.no_multi_conn = true;
     mock_start(&mock);
-    mock_await_ops(&mock, MOCK_HEADER, headers + 3);
-    assert_int_equal(said("another device"), 1);
-    assert_false(qm_device_is_up(device));
-    mock_crash(&mock, false);
-    mock.block_size /= 2;
+    await(has_been_said, "no multi-conn");
+    mock_crash(&mock, true);
+    mock.no_multi_conn = false;
     mock_start(&mock);
     assert_int_equal(get_page(0), 'a');
+}
+
+/* The block size is advice, and no reason to wait for another server. */
+static void test_another_block_size(void **state)
+{
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    mock.block_size = 8192;
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(said("another device"), 0);
+    assert_int_equal(qm_device_block_size(device), 4096);
 }
 
 /* The client's end of the TCP connection whose other end is fd; -1 if it is not found.
@@ -644,7 +653,8 @@ int main(int argc, char **argv)
         TEST(test_error_while_sending_again),
         TEST(test_loss_after_a_flush_that_failed),
         TEST(test_another_device),
-        TEST(test_other_blocks),
+        TEST(test_no_multi_conn_now),
+        TEST(test_another_block_size),
         TEST(test_peer_is_watched),
         TEST(test_older_server),
         TEST(test_plain_server),

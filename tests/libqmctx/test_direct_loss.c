@@ -91,7 +91,14 @@ static void test_idle_loss(void **state)
                         "policy=none", NULL);
     assert_int_equal(qmctx_reconnect(ctx), -1);
     assert_int_equal(errno, ESTALE);
+    assert_non_null(strstr(qmctx_error(), ": 2147483648 bytes, not 1073741824"));
     assert_false(qmctx_connected(ctx));
+    nbdkit_server_stop(&server, SIGTERM);
+    nbdkit_server_start(&server, "--filter=" FILTER, "pattern", "size=1G",
+                        "policy=none", "block-size=8192", NULL);
+    assert_int_equal(qmctx_reconnect(ctx), -1);
+    assert_int_equal(errno, ESTALE);
+    assert_non_null(strstr(qmctx_error(), ": block size 8192, not "));
     nbdkit_server_stop(&server, SIGTERM);
     start_filter();
     assert_int_equal(qmctx_reconnect(ctx), 0);

@@ -56,6 +56,28 @@ static struct tally tally(void)
     return t;
 }
 
+/* A server that did in order what came in order is started again, and no longer does:
+ * the client has to wait from then on. */
+static void test_no_longer_ordered(void **state)
+{
+    struct qmctx *ctx = connect_plugin(3, "ordered=1", "slots=1000");
+    struct tally t;
+
+    run_threads(ctx);
+    nbdkit_server_stop(&server, SIGKILL);
+    assert_false(qmctx_connected(ctx));
+    nbdkit_server_start(&server, PLUGIN, plugin_log_arg, "delay=300", "slots=1000",
+                        NULL);
+    assert_int_equal(qmctx_reconnect(ctx), 0);
+    run_threads(ctx);
+    qmctx_close(ctx);
+    nbdkit_server_stop(&server, SIGTERM);
+    t = tally();
+    assert_int_equal(t.wrong, 0);
+    assert_int_equal(t.refused, 0);
+    assert_true(t.tagged > 0);
+}
+
 /* Requests overtake each other there, unless the client waits. */
 static void test_unordered(void **state)
 {
@@ -215,6 +237,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_unordered),
+        TEST(test_no_longer_ordered),
         TEST(test_slots_by_lru),
         TEST(test_slots_after_nesting),
         TEST(test_many_threads_few_slots),
