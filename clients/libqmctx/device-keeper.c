@@ -17,6 +17,7 @@ enum {
     PING_PLAIN_MS = 1000, /* a server that reads its disk for it */
     BACKOFF_FIRST_MS = 50,
     BACKOFF_MOST_MS = 1000,
+    FLAP_MS = 1000, /* a server that is lost so soon again is not to be hurried */
     FLUSH_AGAIN_MS = 1000, /* after one that failed */
 };
 
@@ -172,6 +173,13 @@ static bool too_long(const struct qm_device *device)
            qm_time_since(&device->since) >= device->options.reconnect * UINT64_C(1000);
 }
 
+static uint64_t longer(uint64_t ms)
+{
+    return ms == 0                    ? BACKOFF_FIRST_MS
+           : 2 * ms < BACKOFF_MOST_MS ? 2 * ms
+                                      : BACKOFF_MOST_MS;
+}
+
 /* Until the server is back, or not waited for any more.  The lock is held. */
 static void recover(struct qm_device *device)
 {
@@ -179,7 +187,7 @@ static void recover(struct qm_device *device)
         .resent_changes = device->stat.resent_changes,
         .resent_bytes = device->stat.resent_bytes,
     };
-    uint64_t pause = BACKOFF_FIRST_MS;
+    uint64_t pause;
     bool at_all = device->options.reconnect > 0;
     int err;
 
@@ -187,6 +195,12 @@ static void recover(struct qm_device *device)
     qm_direct_break(device->direct);
     pthread_mutex_lock(&device->lock);
     await_quiet(device);
+    if (device->stat.reconnections == 0 || qm_time_since(&device->back) >= FLAP_MS)
+        device->pause = 0;
+    pause = device->pause;
+    if (pause > 0)
+        nap(device, pause);
+    pause = longer(pause);
     while (!device->stopping) {
         pthread_mutex_unlock(&device->lock);
         err = at_all ? try_again(device, &absence) : ENOTCONN;
@@ -200,11 +214,13 @@ static void recover(struct qm_device *device)
             return;
         }
         nap(device, pause);
-        pause = 2 * pause < BACKOFF_MOST_MS ? 2 * pause : BACKOFF_MOST_MS;
+        pause = longer(pause);
     }
     if (device->stopping)
         return;
     device->must_resend = false;
+    clock_gettime(CLOCK_MONOTONIC, &device->back);
+    device->pause = pause;
     device->stat.reconnections++;
     device->stat.instances += absence.other_instance;
     device->stat.waited_ms += qm_time_since(&device->since);

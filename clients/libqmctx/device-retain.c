@@ -184,6 +184,30 @@ static void drop(struct qm_device *device, struct change *change)
     qm_change_free(change);
 }
 
+static bool covers(const struct change *a, const struct change *b)
+{
+    return a->offset <= b->offset && b->offset + b->count <= a->offset + a->count;
+}
+
+/* Drops the masks that a stable change makes superfluous.  Whether it hides anything
+ * itself. */
+static bool supersede(struct qm_device *device, const struct change *change)
+{
+    struct change *older, *next;
+    bool hides = false;
+
+    cds_list_for_each_entry_safe(older, next, &device->retained, node)
+    {
+        if (!overlap(older, change))
+            continue;
+        if (older->kind != CHANGE_MASK)
+            hides = true;
+        else if (covers(change, older))
+            drop(device, older);
+    }
+    return hides;
+}
+
 void qm_change_answered(struct qm_device *device, struct change *change)
 {
     unqueue(device, change);
@@ -202,6 +226,9 @@ void qm_change_answered(struct qm_device *device, struct change *change)
     default:
         /* Nothing that is older may ever come back over it. */
         if (!touches(device, change, 0))
+            break;
+        /* Else a FLUSH will soon drop them all; it would take long to look at each. */
+        if (device->suspect && !supersede(device, change))
             break;
         change->kind = CHANGE_MASK;
         change->seq = device->answered;

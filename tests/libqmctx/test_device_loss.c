@@ -293,6 +293,26 @@ static void test_another_device(void **state)
     assert_int_equal(said("is back"), 1);
 }
 
+/* A server that comes back each time and fails at once is not tried as fast as can be.
+ */
+static void test_flapping(void **state)
+{
+    enum { TIMES = 6 };
+    struct timespec start, end;
+    int64_t ms;
+
+    open_device();
+    mock_fail(&mock, MOCK_WRITE, ESHUTDOWN, TIMES);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    put_page(0, 'a', false);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_int_equal(stat_now().reconnections, TIMES);
+    ms = (end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000;
+    /* The pauses of 50, 100, ... 800 ms; a slow machine makes them longer, or takes a
+     * second by itself. */
+    assert_true(ms >= 1000);
+}
+
 /* Several connections need a server that allows them. */
 static void test_no_multi_conn_now(void **state)
 {
@@ -653,6 +673,7 @@ int main(int argc, char **argv)
         TEST(test_error_while_sending_again),
         TEST(test_loss_after_a_flush_that_failed),
         TEST(test_another_device),
+        TEST(test_flapping),
         TEST(test_no_multi_conn_now),
         TEST(test_another_block_size),
         TEST(test_peer_is_watched),
