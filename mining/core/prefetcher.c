@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mining/quickmine/bdb.h"
 #include "mining/quickmine/miner.h"
 #include "mining/core/registry.h"
 

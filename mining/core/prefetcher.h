@@ -25,6 +25,11 @@ enum { QM_CANDIDATES_MAX = 64 };
 
 #define QM_RETRAIN_MAX UINT64_C(100000000)
 
+/* Of policy quickmine's rules: no smaller pool works with Berkeley DB (its own limit is
+ * 20 kB). */
+#define QM_POOL_MIN (UINT64_C(64) << 10)
+#define QM_POOL_MAX (UINT64_C(64) << 30)
+
 /* Owners are numbers below, see own(); 0 is nobody. */
 enum { QM_OWNERS = 16 };
 

@@ -19,10 +19,6 @@
 
 #include <db.h>
 
-/* The smallest pool that Berkeley DB works with (its own limit is 20 kB). */
-#define QM_POOL_MIN (UINT64_C(64) << 10)
-#define QM_POOL_MAX (UINT64_C(64) << 30)
-
 #define QM_BDB_PAGE 4096
 
 struct qm_bdb {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mining/core/prefetcher.h"
 #include "mining/quickmine/record.h"
 
 #define BDB_PART 4 /* of the pool */
