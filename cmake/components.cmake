@@ -1,6 +1,7 @@
-# qm_component(NAME WHAT PACKAGES VARIABLE...): decides whether a part is built that not
-# everybody needs, and sets QM_WITH_NAME.  What it needs is there if all VARIABLEs are true,
-# that is, if the PACKAGES are installed.  What is left out is said at configure time.
+# qm_component(NAME WHAT PACKAGES VARIABLE...): decides whether a component is built, and
+# sets QM_WITH_NAME.  It needs Debian's PACKAGES, and has them if all VARIABLEs are true.  A
+# VARIABLE may be written as VARIABLE=PACKAGE, so that the missing package is named.  What is
+# left out is said at configure time, and why.
 option(QM_REQUIRE_ALL "Take a component that cannot be built for an error" OFF)
 set_property(GLOBAL PROPERTY QM_LEFT_OUT "")
 
@@ -9,26 +10,73 @@ function(qm_component name what packages)
       "Build ${what}: ON, OFF, or AUTO (if what it needs is installed)")
   set_property(CACHE QM_${name} PROPERTY STRINGS AUTO ON OFF)
   set(with ON)
+  set(missing "")
   foreach(needed ${ARGN})
-    if(NOT ${needed})
+    string(REGEX REPLACE "=.*" "" variable ${needed})
+    if(NOT ${variable})
       set(with OFF)
+      if(needed MATCHES "=(.*)")
+        list(APPEND missing ${CMAKE_MATCH_1})
+      endif()
     endif()
   endforeach()
+  list(JOIN missing ", " missing)
+  if(missing)
+    set(missing "; missing: ${missing}")
+  endif()
   if(QM_${name} STREQUAL "AUTO")
     if(NOT with AND QM_REQUIRE_ALL)
-      message(FATAL_ERROR "For ${what}, these packages are needed: ${packages}")
+      message(FATAL_ERROR "For ${what}, these packages are needed: ${packages}${missing}")
     endif()
     if(NOT with)
-      message(STATUS "Left out: ${what} (it needs the packages ${packages})")
+      message(STATUS "Left out: ${what} (it needs the packages ${packages}${missing})")
     endif()
   elseif(NOT QM_${name})
     set(with OFF)
     message(STATUS "Left out: ${what} (QM_${name} is OFF)")
   elseif(NOT with)
-    message(FATAL_ERROR "For ${what}, these packages are needed: ${packages}")
+    message(FATAL_ERROR
+            "For ${what}, these packages are needed: ${packages}${missing}")
   endif()
   if(NOT with)
     set_property(GLOBAL APPEND PROPERTY QM_LEFT_OUT ${name})
   endif()
   set(QM_WITH_${name} ${with} PARENT_SCOPE)
 endfunction()
+
+# What several components need.
+pkg_check_modules(JANSSON IMPORTED_TARGET jansson)
+pkg_check_modules(LIBNBD IMPORTED_TARGET libnbd>=1.14)
+pkg_check_modules(NBDKIT IMPORTED_TARGET nbdkit>=1.32)
+pkg_check_modules(URCU IMPORTED_TARGET liburcu-bp liburcu-cds)
+pkg_check_modules(ZLIB IMPORTED_TARGET zlib)
+pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
+pkg_check_modules(JEMALLOC IMPORTED_TARGET jemalloc)
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+find_path(UTHASH_INCLUDE_DIR uthash.h)
+find_path(DB_INCLUDE_DIR db.h)
+find_library(DB_LIBRARY db-5.3)
+
+# cache/, mining/ and trace/, which the filter and the command are made of.
+set(core_packages "liburcu-dev, libxxhash-dev, zlib1g-dev, libzstd-dev")
+set(core_needs URCU_FOUND=liburcu-dev XXHASH_INCLUDE_DIR=libxxhash-dev
+               ZLIB_FOUND=zlib1g-dev ZSTD_FOUND=libzstd-dev)
+
+qm_component(FILTER "the filter" "nbdkit-plugin-dev, libjansson-dev, ${core_packages}"
+             NBDKIT_FOUND=nbdkit-plugin-dev JANSSON_FOUND=libjansson-dev ${core_needs})
+qm_component(CLIENTS "libqmctx and all clients that use it" libnbd-dev
+             LIBNBD_FOUND=libnbd-dev)
+# Sanitizers have an allocator of their own.
+if(QM_SANITIZE)
+  set(JEMALLOC_FOUND ON)
+endif()
+qm_component(COMMAND "the command quickmine and the programs of bench/"
+             "libnbd-dev, libjansson-dev, libjemalloc-dev, uthash-dev, ${core_packages}"
+             QM_WITH_CLIENTS=libnbd-dev JANSSON_FOUND=libjansson-dev
+             JEMALLOC_FOUND=libjemalloc-dev UTHASH_INCLUDE_DIR=uthash-dev ${core_needs})
+qm_component(DEVICE "the device model" "nbdkit-plugin-dev, libjansson-dev"
+             NBDKIT_FOUND=nbdkit-plugin-dev JANSSON_FOUND=libjansson-dev)
+if(QM_WITH_FILTER OR QM_WITH_COMMAND)
+  qm_component(BERKELEY_DB "policy quickmine, as in the paper" libdb5.3-dev
+               DB_INCLUDE_DIR DB_LIBRARY)
+endif()

@@ -16,17 +16,19 @@ function(qm_test name)
 endfunction()
 
 # qm_script_test(NAME SCRIPT [LABELS labels...] [TIMEOUT seconds]): a script that
-# starts real programs. It gets BUILD_DIR and SOURCE_DIR in its environment, ends 0
-# when it passed, and 77 when something it needs cannot be had (skipped).
+# starts real programs. It gets BUILD_DIR, SOURCE_DIR and QM_LEFT_OUT (the components
+# that are not built) in its environment, ends 0 when it passed, and 77 when something it needs cannot be had (skipped).
 function(qm_script_test name script)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT ${QM_TEST_TIMEOUT})
   endif()
+  get_property(left_out GLOBAL PROPERTY QM_LEFT_OUT)
+  string(REPLACE ";" " " left_out "${left_out}")
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})
   set_tests_properties(
     ${name}
     PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${T_LABELS}"
                ENVIRONMENT
-               "BUILD_DIR=${CMAKE_BINARY_DIR};SOURCE_DIR=${CMAKE_SOURCE_DIR};QM_SANITIZE=${QM_SANITIZE}")
+               "BUILD_DIR=${CMAKE_BINARY_DIR};SOURCE_DIR=${CMAKE_SOURCE_DIR};QM_SANITIZE=${QM_SANITIZE};QM_LEFT_OUT=${left_out}")
 endfunction()
