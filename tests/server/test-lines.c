@@ -447,18 +447,23 @@ static int undo_server(void **state)
 
 int main(void)
 {
-    static char quickmine[] = "quickmine", ppm[] = "ppm";
+    static char ppm[] = "ppm";
+#ifdef QM_HAVE_BERKELEY_DB
+    static char quickmine[] = "quickmine";
+#endif
     const struct CMUnitTest tests[] = {
+#ifdef QM_HAVE_BERKELEY_DB
         cmocka_unit_test_prestate_setup_teardown(test_tagged, make_server, undo_server,
                                                  quickmine),
         cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
                                                  quickmine),
-        cmocka_unit_test_prestate_setup_teardown(test_tagged, make_server, undo_server,
-                                                 ppm),
-        cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
-                                                 ppm),
         cmocka_unit_test_prestate_setup_teardown(test_messages, make_server,
                                                  undo_server, quickmine),
+#endif
+        cmocka_unit_test_prestate_setup_teardown(test_tagged, make_server, undo_server,
+                                                 ppm),
+        cmocka_unit_test_prestate_setup_teardown(test_plain, make_server, undo_server,
+                                                 ppm),
         cmocka_unit_test_prestate_setup_teardown(test_messages, make_server,
                                                  undo_server, ppm),
     };
