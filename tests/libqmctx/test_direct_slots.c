@@ -163,6 +163,7 @@ static void test_slots_after_nesting(void **state)
     qmctx_close(ctx);
     nbdkit_server_stop(&server, SIGTERM);
     t = tally();
+    assert_int_equal(t.begins, 9);
     assert_int_equal(t.tagged, 9);
     assert_int_equal(t.untagged + t.wrong, 0);
 }
