@@ -53,12 +53,12 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     int err = 0, rc;
 
     qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
-    qms_load_demand(&r->s->load, 1);
+    qm_device_load_demand(&r->s->load, 1);
     /* A plugin that fails without a number, as nbdkit's file plugin at an unexpected
      * end, fails with what is left in errno. */
     errno = 0;
     rc = r->next->pread(r->next, buf, count, offset, 0, &err);
-    qms_load_demand(&r->s->load, -1);
+    qm_device_load_demand(&r->s->load, -1);
     if (rc == -1)
         return err ? err : EIO;
     qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);

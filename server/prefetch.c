@@ -113,8 +113,8 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     bool queued;
     int error;
 
-    if (p->config.load && !qms_load_is_low(p->config.load) &&
-        !qms_load_admit(p->config.load, qms_now())) {
+    if (p->config.load && !qm_device_load_is_low(p->config.load) &&
+        !qm_device_load_admit(p->config.load, qms_now())) {
         qms_stats_add(p->config.stats, QMS_PREFETCH_WITHHELD, 1);
         return EBUSY;
     }
@@ -200,7 +200,7 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     error = c->read(c->opaque, worker, buf, valid, offset);
     if (c->load && !error) { /* how soon a read fails says nothing of the device */
         now = qms_now();
-        qms_load_took(c->load, now, now - start, n, waiting(p));
+        qm_device_load_took(c->load, now, now - start, n, waiting(p));
     }
     if (error != ENOTCONN) /* there was nobody to ask */
         qms_stats_add(c->stats, QMS_DEVICE_READS, 1);

@@ -21,7 +21,7 @@
 
 #include "cache/cache.h"
 #include "server/clients.h"
-#include "server/load.h"
+#include "engine/load.h"
 #include "server/stats.h"
 
 struct qms_prefetch;
@@ -29,8 +29,8 @@ struct qms_prefetch;
 struct qms_prefetch_config {
     struct qm_cache *cache;
     struct qms_stats *stats;
-    struct qms_load *load; /* NULL: the device's load is no matter */
-    uint64_t size;         /* of the device, in bytes */
+    struct qm_device_load *load; /* NULL: the device's load is no matter */
+    uint64_t size;               /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
     unsigned threads, queue;

@@ -70,8 +70,8 @@ static void put_load(struct qms_server *s, json_t *o)
 {
     json_t *load = json_object();
 
-    put(load, "percent", 100 * atomic_load(&s->load.share) / QMS_LOAD_ALL);
-    json_object_set_new(load, "slowness", json_real(qms_load_slowness(&s->load)));
+    put(load, "percent", 100 * atomic_load(&s->load.share) / QM_DEVICE_LOAD_ALL);
+    json_object_set_new(load, "slowness", json_real(qm_device_load_slowness(&s->load)));
     json_object_set_new(o, "load", load);
 }
 

@@ -521,7 +521,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     identify(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
-    qms_load_init(&s->load);
+    qm_device_load_init(&s->load);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;

@@ -24,7 +24,7 @@
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
-#include "server/load.h"
+#include "engine/load.h"
 #include "server/miner.h"
 #include "server/order.h"
 #include "server/prefetch.h"
@@ -57,7 +57,7 @@ struct qms_server {
     struct qms_order order; /* of changes */
     pthread_t stop_watcher;
     bool stop_watched;
-    struct qms_load load;        /* of the device */
+    struct qm_device_load load;  /* of the device */
     nbdkit_backend *backend;     /* the layer below */
     struct qms_backing *backing; /* connections to it, to prefetch over */
     uint64_t other_size; /* the keeper's: that the device was last said to have */

@@ -149,7 +149,7 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->device_blocks = BARE_BLOCKS;
     s->max_bytes = 16 * BLOCK;
     s->prefetcher = &b->fake.base;
-    qms_load_init(&s->load);
+    qm_device_load_init(&s->load);
     qms_order_init(&s->order);
     s->stats = qms_stats_new();
     s->classes = qms_classes_new();
@@ -193,7 +193,7 @@ void bare_free(struct bare *b)
     qm_cache_free(s->cache);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
-    qms_load_destroy(&s->load);
+    qm_device_load_destroy(&s->load);
     qms_order_destroy(&s->order);
     fake_check_and_destroy(&b->fake);
     pthread_cond_destroy(&b->changed);

@@ -62,7 +62,8 @@ static bool is_among(struct device *d, uint64_t block, unsigned n)
     return false;
 }
 
-static struct qms_load *next_load; /* of the next device; NULL: it does not matter */
+static struct qm_device_load
+    *next_load; /* of the next device; NULL: it does not matter */
 
 static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
 {
@@ -321,10 +322,10 @@ static void test_failing_is_silent(void **state)
 /* How long a read takes that fails says nothing of the device. */
 static void test_failing_is_not_fast(void **state)
 {
-    struct qms_load load;
+    struct qm_device_load load;
     struct device *d;
 
-    qms_load_init(&load);
+    qm_device_load_init(&load);
     next_load = &load;
     d = make(1, 32, 32);
     next_load = NULL;
@@ -344,17 +345,17 @@ static void test_failing_is_not_fast(void **state)
     demand(d, 50);
     undo(d); /* the thread has ended, and counted */
     assert_int_equal(load.reads, 1);
-    qms_load_destroy(&load);
+    qm_device_load_destroy(&load);
 }
 
 /* A device that is busy: of 16 candidates one is prefetched, and the others leave no
  * trace. */
 static void test_withheld(void **state)
 {
-    struct qms_load busy;
+    struct qm_device_load busy;
     struct device *d;
 
-    qms_load_init(&busy);
+    qm_device_load_init(&busy);
     atomic_store(&busy.share, 1);
     next_load = &busy;
     d = make(1, 32, 32);
@@ -368,7 +369,7 @@ static void test_withheld(void **state)
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_WITHHELD), 15);
     assert_int_equal(d->blocks, 1);
     undo(d);
-    qms_load_destroy(&busy);
+    qm_device_load_destroy(&busy);
 }
 
 /* A block that is written while its prefetch is queued is not read for it any more. */

@@ -227,7 +227,7 @@ static int make_server(void **state)
     qm_mining_defaults(&mining);
     mining.max_prefix = 2000;
     mining.rules_memory = 1 << 20;
-    qms_load_init(&server.load);
+    qm_device_load_init(&server.load);
     qms_order_init(&server.order);
     server.stats = qms_stats_new();
     server.classes = qms_classes_new();
@@ -264,7 +264,7 @@ static int undo_server(void **state)
     qm_throttle_free(server.throttle);
     qms_classes_free(server.classes);
     qms_stats_free(server.stats);
-    qms_load_destroy(&server.load);
+    qm_device_load_destroy(&server.load);
     return 0;
 }
 

@@ -7,12 +7,12 @@
 
 #include <cmocka.h>
 
-#include "server/load.h"
+#include "engine/load.h"
 
 #define MS UINT64_C(1000000)
 
 struct device {
-    struct qms_load load;
+    struct qm_device_load load;
     uint64_t now;
 };
 
@@ -20,7 +20,7 @@ static int set_up(void **state)
 {
     static struct device d;
 
-    qms_load_init(&d.load);
+    qm_device_load_init(&d.load);
     d.now = 1000 * MS;
     *state = &d;
     return 0;
@@ -30,7 +30,7 @@ static int tear_down(void **state)
 {
     struct device *d = *state;
 
-    qms_load_destroy(&d->load);
+    qm_device_load_destroy(&d->load);
     return 0;
 }
 
@@ -38,7 +38,7 @@ static int tear_down(void **state)
 static void took(struct device *d, uint64_t ns, unsigned blocks, unsigned queued)
 {
     d->now += ns / 4;
-    qms_load_took(&d->load, d->now, ns, blocks, queued);
+    qm_device_load_took(&d->load, d->now, ns, blocks, queued);
 }
 
 static void run(struct device *d, unsigned reads, uint64_t ns, unsigned queued)
@@ -59,7 +59,8 @@ static unsigned admitted(struct device *d, unsigned n)
 
     for (unsigned i = 0; i < n; i++) {
         d->now += 1000;
-        passed += qms_load_is_low(&d->load) || qms_load_admit(&d->load, d->now);
+        passed +=
+            qm_device_load_is_low(&d->load) || qm_device_load_admit(&d->load, d->now);
     }
     return passed;
 }
@@ -67,18 +68,18 @@ static unsigned admitted(struct device *d, unsigned n)
 static void idle_for_a_while(struct device *d)
 {
     run(d, 200, 5 * MS, 0);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
-    assert_true(qms_load_is_low(&d->load));
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
+    assert_true(qm_device_load_is_low(&d->load));
 }
 
 static void test_reduced_then_stopped(void **state)
 {
     struct device *d = *state;
-    unsigned shares[6], n = 0, last = QMS_LOAD_ALL;
+    unsigned shares[6], n = 0, last = QM_DEVICE_LOAD_ALL;
 
     idle_for_a_while(d);
     assert_int_equal(admitted(d, 1000), 1000);
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     for (int i = 0; i < 1000 && share(d) > 0; i++) {
         took(d, 40 * MS, 1, 10);
         if (share(d) != last)
@@ -86,8 +87,9 @@ static void test_reduced_then_stopped(void **state)
     }
     assert_int_equal(n, 5);
     for (unsigned i = 0; i < 5; i++)
-        assert_int_equal(shares[i], QMS_LOAD_ALL >> (i + 1));
-    assert_true(qms_load_slowness(&d->load) > 7.9 && qms_load_slowness(&d->load) < 8.1);
+        assert_int_equal(shares[i], QM_DEVICE_LOAD_ALL >> (i + 1));
+    assert_true(qm_device_load_slowness(&d->load) > 7.9 &&
+                qm_device_load_slowness(&d->load) < 8.1);
     /* Only probes pass: one in ten milliseconds. */
     assert_in_range(admitted(d, 100000), 9, 11);
 }
@@ -96,7 +98,7 @@ static void test_share(void **state)
 {
     struct device *d = *state;
 
-    for (unsigned s = 1; s <= QMS_LOAD_ALL; s++) {
+    for (unsigned s = 1; s <= QM_DEVICE_LOAD_ALL; s++) {
         atomic_store(&d->load.share, s);
         assert_in_range(admitted(d, 1600), 100 * s - 1, 100 * s + 1);
     }
@@ -108,7 +110,7 @@ static void test_comes_back(void **state)
     unsigned last = 0;
 
     idle_for_a_while(d);
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     run(d, 500, 40 * MS, 10);
     assert_int_equal(share(d), 0);
     /* Still slow, if with nothing queued any more: it stays. */
@@ -117,12 +119,12 @@ static void test_comes_back(void **state)
     /* Neither slow nor as fast as before: it stays. */
     run(d, 100, 11 * MS, 0);
     assert_int_equal(share(d), 0);
-    for (int i = 0; i < 2000 && share(d) < QMS_LOAD_ALL; i++) {
+    for (int i = 0; i < 2000 && share(d) < QM_DEVICE_LOAD_ALL; i++) {
         took(d, 6 * MS, 1, 0);
         assert_in_range(share(d), last, last + 1);
         last = share(d);
     }
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
 /* Prefetches that are in nobody's way. */
@@ -132,13 +134,13 @@ static void test_without_demands(void **state)
 
     idle_for_a_while(d);
     run(d, 500, 40 * MS, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
-    qms_load_demand(&d->load, 1);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
+    qm_device_load_demand(&d->load, 1);
     run(d, 500, 40 * MS, 10);
     assert_int_equal(share(d), 0);
-    qms_load_demand(&d->load, -1);
+    qm_device_load_demand(&d->load, -1);
     run(d, 2000, 40 * MS, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
 static void test_what_is_not_busy(void **state)
@@ -146,18 +148,18 @@ static void test_what_is_not_busy(void **state)
     struct device *d = *state;
 
     idle_for_a_while(d);
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     /* A queue that is emptied now and then. */
     for (int i = 0; i < 500; i++)
         took(d, 40 * MS, 1, i % 7 ? 10 : 0);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
     /* A queue that is never empty, of reads that take twice as long. */
     run(d, 500, 10 * MS, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
     /* One slow read now and then: a mean that is not. */
     for (int i = 0; i < 500; i++)
         took(d, i % 50 ? 5 * MS : 60 * MS, 1, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
 /* On memory, a thread that waits for the processor is not a device that is busy. */
@@ -165,10 +167,10 @@ static void test_fast_device(void **state)
 {
     struct device *d = *state;
 
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     run(d, 10000, 5000, 0);
     run(d, 100000, 100000, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
     run(d, 10000, 500000, 10);
     assert_int_equal(share(d), 0);
 }
@@ -178,19 +180,19 @@ static void test_sizes(void **state)
 {
     struct device *d = *state;
 
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     for (int i = 0; i < 500; i++)
         took(d, i % 2 ? 1 * MS : 10 * MS, i % 2 ? 1 : 16, 0);
     run(d, 100, 1 * MS, 10);
     for (int i = 0; i < 500; i++)
         took(d, 10 * MS, 16, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
     for (int i = 0; i < 500; i++)
         took(d, 40 * MS, 16, 10);
     assert_int_equal(share(d), 0);
     for (int i = 0; i < 2000; i++)
         took(d, 10 * MS, 16, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
 /* What was long ago does not count: a device that is slow now. */
@@ -202,7 +204,7 @@ static void test_forgets(void **state)
     /* Two thirds of a period, so that the next one begins soon. */
     while (d->now < 21000 * MS)
         idle_for_a_while(d);
-    qms_load_demand(&d->load, 1);
+    qm_device_load_demand(&d->load, 1);
     began = d->now;
     run(d, 400, 40 * MS, 10);
     assert_int_equal(share(d), 0);
@@ -210,7 +212,7 @@ static void test_forgets(void **state)
         took(d, 40 * MS, 1, 0);
     assert_in_range(d->now - began, 25000 * MS, 65000 * MS);
     run(d, 2000, 40 * MS, 10);
-    assert_int_equal(share(d), QMS_LOAD_ALL);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
 int main(void)

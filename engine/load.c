@@ -12,7 +12,7 @@
  * difference of less than SLOW_NS is none, however large the ratio: that is what
  * threads that wait for a processor look like.
  */
-#include "server/load.h"
+#include "engine/load.h"
 
 #define WINDOW_READS 64                 /* that end a window ... */
 #define WINDOW_NS    UINT64_C(50000000) /* ... or so much time, with ... */
@@ -24,26 +24,26 @@
 #define CALM         2.0
 #define SLOW_NS      250000 /* of a read's mean */
 
-void qms_load_init(struct qms_load *load)
+void qm_device_load_init(struct qm_device_load *load)
 {
-    *load = (struct qms_load){.slowness = 1};
-    atomic_init(&load->share, QMS_LOAD_ALL);
+    *load = (struct qm_device_load){.slowness = 1};
+    atomic_init(&load->share, QM_DEVICE_LOAD_ALL);
     pthread_mutex_init(&load->lock, NULL);
 }
 
-void qms_load_destroy(struct qms_load *load)
+void qm_device_load_destroy(struct qm_device_load *load)
 {
     pthread_mutex_destroy(&load->lock);
 }
 
-bool qms_load_admit(struct qms_load *load, uint64_t now)
+bool qm_device_load_admit(struct qm_device_load *load, uint64_t now)
 {
     unsigned share = atomic_load_explicit(&load->share, memory_order_relaxed), credit;
     uint64_t probed;
 
     if (share > 0) {
         credit = atomic_fetch_add_explicit(&load->credit, share, memory_order_relaxed);
-        return credit % QMS_LOAD_ALL + share >= QMS_LOAD_ALL;
+        return credit % QM_DEVICE_LOAD_ALL + share >= QM_DEVICE_LOAD_ALL;
     }
     probed = atomic_load_explicit(&load->probed, memory_order_relaxed);
     return now - probed >= PROBE_NS &&
@@ -55,7 +55,7 @@ static unsigned size_of(unsigned blocks)
 {
     unsigned size = blocks > 0 ? 31 - (unsigned)__builtin_clz(blocks) : 0;
 
-    return size < QMS_LOAD_SIZES ? size : QMS_LOAD_SIZES - 1;
+    return size < QM_DEVICE_LOAD_SIZES ? size : QM_DEVICE_LOAD_SIZES - 1;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -64,11 +64,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Learns from the window what an idle device is like.  The lock is held. */
-static void learn(struct qms_load *load, uint64_t now)
+static void learn(struct qm_device_load *load, uint64_t now)
 {
     bool next = now - load->period >= PERIOD_NS;
 
-    for (unsigned i = 0; i < QMS_LOAD_SIZES; i++) {
+    for (unsigned i = 0; i < QM_DEVICE_LOAD_SIZES; i++) {
         if (next) {
             load->sizes[i].before = load->sizes[i].idle;
             load->sizes[i].idle = 0;
@@ -83,12 +83,12 @@ static void learn(struct qms_load *load, uint64_t now)
 
 /* How slow the window was, as far as that can be told; *more: nanoseconds a read longer
  * than idle.  The lock is held. */
-static double judge(struct qms_load *load, double *more)
+static double judge(struct qm_device_load *load, double *more)
 {
     double took = 0, idle = 0;
     uint64_t reads = 0, mean;
 
-    for (unsigned i = 0; i < QMS_LOAD_SIZES; i++) {
+    for (unsigned i = 0; i < QM_DEVICE_LOAD_SIZES; i++) {
         mean = least(load->sizes[i].idle, load->sizes[i].before);
         if (mean == 0)
             continue;
@@ -103,7 +103,7 @@ static double judge(struct qms_load *load, double *more)
 }
 
 /* The lock is held. */
-static void end_window(struct qms_load *load, uint64_t now)
+static void end_window(struct qm_device_load *load, uint64_t now)
 {
     unsigned share = atomic_load_explicit(&load->share, memory_order_relaxed);
     bool alone = load->beside * 2 < load->reads; /* nobody is kept waiting */
@@ -112,19 +112,19 @@ static void end_window(struct qms_load *load, uint64_t now)
     learn(load, now);
     load->slowness = judge(load, &more);
     if (alone || load->slowness < CALM || more < SLOW_NS)
-        share += share < QMS_LOAD_ALL;
+        share += share < QM_DEVICE_LOAD_ALL;
     else if (load->slowness > BUSY && !load->drained)
         share /= 2;
     atomic_store_explicit(&load->share, share, memory_order_relaxed);
-    for (unsigned i = 0; i < QMS_LOAD_SIZES; i++)
+    for (unsigned i = 0; i < QM_DEVICE_LOAD_SIZES; i++)
         load->sizes[i].reads = load->sizes[i].ns = 0;
     load->window = now;
     load->reads = load->beside = 0;
     load->drained = false;
 }
 
-void qms_load_took(struct qms_load *load, uint64_t now, uint64_t ns, unsigned blocks,
-                   unsigned queued)
+void qm_device_load_took(struct qm_device_load *load, uint64_t now, uint64_t ns,
+                         unsigned blocks, unsigned queued)
 {
     unsigned size = size_of(blocks);
 
@@ -145,7 +145,7 @@ void qms_load_took(struct qms_load *load, uint64_t now, uint64_t ns, unsigned bl
     pthread_mutex_unlock(&load->lock);
 }
 
-double qms_load_slowness(struct qms_load *load)
+double qm_device_load_slowness(struct qm_device_load *load)
 {
     double slowness;
 

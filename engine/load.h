@@ -14,19 +14,20 @@
  * Any thread may call any of these at any time.  The clock is the caller's, in
  * nanoseconds, and does not go back.
  */
-#ifndef QMS_LOAD_H
-#define QMS_LOAD_H
+#ifndef QM_ENGINE_LOAD_H
+#define QM_ENGINE_LOAD_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define QMS_LOAD_ALL   16 /* share: of so many candidates, so many */
-#define QMS_LOAD_SIZES 5  /* reads of 1, 2 to 3, 4 to 7, 8 to 15, and more blocks */
+#define QM_DEVICE_LOAD_ALL 16 /* share: of so many candidates, so many */
+#define QM_DEVICE_LOAD_SIZES                                                           \
+    5 /* reads of 1, 2 to 3, 4 to 7, 8 to 15, and more blocks */
 
-struct qms_load {
-    _Atomic unsigned share;  /* 0 to QMS_LOAD_ALL */
+struct qm_device_load {
+    _Atomic unsigned share;  /* 0 to QM_DEVICE_LOAD_ALL */
     _Atomic unsigned credit; /* adds up shares */
     _Atomic uint64_t probed; /* when a candidate was last let through at share 0 */
 
@@ -37,7 +38,7 @@ struct qms_load {
         uint64_t reads, ns;
         uint64_t idle,
             before; /* the least mean of this period and of the last; 0: none */
-    } sizes[QMS_LOAD_SIZES];
+    } sizes[QM_DEVICE_LOAD_SIZES];
     uint64_t window, period; /* when they began */
     unsigned reads;          /* in this window */
     unsigned beside;         /* of them, those that ended with demands in flight */
@@ -45,30 +46,32 @@ struct qms_load {
     double slowness; /* of the last window, against an idle device; 1: as idle */
 };
 
-void qms_load_init(struct qms_load *load);
-void qms_load_destroy(struct qms_load *load);
+void qm_device_load_init(struct qm_device_load *load);
+void qm_device_load_destroy(struct qm_device_load *load);
 
 /* All candidates may pass; needs no clock. */
-static inline bool qms_load_is_low(struct qms_load *load)
+static inline bool qm_device_load_is_low(struct qm_device_load *load)
 {
-    return atomic_load_explicit(&load->share, memory_order_relaxed) == QMS_LOAD_ALL;
+    return atomic_load_explicit(&load->share, memory_order_relaxed) ==
+           QM_DEVICE_LOAD_ALL;
 }
 
 /* Around a demand's read of the device. */
-static inline void qms_load_demand(struct qms_load *load, int one_more_or_less)
+static inline void qm_device_load_demand(struct qm_device_load *load,
+                                         int one_more_or_less)
 {
     atomic_fetch_add_explicit(&load->demands, one_more_or_less, memory_order_relaxed);
 }
 
 /* Whether this candidate may be prefetched. */
-bool qms_load_admit(struct qms_load *load, uint64_t now);
+bool qm_device_load_admit(struct qm_device_load *load, uint64_t now);
 
 /* A prefetch thread's read of so many blocks has succeeded and taken ns, and others are
  * queued.  A read that failed is none: it may have taken no time at all. */
-void qms_load_took(struct qms_load *load, uint64_t now, uint64_t ns, unsigned blocks,
-                   unsigned queued);
+void qm_device_load_took(struct qm_device_load *load, uint64_t now, uint64_t ns,
+                         unsigned blocks, unsigned queued);
 
-/* Of the last window; see struct qms_load. */
-double qms_load_slowness(struct qms_load *load);
+/* Of the last window; see struct qm_device_load. */
+double qm_device_load_slowness(struct qm_device_load *load);
 
 #endif
