@@ -1,0 +1,115 @@
+/* engine.h - the decision path: what is made of each block that is read.
+ *
+ * The server and the simulator both go through it, so that what the simulator counts is
+ * what the server does.  It decides; its caller has the cache asked, finds the context,
+ * carries prefetches out, and has the threads and the clock:
+ *
+ *   qm_cache_demand()    the caller's: how is the block found?
+ *   qm_engine_found()    what that says of earlier prefetches
+ *   qm_engine_ignores()  whether there is anything else to do
+ *   qm_engine_extend()   what its context's sequence has learned, and wants prefetched
+ *   qm_engine_issue()    of these, what is to be prefetched now
+ *   qm_engine_wasted()   a prefetched block has left the cache unused
+ *
+ * A class is a number of the caller's that says on whose behalf is read; 0 is nobody's.
+ *
+ * Threads: any function may be called by any number of threads at a time, but for
+ * qm_engine_extend() on one stream, which the caller serializes.  A hit takes no lock
+ * here and writes nothing.
+ */
+#ifndef QM_ENGINE_H
+#define QM_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+#include "engine/load.h"
+#include "engine/params.h"
+#include "mining/core/prefetcher.h"
+#include "mining/core/throttle.h"
+
+/* Filled in by the caller before the first call; nothing in it changes after that. */
+struct qm_engine {
+    struct qm_prefetcher *prefetcher;
+    struct qm_cache *cache;
+    struct qm_throttle *throttle; /* NULL: every class may prefetch as it likes */
+    struct qm_device_load *load;  /* NULL: how busy the device is does not matter */
+    uint64_t device_blocks;       /* what lies beyond is not prefetched */
+    bool prefetches;              /* false: nobody carries prefetches out */
+    bool on_promote;              /* candidates on a prefetch hit, too */
+    bool oblivious;               /* level none: classes are not told apart */
+    bool ignores_hits;            /* the prefetcher need not be told of them */
+};
+
+/* Sets what the parameters say. */
+void qm_engine_init(struct qm_engine *e, const struct qm_params *params);
+
+/* Takes a prefetcher that was made with this configuration. */
+void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetcher,
+                              const struct qm_mining_config *mining);
+
+/* Makes a prefetcher, which may look into e's cache while it is asked for candidates,
+ * so e must stay where it is; and takes it.  Returns what ops->create() does. */
+int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_ops *ops,
+                              const struct qm_mining_config *mining, char *err,
+                              size_t len);
+
+/* The class that a class counts as. */
+static inline uint32_t qm_engine_class(const struct qm_engine *e, uint32_t klass)
+{
+    return e->oblivious ? 0 : klass;
+}
+
+/* A block that was prefetched for issuer is demanded by a context of class klass. */
+void qm_engine_used(const struct qm_engine *e, uint64_t block, uint32_t issuer,
+                    uint32_t klass, bool late);
+
+/* A context of class klass has demanded a block.  Returns how prefetchers call what was
+ * found. */
+static inline enum qm_access qm_engine_found(const struct qm_engine *e, uint64_t block,
+                                             uint32_t klass,
+                                             const struct qm_lookup *found)
+{
+    if (found->outcome == QM_HIT)
+        return QM_ACCESS_HIT;
+    if (found->outcome == QM_MISS)
+        return QM_ACCESS_MISS;
+    qm_engine_used(e, block, found->issuer, klass, found->todo != QM_DONE);
+    return QM_ACCESS_PROMOTE;
+}
+
+/* Whether there is nothing else to do about such an access. */
+static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access access)
+{
+    return access == QM_ACCESS_HIT && e->ignores_hits;
+}
+
+/* The access extends a stream, on behalf of class klass.  If that makes something to
+ * learn from, it is handed to learn() before candidates are asked for.  Fills in the
+ * candidates, if any are wanted, and returns how many. */
+unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
+                          uint32_t klass, uint64_t block, enum qm_access access,
+                          void (*learn)(void *opaque, struct qm_work *work),
+                          void *opaque, uint64_t candidates[QM_CANDIDATES_MAX]);
+
+/* What qm_engine_issue() is to be told of the time: 0 while the load is low, when it
+ * need not be known. */
+static inline bool qm_engine_needs_time(const struct qm_engine *e)
+{
+    return e->load && !qm_device_load_is_low(e->load);
+}
+
+/* Has n candidates of class klass prefetched: issue() is called for those on the device
+ * that are not cached and that its load leaves room for, and returns 0 if it did so.
+ * now: see load.h.  Returns how many the load kept back. */
+unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
+                         const uint64_t *candidates, unsigned n,
+                         int (*issue)(void *opaque, uint64_t block), void *opaque);
+
+/* A block that was prefetched for issuer has left unused.  May be called by the cache's
+ * wasted(). */
+void qm_engine_wasted(const struct qm_engine *e, uint64_t block, uint32_t issuer);
+
+#endif

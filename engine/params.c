@@ -1,0 +1,77 @@
+/* params.c - see params.h. */
+#include "engine/params.h"
+
+#include <string.h>
+
+void qm_params_defaults(struct qm_params *params)
+{
+    *params = (struct qm_params){
+        .policy = "ppm",
+        .eviction = "wtinylfu",
+        .level = QM_LEVEL_INNERMOST,
+        .on_promote = true,
+        .throttle = true,
+        .share_adapts = true,
+        .prefetch_share = 4000,
+    };
+    qm_mining_defaults(&params->mining);
+}
+
+void qm_params_paper(struct qm_params *params)
+{
+    qm_params_defaults(params);
+    params->policy = "quickmine";
+    params->eviction = "lru";
+    params->on_promote = false;
+    params->throttle = false;
+    params->share_adapts = false;
+    qm_mining_paper(&params->mining);
+}
+
+bool qm_params_prefetch(const struct qm_params *params)
+{
+    return strcmp(params->policy, "none") != 0;
+}
+
+void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level level)
+{
+    struct qm_mining_config defaults;
+
+    if (level != QM_LEVEL_NONE || mining->segment > 0)
+        return;
+    qm_mining_defaults(&defaults);
+    mining->segment = defaults.segment;
+}
+
+void qm_params_complete(struct qm_params *params, uint64_t block_size,
+                        uint64_t cache_bytes)
+{
+    qm_params_bound_segment(&params->mining, params->level);
+    params->mining.block_size = block_size;
+    if (params->mining.rules_memory == 0)
+        params->mining.rules_memory = qm_mining_rules_memory(cache_bytes);
+}
+
+uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t blocks)
+{
+    uint64_t share = params->prefetch_share, n;
+
+    if (!qm_params_prefetch(params))
+        return 0;
+    n = blocks / QM_SHARE_ALL * share + blocks % QM_SHARE_ALL * share / QM_SHARE_ALL;
+    return n > 0 ? n : 1;
+}
+
+struct qm_cache_config qm_params_cache(const struct qm_params *params,
+                                       const struct qm_prefetcher_ops *ops,
+                                       uint64_t block_size, uint64_t blocks)
+{
+    return (struct qm_cache_config){
+        .block_size = (uint32_t)block_size,
+        .blocks = blocks,
+        .prefetch_blocks = qm_params_prefetch_blocks(params, blocks),
+        .prefetch_adapts = params->share_adapts,
+        .shadow = ops->weighs_reads,
+        .eviction = params->eviction,
+    };
+}

@@ -1,0 +1,63 @@
+/* params.h - what caching and prefetching can be told, and what they do untold.
+ *
+ * The one table of defaults: the server's parameters, the simulator's options and the
+ * preset begin here.  What only one of the two has (threads, files, the warm-up) is
+ * not in it; nor are the sizes, which have no default in common.
+ */
+#ifndef QM_ENGINE_PARAMS_H
+#define QM_ENGINE_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+#include "mining/core/context.h"
+#include "mining/core/prefetcher.h"
+
+/* Of prefetch_share: 100 %. */
+#define QM_SHARE_ALL 100000
+
+struct qm_params {
+    const char *policy;   /* a prefetcher's name; the simulator has one of its own */
+    const char *eviction; /* the main cache's, by name; here, too */
+    enum qm_level level;
+    bool
+        on_promote; /* ask for candidates on a prefetch hit, too, not on misses alone */
+    bool throttle;  /* prefetch less for classes that do not benefit, and while the
+                       device is busy */
+    bool share_adapts;       /* prefetch_share is where it begins */
+    uint64_t prefetch_share; /* of the cache's blocks, that prefetches may take:
+                                thousandths of a percent, above 0 and below 100 % */
+    struct qm_mining_config mining;
+};
+
+/* The defaults, and those of the preset "paper". */
+void qm_params_defaults(struct qm_params *params);
+void qm_params_paper(struct qm_params *params);
+
+/* Whether the policy prefetches: it is not "none". */
+bool qm_params_prefetch(const struct qm_params *params);
+
+/* Puts in what follows from the rest and from the cache that it is for: memory for
+ * rules by the bytes of that cache, unless it was given; the size of a block; and
+ * segments, see below. */
+void qm_params_complete(struct qm_params *params, uint64_t block_size,
+                        uint64_t cache_bytes);
+
+/* At level none the one sequence never ends while anything is read.  So it is mined in
+ * segments of the default's length, even if sequences are to be mined at their end
+ * only. */
+void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level level);
+
+/* Of a cache of so many blocks, those that prefetches may take at first; 0 if the
+ * policy does not prefetch, else at least 1. */
+uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t blocks);
+
+/* The cache that they ask for, of so many blocks, for a prefetcher with these
+ * operations.  Shards, data and wasted() are the caller's to add. */
+struct qm_cache_config qm_params_cache(const struct qm_params *params,
+                                       const struct qm_prefetcher_ops *ops,
+                                       uint64_t block_size, uint64_t blocks);
+
+#endif

@@ -1,0 +1,265 @@
+/* test-engine.c - what the engine makes of how blocks are found, with a prefetcher
+ * whose inside the test can see. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+
+/* The prefetcher, and what it was told. */
+static struct {
+    struct qm_prefetcher base;
+    struct qm_prefetcher_ops ops;
+    unsigned accesses, asked, learned;
+    uint64_t wants[4];
+    unsigned want_n;
+    enum qm_fate fate;
+    uint32_t issuer, user;
+    unsigned ends;
+    bool makes_work; /* of each access */
+    unsigned learned_when_asked;
+} p;
+
+static struct qm_cache *cache;
+static struct qm_device_load load;
+static struct qm_engine engine;
+
+/* What issue() was called for. */
+static uint64_t issued[8];
+static unsigned issued_n;
+static int issue_error;
+
+static void access_block(struct qm_prefetcher *prefetcher, struct qm_stream *stream,
+                         uint64_t block, enum qm_access outcome, struct qm_work **work)
+{
+    p.accesses++;
+    *work = p.makes_work ? (struct qm_work *)&p : NULL;
+}
+
+static unsigned candidates(struct qm_prefetcher *prefetcher, struct qm_stream *stream,
+                           uint64_t *blocks, unsigned max)
+{
+    unsigned n = p.want_n < max ? p.want_n : max;
+
+    p.asked++;
+    p.learned_when_asked = p.learned;
+    memcpy(blocks, p.wants, n * sizeof blocks[0]);
+    return n;
+}
+
+static void ended(struct qm_prefetcher *prefetcher, uint64_t block, uint32_t issuer,
+                  uint32_t user, enum qm_fate fate)
+{
+    p.ends++;
+    p.issuer = issuer;
+    p.user = user;
+    p.fate = fate;
+}
+
+static void learn(void *opaque, struct qm_work *work)
+{
+    assert_ptr_equal(opaque, &load);
+    assert_ptr_equal(work, &p);
+    p.learned++;
+}
+
+static int issue(void *opaque, uint64_t block)
+{
+    assert_ptr_equal(opaque, &load);
+    if (issue_error == 0)
+        issued[issued_n++ % 8] = block;
+    return issue_error;
+}
+
+static int make(void **state)
+{
+    const struct qm_cache_config config = {.block_size = 4096,
+                                           .blocks = 64,
+                                           .prefetch_blocks = 16,
+                                           .shards = 1,
+                                           .eviction = "lru"};
+    const struct qm_mining_config mining = {.without = 0};
+    struct qm_params params;
+
+    memset(&p, 0, sizeof p);
+    p.ops = (struct qm_prefetcher_ops){
+        .access = access_block, .candidates = candidates, .ended = ended};
+    p.base.ops = &p.ops;
+    issued_n = 0;
+    issue_error = 0;
+    qm_device_load_init(&load);
+    assert_int_equal(qm_cache_new(&config, &cache), 0);
+    qm_params_defaults(&params);
+    qm_engine_init(&engine, &params);
+    qm_engine_set_prefetcher(&engine, &p.base, &mining);
+    engine.cache = cache;
+    engine.load = &load;
+    return 0;
+}
+
+static int undo(void **state)
+{
+    qm_cache_free(cache);
+    qm_device_load_destroy(&load);
+    qm_throttle_free(engine.throttle);
+    return 0;
+}
+
+static unsigned extend(enum qm_access access)
+{
+    uint64_t blocks[QM_CANDIDATES_MAX];
+
+    return qm_engine_extend(&engine, NULL, 1, 5, access, learn, &load, blocks);
+}
+
+/* Misses are asked after, and prefetch hits if they are to; hits are for a prefetcher
+ * that sees its reader pass. */
+static void test_what_is_asked_after(void **state)
+{
+    p.want_n = 2;
+    assert_int_equal(extend(QM_ACCESS_MISS), 2);
+    assert_int_equal(extend(QM_ACCESS_PROMOTE), 2);
+    assert_int_equal(extend(QM_ACCESS_HIT), 0);
+    engine.on_promote = false;
+    assert_int_equal(extend(QM_ACCESS_PROMOTE), 0);
+    assert_int_equal(p.asked, 2);
+    p.ops.every_access = true;
+    assert_int_equal(extend(QM_ACCESS_HIT), 2);
+    engine.prefetches = false;
+    assert_int_equal(extend(QM_ACCESS_MISS), 0);
+    assert_int_equal(p.accesses, 6);
+}
+
+/* What an access makes to learn from is learned before candidates are asked for. */
+static void test_learns_first(void **state)
+{
+    p.makes_work = true;
+    extend(QM_ACCESS_MISS);
+    assert_int_equal(p.learned_when_asked, 1);
+    extend(QM_ACCESS_HIT);
+    assert_int_equal(p.learned, 2);
+}
+
+static void test_ignored_hits(void **state)
+{
+    const struct qm_mining_config with = {.without = 0},
+                                  without = {.without = QM_IDEA_MISSES};
+
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+    p.ops.misses_only = true;
+    qm_engine_set_prefetcher(&engine, &p.base, &with);
+    assert_true(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_PROMOTE));
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_MISS));
+    qm_engine_set_prefetcher(&engine, &p.base, &without);
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
+}
+
+/* A prefetch that somebody has to wait for is late. */
+static void test_fates(void **state)
+{
+    struct qm_lookup found = {.outcome = QM_PROMOTE, .todo = QM_DONE, .issuer = 3};
+
+    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_PROMOTE);
+    assert_int_equal(p.fate, QM_FATE_USED);
+    assert_int_equal(p.issuer, 3);
+    assert_int_equal(p.user, 4);
+    found.todo = QM_WAIT;
+    qm_engine_found(&engine, 5, 4, &found);
+    assert_int_equal(p.fate, QM_FATE_LATE);
+    qm_engine_wasted(&engine, 5, 3);
+    assert_int_equal(p.fate, QM_FATE_UNUSED);
+    assert_int_equal(p.ends, 3);
+    found.outcome = QM_MISS;
+    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_MISS);
+    found.outcome = QM_HIT;
+    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_HIT);
+    assert_int_equal(p.ends, 3);
+}
+
+/* At level none, classes are not told apart: what one wastes counts for all. */
+static void test_level_none(void **state)
+{
+    const uint64_t block = 7;
+
+    engine.throttle = qm_throttle_new();
+    p.want_n = 1;
+    for (unsigned i = 0; i < 1000; i++)
+        qm_engine_issue(&engine, 9, 0, &block, 1, issue, &load);
+    assert_int_equal(qm_throttle_allow(engine.throttle, 9, 4), 0);
+    assert_int_equal(extend(QM_ACCESS_MISS), 1); /* class 1 */
+    engine.oblivious = true;
+    for (unsigned i = 0; i < 1000; i++)
+        qm_engine_issue(&engine, 8, 0, &block, 1, issue, &load);
+    assert_int_equal(extend(QM_ACCESS_MISS), 0);
+    assert_int_equal(qm_throttle_allow(engine.throttle, 8, 4), 4);
+}
+
+/* Candidates that are cached, or beyond the end of the device, are passed over. */
+static void test_what_is_issued(void **state)
+{
+    const uint64_t wants[] = {1, 2, 100, 99};
+    struct qm_load *fill;
+
+    engine.device_blocks = 100;
+    assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);
+    qm_cache_fail(cache, fill);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 0, &fill), 0);
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
+    assert_int_equal(issued_n, 2);
+    assert_int_equal(issued[0], 2);
+    assert_int_equal(issued[1], 99);
+    qm_cache_fail(cache, fill);
+}
+
+/* What was not issued counts for nothing. */
+static void test_issue_fails(void **state)
+{
+    const uint64_t block = 7;
+
+    engine.throttle = qm_throttle_new();
+    issue_error = ENOBUFS;
+    for (unsigned i = 0; i < 1000; i++)
+        qm_engine_issue(&engine, 9, 0, &block, 1, issue, &load);
+    assert_int_equal(qm_throttle_allow(engine.throttle, 9, 4), 4);
+}
+
+/* A device that is busy: of 16 candidates one is prefetched. */
+static void test_withheld(void **state)
+{
+    unsigned withheld = 0;
+
+    assert_false(qm_engine_needs_time(&engine));
+    atomic_store(&load.share, 1);
+    assert_true(qm_engine_needs_time(&engine));
+    for (uint64_t b = 0; b < 16; b++)
+        withheld += qm_engine_issue(&engine, 1, 1, &b, 1, issue, &load);
+    assert_int_equal(withheld, 15);
+    assert_int_equal(issued_n, 1);
+    assert_int_equal(issued[0], 15);
+    engine.load = NULL;
+    assert_false(qm_engine_needs_time(&engine));
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, (uint64_t[]){20}, 1, issue, &load),
+                     0);
+    assert_int_equal(issued_n, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_is_asked_after, make, undo),
+        cmocka_unit_test_setup_teardown(test_learns_first, make, undo),
+        cmocka_unit_test_setup_teardown(test_ignored_hits, make, undo),
+        cmocka_unit_test_setup_teardown(test_fates, make, undo),
+        cmocka_unit_test_setup_teardown(test_level_none, make, undo),
+        cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
+        cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
+        cmocka_unit_test_setup_teardown(test_withheld, make, undo),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
