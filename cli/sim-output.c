@@ -62,9 +62,9 @@ static json_t *run_json(const struct sim_run *run, bool series)
     const struct qm_sim_config *c = &run->config;
     const struct qm_sim_result *r = &run->result;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I}", "policy", c->policy, "level",
-        qm_level_name(c->level), "eviction", c->eviction, "preset",
-        c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
+        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I}", "policy", c->params.policy,
+        "level", qm_level_name(c->params.level), "eviction", c->params.eviction,
+        "preset", c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
         "block_size", (json_int_t)c->block_size, "cache_blocks",
         (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks);
     json_t *rest = json_pack(
@@ -144,7 +144,7 @@ static bool shows_eviction(const struct sim_runs *runs)
 
     for (size_t i = 0; i < runs->count; i++) {
         (runs->runs[i].config.paper ? qm_sim_paper : qm_sim_defaults)(&usual);
-        if (strcmp(runs->runs[i].config.eviction, usual.eviction) != 0)
+        if (strcmp(runs->runs[i].config.params.eviction, usual.params.eviction) != 0)
             return true;
     }
     return false;
@@ -155,9 +155,9 @@ static void print_row(const struct sim_run *run, bool eviction)
     const struct qm_sim_config *c = &run->config;
     const struct qm_sim_result *r = &run->result;
 
-    printf("%-10s %-11s", c->policy, qm_level_name(c->level));
+    printf("%-10s %-11s", c->params.policy, qm_level_name(c->params.level));
     if (eviction)
-        printf(" %-8s", c->eviction);
+        printf(" %-8s", c->params.eviction);
     print_size(run, 8);
     printf(" %9" PRIu64 " %9" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
            " %10" PRIu64,

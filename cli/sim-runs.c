@@ -151,14 +151,14 @@ static int make_future(const struct sim_runs *runs, struct qm_future **future)
 
     for (size_t i = 0; i < runs->count; i++) {
         const struct qm_sim_config *c = &runs->runs[i].config;
-        bool perfect = strcmp(c->policy, QM_PERFECT) == 0;
-        bool belady = strcmp(c->eviction, QM_BELADY) == 0;
+        bool perfect = strcmp(c->params.policy, QM_PERFECT) == 0;
+        bool belady = strcmp(c->params.eviction, QM_BELADY) == 0;
 
         if (!perfect && !belady)
             continue;
         if (!f)
             f = qm_future_new(c->block_size);
-        if (!f || (perfect && qm_future_want_sequences(f, c->level) != 0)) {
+        if (!f || (perfect && qm_future_want_sequences(f, c->params.level) != 0)) {
             qm_future_free(f);
             return cli_fail("out of memory");
         }

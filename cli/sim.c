@@ -183,6 +183,8 @@ static void set(struct cli_setting *setting, uint64_t value)
 /* What was not asked for, and what does not go together. */
 static void complete(struct argp_state *state, struct arguments *a)
 {
+    struct qm_params params;
+
     if (!a->file)
         argp_error(state, "which trace?");
     if (a->cache_blocks.set + (a->sizes.count > 0) + (a->totals.count > 0) > 1)
@@ -196,16 +198,13 @@ static void complete(struct argp_state *state, struct arguments *a)
         argp_error(state, "--series is printed with --json only");
     if (a->levels.count == 0)
         append(state, &a->levels, (union item){.number = QM_LEVEL_INNERMOST});
+    (a->mining.paper ? qm_params_paper : qm_params_defaults)(&params);
     if (a->policies.count == 0) {
         add_policy(state, "none");
-        add_policy(state, a->mining.paper ? "quickmine" : "ppm");
+        add_policy(state, params.policy);
     }
-    if (a->evictions.count == 0) {
-        struct qm_sim_config config;
-
-        (a->mining.paper ? qm_sim_paper : qm_sim_defaults)(&config);
-        add_eviction(state, config.eviction);
-    }
+    if (a->evictions.count == 0)
+        add_eviction(state, params.eviction);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -320,29 +319,29 @@ static struct qm_sim_config common_config(const struct arguments *a,
         qm_sim_paper(&config);
     else
         qm_sim_defaults(&config);
-    cli_mining_apply(&a->mining, &config.mining);
+    cli_mining_apply(&a->mining, &config.params.mining);
     config.block_size = block_size;
     config.warmup = a->warmup;
     if (a->cache_blocks.set)
         config.cache_blocks = a->cache_blocks.value;
     if (a->share_adapts.set)
-        config.share_adapts = a->share_adapts.value;
+        config.params.share_adapts = a->share_adapts.value;
     if (a->share.set)
-        config.prefetch_share = a->share.value;
+        config.params.prefetch_share = a->share.value;
     if (a->on_promote.set)
-        config.on_promote = a->on_promote.value;
+        config.params.on_promote = a->on_promote.value;
     if (a->skip_hits.set)
-        config.mining.skip_hits = a->skip_hits.value;
+        config.params.mining.skip_hits = a->skip_hits.value;
     if (a->rules_memory.set)
-        config.mining.rules_memory = a->rules_memory.value;
+        config.params.mining.rules_memory = a->rules_memory.value;
     if (a->throttle.set)
-        config.throttle = a->throttle.value;
+        config.params.throttle = a->throttle.value;
     if (a->degree.set)
-        config.mining.degree = (unsigned)a->degree.value;
+        config.params.mining.degree = (unsigned)a->degree.value;
     if (a->retrain.set)
-        config.mining.retrain = a->retrain.value;
-    config.mining.without = a->without;
-    config.mining.trained = a->trained;
+        config.params.mining.retrain = a->retrain.value;
+    config.params.mining.without = a->without;
+    config.params.mining.trained = a->trained;
     return config;
 }
 
@@ -361,11 +360,12 @@ static int make_runs(const struct arguments *a, uint64_t block_size,
     for (size_t i = 0; i < total; i++) {
         size_t n = i;
 
-        config.eviction = a->evictions.items[n % a->evictions.count].word;
+        config.params.eviction = a->evictions.items[n % a->evictions.count].word;
         n /= a->evictions.count;
-        config.policy = a->policies.items[n % a->policies.count].word;
+        config.params.policy = a->policies.items[n % a->policies.count].word;
         n /= a->policies.count;
-        config.level = (enum qm_level)a->levels.items[n % a->levels.count].number;
+        config.params.level =
+            (enum qm_level)a->levels.items[n % a->levels.count].number;
         n /= a->levels.count;
         config.cache_size = sizes->items[n].number;
         config.total_memory = sizes == &a->totals;

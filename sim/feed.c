@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void learn(struct qm_feed *feed, struct qm_work *work)
+void qm_feed_learn(void *opaque, struct qm_work *work)
 {
+    struct qm_feed *feed = opaque;
     int error;
 
     if (!work)
@@ -26,7 +27,7 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
 {
     struct qm_feed *feed = opaque;
 
-    learn(feed, work);
+    qm_feed_learn(feed, work);
     forget(feed, context);
 }
 
@@ -37,16 +38,6 @@ static void dropped(void *opaque, struct qm_context *context, struct qm_work *wo
     if (work)
         feed->prefetcher->ops->discard(feed->prefetcher, work);
     forget(feed, context);
-}
-
-void qm_feed_adjust(struct qm_mining_config *config, enum qm_level level)
-{
-    struct qm_mining_config defaults;
-
-    if (level != QM_LEVEL_NONE || config->segment > 0)
-        return;
-    qm_mining_defaults(&defaults);
-    config->segment = defaults.segment;
 }
 
 int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
@@ -130,7 +121,7 @@ int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t blo
         return 0;
     feed->prefetcher->ops->access(feed->prefetcher, target->stream, block, outcome,
                                   &work);
-    learn(feed, work);
+    qm_feed_learn(feed, work);
     return feed->error;
 }
 

@@ -25,10 +25,6 @@ struct qm_feed {
     int error; /* the first error of learn(); 0: none */
 };
 
-/* At level none the one sequence ends with the trace, so it is mined in segments
- * (DESIGN §7) even if config says that sequences are mined at their end only. */
-void qm_feed_adjust(struct qm_mining_config *config, enum qm_level level);
-
 /* Prepares *feed for a prefetcher, which must outlive it.  Returns 0 or ENOMEM. */
 int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
                  enum qm_level level);
@@ -43,6 +39,10 @@ struct qm_context *qm_feed_target(struct qm_feed *feed, const struct qm_event *e
 /* The class of the context that reads, whichever sequence it extends: a number above 0.
  * 0 without a context, and at level none, which knows of none. */
 uint32_t qm_feed_class(struct qm_feed *feed, const struct qm_event *event);
+
+/* Learns from work (NULL: nothing), and consumes it; opaque is the feed, which keeps
+ * the first error. */
+void qm_feed_learn(void *opaque, struct qm_work *work);
 
 /* A block was read, for target (NULL: nothing happens).  Returns as above. */
 int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t block,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/feed.h"
+#include "engine/params.h"
 
 struct qm_mine {
     struct qm_prefetcher *prefetcher;
@@ -23,7 +24,7 @@ struct qm_mine *qm_mine_new(const struct qm_mining_config *config, enum qm_level
     char why[256] = "";
     int error;
 
-    qm_feed_adjust(&adjusted, level);
+    qm_params_bound_segment(&adjusted, level);
     if (qm_mining_check(&adjusted, err, len) != 0)
         return NULL;
     mine = calloc(1, sizeof *mine);

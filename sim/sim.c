@@ -1,8 +1,7 @@
 /* sim.c - a storage cache simulated on a trace.
  *
  * For each block of a read, in ascending order: the cache is asked; a miss enters it;
- * the prefetcher is told, and asked for candidates; those not cached enter the prefetch
- * cache.
+ * and what the engine makes of that (engine/engine.h) is carried out at once.
  */
 #include "sim/sim.h"
 
@@ -13,9 +12,7 @@
 
 #include "sim/feed.h"
 #include "cache/cache.h"
-#include "mining/core/throttle.h"
-
-#define SHARE_UNIT 100000 /* of 100 % */
+#include "engine/engine.h"
 
 /* In the issuer of a prefetched block, beside its class: it was issued after the
  * warm-up.  What became of the others is no result of the part that counts, else more
@@ -24,12 +21,12 @@
 
 struct qm_sim {
     struct qm_sim_config config;
-    struct qm_prefetcher *prefetcher;
-    struct qm_throttle *throttle; /* NULL: none */
+    struct qm_engine engine;
+    struct qm_device_load load; /* of no device, which is idle */
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;
-    uint64_t blocks, prefetch_blocks; /* capacity */
+    uint64_t blocks; /* capacity */
     uint64_t requests, writes;
     uint64_t warm_requests, warm_writes; /* when the warm-up ended */
     struct qm_cache_stats warm;
@@ -39,33 +36,14 @@ struct qm_sim {
 
 void qm_sim_defaults(struct qm_sim_config *config)
 {
-    *config = (struct qm_sim_config){
-        .policy = "ppm",
-        .eviction = "wtinylfu",
-        .level = QM_LEVEL_INNERMOST,
-        .on_promote = true,
-        .throttle = true,
-        .prefetch_share = 4000,
-        .share_adapts = true,
-    };
-    qm_mining_defaults(&config->mining);
+    *config = (struct qm_sim_config){.paper = false};
+    qm_params_defaults(&config->params);
 }
 
 void qm_sim_paper(struct qm_sim_config *config)
 {
-    qm_sim_defaults(config);
-    config->paper = true;
-    config->eviction = "lru";
-    config->policy = "quickmine";
-    config->share_adapts = false;
-    config->on_promote = false;
-    config->throttle = false;
-    qm_mining_paper(&config->mining);
-}
-
-static bool prefetches(const struct qm_sim_config *config)
-{
-    return strcmp(config->policy, "none") != 0;
+    *config = (struct qm_sim_config){.paper = true};
+    qm_params_paper(&config->params);
 }
 
 /* Takes the rules' part off the cache's.  Returns 0 or EINVAL. */
@@ -73,17 +51,17 @@ static int leave_rules(struct qm_sim *sim, char *err, size_t len)
 {
     struct qm_sim_config *c = &sim->config;
 
-    if (!c->total_memory || !prefetches(c))
+    if (!c->total_memory || !qm_params_prefetch(&c->params))
         return 0;
-    if (!sim->prefetcher->ops->bounded) {
+    if (!sim->engine.prefetcher->ops->bounded) {
         snprintf(err, len,
                  "the rules of policy '%s' may take any memory, so the memory in all "
                  "can be said for policy none or ppm only",
-                 c->policy);
+                 c->params.policy);
         return EINVAL;
     }
     if (c->rules_part == 0)
-        c->rules_part = c->mining.rules_memory;
+        c->rules_part = c->params.mining.rules_memory;
     if (c->rules_part >= c->cache_size) {
         snprintf(err, len, "rules of %llu bytes leave nothing of %llu for blocks",
                  (unsigned long long)c->rules_part, (unsigned long long)c->cache_size);
@@ -93,7 +71,7 @@ static int leave_rules(struct qm_sim *sim, char *err, size_t len)
     return 0;
 }
 
-/* How many blocks the cache has, and its prefetch part.  Returns 0 or EINVAL. */
+/* How many blocks the cache has.  Returns 0 or EINVAL. */
 static int set_capacity(struct qm_sim *sim, char *err, size_t len)
 {
     const struct qm_sim_config *c = &sim->config;
@@ -110,9 +88,9 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
                  c->paper && !c->total_memory ? "" : " with its metadata");
         return EINVAL;
     }
-    if (!prefetches(c))
+    if (!qm_params_prefetch(&c->params))
         return 0;
-    if (c->prefetch_share < 1 || c->prefetch_share >= SHARE_UNIT) {
+    if (c->params.prefetch_share < 1 || c->params.prefetch_share >= QM_SHARE_ALL) {
         snprintf(err, len, "the prefetch share must be above 0 and below 100 percent");
         return EINVAL;
     }
@@ -121,10 +99,6 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
                  (unsigned long long)sim->blocks);
         return EINVAL;
     }
-    sim->prefetch_blocks = sim->blocks / SHARE_UNIT * c->prefetch_share +
-                           sim->blocks % SHARE_UNIT * c->prefetch_share / SHARE_UNIT;
-    if (sim->prefetch_blocks == 0)
-        sim->prefetch_blocks = 1;
     return 0;
 }
 
@@ -139,8 +113,7 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 
     if (is_measuring(sim) && !(issuer & MEASURED))
         sim->late_wasted++;
-    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer & ~MEASURED, 0,
-                                QM_FATE_UNUSED);
+    qm_engine_wasted(&sim->engine, block, issuer & ~MEASURED);
 }
 
 static int no_future(char *err, size_t len, const char *name)
@@ -151,20 +124,14 @@ static int no_future(char *err, size_t len, const char *name)
 
 static int make_cache(struct qm_sim *sim, char *err, size_t len)
 {
-    struct qm_cache_config config = {
-        .block_size = (uint32_t)sim->config.block_size,
-        .blocks = sim->blocks,
-        .prefetch_blocks = sim->prefetch_blocks,
-        .prefetch_adapts = sim->config.share_adapts,
-        .shadow = sim->prefetcher->ops->weighs_reads,
-        .shards = 1,
-        .eviction = sim->config.eviction,
-        .data = false,
-        .wasted = wasted,
-        .opaque = sim,
-    };
+    struct qm_cache_config config =
+        qm_params_cache(&sim->config.params, sim->engine.prefetcher->ops,
+                        sim->config.block_size, sim->blocks);
 
-    if (strcmp(sim->config.eviction, QM_BELADY) == 0) {
+    config.shards = 1;
+    config.wasted = wasted;
+    config.opaque = sim;
+    if (strcmp(sim->config.params.eviction, QM_BELADY) == 0) {
         sim->belady.future = sim->config.future;
         if (!sim->config.future || !qm_future_has_next_uses(sim->config.future))
             return no_future(err, len, QM_BELADY);
@@ -173,8 +140,10 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
     }
     if (qm_cache_check(&config, err, len) != 0)
         return EINVAL;
-    if (qm_cache_new(&config, &sim->cache) == 0)
+    if (qm_cache_new(&config, &sim->cache) == 0) {
+        sim->engine.cache = sim->cache;
         return 0;
+    }
     snprintf(err, len, "out of memory for a cache of %llu blocks",
              (unsigned long long)sim->blocks);
     return ENOMEM;
@@ -182,29 +151,33 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
 
 static int make_perfect(struct qm_sim *sim, char *err, size_t len)
 {
-    const struct qm_sim_config *c = &sim->config;
+    const struct qm_params *p = &sim->config.params;
+    struct qm_prefetcher *prefetcher;
 
-    if (!c->future || !qm_future_has_sequences(c->future, c->level))
+    if (!sim->config.future || !qm_future_has_sequences(sim->config.future, p->level))
         return no_future(err, len, QM_PERFECT);
-    sim->prefetcher = qm_perfect_new(c->future, c->level, c->mining.degree);
-    if (sim->prefetcher)
+    prefetcher = qm_perfect_new(sim->config.future, p->level, p->mining.degree);
+    if (prefetcher) {
+        qm_engine_set_prefetcher(&sim->engine, prefetcher, &p->mining);
         return 0;
+    }
     snprintf(err, len, "out of memory");
     return ENOMEM;
 }
 
 static int make_by_name(struct qm_sim *sim, char *err, size_t len)
 {
-    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(sim->config.policy);
+    const struct qm_params *p = &sim->config.params;
+    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(p->policy);
     char why[256] = "";
     int error;
 
     if (!ops) {
-        snprintf(err, len, "there is no policy '%s'; there are: %s, %s",
-                 sim->config.policy, qm_prefetcher_names(), QM_PERFECT);
+        snprintf(err, len, "there is no policy '%s'; there are: %s, %s", p->policy,
+                 qm_prefetcher_names(), QM_PERFECT);
         return EINVAL;
     }
-    error = ops->create(&sim->config.mining, &sim->prefetcher, why, sizeof why);
+    error = qm_engine_make_prefetcher(&sim->engine, ops, &p->mining, why, sizeof why);
     if (error)
         snprintf(err, len, "%s", why[0] ? why : strerror(error));
     return error;
@@ -212,15 +185,15 @@ static int make_by_name(struct qm_sim *sim, char *err, size_t len)
 
 static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
 {
-    bool perfect = strcmp(sim->config.policy, QM_PERFECT) == 0;
+    bool perfect = strcmp(sim->config.params.policy, QM_PERFECT) == 0;
     int error;
 
-    if (qm_mining_check(&sim->config.mining, err, len) != 0)
+    if (qm_mining_check(&sim->config.params.mining, err, len) != 0)
         return EINVAL;
     error = perfect ? make_perfect(sim, err, len) : make_by_name(sim, err, len);
     if (error)
         return error;
-    error = qm_feed_init(&sim->feed, sim->prefetcher, sim->config.level);
+    error = qm_feed_init(&sim->feed, sim->engine.prefetcher, sim->config.params.level);
     if (error)
         snprintf(err, len, "out of memory");
     return error;
@@ -228,30 +201,13 @@ static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
 
 static int make_throttle(struct qm_sim *sim, char *err, size_t len)
 {
-    if (!sim->config.throttle || !prefetches(&sim->config))
+    if (!sim->config.params.throttle || !sim->engine.prefetches)
         return 0;
-    sim->throttle = qm_throttle_new();
-    if (!sim->throttle)
+    sim->engine.load = &sim->load;
+    sim->engine.throttle = qm_throttle_new();
+    if (!sim->engine.throttle)
         snprintf(err, len, "out of memory");
-    return sim->throttle ? 0 : ENOMEM;
-}
-
-static bool is_cached(void *opaque, uint64_t block)
-{
-    struct qm_sim *sim = opaque;
-
-    return qm_cache_contains(sim->cache, block);
-}
-
-/* For how many blocks the device is read, and would be by plain LRU. */
-static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
-{
-    struct qm_sim *sim = opaque;
-    struct qm_cache_reads reads;
-
-    qm_cache_get_reads(sim->cache, &reads);
-    *device = reads.device;
-    *lru = reads.lru;
+    return sim->engine.throttle ? 0 : ENOMEM;
 }
 
 /* The cache's part of the memory, beside which rules take their usual part of it. */
@@ -264,22 +220,20 @@ static uint64_t part_of_total(const struct qm_sim_config *config)
 
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
-    struct qm_sim *sim = calloc(1, sizeof *sim);
+    struct qm_sim *sim = aligned_alloc(_Alignof(struct qm_sim), sizeof *sim);
+    uint64_t bytes = config->cache_blocks > 0
+                         ? config->cache_blocks * config->block_size
+                         : part_of_total(config);
 
     if (!sim) {
         snprintf(err, len, "out of memory");
         return NULL;
     }
+    memset(sim, 0, sizeof *sim);
     sim->config = *config;
-    qm_feed_adjust(&sim->config.mining, config->level);
-    sim->config.mining.block_size = config->block_size;
-    if (sim->config.mining.rules_memory == 0)
-        sim->config.mining.rules_memory = qm_mining_rules_memory(
-            config->cache_blocks > 0 ? config->cache_blocks * config->block_size
-                                     : part_of_total(config));
-    sim->config.mining.cached = is_cached;
-    sim->config.mining.reads = count_reads;
-    sim->config.mining.opaque = sim;
+    qm_params_complete(&sim->config.params, config->block_size, bytes);
+    qm_engine_init(&sim->engine, &sim->config.params);
+    qm_device_load_init(&sim->load);
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
         make_throttle(sim, err, len) == 0)
@@ -288,70 +242,65 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     return NULL;
 }
 
-/* Prefetches what target's sequence calls for. */
-static int prefetch(struct qm_sim *sim, struct qm_context *target, uint32_t klass)
+/* One block's candidates on their way into the cache. */
+struct issue {
+    struct qm_sim *sim;
+    uint32_t issuer;
+    int error;
+};
+
+static int prefetch(void *opaque, uint64_t block)
 {
-    unsigned most = sim->throttle
-                        ? qm_throttle_allow(sim->throttle, klass, QM_CANDIDATES_MAX)
-                        : QM_CANDIDATES_MAX;
-    uint64_t blocks[QM_CANDIDATES_MAX];
-    uint32_t issuer = is_measuring(sim) ? klass | MEASURED : klass;
+    struct issue *issue = opaque;
+    struct qm_cache *cache = issue->sim->cache;
     struct qm_load *load;
-    unsigned n;
+    int error = qm_cache_prefetch(cache, block, issue->issuer, &load);
 
-    if (most == 0)
-        return 0;
-    n = sim->prefetcher->ops->candidates(sim->prefetcher, target->stream, blocks, most);
-    for (unsigned i = 0; i < n; i++) {
-        int error = qm_cache_prefetch(sim->cache, blocks[i], issuer, &load);
-
-        if (error == 0)
-            qm_cache_fill(sim->cache, load, NULL);
-        if (error == 0 && sim->throttle)
-            qm_throttle_issued(sim->throttle, klass);
-        if (error != 0 && error != EEXIST && error != ENOSPC)
-            return error;
-    }
-    return 0;
+    if (error == 0)
+        qm_cache_fill(cache, load, NULL);
+    else if (error != EEXIST && error != ENOSPC)
+        issue->error = error;
+    return error;
 }
 
-/* A block that was prefetched for issuer is read by a context of class klass. */
-static void used(struct qm_sim *sim, uint64_t block, uint32_t issuer, uint32_t klass)
+/* How a block was found; the issuer as the engine knows it. */
+static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
 {
-    if (is_measuring(sim) && !(issuer & MEASURED))
+    int error = qm_cache_demand(sim->cache, block, NULL, 0,
+                                (uint32_t)sim->config.block_size, found);
+
+    if (error)
+        return error;
+    if (found->todo == QM_FETCH)
+        qm_cache_fill(sim->cache, found->load, NULL);
+    if (found->outcome == QM_PROMOTE && is_measuring(sim) &&
+        !(found->issuer & MEASURED))
         sim->late_used++;
-    issuer &= ~MEASURED;
-    sim->prefetcher->ops->ended(sim->prefetcher, block, issuer, klass, QM_FATE_USED);
-    if (sim->throttle)
-        qm_throttle_used(sim->throttle, issuer, klass);
+    found->issuer &= ~MEASURED;
+    sim->belady.now++; /* hits are told of late, and need no clock */
+    return 0;
 }
 
 static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t klass,
                       uint64_t block)
 {
-    static const enum qm_access as_access[] = {
-        [QM_HIT] = QM_ACCESS_HIT,
-        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
-        [QM_MISS] = QM_ACCESS_MISS,
-    };
+    const struct qm_engine *e = &sim->engine;
+    struct issue issue = {sim, is_measuring(sim) ? klass | MEASURED : klass, 0};
+    uint64_t candidates[QM_CANDIDATES_MAX];
     struct qm_lookup found;
-    int error = qm_cache_demand(sim->cache, block, NULL, 0,
-                                (uint32_t)sim->config.block_size, &found);
+    enum qm_access access;
+    int error = look_up(sim, block, &found);
+    unsigned n;
 
     if (error)
         return error;
-    if (found.todo == QM_FETCH)
-        qm_cache_fill(sim->cache, found.load, NULL);
-    if (found.outcome == QM_PROMOTE)
-        used(sim, block, found.issuer, klass);
-    sim->belady.now++; /* hits are told of late, and need no clock */
-    error = qm_feed_access(&sim->feed, target, block, as_access[found.outcome]);
-    if (error || !target || !target->stream)
-        return error;
-    if (sim->prefetcher->ops->every_access || found.outcome == QM_MISS ||
-        (found.outcome == QM_PROMOTE && sim->config.on_promote))
-        error = prefetch(sim, target, klass);
-    return error;
+    access = qm_engine_found(e, block, klass, &found);
+    if (!e->prefetches || qm_engine_ignores(e, access) || !target || !target->stream)
+        return 0;
+    n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
+                         &sim->feed, candidates);
+    qm_engine_issue(e, klass, 0, candidates, n, prefetch, &issue);
+    return sim->feed.error ? sim->feed.error : issue.error;
 }
 
 static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
@@ -414,7 +363,7 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .lru_misses = now.lru_misses - sim->warm.lru_misses,
     };
     result->reads = result->hits + result->promotes + result->misses;
-    sim->prefetcher->ops->stats(sim->prefetcher, &result->mining);
+    sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
 }
 
 void qm_sim_free(struct qm_sim *sim)
@@ -424,10 +373,11 @@ void qm_sim_free(struct qm_sim *sim)
     /* The cache first: it tells the prefetcher of blocks that go unused. */
     if (sim->cache)
         qm_cache_free(sim->cache);
-    if (sim->prefetcher) {
+    if (sim->engine.prefetcher) {
         qm_feed_finish(&sim->feed, false);
-        sim->prefetcher->ops->destroy(sim->prefetcher);
+        sim->engine.prefetcher->ops->destroy(sim->engine.prefetcher);
     }
-    qm_throttle_free(sim->throttle);
+    qm_throttle_free(sim->engine.throttle);
+    qm_device_load_destroy(&sim->load);
     free(sim);
 }

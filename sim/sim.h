@@ -1,8 +1,8 @@
-/* sim.h - a storage cache simulated on a trace (DESIGN §6, §7).
+/* sim.h - a storage cache simulated on a trace.
  *
- * It drives the server's cache/ and mining/ code: one shard, no data, no threads,
- * events in the order of the file, and a prefetched block is there at once.  A figure
- * of it is a figure about that code.
+ * It drives the server's engine/, and with it cache/ and mining/: one shard, no data,
+ * no threads, events in the order of the file, and a prefetched block is there at once.
+ * A figure of it is a figure about that code.
  */
 #ifndef QM_BENCH_SIM_H
 #define QM_BENCH_SIM_H
@@ -13,33 +13,25 @@
 
 #include "sim/belady.h"
 #include "sim/perfect.h"
-#include "mining/core/context.h"
-#include "mining/core/prefetcher.h"
+#include "engine/params.h"
 #include "trace/trace.h"
 
 struct qm_sim;
 
 struct qm_sim_config {
-    const char *policy;             /* a prefetcher's name, or QM_PERFECT */
-    const char *eviction;           /* the main cache's, by name, or QM_BELADY */
+    struct qm_params params; /* the policy may be QM_PERFECT, too, and the eviction
+                                QM_BELADY */
     const struct qm_future *future; /* of the same trace and block size, with what these
                                        two need; else NULL */
-    enum qm_level level;
     bool paper;          /* --preset paper: capacity is cache_size / block_size */
-    bool on_promote;     /* ask for candidates on a promote, too, not on misses alone */
-    bool throttle;       /* prefetch less for classes that do not benefit */
     uint64_t block_size; /* bytes */
     uint64_t cache_size; /* bytes, metadata included unless paper */
     bool total_memory;   /* cache_size is the rules' as well: the cache has the rest of
                             it; only for prefetchers that are bounded, or none */
     uint64_t rules_part; /* how much of it is the rules', which may come to take less,
                             or more; 0: rules_memory, which is all they can */
-    uint64_t cache_blocks;   /* capacity in blocks; 0: from cache_size */
-    unsigned prefetch_share; /* of the blocks, that prefetches may take: thousandths of
-                                a percent, above 0 and below 100 % */
-    bool share_adapts;       /* that is where it begins */
-    uint64_t warmup;         /* so many read requests at the start are not counted */
-    struct qm_mining_config mining;
+    uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
+    uint64_t warmup;       /* so many read requests at the start are not counted */
 };
 
 /* The defaults, which are the server's, and those of --preset paper.  What depends on

@@ -27,7 +27,7 @@ static struct qm_sim_config paper(const char *policy, uint64_t blocks)
     struct qm_sim_config config;
 
     qm_sim_paper(&config);
-    config.policy = policy;
+    config.params.policy = policy;
     config.block_size = BLOCK;
     config.cache_size = blocks * BLOCK + BLOCK / 2; /* the half does not count */
     return config;
@@ -163,8 +163,8 @@ static void on_promote(void **state)
         struct qm_sim_config config = paper("quickmine", 6);
         struct qm_sim *sim;
 
-        config.prefetch_share = 50000;
-        config.on_promote = promote;
+        config.params.prefetch_share = 50000;
+        config.params.on_promote = promote;
         sim = new_sim(&config);
         read_twice(sim);
         if (promote)
@@ -225,7 +225,7 @@ static void warmup_divides(void **state)
     (void)state;
     /* The first transaction teaches, and its blocks are driven out; the second
      * prefetches 3 4 5 when it misses 2, and the warm-up ends there. */
-    config.prefetch_share = 10000; /* 4 blocks */
+    config.params.prefetch_share = 10000; /* 4 blocks */
     config.warmup = 5 + 60 + 2;
     sim = new_sim(&config);
     begin(sim, 1);
@@ -259,9 +259,9 @@ static void level_none(void **state)
     struct qm_sim_result r;
 
     (void)state;
-    config.level = QM_LEVEL_NONE;
+    config.params.level = QM_LEVEL_NONE;
     sim = new_sim(&config);
-    assert_int_equal(qm_sim_config(sim)->mining.segment, 4096);
+    assert_int_equal(qm_sim_config(sim)->params.mining.segment, 4096);
     read_twice(sim);
     assert_counts(sim, 0, 0, 10, 0, 0, 0);
     qm_sim_result(sim, &r);
@@ -290,25 +290,25 @@ static void refusals(void **state)
 
     (void)state;
     assert_refused(&config, "at least 2 blocks");
-    config.policy = "none";
+    config.params.policy = "none";
     qm_sim_free(new_sim(&config));
     config = paper("none", 0);
     assert_refused(&config, "holds no block");
     config = paper("lightning", 4);
     assert_refused(&config, "there are: none");
     config = paper("none", 4);
-    config.eviction = "oldest";
+    config.params.eviction = "oldest";
     assert_refused(&config, "lru");
     config = paper("quickmine", 4);
-    config.prefetch_share = 100000;
+    config.params.prefetch_share = 100000;
     assert_refused(&config, "below 100");
     config = paper("quickmine", 4);
-    config.mining.lookahead = 1;
+    config.params.mining.lookahead = 1;
     assert_refused(&config, "lookahead");
     config = paper("perfect", 4);
     assert_refused(&config, "needs to know");
     config = paper("none", 4);
-    config.eviction = "belady";
+    config.params.eviction = "belady";
     assert_refused(&config, "needs to know");
     config = paper("none", 4);
     config.block_size = 3000;
@@ -335,7 +335,7 @@ static void size_includes_metadata(void **state)
     qm_sim_free(sim);
     /* In all, rules are part of it; and their usual part is an eighth of the cache's.
      */
-    config.policy = "ppm";
+    config.params.policy = "ppm";
     config.total_memory = true;
     config.cache_size = 9000 * BLOCK;
     sim = new_sim(&config);
@@ -351,18 +351,18 @@ static void size_includes_metadata(void **state)
                     8500 * BLOCK);
     qm_sim_free(sim);
     config.rules_part = 0;
-    config.mining.rules_memory = 2000 * BLOCK;
+    config.params.mining.rules_memory = 2000 * BLOCK;
     config.cache_size = 1500 * BLOCK;
     assert_refused(&config, "leave nothing");
-    config.policy = "quickmine";
+    config.params.policy = "quickmine";
     assert_refused(&config, "none or ppm only");
-    config.policy = "none";
+    config.params.policy = "none";
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
     assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 1498 * BLOCK,
                     1500 * BLOCK);
     qm_sim_free(sim);
-    config.policy = "quickmine";
+    config.params.policy = "quickmine";
     config.total_memory = false;
     config.cache_blocks = 75;
     sim = new_sim(&config);

@@ -12,8 +12,8 @@ static struct qm_sim *begin(const char *policy, enum qm_level level, uint64_t bl
     struct qm_sim *sim;
 
     qm_sim_paper(&config);
-    config.policy = policy;
-    config.level = level;
+    config.params.policy = policy;
+    config.params.level = level;
     config.block_size = BLOCK;
     config.cache_blocks = blocks;
     sim = qm_sim_new(&config, err, sizeof err);
