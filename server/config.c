@@ -20,8 +20,6 @@
 #define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
 #define LEAST_MEMORY     (UINT64_C(64) << 10)
 #define DEFAULT_SIZE     (UINT64_C(256) << 20)
-#define SHARE_UNIT       100000 /* of 100 % */
-#define DEFAULT_SHARE    4000
 #define MAX_QUEUE        65536
 #define MAX_THREADS      256
 #define PARALLEL_ALLOWED (NBDKIT_VERSION_MAJOR > 1 || NBDKIT_VERSION_MINOR >= 34)
@@ -183,14 +181,12 @@ static int set_block_size(const char *key, const char *value, struct qms_config 
 
 static int set_policy(const char *key, const char *value, struct qms_config *c)
 {
-    const struct qm_prefetcher_ops *policy = qm_prefetcher_find(value);
-
-    if (!policy) {
+    if (!qm_prefetcher_find(value)) {
         nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_prefetcher_names(),
                      value);
         return -1;
     }
-    c->policy = policy;
+    c->params.policy = value;
     return 0;
 }
 
@@ -200,7 +196,7 @@ static int set_eviction(const char *key, const char *value, struct qms_config *c
         nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_evict_names(), value);
         return -1;
     }
-    c->eviction = value;
+    c->params.eviction = value;
     return 0;
 }
 
@@ -211,7 +207,7 @@ static int set_level(const char *key, const char *value, struct qms_config *c)
     if (level == -1)
         return wrong(key, value,
                      "innermost, query, transaction, thread, connection or none");
-    c->level = level;
+    c->params.level = level;
     return 0;
 }
 
@@ -221,7 +217,7 @@ static int set_lookahead(const char *key, const char *value, struct qms_config *
 
     if (ranged(key, value, 2, 64, &n) == -1)
         return -1;
-    c->mining.lookahead = n;
+    c->params.mining.lookahead = n;
     return 0;
 }
 
@@ -231,13 +227,13 @@ static int set_degree(const char *key, const char *value, struct qms_config *c)
 
     if (ranged(key, value, 1, 64, &n) == -1)
         return -1;
-    c->mining.degree = n;
+    c->params.mining.degree = n;
     return 0;
 }
 
 static int set_max_prefix(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 0, UINT32_MAX, &c->mining.max_prefix);
+    return ranged(key, value, 0, UINT32_MAX, &c->params.mining.max_prefix);
 }
 
 static int set_max_suffix(const char *key, const char *value, struct qms_config *c)
@@ -246,7 +242,7 @@ static int set_max_suffix(const char *key, const char *value, struct qms_config 
 
     if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
         return -1;
-    c->mining.max_suffix = n;
+    c->params.mining.max_suffix = n;
     return 0;
 }
 
@@ -256,13 +252,13 @@ static int set_grace(const char *key, const char *value, struct qms_config *c)
 
     if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
         return -1;
-    c->mining.grace = n;
+    c->params.mining.grace = n;
     return 0;
 }
 
 static int set_segment(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 0, UINT32_MAX, &c->mining.segment);
+    return ranged(key, value, 0, UINT32_MAX, &c->params.mining.segment);
 }
 
 /* Percent, with at most three decimals. */
@@ -272,10 +268,12 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
         "auto, or a percentage above 0 and below 100 (like 4 or 12.5)";
     size_t whole = strspn(value, "0123456789"), decimals;
     uint64_t n, scale = 1000;
+    struct qm_params defaults;
 
     if (strcmp(value, "auto") == 0) {
-        c->share = DEFAULT_SHARE;
-        c->share_adapts = true;
+        qm_params_defaults(&defaults);
+        c->params.prefetch_share = defaults.prefetch_share;
+        c->params.share_adapts = true;
         return 0;
     }
     if (whole == 0 || whole > 2)
@@ -294,31 +292,31 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
     }
     if (n == 0)
         return wrong(key, value, allowed);
-    c->share = n;
-    c->share_adapts = false;
+    c->params.prefetch_share = n;
+    c->params.share_adapts = false;
     return 0;
 }
 
 static int set_prefetch_on(const char *key, const char *value, struct qms_config *c)
 {
-    c->on_promote = strcmp(value, "promote") == 0;
-    if (!c->on_promote && strcmp(value, "miss") != 0)
+    c->params.on_promote = strcmp(value, "promote") == 0;
+    if (!c->params.on_promote && strcmp(value, "miss") != 0)
         return wrong(key, value, "miss, or promote (on both)");
     return 0;
 }
 
 static int set_skip_hits(const char *key, const char *value, struct qms_config *c)
 {
-    c->mining.skip_hits = strcmp(value, "on") == 0;
-    if (!c->mining.skip_hits && strcmp(value, "off") != 0)
+    c->params.mining.skip_hits = strcmp(value, "on") == 0;
+    if (!c->params.mining.skip_hits && strcmp(value, "off") != 0)
         return wrong(key, value, "on or off");
     return 0;
 }
 
 static int set_throttle(const char *key, const char *value, struct qms_config *c)
 {
-    c->throttle = strcmp(value, "on") == 0;
-    if (!c->throttle && strcmp(value, "off") != 0)
+    c->params.throttle = strcmp(value, "on") == 0;
+    if (!c->params.throttle && strcmp(value, "off") != 0)
         return wrong(key, value, "on or off");
     return 0;
 }
@@ -357,12 +355,12 @@ static int set_rules_save(const char *key, const char *value, struct qms_config 
 
 static int set_rules_pool(const char *key, const char *value, struct qms_config *c)
 {
-    return memory(key, value, 64, &c->mining.rules_pool);
+    return memory(key, value, 64, &c->params.mining.rules_pool);
 }
 
 static int set_rules_memory(const char *key, const char *value, struct qms_config *c)
 {
-    return memory(key, value, 1024, &c->mining.rules_memory);
+    return memory(key, value, 1024, &c->params.mining.rules_memory);
 }
 
 static int set_rules_for(const char *key, const char *value, struct qms_config *c)
@@ -395,7 +393,7 @@ static int set_trained(const char *key, const char *value, struct qms_config *c)
 
 static int set_retrain(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 0, QM_RETRAIN_MAX, &c->mining.retrain);
+    return ranged(key, value, 0, QM_RETRAIN_MAX, &c->params.mining.retrain);
 }
 
 static int set_record(const char *key, const char *value, struct qms_config *c)
@@ -436,13 +434,7 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
 {
     if (strcmp(value, "paper") != 0)
         return wrong(key, value, "paper");
-    qm_mining_paper(&c->mining);
-    c->policy = qm_prefetcher_find("quickmine");
-    c->eviction = "lru";
-    c->share = DEFAULT_SHARE;
-    c->share_adapts = false;
-    c->on_promote = false;
-    c->throttle = false;
+    qm_params_paper(&c->params);
     return 0;
 }
 
@@ -508,20 +500,13 @@ static void defaults(struct qms_config *c)
     *c = (struct qms_config){
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
-        .eviction = "wtinylfu",
-        .policy = qm_prefetcher_find("ppm"),
-        .level = QM_LEVEL_INNERMOST,
-        .share = DEFAULT_SHARE,
-        .share_adapts = true,
-        .on_promote = true,
-        .throttle = true,
         .prefetch_threads = 4,
         .prefetch_queue = 64,
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,
         .parallel = PARALLEL_ALLOWED,
     };
-    qm_mining_defaults(&c->mining);
+    qm_params_defaults(&c->params);
 }
 
 /* How many blocks, and how many of them for prefetching. */
@@ -529,7 +514,7 @@ static int size_cache(struct qms_config *c)
 {
     const char *whose;
     uint64_t memory = most_memory(&whose);
-    uint64_t least = c->policy == qm_prefetcher_find("none") ? 1 : 2;
+    uint64_t least = qm_params_prefetch(&c->params) ? 2 : 1;
 
     c->blocks = c->cache_blocks;
     if (c->cache_blocks == 0) {
@@ -551,13 +536,10 @@ static int size_cache(struct qms_config *c)
             c->cache_blocks == 0 ? c->cache_size : c->cache_blocks * c->block_size);
         return -1;
     }
-    if (least == 2) {
-        c->prefetch_blocks = c->blocks / SHARE_UNIT * c->share +
-                             c->blocks % SHARE_UNIT * c->share / SHARE_UNIT;
-        if (c->prefetch_blocks == 0)
-            c->prefetch_blocks = 1;
-        c->prefetch_most = c->share_adapts ? c->blocks / 2 : c->prefetch_blocks;
-    }
+    c->prefetch_blocks = c->prefetch_most =
+        qm_params_prefetch_blocks(&c->params, c->blocks);
+    if (c->prefetch_blocks > 0 && c->params.share_adapts)
+        c->prefetch_most = c->blocks / 2;
     return 0;
 }
 
@@ -619,7 +601,7 @@ static void warn_of_ignored(const struct qms_config *c)
     for (size_t i = 0; i < 2 && !c->rules; i++)
         if (is_given(of_rules[i]))
             nbdkit_error("warning: %s is ignored without rules", of_rules[i]);
-    if (c->mining.max_suffix == 0 && is_given("grace"))
+    if (c->params.mining.max_suffix == 0 && is_given("grace"))
         nbdkit_error("warning: grace is ignored where max-suffix is 0");
 }
 
@@ -634,30 +616,26 @@ int qms_config_complete(struct qms_config *c)
             return -1;
     if (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads)
         c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
-    c->mining.block_size = c->block_size;
-    c->mining.rules_dir = c->rules;
-    c->mining.rules_for = c->rules_for;
-    c->mining.trained = c->trained;
-    c->mining.purge_after = c->rules_purge; /* the miner's clock counts seconds */
+    c->params.mining.rules_dir = c->rules;
+    c->params.mining.rules_for = c->rules_for;
+    c->params.mining.trained = c->trained;
+    c->params.mining.purge_after =
+        c->rules_purge; /* the miner's clock counts seconds */
     if (c->shards == 0)
         c->shards = automatic_shards();
-    if (qm_mining_check(&c->mining, err, sizeof err) != 0) {
+    c->policy = qm_prefetcher_find(c->params.policy);
+    if (qm_mining_check(&c->params.mining, err, sizeof err) != 0) {
         nbdkit_error("%s", err);
         return -1;
     }
     if (size_cache(c) == -1)
         return -1;
-    if (c->mining.rules_memory == 0)
-        c->mining.rules_memory = qm_mining_rules_memory(c->blocks * c->block_size);
-    cache = (struct qm_cache_config){
-        .block_size = c->block_size,
-        .blocks = c->blocks,
-        .prefetch_blocks = c->prefetch_blocks,
-        .prefetch_adapts = c->share_adapts,
-        .shards = c->shards,
-        .eviction = c->eviction,
-        .data = true,
-    };
+    qm_params_complete(&c->params, c->block_size,
+                       c->cache_blocks > 0 ? c->cache_blocks * c->block_size
+                                           : c->cache_size);
+    cache = qm_params_cache(&c->params, c->policy, c->block_size, c->blocks);
+    cache.shards = c->shards;
+    cache.data = true;
     if (qm_cache_check(&cache, err, sizeof err) != 0) {
         nbdkit_error("%s", err);
         return -1;

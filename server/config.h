@@ -6,25 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mining/core/context.h"
-#include "mining/core/prefetcher.h"
+#include "engine/params.h"
 
 struct qms_config {
     /* The cache. */
     uint64_t cache_size;   /* bytes, metadata included */
     uint64_t cache_blocks; /* exactly so many blocks instead; 0: by cache_size */
     uint64_t block_size;
-    const char *eviction;
     uint64_t shards; /* 0: by the number of processors */
 
     /* What to prefetch, and how. */
-    const struct qm_prefetcher_ops *policy;
-    enum qm_level level;
-    struct qm_mining_config mining;
-    uint64_t share;    /* of the prefetch cache, in thousandths of a percent */
-    bool share_adapts; /* that is where it begins */
-    bool on_promote;
-    bool throttle; /* prefetch less for classes that do not benefit */
+    struct qm_params params;
+    const struct qm_prefetcher_ops *policy; /* params.policy's */
     uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
     uint64_t miner_queue; /* bytes of sequences that wait */
     uint64_t rules_save;  /* seconds; 0: at the end only */

@@ -82,25 +82,38 @@ static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work 
         qms_miner_push(c->miner, slot->client, work,
                        WORK_BYTES + blocks * sizeof(uint64_t));
     else
-        c->prefetcher->ops->discard(c->prefetcher, work);
+        c->engine->prefetcher->ops->discard(c->engine->prefetcher, work);
 }
 
 /* The sequence of slot's context, if it has one, has just begun. */
 static void own(struct qms_contexts *c, struct qms_slot *slot)
 {
-    if (slot->context->stream && c->prefetcher->ops->own)
-        c->prefetcher->ops->own(slot->context->stream, qms_client_owner(slot->client));
+    if (slot->context->stream && c->engine->prefetcher->ops->own)
+        c->engine->prefetcher->ops->own(slot->context->stream,
+                                        qms_client_owner(slot->client));
 }
 
-/* slot's context has read a block, which may have made work; its tree's lock is held.
- */
-static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work)
-{
-    const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
-    struct qm_context *context = slot->context;
+/* A context that reads a block. */
+struct reading {
+    struct qms_contexts *contexts;
+    struct qms_slot *slot;
+};
 
-    if (work)
-        learn(c, slot, work, slot->kept + 1);
+/* The block has made work of what the stream kept; the tree's lock is held. */
+static void learn_in_passing(void *opaque, struct qm_work *work)
+{
+    struct reading *r = opaque;
+
+    learn(r->contexts, r->slot, work, r->slot->kept + 1);
+}
+
+/* slot's context has read a block; its tree's lock is held. */
+static void grow(struct qms_contexts *c, struct qms_slot *slot)
+{
+    const struct qm_prefetcher_ops *ops = c->engine->prefetcher->ops;
+    struct qm_context *context = slot->context;
+    struct qm_work *work;
+
     if (!ops->kept)
         return;
     slot->kept = ops->kept(context->stream);
@@ -109,8 +122,8 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *
     slot->held += STEP;
     if (!hold(c, slot->client, STEP))
         return;
-    ops->end(c->prefetcher, context->stream, &work);
-    context->stream = ops->begin(c->prefetcher, context->klass);
+    ops->end(c->engine->prefetcher, context->stream, &work);
+    context->stream = ops->begin(c->engine->prefetcher, context->klass);
     own(c, slot);
     learn(c, slot, work, slot->kept);
 }
@@ -125,8 +138,9 @@ int qms_contexts_init(struct qms_contexts *c)
     atomic_init(&c->holders, 0);
     if (c->mining && c->level == QM_LEVEL_NONE) {
         /* The level of this one context is its own: it is not directed elsewhere. */
-        if (qm_context_begin(c->prefetcher, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION,
-                             QMS_CLASS_NONE, 0, &c->all, &c->all.context) != 0) {
+        if (qm_context_begin(c->engine->prefetcher, QM_LEVEL_INNERMOST, NULL,
+                             QM_CONNECTION, QMS_CLASS_NONE, 0, &c->all,
+                             &c->all.context) != 0) {
             qms_slot_destroy(&c->all);
             return ENOMEM;
         }
@@ -144,7 +158,7 @@ static void all_ended(void *opaque, struct qm_context *context, struct qm_work *
 void qms_contexts_destroy(struct qms_contexts *c)
 {
     if (c->all.context)
-        qm_context_end(c->prefetcher, c->all.context, all_ended, c);
+        qm_context_end(c->engine->prefetcher, c->all.context, all_ended, c);
     qms_slot_destroy(&c->all);
 }
 
@@ -184,8 +198,9 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         pthread_mutex_lock(&root->tree);
     }
     id = atomic_fetch_add_explicit(&c->next_id, 1, memory_order_relaxed);
-    error = qm_context_begin(c->prefetcher, c->level, parent ? parent->context : NULL,
-                             kind, klass->index, id, slot, &slot->context);
+    error = qm_context_begin(c->engine->prefetcher, c->level,
+                             parent ? parent->context : NULL, kind, klass->index, id,
+                             slot, &slot->context);
     if (error == 0) {
         slot->klass = klass;
         slot->id = id;
@@ -230,7 +245,7 @@ void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
     /* In a trace, ending a context ends what is nested in it, so one E does. */
     if (slot->recorded)
         qms_record_end(c->recorder, slot->id);
-    qm_context_end(c->prefetcher, slot->context, ended, c);
+    qm_context_end(c->engine->prefetcher, slot->context, ended, c);
     pthread_mutex_unlock(&root->tree);
 }
 
@@ -254,13 +269,12 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
 }
 
 unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
-                            uint64_t block, enum qm_access outcome,
-                            uint64_t *candidates, unsigned max)
+                            uint64_t block, enum qm_access access,
+                            uint64_t candidates[QM_CANDIDATES_MAX])
 {
-    const struct qm_prefetcher_ops *ops = c->prefetcher->ops;
     struct qms_slot *slot = NULL, *root = NULL;
     struct qm_context *target;
-    struct qm_work *work = NULL;
+    struct reading reading;
     unsigned n = 0;
 
     if (!c->mining)
@@ -283,10 +297,10 @@ unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
                                        : qm_context_target(c->level, slot->context);
     slot = target->user;
     if (target->stream) {
-        ops->access(c->prefetcher, target->stream, block, outcome, &work);
-        if (max > 0)
-            n = ops->candidates(c->prefetcher, target->stream, candidates, max);
-        grow(c, slot, work);
+        reading = (struct reading){c, slot};
+        n = qm_engine_extend(c->engine, target->stream, ref->klass->index, block,
+                             access, learn_in_passing, &reading, candidates);
+        grow(c, slot);
     }
     pthread_mutex_unlock(&root->tree);
     return n;

@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/engine.h"
 #include "mining/core/context.h"
-#include "mining/core/prefetcher.h"
 #include "server/classes.h"
 #include "server/clients.h"
 #include "server/miner.h"
@@ -55,7 +55,7 @@ void qms_slot_init(struct qms_slot *slot, unsigned client);
 void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
 
 struct qms_contexts {
-    struct qm_prefetcher *prefetcher;
+    const struct qm_engine *engine;
     enum qm_level level;
     bool mining; /* false: the prefetcher learns nothing and wants nothing */
     struct qms_classes *classes;
@@ -99,11 +99,10 @@ struct qms_ref {
 void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, char type,
                         uint64_t offset, uint64_t count, struct qms_ref *ref);
 
-/* A block of the request was found with that outcome.  Extends the context's sequence,
- * and, if candidates are wanted, fills in at most max blocks to be prefetched.  Returns
- * how many. */
+/* A block of the request was found so.  Extends the context's sequence; fills in the
+ * candidates for prefetching, if any are wanted, and returns how many. */
 unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
-                            uint64_t block, enum qm_access outcome,
-                            uint64_t *candidates, unsigned max);
+                            uint64_t block, enum qm_access access,
+                            uint64_t candidates[QM_CANDIDATES_MAX]);
 
 #endif

@@ -65,26 +65,31 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     return 0;
 }
 
-/* Issues prefetches of what is likely to be read next, as far as it is not cached. */
-static void prefetch(struct request *r, const uint64_t *blocks, unsigned n)
+/* A candidate that the engine wants. */
+static int issue(void *opaque, uint64_t block)
 {
-    struct qms_server *s = r->s;
+    struct request *r = opaque;
     unsigned client = r->ref.slot ? r->ref.slot->client : QMS_CLIENT_NONE;
+    int error = qms_prefetch_issue(r->s->prefetch, block, client, r->ref.klass->index);
 
-    for (unsigned i = 0; i < n; i++) {
-        /* Rules may be of a time when the device was larger. */
-        if (blocks[i] >= s->device_blocks || qm_cache_contains(s->cache, blocks[i]))
-            continue;
-        if (qms_prefetch_issue(s->prefetch, blocks[i], client, r->ref.klass->index) !=
-            0)
-            continue;
+    if (error == 0)
         qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
-        if (s->throttle)
-            qm_throttle_issued(s->throttle, r->ref.klass->index);
-    }
+    return error;
 }
 
-/* Tells everybody who wants to know how a block was found. */
+static void prefetch(struct request *r, const uint64_t *candidates, unsigned n)
+{
+    const struct qm_engine *e = &r->s->engine;
+    uint64_t now = qm_engine_needs_time(e) ? qms_now() : 0;
+    unsigned withheld =
+        qm_engine_issue(e, r->ref.klass->index, now, candidates, n, issue, r);
+
+    if (withheld > 0)
+        qms_stats_add(r->s->stats, QMS_PREFETCH_WITHHELD, withheld);
+}
+
+/* Updates statistics and the engine with a lookup's outcome, and prefetches what that
+ * calls for. */
 static void account(struct request *r, uint64_t block, const struct qm_lookup *found)
 {
     static const enum qms_class_counter counters[] = {
@@ -92,35 +97,21 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
         [QM_PROMOTE] = QMS_CLASS_PROMOTES,
         [QM_MISS] = QMS_CLASS_MISSES,
     };
-    static const enum qm_access accesses[] = {
-        [QM_HIT] = QM_ACCESS_HIT,
-        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
-        [QM_MISS] = QM_ACCESS_MISS,
-    };
     struct qms_server *s = r->s;
     uint64_t candidates[QM_CANDIDATES_MAX];
-    unsigned max = 0, n;
+    enum qm_access access;
+    unsigned n;
 
     qms_class_add(r->ref.klass, counters[found->outcome], 1);
     r->outcomes[found->outcome]++;
-    if (found->outcome == QM_PROMOTE) {
+    if (found->outcome == QM_PROMOTE)
         qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
-        s->prefetcher->ops->ended(s->prefetcher, block, found->issuer,
-                                  r->ref.klass->index,
-                                  found->todo == QM_DONE ? QM_FATE_USED : QM_FATE_LATE);
-        if (s->throttle)
-            qm_throttle_used(s->throttle, found->issuer, r->ref.klass->index);
-    }
-    if (found->outcome == QM_HIT && s->prefetcher->ops->misses_only)
+    access = qm_engine_found(&s->engine, block, r->ref.klass->index, found);
+    if (qm_engine_ignores(&s->engine, access))
         return;
-    if (s->prefetch && (s->prefetcher->ops->every_access || found->outcome == QM_MISS ||
-                        (found->outcome == QM_PROMOTE && s->config.on_promote)))
-        max = s->throttle ? qm_throttle_allow(s->throttle, r->ref.klass->index,
-                                              QM_CANDIDATES_MAX)
-                          : QM_CANDIDATES_MAX;
-    n = qms_context_access(&s->contexts, &r->ref, block, accesses[found->outcome],
-                           candidates, max);
-    prefetch(r, candidates, n);
+    n = qms_context_access(&s->contexts, &r->ref, block, access, candidates);
+    if (n > 0)
+        prefetch(r, candidates, n);
 }
 
 /* Takes note of what a demand said is to be done for a piece. */

@@ -113,11 +113,6 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     bool queued;
     int error;
 
-    if (p->config.load && !qm_device_load_is_low(p->config.load) &&
-        !qm_device_load_admit(p->config.load, qms_now())) {
-        qms_stats_add(p->config.stats, QMS_PREFETCH_WITHHELD, 1);
-        return EBUSY;
-    }
     if (!take_room(p, client))
         return ENOBUFS;
     job = malloc(sizeof *job);

@@ -29,7 +29,7 @@ struct qms_prefetch;
 struct qms_prefetch_config {
     struct qm_cache *cache;
     struct qms_stats *stats;
-    struct qm_device_load *load; /* NULL: the device's load is no matter */
+    struct qm_device_load *load; /* told how long reads take; NULL: none */
     uint64_t size;               /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
@@ -50,8 +50,7 @@ void qms_prefetch_stop(struct qms_prefetch *prefetch);
 
 /* Issues a prefetch of block, which lies within the device, on behalf of a client, and
  * of an issuer for the cache to remember.  Returns 0; EEXIST (cached, or being loaded),
- * ENOBUFS (the queue is full), EBUSY (the device is), ENOSPC (no prefetch cache) or
- * ENOMEM.  Any thread. */
+ * ENOBUFS (the queue is full), ENOSPC (no prefetch cache) or ENOMEM.  Any thread. */
 int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, unsigned client,
                        uint32_t issuer);
 

@@ -116,7 +116,7 @@ static void put_mining(struct qms_server *s, json_t *o)
     struct qm_mining_stats m = {0};
     struct qms_miner_stats queue = {0};
 
-    s->prefetcher->ops->stats(s->prefetcher, &m);
+    s->engine.prefetcher->ops->stats(s->engine.prefetcher, &m);
     if (s->miner)
         qms_miner_stats(s->miner, &queue);
     put(o, "rules", m.rules);
@@ -167,8 +167,9 @@ static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k
     uint32_t set = k->index;
     char id[17];
 
-    if (s->throttle)
-        state = qm_throttle_get(s->throttle, k->index, &set);
+    if (s->engine.throttle)
+        state = qm_throttle_get(s->engine.throttle,
+                                qm_engine_class(&s->engine, k->index), &set);
     snprintf(id, sizeof id, "%016" PRIx64, qms_class_at(s->classes, set)->id);
     put_text(o, "state", qm_throttle_state_name(state));
     put_text(o, "set", id);
@@ -270,11 +271,11 @@ char *qms_report(struct qms_server *s, size_t max)
 
     put_text(o, "version", QM_VERSION);
     put(o, "uptime_us", (qms_now() - s->started) / 1000);
-    put_text(o, "policy", s->prefetcher->ops->name);
-    put_text(o, "level", qm_level_name(s->config.level));
-    put_text(o, "eviction", s->config.eviction);
+    put_text(o, "policy", s->engine.prefetcher->ops->name);
+    put_text(o, "level", qm_level_name(s->config.params.level));
+    put_text(o, "eviction", s->config.params.eviction);
     put_bool(o, "prefetching", s->prefetch != NULL);
-    put_bool(o, "throttle", s->throttle != NULL);
+    put_bool(o, "throttle", s->engine.throttle != NULL);
     put_cache(s, o);
     put_latency(s, o);
     put_load(s, o);

@@ -86,7 +86,6 @@ static nbdkit_next *probe(struct qms_server *s)
     }
     s->size = size;
     s->max_bytes = maximum;
-    s->device_blocks = (s->size + s->config.block_size - 1) / s->config.block_size;
     return next;
 }
 
@@ -156,42 +155,24 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     struct qms_server *s = opaque;
 
     qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
-    s->prefetcher->ops->ended(s->prefetcher, block, issuer, QMS_CLASS_NONE,
-                              QM_FATE_UNUSED);
-}
-
-static bool is_cached(void *opaque, uint64_t block)
-{
-    struct qms_server *s = opaque;
-
-    return qm_cache_contains(s->cache, block);
-}
-
-/* For how many blocks the device is read, and would be by plain LRU. */
-static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
-{
-    struct qms_server *s = opaque;
-    struct qm_cache_reads reads;
-
-    qm_cache_get_reads(s->cache, &reads);
-    *device = reads.device;
-    *lru = reads.lru;
+    qm_engine_wasted(&s->engine, block, issuer);
 }
 
 static int make_prefetcher(struct qms_server *s, bool with_rules)
 {
-    struct qm_mining_config config = s->config.mining;
+    struct qm_mining_config config = s->config.params.mining;
     char device[64], err[512] = "";
 
     config.rules_dir = with_rules ? s->config.rules : NULL;
     snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
     config.rules_for = s->config.rules_for ? s->config.rules_for : device;
-    config.cached = is_cached;
-    config.reads = count_reads;
-    config.opaque = s;
-    if (s->config.policy->create(&config, &s->prefetcher, err, sizeof err) != 0) {
+    qm_engine_init(&s->engine, &s->config.params);
+    s->engine.device_blocks =
+        s->size / s->config.block_size + (s->size % s->config.block_size > 0);
+    s->engine.load = s->config.params.throttle ? &s->load : NULL;
+    if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
+                                  sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
-        s->prefetcher = NULL;
         return -1;
     }
     if (err[0] != '\0')
@@ -201,20 +182,15 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
 
 static int make_cache(struct qms_server *s)
 {
-    struct qm_cache_config config = {
-        .block_size = s->config.block_size,
-        .blocks = s->config.blocks,
-        .prefetch_blocks = s->config.prefetch_blocks,
-        .prefetch_adapts = s->config.share_adapts,
-        .shadow = s->config.policy->weighs_reads,
-        .shards = s->config.shards,
-        .eviction = s->config.eviction,
-        .data = true,
-        .wasted = wasted,
-        .opaque = s,
-    };
-    int error = qm_cache_new(&config, &s->cache);
+    struct qm_cache_config config = qm_params_cache(
+        &s->config.params, s->config.policy, s->config.block_size, s->config.blocks);
+    int error;
 
+    config.shards = s->config.shards;
+    config.data = true;
+    config.wasted = wasted;
+    config.opaque = s;
+    error = qm_cache_new(&config, &s->cache);
     if (error != 0) {
         s->cache = NULL;
         nbdkit_error("cannot make a cache of %" PRIu64 " blocks of %" PRIu64
@@ -225,6 +201,7 @@ static int make_cache(struct qms_server *s)
                                      : "");
         return -1;
     }
+    s->engine.cache = s->cache;
     return 0;
 }
 
@@ -255,7 +232,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     struct qms_prefetch_config config = {
         .cache = s->cache,
         .stats = s->stats,
-        .load = s->config.throttle ? &s->load : NULL,
+        .load = s->config.params.throttle ? &s->load : NULL,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
@@ -340,7 +317,7 @@ static nbdkit_next *take(nbdkit_next **next)
 /* Takes *next, or leaves it. */
 static int make_parts(struct qms_server *s, nbdkit_next **next)
 {
-    const bool mining = s->config.policy != qm_prefetcher_find("none");
+    const bool mining = qm_params_prefetch(&s->config.params);
     int error;
 
     s->stats = qms_stats_new();
@@ -351,13 +328,14 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     }
     if (make_prefetcher(s, true) == -1 || make_cache(s) == -1)
         return -1;
-    qms_clients_init(&s->clients, s->prefetcher);
-    if (mining && s->config.throttle && !(s->throttle = qm_throttle_new())) {
+    qms_clients_init(&s->clients, s->engine.prefetcher);
+    if (mining && s->config.params.throttle &&
+        !(s->engine.throttle = qm_throttle_new())) {
         nbdkit_error("malloc: %m");
         return -1;
     }
     if (mining) {
-        s->miner = qms_miner_start(s->prefetcher, s->config.miner_queue,
+        s->miner = qms_miner_start(s->engine.prefetcher, s->config.miner_queue,
                                    s->config.rules_purge);
         if (!s->miner) {
             nbdkit_error("cannot start the mining thread: out of memory or threads");
@@ -368,8 +346,8 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         if (start_prefetching(s, take(next)) == -1)
             return -1;
     }
-    s->contexts.prefetcher = s->prefetcher;
-    s->contexts.level = s->config.level;
+    s->contexts.engine = &s->engine;
+    s->contexts.level = s->config.params.level;
     s->contexts.mining = mining;
     s->contexts.classes = s->classes;
     s->contexts.miner = s->miner;
@@ -456,11 +434,12 @@ void qms_server_stop(struct qms_server *s)
         nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
     if (s->cache)
         qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
-    if (s->prefetcher && (error = s->prefetcher->ops->destroy(s->prefetcher)) != 0)
+    if (s->engine.prefetcher &&
+        (error = s->engine.prefetcher->ops->destroy(s->engine.prefetcher)) != 0)
         nbdkit_error("rules=%s: the rules cannot be saved, and stay as they were saved "
                      "before: %s",
                      s->config.rules, strerror(error));
-    qm_throttle_free(s->throttle);
+    qm_throttle_free(s->engine.throttle);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
     s->socket = NULL;
@@ -471,8 +450,8 @@ void qms_server_stop(struct qms_server *s)
     s->miner = NULL;
     s->recorder = NULL;
     s->cache = NULL;
-    s->prefetcher = NULL;
-    s->throttle = NULL;
+    s->engine.prefetcher = NULL;
+    s->engine.throttle = NULL;
     s->classes = NULL;
     s->stats = NULL;
 }
@@ -541,9 +520,7 @@ static unsigned threads_of(const struct qms_config *c)
 {
     unsigned n = (c->record != NULL) + (c->stats != NULL);
 
-    return c->policy == qm_prefetcher_find("none")
-               ? n
-               : n + 1 + (unsigned)c->prefetch_threads;
+    return qm_params_prefetch(&c->params) ? n + 1 + (unsigned)c->prefetch_threads : n;
 }
 
 static void *wait_for_lock(void *lock)
@@ -589,8 +566,8 @@ static int try_memory(struct qms_server *s)
         if (r == 0)
             qm_cache_free(s->cache);
         s->cache = NULL;
-        s->prefetcher->ops->destroy(s->prefetcher);
-        s->prefetcher = NULL;
+        s->engine.prefetcher->ops->destroy(s->engine.prefetcher);
+        s->engine.prefetcher = NULL;
     }
     return r;
 }
@@ -645,9 +622,10 @@ int qms_server_ready(struct qms_server *s, int thread_model)
     s->thread_model = thread_model;
     s->ready_in = getpid();
     if (thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS &&
-        c->policy != qm_prefetcher_find("none")) {
+        qm_params_prefetch(&c->params)) {
         nbdkit_error("warning: this plugin serves one request at a time, so nothing is "
                      "prefetched: policy=none");
+        c->params.policy = "none";
         c->policy = qm_prefetcher_find("none");
         c->prefetch_blocks = c->prefetch_most = 0;
     }

@@ -17,14 +17,13 @@
 #include <nbdkit-filter.h>
 
 #include "cache/cache.h"
-#include "mining/core/throttle.h"
+#include "engine/engine.h"
 #include "server/backing.h"
 #include "server/classes.h"
 #include "server/clients.h"
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
-#include "engine/load.h"
 #include "server/miner.h"
 #include "server/order.h"
 #include "server/prefetch.h"
@@ -42,17 +41,16 @@ struct qms_server {
     uint64_t instance;   /* of this process, random; 0: there was no random number */
     uint8_t boot_id[16]; /* of the machine; zeros: it does not say */
     uint64_t size;       /* of the device, in bytes */
-    uint64_t device_blocks;
-    uint32_t max_bytes; /* of one read of the layer below */
+    uint32_t max_bytes;  /* of one read of the layer below */
 
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats_socket *socket;
     struct qms_stats *stats;
     struct qms_classes *classes;
-    struct qm_prefetcher *prefetcher;
-    struct qm_throttle *throttle; /* NULL: who wants to prefetch may */
-    int save_error;               /* of the last save; the miner's */
-    struct qms_miner *miner;      /* NULL: nothing to learn */
+    struct qm_engine engine; /* with a prefetcher and perhaps a throttle, which are its
+                                alone */
+    int save_error;          /* of the last save; the miner's */
+    struct qms_miner *miner; /* NULL: nothing to learn */
     struct qm_cache *cache;
     struct qms_order order; /* of changes */
     pthread_t stop_watcher;

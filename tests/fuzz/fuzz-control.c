@@ -17,6 +17,7 @@
 #define CONNECTIONS 2
 #define RECORDS     4
 
+static struct qm_engine engine;
 static struct qms_contexts contexts;
 static struct qms_clients clients;
 static struct qms_sessions sessions;
@@ -33,15 +34,16 @@ static void start(void)
     char err[200];
 
     qm_mining_defaults(&config);
+    contexts.engine = &engine;
     contexts.level = QM_LEVEL_INNERMOST;
     contexts.mining = true;
     contexts.held_max = 1000;
     contexts.classes = qms_classes_new();
     contexts.stats = qms_stats_new();
-    promise(qm_prefetcher_find("none")->create(&config, &contexts.prefetcher, err,
-                                               sizeof err) == 0);
+    promise(qm_engine_make_prefetcher(&engine, qm_prefetcher_find("none"), &config, err,
+                                      sizeof err) == 0);
     promise(qms_contexts_init(&contexts) == 0);
-    qms_clients_init(&clients, contexts.prefetcher);
+    qms_clients_init(&clients, engine.prefetcher);
     promise(qms_sessions_init(&sessions, &contexts, &clients, contexts.classes,
                               contexts.stats) == 0);
 }
@@ -141,13 +143,12 @@ static void read_something(struct food *f, struct connection *c)
     unsigned number = eat_number(f, 2) % (QM_WIRE_SLOT_CONTROL + 1);
     struct qms_slot *slot = qms_member_slot(&sessions, &c->member, number);
     struct qms_ref ref;
-    uint64_t candidates[4];
+    uint64_t candidates[QM_CANDIDATES_MAX];
 
     qms_context_arrive(&contexts, slot, QM_TRACE_READ, 0, 4096, &ref);
     promise(ref.klass);
     promise(slot || ref.id == 0);
-    qms_context_access(&contexts, &ref, eat_number(f, 1), QM_ACCESS_MISS, candidates,
-                       4);
+    qms_context_access(&contexts, &ref, eat_number(f, 1), QM_ACCESS_MISS, candidates);
 }
 
 static void leave(struct connection *c)

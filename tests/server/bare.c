@@ -146,17 +146,19 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->config.blocks = blocks;
     s->config.prefetch_blocks = s->config.prefetch_most = prefetch_blocks;
     s->size = BARE_SIZE;
-    s->device_blocks = BARE_BLOCKS;
     s->max_bytes = 16 * BLOCK;
-    s->prefetcher = &b->fake.base;
+    s->engine.prefetcher = &b->fake.base;
+    s->engine.device_blocks = BARE_BLOCKS;
+    s->engine.prefetches = prefetch_blocks > 0;
     qm_device_load_init(&s->load);
     qms_order_init(&s->order);
     s->stats = qms_stats_new();
     s->classes = qms_classes_new();
     assert_int_equal(qm_cache_new(&cache, &s->cache), 0);
+    s->engine.cache = s->cache;
     if (prefetch_blocks > 0)
         start_prefetching(s, b);
-    s->contexts.prefetcher = s->prefetcher;
+    s->contexts.engine = &s->engine;
     s->contexts.mining = true;
     s->contexts.classes = s->classes;
     s->contexts.stats = s->stats;

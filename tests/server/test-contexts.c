@@ -20,6 +20,7 @@ struct fixture {
     struct qms_stats *stats;
     struct qms_classes *classes;
     struct qms_miner *miner;
+    struct qm_engine engine;
     struct qms_contexts contexts;
     struct qms_clients clients;
     struct qms_sessions sessions;
@@ -38,7 +39,9 @@ static struct fixture *make_with(enum qm_level level,
     f->stats = qms_stats_new();
     f->classes = qms_classes_new();
     f->miner = qms_miner_start(&f->fake.base, 1 << 20, 0);
-    f->contexts.prefetcher = &f->fake.base;
+    f->engine.prefetcher = &f->fake.base;
+    f->engine.prefetches = true;
+    f->contexts.engine = &f->engine;
     f->contexts.level = level;
     f->contexts.mining = true;
     f->contexts.classes = f->classes;
@@ -154,12 +157,12 @@ static unsigned open_contexts(struct fixture *f)
 static uint64_t read_block(struct fixture *f, struct client *c, unsigned slot,
                            uint64_t block)
 {
-    uint64_t candidates[4];
+    uint64_t candidates[QM_CANDIDATES_MAX];
     struct qms_ref ref;
 
     qms_context_arrive(&f->contexts, qms_member_slot(&f->sessions, &c->member, slot),
                        QM_TRACE_READ, block * 4096, 4096, &ref);
-    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_MISS, candidates, 4);
+    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_MISS, candidates);
     return ref.id;
 }
 
@@ -514,7 +517,7 @@ static uint64_t grow_in(struct fixture *f, struct client *c, unsigned n, uint64_
     struct qms_slot *slot = qms_member_slot(&f->sessions, &c->member, c->first + n);
     struct qms_ref ref = {.slot = slot, .klass = slot->klass, .id = slot->id};
 
-    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_HIT, NULL, 0);
+    qms_context_access(&f->contexts, &ref, block, QM_ACCESS_HIT, NULL);
     return atomic_load(&f->contexts.held[client_of(f, c)]);
 }
 
@@ -665,7 +668,7 @@ static void keeping_little(bool keeps)
     for (uint64_t i = 0; i < 100000; i++) {
         struct qms_ref ref = {.slot = slot, .klass = slot->klass, .id = slot->id};
 
-        qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL, 0);
+        qms_context_access(&f->contexts, &ref, i, QM_ACCESS_HIT, NULL);
     }
     assert_int_equal(f->fake.works, 0);
     assert_int_equal(f->fake.learned, 0);
@@ -746,7 +749,7 @@ static void test_race(void **state)
 static void test_read_outlives_its_context(void **state)
 {
     struct fixture *f = make(QM_LEVEL_INNERMOST);
-    uint64_t candidates[4];
+    uint64_t candidates[QM_CANDIDATES_MAX];
     struct client c;
     struct qms_ref ref;
 
@@ -758,11 +761,11 @@ static void test_read_outlives_its_context(void **state)
                        QM_TRACE_READ, 0, 4096, &ref);
     assert_int_equal(begin(f, &c, c.first, 0), 0); /* ends the first */
     assert_int_equal(
-        qms_context_access(&f->contexts, &ref, 1, QM_ACCESS_MISS, candidates, 4), 0);
+        qms_context_access(&f->contexts, &ref, 1, QM_ACCESS_MISS, candidates), 0);
     read_block(f, &c, c.first, 2);
     assert_int_equal(end(f, &c, c.first), 0);
     assert_int_equal(
-        qms_context_access(&f->contexts, &ref, 3, QM_ACCESS_MISS, candidates, 4), 0);
+        qms_context_access(&f->contexts, &ref, 3, QM_ACCESS_MISS, candidates), 0);
     leave(f, &c);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned_blocks, 1);

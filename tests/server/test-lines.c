@@ -397,28 +397,29 @@ static int make_server(void **state)
 
     memset(&server, 0, sizeof server);
     server.size = BLOCKS * BLOCK;
-    server.device_blocks = BLOCKS;
     server.max_bytes = 1 << 20;
     server.config.block_size = BLOCK;
     server.config.blocks = config.blocks;
     server.config.prefetch_blocks = config.prefetch_blocks;
-    qm_mining_defaults(&server.config.mining);
+    qm_mining_defaults(&server.config.params.mining);
     server.config.policy = qm_prefetcher_find(*state);
     server.stats = qms_stats_new();
     server.classes = qms_classes_new();
-    server.throttle = qm_throttle_new();
-    assert_int_equal(server.config.policy->create(&server.config.mining,
-                                                  &server.prefetcher, err, sizeof err),
+    assert_int_equal(qm_engine_make_prefetcher(&server.engine, server.config.policy,
+                                               &server.config.params.mining, err,
+                                               sizeof err),
                      0);
+    server.engine.throttle = qm_throttle_new();
     assert_int_equal(qm_cache_new(&config, &server.cache), 0);
+    server.engine.cache = server.cache;
     assert_int_equal(server.cache->shard_count, 4);
-    server.contexts.prefetcher = server.prefetcher;
+    server.contexts.engine = &server.engine;
     server.contexts.mining = true;
     server.contexts.classes = server.classes;
     server.contexts.stats = server.stats;
     server.contexts.held_max = 1 << 20;
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
-    qms_clients_init(&server.clients, server.prefetcher);
+    qms_clients_init(&server.clients, server.engine.prefetcher);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
                                        &server.clients, server.classes, server.stats),
                      0);
@@ -438,8 +439,8 @@ static int undo_server(void **state)
     qms_sessions_destroy(&server.sessions);
     qms_contexts_destroy(&server.contexts);
     qm_cache_free(server.cache);
-    server.prefetcher->ops->destroy(server.prefetcher);
-    qm_throttle_free(server.throttle);
+    server.engine.prefetcher->ops->destroy(server.engine.prefetcher);
+    qm_throttle_free(server.engine.throttle);
     qms_classes_free(server.classes);
     qms_stats_free(server.stats);
     return 0;

@@ -62,8 +62,7 @@ static bool is_among(struct device *d, uint64_t block, unsigned n)
     return false;
 }
 
-static struct qm_device_load
-    *next_load; /* of the next device; NULL: it does not matter */
+static struct qm_device_load *next_load; /* of the next device; NULL: none */
 
 static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
 {
@@ -348,30 +347,6 @@ static void test_failing_is_not_fast(void **state)
     qm_device_load_destroy(&load);
 }
 
-/* A device that is busy: of 16 candidates one is prefetched, and the others leave no
- * trace. */
-static void test_withheld(void **state)
-{
-    struct qm_device_load busy;
-    struct device *d;
-
-    qm_device_load_init(&busy);
-    atomic_store(&busy.share, 1);
-    next_load = &busy;
-    d = make(1, 32, 32);
-    next_load = NULL;
-    for (uint64_t b = 0; b < 15; b++) {
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), EBUSY);
-        assert_false(qm_cache_contains(d->cache, b));
-    }
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 15, 1, 7), 0);
-    demand(d, 15);
-    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_WITHHELD), 15);
-    assert_int_equal(d->blocks, 1);
-    undo(d);
-    qm_device_load_destroy(&busy);
-}
-
 /* A block that is written while its prefetch is queued is not read for it any more. */
 static void test_overtaken(void **state)
 {
@@ -464,7 +439,6 @@ int main(void)
         cmocka_unit_test(test_taking_over),
         cmocka_unit_test(test_failing_is_silent),
         cmocka_unit_test(test_failing_is_not_fast),
-        cmocka_unit_test(test_withheld),
         cmocka_unit_test(test_overtaken),
         cmocka_unit_test(test_stop_with_a_full_queue),
         cmocka_unit_test(test_storm),

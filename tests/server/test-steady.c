@@ -205,7 +205,7 @@ static void start_threads(void)
                                                .queue = 64,
                                                .read = read_for_prefetch};
 
-    server.miner = qms_miner_start(server.prefetcher, 4 << 10, 0);
+    server.miner = qms_miner_start(server.engine.prefetcher, 4 << 10, 0);
     server.prefetch = qms_prefetch_start(&config);
     assert_true(server.miner && server.prefetch);
 }
@@ -218,12 +218,10 @@ static int make_server(void **state)
 
     memset(&server, 0, sizeof server);
     server.size = BLOCKS * BLOCK;
-    server.device_blocks = BLOCKS;
     server.max_bytes = 1 << 20;
     server.config.block_size = BLOCK;
     server.config.blocks = 1000;
     server.config.prefetch_most = 500;
-    server.config.on_promote = true;
     qm_mining_defaults(&mining);
     mining.max_prefix = 2000;
     mining.rules_memory = 1 << 20;
@@ -231,20 +229,25 @@ static int make_server(void **state)
     qms_order_init(&server.order);
     server.stats = qms_stats_new();
     server.classes = qms_classes_new();
-    server.throttle = qm_throttle_new();
-    assert_int_equal(qm_prefetcher_find(*state)->create(&mining, &server.prefetcher,
-                                                        err, sizeof err),
+    assert_int_equal(qm_engine_make_prefetcher(&server.engine,
+                                               qm_prefetcher_find(*state), &mining, err,
+                                               sizeof err),
                      0);
+    server.engine.throttle = qm_throttle_new();
+    server.engine.load = &server.load;
+    server.engine.device_blocks = BLOCKS;
+    server.engine.prefetches = server.engine.on_promote = true;
     make_cache();
+    server.engine.cache = server.cache;
     start_threads();
-    server.contexts.prefetcher = server.prefetcher;
+    server.contexts.engine = &server.engine;
     server.contexts.mining = true;
     server.contexts.classes = server.classes;
     server.contexts.miner = server.miner;
     server.contexts.stats = server.stats;
     server.contexts.held_max = 10000;
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
-    qms_clients_init(&server.clients, server.prefetcher);
+    qms_clients_init(&server.clients, server.engine.prefetcher);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
                                        &server.clients, server.classes, server.stats),
                      0);
@@ -260,8 +263,8 @@ static int undo_server(void **state)
     qms_contexts_destroy(&server.contexts);
     qms_miner_stop(server.miner);
     qm_cache_free(server.cache);
-    server.prefetcher->ops->destroy(server.prefetcher);
-    qm_throttle_free(server.throttle);
+    server.engine.prefetcher->ops->destroy(server.engine.prefetcher);
+    qm_throttle_free(server.engine.throttle);
     qms_classes_free(server.classes);
     qms_stats_free(server.stats);
     qm_device_load_destroy(&server.load);
