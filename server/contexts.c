@@ -184,6 +184,13 @@ static void set_around(struct qms_around *around, const struct qms_slot *parent,
         add_around(around, parent->around.klass[i], own);
 }
 
+/* What prefetchers call a class: a number from 1 on, or 0 for what is in no class of
+ * its own, as in the simulator. */
+static uint32_t stream_class(const struct qms_class *klass)
+{
+    return klass->index > QMS_CLASS_OTHER ? klass->index - QMS_CLASS_OTHER : 0;
+}
+
 int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass)
@@ -199,8 +206,8 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
     }
     id = atomic_fetch_add_explicit(&c->next_id, 1, memory_order_relaxed);
     error = qm_context_begin(c->engine->prefetcher, c->level,
-                             parent ? parent->context : NULL, kind, klass->index, id,
-                             slot, &slot->context);
+                             parent ? parent->context : NULL, kind, stream_class(klass),
+                             id, slot, &slot->context);
     if (error == 0) {
         slot->klass = klass;
         slot->id = id;
