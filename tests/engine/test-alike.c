@@ -1,0 +1,778 @@
+/* test-alike.c - the server and the simulator decide alike.
+ *
+ * Random reads in contexts, nested and not, are carried out by the whole server (but
+ * for nbdkit, whose part the test plays) and by the simulator.  Each notes every block
+ * that is looked up and how it was found, what the prefetcher is told and asked, what
+ * it answers, what enters the cache for it, and what becomes of that.  Both lists must
+ * be the same.  So that time plays no part, there is one reader; a prefetch has
+ * arrived, and a sequence has been learned from, before the reader goes on.
+ */
+#include <inttypes.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sim/sim.h"
+#include "mining/baselines/cminer-file.h"
+#include "server/server.h"
+
+#define BLOCK       UINT64_C(4096)
+#define DEVICE_SIZE (UINT64_C(1) << 40)
+#define SLOTS       12
+#define EVENTS      2500
+#define REQUEST_MAX 6 /* blocks */
+
+/* ---- what is noted */
+
+struct note {
+    char what; /* 'b'egins, 'd'emanded, 'a'ccess, 'n' candidates, 'c'andidate,
+ 'p'refetched, 'e'nded, 'l'earns */
+    uint64_t block;
+    uint32_t a, b, c;
+};
+
+struct notes {
+    struct note *notes;
+    size_t count, capacity;
+};
+
+static struct notes of_server, of_sim, *noting; /* NULL: nothing is noted */
+
+static void note(char what, uint64_t block, uint32_t a, uint32_t b, uint32_t c)
+{
+    if (!noting)
+        return;
+    if (noting->count == noting->capacity) {
+        noting->capacity = noting->capacity ? 2 * noting->capacity : 1024;
+        noting->notes =
+            realloc(noting->notes, noting->capacity * sizeof noting->notes[0]);
+        assert_non_null(noting->notes);
+    }
+    noting->notes[noting->count++] = (struct note){what, block, a, b, c};
+}
+
+static unsigned count_of(const struct notes *notes, char what)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < notes->count; i++)
+        n += notes->notes[i].what == what;
+    return n;
+}
+
+static void print_note(const char *whose, const struct notes *notes, size_t i)
+{
+    const struct note *n = &notes->notes[i];
+
+    if (i >= notes->count)
+        print_error("%s: the end\n", whose);
+    else
+        print_error("%s: %zu: %c %" PRIu64 " %u %u %u\n", whose, i, n->what, n->block,
+                    n->a, n->b, n->c);
+}
+
+static void compare_notes(void)
+{
+    size_t i = 0;
+
+    while (i < of_server.count && i < of_sim.count &&
+           of_server.notes[i].what == of_sim.notes[i].what &&
+           of_server.notes[i].block == of_sim.notes[i].block &&
+           of_server.notes[i].a == of_sim.notes[i].a &&
+           of_server.notes[i].b == of_sim.notes[i].b &&
+           of_server.notes[i].c == of_sim.notes[i].c)
+        i++;
+    if (i == of_server.count && i == of_sim.count)
+        return;
+    for (size_t k = i < 5 ? 0 : i - 5; k < i; k++)
+        print_note("both", &of_server, k);
+    print_note("server", &of_server, i);
+    print_note("simulator", &of_sim, i);
+    fail();
+}
+
+/* ---- the prefetcher, whichever it is, with an ear at its door */
+
+static const struct qm_prefetcher_ops *heard;
+static struct qm_prefetcher_ops ear;
+
+const struct qm_prefetcher_ops *__real_qm_prefetcher_find(const char *name);
+const struct qm_prefetcher_ops *__wrap_qm_prefetcher_find(const char *name);
+
+static int ear_create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                      char *err, size_t len)
+{
+    int error = heard->create(config, p, err, len);
+
+    if (error == 0)
+        (*p)->ops = &ear;
+    return error;
+}
+
+/* The server begins streams at level none, too, that nothing is read in. */
+static bool level_none;
+
+static struct qm_stream *ear_begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    if (!level_none)
+        note('b', 0, klass, 0, 0);
+    return heard->begin(p, klass);
+}
+
+static void ear_access(struct qm_prefetcher *p, struct qm_stream *stream,
+                       uint64_t block, enum qm_access outcome, struct qm_work **work)
+{
+    note('a', block, outcome, 0, 0);
+    heard->access(p, stream, block, outcome, work);
+}
+
+static unsigned ear_candidates(struct qm_prefetcher *p, struct qm_stream *stream,
+                               uint64_t *blocks, unsigned max)
+{
+    unsigned n = heard->candidates(p, stream, blocks, max);
+
+    note('n', 0, max, n, 0);
+    for (unsigned i = 0; i < n; i++)
+        note('c', blocks[i], 0, 0, 0);
+    return n;
+}
+
+static int ear_learn(struct qm_prefetcher *p, struct qm_work *work)
+{
+    note('l', 0, 0, 0, 0);
+    return heard->learn(p, work);
+}
+
+static void ear_ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                      uint32_t user, enum qm_fate fate)
+{
+    note('e', block, issuer, user, fate);
+    heard->ended(p, block, issuer, user, fate);
+}
+
+const struct qm_prefetcher_ops *__wrap_qm_prefetcher_find(const char *name)
+{
+    heard = __real_qm_prefetcher_find(name);
+    if (!heard)
+        return NULL;
+    ear = *heard;
+    ear.create = ear_create;
+    ear.begin = ear_begin;
+    ear.access = ear_access;
+    ear.candidates = ear_candidates;
+    ear.learn = ear_learn;
+    ear.ended = ear_ended;
+    return &ear;
+}
+
+/* ---- the cache, and what the server does later */
+
+static struct qms_server server;
+
+int __real_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
+                           uint32_t offset, uint32_t count, struct qm_lookup *found);
+int __wrap_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
+                           uint32_t offset, uint32_t count, struct qm_lookup *found);
+int __real_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
+                             struct qm_load **load);
+int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
+                             struct qm_load **load);
+int __real_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                              unsigned client, uint32_t issuer);
+int __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                              unsigned client, uint32_t issuer);
+void __wrap_qms_miner_push(struct qms_miner *miner, unsigned client,
+                           struct qm_work *work, uint64_t bytes);
+
+int __wrap_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
+                           uint32_t offset, uint32_t count, struct qm_lookup *found)
+{
+    int error = __real_qm_cache_demand(cache, block, buf, offset, count, found);
+
+    assert_int_equal(error, 0);
+    note('d', block, found->outcome, 0, 0);
+    return error;
+}
+
+int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
+                             struct qm_load **load)
+{
+    int error = __real_qm_cache_prefetch(cache, block, issuer, load);
+
+    note('p', block, (uint32_t)error, 0, 0);
+    return error;
+}
+
+/* The prefetch thread fills the block in before the reader goes on. */
+int __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                              unsigned client, uint32_t issuer)
+{
+    int error = __real_qms_prefetch_issue(prefetch, block, client, issuer);
+    char byte;
+
+    for (int i = 0; error == 0 && i < 60000; i++) {
+        if (qm_cache_peek(server.cache, block, &byte, 0, 1))
+            return 0;
+        if (i < 1000)
+            sched_yield();
+        else
+            usleep(1000);
+    }
+    assert_int_not_equal(error, 0);
+    return error;
+}
+
+void __wrap_qms_miner_push(struct qms_miner *miner, unsigned client,
+                           struct qm_work *work, uint64_t bytes)
+{
+    struct qm_prefetcher *p = server.engine.prefetcher;
+
+    assert_int_equal(p->ops->learn(p, work), 0);
+}
+
+/* ---- the reads: the same events for both */
+
+static struct qm_event events[EVENTS];
+static size_t event_count;
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (x ^ x >> 31) % below;
+}
+
+#define CLASSES 7
+#define SCRIPTS 20
+#define LENGTH  12
+
+static const char *const class_names[CLASSES] = {"a", "b", "c", "d", "e", "f", "g"};
+
+/* Blocks that are read one after the other, again and again; some runs, too. */
+static uint64_t scripts[SCRIPTS][LENGTH];
+
+static void make_scripts(void)
+{
+    for (unsigned i = 0; i < SCRIPTS; i++) {
+        uint64_t run = i % 4 == 0 ? 1000 + draw(100000) : 0;
+
+        for (unsigned k = 0; k < LENGTH; k++)
+            scripts[i][k] = run ? run + k : draw(500);
+    }
+}
+
+/* A context that is open in the trace; slot 0 is none. */
+static struct {
+    bool open;
+    uint32_t parent;
+    unsigned script, at;
+} contexts[SLOTS + 1];
+
+static void add_end(uint32_t slot)
+{
+    for (uint32_t i = 1; i <= SLOTS; i++)
+        if (contexts[i].open && contexts[i].parent == slot)
+            contexts[i].parent = UINT32_MAX; /* ends with it */
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 1; i <= SLOTS; i++) {
+            if (!contexts[i].open || contexts[i].parent != UINT32_MAX)
+                continue;
+            contexts[i].open = false;
+            for (uint32_t k = 1; k <= SLOTS; k++)
+                if (contexts[k].open && contexts[k].parent == i) {
+                    contexts[k].parent = UINT32_MAX;
+                    again = true;
+                }
+        }
+    }
+    contexts[slot].open = false;
+    events[event_count++] = (struct qm_event){.type = QM_TRACE_END, .slot = slot};
+}
+
+static void add_begin(uint32_t slot)
+{
+    uint32_t parent = (uint32_t)draw(SLOTS + 1);
+    unsigned klass = (unsigned)draw(CLASSES);
+
+    if (parent == slot || !contexts[parent].open)
+        parent = 0;
+    contexts[slot].open = true;
+    contexts[slot].parent = parent;
+    contexts[slot].script = (unsigned)draw(SCRIPTS);
+    contexts[slot].at = 0;
+    events[event_count++] = (struct qm_event){
+        .type = QM_TRACE_BEGIN,
+        .slot = slot,
+        .kind = klass % 2 ? QM_QUERY : QM_TRANSACTION,
+        .parent_slot = parent,
+        .klass = class_names[klass],
+    };
+}
+
+static void add_read(uint32_t slot)
+{
+    uint64_t block = draw(3000), skip = draw(4) ? 0 : draw(BLOCK);
+    uint64_t blocks = draw(3) ? 1 : 1 + draw(REQUEST_MAX);
+
+    if (slot > 0 && draw(10) > 0)
+        block = scripts[contexts[slot].script][contexts[slot].at++ % LENGTH];
+    events[event_count++] = (struct qm_event){
+        .type = QM_TRACE_READ,
+        .slot = slot,
+        .offset = block * BLOCK + skip,
+        .length = blocks * BLOCK - skip - (draw(4) ? 0 : draw(BLOCK - skip)),
+    };
+}
+
+static void make_events(unsigned seed)
+{
+    state = seed;
+    event_count = 0;
+    memset(contexts, 0, sizeof contexts);
+    make_scripts();
+    while (event_count < EVENTS - 1) {
+        uint32_t slot = (uint32_t)draw(SLOTS + 1);
+
+        if (slot > 0 && !contexts[slot].open)
+            add_begin(slot);
+        else if (slot > 0 && draw(25) == 0)
+            add_end(slot);
+        else if (slot > 0 || draw(4) == 0)
+            add_read(slot);
+    }
+}
+
+/* ---- nbdkit, and the layer below */
+
+static nbdkit_next below;
+static char last_error[512];
+
+/* nbdkit's, which finds them in the program that loads the filter. */
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+
+void nbdkit_error(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+}
+
+char *nbdkit_absolute_path(const char *path)
+{
+    return strdup(path);
+}
+
+int nbdkit_nanosleep(unsigned sec, unsigned nsec)
+{
+    const struct timespec time = {sec, nsec};
+
+    nanosleep(&time, NULL);
+    return 0;
+}
+
+nbdkit_next *nbdkit_next_context_open(nbdkit_backend *backend, int readonly,
+                                      const char *exportname, int shared)
+{
+    return &below;
+}
+
+void nbdkit_next_context_close(nbdkit_next *next)
+{
+}
+
+static int below_prepare(nbdkit_next *next)
+{
+    return 0;
+}
+
+static int64_t below_get_size(nbdkit_next *next)
+{
+    return (int64_t)DEVICE_SIZE;
+}
+
+static int below_block_size(nbdkit_next *next, uint32_t *minimum, uint32_t *preferred,
+                            uint32_t *maximum)
+{
+    *minimum = *preferred = *maximum = 0;
+    return 0;
+}
+
+static int below_pread(nbdkit_next *next, void *buf, uint32_t count, uint64_t offset,
+                       uint32_t flags, int *err)
+{
+    memset(buf, (int)(offset / BLOCK), count);
+    return 0;
+}
+
+/* ---- what both are told */
+
+struct setup {
+    const char *policy, *level;
+    bool paper;
+    const char *more[3][2]; /* key and value, as the server's */
+    uint64_t blocks;
+    unsigned seed;
+};
+
+static char trained[64];
+
+static bool is_cminer(const struct setup *setup)
+{
+    return strncmp(setup->policy, "cminer", 6) == 0;
+}
+
+static void configure_server(const struct setup *setup)
+{
+    static const char *const all[] = {
+        "preset",  "policy",   "level",   "degree",       "retrain",   "prefetch-on",
+        "trained", "throttle", "segment", "cache-blocks", "cache-size"};
+    static char blocks[24];
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        qms_config_set(all[i], NULL);
+    snprintf(blocks, sizeof blocks, "%" PRIu64, setup->blocks);
+    qms_config_set("cache-blocks", blocks);
+    qms_config_set("block-size", "4096");
+    qms_config_set("shards", "1");
+    qms_config_set("prefetch-threads", "1");
+    qms_config_set("policy", setup->policy);
+    qms_config_set("level", setup->level);
+    if (setup->paper)
+        qms_config_set("preset", "paper");
+    if (is_cminer(setup))
+        qms_config_set("trained", trained);
+    for (unsigned i = 0; i < 3 && setup->more[i][0]; i++)
+        assert_int_equal(qms_config_set(setup->more[i][0], setup->more[i][1]), 0);
+    memset(&server, 0, sizeof server);
+    last_error[0] = '\0';
+    if (qms_config_complete(&server.config) != 0)
+        fail_msg("%s", last_error);
+}
+
+static void configure_sim(const struct setup *setup, struct qm_sim_config *config)
+{
+    (setup->paper ? qm_sim_paper : qm_sim_defaults)(config);
+    config->block_size = BLOCK;
+    config->cache_blocks = setup->blocks;
+    config->params.policy = setup->policy;
+    config->params.level = (enum qm_level)qm_level_parse(setup->level);
+    if (is_cminer(setup))
+        config->params.mining.trained = trained;
+    for (unsigned i = 0; i < 3 && setup->more[i][0]; i++) {
+        const char *key = setup->more[i][0], *value = setup->more[i][1];
+
+        if (strcmp(key, "degree") == 0)
+            config->params.mining.degree = (unsigned)atoi(value);
+        else if (strcmp(key, "retrain") == 0)
+            config->params.mining.retrain = (uint64_t)atoi(value);
+        else if (strcmp(key, "prefetch-on") == 0)
+            config->params.on_promote = strcmp(value, "promote") == 0;
+        else if (strcmp(key, "throttle") == 0)
+            config->params.throttle = strcmp(value, "on") == 0;
+        else
+            fail_msg("%s", key);
+    }
+}
+
+static void compare_params(const struct qm_params *s, const struct qm_params *t)
+{
+    const struct qm_mining_config *m = &s->mining, *n = &t->mining;
+
+    assert_string_equal(s->policy, t->policy);
+    assert_string_equal(s->eviction, t->eviction);
+    assert_int_equal(s->level, t->level);
+    assert_int_equal(s->on_promote, t->on_promote);
+    assert_int_equal(s->throttle, t->throttle);
+    assert_int_equal(s->share_adapts, t->share_adapts);
+    assert_int_equal(s->prefetch_share, t->prefetch_share);
+    assert_int_equal(m->lookahead, n->lookahead);
+    assert_int_equal(m->max_prefix, n->max_prefix);
+    assert_int_equal(m->max_suffix, n->max_suffix);
+    assert_int_equal(m->grace, n->grace);
+    assert_int_equal(m->degree, n->degree);
+    assert_int_equal(m->segment, n->segment);
+    assert_int_equal(m->skip_hits, n->skip_hits);
+    assert_int_equal(m->rules_pool, n->rules_pool);
+    assert_int_equal(m->rules_memory, n->rules_memory);
+    assert_int_equal(m->block_size, n->block_size);
+    assert_int_equal(m->purge_after, n->purge_after);
+    assert_int_equal(m->retrain, n->retrain);
+    assert_int_equal(m->without, n->without);
+}
+
+/* ---- each reads */
+
+static struct qms_slot slots[SLOTS + 1];
+
+static void server_event(const struct qm_event *event)
+{
+    static char buf[REQUEST_MAX * BLOCK];
+    static struct qms_connection connection = {.cached = true, .size = DEVICE_SIZE};
+    int err = 0;
+
+    switch (event->type) {
+    case QM_TRACE_BEGIN:
+        assert_int_equal(
+            qms_context_begin(&server.contexts, &slots[event->slot],
+                              event->parent_slot ? &slots[event->parent_slot] : NULL,
+                              event->kind,
+                              qms_class_find(server.classes, event->kind,
+                                             (uint64_t)event->klass[0], "", 0)),
+            0);
+        break;
+    case QM_TRACE_END:
+        qms_context_end(&server.contexts, &slots[event->slot]);
+        break;
+    default:
+        assert_int_equal(qms_read(&server, &connection, &below,
+                                  event->slot ? &slots[event->slot] : NULL, buf,
+                                  (uint32_t)event->length, event->offset, &err),
+                         0);
+    }
+}
+
+/* Returns whether the throttle held a class back in the end. */
+static bool run_server(void)
+{
+    bool throttled = false;
+    uint32_t set;
+
+    below = (nbdkit_next){.prepare = below_prepare,
+                          .finalize = below_prepare,
+                          .get_size = below_get_size,
+                          .block_size = below_block_size,
+                          .pread = below_pread};
+    if (qms_server_ready(&server, NBDKIT_THREAD_MODEL_PARALLEL) != 0 ||
+        qms_server_start(&server, NULL) != 0)
+        fail_msg("%s", last_error);
+    for (unsigned i = 0; i <= SLOTS; i++)
+        qms_slot_init(&slots[i], QMS_CLIENT_NONE);
+    noting = &of_server;
+    for (size_t i = 0; i < event_count; i++)
+        server_event(&events[i]);
+    noting = NULL;
+    for (uint32_t k = 0; server.engine.throttle && k < CLASSES + 2; k++)
+        throttled |= qm_throttle_get(server.engine.throttle, k, &set) != QM_THROTTLE_ON;
+    for (unsigned i = 0; i <= SLOTS; i++) {
+        qms_context_end(&server.contexts, &slots[i]);
+        qms_slot_destroy(&slots[i]);
+    }
+    return throttled;
+}
+
+static void run_sim(const struct setup *setup)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim;
+    char err[256];
+
+    configure_sim(setup, &config);
+    sim = qm_sim_new(&config, err, sizeof err);
+    if (!sim)
+        fail_msg("%s", err);
+    compare_params(&server.config.params, &qm_sim_config(sim)->params);
+    noting = &of_sim;
+    for (size_t i = 0; i < event_count; i++)
+        assert_int_equal(qm_sim_event(sim, &events[i]), 0);
+    noting = NULL;
+    qm_sim_free(sim);
+}
+
+/* Of what was compared since reset_seen(), in all. */
+static const char whats[] = "dacpel";
+#define WHATS (sizeof whats - 1)
+static unsigned seen[WHATS];
+
+static void reset_seen(void)
+{
+    memset(seen, 0, sizeof seen);
+}
+
+/* Else nothing was compared. */
+static void check_seen(const char *policy)
+{
+    print_message("%s:", policy);
+    for (unsigned i = 0; i < WHATS; i++)
+        print_message(" %c %u", whats[i], seen[i]);
+    print_message("\n");
+    for (unsigned i = 0; i < WHATS && strcmp(policy, "none") != 0; i++)
+        assert_true(seen[i] > 100 || whats[i] == 'l');
+}
+
+/* Returns whether the throttle had something to do. */
+static bool compare(const struct setup *setup)
+{
+    bool throttled;
+
+    level_none = strcmp(setup->level, "none") == 0;
+    make_events(setup->seed);
+    of_server.count = of_sim.count = 0;
+    configure_server(setup);
+    throttled = run_server();
+    run_sim(setup);
+    qms_server_stop(&server);
+    qms_config_free(&server.config);
+    compare_notes();
+    for (unsigned i = 0; i < WHATS; i++)
+        seen[i] += count_of(&of_server, whats[i]);
+    return throttled;
+}
+
+/* ---- the tests */
+
+static const char *const policies[] = {"ppm", "quickmine", "cminer",  "cminer+", "seq",
+                                       "run", "amp",       "mithril", "none"};
+#define POLICIES (sizeof policies / sizeof policies[0])
+
+static void compare_all(const struct setup *of)
+{
+    static const char *const levels[] = {"innermost", "transaction", "none"};
+    unsigned throttled = 0;
+
+    for (size_t i = 0; i < POLICIES; i++) {
+        reset_seen();
+        for (unsigned k = 0; k < 3; k++)
+            for (unsigned n = 0; n < 2; n++) {
+                struct setup setup = *of;
+
+                setup.policy = policies[i];
+                setup.level = levels[k];
+                setup.blocks = n == 0 ? 40 : 300;
+                setup.seed = 100 + (unsigned)i * 10 + k * 2 + n;
+                if (strcmp(setup.policy, "mithril") == 0) /* else it learns too late */
+                    memcpy(setup.more[0], (const char *[]){"retrain", "200"},
+                           sizeof setup.more[0]);
+                throttled += compare(&setup);
+            }
+        check_seen(policies[i]);
+    }
+    assert_true(of->paper || throttled > 0);
+}
+
+static void test_defaults(void **unused)
+{
+    compare_all(&(struct setup){.paper = false});
+}
+
+static void test_paper(void **unused)
+{
+    compare_all(&(struct setup){.paper = true});
+}
+
+static void test_other_parameters(void **unused)
+{
+    const struct setup some[] = {
+        {.policy = "quickmine", .more = {{"degree", "9"}, {"prefetch-on", "miss"}}},
+        {.policy = "ppm", .more = {{"throttle", "off"}}},
+        {.policy = "ppm", .more = {{"prefetch-on", "miss"}}},
+        {.policy = "mithril", .more = {{"retrain", "100"}}},
+        {.policy = "cminer+", .more = {{"retrain", "500"}, {"degree", "2"}}},
+        {.policy = "quickmine", .paper = true, .more = {{"prefetch-on", "promote"}}},
+        {.policy = "seq", .paper = true, .more = {{"throttle", "on"}}},
+    };
+
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++)
+        for (unsigned seed = 1; seed <= 3; seed++) {
+            struct setup setup = some[i];
+
+            setup.level = seed == 3 ? "none" : "innermost";
+            setup.blocks = 60 * seed;
+            setup.seed = seed;
+            compare(&setup);
+        }
+}
+
+/* A cache that is given as a size has as many blocks, and rules as much memory. */
+static void test_sizes(void **unused)
+{
+    static const char *const sizes[] = {"1M", "64M", "256M"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct setup setup = {.policy = "ppm", .level = "innermost", .blocks = 1};
+        struct qm_sim_config config;
+        struct qm_sim_result result;
+        struct qm_sim *sim;
+        char err[256];
+
+        configure_server(
+            &(struct setup){.policy = "ppm", .level = "innermost", .blocks = 100});
+        qms_config_set("cache-blocks", NULL);
+        qms_config_set("cache-size", sizes[i]);
+        assert_int_equal(qms_config_complete(&server.config), 0);
+        configure_sim(&setup, &config);
+        config.cache_blocks = 0;
+        config.cache_size = (uint64_t)atoi(sizes[i]) << 20;
+        sim = qm_sim_new(&config, err, sizeof err);
+        assert_non_null(sim);
+        compare_params(&server.config.params, &qm_sim_config(sim)->params);
+        qm_sim_result(sim, &result);
+        assert_int_equal(server.config.blocks, result.cache_blocks);
+        assert_int_equal(server.config.prefetch_blocks, result.prefetch_blocks);
+        qm_sim_free(sim);
+    }
+}
+
+/* Rules of the scripts, for cminer. */
+static int make_trained(void **unused)
+{
+    struct qm_cminer_info info = {.block_size = BLOCK};
+    struct qm_cminer_db db = {0};
+    struct qm_cminer_writer *writer;
+    struct qm_cminer_counts counts;
+    char err[256];
+    int file;
+
+    snprintf(trained, sizeof trained, "%s/quickmine.XXXXXX", P_tmpdir);
+    file = mkstemp(trained);
+    assert_int_not_equal(file, -1);
+    close(file);
+    qm_cminer_defaults(&info.config);
+    for (unsigned seed = 100; seed < 200; seed++) {
+        state = seed;
+        make_scripts();
+        for (unsigned i = 0; i < SCRIPTS; i++)
+            assert_int_equal(qm_cminer_add(&db, scripts[i], LENGTH), 0);
+    }
+    assert_int_equal(qm_cminer_number(&db), 0);
+    assert_int_equal(qm_cminer_write(trained, &info, &db, &writer, err, sizeof err), 0);
+    assert_int_equal(
+        qm_cminer_mine(&info.config, &db, qm_cminer_write_prefix, writer, &counts), 0);
+    assert_int_equal(qm_cminer_write_end(writer, true, err, sizeof err), 0);
+    qm_cminer_db_free(&db);
+    return 0;
+}
+
+static int remove_trained(void **unused)
+{
+    unlink(trained);
+    free(of_server.notes);
+    free(of_sim.notes);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_other_parameters),
+        cmocka_unit_test(test_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, make_trained, remove_trained);
+}
