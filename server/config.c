@@ -624,6 +624,10 @@ int qms_config_complete(struct qms_config *c)
     if (c->shards == 0)
         c->shards = automatic_shards();
     c->policy = qm_prefetcher_find(c->params.policy);
+    if (!c->policy) { /* the preset's: others were looked for */
+        nbdkit_error("this filter was built without policy %s", c->params.policy);
+        return -1;
+    }
     if (qm_mining_check(&c->params.mining, err, sizeof err) != 0) {
         nbdkit_error("%s", err);
         return -1;
