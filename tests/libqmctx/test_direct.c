@@ -412,7 +412,10 @@ static void test_thread_exit(void **state)
     struct job job = {0};
     pthread_t thread;
 
-    start_filter();
+    /* The order in which they are recorded is the server's to keep. */
+    nbdkit_server_start(&server, "--filter=" FILTER, "pattern", "size=1G",
+                        "cache-size=16M", "policy=none", "requests=serial", record_arg,
+                        NULL);
     job.ctx = must_connect(1);
     assert_int_equal(pthread_create(&thread, NULL, open_and_leave, &job), 0);
     pthread_join(thread, NULL);
