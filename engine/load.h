@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define QM_DEVICE_LOAD_ALL 16 /* share: of so many candidates, so many */
+#define QM_DEVICE_LOAD_ALL 16 /* the whole: shares are in sixteenths */
 #define QM_DEVICE_LOAD_SIZES                                                           \
     5 /* reads of 1, 2 to 3, 4 to 7, 8 to 15, and more blocks */
 
@@ -66,8 +66,9 @@ static inline void qm_device_load_demand(struct qm_device_load *load,
 /* Whether this candidate may be prefetched. */
 bool qm_device_load_admit(struct qm_device_load *load, uint64_t now);
 
-/* A prefetch thread's read of so many blocks has succeeded and taken ns, and others are
- * queued.  A read that failed is none: it may have taken no time at all. */
+/* Records that a prefetch thread's read of `blocks` blocks has succeeded and taken
+ * `ns`, while `queued` others wait.  Not for a read that failed: it may have taken no
+ * time. */
 void qm_device_load_took(struct qm_device_load *load, uint64_t now, uint64_t ns,
                          unsigned blocks, unsigned queued);
 

@@ -50,8 +50,8 @@ void qm_params_complete(struct qm_params *params, uint64_t block_size,
  * only. */
 void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level level);
 
-/* Of a cache of so many blocks, those that prefetches may take at first; 0 if the
- * policy does not prefetch, else at least 1. */
+/* Initial size of the prefetch partition of a cache of `blocks` blocks; 0 if the policy
+ * does not prefetch, else at least 1. */
 uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t blocks);
 
 /* The cache that they ask for, of so many blocks, for a prefetcher with these

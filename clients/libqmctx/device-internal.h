@@ -180,7 +180,7 @@ void qm_change_copy(struct qm_device *device, struct change *change, const void 
 void qm_change_answered(struct qm_device *device, struct change *change);
 void qm_change_free(struct change *change);
 
-/* A FLUSH that was sent when so many were answered has succeeded, or failed. */
+/* A FLUSH has succeeded, which covers the changes up to number upto; or has failed. */
 void qm_retain_flushed(struct qm_device *device, uint64_t upto);
 void qm_retain_flush_failed(struct qm_device *device);
 /* All is lost that is not stable. */

@@ -286,7 +286,7 @@ void qm_direct_break(struct direct *d)
 void qm_direct_end(struct direct *d)
 {
     atomic_store(&d->ending, true);
-    /* Whoever was connecting has done so, or not. */
+    /* A thread that was connecting has finished by the time this lock is free. */
     pthread_mutex_lock(&d->connect_lock);
     pthread_mutex_unlock(&d->connect_lock);
     qm_direct_break(d);
