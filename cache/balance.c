@@ -138,8 +138,8 @@ enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
         return QM_PART_NONE;
     if (held->main == 0 || held->prefetch == 0)
         return held->main == 0 ? QM_PART_PREFETCH : QM_PART_MAIN;
-    if (share < held->loading + incoming)
-        share = held->loading + incoming < most(b) ? held->loading + incoming : most(b);
+    if (share < held->filling + incoming)
+        share = held->filling + incoming < most(b) ? held->filling + incoming : most(b);
     return held->prefetch + incoming > share ? QM_PART_PREFETCH : QM_PART_MAIN;
 }
 

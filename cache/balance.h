@@ -29,7 +29,7 @@ struct qm_balance {
 /* What the parts hold. */
 struct qm_held {
     uint64_t main, prefetch;
-    uint64_t loading; /* of the prefetch part's, on their way still */
+    uint64_t filling; /* of the prefetch part's, on their way still */
 };
 
 /* Prefetch blocks of all blocks at first, and for ever unless it adapts.  Returns 0 or

@@ -16,8 +16,8 @@
  *
  *   - no stale read: a reader gets nothing older than what was acknowledged, or seen by
  *     another reader, before it began;
- *   - what is kept of a load, and what is in the cache while no write is in flight, is
- *     what is below: so a load that a write overtook is not kept;
+ *   - what is kept of a fill, and what is in the cache while no write is in flight, is
+ *     what is below: so a fill that a write overtook is not kept;
  *   - no lost wake-up: who waits does not wait for ever (spin looks for dead ends);
  *   - nothing is used after it was freed, freed twice, or has a reference too few;
  *   - when all is over, nothing has a reference too many.
@@ -58,7 +58,7 @@ mtype = {FREE, USED, LIMBO, GRACED}; /* the memory of a header or a buffer */
 typedef header {
     mtype memory = FREE;
     mtype part = NONE;
-    bit loaded, hittable;
+    bit filled, hittable;
     byte buf, refs, waiting
 };
 header hd[HEADERS + 1];
@@ -71,7 +71,7 @@ typedef buffer {
 buffer bufs[BUFS + 1];
 
 byte table;    /* the header under the block's number in the hash table */
-bit asleep[READERS];  /* in pthread_cond_wait() on the shard's `loaded` */
+bit asleep[READERS];  /* in pthread_cond_wait() on the shard's `filled` */
 bit reading[READERS]; /* in an RCU read-side section */
 bit awaited[READERS]; /* and the grace period waits for its end */
 bit queued[HEADERS + 1];  /* prefetches that no thread has taken */
@@ -115,7 +115,7 @@ inline slab_block(h)
         :: h != 0 ->
             assert(hd[h].refs == 0 && hd[h].buf == 0 && !hd[h].hittable);
             hd[h].memory = USED;
-            hd[h].loaded = 0
+            hd[h].filled = 0
         :: else
         fi
     }
@@ -178,11 +178,11 @@ inline forget(h)
     fi
 }
 
-/* qm_shard_loaded() */
-inline shard_loaded(h, b)
+/* qm_shard_filled() */
+inline shard_filled(h, b)
 {
     hd[h].buf = b;
-    hd[h].loaded = 1;
+    hd[h].filled = 1;
     if
     :: hd[h].part == MAIN -> hd[h].hittable = 1
     :: else
@@ -198,7 +198,7 @@ inline shard_promote(h)
 {
     hd[h].part = MAIN;
     if
-    :: hd[h].loaded -> hd[h].hittable = 1
+    :: hd[h].filled -> hd[h].hittable = 1
     :: else
     fi
 }
@@ -216,8 +216,8 @@ inline shard_unref(h)
 
 /* ---- cache.c */
 
-/* begin_load(); mutex held */
-inline begin_load(h, to)
+/* begin_fill(); mutex held */
+inline begin_fill(h, to)
 {
     slab_block(h);
     if
@@ -262,7 +262,7 @@ inline fill(h, b, kept) /* with v */
         if
         :: hd[h].part != NONE && b != 0 && !any_in_flight -> /* qm_writes_overlap() */
             assert(bufs[b].at[0] == below[0] && bufs[b].at[1] == below[1]);
-            shard_loaded(h, b);
+            shard_filled(h, b);
             kept = 1
         :: else ->
             kept = 0;
@@ -304,7 +304,7 @@ inline peek(kept)
 {
     atomic {
         if
-        :: !kept && table != 0 && hd[table].loaded ->
+        :: !kept && table != 0 && hd[table].filled ->
             b = hd[table].buf;
             copy(b);
             b = 0
@@ -361,7 +361,7 @@ proctype reader(byte me)
             h = table;
             if
             :: h == 0 ->
-                begin_load(h, MAIN);
+                begin_fill(h, MAIN);
                 mine = h;
                 h = 0
             :: else ->
@@ -371,7 +371,7 @@ proctype reader(byte me)
                 fi;
                 hd[h].refs++;
                 mine = 0;
-                have = hd[h].loaded
+                have = hd[h].filled
             fi
         }
         if
@@ -410,7 +410,7 @@ proctype reader(byte me)
             atomic {
                 hd[h].waiting++;
                 do
-                :: !hd[h].loaded && hd[h].part != NONE ->
+                :: !hd[h].filled && hd[h].part != NONE ->
                     asleep[me] = 1; /* pthread_cond_wait() */
                     asleep[me] == 0
                 :: else -> break
@@ -418,7 +418,7 @@ proctype reader(byte me)
                 hd[h].waiting--;
                 b = 0;
                 if
-                :: hd[h].loaded && !have ->
+                :: hd[h].filled && !have ->
                     reading[me] = 1;
                     b = hd[h].buf
                 :: else
@@ -485,7 +485,7 @@ proctype prefetcher()
 
     atomic { /* qm_cache_prefetch() */
         if
-        :: table == 0 -> begin_load(h, PREFETCH)
+        :: table == 0 -> begin_fill(h, PREFETCH)
         :: else /* EEXIST */
         fi
     }
@@ -583,7 +583,7 @@ proctype writer(byte me)
         :: h != 0 -> /* change_block() */
             b = 0;
             if
-            :: hd[h].loaded && !drop -> slab_buf(b)
+            :: hd[h].filled && !drop -> slab_buf(b)
             :: else
             fi;
             if
@@ -603,7 +603,7 @@ looked:
     d_step {
         in_flight[me] = 0;
         if
-        :: !any_in_flight && table != 0 && hd[table].loaded ->
+        :: !any_in_flight && table != 0 && hd[table].filled ->
             b = hd[table].buf;
             assert(bufs[b].at[0] == below[0] && bufs[b].at[1] == below[1])
         :: else
@@ -653,7 +653,7 @@ inline free_graced()
         :: hd[i].memory == GRACED ->
             assert(hd[i].refs == 0);
             hd[i].memory = FREE;
-            hd[i].loaded = 0;
+            hd[i].filled = 0;
             if
             :: hd[i].buf != 0 ->
                 assert(bufs[hd[i].buf].memory == USED);
@@ -741,7 +741,7 @@ init
             assert((hd[i].part != NONE) == (i == table));
             if
             :: i == table ->
-                assert(hd[i].loaded);
+                assert(hd[i].filled);
                 assert(bufs[hd[i].buf].memory == USED)
             :: else
             fi

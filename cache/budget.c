@@ -3,7 +3,7 @@
  * A shard for n blocks makes at most n + reserve buffers and n + extra headers.  The
  * reserve is for buffers that readers may still hold after their blocks left (limbo),
  * and for those that are being filled or that replace another; without it each eviction
- * would have to wait for a grace period.  Headers have some more for loads whose blocks
+ * would have to wait for a grace period.  Headers have some more for fills whose blocks
  * were evicted while they were read.  Whoever finds none left waits for a grace period,
  * and if even that frees none, does without: memory is bounded, not caching guaranteed.
  */

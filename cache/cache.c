@@ -1,6 +1,6 @@
-/* cache.c - the interface of cache.h: looking up, loading, waiting.
+/* cache.c - the interface of cache.h: looking up, filling, waiting.
  *
- * A struct qm_load is a block to which its holder has a reference; callers never look
+ * A struct qm_fill is a block to which its holder has a reference; callers never look
  * inside.
  */
 #include <errno.h>
@@ -12,14 +12,14 @@
 /* How often a thread waits for memory to come out of limbo before it does without. */
 #define RECLAIM_TRIES 4
 
-static struct qm_load *load_of(struct qm_block *block)
+static struct qm_fill *fill_of(struct qm_block *block)
 {
-    return (struct qm_load *)block;
+    return (struct qm_fill *)block;
 }
 
-static struct qm_block *block_of(struct qm_load *load)
+static struct qm_block *block_of(struct qm_fill *fill)
 {
-    return (struct qm_block *)load;
+    return (struct qm_block *)fill;
 }
 
 int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
@@ -88,9 +88,9 @@ static void copy_out(struct qm_cache *cache, struct qm_block *block, void *to,
                count);
 }
 
-/* A new block that is being loaded enters part.  Mutex held; the caller has the first
+/* A new block that is being filled enters part.  Mutex held; the caller has the first
  * reference.  NULL if there is no memory. */
-static struct qm_block *begin_load(struct qm_shard *shard, uint64_t hash,
+static struct qm_block *begin_fill(struct qm_shard *shard, uint64_t hash,
                                    uint64_t number, enum qm_part part, uint32_t issuer)
 {
     struct qm_block *block = qm_slab_block(shard);
@@ -126,14 +126,14 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         qm_rcu_read_unlock(); /* it stays while the mutex is held */
     }
     if (!block) {
-        block = begin_load(shard, hash, number, QM_PART_MAIN, 0);
+        block = begin_fill(shard, hash, number, QM_PART_MAIN, 0);
         if (!block)
             return ENOMEM;
         if (!again)
             qm_shadow_demand(&shard->shadow, number);
         found->outcome = QM_MISS;
         found->todo = QM_FETCH;
-        found->load = load_of(block);
+        found->fill = fill_of(block);
         shard->stats.misses += !again;
         return 0;
     }
@@ -149,9 +149,9 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         shard->main_ops->touch(shard->main, &block->evict);
         shard->stats.hits += !again;
     }
-    block->refs++; /* keeps it, also loaded, until it is copied or waited for */
-    found->load = load_of(block);
-    found->todo = block->loaded ? QM_DONE : QM_WAIT;
+    block->refs++; /* keeps it, also filled, until it is copied or waited for */
+    found->fill = fill_of(block);
+    found->todo = block->filled ? QM_DONE : QM_WAIT;
     return 0;
 }
 
@@ -191,10 +191,10 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
     if (crowded)
         qm_shard_grow(shard);
     if (found->todo == QM_DONE) {
-        struct qm_load *load = found->load;
+        struct qm_fill *fill = found->fill;
 
-        found->load = NULL;
-        err = qm_cache_wait(cache, load, buf, offset, count);
+        found->fill = NULL;
+        err = qm_cache_wait(cache, fill, buf, offset, count);
     }
     return err;
 }
@@ -211,19 +211,19 @@ int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
     return demand(cache, block, buf, offset, count, found, true);
 }
 
-int qm_cache_wait(struct qm_cache *cache, struct qm_load *load, void *buf,
+int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
                   uint32_t offset, uint32_t count)
 {
-    struct qm_block *block = block_of(load);
+    struct qm_block *block = block_of(fill);
     struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
     int err = 0;
 
     pthread_mutex_lock(&shard->lock);
     block->waiting++;
-    while (!block->loaded && block->part != QM_PART_NONE)
-        pthread_cond_wait(&shard->loaded, &shard->lock);
+    while (!block->filled && block->part != QM_PART_NONE)
+        pthread_cond_wait(&shard->filled, &shard->lock);
     block->waiting--;
-    if (!block->loaded) {
+    if (!block->filled) {
         err = EAGAIN;
     } else if (cache->config.data) {
         /* The reference keeps the block, but a write may replace its buffer. */
@@ -257,9 +257,9 @@ static struct qm_buf *buf_for(struct qm_shard *shard, struct qm_block *block)
     return buf;
 }
 
-bool qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data)
+bool qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill, const void *data)
 {
-    struct qm_block *block = block_of(load);
+    struct qm_block *block = block_of(fill);
     uint64_t number = block->evict.block;
     struct qm_shard *shard = qm_shard_of(cache, qm_hash(number));
     bool with_data = cache->config.data, kept, reclaim;
@@ -274,7 +274,7 @@ bool qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *dat
     kept = block->part != QM_PART_NONE && (buf || !with_data) &&
            !qm_writes_overlap(cache, number);
     if (kept) {
-        qm_shard_loaded(shard, block, buf);
+        qm_shard_filled(shard, block, buf);
     } else {
         shard->stats.detached++;
         if (buf)
@@ -301,7 +301,7 @@ bool qm_cache_peek(struct qm_cache *cache, uint64_t number, void *buf, uint32_t 
     pthread_mutex_lock(&shard->lock);
     qm_rcu_read_lock();
     block = qm_shard_find(shard, hash, number);
-    there = block && block->loaded;
+    there = block && block->filled;
     pthread_mutex_unlock(&shard->lock);
     if (there)
         copy_out(cache, block, buf, offset, count);
@@ -309,9 +309,9 @@ bool qm_cache_peek(struct qm_cache *cache, uint64_t number, void *buf, uint32_t 
     return there;
 }
 
-void qm_cache_fail(struct qm_cache *cache, struct qm_load *load)
+void qm_cache_fail(struct qm_cache *cache, struct qm_fill *fill)
 {
-    struct qm_block *block = block_of(load);
+    struct qm_block *block = block_of(fill);
     struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
 
     pthread_mutex_lock(&shard->lock);
@@ -334,7 +334,7 @@ bool qm_cache_contains(struct qm_cache *cache, uint64_t block)
 }
 
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
-                      struct qm_load **load)
+                      struct qm_fill **fill)
 {
     uint64_t hash = qm_hash(number);
     struct qm_shard *shard = qm_shard_of(cache, hash);
@@ -351,7 +351,7 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
         pthread_mutex_lock(&shard->lock);
         exists = qm_cache_contains(cache, number);
         if (!exists)
-            block = begin_load(shard, hash, number, QM_PART_PREFETCH, issuer);
+            block = begin_fill(shard, hash, number, QM_PART_PREFETCH, issuer);
         if (block)
             shard->stats.prefetches++;
         crowded = is_crowded(shard);
@@ -363,20 +363,20 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
         if (tries == RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
             return ENOMEM;
     }
-    *load = load_of(block);
+    *fill = fill_of(block);
     if (crowded)
         qm_shard_grow(shard);
     return 0;
 }
 
-enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load)
+enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill)
 {
     static const enum qm_wanted wanted[] = {
         [QM_PART_NONE] = QM_UNWANTED,
         [QM_PART_PREFETCH] = QM_AHEAD,
         [QM_PART_MAIN] = QM_DEMANDED,
     };
-    struct qm_block *block = block_of(load);
+    struct qm_block *block = block_of(fill);
     struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
     enum qm_wanted result;
 

@@ -9,12 +9,12 @@
  *   qm_cache_fill()      the data of a block that one of the two told us to read
  *   qm_cache_write_*()   a write-through passes by
  *
- * The life of a block.  The first to want a block that is not there *loads* it: the
+ * The life of a block.  The first to want a block that is not there *fills* it: the
  * block enters the cache at once, without data, which settles then and there what is
- * evicted for it; the loader reads the data and calls qm_cache_fill() or
+ * evicted for it; the filler reads the data and calls qm_cache_fill() or
  * qm_cache_fail().  Whoever wants the block meanwhile waits for that one read.  A
- * block that is evicted, or written, while it is being loaded is *detached*: its
- * loader goes on undisturbed, but what it brings is not kept.  So a load that started
+ * block that is evicted, or written, while it is being filled is *detached*: its
+ * filler goes on undisturbed, but what it brings is not kept.  So a fill that started
  * before an overlapping write ended never ends up in the cache.
  *
  * Threads: every function may be called by any number of threads at the same time
@@ -25,7 +25,7 @@
  * some ten milliseconds if a reader lost its CPU), so they must not be called within a
  * read-side section of urcu-bp.
  *
- * To avoid deadlock, a thread that holds loads must fill or fail them all before it
+ * To avoid deadlock, a thread that holds fills must fill or fail them all before it
  * waits for another thread's.
  *
  * Fork: a cache may be made before a fork and used in the child, if it was not in use
@@ -36,8 +36,8 @@
  * reserve for what readers may still be copying (see qm_cache_blocks_within()).  When
  * the reserve is exhausted for a moment, the cache waits for a grace period, and if
  * even that frees nothing it does without: what was filled is not kept, what was to be
- * updated is dropped, and what was to be loaded is ENOMEM.  Only callers that keep many
- * struct qm_load without waiting get there.
+ * updated is dropped, and what was to be filled is ENOMEM.  Only callers that keep many
+ * struct qm_fill without waiting get there.
  *
  * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
  */
@@ -50,8 +50,8 @@
 
 struct qm_cache;
 struct qm_evict_ops;
-struct qm_load; /* a block that is being read, and a reference to it; all who have one
-                   to the same load have the same pointer */
+struct qm_fill; /* a block that is being read, and a reference to it; all who have one
+                   to the same fill have the same pointer */
 
 /* What a demand found (ATC'08 §3.1).  One per block and demand.  A block that another
  * thread is just reading because it was demanded counts as a hit: it costs no read. */
@@ -64,15 +64,15 @@ enum qm_outcome {
 /* What the caller of qm_cache_demand() has to do next. */
 enum qm_todo {
     QM_DONE,  /* the bytes were copied */
-    QM_FETCH, /* read the whole block, then qm_cache_fill() or qm_cache_fail() load */
-    QM_WAIT,  /* qm_cache_wait() for load, which somebody else reads */
+    QM_FETCH, /* read the whole block, then qm_cache_fill() or qm_cache_fail() fill */
+    QM_WAIT,  /* qm_cache_wait() for fill, which somebody else reads */
 };
 
 struct qm_lookup {
     enum qm_outcome outcome;
     enum qm_todo todo;
     uint32_t issuer;      /* of a promote: who issued the prefetch */
-    struct qm_load *load; /* a reference, to be consumed as todo says; else NULL */
+    struct qm_fill *fill; /* a reference, to be consumed as todo says; else NULL */
 };
 
 struct qm_cache_config {
@@ -111,21 +111,21 @@ struct qm_cache_config {
  *
  *   prefetches == used + wasted + prefetch_blocks
  *   demands that returned 0 == hits + promotes + misses
- *   loads given out == loads filled and kept + detached + failed + loads not ended yet
+ *   fills given out == fills filled and kept + detached + failed + fills not ended yet
  *
  * A prefetched block is used when it moves to the main cache, by qm_cache_demand() or
  * _demand_again() (so promotes <= used), and wasted when it leaves the prefetch cache
- * in any other way, loaded or not: evicted, failed, dropped by a write, not kept. */
+ * in any other way, filled or not: evicted, failed, dropped by a write, not kept. */
 struct qm_cache_stats {
     uint64_t hits, promotes, misses; /* qm_cache_demand() that returned 0, by outcome */
     uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
     uint64_t used;                   /* of these, moved to the main cache */
     uint64_t wasted;                 /* of these, gone without a demand */
     uint64_t evicted;                /* blocks that left the main cache for others */
-    uint64_t failed;                 /* loads that ended in qm_cache_fail() */
-    uint64_t detached;               /* loads filled but not kept: evicted or written
+    uint64_t failed;                 /* fills that ended in qm_cache_fail() */
+    uint64_t detached;               /* fills filled but not kept: evicted or written
                                         meanwhile, or no buffer was free */
-    uint64_t main_blocks;            /* held now, those being loaded included */
+    uint64_t main_blocks;            /* held now, those being filled included */
     uint64_t prefetch_blocks;
     uint64_t prefetch_share; /* how many it may have, as things are */
     uint64_t lru_misses;     /* demands that an LRU cache of as many blocks would have
@@ -155,7 +155,7 @@ int qm_cache_check(const struct qm_cache_config *config, char *err, size_t len);
  * qm_cache_free().  Returns 0, EINVAL (qm_cache_check() says why) or ENOMEM. */
 int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **cache);
 
-/* Frees the cache (NULL: nothing).  No other thread may be using it, and no load may be
+/* Frees the cache (NULL: nothing).  No other thread may be using it, and no fill may be
  * held. */
 void qm_cache_free(struct qm_cache *cache);
 
@@ -177,51 +177,51 @@ int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
                           uint32_t offset, uint32_t count, struct qm_lookup *found);
 
 /* Hands over the data of a block that was to be fetched: block_size bytes, which are
- * copied (past the end of the device, zeros).  Wakes those who wait.  Consumes load.
+ * copied (past the end of the device, zeros).  Wakes those who wait.  Consumes fill.
  *
  * Returns whether it is kept, see above.  If not, a reader looks with qm_cache_peek()
  * before he uses the data. */
-bool qm_cache_fill(struct qm_cache *cache, struct qm_load *load, const void *data);
+bool qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill, const void *data);
 
 /* Copies bytes of a block as qm_cache_demand() does, if it is there, but demands
- * nothing: nothing is counted, loaded or made more recent.  Returns whether it was
+ * nothing: nothing is counted, filled or made more recent.  Returns whether it was
  * there.
  *
- * It is for who has read a block past the cache, or by a load that was not kept.  While
+ * It is for who has read a block past the cache, or by a fill that was not kept.  While
  * a write is in flight such data may be newer than what others find in the cache, and
  * this reader must not be ahead of those who come after him. */
 bool qm_cache_peek(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
                    uint32_t count);
 
 /* The block could not be read: it leaves the cache; those who wait get EAGAIN, so that
- * each tries by itself and sees its own error.  Consumes load. */
-void qm_cache_fail(struct qm_cache *cache, struct qm_load *load);
+ * each tries by itself and sees its own error.  Consumes fill. */
+void qm_cache_fail(struct qm_cache *cache, struct qm_fill *fill);
 
-/* Waits until another thread has filled load, and copies the bytes.  Returns 0; or
- * EAGAIN, as soon as load has failed or was detached: use qm_cache_demand_again().
- * Consumes load either way.  There is no time-out: a load is always filled or failed.
+/* Waits until another thread has filled fill, and copies the bytes.  Returns 0; or
+ * EAGAIN, as soon as fill has failed or was detached: use qm_cache_demand_again().
+ * Consumes fill either way.  There is no time-out: a fill is always filled or failed.
  */
-int qm_cache_wait(struct qm_cache *cache, struct qm_load *load, void *buf,
+int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
                   uint32_t offset, uint32_t count);
 
-/* Whether block is in either part, loaded or being loaded.  A hint: it may change. */
+/* Whether block is in either part, filled or being filled.  A hint: it may change. */
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 
 /* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
  * behalf of issuer (a number of the caller's, given back by promotes and by wasted()).
- * Returns 0 (read it, then fill or fail *load), EEXIST (it is there, in either part),
+ * Returns 0 (read it, then fill or fail *fill), EEXIST (it is there, in either part),
  * ENOSPC (no prefetch cache) or ENOMEM. */
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
-                      struct qm_load **load);
+                      struct qm_fill **fill);
 
-/* What becomes of a load that the caller holds, as things are. */
+/* What becomes of a fill that the caller holds, as things are. */
 enum qm_wanted {
     QM_UNWANTED, /* evicted, or written to, meanwhile: what it brings is not kept */
     QM_AHEAD,    /* prefetched, and nobody has demanded it yet */
     QM_DEMANDED,
 };
 
-enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load);
+enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill);
 
 /* A write through the cache.  The caller announces it, writes the layer below, and
  * tells how it went, in this order, before it acknowledges the write:
@@ -234,7 +234,7 @@ enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_load *load);
  * Blocks that are cached, in either part, are brought up to date, and otherwise nothing
  * changes: a write neither allocates a block nor makes it more recent.  A block that is
  * only partly written keeps its other bytes.  A reader gets a block as it was before or
- * as it is after the end of a write, never a mixture.  Loads of these blocks that began
+ * as it is after the end of a write, never a mixture.  Fills of these blocks that began
  * before the end are detached.  If two writes to the same bytes overlap in time, their
  * order below is not known, so each drops the blocks that it wrote to.
  *

@@ -5,7 +5,7 @@
  * fewer, keeps the most if it gives up the page that it needed last.  No parameters.
  *
  * What once settled below the top leaves only when it is touched again or dropped, so
- * this is for comparisons and for loops.  When a full cache has several loads at once,
+ * this is for comparisons and for loops.  When a full cache has several fills at once,
  * each detaches the one before (cache.h): they are served but not kept.
  */
 #include <stdlib.h>

@@ -62,15 +62,15 @@ struct qm_block {
     struct qm_evict_node
         evict; /* has the block's number, constant while in the table */
     /* buf's, for readers: these would miss a cache line more by way of it.  Set when
-     * loaded, replaced by writes (RCU). */
+     * filled, replaced by writes (RCU). */
     _Atomic(unsigned char *) bytes;
-    atomic_bool hittable; /* loaded and in the main cache */
+    atomic_bool hittable; /* filled and in the main cache */
 
     /* The rest only with the shard's mutex held. */
-    bool loaded;        /* bytes is valid (or would be, in a cache without data) */
+    bool filled;        /* bytes is valid (or would be, in a cache without data) */
     unsigned char part; /* enum qm_part */
     uint32_t issuer;    /* of the prefetch */
-    uint32_t refs;      /* who loads it, and who has it as a struct qm_load to wait */
+    uint32_t refs;      /* who fills it, and who has it as a struct qm_fill to wait */
     uint32_t waiting;   /* threads inside qm_cache_wait() */
     struct qm_buf *buf; /* NULL: none */
     struct qm_block *next; /* in limbo or in the free list */
@@ -118,7 +118,7 @@ struct qm_shard_stats {
 
 struct qm_shard {
     pthread_mutex_t lock;
-    pthread_cond_t loaded; /* a block that is waited for was loaded, or never will be */
+    pthread_cond_t filled; /* a block that is waited for was filled, or never will be */
     struct qm_cache *cache;
     struct cds_lfht *table;
     struct qm_ring *rings; /* cache->stripes of them */
@@ -183,7 +183,7 @@ size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size);
 
 /* ---- slab.c: blocks and buffers.  Mutex held. */
 
-/* A block in no part, no references, not loaded; NULL if there is none to be had. */
+/* A block in no part, no references, not filled; NULL if there is none to be had. */
 struct qm_block *qm_slab_block(struct qm_shard *shard);
 struct qm_buf *qm_slab_buf(struct qm_shard *shard);
 /* Gives back a buffer that was never published: no reader can have it. */
@@ -229,8 +229,8 @@ void qm_shard_promote(struct qm_shard *shard, struct qm_block *block);
 void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t hash);
 /* block leaves its part for another reason than eviction; it must be in one. */
 void qm_shard_discard(struct qm_shard *shard, struct qm_block *block);
-/* The loaded bytes of block are there (buf may be NULL in a cache without data). */
-void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block,
+/* The filled bytes of block are there (buf may be NULL in a cache without data). */
+void qm_shard_filled(struct qm_shard *shard, struct qm_block *block,
                      struct qm_buf *buf);
 /* Readers find what is in buf from now on, and perhaps for a while what was before. */
 static inline void qm_block_set_buf(struct qm_block *block, struct qm_buf *buf)

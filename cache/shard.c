@@ -42,7 +42,7 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
     const struct qm_evict_ops *ops = own ? own : qm_evict_find(cache->config.eviction);
 
     pthread_mutex_init(&shard->lock, NULL);
-    pthread_cond_init(&shard->loaded, NULL);
+    pthread_cond_init(&shard->filled, NULL);
     shard->cache = cache;
     shard->main_ops = ops;
     shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
@@ -100,7 +100,7 @@ void qm_shard_destroy(struct qm_shard *shard)
     qm_shadow_destroy(&shard->shadow);
     qm_slab_destroy(shard);
     free(shard->rings);
-    pthread_cond_destroy(&shard->loaded);
+    pthread_cond_destroy(&shard->filled);
     pthread_mutex_destroy(&shard->lock);
 }
 
@@ -195,7 +195,7 @@ static void forget(struct qm_shard *shard, struct qm_block *block)
     cds_lfht_del(shard->table, &block->node);
     qm_rcu_read_unlock();
     if (block->waiting > 0)
-        pthread_cond_broadcast(&shard->loaded);
+        pthread_cond_broadcast(&shard->filled);
     if (block->refs == 0)
         qm_slab_retire_block(shard, block);
 }
@@ -218,8 +218,8 @@ static void count(struct qm_shard *shard, const struct qm_block *block,
         return;
     }
     shard->held.prefetch += change;
-    if (!block->loaded)
-        shard->held.loading += change;
+    if (!block->filled)
+        shard->held.filling += change;
 }
 
 /* Who else leaves, if anybody has to. */
@@ -278,7 +278,7 @@ void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
     leave(shard, block);
     shard->stats.used++;
     qm_shard_enter(shard, block, QM_PART_MAIN);
-    if (block->loaded)
+    if (block->filled)
         atomic_store_explicit(&block->hittable, true, memory_order_release);
 }
 
@@ -294,16 +294,16 @@ void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
     forget(shard, block);
 }
 
-void qm_shard_loaded(struct qm_shard *shard, struct qm_block *block, struct qm_buf *buf)
+void qm_shard_filled(struct qm_shard *shard, struct qm_block *block, struct qm_buf *buf)
 {
     qm_block_set_buf(block, buf);
     if (block->part == QM_PART_PREFETCH)
-        shard->held.loading--;
-    block->loaded = true;
+        shard->held.filling--;
+    block->filled = true;
     if (block->part == QM_PART_MAIN)
         atomic_store_explicit(&block->hittable, true, memory_order_release);
     if (block->waiting > 0)
-        pthread_cond_broadcast(&shard->loaded);
+        pthread_cond_broadcast(&shard->filled);
 }
 
 void qm_shard_unref(struct qm_shard *shard, struct qm_block *block)

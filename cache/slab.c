@@ -98,7 +98,7 @@ struct qm_block *qm_slab_block(struct qm_shard *shard)
         return NULL;
     block = shard->free_blocks;
     shard->free_blocks = block->next;
-    block->loaded = false;
+    block->filled = false;
     return block;
 }
 

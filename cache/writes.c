@@ -2,18 +2,18 @@
  *
  * The invariants, per block:
  *
- *   1. What is loaded is what a reader of the layer below would get, or would have got
+ *   1. What is filled is what a reader of the layer below would get, or would have got
  *      when the oldest overlapping write in flight began.
  *   2. When qm_cache_write_end() returns, nobody who begins to look finds older bytes.
  *
- * A load may have read the old bytes, the new ones or a mixture if it overlaps in time
+ * A fill may have read the old bytes, the new ones or a mixture if it overlaps in time
  * with a write.  So a fill is refused while an overlapping write is in flight, and the
- * end of a write detaches the loads that it finds (they may be filled only later).  The
+ * end of a write detaches the fills that it finds (they may be filled only later).  The
  * order makes it complete: a write is put on the list before the layer below is
- * written, and taken off after all its blocks were looked at.  A load that began after
+ * written, and taken off after all its blocks were looked at.  A fill that began after
  * the block was looked at reads the new bytes anyway.
  *
- * A loaded block gets the write's bytes by copy-on-write, under the shard's mutex: a
+ * A filled block gets the write's bytes by copy-on-write, under the shard's mutex: a
  * reader copies from the old buffer or the new one, never from a mixture.  Writes that
  * share no byte can be in flight together, and each puts its own bytes in.  Writes that
  * do share bytes reach the layer below in an order that is not known here, so each of
@@ -104,7 +104,7 @@ static bool change_block(struct qm_shard *shard, struct qm_block *block,
 {
     struct qm_buf *old, *buf;
 
-    if (!block->loaded || c->result == QM_WRITE_DROP) {
+    if (!block->filled || c->result == QM_WRITE_DROP) {
         qm_shard_discard(shard, block);
         return true;
     }
@@ -122,7 +122,7 @@ static bool change_block(struct qm_shard *shard, struct qm_block *block,
 }
 
 /* One block, by number.  A look-up without the mutex that does not find it is as good
- * as one with it: a load that enters meanwhile reads what was written. */
+ * as one with it: a fill that enters meanwhile reads what was written. */
 static void change_number(struct qm_cache *cache, uint64_t number,
                           const struct change *change)
 {

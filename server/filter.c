@@ -505,7 +505,7 @@ static int quickmine_cache(nbdkit_next *next, void *handle, uint32_t count,
         offset &= QM_WIRE_OFFSET_MASK;
     if (!in_range(c, count, offset))
         return out_of_range(count, offset, err, EINVAL);
-    return qms_load(s, c, next, count, offset, err);
+    return qms_fill(s, c, next, count, offset, err);
 }
 
 static struct nbdkit_filter filter = {

@@ -26,8 +26,8 @@ struct piece {
     uint64_t block;
     char *to; /* in the request's buffer: count bytes from offset of the block */
     uint32_t offset, count;
-    struct qm_load *load; /* ours to read and to fill; or NULL */
-    struct qm_load *wait; /* what somebody reads; or NULL */
+    struct qm_fill *fill; /* ours to read and to fill; or NULL */
+    struct qm_fill *wait; /* what somebody reads; or NULL */
     bool past;            /* the cache has no room: to be read past it */
     bool read;            /* the bytes are there */
 };
@@ -123,12 +123,12 @@ static void plan(struct request *r, struct piece *p, int error,
     if (p->past || p->read)
         return;
     if (found->todo == QM_FETCH) {
-        p->load = found->load;
+        p->fill = found->fill;
     } else {
         /* If that is a prefetch nobody has begun to read, it is our turn now. */
-        p->wait = found->load;
-        if (r->s->prefetch && qms_prefetch_take(r->s->prefetch, p->block, found->load))
-            p->load = found->load;
+        p->wait = found->fill;
+        if (r->s->prefetch && qms_prefetch_take(r->s->prefetch, p->block, found->fill))
+            p->fill = found->fill;
     }
 }
 
@@ -177,16 +177,16 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
         error = read_below(r, at, valid, start, n);
     for (unsigned i = 0; i < n; i++, at += block_size) {
         if (error != 0) {
-            qm_cache_fail(s->cache, p[i].load);
+            qm_cache_fail(s->cache, p[i].fill);
         } else {
-            bool kept = qm_cache_fill(s->cache, p[i].load, at);
+            bool kept = qm_cache_fill(s->cache, p[i].fill, at);
 
             if (beside)
                 memcpy(p[i].to, at + p[i].offset, p[i].count);
             if (!kept)
                 qm_cache_peek(s->cache, p[i].block, p[i].to, p[i].offset, p[i].count);
         }
-        p[i].load = NULL;
+        p[i].fill = NULL;
         p[i].read = error == 0;
     }
     free(beside);
@@ -202,17 +202,17 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
     for (; first < n; first = end) {
         end = first + 1;
         if (r->err != 0) {
-            if (p[first].load)
-                qm_cache_fail(r->s->cache, p[first].load);
-            p[first].load = NULL;
+            if (p[first].fill)
+                qm_cache_fail(r->s->cache, p[first].fill);
+            p[first].fill = NULL;
         } else if (p[first].past) {
             r->err = read_below(r, p[first].to, p[first].count,
                                 block_start(r->s, p[first].block) + p[first].offset, 1);
             if (r->err == 0)
                 qm_cache_peek(r->s->cache, p[first].block, p[first].to, p[first].offset,
                               p[first].count);
-        } else if (p[first].load) {
-            while (end < n && end - first < max && p[end].load)
+        } else if (p[first].fill) {
+            while (end < n && end - first < max && p[end].fill)
                 end++;
             read_run(r, p + first, end - first);
         }
@@ -227,7 +227,7 @@ static void wait_for(struct request *r, struct piece *p)
     struct qms_server *s = r->s;
 
     while (p->wait) {
-        struct qm_load *wait = p->wait;
+        struct qm_fill *wait = p->wait;
         struct qm_lookup found;
         int error;
 
@@ -370,9 +370,9 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
     return 0;
 }
 
-/* NBD_CMD_CACHE: loads what is not there, as a demand would.  It is advice: what a
- * cache of this size cannot keep is not loaded. */
-int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+/* NBD_CMD_CACHE: fills the cache with what is not there, as a demand would.  It is
+ * advice: what a cache of this size cannot keep is not loaded. */
+int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
     struct request r = {.s = s, .next = next};

@@ -24,7 +24,7 @@ struct job {
     struct qms_fair_item item;
     struct job *next; /* of the same hash */
     uint64_t block;
-    struct qm_load *load;
+    struct qm_fill *fill;
 };
 
 struct worker {
@@ -57,14 +57,14 @@ static struct job *job_of(struct qms_fair_item *item)
     return caa_container_of(item, struct job, item);
 }
 
-/* Takes block's job out of the queue, that of load (NULL: of any), by qms_fair_serve()
+/* Takes block's job out of the queue, that of fill (NULL: of any), by qms_fair_serve()
  * or _remove(), or returns NULL; the lock is held. */
-static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_load *load,
+static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_fill *fill,
                         void (*how)(struct qms_fair *fair, struct qms_fair_item *item))
 {
     struct job **link = bucket_of(p, block), *job;
 
-    while ((job = *link) && (job->block != block || (load && job->load != load)))
+    while ((job = *link) && (job->block != block || (fill && job->fill != fill)))
         link = &job->next;
     if (job) {
         *link = job->next;
@@ -77,7 +77,7 @@ static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_load *
 /* A prefetch is not read after all. */
 static void give_up(struct qms_prefetch *p, struct job *job)
 {
-    qm_cache_fail(p->config.cache, job->load);
+    qm_cache_fail(p->config.cache, job->fill);
     free(job);
     qms_stats_add(p->config.stats, QMS_PREFETCH_OVERTAKEN, 1);
 }
@@ -94,10 +94,10 @@ static bool take_room(struct qms_prefetch *p, unsigned client)
     pthread_mutex_lock(&p->lock);
     item = qms_fair_yields(&p->queue, client, 1, p->config.queue);
     if (item)
-        job = take(p, job_of(item)->block, job_of(item)->load, qms_fair_remove);
+        job = take(p, job_of(item)->block, job_of(item)->fill, qms_fair_remove);
     pthread_mutex_unlock(&p->lock);
     if (job) {
-        qm_cache_fail(p->config.cache, job->load);
+        qm_cache_fail(p->config.cache, job->fill);
         free(job);
     } else {
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
@@ -117,7 +117,7 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
         return ENOBUFS;
     job = malloc(sizeof *job);
     error =
-        job ? qm_cache_prefetch(p->config.cache, block, issuer, &job->load) : ENOMEM;
+        job ? qm_cache_prefetch(p->config.cache, block, issuer, &job->fill) : ENOMEM;
     if (error != 0) {
         free(job);
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
@@ -127,7 +127,7 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     job->item.client = client;
     job->item.cost = 1;
     pthread_mutex_lock(&p->lock);
-    queued = qm_cache_wanted(p->config.cache, job->load) == QM_AHEAD;
+    queued = qm_cache_wanted(p->config.cache, job->fill) == QM_AHEAD;
     if (queued) {
         bucket = bucket_of(p, block);
         job->next = *bucket;
@@ -143,12 +143,12 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     return 0;
 }
 
-bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_load *load)
+bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *fill)
 {
     struct job *job;
 
     pthread_mutex_lock(&p->lock);
-    job = take(p, block, load, qms_fair_remove);
+    job = take(p, block, fill, qms_fair_remove);
     pthread_mutex_unlock(&p->lock);
     free(job);
     return job != NULL;
@@ -202,9 +202,9 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
     for (unsigned i = 0; i < n; i++) {
         if (error)
-            qm_cache_fail(c->cache, jobs[i]->load);
+            qm_cache_fail(c->cache, jobs[i]->fill);
         else
-            qm_cache_fill(c->cache, jobs[i]->load, buf + (size_t)i * c->block_size);
+            qm_cache_fill(c->cache, jobs[i]->fill, buf + (size_t)i * c->block_size);
         free(jobs[i]);
     }
 }
@@ -216,7 +216,7 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf, struct job 
     unsigned first = 0;
 
     for (unsigned i = 0; i < n; i++) {
-        if (qm_cache_wanted(p->config.cache, jobs[i]->load) != QM_UNWANTED)
+        if (qm_cache_wanted(p->config.cache, jobs[i]->fill) != QM_UNWANTED)
             continue;
         if (i > first)
             read_run(p, worker, buf, jobs + first, i - first);
@@ -250,7 +250,7 @@ static void *worker_thread(void *opaque)
         } else {
             qms_stats_add(p->config.stats, QMS_PREFETCH_FAILED, n);
             while (n > 0) {
-                qm_cache_fail(p->config.cache, jobs[--n]->load);
+                qm_cache_fail(p->config.cache, jobs[--n]->fill);
                 free(jobs[n]);
             }
         }
@@ -311,7 +311,7 @@ void qms_prefetch_stop(struct qms_prefetch *p)
         pthread_join(p->workers[i].thread, NULL);
     while ((item = qms_fair_next(&p->queue))) {
         qms_fair_remove(&p->queue, item);
-        qm_cache_fail(p->config.cache, job_of(item)->load);
+        qm_cache_fail(p->config.cache, job_of(item)->fill);
         free(job_of(item));
     }
     pthread_cond_destroy(&p->wake);

@@ -58,6 +58,6 @@ int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, unsigned c
  * reference, is for.  If it was there, the caller has another reference to load, reads
  * the block in its place, and fills or fails that.  Any thread. */
 bool qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block,
-                       struct qm_load *load);
+                       struct qm_fill *fill);
 
 #endif

@@ -118,7 +118,7 @@ int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
              uint32_t count, uint64_t offset, uint32_t flags, int *err);
 int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
              uint32_t flags, int *err);
-int qms_load(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
+int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 
 /* The device now ends at size, which is less than when the server started.  Forgets

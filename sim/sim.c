@@ -253,11 +253,11 @@ static int prefetch(void *opaque, uint64_t block)
 {
     struct issue *issue = opaque;
     struct qm_cache *cache = issue->sim->cache;
-    struct qm_load *load;
-    int error = qm_cache_prefetch(cache, block, issue->issuer, &load);
+    struct qm_fill *fill;
+    int error = qm_cache_prefetch(cache, block, issue->issuer, &fill);
 
     if (error == 0)
-        qm_cache_fill(cache, load, NULL);
+        qm_cache_fill(cache, fill, NULL);
     else if (error != EEXIST && error != ENOSPC)
         issue->error = error;
     return error;
@@ -272,7 +272,7 @@ static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
     if (error)
         return error;
     if (found->todo == QM_FETCH)
-        qm_cache_fill(sim->cache, found->load, NULL);
+        qm_cache_fill(sim->cache, found->fill, NULL);
     if (found->outcome == QM_PROMOTE && is_measuring(sim) &&
         !(found->issuer & MEASURED))
         sim->late_used++;

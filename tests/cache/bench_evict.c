@@ -100,7 +100,7 @@ static void demand(struct qm_cache *cache, uint64_t block)
     if (qm_cache_demand(cache, block, NULL, 0, 1, &found) != 0)
         check(NULL);
     if (found.todo == QM_FETCH)
-        qm_cache_fill(cache, found.load, NULL);
+        qm_cache_fill(cache, found.fill, NULL);
 }
 
 static void within_cache(const char *name, uint64_t blocks, struct costs *costs)

@@ -45,7 +45,7 @@ static enum qm_outcome get(struct qm_cache *cache, uint64_t block)
 
     assert_int_not_equal(found.todo, QM_WAIT);
     if (found.todo == QM_FETCH)
-        qm_cache_fill(cache, found.load, block_data(block));
+        qm_cache_fill(cache, found.fill, block_data(block));
     return found.outcome;
 }
 
@@ -205,13 +205,13 @@ static void test_budget(void **state)
             .eviction = policies[round % 6],
             .data = true};
         struct qm_cache *cache = new_cache(&c);
-        struct qm_load *held[600];
+        struct qm_fill *held[600];
         size_t n = 0;
 
         for (uint64_t i = 0; i < blocks * 3 + 2000; i++) {
             uint64_t b = rnd_below(&seed, blocks * 4 + 4);
             struct qm_lookup found = {.todo = QM_DONE};
-            struct qm_load *load = NULL;
+            struct qm_fill *fill = NULL;
             struct qm_cache_write w;
 
             switch (rnd_below(&seed, 8)) {
@@ -221,15 +221,15 @@ static void test_budget(void **state)
                 break;
             case 1:
             case 2:
-                (void)qm_cache_prefetch(cache, b, 0, &load);
+                (void)qm_cache_prefetch(cache, b, 0, &fill);
                 break;
             default:
                 if (qm_cache_demand(cache, b, data, 0, 1, &found) == 0)
-                    load = found.load;
+                    fill = found.fill;
             }
-            /* Those who wait for a load keep its buffer busy. */
-            if (load)
-                held[n++] = load;
+            /* Those who wait for a fill keep its buffer busy. */
+            if (fill)
+                held[n++] = fill;
             if (found.todo == QM_WAIT) {
                 for (size_t k = 0; k < n - 1; k++)
                     qm_cache_fill(cache, held[k], data);
@@ -330,12 +330,12 @@ static void test_shards_are_clamped(void **state)
     assert_int_equal(main_capacity, 4799);
     assert_int_equal(prefetch_capacity, 201);
     for (uint64_t b = 0; b < 30000; b++) {
-        struct qm_load *load;
+        struct qm_fill *fill;
 
         if (b % 3)
             get(cache, b);
-        else if (qm_cache_prefetch(cache, b, 0, &load) == 0)
-            qm_cache_fill(cache, load, block_data(b));
+        else if (qm_cache_prefetch(cache, b, 0, &fill) == 0)
+            qm_cache_fill(cache, fill, block_data(b));
     }
     assert_int_equal(stats_of(cache).main_blocks, 4799);
     assert_int_equal(stats_of(cache).prefetch_blocks, 201);
@@ -352,7 +352,7 @@ static void test_parts_of_blocks(void **state)
     for (int i = 0; i < BLOCK; i++)
         data[i] = i * 31 >> 3;
     assert_int_equal(qm_cache_demand(cache, 3, buf, 100, 10, &found), 0);
-    qm_cache_fill(cache, found.load, data);
+    qm_cache_fill(cache, found.fill, data);
     for (int i = 0; i < BLOCK; i += 97) {
         memset(buf, 0xee, BLOCK);
         assert_int_equal(qm_cache_demand(cache, 3, buf, i, BLOCK - i, &found), 0);
@@ -380,7 +380,7 @@ static void test_block_numbers(void **state)
     qm_cache_free(cache);
 }
 
-/* A load that fails: whoever waits gets EAGAIN, and his next demand is not counted. */
+/* A fill that fails: whoever waits gets EAGAIN, and his next demand is not counted. */
 static void test_fail(void **state)
 {
     struct qm_cache *cache = new_cache(&base);
@@ -392,13 +392,13 @@ static void test_fail(void **state)
     assert_int_equal(second.outcome, QM_HIT);
     assert_int_equal(second.todo, QM_WAIT);
     assert_true(qm_cache_contains(cache, 1));
-    qm_cache_fail(cache, first.load);
+    qm_cache_fail(cache, first.fill);
     assert_false(qm_cache_contains(cache, 1));
-    assert_int_equal(qm_cache_wait(cache, second.load, buf, 0, BLOCK), EAGAIN);
+    assert_int_equal(qm_cache_wait(cache, second.fill, buf, 0, BLOCK), EAGAIN);
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &third), 0);
     assert_int_equal(third.outcome, QM_MISS);
     assert_int_equal(third.todo, QM_FETCH);
-    qm_cache_fill(cache, third.load, block_data(1));
+    qm_cache_fill(cache, third.fill, block_data(1));
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &third), 0);
     assert_int_equal(third.todo, QM_DONE);
 
@@ -415,31 +415,31 @@ static void test_fail(void **state)
 static void test_failed_prefetch(void **state)
 {
     struct qm_cache *cache = new_cache(&base);
-    struct qm_load *load;
+    struct qm_fill *fill;
     struct qm_lookup found;
     unsigned char buf[BLOCK];
 
-    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &load), 0);
-    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &(struct qm_load *){NULL}), EEXIST);
-    qm_cache_fail(cache, load);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &fill), 0);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 7, &(struct qm_fill *){NULL}), EEXIST);
+    qm_cache_fail(cache, fill);
     assert_false(qm_cache_contains(cache, 1));
     assert_int_equal(stats_of(cache).wasted, 1);
 
-    assert_int_equal(qm_cache_prefetch(cache, 1, 8, &load), 0);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 8, &fill), 0);
     found = demand(cache, 1);
     assert_int_equal(found.outcome, QM_PROMOTE);
     assert_int_equal(found.todo, QM_WAIT);
     assert_int_equal(found.issuer, 8);
-    qm_cache_fail(cache, load);
-    assert_int_equal(qm_cache_wait(cache, found.load, buf, 0, BLOCK), EAGAIN);
+    qm_cache_fail(cache, fill);
+    assert_int_equal(qm_cache_wait(cache, found.fill, buf, 0, BLOCK), EAGAIN);
     assert_int_equal(stats_of(cache).wasted, 1);
     assert_int_equal(stats_of(cache).used, 1);
     assert_int_equal(stats_of(cache).failed, 2);
     assert_int_equal(stats_of(cache).main_blocks, 0);
 
     /* Demanded again after it was prefetched again: used, though no promote. */
-    assert_int_equal(qm_cache_prefetch(cache, 1, 9, &load), 0);
-    qm_cache_fill(cache, load, block_data(1));
+    assert_int_equal(qm_cache_prefetch(cache, 1, 9, &fill), 0);
+    qm_cache_fill(cache, fill, block_data(1));
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &found), 0);
     assert_int_equal(found.outcome, QM_PROMOTE);
     assert_int_equal(found.todo, QM_DONE);
@@ -450,8 +450,8 @@ static void test_failed_prefetch(void **state)
     qm_cache_free(cache);
 }
 
-/* A block evicted while it is loaded: its loader fills for nobody, and another demand
- * meanwhile is a load of its own. */
+/* A block evicted while it is filled: its filler fills for nobody, and another demand
+ * meanwhile is a fill of its own. */
 static void test_detached_by_eviction(void **state)
 {
     struct qm_cache_config c = WITH(blocks, 1);
@@ -466,22 +466,22 @@ static void test_detached_by_eviction(void **state)
     other = demand(cache, 2);
     assert_int_equal(other.todo, QM_FETCH);
     assert_false(qm_cache_contains(cache, 1));
-    /* At once: not when the load ends. */
-    assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), EAGAIN);
+    /* At once: not when the fill ends. */
+    assert_int_equal(qm_cache_wait(cache, waiter.fill, buf, 0, BLOCK), EAGAIN);
     second = demand(cache, 1);
     assert_int_equal(second.todo, QM_FETCH);
-    assert_ptr_not_equal(second.load, first.load);
-    qm_cache_fill(cache, first.load, block_data(99));
+    assert_ptr_not_equal(second.fill, first.fill);
+    qm_cache_fill(cache, first.fill, block_data(99));
     waiter = demand(cache, 1);
     assert_int_equal(waiter.todo, QM_WAIT);
-    qm_cache_fill(cache, other.load, block_data(2));
-    qm_cache_fill(cache, second.load, block_data(1));
-    assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), 0);
+    qm_cache_fill(cache, other.fill, block_data(2));
+    qm_cache_fill(cache, second.fill, block_data(1));
+    assert_int_equal(qm_cache_wait(cache, waiter.fill, buf, 0, BLOCK), 0);
     assert_memory_equal(buf, block_data(1), BLOCK);
     assert_int_equal(demand(cache, 1).todo, QM_DONE);
     assert_int_equal(stats_of(cache).detached, 2);
     assert_int_equal(stats_of(cache).main_blocks, 1);
-    assert_int_equal(qm_cache_prefetch(cache, 5, 0, &first.load), ENOSPC);
+    assert_int_equal(qm_cache_prefetch(cache, 5, 0, &first.fill), ENOSPC);
     qm_cache_free(cache);
 }
 
@@ -490,7 +490,7 @@ static void test_detached_by_eviction(void **state)
 static void test_no_buffer(void **state)
 {
     struct qm_cache_config c = WITH(blocks, 1);
-    struct qm_load *pinned[16];
+    struct qm_fill *pinned[16];
     struct qm_cache *cache;
     struct qm_lookup found;
     unsigned char buf[BLOCK];
@@ -501,8 +501,8 @@ static void test_no_buffer(void **state)
     for (uint64_t b = 0; b < cache->shards[0].limits.bufs; b++) {
         found = demand(cache, b);
         assert_int_equal(found.todo, QM_FETCH);
-        pinned[n++] = demand(cache, b).load;
-        qm_cache_fill(cache, found.load, block_data(b));
+        pinned[n++] = demand(cache, b).fill;
+        qm_cache_fill(cache, found.fill, block_data(b));
         assert_true(qm_cache_contains(cache, b));
     }
     assert_int_equal(n, 5);
@@ -514,7 +514,7 @@ static void test_no_buffer(void **state)
     assert_false(qm_cache_contains(cache, 4));
 
     found = demand(cache, 100);
-    qm_cache_fill(cache, found.load, block_data(100));
+    qm_cache_fill(cache, found.fill, block_data(100));
     assert_false(qm_cache_contains(cache, 100));
     assert_int_equal(stats_of(cache).detached, 1);
     for (uint64_t b = 0; b < n; b++) {
@@ -526,11 +526,11 @@ static void test_no_buffer(void **state)
     qm_cache_free(cache);
 }
 
-/* More loads than headers: ENOMEM, and nothing has changed. */
+/* More fills than headers: ENOMEM, and nothing has changed. */
 static void test_too_many_loads(void **state)
 {
     struct qm_cache_config c = WITH(blocks, 2);
-    struct qm_load *loads[256], *load;
+    struct qm_fill *fills[256], *fill;
     struct qm_cache *cache;
     struct qm_lookup found;
     struct qm_cache_stats before, after;
@@ -541,19 +541,19 @@ static void test_too_many_loads(void **state)
     cache = new_cache(&c);
     while (qm_cache_demand(cache, n, buf, 0, 1, &found) == 0) {
         assert_int_equal(found.todo, QM_FETCH);
-        loads[n++] = found.load;
+        fills[n++] = found.fill;
         assert_true(n < 256);
     }
     assert_int_equal(n, cache->shards[0].limits.blocks);
     before = stats_of(cache);
     assert_int_equal(qm_cache_demand(cache, n, buf, 0, 1, &found), ENOMEM);
-    assert_int_equal(qm_cache_prefetch(cache, n, 0, &load), ENOMEM);
+    assert_int_equal(qm_cache_prefetch(cache, n, 0, &fill), ENOMEM);
     after = stats_of(cache);
     assert_memory_equal(&before, &after, sizeof(before));
-    qm_cache_fail(cache, loads[--n]);
+    qm_cache_fail(cache, fills[--n]);
     assert_int_equal(get(cache, 1000), QM_MISS);
     while (n > 0)
-        qm_cache_fill(cache, loads[--n], block_data(0));
+        qm_cache_fill(cache, fills[--n], block_data(0));
     assert_int_equal(get(cache, 1001), QM_MISS);
     qm_cache_free(cache);
 }
@@ -601,7 +601,7 @@ static void test_fork(void **state)
         for (uint64_t b = 0; b < 20000 && ok; b++) {
             ok = qm_cache_demand(cache, b, buf, 0, 1, &found) == 0;
             if (ok && found.todo == QM_FETCH)
-                qm_cache_fill(cache, found.load, buf);
+                qm_cache_fill(cache, found.fill, buf);
         }
         ok = ok && stats_of(cache).main_blocks == 3996;
         qm_cache_free(cache);
@@ -667,21 +667,21 @@ static void test_second_demand_takes_no_lock(void **state)
     for (how = DEMANDED; how <= AWAITED; how++) {
         struct qm_cache *cache = new_cache(&config);
         struct qm_lookup found;
-        struct qm_load *load;
+        struct qm_fill *fill;
         char buf[512] = "bytes";
 
         if (how != DEMANDED)
-            assert_int_equal(qm_cache_prefetch(cache, 5, 1, &load), 0);
+            assert_int_equal(qm_cache_prefetch(cache, 5, 1, &fill), 0);
         if (how == ARRIVED)
-            assert_true(qm_cache_fill(cache, load, buf));
+            assert_true(qm_cache_fill(cache, fill, buf));
         assert_int_equal(qm_cache_demand(cache, 5, buf, 0, sizeof buf, &found), 0);
         if (how == DEMANDED) {
             assert_int_equal(found.todo, QM_FETCH);
-            assert_true(qm_cache_fill(cache, found.load, buf));
+            assert_true(qm_cache_fill(cache, found.fill, buf));
         } else if (how == AWAITED) {
             assert_int_equal(found.todo, QM_WAIT);
-            assert_true(qm_cache_fill(cache, load, buf));
-            assert_int_equal(qm_cache_wait(cache, found.load, buf, 0, sizeof buf), 0);
+            assert_true(qm_cache_fill(cache, fill, buf));
+            assert_int_equal(qm_cache_wait(cache, found.fill, buf, 0, sizeof buf), 0);
         } else {
             assert_int_equal(found.outcome, QM_PROMOTE);
             assert_int_equal(found.todo, QM_DONE);

@@ -48,7 +48,7 @@ struct model {
     struct list main, prefetch;           /* what is held */
     struct list main_left, prefetch_left; /* what was given up */
     uint64_t left_at[UNIVERSE], prefetch_gave;
-    struct list loading; /* of prefetch */
+    struct list filling; /* of prefetch */
 };
 
 static void give_up(struct model *m, bool from_prefetch)
@@ -62,14 +62,14 @@ static void give_up(struct model *m, bool from_prefetch)
         left->n = m->blocks / 2 + 1;
     if (from_prefetch)
         m->left_at[block] = m->prefetch_gave++;
-    if (has(&m->loading, block))
-        take(&m->loading, block);
+    if (has(&m->filling, block))
+        take(&m->filling, block);
 }
 
 static void enter(struct model *m, bool prefetch, uint64_t block)
 {
     size_t most = m->blocks / 2, least = m->blocks < 128 ? 1 : m->blocks / 64, share,
-           flying = m->loading.n + prefetch;
+           flying = m->filling.n + prefetch;
     double near = (size_t)m->share / 2 > 16 ? (size_t)m->share / 2 : 16;
 
     if (has(&m->prefetch_left, block)) {
@@ -104,8 +104,8 @@ static enum qm_outcome model_demand(struct model *m, uint64_t block)
     }
     if (has(&m->prefetch, block)) {
         take(&m->prefetch, block);
-        if (has(&m->loading, block))
-            take(&m->loading, block);
+        if (has(&m->filling, block))
+            take(&m->filling, block);
         enter(m, false, block);
         return QM_PROMOTE;
     }
@@ -142,21 +142,21 @@ static enum qm_outcome demand(struct qm_cache *cache, uint64_t block)
 
     assert_int_equal(qm_cache_demand(cache, block, NULL, 0, 1, &found), 0);
     if (found.todo == QM_FETCH)
-        qm_cache_fill(cache, found.load, NULL);
+        qm_cache_fill(cache, found.fill, NULL);
     return found.outcome;
 }
 
 static void prefetch(struct qm_cache *cache, uint64_t block)
 {
-    struct qm_load *load;
+    struct qm_fill *fill;
 
-    if (qm_cache_prefetch(cache, block, 0, &load) == 0)
-        qm_cache_fill(cache, load, NULL);
+    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
+        qm_cache_fill(cache, fill, NULL);
 }
 
-/* Loads that are on their way: the cache's, and the model's in the same order. */
+/* Fills that are on their way: the cache's, and the model's in the same order. */
 struct flight {
-    struct qm_load *load[64];
+    struct qm_fill *fill[64];
     uint64_t block[64];
     size_t n;
 };
@@ -165,15 +165,15 @@ static void land(struct model *m, struct qm_cache *cache, struct flight *f, size
 {
     uint64_t block = f->block[i];
 
-    qm_cache_fill(cache, f->load[i], NULL);
-    /* Once it was given up, another load of the same block may be on its way. */
+    qm_cache_fill(cache, f->fill[i], NULL);
+    /* Once it was given up, another fill of the same block may be on its way. */
     for (size_t k = i + 1; k < f->n; k++)
         if (f->block[k] == block)
             block = UNIVERSE;
-    if (has(&m->loading, block))
-        take(&m->loading, block);
+    if (has(&m->filling, block))
+        take(&m->filling, block);
     f->n--;
-    memmove(&f->load[i], &f->load[i + 1], (f->n - i) * sizeof(f->load[0]));
+    memmove(&f->fill[i], &f->fill[i + 1], (f->n - i) * sizeof(f->fill[0]));
     memmove(&f->block[i], &f->block[i + 1], (f->n - i) * sizeof(f->block[0]));
 }
 
@@ -198,13 +198,13 @@ static void random_steps(uint64_t seed, size_t steps)
         if (f.n == 64 || (f.n > 0 && rnd_below(&seed, 8) == 0))
             land(m, cache, &f, rnd_below(&seed, f.n));
         if (rnd_below(&seed, 100) < busy) {
-            struct qm_load *load;
+            struct qm_fill *fill;
 
-            if (qm_cache_prefetch(cache, block, 0, &load) == 0) {
+            if (qm_cache_prefetch(cache, block, 0, &fill) == 0) {
                 assert_false(has(&m->main, block) || has(&m->prefetch, block));
                 enter(m, true, block);
-                put(&m->loading, block);
-                f.load[f.n] = load;
+                put(&m->filling, block);
+                f.fill[f.n] = fill;
                 f.block[f.n++] = block;
             }
         } else {
@@ -304,12 +304,12 @@ static void test_follows(void **state)
 static void test_in_flight_stays(void **state)
 {
     struct qm_cache *cache = make(100, 1, "lru");
-    struct qm_load *load[80];
+    struct qm_fill *fill[80];
 
     for (uint64_t b = 0; b < 100; b++)
         demand(cache, b);
     for (uint64_t b = 0; b < 80; b++)
-        assert_int_equal(qm_cache_prefetch(cache, 1000 + b, 0, &load[b]), 0);
+        assert_int_equal(qm_cache_prefetch(cache, 1000 + b, 0, &fill[b]), 0);
     assert_int_equal(stats_of(cache).prefetch_blocks, 50);
     assert_int_equal(stats_of(cache).wasted, 30);
     /* Nor for a demand. */
@@ -317,7 +317,7 @@ static void test_in_flight_stays(void **state)
     assert_int_equal(stats_of(cache).prefetch_blocks, 50);
     /* Once they are there, they are. */
     for (uint64_t b = 0; b < 80; b++)
-        qm_cache_fill(cache, load[b], NULL);
+        qm_cache_fill(cache, fill[b], NULL);
     for (uint64_t b = 0; b < 60; b++)
         demand(cache, 3000 + b);
     assert_int_equal(stats_of(cache).prefetch_blocks, 1);

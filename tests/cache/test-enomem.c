@@ -128,18 +128,18 @@ static void test_no_header(void **state)
     struct qm_cache_stats before = stats_of(cache), after;
     unsigned char buf[BLOCK] = {0};
     struct qm_lookup found;
-    struct qm_load *load;
+    struct qm_fill *fill;
 
     countdown = 0;
     assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), ENOMEM);
-    assert_int_equal(qm_cache_prefetch(cache, 1, 0, &load), ENOMEM);
+    assert_int_equal(qm_cache_prefetch(cache, 1, 0, &fill), ENOMEM);
     countdown = -1;
     after = stats_of(cache);
     assert_memory_equal(&before, &after, sizeof(before));
     assert_false(qm_cache_contains(cache, 1));
     assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
     assert_int_equal(found.todo, QM_FETCH);
-    qm_cache_fill(cache, found.load, buf);
+    qm_cache_fill(cache, found.fill, buf);
     assert_true(qm_cache_contains(cache, 1));
     qm_cache_free(cache);
 }
@@ -151,17 +151,17 @@ static void test_no_buffer(void **state)
         struct qm_cache *cache = new_cache(&config);
         unsigned char buf[BLOCK] = {0};
         struct qm_lookup found, waiter;
-        struct qm_load *load;
+        struct qm_fill *fill;
 
         assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
         assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &waiter), 0);
-        assert_int_equal(qm_cache_prefetch(cache, 2, 0, &load), 0);
+        assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);
         countdown = n;
-        qm_cache_fill(cache, found.load, buf);
+        qm_cache_fill(cache, found.fill, buf);
         countdown = 0;
-        qm_cache_fill(cache, load, buf);
+        qm_cache_fill(cache, fill, buf);
         countdown = -1;
-        assert_int_equal(qm_cache_wait(cache, waiter.load, buf, 0, BLOCK), EAGAIN);
+        assert_int_equal(qm_cache_wait(cache, waiter.fill, buf, 0, BLOCK), EAGAIN);
         assert_false(qm_cache_contains(cache, 1));
         assert_false(qm_cache_contains(cache, 2));
         assert_int_equal(stats_of(cache).detached, 2);
@@ -180,7 +180,7 @@ static void test_hits_do_not_allocate(void **state)
     unsigned long before;
 
     assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);
-    qm_cache_fill(cache, found.load, buf);
+    qm_cache_fill(cache, found.fill, buf);
     before = asked;
     for (int i = 0; i < 1000; i++) {
         assert_int_equal(qm_cache_demand(cache, 1, buf, 0, BLOCK, &found), 0);

@@ -204,7 +204,7 @@ static uint64_t hits_of(const char *policy, uint64_t blocks, uint64_t accesses,
         assert_int_equal(
             qm_cache_demand(cache, next(&phase, &seed, i), NULL, 0, 1, &found), 0);
         if (found.todo == QM_FETCH)
-            qm_cache_fill(cache, found.load, NULL);
+            qm_cache_fill(cache, found.fill, NULL);
     }
     hits = stats_of(cache).hits;
     assert_int_equal(hits + stats_of(cache).misses, accesses);

@@ -10,13 +10,13 @@
 
 #define BLOCK     512
 #define UNIVERSE  64
-#define MAX_LOADS 24
+#define MAX_FILLS 24
 
 struct entry {
     uint64_t block;
     uint32_t issuer;
-    bool loaded;
-    int load; /* number of the load, while loading */
+    bool filled;
+    int fill; /* number of the fill, while filling */
 };
 
 struct part {
@@ -25,9 +25,9 @@ struct part {
 };
 
 struct outstanding {
-    struct qm_load *load;
+    struct qm_fill *fill;
     uint64_t block;
-    bool attached; /* the model still has the block in a part, loading by this load */
+    bool attached; /* the model still has the block in a part, filling by this fill */
     unsigned char data[BLOCK];
 };
 
@@ -35,7 +35,7 @@ struct model {
     struct part main, prefetch;
     struct naive *order; /* of the main part */
     unsigned char device[UNIVERSE][BLOCK];
-    struct outstanding loads[MAX_LOADS];
+    struct outstanding fills[MAX_FILLS];
     size_t held;
     uint64_t hits, promotes, misses, prefetches, used, wasted, failed, detached;
     uint64_t wasted_sum, seen_sum; /* of what wasted() should be told, and was */
@@ -74,8 +74,8 @@ static struct entry part_take(struct part *p, struct entry *e)
 
 static void detach(struct model *m, const struct entry *e)
 {
-    if (!e->loaded)
-        m->loads[e->load].attached = false;
+    if (!e->filled)
+        m->fills[e->fill].attached = false;
 }
 
 static void part_put(struct model *m, struct part *p, struct entry e)
@@ -111,33 +111,33 @@ static void drop(struct model *m, uint64_t block)
     }
 }
 
-static void add_load(struct model *m, struct qm_load *load, uint64_t block)
+static void add_fill(struct model *m, struct qm_fill *fill, uint64_t block)
 {
-    struct outstanding *o = &m->loads[m->held++];
+    struct outstanding *o = &m->fills[m->held++];
 
-    assert_non_null(load);
-    o->load = load;
+    assert_non_null(fill);
+    o->fill = fill;
     o->block = block;
     o->attached = true;
     memcpy(o->data, m->device[block], BLOCK);
 }
 
-static void end_load(struct model *m, struct qm_cache *cache, size_t n, bool ok)
+static void end_fill(struct model *m, struct qm_cache *cache, size_t n, bool ok)
 {
-    struct outstanding o = m->loads[n], *moved = &m->loads[--m->held];
+    struct outstanding o = m->fills[n], *moved = &m->fills[--m->held];
     struct part *parts[] = {&m->main, &m->prefetch};
 
     if (ok)
-        qm_cache_fill(cache, o.load, o.data);
+        qm_cache_fill(cache, o.fill, o.data);
     else
-        qm_cache_fail(cache, o.load);
+        qm_cache_fail(cache, o.fill);
     if (o.attached) {
         struct entry *e = part_find(&m->main, o.block);
 
         if (!e)
             e = part_find(&m->prefetch, o.block);
         assert_non_null(e);
-        e->loaded = true;
+        e->filled = true;
         if (!ok)
             drop(m, o.block);
     }
@@ -145,12 +145,12 @@ static void end_load(struct model *m, struct qm_cache *cache, size_t n, bool ok)
         m->failed++;
     else if (!o.attached)
         m->detached++;
-    if (moved != &m->loads[n]) {
-        m->loads[n] = *moved;
+    if (moved != &m->fills[n]) {
+        m->fills[n] = *moved;
         for (int k = 0; k < 2; k++)
             for (size_t i = 0; i < parts[k]->used; i++)
-                if (!parts[k]->e[i].loaded && parts[k]->e[i].load == (int)m->held)
-                    parts[k]->e[i].load = n;
+                if (!parts[k]->e[i].filled && parts[k]->e[i].fill == (int)m->held)
+                    parts[k]->e[i].fill = n;
     }
 }
 
@@ -178,21 +178,21 @@ static void do_demand(struct model *m, struct qm_cache *cache, uint64_t block,
         assert_int_equal(found.outcome, QM_PROMOTE);
         assert_int_equal(found.issuer, moved.issuer);
     } else {
-        part_put(m, &m->main, (struct entry){.block = block, .load = m->held});
+        part_put(m, &m->main, (struct entry){.block = block, .fill = m->held});
         m->misses++;
         assert_int_equal(found.outcome, QM_MISS);
         assert_int_equal(found.todo, QM_FETCH);
-        add_load(m, found.load, block);
+        add_fill(m, found.fill, block);
         return;
     }
-    if (moved.loaded) {
+    if (moved.filled) {
         assert_int_equal(found.todo, QM_DONE);
-        assert_null(found.load);
+        assert_null(found.fill);
     } else {
         assert_int_equal(found.todo, QM_WAIT);
-        end_load(m, cache, moved.load, true);
+        end_fill(m, cache, moved.fill, true);
         assert_int_equal(
-            qm_cache_wait(cache, found.load, data ? buf : NULL, offset, count), 0);
+            qm_cache_wait(cache, found.fill, data ? buf : NULL, offset, count), 0);
     }
     if (data)
         assert_memory_equal(buf, m->device[block] + offset, count);
@@ -202,8 +202,8 @@ static void do_prefetch(struct model *m, struct qm_cache *cache, uint64_t block,
                         uint64_t *seed)
 {
     uint32_t issuer = rnd_below(seed, 100);
-    struct qm_load *load = NULL;
-    int err = qm_cache_prefetch(cache, block, issuer, &load);
+    struct qm_fill *fill = NULL;
+    int err = qm_cache_prefetch(cache, block, issuer, &fill);
 
     if (m->prefetch.capacity == 0) {
         assert_int_equal(err, ENOSPC);
@@ -212,13 +212,13 @@ static void do_prefetch(struct model *m, struct qm_cache *cache, uint64_t block,
     } else {
         assert_int_equal(err, 0);
         part_put(m, &m->prefetch,
-                 (struct entry){.block = block, .issuer = issuer, .load = m->held});
+                 (struct entry){.block = block, .issuer = issuer, .fill = m->held});
         m->prefetches++;
-        add_load(m, load, block);
+        add_fill(m, fill, block);
     }
 }
 
-/* Loaded blocks stay and get the bytes; loading ones, and all if it is dropped, go. */
+/* Filled blocks stay and get the bytes; filling ones, and all if it is dropped, go. */
 static void do_write(struct model *m, struct qm_cache *cache, uint64_t *seed)
 {
     static unsigned char data[UNIVERSE * BLOCK];
@@ -247,7 +247,7 @@ static void do_write(struct model *m, struct qm_cache *cache, uint64_t *seed)
 
         if (!e)
             e = part_find(&m->prefetch, b);
-        if (e && (!e->loaded || result == QM_WRITE_DROP))
+        if (e && (!e->filled || result == QM_WRITE_DROP))
             drop(m, b);
     }
     /* In which order a long write drops is not promised. */
@@ -303,8 +303,8 @@ static void run(const char *eviction, uint64_t seed, size_t steps, bool data)
                                              : rnd_below(&seed, UNIVERSE / 4);
         unsigned op = rnd_below(&seed, 100);
 
-        if (m->held == MAX_LOADS - 1)
-            end_load(m, cache, rnd_below(&seed, m->held), true);
+        if (m->held == MAX_FILLS - 1)
+            end_fill(m, cache, rnd_below(&seed, m->held), true);
         if (op < 60)
             do_demand(m, cache, block, &seed, data);
         else if (op < 75)
@@ -312,12 +312,12 @@ static void run(const char *eviction, uint64_t seed, size_t steps, bool data)
         else if (op < 80)
             do_write(m, cache, &seed);
         else if (m->held > 0)
-            end_load(m, cache, rnd_below(&seed, m->held), op < 98);
+            end_fill(m, cache, rnd_below(&seed, m->held), op < 98);
         if (i % 16 == 0)
             check(m, cache, 0);
     }
     while (m->held > 0)
-        end_load(m, cache, 0, true);
+        end_fill(m, cache, 0, true);
     check(m, cache, 0);
     qm_cache_free(cache);
     naive_free(m->order);

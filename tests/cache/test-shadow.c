@@ -21,15 +21,15 @@ static void demand(struct qm_cache *cache, uint64_t block)
 
     assert_int_equal(qm_cache_demand(cache, block, NULL, 0, 1, &found), 0);
     if (found.todo == QM_FETCH)
-        qm_cache_fill(cache, found.load, NULL);
+        qm_cache_fill(cache, found.fill, NULL);
 }
 
 static void prefetch(struct qm_cache *cache, uint64_t block)
 {
-    struct qm_load *load;
+    struct qm_fill *fill;
 
-    if (qm_cache_prefetch(cache, block, 0, &load) == 0)
-        qm_cache_fill(cache, load, NULL);
+    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
+        qm_cache_fill(cache, fill, NULL);
 }
 
 /* A few blocks are wanted often, and many seldom. */
@@ -117,7 +117,7 @@ static void test_again_counts_once(void **state)
         demand(cache, block); /* it is there */
         assert_int_equal(qm_cache_demand_again(cache, 1000 + block, NULL, 0, 1, &found),
                          0);
-        qm_cache_fail(cache, found.load);
+        qm_cache_fail(cache, found.fill);
     }
     demand(cache, 5000);
     assert_int_equal(stats_of(cache).lru_misses, 101);

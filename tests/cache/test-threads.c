@@ -58,15 +58,15 @@ static void read_device(struct world *w, uint64_t block, void *buf)
     pthread_mutex_unlock(&w->lock[block]);
 }
 
-/* Some loads fail, as devices do. */
-static void end_load(struct world *w, struct qm_load *load, uint64_t block, void *buf,
+/* Some fills fail, as devices do. */
+static void end_fill(struct world *w, struct qm_fill *fill, uint64_t block, void *buf,
                      bool ok)
 {
     read_device(w, block, buf);
     if (ok)
-        qm_cache_fill(w->cache, load, buf);
+        qm_cache_fill(w->cache, fill, buf);
     else
-        qm_cache_fail(w->cache, load);
+        qm_cache_fail(w->cache, fill);
 }
 
 static void check_sectors(struct world *w, const unsigned char *buf, uint64_t first,
@@ -116,11 +116,11 @@ static void read_some(struct world *w, uint64_t *seed)
         if (found.todo == QM_DONE)
             break;
         if (found.todo == QM_FETCH) {
-            end_load(w, found.load, block, whole, rnd_below(seed, 16) != 0);
+            end_fill(w, found.fill, block, whole, rnd_below(seed, 16) != 0);
             memcpy(buf, whole + sector * SECTOR, count * SECTOR);
             break;
         }
-        err = qm_cache_wait(w->cache, found.load, buf, sector * SECTOR, count * SECTOR);
+        err = qm_cache_wait(w->cache, found.fill, buf, sector * SECTOR, count * SECTOR);
         if (err == 0)
             break;
         if (err != EAGAIN)
@@ -134,20 +134,20 @@ static void read_some(struct world *w, uint64_t *seed)
 static void prefetch_some(struct world *w, uint64_t *seed)
 {
     uint64_t block[4];
-    struct qm_load *load[4];
+    struct qm_fill *fill[4];
     unsigned held = 0;
     unsigned char whole[BLOCK];
 
     for (int i = 0; i < 4; i++) {
         block[held] = rnd_below(seed, BLOCKS);
-        if (qm_cache_prefetch(w->cache, block[held], block[held] % 77, &load[held]) ==
+        if (qm_cache_prefetch(w->cache, block[held], block[held] % 77, &fill[held]) ==
             0)
             held++;
     }
     if (rnd_below(seed, 4) == 0)
         sched_yield();
     while (held-- > 0)
-        end_load(w, load[held], block[held], whole, rnd_below(seed, 8) != 0);
+        end_fill(w, fill[held], block[held], whole, rnd_below(seed, 8) != 0);
 }
 
 static void write_some(struct world *w, uint64_t *seed, unsigned writer)
@@ -281,7 +281,7 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
         assert_int_equal(qm_cache_demand(w->cache, b, buf, 0, BLOCK, &found), 0);
         assert_int_not_equal(found.todo, QM_WAIT);
         if (found.todo == QM_FETCH)
-            end_load(w, found.load, b, buf, true);
+            end_fill(w, found.fill, b, buf, true);
         assert_memory_equal(buf, w->device[b * PER_BLOCK], BLOCK);
     }
     assert_int_equal(atomic_load(&w->failures), 0);
@@ -345,13 +345,13 @@ static void *one_of_crowd(void *opaque)
         atomic_fetch_add(&c->fetches, 1);
         sched_yield();
         if (c->fail)
-            qm_cache_fail(c->cache, found.load);
+            qm_cache_fail(c->cache, found.fill);
         else
-            qm_cache_fill(c->cache, found.load, data);
+            qm_cache_fill(c->cache, found.fill, data);
         return NULL;
     }
     atomic_fetch_add(&c->waits, found.todo == QM_WAIT);
-    err = qm_cache_wait(c->cache, found.load, buf, 0, BLOCK);
+    err = qm_cache_wait(c->cache, found.fill, buf, 0, BLOCK);
     if (err == EAGAIN)
         atomic_fetch_add(&c->refused, 1);
     else if (err == 0 && !memcmp(buf, data, BLOCK))
@@ -411,13 +411,13 @@ static void *wait_and_copy(void *opaque)
     for (uint64_t round = 0; round < 40; round++) {
         struct qm_lookup found;
 
-        pthread_barrier_wait(&c->start); /* the block is being loaded */
+        pthread_barrier_wait(&c->start); /* the block is being filled */
         if (qm_cache_demand(c->cache, round, buf, 0, LARGE, &found) != 0)
             atomic_fetch_add(&c->failures, 1);
         pthread_barrier_wait(&c->start); /* all have demanded it; now it is filled */
         if (found.todo == QM_WAIT) {
             atomic_fetch_add(&c->waits, 1);
-            if (qm_cache_wait(c->cache, found.load, buf, 0, LARGE) == 0 &&
+            if (qm_cache_wait(c->cache, found.fill, buf, 0, LARGE) == 0 &&
                 memcmp(buf, buf + 1, LARGE - 1) != 0)
                 atomic_fetch_add(&c->failures, 1);
         }
@@ -452,7 +452,7 @@ static void test_waiters_while_writing(void **state)
         memset(data, 0, LARGE);
         pthread_barrier_wait(&c.start);
         pthread_barrier_wait(&c.start);
-        qm_cache_fill(c.cache, found.load, data);
+        qm_cache_fill(c.cache, found.fill, data);
         for (int i = 1; i < 30; i++) {
             struct qm_cache_write w;
 
@@ -502,7 +502,7 @@ static void test_hits_are_counted(void **state)
             struct qm_lookup found;
 
             assert_int_equal(qm_cache_demand(c.cache, b, data, 0, 1, &found), 0);
-            qm_cache_fill(c.cache, found.load, data);
+            qm_cache_fill(c.cache, found.fill, data);
         }
         for (int i = 0; i < THREADS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, hit_often, &c), 0);

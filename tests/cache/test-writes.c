@@ -1,4 +1,4 @@
-/* test-writes.c - reads, loads and writes of the same block in every order that
+/* test-writes.c - reads, fills and writes of the same block in every order that
  * matters.
  *
  * Everything runs in one thread, which plays all parts, so each interleaving is exactly
@@ -58,7 +58,7 @@ static const unsigned char *below(uint64_t block)
 
 /* A read of the layer below, which takes its copy now. */
 struct reading {
-    struct qm_load *load;
+    struct qm_fill *fill;
     unsigned char data[BLOCK];
 };
 
@@ -69,14 +69,14 @@ static struct reading begin_read(struct fixture *f, uint64_t block)
 
     assert_int_equal(qm_cache_demand(f->cache, block, r.data, 0, BLOCK, &found), 0);
     assert_int_equal(found.todo, QM_FETCH);
-    r.load = found.load;
+    r.fill = found.fill;
     memcpy(r.data, below(block), BLOCK);
     return r;
 }
 
 static bool end_read(struct fixture *f, const struct reading *r)
 {
-    return qm_cache_fill(f->cache, r->load, r->data);
+    return qm_cache_fill(f->cache, r->fill, r->data);
 }
 
 static void load(struct fixture *f, uint64_t block)
@@ -86,17 +86,17 @@ static void load(struct fixture *f, uint64_t block)
     end_read(f, &r);
 }
 
-static struct qm_load *wait_for(struct fixture *f, uint64_t block)
+static struct qm_fill *wait_for(struct fixture *f, uint64_t block)
 {
     struct qm_lookup found;
     unsigned char buf[BLOCK];
 
     assert_int_equal(qm_cache_demand(f->cache, block, buf, 0, BLOCK, &found), 0);
     assert_int_equal(found.todo, QM_WAIT);
-    return found.load;
+    return found.fill;
 }
 
-static void expect_again(struct fixture *f, struct qm_load *waiter)
+static void expect_again(struct fixture *f, struct qm_fill *waiter)
 {
     unsigned char buf[BLOCK];
 
@@ -124,7 +124,7 @@ static void expect_current(struct fixture *f, uint64_t block)
     if (found.todo == QM_DONE)
         assert_memory_equal(buf, below(block), BLOCK);
     else
-        qm_cache_fill(f->cache, found.load, below(block));
+        qm_cache_fill(f->cache, found.fill, below(block));
 }
 
 struct write {
@@ -205,13 +205,13 @@ static void test_load_and_write(void **state)
             }
 }
 
-/* Waiters of a load that a write overtook: they are sent to read again; who comes after
- * the end does not even meet the old load. */
+/* Waiters of a fill that a write overtook: they are sent to read again; who comes after
+ * the end does not even meet the old fill. */
 static void test_waiters_of_a_stale_load(void **state)
 {
     struct fixture *f = set_up(8, 2);
     struct reading old = begin_read(f, 3), fresh;
-    struct qm_load *before = wait_for(f, 3), *during, *after;
+    struct qm_fill *before = wait_for(f, 3), *during, *after;
     struct write *w = begin_write(f, 3 * BLOCK, BLOCK);
     unsigned char buf[BLOCK];
 
@@ -235,7 +235,7 @@ static void test_waiter_of_a_refused_fill(void **state)
 {
     struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
-    struct qm_load *waiter = wait_for(f, 3);
+    struct qm_fill *waiter = wait_for(f, 3);
     struct write *w = begin_write(f, 3 * BLOCK + 1, 1);
 
     end_read(f, &r);
@@ -247,12 +247,12 @@ static void test_waiter_of_a_refused_fill(void **state)
     tear_down(f);
 }
 
-/* Loaded, then written, then the waiter looks: any of the two versions, whole. */
+/* Filled, then written, then the waiter looks: any of the two versions, whole. */
 static void test_waiter_of_a_block_written_since(void **state)
 {
     struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
-    struct qm_load *updated = wait_for(f, 3), *dropped;
+    struct qm_fill *updated = wait_for(f, 3), *dropped;
     unsigned char buf[BLOCK];
     struct write *w;
 
@@ -277,7 +277,7 @@ static void test_waiter_of_a_block_written_since(void **state)
 static void test_update_in_both_parts(void **state)
 {
     struct fixture *f = set_up(8, 3);
-    struct qm_load *prefetched;
+    struct qm_fill *prefetched;
     struct qm_lookup found;
     unsigned char buf[BLOCK];
 
@@ -324,7 +324,7 @@ static void test_no_recency(void **state)
 static void test_drop(void **state)
 {
     struct fixture *f = set_up(8, 3);
-    struct qm_load *prefetched, *prefetching;
+    struct qm_fill *prefetched, *prefetching;
 
     load(f, 1);
     assert_int_equal(qm_cache_prefetch(f->cache, 2, 7, &prefetched), 0);
@@ -390,7 +390,7 @@ static void test_same_block_without_conflict(void **state)
     tear_down(f);
 }
 
-/* Evicted and loaded again while a write is in flight. */
+/* Evicted and filled again while a write is in flight. */
 static void test_evicted_during_write(void **state)
 {
     struct fixture *f = set_up(1, 0);
@@ -433,7 +433,7 @@ static void test_long_ranges(void **state)
     for (int i = 0; i < 4; i++) {
         struct fixture *f = set_up(24, 8);
         uint64_t end = i < 2 ? UINT64_MAX : sizeof(device);
-        struct qm_load *prefetching;
+        struct qm_fill *prefetching;
         struct write *w;
 
         for (uint64_t b = 0; b < 16; b++)
@@ -459,12 +459,12 @@ static void test_long_ranges(void **state)
     }
 }
 
-/* A reader whose load was evicted, and so not kept, is not ahead of the next one. */
+/* A reader whose fill was evicted, and so not kept, is not ahead of the next one. */
 static void test_peek(void **state)
 {
     struct fixture *f = set_up(2, 1);
     unsigned char buf[BLOCK], old[BLOCK];
-    struct qm_load *prefetched;
+    struct qm_fill *prefetched;
     struct reading r, other;
     struct write *w;
 
@@ -473,7 +473,7 @@ static void test_peek(void **state)
     load(f, 5);
     assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK));
     other = begin_read(f, 3);
-    assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK)); /* not loaded yet */
+    assert_false(qm_cache_peek(f->cache, 3, buf, 0, BLOCK)); /* not filled yet */
     memcpy(old, below(3), BLOCK);
     assert_true(end_read(f, &other));
     w = begin_write(f, 3 * BLOCK, BLOCK);
@@ -503,17 +503,17 @@ static void test_without_data(void **state)
 {
     struct qm_cache *cache = new_cache(&(struct qm_cache_config){
         .block_size = BLOCK, .blocks = 4, .shards = 1, .eviction = "lru"});
-    struct qm_lookup found, loading;
+    struct qm_lookup found, filling;
     struct qm_cache_write w;
 
     assert_int_equal(qm_cache_demand(cache, 1, NULL, 0, BLOCK, &found), 0);
-    qm_cache_fill(cache, found.load, NULL);
-    assert_int_equal(qm_cache_demand(cache, 2, NULL, 0, BLOCK, &loading), 0);
+    qm_cache_fill(cache, found.fill, NULL);
+    assert_int_equal(qm_cache_demand(cache, 2, NULL, 0, BLOCK, &filling), 0);
     qm_cache_write_begin(cache, &w, BLOCK, 2 * BLOCK);
     qm_cache_write_end(cache, &w, QM_WRITE_DATA, NULL);
     assert_true(qm_cache_contains(cache, 1));
     assert_false(qm_cache_contains(cache, 2));
-    qm_cache_fill(cache, loading.load, NULL);
+    qm_cache_fill(cache, filling.fill, NULL);
     assert_false(qm_cache_contains(cache, 2));
     qm_cache_free(cache);
 }

@@ -47,7 +47,7 @@ static inline struct qm_cache_stats stats_of(struct qm_cache *cache)
     return stats;
 }
 
-/* The identities that cache.h promises, when nobody is inside and `loads` are held. */
+/* The identities that cache.h promises, when nobody is inside and `fills` are held. */
 static inline void check_identities(struct qm_cache *cache, uint64_t budget)
 {
     struct qm_cache_stats s = stats_of(cache);

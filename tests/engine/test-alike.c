@@ -182,9 +182,9 @@ int __real_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
 int __wrap_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
                            uint32_t offset, uint32_t count, struct qm_lookup *found);
 int __real_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
-                             struct qm_load **load);
+                             struct qm_fill **fill);
 int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
-                             struct qm_load **load);
+                             struct qm_fill **fill);
 int __real_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
                               unsigned client, uint32_t issuer);
 int __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
@@ -203,9 +203,9 @@ int __wrap_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
 }
 
 int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
-                             struct qm_load **load)
+                             struct qm_fill **fill)
 {
-    int error = __real_qm_cache_prefetch(cache, block, issuer, load);
+    int error = __real_qm_cache_prefetch(cache, block, issuer, fill);
 
     note('p', block, (uint32_t)error, 0, 0);
     return error;

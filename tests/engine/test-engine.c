@@ -203,7 +203,7 @@ static void test_level_none(void **state)
 static void test_what_is_issued(void **state)
 {
     const uint64_t wants[] = {1, 2, 100, 99};
-    struct qm_load *fill;
+    struct qm_fill *fill;
 
     engine.device_blocks = 100;
     assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);

@@ -259,7 +259,7 @@ static void *carry_out_job(void *opaque)
                      j->offset, &j->error);
         break;
     case BARE_PREFETCH: /* NBD_CMD_CACHE */
-        r = qms_load(s, &b->connection, &b->next, j->count, j->offset, &j->error);
+        r = qms_fill(s, &b->connection, &b->next, j->count, j->offset, &j->error);
         break;
     case BARE_WRITE:
         r = qms_write(s, &b->next, &b->slot, j->data, j->count, j->offset, 0,

@@ -214,7 +214,7 @@ static void test_read_past_the_cache(void **state)
     struct bare *b = bare_new(4, 2);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
     struct bare_job *reader;
-    struct qm_load *held[4096];
+    struct qm_fill *held[4096];
     unsigned n = 0;
 
     while (qm_cache_prefetch(b->s.cache, 1000 + n, 0, &held[n]) == 0)
@@ -235,7 +235,7 @@ static void test_advice_without_room(void **state)
     struct bare *b = bare_new(4, 2);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
     struct bare_job *reader = start_read(b, 3), *advice;
-    struct qm_load *held[4096];
+    struct qm_fill *held[4096];
     unsigned n = 0;
 
     reading->error = EIO;

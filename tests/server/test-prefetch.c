@@ -123,7 +123,7 @@ static void demand(struct device *d, uint64_t block)
     assert_int_equal(qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found), 0);
     assert_int_equal(found.outcome, QM_PROMOTE);
     if (found.todo == QM_WAIT)
-        assert_int_equal(qm_cache_wait(d->cache, found.load, buf, 0, BLOCK), 0);
+        assert_int_equal(qm_cache_wait(d->cache, found.fill, buf, 0, BLOCK), 0);
     memset(expected, 1 + block % 100, BLOCK);
     if (block == BLOCKS - 1)
         memset(expected + TAIL, 0, BLOCK - TAIL);
@@ -230,9 +230,9 @@ static void test_queue_is_shared(void **state)
         assert_int_equal(qm_cache_contains(d->cache, 41 + 2 * b), b < 3);
     /* Room that was given up is anybody's. */
     assert_int_equal(qm_cache_demand(d->cache, 81, buf, 0, BLOCK, &found), 0);
-    assert_true(qms_prefetch_take(d->prefetch, 81, found.load));
-    qm_cache_fail(d->cache, found.load);
-    assert_int_equal(qm_cache_wait(d->cache, found.load, buf, 0, BLOCK), EAGAIN);
+    assert_true(qms_prefetch_take(d->prefetch, 81, found.fill));
+    qm_cache_fail(d->cache, found.fill);
+    assert_int_equal(qm_cache_wait(d->cache, found.fill, buf, 0, BLOCK), EAGAIN);
     assert_int_equal(issue(d, 1, 60, 20), 1);
     pthread_mutex_unlock(&d->gate);
     demand(d, 0);
@@ -291,15 +291,15 @@ static void test_taking_over(void **state)
     assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
     assert_int_equal(qm_cache_demand(d->cache, 3, buf, 0, BLOCK, &one), 0);
     assert_int_equal(qm_cache_demand(d->cache, 5, buf, 0, BLOCK, &five), 0);
-    assert_false(qms_prefetch_take(d->prefetch, 5, one.load));
-    assert_true(qms_prefetch_take(d->prefetch, 5, five.load));
-    assert_false(qms_prefetch_take(d->prefetch, 5, five.load));
+    assert_false(qms_prefetch_take(d->prefetch, 5, one.fill));
+    assert_true(qms_prefetch_take(d->prefetch, 5, five.fill));
+    assert_false(qms_prefetch_take(d->prefetch, 5, five.fill));
     memset(buf, 6, BLOCK);
-    qm_cache_fill(d->cache, five.load, buf);
-    assert_int_equal(qm_cache_wait(d->cache, five.load, buf, 0, BLOCK), 0);
+    qm_cache_fill(d->cache, five.fill, buf);
+    assert_int_equal(qm_cache_wait(d->cache, five.fill, buf, 0, BLOCK), 0);
     assert_int_equal(buf[7], 6);
     pthread_mutex_unlock(&d->gate);
-    assert_int_equal(qm_cache_wait(d->cache, one.load, buf, 0, BLOCK), 0);
+    assert_int_equal(qm_cache_wait(d->cache, one.fill, buf, 0, BLOCK), 0);
     demand(d, 1);
     assert_int_equal(d->blocks, 2);
     undo(d);
@@ -400,13 +400,13 @@ static void *storm(void *opaque)
             continue;
         if (found.todo == QM_FETCH) {
             memset(buf, 1 + block % 100, BLOCK);
-            qm_cache_fill(d->cache, found.load, buf);
+            qm_cache_fill(d->cache, found.fill, buf);
         } else if (found.todo == QM_WAIT) {
-            if (qms_prefetch_take(d->prefetch, block, found.load)) {
+            if (qms_prefetch_take(d->prefetch, block, found.fill)) {
                 memset(buf, 1 + block % 100, BLOCK);
-                qm_cache_fill(d->cache, found.load, buf);
+                qm_cache_fill(d->cache, found.fill, buf);
             }
-            if (qm_cache_wait(d->cache, found.load, buf, 0, BLOCK) == EAGAIN)
+            if (qm_cache_wait(d->cache, found.fill, buf, 0, BLOCK) == EAGAIN)
                 continue;
         }
         if (buf[0] != (char)(1 + block % 100))

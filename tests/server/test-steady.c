@@ -110,7 +110,7 @@ static void request(struct qms_connection *c, struct qms_slot *slot, uint64_t to
         (void)qms_write(&server, &below, slot, buf, sizeof buf - 7, block * BLOCK + 5,
                         0, &err);
     else if (i % 11 == 10)
-        (void)qms_load(&server, c, &below, 2 * BLOCK, block * BLOCK, &err);
+        (void)qms_fill(&server, c, &below, 2 * BLOCK, block * BLOCK, &err);
     else
         (void)qms_read(&server, c, &below, slot, buf,
                        i % 3 == 0 ? sizeof buf - 9 : BLOCK, block * BLOCK, &err);
