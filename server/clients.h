@@ -13,10 +13,11 @@
 
 #include <pthread.h>
 
+#include "engine/fair.h"
 #include "mining/core/prefetcher.h"
 
-#define QMS_CLIENTS     256 /* numbers: 0 to this - 1 */
-#define QMS_CLIENT_NONE 0   /* what nobody in particular does */
+#define QMS_CLIENTS     QM_FAIR_CLIENTS /* numbers: 0 to this - 1 */
+#define QMS_CLIENT_NONE 0               /* what nobody in particular does */
 
 struct qms_clients {
     struct qm_prefetcher *prefetcher; /* that is told of its owners; or NULL */

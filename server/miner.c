@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "server/fair.h"
+#include "engine/fair.h"
 #include "server/miner.h"
 #include "server/stats.h"
 
@@ -14,8 +14,8 @@
 #define SAVE_PART 9 /* times as long as it saves it does not, at least */
 
 struct item {
-    struct qms_fair_item fair; /* its cost is in bytes */
-    struct item *next;         /* shed */
+    struct qm_fair_item fair; /* its cost is in bytes */
+    struct item *next;        /* shed */
     struct qm_work *work;
 };
 
@@ -28,7 +28,7 @@ struct qms_miner {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
-    struct qms_fair queue;
+    struct qm_fair queue;
     uint64_t bytes;      /* queued */
     uint64_t stop_by;    /* ns; 0: go on */
     unsigned save_every; /* seconds; 0: never */
@@ -36,7 +36,7 @@ struct qms_miner {
     struct qms_miner_stats stats;
 };
 
-static struct item *item_of(struct qms_fair_item *fair)
+static struct item *item_of(struct qm_fair_item *fair)
 {
     return fair ? caa_container_of(fair, struct item, fair) : NULL;
 }
@@ -97,14 +97,14 @@ static void *miner_thread(void *opaque)
         }
         if (m->next_save != 0 && m->stop_by == 0 && seconds() >= m->next_save)
             save(m);
-        item = item_of(qms_fair_next(&m->queue));
+        item = item_of(qm_fair_next(&m->queue));
         if (!item) {
             if (m->stop_by != 0)
                 break;
             wait_for_work(m, sooner(next_purge, m->next_save));
             continue;
         }
-        qms_fair_serve(&m->queue, &item->fair);
+        qm_fair_serve(&m->queue, &item->fair);
         m->bytes -= item->fair.cost;
         if (m->stop_by != 0 && qms_now() > m->stop_by) {
             ops->discard(m->prefetcher, item->work);
@@ -135,7 +135,7 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
     m->max_bytes = max_bytes;
     /* A rule is gone at the latest an eighth of its time after that has passed. */
     m->purge_every = purge_seconds / 8 + (purge_seconds % 8 != 0);
-    qms_fair_init(&m->queue);
+    qm_fair_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -184,10 +184,10 @@ static bool make_room(struct qms_miner *m, unsigned client, uint64_t bytes,
     struct item *item;
 
     while (bytes > m->max_bytes - m->bytes) {
-        item = item_of(qms_fair_yields(&m->queue, client, bytes, m->max_bytes));
+        item = item_of(qm_fair_yields(&m->queue, client, bytes, m->max_bytes));
         if (!item)
             return false;
-        qms_fair_remove(&m->queue, &item->fair);
+        qm_fair_remove(&m->queue, &item->fair);
         m->bytes -= item->fair.cost;
         m->stats.queued--;
         m->stats.shed++;
@@ -212,7 +212,7 @@ void qms_miner_push(struct qms_miner *m, unsigned client, struct qm_work *work,
     *item = (struct item){.fair = {.client = client, .cost = bytes}, .work = work};
     pthread_mutex_lock(&m->lock);
     if (make_room(m, client, bytes, &shed)) {
-        qms_fair_push(&m->queue, &item->fair);
+        qm_fair_push(&m->queue, &item->fair);
         m->bytes += bytes;
         m->stats.queued++;
         pthread_cond_signal(&m->wake);

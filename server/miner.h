@@ -2,9 +2,9 @@
  *
  * Mining is never on a read's path: whoever ends a context only queues what there is to
  * learn.  The queue is bounded by the bytes that it keeps waiting, and shared by
- * clients as fair.h says: each has its turn, by the bytes of its sequences, and while
- * several have sequences waiting, none can fill it.  A sequence that does not fit, or
- * has to go for another client's, is shed, and counted.
+ * clients as engine/fair.h says: each has its turn, by the bytes of its sequences, and
+ * while several have sequences waiting, none can fill it.  A sequence that does not
+ * fit, or has to go for another client's, is shed, and counted.
  */
 #ifndef QMS_MINER_H
 #define QMS_MINER_H

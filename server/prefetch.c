@@ -15,13 +15,13 @@
 #include <string.h>
 #include <urcu/list.h>
 
-#include "server/fair.h"
+#include "engine/fair.h"
 #include "server/prefetch.h"
 
 #define JOIN_MAX 16 /* blocks of one read */
 
 struct job {
-    struct qms_fair_item item;
+    struct qm_fair_item item;
     struct job *next; /* of the same hash */
     uint64_t block;
     struct qm_fill *fill;
@@ -40,7 +40,7 @@ struct qms_prefetch {
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
     bool stop;
-    struct qms_fair queue;
+    struct qm_fair queue;
     struct job **buckets;
     unsigned mask;
     unsigned started;
@@ -52,15 +52,15 @@ static struct job **bucket_of(struct qms_prefetch *p, uint64_t block)
     return &p->buckets[(block * UINT64_C(0x9e3779b97f4a7c15) >> 32) & p->mask];
 }
 
-static struct job *job_of(struct qms_fair_item *item)
+static struct job *job_of(struct qm_fair_item *item)
 {
     return caa_container_of(item, struct job, item);
 }
 
-/* Takes block's job out of the queue, that of fill (NULL: of any), by qms_fair_serve()
+/* Takes block's job out of the queue, that of fill (NULL: of any), by qm_fair_serve()
  * or _remove(), or returns NULL; the lock is held. */
 static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_fill *fill,
-                        void (*how)(struct qms_fair *fair, struct qms_fair_item *item))
+                        void (*how)(struct qm_fair *fair, struct qm_fair_item *item))
 {
     struct job **link = bucket_of(p, block), *job;
 
@@ -86,15 +86,15 @@ static void give_up(struct qms_prefetch *p, struct job *job)
  * none. */
 static bool take_room(struct qms_prefetch *p, unsigned client)
 {
-    struct qms_fair_item *item;
+    struct qm_fair_item *item;
     struct job *job = NULL;
 
     if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) > 0)
         return true;
     pthread_mutex_lock(&p->lock);
-    item = qms_fair_yields(&p->queue, client, 1, p->config.queue);
+    item = qm_fair_yields(&p->queue, client, 1, p->config.queue);
     if (item)
-        job = take(p, job_of(item)->block, job_of(item)->fill, qms_fair_remove);
+        job = take(p, job_of(item)->block, job_of(item)->fill, qm_fair_remove);
     pthread_mutex_unlock(&p->lock);
     if (job) {
         qm_cache_fail(p->config.cache, job->fill);
@@ -132,7 +132,7 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
         bucket = bucket_of(p, block);
         job->next = *bucket;
         *bucket = job;
-        qms_fair_push(&p->queue, &job->item);
+        qm_fair_push(&p->queue, &job->item);
         pthread_cond_signal(&p->wake);
     }
     pthread_mutex_unlock(&p->lock);
@@ -148,7 +148,7 @@ bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *f
     struct job *job;
 
     pthread_mutex_lock(&p->lock);
-    job = take(p, block, fill, qms_fair_remove);
+    job = take(p, block, fill, qm_fair_remove);
     pthread_mutex_unlock(&p->lock);
     free(job);
     return job != NULL;
@@ -158,14 +158,14 @@ bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *f
  * how many jobs. */
 static unsigned take_run(struct qms_prefetch *p, struct job **jobs)
 {
-    struct qms_fair_item *next = qms_fair_next(&p->queue);
+    struct qm_fair_item *next = qm_fair_next(&p->queue);
     unsigned n = 0;
     uint64_t block;
 
     if (!next)
         return 0;
     block = job_of(next)->block;
-    while (n < p->join && (jobs[n] = take(p, block + n, NULL, qms_fair_serve)))
+    while (n < p->join && (jobs[n] = take(p, block + n, NULL, qm_fair_serve)))
         n++;
     return n;
 }
@@ -282,7 +282,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     if (p->join > JOIN_MAX)
         p->join = JOIN_MAX;
     atomic_init(&p->room, (int)config->queue);
-    qms_fair_init(&p->queue);
+    qm_fair_init(&p->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     while (p->started < config->threads) {
@@ -301,7 +301,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 
 void qms_prefetch_stop(struct qms_prefetch *p)
 {
-    struct qms_fair_item *item;
+    struct qm_fair_item *item;
 
     pthread_mutex_lock(&p->lock);
     p->stop = true;
@@ -309,8 +309,8 @@ void qms_prefetch_stop(struct qms_prefetch *p)
     pthread_mutex_unlock(&p->lock);
     for (unsigned i = 0; i < p->started; i++)
         pthread_join(p->workers[i].thread, NULL);
-    while ((item = qms_fair_next(&p->queue))) {
-        qms_fair_remove(&p->queue, item);
+    while ((item = qm_fair_next(&p->queue))) {
+        qm_fair_remove(&p->queue, item);
         qm_cache_fail(p->config.cache, job_of(item)->fill);
         free(job_of(item));
     }

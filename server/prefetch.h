@@ -5,8 +5,8 @@
  * and queues the read.  Demands go first: a reader whose block's prefetch is still
  * queued takes that read over (qms_prefetch_take()) and does not wait behind others.
  *
- * The queue is bounded, and shared by clients as fair.h says: each has its turn, a
- * block at a time, and while several have prefetches queued, none can fill it.  A
+ * The queue is bounded, and shared by clients as engine/fair.h says: each has its turn,
+ * a block at a time, and while several have prefetches queued, none can fill it.  A
  * candidate for which there is no room is dropped and counted, and so is a prefetch
  * that has to go for another client's; that one leaves the prefetch cache, too.
  *

@@ -6,37 +6,38 @@
 
 #include <cmocka.h>
 
-#include "server/fair.h"
+#include "engine/fair.h"
+#include "server/clients.h"
 
 #define ITEMS 4000
 
-static struct qms_fair fair;
-static struct qms_fair_item items[ITEMS];
+static struct qm_fair fair;
+static struct qm_fair_item items[ITEMS];
 static unsigned used;
 
-static struct qms_fair_item *push(unsigned client, uint64_t cost)
+static struct qm_fair_item *push(unsigned client, uint64_t cost)
 {
-    struct qms_fair_item *item = &items[used++];
+    struct qm_fair_item *item = &items[used++];
 
     assert_true(used <= ITEMS);
     item->client = client;
     item->cost = cost;
-    qms_fair_push(&fair, item);
+    qm_fair_push(&fair, item);
     return item;
 }
 
 static unsigned serve(void)
 {
-    struct qms_fair_item *item = qms_fair_next(&fair);
+    struct qm_fair_item *item = qm_fair_next(&fair);
     unsigned client = item->client;
 
-    qms_fair_serve(&fair, item);
+    qm_fair_serve(&fair, item);
     return client;
 }
 
 static int setup(void **state)
 {
-    qms_fair_init(&fair);
+    qm_fair_init(&fair);
     used = 0;
     return 0;
 }
@@ -46,10 +47,10 @@ static void test_one_client_is_a_queue(void **state)
     for (unsigned i = 0; i < 10; i++)
         push(3, 1 + i % 3);
     for (unsigned i = 0; i < 10; i++) {
-        assert_ptr_equal(qms_fair_next(&fair), &items[i]);
+        assert_ptr_equal(qm_fair_next(&fair), &items[i]);
         assert_int_equal(serve(), 3);
     }
-    assert_null(qms_fair_next(&fair));
+    assert_null(qm_fair_next(&fair));
 }
 
 /* While several have something waiting, they get the same, by cost. */
@@ -64,7 +65,7 @@ static void test_equal_service(void **state)
     for (unsigned i = 0; i < 100; i++)
         push(3, 30);
     for (unsigned i = 0; fair.busy_count == 3; i++) {
-        struct qms_fair_item *item = qms_fair_next(&fair);
+        struct qm_fair_item *item = qm_fair_next(&fair);
 
         got[item->client] += item->cost;
         serve();
@@ -97,32 +98,32 @@ static void test_removed(void **state)
 {
     push(1, 100);
     push(2, 1);
-    qms_fair_remove(&fair, &items[0]);
+    qm_fair_remove(&fair, &items[0]);
     push(1, 1);
     assert_int_equal(serve() + serve(), 3);
-    assert_null(qms_fair_next(&fair));
+    assert_null(qm_fair_next(&fair));
     assert_int_equal(fair.busy_count, 0);
 }
 
 /* A client asks for room in a queue of so much; tells who yields, 0: nobody. */
 static unsigned ask(unsigned client, uint64_t cost, uint64_t room)
 {
-    struct qms_fair_item *item = qms_fair_yields(&fair, client, cost, room);
+    struct qm_fair_item *item = qm_fair_yields(&fair, client, cost, room);
 
     return item ? item->client : 0;
 }
 
 static void test_yielding(void **state)
 {
-    struct qms_fair_item *newest;
+    struct qm_fair_item *newest;
 
     for (unsigned i = 0; i < 12; i++)
         newest = push(1, 1);
     assert_int_equal(ask(1, 1, 12), 0);
     assert_int_equal(ask(2, 6, 12), 1);
     assert_int_equal(ask(2, 7, 12), 0); /* more than half */
-    assert_ptr_equal(qms_fair_yields(&fair, 2, 1, 12), newest);
-    qms_fair_remove(&fair, newest);
+    assert_ptr_equal(qm_fair_yields(&fair, 2, 1, 12), newest);
+    qm_fair_remove(&fair, newest);
     push(2, 1);
     assert_int_equal(ask(2, 5, 12), 1);
     assert_int_equal(ask(2, 6, 12), 0);
@@ -144,7 +145,7 @@ static void test_nobody_is_kept_out(void **state)
         for (unsigned c = 1; c <= CLIENTS; c++)
             n += c == client || waiting[c] > 0;
         while (all + cost > ROOM) {
-            struct qms_fair_item *item = qms_fair_yields(&fair, client, cost, ROOM);
+            struct qm_fair_item *item = qm_fair_yields(&fair, client, cost, ROOM);
 
             if (!item)
                 break;
@@ -152,7 +153,7 @@ static void test_nobody_is_kept_out(void **state)
             assert_true(waiting[item->client] > ROOM / CLIENTS);
             waiting[item->client] -= item->cost;
             all -= item->cost;
-            qms_fair_remove(&fair, item);
+            qm_fair_remove(&fair, item);
         }
         if (all + cost <= ROOM) {
             push(client, cost);
@@ -162,7 +163,7 @@ static void test_nobody_is_kept_out(void **state)
             assert_true(own + cost > ROOM / n);
         }
         if (random() % 8 == 0) {
-            struct qms_fair_item *item = qms_fair_next(&fair);
+            struct qm_fair_item *item = qm_fair_next(&fair);
 
             waiting[item->client] -= item->cost;
             all -= item->cost;
@@ -180,10 +181,10 @@ static void test_numbers(void **state)
     first = qms_client_enter(&clients);
     qms_client_leave(&clients, first);
     /* A number comes back as late as can be; and is shared when there are no others. */
-    for (unsigned i = 1; i < QMS_CLIENTS - 1; i++) {
+    for (unsigned i = 1; i < QM_FAIR_CLIENTS - 1; i++) {
         unsigned n = qms_client_enter(&clients);
 
-        assert_in_range(n, 1, QMS_CLIENTS - 1);
+        assert_in_range(n, 1, QM_FAIR_CLIENTS - 1);
         assert_int_not_equal(n, first);
         assert_int_equal(clients.users[n], 1);
     }

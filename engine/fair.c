@@ -1,22 +1,22 @@
 /* fair.c - a list of items a client, and a list of the clients that have any. */
 #include <stddef.h>
 
-#include "server/fair.h"
+#include "engine/fair.h"
 
-void qms_fair_init(struct qms_fair *f)
+void qm_fair_init(struct qm_fair *f)
 {
     CDS_INIT_LIST_HEAD(&f->busy);
     f->busy_count = 0;
     f->now = 0;
-    for (unsigned i = 0; i < QMS_CLIENTS; i++) {
-        f->clients[i] = (struct qms_fair_client){.served = 0};
+    for (unsigned i = 0; i < QM_FAIR_CLIENTS; i++) {
+        f->clients[i] = (struct qm_fair_client){.served = 0};
         CDS_INIT_LIST_HEAD(&f->clients[i].items);
     }
 }
 
-void qms_fair_push(struct qms_fair *f, struct qms_fair_item *item)
+void qm_fair_push(struct qm_fair *f, struct qm_fair_item *item)
 {
-    struct qms_fair_client *c = &f->clients[item->client];
+    struct qm_fair_client *c = &f->clients[item->client];
 
     if (cds_list_empty(&c->items)) {
         cds_list_add_tail(&c->busy, &f->busy);
@@ -28,9 +28,9 @@ void qms_fair_push(struct qms_fair *f, struct qms_fair_item *item)
     c->waiting += item->cost;
 }
 
-void qms_fair_remove(struct qms_fair *f, struct qms_fair_item *item)
+void qm_fair_remove(struct qm_fair *f, struct qm_fair_item *item)
 {
-    struct qms_fair_client *c = &f->clients[item->client];
+    struct qm_fair_client *c = &f->clients[item->client];
 
     cds_list_del(&item->list);
     c->waiting -= item->cost;
@@ -40,9 +40,9 @@ void qms_fair_remove(struct qms_fair *f, struct qms_fair_item *item)
     }
 }
 
-struct qms_fair_item *qms_fair_next(struct qms_fair *f)
+struct qm_fair_item *qm_fair_next(struct qm_fair *f)
 {
-    struct qms_fair_client *c, *least = NULL;
+    struct qm_fair_client *c, *least = NULL;
 
     cds_list_for_each_entry(c, &f->busy, busy)
     {
@@ -52,21 +52,21 @@ struct qms_fair_item *qms_fair_next(struct qms_fair *f)
     if (!least)
         return NULL;
     f->now = least->served;
-    return cds_list_first_entry(&least->items, struct qms_fair_item, list);
+    return cds_list_first_entry(&least->items, struct qm_fair_item, list);
 }
 
-void qms_fair_serve(struct qms_fair *f, struct qms_fair_item *item)
+void qm_fair_serve(struct qm_fair *f, struct qm_fair_item *item)
 {
     f->clients[item->client].served += item->cost;
-    qms_fair_remove(f, item);
+    qm_fair_remove(f, item);
 }
 
-struct qms_fair_item *qms_fair_yields(struct qms_fair *f, unsigned client,
-                                      uint64_t cost, uint64_t room)
+struct qm_fair_item *qm_fair_yields(struct qm_fair *f, unsigned client, uint64_t cost,
+                                    uint64_t room)
 {
-    const struct qms_fair_client *own = &f->clients[client];
+    const struct qm_fair_client *own = &f->clients[client];
     unsigned n = f->busy_count + (own->waiting == 0);
-    struct qms_fair_client *c, *most = NULL;
+    struct qm_fair_client *c, *most = NULL;
 
     if (own->waiting + cost > room / n)
         return NULL;
@@ -76,6 +76,6 @@ struct qms_fair_item *qms_fair_yields(struct qms_fair *f, unsigned client,
             most = c;
     }
     return most && most->waiting > own->waiting + cost
-               ? cds_list_entry(most->items.prev, struct qms_fair_item, list)
+               ? cds_list_entry(most->items.prev, struct qm_fair_item, list)
                : NULL;
 }
