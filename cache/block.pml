@@ -517,7 +517,7 @@ proctype prefetcher()
     if
     :: h != 0 -> /* work() */
         if
-        :: hd[h].part == NONE -> fail(h) /* qm_cache_wanted(): overtaken */
+        :: hd[h].part == NONE -> fail(h) /* qm_cache_wanted(): cancelled */
         :: hd[h].part != NONE ->
             if
             :: read_below();

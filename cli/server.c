@@ -342,6 +342,11 @@ uint64_t cli_count(const json_t *object, const char *key)
     return n > 0 ? (uint64_t)n : 0;
 }
 
+uint64_t cli_count_renamed(const json_t *object, const char *key, const char *old_key)
+{
+    return cli_count(object, json_object_get(object, key) ? key : old_key);
+}
+
 double cli_real(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));

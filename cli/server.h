@@ -32,6 +32,8 @@ json_t *cli_server_stats(struct cli_server *server);
 
 /* A number of the object; 0 if it is not there. */
 uint64_t cli_count(const json_t *object, const char *key);
+/* The same of a key that was renamed: an older server prints it as old_key. */
+uint64_t cli_count_renamed(const json_t *object, const char *key, const char *old_key);
 double cli_real(const json_t *object, const char *key);
 /* A string of the object; "-" if it is not there. */
 const char *cli_text(const json_t *object, const char *key);

@@ -135,6 +135,12 @@ static void print_blocks(const json_t *s)
            cli_percentage(promotes, blocks), misses, cli_percentage(misses, blocks));
 }
 
+/* Candidates that were not prefetched because the device was busy. */
+static uint64_t throttled(const json_t *s)
+{
+    return cli_count_renamed(s, "throttled", "withheld");
+}
+
 /* Why there are no prefetches. */
 static const char *why_none(const json_t *s)
 {
@@ -144,7 +150,7 @@ static const char *why_none(const json_t *s)
         return "policy none does not prefetch";
     if (blocks_read(s) == 0)
         return "no block was read yet";
-    if (cli_count(s, "withheld") > 0)
+    if (throttled(s) > 0)
         return "the device was busy, and all candidates were throttled";
     if (cli_count(s, "dropped") > 0)
         return "the queue was full";
@@ -164,10 +170,10 @@ static void print_prefetches(const json_t *s)
                " wasted, %" PRIu64 " failed\n",
                issued, used, cli_percentage(used, issued), cli_count(s, "wasted"),
                cli_count(s, "failed"));
-    if (issued + cli_count(s, "dropped") + cli_count(s, "withheld") > 0)
+    if (issued + cli_count(s, "dropped") + throttled(s) > 0)
         printf("candidates   %" PRIu64 " dropped (full queue), %" PRIu64
                " throttled (busy device)\n",
-               cli_count(s, "dropped"), cli_count(s, "withheld"));
+               cli_count(s, "dropped"), throttled(s));
 }
 
 /* How many classes have that state. */

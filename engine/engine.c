@@ -102,7 +102,7 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                          const uint64_t *candidates, unsigned n,
                          int (*issue)(void *opaque, uint64_t block), void *opaque)
 {
-    unsigned withheld = 0;
+    unsigned throttled = 0;
 
     for (unsigned i = 0; i < n; i++) {
         /* Rules may be of a time when the device was larger. */
@@ -110,11 +110,11 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
             qm_cache_contains(e->cache, candidates[i]))
             continue;
         if (now > 0 && e->load && !qm_device_load_admit(e->load, now)) {
-            withheld++;
+            throttled++;
             continue;
         }
         if (issue(opaque, candidates[i]) == 0 && e->throttle)
             qm_throttle_issued(e->throttle, qm_engine_class(e, klass));
     }
-    return withheld;
+    return throttled;
 }

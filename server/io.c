@@ -81,11 +81,11 @@ static void prefetch(struct request *r, const uint64_t *candidates, unsigned n)
 {
     const struct qm_engine *e = &r->s->engine;
     uint64_t now = qm_engine_needs_time(e) ? qms_now() : 0;
-    unsigned withheld =
+    unsigned throttled =
         qm_engine_issue(e, r->ref.klass->index, now, candidates, n, issue, r);
 
-    if (withheld > 0)
-        qms_stats_add(r->s->stats, QMS_PREFETCH_WITHHELD, withheld);
+    if (throttled > 0)
+        qms_stats_add(r->s->stats, QMS_PREFETCH_THROTTLED, throttled);
 }
 
 /* Updates statistics and the engine with a lookup's outcome, and prefetches what that

@@ -74,12 +74,12 @@ static struct job *take(struct qms_prefetch *p, uint64_t block, struct qm_fill *
     return job;
 }
 
-/* A prefetch is not read after all. */
-static void give_up(struct qms_prefetch *p, struct job *job)
+/* The block need not be read any more. */
+static void cancel(struct qms_prefetch *p, struct job *job)
 {
     qm_cache_fail(p->config.cache, job->fill);
     free(job);
-    qms_stats_add(p->config.stats, QMS_PREFETCH_OVERTAKEN, 1);
+    qms_stats_add(p->config.stats, QMS_PREFETCH_CANCELLED, 1);
 }
 
 /* Takes room for a job of client's, from another client if need be.  False: there is
@@ -138,7 +138,7 @@ int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
     pthread_mutex_unlock(&p->lock);
     if (!queued) { /* a reader looked for it here in vain: he is not to wait his turn */
         atomic_fetch_add_explicit(&p->room, 1, memory_order_relaxed);
-        give_up(p, job);
+        cancel(p, job);
     }
     return 0;
 }
@@ -220,7 +220,7 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf, struct job 
             continue;
         if (i > first)
             read_run(p, worker, buf, jobs + first, i - first);
-        give_up(p, jobs[i]);
+        cancel(p, jobs[i]);
         first = i + 1;
     }
     if (n > first)

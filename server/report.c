@@ -59,8 +59,10 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "lru_misses", c.lru_misses);
     put(o, "failed", qms_stats_get(s->stats, QMS_PREFETCH_FAILED));
     put(o, "dropped", qms_stats_get(s->stats, QMS_PREFETCH_DROPPED));
-    put(o, "withheld", qms_stats_get(s->stats, QMS_PREFETCH_WITHHELD));
-    put(o, "overtaken", qms_stats_get(s->stats, QMS_PREFETCH_OVERTAKEN));
+    put(o, "throttled", qms_stats_get(s->stats, QMS_PREFETCH_THROTTLED));
+    put(o, "cancelled", qms_stats_get(s->stats, QMS_PREFETCH_CANCELLED));
+    put(o, "withheld", qms_stats_get(s->stats, QMS_PREFETCH_THROTTLED));  /* old name */
+    put(o, "overtaken", qms_stats_get(s->stats, QMS_PREFETCH_CANCELLED)); /* old name */
     put(o, "device_reads", qms_stats_get(s->stats, QMS_DEVICE_READS));
     put(o, "device_blocks", qms_stats_get(s->stats, QMS_DEVICE_BLOCKS));
 }

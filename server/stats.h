@@ -20,10 +20,11 @@ enum qms_counter {
     QMS_DEVICE_READS,       /* reads of the layer below */
     QMS_DEVICE_BLOCKS,      /* blocks read from there */
     QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
-    QMS_PREFETCH_DROPPED,   /* candidates, and prefetches, that others' left no room */
-    QMS_PREFETCH_WITHHELD,  /* candidates that the device was too busy for */
-    QMS_PREFETCH_OVERTAKEN, /* prefetches not read, as they would not be kept, or as a
-                               reader came just before them */
+    QMS_PREFETCH_DROPPED,   /* candidates and prefetches dropped because the queue was
+                               full */
+    QMS_PREFETCH_THROTTLED, /* candidates not prefetched because the device was busy */
+    QMS_PREFETCH_CANCELLED, /* prefetches not read: their block had left the cache, or
+                               a reader was about to read it */
     QMS_CONTEXTS_BEGUN,
     QMS_IGNORED_ENDS, /* ends of slots in which nothing was open */
     QMS_BAD_RECORDS,  /* control messages refused */

@@ -527,7 +527,7 @@ static void test_no_buffer(void **state)
 }
 
 /* More fills than headers: ENOMEM, and nothing has changed. */
-static void test_too_many_loads(void **state)
+static void test_too_many_fills(void **state)
 {
     struct qm_cache_config c = WITH(blocks, 2);
     struct qm_fill *fills[256], *fill;
@@ -710,7 +710,7 @@ int main(void)
         cmocka_unit_test(test_failed_prefetch),
         cmocka_unit_test(test_detached_by_eviction),
         cmocka_unit_test(test_no_buffer),
-        cmocka_unit_test(test_too_many_loads),
+        cmocka_unit_test(test_too_many_fills),
         cmocka_unit_test(test_many_hits),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_second_demand_takes_no_lock),

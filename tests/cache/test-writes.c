@@ -169,7 +169,7 @@ static void write_through(struct fixture *f, uint64_t offset, uint64_t count)
 /* When a read begins and ends relative to a write's begin, its way below, and its end.
  * Kept is only what lies wholly before or after; after the end everybody sees the new
  * bytes, in any case. */
-static void test_load_and_write(void **state)
+static void test_fill_and_write(void **state)
 {
     for (int read_begins = 0; read_begins <= 3; read_begins++)
         for (int read_ends = read_begins; read_ends <= 3; read_ends++)
@@ -207,7 +207,7 @@ static void test_load_and_write(void **state)
 
 /* Waiters of a fill that a write overtook: they are sent to read again; who comes after
  * the end does not even meet the old fill. */
-static void test_waiters_of_a_stale_load(void **state)
+static void test_waiters_of_a_stale_fill(void **state)
 {
     struct fixture *f = set_up(8, 2);
     struct reading old = begin_read(f, 3), fresh;
@@ -521,8 +521,8 @@ static void test_without_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load_and_write),
-        cmocka_unit_test(test_waiters_of_a_stale_load),
+        cmocka_unit_test(test_fill_and_write),
+        cmocka_unit_test(test_waiters_of_a_stale_fill),
         cmocka_unit_test(test_waiter_of_a_refused_fill),
         cmocka_unit_test(test_waiter_of_a_block_written_since),
         cmocka_unit_test(test_update_in_both_parts),

@@ -229,16 +229,16 @@ static void test_issue_fails(void **state)
 }
 
 /* A device that is busy: of 16 candidates one is prefetched. */
-static void test_withheld(void **state)
+static void test_throttled(void **state)
 {
-    unsigned withheld = 0;
+    unsigned throttled = 0;
 
     assert_false(qm_engine_needs_time(&engine));
     atomic_store(&load.share, 1);
     assert_true(qm_engine_needs_time(&engine));
     for (uint64_t b = 0; b < 16; b++)
-        withheld += qm_engine_issue(&engine, 1, 1, &b, 1, issue, &load);
-    assert_int_equal(withheld, 15);
+        throttled += qm_engine_issue(&engine, 1, 1, &b, 1, issue, &load);
+    assert_int_equal(throttled, 15);
     assert_int_equal(issued_n, 1);
     assert_int_equal(issued[0], 15);
     engine.load = NULL;
@@ -258,7 +258,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_level_none, make, undo),
         cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
-        cmocka_unit_test_setup_teardown(test_withheld, make, undo),
+        cmocka_unit_test_setup_teardown(test_throttled, make, undo),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

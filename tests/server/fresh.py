@@ -72,5 +72,6 @@ assert not failures, failures[:5]
 stats = Tagged(path).stats()
 assert min(reads) > 10 and min(writes) > 10
 print(f"ok: {sum(reads)} reads, {sum(writes)} writes, {stats['prefetches']} prefetches, "
-      f"{stats['used']} used, {stats['overtaken']} overtaken")
+      f"{stats['used']} used, {stats['cancelled']} cancelled")
 assert stats["prefetches"] > 10
+assert stats["overtaken"] == stats["cancelled"]  # the old name

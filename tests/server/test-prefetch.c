@@ -348,7 +348,7 @@ static void test_failing_is_not_fast(void **state)
 }
 
 /* A block that is written while its prefetch is queued is not read for it any more. */
-static void test_overtaken(void **state)
+static void test_cancelled(void **state)
 {
     struct device *d = make(1, 32, 32);
     struct qm_cache_write w;
@@ -364,10 +364,10 @@ static void test_overtaken(void **state)
     demand(d, 5);
     demand(d, 1);
     assert_false(qm_cache_contains(d->cache, 3));
-    for (int i = 0; i < 1000 && qms_stats_get(d->stats, QMS_PREFETCH_OVERTAKEN) == 0;
+    for (int i = 0; i < 1000 && qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED) == 0;
          i++)
         usleep(10000);
-    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_OVERTAKEN), 1);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED), 1);
     undo(d);
 }
 
@@ -439,7 +439,7 @@ int main(void)
         cmocka_unit_test(test_taking_over),
         cmocka_unit_test(test_failing_is_silent),
         cmocka_unit_test(test_failing_is_not_fast),
-        cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_stop_with_a_full_queue),
         cmocka_unit_test(test_storm),
     };
