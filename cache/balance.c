@@ -1,33 +1,32 @@
 /* balance.c - how a shard's blocks are divided between its main and its prefetch part.
  *
- * If the share does not adapt, each part has its blocks, and gives one up when it has
- * them all (ATC'08 §4.2).
+ * A fixed share: each part has a fixed number of blocks and evicts when it holds them
+ * all (ATC'08 §4.2).
  *
- * If it does, the share is the prefetch part's only when both want room: a block enters
- * either as long as there is a free one, and then the prefetch part gives one up if it
- * has more than its share, or would have, and else the main part does.
+ * An adaptive share counts only while the cache is full: as long as a block is free,
+ * either part takes it.  Then the prefetch part evicts if it has, or would have, more
+ * than its share; otherwise the main part does.
  *
- * What a further block would be worth to a part is learned from what it gave up last
- * (ghosts, as in ARC, see evict-arc.c).  A demand for a block that the part gave up n
- * blocks ago would not have missed had the part been larger by n.  The share moves a
- * step for each, up for the prefetch part's and down for the main part's, and comes to
- * rest where both are worth the same:
+ * The value of a further block to a part is learned from the blocks that it evicted
+ * last (ghosts, as in ARC, see evict-arc.c).  A demand for a block that the part
+ * evicted n blocks ago would have been a hit had the part been larger by n.  Each such
+ * demand moves the share a step, up for the prefetch part's ghosts and down for the
+ * main part's, until a further block has the same value to both:
  *
- *   - What the prefetch part is worth falls steeply once there is room for what is in
- *     flight.  So a demand for what it gave up long ago counts for less, by the square
- * of n, than one for what it gave up within half its share (or 16), and yet it counts:
- *     a part that is far too small sees no other.
- *   - Of the main part, each demand counts the same, for half of all blocks: a policy
- * that resists scans gives up one block and keeps another of the same worth, and when
- * they come back says nothing of their order.  It counts twice, since a block that is
- * kept saves reading it, and one that is prefetched saves waiting for it only.
- * Likewise a prefetch of what the main part gave up counts once: nobody waits, but the
- * block is read again.
+ *   - A further block of the prefetch part loses value steeply once the part can hold
+ *     the prefetches in flight.  So a demand for a block evicted within half the share
+ *     (or 16 blocks) counts in full, and an older one less, by the square of n.  It
+ *     must count: a part that is far too small sees no other.
+ *   - All ghosts of the main part count the same, for half of all blocks: a policy that
+ *     resists scans evicts one block and keeps another of the same value, so the age of
+ *     a ghost says little.  A demand counts twice, since a kept block saves a read of
+ *     the device, and a prefetched one only the wait for it.  A prefetch of a ghost of
+ *     the main part counts once: no reader waits, but the block is read again.
  *
- * The share is at most half of all, and at least room for some readers' next blocks, a
- * 64th of all being enough: with less, what is prefetched is gone before anybody can
- * ask for it, whatever it is worth, and the share would never grow again.  Prefetched
- * blocks that are still on their way are not given up for the main part, up to that.
+ * The share is at most half of all blocks, and at least 16 or, if that is less, a 64th
+ * of all: with fewer, prefetched blocks would leave before any reader could use them,
+ * and the share would never grow again.  Prefetched blocks whose fill is in flight are
+ * not evicted for the main part, up to half of all blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,8 +37,8 @@
 enum { OF_MAIN = 0, OF_PREFETCH = 1 };
 
 #define LEAST_NEAR 16
-#define MISS       2 /* of a block that the main part gave up: it is waited for, and read */
-#define READ       1 /* a prefetch of such a block */
+#define MISS       2 /* weight of a demand for a ghost of the main part */
+#define READ       1 /* weight of a prefetch of one */
 
 /* The least share. */
 #define LEAST_SHARE 16
@@ -57,7 +56,7 @@ static uint64_t least(const struct qm_balance *b)
     return n > LEAST_SHARE ? LEAST_SHARE : n > 1 ? n : 1;
 }
 
-/* So many that a part gave up are remembered. */
+/* The number of ghosts kept for each part. */
 static uint64_t reach(const struct qm_balance *b)
 {
     return b->blocks / 2 + 1;
@@ -87,9 +86,9 @@ void qm_balance_destroy(struct qm_balance *b)
     qm_ghosts_free(b->ghosts);
 }
 
-/* By how much the share moves when a block enters part that the main part gave up, or
- * that the prefetch part gave up age blocks ago.  A prefetch of the latter says
- * nothing: nobody has missed it. */
+/* The change of the share when a ghost enters `part`: of the main part, or of the
+ * prefetch part, which evicted it age blocks ago.  A prefetch of one of the latter
+ * changes nothing: no reader missed it. */
 static double step(const struct qm_balance *b, enum qm_part part, int queue,
                    uint32_t age)
 {

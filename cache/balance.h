@@ -20,37 +20,37 @@ enum qm_part {
 
 struct qm_balance {
     uint64_t blocks;          /* of both parts */
-    uint64_t prefetch;        /* the prefetch part's share of them */
-    bool adapts;              /* the share changes; the following are for that */
-    double exact;             /* the share, with what is not a whole block */
-    struct qm_ghosts *ghosts; /* what the parts gave up */
+    uint64_t prefetch;        /* the prefetch part's share, in blocks */
+    bool adapts;              /* the share changes; else the following are unused */
+    double exact;             /* the share, with its fraction of a block */
+    struct qm_ghosts *ghosts; /* blocks that the parts evicted */
 };
 
-/* What the parts hold. */
+/* The numbers of blocks that the parts hold. */
 struct qm_held {
     uint64_t main, prefetch;
-    uint64_t filling; /* of the prefetch part's, on their way still */
+    uint64_t filling; /* of prefetch: those whose fill is in flight */
 };
 
-/* Prefetch blocks of all blocks at first, and for ever unless it adapts.  Returns 0 or
- * ENOMEM. */
+/* prefetch: the prefetch part's initial share of blocks, which stays unless `adapts`.
+ * Returns 0 or ENOMEM. */
 int qm_balance_init(struct qm_balance *b, uint64_t blocks, uint64_t prefetch,
                     bool adapts);
 void qm_balance_destroy(struct qm_balance *b); /* also if init failed */
 
-/* The most that it takes beside itself. */
+/* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_balance_bytes(uint64_t blocks);
 
-/* A block that is in no part is about to enter part.  Returns whether that changed the
- * share. */
+/* Learns from a block that is about to enter `part` and is in none.  Returns whether
+ * the share changed. */
 bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block);
 
-/* Which part gives up a block so that another can enter `part`; QM_PART_NONE: there is
- * room.  The one that it names is not empty. */
+/* Which part, never an empty one, evicts a block before another enters `part`;
+ * QM_PART_NONE: a block is free. */
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
                                const struct qm_held *held);
 
-/* part gave up block. */
+/* Remembers block, which `part` evicted. */
 void qm_balance_evicted(struct qm_balance *b, enum qm_part part, uint64_t block);
 
 #endif

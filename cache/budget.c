@@ -1,11 +1,11 @@
 /* budget.c - how large a cache becomes, its configuration checked.
  *
  * A shard for n blocks makes at most n + reserve buffers and n + extra headers.  The
- * reserve is for buffers that readers may still hold after their blocks left (limbo),
- * and for those that are being filled or that replace another; without it each eviction
- * would have to wait for a grace period.  Headers have some more for fills whose blocks
- * were evicted while they were read.  Whoever finds none left waits for a grace period,
- * and if even that frees none, does without: memory is bounded, not caching guaranteed.
+ * reserve is for buffers that readers may still copy after their blocks left (limbo),
+ * and for buffers that are being filled or that replace another; without it each
+ * eviction would wait for a grace period.  The extra headers are for fills whose blocks
+ * were evicted meanwhile.  A thread that finds none free waits for a grace period; if
+ * that frees none, it does not cache: memory is bounded, caching is not guaranteed.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* cache.c - the interface of cache.h: looking up, filling, waiting.
+/* cache.c - the interface of cache.h: look-ups, fills, waiting.
  *
- * A struct qm_fill is a block to which its holder has a reference; callers never look
+ * A struct qm_fill is a struct qm_block with a reference held; callers never look
  * inside.
  */
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "cache/internal.h"
 
-/* How often a thread waits for memory to come out of limbo before it does without. */
+/* How often a thread waits for memory to leave limbo before it goes on without. */
 #define RECLAIM_TRIES 4
 
 static struct qm_fill *fill_of(struct qm_block *block)
@@ -88,8 +88,8 @@ static void copy_out(struct qm_cache *cache, struct qm_block *block, void *to,
                count);
 }
 
-/* A new block that is being filled enters part.  Mutex held; the caller has the first
- * reference.  NULL if there is no memory. */
+/* Puts a new block, whose fill is in flight, into `part`.  Mutex held; the caller has
+ * the first reference.  NULL if there is no memory. */
 static struct qm_block *begin_fill(struct qm_shard *shard, uint64_t hash,
                                    uint64_t number, enum qm_part part, uint32_t issuer)
 {
@@ -111,9 +111,9 @@ static bool is_crowded(const struct qm_shard *shard)
            shard->held.main + shard->held.prefetch > shard->buckets;
 }
 
-/* A demand that is not simply a hit.  Called, and returns, with the mutex held; ENOMEM
- * asks for memory to be reclaimed.  absent: there was no such block after so many had
- * been published; UINT64_MAX: there was one. */
+/* A demand that found no hittable block.  Called, and returns, with the mutex held;
+ * ENOMEM asks for memory to be reclaimed.  absent: the value of shard->published at
+ * which a look-up found no such block; UINT64_MAX: it found one. */
 static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
                          uint64_t absent, bool again, struct qm_lookup *found)
 {
@@ -149,7 +149,7 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         shard->main_ops->touch(shard->main, &block->evict);
         shard->stats.hits += !again;
     }
-    block->refs++; /* keeps it, also filled, until it is copied or waited for */
+    block->refs++; /* until the bytes are copied or the fill is waited for */
     found->fill = fill_of(block);
     found->todo = block->filled ? QM_DONE : QM_WAIT;
     return 0;
@@ -238,7 +238,8 @@ int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
     return err;
 }
 
-/* A buffer for the data of block: NULL if it is not to be kept, or there is none. */
+/* A buffer for the data of block; NULL if the data will not be kept, or none is free.
+ */
 static struct qm_buf *buf_for(struct qm_shard *shard, struct qm_block *block)
 {
     struct qm_buf *buf = NULL;

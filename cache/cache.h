@@ -1,26 +1,27 @@
 /* cache.h - a block cache with a main and a prefetch part, as a library.
  *
  * The interface is that of a hash table from block numbers to blocks of one size
- * (ATC'08 §4.2), and it does no I/O: it tells its caller which block to read and is
- * handed the data.  Any program that reads blocks from somewhere slow can embed it.
+ * (ATC'08 §4.2).  The library does no I/O: it tells its caller which block to read, and
+ * the caller hands it the data.  Any program that reads blocks from a slow device can
+ * embed it.
  *
- *   qm_cache_demand()    somebody wants a block: hit, promote or miss
- *   qm_cache_prefetch()  nobody wants it yet
- *   qm_cache_fill()      the data of a block that one of the two told us to read
- *   qm_cache_write_*()   a write-through passes by
+ *   qm_cache_demand()    a reader wants a block: hit, promote or miss
+ *   qm_cache_prefetch()  a block is to be read ahead of its demand
+ *   qm_cache_fill()      hands over the data of a block that one of the two asked for
+ *   qm_cache_write_*()   brings cached blocks up to date with a write-through
  *
- * The life of a block.  The first to want a block that is not there *fills* it: the
- * block enters the cache at once, without data, which settles then and there what is
- * evicted for it; the filler reads the data and calls qm_cache_fill() or
- * qm_cache_fail().  Whoever wants the block meanwhile waits for that one read.  A
- * block that is evicted, or written, while it is being filled is *detached*: its
- * filler goes on undisturbed, but what it brings is not kept.  So a fill that started
- * before an overlapping write ended never ends up in the cache.
+ * The life of a block.  The first demand or prefetch of an absent block begins a
+ * *fill*: the block enters the cache at once, without data, and evicts another if the
+ * cache is full.  The caller, who owns the fill, reads the data and ends it by
+ * qm_cache_fill() or qm_cache_fail().  A reader that finds an in-flight fill waits for
+ * it.  A block that is evicted or written to before its fill ends is *detached*: the
+ * owner still ends the fill, but the data is not kept.  So data of a fill that began
+ * before an overlapping write ended never stays in the cache.
  *
  * Threads: every function may be called by any number of threads at the same time
  * unless its comment says otherwise.  The library keeps no threads of its own, and
- * threads need no registration.  Hits take no lock that all readers share, and write to
- * nothing that all of them do, unless one shard was asked for.  Functions other than
+ * threads need no registration.  Hits take no lock that all readers share and write no
+ * memory that all readers write, unless one shard was asked for.  Functions other than
  * qm_cache_contains() may wait for an RCU grace period now and then (microseconds, or
  * some ten milliseconds if a reader lost its CPU), so they must not be called within a
  * read-side section of urcu-bp.
@@ -31,13 +32,13 @@
  * Fork: a cache may be made before a fork and used in the child, if it was not in use
  * by another thread at that moment.
  *
- * Memory is taken when it is needed (what a policy keeps beside the blocks: at once),
- * never given back before qm_cache_free(), and bounded: buffers for `blocks` and a
- * reserve for what readers may still be copying (see qm_cache_blocks_within()).  When
- * the reserve is exhausted for a moment, the cache waits for a grace period, and if
- * even that frees nothing it does without: what was filled is not kept, what was to be
- * updated is dropped, and what was to be filled is ENOMEM.  Only callers that keep many
- * struct qm_fill without waiting get there.
+ * Memory is allocated when it is needed (a policy's own: at once), freed only by
+ * qm_cache_free(), and bounded: buffers for `blocks` and a reserve for buffers that
+ * readers may still be copying (see qm_cache_blocks_within()).  When the reserve is
+ * exhausted, the cache waits for a grace period.  If that frees nothing, it goes on
+ * without memory: the data of a fill is not kept, a block that a write would update is
+ * dropped, and a new fill fails with ENOMEM.  Only a caller that holds many struct
+ * qm_fill at a time meets this.
  *
  * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
  */
@@ -50,11 +51,11 @@
 
 struct qm_cache;
 struct qm_evict_ops;
-struct qm_fill; /* a block that is being read, and a reference to it; all who have one
-                   to the same fill have the same pointer */
+struct qm_fill; /* a reference to an in-flight fill; references to the same fill are
+                   the same pointer */
 
-/* What a demand found (ATC'08 §3.1).  One per block and demand.  A block that another
- * thread is just reading because it was demanded counts as a hit: it costs no read. */
+/* What a demand found (ATC'08 §3.1).  One per block and demand.  A block whose fill is
+ * in flight because of another demand counts as a hit: it costs no further read. */
 enum qm_outcome {
     QM_HIT,     /* in the main cache */
     QM_PROMOTE, /* a prefetch was issued for it, arrived or not */
@@ -64,8 +65,8 @@ enum qm_outcome {
 /* What the caller of qm_cache_demand() has to do next. */
 enum qm_todo {
     QM_DONE,  /* the bytes were copied */
-    QM_FETCH, /* read the whole block, then qm_cache_fill() or qm_cache_fail() fill */
-    QM_WAIT,  /* qm_cache_wait() for fill, which somebody else reads */
+    QM_FETCH, /* read the whole block, then end fill: qm_cache_fill() or _fail() */
+    QM_WAIT,  /* qm_cache_wait() for fill, which another caller owns */
 };
 
 struct qm_lookup {
@@ -79,10 +80,11 @@ struct qm_cache_config {
     uint32_t block_size;      /* bytes; a power of two, 512 to 16 MiB */
     uint64_t blocks;          /* capacity of both parts together; at least 1 */
     uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
-    bool prefetch_adapts;     /* that is its part at first; then it follows what the two
-                                 parts' next blocks are worth, from 16 (a 64th, if
-                                 that is less) to half of all, and either part may use
-                                 what the other does not need (balance.c) */
+    bool prefetch_adapts;     /* prefetch_blocks is the initial size; then the size
+                                 follows what a further block is worth to each part,
+                                 from 16 blocks (or a 64th of all, if that is less) to
+                                 half of all, and each part may use blocks that the
+                                 other leaves free (balance.c) */
     unsigned shards;          /* a power of two up to 1024; fewer are made if each would
                                  have under 512 main or 32 prefetch blocks.  With 1, the
                                  eviction order is exact as long as hits do not collide
@@ -94,15 +96,15 @@ struct qm_cache_config {
                                                 eviction.h), which is in no registry and
                                                 has create_for().  NULL: by name */
     void *own_opaque;                        /* for create_for() */
-    bool shadow; /* reckons what an LRU cache of so many blocks would have missed, see
-                    stats.lru_misses; takes 28 bytes a block for small caches, and down
-                    to half a byte for large ones */
+    bool shadow; /* estimate the misses of an LRU cache of as many blocks, for
+                    stats.lru_misses; takes from 28 bytes a block (small caches) down to
+                    half a byte (large ones) */
     bool data;   /* false: keep track of blocks but hold no bytes (for
                     simulation): buffers passed in may be NULL */
 
-    /* Told of each prefetched block that leaves unused, when stats.wasted counts it;
-     * called with internal locks held, so it must not call back into the cache.  Blocks
-     * that qm_cache_free() finds do not count.  May be NULL. */
+    /* Called for each prefetched block that leaves unused, when stats.wasted counts it.
+     * Internal locks are held, so it must not call back into the cache.  Not called for
+     * blocks that qm_cache_free() finds.  May be NULL. */
     void (*wasted)(void *opaque, uint64_t block, uint32_t issuer);
     void *opaque;
 };
@@ -111,44 +113,44 @@ struct qm_cache_config {
  *
  *   prefetches == used + wasted + prefetch_blocks
  *   demands that returned 0 == hits + promotes + misses
- *   fills given out == fills filled and kept + detached + failed + fills not ended yet
+ *   fills begun == fills kept + detached + failed + fills in flight
  *
  * A prefetched block is used when it moves to the main cache, by qm_cache_demand() or
  * _demand_again() (so promotes <= used), and wasted when it leaves the prefetch cache
- * in any other way, filled or not: evicted, failed, dropped by a write, not kept. */
+ * in any other way, filled or in flight: evicted, failed, dropped by a write, not
+ * kept. */
 struct qm_cache_stats {
     uint64_t hits, promotes, misses; /* qm_cache_demand() that returned 0, by outcome */
     uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
     uint64_t used;                   /* of these, moved to the main cache */
     uint64_t wasted;                 /* of these, gone without a demand */
-    uint64_t evicted;                /* blocks that left the main cache for others */
+    uint64_t evicted;                /* blocks evicted from the main cache */
     uint64_t failed;                 /* fills that ended in qm_cache_fail() */
-    uint64_t detached;               /* fills filled but not kept: evicted or written
-                                        meanwhile, or no buffer was free */
-    uint64_t main_blocks;            /* held now, those being filled included */
+    uint64_t detached;               /* fills whose data was not kept: the block was
+                                        evicted or written to, or no buffer was free */
+    uint64_t main_blocks;            /* held now, in-flight fills included */
     uint64_t prefetch_blocks;
-    uint64_t prefetch_share; /* how many it may have, as things are */
-    uint64_t lru_misses;     /* demands that an LRU cache of as many blocks would have
-                                missed, without prefetching, about; 0: no shadow */
+    uint64_t prefetch_share; /* present size of the prefetch part */
+    uint64_t lru_misses;     /* estimated misses of an LRU cache of as many blocks,
+                                without prefetching; 0: no shadow */
     uint64_t bytes;          /* memory held now: data and metadata */
 };
 
-/* How many blocks fit into a budget of bytes, everything that caching costs included:
- * data, headers, hash table, rings of noted accesses, what eviction keeps (by a policy
- * that has a name), and the reserve.  What is not data comes to about 5 % of it at 16
- * KiB a block, 10 % at 1 MiB in all.  A cache of that many blocks, whatever its shards,
- * prefetch blocks and policy, never has more than that in stats.bytes.  0 if not even
- * one block fits, or the block size is not allowed. */
+/* The number of blocks that fit into a budget of bytes: data, headers, hash table,
+ * rings of noted accesses, memory of the eviction policy (one found by name), and the
+ * reserve. Metadata takes about 5 % of the budget with blocks of 16 KiB, and 10 % of a
+ * budget of 1 MiB.  stats.bytes of a cache of that many blocks never exceeds the
+ * budget, whatever its shards, prefetch blocks and policy.  0 if no block fits, or if
+ * the block size is not allowed. */
 uint64_t qm_cache_blocks_within(uint64_t bytes, uint32_t block_size);
 
-/* The other way round: the most that a cache of so many blocks ever has in stats.bytes,
- * whatever the rest of its configuration.  Blocks and block size must be allowed. */
+/* The reverse: an upper bound of stats.bytes for a cache of that many blocks, whatever
+ * the rest of its configuration.  Blocks and block size must be allowed. */
 uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size);
 
 /* Checks config and, if it is wrong, puts one sentence that says what is allowed into
  * err (at most len bytes, always terminated; may be NULL if len is 0).  Returns 0 (err
- * is
- * "") or EINVAL. */
+ * is "") or EINVAL. */
 int qm_cache_check(const struct qm_cache_config *config, char *err, size_t len);
 
 /* Makes a cache; config is copied.  On success *cache is the caller's, to be freed with
@@ -165,66 +167,67 @@ void qm_cache_free(struct qm_cache *cache);
  * On ENOMEM nothing changed or was counted, and the caller should read past the cache.
  * Never blocks on I/O.
  *
- * A miss and a promote enter the main cache here and now, and evict for it (ATC'08
- * §4.2), though a promoted block may still be on its way (QM_WAIT). */
+ * A miss and a promote enter the main cache in this call, and evict for it (ATC'08
+ * §4.2), though the fill of a promoted block may still be in flight (QM_WAIT). */
 int qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
                     uint32_t count, struct qm_lookup *found);
 
-/* The same for a caller that waited for this block in vain (EAGAIN of qm_cache_wait()):
- * it is the same demand still, so no hit, promote or miss is counted.  (If the block
- * was prefetched meanwhile it is used all the same.) */
+/* The same for a caller whose qm_cache_wait() for this block returned EAGAIN.  It is
+ * still the same demand, so no hit, promote or miss is counted.  (A block prefetched
+ * meanwhile counts as used.) */
 int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
                           uint32_t offset, uint32_t count, struct qm_lookup *found);
 
-/* Hands over the data of a block that was to be fetched: block_size bytes, which are
- * copied (past the end of the device, zeros).  Wakes those who wait.  Consumes fill.
+/* Ends a fill with the block's data: block_size bytes, which are copied (zeros past the
+ * end of the device).  Wakes readers that wait.  Consumes fill.
  *
- * Returns whether it is kept, see above.  If not, a reader looks with qm_cache_peek()
- * before he uses the data. */
+ * Returns whether the data is kept (see above).  If it is not, a reader must call
+ * qm_cache_peek() before it uses the data. */
 bool qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill, const void *data);
 
-/* Copies bytes of a block as qm_cache_demand() does, if it is there, but demands
- * nothing: nothing is counted, filled or made more recent.  Returns whether it was
- * there.
+/* Copies bytes of a block as qm_cache_demand() does, if it is cached, but counts
+ * nothing, begins no fill and does not make the block more recent.  Returns whether the
+ * block was cached.
  *
- * It is for who has read a block past the cache, or by a fill that was not kept.  While
- * a write is in flight such data may be newer than what others find in the cache, and
- * this reader must not be ahead of those who come after him. */
+ * For a reader that has read a block past the cache, or by a fill that was not kept.
+ * While a write is in flight, such data may be newer than what others find in the
+ * cache; a later reader would then see older data than this one. */
 bool qm_cache_peek(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
                    uint32_t count);
 
-/* The block could not be read: it leaves the cache; those who wait get EAGAIN, so that
- * each tries by itself and sees its own error.  Consumes fill. */
+/* Ends a fill whose read failed: the block leaves the cache, and readers that wait get
+ * EAGAIN, so that each reads by itself and sees its own error.  Consumes fill. */
 void qm_cache_fail(struct qm_cache *cache, struct qm_fill *fill);
 
-/* Waits until another thread has filled fill, and copies the bytes.  Returns 0; or
- * EAGAIN, as soon as fill has failed or was detached: use qm_cache_demand_again().
- * Consumes fill either way.  There is no time-out: a fill is always filled or failed.
- */
+/* Waits until the owner of an in-flight fill ends it, and copies the bytes.  Returns 0;
+ * or EAGAIN, as soon as the fill has failed or was detached: call
+ * qm_cache_demand_again().  Consumes fill either way.  There is no time-out: every fill
+ * is ended. */
 int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
                   uint32_t offset, uint32_t count);
 
-/* Whether block is in either part, filled or being filled.  A hint: it may change. */
+/* Whether block is in either part, filled or in flight.  A hint: it may change at any
+ * time. */
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 
 /* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
  * behalf of issuer (a number of the caller's, given back by promotes and by wasted()).
- * Returns 0 (read it, then fill or fail *fill), EEXIST (it is there, in either part),
+ * Returns 0 (read it, then end *fill), EEXIST (it is cached, in either part),
  * ENOSPC (no prefetch cache) or ENOMEM. */
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
                       struct qm_fill **fill);
 
-/* What becomes of a fill that the caller holds, as things are. */
+/* Whether the data of a fill that the caller owns would be kept, at present. */
 enum qm_wanted {
-    QM_UNWANTED, /* evicted, or written to, meanwhile: what it brings is not kept */
-    QM_AHEAD,    /* prefetched, and nobody has demanded it yet */
-    QM_DEMANDED,
+    QM_UNWANTED, /* no: the block was evicted or written to */
+    QM_AHEAD,    /* yes, in the prefetch part: not demanded yet */
+    QM_DEMANDED, /* yes, in the main part */
 };
 
 enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill);
 
-/* A write through the cache.  The caller announces it, writes the layer below, and
- * tells how it went, in this order, before it acknowledges the write:
+/* A write through the cache.  The caller announces it, writes to the layer below, and
+ * reports the result, in this order, before it acknowledges the write:
  *
  *   struct qm_cache_write w;
  *   qm_cache_write_begin (cache, &w, offset, count);
@@ -235,8 +238,9 @@ enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill);
  * changes: a write neither allocates a block nor makes it more recent.  A block that is
  * only partly written keeps its other bytes.  A reader gets a block as it was before or
  * as it is after the end of a write, never a mixture.  Fills of these blocks that began
- * before the end are detached.  If two writes to the same bytes overlap in time, their
- * order below is not known, so each drops the blocks that it wrote to.
+ * before the end are detached.  If two writes to the same bytes overlap in time, the
+ * order in which the layer below carries them out is not known, so each drops the
+ * blocks that it wrote to.
  *
  * w is the caller's and must stay where it is between the two calls, which different
  * threads may make.  A count of 0 is allowed; offset + count may not exceed 2^64 - 1.
@@ -261,8 +265,8 @@ void qm_cache_write_end(struct qm_cache *cache, struct qm_cache_write *w,
 /* Sums up the counters.  Exact when no other thread is inside the cache. */
 void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats);
 
-/* What was read of the device, and what would have been by plain LRU, in blocks since
- * the cache was made: of qm_cache_get_stats(), at less cost. */
+/* Blocks read from the device, and blocks that plain LRU would have read, since the
+ * cache was made: as in qm_cache_get_stats(), at less cost. */
 struct qm_cache_reads {
     uint64_t device; /* misses and prefetches */
     uint64_t lru;    /* lru_misses */

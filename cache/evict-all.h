@@ -1,4 +1,4 @@
-/* evict-all.h - the policies that there are, for the registry in eviction.c.  A new one
+/* evict-all.h - all eviction policies, for the registry in eviction.c.  A new policy
  * adds a line here, a line there, and its file to CMakeLists.txt. */
 #ifndef QM_EVICT_ALL_H
 #define QM_EVICT_ALL_H
@@ -12,7 +12,7 @@ extern const struct qm_evict_ops qm_evict_arc;
 extern const struct qm_evict_ops qm_evict_s3fifo;
 extern const struct qm_evict_ops qm_evict_wtinylfu;
 
-/* The most that any of them keeps per block of capacity, for the byte budget. */
+/* The largest bytes_per_block of all of them, for the byte budget. */
 size_t qm_evict_max_bytes(void);
 
 #endif

@@ -1,18 +1,18 @@
 /* evict-arc.c - ARC, which balances recency and frequency by itself.
  *
  * Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache" (FAST'03),
- * figure 4, whose names these are.  T1 has blocks that were seen once of late, T2 those
- * seen again, both by recency.  B1 and B2 remember what left T1 and T2.  The target
- * size p of T1 grows when a block comes back that B1 remembers, and shrinks when one
- * does that B2 remembers.  No parameters.
+ * figure 4, whose names the code uses.  T1 has blocks that were accessed once recently,
+ * T2 those accessed again, both by recency.  B1 and B2 remember what left T1 and T2.
+ * The target size p of T1 grows when a block of B1 comes back, and shrinks when one of
+ * B2 does.  No parameters.
  *
  * With c blocks of capacity, |T1| + |B1| <= c and |T1| + |T2| + |B1| + |B2| <= 2c.
  * Ghosts are added by evictions only, from a full cache, so |B1| + |B2| <= c.
  *
- * The paper knows neither a cache that changes its size or is not full after it once
- * was, nor blocks that are dropped.  A dropped block leaves no ghost.  While there is
- * room nothing is evicted, but a ghost that comes back adapts p all the same, and B1
- * keeps to its bound.
+ * The paper has no cache that changes its size, none that is full and later is not, and
+ * no dropped blocks.  Here, a dropped block leaves no ghost.  While the cache is not
+ * full nothing is evicted, but a ghost that comes back still adapts p, and B1 keeps its
+ * bound.
  */
 #include <stdbool.h>
 #include <stdlib.h>

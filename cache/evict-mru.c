@@ -1,12 +1,13 @@
-/* evict-mru.c - most recently used: the latest goes, for loops longer than the cache.
+/* evict-mru.c - evicts the most recently used block, for loops longer than the cache.
  *
  * Chou & DeWitt, "An Evaluation of Buffer Management Strategies for Relational Database
- * Systems" (VLDB'85): a query that reads its pages again and again, with room for
- * fewer, keeps the most if it gives up the page that it needed last.  No parameters.
+ * Systems" (VLDB'85): a query that reads the same pages again and again, and whose
+ * cache is smaller, has most hits if it evicts the page that it read last.  No
+ * parameters.
  *
- * What once settled below the top leaves only when it is touched again or dropped, so
- * this is for comparisons and for loops.  When a full cache has several fills at once,
- * each detaches the one before (cache.h): they are served but not kept.
+ * A block below the top of the list leaves only after it was touched again, or dropped,
+ * so this is for comparisons and for loops.  When a full cache has several fills at
+ * once, each detaches the one before (cache.h): they are served but not kept.
  */
 #include <stdlib.h>
 

@@ -1,28 +1,28 @@
-/* evict-wtinylfu.c - W-TinyLFU: who stays is whom more was heard of, in or out.
+/* evict-wtinylfu.c - W-TinyLFU: a small LRU window, and admission by frequency.
  *
  * Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM
- * Transactions on Storage 13(4), 2017).  Blocks enter a small window, an LRU.  What
- * falls out of it is a candidate for the main part, a segmented LRU: it enters on
- * probation if there is room, or else if it was accessed more often than the one on
- * probation that would leave for it, which then does; if not, the candidate leaves.  A
- * touch takes a block from probation to the protected segment, whose oldest goes back
- * on probation if there are too many.
+ * Transactions on Storage 13(4), 2017).  Blocks enter a small window, an LRU.  A block
+ * that leaves the window is a candidate for the main part, a segmented LRU.  It enters
+ * the probation segment if that is not full, or in place of that segment's oldest block
+ * if it was accessed more often; otherwise the candidate is evicted.  A touch moves a
+ * block from probation to the protected segment, whose oldest moves back to probation
+ * if there are too many.
  *
- * Accesses, touches and entries alike, are counted in a count-min sketch, also those of
- * blocks that left: 4 rows of 4-bit counters, of which an access increments the least
- * ones (the paper's minimal increment).  After W accesses all counters, and the number
- * of accesses itself, are halved, so that what was hot once is forgotten (its reset).
+ * A count-min sketch counts accesses (touches and entries), also of blocks that left: 4
+ * rows of 4-bit counters, of which an access increments the least ones (the paper's
+ * minimal increment).  After W accesses, all counters and the number of accesses are
+ * halved (the paper's reset), so that former hot blocks are forgotten.
  *
  * Parameters: the window has 3 % of the blocks, the protected segment 80 % of the rest
  * (both rounded down, but the window has at least 1); W is 10 times the capacity; a row
  * has 2 to 4 counters a block, a power of two, but at least 16.
  *
- * Where this differs: the paper's window has 1 %.  On database traces with prefetching,
- * 3 % miss as little where most blocks do not fit, and a sixth less where almost all
- * do.  There is no doorkeeper, the paper's Bloom filter before the sketch, which makes
- * a large sketch smaller; at 8 bytes a block it is small.  A newcomer is counted when
- * it enters, after another was chosen to go, since the choice is never about itself.
- * Ties go to the block in the main part.  Dropped blocks keep their count.
+ * Differences from the paper: its window has 1 %.  On database traces with prefetching,
+ * 3 % has as few misses where most blocks do not fit, and a sixth fewer where almost
+ * all do.  There is no doorkeeper (a Bloom filter before the sketch that makes a large
+ * sketch smaller); at 8 bytes a block the sketch is small.  A newcomer is counted when
+ * it enters, after the victim was chosen, since the choice is never about itself.  Ties
+ * go to the block in the main part.  Dropped blocks keep their count.
  *
  * Every call is O(1) on average: the halving takes a pass over the sketch every 5
  * accesses a block.

@@ -1,4 +1,4 @@
-/* eviction.h - which block goes when one must: the interface of a policy.
+/* eviction.h - the interface of an eviction policy: which block leaves a full part.
  *
  * One policy a file (evict-lru.c, ...), all with the same shape, found by name.  A
  * policy holds no blocks, only nodes that are embedded in them, and decides order
@@ -10,16 +10,16 @@
  *   hit                touch(), between insert() and the node's end
  *   end                evict() returned it, or remove()
  *
- * What evict() is told is the block that the next insert() brings, so a policy whose
- * choice depends on the newcomer can look at it before, and go on from there.  It is
- * told QM_EVICT_NOBODY when the room is not for a block of the same part.
+ * evict() gets the number of the block that the next insert() will bring, so a policy
+ * can compare the newcomer with its victim; or QM_EVICT_NOBODY, when the part shrinks
+ * in favour of the other part.
  *
- * The part may grow and shrink: resize() says how many blocks it should have, and what
- * it has comes near that in time, by more of one kind of call than of the other.
+ * The part may grow and shrink.  resize() sets its target capacity; the number of
+ * blocks follows, as inserts or evictions prevail.
  *
- * A node's memory may serve another block after its end, and insert() finds list and
- * aux as they were left.  A policy may remember blocks that left (ghosts): by number,
- * in memory of its own, which bytes_per_block declares.
+ * A node's memory may be reused for another block after its end; insert() finds list
+ * and aux as they were left.  A policy may remember blocks that left (ghosts) by
+ * number, in memory of its own, which bytes_per_block declares.
  */
 #ifndef QM_EVICTION_H
 #define QM_EVICTION_H
@@ -40,29 +40,29 @@ struct qm_evict_ops {
     const char *name;
     /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
     void *(*create)(uint64_t capacity);
-    /* Only of a policy that is in no registry (struct qm_cache_config): the same, with
-     * what the configuration says. */
+    /* The same, with own_opaque of struct qm_cache_config; used for a policy that is in
+     * no registry, and only there. */
     void *(*create_for)(uint64_t capacity, void *opaque);
-    /* From now on, capacity blocks (at most what it was created for) are what shares of
-     * them are reckoned by.  NULL: it has none. */
+    /* Sets the target capacity from which segment sizes are computed: at most the
+     * capacity of create().  NULL: the policy has no segments. */
     void (*resize)(void *policy, uint64_t capacity);
     void (*destroy)(void *policy); /* the nodes need not have been removed */
-    /* node enters; the caller has made room. */
+    /* Adds node.  If the part was full, the caller has evicted another. */
     void (*insert)(void *policy, struct qm_evict_node *node);
-    /* A demand found node.  Under contention between threads, touches may be late, in
-     * another order, or missing. */
+    /* Records a hit on node.  Under contention between threads, hits may arrive late,
+     * in another order, or not at all. */
     void (*touch)(void *policy, struct qm_evict_node *node);
-    /* node leaves for another reason than eviction. */
+    /* Removes node for another reason than eviction. */
     void (*remove)(void *policy, struct qm_evict_node *node);
-    /* Chooses and removes the node that makes room for block number incoming, or for
-     * QM_EVICT_NOBODY; NULL only if there is none. */
+    /* Chooses a node to evict in favour of block number incoming (or QM_EVICT_NOBODY),
+     * removes and returns it; NULL only if there is none. */
     struct qm_evict_node *(*evict)(void *policy, uint64_t incoming);
-    /* Bytes kept per block of capacity beside the node, at most, for the byte budget (a
-     * fixed part of up to 256 bytes is allowed for anyway). */
+    /* Upper bound of the bytes kept per block of capacity beside the node, for the byte
+     * budget, which allows 256 fixed bytes in addition. */
     size_t bytes_per_block;
 };
 
-/* The policy of that name, which lives as long as the program; or NULL. */
+/* The policy of that name, with static lifetime; or NULL. */
 const struct qm_evict_ops *qm_evict_find(const char *name);
 
 /* All names, separated by ", ", for messages. */

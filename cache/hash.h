@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* A well mixed number: its high half chooses the shard, its low bits a bucket. */
+/* The high half of the result chooses the shard, the low bits choose a bucket. */
 static inline uint64_t qm_hash(uint64_t block)
 {
     uint64_t h = block + UINT64_C(0x9e3779b97f4a7c15);

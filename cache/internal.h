@@ -46,12 +46,13 @@
 #define QM_MAX_STRIPES    64
 #define QM_MAX_BLOCKS     (UINT64_C(1) << 32)
 
-/* A variable of the thread that costs no call: there is room for some bytes of these in
- * programs that load the cache with a plugin. */
+/* A thread-local variable that is reached without a call.  A plugin can have only a few
+ * bytes of these: the C library reserves little static TLS for libraries that are
+ * loaded later. */
 #define QM_TLS_FAST __attribute__((tls_model("initial-exec")))
 
-/* The memory for the bytes of a block.  Apart from these, because they can be shared
- * with readers when the descriptor must be linked into limbo. */
+/* Describes the memory for the bytes of a block.  Separate from the bytes, because
+ * readers may still copy them while the descriptor is linked into limbo. */
 struct qm_buf {
     struct qm_buf *next; /* in limbo or in the free list */
     unsigned char *bytes;
@@ -61,23 +62,23 @@ struct qm_block {
     struct cds_lfht_node node;
     struct qm_evict_node
         evict; /* has the block's number, constant while in the table */
-    /* buf's, for readers: these would miss a cache line more by way of it.  Set when
-     * filled, replaced by writes (RCU). */
+    /* Duplicates buf->bytes; saves readers a cache miss.  Set when filled, replaced by
+     * writes (RCU). */
     _Atomic(unsigned char *) bytes;
     atomic_bool hittable; /* filled and in the main cache */
 
     /* The rest only with the shard's mutex held. */
-    bool filled;        /* bytes is valid (or would be, in a cache without data) */
-    unsigned char part; /* enum qm_part */
-    uint32_t issuer;    /* of the prefetch */
-    uint32_t refs;      /* who fills it, and who has it as a struct qm_fill to wait */
-    uint32_t waiting;   /* threads inside qm_cache_wait() */
-    struct qm_buf *buf; /* NULL: none */
+    bool filled;           /* bytes is valid (or would be, in a cache without data) */
+    unsigned char part;    /* enum qm_part */
+    uint32_t issuer;       /* of the prefetch */
+    uint32_t refs;         /* struct qm_fill given out: the owner's and the waiters' */
+    uint32_t waiting;      /* threads inside qm_cache_wait() */
+    struct qm_buf *buf;    /* NULL: none */
     struct qm_block *next; /* in limbo or in the free list */
 };
 
 /* Accesses that are noted but not applied yet.  A thread always uses the same ring of a
- * shard, others perhaps too: `busy` is tried, never waited for. */
+ * shard, possibly with other threads; `busy` is tried, never waited for. */
 #define QM_RING_SLOTS 28
 struct qm_ring {
     atomic_flag busy;
@@ -106,9 +107,9 @@ struct qm_limits {
     uint64_t bufs;    /* its capacity and a reserve, see qm_limits_get() */
     uint64_t blocks;  /* likewise */
     uint64_t buckets; /* of the hash table */
-    uint64_t batch;   /* so much in limbo is worth a grace period */
+    uint64_t batch;   /* objects in limbo that are worth a grace period */
     uint64_t bufs_a_slab;
-    uint64_t bytes; /* all that it can come to, the shard itself included */
+    uint64_t bytes; /* upper bound of the shard's memory, struct qm_shard included */
 };
 
 struct qm_shard_stats {
@@ -118,7 +119,7 @@ struct qm_shard_stats {
 
 struct qm_shard {
     pthread_mutex_t lock;
-    pthread_cond_t filled; /* a block that is waited for was filled, or never will be */
+    pthread_cond_t filled; /* a fill that readers wait for was ended or detached */
     struct qm_cache *cache;
     struct cds_lfht *table;
     struct qm_ring *rings; /* cache->stripes of them */
@@ -136,14 +137,14 @@ struct qm_shard {
     struct qm_block *free_blocks, *limbo_blocks;
     struct qm_buf *free_bufs, *limbo_bufs;
     _Atomic uint64_t limbo; /* blocks and bare buffers there */
-    /* Taken out of limbo, by the one thread that waits for a grace period. */
+    /* Taken out of limbo by the thread that waits for a grace period. */
     struct qm_block *graced_blocks;
     struct qm_buf *graced_bufs;
-    /* Blocks that were ever made visible; changed with the mutex held, after that.  Who
-     * finds none of a number, and under the mutex the same count as before looking,
-     * need not look again. */
+    /* Counts blocks that were made visible; increased after that, with the mutex held.
+     * A thread that did not find a block, and under the mutex reads the same count as
+     * before its look-up, need not look again. */
     _Atomic uint64_t published;
-    uint64_t buckets; /* of the table; grown by who inserts */
+    uint64_t buckets; /* of the table; grown after inserting */
     bool growing;
     uint64_t bytes; /* held now, the shard itself included */
     struct qm_shard_stats stats;
@@ -165,14 +166,14 @@ struct qm_cache {
 
 /* ---- budget.c: how large things are */
 
-/* The shards that a cache gets if it asks for so many: fewer, if they were too small.
+/* The number of shards that a cache gets: fewer than wanted if they would be too small.
  */
 unsigned qm_budget_shards(uint64_t blocks, uint64_t prefetch_blocks, unsigned wanted);
 unsigned qm_budget_stripes(unsigned wanted_shards);
-/* beside: what else a shard remembers, qm_budget_beside(). */
+/* beside: bytes of the shard's ghosts and shadow, qm_budget_beside(). */
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
                    bool data, unsigned stripes, size_t policy_bytes, size_t beside);
-/* What a shard holds before it has any block. */
+/* Bytes of a shard without blocks. */
 size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes,
                              size_t beside);
 size_t qm_budget_beside(uint64_t blocks, uint64_t all, bool adapts, bool shadow);
@@ -183,25 +184,27 @@ size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size);
 
 /* ---- slab.c: blocks and buffers.  Mutex held. */
 
-/* A block in no part, no references, not filled; NULL if there is none to be had. */
+/* A block in no part, without references, not filled; NULL if memory or the limit is
+ * exhausted. */
 struct qm_block *qm_slab_block(struct qm_shard *shard);
 struct qm_buf *qm_slab_buf(struct qm_shard *shard);
-/* Gives back a buffer that was never published: no reader can have it. */
+/* Returns a buffer that was never published to the free list: no reader can have it. */
 void qm_slab_unused_buf(struct qm_shard *shard, struct qm_buf *buf);
-/* What was published: it becomes free after a grace period. */
+/* Retires what was published: it becomes free after a grace period. */
 void qm_slab_retire_block(struct qm_shard *shard, struct qm_block *block);
 void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf);
 
 /* Waits for a grace period and frees what is in limbo; mutex NOT held, and not within
- * an RCU read-side section.  If another thread is at it already, waits for that one
- * instead (wait), or returns at once.  Returns whether there may be more now than
+ * an RCU read-side section.  If another thread is already doing so, waits for that one
+ * (if `wait`), or returns at once.  Returns whether there may be more free memory than
  * before. */
 bool qm_slab_reclaim(struct qm_shard *shard, bool wait);
 void qm_slab_destroy(struct qm_shard *shard);
 
 /* ---- shard.c */
 
-/* So many of all its blocks are for prefetching, at first. */
+/* blocks: capacity of both parts.  prefetch_blocks: initial size of the prefetch
+ * partition.  Returns 0 or ENOMEM. */
 int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t blocks,
                   uint64_t prefetch_blocks);
 void qm_shard_destroy(struct qm_shard *shard);
@@ -219,20 +222,20 @@ void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
 
 /* The following with the mutex held. */
 
-/* Applies what was noted. */
+/* Applies noted accesses to the eviction order. */
 void qm_shard_drain(struct qm_shard *shard);
-/* block enters the part; if there is no room, another leaves.  It must be in none. */
+/* Puts block, which must be in no part, into `part`; evicts another if it is full. */
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part);
-/* block, in the prefetch cache, moves to the main cache. */
+/* Moves block from the prefetch part to the main part. */
 void qm_shard_promote(struct qm_shard *shard, struct qm_block *block);
 /* Makes block, which has just entered a part, visible. */
 void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t hash);
-/* block leaves its part for another reason than eviction; it must be in one. */
+/* Removes block, which must be in a part, for another reason than eviction. */
 void qm_shard_discard(struct qm_shard *shard, struct qm_block *block);
-/* The filled bytes of block are there (buf may be NULL in a cache without data). */
+/* Completes the fill of block with buf (NULL in a cache without data). */
 void qm_shard_filled(struct qm_shard *shard, struct qm_block *block,
                      struct qm_buf *buf);
-/* Readers find what is in buf from now on, and perhaps for a while what was before. */
+/* Publishes buf.  Readers that began before may still copy from the former buffer. */
 static inline void qm_block_set_buf(struct qm_block *block, struct qm_buf *buf)
 {
     block->buf = buf;
@@ -241,7 +244,7 @@ static inline void qm_block_set_buf(struct qm_block *block, struct qm_buf *buf)
 /* Drops a reference. */
 void qm_shard_unref(struct qm_shard *shard, struct qm_block *block);
 
-/* Enlarges the hash table if it is time.  Mutex NOT held. */
+/* Doubles the hash table if it has more blocks than buckets.  Mutex NOT held. */
 void qm_shard_grow(struct qm_shard *shard);
 
 /* ---- writes.c */

@@ -1,13 +1,13 @@
 /* rcu.h - the one place where the cache names its RCU flavour.
  *
- * urcu-bp ("bulletproof") registers threads by itself, which a library needs whose
- * callers' threads are not its own.
+ * urcu-bp ("bulletproof") registers threads by itself.  The cache needs that because
+ * its callers' threads are not its own.
  *
- * The thread sanitizer does not see into liburcu, which is not built with it.  Under
- * that sanitizer, and only there, what liburcu guarantees is told to it, edge by edge:
- * whatever a reader did happens before the end of a grace period that waited for it,
- * and what was stored before a node was added happens before a look-up that finds it.
- * Everything else is left for it to judge.
+ * liburcu is not built with the thread sanitizer, which therefore does not see its
+ * guarantees.  Under that sanitizer only, two annotations declare them: a reader's
+ * actions happen before the end of a grace period that waited for it, and stores before
+ * a node was added happen before a look-up that finds it.  The sanitizer checks all the
+ * rest.
  */
 #ifndef QM_CACHE_RCU_H
 #define QM_CACHE_RCU_H
@@ -33,7 +33,7 @@
 #define qm_rcu_happens_after(p)  ((void)(p))
 #endif
 
-/* Stands for "all readers" in what the sanitizer is told. */
+/* Stands for "all readers" in the sanitizer's annotations. */
 extern char qm_rcu_readers;
 
 static inline void qm_rcu_read_lock(void)
@@ -47,8 +47,8 @@ static inline void qm_rcu_read_unlock(void)
     rcu_read_unlock();
 }
 
-/* Waits until all who are reading now have finished.  Not while reading oneself, nor
- * with a lock held that a reader may wait for. */
+/* Waits until all present readers have finished.  Must not be called within a read-side
+ * section, nor with a lock held that a reader may wait for. */
 static inline void qm_rcu_synchronize(void)
 {
     synchronize_rcu();

@@ -1,8 +1,8 @@
-/* shadow.c - how often a plain LRU cache of the same size would have missed, about.
+/* shadow.c - estimates the misses of a plain LRU cache of the same size.
  *
- * Misses are counted, not the share of demands that miss: a few blocks that everybody
- * wants make up much of all demands, and whether they are in the sample is chance, but
- * they hardly ever miss.
+ * It scales up the number of misses, not the miss ratio: a few hot blocks make up many
+ * of all demands, and chance decides whether they are in the sample, but they hardly
+ * ever miss.
  *
  * On recordings of three workloads the misses of caches of 400 to 7,500 blocks came out
  * up to 11 % off with samples of 256 to 511 blocks, and up to 3 % with 4,096.
@@ -13,7 +13,8 @@
 #include "cache/hash.h"
 #include "cache/shadow.h"
 
-/* A sample has room for so many, or for one of so many if these are more. */
+/* The sample covers at least LEAST blocks of the cache, or one of PART_MAX if that is
+ * more. */
 #define LEAST    4096
 #define PART_MAX 64
 
@@ -22,7 +23,7 @@
 #define HASH_SHIFT (64 - HASH_BITS)
 #define ONE        (UINT64_C(1) << HASH_BITS)
 
-/* What the hashes of the sample are below. */
+/* The upper limit of the hashes of the sample. */
 static uint64_t threshold(uint64_t all)
 {
     uint64_t n = all / PART_MAX > LEAST ? all / PART_MAX : LEAST;
@@ -30,21 +31,21 @@ static uint64_t threshold(uint64_t all)
     return all <= n ? ONE : n * ONE / all;
 }
 
-/* For a shard of so many blocks. */
-static uint64_t room(uint64_t blocks, uint64_t all)
+/* The capacity of the directory of a shard of that many blocks. */
+static uint64_t capacity(uint64_t blocks, uint64_t all)
 {
     return (blocks * threshold(all) + ONE - 1) / ONE;
 }
 
 size_t qm_shadow_bytes(uint64_t blocks, uint64_t all)
 {
-    return room(blocks, all) * QM_GHOST_BYTES + 128;
+    return capacity(blocks, all) * QM_GHOST_BYTES + 128;
 }
 
 int qm_shadow_init(struct qm_shadow *s, uint64_t blocks, uint64_t all)
 {
-    *s = (struct qm_shadow){.room = room(blocks, all), .below = threshold(all)};
-    s->ghosts = qm_ghosts_new(s->room);
+    *s = (struct qm_shadow){.capacity = capacity(blocks, all), .below = threshold(all)};
+    s->ghosts = qm_ghosts_new(s->capacity);
     return s->ghosts ? 0 : ENOMEM;
 }
 
@@ -59,7 +60,7 @@ void qm_shadow_demand(struct qm_shadow *s, uint64_t block)
         return;
     if (qm_ghosts_take(s->ghosts, block) == QM_GHOST_NONE) {
         s->missed++;
-        if (qm_ghosts_count(s->ghosts, 0) == s->room)
+        if (qm_ghosts_count(s->ghosts, 0) == s->capacity)
             qm_ghosts_drop(s->ghosts, 0);
     }
     qm_ghosts_add(s->ghosts, 0, block);

@@ -1,10 +1,10 @@
-/* shadow.h - how often a plain LRU cache of the same size would have missed, about.
+/* shadow.h - estimates the misses of a plain LRU cache of the same size.
  *
- * A directory of the block numbers that such a cache would hold.  It need not be whole:
- * of a large cache it is kept for a sample of the blocks, chosen by their hash, and for
- * a cache that is smaller by as much (Waldspurger et al., "Efficient MRC Construction
- * with SHARDS", FAST'15).  What it costs is a hash a demand, and a look-up for those of
- * the sample.
+ * It is a directory of the block numbers that such a cache would hold.  For a large
+ * cache it covers a sample of the blocks, chosen by their hash, and a capacity scaled
+ * down by the same factor (Waldspurger et al., "Efficient MRC Construction with
+ * SHARDS", FAST'15).  A demand costs a hash, and a look-up if the block is in the
+ * sample.
  *
  * Always called with the shard's mutex held.
  */
@@ -18,22 +18,22 @@ struct qm_ghosts;
 
 struct qm_shadow {
     struct qm_ghosts *ghosts; /* what the LRU cache holds; NULL: there is no shadow */
-    uint64_t room;            /* how many it has room for */
-    uint64_t below;           /* a block is in the sample if its hash is */
+    uint64_t capacity;        /* in blocks */
+    uint64_t below;           /* a block is in the sample if its hash is below this */
     uint64_t missed;          /* demands of the sample's blocks */
 };
 
-/* Of a shard of so many blocks, of all of a cache.  Returns 0 or ENOMEM. */
+/* blocks: the shard's capacity; all: the whole cache's.  Returns 0 or ENOMEM. */
 int qm_shadow_init(struct qm_shadow *s, uint64_t blocks, uint64_t all);
 void qm_shadow_destroy(struct qm_shadow *s); /* also if init failed */
 
-/* The most that it takes beside itself. */
+/* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_shadow_bytes(uint64_t blocks, uint64_t all);
 
-/* Somebody wanted block.  Nothing if there is no shadow. */
+/* Records a demand of block.  Does nothing if there is no shadow. */
 void qm_shadow_demand(struct qm_shadow *s, uint64_t block);
 
-/* How many demands, of all, would have missed. */
+/* Estimated misses, of all demands so far. */
 uint64_t qm_shadow_misses(const struct qm_shadow *s);
 
 #endif

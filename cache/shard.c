@@ -23,7 +23,7 @@ static struct qm_ring *own_ring(struct qm_shard *shard)
     return &shard->rings[(own_stripe - 1) & (shard->cache->stripes - 1)];
 }
 
-/* The main part's policy goes by how many blocks it has. */
+/* Tells the main part's policy its target capacity. */
 static void resize_main(struct qm_shard *shard)
 {
     if (shard->main_ops->resize)
@@ -122,9 +122,9 @@ struct qm_block *qm_shard_find(struct qm_shard *shard, uint64_t hash, uint64_t n
     return node ? caa_container_of(node, struct qm_block, node) : NULL;
 }
 
-/* What is in a ring may have been evicted since, or be another block by now: noting is
- * advice, and a ring in use is left for the next time.  But what one thread noted
- * before it decides something is always there, and in order. */
+/* A block in a ring may have been evicted since, or its header may belong to another
+ * block by now: noted accesses are hints, and a ring in use is left for the next time.
+ * But the accesses that this thread noted are always there, and in order. */
 void qm_shard_drain(struct qm_shard *shard)
 {
     for (unsigned i = 0; i < shard->cache->stripes; i++) {
@@ -186,7 +186,7 @@ void qm_shard_publish(struct qm_shard *shard, struct qm_block *block, uint64_t h
         memory_order_release);
 }
 
-/* block, which no eviction order has any more, leaves the table. */
+/* Removes block, which is in no eviction order any more, from the table. */
 static void forget(struct qm_shard *shard, struct qm_block *block)
 {
     block->part = QM_PART_NONE;
@@ -209,7 +209,7 @@ static void waste(struct qm_shard *shard, struct qm_block *block)
         config->wasted(config->opaque, block->evict.block, block->issuer);
 }
 
-/* block counts, or does no more, as one that its part holds. */
+/* Adds `change` (1 or -1) to the count of blocks of block's part. */
 static void count(struct qm_shard *shard, const struct qm_block *block,
                   enum qm_part part, int64_t change)
 {
@@ -222,7 +222,7 @@ static void count(struct qm_shard *shard, const struct qm_block *block,
         shard->held.filling += change;
 }
 
-/* Who else leaves, if anybody has to. */
+/* Evicts a block if the one that enters `part` needs its place. */
 static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
 {
     struct qm_evict_node *node;
@@ -263,7 +263,7 @@ void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part
     count(shard, block, part, 1);
 }
 
-/* block leaves the order of its part. */
+/* Removes block from the eviction order of its part. */
 static void leave(struct qm_shard *shard, struct qm_block *block)
 {
     if (block->part == QM_PART_MAIN)
@@ -282,8 +282,8 @@ void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
         atomic_store_explicit(&block->hittable, true, memory_order_release);
 }
 
-/* What was noted goes first: a policy may remember a hit on block beyond its end, and
- * what it does on a hit on another may depend on whether block is there. */
+/* Noted accesses are applied first: a policy may remember a hit on block after it left,
+ * and its handling of a hit on another block may depend on whether block is there. */
 void qm_shard_discard(struct qm_shard *shard, struct qm_block *block)
 {
     if (block->part == QM_PART_MAIN)

@@ -1,17 +1,18 @@
-/* writes.c - writes that pass through: what is cached stays what is stored below.
+/* writes.c - write-through: cached blocks stay equal to what the layer below stores.
  *
  * The invariants, per block:
  *
- *   1. What is filled is what a reader of the layer below would get, or would have got
- *      when the oldest overlapping write in flight began.
- *   2. When qm_cache_write_end() returns, nobody who begins to look finds older bytes.
+ *   1. A filled block holds what a reader of the layer below would get, or would have
+ *      got when the oldest overlapping write in flight began.
+ *   2. When qm_cache_write_end() returns, no look-up that begins later finds older
+ * bytes.
  *
- * A fill may have read the old bytes, the new ones or a mixture if it overlaps in time
- * with a write.  So a fill is refused while an overlapping write is in flight, and the
- * end of a write detaches the fills that it finds (they may be filled only later).  The
- * order makes it complete: a write is put on the list before the layer below is
- * written, and taken off after all its blocks were looked at.  A fill that began after
- * the block was looked at reads the new bytes anyway.
+ * A fill that overlaps in time with a write may have read the old bytes, the new ones
+ * or a mixture.  So the data of a fill is refused while an overlapping write is in
+ * flight, and the end of a write detaches the fills in flight that it finds, which may
+ * end only later.  The order makes this complete: a write is put on the list before the
+ * layer below is written to, and taken off after all its blocks were looked at.  A fill
+ * that begins after its block was looked at reads the new bytes.
  *
  * A filled block gets the write's bytes by copy-on-write, under the shard's mutex: a
  * reader copies from the old buffer or the new one, never from a mixture.  Writes that
@@ -23,7 +24,7 @@
 
 #include "cache/internal.h"
 
-/* Of all that a thread that lacks a buffer tries before it drops the block. */
+/* How often a thread waits for a free buffer before it drops the block. */
 #define RECLAIM_TRIES 4
 
 /* The end of a range, which is never past the last byte that 64 bits can address. */
@@ -73,7 +74,7 @@ bool qm_writes_overlap(struct qm_cache *cache, uint64_t number)
     return overlap;
 }
 
-/* What a write does to a block, worked out once. */
+/* What a write does to each of its blocks. */
 struct change {
     const struct qm_cache_write *w;
     enum qm_write_result result; /* DROP also for a conflict */
@@ -121,8 +122,8 @@ static bool change_block(struct qm_shard *shard, struct qm_block *block,
     return true;
 }
 
-/* One block, by number.  A look-up without the mutex that does not find it is as good
- * as one with it: a fill that enters meanwhile reads what was written. */
+/* One block, by number.  A look-up without the mutex suffices to find that it is
+ * absent: a fill that begins later reads what was written. */
 static void change_number(struct qm_cache *cache, uint64_t number,
                           const struct change *change)
 {
@@ -150,8 +151,8 @@ static void change_number(struct qm_cache *cache, uint64_t number,
 }
 
 /* All blocks from first to last that the shard has: for ranges with more blocks than
- * the cache.  The mutex is let go between slabs; blocks that enter meanwhile need
- * nothing. */
+ * the cache.  The mutex is released between slabs; blocks that enter meanwhile were
+ * read after the write and need no change. */
 static void change_range(struct qm_shard *shard, uint64_t first, uint64_t last,
                          const struct change *c)
 {
