@@ -62,13 +62,13 @@ void qm_fair_serve(struct qm_fair *f, struct qm_fair_item *item)
 }
 
 struct qm_fair_item *qm_fair_yields(struct qm_fair *f, unsigned client, uint64_t cost,
-                                    uint64_t room)
+                                    uint64_t capacity)
 {
     const struct qm_fair_client *own = &f->clients[client];
     unsigned n = f->busy_count + (own->waiting == 0);
     struct qm_fair_client *c, *most = NULL;
 
-    if (own->waiting + cost > room / n)
+    if (own->waiting + cost > capacity / n)
         return NULL;
     cds_list_for_each_entry(c, &f->busy, busy)
     {

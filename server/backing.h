@@ -2,22 +2,22 @@
  *
  * Prefetch threads do not read over the clients' connections, which come and go, but
  * over a fixed number of connections that the server opens for them when it starts.
- * What is behind one may be lost while the server lives: an NBD server that is
- * restarted, a network that fails.  A plugin reports that as it reports a bad sector,
- * by failing reads, so repeated failure decides: after QMS_BACKING_FAILURES failed
- * reads in succession a connection counts as lost.  A thread of this module, the
- * keeper, closes it and opens another; meanwhile its reads fail at once, and nobody who
- * waits for a block waits for a connection.
+ * The server's end of a connection may outlive the other end: an NBD server is
+ * restarted, a network fails.  A plugin reports that as it reports a bad sector, by
+ * failing reads.  So a connection counts as lost after QMS_BACKING_FAILURES failed
+ * reads in succession.  A thread of this module, the keeper, closes it and opens
+ * another. Until then its reads fail at once, so a reader that waits for a block never
+ * waits for a connection.
  *
- * A connection is open again when a read over it succeeds that has succeeded before:
- * the keeper tries.
+ * A connection counts as open again when the keeper has repeated over it a read that
+ * succeeded before.
  *
  * The keeper's attempts back off: from first_delay, doubling, to most_delay.  The delay
- * begins anew only when the connections have worked for most_delay, so a device whose
- * reads all fail does not have its connections reopened for ever at full speed.
+ * is reset only when the connections have worked for most_delay, so that connections to
+ * a device whose reads all fail are not reopened for ever at full speed.
  *
- * Losses that have one cause are one: what was open already when another connection was
- * lost is replaced in silence after its first failed read.
+ * Losses with one cause are reported once: connections that were open when another was
+ * lost are replaced silently, after their first failed read.
  */
 #ifndef QMS_BACKING_H
 #define QMS_BACKING_H
@@ -35,7 +35,8 @@ struct qms_backing_config {
     uint32_t trial;    /* bytes that can be read at any offset that was read */
     uint64_t patience; /* ns: how long qms_backing_stop() waits for the keeper */
 
-    /* NULL: it failed, and has said why.  By the starting thread, and by the keeper. */
+    /* NULL: it failed, and has logged why.  Called by the starting thread and the
+     * keeper. */
     void *(*open)(void *opaque);
     void (*close)(void *opaque, void *connection);
     /* Returns 0 or an errno value.  Any thread. */
@@ -49,19 +50,20 @@ struct qms_backing_config {
 };
 
 struct qms_backing_stats {
-    unsigned open;    /* connections that are */
+    unsigned open;    /* connections that are open */
     uint64_t losses;  /* times that `lost` was called */
     uint64_t reopens; /* connections opened in place of lost ones */
 };
 
-/* Opens the connections; the first is `first`, unless that is NULL.  It is this
- * module's from now on, whatever happens.  NULL if a connection cannot be opened, or,
- * then with *error set, if memory or threads are out. */
+/* Opens the connections; the first is `first`, unless that is NULL.  `first` is this
+ * module's from now on, also on failure.  Returns NULL if a connection cannot be
+ * opened, or, with *error set, without memory or threads. */
 struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
                                       void *first, int *error);
 
-/* Closes them; no read is in flight.  False: the keeper has been in open() or close()
- * for longer than patience allows.  Then it is left there, with the connections. */
+/* Closes the connections; no read may be in flight.  False: the keeper has been in
+ * open() or close() for longer than `patience`; then it is left there, with the
+ * connections. */
 bool qms_backing_stop(struct qms_backing *backing);
 
 /* Reads over the connection of a worker: worker modulo the number of connections.
@@ -69,8 +71,8 @@ bool qms_backing_stop(struct qms_backing *backing);
 int qms_backing_read(struct qms_backing *backing, unsigned worker, void *buf,
                      uint32_t count, uint64_t offset);
 
-/* The layer below can be reached, as somebody has just found: if the keeper could not,
- * it need not wait longer before it tries. */
+/* Tells the keeper that a read of the layer below has just succeeded: if it is waiting
+ * before its next attempt, it tries at once. */
 void qms_backing_hint(struct qms_backing *backing);
 
 void qms_backing_stats(struct qms_backing *backing, struct qms_backing_stats *stats);

@@ -1,13 +1,13 @@
 /* classes.h - the classes of contexts that the server has met, and their counts.
  *
- * A class is named by a kind and a 64-bit number of the client's (a hash of the query
- * template, say); here it also gets a small index, which stands for it in the cache and
- * in the prefetcher.  The table is bounded: classes beyond QMS_CLASSES_MAX share one,
- * QMS_CLASS_OTHER.  Classes are never removed, so a pointer to one, and the strings
- * that it points to, are good as long as the table.
+ * A class is identified by a kind and a 64-bit number of the client's (for example a
+ * hash of the query template).  The table gives it a small index, by which the cache
+ * and the prefetcher know it.  The table is bounded: classes beyond QMS_CLASSES_MAX
+ * share one, QMS_CLASS_OTHER.  Classes are never removed, so a pointer to one, and its
+ * strings, are valid as long as the table.
  *
- * All functions may be called by any thread at any time.  Looking up takes a lock and
- * belongs where contexts begin; counting takes none.
+ * All functions may be called by any thread at any time.  A look-up takes a lock, so it
+ * is done when a context begins; counting takes none.
  */
 #ifndef QMS_CLASSES_H
 #define QMS_CLASSES_H
@@ -31,8 +31,8 @@ enum qms_class_counter {
     QMS_CLASS_HITS,     /* blocks, by outcome */
     QMS_CLASS_PROMOTES,
     QMS_CLASS_MISSES,
-    QMS_CLASS_ISSUED, /* prefetches issued on behalf of the class ... */
-    QMS_CLASS_USED,   /* ... and what became of them */
+    QMS_CLASS_ISSUED, /* prefetches that the class caused ... */
+    QMS_CLASS_USED,   /* ... of these, those used by any class */
     QMS_CLASS_WASTED,
     QMS_CLASS_REQUESTS, /* read requests */
     QMS_CLASS_NS,       /* that they took, in nanoseconds */
@@ -68,12 +68,12 @@ struct qms_classes;
 struct qms_classes *qms_classes_new(void);
 void qms_classes_free(struct qms_classes *classes);
 
-/* The class of that kind and number, made if need be; never NULL.  The first name that
- * is not empty (name_len bytes, any bytes) becomes the class's. */
+/* The class of that kind and number, added if it is new; never NULL.  The first name
+ * that is not empty (name_len bytes, any bytes) becomes the class's. */
 struct qms_class *qms_class_find(struct qms_classes *classes, enum qm_kind kind,
                                  uint64_t id, const char *name, size_t name_len);
 
-/* The class of an index; QMS_CLASS_NONE's for an index that is none. */
+/* The class of an index; QMS_CLASS_NONE's if the index is out of range. */
 struct qms_class *qms_class_at(struct qms_classes *classes, uint32_t index);
 
 /* How many there are: indexes 0 to this - 1. */

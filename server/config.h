@@ -11,7 +11,7 @@
 struct qms_config {
     /* The cache. */
     uint64_t cache_size;   /* bytes, metadata included */
-    uint64_t cache_blocks; /* exactly so many blocks instead; 0: by cache_size */
+    uint64_t cache_blocks; /* capacity in blocks; 0: by cache_size */
     uint64_t block_size;
     uint64_t shards; /* 0: by the number of processors */
 
@@ -19,7 +19,7 @@ struct qms_config {
     struct qm_params params;
     const struct qm_prefetcher_ops *policy; /* params.policy's */
     uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
-    uint64_t miner_queue; /* bytes of sequences that wait */
+    uint64_t miner_queue; /* capacity of the miner's queue, bytes */
     uint64_t rules_save;  /* seconds; 0: at the end only */
     uint64_t rules_purge; /* seconds; 0: never */
 
@@ -27,12 +27,12 @@ struct qms_config {
     bool parallel; /* a connection's requests may run in parallel */
     char *rules, *trained, *record,
         *stats;            /* absolute paths or NULL; freed by qms_config_free() */
-    const char *rules_for; /* what device the rules are of; NULL: by its size */
+    const char *rules_for; /* name of the device of the rules; NULL: by its size */
 
-    /* What follows from it, by qms_config_complete(). */
+    /* Derived by qms_config_complete(). */
     uint64_t blocks;
-    uint64_t prefetch_blocks; /* of these, at first if share_adapts */
-    uint64_t prefetch_most;   /* that it can come to */
+    uint64_t prefetch_blocks; /* prefetch partition; its initial size if share_adapts */
+    uint64_t prefetch_most;   /* largest size of it */
 };
 
 /* nbdkit's --help shows it. */
@@ -46,7 +46,7 @@ int qms_config_set(const char *key, const char *value);
  * 0, or -1 when nbdkit_error() has said what was wrong. */
 int qms_config_complete(struct qms_config *config);
 
-/* Whether the chosen policy makes use of that parameter. */
+/* Whether the chosen policy uses that parameter. */
 bool qms_config_heeds(const struct qms_config *config, const char *key);
 
 void qms_config_free(struct qms_config *config);

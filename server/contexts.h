@@ -1,14 +1,13 @@
-/* contexts.h - the open contexts, and what is read in them.
+/* contexts.h - the open contexts, and the sequences of blocks read in them.
  *
- * A slot is a place where one context may be open: one of the wire's slots, a plain
- * connection's own, or the one that takes every read at level `none`.  Contexts form
- * trees by nesting; all that happens within a tree happens under one lock, that of the
- * slot where its root is.  So two readers meet on a lock only if their contexts are
- * nested in the same root.
+ * A slot holds at most one open context: one of the wire's slots, a plain connection's
+ * own, or the one for all reads at level `none`.  Contexts form trees by nesting; the
+ * lock of the root's slot guards the whole tree.  So two readers contend for a lock
+ * only if their contexts are nested in the same root.
  *
- * Who calls what: beginning and ending contexts in slots of one session is serialized
- * by the session's lock (sessions.h); of a plain connection's slot, by nothing (the
- * first read begins it, the end of the connection ends it).  Everything else may be
+ * Threads: the session's lock (sessions.h) serializes beginning and ending contexts in
+ * the slots of a session.  A plain connection's slot needs no lock for that: the first
+ * read begins its context, the end of the connection ends it.  Everything else may be
  * called by any thread at any time.
  */
 #ifndef QMS_CONTEXTS_H
@@ -27,26 +26,26 @@
 #include "server/record.h"
 #include "server/stats.h"
 
-/* The classes of the contexts around one, innermost first, none twice, and none that is
- * its own.  Classes are never removed, so this is good for longer than the contexts. */
+/* The classes of the contexts around one, innermost first, each once, without its own.
+ * Classes are never removed, so this outlives the contexts. */
 struct qms_around {
     uint16_t count;
     uint16_t klass[QMS_AROUND_MAX]; /* indexes */
 };
 
-/* Slots side by side are of different readers, so their cache lines are, too. */
+/* Aligned, since adjacent slots belong to different readers. */
 struct qms_slot {
     _Alignas(64) pthread_mutex_t tree; /* of the tree whose root's slot this is */
-    unsigned client;                   /* whose it is; does not change */
-    /* Where the root of the context that is open here is; NULL: none is open.  Changes
-     * under that root's lock alone. */
+    unsigned client;                   /* number, constant */
+    /* Slot of the root of the open context; NULL: none is open.  Changes under that
+     * root's lock only. */
     _Atomic(struct qms_slot *) root;
     /* All that follows is guarded by the root's lock. */
     struct qm_context *context;
     struct qms_class *klass;
     uint64_t id;   /* unique since the server started */
-    uint64_t kept; /* blocks that its stream keeps */
-    uint64_t held; /* of these, so many are counted in qms_contexts.clients */
+    uint64_t kept; /* blocks in its stream's sequence */
+    uint64_t held; /* those of them that qms_contexts.held counts */
     bool recorded; /* the trace has its begin */
     struct qms_around around;
 };
@@ -57,28 +56,27 @@ void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
 struct qms_contexts {
     const struct qm_engine *engine;
     enum qm_level level;
-    bool mining; /* false: the prefetcher learns nothing and wants nothing */
+    bool mining; /* false: the prefetcher neither learns nor prefetches */
     struct qms_classes *classes;
     struct qms_miner *miner;       /* NULL: nothing to learn */
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats *stats;
-    uint64_t held_max;   /* blocks that open contexts of a client may hold, see
+    uint64_t held_max;   /* limit of blocks in a client's open sequences, see
                             contexts.c */
-    struct qms_slot all; /* at level none: the one sequence */
+    struct qms_slot all; /* at level none: of the only sequence */
     _Atomic uint64_t next_id, open;
-    _Atomic uint64_t held[QMS_CLIENTS]; /* blocks of sequences of open contexts */
-    _Atomic unsigned holders;           /* clients that hold any */
+    _Atomic uint64_t held[QMS_CLIENTS]; /* blocks in sequences of open contexts */
+    _Atomic unsigned holders;           /* clients for which held is not 0 */
 };
 
-/* Fills in the rest of what the caller began to fill in (pointers, level, mining,
- * held_max). Returns 0 or ENOMEM. */
+/* Initializes all but what the caller has set: pointers, level, mining, held_max.
+ * Returns 0 or ENOMEM. */
 int qms_contexts_init(struct qms_contexts *contexts);
-/* All contexts have been ended by who began them. */
+/* All contexts must have been ended. */
 void qms_contexts_destroy(struct qms_contexts *contexts);
 
 /* Begins a context in slot, where none is open, nested in the one that is open in
- * parent (NULL: a root).  If parent has none after all, it becomes a root.  Returns 0
- * or ENOMEM. */
+ * parent; a root if parent is NULL or has none open.  Returns 0 or ENOMEM. */
 int qms_context_begin(struct qms_contexts *contexts, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass);
@@ -86,7 +84,7 @@ int qms_context_begin(struct qms_contexts *contexts, struct qms_slot *slot,
 /* Ends the context that is open in slot, if any, and all that is nested in it. */
 void qms_context_end(struct qms_contexts *contexts, struct qms_slot *slot);
 
-/* What a request was found to belong to when it arrived. */
+/* The context that a request belonged to when it arrived. */
 struct qms_ref {
     struct qms_slot *slot;   /* NULL: no context */
     struct qms_class *klass; /* never NULL */
@@ -94,13 +92,13 @@ struct qms_ref {
     struct qms_around around;
 };
 
-/* A request arrives: finds out what it belongs to and records it.  slot may be NULL.
- * type: QM_TRACE_READ or QM_TRACE_WRITE. */
+/* Finds the context of a request that arrives, and records the request.  slot may be
+ * NULL.  type: QM_TRACE_READ or QM_TRACE_WRITE. */
 void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, char type,
                         uint64_t offset, uint64_t count, struct qms_ref *ref);
 
-/* A block of the request was found so.  Extends the context's sequence; fills in the
- * candidates for prefetching, if any are wanted, and returns how many. */
+/* Extends the context's sequence by a block of the request.  access: how the block was
+ * found.  Fills in candidates for prefetching, and returns how many. */
 unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
                             uint64_t block, enum qm_access access,
                             uint64_t candidates[QM_CANDIDATES_MAX]);

@@ -1,7 +1,7 @@
 /* control.h - the control window of the tagged export (quickmine-protocol(7)).
  *
- * What a connection sends there is judged here, before anything takes effect: a message
- * is good as a whole or changes nothing.
+ * A message is checked as a whole before any of its records takes effect: an invalid
+ * one changes nothing.
  */
 #ifndef QMS_CONTROL_H
 #define QMS_CONTROL_H
@@ -13,8 +13,8 @@
 
 #include "server/sessions.h"
 
-/* The sessions that a connection is a member of.  They are only added, by requests of
- * the connection, which may run in parallel; so a reader needs no lock. */
+/* The sessions that a connection is a member of.  The connection's requests, which may
+ * run in parallel, only add to them, so readers need no lock. */
 #define QMS_MEMBER_MAX 8
 
 struct qms_member {
@@ -26,20 +26,20 @@ struct qms_member {
 void qms_member_init(struct qms_member *member);
 /* Leaves all sessions; no request of the connection is in flight. */
 void qms_member_leave(struct qms_sessions *sessions, struct qms_member *member);
-/* It has left them. */
+/* qms_member_leave() was called. */
 void qms_member_destroy(struct qms_member *member);
 
 /* The slot of that number of the wire, if it is one of the connection's; else NULL. */
 struct qms_slot *qms_member_slot(struct qms_sessions *sessions,
                                  struct qms_member *member, unsigned number);
 
-/* A request to change data begins over the connection.  Returns in how many sessions it
- * is counted, for the end; or -1: one of them is fenced, and the request is to be
- * refused with ESHUTDOWN. */
+/* A request to change data begins over the connection.  Returns the number of sessions
+ * that count it, to be passed to qms_member_change_end(); or -1: one of them is fenced,
+ * and the request must be refused with ESHUTDOWN. */
 int qms_member_change_begin(struct qms_member *member);
 void qms_member_change_end(struct qms_member *member, int counted);
 
-/* What the header says of the server. */
+/* The header's facts about the server and its device. */
 struct qms_device {
     uint64_t size; /* bytes */
     uint32_t block_size;
@@ -58,7 +58,8 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
                         const struct qms_device *device, struct qm_wire_header *header);
 
 /* A WRITE into the window: count bytes at offset.  Returns 0, EINVAL or ENOMEM; or
- * ESHUTDOWN, for a fence that need not wait on.  A fence waits; nothing else does. */
+ * ESHUTDOWN, for a fence whose connection was closed or whose server stops.  Only a
+ * fence waits. */
 int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
                       const void *buf, uint32_t count, uint64_t offset);
 

@@ -1,7 +1,7 @@
 /* forest.h - which slots of a session are open, and how they are nested.
  *
- * This shadows the trees of contexts without touching them, so that a message of
- * several records can be judged as a whole, on a copy, before any of them takes effect.
+ * This mirrors the trees of contexts, so that a message of several records can be
+ * checked as a whole, on a copy, before any of them takes effect.
  * Nodes are numbered from 1; 0 is none.  Nothing here locks.
  */
 #ifndef QMS_FOREST_H
@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How deep contexts nest at most: what is done in a context must not cost the more the
- * deeper a client nests it.  MariaDB's stored procedures nest at most 32 deep. */
+/* The maximum depth of nesting, which bounds the work per request in a nested context.
+ * MariaDB's stored procedures nest at most 32 deep. */
 #define QMS_DEPTH_MAX 64
 
 struct qms_node {

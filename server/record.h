@@ -1,12 +1,12 @@
-/* record.h - records what the server is asked, as a trace (quickmine-trace(5)).
+/* record.h - records requests and contexts as a trace (quickmine-trace(5)).
  *
  * Events go through a bounded queue to a thread that writes them, so recording costs a
- * reader neither I/O nor a lock.  What the queue has no room for is dropped and
- * counted. A trace must not name a context that it did not begin, so the last part of
- * the queue is kept for begins and ends, and qms_record_begin() tells whether the begin
- * got in.
+ * reader neither I/O nor a lock.  An event that finds the queue full is dropped and
+ * counted.  A trace must not name a context that it did not begin, so the last part of
+ * the queue is reserved for begins and ends, and qms_record_begin() returns whether the
+ * begin was queued.
  *
- * When the disk is full recording ends, with what was written; I/O goes on.
+ * When the disk is full, recording ends with what was written; I/O goes on.
  */
 #ifndef QMS_RECORD_H
 #define QMS_RECORD_H
@@ -22,7 +22,7 @@ struct qms_recorder;
 struct qms_record_stats {
     uint64_t recorded; /* events written */
     uint64_t dropped;  /* events that are missing: queue full, or writing failed */
-    int error;         /* what ended the recording; 0: it goes on */
+    int error;         /* errno value that ended the recording; 0: none */
 };
 
 /* Creates or opens the file, before the server forks; starts nothing, and writes
@@ -31,8 +31,8 @@ struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char
                                      size_t len);
 /* Starts the thread.  Returns 0 or an errno value. */
 int qms_record_start(struct qms_recorder *recorder);
-/* Writes what is queued, ends the thread and closes the file.  Nobody may be recording
- * any more.  Returns 0, or the errno value that ended the recording.  If it was not
+/* Writes what is queued, ends the thread and closes the file.  No other thread may be
+ * recording.  Returns 0, or the errno value that ended the recording.  If it was not
  * started, the file is left as it was before qms_record_open(). */
 int qms_record_close(struct qms_recorder *recorder);
 

@@ -1,8 +1,8 @@
 /* server.h - the one server of a process, and a connection of it.
  *
- * nbdkit loads a filter once, so there is one server; its parts are made in the order
- * in which they are declared here, and undone in the other.  Nothing in it changes
- * while connections are served, but what its parts guard themselves.
+ * nbdkit loads a filter once, so there is one server.  Its parts are created in the
+ * order in which they are declared here, and destroyed in reverse.  While connections
+ * are served nothing in it changes, except what its parts guard themselves.
  */
 #ifndef QMS_SERVER_H
 #define QMS_SERVER_H
@@ -34,12 +34,12 @@
 
 struct qms_server {
     struct qms_config config;
-    int thread_model;    /* nbdkit's: how much it does at a time */
-    pid_t ready_in;      /* the process that qms_server_ready() was called in */
+    int thread_model;    /* nbdkit's: which requests run in parallel */
+    pid_t ready_in;      /* the process that called qms_server_ready() */
     bool begun;          /* qms_server_start() was called: nbdkit has forked */
     uint64_t started;    /* ns */
-    uint64_t instance;   /* of this process, random; 0: there was no random number */
-    uint8_t boot_id[16]; /* of the machine; zeros: it does not say */
+    uint64_t instance;   /* random number of this process; 0: none was available */
+    uint8_t boot_id[16]; /* of the machine; zeros: not known */
     uint64_t size;       /* of the device, in bytes */
     uint32_t max_bytes;  /* of one read of the layer below */
 
@@ -58,31 +58,31 @@ struct qms_server {
     struct qm_device_load load;  /* of the device */
     nbdkit_backend *backend;     /* the layer below */
     struct qms_backing *backing; /* connections to it, to prefetch over */
-    uint64_t other_size; /* the keeper's: that the device was last said to have */
+    uint64_t other_size; /* the keeper's: the differing size that it logged last */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_clients clients;
     struct qms_contexts contexts;
     struct qms_sessions sessions;
 
-    /* The layer below does not promise that its connections see each other's writes,
-     * and can be written: blocks that one read may be old for another.  Set once. */
+    /* Nothing may be cached: the layer below is writable, and does not promise that its
+     * connections see each other's writes.  Set once. */
     _Atomic bool uncached;
-    bool made; /* all of the above was */
+    bool made; /* all of the above are created */
 
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
 
-    pthread_mutex_t reporting; /* by clients, one at a time; held while they wait */
-    uint64_t next_report;      /* ns: not before */
+    pthread_mutex_t reporting; /* serializes clients' reports; held while they wait */
+    uint64_t next_report;      /* ns: the next report is not made before */
 };
 
 struct qms_connection {
     struct cds_list_head list;
     bool tagged;
     bool writable; /* the layer below, through this connection */
-    bool readonly; /* nbdkit was told so */
-    bool cached;   /* the device is as large as it was when the server started */
+    bool readonly; /* nbdkit -r */
+    bool cached;   /* the device has the size that it had when the server started */
     uint64_t size; /* of the device, in bytes */
 
     struct qms_member member; /* its sessions; plain: at most one */
@@ -93,8 +93,8 @@ struct qms_connection {
     struct qms_slot slot;
 };
 
-/* The beginning and the end (server.c).  They return 0, or -1 when nbdkit_error() has
- * said why; then nothing is left to be stopped. */
+/* Start and stop (server.c).  The first two return 0, or -1 after nbdkit_error(); then
+ * nothing is left to be stopped. */
 int qms_server_ready(struct qms_server *s, int thread_model);
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
 /* No request is in flight.  Ends contexts of connections that were not closed. */
@@ -121,9 +121,8 @@ int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t o
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 
-/* The device now ends at size, which is less than when the server started.  Forgets
- * what is cached of the rest: should the device grow again, it will hold something
- * else. */
+/* Drops cached blocks beyond size, when the device has become smaller since the server
+ * started: if it grows again, its contents there may differ. */
 void qms_forget_beyond(struct qms_server *s, uint64_t size);
 
 /* The statistics as a JSON document, at most max bytes of it, terminated (report.c).

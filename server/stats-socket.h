@@ -1,4 +1,4 @@
-/* stats-socket.h - whoever connects to a Unix socket gets the statistics. */
+/* stats-socket.h - serves the statistics to every connection to a Unix socket. */
 #ifndef QMS_STATS_SOCKET_H
 #define QMS_STATS_SOCKET_H
 
@@ -6,8 +6,8 @@
 
 struct qms_stats_socket;
 
-/* Binds the socket, before the server forks; starts nothing.  A socket file that nobody
- * listens on any more is replaced.  NULL with a sentence in err. */
+/* Binds the socket, before the server forks; starts no thread.  Replaces a socket file
+ * without a listener.  NULL with a sentence in err. */
 struct qms_stats_socket *qms_stats_socket_open(const char *path, char *err, size_t len);
 
 /* Starts the thread: report() makes the document, to be freed with free().  Returns 0

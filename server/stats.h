@@ -1,8 +1,8 @@
 /* stats.h - the server's counters and its latency histogram.
  *
- * Everything that is counted on the path of a read is striped: a thread adds to one of
- * several copies, so that counting makes no two threads wait for a cache line.  Sums
- * are taken when somebody asks, and are exact once nobody counts any more.
+ * All counters on the path of a read are striped: a thread adds to one of several
+ * copies, so that threads do not contend for a cache line.  Readers of a counter sum
+ * the copies; a sum is exact when no thread is counting.
  *
  * All functions may be called by any thread at any time.
  */
@@ -35,9 +35,9 @@ struct qms_stats;
 
 #define QMS_LATENCY_BUCKETS 608
 
-/* What was measured, in microseconds.  Percentiles are off by at most 1/16.  Of the
- * histogram, bucket i counts what took about qms_stats_bucket_us(i): with it, whoever
- * has two of these can tell the percentiles of the time between. */
+/* Latencies of read requests, in microseconds.  Percentiles are off by at most 1/16.
+ * Bucket i of the histogram counts requests that took about qms_stats_bucket_us(i); the
+ * difference of two histograms gives the percentiles of the time between. */
 struct qms_latency {
     uint64_t count;
     double mean, p50, p90, p99, max;
@@ -51,7 +51,7 @@ void qms_stats_free(struct qms_stats *stats);
 void qms_stats_add(struct qms_stats *stats, enum qms_counter counter, uint64_t n);
 uint64_t qms_stats_get(const struct qms_stats *stats, enum qms_counter counter);
 
-/* A read request took so many nanoseconds. */
+/* Records the latency of a read request. */
 void qms_stats_took(struct qms_stats *stats, uint64_t ns);
 void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency);
 
