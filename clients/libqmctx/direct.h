@@ -1,11 +1,13 @@
 /* direct.h - what the files of the direct carrier share.
  *
- *   handshake.c making a connection
- *   conn.c      one connection: a libnbd handle, its requests, who polls it
- *   contexts.c  the contexts, the session's slots, and what is to be said about them
- *   request.c   reads and writes, in a context or not, synchronous or not
- *   attached.c  the threads' stacks of contexts, also those of attached instances
- *   direct.c    sessions, reconnecting, the API
+ *   handshake.c           making a connection
+ *   conn.c                one connection: a libnbd handle, its requests, who polls it
+ *   contexts.c            the contexts, the session's slots, and what is to be said of
+ *                         them
+ *   request.c             reads and writes, in a context or not, synchronous or not
+ *   transport-attached.c  the threads' stacks of contexts, also those of attached
+ *                         instances
+ *   transport-direct.c    sessions, reconnecting, the API
  *
  * Several connections to the tagged export belong to one session.  A context and all
  * that is nested in it (a tree) speak over one connection, which carries out requests
@@ -239,7 +241,7 @@ void qm_direct_wake(struct direct *d);
 /* Reads in the control window.  0, or -1 with qmctx_error(). */
 int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 
-/* direct.c */
+/* transport-direct.c */
 
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);
@@ -258,8 +260,8 @@ bool qm_direct_all_up(struct direct *d);
  * there is none, or no records can be written). */
 void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
 
-/* attached.c: a carrier's begin, end and thread_gone; of a direct instance, or of one
- * that is attached to it. */
+/* transport-attached.c: a carrier's begin, end and thread_gone; of a direct instance,
+ * or of one that is attached to it. */
 struct qm_stack {
     struct qm_thread base;
     qmctx_id *ids; /* base.depth are used */

@@ -1,7 +1,7 @@
 /* internal.h - what the files of libqmctx share.
  *
- * A struct qmctx is the common part of an instance; a carrier (direct.c, attached.c,
- * mount.c, kernel.c) embeds it as its first member and stands behind struct qm_carrier.
+ * A struct qmctx is the common part of an instance; a carrier (transport-*.c) embeds it
+ * as its first member and stands behind struct qm_carrier.
  * thread.c keeps, for each thread and instance, a struct qm_thread, which a carrier
  * embeds in the same way.
  *

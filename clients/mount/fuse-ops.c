@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "clients/mount/asker.h"
+#include "clients/mount/requester.h"
 #include "clients/mount/fuse-ops.h"
 
 /* The kernel need not ask again: nothing changes but through it. */

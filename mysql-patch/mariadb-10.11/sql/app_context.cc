@@ -5,7 +5,7 @@
 #include "sql_class.h"
 #include "sql_lex.h"
 
-#include "app_context_carrier.h"
+#include "app_context_transport.h"
 #include "app_context_stack.h"
 
 App_context::~App_context()

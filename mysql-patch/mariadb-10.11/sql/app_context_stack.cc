@@ -4,7 +4,7 @@
 #include "my_md5.h"
 
 #include "app_context_stack.h"
-#include "app_context_carrier.h"
+#include "app_context_transport.h"
 
 static std::atomic<ulonglong> last_id;
 

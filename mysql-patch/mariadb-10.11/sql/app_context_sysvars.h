@@ -1,7 +1,7 @@
 /* app_context_sysvars.h - the system variables @@qm_context...; for sys_vars.cc alone,
  * which all of the server's are declared in.
  */
-#include "app_context_carrier.h"
+#include "app_context_transport.h"
 
 static bool qm_context_open(sys_var *self, THD *thd, enum_var_type type)
 {

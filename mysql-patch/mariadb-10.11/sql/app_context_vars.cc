@@ -6,7 +6,7 @@
 #include "set_var.h"
 
 #include "app_context.h"
-#include "app_context_carrier.h"
+#include "app_context_transport.h"
 
 ulong qm_context;
 char *qm_context_mount;

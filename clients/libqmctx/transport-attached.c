@@ -1,4 +1,4 @@
-/* attached.c - the contexts that threads have open over a direct connection.
+/* transport-attached.c - the contexts that threads have open over a direct connection.
  *
  * Each thread has a stack of them for the direct instance itself, and one for each that
  * is attached to it: an instance that only begins and ends contexts, for requests that

@@ -1,8 +1,8 @@
-/* app_context_carrier.h - what app_context.cc has of the outside: libqmctx, and what
+/* app_context_transport.h - what app_context.cc has of the outside: libqmctx, and what
  * there is one of for all threads.  For its own files only.
  */
-#ifndef APP_CONTEXT_CARRIER_H
-#define APP_CONTEXT_CARRIER_H
+#ifndef APP_CONTEXT_TRANSPORT_H
+#define APP_CONTEXT_TRANSPORT_H
 
 #include <my_global.h>
 

@@ -1,4 +1,4 @@
-/* app_context_carrier.cc - see app_context_carrier.h.
+/* app_context_transport.cc - see app_context_transport.h.
  *
  * libqmctx is loaded, not linked: it is there for who wants contexts, and the server
  * depends on no more than it ever did.
@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "app_context_carrier.h"
+#include "app_context_transport.h"
 
 struct app_context_carrier app_context_carrier;
 

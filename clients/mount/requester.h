@@ -1,6 +1,6 @@
-/* asker.h - whether who asked for something is still there to get it. */
-#ifndef QM_MOUNT_ASKER_H
-#define QM_MOUNT_ASKER_H
+/* requester.h - whether who asked for something is still there to get it. */
+#ifndef QM_MOUNT_REQUESTER_H
+#define QM_MOUNT_REQUESTER_H
 
 #include <stdbool.h>
 #include <sys/types.h>

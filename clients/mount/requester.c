@@ -1,4 +1,4 @@
-/* asker.c - see asker.h.
+/* requester.c - see requester.h.
  *
  * A program that has been killed waits for what it has asked for, so somebody has to
  * look: the kernel tells a file system of signals only for requests that a thread
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/mount/asker.h"
+#include "clients/mount/requester.h"
 
 /* Of /proc/THREAD/stat, see proc(5). */
 enum { FIELD_STATE = 3, FIELD_FLAGS = 9, FIELD_PENDING = 31 };

@@ -1,4 +1,5 @@
-/* direct.c - the carrier over which a program sends its own requests: connecting.
+/* transport-direct.c - the carrier over which a program sends its own requests:
+ * connecting.
  *
  * The first connection reads the header, which begins a session; the others join it.
  * An export that refuses writes takes records as hints (qm_wire_hint()), which cannot

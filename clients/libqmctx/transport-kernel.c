@@ -1,4 +1,4 @@
-/* kernel.c - the carrier that sets the thread's current context in the kernel
+/* transport-kernel.c - the carrier that sets the thread's current context in the kernel
  * (client-patches/linux/ctx.h), for kernels that have such contexts.
  *
  * A thread's contexts are a stack of frames, each of one of the kernel's contexts, and

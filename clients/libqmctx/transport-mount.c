@@ -1,4 +1,5 @@
-/* mount.c - the carrier that announces contexts to a mount (quickmine-mount.h).
+/* transport-mount.c - the carrier that announces contexts to a mount
+ * (quickmine-mount.h).
  *
  * A thread's contexts are a stack of frames.  While there is a link to a mount, each
  * frame has an entry in the link's shared memory (as far as there are free ones), and

@@ -1,4 +1,4 @@
-/* test_mount_carrier.c - the program's side of announcing contexts to a mount. */
+/* test_mount_transport.c - the program's side of announcing contexts to a mount. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <pthread.h>
