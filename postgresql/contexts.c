@@ -19,7 +19,7 @@
 #define FRAMES_MAX 48
 
 static struct {
-    struct qmctx *carrier;
+    struct qmctx *transport;
     enum qmctx_kind kind; /* of the outermost context ... */
     uint64_t klass;       /* ... with its class ... */
     const char *name;     /* ... and its name, or NULL */
@@ -45,7 +45,7 @@ static void add(_Atomic uint64_t *counter, uint64_t n)
 /* Returns whether it has begun; fails only for want of memory. */
 static bool begin(enum qmctx_kind kind, uint64_t klass, const char *name)
 {
-    bool begun = qmctx_begin(backend.carrier, kind, klass, name) == 0;
+    bool begun = qmctx_begin(backend.transport, kind, klass, name) == 0;
 
     add(begun ? &backend.counts->begun[kind] : &backend.counts->failed, 1);
     return begun;
@@ -58,11 +58,11 @@ static unsigned depth_of_transaction(void)
 
 static void end_to(unsigned depth)
 {
-    unsigned open = qmctx_depth(backend.carrier);
+    unsigned open = qmctx_depth(backend.transport);
 
     if (open <= depth)
         return;
-    qmctx_end_to(backend.carrier, depth);
+    qmctx_end_to(backend.transport, depth);
     add(&backend.counts->ended, open - depth);
 }
 
@@ -86,17 +86,17 @@ static void begin_frame(int i)
     qm_connection_enter();
     /* Not within a query's that was begun when the level was another one. */
     if (!in_transaction && level >= QM_LEVEL_TRANSACTION &&
-        qmctx_depth(backend.carrier) == connected)
+        qmctx_depth(backend.transport) == connected)
         in_transaction = begin(QMCTX_TRANSACTION, frames[i].klass, NULL);
-    frames[i].outside = qmctx_depth(backend.carrier);
+    frames[i].outside = qmctx_depth(backend.transport);
     if (level >= QM_LEVEL_QUERY)
         begin(QMCTX_QUERY, frames[i].klass, NULL);
 }
 
-void qm_contexts_start(struct qmctx *carrier, enum qmctx_kind kind, uint64_t klass,
+void qm_contexts_start(struct qmctx *transport, enum qmctx_kind kind, uint64_t klass,
                        const char *name, struct qm_counts *counts)
 {
-    backend.carrier = carrier;
+    backend.transport = transport;
     backend.kind = kind;
     backend.klass = klass;
     backend.name = name;
@@ -105,21 +105,22 @@ void qm_contexts_start(struct qmctx *carrier, enum qmctx_kind kind, uint64_t kla
 
 void qm_contexts_stop(void)
 {
-    if (backend.carrier)
+    if (backend.transport)
         end_all();
-    backend.carrier = NULL;
+    backend.transport = NULL;
 }
 
 void qm_contexts_level(enum qm_level new_level)
 {
     level = new_level;
-    if (level == QM_LEVEL_OFF && backend.carrier && entered == 0)
+    if (level == QM_LEVEL_OFF && backend.transport && entered == 0)
         end_all();
 }
 
 void qm_connection_enter(void)
 {
-    if (backend.carrier && level != QM_LEVEL_OFF && qmctx_depth(backend.carrier) == 0)
+    if (backend.transport && level != QM_LEVEL_OFF &&
+        qmctx_depth(backend.transport) == 0)
         connected = begin(backend.kind, backend.klass, backend.name);
 }
 
@@ -134,7 +135,7 @@ int qm_frame_enter(uint64_t klass)
     if (entered < FRAMES_MAX) {
         frames[entered].klass = klass;
         frames[entered].outside = 0;
-        if (backend.carrier && level != QM_LEVEL_OFF)
+        if (backend.transport && level != QM_LEVEL_OFF)
             begin_frame(entered);
     }
     return entered++;
@@ -143,7 +144,7 @@ int qm_frame_enter(uint64_t klass)
 void qm_frame_leave(int frame, bool keep)
 {
     entered = frame;
-    if (!backend.carrier || frame >= FRAMES_MAX)
+    if (!backend.transport || frame >= FRAMES_MAX)
         return;
     if (level == QM_LEVEL_OFF && frame == 0)
         end_all();
@@ -163,7 +164,7 @@ void qm_kept_end(void)
 
 void qm_transaction_over(void)
 {
-    if (!backend.carrier)
+    if (!backend.transport)
         return;
     kept = in_transaction = false;
     if (level == QM_LEVEL_OFF) {

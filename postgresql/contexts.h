@@ -31,7 +31,7 @@ struct qm_counts {
 
 /* Whom contexts are announced to (NULL: to nobody, and all functions do nothing), what
  * the outermost context is, and where it is counted; all stay the caller's. */
-void qm_contexts_start(struct qmctx *carrier, enum qmctx_kind kind, uint64_t klass,
+void qm_contexts_start(struct qmctx *transport, enum qmctx_kind kind, uint64_t klass,
                        const char *name, struct qm_counts *counts);
 /* Ends all contexts; from now on nothing is begun. */
 void qm_contexts_stop(void);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* "kernel" or "mount". */
-const char *qm_module_carrier(void);
+const char *qm_module_transport(void);
 /* Whether contexts reach it.  If not, *message is why, else NULL; it stays the
  * module's.
  */

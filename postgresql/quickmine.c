@@ -56,12 +56,12 @@ PGDLLEXPORT void _PG_init(void);
 
 #define KERNEL "kernel"
 
-static char *carrier_setting;
+static char *transport_setting;
 static int level_setting;
 
-static struct qmctx *carrier; /* NULL: not opened yet, or it cannot be had */
-static bool opened;           /* in this process */
-static char *no_carrier;      /* why it cannot be had */
+static struct qmctx *transport; /* NULL: not opened yet, or it cannot be had */
+static bool opened;             /* in this process */
+static char *no_transport;      /* why it cannot be had */
 
 static planner_hook_type next_planner;
 static ExecutorStart_hook_type next_start;
@@ -70,10 +70,10 @@ static ExecutorFinish_hook_type next_finish;
 static ExecutorEnd_hook_type next_end;
 static ProcessUtility_hook_type next_utility;
 
-/* The carrier, or NULL and a sentence in qmctx_error(). */
-static struct qmctx *open_carrier(void)
+/* The transport, or NULL and a sentence in qmctx_error(). */
+static struct qmctx *open_transport(void)
 {
-    const char *path = carrier_setting;
+    const char *path = transport_setting;
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
     bool is_file = strcmp(path, KERNEL) != 0 &&
                    (len < suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX) != 0);
@@ -101,9 +101,9 @@ static void start(void)
     uint64_t klass;
 
     opened = true;
-    carrier = open_carrier();
-    if (!carrier) {
-        no_carrier = strdup(qmctx_error());
+    transport = open_transport();
+    if (!transport) {
+        no_transport = strdup(qmctx_error());
         return;
     }
     if (MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER ||
@@ -116,21 +116,21 @@ static void start(void)
                                             : GetBackendTypeDesc(MyBackendType);
         klass = hash_bytes_extended((const unsigned char *)name, (int)strlen(name), 0);
     }
-    qm_contexts_start(carrier, kind, klass, name, qm_stat_of_backend());
+    qm_contexts_start(transport, kind, klass, name, qm_stat_of_backend());
     before_shmem_exit(stop, 0);
 }
 
-const char *qm_module_carrier(void)
+const char *qm_module_transport(void)
 {
-    return strcmp(carrier_setting, KERNEL) == 0 ? KERNEL : "mount";
+    return strcmp(transport_setting, KERNEL) == 0 ? KERNEL : "mount";
 }
 
 bool qm_module_connected(const char **message)
 {
-    bool connected = carrier && qmctx_connected(carrier);
+    bool connected = transport && qmctx_connected(transport);
 
-    *message = no_carrier;
-    if (carrier && !connected)
+    *message = no_transport;
+    if (transport && !connected)
         *message = "the mount is not there";
     return connected;
 }
@@ -140,7 +140,7 @@ static bool tracking(void)
 {
     if (!opened)
         start();
-    if (!carrier)
+    if (!transport)
         return false;
     qm_contexts_level((enum qm_level)level_setting);
     return level_setting != QM_LEVEL_OFF;
@@ -384,16 +384,16 @@ static void define_settings(void)
         "quickmine.level", "The innermost contexts that are announced.", NULL,
         &level_setting, QM_LEVEL_QUERY, levels, PGC_USERSET, 0, NULL, NULL, NULL);
     DefineCustomStringVariable(
-        "quickmine.carrier",
+        "quickmine.transport",
         "Whom contexts are announced to: \"kernel\", or the file of a quickmine mount.",
-        NULL, &carrier_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+        NULL, &transport_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
     MarkGUCPrefixReserved("quickmine");
 }
 
 /* Says in the log, once, that there will be no contexts. */
-static void check_carrier(void)
+static void check_transport(void)
 {
-    struct qmctx *probe = open_carrier();
+    struct qmctx *probe = open_transport();
 
     if (!probe || !qmctx_connected(probe))
         ereport(WARNING, errmsg("quickmine: no contexts are announced for now: %s",
@@ -408,7 +408,7 @@ void _PG_init(void)
         return;
     EnableQueryId();
     define_settings();
-    check_carrier();
+    check_transport();
     qm_stat_reserve();
 
     next_planner = planner_hook;

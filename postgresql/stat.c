@@ -87,7 +87,7 @@ PGDLLEXPORT Datum quickmine_stat(PG_FUNCTION_ARGS);
 PG_FUNCTION_INFO_V1(quickmine_stat);
 Datum quickmine_stat(PG_FUNCTION_ARGS)
 {
-    enum { CARRIER, CONNECTED, MESSAGE, CONNECTIONS, COLUMNS = 9 };
+    enum { TRANSPORT, CONNECTED, MESSAGE, CONNECTIONS, COLUMNS = 9 };
     Datum values[COLUMNS] = {0};
     bool nulls[COLUMNS] = {0};
     uint64_t sums[COLUMNS - CONNECTIONS] = {0};
@@ -115,7 +115,7 @@ Datum quickmine_stat(PG_FUNCTION_ARGS)
         for (size_t j = 0; j < lengthof(all); j++)
             sums[j] += load(all[j]);
     }
-    values[CARRIER] = CStringGetTextDatum(qm_module_carrier());
+    values[TRANSPORT] = CStringGetTextDatum(qm_module_transport());
     values[CONNECTED] = BoolGetDatum(qm_module_connected(&message));
     if (message)
         values[MESSAGE] = CStringGetTextDatum(message);

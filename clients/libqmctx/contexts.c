@@ -1,4 +1,4 @@
-/* contexts.c - contexts of the direct carrier, and the session's slots.
+/* contexts.c - contexts of the direct transport, and the session's slots.
  *
  * A context is found by its id: an index into a table in the low half (plus 1), a
  * generation in the high one, so that the id of a context that has ended names nothing.

@@ -1,4 +1,4 @@
-/* direct.h - what the files of the direct carrier share.
+/* direct.h - what the files of the direct transport share.
  *
  *   handshake.c           making a connection
  *   conn.c                one connection: a libnbd handle, its requests, who polls it
@@ -260,7 +260,7 @@ bool qm_direct_all_up(struct direct *d);
  * there is none, or no records can be written). */
 void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
 
-/* transport-attached.c: a carrier's begin, end and thread_gone; of a direct instance,
+/* transport-attached.c: a transport's begin, end and thread_gone; of a direct instance,
  * or of one that is attached to it. */
 struct qm_stack {
     struct qm_thread base;

@@ -1,15 +1,15 @@
 /* internal.h - what the files of libqmctx share.
  *
- * A struct qmctx is the common part of an instance; a carrier (transport-*.c) embeds it
- * as its first member and stands behind struct qm_carrier.
- * thread.c keeps, for each thread and instance, a struct qm_thread, which a carrier
- * embeds in the same way.
+ * A struct qmctx is the common part of an instance; a transport (transport-*.c) embeds
+ * it as its first member and stands behind struct qm_transport.  thread.c keeps, for
+ * each thread and instance, a struct qm_thread, which a transport embeds in the same
+ * way.
  *
  * Locks, outermost first; none is held while waiting for the network:
  *
  *   the registry lock (thread.c)   the lists of instances and of their threads
  *   a connection's lock            one libnbd handle and the requests on it
- *   a carrier's own lock           contexts and slots; or the mount's free entries
+ *   a transport's own lock         contexts and slots; or the mount's free entries
  */
 #ifndef QMCTX_INTERNAL_H
 #define QMCTX_INTERNAL_H
@@ -25,7 +25,7 @@
 
 struct qm_thread;
 
-struct qm_carrier {
+struct qm_transport {
     const char *name;
     size_t
         thread_bytes; /* of the per-thread state, which starts with struct qm_thread */
@@ -45,7 +45,7 @@ struct qm_carrier {
 };
 
 struct qmctx {
-    const struct qm_carrier *carrier;
+    const struct qm_transport *transport;
     uint64_t instance; /* a number that no other instance ever has */
     unsigned forks;    /* qm_forks when it was made: else it is a parent's */
     const void *over;  /* the direct instance whose requests its contexts are of; or
@@ -67,7 +67,7 @@ struct qm_thread {
 extern unsigned qm_forks;
 
 /* Enters ctx into the registry; ENOMEM or EAGAIN if the process cannot have one. */
-int qm_register(struct qmctx *ctx, const struct qm_carrier *carrier);
+int qm_register(struct qmctx *ctx, const struct qm_transport *transport);
 /* Takes it out, and its threads' states with it. */
 void qm_unregister(struct qmctx *ctx);
 
@@ -91,8 +91,8 @@ int qm_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3
 /* Bytes of name that fit into max, without cutting a UTF-8 character in two. */
 size_t qm_name_len(const char *name, size_t max);
 
-extern const struct qm_carrier qm_carrier_direct, qm_carrier_mount, qm_carrier_kernel,
-    qm_carrier_attached;
+extern const struct qm_transport qm_transport_direct, qm_transport_mount,
+    qm_transport_kernel, qm_transport_attached;
 
 /* qmctx_announce() by these; *ctx is NULL. */
 int qm_announce_to_mount(const char *path, struct qmctx **ctx);

@@ -102,10 +102,10 @@ static bool acceptable(const struct qm_mount_hello *hello, int memory)
     return seals != -1 && (seals & F_SEAL_SHRINK);
 }
 
-int qm_link_hello(int fd, struct qm_link **result)
+int qm_mount_link_hello(int fd, struct qm_mount_link **result)
 {
     struct qm_mount_hello hello;
-    struct qm_link *link;
+    struct qm_mount_link *link;
     int memory, err;
 
     err = receive(fd, &hello, &memory);
@@ -146,12 +146,12 @@ int qm_link_hello(int fd, struct qm_link **result)
     return 0;
 }
 
-void qm_link_ref(struct qm_link *link)
+void qm_mount_link_ref(struct qm_mount_link *link)
 {
     atomic_fetch_add_explicit(&link->refs, 1, memory_order_relaxed);
 }
 
-void qm_link_unref(struct qm_link *link)
+void qm_mount_link_unref(struct qm_mount_link *link)
 {
     if (atomic_fetch_sub_explicit(&link->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -162,7 +162,7 @@ void qm_link_unref(struct qm_link *link)
     free(link);
 }
 
-bool qm_link_alive(struct qm_link *link)
+bool qm_mount_link_alive(struct qm_mount_link *link)
 {
     char unexpected[64];
     ssize_t n = recv(link->fd, unexpected, sizeof unexpected, MSG_DONTWAIT);
@@ -171,7 +171,7 @@ bool qm_link_alive(struct qm_link *link)
                                  errno == EINTR || errno == ENOMEM));
 }
 
-uint32_t qm_link_take(struct qm_link *link)
+uint32_t qm_mount_link_take(struct qm_mount_link *link)
 {
     uint32_t index = QM_LINK_NO_ENTRY;
 
@@ -182,7 +182,7 @@ uint32_t qm_link_take(struct qm_link *link)
     return index;
 }
 
-void qm_link_give(struct qm_link *link, uint32_t index)
+void qm_mount_link_give(struct qm_mount_link *link, uint32_t index)
 {
     pthread_mutex_lock(&link->lock);
     link->free[link->free_count++] = index;
@@ -204,9 +204,9 @@ static uint64_t open_entry(struct qm_mount_entry *e)
     return version;
 }
 
-uint64_t qm_link_write(struct qm_link *link, uint32_t index, uint32_t kind,
-                       uint64_t klass, const char *name, size_t len, uint32_t parent,
-                       uint64_t parent_version)
+uint64_t qm_mount_link_write(struct qm_mount_link *link, uint32_t index, uint32_t kind,
+                             uint64_t klass, const char *name, size_t len,
+                             uint32_t parent, uint64_t parent_version)
 {
     typedef uint32_t __attribute__((may_alias)) word;
     _Static_assert(offsetof(struct qm_mount_entry, name) % sizeof(word) == 0, "words");
@@ -229,7 +229,7 @@ uint64_t qm_link_write(struct qm_link *link, uint32_t index, uint32_t kind,
     return version + 2;
 }
 
-int qm_link_end(struct qm_link *link, uint32_t index, uint64_t version)
+int qm_mount_link_end(struct qm_mount_link *link, uint32_t index, uint64_t version)
 {
     struct qm_mount_entry *e = &link->entries[index];
     struct qm_mount_ended ended = {.index = index, .version = version};

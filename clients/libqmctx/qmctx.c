@@ -1,4 +1,4 @@
-/* qmctx.c - the functions that every carrier stands behind. */
+/* qmctx.c - the functions that every transport stands behind. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ int qmctx_announce(const char *where, struct qmctx **ctx)
 {
     *ctx = NULL;
     if (!where) {
-        where = secure_getenv("QMCTX_CARRIER");
+        where = secure_getenv("QMCTX_TRANSPORT");
         if (!where || !*where)
             where = "kernel";
     }
@@ -41,7 +41,7 @@ int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
     thread = qm_thread_get(ctx, true);
     if (!thread)
         return qm_fail(ENOMEM, "out of memory for a thread's contexts");
-    return ctx->carrier->begin(ctx, thread, kind, klass, name);
+    return ctx->transport->begin(ctx, thread, kind, klass, name);
 }
 
 int qmctx_end(struct qmctx *ctx)
@@ -53,7 +53,7 @@ int qmctx_end(struct qmctx *ctx)
     thread = qm_thread_get(ctx, false);
     if (!thread || thread->depth == 0)
         return qm_fail(EINVAL, "this thread has no open context");
-    ctx->carrier->end(ctx, thread);
+    ctx->transport->end(ctx, thread);
     return 0;
 }
 
@@ -65,7 +65,7 @@ int qmctx_end_to(struct qmctx *ctx, unsigned depth)
         return 0;
     thread = qm_thread_get(ctx, false);
     while (thread && thread->depth > depth)
-        ctx->carrier->end(ctx, thread);
+        ctx->transport->end(ctx, thread);
     return 0;
 }
 
@@ -76,14 +76,14 @@ unsigned qmctx_depth(struct qmctx *ctx)
     return thread ? thread->depth : 0;
 }
 
-const char *qmctx_carrier(const struct qmctx *ctx)
+const char *qmctx_transport(const struct qmctx *ctx)
 {
-    return ctx->carrier->name;
+    return ctx->transport->name;
 }
 
 bool qmctx_connected(const struct qmctx *ctx)
 {
-    return !qm_is_parents(ctx) && ctx->carrier->connected((struct qmctx *)ctx);
+    return !qm_is_parents(ctx) && ctx->transport->connected((struct qmctx *)ctx);
 }
 
 void qmctx_close(struct qmctx *ctx)
@@ -93,5 +93,5 @@ void qmctx_close(struct qmctx *ctx)
     qm_unregister(ctx);
     /* A parent's locks may be held by threads that are not there: its memory stays. */
     if (!qm_is_parents(ctx))
-        ctx->carrier->close(ctx);
+        ctx->transport->close(ctx);
 }

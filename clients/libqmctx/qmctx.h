@@ -1,6 +1,6 @@
 /* qmctx.h - tell the storage server which context causes a read.  See qmctx(3).
  *
- * Three ways ("carriers") for a context to get to the server, one interface:
+ * Three ways ("transports") for a context to get to the server, one interface:
  *
  *   qmctx_connect()   the program sends its requests itself, through this library, to
  *                     the tagged export of an NBD server
@@ -68,7 +68,7 @@ int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ct
  *                      allowed: then qmctx_connected() is false and qmctx_error() says
  *                      why.  A mount that is not there is looked for again, at most
  * once a second, when contexts begin.  Waits at most a second, for a mount that is slow
- * to answer. NULL               where the environment's QMCTX_CARRIER says, in these
+ * to answer. NULL               where the environment's QMCTX_TRANSPORT says, in these
  * words; if it is not set, to the kernel
  *
  * EINVAL: a path that is empty or too long. */
@@ -82,13 +82,13 @@ int qmctx_attach(struct qmctx *to, struct qmctx **ctx);
 
 /* Ends all contexts, and waits for what is in flight as long as replies come (a second
  * each); what remains is given up, with ENOTCONN for its done().  ctx may be NULL.  No
- * other thread may be using ctx.  Over the mount's carrier, end contexts of other
+ * other thread may be using ctx.  Over the mount's transport, end contexts of other
  * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct", "mount", "kernel" or "attached": the carrier, and whether it works just now
- * (direct: at least one connection is up; kernel: always).  Does not wait. */
-const char *qmctx_carrier(const struct qmctx *ctx);
+/* "direct", "mount", "kernel" or "attached": the transport, and whether it works just
+ * now (direct: at least one connection is up; kernel: always).  Does not wait. */
+const char *qmctx_transport(const struct qmctx *ctx);
 bool qmctx_connected(const struct qmctx *ctx);
 
 /* The calling thread's last error, as a sentence; never NULL. */
@@ -109,7 +109,7 @@ int qmctx_end_to(struct qmctx *ctx, unsigned depth);
 /* How many contexts of the calling thread are open. */
 unsigned qmctx_depth(struct qmctx *ctx);
 
-/* The rest is for the direct carrier only (ENOTSUP else). */
+/* The rest is for the direct transport only (ENOTSUP else). */
 
 /* The device: its bytes, the server's cache block in bytes, whether it can be written.
  */

@@ -1,4 +1,4 @@
-/* request.c - reads, writes and the like over the direct carrier.
+/* request.c - reads, writes and the like over the direct transport.
  *
  * A request goes over the connection of its context's tree, or, without a context, over
  * the connections in turn; one that is larger than the server takes goes in parts.
@@ -15,7 +15,7 @@
 
 static int check(struct qmctx *ctx)
 {
-    if (ctx->carrier != &qm_carrier_direct)
+    if (ctx->transport != &qm_transport_direct)
         return qm_fail(ENOTSUP, "only a direct connection carries requests");
     if (qm_is_parents(ctx))
         return qm_fail(ENOTCONN, "the connection belongs to the parent process");

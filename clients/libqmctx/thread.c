@@ -9,7 +9,7 @@
  * fork() copies only the calling thread.  The child must not speak on the parent's
  * sockets nor write into memory that is shared with the mount, and locks may have been
  * held by threads that are not there any more.  So in the child every instance of the
- * parent is dead for good: carriers close their descriptors and nothing else, and all
+ * parent is dead for good: transports close their descriptors and nothing else, and all
  * calls find out by qm_is_parents().
  */
 #include <pthread.h>
@@ -55,7 +55,7 @@ static void in_child(void)
     cds_list_for_each_entry(ctx, &instances, instances)
     {
         if (!qm_is_parents(ctx))
-            ctx->carrier->forked(ctx, find_mine(ctx->instance));
+            ctx->transport->forked(ctx, find_mine(ctx->instance));
     }
     qm_forks++;
     pthread_mutex_unlock(&registry);
@@ -67,7 +67,7 @@ static void leave(struct qm_thread *thread)
     struct qmctx *ctx = thread->ctx;
 
     if (!qm_is_parents(ctx))
-        ctx->carrier->thread_gone(ctx, thread);
+        ctx->transport->thread_gone(ctx, thread);
     cds_list_del(&thread->of_instance);
     atomic_store_explicit(&thread->instance, 0, memory_order_release);
 }
@@ -93,12 +93,12 @@ static void set_up(void)
         set_up_error = pthread_atfork(before_fork, in_parent, in_child);
 }
 
-int qm_register(struct qmctx *ctx, const struct qm_carrier *carrier)
+int qm_register(struct qmctx *ctx, const struct qm_transport *transport)
 {
     pthread_once(&once, set_up);
     if (set_up_error)
         return set_up_error;
-    ctx->carrier = carrier;
+    ctx->transport = transport;
     CDS_INIT_LIST_HEAD(&ctx->threads);
     pthread_mutex_lock(&registry);
     ctx->instance = ++last_instance;
@@ -141,7 +141,7 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
     if (thread || !create)
         return thread;
     prune();
-    thread = calloc(1, ctx->carrier->thread_bytes);
+    thread = calloc(1, ctx->transport->thread_bytes);
     /* The key's value only has to be set for the thread's exit to be told. */
     if (!thread || pthread_setspecific(exit_key, &mine)) {
         free(thread);

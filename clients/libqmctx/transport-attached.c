@@ -18,8 +18,8 @@ struct attached {
 
 static struct direct *target(struct qmctx *ctx)
 {
-    return ctx->carrier == &qm_carrier_attached ? ((struct attached *)ctx)->to
-                                                : qm_direct_of(ctx);
+    return ctx->transport == &qm_transport_attached ? ((struct attached *)ctx)->to
+                                                    : qm_direct_of(ctx);
 }
 
 int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
@@ -78,7 +78,7 @@ static void attached_close(struct qmctx *ctx)
     free(ctx);
 }
 
-const struct qm_carrier qm_carrier_attached = {
+const struct qm_transport qm_transport_attached = {
     .name = "attached",
     .thread_bytes = sizeof(struct qm_stack),
     .connected = attached_connected,
@@ -95,14 +95,14 @@ int qmctx_attach(struct qmctx *to, struct qmctx **ctx)
     int err;
 
     *ctx = NULL;
-    if (to->carrier != &qm_carrier_direct)
+    if (to->transport != &qm_transport_direct)
         return qm_fail(EINVAL, "only a direct connection can be attached to");
     a = calloc(1, sizeof *a);
     if (!a)
         return qm_fail(ENOMEM, "out of memory");
     a->to = qm_direct_of(to);
     a->base.over = to;
-    err = qm_register(&a->base, &qm_carrier_attached);
+    err = qm_register(&a->base, &qm_transport_attached);
     if (err) {
         free(a);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));

@@ -1,4 +1,4 @@
-/* transport-direct.c - the carrier over which a program sends its own requests:
+/* transport-direct.c - the transport over which a program sends its own requests:
  * connecting.
  *
  * The first connection reads the header, which begins a session; the others join it.
@@ -206,7 +206,7 @@ int qmctx_reconnect(struct qmctx *ctx)
     struct direct *d = qm_direct_of(ctx);
     int rc = 0;
 
-    if (ctx->carrier != &qm_carrier_direct)
+    if (ctx->transport != &qm_transport_direct)
         return qm_fail(ENOTSUP, "only a direct connection can be made again");
     if (qm_is_parents(ctx))
         return qm_fail(ENOTCONN, "the connection belongs to the parent process");
@@ -362,7 +362,7 @@ static void direct_close(struct qmctx *ctx)
     direct_free(qm_direct_of(ctx));
 }
 
-const struct qm_carrier qm_carrier_direct = {
+const struct qm_transport qm_transport_direct = {
     .name = "direct",
     .thread_bytes = sizeof(struct qm_stack),
     .connected = direct_connected,
@@ -451,7 +451,7 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
         return -1;
     }
     d->base.over = d;
-    err = qm_register(&d->base, &qm_carrier_direct);
+    err = qm_register(&d->base, &qm_transport_direct);
     if (err) {
         direct_free(d);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));
@@ -472,7 +472,7 @@ int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ct
 
 static struct direct *device(const struct qmctx *ctx)
 {
-    if (ctx->carrier == &qm_carrier_direct)
+    if (ctx->transport == &qm_transport_direct)
         return (struct direct *)ctx;
     qm_fail(ENOTSUP, "only a direct connection knows the device");
     return NULL;

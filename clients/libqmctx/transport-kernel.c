@@ -1,5 +1,5 @@
-/* transport-kernel.c - the carrier that sets the thread's current context in the kernel
- * (client-patches/linux/ctx.h), for kernels that have such contexts.
+/* transport-kernel.c - the transport that sets the thread's current context in the
+ * kernel (client-patches/linux/ctx.h), for kernels that have such contexts.
  *
  * A thread's contexts are a stack of frames, each of one of the kernel's contexts, and
  * of what was current before it.  Nothing is kept beside: the kernel tells the device's
@@ -134,7 +134,7 @@ static void kernel_close(struct qmctx *ctx)
     free(ctx);
 }
 
-const struct qm_carrier qm_carrier_kernel = {
+const struct qm_transport qm_transport_kernel = {
     .name = "kernel",
     .thread_bytes = sizeof(struct kernel_thread),
     .connected = kernel_connected,
@@ -157,7 +157,7 @@ int qm_announce_to_kernel(struct qmctx **ctx)
     kernel = calloc(1, sizeof *kernel);
     if (!kernel)
         return qm_fail(ENOMEM, "out of memory");
-    err = qm_register(kernel, &qm_carrier_kernel);
+    err = qm_register(kernel, &qm_transport_kernel);
     if (err) {
         free(kernel);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));

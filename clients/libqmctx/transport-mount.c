@@ -1,4 +1,4 @@
-/* transport-mount.c - the carrier that announces contexts to a mount
+/* transport-mount.c - the transport that announces contexts to a mount
  * (quickmine-mount.h).
  *
  * A thread's contexts are a stack of frames.  While there is a link to a mount, each
@@ -39,11 +39,11 @@ struct mount {
     _Atomic int64_t next_check;  /* milliseconds, as now_ms() */
 
     pthread_mutex_t lock;
-    struct qm_link *link; /* lock; NULL: none */
-    int connecting;       /* lock; a socket that awaits the greeting, or -1 */
-    int64_t since;        /* lock; when that was connected */
-    int why;              /* lock; an errno value: why there is no link */
-    _Atomic int fd;       /* link's or connecting, for a child to close; -1 */
+    struct qm_mount_link *link; /* lock; NULL: none */
+    int connecting;             /* lock; a socket that awaits the greeting, or -1 */
+    int64_t since;              /* lock; when that was connected */
+    int why;                    /* lock; an errno value: why there is no link */
+    _Atomic int fd;             /* link's or connecting, for a child to close; -1 */
 };
 
 struct frame {
@@ -58,9 +58,9 @@ struct frame {
 
 struct mount_thread {
     struct qm_thread base;
-    struct qm_link *link; /* a reference, or NULL */
-    uint64_t generation;  /* that link is of */
-    struct frame *frames; /* base.depth are used */
+    struct qm_mount_link *link; /* a reference, or NULL */
+    uint64_t generation;        /* that link is of */
+    struct frame *frames;       /* base.depth are used */
     unsigned capacity;
     unsigned kept;
     uint32_t keep[KEEP];
@@ -103,7 +103,7 @@ static bool may_set_fsgid(uint32_t gid)
 }
 
 /* lock is held. */
-static void put_link(struct mount *m, struct qm_link *link)
+static void put_link(struct mount *m, struct qm_mount_link *link)
 {
     m->link = link;
     atomic_store_explicit(&m->fd, link ? link->fd : -1, memory_order_relaxed);
@@ -119,7 +119,7 @@ static void stop_connecting(struct mount *m)
 }
 
 /* The mount is gone: nobody uses link any more from now on. */
-static void lose_link(struct mount *m, struct qm_link *link, int why)
+static void lose_link(struct mount *m, struct qm_mount_link *link, int why)
 {
     pthread_mutex_lock(&m->lock);
     if (m->link == link) {
@@ -128,7 +128,7 @@ static void lose_link(struct mount *m, struct qm_link *link, int why)
         atomic_store_explicit(&m->next_check, now_ms() + CHECK_MS,
                               memory_order_relaxed);
         shutdown(link->fd, SHUT_RDWR);
-        qm_link_unref(link);
+        qm_mount_link_unref(link);
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -136,8 +136,8 @@ static void lose_link(struct mount *m, struct qm_link *link, int why)
 /* Takes the greeting if it has come.  lock is held.  Returns when to look again. */
 static int64_t take_hello(struct mount *m, int64_t now)
 {
-    struct qm_link *link;
-    int err = qm_link_hello(m->connecting, &link);
+    struct qm_mount_link *link;
+    int err = qm_mount_link_hello(m->connecting, &link);
 
     if (err == EAGAIN && now - m->since < PATIENCE_MS) {
         m->why = EAGAIN;
@@ -153,7 +153,7 @@ static int64_t take_hello(struct mount *m, int64_t now)
         /* That does not change: do not try again. */
         m->why = EPERM;
         atomic_store_explicit(&m->fd, -1, memory_order_relaxed);
-        qm_link_unref(link);
+        qm_mount_link_unref(link);
         return INT64_MAX;
     }
     put_link(m, link);
@@ -163,14 +163,14 @@ static int64_t take_hello(struct mount *m, int64_t now)
 /* lock is held.  Returns when to look again. */
 static int64_t look(struct mount *m, int64_t now)
 {
-    struct qm_link *link = m->link;
+    struct qm_mount_link *link = m->link;
 
     if (link) {
-        if (qm_link_alive(link))
+        if (qm_mount_link_alive(link))
             return now + CHECK_MS;
         m->why = ECONNRESET;
         put_link(m, NULL);
-        qm_link_unref(link);
+        qm_mount_link_unref(link);
         /* It may be back already. */
     }
     if (m->connecting == -1) {
@@ -224,29 +224,29 @@ static void announce(struct mount_thread *t, unsigned i)
     uint32_t parent = QM_LINK_NO_ENTRY;
     uint64_t parent_version = 0;
 
-    f->index = t->kept > 0 ? t->keep[--t->kept] : qm_link_take(t->link);
+    f->index = t->kept > 0 ? t->keep[--t->kept] : qm_mount_link_take(t->link);
     if (f->index == QM_LINK_NO_ENTRY)
         return;
     while (i > 0 && parent == QM_LINK_NO_ENTRY) {
         parent = t->frames[--i].index;
         parent_version = t->frames[i].version;
     }
-    f->version = qm_link_write(t->link, f->index, f->kind, f->klass, f->name,
-                               f->name_len, parent, parent_version);
+    f->version = qm_mount_link_write(t->link, f->index, f->kind, f->klass, f->name,
+                                     f->name_len, parent, parent_version);
 }
 
 /* Lets go of the thread's link, which is not in use any more. */
 static void let_go(struct mount_thread *t)
 {
     if (t->link)
-        qm_link_unref(t->link);
+        qm_mount_link_unref(t->link);
     t->link = NULL;
     t->kept = 0;
     for (unsigned i = 0; i < t->base.depth; i++)
         t->frames[i].index = QM_LINK_NO_ENTRY;
 }
 
-/* Brings the thread up to date with the carrier's link. */
+/* Brings the thread up to date with the transport's link. */
 static void follow(struct mount *m, struct mount_thread *t)
 {
     if (t->generation == atomic_load_explicit(&m->generation, memory_order_acquire))
@@ -256,7 +256,7 @@ static void follow(struct mount *m, struct mount_thread *t)
     t->generation = atomic_load_explicit(&m->generation, memory_order_relaxed);
     t->link = m->link;
     if (t->link)
-        qm_link_ref(t->link);
+        qm_mount_link_ref(t->link);
     pthread_mutex_unlock(&m->lock);
     for (unsigned i = 0; t->link && i < t->base.depth; i++)
         announce(t, i);
@@ -308,12 +308,12 @@ static int mount_begin(struct qmctx *ctx, struct qm_thread *thread,
 /* Ends the entry of a frame that is off the stack. */
 static void end_entry(struct mount *m, struct mount_thread *t, const struct frame *f)
 {
-    int err = qm_link_end(t->link, f->index, f->version);
+    int err = qm_mount_link_end(t->link, f->index, f->version);
 
     if (t->kept < KEEP)
         t->keep[t->kept++] = f->index;
     else
-        qm_link_give(t->link, f->index);
+        qm_mount_link_give(t->link, f->index);
     if (err)
         lose_link(m, t->link, err);
 }
@@ -351,7 +351,7 @@ static void mount_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
             end_entry(m, t, f);
     }
     while (t->link && t->kept > 0)
-        qm_link_give(t->link, t->keep[--t->kept]);
+        qm_mount_link_give(t->link, t->keep[--t->kept]);
     let_go(t);
     free(t->frames);
     t->frames = NULL;
@@ -377,7 +377,7 @@ static bool mount_connected(struct qmctx *ctx)
     bool connected;
 
     pthread_mutex_lock(&m->lock);
-    connected = m->link && qm_link_alive(m->link);
+    connected = m->link && qm_mount_link_alive(m->link);
     pthread_mutex_unlock(&m->lock);
     return connected;
 }
@@ -387,14 +387,14 @@ static void mount_close(struct qmctx *ctx)
     struct mount *m = mount_of(ctx);
 
     if (m->link)
-        qm_link_unref(m->link);
+        qm_mount_link_unref(m->link);
     if (m->connecting != -1)
         close(m->connecting);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
-const struct qm_carrier qm_carrier_mount = {
+const struct qm_transport qm_transport_mount = {
     .name = "mount",
     .thread_bytes = sizeof(struct mount_thread),
     .connected = mount_connected,
@@ -442,7 +442,7 @@ int qm_announce_to_mount(const char *path, struct qmctx **ctx)
     /* A thread starts with generation 0 and no link. */
     atomic_init(&m->generation, 0);
     pthread_mutex_init(&m->lock, NULL);
-    err = qm_register(&m->base, &qm_carrier_mount);
+    err = qm_register(&m->base, &qm_transport_mount);
     if (err) {
         free(m);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));

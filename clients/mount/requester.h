@@ -7,6 +7,6 @@
 
 /* Whether the thread is ending, has been killed, or is no more.  false if that cannot
  * be told.  thread: its number as this process sees it; 0: unknown. */
-bool qm_asker_gone(pid_t thread);
+bool qm_requester_gone(pid_t thread);
 
 #endif

@@ -450,11 +450,11 @@ static struct route *announced(const char *text)
  * mount: they are those of the requests that the same thread makes here. */
 INTERPOSED int qmctx_announce(const char *where, struct qmctx **ctx)
 {
-    const char *text = where ? where : getenv("QMCTX_CARRIER");
+    const char *text = where ? where : getenv("QMCTX_TRANSPORT");
     struct route *route = text ? announced(text) : NULL;
     struct qm_device *device;
 
-    /* Who knows of no carrier means the only file that there is. */
+    /* Who knows of no transport means the only file that there is. */
     if (!(text && *text) && route_count == 1)
         route = &routes[0];
     if (!route)

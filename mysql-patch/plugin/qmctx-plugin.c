@@ -53,8 +53,8 @@
 
 enum level { LEVEL_CONNECTION, LEVEL_TRANSACTION, LEVEL_STATEMENT };
 
-static struct qmctx *carrier; /* set while the plugin is not in use; NULL: no mount */
-static unsigned generation;   /* how often the plugin was initialised */
+static struct qmctx *transport; /* set while the plugin is not in use; NULL: no mount */
+static unsigned generation;     /* how often the plugin was initialised */
 
 static _Atomic unsigned long long count_connections, count_transactions,
     count_statements, count_failed;
@@ -101,8 +101,8 @@ static void count(_Atomic unsigned long long *counter)
 static void begin(enum qmctx_kind kind, uint64_t klass, const char *name,
                   _Atomic unsigned long long *counter, unsigned *outside)
 {
-    *outside = qmctx_depth(carrier);
-    count(qmctx_begin(carrier, kind, klass, name) ? &count_failed : counter);
+    *outside = qmctx_depth(transport);
+    count(qmctx_begin(transport, kind, klass, name) ? &count_failed : counter);
 }
 
 static bool in_transaction(MYSQL_THD thd)
@@ -149,7 +149,7 @@ static bool is_control(const struct qm_template *t)
 static void leave(void)
 {
     if (thread.generation == generation)
-        qmctx_end_to(carrier, 0);
+        qmctx_end_to(transport, 0);
     memset(&thread, 0, sizeof thread);
     thread.generation = generation;
 }
@@ -157,7 +157,7 @@ static void leave(void)
 static void end_transaction(MYSQL_THD thd)
 {
     if (thread.transaction)
-        qmctx_end_to(carrier, thread.outside_transaction);
+        qmctx_end_to(transport, thread.outside_transaction);
     thread.transaction = THDVAR(thd, transaction) = 0;
 }
 
@@ -167,7 +167,7 @@ static void enter_transaction(MYSQL_THD thd, const struct qm_template *t,
 {
     /* It may have ended in another thread, or unseen (a reset of the connection). */
     if (thread.transaction && thread.transaction != THDVAR(thd, transaction)) {
-        qmctx_end_to(carrier, thread.outside_transaction);
+        qmctx_end_to(transport, thread.outside_transaction);
         thread.transaction = 0;
     }
     if (is_start(t) || !in_transaction(thd))
@@ -194,7 +194,7 @@ static void end_request(MYSQL_THD thd)
     thread.in_request = false;
     thread.nested = 0;
     if (thread.level == LEVEL_STATEMENT)
-        qmctx_end_to(carrier, thread.outside_statement);
+        qmctx_end_to(transport, thread.outside_statement);
     if (thread.commits || !in_transaction(thd))
         end_transaction(thd);
 }
@@ -282,7 +282,7 @@ static void on_status(MYSQL_THD thd, const struct mysql_event_general *event)
     thread.last = event->query_id;
     if (thread.nested) {
         if (--thread.nested < MAX_NESTED)
-            qmctx_end_to(carrier, thread.outside_nested[thread.nested]);
+            qmctx_end_to(transport, thread.outside_nested[thread.nested]);
     } else if (thread.several && event->general_error_code) {
         end_request(thd); /* the statements after it are not executed */
     }
@@ -323,7 +323,7 @@ static void on_general(MYSQL_THD thd, const struct mysql_event_general *event)
 
 static void on_event(MYSQL_THD thd, unsigned int class, const void *event)
 {
-    if (!carrier || !thd)
+    if (!transport || !thd)
         return;
     if (thread.generation != generation)
         leave();
@@ -370,7 +370,7 @@ static int start(void *plugin)
                         MYF(ME_ERROR_LOG));
         return 1;
     }
-    if (qmctx_announce(socket, &carrier)) {
+    if (qmctx_announce(socket, &transport)) {
         if (errno == ENOSYS) { /* a kernel without; the server is none the worse */
             my_printf_error(ER_UNKNOWN_ERROR, "qmctx: no contexts are announced: %s",
                             MYF(ME_ERROR_LOG_ONLY | ME_WARNING), qmctx_error());
@@ -378,10 +378,10 @@ static int start(void *plugin)
         }
         my_printf_error(ER_UNKNOWN_ERROR, "qmctx: cannot announce contexts to %s: %s",
                         MYF(ME_ERROR_LOG), socket, qmctx_error());
-        carrier = NULL;
+        transport = NULL;
         return 1;
     }
-    if (!qmctx_connected(carrier))
+    if (!qmctx_connected(transport))
         my_printf_error(ER_UNKNOWN_ERROR,
                         "qmctx: no contexts are announced for now: %s",
                         MYF(ME_ERROR_LOG_ONLY | ME_WARNING), qmctx_error());
@@ -390,9 +390,9 @@ static int start(void *plugin)
 
 static int stop(void *plugin)
 {
-    if (carrier)
-        qmctx_close(carrier);
-    carrier = NULL;
+    if (transport)
+        qmctx_close(transport);
+    transport = NULL;
     return 0;
 }
 
@@ -428,7 +428,7 @@ static int show_connected(MYSQL_THD thd, struct st_mysql_show_var *var, void *bu
                           struct system_status_var *unused, enum enum_var_type scope)
 {
     var->type = SHOW_CHAR;
-    var->value = carrier && qmctx_connected(carrier) ? "ON" : "OFF";
+    var->value = transport && qmctx_connected(transport) ? "ON" : "OFF";
     return 0;
 }
 

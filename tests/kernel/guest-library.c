@@ -212,7 +212,7 @@ void library(void)
     struct qmctx *q;
 
     CHECK(qmctx_announce(NULL, &q) == 0);
-    CHECK(!strcmp(qmctx_carrier(q), "kernel") && qmctx_connected(q));
+    CHECK(!strcmp(qmctx_transport(q), "kernel") && qmctx_connected(q));
     CHECK(qmctx_begin(q, 0, 1, NULL) == -1 && errno == EINVAL);
     nested(q);
     deep(q);

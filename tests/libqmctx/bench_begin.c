@@ -1,4 +1,4 @@
-/* bench_begin.c - what it costs to begin and end a context over the mount's carrier.
+/* bench_begin.c - what it costs to begin and end a context over the mount's transport.
  *
  * bench_begin [ROUNDS]: prints nanoseconds for a pair of qmctx_begin() and qmctx_end(),
  * alone, nested and named as a database server does it, and when no mount is there.

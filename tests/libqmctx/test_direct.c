@@ -18,7 +18,7 @@ static void test_device(void **state)
 
     start_filter();
     ctx = must_connect(3);
-    assert_string_equal(qmctx_carrier(ctx), "direct");
+    assert_string_equal(qmctx_transport(ctx), "direct");
     assert_true(qmctx_connected(ctx));
     assert_int_equal(qmctx_size(ctx), SIZE);
     assert_int_equal(qmctx_block_size(ctx), BLOCK);
@@ -94,7 +94,7 @@ static void test_attached(void **state)
     start_filter();
     ctx = must_connect(2);
     assert_int_equal(qmctx_attach(ctx, &attached), 0);
-    assert_string_equal(qmctx_carrier(attached), "attached");
+    assert_string_equal(qmctx_transport(attached), "attached");
     assert_true(qmctx_connected(attached));
     assert_int_equal(qmctx_attach(attached, &to_attached), -1);
     assert_int_equal(errno, EINVAL);

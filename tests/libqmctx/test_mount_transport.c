@@ -37,7 +37,7 @@ static uint32_t fsgid(void)
         (condition);                                                                   \
     })
 
-/* A begin and an end, which is when the carrier looks after its mount. */
+/* A begin and an end, which is when the transport looks after its mount. */
 static bool nudge(struct qmctx *ctx)
 {
     assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0, NULL), 0);
@@ -66,7 +66,7 @@ static void test_begin_end(void **state)
     mock_mount_start(&m, path);
     assert_int_equal(qmctx_announce(path, &ctx), 0);
     assert_true(qmctx_connected(ctx));
-    assert_string_equal(qmctx_carrier(ctx), "mount");
+    assert_string_equal(qmctx_transport(ctx), "mount");
     assert_int_equal(fsgid(), 0);
     assert_int_equal(qmctx_depth(ctx), 0);
 
@@ -405,7 +405,7 @@ static void test_paths(void **state)
     qmctx_close(ctx);
 }
 
-/* Which carrier it is that a program gets. */
+/* Which transport it is that a program gets. */
 static void test_where(void **state)
 {
     bool has_kernel;
@@ -413,13 +413,13 @@ static void test_where(void **state)
 
     /* Whatever the kernel has, a path is a mount's. */
     assert_int_equal(qmctx_announce(path, &ctx), 0);
-    assert_string_equal(qmctx_carrier(ctx), "mount");
+    assert_string_equal(qmctx_transport(ctx), "mount");
     qmctx_close(ctx);
 
     errno = 0;
     has_kernel = qmctx_announce("kernel", &ctx) == 0;
     if (has_kernel) {
-        assert_string_equal(qmctx_carrier(ctx), "kernel");
+        assert_string_equal(qmctx_transport(ctx), "kernel");
         assert_true(qmctx_connected(ctx));
         qmctx_close(ctx);
     } else {
@@ -429,25 +429,25 @@ static void test_where(void **state)
     }
 
     /* NULL is as the environment says, and else the kernel. */
-    assert_int_equal(setenv("QMCTX_CARRIER", path, 1), 0);
+    assert_int_equal(setenv("QMCTX_TRANSPORT", path, 1), 0);
     assert_int_equal(qmctx_announce(NULL, &ctx), 0);
-    assert_string_equal(qmctx_carrier(ctx), "mount");
+    assert_string_equal(qmctx_transport(ctx), "mount");
     qmctx_close(ctx);
     assert_int_equal(qmctx_announce("kernel", &ctx), has_kernel ? 0 : -1);
     qmctx_close(ctx);
     for (int set = 0; set < 3; set++) {
         if (set)
-            assert_int_equal(setenv("QMCTX_CARRIER", set == 1 ? "" : "kernel", 1), 0);
+            assert_int_equal(setenv("QMCTX_TRANSPORT", set == 1 ? "" : "kernel", 1), 0);
         else
-            assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
+            assert_int_equal(unsetenv("QMCTX_TRANSPORT"), 0);
         assert_int_equal(qmctx_announce(NULL, &ctx), has_kernel ? 0 : -1);
         if (has_kernel)
-            assert_string_equal(qmctx_carrier(ctx), "kernel");
+            assert_string_equal(qmctx_transport(ctx), "kernel");
         else
             assert_null(ctx);
         qmctx_close(ctx);
     }
-    assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
+    assert_int_equal(unsetenv("QMCTX_TRANSPORT"), 0);
 }
 
 static void test_direct_only(void **state)

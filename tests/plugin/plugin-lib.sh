@@ -1,5 +1,5 @@
 # plugin-lib.sh - for the plugin's live tests: a server, a mount, and a MariaDB with the
-# plugin.  To be sourced.  With CARRIER=preload there is no mount: the preload library
+# plugin.  To be sourced.  With TRANSPORT=preload there is no mount: the preload library
 # routes the same path.
 
 . "$SOURCE_DIR/scripts/lib/testing.sh"
@@ -8,10 +8,10 @@
 CLIENT=$BUILD_DIR/tests/plugin-client
 CLASS_OF=$BUILD_DIR/tests/plugin-class-of
 DEV=$T/dev # the mounted, or routed, file
-CARRIER=${CARRIER:-mount}
+TRANSPORT=${TRANSPORT:-mount}
 PRELOAD=$BUILD_DIR/lib/libqmctx-preload.so
 
-if [ "$CARRIER" = mount ]; then
+if [ "$TRANSPORT" = mount ]; then
     [ "$(id -u)" = 0 ] || skip "only root may set a thread's group"
     dd if=/dev/fuse of=/dev/null count=0 2>/dev/null || skip "/dev/fuse cannot be opened"
     command -v fusermount3 >/dev/null || skip "fusermount3 is not installed"
@@ -30,7 +30,7 @@ start_server() {
 
 # start_mount: of that server, on $DEV; its id is in $MOUNT.
 start_mount() {
-    [ "$CARRIER" = mount ] || return 0
+    [ "$TRANSPORT" = mount ] || return 0
     rm -f "${T:?}/mount.pid"
     QM_PIDS+=("m:$DEV")
     background "$QUICKMINE" mount -f --pidfile "$T/mount.pid" "$(nbd_uri server)" "$DEV" \
@@ -42,7 +42,7 @@ start_mount() {
 
 # stop_mount: contexts of those who have closed their connection have ended then.
 stop_mount() {
-    [ "$CARRIER" = mount ] || return 0
+    [ "$TRANSPORT" = mount ] || return 0
     fusermount3 -u "$DEV" || fail "it cannot be unmounted"
     wait_for 20 gone "$MOUNT" || fail "the mount does not end"
 }
@@ -57,7 +57,7 @@ start_plugin_on() {
     address*) preload=$(${CC:-cc} -print-file-name=libasan.so)
         local -x ASAN_OPTIONS=detect_leaks=0 ;;
     esac
-    if [ "$CARRIER" = preload ]; then
+    if [ "$TRANSPORT" = preload ]; then
         preload+=" $PRELOAD"
         local -x QMCTX_PRELOAD_FILES="$DEV=$(nbd_uri server)"
     fi

@@ -103,7 +103,7 @@ int run_contexts(const char *path)
 
     snprintf(socket, sizeof socket, "%s.ctx", path);
     CHECK(qmctx_announce(socket, &ctx) == 0, "%s", qmctx_error());
-    CHECK(strcmp(qmctx_carrier(ctx), "attached") == 0);
+    CHECK(strcmp(qmctx_transport(ctx), "attached") == 0);
     CHECK(qmctx_connected(ctx));
     file = must_open(path, O_RDONLY);
     size = lseek(file, 0, SEEK_END);

@@ -28,7 +28,7 @@ static void count(std::atomic<ulonglong> *counter)
 
 static bool tell_one(qmctx_kind kind, ulonglong klass, const char *name)
 {
-    if (app_context_carrier.begin(app_context_carrier.ctx, kind, klass,
+    if (app_context_transport.begin(app_context_transport.ctx, kind, klass,
                                   qm_context_names ? name : nullptr)) {
         count(&app_context_totals.errors);
         return false;
@@ -41,7 +41,7 @@ static bool tell_one(qmctx_kind kind, ulonglong klass, const char *name)
 static void tell_end(uint n)
 {
     if (here.told > n) {
-        app_context_carrier.end_to(app_context_carrier.ctx, n);
+        app_context_transport.end_to(app_context_transport.ctx, n);
         here.told = n;
     }
     if (n == 0)
@@ -337,7 +337,7 @@ void app_context_tag(bool ahead)
     THD *thd = current_thd;
     bool told = false;
 
-    if (!app_context_have_carrier()) {
+    if (!app_context_have_transport()) {
         count(&app_context_totals.reads_untagged);
         return;
     }

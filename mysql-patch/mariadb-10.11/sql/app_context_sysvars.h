@@ -6,7 +6,7 @@
 static bool qm_context_open(sys_var *self, THD *thd, enum_var_type type)
 {
     if (qm_context)
-        app_context_have_carrier();
+        app_context_have_transport();
     return false;
 }
 

@@ -12,7 +12,7 @@
 
 #include "app_context_transport.h"
 
-struct app_context_carrier app_context_carrier;
+struct app_context_transport app_context_transport;
 
 /* What dlsym() finds, to a pointer to a function. */
 template <typename T> static bool find(void *library, const char *name, T *function)
@@ -26,12 +26,12 @@ static const char *open_library()
 {
     void *library = dlopen("libqmctx.so.0", RTLD_NOW | RTLD_LOCAL);
 
-    if (!library || !find(library, "qmctx_announce", &app_context_carrier.announce) ||
-        !find(library, "qmctx_begin", &app_context_carrier.begin) ||
-        !find(library, "qmctx_end_to", &app_context_carrier.end_to) ||
-        !find(library, "qmctx_carrier", &app_context_carrier.name) ||
-        !find(library, "qmctx_connected", &app_context_carrier.connected) ||
-        !find(library, "qmctx_error", &app_context_carrier.error))
+    if (!library || !find(library, "qmctx_announce", &app_context_transport.announce) ||
+        !find(library, "qmctx_begin", &app_context_transport.begin) ||
+        !find(library, "qmctx_end_to", &app_context_transport.end_to) ||
+        !find(library, "qmctx_transport", &app_context_transport.name) ||
+        !find(library, "qmctx_connected", &app_context_transport.connected) ||
+        !find(library, "qmctx_error", &app_context_transport.error))
         return dlerror();
     return nullptr;
 }
@@ -51,25 +51,25 @@ static std::string destination()
     return where;
 }
 
-static void open_carrier()
+static void open_transport()
 {
-    struct app_context_carrier *carrier = &app_context_carrier;
+    struct app_context_transport *transport = &app_context_transport;
     struct qmctx *ctx = nullptr;
     const char *why = open_library();
 
     if (!why &&
-        (carrier->announce(destination().c_str(), &ctx) || !carrier->connected(ctx)))
-        why = carrier->error();
+        (transport->announce(destination().c_str(), &ctx) || !transport->connected(ctx)))
+        why = transport->error();
     if (why)
         sql_print_warning("qm_context: the storage is not told of contexts%s: %s",
                           ctx ? " for now" : "", why);
-    carrier->ctx = ctx;
+    transport->ctx = ctx;
 }
 
-bool app_context_have_carrier()
+bool app_context_have_transport()
 {
     static std::once_flag opened;
 
-    std::call_once(opened, open_carrier);
-    return app_context_carrier.ctx != nullptr;
+    std::call_once(opened, open_transport);
+    return app_context_transport.ctx != nullptr;
 }

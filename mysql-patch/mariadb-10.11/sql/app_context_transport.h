@@ -23,19 +23,19 @@ extern struct app_context_totals {
         errors;
 } app_context_totals;
 
-/* libqmctx's functions, and the carrier; valid if app_context_have_carrier(). */
-extern struct app_context_carrier {
+/* libqmctx's functions, and the transport; valid if app_context_have_transport(). */
+extern struct app_context_transport {
     struct qmctx *ctx;
     decltype(&qmctx_announce) announce;
     decltype(&qmctx_begin) begin;
     decltype(&qmctx_end_to) end_to;
-    decltype(&qmctx_carrier) name;
+    decltype(&qmctx_transport) name;
     decltype(&qmctx_connected) connected;
     decltype(&qmctx_error) error;
-} app_context_carrier;
+} app_context_transport;
 
 /* Whether contexts can be told; the first call finds out, and writes into the error log
  * if not.  It waits a second at most. */
-bool app_context_have_carrier();
+bool app_context_have_transport();
 
 #endif

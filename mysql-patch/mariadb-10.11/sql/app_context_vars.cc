@@ -42,9 +42,10 @@ int app_context_status(THD *thd, SHOW_VAR *var, void *buffer, system_status_var 
     } now;
     static thread_local SHOW_VAR vars[20];
     SHOW_VAR *next = vars;
-    bool have = qm_context && app_context_have_carrier();
-    const char *carrier = have ? app_context_carrier.name(app_context_carrier.ctx) : "";
-    bool connected = have && app_context_carrier.connected(app_context_carrier.ctx);
+    bool have = qm_context && app_context_have_transport();
+    const struct app_context_transport &t = app_context_transport;
+    const char *transport = have ? t.name(t.ctx) : "";
+    bool connected = have && t.connected(t.ctx);
 
     auto text = [&next](const char *name, const char *value) {
         *next++ = {name, const_cast<char *>(value), SHOW_CHAR};
@@ -59,7 +60,7 @@ int app_context_status(THD *thd, SHOW_VAR *var, void *buffer, system_status_var 
     };
 
     get_counts(thd, scope, now.counts);
-    text("carrier", carrier);
+    text("transport", transport);
     text("connected", connected ? "ON" : "OFF");
     number("connections_begun", &now.counts[APP_CONTEXT_CONNECTIONS_BEGUN]);
     number("connections_ended", &now.counts[APP_CONTEXT_CONNECTIONS_ENDED]);
