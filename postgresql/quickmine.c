@@ -56,7 +56,7 @@ PGDLLEXPORT void _PG_init(void);
 
 #define KERNEL "kernel"
 
-static char *transport_setting;
+static char *transport_setting, *carrier_setting; /* the latter: its old name */
 static int level_setting;
 
 static struct qmctx *transport; /* NULL: not opened yet, or it cannot be had */
@@ -70,10 +70,20 @@ static ExecutorFinish_hook_type next_finish;
 static ExecutorEnd_hook_type next_end;
 static ProcessUtility_hook_type next_utility;
 
+/* What contexts are announced to: as quickmine.transport says, or, where that is left
+ * at its default, its old name. */
+static const char *where(void)
+{
+    bool old = carrier_setting && *carrier_setting;
+
+    return old && strcmp(transport_setting, KERNEL) == 0 ? carrier_setting
+                                                         : transport_setting;
+}
+
 /* The transport, or NULL and a sentence in qmctx_error(). */
 static struct qmctx *open_transport(void)
 {
-    const char *path = transport_setting;
+    const char *path = where();
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
     bool is_file = strcmp(path, KERNEL) != 0 &&
                    (len < suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX) != 0);
@@ -122,7 +132,7 @@ static void start(void)
 
 const char *qm_module_transport(void)
 {
-    return strcmp(transport_setting, KERNEL) == 0 ? KERNEL : "mount";
+    return strcmp(where(), KERNEL) == 0 ? KERNEL : "mount";
 }
 
 bool qm_module_connected(const char **message)
@@ -385,8 +395,11 @@ static void define_settings(void)
         &level_setting, QM_LEVEL_QUERY, levels, PGC_USERSET, 0, NULL, NULL, NULL);
     DefineCustomStringVariable(
         "quickmine.transport",
-        "Whom contexts are announced to: \"kernel\", or the file of a quickmine mount.",
+        "What contexts are announced to: \"kernel\", or the file of a quickmine mount.",
         NULL, &transport_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomStringVariable(
+        "quickmine.carrier", "The old name of quickmine.transport.", NULL,
+        &carrier_setting, "", PGC_POSTMASTER, GUC_NO_SHOW_ALL, NULL, NULL, NULL);
     MarkGUCPrefixReserved("quickmine");
 }
 
@@ -395,6 +408,9 @@ static void check_transport(void)
 {
     struct qmctx *probe = open_transport();
 
+    if (carrier_setting && *carrier_setting)
+        ereport(WARNING, errmsg("quickmine.carrier is the old name of "
+                                "quickmine.transport, and will go"));
     if (!probe || !qmctx_connected(probe))
         ereport(WARNING, errmsg("quickmine: no contexts are announced for now: %s",
                                 qmctx_error()));

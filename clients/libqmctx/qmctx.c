@@ -9,6 +9,8 @@ int qmctx_announce(const char *where, struct qmctx **ctx)
     *ctx = NULL;
     if (!where) {
         where = secure_getenv("QMCTX_TRANSPORT");
+        if (!where)
+            where = secure_getenv("QMCTX_CARRIER"); /* its old name */
         if (!where || !*where)
             where = "kernel";
     }
@@ -79,6 +81,11 @@ unsigned qmctx_depth(struct qmctx *ctx)
 const char *qmctx_transport(const struct qmctx *ctx)
 {
     return ctx->transport->name;
+}
+
+const char *qmctx_carrier(const struct qmctx *ctx)
+{
+    return qmctx_transport(ctx);
 }
 
 bool qmctx_connected(const struct qmctx *ctx)

@@ -1,6 +1,6 @@
 /* qmctx.h - tell the storage server which context causes a read.  See qmctx(3).
  *
- * Three ways ("transports") for a context to get to the server, one interface:
+ * Three ways (transports) for a context to get to the server, one interface:
  *
  *   qmctx_connect()   the program sends its requests itself, through this library, to
  *                     the tagged export of an NBD server
@@ -67,9 +67,11 @@ int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ct
  *                      Succeeds even if no mount is there (yet), or setfsgid(2) is not
  *                      allowed: then qmctx_connected() is false and qmctx_error() says
  *                      why.  A mount that is not there is looked for again, at most
- * once a second, when contexts begin.  Waits at most a second, for a mount that is slow
- * to answer. NULL               where the environment's QMCTX_TRANSPORT says, in these
- * words; if it is not set, to the kernel
+ *                      once a second, when contexts begin.  Waits at most a second, for
+ *                      a mount that is slow to answer.
+ *   NULL               where QMCTX_TRANSPORT in the environment says, in these words;
+ *                      if it is not set, where QMCTX_CARRIER says, its old name;
+ *                      or else to the kernel
  *
  * EINVAL: a path that is empty or too long. */
 int qmctx_announce(const char *where, struct qmctx **ctx);
@@ -89,6 +91,9 @@ void qmctx_close(struct qmctx *ctx);
 /* "direct", "mount", "kernel" or "attached": the transport, and whether it works just
  * now (direct: at least one connection is up; kernel: always).  Does not wait. */
 const char *qmctx_transport(const struct qmctx *ctx);
+/* qmctx_transport() by its old name, which will go. */
+__attribute__((deprecated("use qmctx_transport()"))) const char *
+qmctx_carrier(const struct qmctx *ctx);
 bool qmctx_connected(const struct qmctx *ctx);
 
 /* The calling thread's last error, as a sentence; never NULL. */

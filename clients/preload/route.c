@@ -451,10 +451,13 @@ static struct route *announced(const char *text)
 INTERPOSED int qmctx_announce(const char *where, struct qmctx **ctx)
 {
     const char *text = where ? where : getenv("QMCTX_TRANSPORT");
-    struct route *route = text ? announced(text) : NULL;
     struct qm_device *device;
+    struct route *route;
 
-    /* Who knows of no transport means the only file that there is. */
+    if (!text)
+        text = getenv("QMCTX_CARRIER"); /* its old name */
+    route = text ? announced(text) : NULL;
+    /* Without a transport named, the only routed file is meant. */
     if (!(text && *text) && route_count == 1)
         route = &routes[0];
     if (!route)

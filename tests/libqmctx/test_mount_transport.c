@@ -450,6 +450,28 @@ static void test_where(void **state)
     assert_int_equal(unsetenv("QMCTX_TRANSPORT"), 0);
 }
 
+/* QMCTX_CARRIER and qmctx_carrier(), by which older programs know them. */
+static void test_old_names(void **state)
+{
+    struct qmctx *ctx;
+
+    assert_int_equal(setenv("QMCTX_CARRIER", path, 1), 0);
+    assert_int_equal(qmctx_announce(NULL, &ctx), 0);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    assert_string_equal(qmctx_carrier(ctx), "mount");
+#pragma GCC diagnostic pop
+    qmctx_close(ctx);
+    /* The new one goes first. */
+    assert_int_equal(setenv("QMCTX_TRANSPORT", path, 1), 0);
+    assert_int_equal(setenv("QMCTX_CARRIER", "kernel", 1), 0);
+    assert_int_equal(qmctx_announce(NULL, &ctx), 0);
+    assert_string_equal(qmctx_transport(ctx), "mount");
+    qmctx_close(ctx);
+    assert_int_equal(unsetenv("QMCTX_TRANSPORT"), 0);
+    assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
+}
+
 static void test_direct_only(void **state)
 {
     struct qmctx *ctx;
@@ -791,6 +813,7 @@ int main(void)
         cmocka_unit_test(test_bad_greetings),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_where),
+        cmocka_unit_test(test_old_names),
         cmocka_unit_test(test_direct_only),
         cmocka_unit_test(test_thread_exit),
         cmocka_unit_test(test_threads),

@@ -34,7 +34,7 @@ pg_tree() {
     done
     ln -s "$share"/extension/* "$PG_TREE$share/extension"
     # The sources, and what is built, may be where only root can read.
-    cp "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql} "$PG_TREE$share/extension"
+    cp "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql,--1.0--1.1.sql} "$PG_TREE$share/extension"
 }
 
 # pg_init OPTIONS...: a new cluster, $PG_CLUSTER.

@@ -60,7 +60,7 @@ int app_context_status(THD *thd, SHOW_VAR *var, void *buffer, system_status_var 
     };
 
     get_counts(thd, scope, now.counts);
-    text("transport", transport);
+    text("carrier", transport); /* the old name of "transport" */
     text("connected", connected ? "ON" : "OFF");
     number("connections_begun", &now.counts[APP_CONTEXT_CONNECTIONS_BEGUN]);
     number("connections_ended", &now.counts[APP_CONTEXT_CONNECTIONS_ENDED]);
@@ -76,6 +76,7 @@ int app_context_status(THD *thd, SHOW_VAR *var, void *buffer, system_status_var 
     number("told", &now.counts[APP_CONTEXT_TOLD]);
     number("transactions_begun", &now.counts[APP_CONTEXT_TRANSACTIONS_BEGUN]);
     number("transactions_ended", &now.counts[APP_CONTEXT_TRANSACTIONS_ENDED]);
+    text("transport", transport);
     *next = {nullptr, nullptr, SHOW_LONG};
     var->type = SHOW_ARRAY;
     var->value = vars;
