@@ -62,6 +62,20 @@ uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t bloc
     return n > 0 ? n : 1;
 }
 
+uint64_t qm_params_prefetch_most(const struct qm_params *params, uint64_t blocks)
+{
+    uint64_t n = qm_params_prefetch_blocks(params, blocks);
+
+    return n > 0 && params->share_adapts ? blocks / 2 : n;
+}
+
+unsigned qm_params_batch(uint64_t blocks, uint64_t most)
+{
+    uint64_t n = (blocks - most) / 8;
+
+    return n < 1 ? 1 : n > QM_BATCH_MAX ? QM_BATCH_MAX : (unsigned)n;
+}
+
 struct qm_cache_config qm_params_cache(const struct qm_params *params,
                                        const struct qm_prefetcher_ops *ops,
                                        uint64_t block_size, uint64_t blocks)

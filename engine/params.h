@@ -18,6 +18,10 @@
 /* Of prefetch_share: 100 %. */
 #define QM_SHARE_ALL 100000
 
+/* Those who prefetch, and the prefetches that may wait for them. */
+#define QM_PREFETCH_THREADS 4
+#define QM_PREFETCH_QUEUE   64
+
 struct qm_params {
     const char *policy;   /* a prefetcher's name; the simulator has one of its own */
     const char *eviction; /* the main cache's, by name; here, too */
@@ -53,6 +57,15 @@ void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level leve
 /* Initial size of the prefetch partition of a cache of `blocks` blocks; 0 if the policy
  * does not prefetch, else at least 1. */
 uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t blocks);
+
+/* How many blocks the prefetch partition may come to have. */
+uint64_t qm_params_prefetch_most(const struct qm_params *params, uint64_t blocks);
+
+/* How many blocks of a request are looked up before the first of them is read: a
+ * request must not drive its own blocks out of a small cache.  most: of its blocks,
+ * what prefetches may come to have. */
+unsigned qm_params_batch(uint64_t blocks, uint64_t most);
+#define QM_BATCH_MAX 64
 
 /* The cache that they ask for, of so many blocks, for a prefetcher with these
  * operations.  Shards, data and wasted() are the caller's to add. */

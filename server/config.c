@@ -500,8 +500,8 @@ static void defaults(struct qms_config *c)
     *c = (struct qms_config){
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
-        .prefetch_threads = 4,
-        .prefetch_queue = 64,
+        .prefetch_threads = QM_PREFETCH_THREADS,
+        .prefetch_queue = QM_PREFETCH_QUEUE,
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,
         .parallel = PARALLEL_ALLOWED,
@@ -536,10 +536,8 @@ static int size_cache(struct qms_config *c)
             c->cache_blocks == 0 ? c->cache_size : c->cache_blocks * c->block_size);
         return -1;
     }
-    c->prefetch_blocks = c->prefetch_most =
-        qm_params_prefetch_blocks(&c->params, c->blocks);
-    if (c->prefetch_blocks > 0 && c->params.share_adapts)
-        c->prefetch_most = c->blocks / 2;
+    c->prefetch_blocks = qm_params_prefetch_blocks(&c->params, c->blocks);
+    c->prefetch_most = qm_params_prefetch_most(&c->params, c->blocks);
     return 0;
 }
 

@@ -20,8 +20,6 @@
 
 #include "server/server.h"
 
-#define BATCH_MAX 64
-
 struct piece {
     uint64_t block;
     char *to; /* in the request's buffer: count bytes from offset of the block */
@@ -252,14 +250,6 @@ static void read_batch(struct request *r, struct piece *p, unsigned n)
         wait_for(r, &p[i]);
 }
 
-/* A request must not drive its own blocks out of a small cache. */
-static unsigned batch_size(const struct qms_server *s)
-{
-    uint64_t n = (s->config.blocks - s->config.prefetch_most) / 8;
-
-    return n < 1 ? 1 : n > BATCH_MAX ? BATCH_MAX : n;
-}
-
 static bool is_cached(struct qms_server *s, const struct qms_connection *c)
 {
     return c->cached && !atomic_load_explicit(&s->uncached, memory_order_relaxed);
@@ -275,8 +265,9 @@ static unsigned blocks_of(const struct qms_server *s, uint32_t count, uint64_t o
 static void read_cached(struct request *r, char *buf, uint32_t count, uint64_t offset)
 {
     const uint32_t block_size = r->s->config.block_size;
-    const unsigned max = batch_size(r->s);
-    struct piece pieces[BATCH_MAX];
+    const unsigned max =
+        qm_params_batch(r->s->config.blocks, r->s->config.prefetch_most);
+    struct piece pieces[QM_BATCH_MAX];
 
     while (count > 0 && r->err == 0) {
         unsigned n = 0;
@@ -376,10 +367,10 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
     struct request r = {.s = s, .next = next};
-    const unsigned max = batch_size(s);
+    const unsigned max = qm_params_batch(s->config.blocks, s->config.prefetch_most);
     uint64_t block = offset / s->config.block_size;
     uint64_t end = block + blocks_of(s, count, offset);
-    struct piece pieces[BATCH_MAX];
+    struct piece pieces[QM_BATCH_MAX];
     char nowhere;
 
     if (!is_cached(s, c))

@@ -20,13 +20,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "engine/ahead.h"
 #include "mining/core/rules-dir.h"
 #include "server/server.h"
 
-#define MAX_READ  (UINT32_C(4) << 20) /* of one read of the layer below */
-#define HELD_MAX  (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
-#define QUEUE_MIN 64
-#define STOP_NS   20000000 /* how often a thread asks whether nbdkit stops */
+#define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
+#define HELD_MAX (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
+#define STOP_NS  20000000            /* how often a thread asks whether nbdkit stops */
 
 /* Between attempts to open a lost connection anew. */
 #define REOPEN_FIRST (UINT64_C(1) * 1000000000)
@@ -246,10 +246,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
         config.threads > backing.connections)
         config.threads = backing.connections;
-    /* What is queued is in the prefetch cache already, unless it was driven out. */
-    if (config.queue > QUEUE_MIN && config.queue > s->config.prefetch_most)
-        config.queue =
-            s->config.prefetch_most > QUEUE_MIN ? s->config.prefetch_most : QUEUE_MIN;
+    config.queue = qm_ahead_limit(config.queue, s->config.prefetch_most);
     s->backing = qms_backing_start(&backing, next, &error);
     if (!s->backing) {
         if (error != 0)
