@@ -1,0 +1,143 @@
+/* watch.c - see watch.h. */
+#include "clients/bpf/watch.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "reads.skel.h"
+
+struct qm_watch {
+    struct qm_reads_bpf *program;
+    struct ring_buffer *ring;
+    qm_watch_read *read;
+    void *opaque;
+};
+
+/* libbpf prints what goes wrong, with advice that does not fit us. */
+static int be_silent(enum libbpf_print_level level, const char *format, va_list args)
+{
+    return 0;
+}
+
+static int handle(void *opaque, void *data, size_t size)
+{
+    struct qm_watch *w = opaque;
+    struct qm_bpf_read read;
+
+    if (size < sizeof read)
+        return 0;
+    memcpy(&read, data, sizeof read);
+    w->read(w->opaque, &read);
+    return 0;
+}
+
+/* What is missing, as far as it can be told from the error. */
+static void explain(int error, char *err, size_t len)
+{
+    if (access("/sys/kernel/btf/vmlinux", F_OK) != 0)
+        snprintf(
+            err, len,
+            "this kernel has no type information for BPF (/sys/kernel/btf/vmlinux)");
+    else if (error == EPERM || error == EACCES)
+        snprintf(err, len,
+                 "the kernel does not allow BPF: it takes CAP_BPF and CAP_PERFMON, and "
+                 "no lockdown=confidentiality");
+    else
+        snprintf(err, len, "the BPF program cannot be loaded: %s", strerror(error));
+}
+
+int qm_watch_open(struct qm_watch **watch, bool writes, qm_watch_read *read,
+                  void *opaque, char *err, size_t len)
+{
+    struct qm_watch *w = calloc(1, sizeof *w);
+    int error = 0;
+
+    *watch = NULL;
+    if (!w) {
+        snprintf(err, len, "out of memory");
+        return ENOMEM;
+    }
+    w->read = read;
+    w->opaque = opaque;
+    libbpf_set_print(be_silent);
+    w->program = qm_reads_bpf__open();
+    if (!w->program) {
+        error = errno;
+    } else {
+        w->program->rodata->writes = writes;
+        error = -qm_reads_bpf__load(w->program);
+        if (error == 0)
+            error = -qm_reads_bpf__attach(w->program);
+    }
+    if (error == 0) {
+        w->ring = ring_buffer__new(bpf_map__fd(w->program->maps.ring), handle, w, NULL);
+        if (!w->ring)
+            error = errno;
+    }
+    if (error != 0) {
+        explain(error, err, len);
+        qm_watch_close(w);
+        return error;
+    }
+    *watch = w;
+    return 0;
+}
+
+void qm_watch_close(struct qm_watch *w)
+{
+    if (!w)
+        return;
+    ring_buffer__free(w->ring);
+    qm_reads_bpf__destroy(w->program);
+    free(w);
+}
+
+int qm_watch_device(struct qm_watch *w, dev_t device)
+{
+    uint32_t number = major(device) << 20 | minor(device), one = 1;
+
+    return -bpf_map__update_elem(w->program->maps.devices, &number, sizeof number, &one,
+                                 sizeof one, BPF_ANY);
+}
+
+int qm_watch_process(struct qm_watch *w, pid_t process, int64_t offset)
+{
+    uint32_t number = (uint32_t)process;
+
+    return -bpf_map__update_elem(w->program->maps.processes, &number, sizeof number,
+                                 &offset, sizeof offset, BPF_ANY);
+}
+
+void qm_watch_forget(struct qm_watch *w, pid_t process)
+{
+    uint32_t number = (uint32_t)process;
+
+    bpf_map__delete_elem(w->program->maps.processes, &number, sizeof number, 0);
+}
+
+int qm_watch_drain(struct qm_watch *w)
+{
+    return ring_buffer__consume(w->ring);
+}
+
+int qm_watch_fd(const struct qm_watch *w)
+{
+    return ring_buffer__epoll_fd(w->ring);
+}
+
+void qm_watch_sleep(struct qm_watch *w, bool sleeps)
+{
+    __atomic_store_n(&w->program->bss->asleep, sleeps, __ATOMIC_SEQ_CST);
+}
+
+uint64_t qm_watch_lost(const struct qm_watch *w)
+{
+    return __atomic_load_n(&w->program->bss->lost, __ATOMIC_RELAXED);
+}
