@@ -1,0 +1,333 @@
+/* door.c - see door.h. */
+#include "clients/bpf/door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#define GUESTS_MAX      4096
+#define GUESTS_OF_USER  (GUESTS_MAX / 4)
+#define SILENCE_SECONDS 5
+#define EVENTS          64
+
+/* One of the two things that end a registration. */
+struct end {
+    struct guest *guest;
+    int fd; /* -1: there is none */
+};
+
+/* A connection. */
+struct guest {
+    struct end connection;
+    struct end life; /* of its process, a pidfd; a kernel may have none */
+    pid_t process;
+    uid_t user;
+    bool registered;
+    bool gone; /* to be freed when the events at hand have been looked at */
+    time_t since;
+    struct guest *prev, *next;
+};
+
+struct qm_door {
+    struct qm_door_calls calls;
+    int listener, epoll;
+    char path[sizeof((struct sockaddr_un *)0)->sun_path];
+    dev_t dev;
+    ino_t ino; /* of the socket, to remove no other */
+    struct guest *guests;
+    unsigned count;
+};
+
+static time_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec;
+}
+
+/* Whether the socket at address is one that nobody listens at. */
+static bool is_abandoned(const struct sockaddr_un *address)
+{
+    struct stat st;
+    bool refused;
+    int fd;
+
+    if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+        return false;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd == -1)
+        return false;
+    refused = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+              errno == ECONNREFUSED;
+    close(fd);
+    return refused;
+}
+
+static int listen_at(struct qm_door *d, const struct sockaddr_un *address)
+{
+    struct stat st;
+
+    d->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->listener == -1)
+        return errno;
+    if (is_abandoned(address))
+        unlink(address->sun_path);
+    if (bind(d->listener, (const struct sockaddr *)address, sizeof *address) != 0)
+        return errno;
+    memcpy(d->path, address->sun_path, sizeof d->path);
+    if (lstat(d->path, &st) != 0)
+        return errno;
+    d->dev = st.st_dev;
+    d->ino = st.st_ino;
+    if (chmod(d->path, 0666) != 0 || listen(d->listener, 64) != 0)
+        return errno;
+    return 0;
+}
+
+int qm_door_open(struct qm_door **door, const char *path,
+                 const struct qm_door_calls *calls, char *err, size_t len)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct epoll_event event = {.events = EPOLLIN};
+    struct qm_door *d;
+    int error;
+
+    *door = NULL;
+    if (strlen(path) >= sizeof address.sun_path) {
+        snprintf(err, len, "%s: a socket's path has at most %zu bytes", path,
+                 sizeof address.sun_path - 1);
+        return EINVAL;
+    }
+    strcpy(address.sun_path, path);
+    d = calloc(1, sizeof *d);
+    if (!d) {
+        snprintf(err, len, "out of memory");
+        return ENOMEM;
+    }
+    d->calls = *calls;
+    d->listener = -1;
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    error = d->epoll == -1 ? errno : listen_at(d, &address);
+    if (error == 0 && epoll_ctl(d->epoll, EPOLL_CTL_ADD, d->listener, &event) != 0)
+        error = errno;
+    if (error != 0) {
+        snprintf(err, len, "%s: %s", path, strerror(error));
+        qm_door_close(d);
+        return error;
+    }
+    *door = d;
+    return 0;
+}
+
+static void let_go(struct qm_door *d, struct guest *g)
+{
+    if (g->gone)
+        return;
+    if (g->registered)
+        d->calls.left(d->calls.opaque, g->process);
+    g->gone = true;
+    close(g->connection.fd);
+    if (g->life.fd != -1)
+        close(g->life.fd);
+    d->count--;
+}
+
+static void free_gone(struct qm_door *d)
+{
+    struct guest *g, *next;
+
+    DL_FOREACH_SAFE(d->guests, g, next)
+    {
+        if (!g->gone)
+            continue;
+        DL_DELETE(d->guests, g);
+        free(g);
+    }
+}
+
+void qm_door_close(struct qm_door *d)
+{
+    struct guest *g;
+    struct stat st;
+
+    if (!d)
+        return;
+    DL_FOREACH(d->guests, g)
+    {
+        g->registered = false;
+        let_go(d, g);
+    }
+    free_gone(d);
+    if (d->listener != -1)
+        close(d->listener);
+    if (d->epoll != -1)
+        close(d->epoll);
+    if (d->ino != 0 && lstat(d->path, &st) == 0 && st.st_dev == d->dev &&
+        st.st_ino == d->ino)
+        unlink(d->path);
+    free(d);
+}
+
+int qm_door_fd(const struct qm_door *d)
+{
+    return d->epoll;
+}
+
+static unsigned guests_of(const struct qm_door *d, uid_t user)
+{
+    const struct guest *g;
+    unsigned n = 0;
+
+    DL_FOREACH(d->guests, g)
+    n += !g->gone && g->user == user;
+    return n;
+}
+
+static int attend(struct qm_door *d, struct guest *g, struct end *end, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = end};
+
+    end->guest = g;
+    end->fd = fd;
+    return fd == -1 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
+}
+
+static void welcome(struct qm_door *d, int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    struct guest *g;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 ||
+        d->count >= GUESTS_MAX ||
+        (peer.uid != 0 && guests_of(d, peer.uid) >= GUESTS_OF_USER) ||
+        !(g = calloc(1, sizeof *g))) {
+        close(fd);
+        return;
+    }
+    g->process = peer.pid;
+    g->user = peer.uid;
+    g->since = now();
+    g->life.fd = -1;
+    d->count++;
+    DL_APPEND(d->guests, g);
+    if (attend(d, g, &g->connection, fd) != 0 ||
+        attend(d, g, &g->life, (int)syscall(SYS_pidfd_open, peer.pid, 0)) != 0)
+        let_go(d, g);
+}
+
+/* Receives a hello, with the descriptor that comes with it, or -1.  Returns its size, 0
+ * at the end, or -1 with errno. */
+static ssize_t receive(int fd, struct qm_agent_hello *hello, int *table)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {hello, sizeof *hello};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *c;
+    ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+
+    *table = -1;
+    if (n <= 0)
+        return n;
+    for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+            c->cmsg_len == CMSG_LEN(sizeof(int)))
+            memcpy(table, CMSG_DATA(c), sizeof *table);
+    return n;
+}
+
+/* A process that registers anew has no other registration any more. */
+static void replace(struct qm_door *d, const struct guest *by)
+{
+    struct guest *g;
+
+    DL_FOREACH(d->guests, g)
+    {
+        if (g == by || g->gone || !g->registered || g->process != by->process)
+            continue;
+        g->registered = false;
+        let_go(d, g);
+    }
+}
+
+static void listen_to(struct qm_door *d, struct guest *g)
+{
+    struct qm_agent_welcome answer = {.magic = QM_AGENT_MAGIC,
+                                      .version = QM_AGENT_VERSION};
+    struct qm_agent_hello hello;
+    int table;
+    ssize_t n = receive(g->connection.fd, &hello, &table);
+
+    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || g->registered) {
+        /* A second hello has no sense, and what follows it would have none either. */
+        if (table != -1 && n > 0)
+            close(table);
+        let_go(d, g);
+        return;
+    }
+    answer.error = EINVAL;
+    if (n == sizeof hello && table != -1)
+        answer.error = (uint32_t)d->calls.arrived(d->calls.opaque, g->process, g->user,
+                                                  &hello, table);
+    if (table != -1)
+        close(table);
+    g->registered = answer.error == 0;
+    if (g->registered)
+        replace(d, g);
+    if (send(g->connection.fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+            sizeof answer ||
+        answer.error != 0)
+        let_go(d, g);
+}
+
+static void serve(struct qm_door *d, const struct end *end)
+{
+    if (end->guest->gone)
+        return;
+    if (end == &end->guest->life)
+        let_go(d, end->guest);
+    else
+        listen_to(d, end->guest);
+}
+
+void qm_door_serve(struct qm_door *d)
+{
+    struct epoll_event events[EVENTS];
+    struct guest *g;
+    int fd, n;
+
+    while ((fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) != -1)
+        welcome(d, fd);
+    n = epoll_wait(d->epoll, events, EVENTS, 0);
+    for (int i = 0; i < n; i++)
+        if (events[i].data.ptr) /* else it is the listener */
+            serve(d, events[i].data.ptr);
+    DL_FOREACH(d->guests, g)
+    {
+        if (!g->gone && !g->registered && now() - g->since > SILENCE_SECONDS)
+            let_go(d, g);
+    }
+    free_gone(d);
+}

@@ -1,0 +1,42 @@
+/* door.h - the socket at which programs register with an agent (quickmine-agent.h).
+ *
+ * Any local program may register itself; of another it cannot say anything, since the
+ * process is the one that the kernel names (SO_PEERCRED).  A registration ends when its
+ * connection or its process does.  Registrations are bounded, a user's to a quarter of
+ * all (root's are not), and a connection that says nothing for some seconds is closed.
+ *
+ * Threads: one at a time.
+ */
+#ifndef QM_BPF_DOOR_H
+#define QM_BPF_DOOR_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "clients/protocol/quickmine-agent.h"
+
+struct qm_door;
+
+struct qm_door_calls {
+    /* A process registers; `table` is closed after the call.  Returns 0 or an errno
+     * value, which it is told. */
+    int (*arrived)(void *opaque, pid_t process, uid_t user,
+                   const struct qm_agent_hello *hello, int table);
+    void (*left)(void *opaque, pid_t process);
+    void *opaque;
+};
+
+/* Listens at path, whose directory must exist.  A socket that nobody listens at is
+ * replaced; anything else at that path is not touched.  Returns 0, or an errno value
+ * with a sentence in err. */
+int qm_door_open(struct qm_door **door, const char *path,
+                 const struct qm_door_calls *calls, char *err, size_t len);
+/* Removes the socket; left() is not called.  May be NULL. */
+void qm_door_close(struct qm_door *door);
+
+/* A descriptor that is readable when there is something to do, and doing it without
+ * waiting.  To be called every second, too. */
+int qm_door_fd(const struct qm_door *door);
+void qm_door_serve(struct qm_door *door);
+
+#endif
