@@ -1,0 +1,117 @@
+/* threads.c - see threads.h. */
+#include "clients/bpf/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <utlist.h>
+#include <xxhash.h>
+
+#include "clients/protocol/quickmine-protocol.h"
+
+struct thread {
+    uint32_t number; /* key */
+    uint32_t process;
+    uint64_t handle, last;
+    struct thread *prev, *next; /* in order of last, oldest first */
+    UT_hash_handle hh;
+};
+
+struct qm_agent_threads {
+    struct qm_sink sink;
+    struct thread *by_number, *by_age;
+};
+
+struct qm_agent_threads *qm_agent_threads_new(const struct qm_sink *sink)
+{
+    struct qm_agent_threads *t = calloc(1, sizeof *t);
+
+    if (t)
+        t->sink = *sink;
+    return t;
+}
+
+static void end(struct qm_agent_threads *t, struct thread *thread)
+{
+    t->sink.end(t->sink.opaque, thread->handle);
+    DL_DELETE(t->by_age, thread);
+    HASH_DEL(t->by_number, thread);
+    free(thread);
+}
+
+void qm_agent_threads_free(struct qm_agent_threads *t)
+{
+    if (!t)
+        return;
+    while (t->by_age)
+        end(t, t->by_age);
+    free(t);
+}
+
+/* The number of an io_uring worker's submitter ("iou-wrk-N"); else the thread's own. */
+static uint32_t number_of(const struct qm_bpf_read *read)
+{
+    static const char worker[] = "iou-wrk-";
+    unsigned long n;
+    char *end;
+
+    if (strncmp(read->name, worker, sizeof worker - 1) != 0)
+        return read->thread;
+    n = strtoul(read->name + sizeof worker - 1, &end, 10);
+    return *end == '\0' && n > 0 && n <= UINT32_MAX ? (uint32_t)n : read->thread;
+}
+
+static struct thread *begin(struct qm_agent_threads *t, uint32_t number,
+                            const struct qm_bpf_read *read)
+{
+    struct thread *thread = calloc(1, sizeof *thread);
+    char name[sizeof read->name];
+
+    if (!thread)
+        return NULL;
+    memcpy(name, read->name, sizeof name);
+    name[sizeof name - 1] = '\0';
+    thread->handle = t->sink.begin(t->sink.opaque, 0, QM_WIRE_THREAD,
+                                   XXH3_64bits(name, strlen(name)), name);
+    if (thread->handle == 0) {
+        free(thread);
+        return NULL;
+    }
+    thread->number = number;
+    thread->process = read->process;
+    HASH_ADD_INT(t->by_number, number, thread);
+    DL_APPEND(t->by_age, thread);
+    return thread;
+}
+
+uint64_t qm_agent_threads_find(struct qm_agent_threads *t,
+                               const struct qm_bpf_read *read)
+{
+    uint32_t number = number_of(read);
+    struct thread *thread;
+
+    HASH_FIND_INT(t->by_number, &number, thread);
+    /* Numbers of threads are used again. */
+    if (thread && thread->process != read->process) {
+        end(t, thread);
+        thread = NULL;
+    }
+    if (!thread) {
+        if (HASH_COUNT(t->by_number) >= QM_THREADS_MAX)
+            end(t, t->by_age);
+        thread = begin(t, number, read);
+    }
+    if (!thread)
+        return 0;
+    thread->last = read->ns;
+    DL_DELETE(t->by_age, thread);
+    DL_APPEND(t->by_age, thread);
+    return thread->handle;
+}
+
+void qm_agent_threads_sweep(struct qm_agent_threads *t, uint64_t now)
+{
+    while (t->by_age && now > t->by_age->last && now - t->by_age->last > QM_THREAD_IDLE)
+        end(t, t->by_age);
+}
