@@ -14,6 +14,9 @@ static const struct cli_command commands[] = {
     {"top", qm_cmd_top, "watch a live server", NULL},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
+#ifdef QM_HAVE_BPF
+    {"agent", qm_cmd_agent, "find the contexts of a local device's reads", NULL},
+#endif
 #ifdef QM_HAVE_MOUNT
     {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts",
      NULL},

@@ -1,0 +1,195 @@
+/* agent.c - quickmine agent: whose reads are the reads of a local block device. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/agent.h"
+#include "cli/cli.h"
+
+#define DEVICES_MAX   32
+#define DEFAULT_BLOCK 16384
+
+struct arguments {
+    const char *names[DEVICES_MAX];
+    dev_t devices[DEVICES_MAX];
+    unsigned device_count;
+    const char *socket, *record;
+    uint64_t block_size;
+    bool check, no_threads;
+};
+
+enum {
+    DEVICE = 'd',
+    RECORD = 'r',
+    SOCKET = 's',
+    BLOCK_SIZE = 'b',
+    CHECK = 256,
+    NO_THREADS
+};
+
+static const struct argp_option options[] = {
+    {"check", CHECK, NULL, 0, "say what this machine allows, and end", 0},
+    {"device", DEVICE, "DEVICE", 0,
+     "a block device, or a partition, whose reads are looked at; may be repeated", 0},
+    {"record", RECORD, "FILE", 0,
+     "write a trace of reads and writes with their contexts (.zst and .gz: compressed)",
+     0},
+    {"block-size", BLOCK_SIZE, "BYTES", 0,
+     "of the trace, a power of two (default: 16K)", 0},
+    {"socket", SOCKET, "PATH", 0,
+     "where programs register (default: " QM_AGENT_SOCKET "); 'none': nowhere", 0},
+    {"no-threads", NO_THREADS, NULL, 0,
+     "reads of threads that tell no context have none; else each thread is one", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static void add_device(struct argp_state *state, struct arguments *a, const char *path)
+{
+    struct stat st;
+
+    if (a->device_count == DEVICES_MAX)
+        argp_error(state, "at most %d devices", DEVICES_MAX);
+    if (stat(path, &st) != 0)
+        argp_error(state, "--device %s: %s", path, strerror(errno));
+    if (!S_ISBLK(st.st_mode))
+        argp_error(state,
+                   "--device %s: not a block device; for a file system, give the "
+                   "device that `findmnt -no SOURCE` names for it",
+                   path);
+    a->names[a->device_count] = path;
+    a->devices[a->device_count++] = st.st_rdev;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+
+    switch (key) {
+    case CHECK:
+        a->check = true;
+        return 0;
+    case DEVICE:
+        add_device(state, a, arg);
+        return 0;
+    case RECORD:
+        a->record = arg;
+        return 0;
+    case BLOCK_SIZE:
+        a->block_size = cli_block_size(state, arg);
+        return 0;
+    case SOCKET:
+        a->socket = strcmp(arg, "none") == 0 ? NULL : arg;
+        return 0;
+    case NO_THREADS:
+        a->no_threads = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is no option; a device is given by --device", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->check)
+            return 0;
+        if (a->device_count == 0)
+            argp_error(state, "which block device? Give --device");
+        if (!a->record)
+            argp_error(state, "what is to be done with the reads? Give --record");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "Finds out which context causes each read of a local block device, on a stock "
+        "kernel, and takes it down in a trace.\vSee quickmine-agent(1).",
+};
+
+/* A descriptor that is readable when the program is to end; or -1. */
+static int stop_fd(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+        return -1;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* The directory of the default socket is made: others must exist. */
+static void make_directory(const char *socket)
+{
+    if (socket && strcmp(socket, QM_AGENT_SOCKET) == 0)
+        mkdir("/run/quickmine", 0755);
+}
+
+static void report(const struct qm_agent *agent)
+{
+    struct qm_agent_stats s;
+
+    qm_agent_get_stats(agent, &s);
+    fprintf(stderr,
+            "quickmine agent: %" PRIu64 " reads: %" PRIu64 " in contexts of programs, "
+            "%" PRIu64 " of threads; %" PRIu64 " writes; %" PRIu64 " lost\n",
+            s.reads, s.in_context, s.in_thread, s.writes, s.lost);
+    if (s.contexts.stale + s.contexts.bad > 0)
+        fprintf(stderr,
+                "quickmine agent: of the contexts that threads named, %" PRIu64
+                " had gone when they were looked at, and %" PRIu64 " made no sense\n",
+                s.contexts.stale, s.contexts.bad);
+}
+
+static int run(const struct arguments *a)
+{
+    struct qm_agent_config config = {.socket = a->socket,
+                                     .devices = a->devices,
+                                     .device_count = a->device_count,
+                                     .writes = true,
+                                     .threads = !a->no_threads};
+    struct agent_record *record;
+    struct qm_agent *agent;
+    int stop = stop_fd(), error;
+    char err[512];
+
+    if (stop == -1)
+        return cli_fail("signals: %s", strerror(errno));
+    record = agent_record_open(a->record, a->block_size, err, sizeof err);
+    if (!record)
+        return cli_fail("--record %s: %s", a->record, err);
+    agent_record_use(record, &config);
+    make_directory(a->socket);
+    if (qm_agent_open(&agent, &config, err, sizeof err) != 0) {
+        agent_record_close(record);
+        return cli_fail("%s; `quickmine agent --check` says more", err);
+    }
+    for (unsigned i = 0; i < a->device_count; i++)
+        fprintf(stderr, "quickmine agent: watching %s\n", a->names[i]);
+    qm_agent_run(agent, stop);
+    report(agent);
+    qm_agent_close(agent);
+    close(stop);
+    error = agent_record_close(record);
+    if (error != 0)
+        return cli_fail("--record %s: %s", a->record, strerror(error));
+    return CLI_OK;
+}
+
+int qm_cmd_agent(int argc, char **argv)
+{
+    struct arguments a = {.socket = QM_AGENT_SOCKET, .block_size = DEFAULT_BLOCK};
+
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.check)
+        return agent_check() ? CLI_OK : CLI_FAILED;
+    return run(&a);
+}
