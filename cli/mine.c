@@ -19,7 +19,8 @@ enum { LEVEL = 'l', JSON = 'j' };
 
 static const struct argp_option options[] = {
     {"level", LEVEL, "LEVEL", 0,
-     "whose reads make a sequence: innermost (default), query, transaction, thread, "
+     "which contexts' reads form a sequence: innermost (default), query, transaction, "
+     "thread, "
      "connection, none (default with --cminer)",
      0},
     {"json", JSON, NULL, 0, "print an array of objects", 0},

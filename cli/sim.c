@@ -53,7 +53,8 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"policy", POLICY, "NAME[,NAME...]", 0, "what prefetches (none,quickmine)", 0},
+    {"policy", POLICY, "NAME[,NAME...]", 0,
+     "what prefetches (none,ppm; none,quickmine in the preset)", 0},
     {"cache-size", CACHE_SIZE, "SIZE[,SIZE...]", 0, "memory of the cache: 64M, 1G, ...",
      0},
     {"total-memory", TOTAL_MEMORY, "SIZE[,SIZE...]", 0,
@@ -61,39 +62,35 @@ static const struct argp_option options[] = {
     {"cache-blocks", CACHE_BLOCKS, "N", 0, "blocks of the cache, instead of its size",
      0},
     {"level", LEVEL, "LEVEL[,LEVEL...]", 0,
-     "whose reads make a sequence: innermost (default), query, transaction, thread, "
+     "which contexts' reads form a sequence: innermost (default), query, transaction, "
+     "thread, "
      "connection, none",
      0},
     {"eviction", EVICTION, "NAME[,NAME...]", 0,
      "policy of the main cache (wtinylfu; lru in the preset)", 0},
     {"prefetch-share", SHARE, "auto|PERCENT", 0,
-     "the prefetch cache's part of the blocks: fixed, or by what it is worth (auto; 4 "
-     "in "
-     "the preset)",
+     "the prefetch cache's share of the blocks: fixed, or adaptive (auto; 4 in the "
+     "preset)",
      0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
      0},
     {"skip-hits", SKIP_HITS, "on|off", 0,
-     "learn nothing from hits that no miss is near (on)", 0},
+     "learn nothing from hits that are not near a miss (on; off in the preset)", 0},
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
-    {"degree", DEGREE, "N", 0, "blocks prefetched for an access at most (1 to 64)", 0},
+    {"degree", DEGREE, "N", 0, "most blocks prefetched for an access (1 to 64; 4)", 0},
     {"rules-memory", RULES_MEMORY, "SIZE", 0,
-     "for the rules of a policy that keeps them in a table of its own (an eighth of "
-     "the "
-     "cache)",
-     0},
+     "most memory for the rules of policy ppm (an eighth of the cache)", 0},
     {"without", WITHOUT, "IDEA[,IDEA...]", 0,
      "what policy ppm is to do without, to see what it is worth", 0},
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},
-    {"retrain", RETRAIN, "N", 0,
-     "accesses after which a policy that learns now and then does", 0},
-    {"warmup", WARMUP, "N", 0, "do not count the first N read requests", 0},
-    {"jobs", JOBS, "N", 0, "simulate in so many processes (as many as there are CPUs)",
+    {"retrain", RETRAIN, "N", 0, "accesses after which cminer+ and mithril learn again",
      0},
-    {"json", JSON, NULL, 0, "print an array with an object a run", 0},
+    {"warmup", WARMUP, "N", 0, "do not count the first N read requests", 0},
+    {"jobs", JOBS, "N", 0, "number of processes (as many as there are CPUs)", 0},
+    {"json", JSON, NULL, 0, "print an array with an object for each run", 0},
     {"series", SERIES, "SECONDS", 0,
      "with --json: the counts at each multiple of SECONDS of the trace's time, too", 0},
     {NULL, 0, NULL, 0, NULL, 0},
