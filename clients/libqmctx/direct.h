@@ -261,12 +261,7 @@ bool qm_direct_all_up(struct direct *d);
 void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
 
 /* transport-attached.c: a transport's begin, end and thread_gone; of a direct instance,
- * or of one that is attached to it. */
-struct qm_stack {
-    struct qm_thread base;
-    qmctx_id *ids; /* base.depth are used */
-    unsigned capacity;
-};
+ * or of one that is attached to it.  A frame is the context's id. */
 int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
                    uint64_t klass, const char *name);
 void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread);

@@ -29,6 +29,7 @@ struct qm_transport {
     const char *name;
     size_t
         thread_bytes; /* of the per-thread state, which starts with struct qm_thread */
+    size_t frame_bytes; /* of what it keeps for each open context of a thread */
     bool (*connected)(struct qmctx *ctx);
     int (*begin)(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
                  uint64_t klass, const char *name);
@@ -58,7 +59,9 @@ struct qm_thread {
     struct qmctx *ctx;
     _Atomic uint64_t instance;        /* ctx's; 0: closed, and ctx is gone */
     struct cds_list_head of_instance; /* registry lock */
-    unsigned depth;
+    unsigned depth;                   /* open contexts, each with a frame */
+    unsigned capacity;                /* of frames, in frames */
+    void *frames;             /* of transport->frame_bytes each; freed by thread.c */
     const void *over;         /* as ctx's */
     _Atomic qmctx_id current; /* the innermost context over that; 0: none */
 };
@@ -74,6 +77,11 @@ void qm_unregister(struct qmctx *ctx);
 /* The calling thread's state for ctx; NULL: it has none (and create is false, or memory
  * is out). */
 struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create);
+
+/* Memory for one more frame than thread->depth, which stays: frames[depth] is the
+ * caller's to fill in.  thread->frames may move.  false with qmctx_error(): no memory.
+ */
+bool qm_thread_reserve(struct qm_thread *thread);
 
 /* The calling thread's current context for requests over a direct instance: of that
  * instance, or else of one that is attached to it; or 0. */

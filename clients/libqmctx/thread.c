@@ -66,8 +66,12 @@ static void leave(struct qm_thread *thread)
 {
     struct qmctx *ctx = thread->ctx;
 
-    if (!qm_is_parents(ctx))
+    if (!qm_is_parents(ctx)) {
         ctx->transport->thread_gone(ctx, thread);
+        free(thread->frames);
+        thread->frames = NULL;
+        thread->capacity = 0;
+    }
     cds_list_del(&thread->of_instance);
     atomic_store_explicit(&thread->instance, 0, memory_order_release);
 }
@@ -156,6 +160,26 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
     thread->next = mine;
     mine = thread;
     return thread;
+}
+
+bool qm_thread_reserve(struct qm_thread *thread)
+{
+    unsigned capacity = thread->capacity ? 2 * thread->capacity : 4;
+    void *frames;
+
+    if (thread->depth < thread->capacity)
+        return true;
+    frames = capacity <= thread->capacity
+                 ? NULL
+                 : reallocarray(thread->frames, capacity,
+                                thread->ctx->transport->frame_bytes);
+    if (!frames) {
+        qm_fail(ENOMEM, "out of memory for a context");
+        return false;
+    }
+    thread->frames = frames;
+    thread->capacity = capacity;
+    return true;
 }
 
 qmctx_id qm_thread_current(const struct qmctx *over)

@@ -25,42 +25,34 @@ static struct direct *target(struct qmctx *ctx)
 int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
                    uint64_t klass, const char *name)
 {
-    struct qm_stack *t = (struct qm_stack *)thread;
     qmctx_id *ids;
     int err;
 
-    if (thread->depth == t->capacity) {
-        ids = reallocarray(t->ids, t->capacity + 8, sizeof *ids);
-        if (!ids)
-            return qm_fail(ENOMEM, "out of memory for a context");
-        t->ids = ids;
-        t->capacity += 8;
-    }
-    err = qm_context_open(target(ctx), thread->depth ? t->ids[thread->depth - 1] : 0,
-                          kind, klass, name, &t->ids[thread->depth]);
+    if (!qm_thread_reserve(thread))
+        return -1;
+    ids = thread->frames;
+    err = qm_context_open(target(ctx), thread->depth ? ids[thread->depth - 1] : 0, kind,
+                          klass, name, &ids[thread->depth]);
     if (err)
         return qm_fail(err, "out of memory for a context");
-    atomic_store(&thread->current, t->ids[thread->depth++]);
+    atomic_store(&thread->current, ids[thread->depth++]);
     return 0;
 }
 
 void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread)
 {
-    struct qm_stack *t = (struct qm_stack *)thread;
-    qmctx_id id = t->ids[--thread->depth];
+    const qmctx_id *ids = thread->frames;
+    qmctx_id id = ids[--thread->depth];
 
-    atomic_store(&thread->current, thread->depth ? t->ids[thread->depth - 1] : 0);
+    atomic_store(&thread->current, thread->depth ? ids[thread->depth - 1] : 0);
     /* The program may have closed it by its handle already. */
     (void)qm_context_close(target(ctx), id);
 }
 
 void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread)
 {
-    struct qm_stack *t = (struct qm_stack *)thread;
-
     while (thread->depth > 0)
         qm_stack_end(ctx, thread);
-    free(t->ids);
 }
 
 static bool attached_connected(struct qmctx *ctx)
@@ -80,7 +72,8 @@ static void attached_close(struct qmctx *ctx)
 
 const struct qm_transport qm_transport_attached = {
     .name = "attached",
-    .thread_bytes = sizeof(struct qm_stack),
+    .thread_bytes = sizeof(struct qm_thread),
+    .frame_bytes = sizeof(qmctx_id),
     .connected = attached_connected,
     .begin = qm_stack_begin,
     .end = qm_stack_end,

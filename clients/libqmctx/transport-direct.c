@@ -364,7 +364,8 @@ static void direct_close(struct qmctx *ctx)
 
 const struct qm_transport qm_transport_direct = {
     .name = "direct",
-    .thread_bytes = sizeof(struct qm_stack),
+    .thread_bytes = sizeof(struct qm_thread),
+    .frame_bytes = sizeof(qmctx_id),
     .connected = direct_connected,
     .begin = qm_stack_begin,
     .end = qm_stack_end,

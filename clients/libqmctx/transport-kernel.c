@@ -20,12 +20,6 @@ struct frame {
     int64_t outer;  /* the thread's current one when this was begun */
 };
 
-struct kernel_thread {
-    struct qm_thread base;
-    struct frame *frames; /* base.depth are used */
-    unsigned capacity;
-};
-
 /* Where the system call's number is another one's (Linux 6.5 on: cachestat(2), here
  * with null pointers), that fails as well. */
 static bool has_contexts(void)
@@ -41,40 +35,29 @@ static int64_t set_current(int64_t handle)
     return was == -1 ? ctx_set(0) : was;
 }
 
-static bool grow(struct kernel_thread *t)
+static struct frame *frames_of(const struct qm_thread *thread)
 {
-    unsigned capacity = t->capacity ? 2 * t->capacity : 4;
-    struct frame *frames;
-
-    if (capacity <= t->capacity)
-        return false;
-    frames = reallocarray(t->frames, capacity, sizeof *frames);
-    if (!frames)
-        return false;
-    t->frames = frames;
-    t->capacity = capacity;
-    return true;
+    return thread->frames;
 }
 
 /* What a new context is to lie within. */
-static int64_t enclosing(const struct kernel_thread *t)
+static int64_t enclosing(const struct qm_thread *thread)
 {
-    for (unsigned i = t->base.depth; i > 0; i--)
-        if (t->frames[i - 1].handle)
-            return t->frames[i - 1].handle;
+    for (unsigned i = thread->depth; i > 0; i--)
+        if (frames_of(thread)[i - 1].handle)
+            return frames_of(thread)[i - 1].handle;
     return ctx_get();
 }
 
 static int kernel_begin(struct qmctx *ctx, struct qm_thread *thread,
                         enum qmctx_kind kind, uint64_t klass, const char *name)
 {
-    struct kernel_thread *t = (struct kernel_thread *)thread;
     size_t name_len = name ? qm_name_len(name, APP_CTX_NAME_MAX) : 0;
     struct frame f = {0};
 
-    if (t->base.depth == t->capacity && !grow(t))
-        return qm_fail(ENOMEM, "out of memory for a context");
-    f.handle = ctx_begin(kind, enclosing(t), klass, name, name_len);
+    if (!qm_thread_reserve(thread))
+        return -1;
+    f.handle = ctx_begin(kind, enclosing(thread), klass, name, name_len);
     /* The one around it may have been ended, by another thread or the program. */
     if (f.handle == -1 && errno == ENOENT)
         f.handle = ctx_begin(kind, 0, klass, name, name_len);
@@ -82,14 +65,13 @@ static int kernel_begin(struct qmctx *ctx, struct qm_thread *thread,
         f.outer = ctx_set(f.handle);
     if (f.handle == -1 || f.outer == -1)
         f = (struct frame){0};
-    t->frames[t->base.depth++] = f;
+    frames_of(thread)[thread->depth++] = f;
     return 0;
 }
 
 static void kernel_end(struct qmctx *ctx, struct qm_thread *thread)
 {
-    struct kernel_thread *t = (struct kernel_thread *)thread;
-    struct frame f = t->frames[--t->base.depth];
+    struct frame f = frames_of(thread)[--thread->depth];
     int64_t was;
 
     if (!f.handle)
@@ -104,19 +86,14 @@ static void kernel_end(struct qmctx *ctx, struct qm_thread *thread)
 
 static void kernel_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
 {
-    struct kernel_thread *t = (struct kernel_thread *)thread;
-
     if (qm_thread_get(ctx, false) == thread) {
-        while (t->base.depth > 0)
+        while (thread->depth > 0)
             kernel_end(ctx, thread);
     } else {
         /* What has ended counts as none, though it stays that thread's current one. */
-        while (t->base.depth > 0)
-            ctx_end(t->frames[--t->base.depth].handle);
+        while (thread->depth > 0)
+            ctx_end(frames_of(thread)[--thread->depth].handle);
     }
-    free(t->frames);
-    t->frames = NULL;
-    t->capacity = 0;
 }
 
 /* A new process has no contexts. */
@@ -136,7 +113,8 @@ static void kernel_close(struct qmctx *ctx)
 
 const struct qm_transport qm_transport_kernel = {
     .name = "kernel",
-    .thread_bytes = sizeof(struct kernel_thread),
+    .thread_bytes = sizeof(struct qm_thread),
+    .frame_bytes = sizeof(struct frame),
     .connected = kernel_connected,
     .begin = kernel_begin,
     .end = kernel_end,

@@ -60,13 +60,16 @@ struct mount_thread {
     struct qm_thread base;
     struct qm_mount_link *link; /* a reference, or NULL */
     uint64_t generation;        /* that link is of */
-    struct frame *frames;       /* base.depth are used */
-    unsigned capacity;
     unsigned kept;
     uint32_t keep[KEEP];
     bool tagged;       /* fsgid is one of ours ... */
     uint32_t original; /* ... and was this before */
 };
+
+static struct frame *frames_of(const struct mount_thread *t)
+{
+    return t->base.frames;
+}
 
 static struct mount *mount_of(struct qmctx *ctx)
 {
@@ -203,10 +206,10 @@ static void set_context(struct mount_thread *t)
     unsigned i = t->base.depth;
     uint32_t was;
 
-    while (i > 0 && t->frames[i - 1].index == QM_LINK_NO_ENTRY)
+    while (i > 0 && frames_of(t)[i - 1].index == QM_LINK_NO_ENTRY)
         i--;
     if (i > 0) {
-        was = set_fsgid(t->link->gid_base + t->frames[i - 1].index);
+        was = set_fsgid(t->link->gid_base + frames_of(t)[i - 1].index);
         if (!t->tagged)
             t->original = was;
         t->tagged = true;
@@ -220,7 +223,7 @@ static void set_context(struct mount_thread *t)
  */
 static void announce(struct mount_thread *t, unsigned i)
 {
-    struct frame *f = &t->frames[i];
+    struct frame *f = &frames_of(t)[i];
     uint32_t parent = QM_LINK_NO_ENTRY;
     uint64_t parent_version = 0;
 
@@ -228,8 +231,8 @@ static void announce(struct mount_thread *t, unsigned i)
     if (f->index == QM_LINK_NO_ENTRY)
         return;
     while (i > 0 && parent == QM_LINK_NO_ENTRY) {
-        parent = t->frames[--i].index;
-        parent_version = t->frames[i].version;
+        parent = frames_of(t)[--i].index;
+        parent_version = frames_of(t)[i].version;
     }
     f->version = qm_mount_link_write(t->link, f->index, f->kind, f->klass, f->name,
                                      f->name_len, parent, parent_version);
@@ -243,7 +246,7 @@ static void let_go(struct mount_thread *t)
     t->link = NULL;
     t->kept = 0;
     for (unsigned i = 0; i < t->base.depth; i++)
-        t->frames[i].index = QM_LINK_NO_ENTRY;
+        frames_of(t)[i].index = QM_LINK_NO_ENTRY;
 }
 
 /* Brings the thread up to date with the transport's link. */
@@ -263,21 +266,6 @@ static void follow(struct mount *m, struct mount_thread *t)
     set_context(t);
 }
 
-static bool grow(struct mount_thread *t)
-{
-    unsigned capacity = t->capacity ? 2 * t->capacity : 4;
-    struct frame *frames;
-
-    if (capacity <= t->capacity)
-        return false;
-    frames = reallocarray(t->frames, capacity, sizeof *frames);
-    if (!frames)
-        return false;
-    t->frames = frames;
-    t->capacity = capacity;
-    return true;
-}
-
 static int mount_begin(struct qmctx *ctx, struct qm_thread *thread,
                        enum qmctx_kind kind, uint64_t klass, const char *name)
 {
@@ -287,9 +275,9 @@ static int mount_begin(struct qmctx *ctx, struct qm_thread *thread,
 
     check(m);
     follow(m, t);
-    if (t->base.depth == t->capacity && !grow(t))
-        return qm_fail(ENOMEM, "out of memory for a context");
-    f = &t->frames[t->base.depth];
+    if (!qm_thread_reserve(thread))
+        return -1;
+    f = &frames_of(t)[t->base.depth];
     f->kind = (uint16_t)kind;
     f->klass = klass;
     f->name_len = name ? (uint16_t)qm_name_len(name, QM_MOUNT_NAME_MAX) : 0;
@@ -325,7 +313,7 @@ static void mount_end(struct qmctx *ctx, struct qm_thread *thread)
     struct frame *f;
 
     follow(m, t);
-    f = &t->frames[--t->base.depth];
+    f = &frames_of(t)[--t->base.depth];
     if (f->index == QM_LINK_NO_ENTRY)
         return;
     /* First fsgid: nothing that this thread reads must come with an ended context. */
@@ -345,7 +333,7 @@ static void mount_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
     if (qm_thread_get(ctx, false) == thread)
         set_context(t);
     while (depth > 0) {
-        const struct frame *f = &t->frames[--depth];
+        const struct frame *f = &frames_of(t)[--depth];
 
         if (f->index != QM_LINK_NO_ENTRY)
             end_entry(m, t, f);
@@ -353,9 +341,6 @@ static void mount_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
     while (t->link && t->kept > 0)
         qm_mount_link_give(t->link, t->keep[--t->kept]);
     let_go(t);
-    free(t->frames);
-    t->frames = NULL;
-    t->capacity = 0;
 }
 
 static void mount_forked(struct qmctx *ctx, struct qm_thread *thread)
@@ -397,6 +382,7 @@ static void mount_close(struct qmctx *ctx)
 const struct qm_transport qm_transport_mount = {
     .name = "mount",
     .thread_bytes = sizeof(struct mount_thread),
+    .frame_bytes = sizeof(struct frame),
     .connected = mount_connected,
     .begin = mount_begin,
     .end = mount_end,
