@@ -1,4 +1,4 @@
-/* trace.h - reading and writing traces (DESIGN §5), compressed or not.
+/* trace.h - reading and writing traces (quickmine-trace(5)), compressed or not.
  *
  *   #quickmine-trace 1 block=16384
  *   B <us> <ctx> <kind> <class> <parent>
@@ -57,8 +57,8 @@ struct qm_trace_writer;
 #define QM_TRACE_END_MAX    ((uint64_t)INT64_MAX)  /* offset + length */
 
 /* Opens path ("-": standard input).  Memory is that of the contexts which are open,
- * plus little for those that were if they are numbered in sequence (DESIGN §5: a number
- * is used once).  Returns NULL with a sentence in err. */
+ * plus little for those that were if they are numbered in sequence (a number is
+ * used once).  Returns NULL with a sentence in err. */
 struct qm_trace_reader *qm_trace_open(const char *path, char *err, size_t len);
 
 /* The block size in the trace's first line, in bytes: a power of two. */

@@ -1,8 +1,8 @@
 /* device-async.c - asynchronous requests.
  *
  * A request is sent by the thread that starts it, if it can be sent at once.  If it
- * cannot (the server is away, a change before it overlaps it, there is no room), or if
- * its connection is lost, it is parked, and the poller sends it when that is over.
+ * cannot (the server is away, a change before it overlaps it, too much is retained), or
+ * if its connection is lost, it is parked, and the poller sends it when that is over.
  * Nothing here waits, as what is done in done() must not.
  */
 #include <errno.h>

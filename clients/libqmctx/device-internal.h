@@ -65,7 +65,7 @@ struct change {
     enum change_way way;       /* since it was last prepared; its sender's */
     uint64_t seq;              /* when it was answered */
     uint64_t charge;           /* bytes that it takes of `retain`; 0: none yet */
-    bool starving;             /* it waits for room */
+    bool starving;             /* it waits until less is retained */
     unsigned blockers;         /* earlier ones in queue that overlap it */
     pthread_cond_t *waiter;    /* of its thread, if that waits */
     struct aio *aio;           /* constant; NULL: it is synchronous */
@@ -84,7 +84,7 @@ struct qm_device {
 
     pthread_mutex_t lock;   /* outside those of qmctx; none is taken inside it */
     pthread_cond_t changed; /* for the keeper */
-    pthread_cond_t settled; /* for requests: the state, or room */
+    pthread_cond_t settled; /* for requests: the state, or what may be retained */
     bool stopping;
     bool ended; /* the keeper has flushed what it could */
     pthread_t keeper, poller;
@@ -95,7 +95,7 @@ struct qm_device {
     uint64_t retained_bytes, reserved;
     uint64_t retained_count;
     unsigned keeping;  /* in queue, to be retained */
-    unsigned starved;  /* threads and requests that wait for room */
+    unsigned starved;  /* threads and requests that wait until less is retained */
     uint32_t *regions; /* how many retained changes touch one that hashes there */
     enum qm_retain mode;
 
@@ -170,7 +170,7 @@ void qm_change_queue(struct qm_device *device, struct change *change);
 /* Takes it out. Its reservation is given back. */
 void qm_change_remove(struct qm_device *device, struct change *change);
 /* Decides how a change that has no blockers is sent, and reserves what that needs.
- * false: there is no room now.  If the way is WAY_RETAIN and it is a write without
+ * false: too much is retained now.  If the way is WAY_RETAIN and it is a write without
  * data, qm_change_copy() comes next. */
 bool qm_change_prepare(struct qm_device *device, struct change *change);
 /* Without the lock: keeps a copy of buf; without memory, the way becomes another. */

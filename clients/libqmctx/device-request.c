@@ -54,7 +54,7 @@ int qm_device_read(struct qm_device *device, const struct qm_requester *requeste
 
 /* --- changes --- */
 
-/* Until nothing that came before overlaps the change, and there is room to retain it.
+/* Until nothing that came before overlaps the change, and it can be retained.
  * 0 or EIO. */
 static int await_turn(struct qm_device *device, struct patience *patience,
                       struct change *change)

@@ -48,7 +48,7 @@ static void unqueue(struct qm_device *device, struct change *change)
     cds_list_del(&change->node);
 }
 
-/* --- room --- */
+/* --- how much is retained --- */
 
 static void more_room(struct qm_device *device)
 {

@@ -143,7 +143,7 @@ struct qm_device_stat {
     uint64_t reconnections;                                   /* that succeeded */
     uint64_t instances; /* of these, to another instance */
     uint64_t resent_changes, resent_bytes, fences;
-    uint64_t background_flushes; /* for want of room */
+    uint64_t background_flushes; /* because much was retained */
     uint64_t waited_ms;          /* while the server was away */
 };
 void qm_device_stat(const struct qm_device *device, struct qm_device_stat *stat);

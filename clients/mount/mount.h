@@ -1,6 +1,6 @@
 /* mount.h - `quickmine mount`: a file that is the device, its readers' contexts known.
  *
- * The command line's only door into this room.  See quickmine-mount(1).
+ * All that the command line calls of this component.  See quickmine-mount(1).
  */
 #ifndef QM_MOUNT_H
 #define QM_MOUNT_H

@@ -20,11 +20,11 @@
  * supports of the sequences of one, two and three blocks are all that it takes, and
  * they are counted, by sorting, without searching for closed ones.
  *
- * Sequences hold no block twice, as in DESIGN §7: a rule that has its suffix in its
- * prefix would prefetch what was just read.  And a segment is a piece of one context's
- * sequence: where the trace is de-tangled (§6.2), the pieces of different contexts do
- * not share a segment, for what two contexts read one after the other is the very
- * correlation that de-tangling is to avoid.
+ * Sequences hold no block twice, as in the rules of policy quickmine: a rule that has
+ * its suffix in its prefix would prefetch what was just read.  And a segment is a piece
+ * of one context's sequence: where the trace is de-tangled (§6.2), the pieces of
+ * different contexts do not share a segment, for what two contexts read one after the
+ * other is the very correlation that de-tangling is to avoid.
  *
  * Pure: no I/O, no locks.  A database belongs to one thread at a time.
  */

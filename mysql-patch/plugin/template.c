@@ -3,7 +3,7 @@
  * A scanner cuts the text into tokens, a writer puts them down again with canonical
  * spacing.  Between the two stand the rules for lists: a list's element is compared
  * with its predecessor as soon as it is written, and taken back if it is equal, so that
- * a list of a thousand literals never takes more room than two of them.
+ * a list of a thousand literals never takes more memory than two of them.
  *
  * Invariant of the writer: text[0..len) is made of whole tokens, and len never exceeds
  * QM_TEMPLATE_MAX; once a token did not fit, nothing more is written.
