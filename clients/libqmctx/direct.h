@@ -7,7 +7,8 @@
  *   request.c             reads and writes, in a context or not, synchronous or not
  *   transport-attached.c  the threads' stacks of contexts, also those of attached
  *                         instances
- *   transport-direct.c    sessions, reconnecting, the API
+ *   session.c             sessions, connecting, reconnecting
+ *   transport-direct.c    an instance's life, and the API
  *
  * Several connections to the tagged export belong to one session.  A context and all
  * that is nested in it (a tree) speak over one connection, which carries out requests
@@ -241,8 +242,13 @@ void qm_direct_wake(struct direct *d);
 /* Reads in the control window.  0, or -1 with qmctx_error(). */
 int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 
-/* transport-direct.c */
+/* session.c */
 
+/* Makes a connection that is not up.  first: of the instance's life.  connect_lock is
+ * held, unless nobody knows the instance yet. */
+int qm_direct_connect(struct direct *d, struct conn *conn, bool first);
+/* As qmctx_reconnect(). */
+int qm_direct_reconnect(struct direct *d);
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);
 
