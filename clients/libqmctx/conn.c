@@ -119,20 +119,17 @@ static void complete(struct request *request)
 
     request->complete = true;
     conn->in_flight--;
-    if (request->context)
-        qm_context_untag(d, request->context);
     if (request->async) {
         conn->async--;
         cds_list_add_tail(&request->finished, &conn->finished);
         if (!conn->by_poll && atomic_load(&d->poll_active))
             wake(d->poll_wake);
-    } else if (request->control) {
-        if (request->control->waited)
-            pthread_cond_signal(&request->cond);
-        qm_control_done(request->control);
     } else {
         pthread_cond_signal(&request->cond);
     }
+    /* Last, as it may free the request.  Whose thread waits for it lacks conn.lock. */
+    if (request->ended)
+        request->ended(request);
 }
 
 /* libnbd's callback: called under conn.lock, from within one of our calls to libnbd. */
@@ -389,6 +386,15 @@ static void finish(struct conn *conn, bool by_poll)
      * sleep again before done() had returned. */
     if (!by_poll && atomic_load(&d->poll_active))
         wake(d->poll_wake);
+}
+
+void qm_conn_async(struct request *request, qmctx_done *done, void *opaque)
+{
+    request->async = true;
+    request->done = done;
+    request->opaque = opaque;
+    request->conn->async++;
+    atomic_fetch_add(&request->conn->direct->aio, 1);
 }
 
 void qm_conn_finish(struct conn *conn)

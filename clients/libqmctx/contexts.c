@@ -49,6 +49,17 @@ struct context {
     char name[];
 };
 
+/* Records of one request, with the contexts that they are about. */
+struct control {
+    struct request request;
+    bool waited; /* a thread waits for it, and frees it */
+    struct context
+        *ended;     /* a list: END of the first, the rest were nested in it ... */
+    unsigned count; /* ... or BEGIN of so many contexts, and as many records */
+    struct context *begun[MAX_LEVEL];
+    struct qm_wire_record record[];
+};
+
 static uint32_t low(qmctx_id id)
 {
     return (uint32_t)id - 1;
@@ -361,6 +372,50 @@ static struct context *begin(struct conn *conn, struct context *c,
 
 /* From here on without direct.lock. */
 
+static void untag(struct direct *d, struct context *c)
+{
+    pthread_mutex_lock(&d->lock);
+    unref(c);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* A request in a context is complete. */
+static void request_ended(struct request *request)
+{
+    untag(request->conn->direct, request->context);
+}
+
+void qm_context_hold(struct request *request, struct context *context)
+{
+    request->context = context;
+    request->ended = context ? request_ended : NULL;
+}
+
+/* Records have been replied to. */
+static void records_ended(struct request *request)
+{
+    struct control *k = caa_container_of(request, struct control, request);
+    struct direct *d = request->conn->direct;
+    struct context *c;
+
+    pthread_mutex_lock(&d->lock);
+    for (unsigned i = 0; i < k->count; i++) {
+        /* Do not ask again in this epoch; the reads go on, as of the context around. */
+        if (k->request.error) {
+            k->begun[i]->refused = k->begun[i]->epoch;
+            k->begun[i]->epoch = 0;
+        }
+        unref(k->begun[i]);
+    }
+    while ((c = k->ended)) {
+        k->ended = c->next_ended;
+        unref(c);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!k->waited)
+        free(k);
+}
+
 /* Sends records.  conn.lock is held. */
 static void send_records(struct conn *conn, struct control *k, unsigned count)
 {
@@ -368,7 +423,7 @@ static void send_records(struct conn *conn, struct control *k, unsigned count)
     struct request *request = &k->request;
 
     qm_request_init(request, conn);
-    request->control = k;
+    request->ended = records_ended;
     conn->unattended++;
     if (!d->hints) {
         qm_conn_issue(request, CMD_WRITE, k->record, count * sizeof k->record[0],
@@ -431,41 +486,10 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     free(control);
     if (conn->epoch == epoch && !one_by_one(conn))
         return slot;
-    qm_context_untag(d, used);
+    untag(d, used);
     *result = NULL;
     errno = EAGAIN;
     return -1;
-}
-
-void qm_context_untag(struct direct *d, struct context *c)
-{
-    pthread_mutex_lock(&d->lock);
-    unref(c);
-    pthread_mutex_unlock(&d->lock);
-}
-
-void qm_control_done(struct control *k)
-{
-    struct conn *conn = k->request.conn;
-    struct direct *d = conn->direct;
-    struct context *c;
-
-    pthread_mutex_lock(&d->lock);
-    for (unsigned i = 0; i < k->count; i++) {
-        /* Do not ask again in this epoch; the reads go on, as of the context around. */
-        if (k->request.error) {
-            k->begun[i]->refused = k->begun[i]->epoch;
-            k->begun[i]->epoch = 0;
-        }
-        unref(k->begun[i]);
-    }
-    while ((c = k->ended)) {
-        k->ended = c->next_ended;
-        unref(c);
-    }
-    pthread_mutex_unlock(&d->lock);
-    if (!k->waited)
-        free(k);
 }
 
 /* Takes one context, which has no children, out of the tree and the table.  Its first

@@ -55,25 +55,15 @@ struct request {
     int error;      /* the first; conn.lock */
     bool complete;  /* conn.lock */
     struct conn *conn;
-    struct context *context;      /* referenced meanwhile; NULL: none */
-    struct control *control;      /* it is records, no data; NULL: it is data */
+    /* When it is complete, with conn.lock; may free it.  NULL: nothing more to do. */
+    void (*ended)(struct request *request);
+    struct context *context;      /* contexts.c's: the one it is in; NULL: none */
     pthread_cond_t cond;          /* of a thread that waits for it, with conn.lock */
     struct cds_list_head waiting; /* in conn.waiting, if a thread does */
     bool async;                   /* ends in done() */
     qmctx_done *done;
     void *opaque;
     struct cds_list_head finished; /* in conn.finished, until done() is called */
-};
-
-/* Records of one request, with the contexts that they are about. */
-struct control {
-    struct request request;
-    bool waited; /* a thread waits for it, and frees it */
-    struct context
-        *ended;     /* a list: END of the first, the rest were nested in it ... */
-    unsigned count; /* ... or BEGIN of so many contexts, and as many records */
-    struct context *begun[MAX_LEVEL];
-    struct qm_wire_record record[];
 };
 
 struct conn {
@@ -148,7 +138,7 @@ struct direct {
     int poll_wake;             /* an eventfd for it */
     _Atomic unsigned aio;      /* async requests whose done() has not returned */
 
-    _Atomic bool asking;  /* qm_direct_ask() has sent a request; answer is its buffer */
+    _Atomic bool asking;  /* handshake.c has sent a request; answer is its buffer */
     _Atomic bool refused; /* its outcome */
     char answer[512];
 };
@@ -193,11 +183,15 @@ void qm_conn_wait(struct request *request);
 /* Handles replies that have come, without waiting. */
 void qm_conn_drain(struct conn *conn);
 
+/* The request is asynchronous: it ends in done().  conn.lock is held. */
+void qm_conn_async(struct request *request, qmctx_done *done, void *opaque);
 /* Without conn.lock: calls done() of what is finished. */
 void qm_conn_finish(struct conn *conn);
 
 /* Of several: see qmctx_poll(). */
 int qm_poll(struct direct *d, int timeout_ms);
+/* Has a thread that waits in qm_poll() come back, or the next one. */
+void qm_direct_wake(struct direct *d);
 
 /* contexts.c; direct.lock is taken by all but those that say so */
 
@@ -217,10 +211,9 @@ struct conn *qm_context_conn(struct direct *d, qmctx_id id);
  * reference to the context that the slot is of (NULL: slot 0; an id that names no open
  * context gets that, too).  Or -1: conn.lock was let go of meanwhile, start again. */
 int qm_context_tag(struct conn *conn, qmctx_id id, struct context **context);
-/* A request in it is complete. */
-void qm_context_untag(struct direct *d, struct context *context);
-/* Records have been replied to.  conn.lock is held. */
-void qm_control_done(struct control *control);
+/* Gives request that reference, until it is complete; a NULL context is none. conn.lock
+ * is held, and nothing of the request has been sent. */
+void qm_context_hold(struct request *request, struct context *context);
 void qm_contexts_free(struct direct *d);
 
 /* request.c */
@@ -230,14 +223,8 @@ int qm_direct_fence(struct direct *d, uint64_t session);
 /* Asks for something small over a connection that nothing is in flight on, if there is
  * one, so that a server that ends can say so.  0 if it answered, whatever it was. */
 int qm_direct_ping(struct direct *d);
-/* The same without waiting: whether it has failed is known later.  Under connect_lock.
- */
-void qm_direct_ask(struct direct *d);
-bool qm_direct_refused(struct direct *d);
 /* As qmctx_aio_pwrite(): what was written before is on stable storage. */
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
-/* Has a thread that waits in qmctx_poll() come back, or the next one. */
-void qm_direct_wake(struct direct *d);
 
 /* Reads in the control window.  0, or -1 with qmctx_error(). */
 int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
@@ -272,6 +259,12 @@ int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind 
                    uint64_t klass, const char *name);
 void qm_stack_end(struct qmctx *ctx, struct qm_thread *thread);
 void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread);
+
+/* Whether it sends requests, and so is the start of a struct direct. */
+static inline bool qm_is_direct(const struct qmctx *ctx)
+{
+    return ctx->over == ctx;
+}
 
 static inline struct direct *qm_direct_of(struct qmctx *ctx)
 {

@@ -73,6 +73,52 @@ static int settle(struct direct *d, struct nbd_handle *nbd, int limit_ms)
     return qm_fail(ENOTCONN, "%s: the server closed the connection", d->uri);
 }
 
+static void asked(void *opaque, int error)
+{
+    struct direct *d = opaque;
+
+    if (error)
+        atomic_store(&d->refused, true);
+    atomic_store(&d->asking, false);
+}
+
+/* Asks for something small over a connection that nothing is in flight on, if there is
+ * one, without waiting: refused() says later whether it has failed. */
+static void ask(struct direct *d)
+{
+    uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;
+    struct request *request;
+
+    if ((d->contextless && d->size < sizeof d->answer) ||
+        atomic_exchange(&d->asking, true))
+        return;
+    atomic_store(&d->refused, false);
+    request = malloc(sizeof *request);
+    for (unsigned i = 0; request && i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        pthread_mutex_lock(&conn->lock);
+        if (atomic_load(&conn->up) && conn->in_flight == 0) {
+            qm_request_init(request, conn);
+            qm_conn_async(request, asked, d);
+            qm_conn_issue(request, CMD_READ, d->answer, sizeof d->answer, offset, 0);
+            qm_conn_issued(request);
+            pthread_mutex_unlock(&conn->lock);
+            return;
+        }
+        pthread_mutex_unlock(&conn->lock);
+    }
+    free(request);
+    atomic_store(&d->asking, false);
+}
+
+static bool refused(struct direct *d)
+{
+    for (unsigned i = 0; i < d->connections; i++)
+        qm_conn_probe(&d->conn[i]);
+    return atomic_load(&d->refused);
+}
+
 /* Until the server greets.  One that has been told to end does not, and waits meanwhile
  * for the connections that it has: so one of them, if there is any, is asked whether it
  * is still served. */
@@ -80,15 +126,15 @@ static int await_greeting(struct direct *d, struct nbd_handle *nbd)
 {
     int64_t now = now_ms(), next = now + ASK_MS;
     int64_t until = now + (d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS);
-    bool asked = false;
+    bool has_asked = false;
 
     while (nbd_aio_is_connecting(nbd)) {
         now = now_ms();
-        if (asked && qm_direct_refused(d))
+        if (has_asked && refused(d))
             return qm_fail(ENOTCONN, "%s: the server is ending", d->uri);
         if (now >= next) {
-            qm_direct_ask(d);
-            asked = true;
+            ask(d);
+            has_asked = true;
             next = now + ASK_MS;
         }
         if (progress(d, nbd, now + GLANCE_MS < until ? now + GLANCE_MS : until) == -1 &&

@@ -5,6 +5,22 @@
  * each thread and instance, a struct qm_thread, which a transport embeds in the same
  * way.
  *
+ * Layers, the highest first.  A file uses only those in layers below its own (the test
+ * libqmctx-layers checks that against this drawing); device*.c are one component.
+ *
+ *   device*.c
+ *   qmctx.c
+ *   transport-direct.c transport-kernel.c transport-mount.c
+ *   transport-attached.c request.c mount-link.c
+ *   session.c
+ *   handshake.c contexts.c
+ *   conn.c
+ *   thread.c
+ *   error.c
+ *
+ * What a lower layer has to tell a higher one, it tells by a pointer that it was given:
+ * struct qm_transport's functions, struct request's ended() and done().
+ *
  * Locks, outermost first; none is held while waiting for the network:
  *
  *   the registry lock (thread.c)   the lists of instances and of their threads
@@ -47,10 +63,10 @@ struct qm_transport {
 
 struct qmctx {
     const struct qm_transport *transport;
-    uint64_t instance; /* a number that no other instance ever has */
-    unsigned forks;    /* qm_forks when it was made: else it is a parent's */
-    const void *over;  /* the direct instance whose requests its contexts are of; or
-                          NULL */
+    uint64_t instance;        /* a number that no other instance ever has */
+    unsigned forks;           /* qm_forks when it was made: else it is a parent's */
+    const struct qmctx *over; /* the direct instance whose requests its contexts are of:
+                                 itself, or what it is attached to; or NULL */
     struct cds_list_head instances, threads; /* registry lock */
 };
 
@@ -62,7 +78,7 @@ struct qm_thread {
     unsigned depth;                   /* open contexts, each with a frame */
     unsigned capacity;                /* of frames, in frames */
     void *frames;             /* of transport->frame_bytes each; freed by thread.c */
-    const void *over;         /* as ctx's */
+    const struct qmctx *over; /* as ctx's */
     _Atomic qmctx_id current; /* the innermost context over that; 0: none */
 };
 

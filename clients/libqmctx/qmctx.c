@@ -19,18 +19,6 @@ int qmctx_announce(const char *where, struct qmctx **ctx)
     return qm_announce_to_mount(where, ctx);
 }
 
-size_t qm_name_len(const char *name, size_t max)
-{
-    size_t len = strnlen(name, max + 1);
-
-    if (len <= max)
-        return len;
-    /* 10xxxxxx goes on with what the byte before began. */
-    for (len = max; len > 0 && ((unsigned char)name[len] & 0xc0) == 0x80;)
-        len--;
-    return len;
-}
-
 int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
                 const char *name)
 {

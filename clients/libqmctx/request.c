@@ -15,7 +15,7 @@
 
 static int check(struct qmctx *ctx)
 {
-    if (ctx->transport != &qm_transport_direct)
+    if (!qm_is_direct(ctx))
         return qm_fail(ENOTSUP, "only a direct connection carries requests");
     if (qm_is_parents(ctx))
         return qm_fail(ENOTCONN, "the connection belongs to the parent process");
@@ -84,7 +84,7 @@ static int transfer(struct conn *conn, struct context *context, enum command com
         command == CMD_READ || command == CMD_WRITE ? conn->max_payload : ZERO_STEP;
 
     qm_request_init(&request, conn);
-    request.context = context;
+    qm_context_hold(&request, context);
     if (command == CMD_FLUSH) {
         qm_conn_issue(&request, command, NULL, 0, 0, 0);
         qm_conn_issued(&request);
@@ -240,12 +240,8 @@ static int start(struct direct *d, qmctx_id id, enum command command, void *buf,
         return -1;
     }
     qm_request_init(request, conn);
-    request->context = context;
-    request->async = true;
-    request->done = done;
-    request->opaque = opaque;
-    conn->async++;
-    atomic_fetch_add(&d->aio, 1);
+    qm_context_hold(request, context);
+    qm_conn_async(request, done, opaque);
     if (command == CMD_FLUSH && conn->can_flush)
         qm_conn_issue(request, command, NULL, 0, 0, 0);
     issue_all(request, command, buf, count, tagged_offset(slot, offset),
@@ -325,54 +321,6 @@ int qm_direct_ping(struct direct *d)
         pthread_mutex_unlock(&conn->lock);
     }
     return 0;
-}
-
-static void asked(void *opaque, int error)
-{
-    struct direct *d = opaque;
-
-    if (error)
-        atomic_store(&d->refused, true);
-    atomic_store(&d->asking, false);
-}
-
-void qm_direct_ask(struct direct *d)
-{
-    uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;
-    struct request *request;
-
-    if ((d->contextless && d->size < sizeof d->answer) ||
-        atomic_exchange(&d->asking, true))
-        return;
-    atomic_store(&d->refused, false);
-    request = malloc(sizeof *request);
-    for (unsigned i = 0; request && i < d->connections; i++) {
-        struct conn *conn = &d->conn[i];
-
-        pthread_mutex_lock(&conn->lock);
-        if (atomic_load(&conn->up) && conn->in_flight == 0) {
-            qm_request_init(request, conn);
-            request->async = true;
-            request->done = asked;
-            request->opaque = d;
-            conn->async++;
-            atomic_fetch_add(&d->aio, 1);
-            issue_all(request, CMD_READ, d->answer, sizeof d->answer, offset, 0,
-                      conn->max_payload);
-            pthread_mutex_unlock(&conn->lock);
-            return;
-        }
-        pthread_mutex_unlock(&conn->lock);
-    }
-    free(request);
-    atomic_store(&d->asking, false);
-}
-
-bool qm_direct_refused(struct direct *d)
-{
-    for (unsigned i = 0; i < d->connections; i++)
-        qm_conn_probe(&d->conn[i]);
-    return atomic_load(&d->refused);
 }
 
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque)

@@ -11,15 +11,10 @@
 
 #include "direct.h"
 
-struct attached {
-    struct qmctx base;
-    struct direct *to;
-};
-
-static struct direct *target(struct qmctx *ctx)
+/* The direct instance whose requests the contexts are of. */
+static struct direct *target(const struct qmctx *ctx)
 {
-    return ctx->transport == &qm_transport_attached ? ((struct attached *)ctx)->to
-                                                    : qm_direct_of(ctx);
+    return qm_direct_of((struct qmctx *)ctx->over);
 }
 
 int qm_stack_begin(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
@@ -57,7 +52,9 @@ void qm_stack_gone(struct qmctx *ctx, struct qm_thread *thread)
 
 static bool attached_connected(struct qmctx *ctx)
 {
-    return qmctx_connected(&target(ctx)->base);
+    struct qmctx *to = &target(ctx)->base;
+
+    return !qm_is_parents(to) && to->transport->connected(to);
 }
 
 /* The direct instance gives up what is shared with the parent. */
@@ -84,22 +81,21 @@ const struct qm_transport qm_transport_attached = {
 
 int qmctx_attach(struct qmctx *to, struct qmctx **ctx)
 {
-    struct attached *a;
+    struct qmctx *a;
     int err;
 
     *ctx = NULL;
-    if (to->transport != &qm_transport_direct)
+    if (!qm_is_direct(to))
         return qm_fail(EINVAL, "only a direct connection can be attached to");
     a = calloc(1, sizeof *a);
     if (!a)
         return qm_fail(ENOMEM, "out of memory");
-    a->to = qm_direct_of(to);
-    a->base.over = to;
-    err = qm_register(&a->base, &qm_transport_attached);
+    a->over = to;
+    err = qm_register(a, &qm_transport_attached);
     if (err) {
         free(a);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));
     }
-    *ctx = &a->base;
+    *ctx = a;
     return 0;
 }

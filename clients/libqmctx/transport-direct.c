@@ -150,7 +150,7 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
         errno = err;
         return -1;
     }
-    d->base.over = d;
+    d->base.over = &d->base;
     err = qm_register(&d->base, &qm_transport_direct);
     if (err) {
         direct_free(d);
@@ -172,7 +172,7 @@ int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ct
 
 static struct direct *device(const struct qmctx *ctx)
 {
-    if (ctx->transport == &qm_transport_direct)
+    if (qm_is_direct(ctx))
         return (struct direct *)ctx;
     qm_fail(ENOTSUP, "only a direct connection knows the device");
     return NULL;
@@ -182,7 +182,7 @@ int qmctx_reconnect(struct qmctx *ctx)
 {
     struct direct *d = qm_direct_of(ctx);
 
-    if (ctx->transport != &qm_transport_direct)
+    if (!qm_is_direct(ctx))
         return qm_fail(ENOTSUP, "only a direct connection can be made again");
     if (qm_is_parents(ctx))
         return qm_fail(ENOTCONN, "the connection belongs to the parent process");
