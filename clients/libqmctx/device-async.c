@@ -203,6 +203,7 @@ static struct aio *take(struct qm_device *device, int *err)
         }
         if (*err || (state == DEVICE_UP && may_go(aio))) {
             cds_list_del(&aio->node);
+            aio->patience.until = (struct timespec){.tv_sec = 0};
             return aio;
         }
     }

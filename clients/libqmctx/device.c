@@ -121,6 +121,9 @@ int qm_device_enter(struct qm_device *device, struct patience *patience)
         if (err)
             return err;
     }
+    /* If the server is lost once more, that is another wait.  The time in between, in
+     * which the server had the request, is not bounded by `wait`. */
+    patience->until = (struct timespec){.tv_sec = 0};
     return 0;
 }
 
