@@ -94,7 +94,8 @@ struct qm_device {
     uint64_t answered, flushed;
     uint64_t retained_bytes, reserved;
     uint64_t retained_count;
-    unsigned keeping;  /* in queue, to be retained */
+    struct timespec retained_since; /* if there are any: no older than the oldest */
+    unsigned keeping;               /* in queue, to be retained */
     unsigned starved;  /* threads and requests that wait until less is retained */
     uint32_t *regions; /* how many retained changes touch one that hashes there */
     enum qm_retain mode;
@@ -134,7 +135,7 @@ void qm_device_log(struct qm_device *device, int priority, const char *format, .
 /* How long a request waits, and for whom. */
 struct patience {
     const struct qm_requester *requester;
-    struct timespec until; /* once it waits for the server; else 0 */
+    struct timespec until; /* while it waits for the server; else 0 */
 };
 
 /* Waits a little for cond, or for something else to change.  lock is held, and let go

@@ -1,6 +1,7 @@
 /* device-keeper.c - the thread that keeps a device usable.
  *
- * While the server is there, it flushes when much is retained, and asks the server for
+ * While the server is there, it flushes when much is retained, or something for long,
+ * so that little has to be sent again after a loss; and it asks the server for
  * something small when nobody else does: nbdkit says that it ends only in answer to a
  * request, and waits for connections that are idle.  When the server is gone, it makes
  * the connection again.
@@ -19,6 +20,7 @@ enum {
     BACKOFF_MOST_MS = 1000,
     FLAP_MS = 1000, /* a server that is lost so soon again is not to be hurried */
     FLUSH_AGAIN_MS = 1000, /* after one that failed */
+    FLUSH_AGE_MS = 30000,  /* as long as Linux keeps a dirty page by default */
 };
 
 /* One absence of the server. */
@@ -300,6 +302,15 @@ static bool wants_room(const struct qm_device *device)
            (device->retained_bytes > device->limit / 2 || device->starved > 0);
 }
 
+/* Something has been retained for so long that its program may have no FLUSH in mind.
+ */
+static bool is_aged(const struct qm_device *device)
+{
+    uint32_t age = device->options.flush_ms ? device->options.flush_ms : FLUSH_AGE_MS;
+
+    return device->retained_count > 0 && qm_time_since(&device->retained_since) >= age;
+}
+
 /* While the state is DEVICE_UP.  The lock is held. */
 static void watch(struct qm_device *device)
 {
@@ -315,6 +326,11 @@ static void watch(struct qm_device *device)
             device->stat.background_flushes++;
             flush(device);
             clock_gettime(CLOCK_MONOTONIC, &flushed);
+        } else if (is_aged(device)) {
+            device->stat.background_flushes++;
+            flush(device);
+            /* What came meanwhile, or what could not be flushed, has time again. */
+            clock_gettime(CLOCK_MONOTONIC, &device->retained_since);
         } else if (qm_time_since(&looked) >= ping) {
             pthread_mutex_unlock(&device->lock);
             look(device);

@@ -166,6 +166,8 @@ static void keep(struct qm_device *device, struct change *change)
     struct qm_device_stat *stat = &device->stat;
 
     touches(device, change, 1);
+    if (device->retained_count == 0)
+        clock_gettime(CLOCK_MONOTONIC, &device->retained_since);
     cds_list_add_tail(&change->node, &device->retained);
     device->retained_bytes += change->charge;
     device->retained_count++;

@@ -62,6 +62,7 @@ struct qm_device_options {
     uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
     uint32_t wait;      /* seconds that a request waits while the server is away */
     uint32_t reconnect; /* seconds after which a device gives up for good */
+    uint32_t flush_ms;  /* what is retained is flushed after that; 0: 30 seconds */
     /* A sentence for a person, without a newline; priority is syslog(3)'s.  Called by
      * any thread, without a lock.  NULL: nobody wants to know. */
     void (*log)(void *opaque, int priority, const char *sentence);
@@ -143,7 +144,7 @@ struct qm_device_stat {
     uint64_t reconnections;                                   /* that succeeded */
     uint64_t instances; /* of these, to another instance */
     uint64_t resent_changes, resent_bytes, fences;
-    uint64_t background_flushes; /* because much was retained */
+    uint64_t background_flushes; /* because much was retained, or for long */
     uint64_t waited_ms;          /* while the server was away */
 };
 void qm_device_stat(const struct qm_device *device, struct qm_device_stat *stat);

@@ -324,6 +324,30 @@ static void test_no_room_and_no_flush(void **state)
         assert_int_equal(mock_byte(&mock, true, i * PAGE), 'a');
 }
 
+static bool is_nothing_retained(void *opaque)
+{
+    return stat_now().retained_changes == 0;
+}
+
+/* What no program flushes is flushed after a while, and not before. */
+static void test_old_writes_are_flushed(void **state)
+{
+    open_device();
+    put_page(0, 'a', false);
+    qm_device_close(device);
+    device = NULL;
+    /* That at the end. */
+    assert_int_equal(mock_count(&mock, MOCK_FLUSH), 1);
+
+    options.flush_ms = 1;
+    assert_int_equal(qm_device_open(mock.uri, &options, &device), 0);
+    put_page(1, 'b', false);
+    await(is_nothing_retained, NULL);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
+    assert_true(stat_now().background_flushes > 0);
+    assert_int_equal(qm_device_losses(device), 0);
+}
+
 static bool has_gone(void *opaque)
 {
     return atomic_load((_Atomic bool *)opaque);
@@ -527,6 +551,7 @@ int main(int argc, char **argv)
         TEST(test_no_room),
         TEST(test_no_room_and_no_flush),
         TEST(test_gone_for_want_of_room),
+        TEST(test_old_writes_are_flushed),
         TEST(test_too_large_to_retain),
         TEST(test_lost_before_its_flush),
         TEST(test_server_without_fua),
