@@ -120,6 +120,10 @@ struct direct {
     uint64_t size;          /* bytes */
     uint32_t block_size;    /* bytes */
     pthread_mutex_t connect_lock; /* outside all others; may wait for the network */
+    /* The socket of the connection that is being made, for a child to close, and its
+     * inode, by which the child knows that it is still that one; -1: none. */
+    _Atomic int making_fd;
+    _Atomic uint64_t making_inode;
     _Atomic unsigned next_conn;
     _Atomic uint64_t last_epoch;
 
@@ -149,6 +153,11 @@ struct direct {
 /* Connects to an export, or to that of the URI if there are no contexts.  *nbd is the
  * caller's. */
 int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd);
+/* The handle is a connection's now, or is about to be closed. */
+void qm_conn_opened(struct direct *d);
+/* In a child process: closes the socket of a connection that was being made.  Only
+ * async-signal-safe calls. */
+void qm_conn_opening_forked(struct direct *d);
 /* Requests on a handle that is no connection's yet. */
 int qm_handshake_read(struct direct *d, struct nbd_handle *nbd, void *buf, size_t count,
                       uint64_t offset);

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "direct.h"
 
@@ -46,6 +48,39 @@ static int nbd_failed(const char *what)
     return qm_fail(err ? err : EIO, "%s: %s", what, nbd_get_error());
 }
 
+/* Takes down which socket the handle has just now.  libnbd makes another for each of a
+ * name's addresses: a child that is forked at that moment keeps one, or closes none. */
+static void note_socket(struct direct *d, struct nbd_handle *nbd)
+{
+    int fd = nbd_aio_get_fd(nbd);
+    struct stat st;
+
+    if (fd == -1 || fstat(fd, &st) == -1) {
+        atomic_store(&d->making_fd, -1);
+        return;
+    }
+    if (fd == atomic_load(&d->making_fd) && st.st_ino == atomic_load(&d->making_inode))
+        return;
+    atomic_store(&d->making_fd, -1);
+    atomic_store(&d->making_inode, st.st_ino);
+    atomic_store(&d->making_fd, fd);
+}
+
+void qm_conn_opened(struct direct *d)
+{
+    atomic_store(&d->making_fd, -1);
+}
+
+void qm_conn_opening_forked(struct direct *d)
+{
+    int fd = atomic_load(&d->making_fd);
+    struct stat st;
+
+    if (fd != -1 && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        st.st_ino == atomic_load(&d->making_inode))
+        close(fd);
+}
+
 /* Lets the handle make progress until then; ETIMEDOUT if it did not in time. */
 static int progress(struct direct *d, struct nbd_handle *nbd, int64_t until)
 {
@@ -54,6 +89,7 @@ static int progress(struct direct *d, struct nbd_handle *nbd, int64_t until)
 
     while ((left = until - now_ms()) > 0 && !atomic_load(&d->ending)) {
         r = nbd_poll(nbd, (int)(left < GLANCE_MS ? left : GLANCE_MS));
+        note_socket(d, nbd);
         if (r != 0)
             return r == 1 ? 0 : nbd_failed(d->uri);
     }
@@ -239,6 +275,7 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
                                      ~(uint32_t)LIBNBD_STRICT_ALIGN) == -1 ||
         nbd_aio_connect_uri(nbd, d->uri) == -1)
         return nbd_failed(d->uri);
+    note_socket(d, nbd);
     if (await_greeting(d, nbd) == -1)
         return -1;
     watch_peer(nbd);
@@ -262,6 +299,7 @@ int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)
         return nbd_failed("libnbd");
     if (shake_hands(d, export, *nbd) == 0)
         return 0;
+    qm_conn_opened(d);
     nbd_close(*nbd);
     *nbd = NULL;
     return -1;

@@ -188,10 +188,12 @@ int qm_direct_connect(struct direct *d, struct conn *conn, bool first)
         rc = begin_session(d, conn, nbd, first);
     }
     if (rc == -1) {
+        qm_conn_opened(d);
         nbd_close(nbd);
         return -1;
     }
     qm_conn_install(conn, nbd);
+    qm_conn_opened(d);
     return 0;
 }
 
@@ -230,10 +232,12 @@ static int connect_plain(struct direct *d, struct conn *conn)
     if (qm_conn_open(d, name, &nbd) == -1)
         return -1;
     if (nbd_get_size(nbd) != (int64_t)d->size) {
+        qm_conn_opened(d);
         nbd_close(nbd);
         return qm_fail(ESTALE, "%s: the plain export is of another size", d->uri);
     }
     qm_conn_install(conn, nbd);
+    qm_conn_opened(d);
     return 0;
 }
 

@@ -24,6 +24,7 @@ static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)
         if (fd != -1 && atomic_load(&conn->up))
             close(fd);
     }
+    qm_conn_opening_forked(d);
 }
 
 static bool direct_connected(struct qmctx *ctx)
@@ -78,6 +79,7 @@ static int direct_init(struct direct *d, const char *uri)
 {
     pthread_condattr_t monotonic;
 
+    atomic_init(&d->making_fd, -1);
     pthread_mutex_init(&d->connect_lock, NULL);
     pthread_mutex_init(&d->lock, NULL);
     pthread_mutex_init(&d->poll_lock, NULL);
@@ -144,17 +146,19 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
         direct_free(d);
         return qm_fail(err, "no connection: %s", strerror(err));
     }
-    if (connect_all(d, connections) == -1) {
-        err = errno;
-        direct_free(d);
-        errno = err;
-        return -1;
-    }
     d->base.over = &d->base;
+    /* Before it connects, which takes time, in which the program may fork. */
     err = qm_register(&d->base, &qm_transport_direct);
     if (err) {
         direct_free(d);
         return qm_fail(err, "no thread-local storage: %s", strerror(err));
+    }
+    if (connect_all(d, connections) == -1) {
+        err = errno;
+        qm_unregister(&d->base);
+        direct_free(d);
+        errno = err;
+        return -1;
     }
     *ctx = &d->base;
     return 0;

@@ -637,6 +637,65 @@ static void test_fork(void **state)
     assert_int_equal(stat_now().reconnections, 0);
 }
 
+static void *connect_in_vain(void *uri)
+{
+    struct qmctx *ctx;
+
+    assert_int_equal(qmctx_connect(uri, 1, &ctx), -1);
+    return NULL;
+}
+
+/* Whether a child that is forked now has no connection to the socket at that path. */
+static bool is_not_inherited(void *path)
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (int fd = 3; fd < 1024; fd++) {
+            struct sockaddr_un peer = {.sun_family = AF_UNIX};
+            socklen_t len = sizeof peer;
+
+            if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+                peer.sun_family == AF_UNIX && strcmp(peer.sun_path, path) == 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+/* A child does not keep a connection that is only being made: of a server that has not
+ * greeted. */
+static void test_fork_while_connecting(void **state)
+{
+    char dir[] = "/tmp/quickmine.XXXXXX", uri[128], c;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    pthread_t thread;
+    int fd, peer;
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/silent", dir);
+    snprintf(uri, sizeof uri, "nbd+unix:///?socket=%s", address.sun_path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, connect_in_vain, uri), 0);
+    peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(peer >= 0);
+    await(is_not_inherited, address.sun_path);
+    /* It is there all the same: nothing has given it up meanwhile. */
+    assert_int_equal(recv(peer, &c, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, EAGAIN);
+    close(peer);
+    close(fd);
+    pthread_join(thread, NULL);
+    unlink(address.sun_path);
+    rmdir(dir);
+}
+
 /* Closed while it is connecting to what does not answer, it ends all the same. */
 static void test_close_without_a_server(void **state)
 {
@@ -684,6 +743,7 @@ int main(int argc, char **argv)
         TEST(test_giving_up),
         TEST(test_patient_open),
         TEST(test_fork),
+        TEST(test_fork_while_connecting),
         TEST(test_close_without_a_server),
     };
 
