@@ -16,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "clients/protocol/stale-socket.h"
 #include "server/stats-socket.h"
 
 #define MODE 0600
@@ -31,48 +32,6 @@ struct qms_stats_socket {
     void *opaque;
 };
 
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
-/* Whether path is a socket that nobody listens on: *st. */
-static bool is_stale(const char *path, const struct sockaddr_un *address,
-                     struct stat *st)
-{
-    bool refused;
-    int fd;
-
-    if (lstat(path, st) == -1 || !S_ISSOCK(st->st_mode))
-        return false;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd == -1)
-        return false;
-    refused = connect(fd, (const struct sockaddr *)address, sizeof *address) == -1 &&
-              errno == ECONNREFUSED;
-    close(fd);
-    return refused;
-}
-
-/* Removes the socket that a killed server left behind.  Another server may be doing the
- * same, and have put its own there since we looked: what is moved out of the way and
- * turns out to be that one is put back. */
-static void remove_stale(const char *path, const struct sockaddr_un *address)
-{
-    struct stat stale, moved;
-    char *aside;
-
-    if (!is_stale(path, address, &stale) ||
-        asprintf(&aside, "%s.%ld", path, (long)getpid()) == -1)
-        return;
-    if (rename(path, aside) == 0) {
-        if (lstat(aside, &moved) == 0 && !is_same(&moved, &stale))
-            (void)link(aside, path);
-        unlink(aside);
-    }
-    free(aside);
-}
-
 static int bind_to(int fd, const char *path, char *err, size_t len)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -83,7 +42,7 @@ static int bind_to(int fd, const char *path, char *err, size_t len)
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
-    remove_stale(path, &address);
+    qm_socket_remove_stale(&address, SOCK_STREAM);
     /* Linux makes the file with the mode of the socket, less the umask, so nobody else
      * can connect even for a moment. */
     (void)fchmod(fd, MODE);

@@ -29,6 +29,7 @@
 #include "clients/mount/announce.h"
 #include "clients/mount/peer.h"
 #include "clients/protocol/quickmine-mount.h"
+#include "clients/protocol/stale-socket.h"
 
 #define RANGES ((QM_MOUNT_GID_END - QM_MOUNT_GID_BASE) / QM_PEER_ENTRIES)
 
@@ -57,23 +58,6 @@ struct qm_announce {
 };
 
 /* --- making it --- */
-
-/* Whether the socket at address is left over from a mount that did not end properly. */
-static bool is_stale(const struct sockaddr_un *address)
-{
-    struct stat st;
-    int fd, r, error;
-
-    if (lstat(address->sun_path, &st) == -1 || !S_ISSOCK(st.st_mode))
-        return false;
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd == -1)
-        return false;
-    r = connect(fd, (const struct sockaddr *)address, sizeof *address);
-    error = errno;
-    close(fd);
-    return r == -1 && error == ECONNREFUSED;
-}
 
 static int bind_to(int fd, const struct sockaddr_un *address)
 {
@@ -105,9 +89,9 @@ static int listen_at(const char *path, char *err, size_t len)
         snprintf(err, len, "socket: %s", strerror(errno));
         return -1;
     }
-    if (bind_to(fd, &address) == -1 &&
-        (errno != EADDRINUSE || !is_stale(&address) || unlink(path) == -1 ||
-         bind_to(fd, &address) == -1)) {
+    /* What another mount left that was killed. */
+    qm_socket_remove_stale(&address, SOCK_SEQPACKET);
+    if (bind_to(fd, &address) == -1) {
         snprintf(err, len, "%s: %s", path,
                  errno == EADDRINUSE ? "exists already, and is in use or not a socket"
                                      : strerror(errno));

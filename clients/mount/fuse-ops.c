@@ -70,7 +70,7 @@ static bool unwanted(void *opaque)
     fuse_req_t req = opaque;
 
     return fuse_session_exited(fuse_of(req)->session) ||
-           qm_requester_gone(fuse_req_ctx(req)->pid);
+           qm_requester_thread_gone(fuse_req_ctx(req)->pid);
 }
 
 static struct qm_requester requester_of(fuse_req_t req)

@@ -18,7 +18,7 @@
 enum { FIELD_STATE = 3, FIELD_FLAGS = 9, FIELD_PENDING = 31 };
 #define EXITING 0x4u /* the kernel's PF_EXITING */
 
-bool qm_requester_gone(pid_t thread)
+bool qm_requester_thread_gone(pid_t thread)
 {
     unsigned long flags, pending;
     char path[32], text[1024], *p;
