@@ -56,7 +56,7 @@ static void learn(struct cost *c, struct qm_work *work)
 static void read_context(struct cost *c, uint64_t context)
 {
     struct qm_stream *s = c->ops->begin(c->p, 1);
-    uint64_t blocks[QM_CANDIDATES_MAX];
+    struct qm_candidate found[QM_CANDIDATES_MAX];
     struct qm_work *work;
 
     if (!s) {
@@ -68,10 +68,10 @@ static void read_context(struct cost *c, uint64_t context)
 
         c->ops->access(c->p, s, block_of(context, i), QM_ACCESS_MISS, &work);
         learn(c, work);
-        n = c->ops->candidates(c->p, s, blocks, QM_CANDIDATES_MAX);
+        n = c->ops->candidates(c->p, s, found, QM_CANDIDATES_MAX);
         for (unsigned k = 0; k < n; k++)
-            c->ops->ended(c->p, blocks[k], 1, 1, QM_FATE_USED);
-        c->asked += n;
+            for (unsigned j = 0; j < found[k].count; j++, c->asked++)
+                c->ops->ended(c->p, found[k].block + j, 1, 1, QM_FATE_USED);
     }
     c->ops->end(c->p, s, &work);
     learn(c, work);

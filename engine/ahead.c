@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#define JOIN_BYTES  (1u << 20)
+#define JOIN_LEAST  16
 #define BUCKETS_MIN 16
 #define BUCKETS_MAX (1u << 20)
 
@@ -23,6 +25,17 @@ unsigned qm_ahead_limit(unsigned queue, uint64_t most)
     if (queue <= QM_AHEAD_LIMIT_MIN || queue <= most)
         return queue;
     return most > QM_AHEAD_LIMIT_MIN ? (unsigned)most : QM_AHEAD_LIMIT_MIN;
+}
+
+unsigned qm_ahead_join(uint32_t max_bytes, uint32_t block_size)
+{
+    unsigned join = JOIN_BYTES / block_size, most = max_bytes / block_size;
+
+    if (join < JOIN_LEAST)
+        join = JOIN_LEAST;
+    if (join > QM_AHEAD_JOIN_MAX)
+        join = QM_AHEAD_JOIN_MAX;
+    return join < most ? join : most;
 }
 
 int qm_ahead_init(struct qm_ahead *a, unsigned limit, unsigned join)

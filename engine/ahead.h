@@ -17,7 +17,7 @@
 #include "engine/fair.h"
 
 enum {
-    QM_AHEAD_JOIN_MAX = 16,  /* blocks of one read */
+    QM_AHEAD_JOIN_MAX = 64,  /* blocks of one read */
     QM_AHEAD_LIMIT_MIN = 64, /* see qm_ahead_limit() */
 };
 
@@ -41,6 +41,11 @@ struct qm_ahead {
  * they can have `most` blocks: what is queued is in the cache already, unless it was
  * driven out. */
 unsigned qm_ahead_limit(unsigned queue, uint64_t most);
+
+/* How many blocks of block_size bytes are read at once, if a read of the device can
+ * have max_bytes: those of 1 MiB, or 16 if that is more, but not more than
+ * QM_AHEAD_JOIN_MAX.  Each thread that reads has a buffer of that size. */
+unsigned qm_ahead_join(uint32_t max_bytes, uint32_t block_size);
 
 /* join: blocks that a read of the device can have; at most QM_AHEAD_JOIN_MAX are used.
  * Returns 0 or ENOMEM. */

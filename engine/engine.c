@@ -79,13 +79,31 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
            (access == QM_ACCESS_PROMOTE && e->on_promote);
 }
 
+/* Cuts n candidates to so many blocks; returns how many candidates remain. */
+static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_candidate *c = &candidates[i];
+
+        if (most == 0)
+            return i;
+        if (c->count > QM_RANGE_MAX)
+            c->count = QM_RANGE_MAX;
+        if (c->count > most)
+            c->count = most;
+        most -= c->count;
+    }
+    return n;
+}
+
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
                           uint32_t klass, uint64_t block, enum qm_access access,
                           void (*learn)(void *opaque, struct qm_work *work),
-                          void *opaque, uint64_t candidates[QM_CANDIDATES_MAX])
+                          void *opaque,
+                          struct qm_candidate candidates[QM_CANDIDATES_MAX])
 {
     const struct qm_prefetcher_ops *ops = e->prefetcher->ops;
-    unsigned most = QM_CANDIDATES_MAX;
+    unsigned most = QM_CANDIDATES_MAX * QM_RANGE_MAX;
     struct qm_work *work = NULL;
 
     ops->access(e->prefetcher, stream, block, access, &work);
@@ -95,26 +113,51 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
         return 0;
     if (e->throttle)
         most = qm_throttle_allow(e->throttle, qm_engine_class(e, klass), most);
-    return most > 0 ? ops->candidates(e->prefetcher, stream, candidates, most) : 0;
+    if (most == 0)
+        return 0;
+    return cut(candidates,
+               ops->candidates(e->prefetcher, stream, candidates,
+                               most < QM_CANDIDATES_MAX ? most : QM_CANDIDATES_MAX),
+               most);
+}
+
+/* How many blocks from block on, at most most, are not cached. */
+static uint32_t run_length(const struct qm_engine *e, uint64_t block, uint64_t most)
+{
+    uint32_t n = 0;
+
+    while (n < most && !qm_cache_contains(e->cache, block + n))
+        n++;
+    return n;
 }
 
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
-                         const uint64_t *candidates, unsigned n,
-                         int (*issue)(void *opaque, uint64_t block), void *opaque)
+                         const struct qm_candidate *candidates, unsigned n,
+                         qm_issue_fn *issue, void *opaque)
 {
-    unsigned throttled = 0;
+    unsigned throttled = 0, issued;
 
     for (unsigned i = 0; i < n; i++) {
+        uint64_t block = candidates[i].block, left = candidates[i].count, run;
+
         /* Rules may be of a time when the device was larger. */
-        if (candidates[i] >= e->device_blocks ||
-            qm_cache_contains(e->cache, candidates[i]))
+        if (block >= e->device_blocks)
             continue;
-        if (now > 0 && e->load && !qm_device_load_admit(e->load, now)) {
-            throttled++;
-            continue;
+        if (left > e->device_blocks - block)
+            left = e->device_blocks - block;
+        /* The block behind a run is looked for again: it may have left for the run. */
+        for (; left > 0; block += run, left -= run) {
+            run = run_length(e, block, left);
+            if (run == 0) {
+                run = 1;
+            } else if (now > 0 && e->load && !qm_device_load_admit(e->load, now)) {
+                throttled += run;
+            } else {
+                issued = issue(opaque, block, (uint32_t)run);
+                if (issued > 0 && e->throttle)
+                    qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
+            }
         }
-        if (issue(opaque, candidates[i]) == 0 && e->throttle)
-            qm_throttle_issued(e->throttle, qm_engine_class(e, klass));
     }
     return throttled;
 }

@@ -88,11 +88,17 @@ static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access a
 
 /* The access extends a stream, on behalf of class klass.  If that makes something to
  * learn from, it is handed to learn() before candidates are asked for.  Fills in the
- * candidates, if any are wanted, and returns how many. */
+ * candidates, if any are wanted, and returns how many.  They have no more blocks than
+ * the class may prefetch now. */
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
                           uint32_t klass, uint64_t block, enum qm_access access,
                           void (*learn)(void *opaque, struct qm_work *work),
-                          void *opaque, uint64_t candidates[QM_CANDIDATES_MAX]);
+                          void *opaque,
+                          struct qm_candidate candidates[QM_CANDIDATES_MAX]);
+
+/* Prefetches count adjacent blocks, none of which was cached when they were looked for;
+ * returns how many it did prefetch. */
+typedef unsigned qm_issue_fn(void *opaque, uint64_t block, uint32_t count);
 
 /* What qm_engine_issue() is to be told of the time: 0 while the load is low, when it
  * need not be known. */
@@ -101,12 +107,14 @@ static inline bool qm_engine_needs_time(const struct qm_engine *e)
     return e->load && !qm_device_load_is_low(e->load);
 }
 
-/* Has n candidates of class klass prefetched: issue() is called for those on the device
- * that are not cached and that its load leaves room for, and returns 0 if it did so.
- * now: see load.h.  Returns how many the load kept back. */
+/* Has n candidates of class klass prefetched.  What is cached, or lies beyond the end
+ * of the device, is left out; issue() is called for each run of adjacent blocks that
+ * remains of a candidate, if the device's load admits it, as one read.  It returns how
+ * many of the blocks it did prefetch.  now: see load.h.  Returns how many blocks the
+ * load kept back. */
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
-                         const uint64_t *candidates, unsigned n,
-                         int (*issue)(void *opaque, uint64_t block), void *opaque);
+                         const struct qm_candidate *candidates, unsigned n,
+                         qm_issue_fn *issue, void *opaque);
 
 /* A block that was prefetched for issuer has left unused.  May be called by the cache's
  * wasted(). */

@@ -277,7 +277,7 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
 
 unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
                             uint64_t block, enum qm_access access,
-                            uint64_t candidates[QM_CANDIDATES_MAX])
+                            struct qm_candidate candidates[QM_CANDIDATES_MAX])
 {
     struct qms_slot *slot = NULL, *root = NULL;
     struct qm_context *target;

@@ -101,6 +101,6 @@ void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, ch
  * found.  Fills in candidates for prefetching, and returns how many. */
 unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
                             uint64_t block, enum qm_access access,
-                            uint64_t candidates[QM_CANDIDATES_MAX]);
+                            struct qm_candidate candidates[QM_CANDIDATES_MAX]);
 
 #endif

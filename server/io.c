@@ -63,19 +63,21 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     return 0;
 }
 
-/* A candidate that the engine wants. */
-static int issue(void *opaque, uint64_t block)
+/* A run of blocks that the engine wants. */
+static unsigned issue(void *opaque, uint64_t block, uint32_t count)
 {
     struct request *r = opaque;
     unsigned client = r->ref.slot ? r->ref.slot->client : QMS_CLIENT_NONE;
-    int error = qms_prefetch_issue(r->s->prefetch, block, client, r->ref.klass->index);
+    unsigned n =
+        qms_prefetch_issue(r->s->prefetch, block, count, client, r->ref.klass->index);
 
-    if (error == 0)
-        qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, 1);
-    return error;
+    if (n > 0)
+        qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, n);
+    return n;
 }
 
-static void prefetch(struct request *r, const uint64_t *candidates, unsigned n)
+static void prefetch(struct request *r, const struct qm_candidate *candidates,
+                     unsigned n)
 {
     const struct qm_engine *e = &r->s->engine;
     uint64_t now = qm_engine_needs_time(e) ? qms_now() : 0;
@@ -96,7 +98,7 @@ static void account(struct request *r, uint64_t block, const struct qm_lookup *f
         [QM_MISS] = QMS_CLASS_MISSES,
     };
     struct qms_server *s = r->s;
-    uint64_t candidates[QM_CANDIDATES_MAX];
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
     enum qm_access access;
     unsigned n;
 

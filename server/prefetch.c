@@ -65,38 +65,62 @@ static bool take_room(struct qms_prefetch *p, unsigned client)
     return job != NULL;
 }
 
-int qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, unsigned client,
-                       uint32_t issuer)
+/* Makes block enter the cache, and a job for it; NULL: it is cached, or cannot. */
+static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
+                                     unsigned client, uint32_t issuer)
 {
     struct qm_ahead_job *job;
-    bool queued;
-    int error;
 
     if (!take_room(p, client))
-        return ENOBUFS;
+        return NULL;
     job = malloc(sizeof *job);
-    error =
-        job ? qm_cache_prefetch(p->config.cache, block, issuer, &job->fill) : ENOMEM;
-    if (error != 0) {
+    if (!job || qm_cache_prefetch(p->config.cache, block, issuer, &job->fill) != 0) {
         free(job);
         give_room(p, 1);
-        return error;
+        return NULL;
     }
     job->block = block;
     job->item.client = client;
     job->item.cost = 1;
+    return job;
+}
+
+unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t count,
+                            unsigned client, uint32_t issuer)
+{
+    struct qm_ahead_job *made = NULL, **last = &made, *in_vain = NULL, *job;
+    unsigned issued = 0, queued = 0;
+
+    for (; count > 0; block++, count--) {
+        job = make_job(p, block, client, issuer);
+        if (!job)
+            continue;
+        issued++;
+        *last = job;
+        last = &job->next;
+    }
+    if (issued == 0)
+        return 0;
+    *last = NULL;
     pthread_mutex_lock(&p->lock);
-    queued = qm_cache_wanted(p->config.cache, job->fill) == QM_AHEAD;
-    if (queued) {
-        qm_ahead_push(&p->ahead, job);
-        pthread_cond_signal(&p->wake);
+    while ((job = made)) {
+        made = job->next;
+        if (qm_cache_wanted(p->config.cache, job->fill) == QM_AHEAD) {
+            qm_ahead_push(&p->ahead, job);
+            if (queued++ % p->ahead.join == 0)
+                pthread_cond_signal(&p->wake);
+        } else { /* a reader looked for it here in vain, and must not wait its turn */
+            job->next = in_vain;
+            in_vain = job;
+        }
     }
     pthread_mutex_unlock(&p->lock);
-    if (!queued) { /* a reader looked for it here in vain: he is not to wait his turn */
+    while ((job = in_vain)) {
+        in_vain = job->next;
         give_room(p, 1);
         cancel(p, job);
     }
-    return 0;
+    return issued;
 }
 
 bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *fill)
@@ -210,7 +234,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
         return NULL;
     p->config = *config;
     if (qm_ahead_init(&p->ahead, config->queue,
-                      config->max_bytes / config->block_size) != 0) {
+                      qm_ahead_join(config->max_bytes, config->block_size)) != 0) {
         free(p);
         return NULL;
     }

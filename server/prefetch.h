@@ -47,12 +47,14 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 /* Ends the threads; queued prefetches are not read.  No other thread may be issuing. */
 void qms_prefetch_stop(struct qms_prefetch *prefetch);
 
-/* Issues a prefetch of block, which lies within the device.  client: whose share of the
- * queue it takes; issuer: for the cache to remember.  Returns 0; EEXIST (cached, or its
- * fill is in flight), ENOBUFS (the queue is full), ENOSPC (no prefetch cache) or
- * ENOMEM. Any thread. */
-int qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block, unsigned client,
-                       uint32_t issuer);
+/* Issues prefetches of count adjacent blocks, which lie within the device, on behalf of
+ * a client, and of an issuer for the cache to remember.  They are queued together, so
+ * that a worker finds the whole run, and reads up to qm_ahead_join() blocks of it
+ * at once.  Returns how many blocks were issued: not those that are
+ * cached or in flight, nor those for which the queue, the prefetch cache or memory had
+ * no room.  Any thread. */
+unsigned qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                            uint32_t count, unsigned client, uint32_t issuer);
 
 /* Takes the prefetch of block whose fill is `fill`, to which the caller has a
  * reference, out of the queue.  If it was there, the caller now owns the fill, too: it

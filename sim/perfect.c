@@ -71,16 +71,16 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     *work = NULL;
 }
 
-static bool has(const uint64_t *blocks, unsigned n, uint64_t block)
+static bool has(const struct qm_candidate *found, unsigned n, uint64_t block)
 {
     for (unsigned i = 0; i < n; i++)
-        if (blocks[i] == block)
+        if (found[i].block == block)
             return true;
     return false;
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct perfect *perfect = of(p);
     const struct qm_future *f = perfect->future;
@@ -100,8 +100,8 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
         if (at == QM_FUTURE_NEVER)
             break;
         block = qm_future_block(f, at);
-        if (block != current && !has(blocks, n, block))
-            blocks[n++] = block;
+        if (block != current && !has(out, n, block))
+            out[n++] = (struct qm_candidate){block, 1, 1};
     }
     return n;
 }

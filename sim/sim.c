@@ -249,18 +249,24 @@ struct issue {
     int error;
 };
 
-static int prefetch(void *opaque, uint64_t block)
+static unsigned prefetch(void *opaque, uint64_t block, uint32_t count)
 {
     struct issue *issue = opaque;
     struct qm_cache *cache = issue->sim->cache;
     struct qm_fill *fill;
-    int error = qm_cache_prefetch(cache, block, issue->issuer, &fill);
+    unsigned n = 0;
 
-    if (error == 0)
-        qm_cache_fill(cache, fill, NULL);
-    else if (error != EEXIST && error != ENOSPC)
-        issue->error = error;
-    return error;
+    for (; count > 0; block++, count--) {
+        int error = qm_cache_prefetch(cache, block, issue->issuer, &fill);
+
+        if (error == 0) {
+            qm_cache_fill(cache, fill, NULL);
+            n++;
+        } else if (error != EEXIST && error != ENOSPC) {
+            issue->error = error;
+        }
+    }
+    return n;
 }
 
 /* How a block was found; the issuer as the engine knows it. */
@@ -286,7 +292,7 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
 {
     const struct qm_engine *e = &sim->engine;
     struct issue issue = {sim, is_measuring(sim) ? klass | MEASURED : klass, 0};
-    uint64_t candidates[QM_CANDIDATES_MAX];
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct qm_lookup found;
     enum qm_access access;
     int error = look_up(sim, block, &found);

@@ -14,7 +14,7 @@
  *   When the next set is made, p is at least g + 1.
  *
  * p is 1 at first, and g is APT / 2 at least when p rises above the APT.  p goes up to
- * QM_CANDIDATES_MAX, and the paper names no limit.
+ * DEGREE_MAX, and the paper names no limit.
  *
  * Deviations.  The paper keeps p and g with the last page of a set in the cache; here
  * they are kept with the sequential stream, of which each context remembers the 64 that
@@ -47,7 +47,7 @@
 
 #define TRACKS      64
 #define APT         4
-#define DEGREE_MAX  QM_CANDIDATES_MAX
+#define DEGREE_MAX  64 /* blocks */
 #define LEDGER_BITS 13
 
 struct pace {
@@ -291,29 +291,28 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct amp *amp = of(p);
-    unsigned n = qm_span_take(&s->wanted, blocks, max);
     struct track *track;
 
-    if (n == 0) {
+    if (qm_span_take(&s->wanted, out) == 0) {
         return 0;
     }
     track = qm_recent_at(&s->tracks, 0, sizeof *track);
     pthread_mutex_lock(&amp->lock);
-    for (unsigned i = 0; i < n; i++) {
-        struct entry *entry = entry_of(amp, blocks[i]);
+    for (unsigned i = 0; i < out->count; i++) {
+        struct entry *entry = entry_of(amp, out->block + i);
 
         track->pace->refs++;
         release(entry->pace);
-        entry->block = blocks[i];
+        entry->block = out->block + i;
         entry->pace = track->pace;
         entry->first = s->triggered && i == 0;
     }
     pthread_mutex_unlock(&amp->lock);
     s->triggered = false;
-    return n;
+    return 1;
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)

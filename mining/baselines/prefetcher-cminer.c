@@ -166,9 +166,10 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct cminer *c = of(p);
+    uint64_t blocks[QM_CANDIDATES_MAX];
     bool found = false;
     unsigned n = 0;
     if (stream->seen == 0) {
@@ -184,6 +185,8 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     if (found) {
         atomic_fetch_add_explicit(&c->matches, 1, memory_order_relaxed);
     }
+    for (unsigned i = 0; i < n; i++)
+        out[i] = qm_candidate_of(blocks[i]);
     return n;
 }
 

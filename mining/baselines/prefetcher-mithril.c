@@ -308,7 +308,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct mithril *m = of(p);
     unsigned n = 0;
@@ -325,7 +325,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
 
         m->stats.matches++;
         while (n < rule->n && n < m->degree && n < max) {
-            blocks[n] = rule->list[rule->n - 1 - n];
+            out[n] = qm_candidate_of(rule->list[rule->n - 1 - n]);
             n++;
         }
     }

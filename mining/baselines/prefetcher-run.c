@@ -145,9 +145,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
-    return qm_span_take(&s->wanted, blocks, max);
+    return qm_span_take(&s->wanted, out);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)

@@ -30,6 +30,7 @@
 #include "mining/core/span.h"
 
 #define WINDOW_BYTES  131072 /* at most in the read-ahead window */
+#define WINDOW_MAX    64     /* blocks, however small */
 #define CONTIGUOUS    3      /* K */
 #define BLOCK_ASSUMED 16384  /* bytes, if not told */
 
@@ -58,7 +59,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         return ENOMEM;
     }
     q->base.ops = &qm_prefetcher_seq;
-    q->max = max < 1 ? 1 : max > QM_CANDIDATES_MAX ? QM_CANDIDATES_MAX : (unsigned)max;
+    q->max = max < 1 ? 1 : max > WINDOW_MAX ? WINDOW_MAX : (unsigned)max;
     q->min = q->max < CONTIGUOUS ? q->max : CONTIGUOUS;
     *p = &q->base;
     err[0] = '\0';
@@ -137,9 +138,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
-    return qm_span_take(&s->wanted, blocks, max);
+    return qm_span_take(&s->wanted, out);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)

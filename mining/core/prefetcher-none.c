@@ -40,7 +40,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     return 0;
 }

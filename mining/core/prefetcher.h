@@ -20,8 +20,22 @@ struct qm_prefetcher; /* one per device, made by ops->create() */
 struct qm_stream;     /* one per context that has a sequence */
 struct qm_work;       /* something to learn from; owned by who holds it */
 
-/* What the caller of candidates() has room for; no prefetcher wants more at a time. */
-enum { QM_CANDIDATES_MAX = 64 };
+enum {
+    QM_CANDIDATES_MAX = 64, /* of one call of candidates() */
+    QM_RANGE_MAX = 4096,    /* blocks of a candidate; the caller cuts a longer one */
+};
+
+/* The probability of a candidate of which the prefetcher cannot say how likely it is.
+ */
+#define QM_PROBABILITY_UNKNOWN (-1.0f)
+
+/* What should be prefetched: adjacent blocks, which make one read of the device. */
+struct qm_candidate {
+    uint64_t block;    /* the first */
+    uint32_t count;    /* 1 or more */
+    float probability; /* that a block of it will be read soon, 0 to 1; or
+                          QM_PROBABILITY_UNKNOWN */
+};
 
 #define QM_RETRAIN_MAX UINT64_C(100000000)
 
@@ -145,6 +159,12 @@ struct qm_rule {
     uint64_t support;
 };
 
+/* A block alone, of which no probability is known. */
+static inline struct qm_candidate qm_candidate_of(uint64_t block)
+{
+    return (struct qm_candidate){block, 1, QM_PROBABILITY_UNKNOWN};
+}
+
 struct qm_prefetcher_ops {
     const char *name;
     const char *summary; /* one line, for --help */
@@ -191,11 +211,12 @@ struct qm_prefetcher_ops {
     void (*access)(struct qm_prefetcher *p, struct qm_stream *stream, uint64_t block,
                    enum qm_access outcome, struct qm_work **work);
 
-    /* Fills in at most max blocks, the likeliest first, none twice; returns how many.
-     * Blocks that are cached, and where the device ends, are not known here: the caller
-     * skips those. */
+    /* Fills in at most max candidates (max is 1 to QM_CANDIDATES_MAX), the likeliest
+     * first, no block twice; returns how many.  Blocks that are cached, and where the
+     * device ends, are not known here: the caller skips those.  It may also take less
+     * than it was given, from the first on. */
     unsigned (*candidates)(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max);
+                           struct qm_candidate *candidates, unsigned max);
 
     /* The sequence ends and the stream is gone.  *work as in access(). */
     void (*end)(struct qm_prefetcher *p, struct qm_stream *stream,

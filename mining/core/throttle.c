@@ -220,20 +220,26 @@ static struct klass *at(struct qm_throttle *t, uint32_t klass)
     return &t->classes[klass];
 }
 
-void qm_throttle_issued(struct qm_throttle *t, uint32_t issuer)
+/* The lock is held. */
+static void issue_one(struct qm_throttle *t, struct klass *c)
 {
-    struct klass *c;
-    bool off;
-
-    pthread_mutex_lock(&t->lock);
-    c = at(t, index_of(issuer));
-    off = atomic_load_explicit(&c->state, memory_order_relaxed) == QM_THROTTLE_OFF;
+    bool off = atomic_load_explicit(&c->state, memory_order_relaxed) == QM_THROTTLE_OFF;
     if (++c->issued >= PERIOD)
         fade(c);
     if (++t->since >= JUDGE_EVERY || (off && c->issued > ENOUGH_PROBES)) {
         t->since = 0;
         judge(t);
     }
+}
+
+void qm_throttle_issued(struct qm_throttle *t, uint32_t issuer, unsigned blocks)
+{
+    struct klass *c;
+
+    pthread_mutex_lock(&t->lock);
+    c = at(t, index_of(issuer));
+    while (blocks-- > 0)
+        issue_one(t, c);
     pthread_mutex_unlock(&t->lock);
 }
 

@@ -90,7 +90,7 @@ struct search {
     unsigned depth; /* how far ahead */
     unsigned n;     /* steps; the first is the stream's last block */
     struct step steps[STEPS_MAX];
-    uint64_t *blocks;
+    struct qm_candidate *out;
     unsigned found, max;
 };
 
@@ -263,7 +263,7 @@ static void propose(struct search *s, const struct step *from, struct qm_clues *
         return;
     qm_judge_propose(judge, clues, accepted);
     if (accepted)
-        s->blocks[s->found++] = clues->block;
+        s->out[s->found++] = (struct qm_candidate){clues->block, 1, probability};
 }
 
 static bool has(const struct qm_pair *pairs, unsigned n, uint64_t block)
@@ -335,9 +335,9 @@ static void aim(struct ppm *q)
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
-    struct search s = {.q = of(p), .stream = stream, .blocks = blocks, .max = max};
+    struct search s = {.q = of(p), .stream = stream, .out = out, .max = max};
     float late = atomic_load_explicit(&s.q->late, memory_order_relaxed);
     struct step *step;
 

@@ -120,15 +120,21 @@ static size_t kept(const struct qm_stream *stream)
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct quickmine *q = of(p);
     const struct qm_sequence *s = &stream->sequence;
+    uint64_t blocks[QM_CANDIDATES_MAX];
+    unsigned n;
+
     if (s->seen < 2) {
         return 0;
     }
-    return qm_rules_lookup(q->rules, s->last[0], s->last[1], blocks,
-                           max < q->degree ? max : q->degree);
+    n = qm_rules_lookup(q->rules, s->last[0], s->last[1], blocks,
+                        max < q->degree ? max : q->degree);
+    for (unsigned i = 0; i < n; i++)
+        out[i] = qm_candidate_of(blocks[i]);
+    return n;
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *stream,

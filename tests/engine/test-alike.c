@@ -135,13 +135,13 @@ static void ear_access(struct qm_prefetcher *p, struct qm_stream *stream,
 }
 
 static unsigned ear_candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                               uint64_t *blocks, unsigned max)
+                               struct qm_candidate *out, unsigned max)
 {
-    unsigned n = heard->candidates(p, stream, blocks, max);
+    unsigned n = heard->candidates(p, stream, out, max);
 
     note('n', 0, max, n, 0);
     for (unsigned i = 0; i < n; i++)
-        note('c', blocks[i], 0, 0, 0);
+        note('c', out[i].block, out[i].count, 0, 0);
     return n;
 }
 
@@ -184,11 +184,11 @@ int __wrap_qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf,
 int __real_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
                              struct qm_fill **fill);
 int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
-                             struct qm_fill **fill);
-int __real_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
-                              unsigned client, uint32_t issuer);
-int __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
-                              unsigned client, uint32_t issuer);
+                             struct qm_fill **load);
+unsigned __real_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                                   uint32_t count, unsigned client, uint32_t issuer);
+unsigned __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                                   uint32_t count, unsigned client, uint32_t issuer);
 void __wrap_qms_miner_push(struct qms_miner *miner, unsigned client,
                            struct qm_work *work, uint64_t bytes);
 
@@ -211,23 +211,32 @@ int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t is
     return error;
 }
 
-/* The prefetch thread fills the block in before the reader goes on. */
-int __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
-                              unsigned client, uint32_t issuer)
+static void await_fill(uint64_t block)
 {
-    int error = __real_qms_prefetch_issue(prefetch, block, client, issuer);
     char byte;
 
-    for (int i = 0; error == 0 && i < 60000; i++) {
-        if (qm_cache_peek(server.cache, block, &byte, 0, 1))
-            return 0;
+    for (int i = 0; !qm_cache_peek(server.cache, block, &byte, 0, 1); i++) {
+        assert_true(i < 60000);
         if (i < 1000)
             sched_yield();
         else
             usleep(1000);
     }
-    assert_int_not_equal(error, 0);
-    return error;
+}
+
+/* The prefetch thread fills a block in before the next one is issued. */
+unsigned __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
+                                   uint32_t count, unsigned client, uint32_t issuer)
+{
+    unsigned issued = 0;
+
+    for (; count > 0; block++, count--) {
+        if (__real_qms_prefetch_issue(prefetch, block, 1, client, issuer) == 0)
+            continue;
+        await_fill(block);
+        issued++;
+    }
+    return issued;
 }
 
 void __wrap_qms_miner_push(struct qms_miner *miner, unsigned client,

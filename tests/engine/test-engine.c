@@ -1,6 +1,6 @@
 /* test-engine.c - what the engine makes of how blocks are found, with a prefetcher
  * whose inside the test can see. */
-#include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static struct {
     struct qm_prefetcher base;
     struct qm_prefetcher_ops ops;
     unsigned accesses, asked, learned;
-    uint64_t wants[4];
+    struct qm_candidate wants[4];
     unsigned want_n;
     enum qm_fate fate;
     uint32_t issuer, user;
@@ -29,9 +29,12 @@ static struct qm_device_load load;
 static struct qm_engine engine;
 
 /* What issue() was called for. */
-static uint64_t issued[8];
+static struct qm_candidate issued[8];
 static unsigned issued_n;
-static int issue_error;
+static unsigned issue_most; /* blocks that it does prefetch */
+
+/* What was wanted last. */
+static struct qm_candidate got[QM_CANDIDATES_MAX];
 
 static void access_block(struct qm_prefetcher *prefetcher, struct qm_stream *stream,
                          uint64_t block, enum qm_access outcome, struct qm_work **work)
@@ -41,13 +44,13 @@ static void access_block(struct qm_prefetcher *prefetcher, struct qm_stream *str
 }
 
 static unsigned candidates(struct qm_prefetcher *prefetcher, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     unsigned n = p.want_n < max ? p.want_n : max;
 
     p.asked++;
     p.learned_when_asked = p.learned;
-    memcpy(blocks, p.wants, n * sizeof blocks[0]);
+    memcpy(out, p.wants, n * sizeof out[0]);
     return n;
 }
 
@@ -67,12 +70,14 @@ static void learn(void *opaque, struct qm_work *work)
     p.learned++;
 }
 
-static int issue(void *opaque, uint64_t block)
+static unsigned issue(void *opaque, uint64_t block, uint32_t count)
 {
     assert_ptr_equal(opaque, &load);
-    if (issue_error == 0)
-        issued[issued_n++ % 8] = block;
-    return issue_error;
+    if (count > issue_most)
+        count = issue_most;
+    if (count > 0)
+        issued[issued_n++ % 8] = (struct qm_candidate){block, count, 0};
+    return count;
 }
 
 static int make(void **state)
@@ -90,7 +95,7 @@ static int make(void **state)
         .access = access_block, .candidates = candidates, .ended = ended};
     p.base.ops = &p.ops;
     issued_n = 0;
-    issue_error = 0;
+    issue_most = UINT_MAX;
     qm_device_load_init(&load);
     assert_int_equal(qm_cache_new(&config, &cache), 0);
     qm_params_defaults(&params);
@@ -111,9 +116,7 @@ static int undo(void **state)
 
 static unsigned extend(enum qm_access access)
 {
-    uint64_t blocks[QM_CANDIDATES_MAX];
-
-    return qm_engine_extend(&engine, NULL, 1, 5, access, learn, &load, blocks);
+    return qm_engine_extend(&engine, NULL, 1, 5, access, learn, &load, got);
 }
 
 /* Misses are asked after, and prefetch hits if they are to; hits are for a prefetcher
@@ -184,7 +187,7 @@ static void test_fates(void **state)
 /* At level none, classes are not told apart: what one wastes counts for all. */
 static void test_level_none(void **state)
 {
-    const uint64_t block = 7;
+    const struct qm_candidate block = {7, 1, 1};
 
     engine.throttle = qm_throttle_new();
     p.want_n = 1;
@@ -202,7 +205,7 @@ static void test_level_none(void **state)
 /* Candidates that are cached, or beyond the end of the device, are passed over. */
 static void test_what_is_issued(void **state)
 {
-    const uint64_t wants[] = {1, 2, 100, 99};
+    const struct qm_candidate wants[] = {{1, 1, 1}, {2, 1, 1}, {100, 1, 1}, {99, 1, 1}};
     struct qm_fill *fill;
 
     engine.device_blocks = 100;
@@ -211,18 +214,83 @@ static void test_what_is_issued(void **state)
     assert_int_equal(qm_cache_prefetch(cache, 1, 0, &fill), 0);
     assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
     assert_int_equal(issued_n, 2);
-    assert_int_equal(issued[0], 2);
-    assert_int_equal(issued[1], 99);
+    assert_int_equal(issued[0].block, 2);
+    assert_int_equal(issued[1].block, 99);
     qm_cache_fail(cache, fill);
+}
+
+static void assert_issued(unsigned i, uint64_t block, unsigned count)
+{
+    assert_int_equal(issued[i].block, block);
+    assert_int_equal(issued[i].count, count);
+}
+
+/* Of a range, each run of blocks that are not cached is issued as one, up to the end of
+ * the device. */
+static void test_runs(void **state)
+{
+    const struct qm_candidate wants[] = {
+        {0, 6, 1}, {95, 10, 1}, {UINT64_MAX, 1, 1}, {100, UINT32_MAX, 1}};
+    struct qm_fill *fill;
+
+    engine.device_blocks = 100;
+    assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);
+    qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load);
+    assert_int_equal(issued_n, 3);
+    assert_issued(0, 0, 2);
+    assert_issued(1, 3, 3);
+    assert_issued(2, 95, 5);
+    qm_cache_fail(cache, fill);
+}
+
+/* A run is admitted as a whole, and kept back as a whole. */
+static void test_run_withheld(void **state)
+{
+    const struct qm_candidate wanted = {8, 8, 1};
+    unsigned throttled = 0;
+
+    atomic_store(&load.share, QM_DEVICE_LOAD_ALL / 2);
+    for (unsigned i = 0; i < 4; i++)
+        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load);
+    assert_int_equal(throttled, 16);
+    assert_int_equal(issued_n, 2);
+    assert_issued(0, 8, 8);
+}
+
+/* The throttle counts blocks, those that were prefetched; and allows blocks. */
+static void test_throttled_runs(void **state)
+{
+    const struct qm_candidate wanted = {8, 40, 1};
+
+    engine.throttle = qm_throttle_new();
+    p.wants[0] = wanted;
+    p.wants[1] = (struct qm_candidate){60, 2 * QM_RANGE_MAX, 1};
+    p.want_n = 2;
+    assert_int_equal(extend(QM_ACCESS_MISS), 2);
+    assert_int_equal(got[0].count, 40);
+    assert_int_equal(got[1].count, QM_RANGE_MAX);
+    issue_most = 1;
+    for (unsigned i = 0; i < 100; i++)
+        qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
+    assert_int_equal(extend(QM_ACCESS_MISS),
+                     2); /* 100 blocks are not enough to judge */
+    for (unsigned i = 0; i < 16; i++)
+        qm_throttle_used(engine.throttle, 1, 1);
+    issue_most = UINT_MAX;
+    qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load); /* 16 of 128 */
+    assert_int_equal(qm_throttle_allow(engine.throttle, 1, 64), 1);
+    assert_int_equal(extend(QM_ACCESS_MISS), 1);
+    assert_int_equal(got[0].block, 8);
+    assert_int_equal(got[0].count, 1);
 }
 
 /* What was not issued counts for nothing. */
 static void test_issue_fails(void **state)
 {
-    const uint64_t block = 7;
+    const struct qm_candidate block = {7, 1, 1};
 
     engine.throttle = qm_throttle_new();
-    issue_error = ENOBUFS;
+    issue_most = 0;
     for (unsigned i = 0; i < 1000; i++)
         qm_engine_issue(&engine, 9, 0, &block, 1, issue, &load);
     assert_int_equal(qm_throttle_allow(engine.throttle, 9, 4), 4);
@@ -236,14 +304,18 @@ static void test_throttled(void **state)
     assert_false(qm_engine_needs_time(&engine));
     atomic_store(&load.share, 1);
     assert_true(qm_engine_needs_time(&engine));
-    for (uint64_t b = 0; b < 16; b++)
-        throttled += qm_engine_issue(&engine, 1, 1, &b, 1, issue, &load);
+    for (uint64_t b = 0; b < 16; b++) {
+        const struct qm_candidate wanted = qm_candidate_of(b);
+
+        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load);
+    }
     assert_int_equal(throttled, 15);
     assert_int_equal(issued_n, 1);
-    assert_int_equal(issued[0], 15);
+    assert_int_equal(issued[0].block, 15);
     engine.load = NULL;
     assert_false(qm_engine_needs_time(&engine));
-    assert_int_equal(qm_engine_issue(&engine, 1, 1, (uint64_t[]){20}, 1, issue, &load),
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, &(struct qm_candidate){20, 1, 1}, 1,
+                                     issue, &load),
                      0);
     assert_int_equal(issued_n, 2);
 }
@@ -257,6 +329,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fates, make, undo),
         cmocka_unit_test_setup_teardown(test_level_none, make, undo),
         cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
+        cmocka_unit_test_setup_teardown(test_runs, make, undo),
+        cmocka_unit_test_setup_teardown(test_run_withheld, make, undo),
+        cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
     };

@@ -143,7 +143,7 @@ static void read_something(struct food *f, struct connection *c)
     unsigned number = eat_number(f, 2) % (QM_WIRE_SLOT_CONTROL + 1);
     struct qms_slot *slot = qms_member_slot(&sessions, &c->member, number);
     struct qms_ref ref;
-    uint64_t candidates[QM_CANDIDATES_MAX];
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
 
     qms_context_arrive(&contexts, slot, QM_TRACE_READ, 0, 4096, &ref);
     promise(ref.klass);

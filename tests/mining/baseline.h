@@ -51,8 +51,7 @@ static inline struct asked step(struct qm_prefetcher *p, struct qm_stream *s,
     if (work) {
         assert_int_equal(p->ops->learn(p, work), 0);
     }
-    asked.n = p->ops->candidates(p, s, asked.blocks, QM_CANDIDATES_MAX);
-    assert_true(asked.n <= QM_CANDIDATES_MAX);
+    asked.n = candidate_blocks(p, s, QM_CANDIDATES_MAX, asked.blocks);
     return asked;
 }
 

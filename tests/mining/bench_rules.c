@@ -114,11 +114,11 @@ static double look_up(struct qm_prefetcher *p, uint64_t c)
 {
     struct qm_work *work;
     struct qm_stream *stream = ops->begin(p, 0);
-    uint64_t blocks[4];
+    struct qm_candidate found[4];
     double begin = cpu_us();
     for (unsigned i = 0; i < CONTEXT; i++) {
         ops->access(p, stream, block_of(c, i), QM_ACCESS_MISS, &work);
-        ops->candidates(p, stream, blocks, 4);
+        ops->candidates(p, stream, found, 4);
     }
     double spent = cpu_us() - begin;
     ops->end(p, stream, &work);

@@ -15,7 +15,7 @@ static unsigned access_as(struct qm_throttle *t, uint32_t klass, uint32_t user,
     unsigned n = qm_throttle_allow(t, klass, DEGREE);
 
     for (unsigned i = 0; i < n; i++) {
-        qm_throttle_issued(t, klass);
+        qm_throttle_issued(t, klass, 1);
         turn = (turn + 61) % 100;
         if (turn < percent)
             qm_throttle_used(t, klass, user);
@@ -79,7 +79,7 @@ static bool comes_back(struct qm_throttle *t, unsigned n)
 
     while (issued < 20 * n && state_of(t, USELESS) == QM_THROTTLE_OFF)
         for (unsigned i = qm_throttle_allow(t, USELESS, DEGREE); i > 0; i--) {
-            qm_throttle_issued(t, USELESS);
+            qm_throttle_issued(t, USELESS, 1);
             if (++issued % n == 0)
                 qm_throttle_used(t, USELESS, USELESS);
         }

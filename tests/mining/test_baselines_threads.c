@@ -62,7 +62,7 @@ static void read_context(struct shared *shared, struct rng *rng)
         block = rng_below(rng, 20) ? block + 1 : rng_below(rng, 3000);
         ops->access(shared->p, s, block, (enum qm_access)rng_below(rng, 3), &work);
         hand_over(shared, work);
-        n = ops->candidates(shared->p, s, blocks, QM_CANDIDATES_MAX);
+        n = candidate_blocks(shared->p, s, QM_CANDIDATES_MAX, blocks);
         if (!sane(blocks, n)) {
             atomic_fetch_add(&shared->wrong, 1);
         }

@@ -33,7 +33,7 @@ static unsigned candidates_of(struct qm_prefetcher *p, uint64_t a, uint64_t b,
     assert_non_null(stream);
     p->ops->access(p, stream, a, QM_ACCESS_MISS, &work);
     p->ops->access(p, stream, b, QM_ACCESS_MISS, &work);
-    unsigned n = p->ops->candidates(p, stream, blocks, max);
+    unsigned n = candidate_blocks(p, stream, max, blocks);
     p->ops->end(p, stream, &work);
     if (work) {
         p->ops->discard(p, work);
@@ -198,11 +198,11 @@ static void test_does_not_learn(void **state)
     struct qm_stream *stream = p->ops->begin(p, 0);
     uint64_t found[4];
     assert_non_null(stream);
-    assert_int_equal(p->ops->candidates(p, stream, found, 4), 0); /* nothing read yet */
+    assert_int_equal(candidate_blocks(p, stream, 4, found), 0); /* nothing read yet */
     for (uint64_t i = 0; i < 100; i++) {
         p->ops->access(p, stream, 50 + i % 7, QM_ACCESS_MISS, &work);
         assert_null(work);
-        assert_int_equal(p->ops->candidates(p, stream, found, 4), 0);
+        assert_int_equal(candidate_blocks(p, stream, 4, found), 0);
     }
     /* The first block of a stream has candidates, too; a repeat changes nothing. */
     p->ops->end(p, stream, &work);
@@ -211,14 +211,14 @@ static void test_does_not_learn(void **state)
     assert_non_null(stream);
     for (int i = 0; i < 3; i++) {
         p->ops->access(p, stream, 1, QM_ACCESS_HIT, &work);
-        assert_int_equal(p->ops->candidates(p, stream, found, 4), 2);
+        assert_int_equal(candidate_blocks(p, stream, 4, found), 2);
         assert_int_equal(found[0], 2);
         assert_int_equal(found[1], 3);
     }
     /* 2 -> 9 is stronger than 2 -> 3, but 1 & 2 -> 3 comes first. */
     for (int i = 0; i < 3; i++) {
         p->ops->access(p, stream, 2, QM_ACCESS_HIT, &work);
-        assert_int_equal(p->ops->candidates(p, stream, found, 4), 2);
+        assert_int_equal(candidate_blocks(p, stream, 4, found), 2);
         assert_int_equal(found[0], 3);
         assert_int_equal(found[1], 9);
     }
@@ -322,7 +322,7 @@ static void *reader(void *opaque)
             struct qm_work *work;
             struct qm_stream *stream = shared->p->ops->begin(shared->p, 0);
             shared->p->ops->access(shared->p, stream, a, QM_ACCESS_MISS, &work);
-            unsigned n = shared->p->ops->candidates(shared->p, stream, found, 4);
+            unsigned n = candidate_blocks(shared->p, stream, 4, found);
             for (unsigned f = 0; f < n; f++) {
                 if (found[f] <= a || found[f] > a + 9) {
                     atomic_fetch_add(&shared->wrong, 1);

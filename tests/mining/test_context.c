@@ -215,7 +215,7 @@ static void test_prefetcher_none(void **state)
     for (uint64_t b = 0; b < 100; b++) {
         read_in(p, QM_LEVEL_INNERMOST, t, b);
         uint64_t blocks[4];
-        assert_int_equal(p->ops->candidates(p, t->stream, blocks, 4), 0);
+        assert_int_equal(candidate_blocks(p, t->stream, 4, blocks), 0);
     }
     struct ended ended = {.p = p};
     qm_context_end(p, t, note_end, &ended);

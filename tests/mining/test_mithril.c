@@ -197,7 +197,7 @@ static void test_list(void **state)
         struct asked a = after(&f, 1);
         assert_int_equal(a.n, round == 0 ? 1 : LIST);
         assert_memory_equal(a.blocks, lists[round], a.n * sizeof(uint64_t));
-        assert_int_equal(f.p->ops->candidates(f.p, f.s, a.blocks, 1), 1);
+        assert_int_equal(candidate_blocks(f.p, f.s, 1, a.blocks), 1);
         assert_int_equal(a.blocks[0], lists[round][0]);
     }
     end_all(&f);
@@ -265,7 +265,7 @@ static void test_all_streams_together(void **state)
     }
     fill(&f);
     assert_asked(step(f.p, other, 1, QM_ACCESS_MISS), 2, 2);
-    assert_int_equal(f.p->ops->candidates(f.p, f.s, (uint64_t[1]){0}, 1), 0);
+    assert_int_equal(candidate_blocks(f.p, f.s, 1, (uint64_t[1]){0}), 0);
     end(f.p, other);
     end_all(&f);
 }

@@ -122,7 +122,7 @@ static void test_room(void **state)
 
     read_all(p, path, 6);
     p->ops->access(p, s, 10, QM_ACCESS_MISS, &work);
-    assert_int_equal(p->ops->candidates(p, s, &block, 1), 1);
+    assert_int_equal(candidate_blocks(p, s, 1, &block), 1);
     assert_int_equal(block, 25);
     end(p, s);
     p->ops->destroy(p);

@@ -56,7 +56,7 @@ static void read_block(struct world *w, struct qm_stream *s, uint64_t block,
     }
     w->p->ops->access(w->p, s, block, outcome, &work);
     assert_null(work);
-    n = w->p->ops->candidates(w->p, s, blocks, 4);
+    n = candidate_blocks(w->p, s, 4, blocks);
     for (unsigned i = 0; i < n; i++)
         if (w->whose[blocks[i]] == 0)
             prefetch(w, blocks[i], owner);

@@ -210,14 +210,14 @@ static void test_candidates(void **state)
     /* A repeat is no access; a single one is no prefix. */
     struct qm_work *work;
     struct qm_stream *stream = p->ops->begin(p, 0);
-    assert_int_equal(p->ops->candidates(p, stream, found, 4), 0);
+    assert_int_equal(candidate_blocks(p, stream, 4, found), 0);
     p->ops->access(p, stream, 1, QM_ACCESS_MISS, &work);
-    assert_int_equal(p->ops->candidates(p, stream, found, 4), 0);
+    assert_int_equal(candidate_blocks(p, stream, 4, found), 0);
     p->ops->access(p, stream, 1, QM_ACCESS_MISS, &work);
-    assert_int_equal(p->ops->candidates(p, stream, found, 4), 0);
+    assert_int_equal(candidate_blocks(p, stream, 4, found), 0);
     p->ops->access(p, stream, 2, QM_ACCESS_MISS, &work);
     p->ops->access(p, stream, 2, QM_ACCESS_MISS, &work);
-    assert_int_equal(p->ops->candidates(p, stream, found, 4), 4);
+    assert_int_equal(candidate_blocks(p, stream, 4, found), 4);
     p->ops->end(p, stream, &work);
 
     struct qm_mining_stats stats = stats_of(p);

@@ -69,6 +69,27 @@ static inline int read_blocks(struct qm_prefetcher *p, const uint64_t *blocks, s
     return r;
 }
 
+/* The blocks of a stream's candidates, of which there are at most max; there must be
+ * place for QM_CANDIDATES_MAX. */
+static inline unsigned candidate_blocks(struct qm_prefetcher *p,
+                                        struct qm_stream *stream, unsigned max,
+                                        uint64_t *blocks)
+{
+    struct qm_candidate found[QM_CANDIDATES_MAX];
+    unsigned n = p->ops->candidates(p, stream, found, max), total = 0;
+
+    assert_true(n <= max);
+    for (unsigned i = 0; i < n; i++) {
+        assert_true(found[i].count > 0);
+        assert_true(found[i].probability <= 1);
+        for (unsigned k = 0; k < found[i].count; k++) {
+            assert_true(total < QM_CANDIDATES_MAX);
+            blocks[total++] = found[i].block + k;
+        }
+    }
+    return total;
+}
+
 /* The candidates of a context that has read a and then b. */
 static inline unsigned look_up(struct qm_prefetcher *p, uint64_t a, uint64_t b,
                                uint64_t *blocks, unsigned max)
@@ -80,7 +101,10 @@ static inline unsigned look_up(struct qm_prefetcher *p, uint64_t a, uint64_t b,
     assert_null(work);
     p->ops->access(p, stream, b, QM_ACCESS_MISS, &work);
     assert_null(work);
-    unsigned n = p->ops->candidates(p, stream, blocks, max);
+    uint64_t found[QM_CANDIDATES_MAX];
+    unsigned n = candidate_blocks(p, stream, max, found);
+
+    memcpy(blocks, found, n * sizeof found[0]);
     p->ops->end(p, stream, &work);
     assert_null(work);
     return n;

@@ -59,13 +59,14 @@ static size_t kept(const struct qm_stream *s)
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                           uint64_t *blocks, unsigned max)
+                           struct qm_candidate *out, unsigned max)
 {
     struct fake *f = (struct fake *)p;
     unsigned n = f->want_n < max ? f->want_n : max;
 
     count(f, &f->asked, 1);
-    memcpy(blocks, f->wants, n * sizeof blocks[0]);
+    for (unsigned i = 0; i < n; i++)
+        out[i] = qm_candidate_of(f->wants[i]);
     return n;
 }
 

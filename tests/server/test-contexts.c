@@ -157,7 +157,7 @@ static unsigned open_contexts(struct fixture *f)
 static uint64_t read_block(struct fixture *f, struct client *c, unsigned slot,
                            uint64_t block)
 {
-    uint64_t candidates[QM_CANDIDATES_MAX];
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct qms_ref ref;
 
     qms_context_arrive(&f->contexts, qms_member_slot(&f->sessions, &c->member, slot),
@@ -749,7 +749,7 @@ static void test_race(void **state)
 static void test_read_outlives_its_context(void **state)
 {
     struct fixture *f = make(QM_LEVEL_INNERMOST);
-    uint64_t candidates[QM_CANDIDATES_MAX];
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct client c;
     struct qms_ref ref;
 

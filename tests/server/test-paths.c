@@ -390,7 +390,7 @@ static void test_driven_out_while_queued(void **state)
     prefetch(b, (uint64_t[]){9, 20}, 2);
     bare_await(b, prefetching);
     for (uint64_t i = 0; i < 8; i++)
-        assert_int_equal(qms_prefetch_issue(b->s.prefetch, 30 + 2 * i, 0, 0), 0);
+        assert_int_equal(qms_prefetch_issue(b->s.prefetch, 30 + 2 * i, 1, 0, 0), 1);
     assert_false(is_cached(b, 20));
     reading = bare_trap(b, BARE_READ, 20, false);
     first = start_read(b, 20);
@@ -444,7 +444,7 @@ static void *issue(void *opaque)
 {
     struct bare *b = issuer = opaque;
 
-    assert_int_equal(qms_prefetch_issue(b->s.prefetch, between.block, 0, 0), 0);
+    assert_int_equal(qms_prefetch_issue(b->s.prefetch, between.block, 1, 0, 0), 1);
     return NULL;
 }
 

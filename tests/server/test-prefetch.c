@@ -135,9 +135,9 @@ static void test_blocks_arrive(void **state)
     struct device *d = make(2, 32, 32);
 
     for (uint64_t b = 0; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), EEXIST);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 1, 1, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b * 3, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 1, 1, 1, 7), 1);
     for (uint64_t b = 0; b < 20; b++)
         demand(d, b * 3);
     demand(d, BLOCKS - 1); /* not whole */
@@ -150,9 +150,9 @@ static void test_neighbours_are_joined(void **state)
     struct device *d = make(1, 32, 32);
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 1, 7), 1);
     for (uint64_t b = 10; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 1, 7), 1);
     pthread_mutex_unlock(&d->gate);
     for (uint64_t b = 10; b < 20; b++)
         demand(d, b);
@@ -163,6 +163,41 @@ static void test_neighbours_are_joined(void **state)
     undo(d);
 }
 
+/* A run is queued as a whole, so that it is one read. */
+static void test_a_run_is_one_read(void **state)
+{
+    struct device *d = make(2, 64, 50);
+
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 10, 40, 1, 7), 40);
+    for (uint64_t b = 10; b < 50; b++)
+        demand(d, b);
+    assert_int_equal(d->reads, 1);
+    /* What is cached is left out; the device's last block need not be whole. */
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 45, 10, 1, 7), 5);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, BLOCKS - 3, 3, 1, 7), 3);
+    for (uint64_t b = 50; b < 55; b++)
+        demand(d, b);
+    for (uint64_t b = BLOCKS - 3; b < BLOCKS; b++)
+        demand(d, b);
+    assert_int_equal(d->reads, 3);
+    assert_int_equal(d->blocks, 48);
+    undo(d);
+}
+
+/* Of a run for which the queue has no place, the rest is dropped. */
+static void test_a_run_and_a_full_queue(void **state)
+{
+    struct device *d = make(1, 8, 32);
+
+    pthread_mutex_lock(&d->gate);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 10, 12, 1, 7), 8);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), 4);
+    assert_true(qm_cache_contains(d->cache, 17));
+    assert_false(qm_cache_contains(d->cache, 18));
+    pthread_mutex_unlock(&d->gate);
+    undo(d);
+}
+
 static void test_full_queue_drops(void **state)
 {
     struct device *d = make(1, 4, 32);
@@ -170,10 +205,7 @@ static void test_full_queue_drops(void **state)
 
     pthread_mutex_lock(&d->gate);
     for (uint64_t b = 0; b < 20; b++) {
-        int error = qms_prefetch_issue(d->prefetch, b * 2, 1, 7);
-
-        assert_true(error == 0 || error == ENOBUFS);
-        issued += error == 0;
+        issued += qms_prefetch_issue(d->prefetch, b * 2, 1, 1, 7);
     }
     assert_in_range(issued, 4, 5); /* one may be in the worker's hands */
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), 20 - issued);
@@ -188,7 +220,7 @@ static void test_full_queue_drops(void **state)
 static void occupy(struct device *d, uint64_t block)
 {
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, block, QMS_CLIENT_NONE, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, block, 1, QMS_CLIENT_NONE, 7), 1);
     pthread_mutex_lock(&d->lock);
     while (d->begun == 0)
         pthread_cond_wait(&d->begins, &d->lock);
@@ -201,10 +233,7 @@ static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigne
     unsigned issued = 0;
 
     for (uint64_t b = first; b < first + 2 * n; b += 2) {
-        int error = qms_prefetch_issue(d->prefetch, b, client, 7);
-
-        assert_true(error == 0 || error == ENOBUFS);
-        issued += error == 0;
+        issued += qms_prefetch_issue(d->prefetch, b, 1, client, 7);
     }
     return issued;
 }
@@ -267,15 +296,16 @@ static void test_turns_by_blocks(void **state)
 
     occupy(d, 98);
     for (uint64_t b = 0; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 24, 1, 1, 7), 1);
     assert_int_equal(issue(d, 2, 30, 16), 16);
     pthread_mutex_unlock(&d->gate);
     demand(d, 60);
-    demand(d, 19);
-    /* 98; 16 blocks of the first's; as many of the second's; the rest. */
+    demand(d, 24);
+    /* 98; 20 blocks of the first's; 16 of the second's; the first's last. */
     assert_int_equal(d->reads, 1 + 1 + 16 + 1);
     assert_int_equal(d->order[1], 0);
-    assert_int_equal(d->order[18], 16);
+    assert_int_equal(d->order[18], 24);
     undo(d);
 }
 
@@ -286,9 +316,9 @@ static void test_taking_over(void **state)
     char buf[BLOCK];
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 1, 7), 1);
     assert_int_equal(qm_cache_demand(d->cache, 3, buf, 0, BLOCK, &one), 0);
     assert_int_equal(qm_cache_demand(d->cache, 5, buf, 0, BLOCK, &five), 0);
     assert_false(qms_prefetch_take(d->prefetch, 5, one.fill));
@@ -310,7 +340,7 @@ static void test_failing_is_silent(void **state)
     struct device *d = make(2, 32, 32);
 
     d->broken = true;
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 1, 7), 1);
     for (int i = 0; i < 1000 && qm_cache_contains(d->cache, 1); i++)
         usleep(10000);
     assert_false(qm_cache_contains(d->cache, 1));
@@ -330,7 +360,7 @@ static void test_failing_is_not_fast(void **state)
     next_load = NULL;
     d->broken = true;
     for (uint64_t b = 0; b < 20; b++)
-        assert_int_equal(qms_prefetch_issue(d->prefetch, 2 * b, 1, 7), 0);
+        assert_int_equal(qms_prefetch_issue(d->prefetch, 2 * b, 1, 1, 7), 1);
     for (int i = 0; i < 6000 && qms_stats_get(d->stats, QMS_PREFETCH_FAILED) < 20; i++)
         usleep(10000);
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_FAILED), 20);
@@ -340,7 +370,7 @@ static void test_failing_is_not_fast(void **state)
     pthread_mutex_lock(&d->lock);
     d->broken = false;
     pthread_mutex_unlock(&d->lock);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 50, 1, 1, 7), 1);
     demand(d, 50);
     undo(d); /* the thread has ended, and counted */
     assert_int_equal(load.reads, 1);
@@ -355,9 +385,9 @@ static void test_cancelled(void **state)
     char buf[BLOCK] = {0};
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 7), 0);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 7), 0);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 1, 7), 1);
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 5, 1, 1, 7), 1);
     qm_cache_write_begin(d->cache, &w, 3 * BLOCK, BLOCK);
     qm_cache_write_end(d->cache, &w, QM_WRITE_DATA, buf);
     pthread_mutex_unlock(&d->gate);
@@ -376,7 +406,7 @@ static void test_stop_with_a_full_queue(void **state)
     struct device *d = make(1, 32, 32);
 
     for (uint64_t b = 0; b < 32; b++)
-        qms_prefetch_issue(d->prefetch, b * 2, 1, 7);
+        qms_prefetch_issue(d->prefetch, b * 2, 1, 1, 7);
     undo(d);
 }
 
@@ -393,7 +423,11 @@ static void *storm(void *opaque)
         struct qm_lookup found;
 
         if (i % 2 == 0) {
-            qms_prefetch_issue(d->prefetch, block, i / 2 % 3, i);
+            unsigned count = 1 + i / 2 % 4;
+
+            if (count > BLOCKS - block)
+                count = BLOCKS - block;
+            qms_prefetch_issue(d->prefetch, block, count, i / 2 % 3, i);
             continue;
         }
         if (qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found) != 0)
@@ -432,6 +466,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_arrive),
         cmocka_unit_test(test_neighbours_are_joined),
+        cmocka_unit_test(test_a_run_is_one_read),
+        cmocka_unit_test(test_a_run_and_a_full_queue),
         cmocka_unit_test(test_full_queue_drops),
         cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_turns),
