@@ -106,7 +106,7 @@ postgresql_parallel() {
 
 run_postgresql() {
     local c i t statement tables="" root=$T/postgresql.root
-    . "$SOURCE_DIR/tests/postgresql/pg-lib.sh"
+    . "$SOURCE_DIR/scripts/lib/postgresql.sh"
 
     say "making the database"
     mkdir "$T/postgresql.files"

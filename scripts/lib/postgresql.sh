@@ -1,5 +1,5 @@
-# pg-lib.sh - a PostgreSQL of one's own, with the module; to be sourced after
-# scripts/lib/testing.sh.
+# postgresql.sh - a PostgreSQL of one's own, with the module; for benchmarks and tests.  To be
+# sourced after scripts/lib/testing.sh.
 #
 # The server is a copy beside which lie links to what is installed, and our files: it looks
 # for the rest relative to where it is itself, so the module is found as if installed.
