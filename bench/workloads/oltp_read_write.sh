@@ -1,0 +1,2 @@
+# oltp_read_write: sysbench's own, with its defaults.
+. bench/workloads/oltp.sh

@@ -1,0 +1,3 @@
+# pgbench_select: pgbench's select-only, rows by their key.
+. bench/workloads/pgbench.sh
+workload_run() { pgbench_run -S -M prepared; }

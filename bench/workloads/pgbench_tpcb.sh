@@ -1,0 +1,3 @@
+# pgbench_tpcb: pgbench's tpcb-like, which updates an account, a teller and a branch.
+. bench/workloads/pgbench.sh
+workload_run() { pgbench_run -M prepared; }

@@ -1,0 +1,3 @@
+# tpcc: the wholesaler of TPC-C; tpcc.lua says what it does.
+. bench/workloads/instances.sh
+workload_mb=250 workload_level=transaction
