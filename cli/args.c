@@ -131,6 +131,36 @@ enum qm_level cli_level(struct argp_state *state, const char *arg)
     return (enum qm_level)level;
 }
 
+static error_t one_argument(int key, char *arg, struct argp_state *state,
+                            const char **value, const char *what, const char *missing)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (*value)
+            argp_error(state, "one %s only, not '%s' as well", what, arg);
+        *value = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "%s", missing);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+error_t cli_trace_argument(int key, char *arg, struct argp_state *state,
+                           const char **file)
+{
+    return one_argument(key, arg, state, file, "trace", "which trace?");
+}
+
+error_t cli_server_argument(int key, char *arg, struct argp_state *state,
+                            const char **target)
+{
+    return one_argument(key, arg, state, target, "server",
+                        "which server? Give its NBD URI or its statistics' socket");
+}
+
 void cli_list(struct argp_state *state, const char *option, const char *list,
               void (*each)(struct argp_state *state, const char *word))
 {

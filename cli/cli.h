@@ -63,6 +63,14 @@ uint64_t cli_seconds(struct argp_state *state, const char *option, const char *a
 uint64_t cli_block_size(struct argp_state *state, const char *arg);
 enum qm_level cli_level(struct argp_state *state, const char *arg);
 
+/* For what a parser does not know itself: the one argument that is no option, of
+ * commands that read a trace, or that ask a server.  Ends the program if there are two,
+ * or none. */
+error_t cli_trace_argument(int key, char *arg, struct argp_state *state,
+                           const char **file);
+error_t cli_server_argument(int key, char *arg, struct argp_state *state,
+                            const char **target);
+
 /* Calls each() for each of the words in list, which are separated by commas, with a
  * copy that is valid during the call.  Empty words are an error. */
 void cli_list(struct argp_state *state, const char *option, const char *list,

@@ -56,19 +56,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JSON:
         a->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->file)
-            argp_error(state, "one trace only, not '%s' as well", arg);
-        a->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which trace?");
-        return 0;
     case ARGP_KEY_END:
         check(state, a);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_trace_argument(key, arg, state, &a->file);
     }
 }
 

@@ -89,19 +89,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JSON:
         a->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->file)
-            argp_error(state, "one trace only, not '%s' as well", arg);
-        a->file = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (!a->file)
-            argp_error(state, "which trace?");
         if (!a->config.uri)
             argp_error(state, "against which server? Say --uri NBD-URI");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_trace_argument(key, arg, state, &a->file);
     }
 }
 

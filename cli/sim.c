@@ -182,8 +182,6 @@ static void complete(struct argp_state *state, struct arguments *a)
 {
     struct qm_params params;
 
-    if (!a->file)
-        argp_error(state, "which trace?");
     if (a->cache_blocks.set + (a->sizes.count > 0) + (a->totals.count > 0) > 1)
         argp_error(state, "either --cache-size, --total-memory or --cache-blocks");
     if (!a->cache_blocks.set && a->sizes.count == 0 && a->totals.count == 0)
@@ -280,16 +278,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JSON:
         a->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->file)
-            argp_error(state, "one trace only, not '%s' as well", arg);
-        a->file = arg;
-        return 0;
     case ARGP_KEY_END:
         complete(state, a);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_trace_argument(key, arg, state, &a->file);
     }
 }
 

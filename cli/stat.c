@@ -29,16 +29,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case CLASSES:
         a->classes = true;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->target)
-            argp_error(state, "one server only, not '%s' as well", arg);
-        a->target = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which server? Give its NBD URI or its statistics' socket");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_server_argument(key, arg, state, &a->target);
     }
 }
 

@@ -35,16 +35,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OUTPUT:
         a->output = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->file)
-            argp_error(state, "one trace only, not '%s' as well", arg);
-        a->file = arg;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which trace?");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_trace_argument(key, arg, state, &a->file);
     }
 }
 
