@@ -9,9 +9,6 @@
 
 #include "cache/internal.h"
 
-/* How often a thread waits for memory to leave limbo before it goes on without. */
-#define RECLAIM_TRIES 4
-
 static struct qm_fill *fill_of(struct qm_block *block)
 {
     return (struct qm_fill *)block;
@@ -185,7 +182,7 @@ static int demand(struct qm_cache *cache, uint64_t number, void *buf, uint32_t o
         pthread_mutex_unlock(&shard->lock);
         if (err == 0)
             break;
-        if (tries == RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
+        if (tries == QM_RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
             return err;
     }
     if (crowded)
@@ -244,7 +241,7 @@ static struct qm_buf *buf_for(struct qm_shard *shard, struct qm_block *block)
 {
     struct qm_buf *buf = NULL;
 
-    for (int tries = 0; tries <= RECLAIM_TRIES; tries++) {
+    for (int tries = 0; tries <= QM_RECLAIM_TRIES; tries++) {
         bool wanted;
 
         pthread_mutex_lock(&shard->lock);
@@ -361,7 +358,7 @@ int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
             return EEXIST;
         if (block)
             break;
-        if (tries == RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
+        if (tries == QM_RECLAIM_TRIES || !qm_slab_reclaim(shard, true))
             return ENOMEM;
     }
     *fill = fill_of(block);

@@ -194,6 +194,8 @@ void qm_slab_unused_buf(struct qm_shard *shard, struct qm_buf *buf);
 void qm_slab_retire_block(struct qm_shard *shard, struct qm_block *block);
 void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf);
 
+/* How often a thread waits so before it does without. */
+#define QM_RECLAIM_TRIES 4
 /* Waits for a grace period and frees what is in limbo; mutex NOT held, and not within
  * an RCU read-side section.  If another thread is already doing so, waits for that one
  * (if `wait`), or returns at once.  Returns whether there may be more free memory than

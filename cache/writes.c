@@ -24,9 +24,6 @@
 
 #include "cache/internal.h"
 
-/* How often a thread waits for a free buffer before it drops the block. */
-#define RECLAIM_TRIES 4
-
 /* The end of a range, which is never past the last byte that 64 bits can address. */
 static uint64_t end_of(const struct qm_cache_write *w)
 {
@@ -137,7 +134,7 @@ static void change_number(struct qm_cache *cache, uint64_t number,
     for (int tries = 0; !done; tries++) {
         struct qm_block *block;
 
-        if (tries == RECLAIM_TRIES)
+        if (tries == QM_RECLAIM_TRIES)
             c.result = QM_WRITE_DROP;
         pthread_mutex_lock(&shard->lock);
         qm_rcu_read_lock();
