@@ -146,6 +146,12 @@ static bool is_zero(const void *bytes, size_t n)
     return n == 0;
 }
 
+_Static_assert((int)QM_CONNECTION == QM_WIRE_CONNECTION &&
+                   (int)QM_THREAD == QM_WIRE_THREAD &&
+                   (int)QM_TRANSACTION == QM_WIRE_TRANSACTION &&
+                   (int)QM_QUERY == QM_WIRE_QUERY,
+               "the numbers on the wire");
+
 /* Checks a message's numbers by what its operation uses. */
 static int check(const struct qms_session *session, const struct qms_message *m)
 {

@@ -25,6 +25,12 @@
 
 #define DRAIN_EVERY 64 /* ENDs, if nobody handles their replies */
 
+_Static_assert((int)QMCTX_CONNECTION == QM_WIRE_CONNECTION &&
+                   (int)QMCTX_THREAD == QM_WIRE_THREAD &&
+                   (int)QMCTX_TRANSACTION == QM_WIRE_TRANSACTION &&
+                   (int)QMCTX_QUERY == QM_WIRE_QUERY,
+               "the numbers on the wire");
+
 struct context {
     qmctx_id id;
     struct context *parent; /* NULL: a root, or ended */

@@ -27,6 +27,7 @@
 
 #include "clients/mount/peer.h"
 #include "clients/protocol/quickmine-mount.h"
+#include "clients/protocol/quickmine-protocol.h"
 
 /* Contexts within contexts that are looked at; deeper ones lose their outermost. */
 #define MAX_DEPTH 16
@@ -156,7 +157,7 @@ static bool copy(const struct qm_mount_entry *shared, uint32_t index,
     if (atomic_load_explicit(&shared->version, memory_order_relaxed) != version)
         return false;
 
-    if (now.kind < QMCTX_CONNECTION || now.kind > QMCTX_QUERY ||
+    if (now.kind < QM_WIRE_CONNECTION || now.kind > QM_WIRE_QUERY ||
         now.name_len > QM_MOUNT_NAME_MAX)
         return false;
     *snapshot = (struct snapshot){

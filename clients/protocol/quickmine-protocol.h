@@ -75,6 +75,9 @@ enum qm_wire_op {
     QM_WIRE_FENCE = 4, /* the session named must end; answered when its changes have */
 };
 
+/* The kinds of contexts, everywhere: enum qmctx_kind (programs of others include that
+ * header alone) and enum qm_kind (mining knows of no protocol) repeat the numbers, and
+ * are asserted to where both are seen. */
 enum qm_wire_kind {
     QM_WIRE_CONNECTION = 1,
     QM_WIRE_THREAD = 2,
