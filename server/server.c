@@ -424,6 +424,7 @@ void qms_server_stop(struct qms_server *s)
             qms_connection_leave(s, caa_container_of(at, struct qms_connection, list));
         qms_sessions_destroy(&s->sessions);
         qms_contexts_destroy(&s->contexts);
+        qms_clients_destroy(&s->clients);
     }
     if (s->miner)
         qms_miner_stop(s->miner);

@@ -79,12 +79,6 @@ int qm_mine_finish(struct qm_mine *mine)
     return qm_feed_finish(&mine->feed, true);
 }
 
-void qm_mine_stats(struct qm_mine *mine, struct qm_mining_stats *stats)
-{
-    memset(stats, 0, sizeof *stats);
-    mine->prefetcher->ops->stats(mine->prefetcher, stats);
-}
-
 int qm_mine_rules(struct qm_mine *mine,
                   int (*each)(void *opaque, const struct qm_rule *rule), void *opaque)
 {

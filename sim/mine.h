@@ -28,8 +28,6 @@ int qm_mine_event(struct qm_mine *mine, const struct qm_event *event);
  * Returns as above. */
 int qm_mine_finish(struct qm_mine *mine);
 
-void qm_mine_stats(struct qm_mine *mine, struct qm_mining_stats *stats);
-
 /* Calls each() for every rule, sorted by number, until it returns non-zero.  Returns
  * that, 0, or a negative errno value. */
 int qm_mine_rules(struct qm_mine *mine,
