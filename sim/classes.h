@@ -1,10 +1,10 @@
-/* classes.h - small numbers for the names of classes in a trace.
+/* classes.h - numbers the classes of a trace by their names.
  *
- * A trace may name any number of classes; so that memory does not follow its length,
- * all beyond the first QM_CLASSES_MAX share number 0.
+ * A trace may name any number of classes.  All beyond the first QM_CLASSES_MAX share
+ * number 0, which bounds the memory.
  */
-#ifndef QM_BENCH_CLASSES_H
-#define QM_BENCH_CLASSES_H
+#ifndef QM_SIM_CLASSES_H
+#define QM_SIM_CLASSES_H
 
 #include <stdint.h>
 
@@ -17,8 +17,8 @@ struct qm_classes {
     uint32_t count;
 };
 
-/* Sets *number to that of name: 1 to QM_CLASSES_MAX in the order in which names come
- * up, or 0 beyond.  Returns 0 or ENOMEM. */
+/* Sets *number to the number of name: 1 to QM_CLASSES_MAX, in the order in which names
+ * first appear, or 0 for further names.  Returns 0 or ENOMEM. */
 int qm_classes_number(struct qm_classes *classes, const char *name, uint32_t *number);
 void qm_classes_clear(struct qm_classes *classes);
 

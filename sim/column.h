@@ -1,10 +1,10 @@
 /* column.h - a long array of 32-bit numbers that grows without being moved.
  *
- * In chunks, so that growing needs no second copy: a column of n numbers takes 4 n
- * bytes and little more.
+ * It consists of chunks, so growing needs no copy: a column of n numbers takes little
+ * more than 4 n bytes.
  */
-#ifndef QM_BENCH_COLUMN_H
-#define QM_BENCH_COLUMN_H
+#ifndef QM_SIM_COLUMN_H
+#define QM_SIM_COLUMN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,10 @@
-/* feed.h - a trace's contexts as one prefetcher sees them, at one level.
+/* feed.h - hands a trace's contexts and accesses to one prefetcher, at one level.
  *
- * What the server does with contexts, without its threads: each access goes to the
- * sequence that its context extends, and what there is to be learned is learned at
- * once.
+ * It does what the server does with contexts, without threads: each access extends its
+ * context's sequence, and the prefetcher learns at once.
  */
-#ifndef QM_BENCH_FEED_H
-#define QM_BENCH_FEED_H
+#ifndef QM_SIM_FEED_H
+#define QM_SIM_FEED_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,15 +28,15 @@ struct qm_feed {
 int qm_feed_init(struct qm_feed *feed, struct qm_prefetcher *prefetcher,
                  enum qm_level level);
 
-/* A context begins or ends (event's type is B or E).  Returns 0, or an errno value: no
- * memory, or what learn() returned. */
+/* A context begins or ends (event's type is B or E).  Returns 0, or an errno value:
+ * ENOMEM, or that of learn(). */
 int qm_feed_context(struct qm_feed *feed, const struct qm_event *event);
 
-/* The context whose sequence a read extends; NULL: none, it belongs to no context. */
+/* The context whose sequence a read extends; NULL if it has no context. */
 struct qm_context *qm_feed_target(struct qm_feed *feed, const struct qm_event *event);
 
-/* The class of the context that reads, whichever sequence it extends: a number above 0.
- * 0 without a context, and at level none, which knows of none. */
+/* The class of the read's own context, whichever sequence it extends: a number above 0;
+ * 0 without a context, and at level none. */
 uint32_t qm_feed_class(struct qm_feed *feed, const struct qm_event *event);
 
 /* Learns from work (NULL: nothing), and consumes it; opaque is the feed, which keeps
@@ -48,10 +47,10 @@ void qm_feed_learn(void *opaque, struct qm_work *work);
 int qm_feed_access(struct qm_feed *feed, struct qm_context *target, uint64_t block,
                    enum qm_access outcome);
 
-/* No more events; ends all contexts.  A context that is still open at the trace's end
- * has not ended, so what it read last is not learned.  all_ends says whether the one
+/* No more events; frees all contexts.  A context that is open at the end of the trace
+ * has not ended, so its last reads are not learned.  all_ends: whether the single
  * sequence of level none ends, and is learned.  Returns as above.  Must be called
- * before the prefetcher is destroyed; again is harmless. */
+ * before the prefetcher is destroyed; may be called again. */
 int qm_feed_finish(struct qm_feed *feed, bool all_ends);
 
 #endif

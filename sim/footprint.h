@@ -1,10 +1,10 @@
-/* footprint.h - how many distinct blocks there were.
+/* footprint.h - counts the distinct blocks of a trace.
  *
- * A bitmap in pieces: databases' blocks lie close together, so that a block costs a few
- * bits, and a lone one a kilobyte.
+ * It is a bitmap in pieces.  A database's blocks are close together, so a block takes a
+ * few bits; an isolated one takes a kilobyte.
  */
-#ifndef QM_BENCH_FOOTPRINT_H
-#define QM_BENCH_FOOTPRINT_H
+#ifndef QM_SIM_FOOTPRINT_H
+#define QM_SIM_FOOTPRINT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ struct qm_footprint {
     uint64_t blocks, read, written;    /* distinct: either, read, written */
 };
 
-/* A block was read or written.  Returns 0 or ENOMEM. */
+/* Adds a block that was read or written.  Returns 0 or ENOMEM. */
 int qm_footprint_add(struct qm_footprint *f, uint64_t block, bool write);
 void qm_footprint_clear(struct qm_footprint *f);
 

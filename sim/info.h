@@ -1,10 +1,10 @@
-/* info.h - what a trace is like: the figures of ATC'08 §2.1.
+/* info.h - statistics of a trace: the figures of ATC'08 §2.1.
  *
- * Memory follows the footprint, the contexts that are open and the number of classes,
- * not the length of the trace.
+ * Memory grows with the footprint, the number of open contexts and the number of
+ * classes, not with the length of the trace.
  */
-#ifndef QM_BENCH_INFO_H
-#define QM_BENCH_INFO_H
+#ifndef QM_SIM_INFO_H
+#define QM_SIM_INFO_H
 
 #include <stdint.h>
 

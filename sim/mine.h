@@ -1,11 +1,11 @@
-/* mine.h - the rules that a trace holds, without a cache.
+/* mine.h - mines the rules of a trace, without a cache.
  *
  * For each sequence s of blocks that a context read, and lookahead G: every i < j < k
  * with j-i < G and k-i < G, s[i] != s[j] and s[k] not in {s[i], s[j]} adds 1 to the
  * support of s[i]&s[j] -> s[k].  The level picks which contexts give sequences.
  */
-#ifndef QM_BENCH_MINE_H
-#define QM_BENCH_MINE_H
+#ifndef QM_SIM_MINE_H
+#define QM_SIM_MINE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* train.h - a trace as C-Miner*'s sequence database (mining/baselines/cminer.h). */
-#ifndef QM_BENCH_TRAIN_H
-#define QM_BENCH_TRAIN_H
+#ifndef QM_SIM_TRAIN_H
+#define QM_SIM_TRAIN_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ struct qm_train_config {
     enum qm_level level; /* none: the reads as they arrived */
     uint64_t block_size; /* bytes, not 0 */
     unsigned segment;    /* accesses of a segment */
-    uint64_t skip;       /* read requests at the start that are left out */
+    uint64_t skip;       /* read requests skipped at the start */
     uint64_t first;      /* read requests used after these; 0: all */
     uint64_t until;      /* microseconds of the trace that are used; 0: all */
 };
@@ -27,12 +27,12 @@ struct qm_train *qm_train_new(const struct qm_train_config *config);
  * trace that is asked for has ended (it may be called again, to no effect). */
 int qm_train_event(struct qm_train *train, const struct qm_event *event);
 
-/* No more events.  What contexts have read that are still open counts as well: the
- * trace is mined as a whole, after it has ended.  Hands the database over, numbered,
- * for qm_cminer_db_free().  Returns 0 or an errno value. */
+/* No more events.  Reads of contexts that are still open count as well: the trace is
+ * mined as a whole, after its end.  Hands over the database, numbered; the caller frees
+ * it by qm_cminer_db_free().  Returns 0 or an errno value. */
 int qm_train_finish(struct qm_train *train, struct qm_cminer_db *db);
 
-/* Read requests that were in the part of the trace that is asked for. */
+/* Read requests in the chosen part of the trace. */
 uint64_t qm_train_requests(const struct qm_train *train);
 
 void qm_train_free(struct qm_train *train); /* NULL is fine */

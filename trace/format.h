@@ -1,8 +1,7 @@
-/* format.h - traces of other programs: to read them as ours, and to write ours as
- * theirs.
+/* format.h - converts between our traces and those of other programs.
  *
- * One format a file (format-fio.c, ...), found by name.  A source gives events, a sink
- * takes them; each belongs to one thread at a time.
+ * One format per file (format-fio.c, ...), found by name.  A source yields events, a
+ * sink takes them; each belongs to one thread at a time.
  */
 #ifndef QM_TRACE_FORMAT_H
 #define QM_TRACE_FORMAT_H
@@ -16,24 +15,24 @@
 #include "trace/trace.h"
 
 struct qm_format_options {
-    uint64_t block_size; /* bytes; for a source, 0: what the file says, or 16 KiB */
-    const char *device; /* the one to read of several (NULL: there must be only one), or
-                           what to call it when writing */
-    char action;        /* blkparse: which of a request's events counts; 'Q' */
+    uint64_t block_size; /* bytes; for a source, 0: the file's, or 16 KiB */
+    const char *device;  /* the device to read (NULL: the file must have only one), or
+                            its  name when writing */
+    char action;         /* blkparse: which of a request's actions counts; 'Q' */
 };
 
-/* A source is what its format's open() made, and begins with this. */
+/* The beginning of every source, which its format's open() makes. */
 struct qm_source {
     const struct qm_format *format;
     struct qm_input *in; /* NULL for the native format */
     uint64_t block_size;
-    uint64_t skipped; /* events so far that are no read or write to be delivered */
+    uint64_t skipped; /* events skipped so far: not a read or write to deliver */
 };
 
 struct qm_sink {
     const struct qm_format *format;
     struct qm_output *out; /* NULL for the native format */
-    uint64_t skipped;      /* events so far that the format cannot express */
+    uint64_t skipped;      /* events left out so far: the format cannot express them */
 };
 
 struct qm_format {
@@ -71,7 +70,7 @@ void *qm_source_new(const struct qm_format *format, size_t size, const char *pat
                     const struct qm_format_options *options, char *err, size_t len);
 void *qm_sink_new(const struct qm_format *format, size_t size, const char *path,
                   char *err, size_t len);
-/* What most formats do. */
+/* Implementations that most formats share. */
 const char *qm_source_error(const struct qm_source *source);
 void qm_source_position(const struct qm_source *source, uint64_t *at, uint64_t *size);
 void qm_source_free(struct qm_source *source);

@@ -1,7 +1,6 @@
-/* ids.h - which numbers have been used.
+/* ids.h - a growing set of numbers, as merged intervals.
  *
- * A set that only grows, as merged intervals: numbers that come in sequence, however
- * many, take one interval, and a set of n scattered ones takes n.
+ * Any number of consecutive numbers takes one interval; n scattered numbers take n.
  */
 #ifndef QM_TRACE_IDS_H
 #define QM_TRACE_IDS_H
@@ -11,7 +10,7 @@
 
 struct qm_ids {
     void *tree;       /* of struct interval, by tsearch(3) */
-    size_t intervals; /* how many */
+    size_t intervals; /* number of them */
 };
 
 /* Adds id.  Returns 0, EEXIST if it was there, or ENOMEM.  O(log intervals). */

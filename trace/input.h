@@ -1,7 +1,7 @@
-/* input.h - the lines of a text file that may be compressed.
+/* input.h - reads the lines of a text file that may be compressed.
  *
  * The file's first bytes decide: gzip, zstd, or plain text.  Memory is two buffers of
- * fixed size, whatever the file's.  An input belongs to one thread at a time.
+ * fixed size.  An input belongs to one thread at a time.
  */
 #ifndef QM_TRACE_INPUT_H
 #define QM_TRACE_INPUT_H

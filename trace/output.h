@@ -1,4 +1,4 @@
-/* output.h - a text file that is compressed if its name says so (.gz, .zst).
+/* output.h - writes a text file, compressed if its name ends in .gz or .zst.
  *
  * An output belongs to one thread at a time.
  */
@@ -10,23 +10,24 @@
 
 struct qm_output;
 
-/* Creates path, for its owner alone, or opens what is there, whose mode stays as it is
- * and whose contents go when something is first written ("-": standard output, plain).
- * It is locked (flock): a second program that writes to it is refused.  The caller
- * frees it with qm_output_close() or _abandon().  Returns NULL with a sentence in err.
+/* Creates path with mode 0600, or opens an existing file, whose mode stays and whose
+ * contents are discarded at the first write ("-": standard output, plain).  The file is
+ * locked (flock), so a second program that writes to it is refused.  The caller frees
+ * the result with qm_output_close() or _abandon().  Returns NULL with a sentence in
+ * err.
  */
 struct qm_output *qm_output_create(const char *path, char *err, size_t len);
 
-/* Adds text.  All return 0 or an errno value; after the first error, that one. */
+/* Append text.  All return 0 or an errno value; after the first error, always that. */
 int qm_output_write(struct qm_output *out, const void *text, size_t count);
 int qm_output_printf(struct qm_output *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* So far as written, the file can be read by others from now on. */
+/* Makes everything written so far readable by others. */
 int qm_output_flush(struct qm_output *out);
 /* Completes the file, and frees out in any case. */
 int qm_output_close(struct qm_output *out);
-/* Frees out without writing what is left.  If nothing was written at all, the file is
- * as it was before qm_output_create(). */
+/* Frees out without writing the rest.  If nothing was written at all, the file is as it
+ * was before qm_output_create(). */
 void qm_output_abandon(struct qm_output *out);
 
 #endif

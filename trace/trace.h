@@ -1,4 +1,4 @@
-/* trace.h - reading and writing traces (quickmine-trace(5)), compressed or not.
+/* trace.h - reads and writes traces (quickmine-trace(5)), compressed or not.
  *
  *   #quickmine-trace 1 block=16384
  *   B <us> <ctx> <kind> <class> <parent>
@@ -28,9 +28,9 @@ struct qm_event {
     char type;
     uint64_t us;  /* microseconds since the trace began */
     uint64_t ctx; /* 0: no context (R, W only) */
-    /* On reading, a small number for ctx (0: none): unique among the contexts that are
-     * open, reused after they end.  It is at most the number of contexts that were ever
-     * open at once, so that an array will do where a hash table would be needed. */
+    /* Set by the reader: a small number for ctx (0: none), unique among the open
+     * contexts and reused after they end.  It is at most the largest number of contexts
+     * open at the same time, so it can index an array. */
     uint32_t slot;
     union {
         struct {
@@ -49,25 +49,25 @@ struct qm_event {
 struct qm_trace_reader;
 struct qm_trace_writer;
 
-/* Limits of what reader and writer take. */
+/* Limits of reader and writer. */
 #define QM_TRACE_BLOCK_MIN  UINT64_C(512)
 #define QM_TRACE_BLOCK_MAX  (UINT64_C(16) << 20)
 #define QM_TRACE_CLASS_MAX  1023                   /* bytes of a class */
 #define QM_TRACE_LENGTH_MAX ((uint64_t)UINT32_MAX) /* of a request, as NBD's */
 #define QM_TRACE_END_MAX    ((uint64_t)INT64_MAX)  /* offset + length */
 
-/* Opens path ("-": standard input).  Memory is that of the contexts which are open,
- * plus little for those that were if they are numbered in sequence (a number is
- * used once).  Returns NULL with a sentence in err. */
+/* Opens path ("-": standard input).  Memory grows with the number of open contexts;
+ * since a number may be used only once, ended ones take some, too, but little if they
+ * are numbered in sequence.  Returns NULL with a sentence in err. */
 struct qm_trace_reader *qm_trace_open(const char *path, char *err, size_t len);
 
 /* The block size in the trace's first line, in bytes: a power of two. */
 uint64_t qm_trace_block_size(const struct qm_trace_reader *r);
 
-/* The next event.  Returns 1; 0 at the end; -1 for a line that cannot be read or that
- * names a context that is not open (qm_trace_error() says which line and why).  An E of
- * a context is delivered once, for the context that the line names; what is nested in
- * it has ended with it, and naming that afterwards is an error. */
+/* The next event.  Returns 1; 0 at the end; -1 for a malformed line, or one that names
+ * a context that is not open (qm_trace_error() names the line and the reason).  An E is
+ * delivered only for the context that the line names.  Contexts nested in it have
+ * ended, too; naming them afterwards is an error. */
 int qm_trace_next(struct qm_trace_reader *r, struct qm_event *event);
 const char *qm_trace_error(const struct qm_trace_reader *r);
 /* The number of the line that was read last. */
@@ -81,12 +81,12 @@ void qm_trace_free(struct qm_trace_reader *r);
  * sentence in err. */
 struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
                                         char *err, size_t len);
-/* All return 0 or an errno value: EINVAL for an event that could not be read again (a
- * class with spaces, no length, ...), which is not written; that contexts are open when
- * they are named is the caller's care.  After an I/O error, the same error for good.
- * flush(): so far as written, the file can be read by others.  close() frees w in any
- * case; so does abandon(), after which a file that nothing was flushed to is as it was
- * before. */
+/* All return 0 or an errno value.  EINVAL: a reader would refuse the event (a class
+ * with spaces, no length, ...), and it is not written; but the caller must see to it
+ * that contexts are open when they are named.  After an I/O error, always that error.
+ * flush(): others can read everything written so far.  close() and abandon() free w in
+ * any case; after abandon(), a file to which nothing was flushed is as it was before.
+ */
 int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
 int qm_trace_flush(struct qm_trace_writer *w);
 int qm_trace_close(struct qm_trace_writer *w);

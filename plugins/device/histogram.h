@@ -4,8 +4,8 @@
  * is known to within 1.6 %; numbers below 64 are exact.  Adding takes no division and
  * no memory; two histograms can be added up.
  */
-#ifndef QM_BENCH_HISTOGRAM_H
-#define QM_BENCH_HISTOGRAM_H
+#ifndef QM_DEVICE_HISTOGRAM_H
+#define QM_DEVICE_HISTOGRAM_H
 
 #include <stdint.h>
 
