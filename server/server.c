@@ -130,16 +130,16 @@ static int read_backing(void *opaque, void *connection, void *buf, uint32_t coun
 
 static void backing_lost(void *opaque, int error)
 {
-    nbdkit_error(
-        "warning: reads over a connection that prefetching has to the layer "
-        "below fail; it is opened again, and less is prefetched until then: %s",
-        strerror(error));
+    nbdkit_error("warning: a prefetch connection to the layer below fails: %s; less is "
+                 "prefetched until it is open again",
+                 strerror(error));
 }
 
 static void backing_back(void *opaque)
 {
-    nbdkit_error("note: a connection to the layer below is open again, and prefetching "
-                 "goes on");
+    nbdkit_error(
+        "note: a prefetch connection to the layer below is open again, and prefetching "
+        "goes on");
 }
 
 static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t count,
@@ -416,7 +416,7 @@ void qms_server_stop(struct qms_server *s)
         qms_prefetch_stop(s->prefetch);
     if (s->backing && !qms_backing_stop(s->backing))
         nbdkit_error("warning: the layer below does not answer: a connection to it is "
-                     "left as it is");
+                     "left open");
     if (s->made) {
         /* nbdkit does not close the connections that are left when it is stopped.  They
          * are aligned; the list's head, taken for one, would not be. */
