@@ -1,8 +1,8 @@
-/* params.h - what caching and prefetching can be told, and what they do untold.
+/* params.h - the parameters of caching and prefetching, and their defaults.
  *
- * The one table of defaults: the server's parameters, the simulator's options and the
- * preset begin here.  What only one of the two has (threads, files, the warm-up) is
- * not in it; nor are the sizes, which have no default in common.
+ * This is the only table of defaults: the server's parameters, the simulator's options
+ * and the preset start from it.  It has neither parameters of only one of the two
+ * (threads, files, the warm-up), nor sizes, which have no common default.
  */
 #ifndef QM_ENGINE_PARAMS_H
 #define QM_ENGINE_PARAMS_H
@@ -23,15 +23,14 @@
 #define QM_PREFETCH_QUEUE   64
 
 struct qm_params {
-    const char *policy;   /* a prefetcher's name; the simulator has one of its own */
-    const char *eviction; /* the main cache's, by name; here, too */
+    const char *policy;   /* a prefetcher's name; the simulator also has "perfect" */
+    const char *eviction; /* of the main cache; the simulator also has "belady" */
     enum qm_level level;
-    bool
-        on_promote; /* ask for candidates on a prefetch hit, too, not on misses alone */
-    bool throttle;  /* prefetch less for classes that do not benefit, and while the
-                       device is busy */
-    bool share_adapts;       /* prefetch_share is where it begins */
-    uint64_t prefetch_share; /* of the cache's blocks, that prefetches may take:
+    bool on_promote; /* ask for candidates on prefetch hits, too, not only on misses */
+    bool throttle;   /* prefetch less for classes that do not benefit, and while the
+                        device is busy */
+    bool share_adapts;       /* prefetch_share is the initial share */
+    uint64_t prefetch_share; /* the prefetch partition's share of the cache's blocks:
                                 thousandths of a percent, above 0 and below 100 % */
     struct qm_mining_config mining;
 };
@@ -43,14 +42,14 @@ void qm_params_paper(struct qm_params *params);
 /* Whether the policy prefetches: it is not "none". */
 bool qm_params_prefetch(const struct qm_params *params);
 
-/* Puts in what follows from the rest and from the cache that it is for: memory for
- * rules by the bytes of that cache, unless it was given; the size of a block; and
- * segments, see below. */
+/* Derives the remaining parameters from the others and from the cache: the memory for
+ * rules, by the bytes of the cache, unless it was given; the block size; and the
+ * segments, see qm_params_bound_segment(). */
 void qm_params_complete(struct qm_params *params, uint64_t block_size,
                         uint64_t cache_bytes);
 
-/* At level none the one sequence never ends while anything is read.  So it is mined in
- * segments of the default's length, even if sequences are to be mined at their end
+/* At level none, the single sequence does not end while anything is read.  So it is
+ * mined in segments of the default length, even if sequences are mined at their end
  * only. */
 void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level level);
 
@@ -67,8 +66,8 @@ uint64_t qm_params_prefetch_most(const struct qm_params *params, uint64_t blocks
 unsigned qm_params_batch(uint64_t blocks, uint64_t most);
 #define QM_BATCH_MAX 64
 
-/* The cache that they ask for, of so many blocks, for a prefetcher with these
- * operations.  Shards, data and wasted() are the caller's to add. */
+/* The configuration of a cache of `blocks` blocks for a prefetcher with these
+ * operations.  The caller adds shards, data and wasted(). */
 struct qm_cache_config qm_params_cache(const struct qm_params *params,
                                        const struct qm_prefetcher_ops *ops,
                                        uint64_t block_size, uint64_t blocks);
