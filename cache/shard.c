@@ -1,7 +1,7 @@
 /* shard.c - one shard: the table, the two eviction orders, and what moves blocks.
  *
- * internal.h says what is locked.  A block that leaves the table while somebody holds a
- * reference to it is detached; it is retired with its last reference.
+ * internal.h says what is locked.  A block that leaves the table while references to it
+ * exist is detached; it is retired with its last reference.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
         atomic_store_explicit(&ring->hits, hits + 1, memory_order_relaxed);
     }
     used = atomic_load_explicit(&ring->used, memory_order_relaxed);
-    if (used < QM_RING_SLOTS) { /* else somebody could not drain it: lost */
+    if (used < QM_RING_SLOTS) { /* else no thread could drain it: lost */
         ring->slot[used++] = block;
         atomic_store_explicit(&ring->used, used, memory_order_relaxed);
     }

@@ -16,7 +16,7 @@
 
 #define WINDOW_READS 64                 /* that end a window ... */
 #define WINDOW_NS    UINT64_C(50000000) /* ... or so much time, with ... */
-#define WINDOW_LEAST 8                  /* ... so many reads */
+#define WINDOW_LEAST 8                  /* ... this many reads */
 #define PERIOD_NS    UINT64_C(30000000000)
 #define PROBE_NS     UINT64_C(10000000) /* between candidates at share 0 */
 #define MEAN_LEAST   4                  /* reads that make a mean */
@@ -106,7 +106,7 @@ static double judge(struct qm_device_load *load, double *more)
 static void end_window(struct qm_device_load *load, uint64_t now)
 {
     unsigned share = atomic_load_explicit(&load->share, memory_order_relaxed);
-    bool alone = load->beside * 2 < load->reads; /* nobody is kept waiting */
+    bool alone = load->beside * 2 < load->reads; /* no demand waits for prefetches */
     double more = 0;
 
     learn(load, now);

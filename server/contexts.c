@@ -48,7 +48,7 @@ static struct qms_slot *lock_tree(struct qms_slot *slot)
     return NULL;
 }
 
-/* Counts so many blocks more for the client.  Returns whether that is its share. */
+/* Adds blocks to those held by the client.  Returns whether it has used its share. */
 static bool hold(struct qms_contexts *c, unsigned client, uint64_t blocks)
 {
     uint64_t held =
@@ -69,7 +69,7 @@ static void release(struct qms_contexts *c, unsigned client, uint64_t blocks)
         atomic_fetch_sub_explicit(&c->holders, 1, memory_order_relaxed);
 }
 
-/* Work has come of the context in slot, and holds so many blocks; or it has ended. */
+/* Queues the work (NULL: none), of `blocks` blocks, that the context in slot made. */
 static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work *work,
                   uint64_t blocks)
 {

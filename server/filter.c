@@ -340,10 +340,10 @@ static uint64_t computed(void)
     return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
 }
 
-/* The statistics for a client, to be freed.  Whoever asks for them again and again
- * waits: making them takes a tenth of a processor's time at most, for all clients
- * together, and as little of what others have in its caches.  NULL, with *err set, if
- * memory is out or nbdkit ends. */
+/* The statistics for a client, to be freed.  A client that polls them is delayed, so
+ * that reports of all clients together take at most a tenth of a processor's time, and
+ * evict little from its caches.  NULL, with *err set, without memory or when nbdkit
+ * ends. */
 static char *report_to_client(struct qms_server *s, int *err)
 {
     uint64_t start, wait, took;

@@ -133,7 +133,7 @@ static struct qms_session *find(struct qms_sessions *s, uint64_t id)
     return NULL;
 }
 
-/* Slots for the session with which so many are open. */
+/* The number of slots of a new session; sessions: those then open, with it. */
 static unsigned share(unsigned sessions)
 {
     unsigned count = SLOTS_MAX;

@@ -36,7 +36,7 @@ struct item {
         };
         struct {
             uint64_t klass;
-            char *name; /* NULL: none; freed by whoever takes the item */
+            char *name; /* NULL: none; freed by the taker of the item */
         };
     };
 };

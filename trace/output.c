@@ -201,7 +201,7 @@ static int open_file(struct qm_output *out, const char *path, char *err, size_t 
         return -1;
     }
     out->regular = S_ISREG(st.st_mode);
-    /* Where files cannot be locked, nobody is kept from writing to the same one. */
+    /* Where files cannot be locked, another program may write to the same one. */
     if (out->regular && flock(out->fd, LOCK_EX | LOCK_NB) == -1 &&
         errno == EWOULDBLOCK) {
         snprintf(err, len, "%s: another program is writing to it", path);

@@ -12,22 +12,22 @@
 #include "plugins/device/settings.h"
 
 const char qmd_config_help[] =
-    "device=NAME            (required) Whose times: disk, ssd, san, object-store; or\n"
-    "                       none.\n"
-    "device-disks=N         Disks, striped (disk: 1, san: 15).\n"
-    "device-stripe=SIZE     Bytes in a row on one disk (64K).\n"
+    "device=NAME            (required) Device to model: disk, ssd, san, object-store;\n"
+    "                       or none.\n"
+    "device-disks=N         Number of disks, striped (disk: 1, san: 15).\n"
+    "device-stripe=SIZE     Consecutive bytes on a disk (default 64K).\n"
     "device-queue=sstf|fcfs Order in a disk's queue: shortest seek first (default), "
     "or\n"
     "                       first come, first served.\n"
-    "device-span=SIZE       What a disk holds (default: its part of the device).\n"
+    "device-span=SIZE       Capacity of a disk (default: its part of the device).\n"
     "device-parallel=N      Requests at the same time (ssd: 8, object-store: 64).\n"
     "device-demand-first=BOOL\n"
     "                       Background reads only when no others wait (default "
     "false).\n"
     "device-scale=F         Factor of all times (default 1).\n"
-    "device-seed=N          Of what is random (default 1).\n"
-    "device-file=FILE       Times count only while FILE exists.\n"
-    "device-stats=FILE      Statistics, written when the server ends.\n";
+    "device-seed=N          Seed of random times (default 1).\n"
+    "device-file=FILE       Requests take time only while FILE exists.\n"
+    "device-stats=FILE      Statistics to write when the server ends.\n";
 
 static struct qm_device_settings settings;
 static const char *file, *stats; /* NULL: not given */
