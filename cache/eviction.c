@@ -1,4 +1,6 @@
 /* eviction.c - the eviction policies by name. */
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cache/evict-all.h"
@@ -7,7 +9,6 @@ static const struct qm_evict_ops *const policies[] = {
     &qm_evict_lru, &qm_evict_lfu,    &qm_evict_mru,
     &qm_evict_arc, &qm_evict_s3fifo, &qm_evict_wtinylfu,
 };
-static const char names[] = "lru, lfu, mru, arc, s3fifo, wtinylfu";
 
 #define COUNT (sizeof(policies) / sizeof(policies[0]))
 
@@ -19,8 +20,21 @@ const struct qm_evict_ops *qm_evict_find(const char *name)
     return NULL;
 }
 
+static char names[256];
+static pthread_once_t named = PTHREAD_ONCE_INIT;
+
+static void name_all(void)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < COUNT && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                               policies[i]->name);
+}
+
 const char *qm_evict_names(void)
 {
+    pthread_once(&named, name_all);
     return names;
 }
 

@@ -3,6 +3,7 @@
 #include "mining/core/prefetcher.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,12 +31,11 @@ static const struct qm_prefetcher_ops *const prefetchers[] = {
     &qm_prefetcher_cminer_plus,
 };
 /* clang-format on */
-static const char names[] =
-    "none, seq, run, amp, mithril, quickmine, ppm, cminer, cminer+";
+#define COUNT (sizeof prefetchers / sizeof prefetchers[0])
 
 const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof prefetchers / sizeof prefetchers[0]; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         if (strcmp(prefetchers[i]->name, name) == 0) {
             return prefetchers[i];
         }
@@ -43,8 +43,21 @@ const struct qm_prefetcher_ops *qm_prefetcher_find(const char *name)
     return NULL;
 }
 
+static char names[256];
+static pthread_once_t named = PTHREAD_ONCE_INIT;
+
+static void name_all(void)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < COUNT && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "",
+                               prefetchers[i]->name);
+}
+
 const char *qm_prefetcher_names(void)
 {
+    pthread_once(&named, name_all);
     return names;
 }
 
