@@ -364,7 +364,7 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 }
 
 /* NBD_CMD_CACHE: fills the cache with what is not there, as a demand would.  It is
- * advice: what a cache of this size cannot keep is not loaded. */
+ * advice: blocks that a cache of this size cannot keep are not read. */
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
