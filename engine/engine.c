@@ -33,7 +33,7 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
 {
     e->prefetcher = prefetcher;
     e->ignores_hits =
-        prefetcher->ops->misses_only && !(mining->without & QM_IDEA_MISSES);
+        (prefetcher->ops->flags & QM_NO_HITS) && !(mining->without & QM_IDEA_MISSES);
 }
 
 int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_ops *ops,
@@ -75,7 +75,7 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
 {
     if (!e->prefetches)
         return false;
-    return access == QM_ACCESS_MISS || e->prefetcher->ops->every_access ||
+    return access == QM_ACCESS_MISS || e->prefetcher->ops->flags & QM_ASK_ALWAYS ||
            (access == QM_ACCESS_PROMOTE && e->on_promote);
 }
 
@@ -96,6 +96,12 @@ static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
     return n;
 }
 
+void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count)
+{
+    if (count > 0 && e->prefetcher && e->prefetcher->ops->forget)
+        e->prefetcher->ops->forget(e->prefetcher, block, count);
+}
+
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
                           uint32_t klass, uint64_t block, enum qm_access access,
                           void (*learn)(void *opaque, struct qm_work *work),
@@ -106,6 +112,8 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
     unsigned most = QM_CANDIDATES_MAX * QM_RANGE_MAX;
     struct qm_work *work = NULL;
 
+    if (block >= QM_BLOCKS_MAX)
+        return 0;
     ops->access(e->prefetcher, stream, block, access, &work);
     if (work)
         learn(opaque, work);
@@ -135,16 +143,18 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                          const struct qm_candidate *candidates, unsigned n,
                          qm_issue_fn *issue, void *opaque)
 {
+    const uint64_t device_end =
+        e->device_blocks < QM_BLOCKS_MAX ? e->device_blocks : QM_BLOCKS_MAX;
     unsigned throttled = 0, issued;
 
     for (unsigned i = 0; i < n; i++) {
         uint64_t block = candidates[i].block, left = candidates[i].count, run;
 
         /* Rules may be of a time when the device was larger. */
-        if (block >= e->device_blocks)
+        if (block >= device_end)
             continue;
-        if (left > e->device_blocks - block)
-            left = e->device_blocks - block;
+        if (left > device_end - block)
+            left = device_end - block;
         /* The block behind a run is looked for again: it may have left for the run. */
         for (; left > 0; block += run, left -= run) {
             run = run_length(e, block, left);

@@ -9,6 +9,7 @@
  *   qm_engine_ignores()  whether there is anything else to do
  *   qm_engine_extend()   what its context's sequence has learned, and wants prefetched
  *   qm_engine_issue()    of these, what is to be prefetched now
+ *   qm_engine_forget()   blocks were trimmed
  *   qm_engine_wasted()   a prefetched block has left the cache unused
  *
  * A class is a number of the caller's that says on whose behalf is read; 0 is nobody's.
@@ -115,6 +116,11 @@ static inline bool qm_engine_needs_time(const struct qm_engine *e)
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
                          const struct qm_candidate *candidates, unsigned n,
                          qm_issue_fn *issue, void *opaque);
+
+/* Count blocks from block on, which lie within the device, were trimmed: what was
+ * learned of them leads to nothing any more.  Not for blocks that were zeroed: zeros
+ * are contents that are read again. */
+void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count);
 
 /* A block that was prefetched for issuer has left unused.  May be called by the cache's
  * wasted(). */

@@ -85,7 +85,7 @@ struct qm_cache_config qm_params_cache(const struct qm_params *params,
         .blocks = blocks,
         .prefetch_blocks = qm_params_prefetch_blocks(params, blocks),
         .prefetch_adapts = params->share_adapts,
-        .shadow = ops->weighs_reads,
+        .shadow = ops->flags & QM_WEIGHS_READS,
         .eviction = params->eviction,
     };
 }

@@ -473,6 +473,19 @@ int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
     return r;
 }
 
+/* The blocks that were trimmed as a whole; the device's last one need not be whole. */
+static void forget_trimmed(struct qms_server *s, uint32_t count, uint64_t offset)
+{
+    const uint64_t block_size = s->config.block_size;
+    const uint64_t first = offset / block_size + (offset % block_size != 0);
+    uint64_t end = (offset + count) / block_size;
+
+    if (offset + count == s->size && s->size % block_size != 0)
+        end++;
+    if (end > first)
+        qm_engine_forget(&s->engine, first, end - first);
+}
+
 int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
              uint32_t flags, int *err)
 {
@@ -485,6 +498,8 @@ int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t o
     qm_cache_write_begin(s->cache, &w, offset, count);
     r = next->trim(next, count, offset, flags, err);
     qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    if (r == 0)
+        forget_trimmed(s, count, offset);
     qms_order_leave(&s->order, &change);
     return r;
 }

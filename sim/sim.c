@@ -53,7 +53,7 @@ static int leave_rules(struct qm_sim *sim, char *err, size_t len)
 
     if (!c->total_memory || !qm_params_prefetch(&c->params))
         return 0;
-    if (!sim->engine.prefetcher->ops->bounded) {
+    if (!(sim->engine.prefetcher->ops->flags & QM_BOUNDED_RULES)) {
         snprintf(err, len,
                  "the rules of policy '%s' may take any memory, so the memory in all "
                  "can be said for policy none or ppm only",

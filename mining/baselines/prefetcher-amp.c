@@ -336,7 +336,7 @@ static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **w
 const struct qm_prefetcher_ops qm_prefetcher_amp = {
     .name = "amp",
     .summary = "sequential, with adaptive degree and trigger distance (FAST'07)",
-    .every_access = true,
+    .flags = QM_ASK_ALWAYS,
     .create = create,
     .destroy = destroy,
     .begin = begin,

@@ -21,6 +21,7 @@
 #include "mining/baselines/cminer-file.h"
 #include "mining/baselines/cminer-rules.h"
 #include "mining/baselines/cminer.h"
+#include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
 #include "mining/core/sequence.h"
@@ -43,6 +44,8 @@ struct cminer {
     pthread_mutex_t gathering; /* protects the next one */
     struct qm_cminer_db db;    /* since the last training began */
     pthread_mutex_t training;  /* held while mining: one at a time, in order */
+
+    struct qm_forgotten forgotten;
 
     atomic_uint_least64_t sequences, failed, lookups, matches;
 };
@@ -97,6 +100,7 @@ static int make(const struct qm_prefetcher_ops *ops, uint64_t retrain,
         return r;
     }
     pthread_rwlock_init(&c->lock, NULL);
+    qm_forgotten_init(&c->forgotten);
     pthread_mutex_init(&c->gathering, NULL);
     pthread_mutex_init(&c->training, NULL);
     *p = &c->base;
@@ -133,6 +137,7 @@ static int destroy(struct qm_prefetcher *p)
     pthread_mutex_destroy(&c->training);
     pthread_mutex_destroy(&c->gathering);
     pthread_rwlock_destroy(&c->lock);
+    qm_forgotten_destroy(&c->forgotten);
     free(c);
     return 0;
 }
@@ -151,6 +156,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
 {
     struct cminer *c = of(p);
     *work = NULL;
+    qm_forgotten_revive(&c->forgotten, block);
     if (stream->seen > 0 && stream->last[1] == block) {
         return;
     }
@@ -187,7 +193,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     }
     for (unsigned i = 0; i < n; i++)
         out[i] = qm_candidate_of(blocks[i]);
-    return n;
+    return qm_forgotten_filter(&c->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -195,6 +201,11 @@ static void end(struct qm_prefetcher *p, struct qm_stream *stream,
 {
     *work = qm_sequence_take(&stream->segment);
     free(stream);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_forgotten_add(&of(p)->forgotten, block, count);
 }
 
 static int add_prefix(void *opaque, const struct qm_cminer_prefix *prefix)
@@ -287,6 +298,7 @@ const struct qm_prefetcher_ops qm_prefetcher_cminer = {
     .end = end,
     .learn = qm_idle_learn,
     .discard = qm_idle_discard,
+    .forget = forget,
     .ended = qm_idle_ended,
     .purge = qm_idle_purge,
     .stats = stats,
@@ -304,6 +316,7 @@ const struct qm_prefetcher_ops qm_prefetcher_cminer_plus = {
     .end = end,
     .learn = learn,
     .discard = discard,
+    .forget = forget,
     .ended = qm_idle_ended,
     .purge = qm_idle_purge,
     .stats = stats,

@@ -49,6 +49,7 @@
 #include <sys/random.h>
 
 #include "mining/baselines/block-index.h"
+#include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
 
@@ -115,6 +116,7 @@ struct mithril {
     uint32_t next_rule; /* the row that goes when all are */
     struct qm_mining_stats stats;
 
+    struct qm_forgotten forgotten;
     size_t tables_bytes; /* of all tables but rules */
 };
 
@@ -155,6 +157,7 @@ static int destroy(struct qm_prefetcher *p)
     free(m->rules);
     pthread_mutex_destroy(&m->recording);
     pthread_mutex_destroy(&m->looking_up);
+    qm_forgotten_destroy(&m->forgotten);
     free(m);
     return 0;
 }
@@ -202,6 +205,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
                                                     : RULES_MAX;
     pthread_mutex_init(&m->recording, NULL);
     pthread_mutex_init(&m->looking_up, NULL);
+    qm_forgotten_init(&m->forgotten);
     r = make_tables(m);
     if (r != 0) {
         snprintf(err, len, "%s", strerror(r));
@@ -293,6 +297,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     *work = NULL;
     s->any = true;
     s->last = block;
+    qm_forgotten_revive(&m->forgotten, block);
     if (outcome != QM_ACCESS_MISS) {
         return;
     }
@@ -330,13 +335,18 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
         }
     }
     pthread_mutex_unlock(&m->looking_up);
-    return n;
+    return qm_forgotten_filter(&m->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
 {
     *work = NULL;
     free(s);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_forgotten_add(&of(p)->forgotten, block, count);
 }
 
 static int by_first_time(const void *one, const void *other)
@@ -480,7 +490,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
 const struct qm_prefetcher_ops qm_prefetcher_mithril = {
     .name = "mithril",
     .summary = "sporadic associations of blocks, of all reads together (SoCC'17)",
-    .every_access = true,
+    .flags = QM_ASK_ALWAYS,
     .create = create,
     .destroy = destroy,
     .begin = begin,
@@ -489,6 +499,7 @@ const struct qm_prefetcher_ops qm_prefetcher_mithril = {
     .end = end,
     .learn = learn,
     .discard = discard,
+    .forget = forget,
     .ended = qm_idle_ended,
     .purge = qm_idle_purge,
     .stats = stats,

@@ -160,7 +160,7 @@ static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **w
 const struct qm_prefetcher_ops qm_prefetcher_run = {
     .name = "run",
     .summary = "run-based: sequential but for small jumps and reverses",
-    .every_access = true,
+    .flags = QM_ASK_ALWAYS,
     .create = create,
     .destroy = destroy,
     .begin = begin,

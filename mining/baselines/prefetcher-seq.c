@@ -152,7 +152,7 @@ static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **w
 const struct qm_prefetcher_ops qm_prefetcher_seq = {
     .name = "seq",
     .summary = "adaptive sequential readahead with two windows, as in Linux",
-    .every_access = true,
+    .flags = QM_ASK_ALWAYS,
     .create = create,
     .destroy = destroy,
     .begin = begin,

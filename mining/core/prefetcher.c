@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mining/quickmine/miner.h"
 #include "mining/core/registry.h"
 
 #define DEGREE_MAX QM_CANDIDATES_MAX

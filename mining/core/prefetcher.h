@@ -25,6 +25,10 @@ enum {
     QM_RANGE_MAX = 4096,    /* blocks of a candidate; the caller cuts a longer one */
 };
 
+/* Block numbers are below: 2^48 blocks of 4 KiB are 1 EiB.  Others are not shown to
+ * prefetchers, nor prefetched. */
+#define QM_BLOCKS_MAX (UINT64_C(1) << 48)
+
 /* The probability of a candidate of which the prefetcher cannot say how likely it is.
  */
 #define QM_PROBABILITY_UNKNOWN (-1.0f)
@@ -38,6 +42,10 @@ struct qm_candidate {
 };
 
 #define QM_RETRAIN_MAX UINT64_C(100000000)
+
+/* Of the lookahead, in accesses. */
+#define QM_LOOKAHEAD_MIN 2
+#define QM_LOOKAHEAD_MAX 64
 
 /* Of policy quickmine's rules: no smaller pool works with Berkeley DB (its own limit is
  * 20 kB). */
@@ -165,28 +173,28 @@ static inline struct qm_candidate qm_candidate_of(uint64_t block)
     return (struct qm_candidate){block, 1, QM_PROBABILITY_UNKNOWN};
 }
 
+/* What a prefetcher is like, for who uses it. */
+enum qm_prefetcher_flag {
+    /* The engine asks it for candidates after every access, hits too: it keeps track of
+     * what it asked for, and must see its reader pass.  Without this flag it is asked
+     * on a miss, and on a prefetch hit if the parameters say so. */
+    QM_ASK_ALWAYS = 1 << 0,
+    /* The engine does not tell it of hits (unless idea "misses" is taken away): a hit
+     * then costs no call and no lock. */
+    QM_NO_HITS = 1 << 1,
+    /* It asks config.reads, so the cache keeps the shadow that knows (engine/params.h).
+     */
+    QM_WEIGHS_READS = 1 << 2,
+    /* Its rules never take more than config.rules_memory, so the simulator can divide a
+     * total of memory between them and the cache. */
+    QM_BOUNDED_RULES = 1 << 3,
+};
+
 struct qm_prefetcher_ops {
     const char *name;
     const char *summary; /* one line, for --help */
 
-    /* Asked for candidates after every access, hits too: it keeps track of what it
-     * asked for itself, and must see its reader pass.  Else on a miss, and on a promote
-     * if the caller is told to. */
-    bool every_access;
-
-    /* How many blocks a stream keeps until they are mined: it grows with its reader,
-     * and ending it early bounds that.  At most one more with each access.  NULL:
-     * streams do not grow, and ending one early only makes it forget. */
-    size_t (*kept)(const struct qm_stream *stream);
-
-    /* Hits are nothing to it: it need not be told of them. */
-    bool misses_only;
-
-    /* It asks config.reads, which costs whoever answers. */
-    bool weighs_reads;
-
-    /* Its rules never take more than config.rules_memory. */
-    bool bounded;
+    unsigned flags; /* of enum qm_prefetcher_flag */
 
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err
@@ -199,13 +207,6 @@ struct qm_prefetcher_ops {
 
     /* A sequence begins; klass is the context's class.  NULL if memory is out. */
     struct qm_stream *(*begin)(struct qm_prefetcher *p, uint32_t klass);
-
-    /* For prefetchers that divide what they have by owner; NULL: it does not.  A stream
-     * that has just begun is an owner's (without this, nobody's); and which owners are
-     * there from now on, 1 << owner for each.  Owners that are there do not make each
-     * other forget. */
-    void (*own)(struct qm_stream *stream, unsigned owner);
-    void (*owners)(struct qm_prefetcher *p, unsigned there);
 
     /* The stream's context read block.  *work is NULL, or something to learn from. */
     void (*access)(struct qm_prefetcher *p, struct qm_stream *stream, uint64_t block,
@@ -227,11 +228,28 @@ struct qm_prefetcher_ops {
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
 
+    /* How many blocks a stream keeps until they are mined: it grows with its reader,
+     * and the server, which bounds that, ends it early.  At most one more with each
+     * access.  NULL: streams do not grow. */
+    size_t (*kept)(const struct qm_stream *stream);
+
+    /* Both or neither, for prefetchers that divide what they have by owner, so that
+     * owners that are there do not make each other forget.  The server says whose a
+     * stream is that has just begun (until then it is nobody's), and, when that
+     * changes, which owners are there: 1 << owner for each. */
+    void (*own)(struct qm_stream *stream, unsigned owner);
+    void (*owners)(struct qm_prefetcher *p, unsigned there);
+
     /* Saves the rules to config.rules_dir if they have changed since they were last
      * saved.  It takes as long as writing all of them, and keeps no reader waiting; one
      * call at a time.  Returns 0, or an errno value: then those saved before are still
      * there, and the next call tries again.  NULL if there is nothing to save. */
     int (*save)(struct qm_prefetcher *p);
+
+    /* Count blocks from block on were trimmed: rules that lead to them go, or propose
+     * none of them until it is read again.  Bounded in time, whatever count is, and it
+     * keeps no reader waiting.  NULL: there is nothing to forget. */
+    void (*forget)(struct qm_prefetcher *p, uint64_t block, uint64_t count);
 
     /* What became of a prefetched block: issuer and user are classes (user: 0 if it was
      * not used). */

@@ -31,7 +31,9 @@ enum {
 /* Owners are numbers below; 0 is nobody, and never there. */
 #define QM_PAIRS_OWNERS 16
 
-/* Blocks from here on are not learned: 64 TiB of 4 KiB blocks. */
+/* Blocks from here on are not learned: 64 TiB of 4 KiB blocks.  On a larger device a
+ * caller that knows which region of so many blocks a key belongs to can give numbers
+ * within it. */
 #define QM_PAIRS_BLOCKS (UINT64_C(1) << 34)
 
 struct qm_pair {
@@ -86,7 +88,8 @@ struct qm_pairs *qm_pairs_new_of_lines(uint64_t lines);
  * those with the lowest counts are left out.  Keys cannot be had from a table, so it
  * looks up the keys of all blocks from the first to the last that follow others, and
  * where these are too many, of those that follow others.  What follows two blocks of
- * which the second is not known to follow the first is lost. */
+ * which the second is not known to follow the first is lost; and so is what follows
+ * blocks from QM_PAIRS_BLOCKS on, if the caller uses regions. */
 void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from);
 
 /* Takes memory for so many pairs, as far as the budget goes, before they are put. */

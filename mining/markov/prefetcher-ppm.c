@@ -17,6 +17,10 @@
  * judge (judge.h), whom everybody's prefetches teach, and who is told how accurate to
  * be by what the device has to read (aim.h).
  *
+ * A pair holds a block's number within its region of QM_PAIRS_BLOCKS blocks (64 TiB of
+ * 4 KiB blocks), which is that of the block before it.  That a block of another region
+ * followed is not learned.
+ *
  * Nobody waits for a lock but who saves: see pairs.h and judge.h.
  */
 #include <errno.h>
@@ -26,8 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mining/markov/aim.h"
+#include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
+#include "mining/markov/aim.h"
 #include "mining/markov/judge.h"
 #include "mining/markov/pairs-file.h"
 #include "mining/markov/pairs.h"
@@ -60,6 +65,7 @@ struct ppm {
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
     void *opaque;
     struct qm_aim aim;
+    struct qm_forgotten forgotten;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
     _Atomic bool changed;     /* since saving last began */
@@ -135,6 +141,7 @@ static int destroy(struct qm_prefetcher *p)
     int r = save_changes(p);
 
     pthread_mutex_destroy(&q->saving);
+    qm_forgotten_destroy(&q->forgotten);
     release(q);
     return r;
 }
@@ -170,6 +177,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->opaque = config->opaque;
     q->without = config->without;
     qm_aim_init(&q->aim);
+    qm_forgotten_init(&q->forgotten);
     *p = &q->base;
     return 0;
 }
@@ -193,6 +201,25 @@ static void owners(struct qm_prefetcher *p, unsigned there)
     qm_pairs_owners(of(p)->pairs, there);
 }
 
+/* What block's number has beside what a pair can hold. */
+static uint64_t region_of(uint64_t block)
+{
+    return block & ~(QM_PAIRS_BLOCKS - 1);
+}
+
+/* Block followed the history of key, of which s->last[0] is the last. */
+static void learn_pair(struct ppm *q, const struct qm_stream *s, uint64_t key,
+                       uint64_t block)
+{
+    if (region_of(block) == region_of(s->last[0]))
+        qm_pairs_learn(q->pairs, s->owner, key, block - region_of(block));
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_forgotten_add(&of(p)->forgotten, block, count);
+}
+
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
                          enum qm_access outcome, struct qm_work **work)
 {
@@ -204,13 +231,13 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_judge_missed(q->judge, block);
+    qm_forgotten_revive(&q->forgotten, block);
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
-        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key1(s->last[0]), block);
+        learn_pair(q, s, qm_pairs_key1(s->last[0]), block);
     if (s->seen > 1 && !(q->without & QM_IDEA_TWO))
-        qm_pairs_learn(q->pairs, s->owner, qm_pairs_key2(s->last[1], s->last[0]),
-                       block);
+        learn_pair(q, s, qm_pairs_key2(s->last[1], s->last[0]), block);
     s->last[1] = s->last[0];
     s->last[0] = block;
     s->promoted = outcome == QM_ACCESS_PROMOTE;
@@ -301,10 +328,10 @@ static void follow(struct search *s, const struct step *from)
             .promoted = s->stream->promoted,
             .klass = s->stream->klass,
             .previous = from->block,
-            .block = pair->block,
+            .block = region_of(from->block) + pair->block,
         };
 
-        if (!met(s, pair->block))
+        if (!met(s, clues.block) && !qm_forgotten_has(&s->q->forgotten, clues.block))
             propose(s, from, &clues);
     }
 }
@@ -399,9 +426,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
 const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .name = "ppm",
     .summary = "what followed the last two misses, judged by what became of it",
-    .misses_only = true,
-    .weighs_reads = true,
-    .bounded = true,
+    .flags = QM_NO_HITS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
     .create = create,
     .destroy = destroy,
     .begin = begin,
@@ -413,6 +438,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .learn = qm_idle_learn,
     .discard = qm_idle_discard,
     .save = save_changes,
+    .forget = forget,
     .ended = ended,
     .purge = qm_idle_purge,
     .stats = stats,

@@ -1,6 +1,8 @@
 /* miner.c - the rules in a sequence (see miner.h). */
 #include "mining/quickmine/miner.h"
 
+#include "mining/core/prefetcher.h"
+
 int qm_mine(const uint64_t *blocks, size_t n, size_t old, unsigned lookahead,
             qm_mined *mined, void *opaque)
 {

@@ -10,9 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QM_LOOKAHEAD_MIN 2
-#define QM_LOOKAHEAD_MAX 64
-
 /* Prefix a & b was followed by these n blocks, in this order; each of them adds 1, and
  * one may be among them several times.  Returns 0, or what ends the mining. */
 typedef int qm_mined(void *opaque, uint64_t a, uint64_t b, const uint64_t *suffixes,
@@ -21,7 +18,8 @@ typedef int qm_mined(void *opaque, uint64_t a, uint64_t b, const uint64_t *suffi
 /* Mines blocks[0..n), of which the first old were mined before and count only where k
  * is a new one.  mined() is called for each (i, j) that is followed by something, i
  * ascending, then j, the suffixes by k.  lookahead: QM_LOOKAHEAD_MIN to
- * QM_LOOKAHEAD_MAX; with 2 there are no rules.  Returns 0, or what mined() returned. */
+ * QM_LOOKAHEAD_MAX (prefetcher.h); with 2 there are no rules.  Returns 0, or what
+ * mined() returned. */
 int qm_mine(const uint64_t *blocks, size_t n, size_t old, unsigned lookahead,
             qm_mined *mined, void *opaque);
 

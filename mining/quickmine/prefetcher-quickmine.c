@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mining/quickmine/miner.h"
+#include "mining/core/forgotten.h"
 #include "mining/core/registry.h"
+#include "mining/quickmine/miner.h"
 #include "mining/quickmine/rules.h"
 #include "mining/core/sequence.h"
 
@@ -29,6 +30,7 @@ struct quickmine {
     uint64_t segment;
     bool skip_hits;
     struct qm_rules *rules;
+    struct qm_forgotten forgotten;
     atomic_uint_least64_t sequences, failed;
 };
 
@@ -65,6 +67,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         free(q);
         return r;
     }
+    qm_forgotten_init(&q->forgotten);
     *p = &q->base;
     return 0;
 }
@@ -73,6 +76,7 @@ static int destroy(struct qm_prefetcher *p)
 {
     struct quickmine *q = of(p);
     int r = qm_rules_close(q->rules);
+    qm_forgotten_destroy(&q->forgotten);
     free(q);
     return r;
 }
@@ -95,6 +99,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     struct qm_sequence *s = &stream->sequence;
     size_t reach = q->lookahead - 1; /* of a rule, from its first block to its last */
     *work = NULL;
+    qm_forgotten_revive(&q->forgotten, block);
     if (!qm_sequence_append(s, block)) {
         return;
     }
@@ -134,7 +139,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                         max < q->degree ? max : q->degree);
     for (unsigned i = 0; i < n; i++)
         out[i] = qm_candidate_of(blocks[i]);
-    return n;
+    return qm_forgotten_filter(&q->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -172,6 +177,11 @@ static int save(struct qm_prefetcher *p)
 static void discard(struct qm_prefetcher *p, struct qm_work *work)
 {
     free(work);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_forgotten_add(&of(p)->forgotten, block, count);
 }
 
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
@@ -212,6 +222,7 @@ const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .learn = learn,
     .discard = discard,
     .save = save,
+    .forget = forget,
     .ended = ended,
     .purge = purge,
     .stats = stats,

@@ -20,6 +20,7 @@ static struct {
     enum qm_fate fate;
     uint32_t issuer, user;
     unsigned ends;
+    struct qm_candidate forgotten;
     bool makes_work; /* of each access */
     unsigned learned_when_asked;
 } p;
@@ -61,6 +62,11 @@ static void ended(struct qm_prefetcher *prefetcher, uint64_t block, uint32_t iss
     p.issuer = issuer;
     p.user = user;
     p.fate = fate;
+}
+
+static void forget(struct qm_prefetcher *prefetcher, uint64_t block, uint64_t count)
+{
+    p.forgotten = (struct qm_candidate){block, (uint32_t)count, 0};
 }
 
 static void learn(void *opaque, struct qm_work *work)
@@ -130,7 +136,7 @@ static void test_what_is_asked_after(void **state)
     engine.on_promote = false;
     assert_int_equal(extend(QM_ACCESS_PROMOTE), 0);
     assert_int_equal(p.asked, 2);
-    p.ops.every_access = true;
+    p.ops.flags = QM_ASK_ALWAYS;
     assert_int_equal(extend(QM_ACCESS_HIT), 2);
     engine.prefetches = false;
     assert_int_equal(extend(QM_ACCESS_MISS), 0);
@@ -153,7 +159,7 @@ static void test_ignored_hits(void **state)
                                   without = {.without = QM_IDEA_MISSES};
 
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
-    p.ops.misses_only = true;
+    p.ops.flags = QM_NO_HITS;
     qm_engine_set_prefetcher(&engine, &p.base, &with);
     assert_true(qm_engine_ignores(&engine, QM_ACCESS_HIT));
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_PROMOTE));
@@ -243,8 +249,42 @@ static void test_runs(void **state)
     qm_cache_fail(cache, fill);
 }
 
+/* Of trimmed blocks the prefetcher is told, if it wants to know. */
+static void test_trimmed(void **state)
+{
+    qm_engine_forget(&engine, 5, 3);
+    assert_int_equal(p.forgotten.count, 0);
+    p.ops.forget = forget;
+    qm_engine_forget(&engine, 5, 0);
+    assert_int_equal(p.forgotten.count, 0);
+    qm_engine_forget(&engine, 5, 3);
+    assert_int_equal(p.forgotten.block, 5);
+    assert_int_equal(p.forgotten.count, 3);
+}
+
+/* What has a number that prefetchers cannot keep is none of their business. */
+static void test_large_numbers(void **state)
+{
+    struct qm_candidate wanted = {QM_BLOCKS_MAX - 2, 4, 1};
+
+    p.want_n = 1;
+    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX, QM_ACCESS_MISS,
+                                      learn, &load, got),
+                     0);
+    assert_int_equal(p.accesses, 0);
+    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX - 1,
+                                      QM_ACCESS_MISS, learn, &load, got),
+                     1);
+    assert_int_equal(p.accesses, 1);
+    qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
+    wanted.block = QM_BLOCKS_MAX;
+    qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
+    assert_int_equal(issued_n, 1);
+    assert_issued(0, QM_BLOCKS_MAX - 2, 2);
+}
+
 /* A run is admitted as a whole, and kept back as a whole. */
-static void test_run_withheld(void **state)
+static void test_run_throttled(void **state)
 {
     const struct qm_candidate wanted = {8, 8, 1};
     unsigned throttled = 0;
@@ -330,7 +370,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_level_none, make, undo),
         cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
         cmocka_unit_test_setup_teardown(test_runs, make, undo),
-        cmocka_unit_test_setup_teardown(test_run_withheld, make, undo),
+        cmocka_unit_test_setup_teardown(test_trimmed, make, undo),
+        cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
+        cmocka_unit_test_setup_teardown(test_run_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),

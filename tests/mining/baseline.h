@@ -20,7 +20,7 @@ static inline struct qm_prefetcher *make(const char *name, uint64_t block_size)
     config.block_size = block_size;
     assert_int_equal(qm_prefetcher_find(name)->create(&config, &p, err, sizeof err), 0);
     assert_string_equal(err, "");
-    assert_true(p->ops->every_access || p->ops->misses_only);
+    assert_true(p->ops->flags & (QM_ASK_ALWAYS | QM_NO_HITS));
     return p;
 }
 

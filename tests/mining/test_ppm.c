@@ -143,7 +143,7 @@ static void test_hits_are_passed_over(void **state)
         assert_int_equal(asked.n, 0);
     }
     end(p, s);
-    assert_true(p->ops->misses_only);
+    assert_true(p->ops->flags & QM_NO_HITS);
     assert_int_equal(stats_of(p).rules, 5 + 4);
     asked = read_all(p, path, 2);
     assert_true(asked_for(asked, 13));

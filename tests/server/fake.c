@@ -120,6 +120,12 @@ static void discard(struct qm_prefetcher *p, struct qm_work *work)
     free(work);
 }
 
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t n)
+{
+    ((struct fake *)p)->forgotten = block;
+    ((struct fake *)p)->forgotten_n = n;
+}
+
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, enum qm_fate fate)
 {
@@ -152,6 +158,7 @@ static const struct qm_prefetcher_ops ops = {
     .end = end,
     .learn = learn,
     .discard = discard,
+    .forget = forget,
     .ended = ended,
     .purge = purge,
     .save = save,

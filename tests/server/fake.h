@@ -29,7 +29,8 @@ struct fake {
     unsigned there;      /* owners */
     uint64_t wants[4];   /* candidates */
     unsigned want_n;
-    pthread_mutex_t slow; /* held by the test: learn() waits */
+    uint64_t forgotten, forgotten_n; /* the blocks that were trimmed last */
+    pthread_mutex_t slow;            /* held by the test: learn() waits */
 };
 
 void fake_init(struct fake *fake);

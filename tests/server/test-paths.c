@@ -174,6 +174,37 @@ static void test_change_that_fails(void **state)
     }
 }
 
+static void trim_forgets(struct bare *b, uint64_t offset, uint32_t count,
+                         uint64_t block, uint64_t n)
+{
+    b->fake.forgotten_n = 0;
+    assert_int_equal(bare_do(b, BARE_TRIM, offset, count), 0);
+    assert_int_equal(b->fake.forgotten_n, n);
+    if (n > 0)
+        assert_int_equal(b->fake.forgotten, block);
+}
+
+/* The prefetcher forgets blocks that were trimmed as a whole, if that succeeded, and
+ * none that were zeroed or written. */
+static void test_what_is_forgotten(void **state)
+{
+    struct bare *b = bare_new(32, 8);
+
+    trim_forgets(b, 9 * BLOCK, 3 * BLOCK, 9, 3);
+    trim_forgets(b, 9 * BLOCK + 100, 3 * BLOCK, 10, 2);
+    trim_forgets(b, 9 * BLOCK + 100, 200, 0, 0);
+    trim_forgets(b, 9 * BLOCK + 100, BLOCK, 0, 0);
+    trim_forgets(b, BARE_SIZE - BARE_TAIL - BLOCK, BLOCK + BARE_TAIL, BARE_BLOCKS - 2,
+                 2);
+    trim_forgets(b, BARE_SIZE - BARE_TAIL, BARE_TAIL - 1, 0, 0);
+    assert_int_equal(bare_do(b, BARE_ZERO, 9 * BLOCK, BLOCK), 0);
+    assert_int_equal(bare_do(b, BARE_WRITE, 9 * BLOCK, BLOCK), 0);
+    bare_fail(b, BARE_TRIM, 9);
+    assert_int_equal(bare_do(b, BARE_TRIM, 9 * BLOCK, BLOCK), EIO);
+    assert_int_equal(b->fake.forgotten_n, 0);
+    bare_free(b);
+}
+
 /* A write has reached the disk, and is not acknowledged: others still read what was
  * before, from the cache.  So must who reads the disk beside them, or a later reader
  * would see time go back. */
@@ -506,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_prefetch_before_zeroing),
         cmocka_unit_test(test_prefetch_before_a_trim),
         cmocka_unit_test(test_prefetch_during_a_change),
+        cmocka_unit_test(test_what_is_forgotten),
         cmocka_unit_test(test_demand_before_a_change),
         cmocka_unit_test(test_change_of_what_is_cached),
         cmocka_unit_test(test_change_that_fails),

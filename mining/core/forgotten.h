@@ -1,0 +1,55 @@
+/* forgotten.h - blocks that were trimmed, and are not to be prefetched until they are
+ * read again.
+ *
+ * For prefetchers whose rules cannot be found by the block that they lead to: the rules
+ * stay, and grow old like others, but what they propose is looked for here.  A block is
+ * forgotten until its next demand, which says that it has contents again.
+ *
+ * A sorted list of ranges, at most QM_FORGOTTEN_MAX.  Where one more is wanted, the
+ * shortest goes, so its blocks may be prefetched in vain.  An empty list costs a reader
+ * one load.
+ *
+ * Any function may be called by any number of threads at a time.  Who reads never
+ * waits: while the list is being changed, no block is forgotten and none is revived.
+ */
+#ifndef QM_FORGOTTEN_H
+#define QM_FORGOTTEN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mining/core/prefetcher.h"
+
+enum { QM_FORGOTTEN_MAX = 1024 };
+
+struct qm_forgotten_range {
+    uint64_t from, to; /* [from, to), never empty */
+};
+
+struct qm_forgotten {
+    atomic_uint count;     /* of ranges; written with the lock held for writing */
+    pthread_rwlock_t lock; /* protects the ranges */
+    struct qm_forgotten_range ranges[QM_FORGOTTEN_MAX + 1]; /* sorted, none touches */
+};
+
+void qm_forgotten_init(struct qm_forgotten *f);
+void qm_forgotten_destroy(struct qm_forgotten *f);
+
+/* These blocks are forgotten.  Takes time for QM_FORGOTTEN_MAX ranges, however many
+ * blocks there are. */
+void qm_forgotten_add(struct qm_forgotten *f, uint64_t block, uint64_t count);
+
+/* Whether block is forgotten. */
+bool qm_forgotten_has(struct qm_forgotten *f, uint64_t block);
+
+/* Block was read: it is not forgotten any more. */
+void qm_forgotten_revive(struct qm_forgotten *f, uint64_t block);
+
+/* Takes what is forgotten out of n candidates of one block each; returns how many
+ * remain, in their order. */
+unsigned qm_forgotten_filter(struct qm_forgotten *f, struct qm_candidate *candidates,
+                             unsigned n);
+
+#endif
