@@ -22,7 +22,7 @@
  *   - nothing is used after it was freed, freed twice, or has a reference too few;
  *   - when all is over, nothing has a reference too many.
  *
- * tests/cache/spin runs it; the numbers of processes are macros.
+ * tests/long/cache/spin runs it; the numbers of processes are macros.
  */
 #ifndef READERS
 #define READERS 2

@@ -77,7 +77,7 @@ forget() {
 }
 
 # What a program has to preload that loads something built with a sanitizer: its runtime,
-# and what makes that get ready early enough (tests/server/sanitizer-first.c), which may be
+# and what makes that get ready early enough (tests/live/server/sanitizer-first.c), which may be
 # said where it is.
 sanitizer_preload() {
     local first=${1:-$BUILD_DIR/tests/libsanitizer-first.so}

@@ -1,0 +1,48 @@
+# server-lib.sh - for the live tests of the filter; sourced after scripts/lib/testing.sh.
+
+HERE=$SOURCE_DIR/tests/live/server
+PYTHON=/usr/bin/python3 # libnbd's binding is there, whatever python3 is first in PATH
+[ -f "$FILTER" ] || fail "$FILTER is not built"
+"$PYTHON" -c 'import nbd' 2>/dev/null || skip "package python3-libnbd is missing"
+export PYTHONPATH=$HERE PYTHONDONTWRITEBYTECODE=1
+
+# Sanitizers are to stop the server at what they find.
+export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
+export UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 ${UBSAN_OPTIONS:-}"
+
+# client SCRIPT ARGS...: a client that has to succeed.
+client() {
+    timeout 100 "$PYTHON" "$HERE/$1" "${@:2}" && return
+    cat "$T"/*.log >&2
+    fail "$1 ${*:2}"
+}
+
+# stop_nbdkit NAME PID: it has to end in good order, and no sanitizer to have complained.
+stop_nbdkit() {
+    kill "$2" || fail "$1: nbdkit is gone: $(tail -5 "$T/$1.log")"
+    wait_for 30 gone "$2" || fail "$1: nbdkit does not end"
+    wait "$2" || fail "$1: nbdkit ended with $?: $(tail -40 "$T/$1.log")"
+    check_log "$1"
+}
+
+check_log() {
+    ! grep -E 'Sanitizer|runtime error' -A 40 "$T/$1.log" >&2 || fail "$1: see above"
+}
+
+# run_gated NAME MODEL SCRIPT MODE ARGS...: a client of a server on a disk whose changes
+# wait at gates (gated.py).  In the mode "stopped" it stops the server.
+run_gated() {
+    local name=$1 model=$2 script=$3 mode=$4; shift 4
+    nbdkit --version python >/dev/null 2>&1 || skip "package nbdkit-plugin-python is missing"
+    mkdir "$T/$name"
+    GATES=$T/$name MODEL=$model PYTHONPATH= start_nbdkit "$name" "$@" --filter="$FILTER" \
+        python "$HERE/gated.py" cache-size=2M || fail "$name does not start"
+    client "$script" "$T/$name.sock" "$T/$name" "$PID" "$mode"
+    if [ "$mode" = stopped ]; then
+        wait_for 30 gone "$PID" || fail "$name: nbdkit does not end"
+        wait "$PID" || fail "$name: nbdkit ended with $?"
+        check_log "$name"
+    else
+        stop_nbdkit "$name" "$PID"
+    fi
+}

@@ -1,0 +1,753 @@
+/* test-device-loss.c - the device: how a loss is noticed, and what comes after it. */
+#include <endian.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "device-fixture.h"
+
+static bool is_disconnected(void *opaque)
+{
+    return mock_open_conns(&mock) == 0;
+}
+
+static bool has_been_said(void *text)
+{
+    return said(text) > 0;
+}
+
+/* A write hangs in the server while its connection goes: it is repeated when the server
+ * has said that it is over, so it cannot land on what was written later. */
+static void test_late_write(void **state)
+{
+    struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
+               second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    open_device();
+    put_page(7, 'r', false);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&first);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    start_job(&second);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&first), 0);
+    assert_int_equal(finish_job(&second), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+    assert_int_equal(stat_now().fences, 1);
+    /* The same instance has all that it had. */
+    assert_int_equal(stat_now().instances, 0);
+    assert_int_equal(stat_now().resent_changes, 0);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, 7 * PAGE), 'r');
+}
+
+/* Zeroing goes over a connection of its own, which is fenced with the others. */
+static void test_late_zeroing(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1},
+               write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    open_device();
+    mock_hold(&mock, MOCK_ZERO, true);
+    start_job(&zero);
+    mock_await_held(&mock, MOCK_ZERO, 1);
+    mock_cut(&mock);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), 0);
+    mock_hold(&mock, MOCK_ZERO, false);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+}
+
+/* Between its first connection and its second the server becomes another one, which
+ * does not know the session. */
+static void test_another_server_while_opening(void **state)
+{
+    mock_fail(&mock, MOCK_FENCE, EINVAL, 1); /* a join is a control record as well */
+    open_device();
+    put_page(3, 'o', false);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(get_page(3), 'o');
+    assert_int_equal(mock_byte(&mock, true, 3 * PAGE), 'o');
+}
+
+/* A fence that fails has fenced nothing: the next attempt has to, and it is the session
+ * of the write that it names. */
+static void test_fence_that_fails(void **state)
+{
+    struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
+               second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    options.connections = 1; /* no record but fences, then */
+    open_device();
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&first);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_fail(&mock, MOCK_FENCE, EIO, 1);
+    mock_cut(&mock);
+    await(has_been_said, "the server is there, but");
+    start_job(&second);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&first), 0);
+    assert_int_equal(finish_job(&second), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
+    assert_int_equal(stat_now().fences, 1);
+}
+
+/* A connection that goes while nobody uses it: all are made anew. */
+static void test_one_idle_connection_goes(void **state)
+{
+    unsigned last = 0;
+
+    open_device();
+    pthread_mutex_lock(&mock.lock);
+    for (unsigned i = 0; i < MOCK_CONNS; i++)
+        if (mock.conn[i].used && mock.conn[i].fd != -1)
+            last = i;
+    assert_true(last > 0);
+    shutdown(mock.conn[last].fd, SHUT_RDWR);
+    pthread_mutex_unlock(&mock.lock);
+    await_reconnections(1);
+    assert_int_equal(said("is gone"), 1);
+    assert_int_equal(mock_open_conns(&mock), options.connections);
+}
+
+/* One connection's end, or one answer that says so, is the end of all: a server that
+ * ends waits for none. */
+static void test_all_are_closed(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
+
+    open_device();
+    put_page(0, 'a', false);
+    /* One request hangs, and so does its connection. */
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    shutdown(mock.listener, SHUT_RDWR);
+    pthread_mutex_lock(&mock.lock);
+    mock.ending = true;
+    pthread_mutex_unlock(&mock.lock);
+    await_lost();
+    mock_hold(&mock, MOCK_WRITE, false);
+    await(is_disconnected, NULL);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(get_page(1), 'w');
+}
+
+static void *open_it(void *opaque)
+{
+    *(int *)opaque = qm_device_open(mock.uri, &options, &device);
+    return NULL;
+}
+
+/* A server is told to end while a client is connecting: it greets nobody any more, and
+ * waits for the first connection, which is asked while the client waits for a second's
+ * greeting. */
+static void test_end_while_opening(void **state)
+{
+    pthread_t thread;
+    unsigned ungreeted;
+    int result = 0;
+
+    mock_start(&mock);
+    mock_hold(&mock, MOCK_HEADER, true);
+    assert_int_equal(pthread_create(&thread, NULL, open_it, &result), 0);
+    mock_await_held(&mock, MOCK_HEADER, 1);
+    pthread_mutex_lock(&mock.lock);
+    mock.silent = true;
+    mock.hold[MOCK_HEADER] = false;
+    pthread_cond_broadcast(&mock.changed);
+    while (mock.ungreeted == 0)
+        pthread_cond_wait(&mock.changed, &mock.lock);
+    mock.hold[MOCK_HEADER] = true;
+    while (mock.held[MOCK_HEADER] == 0 && mock.ungreeted > 0)
+        pthread_cond_wait(&mock.changed, &mock.lock);
+    ungreeted = mock.ungreeted;
+    mock.ending = true;
+    mock.hold[MOCK_HEADER] = false;
+    pthread_cond_broadcast(&mock.changed);
+    pthread_mutex_unlock(&mock.lock);
+    pthread_join(thread, NULL);
+    assert_int_equal(result, ENOTCONN);
+    assert_int_equal(ungreeted, 1);
+}
+
+/* A server that is told to end does so although nobody asks it for anything. */
+static void test_idle_end(void **state)
+{
+    for (int plain = 0; plain < 2; plain++) {
+        options.plain = plain;
+        open_device();
+        pthread_mutex_lock(&mock.lock);
+        mock.ending = true;
+        pthread_mutex_unlock(&mock.lock);
+        shutdown(mock.listener, SHUT_RDWR);
+        await(is_disconnected, NULL);
+        assert_false(qm_device_is_up(device));
+        mock_crash(&mock, false);
+        qm_device_close(device);
+        device = NULL;
+    }
+}
+
+/* What is retained survives a loss in the middle of being sent again ... */
+static void test_loss_while_sending_again(void **state)
+{
+    open_device();
+    for (unsigned i = 0; i < 40; i++)
+        put_page(i, 'a', false);
+    mock_crash(&mock, true);
+    mock_hold(&mock, MOCK_WRITE, true);
+    mock_start(&mock);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(get_page(39), 'a');
+    /* The instance was met before, and has not got all of it. */
+    assert_int_equal(stat_now().reconnections, 1);
+    for (unsigned i = 0; i < 40; i++)
+        assert_int_equal(mock_byte(&mock, true, i * PAGE), 'a');
+}
+
+/* ... and an error, after which it is tried again. */
+static void test_error_while_sending_again(void **state)
+{
+    const enum mock_type type[] = {MOCK_WRITE, MOCK_FLUSH};
+
+    open_device();
+    for (unsigned i = 0; i < 2; i++) {
+        struct job read = {.what = JOB_READ};
+
+        put_page(0, (char)('a' + i), false);
+        mock_crash(&mock, true);
+        mock_fail(&mock, type[i], EIO, 3);
+        mock_start(&mock);
+        start_job(&read);
+        assert_int_equal(finish_job(&read), 0);
+        assert_int_equal(read.letter, 'a' + i);
+        assert_int_equal(mock_byte(&mock, true, 0), 'a' + i);
+        assert_int_equal(said("the server is there, but"), i + 1);
+        assert_int_equal(flush(), 0);
+    }
+}
+
+/* ... or is sent again because a flush had failed, over a server that stays. */
+static void test_loss_after_a_flush_that_failed(void **state)
+{
+    struct job job = {.what = JOB_FLUSH};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock.forget = true;
+    mock_fail(&mock, MOCK_FLUSH, EIO, 1);
+    assert_int_equal(flush(), EIO);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&job);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    mock_hold(&mock, MOCK_WRITE, false);
+    await_reconnections(1);
+    assert_int_equal(finish_job(&job), 0);
+    assert_int_equal(mock_byte(&mock, true, 0), 'a');
+}
+
+/* A server with another device is not used; the right one is waited for. */
+static void test_another_device(void **state)
+{
+    struct job read = {.what = JOB_READ};
+    unsigned headers;
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    mock.size = MOCK_SIZE / 2;
+    headers = mock_count(&mock, MOCK_HEADER);
+    mock_start(&mock);
+    start_job(&read);
+    mock_await_ops(&mock, MOCK_HEADER, headers + 3);
+    assert_int_equal(mock_count(&mock, MOCK_READ), 0);
+    assert_int_equal(said("another device now: 2097152 bytes, not 4194304"), 1);
+    assert_int_equal(said("another device"), 1);
+    mock_crash(&mock, true);
+    mock.size = MOCK_SIZE;
+    mock_start(&mock);
+    assert_int_equal(finish_job(&read), 0);
+    assert_int_equal(read.letter, 'a');
+    assert_int_equal(said("is gone"), 1);
+    assert_int_equal(said("is back"), 1);
+}
+
+/* A server that comes back each time and fails at once is not tried as fast as can be.
+ */
+static void test_flapping(void **state)
+{
+    enum { TIMES = 6 };
+    struct timespec start, end;
+    int64_t ms;
+
+    open_device();
+    mock_fail(&mock, MOCK_WRITE, ESHUTDOWN, TIMES);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    put_page(0, 'a', false);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_int_equal(stat_now().reconnections, TIMES);
+    ms = (end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000;
+    /* The pauses of 50, 100, ... 800 ms; a slow machine makes them longer, or takes a
+     * second by itself. */
+    assert_true(ms >= 1000);
+}
+
+/* Several connections need a server that allows them. */
+static void test_no_multi_conn_now(void **state)
+{
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    mock.no_multi_conn = true;
+    mock_start(&mock);
+    await(has_been_said, "no multi-conn");
+    mock_crash(&mock, true);
+    mock.no_multi_conn = false;
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+}
+
+/* The block size is advice, and no reason to wait for another server. */
+static void test_another_block_size(void **state)
+{
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    mock.block_size = 8192;
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(said("another device"), 0);
+    assert_int_equal(qm_device_block_size(device), 4096);
+}
+
+/* The client's end of the TCP connection whose other end is fd; -1 if it is not found.
+ */
+static int client_of(int fd)
+{
+    struct sockaddr_storage want, peer;
+    socklen_t want_len = sizeof want, len;
+
+    if (getsockname(fd, (struct sockaddr *)&want, &want_len) == -1)
+        return -1;
+    for (int other = 3; other < 1024; other++) {
+        len = sizeof peer;
+        if (other != fd && getpeername(other, (struct sockaddr *)&peer, &len) == 0 &&
+            len == want_len && memcmp(&peer, &want, len) == 0)
+            return other;
+    }
+    return -1;
+}
+
+static int tcp_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t len = sizeof value;
+
+    assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+    return value;
+}
+
+static void *connect_to(void *uri)
+{
+    struct qmctx *ctx;
+
+    return (void *)(intptr_t)(qmctx_connect(uri, 1, &ctx) == 0);
+}
+
+/* Greets, and refuses options until the client asks for an export: by then it has done
+ * what it does with a new connection. */
+static bool negotiate(int fd)
+{
+    struct {
+        uint64_t magic;
+        uint32_t option, type, len;
+    } __attribute__((packed))
+    reply = {.magic = htobe64(UINT64_C(0x3e889045565a9)), .type = htobe32(0x80000001)};
+    struct {
+        uint64_t magic;
+        uint32_t option, len;
+    } __attribute__((packed)) asked;
+    char data[4096];
+
+    if (write(fd, "NBDMAGICIHAVEOPT\0\3", 18) != 18 ||
+        recv(fd, data, 4, MSG_WAITALL) != 4)
+        return false;
+    while (recv(fd, &asked, sizeof asked, MSG_WAITALL) == sizeof asked) {
+        uint32_t len = be32toh(asked.len);
+
+        if (len > sizeof data ||
+            (len > 0 && recv(fd, data, len, MSG_WAITALL) != (ssize_t)len))
+            return false;
+        if (asked.option == htobe32(7))
+            return true;
+        reply.option = asked.option;
+        if (write(fd, &reply, sizeof reply) != sizeof reply)
+            return false;
+    }
+    return false;
+}
+
+/* TCP finds out, in less than 10 seconds, that the peer's machine is gone. */
+static void check_watched(const struct sockaddr *any, socklen_t len, const char *host)
+{
+    int listener = socket(any->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, client;
+    struct sockaddr_storage here;
+    char uri[64];
+    pthread_t thread;
+    void *connected;
+
+    if (listener == -1 || bind(listener, any, len) == -1) {
+        close(listener); /* a machine without */
+        return;
+    }
+    len = sizeof here;
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&here, &len), 0);
+    snprintf(uri, sizeof uri, "nbd://%s:%u/", host,
+             (unsigned)ntohs(((struct sockaddr_in *)&here)->sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, connect_to, uri), 0);
+    fd = accept(listener, NULL, NULL);
+    assert_int_not_equal(fd, -1);
+    assert_true(negotiate(fd));
+    client = client_of(fd);
+    assert_int_not_equal(client, -1);
+    assert_int_equal(tcp_option(client, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_in_range(tcp_option(client, IPPROTO_TCP, TCP_KEEPIDLE) +
+                        tcp_option(client, IPPROTO_TCP, TCP_KEEPINTVL) *
+                            tcp_option(client, IPPROTO_TCP, TCP_KEEPCNT),
+                    1, 9);
+    assert_in_range(tcp_option(client, IPPROTO_TCP, TCP_USER_TIMEOUT), 1, 9999);
+    close(fd);
+    close(listener);
+    pthread_join(thread, &connected);
+    assert_null(connected);
+}
+
+static void test_peer_is_watched(void **state)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+
+    check_watched((struct sockaddr *)&four, sizeof four, "127.0.0.1");
+    check_watched((struct sockaddr *)&six, sizeof six, "[::1]");
+}
+
+/* An older server says nothing of itself: each loss may be of everything. */
+static void test_older_server(void **state)
+{
+    mock.no_instance = true;
+    open_device();
+    put_page(0, 'a', false);
+    mock_cut(&mock);
+    await_reconnections(1);
+    assert_int_equal(stat_now().resent_changes, 1);
+    assert_int_equal(stat_now().fences, 0);
+    put_page(1, 'b', false);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(1), 'b');
+    assert_int_equal(get_page(0), 'a');
+}
+
+/* A server of any other kind. */
+static void test_plain_server(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 0};
+
+    options.plain = true;
+    open_device();
+    put_page(0, 'a', false);
+    put_page(1, 'b', false);
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    mock_crash(&mock, true);
+    mock_start(&mock);
+    assert_int_equal(get_page(1), 'b');
+    assert_int_equal(get_page(0), 0);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
+}
+
+/* A socket that takes connections and never answers does not keep the device. */
+static void test_silent_server(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       .events = POLLIN};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);
+    assert_int_equal(bind(p.fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(p.fd, 8), 0);
+    assert_int_equal(poll(&p, 1, 60000), 1);
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    close(p.fd);
+}
+
+static bool is_gone(void *opaque)
+{
+    return atomic_load((_Atomic bool *)opaque);
+}
+
+/* How long requests wait. */
+static void test_waiting(void **state)
+{
+    _Atomic bool gone = false;
+    struct qm_requester requester = {.gone = is_gone, .opaque = &gone};
+    struct job read = {.what = JOB_READ, .requester = &requester},
+               write = {.what = JOB_WRITE, .letter = 'w', .requester = &requester};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    start_job(&read);
+    start_job(&write);
+    await_asleep(&read);
+    await_asleep(&write);
+    gone = true;
+    assert_int_equal(finish_job(&read), EIO);
+    assert_int_equal(finish_job(&write), EIO);
+    /* It is not carried out later. */
+    mock_start(&mock);
+    assert_int_equal(get_page(0), 'a');
+    qm_device_close(device);
+    mock_crash(&mock, false);
+
+    options.wait = 0;
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, true);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    assert_int_equal(try_put_page(0, 'b', true), EIO);
+    assert_int_equal(flush(), EIO);
+    mock_start(&mock);
+    await_up();
+    assert_int_equal(get_page(0), 'a');
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&mock, true, 0), 'a');
+}
+
+/* A device that gives up does so for good. */
+static void test_giving_up(void **state)
+{
+    options.reconnect = 0;
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, false);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    mock_start(&mock);
+    assert_int_equal(try_put_page(0, 'b', false), EIO);
+    assert_int_equal(flush(), EIO);
+    assert_int_equal(said("gave up"), 1);
+    assert_int_equal(qm_device_losses(device), 1);
+}
+
+static void *open_patiently(void *opaque)
+{
+    *(int *)opaque = qm_device_open(mock.uri, &options, &device);
+    return NULL;
+}
+
+static void test_patient_open(void **state)
+{
+    pthread_t thread;
+    int result = -1;
+
+    assert_true(qm_device_open(mock.uri, &options, &device) != 0);
+    assert_null(device);
+    options.patient = true;
+    options.wait = 0;
+    assert_true(qm_device_open(mock.uri, &options, &device) != 0);
+    options.wait = QM_DEVICE_FOREVER;
+    assert_int_equal(pthread_create(&thread, NULL, open_patiently, &result), 0);
+    await(has_been_said, "waiting for the server");
+    mock_start(&mock);
+    pthread_join(thread, NULL);
+    assert_int_equal(result, 0);
+    put_page(0, 'a', false);
+}
+
+/* In a child, a device is dead, whatever the parent's threads hold. */
+static void test_fork(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
+    int status;
+    pid_t pid;
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    pthread_mutex_lock(&mock.lock); /* no thread of it is in libc */
+    pid = fork();
+    pthread_mutex_unlock(&mock.lock);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct qm_device_stat stat;
+        bool fine;
+        qmctx_id id;
+        char c;
+
+        fine =
+            qm_device_read(device, NULL, 0, &c, 1, 0) == ENOTCONN &&
+            qm_device_write(device, NULL, 0, &c, 1, 0, false) == ENOTCONN &&
+            qm_device_zero(device, NULL, 1, 0) == ENOTCONN && flush() == ENOTCONN &&
+            qm_device_start(device, true, 0, &c, 1, 0, false, NULL, NULL) == ENOTCONN &&
+            qm_device_stop_retaining(device) == ENOTCONN &&
+            qm_device_begin(device, 0, QMCTX_QUERY, 1, NULL, &id) == 0 &&
+            !qm_device_is_up(device);
+        qm_device_stat(device, &stat);
+        qm_device_end(device, id);
+        qm_device_close(device);
+        _exit(fine ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(get_page(1), 'w');
+    assert_int_equal(flush(), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+}
+
+static void *connect_in_vain(void *uri)
+{
+    struct qmctx *ctx;
+
+    assert_int_equal(qmctx_connect(uri, 1, &ctx), -1);
+    return NULL;
+}
+
+/* Whether a child that is forked now has no connection to the socket at that path. */
+static bool is_not_inherited(void *path)
+{
+    int status;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (int fd = 3; fd < 1024; fd++) {
+            struct sockaddr_un peer = {.sun_family = AF_UNIX};
+            socklen_t len = sizeof peer;
+
+            if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+                peer.sun_family == AF_UNIX && strcmp(peer.sun_path, path) == 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status == 0;
+}
+
+/* A child does not keep a connection that is only being made: of a server that has not
+ * greeted. */
+static void test_fork_while_connecting(void **state)
+{
+    char dir[] = "/tmp/quickmine.XXXXXX", uri[128], c;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    pthread_t thread;
+    int fd, peer;
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/silent", dir);
+    snprintf(uri, sizeof uri, "nbd+unix:///?socket=%s", address.sun_path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, connect_in_vain, uri), 0);
+    peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(peer >= 0);
+    await(is_not_inherited, address.sun_path);
+    /* It is there all the same: nothing has given it up meanwhile. */
+    assert_int_equal(recv(peer, &c, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, EAGAIN);
+    close(peer);
+    close(fd);
+    pthread_join(thread, NULL);
+    unlink(address.sun_path);
+    rmdir(dir);
+}
+
+/* Closed while it is connecting to what does not answer, it ends all the same. */
+static void test_close_without_a_server(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       .events = POLLIN};
+
+    open_device();
+    put_page(0, 'a', false);
+    mock_crash(&mock, false);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", mock.dir);
+    assert_int_equal(bind(p.fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(p.fd, 8), 0);
+    assert_int_equal(poll(&p, 1, 60000), 1);
+    qm_device_close(device);
+    device = NULL;
+    assert_int_equal(said("were not flushed: 1"), 1);
+    close(p.fd);
+    unlink(address.sun_path);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_late_write),
+        TEST(test_late_zeroing),
+        TEST(test_fence_that_fails),
+        TEST(test_one_idle_connection_goes),
+        TEST(test_another_server_while_opening),
+        TEST(test_all_are_closed),
+        TEST(test_end_while_opening),
+        TEST(test_idle_end),
+        TEST(test_loss_while_sending_again),
+        TEST(test_error_while_sending_again),
+        TEST(test_loss_after_a_flush_that_failed),
+        TEST(test_another_device),
+        TEST(test_flapping),
+        TEST(test_no_multi_conn_now),
+        TEST(test_another_block_size),
+        TEST(test_peer_is_watched),
+        TEST(test_older_server),
+        TEST(test_plain_server),
+        TEST(test_silent_server),
+        TEST(test_waiting),
+        TEST(test_giving_up),
+        TEST(test_patient_open),
+        TEST(test_fork),
+        TEST(test_fork_while_connecting),
+        TEST(test_close_without_a_server),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,439 @@
+/* test-sim.c - simulations whose every step was worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/mine.h"
+#include "sim/sim.h"
+
+enum { BLOCK = 4096 };
+
+static struct qm_sim *new_sim(const struct qm_sim_config *config)
+{
+    char err[256] = "";
+    struct qm_sim *sim = qm_sim_new(config, err, sizeof err);
+
+    if (!sim)
+        fail_msg("%s", err);
+    return sim;
+}
+
+static struct qm_sim_config paper(const char *policy, uint64_t blocks)
+{
+    struct qm_sim_config config;
+
+    qm_sim_paper(&config);
+    config.params.policy = policy;
+    config.block_size = BLOCK;
+    config.cache_size = blocks * BLOCK + BLOCK / 2; /* the half does not count */
+    return config;
+}
+
+static void event(struct qm_sim *sim, const struct qm_event *e)
+{
+    assert_int_equal(qm_sim_event(sim, e), 0);
+}
+
+static void begin(struct qm_sim *sim, uint32_t slot)
+{
+    event(sim, &(struct qm_event){.type = QM_TRACE_BEGIN,
+                                  .ctx = slot,
+                                  .slot = slot,
+                                  .kind = QM_TRANSACTION,
+                                  .klass = "t"});
+}
+
+static void end(struct qm_sim *sim, uint32_t slot)
+{
+    event(sim, &(struct qm_event){.type = QM_TRACE_END, .ctx = slot, .slot = slot});
+}
+
+static void request(struct qm_sim *sim, char type, uint32_t slot, uint64_t block,
+                    uint64_t count)
+{
+    event(sim, &(struct qm_event){.type = type,
+                                  .ctx = slot,
+                                  .slot = slot,
+                                  .offset = block * BLOCK,
+                                  .length = count * BLOCK});
+}
+
+static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t promotes,
+                          uint64_t misses, uint64_t prefetches, uint64_t used,
+                          uint64_t wasted)
+{
+    struct qm_sim_result r;
+
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.hits, hits);
+    assert_int_equal(r.promotes, promotes);
+    assert_int_equal(r.misses, misses);
+    assert_int_equal(r.reads, hits + promotes + misses);
+    assert_int_equal(r.prefetches, prefetches);
+    assert_int_equal(r.used, used);
+    assert_int_equal(r.wasted, wasted);
+}
+
+/* Two transactions read 1 2 3 4 5, one after the other. */
+static void read_twice(struct qm_sim *sim)
+{
+    for (int i = 0; i < 2; i++) {
+        begin(sim, 1);
+        for (uint64_t block = 1; block <= 5; block++)
+            request(sim, QM_TRACE_READ, 1, block, 1);
+        end(sim, 1);
+    }
+}
+
+static void paper_none(void **state)
+{
+    struct qm_sim_config config = paper("none", 4);
+    struct qm_sim *sim = new_sim(&config);
+    struct qm_sim_result r;
+
+    (void)state;
+    read_twice(sim);
+    assert_counts(sim, 0, 0, 10, 0, 0, 0);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.cache_blocks, 4);
+    assert_int_equal(r.prefetch_blocks, 0);
+    assert_int_equal(r.requests, 10);
+    assert_int_equal(r.mining.rules, 0);
+    qm_sim_free(sim);
+}
+
+/* Four blocks: three in the main cache, one in the prefetch cache.  The first
+ * transaction misses five times, leaves 3 4 5, and teaches ten rules.  The second: 1
+ * miss (4 5 1), no prefix yet 2  miss (5 1 2); 1&2 -> 3, 4, 5: 5 is there, 3 comes, 4
+ * comes and 3 goes 3  miss (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes and 4 goes 4  miss
+ * (2 3 4); 3&4 -> 5: is there 5  promote (3 4 5) */
+static void paper_quickmine(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 4);
+    struct qm_sim *sim = new_sim(&config);
+    struct qm_sim_result r;
+
+    (void)state;
+    read_twice(sim);
+    assert_counts(sim, 0, 1, 9, 3, 1, 2);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.cache_blocks, 4);
+    assert_int_equal(r.prefetch_blocks, 1);
+    assert_int_equal(r.mining.rules, 10);
+    assert_int_equal(r.mining.prefixes, 6);
+    assert_int_equal(r.mining.sequences, 2);
+    qm_sim_free(sim);
+}
+
+/* The same with a request of five blocks. */
+static void requests_of_several_blocks(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 4);
+    struct qm_sim *sim = new_sim(&config);
+    struct qm_sim_result r;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        begin(sim, 1);
+        request(sim, QM_TRACE_READ, 1, 1, 5);
+        end(sim, 1);
+    }
+    assert_counts(sim, 0, 1, 9, 3, 1, 2);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.requests, 2);
+    qm_sim_free(sim);
+}
+
+/* With a prefetch cache of three of the six blocks, prefetching on promotes as well:
+ * the first transaction leaves 3 4 5.  The second:
+ *   1  miss (4 5 1)
+ *   2  miss (5 1 2); 1&2 -> 3, 4, 5: 3 and 4 come, 5 is there
+ *   3  promote (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes
+ *   4  promote (2 3 4); 3&4 -> 5: is there
+ *   5  promote (3 4 5)
+ * On misses only, 5 is not fetched again, and is missed. */
+static void on_promote(void **state)
+{
+    (void)state;
+    for (int promote = 0; promote < 2; promote++) {
+        struct qm_sim_config config = paper("quickmine", 6);
+        struct qm_sim *sim;
+
+        config.params.prefetch_share = 50000;
+        config.params.on_promote = promote;
+        sim = new_sim(&config);
+        read_twice(sim);
+        if (promote)
+            assert_counts(sim, 0, 3, 7, 3, 3, 0);
+        else
+            assert_counts(sim, 0, 2, 8, 2, 2, 0);
+        qm_sim_free(sim);
+    }
+}
+
+/* Writes neither allocate nor touch; reads of no context are cached, but not mined. */
+static void writes_and_untagged(void **state)
+{
+    struct qm_sim_config config = paper("none", 2);
+    struct qm_sim *sim = new_sim(&config);
+    struct qm_sim_result r;
+
+    (void)state;
+    request(sim, QM_TRACE_WRITE, 0, 1, 1);
+    request(sim, QM_TRACE_READ, 0, 1, 1); /* miss: (1) */
+    request(sim, QM_TRACE_READ, 0, 2, 1); /* miss: (1 2) */
+    request(sim, QM_TRACE_WRITE, 0, 1, 1);
+    request(sim, QM_TRACE_READ, 0, 3, 1); /* miss: 1 goes */
+    request(sim, QM_TRACE_READ, 0, 2, 1); /* hit */
+    request(sim, QM_TRACE_READ, 0, 1, 1); /* miss */
+    assert_counts(sim, 1, 0, 4, 0, 0, 0);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.writes, 2);
+    qm_sim_free(sim);
+}
+
+static void warmup(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 4);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    config.warmup = 6;
+    sim = new_sim(&config);
+    read_twice(sim);
+    assert_counts(sim, 0, 1, 3, 3, 1, 2);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.requests, 4);
+    assert_false(r.warming);
+    assert_int_equal(r.mining.rules, 10);
+    qm_sim_free(sim);
+}
+
+/* What was prefetched before the warm-up ended, and used or lost after it, is neither
+ * used nor lost of what was prefetched since: an accuracy is never above 1. */
+static void warmup_divides(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 40);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    /* The first transaction teaches, and its blocks are driven out; the second
+     * prefetches 3 4 5 when it misses 2, and the warm-up ends there. */
+    config.params.prefetch_share = 10000; /* 4 blocks */
+    config.warmup = 5 + 60 + 2;
+    sim = new_sim(&config);
+    begin(sim, 1);
+    for (uint64_t block = 1; block <= 5; block++)
+        request(sim, QM_TRACE_READ, 1, block, 1);
+    end(sim, 1);
+    for (uint64_t block = 100; block < 160; block++)
+        request(sim, QM_TRACE_READ, 0, block, 1);
+    begin(sim, 1);
+    request(sim, QM_TRACE_READ, 1, 1, 1);
+    qm_sim_result(sim, &r);
+    assert_true(r.warming);
+    request(sim, QM_TRACE_READ, 1, 2, 1);
+    qm_sim_result(sim, &r);
+    assert_false(r.warming);
+    assert_int_equal(r.prefetches, 0);
+    request(sim, QM_TRACE_READ, 1, 3, 1);
+    request(sim, QM_TRACE_READ, 1, 4, 1);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.promotes, 2); /* found by what the warm-up prefetched ... */
+    assert_int_equal(r.used, 0);     /* ... which is not this part's */
+    assert_true(r.used + r.wasted <= r.prefetches);
+    qm_sim_free(sim);
+}
+
+/* At level none contexts do not matter, and an end is none. */
+static void level_none(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 4);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    config.params.level = QM_LEVEL_NONE;
+    sim = new_sim(&config);
+    assert_int_equal(qm_sim_config(sim)->params.mining.segment, 4096);
+    read_twice(sim);
+    assert_counts(sim, 0, 0, 10, 0, 0, 0);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.mining.sequences, 0);
+    /* ... until a segment is full. */
+    for (int i = 0; i < 4100; i++)
+        request(sim, QM_TRACE_READ, 0, 10 + (uint64_t)i % 3, 1);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.mining.sequences, 1);
+    assert_true(r.mining.rules > 0);
+    qm_sim_free(sim);
+}
+
+static void assert_refused(const struct qm_sim_config *config, const char *why)
+{
+    char err[256] = "";
+
+    assert_null(qm_sim_new(config, err, sizeof err));
+    if (!strstr(err, why))
+        fail_msg("\"%s\" does not say \"%s\"", err, why);
+}
+
+static void refusals(void **state)
+{
+    struct qm_sim_config config = paper("quickmine", 1);
+
+    (void)state;
+    assert_refused(&config, "at least 2 blocks");
+    config.params.policy = "none";
+    qm_sim_free(new_sim(&config));
+    config = paper("none", 0);
+    assert_refused(&config, "holds no block");
+    config = paper("lightning", 4);
+    assert_refused(&config, "there are: none");
+    config = paper("none", 4);
+    config.params.eviction = "oldest";
+    assert_refused(&config, "lru");
+    config = paper("quickmine", 4);
+    config.params.prefetch_share = 100000;
+    assert_refused(&config, "below 100");
+    config = paper("quickmine", 4);
+    config.params.mining.lookahead = 1;
+    assert_refused(&config, "lookahead");
+    config = paper("perfect", 4);
+    assert_refused(&config, "needs to know");
+    config = paper("none", 4);
+    config.params.eviction = "belady";
+    assert_refused(&config, "needs to know");
+    config = paper("none", 4);
+    config.block_size = 3000;
+    assert_refused(&config, "power of two");
+}
+
+/* Without the preset, the cache's size includes its metadata. */
+static void size_includes_metadata(void **state)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    qm_sim_defaults(&config);
+    config.block_size = BLOCK;
+    config.cache_size = 1000 * BLOCK;
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_true(r.cache_blocks > 800 && r.cache_blocks < 1000);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 998 * BLOCK,
+                    1000 * BLOCK);
+    assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
+    qm_sim_free(sim);
+    /* In all, rules are part of it; and their usual part is an eighth of the cache's.
+     */
+    config.params.policy = "ppm";
+    config.total_memory = true;
+    config.cache_size = 9000 * BLOCK;
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_in_range(r.mining.rules_bytes, 1, 100 * BLOCK); /* there are none yet */
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 7990 * BLOCK,
+                    8000 * BLOCK);
+    qm_sim_free(sim);
+    config.rules_part = 500 * BLOCK; /* what they turned out to take */
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 8490 * BLOCK,
+                    8500 * BLOCK);
+    qm_sim_free(sim);
+    config.rules_part = 0;
+    config.params.mining.rules_memory = 2000 * BLOCK;
+    config.cache_size = 1500 * BLOCK;
+    assert_refused(&config, "leave nothing");
+    config.params.policy = "quickmine";
+    assert_refused(&config, "none or ppm only");
+    config.params.policy = "none";
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 1498 * BLOCK,
+                    1500 * BLOCK);
+    qm_sim_free(sim);
+    config.params.policy = "quickmine";
+    config.total_memory = false;
+    config.cache_blocks = 75;
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
+    assert_int_equal(r.cache_blocks, 75);
+    assert_int_equal(r.prefetch_blocks, 3);
+    qm_sim_free(sim);
+}
+
+static int count_rule(void *opaque, const struct qm_rule *rule)
+{
+    (void)rule;
+    ++*(int *)opaque;
+    return 0;
+}
+
+/* A context that does not end is not mined at the end, one that does is. */
+static void open_contexts_are_not_mined(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct qm_mining_config config;
+        struct qm_mine *mine;
+        char err[256];
+        int rules = 0;
+
+        qm_mining_paper(&config);
+        mine = qm_mine_new(&config, QM_LEVEL_INNERMOST, BLOCK, err, sizeof err);
+        assert_non_null(mine);
+        assert_int_equal(qm_mine_event(mine, &(struct qm_event){.type = QM_TRACE_BEGIN,
+                                                                .ctx = 9,
+                                                                .slot = 1,
+                                                                .kind = QM_QUERY,
+                                                                .klass = "q"}),
+                         0);
+        for (uint64_t block = 1; block <= 3; block++)
+            assert_int_equal(
+                qm_mine_event(mine, &(struct qm_event){.type = QM_TRACE_READ,
+                                                       .ctx = 9,
+                                                       .slot = 1,
+                                                       .offset = block * BLOCK,
+                                                       .length = BLOCK}),
+                0);
+        if (ends)
+            assert_int_equal(
+                qm_mine_event(
+                    mine,
+                    &(struct qm_event){.type = QM_TRACE_END, .ctx = 9, .slot = 1}),
+                0);
+        assert_int_equal(qm_mine_finish(mine), 0);
+        assert_int_equal(qm_mine_rules(mine, count_rule, &rules), 0);
+        assert_int_equal(rules, ends);
+        qm_mine_free(mine);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paper_none),
+        cmocka_unit_test(paper_quickmine),
+        cmocka_unit_test(requests_of_several_blocks),
+        cmocka_unit_test(on_promote),
+        cmocka_unit_test(writes_and_untagged),
+        cmocka_unit_test(warmup),
+        cmocka_unit_test(warmup_divides),
+        cmocka_unit_test(level_none),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(size_includes_metadata),
+        cmocka_unit_test(open_contexts_are_not_mined),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

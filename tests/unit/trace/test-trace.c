@@ -1,0 +1,359 @@
+/* test-trace.c - what is written is read again, plain and compressed. */
+#include "tests/unit/trace/files.h"
+
+#include <errno.h>
+
+#include "trace/trace.h"
+
+static const char *const names[] = {"t", "t.gz", "t.zst"};
+
+static struct qm_trace_writer *create(const char *name, uint64_t block_size)
+{
+    char err[256];
+    struct qm_trace_writer *w = qm_trace_create(files_path(name), block_size, err, 256);
+
+    assert_non_null(w);
+    return w;
+}
+
+static struct qm_trace_reader *open_trace(const char *name)
+{
+    char err[600] = "";
+    struct qm_trace_reader *r = qm_trace_open(files_path(name), err, sizeof err);
+
+    if (!r)
+        fail_msg("%s", err);
+    return r;
+}
+
+/* The events that a case writes, and their slots. */
+static const struct qm_event events[] = {
+    {.type = 'B', .us = 0, .ctx = 7, .slot = 1, .kind = QM_CONNECTION, .klass = "c"},
+    {.type = 'B',
+     .us = 1,
+     .ctx = 8,
+     .slot = 2,
+     .kind = QM_THREAD,
+     .klass = "worker\xc3\xa9",
+     .parent = 7,
+     .parent_slot = 1},
+    {.type = 'R', .us = 2, .ctx = 8, .slot = 2, .offset = 0, .length = 1},
+    {.type = 'R', .us = 2, .ctx = 0, .slot = 0, .offset = 16384, .length = UINT32_MAX},
+    {.type = 'W',
+     .us = UINT64_MAX,
+     .ctx = 7,
+     .slot = 1,
+     .offset = INT64_MAX - 1,
+     .length = 1},
+    {.type = 'B',
+     .us = 3,
+     .ctx = 9,
+     .slot = 3,
+     .kind = QM_TRANSACTION,
+     .klass = "t",
+     .parent = 8,
+     .parent_slot = 2},
+    {.type = 'B',
+     .us = 3,
+     .ctx = 10,
+     .slot = 4,
+     .kind = QM_QUERY,
+     .klass = "q",
+     .parent = 9,
+     .parent_slot = 3},
+    {.type = 'E', .us = 4, .ctx = 8, .slot = 2}, /* ends 9 and 10, too */
+    {.type = 'R', .us = 5, .ctx = 7, .slot = 1, .offset = 5, .length = 6},
+    {.type = 'E', .us = 6, .ctx = 7, .slot = 1},
+    {.type = 'W', .us = 7, .ctx = 0, .slot = 0, .offset = 512, .length = 512},
+};
+enum { EVENTS = sizeof events / sizeof *events };
+
+static void assert_same(const struct qm_event *a, const struct qm_event *b)
+{
+    assert_int_equal(a->type, b->type);
+    assert_int_equal(a->us, b->us);
+    assert_int_equal(a->ctx, b->ctx);
+    assert_int_equal(a->slot, b->slot);
+    if (a->type == 'B') {
+        assert_int_equal(a->kind, b->kind);
+        assert_int_equal(a->parent, b->parent);
+        assert_int_equal(a->parent_slot, b->parent_slot);
+        assert_string_equal(a->klass, b->klass);
+    } else if (a->type != 'E') {
+        assert_int_equal(a->offset, b->offset);
+        assert_int_equal(a->length, b->length);
+    }
+}
+
+static void round_trip(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct qm_trace_writer *w = create(names[i], 4096);
+        struct qm_trace_reader *r;
+        struct qm_event e;
+
+        for (int j = 0; j < EVENTS; j++)
+            assert_int_equal(qm_trace_write(w, &events[j]), 0);
+        assert_int_equal(qm_trace_close(w), 0);
+
+        r = open_trace(names[i]);
+        assert_int_equal(qm_trace_block_size(r), 4096);
+        for (int j = 0; j < EVENTS; j++) {
+            assert_int_equal(qm_trace_next(r, &e), 1);
+            assert_same(&e, &events[j]);
+            assert_int_equal(qm_trace_line(r), j + 2);
+        }
+        assert_int_equal(qm_trace_next(r, &e), 0);
+        assert_int_equal(qm_trace_next(r, &e), 0);
+        qm_trace_free(r);
+    }
+}
+
+static void exact_text(void **state)
+{
+    static const char want[] = "#quickmine-trace 1 block=16384\n"
+                               "B 0 1 transaction 5c1f 0\n"
+                               "R 10 1 32768 32768\n"
+                               "W 11 0 0 512\n"
+                               "E 12 1\n";
+    const struct qm_event in[] = {
+        {.type = 'B', .us = 0, .ctx = 1, .kind = QM_TRANSACTION, .klass = "5c1f"},
+        {.type = 'R', .us = 10, .ctx = 1, .offset = 32768, .length = 32768},
+        {.type = 'W', .us = 11, .ctx = 0, .offset = 0, .length = 512},
+        {.type = 'E', .us = 12, .ctx = 1},
+    };
+    struct qm_trace_writer *w = create("t", 16384);
+    char *text;
+    size_t n;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(qm_trace_write(w, &in[i]), 0);
+    assert_int_equal(qm_trace_close(w), 0);
+    n = files_get("t", &text);
+    assert_int_equal(n, strlen(want));
+    assert_memory_equal(text, want, n);
+    free(text);
+}
+
+/* An event that a reader would refuse is refused, and the file stays readable. */
+static void writer_refuses(void **state)
+{
+    char long_class[QM_TRACE_CLASS_MAX + 2];
+    struct qm_event bad[] = {
+        {.type = 'B', .ctx = 0, .kind = QM_QUERY, .klass = "q"},
+        {.type = 'B', .ctx = 1, .kind = 0, .klass = "q"},
+        {.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = ""},
+        {.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = "a b"},
+        {.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = "a\n"},
+        {.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = NULL},
+        {.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = long_class},
+        {.type = 'R', .ctx = 0, .offset = 0, .length = 0},
+        {.type = 'R', .ctx = 0, .offset = 0, .length = UINT64_C(1) << 32},
+        {.type = 'W', .ctx = 0, .offset = INT64_MAX, .length = 1},
+        {.type = 'E', .ctx = 0},
+        {.type = 'X', .ctx = 1},
+    };
+    struct qm_trace_writer *w = create("t", 512);
+    struct qm_trace_reader *r;
+    struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
+
+    (void)state;
+    memset(long_class, 'x', sizeof long_class - 1);
+    long_class[sizeof long_class - 1] = '\0';
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(qm_trace_write(w, &bad[i]), EINVAL);
+    assert_int_equal(qm_trace_write(w, &e), 0);
+    long_class[QM_TRACE_CLASS_MAX] = '\0'; /* the longest that is allowed */
+    e = (struct qm_event){.type = 'B', .ctx = 1, .kind = QM_QUERY, .klass = long_class};
+    assert_int_equal(qm_trace_write(w, &e), 0);
+    assert_int_equal(qm_trace_close(w), 0);
+
+    r = open_trace("t");
+    assert_int_equal(qm_trace_next(r, &e), 1);
+    assert_int_equal(e.offset, 1);
+    assert_int_equal(qm_trace_next(r, &e), 1);
+    assert_string_equal(e.klass, long_class);
+    assert_int_equal(qm_trace_next(r, &e), 0);
+    qm_trace_free(r);
+}
+
+static void bad_files(void **state)
+{
+    char err[600];
+
+    (void)state;
+    assert_null(qm_trace_create(files_path("t"), 1000, err, sizeof err));
+    assert_non_null(strstr(err, "power of two"));
+    assert_null(qm_trace_create(files_path("none/t"), 512, err, sizeof err));
+    assert_non_null(strstr(err, "cannot be created"));
+    assert_null(qm_trace_open(files_path("u"), err, sizeof err));
+    assert_non_null(strstr(err, "cannot be opened"));
+    assert_null(qm_trace_open(files_dir, err, sizeof err));
+    assert_non_null(strstr(err, "cannot be read"));
+}
+
+static void full_device(void **state)
+{
+    char err[256];
+    struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
+    struct qm_trace_writer *w = qm_trace_create("/dev/full", 512, err, sizeof err);
+    int error = 0;
+
+    (void)state;
+    assert_non_null(w);
+    for (int i = 0; i < 100000 && !error; i++)
+        error = qm_trace_write(w, &e);
+    assert_int_equal(error, ENOSPC);
+    assert_int_equal(qm_trace_write(w, &e), ENOSPC);
+    assert_int_equal(qm_trace_flush(w), ENOSPC);
+    assert_int_equal(qm_trace_close(w), ENOSPC);
+}
+
+/* After flush() what was written can be read, though the file is not complete yet. */
+static void flushed(void **state)
+{
+    const struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct qm_trace_writer *w = create(names[i], 512);
+        struct qm_trace_reader *r;
+        struct qm_event got;
+
+        assert_int_equal(qm_trace_write(w, &e), 0);
+        assert_int_equal(qm_trace_flush(w), 0);
+        r = open_trace(names[i]);
+        assert_int_equal(qm_trace_next(r, &got), 1);
+        assert_same(&got, &e);
+        /* More is to come; but if nothing came, a compressed file is truncated. */
+        assert_int_equal(qm_trace_next(r, &got), i == 0 ? 0 : -1);
+        qm_trace_free(r);
+        assert_int_equal(qm_trace_close(w), 0);
+    }
+}
+
+/* A file of many buffers' length, in which lines straddle their ends; contexts begin
+ * and end, so that slots stay few. */
+static void long_trace(void **state)
+{
+    enum { COUNT = 60000 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct qm_trace_writer *w = create(names[i], 512);
+        struct qm_trace_reader *r;
+        struct qm_event e;
+        uint64_t at, size;
+
+        for (uint64_t n = 1; n <= COUNT; n++) {
+            char klass[40];
+
+            snprintf(klass, sizeof klass, "%0*d", (int)(n % 30) + 1, 7);
+            e = (struct qm_event){
+                .type = 'B', .ctx = n, .kind = QM_QUERY, .klass = klass};
+            assert_int_equal(qm_trace_write(w, &e), 0);
+            e = (struct qm_event){.type = 'R', .ctx = n, .offset = n * n, .length = n};
+            assert_int_equal(qm_trace_write(w, &e), 0);
+            e = (struct qm_event){.type = 'E', .ctx = n};
+            assert_int_equal(qm_trace_write(w, &e), 0);
+        }
+        assert_int_equal(qm_trace_close(w), 0);
+
+        r = open_trace(names[i]);
+        for (uint64_t n = 1; n <= COUNT; n++) {
+            assert_int_equal(qm_trace_next(r, &e), 1);
+            assert_int_equal(e.ctx, n);
+            assert_int_equal(e.slot, 1);
+            assert_int_equal(strlen(e.klass), n % 30 + 1);
+            assert_int_equal(qm_trace_next(r, &e), 1);
+            assert_int_equal(e.offset, n * n);
+            assert_int_equal(qm_trace_next(r, &e), 1);
+            assert_int_equal(e.type, 'E');
+        }
+        assert_int_equal(qm_trace_next(r, &e), 0);
+        qm_trace_position(r, &at, &size);
+        assert_int_equal(at, size);
+        assert_true(size > 0);
+        qm_trace_free(r);
+    }
+}
+
+/* Files that were concatenated, as `cat a.gz b.gz` does. */
+static void concatenated(void **state)
+{
+    static const char *const more[] = {"u", "u.gz", "u.zst"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
+        struct qm_trace_writer *w = create(names[i], 512);
+        struct qm_trace_reader *r;
+        char *a, *b, *both;
+        size_t n, m;
+
+        assert_int_equal(qm_trace_write(w, &e), 0);
+        assert_int_equal(qm_trace_close(w), 0);
+        /* The second half is a trace of its own, with a header: line 3 is wrong. */
+        w = create(more[i], 512);
+        assert_int_equal(qm_trace_write(w, &e), 0);
+        assert_int_equal(qm_trace_close(w), 0);
+        n = files_get(names[i], &a);
+        m = files_get(more[i], &b);
+        both = malloc(n + m);
+        assert_non_null(both);
+        memcpy(both, a, n);
+        memcpy(both + n, b, m);
+        files_put(names[i], both, n + m);
+        free(a);
+        free(b);
+        free(both);
+
+        r = open_trace(names[i]);
+        assert_int_equal(qm_trace_next(r, &e), 1);
+        assert_int_equal(qm_trace_next(r, &e), -1);
+        assert_non_null(strstr(qm_trace_error(r), "line 3"));
+        qm_trace_free(r);
+    }
+}
+
+/* Contexts nested deeply end with the outermost one, without a deep stack. */
+static void deep_nesting(void **state)
+{
+    enum { DEPTH = 200000 };
+    struct qm_trace_writer *w = create("t", 512);
+    struct qm_trace_reader *r;
+    struct qm_event e;
+
+    (void)state;
+    for (uint64_t n = 1; n <= DEPTH; n++) {
+        e = (struct qm_event){
+            .type = 'B', .ctx = n, .kind = QM_QUERY, .klass = "q", .parent = n - 1};
+        assert_int_equal(qm_trace_write(w, &e), 0);
+    }
+    e = (struct qm_event){.type = 'E', .ctx = 1};
+    assert_int_equal(qm_trace_write(w, &e), 0);
+    e = (struct qm_event){.type = 'E', .ctx = DEPTH};
+    assert_int_equal(qm_trace_write(w, &e), 0);
+    assert_int_equal(qm_trace_close(w), 0);
+    r = open_trace("t");
+    for (uint64_t n = 1; n <= DEPTH + 1; n++)
+        assert_int_equal(qm_trace_next(r, &e), 1);
+    assert_int_equal(qm_trace_next(r, &e), -1);
+    assert_non_null(strstr(qm_trace_error(r), "context 200000 is not open"));
+    qm_trace_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),     cmocka_unit_test(exact_text),
+        cmocka_unit_test(writer_refuses), cmocka_unit_test(bad_files),
+        cmocka_unit_test(full_device),    cmocka_unit_test(flushed),
+        cmocka_unit_test(long_trace),     cmocka_unit_test(concatenated),
+        cmocka_unit_test(deep_nesting),
+    };
+
+    return cmocka_run_group_tests(tests, files_make, files_remove);
+}
