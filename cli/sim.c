@@ -131,10 +131,10 @@ static void add_idea(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
 
-    if (!qm_idea_find(word))
+    if (!qm_ablation_find(word))
         argp_error(state, "there is no idea '%s'; there are: %s", word,
-                   qm_idea_names());
-    a->without |= qm_idea_find(word);
+                   qm_ablation_names());
+    a->without |= qm_ablation_find(word);
 }
 
 static void add_eviction(struct argp_state *state, const char *word)

@@ -63,7 +63,7 @@ const char *qm_prefetcher_names(void)
 static const char *const ideas[] = {"two",   "judge",  "watch", "price",
                                     "chain", "misses", "aim"};
 
-unsigned qm_idea_find(const char *name)
+unsigned qm_ablation_find(const char *name)
 {
     for (unsigned i = 0; i < sizeof ideas / sizeof ideas[0]; i++) {
         if (strcmp(ideas[i], name) == 0) {
@@ -73,7 +73,7 @@ unsigned qm_idea_find(const char *name)
     return 0;
 }
 
-const char *qm_idea_names(void)
+const char *qm_ablation_names(void)
 {
     return "two, judge, watch, price, chain, misses, aim";
 }

@@ -70,19 +70,21 @@ enum qm_fate {
 };
 
 /* Ideas of the ppm prefetcher that can be taken away, to see what each is worth. */
-enum qm_idea {
-    QM_IDEA_TWO = 1 << 0,    /* pairs of two blocks and a third */
-    QM_IDEA_JUDGE = 1 << 1,  /* learned probabilities; without, shares of counts */
-    QM_IDEA_WATCH = 1 << 2,  /* learning from what was not prefetched */
-    QM_IDEA_PRICE = 1 << 3,  /* a price that moves */
-    QM_IDEA_CHAIN = 1 << 4,  /* looking further than a step ahead */
-    QM_IDEA_MISSES = 1 << 5, /* passing over hits */
-    QM_IDEA_AIM = 1 << 6,    /* an accuracy that follows what the device has to read */
+enum qm_ablation {
+    QM_ABLATE_TWO = 1 << 0, /* pairs of two blocks and a third */
+    QM_ABLATE_CONFIDENCE =
+        1 << 1,                   /* learned probabilities; without, shares of counts */
+    QM_ABLATE_WATCH = 1 << 2,     /* learning from what was not prefetched */
+    QM_ABLATE_THRESHOLD = 1 << 3, /* a price that moves */
+    QM_ABLATE_LOOKAHEAD = 1 << 4, /* looking further than a step ahead */
+    QM_ABLATE_MISSES = 1 << 5,    /* passing over hits */
+    QM_ABLATE_ACCURACY =
+        1 << 6, /* an accuracy that follows what the device has to read */
 };
 
 /* The idea of that name ("two", "judge", ...), or 0; and all names, for messages. */
-unsigned qm_idea_find(const char *name);
-const char *qm_idea_names(void);
+unsigned qm_ablation_find(const char *name);
+const char *qm_ablation_names(void);
 
 struct qm_mining_config {
     unsigned lookahead;  /* G, in accesses; 2 to 64; the paper's 5 */
@@ -123,7 +125,7 @@ struct qm_mining_config {
     const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
                               not learn while it runs; NULL: none.  It is read in
                               create() */
-    unsigned without;      /* of enum qm_idea; 0: with all.  For comparisons */
+    unsigned without;      /* of enum qm_ablation; 0: with all.  For comparisons */
     uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
                               does, at most QM_RETRAIN_MAX; 0: its default */
 };

@@ -21,8 +21,8 @@
 #include "mining/core/prefetcher.h"
 
 /* The first bytes of policy ppm's file, which policy quickmine recognizes. */
-#define QM_PAIRS_MAGIC      "QMPAIRS\n"
-#define QM_PAIRS_MAGIC_SIZE (sizeof QM_PAIRS_MAGIC - 1)
+#define QM_MARKOV_MAGIC      "QMPAIRS\n"
+#define QM_MARKOV_MAGIC_SIZE (sizeof QM_MARKOV_MAGIC - 1)
 
 struct qm_rules_dir;
 

@@ -1,8 +1,8 @@
 /* aim.c - an integral controller: the accuracy moves by how far the reads are off.
  *
  * It moves for each read too many or too few, so little when the device is hardly read
- * at all, and a hundred times slower than the price that follows it (judge.c), so that
- * the two do not chase each other.
+ * at all, and a hundred times slower than the threshold that follows it (judge.c), so
+ * that the two do not chase each other.
  */
 #include "mining/markov/aim.h"
 
@@ -16,7 +16,7 @@
 #define STEP         0.05f /* for a read a call */
 #define STEP_MAX     0.01f /* a period: of something that goes wrong once */
 
-void qm_aim_init(struct qm_aim *a)
+void qm_accuracy_init(struct qm_accuracy *a)
 {
     atomic_init(&a->accuracy, ACCURACY);
     atomic_init(&a->calls, 0);
@@ -24,7 +24,7 @@ void qm_aim_init(struct qm_aim *a)
     atomic_init(&a->lru, 0);
 }
 
-bool qm_aim_due(struct qm_aim *a)
+bool qm_accuracy_due(struct qm_accuracy *a)
 {
     return atomic_fetch_add_explicit(&a->calls, 1, memory_order_relaxed) % PERIOD ==
            PERIOD - 1;
@@ -35,7 +35,7 @@ static float within(float value, float least, float most)
     return value < least ? least : value > most ? most : value;
 }
 
-float qm_aim_next(struct qm_aim *a, uint64_t device, uint64_t lru)
+float qm_accuracy_next(struct qm_accuracy *a, uint64_t device, uint64_t lru)
 {
     float accuracy = atomic_load_explicit(&a->accuracy, memory_order_relaxed);
     float read = (float)(device - atomic_exchange(&a->device, device));

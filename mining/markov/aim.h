@@ -8,26 +8,26 @@
  *
  * All functions may be called by any number of threads at a time, and take no lock.
  */
-#ifndef QM_AIM_H
-#define QM_AIM_H
+#ifndef QM_ACCURACY_H
+#define QM_ACCURACY_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-struct qm_aim {
+struct qm_accuracy {
     _Atomic float accuracy;
     atomic_uint calls;
     atomic_uint_least64_t device, lru; /* when last told */
 };
 
-void qm_aim_init(struct qm_aim *a);
+void qm_accuracy_init(struct qm_accuracy *a);
 
 /* Whether it is time to ask how much was read: now and then. */
-bool qm_aim_due(struct qm_aim *a);
+bool qm_accuracy_due(struct qm_accuracy *a);
 
 /* So many blocks were read until now, and would have been by LRU.  Returns the accuracy
  * that is to be had from now on. */
-float qm_aim_next(struct qm_aim *a, uint64_t device, uint64_t lru);
+float qm_accuracy_next(struct qm_accuracy *a, uint64_t device, uint64_t lru);
 
 #endif

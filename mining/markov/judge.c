@@ -1,11 +1,11 @@
-/* judge.c - weights by clue, and a table of proposals whose end is not known yet.
+/* judge.c - weights by feature, and a table of proposals whose end is not known yet.
  *
  * A proposal in the table is two words: the block and what was decided, and where the
- * weights of its clues are (CLUES numbers of WEIGHT_BITS bits).  The table has one
- * place a hash, which the newer proposal takes, except that one that is only watched
- * never takes that of one that is being prefetched.  A proposal that was watched and
- * has to go was of no use.  When two threads write to one place at the same time,
- * weights of another proposal may move; they move back.
+ * weights of its features are (FEATURES numbers of WEIGHT_BITS bits).  The table has
+ * one place a hash, which the newer proposal takes, except that one that is only
+ * watched never takes that of one that is being prefetched.  A proposal that was
+ * watched and has to go was of no use.  When two threads write to one place at the same
+ * time, weights of another proposal may move; they move back.
  */
 #define XXH_INLINE_ALL
 #include "mining/markov/judge.h"
@@ -16,18 +16,19 @@
 #include <xxhash.h>
 
 enum {
-    CLUES = 4,
+    FEATURES = 4,
     WEIGHT_BITS = 10,
-    WEIGHTS = 1 << WEIGHT_BITS, /* of a clue; its values are hashed to that many */
+    WEIGHTS = 1 << WEIGHT_BITS, /* of a feature; its values are hashed to that many */
 };
 
 #define RATE 0.005f /* how far weights move: forgets in some hundred proposals */
 
-#define ACCURACY  0.73f /* that is aimed at, if nobody says */
-#define PRICE     0.5f  /* at the start */
-#define PRICE_MIN 0.2f
-#define PRICE_MAX 0.75f /* so that there are always some prefetches to learn from */
-#define STEP      0.002f
+#define ACCURACY      0.73f /* that is aimed at, if nobody says */
+#define THRESHOLD     0.5f  /* at the start */
+#define THRESHOLD_MIN 0.2f
+#define THRESHOLD_MAX 0.75f /* so that there are always some prefetches to learn from  \
+                             */
+#define STEP 0.002f
 
 /* Beside the block's number in a place that is taken; one that is empty is 0. */
 #define WATCHED  (UINT64_C(1) << 62)
@@ -38,35 +39,35 @@ struct place {
     atomic_uint_least64_t where; /* the weights */
 };
 
-struct qm_judge {
-    _Atomic float weights[CLUES][WEIGHTS];
-    _Atomic float price, accuracy;
+struct qm_confidence {
+    _Atomic float weights[FEATURES][WEIGHTS];
+    _Atomic float threshold, accuracy;
     uint64_t mask; /* places less one */
     struct place places[];
 };
 
-struct qm_judge *qm_judge_new(uint64_t bytes)
+struct qm_confidence *qm_confidence_new(uint64_t bytes)
 {
     uint64_t n = 64;
-    struct qm_judge *j;
+    struct qm_confidence *j;
 
     while (n * 2 * sizeof(struct place) <= bytes)
         n *= 2;
     j = calloc(1, sizeof *j + n * sizeof(struct place));
     if (!j)
         return NULL;
-    atomic_init(&j->price, PRICE);
+    atomic_init(&j->threshold, THRESHOLD);
     atomic_init(&j->accuracy, ACCURACY);
     j->mask = n - 1;
     return j;
 }
 
-void qm_judge_free(struct qm_judge *j)
+void qm_confidence_free(struct qm_confidence *j)
 {
     free(j);
 }
 
-uint64_t qm_judge_bytes(const struct qm_judge *j)
+uint64_t qm_confidence_bytes(const struct qm_confidence *j)
 {
     return sizeof *j + (j->mask + 1) * sizeof(struct place);
 }
@@ -84,11 +85,11 @@ static unsigned steps(unsigned n)
     return n > 32 ? 7 : 33 - (unsigned)__builtin_clz(n - 1);
 }
 
-/* Where the weights of a proposal's clues are. */
-static uint64_t find_weights(const struct qm_clues *c)
+/* Where the weights of a proposal's features are. */
+static uint64_t find_weights(const struct qm_features *c)
 {
     unsigned depth = c->depth < 7 ? c->depth : 7;
-    unsigned at[CLUES] = {
+    unsigned at[FEATURES] = {
         c->after_two << 9 | c->count << 5 | steps(c->rest) << 2 | c->since,
         c->after_two << 9 | c->both << 8 | c->promoted << 7 | depth << 4 |
             (unsigned)(c->path * 15.99f),
@@ -97,42 +98,43 @@ static uint64_t find_weights(const struct qm_clues *c)
     };
     uint64_t where = 0;
 
-    for (unsigned i = 0; i < CLUES; i++)
+    for (unsigned i = 0; i < FEATURES; i++)
         where |= (uint64_t)at[i] << i * WEIGHT_BITS;
     return where;
 }
 
-static unsigned index_of(uint64_t where, unsigned clue)
+static unsigned index_of(uint64_t where, unsigned feature)
 {
-    return where >> clue * WEIGHT_BITS & (WEIGHTS - 1);
+    return where >> feature * WEIGHT_BITS & (WEIGHTS - 1);
 }
 
-static float probability(const struct qm_judge *j, uint64_t where)
+static float probability(const struct qm_confidence *j, uint64_t where)
 {
     float sum = 0;
 
-    for (unsigned i = 0; i < CLUES; i++)
+    for (unsigned i = 0; i < FEATURES; i++)
         sum += atomic_load_explicit(&j->weights[i][index_of(where, i)],
                                     memory_order_relaxed);
     return 1 / (1 + expf(-sum));
 }
 
-float qm_judge_probability(const struct qm_judge *j, const struct qm_clues *clues)
+float qm_confidence_probability(const struct qm_confidence *j,
+                                const struct qm_features *features)
 {
-    return probability(j, find_weights(clues));
+    return probability(j, find_weights(features));
 }
 
-float qm_judge_price(const struct qm_judge *j)
+float qm_confidence_threshold(const struct qm_confidence *j)
 {
-    return atomic_load_explicit(&j->price, memory_order_relaxed);
+    return atomic_load_explicit(&j->threshold, memory_order_relaxed);
 }
 
 /* Moves what was thought of a proposal towards how it ended. */
-static void learn(struct qm_judge *j, uint64_t where, bool used)
+static void learn(struct qm_confidence *j, uint64_t where, bool used)
 {
     float by = RATE * ((used ? 1 : 0) - probability(j, where));
 
-    for (unsigned i = 0; i < CLUES; i++) {
+    for (unsigned i = 0; i < FEATURES; i++) {
         _Atomic float *w = &j->weights[i][index_of(where, i)];
         float was = atomic_load_explicit(w, memory_order_relaxed);
 
@@ -140,7 +142,7 @@ static void learn(struct qm_judge *j, uint64_t where, bool used)
     }
 }
 
-static struct place *place_of(struct qm_judge *j, uint64_t block)
+static struct place *place_of(struct qm_confidence *j, uint64_t block)
 {
     return &j->places[XXH3_64bits(&block, sizeof block) & j->mask];
 }
@@ -155,21 +157,22 @@ static void store(atomic_uint_least64_t *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-void qm_judge_propose(struct qm_judge *j, const struct qm_clues *clues, bool accepted)
+void qm_confidence_propose(struct qm_confidence *j, const struct qm_features *features,
+                           bool accepted)
 {
-    struct place *p = place_of(j, clues->block);
+    struct place *p = place_of(j, features->block);
     uint64_t there = load(&p->block);
 
     /* What is watched already stays as it was proposed first. */
-    if (!accepted && (there & ACCEPTED || there == (clues->block | WATCHED)))
+    if (!accepted && (there & ACCEPTED || there == (features->block | WATCHED)))
         return;
-    if (there & WATCHED && there != (clues->block | WATCHED))
+    if (there & WATCHED && there != (features->block | WATCHED))
         learn(j, load(&p->where), false);
-    store(&p->where, find_weights(clues));
-    store(&p->block, clues->block | (accepted ? ACCEPTED : WATCHED));
+    store(&p->where, find_weights(features));
+    store(&p->block, features->block | (accepted ? ACCEPTED : WATCHED));
 }
 
-void qm_judge_missed(struct qm_judge *j, uint64_t block)
+void qm_confidence_missed(struct qm_confidence *j, uint64_t block)
 {
     struct place *p = place_of(j, block);
 
@@ -179,29 +182,29 @@ void qm_judge_missed(struct qm_judge *j, uint64_t block)
     store(&p->block, 0);
 }
 
-void qm_judge_aim(struct qm_judge *j, float accuracy)
+void qm_confidence_set_accuracy(struct qm_confidence *j, float accuracy)
 {
     atomic_store_explicit(&j->accuracy, accuracy, memory_order_relaxed);
 }
 
-/* With the accuracy that is aimed at, the price goes up as much as down. */
-static void move_price(struct qm_judge *j, bool used)
+/* With the accuracy that is aimed at, the threshold goes up as much as down. */
+static void move_threshold(struct qm_confidence *j, bool used)
 {
-    float aim = atomic_load_explicit(&j->accuracy, memory_order_relaxed);
-    float price = qm_judge_price(j) + STEP * (aim - (used ? 1 : 0));
+    float accuracy = atomic_load_explicit(&j->accuracy, memory_order_relaxed);
+    float threshold = qm_confidence_threshold(j) + STEP * (accuracy - (used ? 1 : 0));
 
-    if (price < PRICE_MIN)
-        price = PRICE_MIN;
-    if (price > PRICE_MAX)
-        price = PRICE_MAX;
-    atomic_store_explicit(&j->price, price, memory_order_relaxed);
+    if (threshold < THRESHOLD_MIN)
+        threshold = THRESHOLD_MIN;
+    if (threshold > THRESHOLD_MAX)
+        threshold = THRESHOLD_MAX;
+    atomic_store_explicit(&j->threshold, threshold, memory_order_relaxed);
 }
 
-void qm_judge_ended(struct qm_judge *j, uint64_t block, bool used)
+void qm_confidence_ended(struct qm_confidence *j, uint64_t block, bool used)
 {
     struct place *p = place_of(j, block);
 
-    move_price(j, used);
+    move_threshold(j, used);
     if (load(&p->block) != (block | ACCEPTED))
         return;
     learn(j, load(&p->where), used);

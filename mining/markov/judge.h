@@ -3,13 +3,14 @@
  * A count's share says little: whether 3 of 5 is good depends on where the rule comes
  * from, how far ahead it looks, whose it is, and on what the caches hold.  So
  * probabilities are learned from what became of prefetches.  Each proposal comes with
- * *clues*; each value that a clue can have has a weight, and the proposal's probability
- * is the logistic function of their sum.  When it is known how the proposal ended, the
- * weights move a little towards the truth (logistic regression by stochastic gradient;
- * to filter prefetches by learned weights of clues is from Bhatia et al., ISCA'19).
+ * *features*; each value that a feature can have has a weight, and the proposal's
+ * probability is the logistic function of their sum.  When it is known how the proposal
+ * ended, the weights move a little towards the truth (logistic regression by stochastic
+ * gradient; to filter prefetches by learned weights of features is from Bhatia et al.,
+ * ISCA'19).
  *
- * A proposal is accepted if its probability is at least the *price*.  The price moves
- * so that the share of accepted proposals that is used, the accuracy, comes to
+ * A proposal is accepted if its probability is at least the *threshold*.  The threshold
+ * moves so that the share of accepted proposals that is used, the accuracy, comes to
  * ACCURACY: adaptive thresholds, in one number.
  *
  * Proposals that are not accepted are watched as well: if the block is missed soon,
@@ -18,16 +19,16 @@
  * All functions may be called by any number of threads at a time.  There are no locks:
  * weights that two threads move at the same time may miss one of the moves.
  */
-#ifndef QM_JUDGE_H
-#define QM_JUDGE_H
+#ifndef QM_CONFIDENCE_H
+#define QM_CONFIDENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct qm_judge;
+struct qm_confidence;
 
 /* What is known of a proposal. */
-struct qm_clues {
+struct qm_features {
     bool after_two; /* it follows the last two blocks, not the last one alone */
     bool both;      /* it follows the last one as well, or the last two are unknown */
     unsigned count; /* of its pair; 0 to 15 */
@@ -43,27 +44,30 @@ struct qm_clues {
 
 /* Watches so many bytes' worth of proposals at a time; more are forgotten.  Returns
  * NULL if memory is out. */
-struct qm_judge *qm_judge_new(uint64_t bytes);
-void qm_judge_free(struct qm_judge *j); /* NULL is fine */
+struct qm_confidence *qm_confidence_new(uint64_t bytes);
+void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */
 
 /* How likely the proposal is to be used, 0 to 1. */
-float qm_judge_probability(const struct qm_judge *j, const struct qm_clues *clues);
+float qm_confidence_probability(const struct qm_confidence *j,
+                                const struct qm_features *features);
 
 /* What a proposal's probability must be, at least. */
-float qm_judge_price(const struct qm_judge *j);
+float qm_confidence_threshold(const struct qm_confidence *j);
 
-/* The accuracy that the price is to come to from now on. */
-void qm_judge_aim(struct qm_judge *j, float accuracy);
+/* The accuracy that the threshold is to come to from now on. */
+void qm_confidence_set_accuracy(struct qm_confidence *j, float accuracy);
 
-/* Clues' block, which is not cached, is proposed; accepted: and will be prefetched. */
-void qm_judge_propose(struct qm_judge *j, const struct qm_clues *clues, bool accepted);
+/* Features' block, which is not cached, is proposed; accepted: and will be prefetched.
+ */
+void qm_confidence_propose(struct qm_confidence *j, const struct qm_features *features,
+                           bool accepted);
 
 /* Block was missed. */
-void qm_judge_missed(struct qm_judge *j, uint64_t block);
+void qm_confidence_missed(struct qm_confidence *j, uint64_t block);
 
 /* How a block that was prefetched ended. */
-void qm_judge_ended(struct qm_judge *j, uint64_t block, bool used);
+void qm_confidence_ended(struct qm_confidence *j, uint64_t block, bool used);
 
-uint64_t qm_judge_bytes(const struct qm_judge *j);
+uint64_t qm_confidence_bytes(const struct qm_confidence *j);
 
 #endif

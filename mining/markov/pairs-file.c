@@ -37,9 +37,9 @@ struct key {
 };
 
 _Static_assert(sizeof(struct header) == 64 && sizeof(struct key) == 16 &&
-                   QM_PAIRS_MAGIC_SIZE == 8,
+                   QM_MARKOV_MAGIC_SIZE == 8,
                "layout");
-_Static_assert(QM_PAIRS_BLOCKS <= UINT64_C(1) << BLOCK_BITS, "blocks have room");
+_Static_assert(QM_MARKOV_BLOCKS <= UINT64_C(1) << BLOCK_BITS, "blocks have room");
 
 static uint64_t seal(const struct header *header, uint64_t body)
 {
@@ -125,7 +125,7 @@ static int read_header(struct reader *r)
     error = get(r, h, sizeof *h);
     if (error != 0)
         return error;
-    if (memcmp(h->magic, QM_PAIRS_MAGIC, sizeof h->magic) != 0) {
+    if (memcmp(h->magic, QM_MARKOV_MAGIC, sizeof h->magic) != 0) {
         return is_berkeley_db(h)
                    ? wrong(r, "of policy quickmine, or of an earlier version")
                    : damaged(r);
@@ -172,7 +172,7 @@ static int check_header(struct reader *r, const char *device, uint64_t block_siz
 
 /* The next key and its pairs. */
 static int read_key(struct reader *r, struct key *key,
-                    uint64_t pairs[QM_PAIRS_FOUND_MAX])
+                    uint64_t pairs[QM_MARKOV_FOUND_MAX])
 {
     int error = r->left < sizeof *key ? damaged(r) : get(r, key, sizeof *key);
 
@@ -182,7 +182,8 @@ static int read_key(struct reader *r, struct key *key,
     key->line = le64toh(key->line);
     key->tag = le32toh(key->tag);
     key->n = le32toh(key->n);
-    if (key->n < 1 || key->n > QM_PAIRS_FOUND_MAX || r->left < key->n * sizeof pairs[0])
+    if (key->n < 1 || key->n > QM_MARKOV_FOUND_MAX ||
+        r->left < key->n * sizeof pairs[0])
         return damaged(r);
     r->left -= key->n * sizeof pairs[0];
     error = get(r, pairs, key->n * sizeof pairs[0]);
@@ -197,10 +198,10 @@ static int read_key(struct reader *r, struct key *key,
 
 /* Reads all keys and pairs; with put, puts them into the table, else sees whether they
  * can be in it, each key after the one before. */
-static int walk(struct reader *r, struct qm_pairs *pairs, bool put)
+static int walk(struct reader *r, struct qm_markov *pairs, bool put)
 {
     static const uint64_t block_mask = (UINT64_C(1) << BLOCK_BITS) - 1;
-    uint64_t words[QM_PAIRS_FOUND_MAX], keys = le64toh(r->header.keys);
+    uint64_t words[QM_MARKOV_FOUND_MAX], keys = le64toh(r->header.keys);
     off_t begin = (off_t)(sizeof r->header + le32toh(r->header.device_size));
     struct key key, last = {0};
 
@@ -218,8 +219,8 @@ static int walk(struct reader *r, struct qm_pairs *pairs, bool put)
         for (unsigned k = 0; k < key.n; k++) {
             uint64_t block = words[k] & block_mask, count = words[k] >> BLOCK_BITS;
 
-            if (!(put ? qm_pairs_put(pairs, key.line, key.tag, block, count)
-                      : qm_pairs_fits(pairs, key.line, key.tag, block, count)))
+            if (!(put ? qm_markov_put(pairs, key.line, key.tag, block, count)
+                      : qm_markov_fits(pairs, key.line, key.tag, block, count)))
                 return damaged(r);
         }
     }
@@ -227,31 +228,31 @@ static int walk(struct reader *r, struct qm_pairs *pairs, bool put)
 }
 
 /* The file is whole and what was wanted. */
-static int read_pairs(struct reader *r, struct qm_pairs *pairs)
+static int read_pairs(struct reader *r, struct qm_markov *pairs)
 {
     uint64_t lines = le64toh(r->header.lines);
-    struct qm_pairs *other = NULL, *to = pairs;
+    struct qm_markov *other = NULL, *to = pairs;
     int error;
 
-    if (lines != qm_pairs_lines(pairs)) {
-        to = other = qm_pairs_new_of_lines(lines);
+    if (lines != qm_markov_lines(pairs)) {
+        to = other = qm_markov_new_of_lines(lines);
         if (!other)
             return ENOMEM;
     }
-    error = qm_pairs_lines(to) == lines ? walk(r, to, false) : damaged(r);
+    error = qm_markov_lines(to) == lines ? walk(r, to, false) : damaged(r);
     if (error == 0) {
         /* Keys come line by line, and not from all over the table. */
-        qm_pairs_reserve(to, le64toh(r->header.pairs));
+        qm_markov_reserve(to, le64toh(r->header.pairs));
         error = walk(r, to, true);
     }
     if (error == 0 && other)
-        qm_pairs_adopt(pairs, other);
-    qm_pairs_free(other);
+        qm_markov_adopt(pairs, other);
+    qm_markov_free(other);
     return error;
 }
 
-int qm_pairs_read(struct qm_pairs *pairs, int fd, const char *device,
-                  uint64_t block_size, char *why, size_t len)
+int qm_markov_read(struct qm_markov *pairs, int fd, const char *device,
+                   uint64_t block_size, char *why, size_t len)
 {
     struct reader r = {.file = fdopen(fd, "rb"), .why = why, .len = len};
     int error;
@@ -271,8 +272,8 @@ int qm_pairs_read(struct qm_pairs *pairs, int fd, const char *device,
     return error;
 }
 
-int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
-                  struct qm_rules_dir **dir, char *err, size_t len)
+int qm_markov_load(struct qm_markov *pairs, const struct qm_mining_config *config,
+                   struct qm_rules_dir **dir, char *err, size_t len)
 {
     char why[256];
     int fd, r = qm_rules_dir_open(config, dir, err, len);
@@ -284,8 +285,8 @@ int qm_pairs_load(struct qm_pairs *pairs, const struct qm_mining_config *config,
     if (r == ENOENT && !why[0])
         return 0;
     if (r == 0)
-        r = qm_pairs_read(pairs, fd, qm_rules_dir_device(*dir),
-                          qm_rules_dir_block_size(*dir), why, sizeof why);
+        r = qm_markov_read(pairs, fd, qm_rules_dir_device(*dir),
+                           qm_rules_dir_block_size(*dir), why, sizeof why);
     if (why[0])
         r = qm_rules_dir_set_aside(*dir, why, err, len);
     else if (r == ENOMEM) {
@@ -317,10 +318,10 @@ static int put(struct writer *w, const void *data, size_t n)
 }
 
 static int save_key(void *opaque, uint64_t line, unsigned tag,
-                    const struct qm_pair *found, unsigned n)
+                    const struct qm_markov_pair *found, unsigned n)
 {
     struct writer *w = opaque;
-    uint64_t words[QM_PAIRS_FOUND_MAX];
+    uint64_t words[QM_MARKOV_FOUND_MAX];
     struct key key = {.line = htole64(line), .tag = htole32(tag)};
     unsigned pairs = 0;
     int r;
@@ -357,17 +358,17 @@ static int complete(struct writer *w, struct header *h)
     return 0;
 }
 
-static int write_file(struct writer *w, const struct qm_pairs *pairs,
+static int write_file(struct writer *w, const struct qm_markov *pairs,
                       const struct qm_rules_dir *dir)
 {
     const char *device = qm_rules_dir_device(dir) ? qm_rules_dir_device(dir) : "";
     size_t n = strlen(device);
     struct header h = {
-        .magic = QM_PAIRS_MAGIC,
+        .magic = QM_MARKOV_MAGIC,
         .version = htole32(VERSION),
         .device_size = htole32((uint32_t)n),
         .block_size = htole64(qm_rules_dir_block_size(dir)),
-        .lines = htole64(qm_pairs_lines(pairs)),
+        .lines = htole64(qm_markov_lines(pairs)),
     };
     int r;
 
@@ -378,11 +379,11 @@ static int write_file(struct writer *w, const struct qm_pairs *pairs,
         return errno ? errno : EIO;
     r = put(w, device, n);
     if (r == 0)
-        r = qm_pairs_each(pairs, SAVE_FROM, save_key, w);
+        r = qm_markov_each(pairs, SAVE_FROM, save_key, w);
     return r == 0 ? complete(w, &h) : r;
 }
 
-int qm_pairs_save(const struct qm_pairs *pairs, struct qm_rules_dir *dir)
+int qm_markov_save(const struct qm_markov *pairs, struct qm_rules_dir *dir)
 {
     struct writer w = {.hash = XXH3_createState()};
     int fd, r = w.hash ? qm_rules_dir_remove_new(dir) : ENOMEM;

@@ -50,7 +50,7 @@
 #include <xxhash.h>
 
 enum {
-    WAYS = QM_PAIRS_FOUND_MAX,
+    WAYS = QM_MARKOV_FOUND_MAX,
     LINE = 64, /* bytes */
     BLOCK_BITS = 34,
     TAG_BITS = 16,
@@ -74,7 +74,7 @@ struct line {
     _Alignas(LINE) _Atomic uint64_t words[WAYS];
 };
 
-struct qm_pairs {
+struct qm_markov {
     void *memory; /* that the lines are in */
     struct line *lines;
     uint64_t first;               /* lines in use at first */
@@ -94,7 +94,7 @@ struct word {
 static struct word unpack(uint64_t w)
 {
     return (struct word){
-        .block = w & (QM_PAIRS_BLOCKS - 1),
+        .block = w & (QM_MARKOV_BLOCKS - 1),
         .tag = w >> BLOCK_BITS & (TAGS - 1),
         .count = w >> 50 & 15,
         .since = w >> 54 & 3,
@@ -123,9 +123,9 @@ static void store(struct line *line, unsigned i, uint64_t was, const struct word
         atomic_store_explicit(&line->words[i], is, memory_order_relaxed);
 }
 
-struct qm_pairs *qm_pairs_new(uint64_t bytes)
+struct qm_markov *qm_markov_new(uint64_t bytes)
 {
-    struct qm_pairs *p = calloc(1, sizeof *p);
+    struct qm_markov *p = calloc(1, sizeof *p);
 
     if (!p)
         return NULL;
@@ -145,19 +145,19 @@ struct qm_pairs *qm_pairs_new(uint64_t bytes)
     return p;
 }
 
-void qm_pairs_free(struct qm_pairs *p)
+void qm_markov_free(struct qm_markov *p)
 {
     if (p)
         free(p->memory);
     free(p);
 }
 
-uint64_t qm_pairs_key1(uint64_t b)
+uint64_t qm_markov_key1(uint64_t b)
 {
     return XXH3_64bits(&b, sizeof b);
 }
 
-uint64_t qm_pairs_key2(uint64_t a, uint64_t b)
+uint64_t qm_markov_key2(uint64_t a, uint64_t b)
 {
     uint64_t both[] = {a, b};
 
@@ -176,7 +176,7 @@ struct extent {
     uint64_t next;
 };
 
-static struct extent extent_of(const struct qm_pairs *p)
+static struct extent extent_of(const struct qm_markov *p)
 {
     uint64_t e = atomic_load_explicit(&p->extent, memory_order_acquire);
 
@@ -186,7 +186,7 @@ static struct extent extent_of(const struct qm_pairs *p)
     };
 }
 
-static uint64_t lines_in_use(const struct qm_pairs *p)
+static uint64_t lines_in_use(const struct qm_markov *p)
 {
     struct extent e = extent_of(p);
 
@@ -194,7 +194,7 @@ static uint64_t lines_in_use(const struct qm_pairs *p)
 }
 
 /* Where a key of that tag is that was in line start, below first, in the beginning. */
-static struct line *line_at(const struct qm_pairs *p, uint64_t start, unsigned tag)
+static struct line *line_at(const struct qm_markov *p, uint64_t start, unsigned tag)
 {
     struct extent e = extent_of(p);
     uint64_t i = start + p->first * (tag & ((1u << e.level) - 1));
@@ -205,7 +205,7 @@ static struct line *line_at(const struct qm_pairs *p, uint64_t start, unsigned t
 }
 
 /* By the key's high bits; its low bits are the tag. */
-static struct line *line_of(const struct qm_pairs *p, uint64_t key)
+static struct line *line_of(const struct qm_markov *p, uint64_t key)
 {
     uint64_t start = (uint64_t)((unsigned __int128)key * p->first >> 64);
 
@@ -214,7 +214,7 @@ static struct line *line_of(const struct qm_pairs *p, uint64_t key)
 
 /* Moves what has that bit of its tag to another line, which nobody knows of until the
  * table is of extent after. */
-static void split_line(struct qm_pairs *p, struct line *from, struct line *to,
+static void split_line(struct qm_markov *p, struct line *from, struct line *to,
                        unsigned bit, struct extent after)
 {
     uint64_t moved[WAYS] = {0};
@@ -238,7 +238,7 @@ static void split_line(struct qm_pairs *p, struct line *from, struct line *to,
 }
 
 /* Takes a line more, unless that is being done, or all are in use. */
-static void split_next(struct qm_pairs *p)
+static void split_next(struct qm_markov *p)
 {
     struct extent e;
 
@@ -258,13 +258,13 @@ static void split_next(struct qm_pairs *p)
     atomic_flag_clear_explicit(&p->splitting, memory_order_release);
 }
 
-void qm_pairs_owners(struct qm_pairs *p, unsigned there)
+void qm_markov_owners(struct qm_markov *p, unsigned there)
 {
     atomic_store_explicit(&p->owners, there & ~1u, memory_order_relaxed);
 }
 
 /* Whether w is of somebody who is there, other than owner. */
-static bool is_others(const struct qm_pairs *p, const struct word *w, unsigned owner)
+static bool is_others(const struct qm_markov *p, const struct word *w, unsigned owner)
 {
     return w->owner != owner &&
            atomic_load_explicit(&p->owners, memory_order_relaxed) >> w->owner & 1;
@@ -295,10 +295,10 @@ static bool goes_before(const struct word *a, const struct word *b)
 
 /* Which of a line's words are of others who are there and have their share of it or
  * less, when something of owner's enters. */
-static unsigned spared(const struct qm_pairs *p, const struct word *words,
+static unsigned spared(const struct qm_markov *p, const struct word *words,
                        unsigned owner)
 {
-    unsigned has[QM_PAIRS_OWNERS] = {0}, owners = 1, spared = 0;
+    unsigned has[QM_MARKOV_OWNERS] = {0}, owners = 1, spared = 0;
 
     for (unsigned i = 0; i < WAYS; i++)
         if (words[i].count > 0 && is_others(p, &words[i], owner))
@@ -312,7 +312,7 @@ static unsigned spared(const struct qm_pairs *p, const struct word *words,
     return spared;
 }
 
-static void hold_one_more(struct qm_pairs *p)
+static void hold_one_more(struct qm_markov *p)
 {
     uint64_t held = atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed) + 1;
 
@@ -321,7 +321,7 @@ static void hold_one_more(struct qm_pairs *p)
 }
 
 /* The pair is not there yet: it takes the place of the least worth. */
-static void enter(struct qm_pairs *p, struct line *line, struct word new)
+static void enter(struct qm_markov *p, struct line *line, struct word new)
 {
     bool fade = new.block % FADE_EVERY == 0;
     struct word words[WAYS], gone = {0};
@@ -352,13 +352,13 @@ static void enter(struct qm_pairs *p, struct line *line, struct word new)
         hold_one_more(p);
 }
 
-void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t block)
+void qm_markov_learn(struct qm_markov *p, unsigned owner, uint64_t key, uint64_t block)
 {
     struct line *line = line_of(p, key);
     struct word new = {.block = block, .tag = tag_of(key), .count = 1, .owner = owner};
     bool found = false;
 
-    if (block >= QM_PAIRS_BLOCKS)
+    if (block >= QM_MARKOV_BLOCKS)
         return;
     for (unsigned i = 0; i < WAYS; i++) {
         uint64_t was = load(line, i);
@@ -367,7 +367,7 @@ void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t b
         if (w.count == 0 || w.tag != new.tag)
             continue;
         if (w.block == block) {
-            if (w.count < QM_PAIRS_COUNT_MAX)
+            if (w.count < QM_MARKOV_COUNT_MAX)
                 w.count++;
             w.since = w.age = 0;
             if (!is_others(p, &w, owner))
@@ -382,14 +382,14 @@ void qm_pairs_learn(struct qm_pairs *p, unsigned owner, uint64_t key, uint64_t b
         enter(p, line, new);
 }
 
-void qm_pairs_expect(const struct qm_pairs *p, uint64_t key)
+void qm_markov_expect(const struct qm_markov *p, uint64_t key)
 {
     __builtin_prefetch(line_of(p, key));
 }
 
 /* What follows the key of that tag in the line, at least min_count times. */
 static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_count,
-                         struct qm_pair found[QM_PAIRS_FOUND_MAX])
+                         struct qm_markov_pair found[QM_MARKOV_FOUND_MAX])
 {
     unsigned n = 0, sum = 0;
 
@@ -398,8 +398,8 @@ static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_cou
 
         if (w.count < min_count || w.tag != tag)
             continue;
-        found[n++] =
-            (struct qm_pair){.block = w.block, .count = w.count, .since = w.since};
+        found[n++] = (struct qm_markov_pair){
+            .block = w.block, .count = w.count, .since = w.since};
         sum += w.count;
     }
     for (unsigned i = 0; i < n; i++)
@@ -407,26 +407,26 @@ static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_cou
     return n;
 }
 
-unsigned qm_pairs_find(const struct qm_pairs *p, uint64_t key,
-                       struct qm_pair found[QM_PAIRS_FOUND_MAX])
+unsigned qm_markov_find(const struct qm_markov *p, uint64_t key,
+                        struct qm_markov_pair found[QM_MARKOV_FOUND_MAX])
 {
     return find_tag(line_of(p, key), tag_of(key), 1, found);
 }
 
-uint64_t qm_pairs_lines(const struct qm_pairs *p)
+uint64_t qm_markov_lines(const struct qm_markov *p)
 {
     return p->n;
 }
 
-/* As qm_pairs_each(), for a line of a table of full size: the lowest tag first. */
-static int each_key(const struct qm_pairs *p, uint64_t number, unsigned min_count,
+/* As qm_markov_each(), for a line of a table of full size: the lowest tag first. */
+static int each_key(const struct qm_markov *p, uint64_t number, unsigned min_count,
                     int (*each)(void *opaque, uint64_t line, unsigned tag,
-                                const struct qm_pair *found, unsigned n),
+                                const struct qm_markov_pair *found, unsigned n),
                     void *opaque)
 {
     unsigned apart = 1u << p->levels, in_line = (unsigned)(number / p->first);
     const struct line *line = line_at(p, number % p->first, in_line);
-    struct qm_pair found[QM_PAIRS_FOUND_MAX];
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
     int r = 0;
 
     for (unsigned from = 0; r == 0;) {
@@ -449,10 +449,10 @@ static int each_key(const struct qm_pairs *p, uint64_t number, unsigned min_coun
     return r;
 }
 
-int qm_pairs_each(const struct qm_pairs *p, unsigned min_count,
-                  int (*each)(void *opaque, uint64_t line, unsigned tag,
-                              const struct qm_pair *found, unsigned n),
-                  void *opaque)
+int qm_markov_each(const struct qm_markov *p, unsigned min_count,
+                   int (*each)(void *opaque, uint64_t line, unsigned tag,
+                               const struct qm_markov_pair *found, unsigned n),
+                   void *opaque)
 {
     int r = 0;
 
@@ -461,14 +461,14 @@ int qm_pairs_each(const struct qm_pairs *p, unsigned min_count,
     return r;
 }
 
-void qm_pairs_reserve(struct qm_pairs *p, uint64_t n)
+void qm_markov_reserve(struct qm_markov *p, uint64_t n)
 {
     while (lines_in_use(p) < p->n && lines_in_use(p) < n / HELD_PER_LINE)
         split_next(p);
 }
 
 /* Puts a pair into its line: in a free place, or in that of one with a lower count. */
-static void put(struct qm_pairs *p, struct line *line, struct word new)
+static void put(struct qm_markov *p, struct line *line, struct word new)
 {
     unsigned at = WAYS;
     struct word least = new;
@@ -496,34 +496,35 @@ static void put(struct qm_pairs *p, struct line *line, struct word new)
         hold_one_more(p);
 }
 
-bool qm_pairs_fits(const struct qm_pairs *p, uint64_t line, unsigned tag,
-                   uint64_t block, uint64_t count)
+bool qm_markov_fits(const struct qm_markov *p, uint64_t line, unsigned tag,
+                    uint64_t block, uint64_t count)
 {
     return line < p->n && tag < TAGS && tag % (1u << p->levels) == line / p->first &&
-           block < QM_PAIRS_BLOCKS && count >= 1 && count <= QM_PAIRS_COUNT_MAX;
+           block < QM_MARKOV_BLOCKS && count >= 1 && count <= QM_MARKOV_COUNT_MAX;
 }
 
-bool qm_pairs_put(struct qm_pairs *p, uint64_t line, unsigned tag, uint64_t block,
-                  uint64_t count)
+bool qm_markov_put(struct qm_markov *p, uint64_t line, unsigned tag, uint64_t block,
+                   uint64_t count)
 {
     struct word new = {.block = block, .tag = tag, .count = (unsigned)count};
 
-    if (!qm_pairs_fits(p, line, tag, block, count))
+    if (!qm_markov_fits(p, line, tag, block, count))
         return false;
     put(p, line_at(p, line % p->first, tag), new);
     return true;
 }
 
-struct qm_pairs *qm_pairs_new_of_lines(uint64_t lines)
+struct qm_markov *qm_markov_new_of_lines(uint64_t lines)
 {
-    return lines < UINT64_MAX / LINE - 1 ? qm_pairs_new((lines + 1) * LINE) : NULL;
+    return lines < UINT64_MAX / LINE - 1 ? qm_markov_new((lines + 1) * LINE) : NULL;
 }
 
 /* Copies what follows key, and returns it. */
-static unsigned adopt_key(struct qm_pairs *to, const struct qm_pairs *from,
-                          uint64_t key, struct qm_pair found[QM_PAIRS_FOUND_MAX])
+static unsigned adopt_key(struct qm_markov *to, const struct qm_markov *from,
+                          uint64_t key,
+                          struct qm_markov_pair found[QM_MARKOV_FOUND_MAX])
 {
-    unsigned n = qm_pairs_find(from, key, found);
+    unsigned n = qm_markov_find(from, key, found);
 
     for (unsigned i = 0; i < n; i++)
         put(to, line_of(to, key),
@@ -533,16 +534,16 @@ static unsigned adopt_key(struct qm_pairs *to, const struct qm_pairs *from,
 }
 
 /* Copies what follows a block, and it and the next. */
-static void adopt_block(struct qm_pairs *to, const struct qm_pairs *from, uint64_t b)
+static void adopt_block(struct qm_markov *to, const struct qm_markov *from, uint64_t b)
 {
-    struct qm_pair next[QM_PAIRS_FOUND_MAX], found[QM_PAIRS_FOUND_MAX];
-    unsigned n = adopt_key(to, from, qm_pairs_key1(b), next);
+    struct qm_markov_pair next[QM_MARKOV_FOUND_MAX], found[QM_MARKOV_FOUND_MAX];
+    unsigned n = adopt_key(to, from, qm_markov_key1(b), next);
 
     for (unsigned i = 0; i < n; i++)
-        adopt_key(to, from, qm_pairs_key2(b, next[i].block), found);
+        adopt_key(to, from, qm_markov_key2(b, next[i].block), found);
 }
 
-void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from)
+void qm_markov_adopt(struct qm_markov *to, const struct qm_markov *from)
 {
     uint64_t first = UINT64_MAX, last = 0, keys = from->n << (TAG_BITS - from->levels);
     uint64_t most = keys / ADOPT_PART < ADOPT_MAX ? keys / ADOPT_PART : ADOPT_MAX;
@@ -572,9 +573,9 @@ void qm_pairs_adopt(struct qm_pairs *to, const struct qm_pairs *from)
     }
 }
 
-void qm_pairs_get_stats(const struct qm_pairs *p, struct qm_pairs_stats *stats)
+void qm_markov_get_stats(const struct qm_markov *p, struct qm_markov_stats *stats)
 {
-    *stats = (struct qm_pairs_stats){
+    *stats = (struct qm_markov_stats){
         .held = atomic_load_explicit(&p->held, memory_order_relaxed),
         .evicted = atomic_load_explicit(&p->evicted, memory_order_relaxed),
         .bytes = (lines_in_use(p) + 1) * LINE,

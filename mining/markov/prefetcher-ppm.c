@@ -13,11 +13,11 @@
  * holds when they have left, and rules then step from one block that is worth
  * prefetching to the next.  So hits cost nothing here, and take no memory.
  *
- * How probable it is that a block is used, and what must be probable enough, is for the
- * judge (judge.h), whom everybody's prefetches teach, and who is told how accurate to
- * be by what the device has to read (aim.h).
+ * The confidence filter (judge.h) learns from the fate of all prefetches how probable
+ * it is that a block is used, and decides what is probable enough; the accuracy
+ * controller (aim.h) tells it how accurate to be, by what the device has to read.
  *
- * A pair holds a block's number within its region of QM_PAIRS_BLOCKS blocks (64 TiB of
+ * A pair holds a block's number within its region of QM_MARKOV_BLOCKS blocks (64 TiB of
  * 4 KiB blocks), which is that of the block before it.  That a block of another region
  * followed is not learned.
  *
@@ -40,31 +40,32 @@
 #include "mining/core/sequence.h"
 
 enum {
-    DEPTH = 2,       /* steps ahead, where blocks arrive at once */
-    DEPTH_MAX = 6,   /* where all come late */
-    STEPS_MAX = 32,  /* blocks seen on the way, an access */
-    JUDGE_PART = 32, /* of the memory for rules, the judge's table's */
+    DEPTH = 2,            /* steps ahead, where blocks arrive at once */
+    DEPTH_MAX = 6,        /* where all come late */
+    STEPS_MAX = 32,       /* blocks seen on the way, an access */
+    CONFIDENCE_PART = 32, /* of the memory for rules, the confidence filter's table's */
 };
 
 #define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says */
 
-#define WATCH_FROM  0.2f /* of the price, how probable a step must be to be watched */
-#define FIXED_PRICE 0.5f /* where the price does not move */
+#define WATCH_FROM                                                                     \
+    0.2f /* of the threshold, how probable a step must be to be watched */
+#define FIXED_THRESHOLD 0.5f /* where the threshold does not move */
 
 #define LATE_RATE 0.01f /* how fast the readers' pace is learned */
 
-_Static_assert((int)QM_OWNERS == QM_PAIRS_OWNERS, "the same numbers");
+_Static_assert((int)QM_OWNERS == QM_MARKOV_OWNERS, "the same numbers");
 
 struct ppm {
     struct qm_prefetcher base;
-    struct qm_pairs *pairs;
-    struct qm_judge *judge;
+    struct qm_markov *pairs;
+    struct qm_confidence *confidence;
     _Atomic float late; /* the share of late ones among those used, of late */
     unsigned without;   /* ideas */
     bool (*cached)(void *opaque, uint64_t block);
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
     void *opaque;
-    struct qm_aim aim;
+    struct qm_accuracy accuracy;
     struct qm_forgotten forgotten;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
@@ -111,7 +112,7 @@ static int save(struct ppm *q)
 
     pthread_mutex_lock(&q->saving);
     atomic_store(&q->changed, false); /* before it is read: what comes then is next */
-    r = qm_pairs_save(q->pairs, q->dir);
+    r = qm_markov_save(q->pairs, q->dir);
     pthread_mutex_unlock(&q->saving);
     if (r != 0)
         atomic_store(&q->changed, true);
@@ -130,8 +131,8 @@ static void release(struct ppm *q)
 {
     if (q->dir)
         qm_rules_dir_close(q->dir);
-    qm_pairs_free(q->pairs);
-    qm_judge_free(q->judge);
+    qm_markov_free(q->pairs);
+    qm_confidence_free(q->confidence);
     free(q);
 }
 
@@ -156,12 +157,12 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     if (r != 0)
         return r;
     q = calloc(1, sizeof *q);
-    if (!q || !(q->judge = qm_judge_new(bytes / JUDGE_PART)) ||
-        !(q->pairs = qm_pairs_new(bytes - qm_judge_bytes(q->judge)))) {
+    if (!q || !(q->confidence = qm_confidence_new(bytes / CONFIDENCE_PART)) ||
+        !(q->pairs = qm_markov_new(bytes - qm_confidence_bytes(q->confidence)))) {
         snprintf(err, len, "%s", strerror(ENOMEM));
         r = ENOMEM;
     } else if (config->rules_dir) {
-        r = qm_pairs_load(q->pairs, config, &q->dir, err, len);
+        r = qm_markov_load(q->pairs, config, &q->dir, err, len);
         if (r != 0)
             q->dir = NULL;
     }
@@ -176,7 +177,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->reads = config->reads;
     q->opaque = config->opaque;
     q->without = config->without;
-    qm_aim_init(&q->aim);
+    qm_accuracy_init(&q->accuracy);
     qm_forgotten_init(&q->forgotten);
     *p = &q->base;
     return 0;
@@ -198,13 +199,13 @@ static void own(struct qm_stream *s, unsigned owner)
 
 static void owners(struct qm_prefetcher *p, unsigned there)
 {
-    qm_pairs_owners(of(p)->pairs, there);
+    qm_markov_owners(of(p)->pairs, there);
 }
 
 /* What block's number has beside what a pair can hold. */
 static uint64_t region_of(uint64_t block)
 {
-    return block & ~(QM_PAIRS_BLOCKS - 1);
+    return block & ~(QM_MARKOV_BLOCKS - 1);
 }
 
 /* Block followed the history of key, of which s->last[0] is the last. */
@@ -212,7 +213,7 @@ static void learn_pair(struct ppm *q, const struct qm_stream *s, uint64_t key,
                        uint64_t block)
 {
     if (region_of(block) == region_of(s->last[0]))
-        qm_pairs_learn(q->pairs, s->owner, key, block - region_of(block));
+        qm_markov_learn(q->pairs, s->owner, key, block - region_of(block));
 }
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
@@ -227,17 +228,17 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 
     *work = NULL;
     s->fresh = false;
-    if (outcome == QM_ACCESS_HIT && !(q->without & QM_IDEA_MISSES))
+    if (outcome == QM_ACCESS_HIT && !(q->without & QM_ABLATE_MISSES))
         return;
     if (outcome == QM_ACCESS_MISS)
-        qm_judge_missed(q->judge, block);
+        qm_confidence_missed(q->confidence, block);
     qm_forgotten_revive(&q->forgotten, block);
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
-        learn_pair(q, s, qm_pairs_key1(s->last[0]), block);
-    if (s->seen > 1 && !(q->without & QM_IDEA_TWO))
-        learn_pair(q, s, qm_pairs_key2(s->last[1], s->last[0]), block);
+        learn_pair(q, s, qm_markov_key1(s->last[0]), block);
+    if (s->seen > 1 && !(q->without & QM_ABLATE_TWO))
+        learn_pair(q, s, qm_markov_key2(s->last[1], s->last[0]), block);
     s->last[1] = s->last[0];
     s->last[0] = block;
     s->promoted = outcome == QM_ACCESS_PROMOTE;
@@ -264,36 +265,39 @@ static bool is_cached(const struct ppm *q, uint64_t block)
     return q->cached && q->cached(q->opaque, block);
 }
 
-/* Step may be followed by clues' block. */
-static void propose(struct search *s, const struct step *from, struct qm_clues *clues)
+/* Step may be followed by features' block. */
+static void propose(struct search *s, const struct step *from,
+                    struct qm_features *features)
 {
-    struct qm_judge *judge = s->q->judge;
-    float price = s->q->without & QM_IDEA_PRICE ? FIXED_PRICE : qm_judge_price(judge);
-    float probability =
-        s->q->without & QM_IDEA_JUDGE
-            ? from->probability * clues->count / (float)(clues->count + clues->rest)
-            : qm_judge_probability(judge, clues);
-    bool accepted = probability >= price;
+    struct qm_confidence *confidence = s->q->confidence;
+    float threshold = s->q->without & QM_ABLATE_THRESHOLD
+                          ? FIXED_THRESHOLD
+                          : qm_confidence_threshold(confidence);
+    float probability = s->q->without & QM_ABLATE_CONFIDENCE
+                            ? from->probability * features->count /
+                                  (float)(features->count + features->rest)
+                            : qm_confidence_probability(confidence, features);
+    bool accepted = probability >= threshold;
 
-    if (probability < price * WATCH_FROM || s->n == STEPS_MAX ||
-        (!accepted && s->q->without & QM_IDEA_WATCH))
+    if (probability < threshold * WATCH_FROM || s->n == STEPS_MAX ||
+        (!accepted && s->q->without & QM_ABLATE_WATCH))
         return;
     s->steps[s->n++] = (struct step){
-        .block = clues->block,
+        .block = features->block,
         .previous = from->block,
         .two = true,
         .done = from->depth + 1 == s->depth || !accepted,
         .depth = from->depth + 1,
         .probability = probability,
     };
-    if ((accepted && s->found == s->max) || is_cached(s->q, clues->block))
+    if ((accepted && s->found == s->max) || is_cached(s->q, features->block))
         return;
-    qm_judge_propose(judge, clues, accepted);
+    qm_confidence_propose(confidence, features, accepted);
     if (accepted)
-        s->out[s->found++] = (struct qm_candidate){clues->block, 1, probability};
+        s->out[s->found++] = (struct qm_candidate){features->block, 1, probability};
 }
 
-static bool has(const struct qm_pair *pairs, unsigned n, uint64_t block)
+static bool has(const struct qm_markov_pair *pairs, unsigned n, uint64_t block)
 {
     for (unsigned i = 0; i < n; i++) {
         if (pairs[i].block == block)
@@ -305,19 +309,19 @@ static bool has(const struct qm_pair *pairs, unsigned n, uint64_t block)
 /* Proposes what may follow a step. */
 static void follow(struct search *s, const struct step *from)
 {
-    struct qm_pair one[QM_PAIRS_FOUND_MAX], two[QM_PAIRS_FOUND_MAX];
-    uint64_t key1 = qm_pairs_key1(from->block);
-    uint64_t key2 = qm_pairs_key2(from->previous, from->block);
+    struct qm_markov_pair one[QM_MARKOV_FOUND_MAX], two[QM_MARKOV_FOUND_MAX];
+    uint64_t key1 = qm_markov_key1(from->block);
+    uint64_t key2 = qm_markov_key2(from->previous, from->block);
     unsigned n1, n2 = 0;
 
     if (from->two) {
-        qm_pairs_expect(s->q->pairs, key1);
-        n2 = qm_pairs_find(s->q->pairs, key2, two);
+        qm_markov_expect(s->q->pairs, key1);
+        n2 = qm_markov_find(s->q->pairs, key2, two);
     }
-    n1 = qm_pairs_find(s->q->pairs, key1, one);
+    n1 = qm_markov_find(s->q->pairs, key1, one);
     for (unsigned i = 0; i < n2 + n1; i++) {
-        const struct qm_pair *pair = i < n2 ? &two[i] : &one[i - n2];
-        struct qm_clues clues = {
+        const struct qm_markov_pair *pair = i < n2 ? &two[i] : &one[i - n2];
+        struct qm_features features = {
             .after_two = i < n2,
             .both = i < n2 ? has(one, n1, pair->block) : n2 == 0,
             .count = pair->count,
@@ -331,8 +335,9 @@ static void follow(struct search *s, const struct step *from)
             .block = region_of(from->block) + pair->block,
         };
 
-        if (!met(s, clues.block) && !qm_forgotten_has(&s->q->forgotten, clues.block))
-            propose(s, from, &clues);
+        if (!met(s, features.block) &&
+            !qm_forgotten_has(&s->q->forgotten, features.block))
+            propose(s, from, &features);
     }
 }
 
@@ -351,14 +356,15 @@ static struct step *next(struct search *s)
 }
 
 /* Asks for as much accuracy as the device's reads call for. */
-static void aim(struct ppm *q)
+static void set_accuracy(struct ppm *q)
 {
     uint64_t device, lru;
 
-    if (!q->reads || q->without & QM_IDEA_AIM || !qm_aim_due(&q->aim))
+    if (!q->reads || q->without & QM_ABLATE_ACCURACY || !qm_accuracy_due(&q->accuracy))
         return;
     q->reads(q->opaque, &device, &lru);
-    qm_judge_aim(q->judge, qm_aim_next(&q->aim, device, lru));
+    qm_confidence_set_accuracy(q->confidence,
+                               qm_accuracy_next(&q->accuracy, device, lru));
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -370,8 +376,8 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
 
     if (!stream->fresh)
         return 0;
-    aim(s.q);
-    s.depth = s.q->without & QM_IDEA_CHAIN
+    set_accuracy(s.q);
+    s.depth = s.q->without & QM_ABLATE_LOOKAHEAD
                   ? 1
                   : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
     s.n = 1;
@@ -400,7 +406,7 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
     struct ppm *q = of(p);
     float late;
 
-    qm_judge_ended(q->judge, block, fate != QM_FATE_UNUSED);
+    qm_confidence_ended(q->confidence, block, fate != QM_FATE_UNUSED);
     if (fate == QM_FATE_UNUSED)
         return;
     late = atomic_load_explicit(&q->late, memory_order_relaxed);
@@ -411,12 +417,12 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
 static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
 {
     struct ppm *q = of(p);
-    struct qm_pairs_stats pairs;
+    struct qm_markov_stats pairs;
 
-    qm_pairs_get_stats(q->pairs, &pairs);
+    qm_markov_get_stats(q->pairs, &pairs);
     *out = (struct qm_mining_stats){
         .rules = pairs.held,
-        .rules_bytes = pairs.bytes + qm_judge_bytes(q->judge),
+        .rules_bytes = pairs.bytes + qm_confidence_bytes(q->confidence),
         .evicted = pairs.evicted,
         .saves = atomic_load(&q->saves),
         .save_errors = atomic_load(&q->save_errors),

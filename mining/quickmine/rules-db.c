@@ -186,9 +186,9 @@ static void check_meta(const struct qm_rules_dir *dir, struct qm_bdb *bdb,
 
 static bool is_pairs(int fd)
 {
-    char start[QM_PAIRS_MAGIC_SIZE];
+    char start[QM_MARKOV_MAGIC_SIZE];
     return pread(fd, start, sizeof start, 0) == sizeof start &&
-           memcmp(start, QM_PAIRS_MAGIC, sizeof start) == 0;
+           memcmp(start, QM_MARKOV_MAGIC, sizeof start) == 0;
 }
 
 /* Opens rules.db.  If it cannot be used, says in why what it is. */

@@ -41,7 +41,7 @@ static size_t make_good(uint8_t *file, size_t size, uint64_t lines)
     counts[2] = htole64((body - name - keys * KEY) / PAIR);
     body = name + keys * KEY + le64toh(counts[2]) * PAIR;
     name = htole32(name);
-    memcpy(file, QM_PAIRS_MAGIC, QM_PAIRS_MAGIC_SIZE);
+    memcpy(file, QM_MARKOV_MAGIC, QM_MARKOV_MAGIC_SIZE);
     memcpy(file + 8, &version, sizeof version);
     memcpy(file + 12, &name, sizeof name);
     memcpy(file + 24, counts, sizeof counts);
@@ -51,55 +51,55 @@ static size_t make_good(uint8_t *file, size_t size, uint64_t lines)
     return HEADER + body + sizeof seal;
 }
 
-static int add(void *opaque, uint64_t line, unsigned tag, const struct qm_pair *found,
-               unsigned n)
+static int add(void *opaque, uint64_t line, unsigned tag,
+               const struct qm_markov_pair *found, unsigned n)
 {
     uint64_t *sum = opaque;
 
     for (unsigned i = 0; i < n; i++) {
-        promise(found[i].count >= 1 && found[i].count <= QM_PAIRS_COUNT_MAX);
-        promise(found[i].block < QM_PAIRS_BLOCKS);
+        promise(found[i].count >= 1 && found[i].count <= QM_MARKOV_COUNT_MAX);
+        promise(found[i].block < QM_MARKOV_BLOCKS);
     }
     *sum += n;
     return 0;
 }
 
-static uint64_t pairs_in(const struct qm_pairs *pairs)
+static uint64_t pairs_in(const struct qm_markov *pairs)
 {
     uint64_t sum = 0;
 
-    promise(qm_pairs_each(pairs, 1, add, &sum) == 0);
+    promise(qm_markov_each(pairs, 1, add, &sum) == 0);
     return sum;
 }
 
 static void read_file(const uint8_t *data, size_t size, uint64_t memory)
 {
-    struct qm_pairs *pairs = qm_pairs_new(memory);
+    struct qm_markov *pairs = qm_markov_new(memory);
     char why[300];
     int fd = memfd_create("pairs", MFD_CLOEXEC), r;
 
     promise(pairs && fd != -1);
     promise(write(fd, data, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
-    r = qm_pairs_read(pairs, fd, NULL, 0, why, sizeof why);
+    r = qm_markov_read(pairs, fd, NULL, 0, why, sizeof why);
     promise(r == 0 || r == EINVAL || r == ENOMEM);
     promise((r == EINVAL) == (why[0] != '\0'));
     if (r != 0)
         promise(pairs_in(pairs) == 0);
-    qm_pairs_free(pairs);
+    qm_markov_free(pairs);
 }
 
 /* A file of a table of that size. */
 static void read_good(uint8_t *data, size_t size)
 {
-    struct qm_pairs *pairs = qm_pairs_new(MEMORY);
+    struct qm_markov *pairs = qm_markov_new(MEMORY);
     uint64_t there = 0;
     char why[300];
     int fd = memfd_create("pairs", MFD_CLOEXEC), r;
 
-    promise(pairs && qm_pairs_lines(pairs) == LINES && fd != -1);
+    promise(pairs && qm_markov_lines(pairs) == LINES && fd != -1);
     size = make_good(data, size, LINES);
     promise(write(fd, data, size) == (ssize_t)size && lseek(fd, 0, SEEK_SET) == 0);
-    r = qm_pairs_read(pairs, fd, NULL, 0, why, sizeof why);
+    r = qm_markov_read(pairs, fd, NULL, 0, why, sizeof why);
     promise(r == 0 || r == EINVAL);
     if (r == 0) {
         memcpy(&there, data + 40, sizeof there);
@@ -108,7 +108,7 @@ static void read_good(uint8_t *data, size_t size)
     } else {
         promise(why[0] && pairs_in(pairs) == 0);
     }
-    qm_pairs_free(pairs);
+    qm_markov_free(pairs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -156,7 +156,7 @@ static void test_learns_first(void **state)
 static void test_ignored_hits(void **state)
 {
     const struct qm_mining_config with = {.without = 0},
-                                  without = {.without = QM_IDEA_MISSES};
+                                  without = {.without = QM_ABLATE_MISSES};
 
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
     p.ops.flags = QM_NO_HITS;

@@ -2,12 +2,12 @@
 #include "mining/markov/aim.h"
 #include "testing.h"
 
-static struct qm_aim aim;
+static struct qm_accuracy aim;
 static uint64_t device, lru;
 
 static int start(void **state)
 {
-    qm_aim_init(&aim);
+    qm_accuracy_init(&aim);
     device = lru = 0;
     return 0;
 }
@@ -21,7 +21,7 @@ static float after(unsigned reads, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         device += reads;
         lru += 1000;
-        accuracy = qm_aim_next(&aim, device, lru);
+        accuracy = qm_accuracy_next(&aim, device, lru);
     }
     return accuracy;
 }
@@ -30,9 +30,9 @@ static void test_due(void **state)
 {
     unsigned due = 0;
 
-    assert_false(qm_aim_due(&aim));
+    assert_false(qm_accuracy_due(&aim));
     for (unsigned i = 0; i < 102400; i++) {
-        due += qm_aim_due(&aim);
+        due += qm_accuracy_due(&aim);
     }
     assert_int_equal(due, 100);
 }
@@ -75,9 +75,9 @@ static void test_little(void **state)
     float first = after(1080, 1), accuracy;
 
     device += 10;
-    accuracy = qm_aim_next(&aim, device, lru);
+    accuracy = qm_accuracy_next(&aim, device, lru);
     assert_true(accuracy > first && accuracy < first + 0.001f);
-    assert_true(qm_aim_next(&aim, device, lru) == accuracy);
+    assert_true(qm_accuracy_next(&aim, device, lru) == accuracy);
 }
 
 /* Reads that depend on the accuracy come to what is aimed at. */

@@ -1,55 +1,57 @@
-/* The judge: what it learns from how proposals ended, and where its price goes. */
+/* The judge: what it learns from how proposals ended, and where its threshold goes. */
 #include "mining/markov/judge.h"
 #include "testing.h"
 
-static struct qm_clues clues_of(uint64_t block)
+static struct qm_features clues_of(uint64_t block)
 {
-    return (struct qm_clues){
+    return (struct qm_features){
         .count = 3, .path = 1, .klass = 4, .previous = 77, .block = block};
 }
 
-static void propose(struct qm_judge *j, struct qm_clues clues, bool accepted, bool used)
+static void propose(struct qm_confidence *j, struct qm_features features, bool accepted,
+                    bool used)
 {
-    qm_judge_propose(j, &clues, accepted);
+    qm_confidence_propose(j, &features, accepted);
     if (accepted)
-        qm_judge_ended(j, clues.block, used);
+        qm_confidence_ended(j, features.block, used);
     else if (used)
-        qm_judge_missed(j, clues.block);
+        qm_confidence_missed(j, features.block);
 }
 
 static void test_untrained(void **state)
 {
-    struct qm_judge *j = qm_judge_new(1 << 16);
-    struct qm_clues clues = clues_of(1);
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
+    struct qm_features features = clues_of(1);
 
-    assert_true(qm_judge_probability(j, &clues) == 0.5f);
-    assert_true(qm_judge_probability(j, &clues) >= qm_judge_price(j)); /* it may try */
-    qm_judge_free(j);
+    assert_true(qm_confidence_probability(j, &features) == 0.5f);
+    assert_true(qm_confidence_probability(j, &features) >=
+                qm_confidence_threshold(j)); /* it may try */
+    qm_confidence_free(j);
 }
 
-/* Of two kinds that differ in one clue, one is used and the other is not. */
-static void check_told_apart(struct qm_clues good, struct qm_clues bad)
+/* Of two kinds that differ in one feature, one is used and the other is not. */
+static void check_told_apart(struct qm_features good, struct qm_features bad)
 {
-    struct qm_judge *j = qm_judge_new(1 << 16);
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
 
     for (int i = 0; i < 2000; i++) {
         propose(j, good, true, true);
         propose(j, bad, true, false);
     }
-    assert_true(qm_judge_probability(j, &good) > 0.8f);
-    assert_true(qm_judge_probability(j, &bad) < 0.2f);
+    assert_true(qm_confidence_probability(j, &good) > 0.8f);
+    assert_true(qm_confidence_probability(j, &bad) < 0.2f);
     for (int i = 0; i < 4000; i++) { /* the world has changed */
         propose(j, bad, true, true);
         propose(j, good, true, false);
     }
-    assert_true(qm_judge_probability(j, &bad) > 0.8f);
-    assert_true(qm_judge_probability(j, &good) < 0.2f);
-    qm_judge_free(j);
+    assert_true(qm_confidence_probability(j, &bad) > 0.8f);
+    assert_true(qm_confidence_probability(j, &good) < 0.2f);
+    qm_confidence_free(j);
 }
 
 static void test_clues(void **state)
 {
-    struct qm_clues a = clues_of(1000), b;
+    struct qm_features a = clues_of(1000), b;
 
     b = a, b.after_two = true;
     check_told_apart(a, b);
@@ -77,110 +79,112 @@ static void test_clues(void **state)
 static void test_calibrated(void **state)
 {
     for (unsigned percent = 20; percent <= 80; percent += 20) {
-        struct qm_judge *j = qm_judge_new(1 << 16);
-        struct qm_clues clues = clues_of(9);
+        struct qm_confidence *j = qm_confidence_new(1 << 16);
+        struct qm_features features = clues_of(9);
         struct rng rng = {percent};
         double sum = 0;
 
         for (int i = 0; i < 6000; i++) {
-            propose(j, clues, true, rng_below(&rng, 100) < percent);
-            sum += i >= 2000 ? qm_judge_probability(j, &clues) : 0;
+            propose(j, features, true, rng_below(&rng, 100) < percent);
+            sum += i >= 2000 ? qm_confidence_probability(j, &features) : 0;
         }
         assert_true(sum / 4000 > percent / 100. - 0.03);
         assert_true(sum / 4000 < percent / 100. + 0.03);
-        qm_judge_free(j);
+        qm_confidence_free(j);
     }
 }
 
 /* What is not accepted is learned of as well. */
 static void test_watched(void **state)
 {
-    struct qm_judge *j = qm_judge_new(1 << 16);
-    struct qm_clues clues = clues_of(5);
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
+    struct qm_features features = clues_of(5);
     uint64_t block;
     float before;
 
     for (int i = 0; i < 500; i++) {
-        propose(j, clues, true, false);
+        propose(j, features, true, false);
     }
-    assert_true(qm_judge_probability(j, &clues) < 0.2f);
+    assert_true(qm_confidence_probability(j, &features) < 0.2f);
     for (int i = 0; i < 1000; i++) {
-        propose(j, clues, false, true); /* it should have been */
+        propose(j, features, false, true); /* it should have been */
     }
-    assert_true(qm_judge_probability(j, &clues) > 0.7f);
-    qm_judge_propose(j, &clues, false);
-    qm_judge_missed(j, 5);
-    before = qm_judge_probability(j, &clues);
-    qm_judge_missed(j, 5); /* it counts once */
-    assert_true(qm_judge_probability(j, &clues) == before);
+    assert_true(qm_confidence_probability(j, &features) > 0.7f);
+    qm_confidence_propose(j, &features, false);
+    qm_confidence_missed(j, 5);
+    before = qm_confidence_probability(j, &features);
+    qm_confidence_missed(j, 5); /* it counts once */
+    assert_true(qm_confidence_probability(j, &features) == before);
     for (block = 1000; block < 1000000; block++) { /* watched, and never missed */
-        clues = clues_of(block);
-        qm_judge_propose(j, &clues, false);
+        features = clues_of(block);
+        qm_confidence_propose(j, &features, false);
     }
-    clues = clues_of(5);
-    assert_true(qm_judge_probability(j, &clues) < 0.2f);
-    qm_judge_free(j);
+    features = clues_of(5);
+    assert_true(qm_confidence_probability(j, &features) < 0.2f);
+    qm_confidence_free(j);
 }
 
 /* A block that is only watched does not hide the end of one that is prefetched. */
 static void test_accepted_stay(void **state)
 {
-    struct qm_judge *j = qm_judge_new(0);
-    struct qm_clues mine = clues_of(5), other = clues_of(0);
+    struct qm_confidence *j = qm_confidence_new(0);
+    struct qm_features mine = clues_of(5), other = clues_of(0);
     float before;
 
     other.klass = 9;
     other.previous = 99;
     other.count = 14;
     for (int i = 0; i < 400; i++) {
-        qm_judge_propose(j, &mine, true);
+        qm_confidence_propose(j, &mine, true);
         for (other.block = 1000; other.block < 2000; other.block++) {
-            qm_judge_propose(j, &other, false);
+            qm_confidence_propose(j, &other, false);
         }
-        before = qm_judge_probability(j, &mine);
-        qm_judge_ended(j, 5, true);
-        assert_true(qm_judge_probability(j, &mine) > before);
-        before = qm_judge_probability(j, &mine);
-        qm_judge_ended(j, 5, true); /* it has ended */
-        qm_judge_missed(j, 5);
-        assert_true(qm_judge_probability(j, &mine) == before);
+        before = qm_confidence_probability(j, &mine);
+        qm_confidence_ended(j, 5, true);
+        assert_true(qm_confidence_probability(j, &mine) > before);
+        before = qm_confidence_probability(j, &mine);
+        qm_confidence_ended(j, 5, true); /* it has ended */
+        qm_confidence_missed(j, 5);
+        assert_true(qm_confidence_probability(j, &mine) == before);
     }
-    qm_judge_free(j);
+    qm_confidence_free(j);
 }
 
 static void test_price(void **state)
 {
-    struct qm_judge *j = qm_judge_new(1 << 16);
-    float start = qm_judge_price(j), price;
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
+    float start = qm_confidence_threshold(j), threshold;
 
     for (int i = 0; i < 1000; i++) {
-        qm_judge_ended(j, 1, i % 100 < 73);
+        qm_confidence_ended(j, 1, i % 100 < 73);
     }
-    price = qm_judge_price(j);
-    assert_true(price > start - 0.02f && price < start + 0.02f);
+    threshold = qm_confidence_threshold(j);
+    assert_true(threshold > start - 0.02f && threshold < start + 0.02f);
     for (int i = 0; i < 1000; i++) {
-        qm_judge_ended(j, 1, i % 2 == 0); /* less accurate: it asks for more */
+        qm_confidence_ended(j, 1, i % 2 == 0); /* less accurate: it asks for more */
     }
-    assert_true(qm_judge_price(j) > price + 0.1f);
+    assert_true(qm_confidence_threshold(j) > threshold + 0.1f);
     for (int i = 0; i < 10000; i++) {
-        qm_judge_ended(j, 1, false);
+        qm_confidence_ended(j, 1, false);
     }
-    assert_true(qm_judge_price(j) < 0.9f); /* something can still come */
+    assert_true(qm_confidence_threshold(j) < 0.9f); /* something can still come */
     for (int i = 0; i < 10000; i++) {
-        qm_judge_ended(j, 1, true);
+        qm_confidence_ended(j, 1, true);
     }
-    assert_true(qm_judge_price(j) < start && qm_judge_price(j) > 0.1f);
-    qm_judge_free(j);
+    assert_true(qm_confidence_threshold(j) < start &&
+                qm_confidence_threshold(j) > 0.1f);
+    qm_confidence_free(j);
 }
 
 static void test_bytes(void **state)
 {
-    struct qm_judge *none = qm_judge_new(0), *small = qm_judge_new(100000);
+    struct qm_confidence *none = qm_confidence_new(0),
+                         *small = qm_confidence_new(100000);
 
-    assert_true(qm_judge_bytes(small) - qm_judge_bytes(none) < 100000);
-    assert_true(qm_judge_bytes(small) - qm_judge_bytes(none) > 40000);
-    qm_judge_free(none);
-    qm_judge_free(small);
+    assert_true(qm_confidence_bytes(small) - qm_confidence_bytes(none) < 100000);
+    assert_true(qm_confidence_bytes(small) - qm_confidence_bytes(none) > 40000);
+    qm_confidence_free(none);
+    qm_confidence_free(small);
 }
 
 int main(void)

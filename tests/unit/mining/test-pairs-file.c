@@ -119,8 +119,8 @@ enum {
     TAG = 96
 }; /* that a key of the first lines can have, one of them as its number */
 
-static int see(void *opaque, uint64_t line, unsigned tag, const struct qm_pair *found,
-               unsigned n)
+static int see(void *opaque, uint64_t line, unsigned tag,
+               const struct qm_markov_pair *found, unsigned n)
 {
     uint64_t *seen = opaque;
 
@@ -145,26 +145,26 @@ static void test_records(void **state)
     qm_mining_defaults(&config);
     config.rules_dir = dir;
     for (int load = 0; load < 2; load++) {
-        struct qm_pairs *pairs = qm_pairs_new(MEMORY);
+        struct qm_markov *pairs = qm_markov_new(MEMORY);
 
-        assert_int_equal(qm_pairs_load(pairs, &config, &records, err, sizeof err), 0);
+        assert_int_equal(qm_markov_load(pairs, &config, &records, err, sizeof err), 0);
         assert_string_equal(err, "");
         if (load == 0) {
-            assert_true(qm_pairs_put(pairs, 5, TAG, 5, 3));
-            assert_true(qm_pairs_put(pairs, 6, TAG, TAG, 4));
-            assert_true(qm_pairs_put(pairs, 7, TAG, 11, 5));
-            assert_true(qm_pairs_put(pairs, 7, TAG, 12, 4));
-            assert_true(qm_pairs_put(pairs, 7, TAG, 11, 3));
-            assert_true(qm_pairs_put(pairs, TAG, TAG, 9, 3));
-            assert_int_equal(qm_pairs_save(pairs, records), 0);
+            assert_true(qm_markov_put(pairs, 5, TAG, 5, 3));
+            assert_true(qm_markov_put(pairs, 6, TAG, TAG, 4));
+            assert_true(qm_markov_put(pairs, 7, TAG, 11, 5));
+            assert_true(qm_markov_put(pairs, 7, TAG, 12, 4));
+            assert_true(qm_markov_put(pairs, 7, TAG, 11, 3));
+            assert_true(qm_markov_put(pairs, TAG, TAG, 9, 3));
+            assert_int_equal(qm_markov_save(pairs, records), 0);
         } else {
-            assert_int_equal(qm_pairs_each(pairs, 1, see, seen), 0);
+            assert_int_equal(qm_markov_each(pairs, 1, see, seen), 0);
             assert_int_equal(seen[0], 503);
             assert_int_equal(seen[1], TAG * 100 + 4);
             assert_int_equal(seen[2], 1105 + 1204);
         }
         qm_rules_dir_close(records);
-        qm_pairs_free(pairs);
+        qm_markov_free(pairs);
     }
 }
 

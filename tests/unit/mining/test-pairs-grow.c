@@ -16,17 +16,17 @@ static uint64_t block_of(uint64_t i)
     return 4 * i + 1;
 }
 
-static void learn(struct qm_pairs *p, uint64_t i)
+static void learn(struct qm_markov *p, uint64_t i)
 {
-    qm_pairs_learn(p, 1, qm_pairs_key1(i), block_of(i));
+    qm_markov_learn(p, 1, qm_markov_key1(i), block_of(i));
 }
 
 /* The count of what follows; 0 if it is not known.  *wrong: what does not follow. */
-static unsigned count_of(const struct qm_pairs *p, uint64_t i, struct qm_pair *pair,
-                         unsigned *wrong)
+static unsigned count_of(const struct qm_markov *p, uint64_t i,
+                         struct qm_markov_pair *pair, unsigned *wrong)
 {
-    struct qm_pair found[QM_PAIRS_FOUND_MAX];
-    unsigned n = qm_pairs_find(p, qm_pairs_key1(i), found), count = 0;
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
+    unsigned n = qm_markov_find(p, qm_markov_key1(i), found), count = 0;
 
     for (unsigned k = 0; k < n; k++) {
         if (found[k].block == block_of(i)) {
@@ -41,24 +41,24 @@ static unsigned count_of(const struct qm_pairs *p, uint64_t i, struct qm_pair *p
     return count;
 }
 
-static struct qm_pairs_stats table_stats(const struct qm_pairs *p)
+static struct qm_markov_stats table_stats(const struct qm_markov *p)
 {
-    struct qm_pairs_stats stats;
+    struct qm_markov_stats stats;
 
-    qm_pairs_get_stats(p, &stats);
+    qm_markov_get_stats(p, &stats);
     return stats;
 }
 
 static void test_takes_what_it_needs(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    struct qm_markov *p = qm_markov_new(4 * MIB);
     uint64_t before = table_stats(p).bytes, first = before;
 
-    assert_in_range(qm_pairs_lines(p), 4 * MIB / LINE - 33, 4 * MIB / LINE);
+    assert_in_range(qm_markov_lines(p), 4 * MIB / LINE - 33, 4 * MIB / LINE);
     assert_in_range(before, 1, 4 * MIB / 32 + LINE);
     for (uint64_t i = 0; i < 1000000; i++) {
         learn(p, i);
-        struct qm_pairs_stats stats = table_stats(p);
+        struct qm_markov_stats stats = table_stats(p);
         assert_in_range(stats.bytes, before, before + LINE); /* smoothly */
         assert_true(stats.bytes == first || stats.bytes <= 32 * stats.held + 2 * LINE);
         assert_int_equal(stats.held + stats.evicted, i + 1);
@@ -66,7 +66,7 @@ static void test_takes_what_it_needs(void **state)
     }
     assert_in_range(before, 4 * MIB - 33 * LINE, 4 * MIB); /* all, and no more */
     assert_in_range(table_stats(p).held, 4 * MIB / 8 * 95 / 100, 4 * MIB / 8);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* Pages of this process that are in memory. */
@@ -88,7 +88,7 @@ static void test_is_not_resident(void **state)
     skip(); /* it takes memory of its own for what is written to */
 #endif
     uint64_t before = resident();
-    struct qm_pairs *p = qm_pairs_new(UINT64_C(512) * MIB);
+    struct qm_markov *p = qm_markov_new(UINT64_C(512) * MIB);
     unsigned wrong = 0;
 
     for (uint64_t i = 0; i < 100000; i++) {
@@ -96,41 +96,41 @@ static void test_is_not_resident(void **state)
         count_of(p, i + 1000000, NULL, &wrong);
     }
     assert_true(resident() - before < UINT64_C(128) * MIB); /* all over: 280 */
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* Where many follow one, room for others is of no use. */
 static void test_one_key(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(MIB);
+    struct qm_markov *p = qm_markov_new(MIB);
     uint64_t bytes = table_stats(p).bytes;
 
     for (uint64_t b = 0; b < 100000; b++)
-        qm_pairs_learn(p, 1, qm_pairs_key1(1), b);
+        qm_markov_learn(p, 1, qm_markov_key1(1), b);
     assert_int_equal(table_stats(p).held, WAYS);
     assert_int_equal(table_stats(p).bytes, bytes);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* What is known of a pair stays, wherever it goes. */
 static void test_nothing_changes(void **state)
 {
     enum { KNOWN = 300, MORE = 60000 };
-    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    struct qm_markov *p = qm_markov_new(4 * MIB);
     unsigned wrong = 0;
 
     for (uint64_t i = 0; i < KNOWN; i++) {
         for (uint64_t k = 0; k < 3 + i % 12; k++)
             learn(p, i);
         if (i % 2 == 0)
-            qm_pairs_learn(p, 1, qm_pairs_key1(i), 4000003);
+            qm_markov_learn(p, 1, qm_markov_key1(i), 4000003);
     }
     for (uint64_t n = KNOWN; n < MORE; n++) {
         learn(p, n);
         if (n % 997 != 0 && n != MORE - 1)
             continue;
         for (uint64_t i = 0; i < KNOWN; i++) {
-            struct qm_pair pair = {0};
+            struct qm_markov_pair pair = {0};
             unsigned learned = 3 + (unsigned)(i % 12), other = 0;
             unsigned less = i % 2 == 0 ? (learned + 3) / 8 : 0;
 
@@ -145,14 +145,14 @@ static void test_nothing_changes(void **state)
         lost += count_of(p, i, NULL, &wrong) != 1;
     assert_in_range(lost, 0, MORE / 100); /* lines that were full */
     assert_in_range(wrong, 0, MORE / 500);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* A key that was never learned is seldom taken for another. */
 static void test_strangers(void **state)
 {
     enum { ASKED = 200000 };
-    struct qm_pairs *p = qm_pairs_new(MIB);
+    struct qm_markov *p = qm_markov_new(MIB);
     unsigned wrong = 0;
 
     for (uint64_t i = 0; i < 400000; i++)
@@ -160,18 +160,18 @@ static void test_strangers(void **state)
     for (uint64_t i = 0; i < ASKED; i++)
         assert_int_equal(count_of(p, 1000000 + i, NULL, &wrong), 0);
     assert_in_range(wrong, 1, ASKED * WAYS / 2048 * 5 / 4);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* Pairs on their way to another table, or being counted. */
 struct carried {
-    struct qm_pairs *to;
+    struct qm_markov *to;
     uint64_t line, n;
     unsigned tag;
 };
 
-static int carry(void *opaque, uint64_t line, unsigned tag, const struct qm_pair *found,
-                 unsigned n)
+static int carry(void *opaque, uint64_t line, unsigned tag,
+                 const struct qm_markov_pair *found, unsigned n)
 {
     struct carried *c = opaque;
 
@@ -181,11 +181,11 @@ static int carry(void *opaque, uint64_t line, unsigned tag, const struct qm_pair
     c->tag = tag;
     c->n += n;
     for (unsigned i = 0; i < n && c->to; i++)
-        assert_true(qm_pairs_put(c->to, line, tag, found[i].block, found[i].count));
+        assert_true(qm_markov_put(c->to, line, tag, found[i].block, found[i].count));
     return 0;
 }
 
-static uint64_t known(const struct qm_pairs *p, uint64_t n)
+static uint64_t known(const struct qm_markov *p, uint64_t n)
 {
     unsigned wrong = 0;
     uint64_t known = 0;
@@ -201,7 +201,7 @@ static void test_carried_over(void **state)
     static const uint64_t sizes[] = {100, 3000, 5000, 20000, 33333};
 
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct qm_pairs *p = qm_pairs_new(MIB);
+        struct qm_markov *p = qm_markov_new(MIB);
         uint64_t n = sizes[i], there;
 
         for (uint64_t k = 0; k < n; k++)
@@ -209,41 +209,41 @@ static void test_carried_over(void **state)
         there = known(p, n);
         assert_in_range(there, n * 99 / 100, n);
         for (unsigned more = 0; more <= 3; more++) {
-            struct carried c = {.to = qm_pairs_new(MIB)};
+            struct carried c = {.to = qm_markov_new(MIB)};
 
-            qm_pairs_reserve(c.to, more == 3 ? UINT64_MAX : n << more >> 1);
-            assert_int_equal(qm_pairs_each(p, 0, carry, &c), 0);
+            qm_markov_reserve(c.to, more == 3 ? UINT64_MAX : n << more >> 1);
+            assert_int_equal(qm_markov_each(p, 0, carry, &c), 0);
             assert_int_equal(c.n, there);
             if (more > 0)
                 assert_in_range(known(c.to, n), there * 99 / 100, there);
             assert_in_range(table_stats(c.to).bytes, MIB / 32 - 2 * LINE, MIB);
-            qm_pairs_free(c.to);
+            qm_markov_free(c.to);
         }
-        qm_pairs_free(p);
+        qm_markov_free(p);
     }
 }
 
 static void test_cannot_be(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(MIB);
-    uint64_t apart = qm_pairs_lines(p) / 32;
+    struct qm_markov *p = qm_markov_new(MIB);
+    uint64_t apart = qm_markov_lines(p) / 32;
 
-    assert_int_equal(qm_pairs_lines(p) % 32, 0);
-    assert_true(qm_pairs_put(p, 3 + 5 * apart, 5 + 32 * 7, 1, 1));
-    assert_false(qm_pairs_put(p, 3 + 5 * apart, 6 + 32 * 7, 1, 1));
-    assert_false(qm_pairs_put(p, 3 + 32 * apart, 32 * 7, 1, 1));
-    assert_false(qm_pairs_put(p, 3, 1 << 16, 1, 1));
-    assert_false(qm_pairs_put(p, 3, 32 * 7, QM_PAIRS_BLOCKS, 1));
-    assert_false(qm_pairs_put(p, 3, 32 * 7, 1, 0));
-    assert_false(qm_pairs_put(p, 3, 32 * 7, 1, QM_PAIRS_COUNT_MAX + 1));
+    assert_int_equal(qm_markov_lines(p) % 32, 0);
+    assert_true(qm_markov_put(p, 3 + 5 * apart, 5 + 32 * 7, 1, 1));
+    assert_false(qm_markov_put(p, 3 + 5 * apart, 6 + 32 * 7, 1, 1));
+    assert_false(qm_markov_put(p, 3 + 32 * apart, 32 * 7, 1, 1));
+    assert_false(qm_markov_put(p, 3, 1 << 16, 1, 1));
+    assert_false(qm_markov_put(p, 3, 32 * 7, QM_MARKOV_BLOCKS, 1));
+    assert_false(qm_markov_put(p, 3, 32 * 7, 1, 0));
+    assert_false(qm_markov_put(p, 3, 32 * 7, 1, QM_MARKOV_COUNT_MAX + 1));
     assert_int_equal(table_stats(p).held, 1);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 enum { THREADS = 4, EACH = 20000 };
 
 struct learner {
-    struct qm_pairs *p;
+    struct qm_markov *p;
     uint64_t from;
     atomic_bool *stop;
     unsigned wrong;
@@ -261,7 +261,7 @@ static void *learner(void *opaque)
 }
 
 static int nothing(void *opaque, uint64_t line, unsigned tag,
-                   const struct qm_pair *found, unsigned n)
+                   const struct qm_markov_pair *found, unsigned n)
 {
     return 0;
 }
@@ -271,17 +271,17 @@ static void *saver(void *opaque)
     struct learner *l = opaque;
 
     while (!atomic_load(l->stop))
-        qm_pairs_each(l->p, 0, nothing, NULL);
+        qm_markov_each(l->p, 0, nothing, NULL);
     return NULL;
 }
 
 static void test_threads(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(4 * MIB);
+    struct qm_markov *p = qm_markov_new(4 * MIB);
     struct learner learners[THREADS + 1] = {0};
     pthread_t threads[THREADS + 1];
     atomic_bool stop = false;
-    struct qm_pairs_stats stats;
+    struct qm_markov_stats stats;
     unsigned wrong = 0;
     uint64_t there;
 
@@ -310,9 +310,9 @@ static void test_threads(void **state)
     there = known(p, THREADS * EACH);
     assert_in_range(there, THREADS * EACH * 98 / 100, THREADS * EACH);
     struct carried c = {0};
-    assert_int_equal(qm_pairs_each(p, 0, carry, &c), 0);
+    assert_int_equal(qm_markov_each(p, 0, carry, &c), 0);
     assert_in_range(c.n, there, there + THREADS * EACH / 100);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 int main(void)

@@ -5,13 +5,13 @@
 enum { LINE = 64, WAYS = 8 };
 
 /* The count of block after key; 0 if it is not known to follow. */
-static unsigned count_of(struct qm_pairs *p, uint64_t key, uint64_t block,
-                         struct qm_pair *pair)
+static unsigned count_of(struct qm_markov *p, uint64_t key, uint64_t block,
+                         struct qm_markov_pair *pair)
 {
-    struct qm_pair found[QM_PAIRS_FOUND_MAX];
-    unsigned n = qm_pairs_find(p, key, found), count = 0;
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
+    unsigned n = qm_markov_find(p, key, found), count = 0;
 
-    assert_true(n <= QM_PAIRS_FOUND_MAX);
+    assert_true(n <= QM_MARKOV_FOUND_MAX);
     for (unsigned i = 0; i < n; i++) {
         if (found[i].block == block) {
             assert_int_equal(count, 0); /* each is there once */
@@ -23,144 +23,144 @@ static unsigned count_of(struct qm_pairs *p, uint64_t key, uint64_t block,
     return count;
 }
 
-static struct qm_pairs_stats table_stats(struct qm_pairs *p)
+static struct qm_markov_stats table_stats(struct qm_markov *p)
 {
-    struct qm_pairs_stats stats;
+    struct qm_markov_stats stats;
 
-    qm_pairs_get_stats(p, &stats);
+    qm_markov_get_stats(p, &stats);
     return stats;
 }
 
 static void test_counts(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(1 << 20);
-    uint64_t key = qm_pairs_key1(7);
-    struct qm_pair pair;
+    struct qm_markov *p = qm_markov_new(1 << 20);
+    uint64_t key = qm_markov_key1(7);
+    struct qm_markov_pair pair;
 
     assert_int_equal(count_of(p, key, 8, NULL), 0);
     for (unsigned i = 1; i <= 20; i++) {
-        qm_pairs_learn(p, 0, key, 8);
-        assert_int_equal(count_of(p, key, 8, &pair), i < 15 ? i : QM_PAIRS_COUNT_MAX);
+        qm_markov_learn(p, 0, key, 8);
+        assert_int_equal(count_of(p, key, 8, &pair), i < 15 ? i : QM_MARKOV_COUNT_MAX);
         assert_int_equal(pair.since, 0);
         assert_int_equal(pair.rest, 0);
     }
-    qm_pairs_learn(p, 0, key, 9);
-    qm_pairs_learn(p, 0, key, 9);
+    qm_markov_learn(p, 0, key, 9);
+    qm_markov_learn(p, 0, key, 9);
     assert_int_equal(count_of(p, key, 9, &pair), 2);
     assert_int_equal(pair.rest, 11); /* twice 2 less */
     assert_int_equal(count_of(p, key, 8, &pair), 11);
     assert_int_equal(pair.since, 2);
     assert_int_equal(pair.rest, 2);
     for (int i = 0; i < 5; i++) {
-        qm_pairs_learn(p, 0, key, 9);
+        qm_markov_learn(p, 0, key, 9);
     }
     count_of(p, key, 8, &pair);
     assert_int_equal(pair.since, 3);
     assert_int_equal(table_stats(p).held, 2);
     assert_int_equal(table_stats(p).evicted, 0);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 static void test_keys_differ(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(1 << 20);
+    struct qm_markov *p = qm_markov_new(1 << 20);
 
-    qm_pairs_learn(p, 0, qm_pairs_key1(2), 10);
-    qm_pairs_learn(p, 0, qm_pairs_key2(1, 2), 11);
-    qm_pairs_learn(p, 0, qm_pairs_key2(2, 1), 12);
-    assert_int_equal(count_of(p, qm_pairs_key1(2), 10, NULL), 1);
-    assert_int_equal(count_of(p, qm_pairs_key1(2), 11, NULL), 0);
-    assert_int_equal(count_of(p, qm_pairs_key2(1, 2), 11, NULL), 1);
-    assert_int_equal(count_of(p, qm_pairs_key2(1, 2), 12, NULL), 0);
-    assert_int_equal(count_of(p, qm_pairs_key2(2, 1), 12, NULL), 1);
-    qm_pairs_free(p);
+    qm_markov_learn(p, 0, qm_markov_key1(2), 10);
+    qm_markov_learn(p, 0, qm_markov_key2(1, 2), 11);
+    qm_markov_learn(p, 0, qm_markov_key2(2, 1), 12);
+    assert_int_equal(count_of(p, qm_markov_key1(2), 10, NULL), 1);
+    assert_int_equal(count_of(p, qm_markov_key1(2), 11, NULL), 0);
+    assert_int_equal(count_of(p, qm_markov_key2(1, 2), 11, NULL), 1);
+    assert_int_equal(count_of(p, qm_markov_key2(1, 2), 12, NULL), 0);
+    assert_int_equal(count_of(p, qm_markov_key2(2, 1), 12, NULL), 1);
+    qm_markov_free(p);
 }
 
 static void test_bounds(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(1 << 16);
+    struct qm_markov *p = qm_markov_new(1 << 16);
     struct rng rng = {1};
 
-    qm_pairs_learn(p, 0, qm_pairs_key1(1), QM_PAIRS_BLOCKS);
+    qm_markov_learn(p, 0, qm_markov_key1(1), QM_MARKOV_BLOCKS);
     assert_int_equal(table_stats(p).held, 0);
-    qm_pairs_learn(p, 0, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1);
-    assert_int_equal(count_of(p, qm_pairs_key1(1), QM_PAIRS_BLOCKS - 1, NULL), 1);
+    qm_markov_learn(p, 0, qm_markov_key1(1), QM_MARKOV_BLOCKS - 1);
+    assert_int_equal(count_of(p, qm_markov_key1(1), QM_MARKOV_BLOCKS - 1, NULL), 1);
     for (int i = 0; i < 100000; i++) {
-        qm_pairs_learn(p, 0, qm_pairs_key1(rng_below(&rng, UINT64_MAX)),
-                       rng_below(&rng, 1000));
+        qm_markov_learn(p, 0, qm_markov_key1(rng_below(&rng, UINT64_MAX)),
+                        rng_below(&rng, 1000));
     }
     assert_true(table_stats(p).bytes <= 1 << 16);
     assert_true(table_stats(p).held <= (1 << 16) / 8);
     assert_true(table_stats(p).held > (1 << 16) / 8 * 9 / 10);
     assert_int_equal(table_stats(p).held + table_stats(p).evicted, 100001);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* What follows often outlives a flood of what is seen once; and gives way in the end.
  */
 static void test_worth(void **state)
 {
-    struct qm_pairs *p = qm_pairs_new(1); /* a line */
-    uint64_t key = qm_pairs_key1(1);
+    struct qm_markov *p = qm_markov_new(1); /* a line */
+    uint64_t key = qm_markov_key1(1);
 
     for (int i = 0; i < 6; i++) {
-        qm_pairs_learn(p, 0, key, 5);
+        qm_markov_learn(p, 0, key, 5);
     }
     for (uint64_t b = 100; b < 100 + 3 * WAYS; b++) {
         if (b % 4 != 0) { /* those fade */
-            qm_pairs_learn(p, 0, qm_pairs_key1(b), b);
+            qm_markov_learn(p, 0, qm_markov_key1(b), b);
         }
     }
     assert_int_equal(count_of(p, key, 5, NULL), 6);
     for (uint64_t b = 1000; b < 1200; b++) {
-        qm_pairs_learn(p, 0, qm_pairs_key1(b), b);
+        qm_markov_learn(p, 0, qm_markov_key1(b), b);
     }
     assert_int_equal(count_of(p, key, 5, NULL), 0);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* 64 lines, in which owner 1 has learned 100 pairs that were seen three times. */
 enum { LINES = 64, LEARNED = 100 };
 
-static struct qm_pairs *make_owned(void)
+static struct qm_markov *make_owned(void)
 {
-    struct qm_pairs *p = qm_pairs_new((LINES + 1) * LINE);
+    struct qm_markov *p = qm_markov_new((LINES + 1) * LINE);
 
-    assert_int_equal(qm_pairs_lines(p), LINES);
-    qm_pairs_owners(p, 1 << 1 | 1 << 2 | 1 << 3);
+    assert_int_equal(qm_markov_lines(p), LINES);
+    qm_markov_owners(p, 1 << 1 | 1 << 2 | 1 << 3);
     for (uint64_t b = 0; b < 3 * LEARNED; b++) {
-        qm_pairs_learn(p, 1, qm_pairs_key1(b % LEARNED), b % LEARNED);
+        qm_markov_learn(p, 1, qm_markov_key1(b % LEARNED), b % LEARNED);
     }
     return p;
 }
 
 /* Owner learns so much that is seen once; every fourth lets others fade. */
-static void flood(struct qm_pairs *p, unsigned owner, unsigned n)
+static void flood(struct qm_markov *p, unsigned owner, unsigned n)
 {
     for (uint64_t b = 1000; b < 1000 + n; b++) {
-        qm_pairs_learn(p, owner, qm_pairs_key1(b), b);
+        qm_markov_learn(p, owner, qm_markov_key1(b), b);
     }
 }
 
 static unsigned line_of_key1(uint64_t block)
 {
-    return (unsigned)((unsigned __int128)qm_pairs_key1(block) * LINES >> 64);
+    return (unsigned)((unsigned __int128)qm_markov_key1(block) * LINES >> 64);
 }
 
 /* How many of the first's pairs there are, of those that it can be sure of if so many
  * owners have pairs everywhere; *all: of all. */
-static unsigned left(struct qm_pairs *p, unsigned owners, unsigned *all)
+static unsigned left(struct qm_markov *p, unsigned owners, unsigned *all)
 {
     unsigned in_line[LINES] = {0}, sure = 0;
 
     *all = 0;
     for (uint64_t b = 0; b < LEARNED; b++) {
-        *all += count_of(p, qm_pairs_key1(b), b, NULL) >= 1;
+        *all += count_of(p, qm_markov_key1(b), b, NULL) >= 1;
         in_line[line_of_key1(b)]++;
     }
     for (uint64_t b = 0; b < LEARNED && owners > 1; b++) {
         if (in_line[line_of_key1(b)] <= WAYS / owners) { /* as good as before */
-            assert_true(count_of(p, qm_pairs_key1(b), b, NULL) >= 3);
+            assert_true(count_of(p, qm_markov_key1(b), b, NULL) >= 3);
         }
     }
     for (unsigned i = 0; i < LINES; i++) {
@@ -171,7 +171,7 @@ static unsigned left(struct qm_pairs *p, unsigned owners, unsigned *all)
 
 static void test_owners_share(void **state)
 {
-    struct qm_pairs *p = make_owned();
+    struct qm_markov *p = make_owned();
     unsigned all, sure = left(p, 1, &all);
 
     assert_int_equal(all, LEARNED);
@@ -185,75 +185,75 @@ static void test_owners_share(void **state)
     sure = left(p, 3, &all);
     assert_in_range(all, sure, LEARNED);
     assert_true(sure > 0);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* An owner has as much as there is where others have little; and who was nobody, or has
  * left, is spared by none. */
 static void test_owners_who_are_gone(void **state)
 {
-    struct qm_pairs *p = make_owned();
+    struct qm_markov *p = make_owned();
     unsigned all;
 
     flood(p, 1, 100000);
     left(p, 1, &all);
     assert_int_equal(all, 0);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 
     p = make_owned();
-    qm_pairs_owners(p, 1 << 2);
+    qm_markov_owners(p, 1 << 2);
     flood(p, 2, 100000);
     left(p, 1, &all);
     assert_int_equal(all, 0);
     assert_int_equal(table_stats(p).held, LINES * WAYS);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 
     p = make_owned();
     flood(p, 0, 100000); /* nobody's reads wash out nobody's */
     left(p, 1, &all);
     assert_true(all > LEARNED / 2);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* Whose a pair is: of the first who has learned it, while he is there. */
 static void test_whose(void **state)
 {
-    struct qm_pairs *p = make_owned();
-    struct qm_pair pair;
+    struct qm_markov *p = make_owned();
+    struct qm_markov_pair pair;
     unsigned all, sure;
 
     for (uint64_t b = 0; b < LEARNED; b++) {
-        qm_pairs_learn(p, 2, qm_pairs_key1(b), b);
+        qm_markov_learn(p, 2, qm_markov_key1(b), b);
     }
     sure = left(p, 2, &all);
     flood(p, 2, 100000);
     left(p, 2, &all);
     assert_int_equal(all, sure);
     /* Others see something else follow: that is told, and costs nothing. */
-    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
+    assert_int_equal(count_of(p, qm_markov_key1(1), 1, &pair), 4);
     assert_int_equal(pair.since, 0);
     for (uint64_t b = 0; b < 100; b++) {
-        qm_pairs_learn(p, 2, qm_pairs_key1(1), 2000 + b);
+        qm_markov_learn(p, 2, qm_markov_key1(1), 2000 + b);
     }
-    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
+    assert_int_equal(count_of(p, qm_markov_key1(1), 1, &pair), 4);
     assert_int_equal(pair.since, 3);
-    qm_pairs_learn(p, 1, qm_pairs_key1(1), 1);
-    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 5);
+    qm_markov_learn(p, 1, qm_markov_key1(1), 1);
+    assert_int_equal(count_of(p, qm_markov_key1(1), 1, &pair), 5);
     assert_int_equal(pair.since, 0);
-    qm_pairs_learn(p, 1, qm_pairs_key1(1), 3001);
-    assert_int_equal(count_of(p, qm_pairs_key1(1), 1, &pair), 4);
-    qm_pairs_free(p);
+    qm_markov_learn(p, 1, qm_markov_key1(1), 3001);
+    assert_int_equal(count_of(p, qm_markov_key1(1), 1, &pair), 4);
+    qm_markov_free(p);
 
     /* He has left: it is of who learns it next. */
     p = make_owned();
-    qm_pairs_owners(p, 1 << 2 | 1 << 3);
+    qm_markov_owners(p, 1 << 2 | 1 << 3);
     for (uint64_t b = 0; b < LEARNED; b++) {
-        qm_pairs_learn(p, 2, qm_pairs_key1(b), b);
+        qm_markov_learn(p, 2, qm_markov_key1(b), b);
     }
     flood(p, 3, 100000);
     sure = left(p, 2, &all);
     assert_true(all >= sure);
-    qm_pairs_free(p);
+    qm_markov_free(p);
 }
 
 /* A line as pairs.c describes it: eight pairs at most, in an array. */
@@ -310,10 +310,10 @@ static void model_learn(struct model *m, uint64_t key, uint64_t block)
         model_enter(m, key, block);
 }
 
-static void check_key(struct qm_pairs *p, const struct model *m, uint64_t key)
+static void check_key(struct qm_markov *p, const struct model *m, uint64_t key)
 {
-    struct qm_pair found[QM_PAIRS_FOUND_MAX];
-    unsigned n = qm_pairs_find(p, key, found), in_model = 0, sum = 0;
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
+    unsigned n = qm_markov_find(p, key, found), in_model = 0, sum = 0;
 
     for (unsigned i = 0; i < m->n; i++) {
         in_model += m->e[i].key == key;
@@ -321,7 +321,7 @@ static void check_key(struct qm_pairs *p, const struct model *m, uint64_t key)
     }
     assert_int_equal(n, in_model);
     for (unsigned i = 0; i < m->n; i++) {
-        struct qm_pair pair;
+        struct qm_markov_pair pair;
 
         if (m->e[i].key != key)
             continue;
@@ -334,7 +334,7 @@ static void check_key(struct qm_pairs *p, const struct model *m, uint64_t key)
 static void test_model(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct qm_pairs *p = qm_pairs_new(LINE);
+        struct qm_markov *p = qm_markov_new(LINE);
         struct rng rng = {seed};
         struct model m = {0};
         unsigned keys = 1 + (unsigned)seed / 4, blocks = 3 + (unsigned)seed % 9;
@@ -343,14 +343,14 @@ static void test_model(void **state)
             uint64_t block = rng_below(&rng, blocks) * 3 % blocks;
 
             block = block < rng_below(&rng, blocks) ? block : block / 2; /* some more */
-            uint64_t key = qm_pairs_key1(rng_below(&rng, keys));
-            qm_pairs_learn(p, 0, key, block);
+            uint64_t key = qm_markov_key1(rng_below(&rng, keys));
+            qm_markov_learn(p, 0, key, block);
             model_learn(&m, key, block);
             for (unsigned k = 0; k < keys; k++) {
-                check_key(p, &m, qm_pairs_key1(k));
+                check_key(p, &m, qm_markov_key1(k));
             }
         }
-        qm_pairs_free(p);
+        qm_markov_free(p);
     }
 }
 

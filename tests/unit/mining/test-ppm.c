@@ -324,7 +324,7 @@ static void test_reads(void **state)
     assert_in_range(spared.calls, 100, 1000);
     assert_in_range(more, 980, 1000);
     assert_in_range(fewer, 0, 850);
-    made_of_1000(&ignored, QM_IDEA_AIM);
+    made_of_1000(&ignored, QM_ABLATE_ACCURACY);
     assert_int_equal(ignored.calls, 0);
 }
 
