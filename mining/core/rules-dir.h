@@ -4,7 +4,7 @@
  * which is always whole: a new one is written beside it, synced, and renamed over it.
  * So whenever a server is killed, it finds the rules again as they were last saved.
  *
- * What is in the file is the policy's affair: see pairs-file.h (policy ppm) and
+ * What is in the file is the policy's affair: see table-file.h (policy ppm) and
  * rules-db.h (policy quickmine).  A file that is damaged, of another policy, format
  * version, device or block size is *set aside*: renamed to rules.db.bad-1 ... -9 (the
  * last is replaced when all are there).

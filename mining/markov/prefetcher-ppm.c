@@ -2,7 +2,7 @@
  *
  * What followed a context's last two blocks, and its last one alone, is likely to
  * follow again (prediction by partial matching; to prefetch by it is from Curewitz,
- * Krishnan, Vitter, SIGMOD'93).  Only adjacent blocks make a pair (pairs.h); the
+ * Krishnan, Vitter, SIGMOD'93).  Only adjacent blocks make a pair (table.h); the
  * paper's window of G blocks is had by following the chain: what is likely to follow is
  * taken for read, and so on, likeliest first.  How many steps ahead follows the
  * readers' pace: what is near is known best, so a step further is taken only as far as
@@ -13,15 +13,16 @@
  * holds when they have left, and rules then step from one block that is worth
  * prefetching to the next.  So hits cost nothing here, and take no memory.
  *
- * The confidence filter (judge.h) learns from the fate of all prefetches how probable
- * it is that a block is used, and decides what is probable enough; the accuracy
- * controller (aim.h) tells it how accurate to be, by what the device has to read.
+ * The confidence filter (confidence.h) learns from the fate of all prefetches how
+ * probable it is that a block is used, and decides what is probable enough; the
+ * accuracy controller (accuracy.h) tells it how accurate to be, by what the device has
+ * to read.
  *
  * A pair holds a block's number within its region of QM_MARKOV_BLOCKS blocks (64 TiB of
  * 4 KiB blocks), which is that of the block before it.  That a block of another region
  * followed is not learned.
  *
- * Nobody waits for a lock but who saves: see pairs.h and judge.h.
+ * Nobody waits for a lock but who saves: see table.h and confidence.h.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,10 +33,10 @@
 
 #include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
-#include "mining/markov/aim.h"
-#include "mining/markov/judge.h"
-#include "mining/markov/pairs-file.h"
-#include "mining/markov/pairs.h"
+#include "mining/markov/accuracy.h"
+#include "mining/markov/confidence.h"
+#include "mining/markov/table-file.h"
+#include "mining/markov/table.h"
 #include "mining/core/registry.h"
 #include "mining/core/sequence.h"
 

@@ -15,9 +15,9 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "mining/markov/pairs-file.h"
+#include "mining/markov/table-file.h"
 
-#define HEADER 64 /* pairs-file.h */
+#define HEADER 64 /* table-file.h */
 #define KEY    16
 #define PAIR   8
 #define LINES  64

@@ -1,5 +1,5 @@
 /* The aim: how much accuracy is asked for, by what the device has to read. */
-#include "mining/markov/aim.h"
+#include "mining/markov/accuracy.h"
 #include "testing.h"
 
 static struct qm_accuracy aim;

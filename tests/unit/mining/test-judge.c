@@ -1,5 +1,5 @@
 /* The judge: what it learns from how proposals ended, and where its threshold goes. */
-#include "mining/markov/judge.h"
+#include "mining/markov/confidence.h"
 #include "testing.h"
 
 static struct qm_features clues_of(uint64_t block)

@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "baseline.h"
-#include "mining/markov/pairs-file.h"
+#include "mining/markov/table-file.h"
 #include "mining/core/rules-dir.h"
 
 static char dir[64];

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "mining/markov/pairs.h"
+#include "mining/markov/table.h"
 #include "testing.h"
 
 enum { MIB = 1 << 20, LINE = 64, WAYS = 8 };

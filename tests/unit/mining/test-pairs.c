@@ -1,5 +1,5 @@
 /* The table of pairs: what it holds, what gives way, and a naive model of a line. */
-#include "mining/markov/pairs.h"
+#include "mining/markov/table.h"
 #include "testing.h"
 
 enum { LINE = 64, WAYS = 8 };
@@ -256,7 +256,7 @@ static void test_whose(void **state)
     qm_markov_free(p);
 }
 
-/* A line as pairs.c describes it: eight pairs at most, in an array. */
+/* A line as table.c describes it: eight pairs at most, in an array. */
 struct model {
     unsigned n;
     struct entry {

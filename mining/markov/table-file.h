@@ -1,4 +1,4 @@
-/* pairs-file.h - policy ppm's file in a rules directory (rules-dir.h).
+/* table-file.h - policy ppm's file in a rules directory (rules-dir.h).
  *
  * All numbers are little-endian.  A header of 64 bytes:
  *
@@ -24,10 +24,10 @@
  * of them come back, and most pairs are such.  A table of another size than the one
  * that was saved adopts its pairs (qm_markov_adopt()).
  */
-#ifndef QM_MARKOV_FILE_H
-#define QM_MARKOV_FILE_H
+#ifndef QM_MARKOV_TABLE_FILE_H
+#define QM_MARKOV_TABLE_FILE_H
 
-#include "mining/markov/pairs.h"
+#include "mining/markov/table.h"
 #include "mining/core/prefetcher.h"
 #include "mining/core/rules-dir.h"
 

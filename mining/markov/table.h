@@ -1,4 +1,4 @@
-/* pairs.h - what followed what: pairs of a key and a block, in a budget of bytes.
+/* table.h - what followed what: pairs of a key and a block, in a budget of bytes.
  *
  * A key stands for a history (one block, or two: keys of both kinds share the table); a
  * pair says that a block followed that history, how often of late, and how many times
@@ -15,8 +15,8 @@
  * when two threads change the same line at the same time, one of the changes may be
  * lost, or a pair be there twice for a while.  Pairs are advice, so nobody minds.
  */
-#ifndef QM_MARKOV_H
-#define QM_MARKOV_H
+#ifndef QM_MARKOV_TABLE_H
+#define QM_MARKOV_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

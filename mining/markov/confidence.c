@@ -1,4 +1,5 @@
-/* judge.c - weights by feature, and a table of proposals whose end is not known yet.
+/* confidence.c - weights by feature, and a table of proposals whose end is not known
+ * yet.
  *
  * A proposal in the table is two words: the block and what was decided, and where the
  * weights of its features are (FEATURES numbers of WEIGHT_BITS bits).  The table has
@@ -8,7 +9,7 @@
  * time, weights of another proposal may move; they move back.
  */
 #define XXH_INLINE_ALL
-#include "mining/markov/judge.h"
+#include "mining/markov/confidence.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -26,8 +27,9 @@ enum {
 #define ACCURACY      0.73f /* that is aimed at, if nobody says */
 #define THRESHOLD     0.5f  /* at the start */
 #define THRESHOLD_MIN 0.2f
-#define THRESHOLD_MAX 0.75f /* so that there are always some prefetches to learn from  \
-                             */
+#define THRESHOLD_MAX                                                                  \
+    0.75f /* so that there are always some prefetches to learn from                    \
+           */
 #define STEP 0.002f
 
 /* Beside the block's number in a place that is taken; one that is empty is 0. */

@@ -1,4 +1,4 @@
-/* pairs.c - a set-associative table whose sets are cache lines of eight words.
+/* table.c - a set-associative table whose sets are cache lines of eight words.
  *
  * A key's hash names a line and a tag.  A word of that line is a pair, or 0:
  *
@@ -42,7 +42,7 @@
  * something in the old line, where it is not found any more and grows old.
  */
 #define XXH_INLINE_ALL
-#include "mining/markov/pairs.h"
+#include "mining/markov/table.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

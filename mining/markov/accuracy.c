@@ -1,10 +1,10 @@
-/* aim.c - an integral controller: the accuracy moves by how far the reads are off.
+/* accuracy.c - an integral controller: the accuracy moves by how far the reads are off.
  *
  * It moves for each read too many or too few, so little when the device is hardly read
- * at all, and a hundred times slower than the threshold that follows it (judge.c), so
- * that the two do not chase each other.
+ * at all, and a hundred times slower than the threshold that follows it (confidence.c),
+ * so that the two do not chase each other.
  */
-#include "mining/markov/aim.h"
+#include "mining/markov/accuracy.h"
 
 #define PERIOD 1024 /* calls */
 

@@ -1,5 +1,5 @@
-/* pairs-file.c - policy ppm's file in a rules directory (see pairs-file.h). */
-#include "mining/markov/pairs-file.h"
+/* table-file.c - policy ppm's file in a rules directory (see table-file.h). */
+#include "mining/markov/table-file.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* aim.h - how accurate prefetching has to be, by what it costs the device.
+/* accuracy.h - how accurate prefetching has to be, by what it costs the device.
  *
  * Prefetches that nobody uses are reads that the device is burdened with.  How many of
  * these it can bear is reckoned by what it would have to read without any of this: the

@@ -1,4 +1,5 @@
-/* judge.h - how probable it is that a block will be demanded if it is prefetched now.
+/* confidence.h - how probable it is that a block will be demanded if it is prefetched
+ * now.
  *
  * A count's share says little: whether 3 of 5 is good depends on where the rule comes
  * from, how far ahead it looks, whose it is, and on what the caches hold.  So
