@@ -8,17 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from report import page
+from report import charts, page
 from report.book import Book
 from report.host import describe
 from report.jobs import Jobs
-from report.model import Table
+from report.model import Chart, Table
 from report.recordings import WORKLOADS, Unreadable, read, wanted
 from report.run import Runner
 from report.sections import Context
 from report.sections import (
-    ablation, beyond, characterize, memory, performance, prefetches, reading, rules, shift,
-    summary)
+    ablation, beyond, characterize, kinds, memory, performance, prefetches, reading, rules,
+    shift, summary)
 from report.store import Busy, Store
 
 TITLE = "QuickMine, compared"
@@ -29,8 +29,9 @@ MINUTES, SHIFT_MINUTES = {True: "4", False: "20"}, {True: "6", False: "30"}
 
 def makers():
     """The sections in their order: name and what makes it."""
-    yield "reading", reading.section
     yield "summary", summary.section
+    yield "reading", reading.section
+    yield "kinds", kinds.section
     yield "characterization", characterize.section
     for workload in WORKLOADS:
         yield workload.name, lambda context, w=workload: performance.section(context, w)
@@ -122,7 +123,11 @@ def write(store, sections):
               if isinstance(block, Table)]
     for table in tables:
         store.write(f"tsv/{table.name}.tsv", page.tsv(table))
-    short = [t for t in tables if t.name in ("summary", "miss-rates")]
+    for section in sections:
+        for block in section.blocks:
+            if isinstance(block, Chart) and section.name == "kinds":
+                store.write("kinds.svg", charts.standalone(block.draw()))
+    short = [t for t in tables if t.name in ("summary", "miss-rates", "kinds")]
     store.write("report.md", page.markdown(short))
 
 

@@ -87,6 +87,17 @@ def svg(figure, name, title):
     return text
 
 
+def standalone(element):
+    """A chart of the page as a file, on white: what the page says of colours is said in it."""
+    light = {"--ink": "#1b1f24", "--paper": "#ffffff", "--grid": "#d8dbdf", "--soft": "#636c76",
+             "--blue": BLUE, "--rust": RUST, "--green": GREEN}
+    for name, colour in light.items():
+        element = element.replace(f"var({name})", colour)
+    element = re.sub(r' style="max-width:[^"]*"', "", element, count=1)
+    return element.replace(
+        "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" style="background:#ffffff" ', 1)
+
+
 def drawing(function):
     """What makes a chart is called when it is shown, not when it is planned."""
     @functools.wraps(function)
@@ -175,6 +186,29 @@ def bars(name, title, rows, axis, write, paper=""):
     axes.grid(axis="x")
     if paper and any(row[4] is not None for row in rows):
         legend_above(figure, [plt.Line2D([], [], color=INK, linewidth=2.4)], [paper])
+    return svg(figure, name, title)
+
+
+@drawing
+def compared(name, title, rows, axis):
+    """Some marks a row.  rows: (label, {mark: share of 1}), the marks alike in all."""
+    figure, axes = rows_figure(len(rows), width=7.2, extra=0.95)
+    looks = [("o", SOFT), ("D", BLUE), ("s", RUST)]
+    marks = list(rows[0][1]) if rows else []
+    for y, (_, values) in enumerate(rows):
+        shares = [100 * v for v in values.values()]
+        axes.plot([min(shares), max(shares)], [y, y], color=GRID, linewidth=2, zorder=1)
+    handles = [axes.plot([100 * values[mark] for _, values in rows], range(len(rows)), shape,
+                         color=colour, markersize=6, linestyle="none")[0]
+               for mark, (shape, colour) in zip(marks, looks)]
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(axis)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    percent_axis(axes)
+    legend_above(figure, handles, marks)
     return svg(figure, name, title)
 
 

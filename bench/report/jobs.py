@@ -9,6 +9,10 @@ from report.unit import File, Output, Prefixed, Unit
 HERE = Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
 
+# What the filter does without further parameters.
+DEFAULT = "ppm"
+
+
 # A policy of the report: a name, what it is called, and how the simulator and the filter
 # are told.  Those without contexts get the reads in the order of their arrival.
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ POLICIES = {p.name: p for p in (
     Policy("mithril", "Mithril", "mithril"),
     Policy("cminer", "C-Miner*", "cminer", trained=True),
     Policy("quickmine", "QuickMine, paper", "quickmine", contexts=True),
-    Policy("defaults", "QuickMine, defaults", "ppm", paper=False, contexts=True),
+    Policy("defaults", "QuickMine, defaults", DEFAULT, paper=False, contexts=True),
     Policy("perfect", "perfect knowledge", "perfect", contexts=True, live=False),
 )}
 
@@ -72,6 +76,14 @@ class Jobs:
         return Unit(f"{name}: {label}, simulated",
                     (self.quickmine, "sim", trace, "--json", "--jobs", str(self.cores),
                      *options, *more))
+
+    def regret(self, recording, evictions, reads):
+        """Every policy with each of the evictions, and the default, at equal memory."""
+        return Unit(f"{recording.name}: every policy, at equal memory",
+                    (PYTHON, File(HERE.parent / "regret"), "--json", "--policy", DEFAULT,
+                     "--quickmine", self.quickmine, "--evictions", evictions,
+                     "--reads", str(reads), "--jobs", str(self.cores), "--one",
+                     File(recording.path)))
 
     def live(self, name, label, size, clients, device, warm, segments, servers):
         """servers: (name, parameters) each."""

@@ -8,12 +8,35 @@ from report.sections import MISSING
 from report.sections.live import against, latencies
 from report.sections.performance import cache_cells
 from report.sections.simulated import outcome
+from report.units import write
 
 
 def section(context):
     result = Section("summary", "Summary")
     tables = [t for t in (against_paper(context), miss_rates(context)) if t.rows]
-    return result.add(*tables) if tables else result.text(MISSING)
+    return result.text(said(context)).add(*tables) if tables else result.text(MISSING)
+
+
+def said(context):
+    """The result in a sentence a workload: the smallest cache, where most is to be gained."""
+    parts = []
+    for workload, trace in context.workloads():
+        lru, ours = (outcome(workload, trace, name)[0] for name in ("none", "defaults"))
+        if not lru or not ours or not lru.get("misses"):
+            continue
+        fewer = computed("percent", lambda m, b: 1 - m / b, ours.number("misses", "count"),
+                         lru.number("misses", "count"))
+        reads = computed("times", lambda d, b: d / b, ours.number("device_reads", "count"),
+                         lru.number("device_reads", "count"))
+        text = (f"{workload.title}: {write(fewer.value, 'percent')} fewer misses with"
+                f" {write(reads.value, 'times')} LRU's device reads")
+        latency = against(latencies(context, workload, trace, 0), "defaults")
+        if latency is not None:
+            text += f", mean read latency {write(latency.value, 'times')} LRU's (live)"
+        parts.append(text)
+    return ("With nothing set but the cache's size, at the smallest of the three caches, against "
+            "a plain LRU cache. " + "; ".join(parts) + ". How to read the figures is said in the "
+            "next section.") if parts else None
 
 
 def against_paper(context):

@@ -64,7 +64,7 @@ def write(directory, name, workload, clients, queries, shift, seed):
     seconds = int(lines[-1].split()[1]) / 1e6
     with open(f"{directory}/{name}.json", "w", encoding="utf-8") as file:
         json.dump({
-            "workload": workload, "clients": clients, "instances": 10, "scale": 1.0,
+            "workload": workload, "level": "query", "clients": clients, "instances": 10, "scale": 1.0,
             "seconds": seconds, "pool_bytes": BLOCKS * BLOCK // 40,
             "database_bytes": BLOCKS * BLOCK, "device_bytes": BLOCKS * BLOCK,
             "block_size": BLOCK, "interactions": queries,
@@ -84,6 +84,10 @@ def main():
         for clients in (1, 25, 50, 100):
             seed += 1
             write(directory, f"{workload}-{clients}", workload, clients, 300, False, seed)
+    for workload in ("oltp_read_write", "oltp_read_only", "dump", "alter", "star",
+                     "pgbench_select", "pgbench_tpcb", "files"):
+        seed += 1
+        write(directory, workload, workload, 4, 300, False, seed)
 
 
 main()
