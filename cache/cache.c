@@ -384,6 +384,18 @@ enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill)
     return result;
 }
 
+bool qm_cache_settled(struct qm_cache *cache, struct qm_fill *fill)
+{
+    struct qm_block *block = block_of(fill);
+    struct qm_shard *shard = qm_shard_of(cache, qm_hash(block->evict.block));
+    bool settled;
+
+    pthread_mutex_lock(&shard->lock);
+    settled = block->filled || block->part == QM_PART_NONE;
+    pthread_mutex_unlock(&shard->lock);
+    return settled;
+}
+
 void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads)
 {
     *reads = (struct qm_cache_reads){0};

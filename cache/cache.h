@@ -226,6 +226,11 @@ enum qm_wanted {
 
 enum qm_wanted qm_cache_wanted(struct qm_cache *cache, struct qm_fill *fill);
 
+/* Whether qm_cache_wait() for fill, to which the caller has a reference, would return
+ * at once: it has been filled, has failed or was detached.  For callers that have no
+ * thread to let wait. */
+bool qm_cache_settled(struct qm_cache *cache, struct qm_fill *fill);
+
 /* A write through the cache.  The caller announces it, writes to the layer below, and
  * reports the result, in this order, before it acknowledges the write:
  *

@@ -392,7 +392,9 @@ static void test_fail(void **state)
     assert_int_equal(second.outcome, QM_HIT);
     assert_int_equal(second.todo, QM_WAIT);
     assert_true(qm_cache_contains(cache, 1));
+    assert_false(qm_cache_settled(cache, second.fill));
     qm_cache_fail(cache, first.fill);
+    assert_true(qm_cache_settled(cache, second.fill));
     assert_false(qm_cache_contains(cache, 1));
     assert_int_equal(qm_cache_wait(cache, second.fill, buf, 0, BLOCK), EAGAIN);
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &third), 0);
@@ -463,9 +465,11 @@ static void test_detached_by_eviction(void **state)
     cache = new_cache(&c);
     first = demand(cache, 1);
     waiter = demand(cache, 1);
+    assert_false(qm_cache_settled(cache, waiter.fill));
     other = demand(cache, 2);
     assert_int_equal(other.todo, QM_FETCH);
     assert_false(qm_cache_contains(cache, 1));
+    assert_true(qm_cache_settled(cache, waiter.fill));
     /* At once: not when the fill ends. */
     assert_int_equal(qm_cache_wait(cache, waiter.fill, buf, 0, BLOCK), EAGAIN);
     second = demand(cache, 1);
@@ -475,7 +479,9 @@ static void test_detached_by_eviction(void **state)
     waiter = demand(cache, 1);
     assert_int_equal(waiter.todo, QM_WAIT);
     qm_cache_fill(cache, other.fill, block_data(2));
+    assert_false(qm_cache_settled(cache, waiter.fill));
     qm_cache_fill(cache, second.fill, block_data(1));
+    assert_true(qm_cache_settled(cache, waiter.fill));
     assert_int_equal(qm_cache_wait(cache, waiter.fill, buf, 0, BLOCK), 0);
     assert_memory_equal(buf, block_data(1), BLOCK);
     assert_int_equal(demand(cache, 1).todo, QM_DONE);
