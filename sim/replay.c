@@ -1,9 +1,8 @@
 /* replay.c - a trace against a live server, contexts included.
  *
- * The caller's thread deals events out into a queue for each client.  Which client has
- * the context in a slot of the trace's reader is in owner[]; a slot's next context may
- * belong to another client, which does not matter, since each client keeps the handles
- * of its own contexts, and takes its events in order.
+ * The caller's thread deals events out into a queue for each client.  A slot's next
+ * context may belong to another client, which does not matter, since each client keeps
+ * the handles of its own contexts, and takes its events in order.
  *
  * The first error stops everything: clients then only empty their queues.
  */
@@ -21,6 +20,7 @@
 #include <jansson.h>
 
 #include "clients/libqmctx/qmctx.h"
+#include "sim/deal.h"
 
 enum { MINED_POLL_NS = 200000, MINED_WAIT_S = 60, PATTERN = 0x5a };
 
@@ -65,9 +65,7 @@ struct qm_replay {
     struct qmctx *ctx;
     uint64_t size; /* of the device */
     struct client **clients;
-    unsigned next; /* client for the next root */
-    uint32_t *owner;
-    uint32_t room; /* of owner[] */
+    struct qm_deal deal;
 
     uint64_t writes_skipped;
     bool begun;          /* the first event was seen: the clock runs */
@@ -312,32 +310,6 @@ static uint64_t class_number(const char *name, bool *is_number)
     return hash;
 }
 
-static bool set_owner(struct qm_replay *r, uint32_t slot, uint32_t client)
-{
-    uint32_t room = r->room ? r->room : 64;
-    uint32_t *owner;
-
-    while (room <= slot)
-        room *= 2;
-    if (room != r->room) {
-        owner = realloc(r->owner, room * sizeof *owner);
-        if (!owner)
-            return false;
-        r->owner = owner;
-        r->room = room;
-    }
-    r->owner[slot] = client;
-    return true;
-}
-
-static unsigned next_client(struct qm_replay *r)
-{
-    unsigned client = r->next;
-
-    r->next = (r->next + 1) % r->config.clients;
-    return client;
-}
-
 int qm_replay_event(struct qm_replay *r, const struct qm_event *event)
 {
     struct item item = {.type = event->type, .slot = event->slot, .us = event->us};
@@ -355,23 +327,22 @@ int qm_replay_event(struct qm_replay *r, const struct qm_event *event)
         r->writes_skipped++;
         return 0;
     }
+    if (qm_deal(&r->deal, event, &client) != 0) {
+        fail(r, "out of memory");
+        return -1;
+    }
     if (event->type == QM_TRACE_BEGIN) {
-        client = event->parent_slot ? r->owner[event->parent_slot] : next_client(r);
         item.kind = event->kind;
         item.parent_slot = event->parent_slot;
         item.klass = class_number(event->klass, &is_number);
         item.name = is_number ? NULL : strdup(event->klass);
-        if ((!is_number && !item.name) || !set_owner(r, event->slot, client)) {
-            free(item.name);
+        if (!is_number && !item.name) {
             fail(r, "out of memory");
             return -1;
         }
-    } else {
-        client = event->slot ? r->owner[event->slot] : next_client(r);
-        if (event->type != QM_TRACE_END) {
-            item.offset = event->offset;
-            item.length = event->length;
-        }
+    } else if (event->type != QM_TRACE_END) {
+        item.offset = event->offset;
+        item.length = event->length;
     }
     enqueue(r->clients[client], &item);
     return 0;
@@ -461,6 +432,7 @@ struct qm_replay *qm_replay_new(const struct qm_replay_config *config, char *err
         return NULL;
     }
     r->config = *config;
+    qm_deal_init(&r->deal, config->clients);
     pthread_mutex_init(&r->error_lock, NULL);
     r->clients = calloc(config->clients, sizeof(struct client *));
     if (!r->clients) {
@@ -507,7 +479,7 @@ void qm_replay_free(struct qm_replay *r)
     free(r->clients);
     if (r->ctx)
         qmctx_close(r->ctx);
-    free(r->owner);
+    qm_deal_clear(&r->deal);
     pthread_mutex_destroy(&r->error_lock);
     free(r);
 }

@@ -1,7 +1,6 @@
 /* replay.h - a trace against a live server, contexts included.
  *
- * Trees of contexts (a root and all that is nested in it) are dealt out to clients in
- * turn, and so are requests without a context.  A client is a thread that makes one
+ * Events are dealt out to clients as deal.h says.  A client is a thread that makes one
  * request at a time, in the order of the trace; with one client and one connection the
  * server sees the trace exactly as it is.
  *
