@@ -1,7 +1,8 @@
 /* sim.c - a storage cache simulated on a trace.
  *
  * For each block of a read, in ascending order: the cache is asked; a miss enters it;
- * and what the engine makes of that (engine/engine.h) is carried out at once.
+ * and what the engine makes of that (engine/engine.h) is carried out at once.  With a
+ * device it is virtual.h that does it, in time.
  */
 #include "sim/sim.h"
 
@@ -10,29 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/feed.h"
-#include "cache/cache.h"
-#include "engine/engine.h"
-
-/* In the issuer of a prefetched block, beside its class: it was issued after the
- * warm-up.  What became of the others is no result of the part that counts, else more
- * could be used there than was issued. */
-#define MEASURED (UINT32_C(1) << 31)
-
-struct qm_sim {
-    struct qm_sim_config config;
-    struct qm_engine engine;
-    struct qm_device_load load; /* of no device, which is idle */
-    struct qm_cache *cache;
-    struct qm_feed feed;
-    struct qm_belady belady;
-    uint64_t blocks; /* capacity */
-    uint64_t requests, writes;
-    uint64_t warm_requests, warm_writes; /* when the warm-up ended */
-    struct qm_cache_stats warm;
-    /* Of prefetches issued before it ended, since then. */
-    uint64_t late_used, late_wasted;
-};
+#include "sim/internal.h"
 
 void qm_sim_defaults(struct qm_sim_config *config)
 {
@@ -102,18 +81,13 @@ static int set_capacity(struct qm_sim *sim, char *err, size_t len)
     return 0;
 }
 
-static bool is_measuring(const struct qm_sim *sim)
-{
-    return sim->requests >= sim->config.warmup;
-}
-
 static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 {
     struct qm_sim *sim = opaque;
 
-    if (is_measuring(sim) && !(issuer & MEASURED))
+    if (sim->measuring && !(issuer & QM_SIM_MEASURED))
         sim->late_wasted++;
-    qm_engine_wasted(&sim->engine, block, issuer & ~MEASURED);
+    qm_engine_wasted(&sim->engine, block, issuer & ~QM_SIM_MEASURED);
 }
 
 static int no_future(char *err, size_t len, const char *name)
@@ -147,6 +121,22 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
     snprintf(err, len, "out of memory for a cache of %llu blocks",
              (unsigned long long)sim->blocks);
     return ENOMEM;
+}
+
+void qm_sim_measure(struct qm_sim *sim)
+{
+    sim->measuring = true;
+    sim->warm_requests = sim->requests;
+    sim->warm_writes = sim->writes;
+    qm_cache_get_stats(sim->cache, &sim->warm);
+}
+
+void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found)
+{
+    if (found->outcome == QM_PROMOTE && sim->measuring &&
+        !(found->issuer & QM_SIM_MEASURED))
+        sim->late_used++;
+    found->issuer &= ~QM_SIM_MEASURED;
 }
 
 static int make_perfect(struct qm_sim *sim, char *err, size_t len)
@@ -210,6 +200,25 @@ static int make_throttle(struct qm_sim *sim, char *err, size_t len)
     return sim->engine.throttle ? 0 : ENOMEM;
 }
 
+static int make_timed(struct qm_sim *sim, char *err, size_t len)
+{
+    const struct qm_params *p = &sim->config.params;
+
+    if (!sim->config.timed)
+        return 0;
+    if (strcmp(p->eviction, QM_BELADY) == 0 ||
+        (strcmp(p->policy, QM_PERFECT) == 0 && p->level == QM_LEVEL_NONE)) {
+        snprintf(err, len,
+                 "%s knows the order of the trace, which clients and a device do not "
+                 "keep",
+                 strcmp(p->eviction, QM_BELADY) == 0 ? QM_BELADY
+                                                     : "perfect at level none");
+        return EINVAL;
+    }
+    sim->timed = qm_virtual_new(sim, sim->config.timed, err, len);
+    return sim->timed ? 0 : EINVAL;
+}
+
 /* The cache's part of the memory, beside which rules take their usual part of it. */
 static uint64_t part_of_total(const struct qm_sim_config *config)
 {
@@ -231,12 +240,13 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     }
     memset(sim, 0, sizeof *sim);
     sim->config = *config;
+    sim->measuring = config->warmup == 0 && !config->timed;
     qm_params_complete(&sim->config.params, config->block_size, bytes);
     qm_engine_init(&sim->engine, &sim->config.params);
     qm_device_load_init(&sim->load);
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
-        make_throttle(sim, err, len) == 0)
+        make_throttle(sim, err, len) == 0 && make_timed(sim, err, len) == 0)
         return sim;
     qm_sim_free(sim);
     return NULL;
@@ -279,10 +289,7 @@ static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
         return error;
     if (found->todo == QM_FETCH)
         qm_cache_fill(sim->cache, found->fill, NULL);
-    if (found->outcome == QM_PROMOTE && is_measuring(sim) &&
-        !(found->issuer & MEASURED))
-        sim->late_used++;
-    found->issuer &= ~MEASURED;
+    qm_sim_found(sim, found);
     sim->belady.now++; /* hits are told of late, and need no clock */
     return 0;
 }
@@ -291,7 +298,7 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
                       uint64_t block)
 {
     const struct qm_engine *e = &sim->engine;
-    struct issue issue = {sim, is_measuring(sim) ? klass | MEASURED : klass, 0};
+    struct issue issue = {sim, qm_sim_issuer(sim, klass), 0};
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct qm_lookup found;
     enum qm_access access;
@@ -319,16 +326,15 @@ static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
 
     for (; block <= last && !error; block++)
         error = read_block(sim, target, klass, block);
-    if (++sim->requests == sim->config.warmup) {
-        sim->warm_requests = sim->requests;
-        sim->warm_writes = sim->writes;
-        qm_cache_get_stats(sim->cache, &sim->warm);
-    }
+    if (++sim->requests == sim->config.warmup)
+        qm_sim_measure(sim);
     return error;
 }
 
 int qm_sim_event(struct qm_sim *sim, const struct qm_event *event)
 {
+    if (sim->timed)
+        return qm_virtual_event(sim->timed, event);
     switch (event->type) {
     case QM_TRACE_READ:
         return read_blocks(sim, event);
@@ -339,6 +345,11 @@ int qm_sim_event(struct qm_sim *sim, const struct qm_event *event)
     default:
         return qm_feed_context(&sim->feed, event);
     }
+}
+
+int qm_sim_finish(struct qm_sim *sim)
+{
+    return sim->timed ? qm_virtual_finish(sim->timed) : 0;
 }
 
 const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim)
@@ -370,12 +381,15 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     };
     result->reads = result->hits + result->promotes + result->misses;
     sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
+    if (sim->timed)
+        qm_virtual_result(sim->timed, &result->timed);
 }
 
 void qm_sim_free(struct qm_sim *sim)
 {
     if (!sim)
         return;
+    qm_virtual_free(sim->timed);
     /* The cache first: it tells the prefetcher of blocks that go unused. */
     if (sim->cache)
         qm_cache_free(sim->cache);

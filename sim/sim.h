@@ -2,7 +2,8 @@
  *
  * It drives the server's engine/, and with it cache/ and mining/: one shard, no data,
  * no threads, events in the order of the file, and a prefetched block is there at once.
- * A figure of it is a figure about that code.
+ * A figure of it is a figure about that code.  Or, with a device, clients make the
+ * requests and reads take time (virtual.h).
  */
 #ifndef QM_BENCH_SIM_H
 #define QM_BENCH_SIM_H
@@ -13,6 +14,7 @@
 
 #include "sim/belady.h"
 #include "sim/perfect.h"
+#include "sim/virtual.h"
 #include "engine/params.h"
 #include "trace/trace.h"
 
@@ -32,6 +34,7 @@ struct qm_sim_config {
                             or more; 0: rules_memory, which is all they can */
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
     uint64_t warmup;       /* so many read requests at the start are not counted */
+    const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
 
 /* The defaults, which are the server's, and those of --preset paper.  What depends on
@@ -53,7 +56,8 @@ struct qm_sim_result {
     uint64_t prefetches, used, wasted; /* the last two: of those prefetches */
     uint64_t lru_misses; /* that an LRU cache of as many blocks would have had, about; 0
                             if that is not reckoned */
-    struct qm_mining_stats mining; /* since the start */
+    struct qm_mining_stats mining;  /* since the start */
+    struct qm_virtual_result timed; /* with config.timed */
 };
 
 /* Makes a simulation; strings in config, and the future, must outlive it.  Returns NULL
@@ -63,6 +67,9 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
 /* The trace's events, in its order.  Returns 0 or an errno value: no memory, or an
  * error of the rule cache. */
 int qm_sim_event(struct qm_sim *sim, const struct qm_event *event);
+
+/* No more events.  Returns as qm_sim_event(). */
+int qm_sim_finish(struct qm_sim *sim);
 
 const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim);
 /* What was counted so far. */

@@ -1,0 +1,44 @@
+/* internal.h - a simulation, for the files that it consists of. */
+#ifndef QM_SIM_INTERNAL_H
+#define QM_SIM_INTERNAL_H
+
+#include "cache/cache.h"
+#include "engine/engine.h"
+#include "sim/feed.h"
+#include "sim/sim.h"
+
+/* In the issuer of a prefetched block, beside its class: it was issued after the
+ * warm-up.  What became of the others is no result of the part that counts, else more
+ * could be used there than was issued. */
+#define QM_SIM_MEASURED (UINT32_C(1) << 31)
+
+struct qm_sim {
+    struct qm_sim_config config;
+    struct qm_engine engine;
+    struct qm_device_load load; /* without virtual time, of no device, which is idle */
+    struct qm_cache *cache;
+    struct qm_feed feed;
+    struct qm_belady belady;
+    struct qm_virtual *timed; /* NULL: nothing takes time */
+    uint64_t blocks;          /* capacity */
+    uint64_t requests, writes;
+    bool measuring;                      /* the warm-up has ended */
+    uint64_t warm_requests, warm_writes; /* when it did */
+    struct qm_cache_stats warm;
+    /* Of prefetches issued before it ended, since then. */
+    uint64_t late_used, late_wasted;
+};
+
+/* The warm-up ends here. */
+void qm_sim_measure(struct qm_sim *sim);
+
+/* The issuer of a prefetch on behalf of a class. */
+static inline uint32_t qm_sim_issuer(const struct qm_sim *sim, uint32_t klass)
+{
+    return sim->measuring ? klass | QM_SIM_MEASURED : klass;
+}
+
+/* A block was found so; makes the issuer what the engine knows. */
+void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found);
+
+#endif

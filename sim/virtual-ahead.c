@@ -1,0 +1,159 @@
+/* virtual-ahead.c - those who prefetch, in virtual time: server/prefetch.c without
+ * threads (virtual.h).
+ *
+ * A worker takes a run of jobs out of the queue and has the device read it, but for the
+ * blocks that would not be kept, so that a run may take several reads.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sim/virtual-internal.h"
+
+static void fail_job(struct qm_virtual *v, struct qm_ahead_job *job)
+{
+    qm_cache_fail(v->sim->cache, job->fill);
+    free(job);
+    vt_wake(v);
+}
+
+/* Takes room for a job, from another client if need be. */
+static bool take_room(struct qm_virtual *v)
+{
+    struct qm_ahead_job *job;
+
+    if (v->queued < v->ahead.limit)
+        return true;
+    job = qm_ahead_yield(&v->ahead, 0);
+    if (job) {
+        v->queued--;
+        fail_job(v, job);
+    }
+    v->counts.dropped += v->sim->measuring;
+    return job != NULL;
+}
+
+int vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t issuer)
+{
+    struct qm_ahead_job *job;
+    int error;
+
+    if (!take_room(v))
+        return ENOBUFS;
+    job = malloc(sizeof *job);
+    error = job ? qm_cache_prefetch(v->sim->cache, block, issuer, &job->fill) : ENOMEM;
+    if (error) {
+        free(job);
+        if (error != EEXIST && error != ENOSPC)
+            vt_fail(v, error);
+        return error;
+    }
+    job->block = block;
+    job->item.client = 0;
+    job->item.cost = 1;
+    qm_ahead_push(&v->ahead, job);
+    v->queued++;
+    v->kick = true;
+    return 0;
+}
+
+bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill)
+{
+    struct qm_ahead_job *job = qm_ahead_take(&v->ahead, block, fill);
+
+    v->queued -= job != NULL;
+    free(job);
+    return job != NULL;
+}
+
+/* Has the next part of the worker's run read.  False: there is none left. */
+static bool go_on(struct vt_worker *w)
+{
+    struct qm_virtual *v = w->actor.v;
+
+    for (; w->at < w->n; w->at++) {
+        w->reading = qm_ahead_wanted(v->sim->cache, w->jobs + w->at, w->n - w->at);
+        if (w->reading > 0) {
+            vt_device_read(&w->actor, true, w->jobs[w->at]->block, w->reading);
+            return true;
+        }
+        v->counts.cancelled += v->sim->measuring;
+        fail_job(v, w->jobs[w->at]);
+    }
+    return false;
+}
+
+/* Takes runs until one has something to read. */
+static void work(struct vt_worker *w)
+{
+    struct qm_virtual *v = w->actor.v;
+
+    do {
+        w->n = qm_ahead_run(&v->ahead, w->jobs);
+        w->at = 0;
+        v->queued -= w->n;
+        w->busy = w->n > 0 && go_on(w);
+    } while (w->n > 0 && !w->busy);
+}
+
+static void done(struct vt_actor *actor)
+{
+    struct vt_worker *w = caa_container_of(actor, struct vt_worker, actor);
+    struct qm_virtual *v = actor->v;
+
+    if (v->sim->engine.load)
+        qm_device_load_took(v->sim->engine.load, (uint64_t)v->now,
+                            (uint64_t)(v->now - actor->since), w->reading, v->queued);
+    for (; w->reading > 0; w->reading--) {
+        qm_cache_fill(v->sim->cache, w->jobs[w->at]->fill, NULL);
+        free(w->jobs[w->at++]);
+    }
+    vt_wake(v);
+    w->busy = go_on(w);
+    if (!w->busy)
+        work(w);
+}
+
+void vt_ahead_kick(struct qm_virtual *v)
+{
+    if (!v->kick)
+        return;
+    v->kick = false;
+    for (unsigned i = 0; i < v->config.threads && v->queued > 0; i++)
+        if (!v->workers[i].busy)
+            work(&v->workers[i]);
+}
+
+int vt_ahead_init(struct qm_virtual *v)
+{
+    unsigned limit =
+        qm_ahead_limit(v->config.queue,
+                       qm_params_prefetch_most(&v->sim->config.params, v->sim->blocks));
+
+    v->workers = calloc(v->config.threads, sizeof *v->workers);
+    if (!v->workers)
+        return ENOMEM;
+    for (unsigned i = 0; i < v->config.threads; i++)
+        v->workers[i].actor = (struct vt_actor){.v = v, .done = done};
+    return qm_ahead_init(&v->ahead, limit, v->run_most);
+}
+
+void vt_ahead_destroy(struct qm_virtual *v)
+{
+    struct qm_ahead_job *job;
+
+    for (unsigned i = 0; v->workers && i < v->config.threads; i++) {
+        struct vt_worker *w = &v->workers[i];
+
+        for (; w->busy && w->at < w->n; w->at++) {
+            qm_cache_fail(v->sim->cache, w->jobs[w->at]->fill);
+            free(w->jobs[w->at]);
+        }
+        free(w->actor.request);
+    }
+    while (v->ahead.buckets && (job = qm_ahead_drain(&v->ahead))) {
+        qm_cache_fail(v->sim->cache, job->fill);
+        free(job);
+    }
+    qm_ahead_destroy(&v->ahead);
+    free(v->workers);
+}

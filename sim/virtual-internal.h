@@ -1,0 +1,134 @@
+/* virtual-internal.h - the parts of a simulation in virtual time, for the files that it
+ * consists of: virtual.c (clock, clients, results), virtual-read.c (the way of a
+ * request), virtual-ahead.c (those who prefetch).
+ */
+#ifndef QM_SIM_VIRTUAL_INTERNAL_H
+#define QM_SIM_VIRTUAL_INTERNAL_H
+
+#include <urcu/list.h>
+
+#include "engine/ahead.h"
+#include "sim/deal.h"
+#include "sim/internal.h"
+#include "sim/timers.h"
+#include "sim/virtual.h"
+
+/* Who has the device read something, and is told when it has: one read at a time. */
+struct vt_actor {
+    struct qm_virtual *v;
+    void (*done)(struct vt_actor *actor);
+    struct qm_device_request *request; /* NULL: none */
+    int64_t since;                     /* when it was submitted */
+};
+
+/* A block of a batch. */
+struct vt_piece {
+    uint64_t block;
+    struct qm_fill *fill; /* its to read and to fill; or NULL */
+    struct qm_fill *wait; /* what somebody reads; or NULL */
+    bool read;            /* by this reader */
+};
+
+/* A request for a read, on its way. */
+struct vt_reader {
+    struct vt_actor actor;
+    void (*ended)(struct vt_reader *reader); /* not if it ends at once */
+    void *owner;
+    struct vt_reader *another; /* of the open loop's; NULL: none */
+    struct cds_list_head list; /* of those that wait for others' reads */
+    uint32_t slot;             /* of its context; 0: none */
+    uint64_t generation;       /* of that slot */
+    uint64_t block, last;      /* what is still to be looked up */
+    int64_t since;             /* what its latency counts from */
+    bool counted;
+    enum { VT_LOOK_UP, VT_READ, VT_WAIT } phase;
+    unsigned n, at, reading; /* pieces: in the batch, done, being read */
+    struct vt_piece pieces[QM_BATCH_MAX];
+};
+
+/* Who reads ahead: a thread of the server. */
+struct vt_worker {
+    struct vt_actor actor;
+    bool busy;
+    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
+    unsigned n, at, reading;
+};
+
+/* A context that is open, by a number of ours: those of the trace's reader are used
+ * again before a client has come to the end of the context that had them. */
+struct vt_slot {
+    uint32_t parent, child, sibling; /* child: the first; sibling: the next; 0: none */
+    uint64_t generation;             /* how often it was given */
+};
+
+struct vt_client;
+
+struct qm_virtual {
+    struct qm_virtual_config config;
+    struct qm_sim *sim;
+    struct qm_device *device;
+    struct qm_timers timers;
+    int64_t now;
+    int error; /* the first */
+
+    unsigned batch, run_most;     /* blocks of a batch, of a demand's read */
+    struct cds_list_head waiting; /* readers */
+
+    struct qm_ahead ahead;
+    unsigned queued; /* in ahead */
+    struct vt_worker *workers;
+    bool kick; /* something was queued */
+
+    struct qm_deal deal;
+    struct vt_client *clients;
+    struct cds_list_head readers;  /* of the open loop, that are free */
+    struct vt_reader *all_readers; /* of the open loop */
+    uint32_t *given;               /* by the trace's slot: ours */
+    uint32_t given_room;
+    struct vt_slot *slots; /* by ours; the first is not used */
+    uint32_t slot_count, slot_room, slot_free;
+
+    bool begun;                      /* the first event was seen */
+    uint64_t base_us;                /* its time */
+    int64_t started, ended;          /* the first request that counts, the last reply */
+    double busy_before;              /* of the device's stations, at `started` */
+    struct qm_histogram latency;     /* ns */
+    struct qm_virtual_result counts; /* what is counted as it happens */
+};
+
+/* Keeps the first error. */
+static inline void vt_fail(struct qm_virtual *v, int error)
+{
+    if (error && !v->error)
+        v->error = error;
+}
+
+/* Has n adjacent blocks read; the actor is told. */
+void vt_device_read(struct vt_actor *actor, bool background, uint64_t block,
+                    unsigned n);
+
+/* Has call(v, what) happen at a time. */
+void vt_at(struct qm_virtual *v, int64_t when, qm_timer_call *call, void *what);
+
+/* The reader, whose slot, blocks and times are set, begins.  Returns whether it ended
+ * at once; else ended() will be called. */
+bool vt_read(struct vt_reader *reader);
+
+/* The run is given up: fails what the reader was to read, and then, when all have done
+ * that, takes leave of what it waits for. */
+void vt_reader_fail(struct vt_reader *reader);
+void vt_reader_forget(struct vt_reader *reader);
+
+/* Readers whose waiting is over go on, at this time but later. */
+void vt_wake(struct qm_virtual *v);
+
+int vt_ahead_init(struct qm_virtual *v);
+/* As engine's issue(); issuer as the cache is to remember it. */
+int vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t issuer);
+/* As qms_prefetch_take(). */
+bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill);
+/* Those who read ahead and are idle take what was queued. */
+void vt_ahead_kick(struct qm_virtual *v);
+void vt_ahead_destroy(struct qm_virtual *v);
+
+#endif

@@ -1,0 +1,278 @@
+/* virtual-read.c - the way of a request, in virtual time: server/io.c without threads
+ * (virtual.h).
+ *
+ * A batch of blocks is looked up, and what that makes likely queued for prefetching;
+ * then the runs are read that nobody has or is reading, one after the other; and only
+ * then are others waited for.
+ */
+#include <errno.h>
+
+#include "sim/virtual-internal.h"
+
+/* One block's candidates on their way into the queue. */
+struct issue {
+    struct qm_virtual *v;
+    uint32_t issuer;
+};
+
+static unsigned issue_run(void *opaque, uint64_t block, uint32_t count)
+{
+    struct issue *issue = opaque;
+    unsigned n = 0;
+
+    for (; count > 0; block++, count--)
+        n += vt_ahead_issue(issue->v, block, issue->issuer) == 0;
+    return n;
+}
+
+/* The event that a request of the reader is, as the feed wants to see it. */
+static struct qm_event event_of(const struct vt_reader *r)
+{
+    struct qm_event event = {.type = QM_TRACE_READ, .slot = r->slot};
+
+    if (r->slot && r->actor.v->slots[r->slot].generation != r->generation)
+        event.slot = 0; /* its context has ended before it: in the open loop only */
+    return event;
+}
+
+/* Takes note of what a demand said is to be done for a piece. */
+static void plan(struct vt_reader *r, struct vt_piece *p, const struct qm_lookup *found)
+{
+    p->fill = p->wait = NULL;
+    p->read = false;
+    if (found->todo == QM_FETCH) {
+        p->fill = found->fill;
+    } else if (found->todo == QM_WAIT) {
+        /* If that is a prefetch nobody has begun to read, it is our turn now. */
+        p->wait = found->fill;
+        if (vt_ahead_take(r->actor.v, p->block, found->fill))
+            p->fill = found->fill;
+    }
+}
+
+static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup *found)
+{
+    struct qm_virtual *v = r->actor.v;
+    struct qm_sim *sim = v->sim;
+    const struct qm_engine *e = &sim->engine;
+    struct qm_event event = event_of(r);
+    uint32_t klass = qm_feed_class(&sim->feed, &event);
+    struct issue issue = {v, qm_sim_issuer(sim, klass)};
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
+    enum qm_access access = qm_engine_found(e, block, klass, found);
+    struct qm_context *target;
+    unsigned n, throttled;
+    uint64_t now;
+
+    v->counts.late +=
+        access == QM_ACCESS_PROMOTE && found->todo != QM_DONE && r->counted;
+    if (!e->prefetches || qm_engine_ignores(e, access))
+        return;
+    target = qm_feed_target(&sim->feed, &event);
+    if (!target || !target->stream)
+        return;
+    n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
+                         &sim->feed, candidates);
+    now = qm_engine_needs_time(e) ? (uint64_t)v->now : 0;
+    throttled = qm_engine_issue(e, klass, now, candidates, n, issue_run, &issue);
+    v->counts.throttled += sim->measuring ? throttled : 0;
+}
+
+static void look_up(struct vt_reader *r, uint64_t block)
+{
+    struct qm_virtual *v = r->actor.v;
+    struct vt_piece *p = &r->pieces[r->n];
+    struct qm_lookup found;
+    int error = qm_cache_demand(v->sim->cache, block, NULL, 0,
+                                (uint32_t)v->sim->config.block_size, &found);
+
+    if (error) {
+        vt_fail(v, error);
+        return;
+    }
+    r->n++;
+    p->block = block;
+    qm_sim_found(v->sim, &found);
+    plan(r, p, &found);
+    account(r, block, &found);
+}
+
+/* Looks up the next batch.  False: there is none. */
+static bool next_batch(struct vt_reader *r)
+{
+    struct qm_virtual *v = r->actor.v;
+
+    r->n = r->at = 0;
+    while (r->block <= r->last && r->n < v->batch && !v->error)
+        look_up(r, r->block++);
+    if (r->n > 0)
+        vt_wake(v); /* what was driven out is not waited for any more */
+    return r->n > 0;
+}
+
+/* Has the next n pieces, which are adjacent and its to read, read by one call. */
+static void read_pieces(struct vt_reader *r, unsigned n)
+{
+    struct qm_virtual *v = r->actor.v;
+
+    r->reading = n;
+    qm_device_load_demand(&v->sim->load, 1);
+    vt_device_read(&r->actor, false, r->pieces[r->at].block, n);
+}
+
+/* Has the next run of pieces read.  False: there is none. */
+static bool read_next(struct vt_reader *r)
+{
+    struct qm_virtual *v = r->actor.v;
+    unsigned n = 0;
+
+    while (r->at < r->n && !r->pieces[r->at].fill)
+        r->at++;
+    while (r->at + n < r->n && n < v->run_most && r->pieces[r->at + n].fill)
+        n++;
+    if (n == 0)
+        return false;
+    read_pieces(r, n);
+    return true;
+}
+
+/* Waits for others' reads of pieces.  If such a read is not kept, the piece is read by
+ * whoever comes first, perhaps by this reader.  False: there is nothing left to wait
+ * for. */
+static bool wait_next(struct vt_reader *r)
+{
+    struct qm_virtual *v = r->actor.v;
+    const uint32_t block_size = (uint32_t)v->sim->config.block_size;
+
+    while (r->at < r->n && !v->error) {
+        struct vt_piece *p = &r->pieces[r->at];
+        struct qm_lookup found;
+        int error;
+
+        if (!p->wait) {
+            r->at++;
+            continue;
+        }
+        if (!qm_cache_settled(v->sim->cache, p->wait)) {
+            cds_list_add_tail(&r->list, &v->waiting);
+            return true;
+        }
+        error = qm_cache_wait(v->sim->cache, p->wait, NULL, 0, block_size);
+        p->wait = NULL;
+        if (error == 0 || p->read)
+            continue;
+        error =
+            qm_cache_demand_again(v->sim->cache, p->block, NULL, 0, block_size, &found);
+        if (error) {
+            vt_fail(v, error);
+            break;
+        }
+        plan(r, p, &found);
+        if (p->fill) {
+            read_pieces(r, 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Goes on.  Returns whether the request has ended. */
+static bool go_on(struct vt_reader *r)
+{
+    for (;;) {
+        switch (r->phase) {
+        case VT_LOOK_UP:
+            if (!next_batch(r))
+                return true;
+            r->phase = VT_READ;
+            break;
+        case VT_READ:
+            if (read_next(r))
+                return false;
+            r->phase = VT_WAIT;
+            r->at = 0;
+            break;
+        case VT_WAIT:
+            if (wait_next(r))
+                return false;
+            r->phase = VT_LOOK_UP;
+        }
+    }
+}
+
+/* After an event: what was queued meanwhile is taken up, once this reader's own reads
+ * are at the device. */
+static void resume(struct vt_reader *r)
+{
+    bool ended = go_on(r);
+
+    vt_ahead_kick(r->actor.v);
+    if (ended)
+        r->ended(r);
+}
+
+static void done(struct vt_actor *actor)
+{
+    struct vt_reader *r = caa_container_of(actor, struct vt_reader, actor);
+    struct qm_virtual *v = actor->v;
+
+    qm_device_load_demand(&v->sim->load, -1);
+    for (unsigned i = r->at; i < r->at + r->reading; i++) {
+        qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
+        r->pieces[i].fill = NULL;
+        r->pieces[i].read = true;
+    }
+    if (r->phase == VT_READ)
+        r->at += r->reading;
+    r->reading = 0;
+    vt_wake(v);
+    resume(r);
+}
+
+bool vt_read(struct vt_reader *r)
+{
+    bool ended;
+
+    r->actor.done = done;
+    r->phase = VT_LOOK_UP;
+    r->n = r->at = r->reading = 0;
+    ended = go_on(r);
+    vt_ahead_kick(r->actor.v);
+    return ended;
+}
+
+static void woken(void *opaque, void *what)
+{
+    (void)opaque;
+    resume(what);
+}
+
+void vt_wake(struct qm_virtual *v)
+{
+    struct vt_reader *r, *next;
+
+    cds_list_for_each_entry_safe(r, next, &v->waiting, list)
+    {
+        if (!qm_cache_settled(v->sim->cache, r->pieces[r->at].wait))
+            continue;
+        cds_list_del(&r->list);
+        vt_at(v, v->now, woken, r);
+    }
+}
+
+void vt_reader_fail(struct vt_reader *r)
+{
+    for (unsigned i = 0; i < r->n; i++) {
+        if (r->pieces[i].fill)
+            qm_cache_fail(r->actor.v->sim->cache, r->pieces[i].fill);
+        r->pieces[i].fill = NULL;
+    }
+}
+
+void vt_reader_forget(struct vt_reader *r)
+{
+    for (unsigned i = 0; i < r->n; i++)
+        if (r->pieces[i].wait)
+            qm_cache_wait(r->actor.v->sim->cache, r->pieces[i].wait, NULL, 0, 0);
+    r->n = 0;
+}
