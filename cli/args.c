@@ -1,5 +1,7 @@
-/* args.c - arguments of options: numbers, sizes, levels, lists, and those of mining. */
+/* args.c - arguments of options: numbers, sizes, times, levels, lists, and those of
+ * mining. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +108,37 @@ uint64_t cli_seconds(struct argp_state *state, const char *option, const char *a
             "or 0.5, not '%s'",
             option, arg);
     return value * 1000;
+}
+
+uint64_t cli_milliseconds(struct argp_state *state, const char *option, const char *arg)
+{
+    uint64_t value;
+
+    if (!thousandths(arg, 1000000000, &value))
+        argp_error(state,
+                   "%s must be a number of milliseconds above 0 and below a billion, "
+                   "like 20 or 0.5, not '%s'",
+                   option, arg);
+    return value;
+}
+
+double cli_speed(struct argp_state *state, const char *option, const char *arg)
+{
+    char *end = NULL;
+    double speed = 0;
+
+    if (strcmp(arg, "max") == 0)
+        return 0;
+    if (strcmp(arg, "recorded") == 0)
+        return 1;
+    if (*arg == 'x' && ((arg[1] >= '0' && arg[1] <= '9') || arg[1] == '.'))
+        speed = strtod(arg + 1, &end);
+    if (!end || *end != '\0' || !isfinite(speed) || speed < 0.001 || speed > 1e6)
+        argp_error(state,
+                   "%s must be max, recorded, or x and a factor from 0.001 to "
+                   "1000000 (like x2), not '%s'",
+                   option, arg);
+    return speed;
 }
 
 uint64_t cli_block_size(struct argp_state *state, const char *arg)

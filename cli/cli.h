@@ -60,6 +60,11 @@ uint64_t cli_size(struct argp_state *state, const char *option, const char *arg,
 uint64_t cli_percent(struct argp_state *state, const char *option, const char *arg);
 /* Above 0, with at most three decimals; in microseconds. */
 uint64_t cli_seconds(struct argp_state *state, const char *option, const char *arg);
+/* Above 0, with at most three decimals; in microseconds. */
+uint64_t cli_milliseconds(struct argp_state *state, const char *option,
+                          const char *arg);
+/* max: 0; recorded: 1; xN: N. */
+double cli_speed(struct argp_state *state, const char *option, const char *arg);
 uint64_t cli_block_size(struct argp_state *state, const char *arg);
 enum qm_level cli_level(struct argp_state *state, const char *arg);
 

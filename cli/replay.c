@@ -41,25 +41,6 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
-static double parse_speed(struct argp_state *state, const char *arg)
-{
-    char *end = NULL;
-    double speed = 0;
-
-    if (strcmp(arg, "max") == 0)
-        return 0;
-    if (strcmp(arg, "recorded") == 0)
-        return 1;
-    if (*arg == 'x' && ((arg[1] >= '0' && arg[1] <= '9') || arg[1] == '.'))
-        speed = strtod(arg + 1, &end);
-    if (!end || *end != '\0' || !isfinite(speed) || speed < 0.001 || speed > 1e6)
-        argp_error(state,
-                   "--speed must be max, recorded, or x and a factor from 0.001 to "
-                   "1000000 (like x2), not '%s'",
-                   arg);
-    return speed;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct arguments *a = state->input;
@@ -69,7 +50,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->config.uri = arg;
         return 0;
     case SPEED:
-        a->config.speed = parse_speed(state, arg);
+        a->config.speed = cli_speed(state, "--speed", arg);
         return 0;
     case CLIENTS:
         a->config.clients =

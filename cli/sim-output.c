@@ -57,6 +57,30 @@ uint64_t sim_total_bytes(const struct sim_run *run)
            r->mining.rules_bytes;
 }
 
+/* What a run that took time has beside. */
+static bool add_times(json_t *object, const struct sim_run *run)
+{
+    const struct qm_virtual_config *c = run->config.timed;
+    const struct qm_virtual_result *t = &run->result.timed;
+    json_t *times;
+
+    if (!c)
+        return true;
+    times = json_pack(
+        "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:I, s:I}",
+        "clients", (json_int_t)c->clients, "speed", c->speed, "think_ms",
+        (double)c->think_ns / 1e6, "mean_us", t->mean, "p50_us", t->p50, "p99_us",
+        t->p99, "p999_us", t->p999, "max_us", t->most, "seconds", t->seconds,
+        "reads_per_second", t->reads_per_second, "utilisation", t->utilisation,
+        "demand_reads", (json_int_t)t->demand_reads, "demand_blocks",
+        (json_int_t)t->demand_blocks, "prefetch_reads", (json_int_t)t->prefetch_reads,
+        "prefetch_blocks", (json_int_t)t->prefetch_blocks, "late", (json_int_t)t->late,
+        "cancelled", (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped,
+        "throttled", (json_int_t)t->throttled);
+    return times && json_object_update_new(object, times) == 0;
+}
+
 static json_t *run_json(const struct sim_run *run, bool series)
 {
     const struct qm_sim_config *c = &run->config;
@@ -80,7 +104,7 @@ static json_t *run_json(const struct sim_run *run, bool series)
         (json_int_t)r->mining.matches, "metadata_bytes", (json_int_t)r->metadata_bytes,
         "total_bytes", (json_int_t)sim_total_bytes(run));
 
-    if (object && add_counts(object, r) && rest &&
+    if (object && add_counts(object, r) && add_times(object, run) && rest &&
         json_object_update(object, rest) == 0 &&
         (!series || json_object_set_new(object, "series", series_json(run)) == 0)) {
         json_decref(rest);
@@ -170,10 +194,59 @@ static void print_row(const struct sim_run *run, bool eviction)
     printf(" %10" PRIu64 " %9" PRIu64 "\n", r->misses + r->prefetches, r->mining.rules);
 }
 
+/* Microseconds, as milliseconds. */
+static void print_ms(double us, int width)
+{
+    printf(" %*.3f", width, us / 1e3);
+}
+
+static void print_timed_row(const struct sim_run *run, bool eviction)
+{
+    const struct qm_virtual_result *t = &run->result.timed;
+    const struct qm_sim_result *r = &run->result;
+
+    printf("%-10s %-11s", run->config.params.policy,
+           qm_level_name(run->config.params.level));
+    if (eviction)
+        printf(" %-8s", run->config.params.eviction);
+    print_size(run, 8);
+    if (run->config.timed->clients > 0)
+        printf(" %7u", run->config.timed->clients);
+    else
+        printf(" %7s", "open");
+    printf(" %10" PRIu64, r->requests);
+    print_ms(t->mean, 9);
+    print_ms(t->p50, 9);
+    print_ms(t->p99, 9);
+    print_ms(t->p999, 9);
+    printf(" %9.1f %6.3f", t->reads_per_second, t->utilisation);
+    printf(" %10" PRIu64 " %10" PRIu64, t->demand_reads, t->prefetch_reads);
+    print_ratio(ratio(r->misses, r->reads), 7);
+    print_ratio(ratio(r->used, r->prefetches), 8);
+    printf("\n");
+}
+
+/* Of runs that took time. */
+static void print_timed(const struct sim_runs *runs, bool eviction)
+{
+    printf("%-10s %-11s", "policy", "level");
+    if (eviction)
+        printf(" %-8s", "eviction");
+    printf(" %8s %7s %10s %9s %9s %9s %9s %9s %6s %10s %10s %7s %8s\n", "cache",
+           "clients", "requests", "mean ms", "p50", "p99", "p99.9", "reads/s", "busy",
+           "demand", "prefetch", "miss", "accuracy");
+    for (size_t i = 0; i < runs->count; i++)
+        print_timed_row(&runs->runs[i], eviction);
+}
+
 int sim_print_table(const struct sim_runs *runs)
 {
     bool eviction = shows_eviction(runs);
 
+    if (runs->count > 0 && runs->runs[0].config.timed) {
+        print_timed(runs, eviction);
+        return cli_end_output(CLI_OK);
+    }
     printf("%-10s %-11s", "policy", "level");
     if (eviction)
         printf(" %-8s", "eviction");

@@ -106,6 +106,12 @@ static int each_event(void *opaque, const struct qm_event *event)
     for (size_t i = 0; i < s->runs->count && !error; i++)
         if (s->sims[i])
             error = qm_sim_event(s->sims[i], event);
+    if (error == ERANGE) {
+        cli_fail("the request of %" PRIu64 " bytes at %" PRIu64
+                 " lies beyond the device's end: give --device a larger size=",
+                 event->length, event->offset);
+        return -1; /* said */
+    }
     if (++s->events % 4096 == 0)
         sim_share_progress(s->share, s->reader);
     return error;
@@ -119,6 +125,8 @@ static int finish(struct simulation *s)
 
         if (!s->sims[i])
             continue;
+        if (qm_sim_finish(s->sims[i]) != 0)
+            return cli_fail("out of memory");
         qm_sim_result(s->sims[i], r);
         if (r->warming)
             return cli_fail("the trace's %" PRIu64

@@ -7,6 +7,7 @@
 
 #include "cache/eviction.h"
 #include "cli/cli.h"
+#include "cli/sim-timed.h"
 #include "cli/sim.h"
 
 /* A list of words, sizes or levels. */
@@ -23,6 +24,7 @@ struct arguments {
     struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
         skip_hits, degree, rules_memory, retrain, jobs;
+    struct sim_timed timed;
     unsigned without; /* ideas */
     const char *trained;
     uint64_t warmup, series_us;
@@ -50,6 +52,12 @@ enum {
     RETRAIN,
     SERIES,
     JOBS,
+    DEVICE,
+    CLIENTS,
+    THINK,
+    SPEED,
+    PREFETCH_THREADS,
+    PREFETCH_QUEUE,
 };
 
 static const struct argp_option options[] = {
@@ -93,6 +101,17 @@ static const struct argp_option options[] = {
     {"json", JSON, NULL, 0, "print an array with an object for each run", 0},
     {"series", SERIES, "SECONDS", 0,
      "with --json: the counts at each multiple of SECONDS of the trace's time, too", 0},
+    {"device", DEVICE, "NAME[,KEY=VALUE...]", 0,
+     "reads take time, as over the device filter: disk, ssd, san, object-store", 0},
+    {"clients", CLIENTS, "N[,N...]", 0, "so many make requests, one after the other",
+     0},
+    {"think", THINK, "MS", 0, "pause between a client's requests, in milliseconds", 0},
+    {"speed", SPEED, "SPEED", 0,
+     "max (default): without the trace's pauses; recorded: at its own times; xN: N "
+     "times as fast",
+     0},
+    {"prefetch-threads", PREFETCH_THREADS, "N", 0, "that read ahead (4)", 0},
+    {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (64)", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -171,6 +190,13 @@ static void add_level(struct argp_state *state, const char *word)
     append(state, &a->levels, item);
 }
 
+static void add_clients(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+
+    sim_timed_clients(state, &a->timed, word);
+}
+
 static void set(struct cli_setting *setting, uint64_t value)
 {
     setting->set = true;
@@ -189,6 +215,9 @@ static void complete(struct argp_state *state, struct arguments *a)
                           "--cache-blocks");
     if (a->cache_blocks.set)
         append(state, &a->sizes, (union item){.number = 0});
+    sim_timed_check(state, &a->timed);
+    if (a->series_us > 0 && a->timed.words)
+        argp_error(state, "--series is by the trace's time, and not for --device");
     if (a->series_us > 0 && !a->json)
         argp_error(state, "--series is printed with --json only");
     if (a->levels.count == 0)
@@ -275,6 +304,25 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case SERIES:
         a->series_us = cli_seconds(state, "--series", arg);
         return 0;
+    case DEVICE:
+        sim_timed_device(state, &a->timed, arg);
+        return 0;
+    case CLIENTS:
+        cli_list(state, "--clients", arg, add_clients);
+        return 0;
+    case THINK:
+        set(&a->timed.think_us, cli_milliseconds(state, "--think", arg));
+        return 0;
+    case SPEED:
+        a->timed.speed = cli_speed(state, "--speed", arg);
+        a->timed.speed_set = true;
+        return 0;
+    case PREFETCH_THREADS:
+        set(&a->timed.threads, cli_number(state, "--prefetch-threads", arg, 1, 64));
+        return 0;
+    case PREFETCH_QUEUE:
+        set(&a->timed.queue, cli_number(state, "--prefetch-queue", arg, 1, 65536));
+        return 0;
     case JSON:
         a->json = true;
         return 0;
@@ -336,14 +384,17 @@ static struct qm_sim_config common_config(const struct arguments *a,
 }
 
 /* A run for each combination; the eviction policy changes fastest. */
-static int make_runs(const struct arguments *a, uint64_t block_size,
-                     struct sim_runs *runs)
+static int make_runs(struct arguments *a, uint64_t block_size, struct sim_runs *runs)
 {
     struct qm_sim_config config = common_config(a, block_size);
     const struct list *sizes = a->totals.count > 0 ? &a->totals : &a->sizes;
-    size_t total =
-        sizes->count * a->levels.count * a->policies.count * a->evictions.count;
+    const struct qm_virtual_config *timed;
+    size_t loads, total;
 
+    if (sim_timed_make(&a->timed, a->file, &timed, &loads) != CLI_OK)
+        return CLI_FAILED;
+    total =
+        sizes->count * a->levels.count * loads * a->policies.count * a->evictions.count;
     runs->runs = calloc(total, sizeof *runs->runs);
     if (!runs->runs)
         return cli_fail("out of memory");
@@ -354,6 +405,8 @@ static int make_runs(const struct arguments *a, uint64_t block_size,
         n /= a->evictions.count;
         config.params.policy = a->policies.items[n % a->policies.count].word;
         n /= a->policies.count;
+        config.timed = timed ? &timed[n % loads] : NULL;
+        n /= loads;
         config.params.level =
             (enum qm_level)a->levels.items[n % a->levels.count].number;
         n /= a->levels.count;
@@ -372,7 +425,7 @@ static unsigned cpus(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-static int run(const struct arguments *a, struct qm_trace_reader *reader)
+static int run(struct arguments *a, struct qm_trace_reader *reader)
 {
     uint64_t block_size = a->mining.block_size.set ? a->mining.block_size.value
                                                    : qm_trace_block_size(reader);
@@ -413,5 +466,6 @@ int qm_cmd_sim(int argc, char **argv)
     free(a.sizes.items);
     free(a.totals.items);
     free(a.levels.items);
+    sim_timed_free(&a.timed);
     return status;
 }

@@ -1,0 +1,151 @@
+/* sim-timed.c - see sim-timed.h. */
+#include "cli/sim-timed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/sim.h"
+#include "engine/params.h"
+
+/* Keys are those of the filter, whose "device-" may be left out; and size. */
+static void set_key(struct argp_state *state, struct sim_timed *t, char *word)
+{
+    char *value = strchr(word, '='), key[64];
+
+    if (!value)
+        argp_error(state, "--device takes a name, and KEY=VALUE after it, not '%s'",
+                   word);
+    *value++ = '\0';
+    if (strcmp(word, "size") == 0) {
+        t->size = cli_size(state, "the device's size", value, 1, QM_TRACE_END_MAX);
+        return;
+    }
+    snprintf(key, sizeof key, "%s%s", strncmp(word, "device-", 7) == 0 ? "" : "device-",
+             word);
+    if (qm_device_settings_set(&t->settings, key, value) != 0)
+        argp_error(state,
+                   "--device has no key '%s'; there are: disks, stripe, queue, span, "
+                   "parallel, demand-first, scale, seed, size",
+                   word);
+}
+
+void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg)
+{
+    struct qm_device_config config;
+    char *rest, *word, err[200];
+    bool none;
+
+    free(t->words);
+    t->settings = (struct qm_device_settings){.values = {NULL}};
+    t->words = rest = strdup(arg);
+    if (!rest) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "--device");
+        return;
+    }
+    word = strsep(&rest, ",");
+    qm_device_settings_set(&t->settings, "device", word);
+    while ((word = strsep(&rest, ",")))
+        set_key(state, t, word);
+    if (qm_device_settings_complete(&t->settings, &config, &none, err, sizeof err) ==
+        -1)
+        argp_error(state, "--device: %s", err);
+    if (none)
+        argp_error(state, "--device none takes no time: leave --device out");
+}
+
+void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char *word)
+{
+    unsigned n =
+        (unsigned)cli_number(state, "--clients", word, 1, QM_VIRTUAL_CLIENTS_MAX);
+    unsigned *clients = reallocarray(t->clients, t->many + 1, sizeof *clients);
+
+    if (!clients) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "--clients");
+        return;
+    }
+    t->clients = clients;
+    t->clients[t->many++] = n;
+}
+
+void sim_timed_check(struct argp_state *state, struct sim_timed *t)
+{
+    if (!t->words && (t->many > 0 || t->speed_set || t->think_us.set ||
+                      t->threads.set || t->queue.set))
+        argp_error(state, "--clients, --speed, --think, --prefetch-threads and "
+                          "--prefetch-queue are for a device: say --device, too");
+    if (!t->words)
+        return;
+    if (t->many == 0 && t->speed == 0)
+        argp_error(state, "how many clients? Say --clients N, or --speed for requests "
+                          "at the trace's own times");
+    if (t->think_us.set && t->speed > 0)
+        argp_error(state, "either --think, or --speed for the trace's own pauses");
+}
+
+static int note_end(void *opaque, const struct qm_event *event)
+{
+    uint64_t *end = opaque;
+
+    if ((event->type == QM_TRACE_READ || event->type == QM_TRACE_WRITE) &&
+        event->offset + event->length > *end)
+        *end = event->offset + event->length;
+    return 0;
+}
+
+/* The device ends where the trace's last request does. */
+static int find_size(struct sim_timed *t, const char *file)
+{
+    struct qm_trace_reader *reader;
+    int status = CLI_FAILED;
+
+    if (!sim_is_rereadable(file))
+        return cli_fail("the trace must be a file, or how large is the device? Say "
+                        "--device NAME,size=SIZE");
+    reader = cli_trace_open(file);
+    if (reader)
+        status = cli_trace_each(reader, "looking for its end", note_end, &t->size);
+    qm_trace_free(reader);
+    if (t->size == 0)
+        t->size = 1; /* a trace without requests */
+    return status;
+}
+
+int sim_timed_make(struct sim_timed *t, const char *file,
+                   const struct qm_virtual_config **configs, size_t *count)
+{
+    struct qm_virtual_config config = {
+        .speed = t->speed,
+        .think_ns = t->think_us.value * 1000,
+        .threads = t->threads.set ? (unsigned)t->threads.value : QM_PREFETCH_THREADS,
+        .queue = t->queue.set ? (unsigned)t->queue.value : QM_PREFETCH_QUEUE,
+    };
+    char err[200];
+    bool none;
+
+    *configs = NULL;
+    *count = 1;
+    if (!t->words)
+        return CLI_OK;
+    if (t->size == 0 && find_size(t, file) != CLI_OK)
+        return CLI_FAILED;
+    config.size = t->size;
+    qm_device_settings_complete(&t->settings, &config.device, &none, err, sizeof err);
+    *count = t->many > 0 ? t->many : 1;
+    t->configs = calloc(*count, sizeof *t->configs);
+    if (!t->configs)
+        return cli_fail("out of memory");
+    for (size_t i = 0; i < *count; i++) {
+        t->configs[i] = config;
+        t->configs[i].clients = t->many > 0 ? t->clients[i] : 0;
+    }
+    *configs = t->configs;
+    return CLI_OK;
+}
+
+void sim_timed_free(struct sim_timed *t)
+{
+    free(t->words);
+    free(t->clients);
+    free(t->configs);
+}

@@ -1,0 +1,422 @@
+/* test-virtual.c - simulations in virtual time whose every moment was worked out by
+ * hand.  The device takes exactly a millisecond for each read, one after the other. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plugins/device/profile.h"
+#include "sim/sim.h"
+
+enum { BLOCK = 4096, MS = 1000, SIZE = 1000 * BLOCK };
+
+static struct qm_virtual_config device(unsigned clients)
+{
+    return (struct qm_virtual_config){
+        .device = {.stations = 1, .read = {1e6, 0}, .scale = 1},
+        .size = SIZE,
+        .clients = clients,
+        .threads = 1,
+        .queue = 64,
+    };
+}
+
+static struct qm_sim_config simulation(const struct qm_virtual_config *timed,
+                                       const char *policy)
+{
+    struct qm_sim_config config;
+
+    qm_sim_defaults(&config);
+    config.params.policy = policy;
+    config.params.throttle = false;
+    config.params.share_adapts = false;
+    config.params.prefetch_share = 20000;
+    config.params.mining.degree = 2;
+    config.block_size = BLOCK;
+    config.cache_blocks = 100;
+    config.timed = timed;
+    return config;
+}
+
+static struct qm_event begin(uint32_t slot, uint32_t parent)
+{
+    return (struct qm_event){.type = QM_TRACE_BEGIN,
+                             .ctx = slot,
+                             .slot = slot,
+                             .parent_slot = parent,
+                             .kind = parent ? QM_QUERY : QM_TRANSACTION,
+                             .klass = "t"};
+}
+
+static struct qm_event end(uint32_t slot)
+{
+    return (struct qm_event){.type = QM_TRACE_END, .ctx = slot, .slot = slot};
+}
+
+static struct qm_event reads(uint32_t slot, uint64_t us, uint64_t block, uint64_t count)
+{
+    return (struct qm_event){.type = QM_TRACE_READ,
+                             .us = us,
+                             .ctx = slot,
+                             .slot = slot,
+                             .offset = block * BLOCK,
+                             .length = count * BLOCK};
+}
+
+static struct qm_sim_result run(const struct qm_sim_config *config,
+                                const struct qm_event *events, size_t n)
+{
+    struct qm_sim_config with = *config;
+    struct qm_future *future = NULL;
+    struct qm_sim_result result;
+    struct qm_sim *sim;
+    char err[256] = "";
+
+    if (strcmp(config->params.policy, QM_PERFECT) == 0) {
+        future = qm_future_new(BLOCK);
+        assert_int_equal(qm_future_want_sequences(future, config->params.level), 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(qm_future_event(future, &events[i]), 0);
+        assert_int_equal(qm_future_finish(future), 0);
+        with.future = future;
+    }
+    sim = qm_sim_new(&with, err, sizeof err);
+    if (!sim)
+        fail_msg("%s", err);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(qm_sim_event(sim, &events[i]), 0);
+    assert_int_equal(qm_sim_finish(sim), 0);
+    qm_sim_result(sim, &result);
+    qm_sim_free(sim);
+    qm_future_free(future);
+    return result;
+}
+
+#define RUN(config, events) run(config, events, sizeof(events) / sizeof((events)[0]))
+
+static void assert_us(double us, double expected)
+{
+    if (us < expected - 0.01 || us > expected + 0.01)
+        fail_msg("%.3f us, not %.3f", us, expected);
+}
+
+/* Three misses of one client, and a hit that takes no time. */
+static void one_client(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
+                                      reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_us(r.timed.mean, 3.0 * MS / 4);
+    assert_us(r.timed.most, MS);
+    assert_us(r.timed.seconds * 1e6, 3 * MS);
+    assert_us(r.timed.reads_per_second, 4 / 0.003);
+    assert_us(r.timed.utilisation, 1);
+    assert_int_equal(r.timed.demand_reads, 3);
+    assert_int_equal(r.requests, 4);
+    assert_int_equal(r.misses, 3);
+}
+
+/* Between the three, the client thinks: the device has nothing to do then. */
+static void thinking(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
+                                      reads(0, 0, 9, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.think_ns = 500 * MS;
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, MS);
+    assert_us(r.timed.seconds * 1e6, 4 * MS);
+    assert_us(r.timed.utilisation, 3.0 / 4);
+}
+
+/* Two clients have one of the device's turns each: all but the first wait for another's
+ * read. */
+static void two_clients(void **state)
+{
+    struct qm_virtual_config timed = device(2);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 3, 1),
+                                      reads(0, 0, 5, 1), reads(0, 0, 7, 1)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_us(r.timed.mean, (1 + 2 + 2 + 2) * MS / 4.0);
+    assert_us(r.timed.seconds * 1e6, 4 * MS);
+    assert_us(r.timed.utilisation, 1);
+}
+
+/* Both want the same block: one read, for which the other waits. */
+static void one_read_for_two(void **state)
+{
+    struct qm_virtual_config timed = device(2);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_us(r.timed.mean, MS);
+    assert_int_equal(r.timed.demand_reads, 1);
+    assert_int_equal(r.hits, 1);
+}
+
+/* What is missing of a request is read by runs, one after the other. */
+static void runs(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 12, 1), reads(0, 0, 10, 6)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_int_equal(r.timed.demand_reads, 3);
+    assert_int_equal(r.timed.demand_blocks, 6);
+    assert_us(r.timed.most, 2 * MS);
+}
+
+/* 1 is read from 0 to 1, its successor 20 ahead from 1 to 2; it is demanded at 1.4. */
+static void late_prefetch(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.think_ns = 400 * MS;
+    r = RUN(&config, events);
+    assert_int_equal(r.promotes, 1);
+    assert_int_equal(r.timed.late, 1);
+    assert_us(r.timed.mean, (1000 + 600) / 2.0);
+    assert_int_equal(r.timed.prefetch_reads, 1);
+    assert_int_equal(r.timed.demand_reads, 1);
+}
+
+/* The same, but it is there before it is demanded. */
+static void early_prefetch(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.think_ns = 1500 * MS;
+    r = RUN(&config, events);
+    assert_int_equal(r.promotes, 1);
+    assert_int_equal(r.timed.late, 0);
+    assert_us(r.timed.mean, 500);
+}
+
+/* The one who prefetches is busy with 20, so 30 waits, and another client takes it
+ * over: it is read third, as a demand's. */
+static void taken_over(void **state)
+{
+    struct qm_virtual_config timed = device(2);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    const struct qm_event events[] = {begin(1, 0),        reads(1, 0, 10, 1),
+                                      reads(1, 0, 20, 1), reads(1, 0, 30, 1),
+                                      begin(2, 0),        reads(2, 0, 30, 1)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_int_equal(r.timed.demand_reads, 2);
+    assert_int_equal(r.timed.prefetch_reads, 1);
+    assert_int_equal(r.timed.late, 2);
+    assert_us(r.timed.most, 3 * MS);
+    /* 10: 0 to 1; 20: wanted at 1, there at 2; 30: there at 3, and from then on. */
+    assert_us(r.timed.mean, (1 + 1 + 1 + 3) * MS / 4.0);
+}
+
+/* Adjacent prefetches are one read. */
+static void joined(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 10, 1),
+                                      reads(1, 0, 30, 1), reads(1, 0, 31, 1)};
+    struct qm_sim_result r = RUN(&config, events);
+
+    (void)state;
+    assert_int_equal(r.timed.prefetch_reads, 1);
+    assert_int_equal(r.timed.prefetch_blocks, 2);
+    assert_us(r.timed.mean, (1 + 1 + 0) * MS / 3.0);
+}
+
+/* At the trace's own times, at twice their speed, whatever became of the others. */
+static void open_loop(void **state)
+{
+    struct qm_virtual_config timed = device(0);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 7000, 1, 1), reads(0, 8000, 3, 1),
+                                      reads(0, 27000, 5, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.speed = 2;
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, (1000 + 1500 + 1000) / 3.0);
+    assert_us(r.timed.seconds * 1e6, 11000);
+    assert_us(r.timed.utilisation, 3.0 / 11);
+}
+
+/* The same by one client, which is late with the second; that counts. */
+static void late_client(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 7000, 1, 1), reads(0, 7500, 3, 1),
+                                      reads(0, 20000, 5, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.speed = 1;
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, (1000 + 1500 + 1000) / 3.0);
+    assert_us(r.timed.most, 1500);
+}
+
+/* The requests of the warm-up take time, but do not count. */
+static void warm_up(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
+                                      reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    config.warmup = 2;
+    r = RUN(&config, events);
+    assert_int_equal(r.requests, 2);
+    assert_int_equal(r.hits, 1);
+    assert_int_equal(r.timed.demand_reads, 1);
+    assert_us(r.timed.mean, 500);
+    assert_us(r.timed.seconds * 1e6, MS);
+    assert_us(r.timed.utilisation, 1);
+}
+
+/* A client has the contexts within its own, whose numbers in the trace are used again
+ * before it comes to them. */
+static void slots_again(void **state)
+{
+    struct qm_virtual_config timed = device(2);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    struct qm_event events[600];
+    struct qm_sim_result r;
+    size_t n = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++) {
+        events[n++] = begin(1, 0);
+        events[n++] = begin(2, 1);
+        events[n++] = reads(2, 0, i % 7, 1);
+        events[n++] = reads(2, 0, 100 + i % 11, 1);
+        events[n++] = end(1); /* and 2 within it */
+    }
+    r = run(&config, events, n);
+    assert_int_equal(r.requests, 200);
+    assert_int_equal(r.reads, r.hits + r.promotes + r.misses);
+    assert_int_equal(r.misses + r.prefetches, 7 + 11);
+}
+
+static void beyond_the_end(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    struct qm_event event = reads(0, 0, 999, 2);
+    char err[256] = "";
+    struct qm_sim *sim = qm_sim_new(&config, err, sizeof err);
+
+    (void)state;
+    assert_non_null(sim);
+    assert_int_equal(qm_sim_event(sim, &event), ERANGE);
+    qm_sim_free(sim);
+}
+
+/* A simulation that is given up in the middle of its reads leaves nothing behind. */
+static void given_up(void **state)
+{
+    const unsigned loops[] = {0, 3};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct qm_virtual_config timed = device(loops[i]);
+        struct qm_sim_config config = simulation(&timed, "seq");
+        struct qm_sim *sim;
+        char err[256] = "";
+
+        timed.speed = loops[i] ? 0 : 1;
+        sim = qm_sim_new(&config, err, sizeof err);
+        assert_non_null(sim);
+        assert_int_equal(qm_sim_event(sim, (struct qm_event[]){begin(1, 0)}), 0);
+        for (uint64_t block = 0; block < 8; block++) {
+            struct qm_event one = reads(1, 0, block, 1), other = reads(0, 0, block, 3);
+
+            assert_int_equal(qm_sim_event(sim, &one), 0);
+            assert_int_equal(qm_sim_event(sim, &other), 0);
+        }
+        qm_sim_free(sim);
+    }
+}
+
+static struct qm_sim_result random_run(void)
+{
+    static struct qm_event events[20000];
+    struct qm_virtual_config timed = device(8);
+    struct qm_sim_config config = simulation(&timed, "ppm");
+    uint64_t random = 1;
+
+    timed.device = qm_device_profile_find("ssd")->config;
+    timed.threads = 4;
+    config.params.throttle = true;
+    config.params.share_adapts = true;
+    for (size_t i = 0; i < 20000; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        if (i < 16)
+            events[i] = begin((uint32_t)i + 1, 0);
+        else
+            events[i] = reads((random >> 40) % 16 + 1, i, (random >> 50) % 900, 1);
+    }
+    return run(&config, events, 20000);
+}
+
+/* Chance is the device's seed, and nothing else. */
+static void the_same_twice(void **state)
+{
+    struct qm_sim_result a = random_run(), b = random_run();
+
+    (void)state;
+    assert_memory_equal(&a, &b, sizeof a);
+    assert_true(a.prefetches > 0);
+    assert_true(a.timed.mean > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_client),     cmocka_unit_test(thinking),
+        cmocka_unit_test(two_clients),    cmocka_unit_test(one_read_for_two),
+        cmocka_unit_test(runs),           cmocka_unit_test(late_prefetch),
+        cmocka_unit_test(early_prefetch), cmocka_unit_test(taken_over),
+        cmocka_unit_test(joined),         cmocka_unit_test(open_loop),
+        cmocka_unit_test(late_client),    cmocka_unit_test(warm_up),
+        cmocka_unit_test(slots_again),    cmocka_unit_test(beyond_the_end),
+        cmocka_unit_test(given_up),       cmocka_unit_test(the_same_twice),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
