@@ -13,7 +13,13 @@ struct perfect {
     const struct qm_future *future;
     enum qm_level level;
     unsigned degree;
-    uint32_t sequences; /* begun so far */
+    uint32_t sequences; /* the number of the next to begin */
+};
+
+/* Counts the streams that begin, and does nothing else. */
+struct order {
+    struct qm_prefetcher base;
+    uint32_t begun;
 };
 
 struct qm_stream {
@@ -39,6 +45,55 @@ struct qm_prefetcher *qm_perfect_new(const struct qm_future *future,
     *perfect = (struct perfect){
         .base = {&perfect_ops}, .future = future, .level = level, .degree = degree};
     return &perfect->base;
+}
+
+void qm_perfect_next(struct qm_prefetcher *p, uint32_t sequence)
+{
+    of(p)->sequences = sequence;
+}
+
+static struct qm_stream *order_begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    struct qm_stream *stream = malloc(sizeof *stream);
+
+    (void)klass;
+    if (stream)
+        *stream = (struct qm_stream){.number = ((struct order *)p)->begun++};
+    return stream;
+}
+
+static void order_end(struct qm_prefetcher *p, struct qm_stream *stream,
+                      struct qm_work **work)
+{
+    (void)p;
+    free(stream);
+    *work = NULL;
+}
+
+static const struct qm_prefetcher_ops order_ops = {
+    .name = "order",
+    .begin = order_begin,
+    .end = order_end,
+};
+
+struct qm_prefetcher *qm_perfect_order_new(void)
+{
+    struct order *order = malloc(sizeof *order);
+
+    if (!order)
+        return NULL;
+    *order = (struct order){.base = {&order_ops}};
+    return &order->base;
+}
+
+uint32_t qm_perfect_order_begun(const struct qm_prefetcher *order)
+{
+    return ((const struct order *)order)->begun;
+}
+
+void qm_perfect_order_free(struct qm_prefetcher *order)
+{
+    free(order);
 }
 
 static int destroy(struct qm_prefetcher *p)

@@ -20,4 +20,12 @@
 struct qm_prefetcher *qm_perfect_new(const struct qm_future *future,
                                      enum qm_level level, unsigned degree);
 
+/* Sequences are numbered in the order of the trace.  If contexts do not begin in that
+ * order, the number of the one that begins next has to be said: an order counts them,
+ * as the prefetcher of a feed (qm_feed_context() only) that sees the trace's. */
+void qm_perfect_next(struct qm_prefetcher *perfect, uint32_t sequence);
+struct qm_prefetcher *qm_perfect_order_new(void); /* NULL: no memory */
+uint32_t qm_perfect_order_begun(const struct qm_prefetcher *order);
+void qm_perfect_order_free(struct qm_prefetcher *order);
+
 #endif

@@ -80,6 +80,8 @@ struct qm_virtual {
     bool kick; /* something was queued */
 
     struct qm_deal deal;
+    struct qm_prefetcher *order; /* with policy perfect; else NULL */
+    struct qm_feed ordered;      /* for it: the trace's contexts */
     struct vt_client *clients;
     struct cds_list_head readers;  /* of the open loop, that are free */
     struct vt_reader *all_readers; /* of the open loop */

@@ -24,6 +24,7 @@ struct item {
     enum qm_kind kind;
     uint32_t slot, parent_slot; /* ours */
     uint64_t generation;
+    uint32_t sequence; /* of what begins, with policy perfect */
     uint64_t us;
     union {
         struct {
@@ -194,6 +195,8 @@ static int make_item(struct qm_virtual *v, const struct qm_event *event,
                      struct item *item)
 {
     *item = (struct item){.type = event->type, .us = event->us};
+    if (v->order && event->type != QM_TRACE_READ) /* perhaps a sequence begins */
+        item->sequence = qm_perfect_order_begun(v->order);
     if (event->type == QM_TRACE_BEGIN) {
         if (make_given(v, event->slot) != 0)
             return ENOMEM;
@@ -224,6 +227,8 @@ static void context(struct qm_virtual *v, const struct item *item)
         event.parent_slot = item->parent_slot;
         event.klass = item->klass;
     }
+    if (v->order)
+        qm_perfect_next(v->sim->engine.prefetcher, item->sequence);
     vt_fail(v, qm_feed_context(&v->sim->feed, &event));
     if (item->type == QM_TRACE_END)
         slot_end(v, item->slot);
@@ -425,8 +430,18 @@ static int give_open(struct qm_virtual *v, const struct qm_event *event)
     return v->error;
 }
 
+/* Counts the sequences of the trace's contexts, in its order. */
+static int count_order(struct qm_virtual *v, const struct qm_event *event)
+{
+    if (!v->order || event->type == QM_TRACE_READ)
+        return 0;
+    return qm_feed_context(&v->ordered, event);
+}
+
 int qm_virtual_event(struct qm_virtual *v, const struct qm_event *event)
 {
+    int error;
+
     if (v->error)
         return v->error;
     if (event->type == QM_TRACE_WRITE) {
@@ -439,7 +454,8 @@ int qm_virtual_event(struct qm_virtual *v, const struct qm_event *event)
         v->begun = true;
         v->base_us = event->us;
     }
-    return v->config.clients > 0 ? give_client(v, event) : give_open(v, event);
+    error = v->config.clients > 0 ? give_client(v, event) : give_open(v, event);
+    return error ? error : count_order(v, event);
 }
 
 int qm_virtual_finish(struct qm_virtual *v)
@@ -491,6 +507,16 @@ static int make_clients(struct qm_virtual *v)
     return 0;
 }
 
+static int make_order(struct qm_virtual *v)
+{
+    const struct qm_params *p = &v->sim->config.params;
+
+    if (strcmp(p->policy, QM_PERFECT) != 0)
+        return 0;
+    v->order = qm_perfect_order_new();
+    return v->order ? qm_feed_init(&v->ordered, v->order, p->level) : ENOMEM;
+}
+
 static int make(struct qm_virtual *v)
 {
     uint64_t most = DEMAND_BYTES / v->sim->config.block_size;
@@ -506,6 +532,8 @@ static int make(struct qm_virtual *v)
     v->sim->engine.device_blocks = (v->config.size - 1) / v->sim->config.block_size + 1;
     v->slot_count = 1; /* 0 is none */
     error = vt_ahead_init(v);
+    if (!error)
+        error = make_order(v);
     return error ? error : make_clients(v);
 }
 
@@ -579,6 +607,9 @@ void qm_virtual_free(struct qm_virtual *v)
     free(v->clients);
     qm_timers_clear(&v->timers);
     qm_deal_clear(&v->deal);
+    if (v->order)
+        qm_feed_finish(&v->ordered, false);
+    qm_perfect_order_free(v->order);
     qm_device_free(v->device);
     free(v->given);
     free(v->slots);
