@@ -134,7 +134,9 @@ int vt_ahead_init(struct qm_virtual *v)
         return ENOMEM;
     for (unsigned i = 0; i < v->config.threads; i++)
         v->workers[i].actor = (struct vt_actor){.v = v, .done = done};
-    return qm_ahead_init(&v->ahead, limit, v->run_most);
+    return qm_ahead_init(
+        &v->ahead, limit,
+        qm_ahead_join(QM_VIRTUAL_READ_MAX, (uint32_t)v->sim->config.block_size));
 }
 
 void vt_ahead_destroy(struct qm_virtual *v)

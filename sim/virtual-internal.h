@@ -13,6 +13,9 @@
 #include "sim/timers.h"
 #include "sim/virtual.h"
 
+/* Bytes of one read of the device, as the server's MAX_READ. */
+#define QM_VIRTUAL_READ_MAX (UINT32_C(4) << 20)
+
 /* Who has the device read something, and is told when it has: one read at a time. */
 struct vt_actor {
     struct qm_virtual *v;

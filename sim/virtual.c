@@ -15,8 +15,7 @@
 #include "sim/virtual-internal.h"
 
 /* The clock does not begin at 0, which is no time for engine/load.h. */
-#define BEGINNING    INT64_C(1000000000)
-#define DEMAND_BYTES (UINT64_C(4) << 20) /* of one read, as the server's MAX_READ */
+#define BEGINNING INT64_C(1000000000)
 
 /* An event on its way to a client. */
 struct item {
@@ -519,7 +518,7 @@ static int make_order(struct qm_virtual *v)
 
 static int make(struct qm_virtual *v)
 {
-    uint64_t most = DEMAND_BYTES / v->sim->config.block_size;
+    uint64_t most = QM_VIRTUAL_READ_MAX / v->sim->config.block_size;
     int error = qm_device_new(&v->config.device, v->config.size, &v->device);
 
     if (error)
