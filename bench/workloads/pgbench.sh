@@ -56,7 +56,7 @@ workload_start() {
     PG_ENV=(env "LD_PRELOAD=$T/preload/libqmctx-preload.so" "LD_LIBRARY_PATH=$T/preload"
         "QMCTX_PRELOAD_CONNECTIONS=1" "QMCTX_PRELOAD_FILES=$heap=$(nbd_uri nbd)")
     [ -e "$PG_TREE" ] || pg_tree
-    pgbench_start -c shared_buffers="${pool/K/k}B" -c "quickmine.carrier=$heap"
+    pgbench_start -c shared_buffers="${pool/K/k}B" -c "quickmine.transport=$heap"
     pg_sql -v ON_ERROR_STOP=1 -c "CREATE EXTENSION IF NOT EXISTS quickmine"
     [ "$(pg_stat connected)" = t ] || [ "$(pg_stat connected)" = true ] ||
         fail "no contexts: $(pg_stat message)"
