@@ -85,7 +85,8 @@ static struct qmctx *open_transport(void)
 {
     const char *path = where();
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
-    bool is_file = strcmp(path, KERNEL) != 0 &&
+    bool is_file = strcmp(path, KERNEL) != 0 && strcmp(path, "agent") != 0 &&
+                   strncmp(path, "agent:", 6) != 0 &&
                    (len < suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX) != 0);
     char socket[MAXPGPATH];
     struct qmctx *result = NULL;

@@ -10,8 +10,8 @@
  *
  *   device*.c
  *   qmctx.c
- *   transport-direct.c transport-kernel.c transport-mount.c
- *   transport-attached.c request.c mount-link.c
+ *   transport-direct.c transport-kernel.c transport-mount.c transport-agent.c
+ *   transport-attached.c request.c mount-link.c agent-table.c
  *   session.c
  *   handshake.c contexts.c
  *   conn.c
@@ -116,10 +116,11 @@ int qm_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3
 size_t qm_name_len(const char *name, size_t max);
 
 extern const struct qm_transport qm_transport_direct, qm_transport_mount,
-    qm_transport_kernel, qm_transport_attached;
+    qm_transport_kernel, qm_transport_agent, qm_transport_attached;
 
 /* qmctx_announce() by these; *ctx is NULL. */
 int qm_announce_to_mount(const char *path, struct qmctx **ctx);
 int qm_announce_to_kernel(struct qmctx **ctx);
+int qm_announce_to_agent(const char *path, struct qmctx **ctx);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clients/protocol/quickmine-agent.h"
 #include "internal.h"
 
 int qmctx_announce(const char *where, struct qmctx **ctx)
@@ -16,6 +17,10 @@ int qmctx_announce(const char *where, struct qmctx **ctx)
     }
     if (strcmp(where, "kernel") == 0)
         return qm_announce_to_kernel(ctx);
+    if (strcmp(where, "agent") == 0)
+        return qm_announce_to_agent(QM_AGENT_SOCKET, ctx);
+    if (strncmp(where, "agent:", 6) == 0)
+        return qm_announce_to_agent(where + 6, ctx);
     return qm_announce_to_mount(where, ctx);
 }
 

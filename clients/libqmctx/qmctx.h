@@ -63,6 +63,9 @@ int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ct
  *
  *   "kernel"           to the kernel, which has to be a patched one (quickmine-ctx(7)):
  *                      else ENOSYS, and *ctx is NULL
+ *   "agent"            to `quickmine agent` at its default socket, or, as "agent:PATH",
+ *                      at another.  Succeeds even if none is there (yet).  One such
+ *                      instance a process: else EBUSY
  *   a socket's path    to the mount whose socket that is, whatever the kernel has.
  *                      Succeeds even if no mount is there (yet), or setfsgid(2) is not
  *                      allowed: then qmctx_connected() is false and qmctx_error() says

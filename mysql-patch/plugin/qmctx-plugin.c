@@ -343,11 +343,12 @@ static void on_event(MYSQL_THD thd, unsigned int class, const void *event)
 }
 
 /* What qmctx_announce() takes for what was given: the socket beside the mount's file,
- * the socket itself, or the kernel.  Returns false if it is too long. */
+ * the socket itself, the kernel, or an agent.  Returns false if it is too long. */
 static bool socket_path(const char *path, char *socket, size_t size)
 {
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
-    bool is_file = strcmp(path, "kernel") &&
+    bool is_file = strcmp(path, "kernel") && strcmp(path, "agent") &&
+                   strncmp(path, "agent:", 6) &&
                    (len <= suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX));
     int n = snprintf(socket, size, "%s%s", path, is_file ? QM_MOUNT_SUFFIX : "");
 

@@ -1,0 +1,305 @@
+/* transport-agent.c - the transport that leaves the thread's current context where an
+ * agent's BPF program finds it (clients/protocol/quickmine-agent.h).
+ *
+ * Beginning and ending a context are stores into memory; there is no system call but
+ * now and then one that looks whether the agent is still there.  One that is not is
+ * looked for again, at most once a second, when contexts begin.
+ *
+ * There is one word for each thread of the process, so there can be one instance.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent-table.h"
+#include "internal.h"
+
+#define WELCOME_MS 1000
+
+/* Where the BPF program looks.  Static thread-local storage lies at the same distance
+ * from each thread's pointer, also if this library was loaded by dlopen(). */
+static _Thread_local volatile uint64_t word __attribute__((tls_model("initial-exec")));
+
+struct agent {
+    struct qmctx base;
+    struct sockaddr_un address;
+    struct qm_agent_table *table;
+    _Atomic int fd;          /* of the connection; -1: none.  For a child to close */
+    _Atomic bool registered; /* the agent has said so */
+    _Atomic uint64_t looked; /* seconds: when it was last looked for */
+    pthread_mutex_t lock;    /* of connecting; a leaf */
+};
+
+struct agent_thread {
+    struct qm_thread base;
+    struct qm_agent_chunk *chunk; /* NULL: all are taken */
+};
+
+struct frame {
+    uint64_t word;  /* 0: there was no slot */
+    uint64_t outer; /* what was current before */
+};
+
+static _Atomic bool taken; /* by an instance */
+
+static uint64_t seconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec;
+}
+
+static struct frame *frames_of(const struct qm_thread *thread)
+{
+    return thread->frames;
+}
+
+/* All of the following: agent.lock is held. */
+
+static void hang_up(struct agent *a)
+{
+    int fd = atomic_exchange(&a->fd, -1);
+
+    atomic_store(&a->registered, false);
+    if (fd != -1)
+        close(fd);
+}
+
+static bool send_hello(struct agent *a, int fd)
+{
+    struct qm_agent_hello hello = {
+        .magic = QM_AGENT_MAGIC,
+        .version = QM_AGENT_VERSION,
+        .slots = QM_AGENT_SLOTS_MAX,
+        .tls_offset =
+            (int64_t)((uintptr_t)&word - (uintptr_t)__builtin_thread_pointer()),
+    };
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    struct iovec iov = {&hello, sizeof hello};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &a->table->fd, sizeof(int));
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof hello;
+}
+
+/* Connects, without waiting for anything. */
+static void call(struct agent *a)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd == -1)
+        return;
+    if (connect(fd, (const struct sockaddr *)&a->address, sizeof a->address) != 0 ||
+        !send_hello(a, fd)) {
+        close(fd);
+        return;
+    }
+    atomic_store(&a->fd, fd);
+}
+
+/* What the agent has said since it was called; 0, or why it is not there. */
+static int listen_to(struct agent *a)
+{
+    struct qm_agent_welcome answer;
+    ssize_t n = recv(atomic_load(&a->fd), &answer, sizeof answer, MSG_DONTWAIT);
+
+    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (n != sizeof answer || answer.magic != QM_AGENT_MAGIC || answer.error != 0) {
+        hang_up(a);
+        return n == sizeof answer && answer.magic == QM_AGENT_MAGIC ? (int)answer.error
+                                                                    : ENOTCONN;
+    }
+    atomic_store(&a->registered, true);
+    return 0;
+}
+
+static int look(struct agent *a)
+{
+    if (atomic_load(&a->fd) == -1)
+        call(a);
+    return atomic_load(&a->fd) == -1 ? ENOTCONN : listen_to(a);
+}
+
+/* From here on without the lock. */
+
+static void look_now_and_then(struct agent *a)
+{
+    uint64_t now = seconds();
+
+    if (atomic_load_explicit(&a->looked, memory_order_relaxed) == now ||
+        pthread_mutex_trylock(&a->lock) != 0)
+        return;
+    atomic_store_explicit(&a->looked, now, memory_order_relaxed);
+    look(a);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static int agent_begin(struct qmctx *ctx, struct qm_thread *thread,
+                       enum qmctx_kind kind, uint64_t klass, const char *name)
+{
+    struct agent_thread *t = (struct agent_thread *)thread;
+    struct agent *a = (struct agent *)ctx;
+    struct frame f = {.outer = word};
+    uint64_t parent = 0;
+
+    look_now_and_then(a);
+    if (!qm_thread_reserve(thread))
+        return -1;
+    if (!t->chunk)
+        t->chunk = qm_agent_chunk_take(a->table);
+    for (unsigned i = thread->depth; i > 0 && parent == 0; i--)
+        parent = frames_of(thread)[i - 1].word;
+    if (t->chunk)
+        f.word = qm_agent_slot_begin(a->table, t->chunk, parent, kind, klass, name);
+    if (f.word != 0)
+        word = f.word;
+    frames_of(thread)[thread->depth++] = f;
+    return 0;
+}
+
+static void agent_end(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct agent_thread *t = (struct agent_thread *)thread;
+    struct frame f = frames_of(thread)[--thread->depth];
+
+    if (f.word == 0)
+        return;
+    word = f.outer;
+    qm_agent_slot_end(((struct agent *)ctx)->table, t->chunk, f.word);
+}
+
+static void agent_thread_gone(struct qmctx *ctx, struct qm_thread *thread)
+{
+    struct agent_thread *t = (struct agent_thread *)thread;
+    struct agent *a = (struct agent *)ctx;
+
+    if (qm_thread_get(ctx, false) == thread)
+        word = 0;
+    for (; thread->depth > 0; thread->depth--)
+        if (frames_of(thread)[thread->depth - 1].word != 0)
+            qm_agent_slot_end(a->table, t->chunk,
+                              frames_of(thread)[thread->depth - 1].word);
+    if (t->chunk)
+        qm_agent_chunk_give(a->table, t->chunk);
+    t->chunk = NULL;
+}
+
+/* The connection stays the parent's; a child that wants contexts announces anew. */
+static void agent_forked(struct qmctx *ctx, struct qm_thread *thread)
+{
+    int fd = atomic_exchange(&((struct agent *)ctx)->fd, -1);
+
+    word = 0;
+    if (fd != -1)
+        close(fd);
+    atomic_store(&taken, false);
+}
+
+static bool agent_connected(struct qmctx *ctx)
+{
+    return atomic_load(&((struct agent *)ctx)->registered);
+}
+
+static void agent_close(struct qmctx *ctx)
+{
+    struct agent *a = (struct agent *)ctx;
+
+    hang_up(a);
+    qm_agent_table_free(a->table);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+    atomic_store(&taken, false);
+}
+
+const struct qm_transport qm_transport_agent = {
+    .name = "agent",
+    .thread_bytes = sizeof(struct agent_thread),
+    .frame_bytes = sizeof(struct frame),
+    .connected = agent_connected,
+    .begin = agent_begin,
+    .end = agent_end,
+    .thread_gone = agent_thread_gone,
+    .forked = agent_forked,
+    .close = agent_close,
+};
+
+/* Calls the agent and waits for its answer, a second at most. */
+static void first_call(struct agent *a)
+{
+    struct pollfd fd = {.events = POLLIN};
+    int error;
+
+    pthread_mutex_lock(&a->lock);
+    atomic_store(&a->looked, seconds());
+    error = look(a);
+    fd.fd = atomic_load(&a->fd);
+    if (fd.fd != -1 && !atomic_load(&a->registered)) {
+        poll(&fd, 1, WELCOME_MS);
+        error = listen_to(a);
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (error == ENOTCONN)
+        qm_fail(error, "no agent listens at %s", a->address.sun_path);
+    else if (error != 0)
+        qm_fail(error, "the agent at %s does not take this process: %s",
+                a->address.sun_path, strerror(error));
+}
+
+static int make(const char *path, struct agent **agent)
+{
+    struct agent *a = calloc(1, sizeof *a);
+    int error;
+
+    if (a)
+        a->table = qm_agent_table_new();
+    if (!a || !a->table) {
+        free(a);
+        return qm_fail(ENOMEM, "no memory for a table of contexts");
+    }
+    a->address.sun_family = AF_UNIX;
+    strcpy(a->address.sun_path, path);
+    atomic_init(&a->fd, -1);
+    pthread_mutex_init(&a->lock, NULL);
+    error = qm_register(&a->base, &qm_transport_agent);
+    if (error) {
+        qm_agent_table_free(a->table);
+        free(a);
+        return qm_fail(error, "no thread-local storage: %s", strerror(error));
+    }
+    *agent = a;
+    return 0;
+}
+
+int qm_announce_to_agent(const char *path, struct qmctx **ctx)
+{
+    struct agent *a = NULL;
+
+    if (strlen(path) >= sizeof a->address.sun_path)
+        return qm_fail(EINVAL, "%s: a socket's path has at most %zu bytes", path,
+                       sizeof a->address.sun_path - 1);
+    if (atomic_exchange(&taken, true))
+        return qm_fail(EBUSY, "this process announces contexts to an agent already");
+    if (make(path, &a) != 0) {
+        atomic_store(&taken, false);
+        return -1;
+    }
+    first_call(a);
+    *ctx = &a->base;
+    return 0;
+}

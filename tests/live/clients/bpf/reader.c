@@ -1,0 +1,83 @@
+/* reader.c - `bpf-reader WHERE DEVICE`: reads in contexts that it announces there.
+ *
+ * Four threads: each has a connection with 3 transactions of 10 queries, and reads 16
+ * KiB in each query, past the page cache, at the place that says whose it is: the
+ * device's block is thread * 32 + transaction * 10 + query.  Then a child, forked while
+ * contexts are open, reads the last block.  Fails if it is not connected.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clients/libqmctx/qmctx.h"
+
+#define BLOCK 16384
+
+static struct qmctx *ctx;
+static int fd;
+
+static void read_block(void *buf, long n)
+{
+    if (pread(fd, buf, BLOCK, n * BLOCK) != BLOCK) {
+        perror("pread");
+        exit(1);
+    }
+}
+
+static void *thread(void *arg)
+{
+    long me = (long)arg;
+    char name[32];
+    void *buf;
+
+    if (posix_memalign(&buf, 4096, BLOCK) != 0)
+        exit(1);
+    snprintf(name, sizeof name, "connection %ld", me);
+    qmctx_begin(ctx, QMCTX_CONNECTION, 1, name);
+    for (long t = 0; t < 3; t++) {
+        qmctx_begin(ctx, QMCTX_TRANSACTION, 2, "transaction");
+        for (long q = 0; q < 10; q++) {
+            snprintf(name, sizeof name, "query %ld", me * 32 + t * 10 + q);
+            qmctx_begin(ctx, QMCTX_QUERY, (uint64_t)(me * 32 + t * 10 + q), name);
+            read_block(buf, me * 32 + t * 10 + q);
+            qmctx_end(ctx);
+        }
+        qmctx_end(ctx);
+    }
+    qmctx_end(ctx);
+    free(buf);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[4];
+    int status = 0;
+    void *buf;
+
+    if (argc != 3 || qmctx_announce(argv[1], &ctx) != 0 || !qmctx_connected(ctx)) {
+        fprintf(stderr, "%s\n", argc == 3 ? qmctx_error() : "two arguments");
+        return 1;
+    }
+    fd = open(argv[2], O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (fd == -1 || posix_memalign(&buf, 4096, BLOCK) != 0) {
+        perror(argv[2]);
+        return 1;
+    }
+    for (long i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, thread, (void *)i);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    qmctx_begin(ctx, QMCTX_QUERY, 999, "parent");
+    if (fork() == 0) {
+        read_block(buf, 200);
+        _exit(0);
+    }
+    wait(&status);
+    qmctx_end(ctx);
+    qmctx_close(ctx);
+    return status != 0;
+}
