@@ -1,0 +1,287 @@
+/* hints.c - see hints.h.
+ *
+ * A stripe's two rings hold what waits, oldest first.  Within the window only what is
+ * in flight waits, so a ring is short and is searched from its old end, which is what
+ * makes it first in, first out.  What was joined stays in its place, with `waits`
+ * false, until it is the oldest.
+ */
+#include "server/hints.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "cache/hash.h"
+
+#define STRIPES     64  /* a power of two */
+#define RING        128 /* a power of two */
+#define CONNECTIONS 256
+
+struct waiter {
+    uint64_t block, since;
+    struct qms_hint hint; /* of a hint; of a read: */
+    unsigned connection;
+    enum qm_outcome outcome;
+    bool counted;
+    bool waits;
+};
+
+struct ring {
+    unsigned first, end; /* numbers of waiters, which only grow; modulo RING an index */
+    struct waiter waiters[RING];
+};
+
+struct stripe {
+    _Alignas(64) pthread_mutex_t lock;
+    struct ring hints, reads;
+    uint64_t said, joined, unread, unhinted;
+};
+
+struct qms_hints {
+    qms_hints_alone *alone;
+    void *opaque;
+    _Atomic int sessions;
+    _Atomic uint64_t
+        joined[CONNECTIONS]; /* when a hint last met a read of it; 0: never */
+    struct stripe stripes[STRIPES];
+};
+
+/* Reads that are to be handed back when the lock is released. */
+struct left {
+    unsigned count;
+    struct waiter reads[RING + 1];
+};
+
+struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque)
+{
+    struct qms_hints *h = aligned_alloc(64, (sizeof *h + 63) / 64 * 64);
+
+    if (!h)
+        return NULL;
+    h->alone = alone;
+    h->opaque = opaque;
+    atomic_init(&h->sessions, 0);
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        atomic_init(&h->joined[i], 0);
+    for (unsigned i = 0; i < STRIPES; i++) {
+        struct stripe *s = &h->stripes[i];
+
+        pthread_mutex_init(&s->lock, NULL);
+        s->hints.first = s->hints.end = s->reads.first = s->reads.end = 0;
+        s->said = s->joined = s->unread = s->unhinted = 0;
+    }
+    return h;
+}
+
+void qms_hints_free(struct qms_hints *h)
+{
+    if (!h)
+        return;
+    for (unsigned i = 0; i < STRIPES; i++)
+        pthread_mutex_destroy(&h->stripes[i].lock);
+    free(h);
+}
+
+void qms_hints_session(struct qms_hints *h, int one_more_or_less)
+{
+    atomic_fetch_add_explicit(&h->sessions, one_more_or_less, memory_order_relaxed);
+}
+
+bool qms_hints_active(const struct qms_hints *h)
+{
+    return atomic_load_explicit(&h->sessions, memory_order_relaxed) > 0;
+}
+
+bool qms_hints_covers(const struct qms_hints *h, uint64_t now, unsigned connection)
+{
+    uint64_t joined = atomic_load_explicit(&h->joined[connection % CONNECTIONS],
+                                           memory_order_relaxed);
+
+    /* Another thread's clock may be ahead of ours. */
+    return joined > 0 && (now < joined || now - joined < QMS_HINTED_FOR);
+}
+
+static void cover(struct qms_hints *h, uint64_t now, unsigned connection)
+{
+    _Atomic uint64_t *joined = &h->joined[connection % CONNECTIONS];
+    uint64_t before = atomic_load_explicit(joined, memory_order_relaxed);
+
+    /* Not at each block: it is a cache line that others read. */
+    if (before == 0 || now - before > QMS_HINTED_FOR / 16)
+        atomic_store_explicit(joined, now, memory_order_relaxed);
+}
+
+static struct stripe *stripe_of(struct qms_hints *h, uint64_t block)
+{
+    return &h->stripes[qm_hash(block) % STRIPES];
+}
+
+static struct waiter *at(struct ring *ring, unsigned number)
+{
+    return &ring->waiters[number % RING];
+}
+
+/* The oldest that waits, or NULL; those joined before it go. */
+static struct waiter *oldest(struct ring *ring)
+{
+    while (ring->first != ring->end && !at(ring, ring->first)->waits)
+        ring->first++;
+    return ring->first != ring->end ? at(ring, ring->first) : NULL;
+}
+
+/* The oldest read, or hint, is left alone. */
+static void drop_read(struct stripe *s, struct left *left)
+{
+    const struct waiter *w = at(&s->reads, s->reads.first++);
+
+    if (!w->counted)
+        left->reads[left->count++] = *w;
+    s->unhinted++;
+}
+
+static void drop_hint(struct stripe *s)
+{
+    s->hints.first++;
+    s->unread++;
+}
+
+/* The lock is held. */
+static void expire(struct stripe *s, uint64_t now, struct left *left)
+{
+    struct waiter *w;
+
+    while ((w = oldest(&s->reads)) && now > w->since &&
+           now - w->since > QMS_HINT_WINDOW)
+        drop_read(s, left);
+    while ((w = oldest(&s->hints)) && now > w->since &&
+           now - w->since > QMS_HINT_WINDOW)
+        drop_hint(s);
+}
+
+/* Takes the oldest waiter for the block out of a ring; NULL: there is none.  Good until
+ * the lock is released. */
+static struct waiter *take(struct ring *ring, uint64_t block)
+{
+    for (unsigned i = ring->first; i != ring->end; i++) {
+        struct waiter *w = at(ring, i);
+
+        if (w->waits && w->block == block) {
+            w->waits = false;
+            return w;
+        }
+    }
+    return NULL;
+}
+
+static void put(struct ring *ring, const struct waiter *w)
+{
+    *at(ring, ring->end++) = *w;
+}
+
+static bool full(const struct ring *ring)
+{
+    return ring->end - ring->first == RING;
+}
+
+static void hand_back(struct qms_hints *h, const struct left *left)
+{
+    for (unsigned i = 0; i < left->count; i++)
+        h->alone(h->opaque, left->reads[i].block, left->reads[i].outcome);
+}
+
+bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
+                    uint64_t block, enum qm_outcome outcome, bool counted,
+                    struct qms_hint *hint)
+{
+    struct stripe *s = stripe_of(h, block);
+    struct waiter *found;
+    struct left left;
+
+    left.count = 0;
+
+    pthread_mutex_lock(&s->lock);
+    expire(s, now, &left);
+    found = take(&s->hints, block);
+    if (found) {
+        *hint = found->hint;
+        s->joined++;
+    } else {
+        oldest(&s->reads);
+        if (full(&s->reads))
+            drop_read(s, &left);
+        put(&s->reads, &(struct waiter){.block = block,
+                                        .since = now,
+                                        .connection = connection,
+                                        .outcome = outcome,
+                                        .counted = counted,
+                                        .waits = true});
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (found)
+        cover(h, now, connection);
+    hand_back(h, &left);
+    return found != NULL;
+}
+
+bool qms_hints_said(struct qms_hints *h, uint64_t now, uint64_t block,
+                    const struct qms_hint *hint, enum qm_outcome *outcome,
+                    bool *counted)
+{
+    struct stripe *s = stripe_of(h, block);
+    unsigned connection = 0;
+    struct waiter *read;
+    struct left left;
+
+    left.count = 0;
+
+    pthread_mutex_lock(&s->lock);
+    expire(s, now, &left);
+    s->said++;
+    read = take(&s->reads, block);
+    if (read) {
+        *outcome = read->outcome;
+        *counted = read->counted;
+        connection = read->connection;
+        s->joined++;
+    } else {
+        oldest(&s->hints);
+        if (full(&s->hints))
+            drop_hint(s);
+        put(&s->hints, &(struct waiter){
+                           .block = block, .since = now, .hint = *hint, .waits = true});
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (read)
+        cover(h, now, connection);
+    hand_back(h, &left);
+    return read != NULL;
+}
+
+void qms_hints_expire(struct qms_hints *h, uint64_t now)
+{
+    for (unsigned i = 0; i < STRIPES; i++) {
+        struct stripe *s = &h->stripes[i];
+        struct left left;
+
+        left.count = 0;
+        pthread_mutex_lock(&s->lock);
+        expire(s, now, &left);
+        pthread_mutex_unlock(&s->lock);
+        hand_back(h, &left);
+    }
+}
+
+void qms_hints_get_stats(struct qms_hints *h, struct qms_hints_stats *stats)
+{
+    *stats = (struct qms_hints_stats){
+        .sessions = (uint64_t)atomic_load_explicit(&h->sessions, memory_order_relaxed)};
+    for (unsigned i = 0; i < STRIPES; i++) {
+        struct stripe *s = &h->stripes[i];
+
+        pthread_mutex_lock(&s->lock);
+        stats->blocks += s->said;
+        stats->joined += s->joined;
+        stats->unread += s->unread;
+        stats->unhinted += s->unhinted;
+        pthread_mutex_unlock(&s->lock);
+    }
+}

@@ -1,0 +1,86 @@
+/* hints.h - joins what a client says is read with the reads that come.
+ *
+ * A client may use the plain export through a device driver that knows no contexts, and
+ * say over the tagged export in which context each of those reads is made
+ * (QM_WIRE_READS of quickmine-protocol(7)).  A hint and its read travel on different
+ * connections, so either may come first.  Here they meet: for each block first in,
+ * first out, within QMS_HINT_WINDOW.  What is left alone for longer is handed back, a
+ * read as one of no context.
+ *
+ * Hints are advice of a client that need not be honest.  A lie can make the statistics
+ * and what is learned wrong, of contexts of its own session and of reads that no
+ * context is known of; nothing else depends on them.
+ *
+ * Memory is fixed: STRIPES times two rings.  What does not fit drives out the oldest,
+ * which counts as left alone.  Blocks are spread over the stripes, each with a lock of
+ * its own, which is a leaf; none is taken while no session sends hints.
+ *
+ * Times are nanoseconds of one clock that does not go back.  All functions may be
+ * called by any thread at any time.
+ */
+#ifndef QMS_HINTS_H
+#define QMS_HINTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+#include "server/contexts.h"
+
+#define QMS_HINT_WINDOW UINT64_C(50000000)   /* ns */
+#define QMS_HINTED_FOR  UINT64_C(1000000000) /* ns; see qms_hints_covers() */
+
+struct qms_hints;
+
+/* What a read counts for: the class of its context, and those around it. */
+struct qms_hint {
+    uint32_t klass; /* index */
+    struct qms_around around;
+};
+
+/* A read that no hint came for in time, and that was not counted before. */
+typedef void qms_hints_alone(void *opaque, uint64_t block, enum qm_outcome outcome);
+
+/* alone() is called by functions below, without a lock held.  NULL if memory is out. */
+struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque);
+/* Reads that are still waiting are forgotten. */
+void qms_hints_free(struct qms_hints *hints);
+
+/* A session has sent its first hint, or one that did has ended. */
+void qms_hints_session(struct qms_hints *hints, int one_more_or_less);
+
+/* Whether any session sends hints: else reads need not be told of here. */
+bool qms_hints_active(const struct qms_hints *hints);
+
+/* Whether hints came for the reads of a connection (any number that tells it from most
+ * others) within QMS_HINTED_FOR: then what it reads is not of its own context. */
+bool qms_hints_covers(const struct qms_hints *hints, uint64_t now, unsigned connection);
+
+/* A read of a connection has found a block.  True: it is *hint's.  False: it waits for
+ * one.  counted: it counts for its connection's own context, and is not to be counted
+ * again. */
+bool qms_hints_read(struct qms_hints *hints, uint64_t now, unsigned connection,
+                    uint64_t block, enum qm_outcome outcome, bool counted,
+                    struct qms_hint *hint);
+
+/* A hint says that a block is read.  True: it has been, and was found so.  False: the
+ * hint waits for the read. */
+bool qms_hints_said(struct qms_hints *hints, uint64_t now, uint64_t block,
+                    const struct qms_hint *hint, enum qm_outcome *outcome,
+                    bool *counted);
+
+/* Hands back what has waited for too long, in all stripes. */
+void qms_hints_expire(struct qms_hints *hints, uint64_t now);
+
+struct qms_hints_stats {
+    uint64_t sessions; /* that have sent hints and are there */
+    uint64_t blocks;   /* hints, one a block */
+    uint64_t joined;   /* of these, those that met their read */
+    uint64_t unread;   /* hints whose read did not come in time */
+    uint64_t unhinted; /* reads whose hint did not */
+};
+
+void qms_hints_get_stats(struct qms_hints *hints, struct qms_hints_stats *stats);
+
+#endif

@@ -1,0 +1,217 @@
+/* test-hints.c - reads and what is said of them, in either order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "server/hints.h"
+
+#define MS UINT64_C(1000000)
+
+static struct qms_hints *hints;
+static unsigned alone_count;
+static struct {
+    uint64_t block;
+    enum qm_outcome outcome;
+} alone[100000];
+
+static void left_alone(void *opaque, uint64_t block, enum qm_outcome outcome)
+{
+    alone[alone_count].block = block;
+    alone[alone_count++].outcome = outcome;
+}
+
+static int setup(void **state)
+{
+    alone_count = 0;
+    hints = qms_hints_new(left_alone, NULL);
+    return hints ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    qms_hints_free(hints);
+    return 0;
+}
+
+static bool said(uint64_t now, uint64_t block, uint32_t klass, enum qm_outcome *outcome)
+{
+    const struct qms_hint hint = {.klass = klass, .around = {1, {(uint16_t)klass}}};
+    bool counted = true, joined;
+
+    joined = qms_hints_said(hints, now, block, &hint, outcome, &counted);
+    assert_false(joined && counted);
+    return joined;
+}
+
+static bool was_read(uint64_t now, unsigned connection, uint64_t block,
+                     enum qm_outcome outcome, uint32_t *klass)
+{
+    struct qms_hint hint;
+    bool joined = qms_hints_read(hints, now, connection, block, outcome, false, &hint);
+
+    if (joined) {
+        *klass = hint.klass;
+        assert_int_equal(hint.around.klass[0], hint.klass);
+    }
+    return joined;
+}
+
+static void test_the_hint_comes_first(void **state)
+{
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    assert_false(said(1 * MS, 7, 3, &outcome));
+    assert_true(was_read(2 * MS, 1, 7, QM_MISS, &klass));
+    assert_int_equal(klass, 3);
+    assert_false(was_read(2 * MS, 1, 7, QM_HIT, &klass));
+}
+
+static void test_the_read_comes_first(void **state)
+{
+    enum qm_outcome outcome = QM_HIT;
+    uint32_t klass;
+
+    assert_false(was_read(1 * MS, 1, 7, QM_MISS, &klass));
+    assert_true(said(51 * MS, 7, 3, &outcome));
+    assert_int_equal(outcome, QM_MISS);
+    qms_hints_expire(hints, 1000 * MS);
+    assert_int_equal(alone_count, 0);
+}
+
+/* First in, first out, for each block. */
+static void test_order(void **state)
+{
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    for (uint32_t i = 0; i < 5; i++) {
+        said(i, 7, 10 + i, &outcome);
+        said(i, 8, 20 + i, &outcome);
+    }
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(was_read(9, 1, 8, QM_HIT, &klass));
+        assert_int_equal(klass, 20 + i);
+        assert_true(was_read(9, 1, 7, QM_HIT, &klass));
+        assert_int_equal(klass, 10 + i);
+    }
+}
+
+static void test_what_waits_too_long(void **state)
+{
+    struct qms_hints_stats stats;
+    enum qm_outcome outcome;
+    uint32_t klass;
+
+    was_read(1 * MS, 1, 7, QM_MISS, &klass);
+    said(1 * MS, 8, 3, &outcome);
+    qms_hints_expire(hints, 51 * MS);
+    assert_int_equal(alone_count, 0);
+    qms_hints_expire(hints, 52 * MS);
+    assert_int_equal(alone_count, 1);
+    assert_int_equal(alone[0].block, 7);
+    assert_int_equal(alone[0].outcome, QM_MISS);
+    assert_false(was_read(52 * MS, 1, 8, QM_MISS, &klass));
+    assert_false(said(52 * MS, 7, 3, &outcome));
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.unread, 1);
+    assert_int_equal(stats.unhinted, 1);
+    assert_int_equal(stats.joined, 0);
+    assert_int_equal(stats.blocks, 2);
+}
+
+/* What its connection's own context was counted for is not handed back. */
+static void test_counted(void **state)
+{
+    const struct qms_hint hint = {.klass = 1};
+    enum qm_outcome outcome;
+    struct qms_hint of;
+    bool counted = false;
+
+    qms_hints_read(hints, 1 * MS, 1, 7, QM_MISS, true, &of);
+    qms_hints_read(hints, 1 * MS, 1, 8, QM_MISS, true, &of);
+    assert_true(qms_hints_said(hints, 1 * MS, 7, &hint, &outcome, &counted));
+    assert_true(counted);
+    qms_hints_expire(hints, 100 * MS);
+    assert_int_equal(alone_count, 0);
+}
+
+/* A clock that another thread was given a little later does not make things old. */
+static void test_time_of_others(void **state)
+{
+    enum qm_outcome outcome;
+    uint32_t klass;
+
+    was_read(100 * MS, 1, 7, QM_MISS, &klass);
+    assert_true(said(99 * MS, 7, 3, &outcome));
+    assert_int_equal(alone_count, 0);
+}
+
+/* Memory does not grow: the oldest has waited for long enough. */
+static void test_bounded(void **state)
+{
+    struct qms_hints_stats stats;
+    enum qm_outcome outcome;
+    uint32_t klass;
+
+    for (unsigned i = 0; i < 100000; i++)
+        was_read(1 * MS, 1, i, QM_HIT, &klass);
+    assert_in_range(alone_count, 100000 - 64 * 128, 100000 - 5000);
+    assert_int_equal(alone[0].block < 100000 - 10000, true);
+    for (unsigned i = 0; i < 100000; i++)
+        said(100 * MS, i, 1, &outcome);
+    assert_int_equal(alone_count, 100000);
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.unhinted, 100000);
+    assert_int_equal(stats.blocks, 100000);
+    assert_in_range(stats.unread, 100000 - 64 * 128, 100000 - 5000);
+}
+
+static void test_connections(void **state)
+{
+    enum qm_outcome outcome;
+    uint32_t klass;
+
+    assert_false(qms_hints_covers(hints, 1 * MS, 1));
+    was_read(1 * MS, 1, 7, QM_MISS, &klass);
+    was_read(1 * MS, 2, 8, QM_MISS, &klass);
+    said(2 * MS, 7, 3, &outcome);
+    assert_true(qms_hints_covers(hints, 2 * MS, 1));
+    assert_true(qms_hints_covers(hints, 1 * MS, 1));
+    assert_false(qms_hints_covers(hints, 2 * MS, 2));
+    assert_true(qms_hints_covers(hints, 1001 * MS, 1));
+    assert_false(qms_hints_covers(hints, 1003 * MS, 1));
+}
+
+static void test_sessions(void **state)
+{
+    assert_false(qms_hints_active(hints));
+    qms_hints_session(hints, 1);
+    qms_hints_session(hints, 1);
+    qms_hints_session(hints, -1);
+    assert_true(qms_hints_active(hints));
+    qms_hints_session(hints, -1);
+    assert_false(qms_hints_active(hints));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_hint_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_read_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_waits_too_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
