@@ -331,6 +331,32 @@ bool qm_cache_contains(struct qm_cache *cache, uint64_t block)
     return found;
 }
 
+enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t number)
+{
+    uint64_t hash = qm_hash(number);
+    struct qm_shard *shard = qm_shard_of(cache, hash);
+    struct qm_block *block;
+    enum qm_outcome outcome = QM_MISS;
+    bool hittable = false;
+
+    qm_rcu_read_lock();
+    block = qm_shard_find(shard, hash, number);
+    if (block)
+        hittable = atomic_load_explicit(&block->hittable, memory_order_relaxed);
+    qm_rcu_read_unlock();
+    if (!block || hittable)
+        return block ? QM_HIT : QM_MISS;
+    /* In flight, or prefetched: which, only the lock's holder can tell. */
+    pthread_mutex_lock(&shard->lock);
+    qm_rcu_read_lock();
+    block = qm_shard_find(shard, hash, number);
+    if (block)
+        outcome = block->part == QM_PART_PREFETCH ? QM_PROMOTE : QM_HIT;
+    qm_rcu_read_unlock();
+    pthread_mutex_unlock(&shard->lock);
+    return outcome;
+}
+
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t number, uint32_t issuer,
                       struct qm_fill **fill)
 {

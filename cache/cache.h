@@ -210,6 +210,9 @@ int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
  * time. */
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 
+/* What a demand of block would find.  A hint, too. */
+enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t block);
+
 /* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
  * behalf of issuer (a number of the caller's, given back by promotes and by wasted()).
  * Returns 0 (read it, then end *fill), EEXIST (it is cached, in either part),

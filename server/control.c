@@ -107,7 +107,7 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
                         const struct qms_device *device, struct qm_wire_header *header)
 {
     struct qms_session *session = member_session(member, 0);
-    uint32_t flags = 0;
+    uint32_t flags = QM_WIRE_HINTED;
 
     if (!session) {
         session = qms_session_new(sessions);
@@ -179,6 +179,43 @@ static int check(const struct qms_session *session, const struct qms_message *m)
     return 0;
 }
 
+/* Decodes reads that are said, at bytes, which need not be aligned.  Their bytes are
+ * added to *total. */
+static int decode_reads(const struct qms_session *session, const char *bytes,
+                        struct qms_message *m, uint64_t *total)
+{
+    struct qm_wire_reads reads;
+    unsigned count;
+
+    memcpy(&reads, bytes, sizeof reads);
+    count = le16toh(reads.count);
+    if (count == 0 || count > QM_WIRE_READS_MAX || reads.reserved0 != 0 ||
+        le64toh(reads.session) != session->id ||
+        !is_zero(&reads.reads[count],
+                 (QM_WIRE_READS_MAX - count) * sizeof *reads.reads))
+        return EINVAL;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned slot = le64toh(reads.reads[i].where) >> QM_WIRE_SHIFT;
+        uint32_t length = le32toh(reads.reads[i].length);
+
+        *total += length;
+        if (length == 0 || reads.reads[i].reserved0 != 0 ||
+            *total > QM_WIRE_READS_BYTES ||
+            (slot != QM_WIRE_SLOT_NONE && !is_in(session, slot)))
+            return EINVAL;
+    }
+    *m = (struct qms_message){.op = QM_WIRE_READS, .reads = (const void *)bytes};
+    return 0;
+}
+
+static bool is_reads(const char *bytes)
+{
+    uint32_t op;
+
+    memcpy(&op, bytes, sizeof op);
+    return le32toh(op) == QM_WIRE_READS;
+}
+
 /* Decodes the record at bytes, which need not be aligned.  The message's name points
  * there. */
 static int decode(const struct qms_session *session, const char *bytes,
@@ -221,6 +258,7 @@ static int apply(struct qms_sessions *sessions, struct qms_session *session,
                  const char *records, size_t n)
 {
     struct qms_message one, *messages = &one;
+    uint64_t total = 0;
     int error = 0;
 
     if (n > 1) {
@@ -228,9 +266,12 @@ static int apply(struct qms_sessions *sessions, struct qms_session *session,
         if (!messages)
             return ENOMEM;
     }
-    for (size_t i = 0; i < n && error == 0; i++)
-        error =
-            decode(session, records + i * sizeof(struct qm_wire_record), &messages[i]);
+    for (size_t i = 0; i < n && error == 0; i++) {
+        const char *record = records + i * sizeof(struct qm_wire_record);
+
+        error = is_reads(record) ? decode_reads(session, record, &messages[i], &total)
+                                 : decode(session, record, &messages[i]);
+    }
     if (error == 0)
         error = qms_session_apply(sessions, session, messages, n);
     if (messages != &one)

@@ -137,6 +137,7 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     pthread_mutex_lock(&s->lock);
     cds_list_add_tail(&c->list, &s->connections);
     s->connection_count++;
+    c->number = s->opened++;
     pthread_mutex_unlock(&s->lock);
     return c;
 }

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/reading.h"
 #include "server/server.h"
 
 struct piece {
@@ -34,9 +35,8 @@ struct piece {
 struct request {
     struct qms_server *s;
     nbdkit_next *next;
-    struct qms_ref ref;
-    int err;                        /* the first that happened; 0: none */
-    uint64_t outcomes[QM_MISS + 1]; /* blocks, for the classes around */
+    struct qms_reading reading; /* of a read */
+    int err;                    /* the first that happened; 0: none */
 };
 
 static uint64_t block_start(const struct qms_server *s, uint64_t block)
@@ -61,57 +61,6 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
         return err ? err : EIO;
     qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);
     return 0;
-}
-
-/* A run of blocks that the engine wants. */
-static unsigned issue(void *opaque, uint64_t block, uint32_t count)
-{
-    struct request *r = opaque;
-    unsigned client = r->ref.slot ? r->ref.slot->client : QMS_CLIENT_NONE;
-    unsigned n =
-        qms_prefetch_issue(r->s->prefetch, block, count, client, r->ref.klass->index);
-
-    if (n > 0)
-        qms_class_add(r->ref.klass, QMS_CLASS_ISSUED, n);
-    return n;
-}
-
-static void prefetch(struct request *r, const struct qm_candidate *candidates,
-                     unsigned n)
-{
-    const struct qm_engine *e = &r->s->engine;
-    uint64_t now = qm_engine_needs_time(e) ? qms_now() : 0;
-    unsigned throttled =
-        qm_engine_issue(e, r->ref.klass->index, now, candidates, n, issue, r);
-
-    if (throttled > 0)
-        qms_stats_add(r->s->stats, QMS_PREFETCH_THROTTLED, throttled);
-}
-
-/* Updates statistics and the engine with a lookup's outcome, and prefetches what that
- * calls for. */
-static void account(struct request *r, uint64_t block, const struct qm_lookup *found)
-{
-    static const enum qms_class_counter counters[] = {
-        [QM_HIT] = QMS_CLASS_HITS,
-        [QM_PROMOTE] = QMS_CLASS_PROMOTES,
-        [QM_MISS] = QMS_CLASS_MISSES,
-    };
-    struct qms_server *s = r->s;
-    struct qm_candidate candidates[QM_CANDIDATES_MAX];
-    enum qm_access access;
-    unsigned n;
-
-    qms_class_add(r->ref.klass, counters[found->outcome], 1);
-    r->outcomes[found->outcome]++;
-    if (found->outcome == QM_PROMOTE)
-        qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
-    access = qm_engine_found(&s->engine, block, r->ref.klass->index, found);
-    if (qm_engine_ignores(&s->engine, access))
-        return;
-    n = qms_context_access(&s->contexts, &r->ref, block, access, candidates);
-    if (n > 0)
-        prefetch(r, candidates, n);
 }
 
 /* Takes note of what a demand said is to be done for a piece. */
@@ -141,7 +90,7 @@ static void look_up(struct request *r, struct piece *p)
     if (error != 0)
         found.outcome = QM_MISS;
     plan(r, p, error, &found);
-    account(r, p->block, &found);
+    qms_reading_found(&r->reading, p->block, &found);
 }
 
 /* Whether n pieces lie in the request's buffer as they do on the device. */
@@ -316,46 +265,18 @@ void qms_forget_beyond(struct qms_server *s, uint64_t size)
     qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
 }
 
-/* A read has ended: it counts for the classes around its context, too.  Once a request,
- * not once a block, since many readers count there. */
-static void count_around(const struct request *r, uint64_t took)
-{
-    static const enum qms_class_counter counters[] = {
-        [QM_HIT] = QMS_CLASS_NESTED_HITS,
-        [QM_PROMOTE] = QMS_CLASS_NESTED_PROMOTES,
-        [QM_MISS] = QMS_CLASS_NESTED_MISSES,
-    };
-
-    for (unsigned i = 0; i < r->ref.around.count; i++) {
-        struct qms_class *klass = qms_class_at(r->s->classes, r->ref.around.klass[i]);
-
-        for (unsigned outcome = 0; outcome <= QM_MISS; outcome++)
-            if (r->outcomes[outcome] > 0)
-                qms_class_add(klass, counters[outcome], r->outcomes[outcome]);
-        qms_class_add(klass, QMS_CLASS_NESTED_REQUESTS, 1);
-        qms_class_add(klass, QMS_CLASS_NESTED_NS, took);
-    }
-}
-
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
              int *err)
 {
     struct request r = {.s = s, .next = next};
-    uint64_t start = qms_now(), took;
 
-    qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, count, &r.ref);
+    qms_reading_begin(&r.reading, s, c, slot, count, offset);
     if (is_cached(s, c))
         read_cached(&r, buf, count, offset);
     else
         read_past(&r, buf, count, offset);
-    took = qms_now() - start;
-    qms_stats_add(s->stats, QMS_READS, 1);
-    qms_stats_add(s->stats, QMS_READ_BYTES, count);
-    qms_stats_took(s->stats, took);
-    qms_class_add(r.ref.klass, QMS_CLASS_REQUESTS, 1);
-    qms_class_add(r.ref.klass, QMS_CLASS_NS, took);
-    count_around(&r, took);
+    qms_reading_end(&r.reading, count);
     if (r.err != 0) {
         *err = r.err;
         return -1;

@@ -67,6 +67,21 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "device_blocks", qms_stats_get(s->stats, QMS_DEVICE_BLOCKS));
 }
 
+/* What sessions say of others' reads. */
+static void put_hints(struct qms_server *s, json_t *o)
+{
+    json_t *hints = json_object();
+    struct qms_hints_stats h;
+
+    qms_hints_get_stats(s->hints, &h);
+    put(hints, "sessions", h.sessions);
+    put(hints, "blocks", h.blocks);
+    put(hints, "joined", h.joined);
+    put(hints, "unread", h.unread);
+    put(hints, "unhinted", h.unhinted);
+    json_object_set_new(o, "hints", hints);
+}
+
 /* How busy the device is, as the prefetch threads see it, and what they make of it. */
 static void put_load(struct qms_server *s, json_t *o)
 {
@@ -281,6 +296,8 @@ char *qms_report(struct qms_server *s, size_t max)
     put_cache(s, o);
     put_latency(s, o);
     put_load(s, o);
+    qms_hints_expire(s->hints, qms_now());
+    put_hints(s, o);
     put_backing(s, o);
     put_mining(s, o);
     put_contexts(s, o);

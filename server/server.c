@@ -22,6 +22,7 @@
 
 #include "engine/ahead.h"
 #include "mining/core/rules-dir.h"
+#include "server/reading.h"
 #include "server/server.h"
 
 #define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
@@ -351,7 +352,8 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     s->contexts.recorder = s->recorder;
     s->contexts.stats = s->stats;
     s->contexts.held_max = HELD_MAX;
-    error = qms_contexts_init(&s->contexts);
+    s->hints = qms_hints_new(qms_reading_alone, s);
+    error = s->hints ? qms_contexts_init(&s->contexts) : ENOMEM;
     if (error == 0) {
         error = qms_sessions_init(&s->sessions, &s->contexts, &s->clients, s->classes,
                                   s->stats);
@@ -362,6 +364,9 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("%s", strerror(error));
         return -1;
     }
+    s->sessions.hinted = qms_reading_hinted;
+    s->sessions.hinting = qms_reading_hinting;
+    s->sessions.opaque = s;
     s->sessions.gone = gone;
     s->made = true;
     if (s->recorder && (error = qms_record_start(s->recorder)) != 0) {
@@ -426,6 +431,8 @@ void qms_server_stop(struct qms_server *s)
         qms_contexts_destroy(&s->contexts);
         qms_clients_destroy(&s->clients);
     }
+    qms_hints_free(s->hints);
+    s->hints = NULL;
     if (s->miner)
         qms_miner_stop(s->miner);
     if (s->recorder && (error = qms_record_close(s->recorder)) != 0)

@@ -24,6 +24,7 @@
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
+#include "server/hints.h"
 #include "server/miner.h"
 #include "server/order.h"
 #include "server/prefetch.h"
@@ -62,6 +63,7 @@ struct qms_server {
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_clients clients;
     struct qms_contexts contexts;
+    struct qms_hints *hints; /* what sessions say of others' reads */
     struct qms_sessions sessions;
 
     /* Nothing may be cached: the layer below is writable, and does not promise that its
@@ -72,6 +74,7 @@ struct qms_server {
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
+    unsigned opened; /* connections, ever */
 
     pthread_mutex_t reporting; /* serializes clients' reports; held while they wait */
     uint64_t next_report;      /* ns: the next report is not made before */
@@ -79,6 +82,7 @@ struct qms_server {
 
 struct qms_connection {
     struct cds_list_head list;
+    unsigned number; /* tells it from most others */
     bool tagged;
     bool writable; /* the layer below, through this connection */
     bool readonly; /* nbdkit -r */

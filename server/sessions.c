@@ -1,7 +1,9 @@
 /* sessions.c - slots are handed out in ranges; messages change what is open in them. */
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -56,6 +58,7 @@ static void free_session(struct qms_session *session)
 static void end_session(struct qms_sessions *s, struct qms_session *session)
 {
     const unsigned count = session->count, client = session->client;
+    const bool hints = session->hints;
     bool last;
 
     for (unsigned n = 0; n < count; n++)
@@ -70,6 +73,8 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
         s->slotless_count--;
     last = --session->refs == 0; /* if not, a fence may free it from now on */
     pthread_mutex_unlock(&s->lock);
+    if (hints)
+        s->hinting(s->opaque, -1);
     if (count > 0)
         qms_client_leave(s->clients, client);
     if (last)
@@ -389,12 +394,37 @@ static int judge_all(const struct qms_session *session,
     return error;
 }
 
-static void carry_out(struct qms_sessions *s, const struct qms_message *m)
+/* The session's lock is held. */
+static void carry_out_reads(struct qms_sessions *s, struct qms_session *session,
+                            const void *bytes)
+{
+    struct qm_wire_reads reads;
+
+    if (!s->hinted)
+        return;
+    memcpy(&reads, bytes, sizeof reads);
+    if (!session->hints) {
+        session->hints = true;
+        s->hinting(s->opaque, 1);
+    }
+    for (unsigned i = 0; i < le16toh(reads.count); i++) {
+        uint64_t where = le64toh(reads.reads[i].where);
+        unsigned slot = where >> QM_WIRE_SHIFT;
+
+        s->hinted(s->opaque, slot == QM_WIRE_SLOT_NONE ? NULL : &s->slots[slot],
+                  where & QM_WIRE_OFFSET_MASK, le32toh(reads.reads[i].length));
+    }
+}
+
+static void carry_out(struct qms_sessions *s, struct qms_session *session,
+                      const struct qms_message *m)
 {
     struct qms_slot *slot = &s->slots[m->slot];
     struct qms_class *klass;
 
-    if (m->op == QM_WIRE_JOIN)
+    if (m->op == QM_WIRE_READS)
+        carry_out_reads(s, session, m->reads);
+    if (m->op == QM_WIRE_JOIN || m->op == QM_WIRE_READS)
         return;
     qms_context_end(s->contexts, slot);
     if (m->op == QM_WIRE_END)
@@ -420,7 +450,7 @@ int qms_session_apply(struct qms_sessions *s, struct qms_session *session,
             !qms_forest_open(session->forest, node_of(session, m->slot)))
             qms_stats_add(s->stats, QMS_IGNORED_ENDS, 1);
         change(session, session->forest, m);
-        carry_out(s, m);
+        carry_out(s, session, m);
     }
     pthread_mutex_unlock(&session->lock);
     return error;

@@ -41,6 +41,7 @@ struct qms_session {
 
     pthread_mutex_t lock;      /* guards the next, and the slots' contexts */
     struct qms_forest *forest; /* node n is slot first + n - 1 */
+    bool hints;                /* it has sent QM_WIRE_READS */
 
     pthread_mutex_t change_lock; /* guards what follows */
     pthread_cond_t unchanging;   /* fenced, and changes is 0 */
@@ -53,6 +54,13 @@ struct qms_sessions {
     struct qms_clients *clients;
     struct qms_classes *classes;
     struct qms_stats *stats;
+    /* What QM_WIRE_READS says: `length` bytes at offset are read in slot's context
+     * (NULL: in none); and that a session has sent its first, or has ended since.
+     * Called with the session's lock held.  NULL: nothing is made of it. */
+    void (*hinted)(void *opaque, struct qms_slot *slot, uint64_t offset,
+                   uint32_t length);
+    void (*hinting)(void *opaque, int one_more_or_less);
+    void *opaque; /* for these two */
     /* Whether a fence can stop waiting, because its connection is closed or the server
      * stops; called by its thread at intervals, without a lock.  NULL: it waits. */
     bool (*gone)(void);
@@ -73,6 +81,9 @@ struct qms_message {
     uint64_t klass;
     const char *name; /* name_len bytes, the caller's */
     size_t name_len;
+    const struct qm_wire_reads *reads; /* as they came, need not be aligned; of
+                                          QM_WIRE_READS, which has none of the above
+                                          but op */
 };
 
 /* Returns 0 or ENOMEM. */

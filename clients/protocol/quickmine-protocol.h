@@ -67,12 +67,16 @@ struct qm_wire_header {
 #define QM_WIRE_ORDERED 0x1
 /* Data cannot be written (EROFS or EPERM). */
 #define QM_WIRE_READONLY 0x2
+/* The server takes QM_WIRE_READS. */
+#define QM_WIRE_HINTED 0x4
 
 enum qm_wire_op {
     QM_WIRE_BEGIN = 1, /* CTX_BEG; on an open slot it ends what was there */
     QM_WIRE_END = 2,   /* CTX_END; what is nested in it ends too */
     QM_WIRE_JOIN = 3,  /* this connection speaks for the session, too */
     QM_WIRE_FENCE = 4, /* the session named must end; answered when its changes have */
+    QM_WIRE_READS =
+        5, /* reads that come over another connection: struct qm_wire_reads */
 };
 
 /* The kinds of contexts, everywhere: enum qmctx_kind (programs of others include that
@@ -108,6 +112,29 @@ struct qm_wire_record {
  * the WRITE is answered when those have ended that were being carried out.  A session
  * that does not exist has ended: success. */
 
+/* QM_WIRE_READS is for a client whose reads go over the plain export, through a device
+ * driver that knows no contexts: it says in which context each of them is made, in the
+ * order in which each thread makes them, as soon as it knows.  A read and what is said
+ * of it may come in either order, within 50 ms.  Slot 0 says that a read has no
+ * context. What lies beyond the device's end is ignored.  Records of one WRITE say at
+ * most QM_WIRE_READS_BYTES in all. */
+#define QM_WIRE_READS_MAX   31
+#define QM_WIRE_READS_BYTES (UINT64_C(64) << 20)
+
+struct qm_wire_read {
+    uint64_t where;  /* slot << 48 | byte offset, as in a request */
+    uint32_t length; /* bytes, at least 1 */
+    uint32_t reserved0;
+};
+
+struct qm_wire_reads {
+    uint32_t op;    /* QM_WIRE_READS */
+    uint16_t count; /* 1 to QM_WIRE_READS_MAX; the other entries are 0 */
+    uint16_t reserved0;
+    uint64_t session;
+    struct qm_wire_read reads[QM_WIRE_READS_MAX];
+};
+
 /* What is not used must be 0: a record in which it is not, or whose numbers are out of
  * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect.  All
  * records of one WRITE are of one session, a connection is a member of 8 at most, and
@@ -138,6 +165,9 @@ _Static_assert(offsetof(struct qm_wire_record, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_record, klass) == 16, "layout");
 _Static_assert(offsetof(struct qm_wire_record, kind) == 24, "layout");
 _Static_assert(offsetof(struct qm_wire_record, name) == 72, "layout");
+_Static_assert(sizeof(struct qm_wire_reads) == 512, "one sector");
+_Static_assert(offsetof(struct qm_wire_reads, session) == 8, "layout");
+_Static_assert(offsetof(struct qm_wire_reads, reads) == 16, "layout");
 _Static_assert(QM_WIRE_SIZE <= (UINT64_C(1) << 63) - (UINT64_C(1) << 30), "libnbd");
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "server/reading.h"
 #include "bare.h"
 #include "cache/internal.h"
 
@@ -163,6 +164,8 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->contexts.classes = s->classes;
     s->contexts.stats = s->stats;
     s->contexts.held_max = 1 << 20;
+    s->hints = qms_hints_new(qms_reading_alone, s);
+    assert_non_null(s->hints);
     assert_int_equal(qms_contexts_init(&s->contexts), 0);
     qms_slot_init(&b->slot, QMS_CLIENT_NONE);
     assert_int_equal(
@@ -188,6 +191,7 @@ void bare_free(struct bare *b)
     qms_context_end(&s->contexts, &b->slot);
     qms_slot_destroy(&b->slot);
     qms_contexts_destroy(&s->contexts);
+    qms_hints_free(s->hints);
     qm_cache_get_stats(s->cache, &stats);
     assert_int_equal(stats.prefetches,
                      stats.used + stats.wasted + stats.prefetch_blocks);

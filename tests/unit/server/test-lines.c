@@ -27,6 +27,7 @@
 #include <cmocka.h>
 
 #include "cache/internal.h"
+#include "server/reading.h"
 #include "server/server.h"
 
 #define LINE        64
@@ -418,6 +419,8 @@ static int make_server(void **state)
     server.contexts.classes = server.classes;
     server.contexts.stats = server.stats;
     server.contexts.held_max = 1 << 20;
+    server.hints = qms_hints_new(qms_reading_alone, &server);
+    assert_non_null(server.hints);
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
     qms_clients_init(&server.clients, server.engine.prefetcher);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
@@ -438,6 +441,7 @@ static int undo_server(void **state)
 {
     qms_sessions_destroy(&server.sessions);
     qms_contexts_destroy(&server.contexts);
+    qms_hints_free(server.hints);
     qm_cache_free(server.cache);
     server.engine.prefetcher->ops->destroy(server.engine.prefetcher);
     qm_throttle_free(server.engine.throttle);

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "server/reading.h"
 #include "server/server.h"
 
 #define BLOCK    UINT64_C(4096)
@@ -247,6 +248,8 @@ static int make_server(void **state)
     server.contexts.miner = server.miner;
     server.contexts.stats = server.stats;
     server.contexts.held_max = 10000;
+    server.hints = qms_hints_new(qms_reading_alone, &server);
+    assert_non_null(server.hints);
     assert_int_equal(qms_contexts_init(&server.contexts), 0);
     qms_clients_init(&server.clients, server.engine.prefetcher);
     assert_int_equal(qms_sessions_init(&server.sessions, &server.contexts,
@@ -262,6 +265,7 @@ static int undo_server(void **state)
     qms_prefetch_stop(server.prefetch);
     qms_sessions_destroy(&server.sessions);
     qms_contexts_destroy(&server.contexts);
+    qms_hints_free(server.hints);
     qms_miner_stop(server.miner);
     qm_cache_free(server.cache);
     server.engine.prefetcher->ops->destroy(server.engine.prefetcher);

@@ -1,0 +1,218 @@
+/* reading.c - see reading.h. */
+#include "server/reading.h"
+
+#include "server/server.h"
+
+static const enum qms_class_counter counters[] = {
+    [QM_HIT] = QMS_CLASS_HITS,
+    [QM_PROMOTE] = QMS_CLASS_PROMOTES,
+    [QM_MISS] = QMS_CLASS_MISSES,
+};
+static const enum qms_class_counter nested_counters[] = {
+    [QM_HIT] = QMS_CLASS_NESTED_HITS,
+    [QM_PROMOTE] = QMS_CLASS_NESTED_PROMOTES,
+    [QM_MISS] = QMS_CLASS_NESTED_MISSES,
+};
+
+/* On whose behalf blocks are prefetched. */
+struct issuer {
+    struct qms_server *s;
+    const struct qms_ref *ref;
+};
+
+static unsigned issue(void *opaque, uint64_t block, uint32_t count)
+{
+    const struct issuer *i = opaque;
+    unsigned client = i->ref->slot ? i->ref->slot->client : QMS_CLIENT_NONE;
+    unsigned n =
+        qms_prefetch_issue(i->s->prefetch, block, count, client, i->ref->klass->index);
+
+    if (n > 0)
+        qms_class_add(i->ref->klass, QMS_CLASS_ISSUED, n);
+    return n;
+}
+
+/* A context has read a block: its sequence grows, and what that makes likely is
+ * prefetched. */
+static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t block,
+                  enum qm_access access)
+{
+    const struct qm_engine *e = &s->engine;
+    struct qm_candidate candidates[QM_CANDIDATES_MAX];
+    struct issuer issuer = {s, ref};
+    unsigned n, throttled;
+    uint64_t now;
+
+    if (qm_engine_ignores(e, access))
+        return;
+    n = qms_context_access(&s->contexts, ref, block, access, candidates);
+    if (n == 0)
+        return;
+    now = qm_engine_needs_time(e) ? qms_now() : 0;
+    throttled =
+        qm_engine_issue(e, ref->klass->index, now, candidates, n, issue, &issuer);
+    if (throttled > 0)
+        qms_stats_add(s->stats, QMS_PREFETCH_THROTTLED, throttled);
+}
+
+/* Blocks, and what they took, of contexts of a class count for the classes around. */
+static void count_around(struct qms_server *s, const struct qms_around *around,
+                         const uint64_t outcomes[QM_MISS + 1])
+{
+    for (unsigned i = 0; i < around->count; i++) {
+        struct qms_class *klass = qms_class_at(s->classes, around->klass[i]);
+
+        for (unsigned outcome = 0; outcome <= QM_MISS; outcome++)
+            if (outcomes[outcome] > 0)
+                qms_class_add(klass, nested_counters[outcome], outcomes[outcome]);
+    }
+}
+
+/* A request of a class has taken so long. */
+static void count_request(struct qms_server *s, struct qms_class *klass,
+                          const struct qms_around *around, uint64_t took)
+{
+    qms_class_add(klass, QMS_CLASS_REQUESTS, 1);
+    qms_class_add(klass, QMS_CLASS_NS, took);
+    for (unsigned i = 0; i < around->count; i++) {
+        struct qms_class *outer = qms_class_at(s->classes, around->klass[i]);
+
+        qms_class_add(outer, QMS_CLASS_NESTED_REQUESTS, 1);
+        qms_class_add(outer, QMS_CLASS_NESTED_NS, took);
+    }
+}
+
+/* A block that a hint tells the class of. */
+static void count_hinted(struct qms_server *s, const struct qms_hint *hint,
+                         enum qm_outcome outcome)
+{
+    uint64_t outcomes[QM_MISS + 1] = {0};
+
+    outcomes[outcome] = 1;
+    qms_class_add(qms_class_at(s->classes, hint->klass), counters[outcome], 1);
+    count_around(s, &hint->around, outcomes);
+}
+
+void qms_reading_begin(struct qms_reading *r, struct qms_server *s,
+                       struct qms_connection *c, struct qms_slot *slot, uint32_t count,
+                       uint64_t offset)
+{
+    r->s = s;
+    r->start = qms_now();
+    r->hintable = !c->tagged && qms_hints_active(s->hints);
+    r->hinted = r->hintable && qms_hints_covers(s->hints, r->start, c->number);
+    r->connection = c->number;
+    /* What is hinted is recorded when its hint comes, or when none has. */
+    if (r->hinted)
+        r->ref = (struct qms_ref){.klass = qms_class_at(s->classes, QMS_CLASS_NONE)};
+    else
+        qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, count, &r->ref);
+}
+
+/* Whether a hint accounts for the block, now or later. */
+static bool is_hinted(struct qms_reading *r, uint64_t block,
+                      const struct qm_lookup *found)
+{
+    struct qms_hint hint;
+
+    if (qms_hints_read(r->s->hints, r->start, r->connection, block, found->outcome,
+                       !r->hinted, &hint)) {
+        count_hinted(r->s, &hint, found->outcome);
+        (void)qm_engine_found(&r->s->engine, block, hint.klass, found);
+        if (!r->named)
+            r->hint = hint;
+        r->named = true;
+        return true;
+    }
+    if (r->hinted)
+        (void)qm_engine_found(&r->s->engine, block, QMS_CLASS_NONE, found);
+    return r->hinted;
+}
+
+void qms_reading_found(struct qms_reading *r, uint64_t block,
+                       const struct qm_lookup *found)
+{
+    struct qms_server *s = r->s;
+
+    if (found->outcome == QM_PROMOTE)
+        qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
+    if (r->hintable && is_hinted(r, block, found))
+        return;
+    qms_class_add(r->ref.klass, counters[found->outcome], 1);
+    r->outcomes[found->outcome]++;
+    learn(s, &r->ref, block,
+          qm_engine_found(&s->engine, block, r->ref.klass->index, found));
+}
+
+void qms_reading_end(struct qms_reading *r, uint32_t count)
+{
+    struct qms_server *s = r->s;
+    uint64_t took = qms_now() - r->start;
+
+    qms_stats_add(s->stats, QMS_READS, 1);
+    qms_stats_add(s->stats, QMS_READ_BYTES, count);
+    qms_stats_took(s->stats, took);
+    count_around(s, &r->ref.around, r->outcomes);
+    if (r->named)
+        count_request(s, qms_class_at(s->classes, r->hint.klass), &r->hint.around,
+                      took);
+    else if (!r->hinted) /* else its class is not known yet */
+        count_request(s, r->ref.klass, &r->ref.around, took);
+}
+
+static void hint_block(struct qms_server *s, const struct qms_ref *ref, uint64_t now,
+                       uint64_t block)
+{
+    static const enum qm_access accesses[] = {
+        [QM_HIT] = QM_ACCESS_HIT,
+        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
+        [QM_MISS] = QM_ACCESS_MISS,
+    };
+    struct qms_hint hint = {ref->klass->index, ref->around};
+    enum qm_outcome outcome;
+    enum qm_access access;
+    bool counted;
+
+    if (qms_hints_said(s->hints, now, block, &hint, &outcome, &counted)) {
+        if (!counted)
+            count_hinted(s, &hint, outcome);
+        access = accesses[outcome];
+    } else {
+        /* The read is on its way. */
+        access = accesses[qm_cache_foresee(s->cache, block)];
+    }
+    learn(s, ref, block, access);
+}
+
+void qms_reading_hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
+                        uint32_t length)
+{
+    struct qms_server *s = opaque;
+    const uint64_t block_size = s->config.block_size;
+    uint64_t end, now = qms_now();
+    struct qms_ref ref;
+
+    if (offset >= s->size)
+        return;
+    end = length < s->size - offset ? offset + length : s->size;
+    qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, end - offset, &ref);
+    for (uint64_t block = offset / block_size; block <= (end - 1) / block_size; block++)
+        hint_block(s, &ref, now, block);
+}
+
+void qms_reading_hinting(void *opaque, int one_more_or_less)
+{
+    struct qms_server *s = opaque;
+
+    qms_hints_session(s->hints, one_more_or_less);
+}
+
+void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome)
+{
+    struct qms_server *s = opaque;
+
+    qms_class_add(qms_class_at(s->classes, QMS_CLASS_NONE), counters[outcome], 1);
+    if (s->recorder)
+        qms_record_io(s->recorder, QM_TRACE_READ, 0, block * s->config.block_size,
+                      s->config.block_size);
+}
