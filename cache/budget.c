@@ -76,7 +76,7 @@ size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_by
 {
     return sizeof(struct qm_shard) + stripes * sizeof(struct qm_ring) + MALLOC_SMALL +
            TABLE_BYTES + QM_MIN_BUCKETS * sizeof(struct cds_lfht_node) +
-           (size_t)2 * POLICY_BYTES + blocks * policy_bytes + beside;
+           (size_t)2 * POLICY_BYTES + policy_bytes + beside;
 }
 
 size_t qm_budget_beside(uint64_t blocks, uint64_t all, bool adapts, bool shadow)
@@ -131,7 +131,7 @@ uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size)
     unsigned stripes = qm_budget_stripes(QM_MAX_SHARDS);
     struct qm_limits l;
 
-    qm_limits_get(&l, share, block_size, true, stripes, qm_evict_max_bytes(),
+    qm_limits_get(&l, share, block_size, true, stripes, qm_evict_max_bytes(share),
                   qm_budget_beside(share, blocks, true, true));
     l.bytes -= l.buckets * sizeof(struct cds_lfht_node);
     l.bytes += max_u64(2 * share, QM_MIN_BUCKETS) * sizeof(struct cds_lfht_node);

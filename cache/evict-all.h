@@ -12,7 +12,7 @@ extern const struct qm_evict_ops qm_evict_arc;
 extern const struct qm_evict_ops qm_evict_s3fifo;
 extern const struct qm_evict_ops qm_evict_wtinylfu;
 
-/* The largest bytes_per_block of all of them, for the byte budget. */
-size_t qm_evict_max_bytes(void);
+/* The most bytes that any of them declares for that capacity, for the byte budget. */
+size_t qm_evict_max_bytes(uint64_t capacity);
 
 #endif

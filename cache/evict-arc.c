@@ -31,22 +31,26 @@ struct arc {
     struct cds_list_head t1, t2; /* the latest first */
     uint64_t t1_count, t2_count;
     struct qm_ghosts *ghosts;
+    bool shares; /* the ghosts are another's */
     /* Since evict(): the block that is to come, and where it was remembered. */
     bool expecting;
     uint64_t expected;
     int remembered;
 };
 
-static void *arc_create(uint64_t capacity)
+/* opaque: ghosts for at least as many, which the policy shares with others; NULL: its
+ * own. */
+static void *arc_create_for(uint64_t capacity, void *opaque)
 {
     struct arc *arc = calloc(1, sizeof(*arc));
 
     if (!arc)
         return NULL;
+    arc->shares = opaque;
     arc->capacity = capacity;
     CDS_INIT_LIST_HEAD(&arc->t1);
     CDS_INIT_LIST_HEAD(&arc->t2);
-    arc->ghosts = qm_ghosts_new(capacity);
+    arc->ghosts = opaque ? opaque : qm_ghosts_new(capacity);
     if (!arc->ghosts) {
         free(arc);
         return NULL;
@@ -54,11 +58,17 @@ static void *arc_create(uint64_t capacity)
     return arc;
 }
 
+static void *arc_create(uint64_t capacity)
+{
+    return arc_create_for(capacity, NULL);
+}
+
 static void arc_destroy(void *policy)
 {
     struct arc *arc = policy;
 
-    qm_ghosts_free(arc->ghosts);
+    if (!arc->shares)
+        qm_ghosts_free(arc->ghosts);
     free(arc);
 }
 
@@ -110,6 +120,16 @@ static void arc_remove(void *policy, struct qm_evict_node *node)
         arc->t1_count--;
 }
 
+static void enter(struct arc *arc, struct qm_evict_node *node, bool again)
+{
+    IN_T2(node) = again;
+    cds_list_add(&node->list, again ? &arc->t2 : &arc->t1);
+    if (again)
+        arc->t2_count++;
+    else
+        arc->t1_count++;
+}
+
 static void arc_insert(void *policy, struct qm_evict_node *node)
 {
     struct arc *arc = policy;
@@ -120,14 +140,7 @@ static void arc_insert(void *policy, struct qm_evict_node *node)
     else
         remembered = arrive(arc, node->block);
     arc->expecting = false;
-    IN_T2(node) = remembered != QM_GHOST_NONE;
-    if (IN_T2(node)) {
-        cds_list_add(&node->list, &arc->t2);
-        arc->t2_count++;
-    } else {
-        cds_list_add(&node->list, &arc->t1);
-        arc->t1_count++;
-    }
+    enter(arc, node, remembered != QM_GHOST_NONE);
 }
 
 static void arc_touch(void *policy, struct qm_evict_node *node)
@@ -135,9 +148,7 @@ static void arc_touch(void *policy, struct qm_evict_node *node)
     struct arc *arc = policy;
 
     arc_remove(arc, node);
-    IN_T2(node) = true;
-    cds_list_add(&node->list, &arc->t2);
-    arc->t2_count++;
+    enter(arc, node, true);
 }
 
 static uint64_t ghosts(const struct arc *arc)
@@ -183,14 +194,35 @@ static struct qm_evict_node *arc_evict(void *policy, uint64_t incoming)
     return replace(arc, arc->remembered);
 }
 
+static struct qm_evict_node *arc_yield(void *policy, bool *again)
+{
+    struct arc *arc = policy;
+    struct qm_evict_node *node;
+
+    if (arc->t1_count + arc->t2_count == 0)
+        return NULL;
+    node = oldest(arc->t1_count > 0 ? &arc->t1 : &arc->t2);
+    *again = IN_T2(node);
+    arc_remove(arc, node);
+    return node;
+}
+
+static void arc_admit(void *policy, struct qm_evict_node *node, bool again)
+{
+    enter(policy, node, again);
+}
+
 const struct qm_evict_ops qm_evict_arc = {
     .name = "arc",
     .create = arc_create,
+    .create_for = arc_create_for,
     .resize = arc_resize,
     .destroy = arc_destroy,
     .insert = arc_insert,
     .touch = arc_touch,
     .remove = arc_remove,
     .evict = arc_evict,
+    .yield = arc_yield,
+    .admit = arc_admit,
     .bytes_per_block = QM_GHOST_BYTES,
 };

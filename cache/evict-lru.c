@@ -52,6 +52,17 @@ static struct qm_evict_node *lru_evict(void *policy, uint64_t incoming)
     return node;
 }
 
+static struct qm_evict_node *lru_yield(void *policy, bool *again)
+{
+    *again = false;
+    return lru_evict(policy, QM_EVICT_NOBODY);
+}
+
+static void lru_admit(void *policy, struct qm_evict_node *node, bool again)
+{
+    lru_insert(policy, node);
+}
+
 const struct qm_evict_ops qm_evict_lru = {
     .name = "lru",
     .create = lru_create,
@@ -60,5 +71,7 @@ const struct qm_evict_ops qm_evict_lru = {
     .touch = lru_touch,
     .remove = lru_remove,
     .evict = lru_evict,
+    .yield = lru_yield,
+    .admit = lru_admit,
     .bytes_per_block = 0,
 };

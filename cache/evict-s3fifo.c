@@ -36,6 +36,7 @@ struct s3fifo {
     uint64_t s_count, m_count;
     uint64_t s_share, m_share;
     struct qm_ghosts *ghosts;
+    bool shares; /* the ghosts are another's */
 };
 
 static void s3fifo_resize(void *policy, uint64_t capacity)
@@ -48,16 +49,19 @@ static void s3fifo_resize(void *policy, uint64_t capacity)
     f->m_share = capacity - f->s_share;
 }
 
-static void *s3fifo_create(uint64_t capacity)
+/* opaque: ghosts for at least as many, which the policy shares with others; their
+ * second queue must be empty while it is in use.  NULL: its own. */
+static void *s3fifo_create_for(uint64_t capacity, void *opaque)
 {
     struct s3fifo *f = calloc(1, sizeof(*f));
 
     if (!f)
         return NULL;
+    f->shares = opaque;
     CDS_INIT_LIST_HEAD(&f->s);
     CDS_INIT_LIST_HEAD(&f->m);
     s3fifo_resize(f, capacity);
-    f->ghosts = qm_ghosts_new(f->m_share);
+    f->ghosts = opaque ? opaque : qm_ghosts_new(f->m_share);
     if (!f->ghosts) {
         free(f);
         return NULL;
@@ -65,11 +69,17 @@ static void *s3fifo_create(uint64_t capacity)
     return f;
 }
 
+static void *s3fifo_create(uint64_t capacity)
+{
+    return s3fifo_create_for(capacity, NULL);
+}
+
 static void s3fifo_destroy(void *policy)
 {
     struct s3fifo *f = policy;
 
-    qm_ghosts_free(f->ghosts);
+    if (!f->shares)
+        qm_ghosts_free(f->ghosts);
     free(f);
 }
 
@@ -80,6 +90,13 @@ static void enter_m(struct s3fifo *f, struct qm_evict_node *node)
     f->m_count++;
 }
 
+static void enter_s(struct s3fifo *f, struct qm_evict_node *node)
+{
+    IN_M(node) = false;
+    cds_list_add(&node->list, &f->s);
+    f->s_count++;
+}
+
 static void s3fifo_insert(void *policy, struct qm_evict_node *node)
 {
     struct s3fifo *f = policy;
@@ -88,9 +105,7 @@ static void s3fifo_insert(void *policy, struct qm_evict_node *node)
     if (qm_ghosts_take(f->ghosts, node->block) != QM_GHOST_NONE) {
         enter_m(f, node);
     } else {
-        IN_M(node) = false;
-        cds_list_add(&node->list, &f->s);
-        f->s_count++;
+        enter_s(f, node);
     }
 }
 
@@ -171,14 +186,41 @@ static struct qm_evict_node *s3fifo_evict(void *policy, uint64_t incoming)
     return node;
 }
 
+static struct qm_evict_node *s3fifo_yield(void *policy, bool *again)
+{
+    struct s3fifo *f = policy;
+    struct qm_evict_node *node;
+
+    if (f->s_count + f->m_count == 0)
+        return NULL;
+    node = oldest(f->s_count > 0 ? &f->s : &f->m);
+    *again = IN_M(node);
+    s3fifo_remove(f, node);
+    return node;
+}
+
+static void s3fifo_admit(void *policy, struct qm_evict_node *node, bool again)
+{
+    struct s3fifo *f = policy;
+
+    COUNT(node) = 0;
+    if (again)
+        enter_m(f, node);
+    else
+        enter_s(f, node);
+}
+
 const struct qm_evict_ops qm_evict_s3fifo = {
     .name = "s3fifo",
     .create = s3fifo_create,
+    .create_for = s3fifo_create_for,
     .resize = s3fifo_resize,
     .destroy = s3fifo_destroy,
     .insert = s3fifo_insert,
     .touch = s3fifo_touch,
     .remove = s3fifo_remove,
     .evict = s3fifo_evict,
+    .yield = s3fifo_yield,
+    .admit = s3fifo_admit,
     .bytes_per_block = QM_GHOST_BYTES,
 };

@@ -8,14 +8,11 @@
  * block from probation to the protected segment, whose oldest moves back to probation
  * if there are too many.
  *
- * A count-min sketch counts accesses (touches and entries), also of blocks that left: 4
- * rows of 4-bit counters, of which an access increments the least ones (the paper's
- * minimal increment).  After W accesses, all counters and the number of accesses are
- * halved (the paper's reset), so that former hot blocks are forgotten.
+ * A sketch (evict-sketch.h) counts accesses (touches and entries), also of blocks that
+ * left.
  *
  * Parameters: the window has 3 % of the blocks, the protected segment 80 % of the rest
- * (both rounded down, but the window has at least 1); W is 10 times the capacity; a row
- * has 2 to 4 counters a block, a power of two, but at least 16.
+ * (both rounded down, but the window has at least 1).
  *
  * Differences from the paper: its window has 1 %.  On database traces with prefetching,
  * 3 % has as few misses where most blocks do not fit, and a sixth fewer where almost
@@ -24,141 +21,79 @@
  * it enters, after the victim was chosen, since the choice is never about itself.  Ties
  * go to the block in the main part.  Dropped blocks keep their count.
  *
- * Every call is O(1) on average: the halving takes a pass over the sketch every 5
- * accesses a block.
+ * Every call is O(1) on average.
  */
 #include <stdlib.h>
 
 #include "cache/evict-all.h"
-#include "cache/hash.h"
-
-#define ROWS      4
-#define MAX_COUNT 15 /* of a counter */
-#define PER_WORD  16 /* counters */
-#define HALVES    UINT64_C(0x7777777777777777)
+#include "cache/evict-wtinylfu.h"
 
 /* What the policy keeps in a node. */
 #define SEGMENT(node) ((node)->aux[0])
 
-enum segment { WINDOW, PROBATION, PROTECTED, SEGMENTS };
+#define WINDOW_PART 3 /* percent */
 
-struct sketch {
-    unsigned bits;  /* of the number of a counter in its row */
-    uint64_t words; /* of all rows, which follow each other */
-    uint64_t accesses, sample;
-    uint64_t *counters;
-};
+enum segment { WINDOW, PROBATION, PROTECTED, SEGMENTS };
 
 struct wtinylfu {
     struct cds_list_head order[SEGMENTS]; /* the latest first */
     uint64_t count[SEGMENTS];
     uint64_t window_share, protected_share;
-    struct sketch sketch;
+    unsigned window;          /* percent of the blocks */
+    struct qm_sketch *sketch; /* own, or another's, who counts */
+    struct qm_sketch own;
 };
-
-/* Odd numbers, one a row: the high bits of a product are a hash of the other factor. */
-static const uint64_t row_factor[ROWS] = {
-    UINT64_C(0xc3a5c85c97cb3127), UINT64_C(0xb492b66fbe98f273),
-    UINT64_C(0x9ae16a3b2f90404f), UINT64_C(0xc949c7defebe6f8d)};
-
-static int sketch_init(struct sketch *sketch, uint64_t capacity)
-{
-    unsigned bits = 4;
-
-    while ((UINT64_C(1) << bits) / 2 < capacity)
-        bits++;
-    sketch->bits = bits;
-    sketch->words = (ROWS << bits) / PER_WORD;
-    sketch->accesses = 0;
-    sketch->counters = calloc(sketch->words, sizeof(sketch->counters[0]));
-    return sketch->counters ? 0 : -1;
-}
-
-/* The number of the counter of a block's hash in row. */
-static uint64_t position(const struct sketch *sketch, uint64_t hash, unsigned row)
-{
-    return ((uint64_t)row << sketch->bits) +
-           (hash * row_factor[row] >> (64 - sketch->bits));
-}
-
-static unsigned counter(const struct sketch *sketch, uint64_t at)
-{
-    return sketch->counters[at / PER_WORD] >> at % PER_WORD * 4 & MAX_COUNT;
-}
-
-static unsigned sketch_estimate(const struct sketch *sketch, uint64_t block)
-{
-    uint64_t hash = qm_hash(block);
-    unsigned least = MAX_COUNT;
-
-    for (unsigned row = 0; row < ROWS; row++) {
-        unsigned count = counter(sketch, position(sketch, hash, row));
-
-        if (count < least)
-            least = count;
-    }
-    return least;
-}
-
-static void sketch_halve(struct sketch *sketch)
-{
-    for (uint64_t i = 0; i < sketch->words; i++)
-        sketch->counters[i] = sketch->counters[i] >> 1 & HALVES;
-    sketch->accesses /= 2;
-}
-
-static void sketch_count(struct sketch *sketch, uint64_t block)
-{
-    uint64_t hash = qm_hash(block), at[ROWS];
-    unsigned count[ROWS], least = MAX_COUNT;
-
-    for (unsigned row = 0; row < ROWS; row++) {
-        at[row] = position(sketch, hash, row);
-        count[row] = counter(sketch, at[row]);
-        if (count[row] < least)
-            least = count[row];
-    }
-    for (unsigned row = 0; row < ROWS && least < MAX_COUNT; row++)
-        if (count[row] == least)
-            sketch->counters[at[row] / PER_WORD] += UINT64_C(1)
-                                                    << at[row] % PER_WORD * 4;
-    if (++sketch->accesses >= sketch->sample)
-        sketch_halve(sketch);
-}
 
 static void wtinylfu_resize(void *policy, uint64_t capacity)
 {
     struct wtinylfu *w = policy;
 
-    w->window_share = capacity * 3 / 100;
+    w->window_share = capacity * w->window / 100;
     if (w->window_share == 0 && capacity > 0)
         w->window_share = 1;
     w->protected_share = (capacity - w->window_share) * 8 / 10;
-    w->sketch.sample = 10 * capacity;
+    if (w->sketch == &w->own)
+        qm_sketch_resize(&w->own, capacity);
 }
 
-static void *wtinylfu_create(uint64_t capacity)
+static void *wtinylfu_create_for(uint64_t capacity, void *opaque)
 {
+    const struct qm_wtinylfu_config *config = opaque;
     struct wtinylfu *w;
 
     if (capacity > UINT64_C(1) << 40 || !(w = calloc(1, sizeof(*w))))
         return NULL;
     for (int i = 0; i < SEGMENTS; i++)
         CDS_INIT_LIST_HEAD(&w->order[i]);
-    wtinylfu_resize(w, capacity);
-    if (sketch_init(&w->sketch, capacity) != 0) {
+    w->window = config->window;
+    w->sketch = config->sketch;
+    if (!w->sketch && qm_sketch_init(w->sketch = &w->own, capacity) != 0) {
         free(w);
         return NULL;
     }
+    wtinylfu_resize(w, capacity);
     return w;
+}
+
+static void *wtinylfu_create(uint64_t capacity)
+{
+    return wtinylfu_create_for(capacity,
+                               &(struct qm_wtinylfu_config){.window = WINDOW_PART});
 }
 
 static void wtinylfu_destroy(void *policy)
 {
     struct wtinylfu *w = policy;
 
-    free(w->sketch.counters);
+    qm_sketch_destroy(&w->own);
     free(w);
+}
+
+/* Unless another counts. */
+static void note(struct wtinylfu *w, uint64_t block)
+{
+    if (w->sketch == &w->own)
+        qm_sketch_count(&w->own, block);
 }
 
 static void enter(struct wtinylfu *w, struct qm_evict_node *node, enum segment segment)
@@ -194,7 +129,7 @@ static void wtinylfu_insert(void *policy, struct qm_evict_node *node)
 {
     struct wtinylfu *w = policy;
 
-    sketch_count(&w->sketch, node->block);
+    note(w, node->block);
     enter(w, node, WINDOW);
     if (w->count[WINDOW] > w->window_share)
         move(w, oldest(w, WINDOW), PROBATION);
@@ -204,7 +139,7 @@ static void wtinylfu_touch(void *policy, struct qm_evict_node *node)
 {
     struct wtinylfu *w = policy;
 
-    sketch_count(&w->sketch, node->block);
+    note(w, node->block);
     if (SEGMENT(node) == WINDOW) {
         move(w, node, WINDOW);
     } else {
@@ -222,8 +157,8 @@ static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
 
     if (!victim)
         victim = oldest(w, PROTECTED);
-    if (!candidate || (victim && sketch_estimate(&w->sketch, candidate->block) >
-                                     sketch_estimate(&w->sketch, victim->block))) {
+    if (!candidate || (victim && qm_sketch_estimate(w->sketch, candidate->block) >
+                                     qm_sketch_estimate(w->sketch, victim->block))) {
         if (!victim)
             return NULL;
         if (candidate)
@@ -235,14 +170,34 @@ static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
     return victim;
 }
 
+static struct qm_evict_node *wtinylfu_yield(void *policy, bool *again)
+{
+    struct qm_evict_node *node = wtinylfu_evict(policy, QM_EVICT_NOBODY);
+
+    *again = node && SEGMENT(node) == PROTECTED;
+    return node;
+}
+
+static void wtinylfu_admit(void *policy, struct qm_evict_node *node, bool again)
+{
+    struct wtinylfu *w = policy;
+
+    enter(w, node, again ? PROTECTED : PROBATION);
+    if (w->count[PROTECTED] > w->protected_share)
+        move(w, oldest(w, PROTECTED), PROBATION);
+}
+
 const struct qm_evict_ops qm_evict_wtinylfu = {
     .name = "wtinylfu",
     .create = wtinylfu_create,
+    .create_for = wtinylfu_create_for,
     .resize = wtinylfu_resize,
     .destroy = wtinylfu_destroy,
     .insert = wtinylfu_insert,
     .touch = wtinylfu_touch,
     .remove = wtinylfu_remove,
     .evict = wtinylfu_evict,
-    .bytes_per_block = 8,
+    .yield = wtinylfu_yield,
+    .admit = wtinylfu_admit,
+    .bytes_per_block = QM_SKETCH_BYTES,
 };

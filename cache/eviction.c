@@ -38,12 +38,17 @@ const char *qm_evict_names(void)
     return names;
 }
 
-size_t qm_evict_max_bytes(void)
+size_t qm_evict_bytes(const struct qm_evict_ops *ops, uint64_t capacity)
+{
+    return ops->bytes ? ops->bytes(capacity) : ops->bytes_per_block * capacity;
+}
+
+size_t qm_evict_max_bytes(uint64_t capacity)
 {
     size_t max = 0;
 
     for (size_t i = 0; i < COUNT; i++)
-        if (policies[i]->bytes_per_block > max)
-            max = policies[i]->bytes_per_block;
+        if (qm_evict_bytes(policies[i], capacity) > max)
+            max = qm_evict_bytes(policies[i], capacity);
     return max;
 }

@@ -24,6 +24,7 @@
 #ifndef QM_EVICTION_H
 #define QM_EVICTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stddef.h>
 #include <urcu/list.h>
@@ -40,8 +41,8 @@ struct qm_evict_ops {
     const char *name;
     /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
     void *(*create)(uint64_t capacity);
-    /* The same, with own_opaque of struct qm_cache_config; used for a policy that is in
-     * no registry, and only there. */
+    /* The same with a configuration: own_opaque of struct qm_cache_config, of a policy
+     * that is in no registry; of others, what their headers say. */
     void *(*create_for)(uint64_t capacity, void *opaque);
     /* Sets the target capacity from which segment sizes are computed: at most the
      * capacity of create().  NULL: the policy has no segments. */
@@ -57,10 +58,22 @@ struct qm_evict_ops {
     /* Chooses a node to evict in favour of block number incoming (or QM_EVICT_NOBODY),
      * removes and returns it; NULL only if there is none. */
     struct qm_evict_node *(*evict)(void *policy, uint64_t incoming);
-    /* Upper bound of the bytes kept per block of capacity beside the node, for the byte
-     * budget, which allows 256 fixed bytes in addition. */
+    /* For policies that take turns (evict-adaptive.c), else NULL: all nodes move from
+     * one to another, by yield() and admit().  yield() removes and returns the node
+     * that is worth the least, roughly, and remembers nothing of it; *again: it was
+     * touched, as far as the policy knows.  NULL if there is none.  admit() adds it, as
+     * worth more than those before; again: and among those that the policy keeps
+     * longer. */
+    struct qm_evict_node *(*yield)(void *policy, bool *again);
+    void (*admit)(void *policy, struct qm_evict_node *node, bool again);
+    /* Upper bound of the bytes kept beside the nodes for that capacity, for the byte
+     * budget, which allows 256 bytes in addition.  NULL: bytes_per_block times it. */
+    size_t (*bytes)(uint64_t capacity);
     size_t bytes_per_block;
 };
+
+/* The bytes that a policy declares for that capacity. */
+size_t qm_evict_bytes(const struct qm_evict_ops *ops, uint64_t capacity);
 
 /* The policy of that name, with static lifetime; or NULL. */
 const struct qm_evict_ops *qm_evict_find(const char *name);

@@ -40,16 +40,16 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
     uint64_t main_most = adapts ? blocks : blocks - prefetch_blocks;
     const struct qm_evict_ops *own = cache->config.own_eviction;
     const struct qm_evict_ops *ops = own ? own : qm_evict_find(cache->config.eviction);
+    size_t policy_bytes = qm_evict_bytes(ops, blocks);
 
     pthread_mutex_init(&shard->lock, NULL);
     pthread_cond_init(&shard->filled, NULL);
     shard->cache = cache;
     shard->main_ops = ops;
     shard->prefetch_ops = qm_evict_find("lru"); /* whatever the main cache uses */
-    shard->bytes =
-        qm_budget_shard_bytes(blocks, cache->stripes, ops->bytes_per_block, beside);
+    shard->bytes = qm_budget_shard_bytes(blocks, cache->stripes, policy_bytes, beside);
     qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
-                  cache->stripes, ops->bytes_per_block, beside);
+                  cache->stripes, policy_bytes, beside);
 
     shard->rings =
         aligned_alloc(QM_CACHE_LINE, cache->stripes * sizeof(struct qm_ring));

@@ -1,0 +1,14 @@
+/* evict-wtinylfu.h - W-TinyLFU with another window, and a sketch that several share. */
+#ifndef QM_EVICT_WTINYLFU_H
+#define QM_EVICT_WTINYLFU_H
+
+#include "cache/evict-sketch.h"
+
+/* For qm_evict_wtinylfu.create_for(). */
+struct qm_wtinylfu_config {
+    unsigned window;          /* percent of the blocks: 0 (1 block) to 100 (LRU) */
+    struct qm_sketch *sketch; /* whose owner counts each access, and outlives the
+                                 policy; NULL: one of its own */
+};
+
+#endif
