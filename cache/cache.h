@@ -90,8 +90,9 @@ struct qm_cache_config {
                                  eviction order is exact as long as hits do not collide
                                  in time; with more, each shard evicts for itself */
     const char *eviction;     /* of the main cache, by name: "lru", "lfu",
-                                 "mru", "arc", "s3fifo" or "wtinylfu" (a file of that
-                                 name says what it does); the prefetch cache's is lru */
+                                 "mru", "arc", "s3fifo", "wtinylfu" or "adaptive" (a
+                                 file of that name says what it does); the prefetch
+                                 cache's is lru */
     const struct qm_evict_ops *own_eviction; /* instead: a policy of the caller's (see
                                                 eviction.h), which is in no registry and
                                                 has create_for().  NULL: by name */

@@ -11,6 +11,7 @@ extern const struct qm_evict_ops qm_evict_mru;
 extern const struct qm_evict_ops qm_evict_arc;
 extern const struct qm_evict_ops qm_evict_s3fifo;
 extern const struct qm_evict_ops qm_evict_wtinylfu;
+extern const struct qm_evict_ops qm_evict_adaptive;
 
 /* The most bytes that any of them declares for that capacity, for the byte budget. */
 size_t qm_evict_max_bytes(uint64_t capacity);

@@ -6,8 +6,8 @@
 #include "cache/evict-all.h"
 
 static const struct qm_evict_ops *const policies[] = {
-    &qm_evict_lru, &qm_evict_lfu,    &qm_evict_mru,
-    &qm_evict_arc, &qm_evict_s3fifo, &qm_evict_wtinylfu,
+    &qm_evict_lru,    &qm_evict_lfu,      &qm_evict_mru,      &qm_evict_arc,
+    &qm_evict_s3fifo, &qm_evict_wtinylfu, &qm_evict_adaptive,
 };
 
 #define COUNT (sizeof(policies) / sizeof(policies[0]))

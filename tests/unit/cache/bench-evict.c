@@ -137,8 +137,8 @@ static void within_cache(const char *name, uint64_t blocks, struct costs *costs)
 
 int main(int argc, char **argv)
 {
-    static const char *const policies[] = {"lru", "lfu",    "mru",
-                                           "arc", "s3fifo", "wtinylfu"};
+    static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                           "s3fifo", "wtinylfu", "adaptive"};
     uint64_t blocks = argc == 2 ? strtoull(argv[1], NULL, 10) : 0;
 
     if (blocks < 1) {

@@ -88,15 +88,15 @@ static void test_config(void **state)
     expect_wrong(WITH(shards, 0), "power of two from 1 to 1024, not 0");
     expect_wrong(WITH(shards, 3), "not 3");
     expect_wrong(WITH(shards, 2048), "not 2048");
-    expect_wrong(WITH(eviction, "fifo"), ", wtinylfu, not \"fifo\"");
+    expect_wrong(WITH(eviction, "fifo"), ", wtinylfu, adaptive, not \"fifo\"");
     expect_wrong(WITH(eviction, NULL), "must be one of lru");
     qm_cache_free(NULL);
 }
 
 static void test_registry(void **state)
 {
-    static const char *const names[] = {"lru", "lfu",    "mru",
-                                        "arc", "s3fifo", "wtinylfu"};
+    static const char *const names[] = {"lru",    "lfu",      "mru",     "arc",
+                                        "s3fifo", "wtinylfu", "adaptive"};
     char all[128] = "";
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -184,8 +184,8 @@ static void test_budget(void **state)
 {
     static const uint32_t sizes[] = {512, 4096, 16384, 1 << 20};
     static unsigned char data[1 << 20];
-    static const char *const policies[] = {"lru", "lfu",    "mru",
-                                           "arc", "s3fifo", "wtinylfu"};
+    static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                           "s3fifo", "wtinylfu", "adaptive"};
     uint64_t seed = 5;
 
     for (int round = 0; round < 96; round++) {

@@ -327,8 +327,8 @@ static void test_in_flight_stays(void **state)
 /* Each policy while the share wanders: the parts never have more than all blocks. */
 static void test_policies(void **state)
 {
-    static const char *const policies[] = {"lru", "lfu",    "mru",
-                                           "arc", "s3fifo", "wtinylfu"};
+    static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                           "s3fifo", "wtinylfu", "adaptive"};
 
     for (size_t p = 0; p < sizeof(policies) / sizeof(policies[0]); p++) {
         struct qm_cache *cache = make(200, 8, policies[p]);

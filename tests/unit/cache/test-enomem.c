@@ -8,8 +8,8 @@
 
 #define BLOCK 4096
 
-static const char *const policies[] = {"lru", "lfu",    "mru",
-                                       "arc", "s3fifo", "wtinylfu"};
+static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                       "s3fifo", "wtinylfu", "adaptive"};
 
 #define POLICIES (sizeof(policies) / sizeof(policies[0]))
 
@@ -104,7 +104,7 @@ static void test_policies_are_bounded(void **state)
             policy = ops->create(capacity);
             assert_non_null(policy);
             bytes = asked_bytes + (asked - before) * per_allocation;
-            assert_true(bytes <= 256 + capacity * ops->bytes_per_block);
+            assert_true(bytes <= 256 + qm_evict_bytes(ops, capacity));
             before = asked;
             for (size_t b = 0; b < 4 * capacity; b++) {
                 struct qm_evict_node *node = &nodes[b];

@@ -221,10 +221,11 @@ static void test_golden(void **state)
         const char *policy;
         uint64_t blocks, hits;
     } golden[] = {
-        {"lru", 100, 11382},     {"lru", 1000, 38892},     {"lfu", 100, 4034},
-        {"lfu", 1000, 32399},    {"mru", 100, 1146},       {"mru", 1000, 10142},
-        {"arc", 100, 12613},     {"arc", 1000, 39189},     {"s3fifo", 100, 10346},
-        {"s3fifo", 1000, 40742}, {"wtinylfu", 100, 14896}, {"wtinylfu", 1000, 35794},
+        {"lru", 100, 11382},      {"lru", 1000, 38892},      {"lfu", 100, 4034},
+        {"lfu", 1000, 32399},     {"mru", 100, 1146},        {"mru", 1000, 10142},
+        {"arc", 100, 12613},      {"arc", 1000, 39189},      {"s3fifo", 100, 10346},
+        {"s3fifo", 1000, 40742},  {"wtinylfu", 100, 14896},  {"wtinylfu", 1000, 35794},
+        {"adaptive", 100, 14234}, {"adaptive", 1000, 40409},
     };
 
     for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {

@@ -291,8 +291,8 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
     free(w);
 }
 
-static const char *const policies[] = {"lru", "lfu",    "mru",
-                                       "arc", "s3fifo", "wtinylfu"};
+static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
+                                       "s3fifo", "wtinylfu", "adaptive"};
 
 #define POLICIES (sizeof(policies) / sizeof(policies[0]))
 

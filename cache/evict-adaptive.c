@@ -1,0 +1,332 @@
+/* evict-adaptive.c - does what the best of four policies would have done of late.
+ *
+ * No policy is the best for every workload and size: a scan ruins LRU, frequencies keep
+ * a hot set that moves out.  So W-TinyLFU, LRU, ARC and S3-FIFO run on a small sample
+ * of the blocks, in caches that are smaller by as much (evict-mini.h), and one of them
+ * is in use for the blocks themselves.
+ *
+ * The regret of each other one is how many misses fewer it would have had in the sample
+ * than the one in use.  It grows by 1 if that one misses and the other does not,
+ * shrinks by 1 the other way round, and by DRIFT with each miss of the one in use; not
+ * below 0 (Page's CUSUM test, Biometrika 41, 1954).  When a regret exceeds a share of
+ * the sample's size, that policy takes over, and all regrets begin at 0.  So a policy
+ * that is worse for good costs only so much, however little it is worse.  Of two that
+ * are as good in the long run, each is ahead now and then, and a change costs misses
+ * until the hot blocks have come back: so each change doubles the share, and it falls
+ * back slowly.  The first change is the easiest, since nothing speaks for the policy
+ * that happens to be in use then.
+ *
+ * When a policy takes over, all blocks move to it, those that are worth the least
+ * first.  What it needs to know is there already: W-TinyLFU's sketch, and the ghosts,
+ * which ARC and S3-FIFO share, are kept up at all times.  A change takes some 50 ns a
+ * block of the shard, with its lock held.
+ *
+ * A touch or an entry costs what the policy in use takes, a hash and the sketch; of a
+ * block in the sample, also a look-up in each of the small caches.  All memory is taken
+ * when the policy is made.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cache/evict-all.h"
+#include "cache/evict-ghosts.h"
+#include "cache/evict-mini.h"
+#include "cache/evict-wtinylfu.h"
+#include "cache/hash.h"
+
+/* What can be in use; the first is, to begin with. */
+static const struct qm_evict_ops *const candidates[] = {
+    &qm_evict_wtinylfu,
+    &qm_evict_lru,
+    &qm_evict_arc,
+    &qm_evict_s3fifo,
+};
+
+#define CANDIDATES (sizeof(candidates) / sizeof(candidates[0]))
+
+#define WINDOW 3 /* percent, of W-TinyLFU */
+
+/* A sample's cache has a quarter of the blocks, up to SAMPLE_MOST, or a sixteenth if
+ * that is more. */
+#define SAMPLE_MOST 512
+
+/* Of a hash, these bits choose the sample: they choose neither the shard nor the
+ * bucket. */
+#define HASH_BITS  20
+#define HASH_SHIFT (64 - HASH_BITS)
+#define ONE        (UINT64_C(1) << HASH_BITS)
+
+/* The regret at which another policy takes over: as a share of the sample's cache or of
+ * what the one in use missed of late, if that is more, both times the reluctance; and
+ * at least.  Found by trying.  The first counts where misses are few, and each of a
+ * change matters; the second, where they are many, and the few blocks that are hit take
+ * long to come back after a change. */
+#define REGRET       0.03
+#define REGRET_MISS  0.005
+#define REGRET_LEAST 6
+#define DRIFT        0.01
+
+/* Reluctance: at first, by how much it grows with a change, at most. */
+#define RELUCTANCE      0.3
+#define RELUCTANCE_GROW 2
+#define RELUCTANCE_MOST 32
+
+/* "Of late" is as many demands for each block of the sample's cache: of the misses, and
+ * for the reluctance to fall back to 1. */
+#define LATE 200
+
+/* What a block's sketch says if it came more than once of late. */
+#define FREQUENT 2
+
+/* The queues of ghosts, as ARC calls them: seen once, and again. */
+enum { B1 = 0, B2 = 1 };
+
+struct adaptive {
+    unsigned active;
+    void *policies[CANDIDATES]; /* those not in use are empty */
+    uint64_t capacity;
+    struct qm_sketch sketch;
+    struct qm_ghosts *ghosts;
+
+    uint64_t below; /* a block is in the sample if its hash is */
+    double missed;  /* demands of the sample, of late, by the one in use */
+    struct qm_sketch sample_sketch;
+    struct qm_mini *minis[CANDIDATES];
+    double regret[CANDIDATES];
+    double reluctance;
+};
+
+/* The blocks of a sample's cache, if it is a part of the sample's hashes. */
+static uint64_t sample_blocks(uint64_t capacity)
+{
+    uint64_t n = capacity / 4 < SAMPLE_MOST ? capacity / 4 : SAMPLE_MOST;
+
+    if (n < capacity / 16)
+        n = capacity / 16;
+    return n > 0 ? n : 1;
+}
+
+/* The sample's cache beside one of so many blocks. */
+static uint64_t sample_of(uint64_t capacity, uint64_t below)
+{
+    uint64_t n = (capacity * below + ONE / 2) / ONE;
+
+    return n > 0 ? n : 1;
+}
+
+static bool has_ghosts(const struct qm_evict_ops *ops)
+{
+    return ops == &qm_evict_arc || ops == &qm_evict_s3fifo;
+}
+
+static void adaptive_destroy(void *policy)
+{
+    struct adaptive *a = policy;
+
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        if (a->policies[i])
+            candidates[i]->destroy(a->policies[i]);
+        qm_mini_free(a->minis[i]);
+    }
+    qm_ghosts_free(a->ghosts);
+    qm_sketch_destroy(&a->sketch);
+    qm_sketch_destroy(&a->sample_sketch);
+    free(a);
+}
+
+/* A candidate's policy for the blocks themselves, and its small cache. */
+static bool make(struct adaptive *a, unsigned i, uint64_t sample)
+{
+    const struct qm_evict_ops *ops = candidates[i];
+    struct qm_wtinylfu_config own = {WINDOW, &a->sketch};
+    struct qm_wtinylfu_config sampled = {WINDOW, &a->sample_sketch};
+
+    if (ops == &qm_evict_wtinylfu) {
+        a->policies[i] = ops->create_for(a->capacity, &own);
+        a->minis[i] = qm_mini_new(ops, &sampled, sample);
+    } else {
+        a->policies[i] = has_ghosts(ops) ? ops->create_for(a->capacity, a->ghosts)
+                                         : ops->create(a->capacity);
+        a->minis[i] = qm_mini_new(ops, NULL, sample);
+    }
+    return a->policies[i] && a->minis[i];
+}
+
+static void *adaptive_create(uint64_t capacity)
+{
+    struct adaptive *a = calloc(1, sizeof(*a));
+    uint64_t sample;
+    bool ok;
+
+    if (!a)
+        return NULL;
+    a->capacity = capacity;
+    a->reluctance = RELUCTANCE;
+    a->below = capacity > 0 ? sample_blocks(capacity) * ONE / capacity : ONE;
+    sample = sample_of(capacity, a->below);
+    a->ghosts = qm_ghosts_new(capacity);
+    ok = a->ghosts && qm_sketch_init(&a->sketch, capacity) == 0 &&
+         qm_sketch_init(&a->sample_sketch, sample) == 0;
+    for (unsigned i = 0; i < CANDIDATES && ok; i++)
+        ok = make(a, i, sample);
+    if (ok)
+        return a;
+    adaptive_destroy(a);
+    return NULL;
+}
+
+static void adaptive_resize(void *policy, uint64_t capacity)
+{
+    struct adaptive *a = policy;
+
+    a->capacity = capacity;
+    qm_sketch_resize(&a->sketch, capacity);
+    qm_sketch_resize(&a->sample_sketch, sample_of(capacity, a->below));
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        if (candidates[i]->resize)
+            candidates[i]->resize(a->policies[i], capacity);
+        qm_mini_resize(a->minis[i], sample_of(capacity, a->below));
+    }
+}
+
+static bool is_frequent(const struct adaptive *a, uint64_t block)
+{
+    return qm_sketch_estimate(&a->sketch, block) >= FREQUENT;
+}
+
+/* A policy that knows no ghosts gave up a block: others may want to know. */
+static void remember(struct adaptive *a, uint64_t block)
+{
+    uint64_t once = qm_ghosts_count(a->ghosts, B1);
+    uint64_t again = qm_ghosts_count(a->ghosts, B2);
+
+    if (a->capacity == 0)
+        return;
+    if (once + again >= a->capacity)
+        qm_ghosts_drop(a->ghosts, once >= again ? B1 : B2);
+    qm_ghosts_add(a->ghosts, is_frequent(a, block) ? B2 : B1, block);
+}
+
+static void take_over(struct adaptive *a, unsigned to)
+{
+    const struct qm_evict_ops *from = candidates[a->active];
+    struct qm_evict_node *node;
+    bool again;
+
+    while (candidates[to] == &qm_evict_s3fifo && qm_ghosts_count(a->ghosts, B2) > 0)
+        qm_ghosts_drop(a->ghosts, B2); /* it knows one queue of ghosts */
+    while ((node = from->yield(a->policies[a->active], &again))) {
+        if (from == &qm_evict_lru)
+            again = is_frequent(a, node->block);
+        candidates[to]->admit(a->policies[to], node, again);
+    }
+    a->active = to;
+    a->reluctance *= RELUCTANCE_GROW;
+    if (a->reluctance > RELUCTANCE_MOST)
+        a->reluctance = RELUCTANCE_MOST;
+    for (unsigned i = 0; i < CANDIDATES; i++)
+        a->regret[i] = 0;
+}
+
+static double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The candidate with the greatest regret, after a demand of the sample that those hit.
+ */
+static unsigned regret(struct adaptive *a, const bool hit[CANDIDATES])
+{
+    unsigned best = a->active;
+
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        a->regret[i] += hit[i] - hit[a->active] - (hit[a->active] ? 0 : DRIFT);
+        if (i == a->active || a->regret[i] < 0)
+            a->regret[i] = 0;
+        if (a->regret[i] > a->regret[best])
+            best = i;
+    }
+    return best;
+}
+
+/* Tells the small caches of a demand, and acts on it. */
+static void sample(struct adaptive *a, uint64_t block)
+{
+    bool hit[CANDIDATES];
+    unsigned best;
+    double size, enough;
+
+    if (qm_hash(block) >> HASH_SHIFT >= a->below)
+        return;
+    qm_sketch_count(&a->sample_sketch, block);
+    for (unsigned i = 0; i < CANDIDATES; i++)
+        hit[i] = qm_mini_demand(a->minis[i], block);
+    best = regret(a, hit);
+    size = (double)sample_of(a->capacity, a->below);
+    a->reluctance += (1 - a->reluctance) / (LATE * size);
+    a->missed += !hit[a->active] - a->missed / (LATE * size);
+    enough = a->reluctance * most(REGRET * size, REGRET_MISS * a->missed);
+    if (a->regret[best] > most(enough, REGRET_LEAST))
+        take_over(a, best);
+}
+
+static void adaptive_insert(void *policy, struct qm_evict_node *node)
+{
+    struct adaptive *a = policy;
+
+    qm_sketch_count(&a->sketch, node->block);
+    if (!has_ghosts(candidates[a->active]))
+        qm_ghosts_take(a->ghosts, node->block);
+    candidates[a->active]->insert(a->policies[a->active], node);
+    sample(a, node->block);
+}
+
+static void adaptive_touch(void *policy, struct qm_evict_node *node)
+{
+    struct adaptive *a = policy;
+
+    qm_sketch_count(&a->sketch, node->block);
+    candidates[a->active]->touch(a->policies[a->active], node);
+    sample(a, node->block);
+}
+
+static void adaptive_remove(void *policy, struct qm_evict_node *node)
+{
+    struct adaptive *a = policy;
+
+    candidates[a->active]->remove(a->policies[a->active], node);
+}
+
+static struct qm_evict_node *adaptive_evict(void *policy, uint64_t incoming)
+{
+    struct adaptive *a = policy;
+    const struct qm_evict_ops *ops = candidates[a->active];
+    struct qm_evict_node *node = ops->evict(a->policies[a->active], incoming);
+
+    if (node && !has_ghosts(ops))
+        remember(a, node->block);
+    return node;
+}
+
+/* Beside what is for each block: what the candidates and their small caches have, and
+ * an allocator's share of some 40 blocks of memory. */
+#define FIXED_BYTES 4096
+
+static size_t adaptive_bytes(uint64_t capacity)
+{
+    return FIXED_BYTES + capacity * (QM_GHOST_BYTES + QM_SKETCH_BYTES) +
+           (sample_blocks(capacity) + 1) *
+               (CANDIDATES * QM_MINI_BYTES + 2 * QM_GHOST_BYTES + QM_SKETCH_BYTES);
+}
+
+const struct qm_evict_ops qm_evict_adaptive = {
+    .name = "adaptive",
+    .create = adaptive_create,
+    .resize = adaptive_resize,
+    .destroy = adaptive_destroy,
+    .insert = adaptive_insert,
+    .touch = adaptive_touch,
+    .remove = adaptive_remove,
+    .evict = adaptive_evict,
+    .bytes = adaptive_bytes,
+};

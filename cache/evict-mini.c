@@ -1,0 +1,116 @@
+/* evict-mini.c - a cache of block numbers alone: see evict-mini.h.
+ *
+ * Nodes are numbered from 1, so that they link each other in 4 bytes: in the chain of
+ * their bucket, or in the free list.  Buckets are half as many as nodes or more.
+ */
+#include <stdlib.h>
+
+#include "cache/evict-mini.h"
+#include "cache/hash.h"
+
+struct qm_mini {
+    const struct qm_evict_ops *ops;
+    void *policy;
+    struct qm_evict_node *nodes; /* the first is not used */
+    uint32_t *chain;             /* by node */
+    uint32_t *buckets;
+    uint32_t mask;
+    uint32_t free; /* nodes */
+    uint64_t held, capacity;
+};
+
+_Static_assert(sizeof(struct qm_evict_node) + 2 * sizeof(uint32_t) <= QM_MINI_BYTES,
+               "a node, a link and a bucket");
+
+struct qm_mini *qm_mini_new(const struct qm_evict_ops *ops, void *opaque,
+                            uint64_t capacity)
+{
+    struct qm_mini *mini;
+    uint64_t buckets = 1;
+
+    if (capacity >= INT32_MAX || !(mini = calloc(1, sizeof(*mini))))
+        return NULL;
+    while (buckets * 2 <= capacity)
+        buckets *= 2;
+    mini->ops = ops;
+    mini->mask = buckets - 1;
+    mini->capacity = capacity;
+    mini->policy = opaque ? ops->create_for(capacity, opaque) : ops->create(capacity);
+    mini->nodes = calloc(capacity + 1, sizeof(mini->nodes[0]));
+    mini->chain = calloc(capacity + 1, sizeof(mini->chain[0]));
+    mini->buckets = calloc(buckets, sizeof(mini->buckets[0]));
+    if (!mini->policy || !mini->nodes || !mini->chain || !mini->buckets) {
+        qm_mini_free(mini);
+        return NULL;
+    }
+    for (uint32_t i = capacity; i > 0; i--) {
+        mini->chain[i] = mini->free;
+        mini->free = i;
+    }
+    return mini;
+}
+
+void qm_mini_free(struct qm_mini *mini)
+{
+    if (!mini)
+        return;
+    if (mini->policy)
+        mini->ops->destroy(mini->policy);
+    free(mini->nodes);
+    free(mini->chain);
+    free(mini->buckets);
+    free(mini);
+}
+
+/* The link that leads to block's node, or the 0 at the end of where it would be. */
+static uint32_t *find(struct qm_mini *mini, uint64_t block)
+{
+    uint32_t *link = &mini->buckets[qm_hash(block) & mini->mask];
+
+    while (*link && mini->nodes[*link].block != block)
+        link = &mini->chain[*link];
+    return link;
+}
+
+static void evict(struct qm_mini *mini, uint64_t incoming)
+{
+    struct qm_evict_node *node = mini->ops->evict(mini->policy, incoming);
+    uint32_t *link = find(mini, node->block), number = *link;
+
+    *link = mini->chain[number];
+    mini->chain[number] = mini->free;
+    mini->free = number;
+    mini->held--;
+}
+
+void qm_mini_resize(struct qm_mini *mini, uint64_t capacity)
+{
+    if (capacity == mini->capacity)
+        return;
+    mini->capacity = capacity;
+    if (mini->ops->resize)
+        mini->ops->resize(mini->policy, capacity);
+    while (mini->held > capacity)
+        evict(mini, QM_EVICT_NOBODY);
+}
+
+bool qm_mini_demand(struct qm_mini *mini, uint64_t block)
+{
+    uint32_t number = *find(mini, block), *bucket;
+
+    if (number) {
+        mini->ops->touch(mini->policy, &mini->nodes[number]);
+        return true;
+    }
+    if (mini->held == mini->capacity)
+        evict(mini, block);
+    number = mini->free;
+    mini->free = mini->chain[number];
+    bucket = &mini->buckets[qm_hash(block) & mini->mask];
+    mini->chain[number] = *bucket;
+    *bucket = number;
+    mini->nodes[number].block = block;
+    mini->ops->insert(mini->policy, &mini->nodes[number]);
+    mini->held++;
+    return false;
+}

@@ -1,0 +1,208 @@
+/* test-adaptive.c - the eviction policy that follows the best of others, and the small
+ * caches by which it knows: what they miss, and that no block is lost on the way. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cache/evict-mini.h"
+#include "cache/eviction.h"
+#include "traces.h"
+
+static const char *const others[] = {"lru", "arc", "s3fifo", "wtinylfu"};
+
+#define OTHERS (sizeof(others) / sizeof(others[0]))
+
+static const struct phase kinds[] = {
+    {SKEWED, 0, 20000, 0}, {SCANNING, 0, 4000, 0}, {LOOPING, 0, 1250, 0},
+    {MOVING, 0, 900, 0},   {UNIFORM, 0, 3000, 0},
+};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* The misses of a policy with so many blocks, n accesses to each of these kinds. */
+static uint64_t misses(const char *name, uint64_t blocks, const struct phase *phases,
+                       size_t count, size_t n)
+{
+    struct qm_mini *cache = qm_mini_new(qm_evict_find(name), NULL, blocks);
+    uint64_t seed = 1, missed = 0;
+
+    assert_non_null(cache);
+    for (size_t k = 0; k < count; k++) {
+        struct phase phase = phases[k];
+
+        phase.base = k << 32;
+        for (size_t i = 0; i < n; i++)
+            missed += !qm_mini_demand(cache, next_block(&phase, &seed));
+    }
+    qm_mini_free(cache);
+    return missed;
+}
+
+static uint64_t best_of_others(uint64_t blocks, const struct phase *phases,
+                               size_t count, size_t n)
+{
+    uint64_t best = UINT64_MAX;
+
+    for (size_t i = 0; i < OTHERS; i++) {
+        uint64_t m = misses(others[i], blocks, phases, count, n);
+
+        if (m < best)
+            best = m;
+    }
+    return best;
+}
+
+/* A small cache is a cache: it misses what the real one does. */
+static void test_mini(void **state)
+{
+    for (size_t i = 0; i < OTHERS; i++) {
+        struct qm_cache *cache = new_cache(&(struct qm_cache_config){
+            .block_size = 4096, .blocks = 100, .shards = 1, .eviction = others[i]});
+        struct phase phase = {SCANNING, 0, 4000, 0};
+        uint64_t seed = 1;
+
+        for (size_t k = 0; k < 20000; k++) {
+            struct qm_lookup found;
+
+            assert_int_equal(
+                qm_cache_demand(cache, next_block(&phase, &seed), NULL, 0, 1, &found),
+                0);
+            if (found.todo == QM_FETCH)
+                qm_cache_fill(cache, found.fill, NULL);
+        }
+        assert_int_equal(
+            stats_of(cache).misses,
+            misses(others[i], 100, &(struct phase){SCANNING, 0, 4000, 0}, 1, 20000));
+        qm_cache_free(cache);
+    }
+}
+
+/* Smaller than before, it has no more than that; larger again, it uses it. */
+static void test_mini_resizes(void **state)
+{
+    for (size_t i = 0; i < OTHERS; i++) {
+        struct qm_mini *cache = qm_mini_new(qm_evict_find(others[i]), NULL, 100);
+        unsigned hits = 0;
+
+        for (uint64_t b = 0; b < 100; b++)
+            assert_false(qm_mini_demand(cache, b));
+        qm_mini_resize(cache, 10);
+        for (uint64_t b = 0; b < 100; b++)
+            hits += qm_mini_demand(cache, b);
+        assert_in_range(hits, 0, 10);
+        qm_mini_resize(cache, 100);
+        for (uint64_t b = 0; b < 100; b++)
+            qm_mini_demand(cache, b);
+        for (uint64_t b = 0; b < 100; b++)
+            assert_true(qm_mini_demand(cache, b));
+        qm_mini_free(cache);
+    }
+}
+
+/* Whatever is the best, it misses hardly more: of a loop that is a little longer than
+ * the cache, a sample of 250 blocks may or may not fit its small cache. */
+static void test_follows_the_best(void **state)
+{
+    for (size_t k = 0; k < KINDS; k++)
+        for (uint64_t blocks = 250; blocks <= 4000; blocks *= 4) {
+            uint64_t best = best_of_others(blocks, &kinds[k], 1, 300000);
+            uint64_t adaptive = misses("adaptive", blocks, &kinds[k], 1, 300000);
+
+            if (adaptive > best + best / 25 + blocks / 4)
+                print_error("kind %zu, %" PRIu64 " blocks: %" PRIu64
+                            " misses, the best %" PRIu64 "\n",
+                            k, blocks, adaptive, best);
+            assert_true(adaptive <= best + best / 25 + blocks / 4);
+        }
+}
+
+/* When the workload changes, it is not worse than those that do not. */
+static void test_follows_changes(void **state)
+{
+    uint64_t best = best_of_others(1000, kinds, KINDS, 100000);
+    uint64_t adaptive = misses("adaptive", 1000, kinds, KINDS, 100000);
+
+    if (adaptive > best + best / 50)
+        print_error("%" PRIu64 " misses, the best %" PRIu64 "\n", adaptive, best);
+    assert_true(adaptive <= best + best / 50);
+}
+
+/* All that entered comes out, once, whoever was in charge meanwhile. */
+static void test_loses_nothing(void **state)
+{
+    enum { MOST = 600, STEPS = 200000 };
+    const struct qm_evict_ops *ops = qm_evict_find("adaptive");
+    struct qm_evict_node *nodes = calloc(MOST, sizeof(nodes[0])), *node;
+    bool *in = calloc(MOST, sizeof(in[0]));
+    uint64_t seed = 1, next = 0, target = MOST;
+    size_t held = 0;
+    void *policy = ops->create(MOST);
+    struct phase phase = {0};
+
+    assert_non_null(nodes);
+    assert_non_null(in);
+    assert_non_null(policy);
+    for (size_t step = 0; step < STEPS; step++) {
+        size_t at = rnd_below(&seed, MOST);
+
+        if (step % 20000 == 0)
+            phase = kinds[step / 20000 % KINDS];
+        if (step % 5000 == 0)
+            ops->resize(policy, target = 1 + rnd_below(&seed, MOST));
+        while (held >= target) {
+            node = ops->evict(policy, next);
+            assert_non_null(node);
+            assert_true(in[node - nodes]);
+            in[node - nodes] = false;
+            held--;
+        }
+        if (in[at] && rnd_below(&seed, 50) == 0) {
+            ops->remove(policy, &nodes[at]);
+            in[at] = false;
+            held--;
+        } else if (in[at]) {
+            ops->touch(policy, &nodes[at]);
+        } else {
+            nodes[at].block = next_block(&phase, &seed) * MOST + at; /* in none other */
+            ops->insert(policy, &nodes[at]);
+            in[at] = true;
+            held++;
+        }
+    }
+    while ((node = ops->evict(policy, QM_EVICT_NOBODY))) {
+        assert_true(in[node - nodes]);
+        in[node - nodes] = false;
+        held--;
+    }
+    assert_int_equal(held, 0);
+    ops->destroy(policy);
+    free(nodes);
+    free(in);
+}
+
+/* None can be had of none, and one is enough. */
+static void test_tiny(void **state)
+{
+    const struct qm_evict_ops *ops = qm_evict_find("adaptive");
+    void *policy = ops->create(0);
+
+    assert_non_null(policy);
+    assert_null(ops->evict(policy, 1));
+    ops->destroy(policy);
+    for (uint64_t blocks = 1; blocks < 20; blocks++)
+        for (size_t k = 0; k < KINDS; k++)
+            assert_in_range(misses("adaptive", blocks, &kinds[k], 1, 3000), 1, 3000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mini),
+        cmocka_unit_test(test_mini_resizes),
+        cmocka_unit_test(test_tiny),
+        cmocka_unit_test(test_follows_the_best),
+        cmocka_unit_test(test_follows_changes),
+        cmocka_unit_test(test_loses_nothing),
+    };
+
+    return cmocka_run_group_tests_name("cache: adaptive eviction", tests, NULL, NULL);
+}
