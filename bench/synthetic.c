@@ -4,6 +4,9 @@
  * blocks that always come in the same order, scattered over the device.  Of paths the
  * n-th is about half as popular as the (n/2)-th, as with Zipf's law; a tenth of the
  * reads go to blocks that are on no path.  Nothing is kept but the open transactions.
+ *
+ * Other patterns show what eviction policies differ in; in these, transactions say
+ * nothing of what is read.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -84,8 +87,76 @@ static uint64_t next_block(struct transaction *t, uint64_t blocks, uint64_t path
     return mix(t->path * PATH_BLOCKS + t->step++) % blocks;
 }
 
+/* All blocks in turn, for ever. */
+static uint64_t loop(uint64_t n, uint64_t blocks)
+{
+    return n % blocks;
+}
+
+static uint64_t zipf(uint64_t n, uint64_t blocks)
+{
+    return mix(popular(blocks)) % blocks;
+}
+
+/* Zipf's law, and every third read is of a scan through eight times as many others. */
+static uint64_t scan(uint64_t n, uint64_t blocks)
+{
+    return n % 3 ? zipf(n, blocks) : blocks + n / 3 % (8 * blocks);
+}
+
+/* Zipf's law, of other blocks every 200,000 reads. */
+static uint64_t shift(uint64_t n, uint64_t blocks)
+{
+    return mix(popular(blocks) + n / 200000 * blocks) % blocks;
+}
+
+/* What was read d reads ago, the smaller d the likelier (uniform in its logarithm); and
+ * every tenth read a block at random. */
+static uint64_t recency(uint64_t n, uint64_t blocks)
+{
+    static uint64_t past[1 << 20];
+    uint64_t known = n < 1 << 20 ? n : 1 << 20, block;
+
+    if (known == 0 || chance() % 10 == 0)
+        block = chance() % blocks;
+    else
+        block = past[(n - 1 - popular(known)) % (1 << 20)];
+    return past[n % (1 << 20)] = block;
+}
+
+/* Others of these every 200,000 reads, of blocks of their own. */
+static uint64_t phases(uint64_t n, uint64_t blocks)
+{
+    static uint64_t (*const of[])(uint64_t, uint64_t) = {recency, scan, loop, zipf};
+    unsigned phase = n / 200000 % 4;
+
+    return phase * 9 * blocks + of[phase](n, phase == 2 ? blocks / 12 + 1 : blocks);
+}
+
+static const struct pattern {
+    const char *name;
+    uint64_t (*next)(uint64_t n, uint64_t blocks);
+} patterns[] = {
+    {"paths", NULL},  {"loop", loop},       {"zipf", zipf},     {"scan", scan},
+    {"shift", shift}, {"recency", recency}, {"phases", phases},
+};
+
+#define PATTERNS (sizeof patterns / sizeof patterns[0])
+
+static const struct pattern *find_pattern(const char *name)
+{
+    for (size_t i = 0; i < PATTERNS; i++)
+        if (strcmp(patterns[i].name, name) == 0)
+            return &patterns[i];
+    fprintf(stderr, "synthetic: there is no pattern '%s'; there are:", name);
+    for (size_t i = 0; i < PATTERNS; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", patterns[i].name);
+    fprintf(stderr, "\n");
+    exit(2);
+}
+
 static void make(struct qm_trace_writer *w, uint64_t reads, uint64_t blocks,
-                 uint64_t clients)
+                 uint64_t clients, const struct pattern *pattern)
 {
     struct transaction *all = calloc(clients, sizeof *all);
     uint64_t ids = 0;
@@ -104,10 +175,12 @@ static void make(struct qm_trace_writer *w, uint64_t reads, uint64_t blocks,
         if (t->id == 0)
             begin(w, t, ++ids, us);
         t->reads++;
+        uint64_t block = pattern->next ? pattern->next(n, blocks)
+                                       : next_block(t, blocks, blocks / 4);
         put(w, &(struct qm_event){.type = QM_TRACE_READ,
                                   .us = us,
                                   .ctx = t->id,
-                                  .offset = next_block(t, blocks, blocks / 4) * BLOCK,
+                                  .offset = block * BLOCK,
                                   .length = BLOCK});
     }
     free(all);
@@ -123,6 +196,10 @@ static const char usage[] =
     "  --reads N    (default 1000000)\n"
     "  --blocks N   of 16 KiB, that the device has (default 1000000)\n"
     "  --clients N  transactions open at once (default 64)\n"
+    "  --pattern NAME   paths (default); or, for eviction policies: loop, zipf, scan\n"
+    "                   (zipf, and a scan beside it), shift (zipf, and what is hot "
+    "moves),\n"
+    "                   recency, or phases (of recency, scan, loop and zipf)\n"
     "  --help       this text\n";
 
 static uint64_t number(const char *option, const char *text, uint64_t most)
@@ -145,10 +222,12 @@ int main(int argc, char **argv)
         {"reads", required_argument, NULL, 'r'},
         {"blocks", required_argument, NULL, 'b'},
         {"clients", required_argument, NULL, 'c'},
+        {"pattern", required_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
     uint64_t reads = 1000000, blocks = 1000000, clients = 64;
+    const struct pattern *pattern = &patterns[0];
     struct qm_trace_writer *w;
     char err[256];
     int c, error;
@@ -163,6 +242,9 @@ int main(int argc, char **argv)
             break;
         case 'c':
             clients = number("clients", optarg, 1000000);
+            break;
+        case 'p':
+            pattern = find_pattern(optarg);
             break;
         case 'h':
             fputs(usage, stdout);
@@ -181,7 +263,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "synthetic: %s\n", err);
         return 1;
     }
-    make(w, reads, blocks < 4 ? 4 : blocks, clients);
+    make(w, reads, blocks < 4 ? 4 : blocks, clients, pattern);
     error = qm_trace_close(w);
     if (error) {
         fprintf(stderr, "synthetic: cannot write: %s\n", strerror(error));
