@@ -25,7 +25,7 @@ struct arguments {
     struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
         skip_hits, degree, rules_memory, retrain, jobs;
     struct sim_timed timed;
-    unsigned without; /* ideas */
+    unsigned ablate; /* of enum qm_ablation */
     const char *trained;
     uint64_t warmup, series_us;
     bool json;
@@ -45,7 +45,7 @@ enum {
     THROTTLE,
     SKIP_HITS,
     RULES_MEMORY,
-    WITHOUT,
+    ABLATE,
     DEGREE,
     WARMUP,
     TRAINED,
@@ -90,8 +90,9 @@ static const struct argp_option options[] = {
     {"degree", DEGREE, "N", 0, "most blocks prefetched for an access (1 to 64; 4)", 0},
     {"rules-memory", RULES_MEMORY, "SIZE", 0,
      "most memory for the rules of policy ppm (an eighth of the cache)", 0},
-    {"without", WITHOUT, "IDEA[,IDEA...]", 0,
-     "what policy ppm is to do without, to see what it is worth", 0},
+    {"ablate", ABLATE, "PART[,PART...]", 0,
+     "parts of policy ppm to leave out, to see what they are worth", 0},
+    {"without", ABLATE, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0}, /* old name */
     {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
      0},
     {"retrain", RETRAIN, "N", 0, "accesses after which cminer+ and mithril learn again",
@@ -146,14 +147,14 @@ static void add_policy(struct argp_state *state, const char *word)
     append_word(state, &a->policies, word);
 }
 
-static void add_idea(struct argp_state *state, const char *word)
+static void add_ablation(struct argp_state *state, const char *word)
 {
     struct arguments *a = state->input;
 
     if (!qm_ablation_find(word))
-        argp_error(state, "there is no idea '%s'; there are: %s", word,
+        argp_error(state, "policy ppm has no part '%s'; it has: %s", word,
                    qm_ablation_names());
-    a->without |= qm_ablation_find(word);
+    a->ablate |= qm_ablation_find(word);
 }
 
 static void add_eviction(struct argp_state *state, const char *word)
@@ -274,8 +275,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--skip-hits must be on or off, not '%s'", arg);
         set(&a->skip_hits, strcmp(arg, "on") == 0);
         return 0;
-    case WITHOUT:
-        cli_list(state, "--without", arg, add_idea);
+    case ABLATE:
+        cli_list(state, "--ablate", arg, add_ablation);
         return 0;
     case RULES_MEMORY:
         set(&a->rules_memory,
@@ -378,7 +379,7 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.mining.degree = (unsigned)a->degree.value;
     if (a->retrain.set)
         config.params.mining.retrain = a->retrain.value;
-    config.params.mining.without = a->without;
+    config.params.mining.ablate = a->ablate;
     config.params.mining.trained = a->trained;
     return config;
 }

@@ -33,7 +33,7 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
 {
     e->prefetcher = prefetcher;
     e->ignores_hits =
-        (prefetcher->ops->flags & QM_NO_HITS) && !(mining->without & QM_ABLATE_MISSES);
+        (prefetcher->ops->flags & QM_NO_HITS) && !(mining->ablate & QM_ABLATE_MISSES);
 }
 
 int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_ops *ops,

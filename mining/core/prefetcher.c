@@ -60,22 +60,28 @@ const char *qm_prefetcher_names(void)
     return names;
 }
 
-static const char *const ideas[] = {"two",   "judge",  "watch", "price",
-                                    "chain", "misses", "aim"};
+/* By bit; the old names are accepted for one release. */
+static const struct {
+    const char *name, *old;
+} ablations[] = {
+    {"two", NULL},          {"confidence", "judge"}, {"watch", NULL},
+    {"threshold", "price"}, {"lookahead", "chain"},  {"misses", NULL},
+    {"accuracy", "aim"},
+};
 
 unsigned qm_ablation_find(const char *name)
 {
-    for (unsigned i = 0; i < sizeof ideas / sizeof ideas[0]; i++) {
-        if (strcmp(ideas[i], name) == 0) {
+    for (unsigned i = 0; i < sizeof ablations / sizeof ablations[0]; i++) {
+        if (strcmp(ablations[i].name, name) == 0 ||
+            (ablations[i].old && strcmp(ablations[i].old, name) == 0))
             return 1u << i;
-        }
     }
     return 0;
 }
 
 const char *qm_ablation_names(void)
 {
-    return "two, judge, watch, price, chain, misses, aim";
+    return "two, confidence, watch, threshold, lookahead, misses, accuracy";
 }
 
 void qm_mining_defaults(struct qm_mining_config *config)

@@ -69,20 +69,21 @@ enum qm_fate {
     QM_FATE_UNUSED, /* it left undemanded */
 };
 
-/* Ideas of the ppm prefetcher that can be taken away, to see what each is worth. */
+/* Parts of policy ppm that can be left out, to measure what each is worth. */
 enum qm_ablation {
     QM_ABLATE_TWO = 1 << 0, /* pairs of two blocks and a third */
     QM_ABLATE_CONFIDENCE =
         1 << 1,                   /* learned probabilities; without, shares of counts */
     QM_ABLATE_WATCH = 1 << 2,     /* learning from what was not prefetched */
-    QM_ABLATE_THRESHOLD = 1 << 3, /* a price that moves */
+    QM_ABLATE_THRESHOLD = 1 << 3, /* a threshold that moves */
     QM_ABLATE_LOOKAHEAD = 1 << 4, /* looking further than a step ahead */
     QM_ABLATE_MISSES = 1 << 5,    /* passing over hits */
     QM_ABLATE_ACCURACY =
         1 << 6, /* an accuracy that follows what the device has to read */
 };
 
-/* The idea of that name ("two", "judge", ...), or 0; and all names, for messages. */
+/* The flag of that name ("two", "confidence", ...), or 0; and all names, for
+ * messages. */
 unsigned qm_ablation_find(const char *name);
 const char *qm_ablation_names(void);
 
@@ -125,7 +126,8 @@ struct qm_mining_config {
     const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
                               not learn while it runs; NULL: none.  It is read in
                               create() */
-    unsigned without;      /* of enum qm_ablation; 0: with all.  For comparisons */
+    unsigned ablate;       /* of enum qm_ablation; 0: nothing is left out.  For
+                              comparisons */
     uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
                               does, at most QM_RETRAIN_MAX; 0: its default */
 };
@@ -181,7 +183,7 @@ enum qm_prefetcher_flag {
      * what it asked for, and must see its reader pass.  Without this flag it is asked
      * on a miss, and on a prefetch hit if the parameters say so. */
     QM_ASK_ALWAYS = 1 << 0,
-    /* The engine does not tell it of hits (unless idea "misses" is taken away): a hit
+    /* The engine does not tell it of hits (unless QM_ABLATE_MISSES is set): a hit
      * then costs no call and no lock. */
     QM_NO_HITS = 1 << 1,
     /* It asks config.reads, so the cache keeps the shadow that knows (engine/params.h).

@@ -62,7 +62,7 @@ struct ppm {
     struct qm_markov *pairs;
     struct qm_confidence *confidence;
     _Atomic float late; /* the share of late ones among those used, of late */
-    unsigned without;   /* ideas */
+    unsigned ablate;    /* of enum qm_ablation */
     bool (*cached)(void *opaque, uint64_t block);
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
     void *opaque;
@@ -177,7 +177,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->cached = config->cached;
     q->reads = config->reads;
     q->opaque = config->opaque;
-    q->without = config->without;
+    q->ablate = config->ablate;
     qm_accuracy_init(&q->accuracy);
     qm_forgotten_init(&q->forgotten);
     *p = &q->base;
@@ -229,7 +229,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 
     *work = NULL;
     s->fresh = false;
-    if (outcome == QM_ACCESS_HIT && !(q->without & QM_ABLATE_MISSES))
+    if (outcome == QM_ACCESS_HIT && !(q->ablate & QM_ABLATE_MISSES))
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_confidence_missed(q->confidence, block);
@@ -238,7 +238,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (s->seen > 0)
         learn_pair(q, s, qm_markov_key1(s->last[0]), block);
-    if (s->seen > 1 && !(q->without & QM_ABLATE_TWO))
+    if (s->seen > 1 && !(q->ablate & QM_ABLATE_TWO))
         learn_pair(q, s, qm_markov_key2(s->last[1], s->last[0]), block);
     s->last[1] = s->last[0];
     s->last[0] = block;
@@ -271,17 +271,17 @@ static void propose(struct search *s, const struct step *from,
                     struct qm_features *features)
 {
     struct qm_confidence *confidence = s->q->confidence;
-    float threshold = s->q->without & QM_ABLATE_THRESHOLD
+    float threshold = s->q->ablate & QM_ABLATE_THRESHOLD
                           ? FIXED_THRESHOLD
                           : qm_confidence_threshold(confidence);
-    float probability = s->q->without & QM_ABLATE_CONFIDENCE
+    float probability = s->q->ablate & QM_ABLATE_CONFIDENCE
                             ? from->probability * features->count /
                                   (float)(features->count + features->rest)
                             : qm_confidence_probability(confidence, features);
     bool accepted = probability >= threshold;
 
     if (probability < threshold * WATCH_FROM || s->n == STEPS_MAX ||
-        (!accepted && s->q->without & QM_ABLATE_WATCH))
+        (!accepted && s->q->ablate & QM_ABLATE_WATCH))
         return;
     s->steps[s->n++] = (struct step){
         .block = features->block,
@@ -361,7 +361,7 @@ static void set_accuracy(struct ppm *q)
 {
     uint64_t device, lru;
 
-    if (!q->reads || q->without & QM_ABLATE_ACCURACY || !qm_accuracy_due(&q->accuracy))
+    if (!q->reads || q->ablate & QM_ABLATE_ACCURACY || !qm_accuracy_due(&q->accuracy))
         return;
     q->reads(q->opaque, &device, &lru);
     qm_confidence_set_accuracy(q->confidence,
@@ -378,7 +378,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     if (!stream->fresh)
         return 0;
     set_accuracy(s.q);
-    s.depth = s.q->without & QM_ABLATE_LOOKAHEAD
+    s.depth = s.q->ablate & QM_ABLATE_LOOKAHEAD
                   ? 1
                   : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
     s.n = 1;

@@ -521,7 +521,7 @@ static void compare_params(const struct qm_params *s, const struct qm_params *t)
     assert_int_equal(m->block_size, n->block_size);
     assert_int_equal(m->purge_after, n->purge_after);
     assert_int_equal(m->retrain, n->retrain);
-    assert_int_equal(m->without, n->without);
+    assert_int_equal(m->ablate, n->ablate);
 }
 
 /* ---- each reads */

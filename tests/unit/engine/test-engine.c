@@ -93,7 +93,7 @@ static int make(void **state)
                                            .prefetch_blocks = 16,
                                            .shards = 1,
                                            .eviction = "lru"};
-    const struct qm_mining_config mining = {.without = 0};
+    const struct qm_mining_config mining = {.ablate = 0};
     struct qm_params params;
 
     memset(&p, 0, sizeof p);
@@ -155,8 +155,8 @@ static void test_learns_first(void **state)
 
 static void test_ignored_hits(void **state)
 {
-    const struct qm_mining_config with = {.without = 0},
-                                  without = {.without = QM_ABLATE_MISSES};
+    const struct qm_mining_config with = {.ablate = 0},
+                                  without = {.ablate = QM_ABLATE_MISSES};
 
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
     p.ops.flags = QM_NO_HITS;

@@ -292,7 +292,7 @@ static unsigned made_of_1000(struct device *device, unsigned without)
     config.rules_memory = MIB;
     config.reads = tell_reads;
     config.opaque = device;
-    config.without = without;
+    config.ablate = without;
     assert_int_equal(qm_prefetcher_find("ppm")->create(&config, &p, err, sizeof err),
                      0);
     for (unsigned i = 0; i < 100000; i++) {
@@ -402,15 +402,39 @@ static void test_config(void **state)
     assert_int_equal(qm_mining_rules_memory(UINT64_MAX), UINT64_C(1) << 40);
 }
 
+/* Each part that can be left out has a name, and some an old one. */
+static void test_ablation_names(void **state)
+{
+    static const char *const names[] = {
+        "two", "confidence", "watch", "threshold", "lookahead", "misses", "accuracy"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(qm_ablation_find(names[i]), 1 << i);
+        assert_non_null(strstr(qm_ablation_names(), names[i]));
+    }
+    assert_int_equal(qm_ablation_find("judge"), QM_ABLATE_CONFIDENCE);
+    assert_int_equal(qm_ablation_find("price"), QM_ABLATE_THRESHOLD);
+    assert_int_equal(qm_ablation_find("chain"), QM_ABLATE_LOOKAHEAD);
+    assert_int_equal(qm_ablation_find("aim"), QM_ABLATE_ACCURACY);
+    assert_int_equal(qm_ablation_find("luck"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),      cmocka_unit_test(test_room),
-        cmocka_unit_test(test_pace),       cmocka_unit_test(test_hits_are_passed_over),
-        cmocka_unit_test(test_contexts),   cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_two_blocks), cmocka_unit_test(test_experience),
-        cmocka_unit_test(test_change),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_config),     cmocka_unit_test(test_owners),
+        cmocka_unit_test(test_ablation_names),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_hits_are_passed_over),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_two_blocks),
+        cmocka_unit_test(test_experience),
+        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_config),
+        cmocka_unit_test(test_owners),
         cmocka_unit_test(test_reads),
     };
 
