@@ -137,7 +137,7 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
     if (!again)
         qm_shadow_demand(&shard->shadow, number);
     if (block->part == QM_PART_PREFETCH) {
-        found->outcome = QM_PROMOTE;
+        found->outcome = QM_PREFETCH_HIT;
         found->issuer = block->issuer;
         qm_shard_promote(shard, block);
         shard->stats.promotes += !again;
@@ -351,7 +351,7 @@ enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t number)
     qm_rcu_read_lock();
     block = qm_shard_find(shard, hash, number);
     if (block)
-        outcome = block->part == QM_PART_PREFETCH ? QM_PROMOTE : QM_HIT;
+        outcome = block->part == QM_PART_PREFETCH ? QM_PREFETCH_HIT : QM_HIT;
     qm_rcu_read_unlock();
     pthread_mutex_unlock(&shard->lock);
     return outcome;

@@ -57,9 +57,9 @@ struct qm_fill; /* a reference to an in-flight fill; references to the same fill
 /* What a demand found (ATC'08 §3.1).  One per block and demand.  A block whose fill is
  * in flight because of another demand counts as a hit: it costs no further read. */
 enum qm_outcome {
-    QM_HIT,     /* in the main cache */
-    QM_PROMOTE, /* a prefetch was issued for it, arrived or not */
-    QM_MISS,    /* neither */
+    QM_HIT,          /* in the main cache */
+    QM_PREFETCH_HIT, /* a prefetch was issued for it, arrived or not */
+    QM_MISS,         /* neither */
 };
 
 /* What the caller of qm_cache_demand() has to do next. */

@@ -22,7 +22,7 @@ struct list {
 struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, totals, levels, evictions;
-    struct cli_setting cache_blocks, share, share_adapts, on_promote, throttle,
+    struct cli_setting cache_blocks, share, share_adapts, on_prefetch_hit, throttle,
         skip_hits, degree, rules_memory, retrain, jobs;
     struct sim_timed timed;
     unsigned ablate; /* of enum qm_ablation */
@@ -268,7 +268,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case PREFETCH_ON:
         if (strcmp(arg, "miss") != 0 && strcmp(arg, "promote") != 0)
             argp_error(state, "--prefetch-on must be miss or promote, not '%s'", arg);
-        set(&a->on_promote, strcmp(arg, "promote") == 0);
+        set(&a->on_prefetch_hit, strcmp(arg, "promote") == 0);
         return 0;
     case SKIP_HITS:
         if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
@@ -367,8 +367,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.share_adapts = a->share_adapts.value;
     if (a->share.set)
         config.params.prefetch_share = a->share.value;
-    if (a->on_promote.set)
-        config.params.on_promote = a->on_promote.value;
+    if (a->on_prefetch_hit.set)
+        config.params.on_prefetch_hit = a->on_prefetch_hit.value;
     if (a->skip_hits.set)
         config.params.mining.skip_hits = a->skip_hits.value;
     if (a->rules_memory.set)

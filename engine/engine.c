@@ -23,7 +23,7 @@ void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
     *e = (struct qm_engine){
         .device_blocks = UINT64_MAX,
         .prefetches = qm_params_prefetch(params),
-        .on_promote = params->on_promote,
+        .on_prefetch_hit = params->on_prefetch_hit,
         .oblivious = params->level == QM_LEVEL_NONE,
     };
 }
@@ -76,7 +76,7 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
     if (!e->prefetches)
         return false;
     return access == QM_ACCESS_MISS || e->prefetcher->ops->flags & QM_ASK_ALWAYS ||
-           (access == QM_ACCESS_PROMOTE && e->on_promote);
+           (access == QM_ACCESS_PREFETCH_HIT && e->on_prefetch_hit);
 }
 
 /* Cuts n candidates to so many blocks; returns how many candidates remain. */

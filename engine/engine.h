@@ -39,7 +39,7 @@ struct qm_engine {
     struct qm_device_load *load;  /* NULL: how busy the device is does not matter */
     uint64_t device_blocks;       /* what lies beyond is not prefetched */
     bool prefetches;              /* false: nobody carries prefetches out */
-    bool on_promote;              /* candidates on a prefetch hit, too */
+    bool on_prefetch_hit;         /* candidates on a prefetch hit, too */
     bool oblivious;               /* level none: classes are not told apart */
     bool ignores_hits;            /* the prefetcher need not be told of them */
 };
@@ -78,7 +78,7 @@ static inline enum qm_access qm_engine_found(const struct qm_engine *e, uint64_t
     if (found->outcome == QM_MISS)
         return QM_ACCESS_MISS;
     qm_engine_used(e, block, found->issuer, klass, found->todo != QM_DONE);
-    return QM_ACCESS_PROMOTE;
+    return QM_ACCESS_PREFETCH_HIT;
 }
 
 /* Whether there is nothing else to do about such an access. */

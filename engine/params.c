@@ -9,7 +9,7 @@ void qm_params_defaults(struct qm_params *params)
         .policy = "ppm",
         .eviction = "wtinylfu",
         .level = QM_LEVEL_INNERMOST,
-        .on_promote = true,
+        .on_prefetch_hit = true,
         .throttle = true,
         .share_adapts = true,
         .prefetch_share = 4000,
@@ -22,7 +22,7 @@ void qm_params_paper(struct qm_params *params)
     qm_params_defaults(params);
     params->policy = "quickmine";
     params->eviction = "lru";
-    params->on_promote = false;
+    params->on_prefetch_hit = false;
     params->throttle = false;
     params->share_adapts = false;
     qm_mining_paper(&params->mining);

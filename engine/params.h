@@ -26,10 +26,11 @@ struct qm_params {
     const char *policy;   /* a prefetcher's name; the simulator also has "perfect" */
     const char *eviction; /* of the main cache; the simulator also has "belady" */
     enum qm_level level;
-    bool on_promote; /* ask for candidates on prefetch hits, too, not only on misses */
-    bool throttle;   /* prefetch less for classes that do not benefit, and while the
-                        device is busy */
-    bool share_adapts;       /* prefetch_share is the initial share */
+    bool on_prefetch_hit; /* ask for candidates on prefetch hits, too, not only on
+                             misses */
+    bool throttle;     /* prefetch less for classes that do not benefit, and while the
+                          device is busy */
+    bool share_adapts; /* prefetch_share is the initial share */
     uint64_t prefetch_share; /* the prefetch partition's share of the cache's blocks:
                                 thousandths of a percent, above 0 and below 100 % */
     struct qm_mining_config mining;

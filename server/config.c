@@ -299,8 +299,8 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
 
 static int set_prefetch_on(const char *key, const char *value, struct qms_config *c)
 {
-    c->params.on_promote = strcmp(value, "promote") == 0;
-    if (!c->params.on_promote && strcmp(value, "miss") != 0)
+    c->params.on_prefetch_hit = strcmp(value, "promote") == 0;
+    if (!c->params.on_prefetch_hit && strcmp(value, "miss") != 0)
         return wrong(key, value, "miss, or promote (on both)");
     return 0;
 }

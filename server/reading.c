@@ -5,12 +5,12 @@
 
 static const enum qms_class_counter counters[] = {
     [QM_HIT] = QMS_CLASS_HITS,
-    [QM_PROMOTE] = QMS_CLASS_PROMOTES,
+    [QM_PREFETCH_HIT] = QMS_CLASS_PROMOTES,
     [QM_MISS] = QMS_CLASS_MISSES,
 };
 static const enum qms_class_counter nested_counters[] = {
     [QM_HIT] = QMS_CLASS_NESTED_HITS,
-    [QM_PROMOTE] = QMS_CLASS_NESTED_PROMOTES,
+    [QM_PREFETCH_HIT] = QMS_CLASS_NESTED_PROMOTES,
     [QM_MISS] = QMS_CLASS_NESTED_MISSES,
 };
 
@@ -134,7 +134,7 @@ void qms_reading_found(struct qms_reading *r, uint64_t block,
 {
     struct qms_server *s = r->s;
 
-    if (found->outcome == QM_PROMOTE)
+    if (found->outcome == QM_PREFETCH_HIT)
         qms_class_add(qms_class_at(s->classes, found->issuer), QMS_CLASS_USED, 1);
     if (r->hintable && is_hinted(r, block, found))
         return;
@@ -165,7 +165,7 @@ static void hint_block(struct qms_server *s, const struct qms_ref *ref, uint64_t
 {
     static const enum qm_access accesses[] = {
         [QM_HIT] = QM_ACCESS_HIT,
-        [QM_PROMOTE] = QM_ACCESS_PROMOTE,
+        [QM_PREFETCH_HIT] = QM_ACCESS_PREFETCH_HIT,
         [QM_MISS] = QM_ACCESS_MISS,
     };
     struct qms_hint hint = {ref->klass->index, ref->around};

@@ -133,7 +133,7 @@ void qm_sim_measure(struct qm_sim *sim)
 
 void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found)
 {
-    if (found->outcome == QM_PROMOTE && sim->measuring &&
+    if (found->outcome == QM_PREFETCH_HIT && sim->measuring &&
         !(found->issuer & QM_SIM_MEASURED))
         sim->late_used++;
     found->issuer &= ~QM_SIM_MEASURED;

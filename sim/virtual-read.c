@@ -65,7 +65,7 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     uint64_t now;
 
     v->counts.late +=
-        access == QM_ACCESS_PROMOTE && found->todo != QM_DONE && r->counted;
+        access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
     if (!e->prefetches || qm_engine_ignores(e, access))
         return;
     target = qm_feed_target(&sim->feed, &event);

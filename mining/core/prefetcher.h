@@ -58,7 +58,7 @@ enum { QM_OWNERS = 16 };
 /* How an access ended, in the words of ATC'08 §3.1. */
 enum qm_access {
     QM_ACCESS_HIT,
-    QM_ACCESS_PROMOTE,
+    QM_ACCESS_PREFETCH_HIT,
     QM_ACCESS_MISS,
 };
 

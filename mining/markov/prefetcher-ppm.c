@@ -242,7 +242,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         learn_pair(q, s, qm_markov_key2(s->last[1], s->last[0]), block);
     s->last[1] = s->last[0];
     s->last[0] = block;
-    s->promoted = outcome == QM_ACCESS_PROMOTE;
+    s->promoted = outcome == QM_ACCESS_PREFETCH_HIT;
     s->fresh = true;
     if (s->seen < 2)
         s->seen++;

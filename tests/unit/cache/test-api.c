@@ -429,7 +429,7 @@ static void test_failed_prefetch(void **state)
 
     assert_int_equal(qm_cache_prefetch(cache, 1, 8, &fill), 0);
     found = demand(cache, 1);
-    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.outcome, QM_PREFETCH_HIT);
     assert_int_equal(found.todo, QM_WAIT);
     assert_int_equal(found.issuer, 8);
     qm_cache_fail(cache, fill);
@@ -443,7 +443,7 @@ static void test_failed_prefetch(void **state)
     assert_int_equal(qm_cache_prefetch(cache, 1, 9, &fill), 0);
     qm_cache_fill(cache, fill, block_data(1));
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &found), 0);
-    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.outcome, QM_PREFETCH_HIT);
     assert_int_equal(found.todo, QM_DONE);
     assert_memory_equal(buf, block_data(1), BLOCK);
     assert_int_equal(stats_of(cache).promotes, 1);
@@ -689,7 +689,7 @@ static void test_second_demand_takes_no_lock(void **state)
             assert_true(qm_cache_fill(cache, fill, buf));
             assert_int_equal(qm_cache_wait(cache, found.fill, buf, 0, sizeof buf), 0);
         } else {
-            assert_int_equal(found.outcome, QM_PROMOTE);
+            assert_int_equal(found.outcome, QM_PREFETCH_HIT);
             assert_int_equal(found.todo, QM_DONE);
         }
         check_hit_without_lock(cache);

@@ -107,7 +107,7 @@ static enum qm_outcome model_demand(struct model *m, uint64_t block)
         if (has(&m->filling, block))
             take(&m->filling, block);
         enter(m, false, block);
-        return QM_PROMOTE;
+        return QM_PREFETCH_HIT;
     }
     enter(m, false, block);
     return QM_MISS;

@@ -175,7 +175,7 @@ static void do_demand(struct model *m, struct qm_cache *cache, uint64_t block,
         part_put(m, &m->main, moved);
         m->promotes++;
         m->used++;
-        assert_int_equal(found.outcome, QM_PROMOTE);
+        assert_int_equal(found.outcome, QM_PREFETCH_HIT);
         assert_int_equal(found.issuer, moved.issuer);
     } else {
         part_put(m, &m->main, (struct entry){.block = block, .fill = m->held});

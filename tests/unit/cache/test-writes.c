@@ -291,7 +291,7 @@ static void test_update_in_both_parts(void **state)
     expect_cached(f, 2, below(2));
     expect_cached(f, 4, below(4));
     assert_int_equal(qm_cache_demand(f->cache, 3, buf, 0, BLOCK, &found), 0);
-    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.outcome, QM_PREFETCH_HIT);
     assert_memory_equal(buf, below(3), BLOCK);
 
     struct write *w = begin_write(f, 2 * BLOCK + 1, 3 * BLOCK - 2);

@@ -490,7 +490,7 @@ static void configure_sim(const struct setup *setup, struct qm_sim_config *confi
         else if (strcmp(key, "retrain") == 0)
             config->params.mining.retrain = (uint64_t)atoi(value);
         else if (strcmp(key, "prefetch-on") == 0)
-            config->params.on_promote = strcmp(value, "promote") == 0;
+            config->params.on_prefetch_hit = strcmp(value, "promote") == 0;
         else if (strcmp(key, "throttle") == 0)
             config->params.throttle = strcmp(value, "on") == 0;
         else
@@ -505,7 +505,7 @@ static void compare_params(const struct qm_params *s, const struct qm_params *t)
     assert_string_equal(s->policy, t->policy);
     assert_string_equal(s->eviction, t->eviction);
     assert_int_equal(s->level, t->level);
-    assert_int_equal(s->on_promote, t->on_promote);
+    assert_int_equal(s->on_prefetch_hit, t->on_prefetch_hit);
     assert_int_equal(s->throttle, t->throttle);
     assert_int_equal(s->share_adapts, t->share_adapts);
     assert_int_equal(s->prefetch_share, t->prefetch_share);

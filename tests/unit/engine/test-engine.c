@@ -131,10 +131,10 @@ static void test_what_is_asked_after(void **state)
 {
     p.want_n = 2;
     assert_int_equal(extend(QM_ACCESS_MISS), 2);
-    assert_int_equal(extend(QM_ACCESS_PROMOTE), 2);
+    assert_int_equal(extend(QM_ACCESS_PREFETCH_HIT), 2);
     assert_int_equal(extend(QM_ACCESS_HIT), 0);
-    engine.on_promote = false;
-    assert_int_equal(extend(QM_ACCESS_PROMOTE), 0);
+    engine.on_prefetch_hit = false;
+    assert_int_equal(extend(QM_ACCESS_PREFETCH_HIT), 0);
     assert_int_equal(p.asked, 2);
     p.ops.flags = QM_ASK_ALWAYS;
     assert_int_equal(extend(QM_ACCESS_HIT), 2);
@@ -162,7 +162,7 @@ static void test_ignored_hits(void **state)
     p.ops.flags = QM_NO_HITS;
     qm_engine_set_prefetcher(&engine, &p.base, &with);
     assert_true(qm_engine_ignores(&engine, QM_ACCESS_HIT));
-    assert_false(qm_engine_ignores(&engine, QM_ACCESS_PROMOTE));
+    assert_false(qm_engine_ignores(&engine, QM_ACCESS_PREFETCH_HIT));
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_MISS));
     qm_engine_set_prefetcher(&engine, &p.base, &without);
     assert_false(qm_engine_ignores(&engine, QM_ACCESS_HIT));
@@ -171,9 +171,9 @@ static void test_ignored_hits(void **state)
 /* A prefetch that somebody has to wait for is late. */
 static void test_fates(void **state)
 {
-    struct qm_lookup found = {.outcome = QM_PROMOTE, .todo = QM_DONE, .issuer = 3};
+    struct qm_lookup found = {.outcome = QM_PREFETCH_HIT, .todo = QM_DONE, .issuer = 3};
 
-    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_PROMOTE);
+    assert_int_equal(qm_engine_found(&engine, 5, 4, &found), QM_ACCESS_PREFETCH_HIT);
     assert_int_equal(p.fate, QM_FATE_USED);
     assert_int_equal(p.issuer, 3);
     assert_int_equal(p.user, 4);

@@ -13,7 +13,7 @@ static void go_on(struct qm_prefetcher *p, struct qm_stream *s, uint64_t *b,
                   uint64_t until)
 {
     while (*b < until) {
-        assert_asked_nothing(step(p, s, (*b)++, QM_ACCESS_PROMOTE));
+        assert_asked_nothing(step(p, s, (*b)++, QM_ACCESS_PREFETCH_HIT));
     }
 }
 
@@ -44,12 +44,13 @@ static void test_sequential(void **state)
 
     start(p, s);
     while (degree < DEGREE_MAX) {
-        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + degree);
+        assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1, ends + degree);
         go_on(p, s, &b, ends + degree - 2);
         ends += degree++;
     }
     for (int i = 0; i < 3; i++) { /* it grows no more */
-        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + DEGREE_MAX);
+        assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1,
+                     ends + DEGREE_MAX);
         ends += DEGREE_MAX;
         go_on(p, s, &b, ends - 2);
     }
@@ -64,12 +65,12 @@ static void test_unused_shrinks(void **state)
     uint64_t b = 20;
 
     start(p, s);
-    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
     fate(p, 25, QM_FATE_UNUSED); /* p 4, g 1 */
     fate(p, 25, QM_FATE_UNUSED); /* it is gone already */
     fate(p, 4711, QM_FATE_UNUSED);
     go_on(p, s, &b, 24); /* 21 ends a set: p is 5 again, and so g 2 */
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 27, 31);
+    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 31);
     fate(p, 27, QM_FATE_UNUSED);
     fate(p, 28, QM_FATE_UNUSED); /* p 3, g 0 */
     go_on(p, s, &b, 27);         /* p 4: not above the threshold, but 29 is a trigger */
@@ -95,7 +96,7 @@ static void test_used_changes_nothing(void **state)
         fate(p, b, QM_FATE_USED);
         fate(p, b, QM_FATE_UNUSED); /* no longer anybody's */
     }
-    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
     end(p, s);
     p->ops->destroy(p);
 }
@@ -108,15 +109,15 @@ static void test_late_triggers_earlier(void **state)
 
     start(p, s);
     fate(p, 17, QM_FATE_LATE); /* its set was not begun by a trigger */
-    assert_asked(step(p, s, 19, QM_ACCESS_PROMOTE), 22, 26);
+    assert_asked(step(p, s, 19, QM_ACCESS_PREFETCH_HIT), 22, 26);
     go_on(p, s, &b, 22);
     fate(p, 22, QM_FATE_LATE); /* g 3, but the trigger of this set is 24 */
     fate(p, 22, QM_FATE_LATE);
     fate(p, 23, QM_FATE_LATE); /* not the first of its set */
     go_on(p, s, &b, 24);
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 27, 32);
+    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 27, 32);
     go_on(p, s, &b, 29);
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 33, 39); /* 32 - 3 */
+    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 33, 39); /* 32 - 3 */
     end(p, s);
     p->ops->destroy(p);
 }
@@ -130,7 +131,7 @@ static void test_distance_pushes_degree(void **state)
     struct asked a;
 
     start(p, s);
-    a = step(p, s, 19, QM_ACCESS_PROMOTE);
+    a = step(p, s, 19, QM_ACCESS_PREFETCH_HIT);
     for (unsigned i = 0; i < 100; i++) {
         ends += a.n;
         fate(p, a.blocks[0], QM_FATE_LATE);
@@ -139,7 +140,7 @@ static void test_distance_pushes_degree(void **state)
             fate(p, a.blocks[a.n - 2], QM_FATE_USED);
         }
         do {
-            a = step(p, s, b++, QM_ACCESS_PROMOTE);
+            a = step(p, s, b++, QM_ACCESS_PREFETCH_HIT);
         } while (a.n == 0);
         assert_asked(a, ends + 1, ends + a.n);
         assert_true(b <= ends + 1); /* it never ran dry */
@@ -160,7 +161,7 @@ static void test_distance_catches_up(void **state)
 
     start(p, s);
     for (int round = 0; round < 6; round++) {
-        struct asked a = step(p, s, b, QM_ACCESS_PROMOTE); /* the trigger */
+        struct asked a = step(p, s, b, QM_ACCESS_PREFETCH_HIT); /* the trigger */
 
         assert_int_equal(a.n, degree);
         fate(p, a.blocks[0], QM_FATE_LATE);
@@ -172,7 +173,7 @@ static void test_distance_catches_up(void **state)
         go_on(p, s, &b, b + degree - g - 1);
     }
     assert_int_equal(degree, 9); /* and g 8 */
-    struct asked a = step(p, s, b++, QM_ACCESS_PROMOTE);
+    struct asked a = step(p, s, b++, QM_ACCESS_PREFETCH_HIT);
     fate(p, a.blocks[0], QM_FATE_LATE);   /* g 9 */
     fate(p, a.blocks[1], QM_FATE_UNUSED); /* p 8, g 7 */
     assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 8);
@@ -346,7 +347,7 @@ static void test_naive_model(void **state)
             uint64_t block = walk_next(&walk, &outcome), told;
 
             if (outcome == QM_ACCESS_MISS && rng_below(&walk.rng, 10) < 8) {
-                outcome = QM_ACCESS_PROMOTE; /* sets are read to their ends, too */
+                outcome = QM_ACCESS_PREFETCH_HIT; /* sets are read to their ends, too */
             }
             struct asked real = step(p, s, block, outcome);
             struct asked naive = naive_step(i + 1, block, outcome);

@@ -188,7 +188,7 @@ static void test_hits_are_skipped(void **state)
             p->ops->access(p, stream, blocks[i],
                            hit[i]               ? QM_ACCESS_HIT
                            : rng_below(&rng, 2) ? QM_ACCESS_MISS
-                                                : QM_ACCESS_PROMOTE,
+                                                : QM_ACCESS_PREFETCH_HIT,
                            &work);
             if (work) {
                 assert_int_equal(p->ops->learn(p, work), 0);

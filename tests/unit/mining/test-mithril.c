@@ -54,7 +54,7 @@ static struct asked miss(struct fixture *f, uint64_t block)
 static void pass(struct fixture *f, unsigned ticks)
 {
     while (ticks-- > 0) {
-        step(f->p, f->s, 7, f->hit++ % 2 ? QM_ACCESS_HIT : QM_ACCESS_PROMOTE);
+        step(f->p, f->s, 7, f->hit++ % 2 ? QM_ACCESS_HIT : QM_ACCESS_PREFETCH_HIT);
     }
 }
 
@@ -242,7 +242,7 @@ static void test_misses_only(void **state)
     struct fixture f = begin_all(0, NEVER);
 
     for (int i = 0; i < 4; i++) {
-        step(f.p, f.s, 1, i % 2 ? QM_ACCESS_HIT : QM_ACCESS_PROMOTE);
+        step(f.p, f.s, 1, i % 2 ? QM_ACCESS_HIT : QM_ACCESS_PREFETCH_HIT);
         miss(&f, 2);
         pass(&f, 40);
     }

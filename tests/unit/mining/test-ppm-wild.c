@@ -49,7 +49,7 @@ static void read_block(struct world *w, struct qm_stream *s, uint64_t block,
     unsigned n;
 
     if (w->whose[block] != 0) {
-        outcome = QM_ACCESS_PROMOTE;
+        outcome = QM_ACCESS_PREFETCH_HIT;
         w->used[w->whose[block]]++;
         w->whose[block] = 0;
         w->p->ops->ended(w->p, block, 0, 0, QM_FATE_USED);

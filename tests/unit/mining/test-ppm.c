@@ -136,7 +136,7 @@ static void test_hits_are_passed_over(void **state)
     struct asked asked;
 
     for (unsigned i = 0; i < 6; i++) {
-        step(p, s, path[i], i % 2 ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+        step(p, s, path[i], i % 2 ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
         asked = step(p, s, 1000 + i, QM_ACCESS_HIT);
         assert_int_equal(asked.n, 0);
         asked = step(p, s, path[i], QM_ACCESS_MISS); /* dropped meanwhile */
@@ -208,7 +208,7 @@ static struct asked read_three(struct qm_prefetcher *p, const uint64_t *blocks)
     struct asked first = step(p, s, blocks[0], QM_ACCESS_MISS);
     struct asked second =
         step(p, s, blocks[1],
-             asked_for(first, blocks[1]) ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+             asked_for(first, blocks[1]) ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
     bool there = asked_for(first, blocks[2]) || asked_for(second, blocks[2]);
 
     for (unsigned i = 0; i < first.n; i++) {
@@ -220,7 +220,7 @@ static struct asked read_three(struct qm_prefetcher *p, const uint64_t *blocks)
 
         p->ops->ended(p, second.blocks[i], 0, 0, used ? QM_FATE_USED : QM_FATE_UNUSED);
     }
-    step(p, s, blocks[2], there ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+    step(p, s, blocks[2], there ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
     end(p, s);
     return second;
 }
@@ -306,7 +306,7 @@ static unsigned made_of_1000(struct device *device, unsigned without)
                           asked.blocks[k] == follower ? QM_FATE_USED : QM_FATE_UNUSED);
         }
         made += i >= 99000 && asked_for(asked, 2);
-        step(p, s, follower, there ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+        step(p, s, follower, there ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
         end(p, s);
     }
     p->ops->destroy(p);

@@ -14,9 +14,9 @@ static void test_sequential(void **state)
     assert_asked(step(p, s, b++, QM_ACCESS_MISS), 103, 118);
     while (b < 1000) {
         for (int i = 0; i < REFILL - 1; i++) {
-            assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+            assert_asked_nothing(step(p, s, b++, QM_ACCESS_PREFETCH_HIT));
         }
-        assert_asked(step(p, s, b, QM_ACCESS_PROMOTE), b + 1, b + PREFETCH);
+        assert_asked(step(p, s, b, QM_ACCESS_PREFETCH_HIT), b + 1, b + PREFETCH);
         b++;
     }
     end(p, s);
@@ -31,7 +31,7 @@ static void test_jumps_and_reverses(void **state)
     struct qm_stream *r = begin(run), *s = begin(seq);
 
     for (unsigned i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
-        struct asked a = step(run, r, blocks[i], QM_ACCESS_PROMOTE);
+        struct asked a = step(run, r, blocks[i], QM_ACCESS_PREFETCH_HIT);
 
         assert_asked_nothing(step(seq, s, blocks[i], QM_ACCESS_MISS));
         switch (i) {

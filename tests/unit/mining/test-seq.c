@@ -15,22 +15,22 @@ static void test_windows_double(void **state)
     /* current 103-105, ahead 106-111 */
     assert_asked(step(p, s, b++, QM_ACCESS_MISS), 103, 111);
     while (b < 106) {
-        assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+        assert_asked_nothing(step(p, s, b++, QM_ACCESS_PREFETCH_HIT));
     }
     /* 3 hits in the current window: 6 more */
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 112, 117);
+    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 112, 117);
     while (b < 112) {
         assert_asked_nothing(step(p, s, b++, QM_ACCESS_HIT));
     }
     /* 6 hits; from now on always 8, of 128 KiB */
     assert_asked(step(p, s, b++, QM_ACCESS_HIT), 118, 125);
     while (b < 118) {
-        assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+        assert_asked_nothing(step(p, s, b++, QM_ACCESS_PREFETCH_HIT));
     }
     for (ends = 125; ends < 1000; ends += MAX) {
-        assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), ends + 1, ends + MAX);
+        assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), ends + 1, ends + MAX);
         while (b <= ends) {
-            assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+            assert_asked_nothing(step(p, s, b++, QM_ACCESS_PREFETCH_HIT));
         }
     }
     end(p, s);
@@ -45,11 +45,11 @@ static void test_windows_shrink(void **state)
 
     /* Windows 4-6, 7-12, 13-18, 19-26: the last is of 6 hits in 7-12. */
     for (; b < 13; b++) {
-        step(p, s, b, QM_ACCESS_PROMOTE);
+        step(p, s, b, QM_ACCESS_PREFETCH_HIT);
     }
-    assert_asked(step(p, s, b++, QM_ACCESS_PROMOTE), 19, 26);
+    assert_asked(step(p, s, b++, QM_ACCESS_PREFETCH_HIT), 19, 26);
     /* One more hit in 13-18, the others are lost: 4 after it. */
-    step(p, s, b++, QM_ACCESS_PROMOTE);
+    step(p, s, b++, QM_ACCESS_PREFETCH_HIT);
     for (; b < 19; b++) {
         assert_asked_nothing(step(p, s, b, QM_ACCESS_MISS));
     }
@@ -81,9 +81,9 @@ static void test_strictly_sequential(void **state)
             assert_asked(step(p, s, b, QM_ACCESS_MISS), b + 1, b + 9);
         } else { /* a repeat does not count */
             while (b < 506) {
-                assert_asked_nothing(step(p, s, b++, QM_ACCESS_PROMOTE));
+                assert_asked_nothing(step(p, s, b++, QM_ACCESS_PREFETCH_HIT));
             }
-            assert_asked(step(p, s, b, QM_ACCESS_PROMOTE), 512, 517);
+            assert_asked(step(p, s, b, QM_ACCESS_PREFETCH_HIT), 512, 517);
         }
         end(p, s);
     }
@@ -98,8 +98,8 @@ static void test_streams_are_apart(void **state)
     unsigned n = 0;
 
     for (uint64_t b = 1; b < 50; b++) {
-        n += step(p, one, b, QM_ACCESS_PROMOTE).n;
-        n += step(p, two, 1000 + b, QM_ACCESS_PROMOTE).n;
+        n += step(p, one, b, QM_ACCESS_PREFETCH_HIT).n;
+        n += step(p, two, 1000 + b, QM_ACCESS_PREFETCH_HIT).n;
         assert_asked_nothing(step(p, both, b, QM_ACCESS_MISS));
         assert_asked_nothing(step(p, both, 1000 + b, QM_ACCESS_MISS));
     }
@@ -125,7 +125,8 @@ static void test_block_sizes(void **state)
         unsigned largest = 0;
 
         for (uint64_t b = 1; b < 1000; b++) {
-            struct asked a = step(p, s, b, b > K ? QM_ACCESS_PROMOTE : QM_ACCESS_MISS);
+            struct asked a =
+                step(p, s, b, b > K ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS);
 
             assert_asked(a, asked + 1, asked + a.n);
             asked += a.n;

@@ -523,7 +523,7 @@ static void test_who_asks(void **state)
     assert_int_equal(b->fake.asked, 1);
     read_block(b, 9);
     assert_int_equal(b->fake.asked, 1);
-    b->s.engine.on_promote = true;
+    b->s.engine.on_prefetch_hit = true;
     read_block(b, 20);
     assert_int_equal(b->fake.asked, 2);
     read_block(b, 20);

@@ -121,7 +121,7 @@ static void demand(struct device *d, uint64_t block)
     struct qm_lookup found;
 
     assert_int_equal(qm_cache_demand(d->cache, block, buf, 0, BLOCK, &found), 0);
-    assert_int_equal(found.outcome, QM_PROMOTE);
+    assert_int_equal(found.outcome, QM_PREFETCH_HIT);
     if (found.todo == QM_WAIT)
         assert_int_equal(qm_cache_wait(d->cache, found.fill, buf, 0, BLOCK), 0);
     memset(expected, 1 + block % 100, BLOCK);

@@ -238,7 +238,7 @@ static int make_server(void **state)
     server.engine.throttle = qm_throttle_new();
     server.engine.load = &server.load;
     server.engine.device_blocks = BLOCKS;
-    server.engine.prefetches = server.engine.on_promote = true;
+    server.engine.prefetches = server.engine.on_prefetch_hit = true;
     make_cache();
     server.engine.cache = server.cache;
     start_threads();

@@ -156,7 +156,7 @@ static void requests_of_several_blocks(void **state)
  *   4  promote (2 3 4); 3&4 -> 5: is there
  *   5  promote (3 4 5)
  * On misses only, 5 is not fetched again, and is missed. */
-static void on_promote(void **state)
+static void on_prefetch_hit(void **state)
 {
     (void)state;
     for (int promote = 0; promote < 2; promote++) {
@@ -164,7 +164,7 @@ static void on_promote(void **state)
         struct qm_sim *sim;
 
         config.params.prefetch_share = 50000;
-        config.params.on_promote = promote;
+        config.params.on_prefetch_hit = promote;
         sim = new_sim(&config);
         read_twice(sim);
         if (promote)
@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test(paper_none),
         cmocka_unit_test(paper_quickmine),
         cmocka_unit_test(requests_of_several_blocks),
-        cmocka_unit_test(on_promote),
+        cmocka_unit_test(on_prefetch_hit),
         cmocka_unit_test(writes_and_untagged),
         cmocka_unit_test(warmup),
         cmocka_unit_test(warmup_divides),
