@@ -81,8 +81,7 @@ static const struct argp_option options[] = {
      "preset)",
      0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
-     "'miss', or 'promote': on a miss and on a promote (default; miss in the preset)",
-     0},
+     "'miss', or 'prefetch-hit': on both (default; miss in the preset)", 0},
     {"skip-hits", SKIP_HITS, "on|off", 0,
      "learn nothing from hits that are not near a miss (on; off in the preset)", 0},
     {"throttle", THROTTLE, "on|off", 0,
@@ -235,6 +234,7 @@ static void complete(struct argp_state *state, struct arguments *a)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct arguments *a = state->input;
+    bool on;
 
     switch (key) {
     case ARGP_KEY_INIT:
@@ -266,9 +266,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             set(&a->share, cli_percent(state, "--prefetch-share", arg));
         return 0;
     case PREFETCH_ON:
-        if (strcmp(arg, "miss") != 0 && strcmp(arg, "promote") != 0)
-            argp_error(state, "--prefetch-on must be miss or promote, not '%s'", arg);
-        set(&a->on_prefetch_hit, strcmp(arg, "promote") == 0);
+        if (!qm_params_read_prefetch_on(arg, &on))
+            argp_error(state, "--prefetch-on must be miss or prefetch-hit, not '%s'",
+                       arg);
+        set(&a->on_prefetch_hit, on);
         return 0;
     case SKIP_HITS:
         if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)

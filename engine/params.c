@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit)
+{
+    *on_prefetch_hit =
+        strcmp(value, "prefetch-hit") == 0 || strcmp(value, "promote") == 0;
+    return *on_prefetch_hit || strcmp(value, "miss") == 0;
+}
+
 void qm_params_defaults(struct qm_params *params)
 {
     *params = (struct qm_params){

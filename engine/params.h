@@ -36,6 +36,11 @@ struct qm_params {
     struct qm_mining_config mining;
 };
 
+/* Reads the value of the parameter prefetch-on: "miss", or "prefetch-hit" for misses
+ * and prefetch hits ("promote", its old name, is accepted for one release).  Returns
+ * whether it is one of these. */
+bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit);
+
 /* The defaults, and those of the preset "paper". */
 void qm_params_defaults(struct qm_params *params);
 void qm_params_paper(struct qm_params *params);

@@ -36,7 +36,8 @@ const char qms_config_help[] =
     "lookahead=N degree=N max-prefix=N max-suffix=N grace=N segment=N\n"
     "                       Mining and prefetching.\n"
     "prefetch-share=auto|PERCENT  Prefetch cache's share of the cache (default auto).\n"
-    "prefetch-on=WHAT       When to prefetch: miss, or promote (default): on both.\n"
+    "prefetch-on=WHAT       When to prefetch: miss, or prefetch-hit (default): on "
+    "both.\n"
     "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
     "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
     "prefetch-threads=N prefetch-connections=N prefetch-queue=N miner-queue=SIZE\n"
@@ -299,9 +300,8 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
 
 static int set_prefetch_on(const char *key, const char *value, struct qms_config *c)
 {
-    c->params.on_prefetch_hit = strcmp(value, "promote") == 0;
-    if (!c->params.on_prefetch_hit && strcmp(value, "miss") != 0)
-        return wrong(key, value, "miss, or promote (on both)");
+    if (!qm_params_read_prefetch_on(value, &c->params.on_prefetch_hit))
+        return wrong(key, value, "miss, or prefetch-hit (on both)");
     return 0;
 }
 

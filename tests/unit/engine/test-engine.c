@@ -360,9 +360,23 @@ static void test_throttled(void **state)
     assert_int_equal(issued_n, 2);
 }
 
+static void test_prefetch_on(void **state)
+{
+    bool on;
+
+    assert_true(qm_params_read_prefetch_on("prefetch-hit", &on));
+    assert_true(on);
+    assert_true(qm_params_read_prefetch_on("promote", &on)); /* the old name */
+    assert_true(on);
+    assert_true(qm_params_read_prefetch_on("miss", &on));
+    assert_false(on);
+    assert_false(qm_params_read_prefetch_on("hit", &on));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefetch_on),
         cmocka_unit_test_setup_teardown(test_what_is_asked_after, make, undo),
         cmocka_unit_test_setup_teardown(test_learns_first, make, undo),
         cmocka_unit_test_setup_teardown(test_ignored_hits, make, undo),
