@@ -17,7 +17,7 @@ from report.recordings import WORKLOADS, Unreadable, read, wanted
 from report.run import Runner
 from report.sections import Context
 from report.sections import (
-    ablation, beyond, characterize, kinds, memory, performance, prefetches, reading, rules,
+    ablation, beyond, characterize, kinds, load, memory, performance, prefetches, reading, rules,
     shift, summary)
 from report.store import Busy, Store
 
@@ -32,6 +32,7 @@ def makers():
     yield "summary", summary.section
     yield "reading", reading.section
     yield "kinds", kinds.section
+    yield "load", load.section
     yield "characterization", characterize.section
     for workload in WORKLOADS:
         yield workload.name, lambda context, w=workload: performance.section(context, w)
@@ -127,7 +128,7 @@ def write(store, sections):
         for block in section.blocks:
             if isinstance(block, Chart) and section.name == "kinds":
                 store.write("kinds.svg", charts.standalone(block.draw()))
-    short = [t for t in tables if t.name in ("summary", "miss-rates", "kinds")]
+    short = [t for t in tables if t.name in ("summary", "miss-rates", "kinds", "load")]
     store.write("report.md", page.markdown(short))
 
 

@@ -13,9 +13,9 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-SECTIONS = ["summary", "reading", "kinds", "characterization", "tpcw", "rubis", "tpcc",
+SECTIONS = ["summary", "reading", "kinds", "load", "characterization", "tpcw", "rubis", "tpcc",
             "prefetches", "rules", "shift", "memory", "ablation", "beyond"]
-CHARTS = {"kinds": 1, "characterization": 1, "tpcw": 6, "rubis": 6, "tpcc": 6,
+CHARTS = {"kinds": 1, "load": 6, "characterization": 1, "tpcw": 6, "rubis": 6, "tpcc": 6,
           "prefetches": 6, "rules": 3, "shift": 1, "memory": 0, "ablation": 0, "beyond": 12}
 SCALE = {"percent": 100, "us": 0.001, "mib": 1 / (1 << 20)}
 
