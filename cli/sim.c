@@ -75,7 +75,7 @@ static const struct argp_option options[] = {
      "connection, none",
      0},
     {"eviction", EVICTION, "NAME[,NAME...]", 0,
-     "policy of the main cache (wtinylfu; lru in the preset)", 0},
+     "policy of the main cache (adaptive; lru in the preset)", 0},
     {"prefetch-share", SHARE, "auto|PERCENT", 0,
      "the prefetch cache's share of the blocks: fixed, or adaptive (auto; 4 in the "
      "preset)",

@@ -14,7 +14,7 @@ void qm_params_defaults(struct qm_params *params)
 {
     *params = (struct qm_params){
         .policy = "ppm",
-        .eviction = "wtinylfu",
+        .eviction = "adaptive",
         .level = QM_LEVEL_INNERMOST,
         .on_prefetch_hit = true,
         .throttle = true,

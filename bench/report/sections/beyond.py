@@ -8,7 +8,8 @@ from report.sections.simulated import sizes_of
 from report.units import size as size_text
 
 EVICTIONS = {"lru": "LRU", "lfu": "LFU", "mru": "MRU", "arc": "ARC", "s3fifo": "S3-FIFO",
-             "wtinylfu": "W-TinyLFU", "belady": "Belady (bound)"}
+             "wtinylfu": "W-TinyLFU",
+             "adaptive": "adaptive", "belady": "Belady (bound)"}
 LEVEL_POLICIES = ("seq", "run", "quickmine", "defaults")
 
 

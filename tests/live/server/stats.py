@@ -21,7 +21,7 @@ for key in ["uptime_us", "latency_us"]:
     s.pop(key), w.pop(key)
 assert s == w, (s, w)
 assert s["version"] and s["policy"] == "none" and s["level"] == "query"
-assert s["eviction"] == "wtinylfu" and s["block_size"] == 16384
+assert s["eviction"] == "adaptive" and s["block_size"] == 16384
 assert s["cache_blocks"] == 100 and s["prefetch_blocks"] == 0
 assert s["cache_bytes"] > 4 * 16384
 assert (s["reads"], s["read_bytes"]) == (7, 6 * 16384 + 20000)

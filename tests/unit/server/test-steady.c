@@ -189,7 +189,7 @@ static void make_cache(void)
                                            .prefetch_blocks = 100,
                                            .prefetch_adapts = true,
                                            .shards = 2,
-                                           .eviction = "wtinylfu",
+                                           .eviction = "adaptive",
                                            .data = true};
 
     assert_int_equal(qm_cache_new(&config, &server.cache), 0);
