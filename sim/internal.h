@@ -4,6 +4,7 @@
 
 #include "cache/cache.h"
 #include "engine/engine.h"
+#include "sim/explain.h"
 #include "sim/feed.h"
 #include "sim/sim.h"
 
@@ -19,6 +20,8 @@ struct qm_sim {
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;
+    struct qm_explain *explain; /* owned by the engine, its prefetcher; NULL: none */
+    uint64_t warm_explained[QM_REASON_COUNT];
     struct qm_virtual *timed; /* NULL: nothing takes time */
     uint64_t blocks;          /* capacity */
     uint64_t requests, writes;

@@ -129,6 +129,8 @@ void qm_sim_measure(struct qm_sim *sim)
     sim->warm_requests = sim->requests;
     sim->warm_writes = sim->writes;
     qm_cache_get_stats(sim->cache, &sim->warm);
+    if (sim->explain)
+        qm_explain_counts(sim->explain, sim->warm_explained);
 }
 
 void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found)
@@ -173,6 +175,19 @@ static int make_by_name(struct qm_sim *sim, char *err, size_t len)
     return error;
 }
 
+static int make_explain(struct qm_sim *sim, char *err, size_t len)
+{
+    sim->explain = qm_explain_new(sim->engine.prefetcher);
+    sim->engine.prefetcher = NULL;
+    if (!sim->explain) {
+        snprintf(err, len, "out of memory");
+        return ENOMEM;
+    }
+    qm_engine_set_prefetcher(&sim->engine, qm_explain_prefetcher(sim->explain),
+                             &sim->config.params.mining);
+    return 0;
+}
+
 static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
 {
     bool perfect = strcmp(sim->config.params.policy, QM_PERFECT) == 0;
@@ -181,6 +196,8 @@ static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
     if (qm_mining_check(&sim->config.params.mining, err, len) != 0)
         return EINVAL;
     error = perfect ? make_perfect(sim, err, len) : make_by_name(sim, err, len);
+    if (!error && sim->config.explain)
+        error = make_explain(sim, err, len);
     if (error)
         return error;
     error = qm_feed_init(&sim->feed, sim->engine.prefetcher, sim->config.params.level);
@@ -349,12 +366,27 @@ int qm_sim_event(struct qm_sim *sim, const struct qm_event *event)
 
 int qm_sim_finish(struct qm_sim *sim)
 {
-    return sim->timed ? qm_virtual_finish(sim->timed) : 0;
+    int error = sim->timed ? qm_virtual_finish(sim->timed) : 0;
+
+    return !error && sim->explain ? qm_explain_error(sim->explain) : error;
 }
 
 const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim)
 {
     return &sim->config;
+}
+
+/* Misses that the prefetcher was not told of had no context. */
+static void explain(const struct qm_sim *sim, struct qm_sim_result *result)
+{
+    uint64_t told = 0;
+
+    qm_explain_counts(sim->explain, result->missed);
+    for (unsigned i = 0; i < QM_REASON_COUNT; i++) {
+        result->missed[i] -= sim->warm_explained[i];
+        told += result->missed[i];
+    }
+    result->missed[QM_REASON_NO_CONTEXT] = result->misses - told;
 }
 
 void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
@@ -381,6 +413,8 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     };
     result->reads = result->hits + result->promotes + result->misses;
     sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
+    if (sim->explain)
+        explain(sim, result);
     if (sim->timed)
         qm_virtual_result(sim->timed, &result->timed);
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "sim/belady.h"
+#include "sim/explain.h"
 #include "sim/perfect.h"
 #include "sim/virtual.h"
 #include "engine/params.h"
@@ -34,6 +35,7 @@ struct qm_sim_config {
                             or more; 0: rules_memory, which is all they can */
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
     uint64_t warmup;       /* so many read requests at the start are not counted */
+    bool explain;          /* say why reads were missed */
     const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
 
@@ -56,8 +58,9 @@ struct qm_sim_result {
     uint64_t prefetches, used, wasted; /* the last two: of those prefetches */
     uint64_t lru_misses; /* that an LRU cache of as many blocks would have had, about; 0
                             if that is not reckoned */
-    struct qm_mining_stats mining;  /* since the start */
-    struct qm_virtual_result timed; /* with config.timed */
+    uint64_t missed[QM_REASON_COUNT]; /* with config.explain: the misses by reason */
+    struct qm_mining_stats mining;    /* since the start */
+    struct qm_virtual_result timed;   /* with config.timed */
 };
 
 /* Makes a simulation; strings in config, and the future, must outlive it.  Returns NULL

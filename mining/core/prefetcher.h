@@ -255,6 +255,11 @@ struct qm_prefetcher_ops {
      * keeps no reader waiting.  NULL: there is nothing to forget. */
     void (*forget)(struct qm_prefetcher *p, uint64_t block, uint64_t count);
 
+    /* Whether a rule says that block may follow what the stream read last, however
+     * likely that is.  For analyses, before access(); NULL: it cannot say. */
+    bool (*knows)(struct qm_prefetcher *p, const struct qm_stream *stream,
+                  uint64_t block);
+
     /* What became of a prefetched block: issuer and user are classes (user: 0 if it was
      * not used). */
     void (*ended)(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,

@@ -307,6 +307,22 @@ static bool has(const struct qm_markov_pair *pairs, unsigned n, uint64_t block)
     return false;
 }
 
+static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t block)
+{
+    struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
+    struct ppm *q = of(p);
+    uint64_t number = block - region_of(block);
+
+    if (s->seen == 0 || region_of(block) != region_of(s->last[0]))
+        return false;
+    if (has(found, qm_markov_find(q->pairs, qm_markov_key1(s->last[0]), found), number))
+        return true;
+    return s->seen > 1 &&
+           has(found,
+               qm_markov_find(q->pairs, qm_markov_key2(s->last[1], s->last[0]), found),
+               number);
+}
+
 /* Proposes what may follow a step. */
 static void follow(struct search *s, const struct step *from)
 {
@@ -446,6 +462,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .discard = qm_idle_discard,
     .save = save_changes,
     .forget = forget,
+    .knows = knows,
     .ended = ended,
     .purge = qm_idle_purge,
     .stats = stats,
