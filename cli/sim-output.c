@@ -81,6 +81,23 @@ static bool add_times(json_t *object, const struct sim_run *run)
     return times && json_object_update_new(object, times) == 0;
 }
 
+/* The misses by reason. */
+static bool add_reasons(json_t *object, const struct sim_run *run)
+{
+    json_t *missed;
+
+    if (!run->config.explain)
+        return true;
+    missed = json_object();
+    for (unsigned i = 0; i < QM_REASON_COUNT; i++)
+        if (json_object_set_new(missed, qm_reason_name(i),
+                                json_integer((json_int_t)run->result.missed[i])) != 0) {
+            json_decref(missed);
+            return false;
+        }
+    return json_object_set_new(object, "missed", missed) == 0;
+}
+
 static json_t *run_json(const struct sim_run *run, bool series)
 {
     const struct qm_sim_config *c = &run->config;
@@ -104,8 +121,8 @@ static json_t *run_json(const struct sim_run *run, bool series)
         (json_int_t)r->mining.matches, "metadata_bytes", (json_int_t)r->metadata_bytes,
         "total_bytes", (json_int_t)sim_total_bytes(run));
 
-    if (object && add_counts(object, r) && add_times(object, run) && rest &&
-        json_object_update(object, rest) == 0 &&
+    if (object && add_counts(object, r) && add_times(object, run) &&
+        add_reasons(object, run) && rest && json_object_update(object, rest) == 0 &&
         (!series || json_object_set_new(object, "series", series_json(run)) == 0)) {
         json_decref(rest);
         return object;
@@ -226,6 +243,26 @@ static void print_timed_row(const struct sim_run *run, bool eviction)
     printf("\n");
 }
 
+/* A line for each reason, of the runs that are asked why they missed. */
+static void print_reasons(const struct sim_run *run)
+{
+    const struct qm_sim_result *r = &run->result;
+
+    if (!run->config.explain)
+        return;
+    printf("\n%s, level %s, %s, cache", run->config.params.policy,
+           qm_level_name(run->config.params.level), run->config.params.eviction);
+    print_size(run, 0);
+    printf(":\n%-14s %10s %7s %7s  %s\n", "missed", "reads", "of all", "misses",
+           "because");
+    for (unsigned i = 0; i < QM_REASON_COUNT; i++) {
+        printf("%-14s %10" PRIu64, qm_reason_name(i), r->missed[i]);
+        print_ratio(ratio(r->missed[i], r->reads), 7);
+        print_ratio(ratio(r->missed[i], r->misses), 7);
+        printf("  %s\n", qm_reason_text(i));
+    }
+}
+
 /* Of runs that took time. */
 static void print_timed(const struct sim_runs *runs, bool eviction)
 {
@@ -245,6 +282,8 @@ int sim_print_table(const struct sim_runs *runs)
 
     if (runs->count > 0 && runs->runs[0].config.timed) {
         print_timed(runs, eviction);
+        for (size_t i = 0; i < runs->count; i++)
+            print_reasons(&runs->runs[i]);
         return cli_end_output(CLI_OK);
     }
     printf("%-10s %-11s", "policy", "level");
@@ -255,5 +294,7 @@ int sim_print_table(const struct sim_runs *runs)
            "prefetches", "used", "accuracy", "coverage", "device", "rules");
     for (size_t i = 0; i < runs->count; i++)
         print_row(&runs->runs[i], eviction);
+    for (size_t i = 0; i < runs->count; i++)
+        print_reasons(&runs->runs[i]);
     return cli_end_output(CLI_OK);
 }

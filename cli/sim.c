@@ -28,7 +28,7 @@ struct arguments {
     unsigned ablate; /* of enum qm_ablation */
     const char *trained;
     uint64_t warmup, series_us;
-    bool json;
+    bool json, explain;
     const char *file;
 };
 
@@ -52,6 +52,7 @@ enum {
     RETRAIN,
     SERIES,
     JOBS,
+    EXPLAIN,
     DEVICE,
     CLIENTS,
     THINK,
@@ -101,6 +102,7 @@ static const struct argp_option options[] = {
     {"json", JSON, NULL, 0, "print an array with an object for each run", 0},
     {"series", SERIES, "SECONDS", 0,
      "with --json: the counts at each multiple of SECONDS of the trace's time, too", 0},
+    {"explain", EXPLAIN, NULL, 0, "count the misses by reason, too", 0},
     {"device", DEVICE, "NAME[,KEY=VALUE...]", 0,
      "reads take time, as over the device filter: disk, ssd, san, object-store", 0},
     {"clients", CLIENTS, "N[,N...]", 0, "so many make requests, one after the other",
@@ -306,6 +308,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case SERIES:
         a->series_us = cli_seconds(state, "--series", arg);
         return 0;
+    case EXPLAIN:
+        a->explain = true;
+        return 0;
     case DEVICE:
         sim_timed_device(state, &a->timed, arg);
         return 0;
@@ -362,6 +367,7 @@ static struct qm_sim_config common_config(const struct arguments *a,
     cli_mining_apply(&a->mining, &config.params.mining);
     config.block_size = block_size;
     config.warmup = a->warmup;
+    config.explain = a->explain;
     if (a->cache_blocks.set)
         config.cache_blocks = a->cache_blocks.value;
     if (a->share_adapts.set)

@@ -336,6 +336,7 @@ static void size_includes_metadata(void **state)
     /* In all, rules are part of it; and their usual part is an eighth of the cache's.
      */
     config.params.policy = "ppm";
+    config.params.eviction = "lru";
     config.total_memory = true;
     config.cache_size = 9000 * BLOCK;
     sim = new_sim(&config);
@@ -419,6 +420,122 @@ static void open_contexts_are_not_mined(void **state)
     }
 }
 
+static struct qm_sim *new_explained(struct qm_sim_config *config, const char *policy)
+{
+    qm_sim_defaults(config);
+    config->params.policy = policy;
+    config->block_size = BLOCK;
+    config->cache_blocks = 4;
+    config->params.eviction = "lru";
+    config->explain = true;
+    return new_sim(config);
+}
+
+static void read_all(struct qm_sim *sim, const uint64_t *blocks, unsigned n)
+{
+    begin(sim, 1);
+    for (unsigned i = 0; i < n; i++)
+        request(sim, QM_TRACE_READ, 1, blocks[i], 1);
+    end(sim, 1);
+}
+
+/* Takes what is in the cache out of it. */
+static void flush(struct qm_sim *sim)
+{
+    for (uint64_t block = 1000; block < 1100; block++)
+        request(sim, QM_TRACE_READ, 0, block, 1);
+}
+
+static void assert_missed(struct qm_sim *sim, enum qm_reason reason, uint64_t n)
+{
+    struct qm_sim_result r;
+    uint64_t all = 0;
+
+    qm_sim_result(sim, &r);
+    for (unsigned i = 0; i < QM_REASON_COUNT; i++)
+        all += r.missed[i];
+    assert_int_equal(all, r.misses);
+    assert_int_equal(r.missed[reason], n);
+}
+
+/* One reason after the other.  Policy seq follows no pairs and cannot say what it
+ * knows, so what has followed before counts as not proposed. */
+static void explain(void **state)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim = new_explained(&config, "seq");
+
+    (void)state;
+    read_all(sim, (uint64_t[]){10, 20, 30, 40}, 4);
+    assert_missed(sim, QM_REASON_NEW_BLOCK, 4);
+    flush(sim);
+    assert_missed(sim, QM_REASON_NO_CONTEXT, 100);
+    read_all(sim, (uint64_t[]){10, 20}, 2);
+    assert_missed(sim, QM_REASON_BEGINNING, 1);
+    assert_missed(sim, QM_REASON_UNLIKELY_ONCE, 1);
+    flush(sim);
+    read_all(sim, (uint64_t[]){10, 20, 10, 30, 50},
+             5); /* 10 is a hit the second time */
+    assert_missed(sim, QM_REASON_BEGINNING, 2);
+    assert_missed(sim, QM_REASON_UNLIKELY, 1);
+    assert_missed(sim, QM_REASON_FAR, 1);
+    assert_missed(sim, QM_REASON_NEW_BLOCK, 5);
+    flush(sim);
+    read_all(sim, (uint64_t[]){50, 40}, 2);
+    assert_missed(sim, QM_REASON_NEW_PAIR, 1);
+    qm_sim_free(sim);
+}
+
+/* Rules of the smallest table are lost for what others read, and what was proposed is
+ * gone if others read before it is wanted. */
+static void explain_rules(void **state)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim;
+    struct qm_sim_result with, without;
+
+    (void)state;
+    qm_sim_defaults(&config);
+    config.params.mining.rules_memory = 64 << 10;
+    config.params.policy = "ppm";
+    config.params.eviction = "lru";
+    config.block_size = BLOCK;
+    config.cache_blocks = 4;
+    for (int i = 0; i < 2; i++) {
+        config.explain = i == 1;
+        sim = new_sim(&config);
+        read_all(sim, (uint64_t[]){10, 20}, 2);
+        for (uint64_t block = 30; block < 50; block += 2)
+            read_all(sim, (uint64_t[]){block, block + 1}, 2);
+        flush(sim);
+        begin(sim, 1);
+        request(sim, QM_TRACE_READ, 1, 10, 1); /* 20 is proposed */
+        begin(sim, 2);
+        for (uint64_t block = 30; block < 50; block += 2) /* and leaves for these */
+            request(sim, QM_TRACE_READ, 2, block, 1);
+        end(sim, 2);
+        request(sim, QM_TRACE_READ, 1, 20, 1);
+        end(sim, 1);
+        if (config.explain)
+            assert_missed(sim, QM_REASON_LEFT, 1);
+        flush(sim);
+        for (uint64_t block = 10000; block < 200000; block += 7) {
+            begin(sim, 1);
+            request(sim, QM_TRACE_READ, 1, block, 1);
+            request(sim, QM_TRACE_READ, 1, block + 3, 1);
+            end(sim, 1);
+        }
+        read_all(sim, (uint64_t[]){10, 20}, 2);
+        if (config.explain)
+            assert_missed(sim, QM_REASON_LOST, 1);
+        qm_sim_result(sim, i ? &with : &without);
+        qm_sim_free(sim);
+    }
+    assert_int_equal(with.misses, without.misses);
+    assert_int_equal(with.prefetches, without.prefetches);
+    assert_int_equal(with.wasted, without.wasted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +550,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(size_includes_metadata),
         cmocka_unit_test(open_contexts_are_not_mined),
+        cmocka_unit_test(explain),
+        cmocka_unit_test(explain_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
