@@ -69,6 +69,14 @@ enum qm_fate {
     QM_FATE_UNUSED, /* it left undemanded */
 };
 
+/* Where a block lies that is to be read. */
+enum qm_place {
+    QM_PLACE_MEMORY,  /* it is cached */
+    QM_PLACE_TIER,    /* on a second tier of caching */
+    QM_PLACE_BACKEND, /* on the device itself */
+    QM_PLACES
+};
+
 /* Parts of policy ppm that can be left out, to measure what each is worth. */
 enum qm_ablation {
     QM_ABLATE_TWO = 1 << 0, /* pairs of two blocks and a third */
@@ -115,13 +123,22 @@ struct qm_mining_config {
      * without prefetching, with an LRU cache of the same size, about; called from
      * candidates() now and then.  NULL: nobody knows. */
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
-    void *opaque; /* for these two */
+    /* Where a block lies; called from access() and candidates().  NULL: what is not
+     * cached lies on the device. */
+    enum qm_place (*place)(void *opaque, uint64_t block);
+    /* How long a read from there takes: until it begins, and for each byte; in
+     * nanoseconds.  False: not known yet.  Called from candidates().  NULL: nobody
+     * knows. */
+    bool (*speed)(void *opaque, enum qm_place place, double *begin_ns,
+                  double *byte_ns);
+    void *opaque; /* for these four */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */
     const char *rules_for; /* what device they are of; other rules are set aside.  NULL:
                               any; at most 4096 bytes */
     uint64_t block_size;   /* bytes; rules of another are set aside.  0: any */
+    uint64_t cache_blocks; /* of the cache that is prefetched into; 0: not known */
     uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
     const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
                               not learn while it runs; NULL: none.  It is read in
@@ -231,6 +248,10 @@ struct qm_prefetcher_ops {
      * Each (i, j, k) of miner.h is one update, in lexicographic order. */
     int (*learn)(struct qm_prefetcher *p, struct qm_work *work);
     void (*discard)(struct qm_prefetcher *p, struct qm_work *work);
+
+    /* The next access is to the first of `count` blocks that are read by one request,
+     * or to the first of them that is not a hit.  NULL: it does not matter. */
+    void (*request)(struct qm_stream *stream, uint32_t count);
 
     /* How many blocks a stream keeps until they are mined: it grows with its reader,
      * and the server, which bounds that, ends it early.  At most one more with each
