@@ -1,0 +1,51 @@
+/* edges.h - where recent reads ended, so that one that goes on from there is noticed.
+ *
+ * A read that belongs to no known stream leaves two *edges*: the block behind its last
+ * one, where a reader that goes forward reads next, and its first block, in front of
+ * which one that goes backward does.  A later read at or near an edge continues that
+ * *run*, and leaves edges that say so.
+ *
+ * Runs are told apart by position alone: which context reads does not matter here, so a
+ * reader whose requests come over several connections, or one block a query, is one
+ * run.  The table has a fixed size; edges lie in sets by position, and in a full set
+ * the oldest is replaced.
+ *
+ * A random reader's reads adjoin each other by chance, with a probability of about the
+ * number of edges over that of the blocks it reads.
+ *
+ * No locking.
+ */
+#ifndef QM_EDGES_H
+#define QM_EDGES_H
+
+#include <stdint.h>
+
+enum {
+    QM_EDGES_SETS = 256,
+    QM_EDGES_WAYS = 4,
+    QM_EDGES_NEAR = 2, /* blocks that a read may leave out and still continue a run */
+    QM_EDGES_BACK = 8, /* blocks before an edge: reads that came out of order */
+};
+
+struct qm_edge {
+    uint64_t at; /* forward: the block that is read next; backward: the one above it */
+    uint32_t stamp; /* by age */
+    uint16_t reads; /* of this run; 0: a free place */
+    int8_t step;    /* 1: forward; -1: backward */
+};
+
+struct qm_edges {
+    uint32_t now;
+    struct qm_edge sets[QM_EDGES_SETS][QM_EDGES_WAYS];
+};
+
+/* A run that a read continues, the read itself included. */
+struct qm_run {
+    unsigned reads; /* 1: it continues none */
+    int step;       /* if there are several: 1 or -1 */
+};
+
+/* Records a read of count blocks (at least 1) from block on. */
+struct qm_run qm_edges_read(struct qm_edges *edges, uint64_t block, uint32_t count);
+
+#endif

@@ -1,0 +1,45 @@
+/* noted.h - prefetched blocks whose fate is wanted.
+ *
+ * A stream wants to know when its reader comes by a certain block that was prefetched
+ * for it, its *marker*, and of some others, its *samples*, whether they were of use.
+ * Both are told block by block, by any thread, and of most blocks nobody wants to know.
+ * So those are in a table of fixed size, where each block has two places to choose
+ * from.  A sample never replaces a marker, and what it replaces teaches nothing.  A
+ * stream has one marker, so the table has places enough for all.
+ *
+ * qm_noted_has() may be called at any time, by any thread, without a lock: it reads two
+ * words.  It is a hint.  All else needs the caller's lock.
+ */
+#ifndef QM_NOTED_H
+#define QM_NOTED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { QM_NOTED_BITS = 11 };
+
+struct qm_note {
+    uint32_t generation; /* of the track that it is of */
+    uint16_t track;
+    uint8_t bucket; /* of worth.h: what its prefetch was thought to be */
+    bool marker;
+};
+
+struct qm_noted {
+    _Atomic uint64_t blocks[1 << QM_NOTED_BITS]; /* number + 1; 0: none */
+    struct qm_note notes[1 << QM_NOTED_BITS];
+};
+
+/* Whether block is noted, about. */
+bool qm_noted_has(struct qm_noted *noted, uint64_t block);
+
+/* The block's note, which is void when another is added; or NULL. */
+struct qm_note *qm_noted_find(struct qm_noted *noted, uint64_t block);
+
+/* Notes a block; a note that it has already is replaced. */
+void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note);
+
+void qm_noted_remove(struct qm_noted *noted, uint64_t block);
+
+#endif

@@ -1,0 +1,50 @@
+/* worth.h - how probable it is that what is read ahead will be used.
+ *
+ * A run of two reads may be chance, and a stream that has been read for long will
+ * probably be read on.  So prefetches are told apart by how much of their stream had
+ * been seen when they were issued (buckets), and of each bucket the share of samples
+ * that were used is learned, the last few dozen counting most.
+ *
+ * No locking; reading while another thread learns gives one of the two values.
+ */
+#ifndef QM_WORTH_H
+#define QM_WORTH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum qm_worth_bucket {
+    QM_WORTH_TWO,    /* the stream's first prefetch, after two reads */
+    QM_WORTH_RUN,    /* the same, after more */
+    QM_WORTH_SECOND, /* its second */
+    QM_WORTH_FOURTH, /* up to its fourth */
+    QM_WORTH_LONG,   /* later ones */
+    QM_WORTH_STRIDE, /* of a stride: the first */
+    QM_WORTH_STRIDE_LONG,
+    QM_WORTH_BUCKETS
+};
+
+struct qm_worth {
+    _Atomic float used[QM_WORTH_BUCKETS];
+    unsigned refused; /* since a stream of low worth was last tried */
+};
+
+void qm_worth_init(struct qm_worth *worth);
+
+/* Of a stream that has been prefetched for so often, and that began after so many
+ * reads. */
+enum qm_worth_bucket qm_worth_bucket(bool stride, unsigned reads, unsigned asks);
+
+/* A sample of that bucket was used, or has left the cache unused. */
+void qm_worth_learn(struct qm_worth *worth, enum qm_worth_bucket bucket, bool used);
+
+static inline float qm_worth_get(struct qm_worth *worth, enum qm_worth_bucket bucket)
+{
+    return atomic_load_explicit(&worth->used[bucket], memory_order_relaxed);
+}
+
+/* Whether a run of that bucket should become a stream.  One that is refused is tried
+ * now and then all the same: it may have become better. */
+bool qm_worth_try(struct qm_worth *worth, enum qm_worth_bucket bucket);
+
+#endif

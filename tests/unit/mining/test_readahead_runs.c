@@ -1,0 +1,175 @@
+/* What makes a stream: runs of adjacent reads, strides; and the table of noted blocks.
+ */
+#include "testing.h"
+
+#include "mining/readahead/edges.h"
+#include "mining/readahead/noted.h"
+#include "mining/readahead/strides.h"
+#include "mining/readahead/worth.h"
+
+static void expect_run(struct qm_edges *e, uint64_t block, uint32_t count,
+                       unsigned reads, int step)
+{
+    struct qm_run run = qm_edges_read(e, block, count);
+
+    assert_int_equal(run.reads, reads);
+    if (reads > 1)
+        assert_int_equal(run.step, step);
+}
+
+static void test_forward(void **state)
+{
+    struct qm_edges e = {0};
+
+    expect_run(&e, 100, 1, 1, 0);
+    expect_run(&e, 101, 1, 2, 1);
+    expect_run(&e, 102, 4, 3, 1);
+    expect_run(&e, 106, 4, 4, 1);
+    expect_run(&e, 112, 4, 5, 1); /* near */
+    expect_run(&e, 119, 4, 1, 0); /* too far */
+    expect_run(&e, 117, 1, 6, 1); /* the run's edge, 116, is still there */
+}
+
+static void test_backward(void **state)
+{
+    struct qm_edges e = {0};
+
+    expect_run(&e, 100, 1, 1, 0);
+    expect_run(&e, 99, 1, 2, -1);
+    expect_run(&e, 95, 4, 3, -1);
+    expect_run(&e, 90, 3, 4, -1); /* 93 and 94 are left out */
+    expect_run(&e, 80, 3, 1, 0);
+    assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1);
+    assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1); /* nothing is before 0 */
+}
+
+/* Reads that were sent in order arrive with two of them swapped. */
+static void test_swapped(void **state)
+{
+    struct qm_edges e = {0};
+
+    expect_run(&e, 10, 1, 1, 0);
+    expect_run(&e, 11, 1, 2, 1);
+    expect_run(&e, 13, 1, 3, 1);
+    expect_run(&e, 12, 1, 1, 0);
+    expect_run(&e, 14, 1, 4, 1);
+}
+
+/* 64 runs at a time, and as many random reads between: few are lost sight of. */
+static void test_interleaved(void **state)
+{
+    static struct qm_edges e;
+    struct rng rng = {1};
+    unsigned lost = 0;
+
+    for (unsigned i = 0; i < 20; i++)
+        for (uint64_t s = 0; s < 64; s++) {
+            lost += qm_edges_read(&e, (s << 20) + i, 1).reads < 2;
+            qm_edges_read(&e, (UINT64_C(1) << 40) + rng_below(&rng, 1u << 30), 1);
+        }
+    assert_in_range(lost, 64, 64 + 64);
+}
+
+static void test_random_makes_none(void **state)
+{
+    static struct qm_edges e;
+    struct rng rng = {2};
+    unsigned runs = 0;
+
+    for (unsigned i = 0; i < 100000; i++)
+        runs += qm_edges_read(&e, rng_below(&rng, 10u << 20), 1).reads > 1;
+    assert_in_range(runs, 0, 100); /* by chance, about 256 * 6 / 10 M each */
+}
+
+static void test_strides(void **state)
+{
+    struct qm_strides s = {0};
+    unsigned reads;
+
+    assert_int_equal(qm_strides_read(&s, 1000, &reads), 0);
+    assert_int_equal(qm_strides_read(&s, 1010, &reads), 0);
+    assert_int_equal(qm_strides_read(&s, 1020, &reads), 10);
+    assert_int_equal(reads, 3);
+    assert_int_equal(qm_strides_read(&s, 5000, &reads), 0); /* another reads between */
+    assert_int_equal(qm_strides_read(&s, 1030, &reads), 10);
+    assert_int_equal(qm_strides_read(&s, 1041, &reads), 0);
+    assert_int_equal(qm_strides_read(&s, 4980, &reads), 0);
+    assert_int_equal(qm_strides_read(&s, 4960, &reads), -20);
+    assert_int_equal(qm_strides_read(&s, 4960, &reads), 0); /* the same again */
+    assert_int_equal(qm_strides_read(&s, 100000, &reads), 0);
+    assert_int_equal(qm_strides_read(&s, 104000, &reads), 0); /* too far apart */
+    assert_int_equal(qm_strides_read(&s, 108000, &reads), 0);
+}
+
+/* Markers stay, whatever is noted beside them. */
+static void test_noted(void **state)
+{
+    static struct qm_noted noted;
+    struct rng rng = {3};
+    uint64_t markers[128];
+
+    assert_false(qm_noted_has(&noted, 0));
+    assert_null(qm_noted_find(&noted, 7));
+    for (uint16_t i = 0; i < 128; i++) {
+        markers[i] = rng_next(&rng) >> 16;
+        qm_noted_add(&noted, markers[i], (struct qm_note){.track = i, .marker = true});
+    }
+    for (unsigned i = 0; i < 100000; i++)
+        qm_noted_add(&noted, rng_next(&rng) >> 16, (struct qm_note){.marker = false});
+    for (uint16_t i = 0; i < 128; i++) {
+        assert_true(qm_noted_has(&noted, markers[i]));
+        assert_int_equal(qm_noted_find(&noted, markers[i])->track, i);
+        qm_noted_remove(&noted, markers[i]);
+        assert_false(qm_noted_has(&noted, markers[i]));
+    }
+    qm_noted_add(&noted, 5, (struct qm_note){.track = 1});
+    qm_noted_add(&noted, 5, (struct qm_note){.track = 2});
+    assert_int_equal(qm_noted_find(&noted, 5)->track, 2);
+    qm_noted_remove(&noted, 5);
+    assert_null(qm_noted_find(&noted, 5));
+}
+
+/* What is never used is tried less and less, but tried; and comes back. */
+static void test_worth(void **state)
+{
+    struct qm_worth w;
+    unsigned tried = 0;
+
+    qm_worth_init(&w);
+    assert_true(qm_worth_try(&w, QM_WORTH_TWO));
+    for (unsigned i = 0; i < 100; i++)
+        qm_worth_learn(&w, QM_WORTH_TWO, false);
+    assert_true(qm_worth_get(&w, QM_WORTH_TWO) < 0.05f);
+    for (unsigned i = 0; i < 1000; i++)
+        tried += qm_worth_try(&w, QM_WORTH_TWO);
+    assert_in_range(tried, 10, 100);
+    assert_true(qm_worth_try(&w, QM_WORTH_RUN));
+    for (unsigned i = 0; i < 100; i++)
+        qm_worth_learn(&w, QM_WORTH_TWO, true);
+    assert_true(qm_worth_get(&w, QM_WORTH_TWO) > 0.9f);
+    assert_true(qm_worth_try(&w, QM_WORTH_TWO));
+
+    assert_int_equal(qm_worth_bucket(false, 2, 0), QM_WORTH_TWO);
+    assert_int_equal(qm_worth_bucket(false, 3, 0), QM_WORTH_RUN);
+    assert_int_equal(qm_worth_bucket(false, 2, 1), QM_WORTH_SECOND);
+    assert_int_equal(qm_worth_bucket(false, 2, 3), QM_WORTH_FOURTH);
+    assert_int_equal(qm_worth_bucket(false, 2, 4), QM_WORTH_LONG);
+    assert_int_equal(qm_worth_bucket(true, 3, 0), QM_WORTH_STRIDE);
+    assert_int_equal(qm_worth_bucket(true, 3, 9), QM_WORTH_STRIDE_LONG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_swapped),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_random_makes_none),
+        cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_noted),
+        cmocka_unit_test(test_worth),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
