@@ -18,6 +18,14 @@ static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
     *lru = reads.lru;
 }
 
+static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
+                      double *byte_ns)
+{
+    struct qm_engine *e = opaque;
+
+    return e->latency && qm_latency_get(e->latency, place, begin_ns, byte_ns);
+}
+
 void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
 {
     *e = (struct qm_engine){
@@ -46,6 +54,7 @@ int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_op
 
     config.cached = is_cached;
     config.reads = count_reads;
+    config.speed = get_speed;
     config.opaque = e;
     error = ops->create(&config, &prefetcher, err, len);
     if (error == 0)
@@ -79,21 +88,26 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
            (access == QM_ACCESS_PREFETCH_HIT && e->on_prefetch_hit);
 }
 
-/* Cuts n candidates to so many blocks; returns how many candidates remain. */
+/* Cuts n candidates, but not those of streams, to so many blocks; returns how many
+ * candidates remain. */
 static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
 {
-    for (unsigned i = 0; i < n; i++) {
-        struct qm_candidate *c = &candidates[i];
+    unsigned kept = 0;
 
-        if (most == 0)
-            return i;
-        if (c->count > QM_RANGE_MAX)
-            c->count = QM_RANGE_MAX;
-        if (c->count > most)
-            c->count = most;
-        most -= c->count;
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_candidate c = candidates[i];
+
+        if (!c.stream && most == 0)
+            continue;
+        if (c.count > QM_RANGE_MAX)
+            c.count = QM_RANGE_MAX;
+        if (!c.stream && c.count > most)
+            c.count = most;
+        if (!c.stream)
+            most -= c.count;
+        candidates[kept++] = c;
     }
-    return n;
+    return kept;
 }
 
 void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count)
@@ -109,7 +123,7 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
                           struct qm_candidate candidates[QM_CANDIDATES_MAX])
 {
     const struct qm_prefetcher_ops *ops = e->prefetcher->ops;
-    unsigned most = QM_CANDIDATES_MAX * QM_RANGE_MAX;
+    unsigned most = QM_CANDIDATES_MAX * QM_RANGE_MAX, asked = QM_CANDIDATES_MAX;
     struct qm_work *work = NULL;
 
     if (block >= QM_BLOCKS_MAX)
@@ -121,11 +135,11 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
         return 0;
     if (e->throttle)
         most = qm_throttle_allow(e->throttle, qm_engine_class(e, klass), most);
-    if (most == 0)
+    if (most < asked && !(ops->flags & QM_STREAMS))
+        asked = most;
+    if (asked == 0)
         return 0;
-    return cut(candidates,
-               ops->candidates(e->prefetcher, stream, candidates,
-                               most < QM_CANDIDATES_MAX ? most : QM_CANDIDATES_MAX),
+    return cut(candidates, ops->candidates(e->prefetcher, stream, candidates, asked),
                most);
 }
 
@@ -164,7 +178,7 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                 throttled += run;
             } else {
                 issued = issue(opaque, block, (uint32_t)run);
-                if (issued > 0 && e->throttle)
+                if (issued > 0 && e->throttle && !candidates[i].stream)
                     qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
             }
         }

@@ -156,7 +156,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
             break;
         block = qm_future_block(f, at);
         if (block != current && !has(out, n, block))
-            out[n++] = (struct qm_candidate){block, 1, 1};
+            out[n++] = (struct qm_candidate){block, 1, 1, false};
     }
     return n;
 }

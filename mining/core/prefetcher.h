@@ -39,6 +39,9 @@ struct qm_candidate {
     uint32_t count;    /* 1 or more */
     float probability; /* that a block of it will be read soon, 0 to 1; or
                           QM_PROBABILITY_UNKNOWN */
+    bool stream;       /* ahead of a reader that is at it: how much of that is used is
+                          watched by the prefetcher, stream by stream, so it is not
+                          throttled by class */
 };
 
 #define QM_RETRAIN_MAX UINT64_C(100000000)
@@ -191,7 +194,8 @@ struct qm_rule {
 /* A block alone, of which no probability is known. */
 static inline struct qm_candidate qm_candidate_of(uint64_t block)
 {
-    return (struct qm_candidate){block, 1, QM_PROBABILITY_UNKNOWN};
+    return (struct qm_candidate){
+        .block = block, .count = 1, .probability = QM_PROBABILITY_UNKNOWN};
 }
 
 /* What a prefetcher is like, for who uses it. */
@@ -209,6 +213,8 @@ enum qm_prefetcher_flag {
     /* Its rules never take more than config.rules_memory, so the simulator can divide a
      * total of memory between them and the cache. */
     QM_BOUNDED_RULES = 1 << 3,
+    /* Some of its candidates are of streams, see struct qm_candidate. */
+    QM_STREAMS = 1 << 4,
 };
 
 struct qm_prefetcher_ops {

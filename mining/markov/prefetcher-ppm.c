@@ -295,7 +295,8 @@ static void propose(struct search *s, const struct step *from,
         return;
     qm_confidence_propose(confidence, features, accepted);
     if (accepted)
-        s->out[s->found++] = (struct qm_candidate){features->block, 1, probability};
+        s->out[s->found++] = (struct qm_candidate){
+            .block = features->block, .count = 1, .probability = probability};
 }
 
 static bool has(const struct qm_markov_pair *pairs, unsigned n, uint64_t block)

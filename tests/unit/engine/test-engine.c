@@ -82,7 +82,7 @@ static unsigned issue(void *opaque, uint64_t block, uint32_t count)
     if (count > issue_most)
         count = issue_most;
     if (count > 0)
-        issued[issued_n++ % 8] = (struct qm_candidate){block, count, 0};
+        issued[issued_n++ % 8] = (struct qm_candidate){block, count, 0, false};
     return count;
 }
 
@@ -193,7 +193,7 @@ static void test_fates(void **state)
 /* At level none, classes are not told apart: what one wastes counts for all. */
 static void test_level_none(void **state)
 {
-    const struct qm_candidate block = {7, 1, 1};
+    const struct qm_candidate block = {7, 1, 1, false};
 
     engine.throttle = qm_throttle_new();
     p.want_n = 1;
@@ -211,7 +211,8 @@ static void test_level_none(void **state)
 /* Candidates that are cached, or beyond the end of the device, are passed over. */
 static void test_what_is_issued(void **state)
 {
-    const struct qm_candidate wants[] = {{1, 1, 1}, {2, 1, 1}, {100, 1, 1}, {99, 1, 1}};
+    const struct qm_candidate wants[] = {
+        {1, 1, 1, false}, {2, 1, 1, false}, {100, 1, 1, false}, {99, 1, 1, false}};
     struct qm_fill *fill;
 
     engine.device_blocks = 100;
@@ -235,8 +236,10 @@ static void assert_issued(unsigned i, uint64_t block, unsigned count)
  * the device. */
 static void test_runs(void **state)
 {
-    const struct qm_candidate wants[] = {
-        {0, 6, 1}, {95, 10, 1}, {UINT64_MAX, 1, 1}, {100, UINT32_MAX, 1}};
+    const struct qm_candidate wants[] = {{0, 6, 1, false},
+                                         {95, 10, 1, false},
+                                         {UINT64_MAX, 1, 1, false},
+                                         {100, UINT32_MAX, 1, false}};
     struct qm_fill *fill;
 
     engine.device_blocks = 100;
@@ -286,7 +289,7 @@ static void test_large_numbers(void **state)
 /* A run is admitted as a whole, and kept back as a whole. */
 static void test_run_throttled(void **state)
 {
-    const struct qm_candidate wanted = {8, 8, 1};
+    const struct qm_candidate wanted = {8, 8, 1, false};
     unsigned throttled = 0;
 
     atomic_store(&load.share, QM_DEVICE_LOAD_ALL / 2);
@@ -300,11 +303,11 @@ static void test_run_throttled(void **state)
 /* The throttle counts blocks, those that were prefetched; and allows blocks. */
 static void test_throttled_runs(void **state)
 {
-    const struct qm_candidate wanted = {8, 40, 1};
+    const struct qm_candidate wanted = {8, 40, 1, false};
 
     engine.throttle = qm_throttle_new();
     p.wants[0] = wanted;
-    p.wants[1] = (struct qm_candidate){60, 2 * QM_RANGE_MAX, 1};
+    p.wants[1] = (struct qm_candidate){60, 2 * QM_RANGE_MAX, 1, false};
     p.want_n = 2;
     assert_int_equal(extend(QM_ACCESS_MISS), 2);
     assert_int_equal(got[0].count, 40);
@@ -324,10 +327,34 @@ static void test_throttled_runs(void **state)
     assert_int_equal(got[0].count, 1);
 }
 
+/* Of a class that is off, what is ahead of a stream is prefetched all the same, and
+ * says nothing of the class. */
+static void test_throttled_streams(void **state)
+{
+    const struct qm_candidate stream = {8, 40, 1, true}, other = {99, 1, 1, false};
+    uint32_t set;
+
+    p.ops.flags = QM_STREAMS;
+    engine.throttle = qm_throttle_new();
+    qm_throttle_issued(engine.throttle, 1, 1000);
+    assert_int_equal(qm_throttle_get(engine.throttle, 1, &set), QM_THROTTLE_OFF);
+    p.wants[0] = other;
+    p.wants[1] = stream;
+    p.want_n = 2;
+    assert_int_equal(extend(QM_ACCESS_MISS), 1);
+    assert_int_equal(got[0].block, 8);
+    assert_int_equal(got[0].count, 40);
+    qm_throttle_free(engine.throttle);
+    engine.throttle = qm_throttle_new();
+    for (unsigned i = 0; i < 100; i++)
+        qm_engine_issue(&engine, 1, 0, &stream, 1, issue, &load);
+    assert_int_equal(qm_throttle_get(engine.throttle, 1, &set), QM_THROTTLE_ON);
+}
+
 /* What was not issued counts for nothing. */
 static void test_issue_fails(void **state)
 {
-    const struct qm_candidate block = {7, 1, 1};
+    const struct qm_candidate block = {7, 1, 1, false};
 
     engine.throttle = qm_throttle_new();
     issue_most = 0;
@@ -354,8 +381,9 @@ static void test_throttled(void **state)
     assert_int_equal(issued[0].block, 15);
     engine.load = NULL;
     assert_false(qm_engine_needs_time(&engine));
-    assert_int_equal(qm_engine_issue(&engine, 1, 1, &(struct qm_candidate){20, 1, 1}, 1,
-                                     issue, &load),
+    assert_int_equal(qm_engine_issue(&engine, 1, 1,
+                                     &(struct qm_candidate){20, 1, 1, false}, 1, issue,
+                                     &load),
                      0);
     assert_int_equal(issued_n, 2);
 }
@@ -388,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
         cmocka_unit_test_setup_teardown(test_run_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
+        cmocka_unit_test_setup_teardown(test_throttled_streams, make, undo),
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
     };

@@ -1,0 +1,102 @@
+/* tracks.h - the sequential streams of a device, and how far ahead of them is read.
+ *
+ * A *track* is a stream that was detected (edges.h, strides.h): it goes forward,
+ * backward or in strides.  Before its reader lies its *window*, up to which blocks were
+ * asked for.  One of them is the *marker*: when the reader comes by, the window is
+ * moved on, by one range of blocks that are not cached, or several where cached ones
+ * lie between.  So of a stream that ends no more than its window was read in vain.
+ *
+ * The window begins with a few blocks, and grows by 4 and then by 2 with each marker,
+ * to twice the amount that the device transfers in the time that it takes to begin
+ * (bandwidth times latency, as measured).  While blocks come late it grows on, to four
+ * times that.  It is bounded by max_window and by a share of the cache, which all
+ * tracks that are being read divide: a quarter at first, and less after a reader missed
+ * what had been asked for, since then it was driven out or never came.
+ *
+ * Only misses and the first demands of prefetched blocks are told, so hits cost
+ * nothing.  A miss within the window says that what was asked for is not there any
+ * more, or never came: then reading ahead begins anew behind it.
+ *
+ * Tracks are found by position, not by context: several connections may read one
+ * stream together.  There are at most QM_TRACKS_MAX; the one used longest ago goes.
+ *
+ * Threads: all functions lock for themselves, briefly; qm_tracks_has_note() reads two
+ * words.  qm_tracks_ended() may be called with the cache's locks held; cached() and
+ * speed() are called with the lock held, so they must not wait for those.
+ */
+#ifndef QM_TRACKS_H
+#define QM_TRACKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mining/core/prefetcher.h"
+
+enum {
+    QM_TRACKS_MAX = 128,
+    QM_TRACKS_RANGES = 16, /* of one move of a window, at most */
+};
+
+struct qm_tracks;
+struct qm_strides;
+
+struct qm_tracks_config {
+    uint32_t max_window;   /* blocks; at least 1 */
+    uint32_t good_window;  /* blocks: what it grows to at least, if it is used */
+    uint32_t first_window; /* blocks, if reads are of one block */
+    uint64_t cache_blocks; /* 0: not known, and no bound */
+
+    /* Whether a block is cached.  NULL: nobody knows, and it is taken for not cached
+     * ahead of a reader. */
+    bool (*cached)(void *cached_opaque, uint64_t block);
+    void *cached_opaque;
+    /* Blocks that the device transfers in the time that a read takes to begin; 0: not
+     * known.  NULL: the same. */
+    uint64_t (*efficient)(void *opaque);
+    void *opaque;
+};
+
+/* A track whose window is to be moved. */
+struct qm_turn {
+    bool wanted;
+    uint16_t track;
+    uint32_t generation;
+};
+
+struct qm_tracks_stats {
+    uint64_t streams; /* detected */
+    uint64_t windows; /* asked for */
+    uint64_t blocks;  /* asked for */
+};
+
+/* NULL if memory is out. */
+struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config);
+void qm_tracks_free(struct qm_tracks *tracks); /* NULL is fine */
+
+/* Bytes that it takes. */
+uint64_t qm_tracks_bytes(void);
+
+/* A read of count blocks misses the first of them; strides are its context's. */
+struct qm_turn qm_tracks_miss(struct qm_tracks *tracks, struct qm_strides *strides,
+                              uint64_t block, uint32_t count);
+
+/* Whether something is to be done when the prefetched block is demanded, or leaves. */
+bool qm_tracks_has_note(struct qm_tracks *tracks, uint64_t block);
+
+/* A prefetched block is demanded, and the request has count blocks from there on. */
+struct qm_turn qm_tracks_pass(struct qm_tracks *tracks, uint64_t block, uint32_t count);
+
+/* Moves the window; fills in at most max ranges (1 or more) and returns how many.  The
+ * stream goes on only if this is called. */
+unsigned qm_tracks_ask(struct qm_tracks *tracks, struct qm_turn turn,
+                       struct qm_candidate *ranges, unsigned max);
+
+/* Whether block lies in a window, or right behind it. */
+bool qm_tracks_explain(struct qm_tracks *tracks, uint64_t block);
+
+/* What became of a prefetched block. */
+void qm_tracks_ended(struct qm_tracks *tracks, uint64_t block, enum qm_fate fate);
+
+void qm_tracks_get_stats(struct qm_tracks *tracks, struct qm_tracks_stats *stats);
+
+#endif

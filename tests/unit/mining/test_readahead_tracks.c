@@ -1,0 +1,375 @@
+/* Windows: when they begin, grow, shrink and end, and what is never asked for. */
+#include "testing.h"
+
+#include "mining/readahead/strides.h"
+#include "mining/readahead/tracks.h"
+
+enum { FIRST = 4, GOOD = 32, MOST = 256, DEVICE = 1 << 20 };
+
+/* A cache that keeps everything, and what was asked for. */
+struct world {
+    struct qm_tracks *tracks;
+    struct qm_strides strides;
+    bool cached[DEVICE], ahead[DEVICE], read[DEVICE];
+    uint64_t efficient;
+    unsigned asks, ranges, asked, misses;
+    uint32_t longest; /* of the ranges */
+};
+
+static bool is_cached(void *opaque, uint64_t block)
+{
+    struct world *w = opaque;
+
+    return block < DEVICE && w->cached[block];
+}
+
+static uint64_t efficient(void *opaque)
+{
+    struct world *w = opaque;
+
+    return w->efficient;
+}
+
+static struct world *make(uint64_t cache_blocks)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct qm_tracks_config config = {
+        .max_window = MOST,
+        .good_window = GOOD,
+        .first_window = FIRST,
+        .cache_blocks = cache_blocks,
+        .cached = is_cached,
+        .cached_opaque = w,
+        .efficient = efficient,
+        .opaque = w,
+    };
+
+    assert_non_null(w);
+    w->tracks = qm_tracks_new(&config);
+    assert_non_null(w->tracks);
+    return w;
+}
+
+static void unmake(struct world *w)
+{
+    qm_tracks_free(w->tracks);
+    free(w);
+}
+
+/* The read of a request; what is asked for is there at once, unless late. */
+static void reads(struct world *w, uint64_t block, uint32_t count, bool late)
+{
+    struct qm_candidate ranges[QM_TRACKS_RANGES];
+    bool first = true;
+
+    for (uint64_t b = block; b < block + count; b++) {
+        struct qm_turn turn = {.wanted = false};
+        unsigned n;
+
+        w->read[b] = true;
+        if (w->ahead[b]) {
+            w->ahead[b] = false;
+            qm_tracks_ended(w->tracks, b, late ? QM_FATE_LATE : QM_FATE_USED);
+            if (qm_tracks_has_note(w->tracks, b))
+                turn = qm_tracks_pass(w->tracks, b, (uint32_t)(block + count - b));
+        } else if (!w->cached[b]) {
+            w->cached[b] = true;
+            w->misses++;
+            if (first)
+                turn = qm_tracks_miss(w->tracks, &w->strides, b,
+                                      (uint32_t)(block + count - b));
+            first = false;
+        }
+        n = qm_tracks_ask(w->tracks, turn, ranges, QM_TRACKS_RANGES);
+        w->asks += n > 0;
+        w->ranges += n;
+        for (unsigned i = 0; i < n; i++) {
+            assert_true(ranges[i].count >= 1);
+            assert_true(ranges[i].probability > 0 && ranges[i].probability <= 1);
+            w->longest = ranges[i].count > w->longest ? ranges[i].count : w->longest;
+            for (uint32_t k = 0; k < ranges[i].count; k++) {
+                uint64_t asked = ranges[i].block + k;
+
+                if (asked >= DEVICE)
+                    break;
+                assert_false(w->cached[asked]); /* never across what is cached */
+                w->cached[asked] = w->ahead[asked] = true;
+                w->asked++;
+            }
+        }
+    }
+}
+
+static unsigned unread(const struct world *w)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < DEVICE; i++)
+        n += w->ahead[i];
+    return n;
+}
+
+/* After two reads all is asked for, in few ranges; at the end one window is left. */
+static void test_sequential(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t b = 1000; b < 11000; b++) {
+        reads(w, b, 1, false);
+        assert_in_range(unread(w), 0, GOOD);
+    }
+    assert_int_equal(w->misses, 2);
+    assert_int_equal(w->ranges, w->asks); /* each window is one range */
+    assert_in_range(w->asks, 10000 / (GOOD / 2 + 1), 10000 / (GOOD / 2 + 1) + 5);
+    assert_in_range(w->longest, GOOD / 2 + 1, GOOD);
+    unmake(w);
+}
+
+static void test_backward(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t b = 11000; b > 1000; b--) {
+        reads(w, b, 1, false);
+        assert_in_range(unread(w), 0, GOOD);
+    }
+    assert_int_equal(w->misses, 2);
+    assert_int_equal(w->ranges, w->asks);
+    for (uint64_t b = 5; b > 0; b--) /* down to the beginning */
+        reads(w, b, 1, false);
+    reads(w, 0, 1, false);
+    assert_in_range(w->misses, 4, 4);
+    unmake(w);
+}
+
+/* Requests of several blocks: one misses twice, and the first window is of two. */
+static void test_requests(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t b = 0; b < 8000; b += 8)
+        reads(w, b, 8, false);
+    assert_int_equal(w->misses, 16);
+    unmake(w);
+}
+
+/* A request alone is no stream, however long. */
+static void test_one_request(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t i = 0; i < 100; i++)
+        reads(w, i * 2000 + (i * i) % 700, 16, false);
+    assert_int_equal(w->asked, 0);
+    unmake(w);
+}
+
+static void test_interleaved(void **state)
+{
+    struct world *w = make(0);
+    enum { STREAMS = 64, LENGTH = 1000 };
+
+    for (uint64_t i = 0; i < LENGTH; i++)
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * (DEVICE / STREAMS) + (s % 2 ? i : 5000 - i), 1, false);
+    assert_in_range(w->misses, 2 * STREAMS, 2 * STREAMS + 8);
+    assert_in_range(unread(w), 0, STREAMS * GOOD);
+    unmake(w);
+}
+
+static void test_stride(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t i = 0; i < 500; i++)
+        reads(w, 100 + 50 * i, 2, false);
+    assert_int_equal(w->misses, 3 * 2);
+    assert_in_range(unread(w), 0, 16 * 2);
+    for (uint64_t i = 0; i < 500; i++)
+        reads(w, 900000 - 50 * i, 2, false);
+    assert_int_equal(w->misses, 2 * 3 * 2);
+    unmake(w);
+}
+
+/* The window follows bandwidth times latency; late blocks make it four times that. */
+static void test_target(void **state)
+{
+    struct world *w = make(0);
+
+    w->efficient = 40;
+    for (uint64_t b = 0; b < 4000; b++) {
+        reads(w, b, 1, false);
+        assert_in_range(unread(w), 0, 80);
+    }
+    assert_in_range(unread(w), 39, 80);
+    for (uint64_t b = 4000; b < 8000; b++) {
+        reads(w, b, 1, true);
+        assert_in_range(unread(w), 0, MOST);
+    }
+    assert_in_range(unread(w), MOST / 2 - 1, MOST); /* 320 would be too many */
+    unmake(w);
+}
+
+/* The reader goes on by n blocks, of those ahead all but the next few are gone. */
+static uint64_t lose(struct world *w, uint64_t b, unsigned n)
+{
+    for (; n > 0; n--, b++) {
+        reads(w, b, 1, false);
+        for (uint64_t i = b + 3; i < b + MOST; i++)
+            if (w->ahead[i]) {
+                w->ahead[i] = w->cached[i] = false;
+                qm_tracks_ended(w->tracks, i, QM_FATE_UNUSED);
+            }
+    }
+    return b;
+}
+
+/* Where blocks are gone when the reader comes, windows shrink; and they grow again. */
+static void test_lost(void **state)
+{
+    struct world *w = make(4 * MOST);
+    uint64_t b;
+
+    for (b = 0; b < 1000; b++)
+        reads(w, b, 1, false);
+    assert_int_equal(w->misses, 2);
+    b = lose(w, b, 2000);
+    w->asks = w->asked = 0;
+    b = lose(w, b, 200);
+    assert_true(w->asked <= w->asks * 16);
+    w->longest = 0;
+    for (uint64_t end = b + 5000; b < end; b++)
+        reads(w, b, 1, false);
+    assert_true(w->longest > GOOD / 2);
+    unmake(w);
+}
+
+/* All windows together have a quarter of the cache. */
+static void test_share(void **state)
+{
+    struct world *w = make(4 * 128);
+    enum { STREAMS = 16 };
+
+    w->efficient = 1000;
+    for (uint64_t i = 0; i < 2000; i++)
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * (DEVICE / STREAMS) + i, 1, true);
+    assert_in_range(unread(w), 1, 128);
+    unmake(w);
+}
+
+/* Cached blocks are left out, and a stream goes on behind them. */
+static void test_cached(void **state)
+{
+    struct world *w = make(0);
+
+    for (uint64_t b = 0; b < 2000; b++)
+        w->cached[b] = b % 16 == 5;
+    for (uint64_t b = 3000; b < 3600; b++)
+        w->cached[b] = true;
+    for (uint64_t b = 0; b < 5000; b++)
+        reads(w, b, 1, false);
+    assert_in_range(w->misses, 2, 3);
+    unmake(w);
+}
+
+/* Where cached() is true of all, nothing is asked for, and the search has an end. */
+static void test_all_cached(void **state)
+{
+    struct world *w = make(0);
+
+    reads(w, 10, 1, false);
+    memset(w->cached, true, sizeof w->cached);
+    w->cached[11] = false;
+    reads(w, 11, 1, false);
+    assert_int_equal(w->asked, 0);
+    unmake(w);
+}
+
+/* A stream that is asked again only now and then, as a throttled one, recovers. */
+static void test_not_asked(void **state)
+{
+    struct world *w = make(0);
+    struct qm_candidate ranges[4];
+    struct qm_turn turn;
+
+    qm_tracks_miss(w->tracks, &w->strides, 50, 1);
+    turn = qm_tracks_miss(w->tracks, &w->strides, 51, 1);
+    assert_true(turn.wanted);
+    turn = qm_tracks_miss(w->tracks, &w->strides, 52, 1);
+    assert_true(turn.wanted);
+    assert_int_equal(qm_tracks_ask(w->tracks, turn, ranges, 4), 1);
+    assert_int_equal(ranges[0].block, 53);
+    assert_int_equal(ranges[0].count, FIRST);
+    assert_false(qm_tracks_miss(w->tracks, &w->strides, 53, 1).wanted &&
+                 !qm_tracks_explain(w->tracks, 54));
+    assert_false(qm_tracks_explain(w->tracks, 500));
+    turn.wanted = false;
+    assert_int_equal(qm_tracks_ask(w->tracks, turn, ranges, 4), 0);
+    unmake(w);
+}
+
+/* Random reads: hardly anything is asked for, and less when that was no use. */
+static void test_random(void **state)
+{
+    struct world *w = make(0);
+    struct rng rng = {1};
+
+    for (unsigned i = 0; i < 200000; i++) {
+        uint64_t b = rng_below(&rng, DEVICE);
+
+        reads(w, b, 1, false);
+        w->cached[b] = false;
+        for (uint64_t k = b; k < b + MOST && k < DEVICE && i % 8 == 0; k++)
+            if (w->ahead[k]) {
+                w->ahead[k] = w->cached[k] = false;
+                qm_tracks_ended(w->tracks, k, QM_FATE_UNUSED);
+            }
+    }
+    assert_in_range(w->asked, 0, 200000 / 50);
+    unmake(w);
+}
+
+/* Any calls in any order: nothing is asked for twice, nor beyond the bounds. */
+static void test_wild(void **state)
+{
+    struct world *w = make(1000);
+    struct rng rng = {7};
+    uint64_t at[8] = {0};
+
+    for (unsigned i = 0; i < 200000; i++) {
+        unsigned s = (unsigned)rng_below(&rng, 8);
+        uint32_t count = 1 + (uint32_t)rng_below(&rng, 5);
+
+        if (rng_below(&rng, 50) == 0)
+            at[s] = rng_below(&rng, DEVICE - 2000) + 1000;
+        w->efficient = rng_below(&rng, 300);
+        reads(w, at[s], count, rng_below(&rng, 2));
+        at[s] += s % 3 == 0 ? count : s % 3 == 1 ? -count : 40;
+        if (at[s] < 100 || at[s] >= DEVICE - 100)
+            at[s] = DEVICE / 2;
+        if (rng_below(&rng, 4) == 0) {
+            uint64_t b = rng_below(&rng, DEVICE);
+
+            if (w->ahead[b])
+                qm_tracks_ended(w->tracks, b, QM_FATE_UNUSED);
+            w->ahead[b] = w->cached[b] = false;
+        }
+    }
+    unmake(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sequential),  cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_requests),    cmocka_unit_test(test_one_request),
+        cmocka_unit_test(test_interleaved), cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_target),      cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_share),       cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_all_cached),  cmocka_unit_test(test_not_asked),
+        cmocka_unit_test(test_random),      cmocka_unit_test(test_wild),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
