@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/latency.h"
 #include "engine/load.h"
 #include "engine/params.h"
 #include "mining/core/prefetcher.h"
@@ -37,6 +38,7 @@ struct qm_engine {
     struct qm_cache *cache;
     struct qm_throttle *throttle; /* NULL: every class may prefetch as it likes */
     struct qm_device_load *load;  /* NULL: how busy the device is does not matter */
+    struct qm_latency *latency;   /* how long reads take; NULL: not known */
     uint64_t device_blocks;       /* what lies beyond is not prefetched */
     bool prefetches;              /* false: nobody carries prefetches out */
     bool on_prefetch_hit;         /* candidates on a prefetch hit, too */
@@ -85,6 +87,15 @@ static inline enum qm_access qm_engine_found(const struct qm_engine *e, uint64_t
 static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access access)
 {
     return access == QM_ACCESS_HIT && e->ignores_hits;
+}
+
+/* The next access to extend the stream begins with a request's block that has so many
+ * blocks of the request from it on, itself included. */
+static inline void qm_engine_request(const struct qm_engine *e,
+                                     struct qm_stream *stream, uint32_t blocks)
+{
+    if (e->prefetcher->ops->request)
+        e->prefetcher->ops->request(stream, blocks);
 }
 
 /* The access extends a stream, on behalf of class klass.  If that makes something to

@@ -55,6 +55,7 @@ void qm_params_complete(struct qm_params *params, uint64_t block_size,
 {
     qm_params_bound_segment(&params->mining, params->level);
     params->mining.block_size = block_size;
+    params->mining.cache_blocks = cache_bytes / block_size;
     if (params->mining.rules_memory == 0)
         params->mining.rules_memory = qm_mining_rules_memory(cache_bytes);
 }

@@ -263,11 +263,12 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
     uint64_t recorded_id = 0;
 
     if (root) {
-        *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around};
+        *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around, 1};
         if (slot->recorded)
             recorded_id = slot->id;
     } else {
-        *ref = (struct qms_ref){.klass = qms_class_at(c->classes, QMS_CLASS_NONE)};
+        *ref = (struct qms_ref){.klass = qms_class_at(c->classes, QMS_CLASS_NONE),
+                                .blocks = 1};
     }
     if (c->recorder)
         qms_record_io(c->recorder, type, recorded_id, offset, count);
@@ -305,6 +306,7 @@ unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
     slot = target->user;
     if (target->stream) {
         reading = (struct reading){c, slot};
+        qm_engine_request(c->engine, target->stream, ref->blocks);
         n = qm_engine_extend(c->engine, target->stream, ref->klass->index, block,
                              access, learn_in_passing, &reading, candidates);
         grow(c, slot);

@@ -90,6 +90,7 @@ struct qms_ref {
     struct qms_class *klass; /* never NULL */
     uint64_t id;             /* 0: no context */
     struct qms_around around;
+    uint32_t blocks; /* of the request, from the one on that is accessed next */
 };
 
 /* Finds the context of a request that arrives, and records the request.  slot may be

@@ -48,6 +48,7 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
 {
+    uint64_t start = qms_now();
     int err = 0, rc;
 
     qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
@@ -59,6 +60,7 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     qm_device_load_demand(&r->s->load, -1);
     if (rc == -1)
         return err ? err : EIO;
+    qm_latency_took(&r->s->latency, QM_PLACE_BACKEND, count, qms_now() - start);
     qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);
     return 0;
 }

@@ -157,11 +157,14 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
         valid = c->size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
-    start = c->load ? qms_now() : 0;
+    start = qms_now();
     error = c->read(c->opaque, worker, buf, valid, offset);
-    if (c->load && !error) { /* how soon a read fails says nothing of the device */
+    if (!error) { /* how soon a read fails says nothing of the device */
         now = qms_now();
-        qm_device_load_took(c->load, now, now - start, n, waiting(p));
+        if (c->load)
+            qm_device_load_took(c->load, now, now - start, n, waiting(p));
+        if (c->latency)
+            qm_latency_took(c->latency, QM_PLACE_BACKEND, valid, now - start);
     }
     if (error != ENOTCONN) /* there was nobody to ask */
         qms_stats_add(c->stats, QMS_DEVICE_READS, 1);

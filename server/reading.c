@@ -98,6 +98,7 @@ void qms_reading_begin(struct qms_reading *r, struct qms_server *s,
                        uint64_t offset)
 {
     r->s = s;
+    r->last = (offset + count - (count > 0)) / s->config.block_size;
     r->start = qms_now();
     r->hintable = !c->tagged && qms_hints_active(s->hints);
     r->hinted = r->hintable && qms_hints_covers(s->hints, r->start, c->number);
@@ -140,6 +141,7 @@ void qms_reading_found(struct qms_reading *r, uint64_t block,
         return;
     qms_class_add(r->ref.klass, counters[found->outcome], 1);
     r->outcomes[found->outcome]++;
+    r->ref.blocks = (uint32_t)(r->last - block + 1);
     learn(s, &r->ref, block,
           qm_engine_found(&s->engine, block, r->ref.klass->index, found));
 }
@@ -196,8 +198,11 @@ void qms_reading_hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
         return;
     end = length < s->size - offset ? offset + length : s->size;
     qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, end - offset, &ref);
-    for (uint64_t block = offset / block_size; block <= (end - 1) / block_size; block++)
+    for (uint64_t block = offset / block_size; block <= (end - 1) / block_size;
+         block++) {
+        ref.blocks = (uint32_t)((end - 1) / block_size - block + 1);
         hint_block(s, &ref, now, block);
+    }
 }
 
 void qms_reading_hinting(void *opaque, int one_more_or_less)

@@ -21,6 +21,7 @@ struct qms_connection;
 struct qms_reading {
     struct qms_server *s;
     struct qms_ref ref;
+    uint64_t last;                  /* block */
     uint64_t start;                 /* ns */
     uint64_t outcomes[QM_MISS + 1]; /* blocks that count for ref */
     bool hintable;                  /* hints may come for it, ... */

@@ -171,6 +171,7 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
     s->engine.device_blocks =
         s->size / s->config.block_size + (s->size % s->config.block_size > 0);
     s->engine.load = s->config.params.throttle ? &s->load : NULL;
+    s->engine.latency = &s->latency;
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
                                   sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
@@ -234,6 +235,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .cache = s->cache,
         .stats = s->stats,
         .load = s->config.params.throttle ? &s->load : NULL,
+        .latency = &s->latency,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
@@ -506,6 +508,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
     qm_device_load_init(&s->load);
+    qm_latency_init(&s->latency);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;

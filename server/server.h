@@ -57,6 +57,7 @@ struct qms_server {
     pthread_t stop_watcher;
     bool stop_watched;
     struct qm_device_load load;  /* of the device */
+    struct qm_latency latency;   /* of reads of the device */
     nbdkit_backend *backend;     /* the layer below */
     struct qms_backing *backing; /* connections to it, to prefetch over */
     uint64_t other_size; /* the keeper's: the differing size that it logged last */

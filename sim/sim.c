@@ -261,6 +261,8 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     qm_params_complete(&sim->config.params, config->block_size, bytes);
     qm_engine_init(&sim->engine, &sim->config.params);
     qm_device_load_init(&sim->load);
+    qm_latency_init(&sim->latency);
+    sim->engine.latency = &sim->latency;
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
         make_throttle(sim, err, len) == 0 && make_timed(sim, err, len) == 0)
@@ -311,8 +313,9 @@ static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
     return 0;
 }
 
+/* left: blocks of the request from this one on. */
 static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t klass,
-                      uint64_t block)
+                      uint64_t block, uint64_t left)
 {
     const struct qm_engine *e = &sim->engine;
     struct issue issue = {sim, qm_sim_issuer(sim, klass), 0};
@@ -327,6 +330,8 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
     access = qm_engine_found(e, block, klass, &found);
     if (!e->prefetches || qm_engine_ignores(e, access) || !target || !target->stream)
         return 0;
+    qm_engine_request(e, target->stream,
+                      left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
     n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
                          &sim->feed, candidates);
     qm_engine_issue(e, klass, 0, candidates, n, prefetch, &issue);
@@ -342,7 +347,7 @@ static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
     int error = 0;
 
     for (; block <= last && !error; block++)
-        error = read_block(sim, target, klass, block);
+        error = read_block(sim, target, klass, block, last - block + 1);
     if (++sim->requests == sim->config.warmup)
         qm_sim_measure(sim);
     return error;
@@ -433,5 +438,6 @@ void qm_sim_free(struct qm_sim *sim)
     }
     qm_throttle_free(sim->engine.throttle);
     qm_device_load_destroy(&sim->load);
+    qm_latency_destroy(&sim->latency);
     free(sim);
 }

@@ -103,6 +103,9 @@ static void done(struct vt_actor *actor)
     if (v->sim->engine.load)
         qm_device_load_took(v->sim->engine.load, (uint64_t)v->now,
                             (uint64_t)(v->now - actor->since), w->reading, v->queued);
+    qm_latency_took(&v->sim->latency, QM_PLACE_BACKEND,
+                    w->reading * v->sim->config.block_size,
+                    (uint64_t)(v->now - actor->since));
     for (; w->reading > 0; w->reading--) {
         qm_cache_fill(v->sim->cache, w->jobs[w->at]->fill, NULL);
         free(w->jobs[w->at++]);

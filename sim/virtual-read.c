@@ -71,6 +71,7 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     target = qm_feed_target(&sim->feed, &event);
     if (!target || !target->stream)
         return;
+    qm_engine_request(e, target->stream, (uint32_t)(r->last - block + 1));
     n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
                          &sim->feed, candidates);
     now = qm_engine_needs_time(e) ? (uint64_t)v->now : 0;
@@ -217,6 +218,9 @@ static void done(struct vt_actor *actor)
     struct qm_virtual *v = actor->v;
 
     qm_device_load_demand(&v->sim->load, -1);
+    qm_latency_took(&v->sim->latency, QM_PLACE_BACKEND,
+                    r->reading * v->sim->config.block_size,
+                    (uint64_t)(v->now - actor->since));
     for (unsigned i = r->at; i < r->at + r->reading; i++) {
         qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
         r->pieces[i].fill = NULL;

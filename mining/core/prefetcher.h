@@ -132,8 +132,7 @@ struct qm_mining_config {
     /* How long a read from there takes: until it begins, and for each byte; in
      * nanoseconds.  False: not known yet.  Called from candidates().  NULL: nobody
      * knows. */
-    bool (*speed)(void *opaque, enum qm_place place, double *begin_ns,
-                  double *byte_ns);
+    bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
     void *opaque; /* for these four */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but

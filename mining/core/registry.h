@@ -11,6 +11,7 @@ extern const struct qm_prefetcher_ops qm_prefetcher_amp;
 extern const struct qm_prefetcher_ops qm_prefetcher_mithril;
 extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
 extern const struct qm_prefetcher_ops qm_prefetcher_ppm;
+extern const struct qm_prefetcher_ops qm_prefetcher_readahead;
 extern const struct qm_prefetcher_ops qm_prefetcher_cminer;
 extern const struct qm_prefetcher_ops qm_prefetcher_cminer_plus;
 

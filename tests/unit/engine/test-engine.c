@@ -66,7 +66,7 @@ static void ended(struct qm_prefetcher *prefetcher, uint64_t block, uint32_t iss
 
 static void forget(struct qm_prefetcher *prefetcher, uint64_t block, uint64_t count)
 {
-    p.forgotten = (struct qm_candidate){block, (uint32_t)count, 0};
+    p.forgotten = (struct qm_candidate){block, (uint32_t)count, 0, false};
 }
 
 static void learn(void *opaque, struct qm_work *work)
@@ -268,7 +268,7 @@ static void test_trimmed(void **state)
 /* What has a number that prefetchers cannot keep is none of their business. */
 static void test_large_numbers(void **state)
 {
-    struct qm_candidate wanted = {QM_BLOCKS_MAX - 2, 4, 1};
+    struct qm_candidate wanted = {QM_BLOCKS_MAX - 2, 4, 1, false};
 
     p.want_n = 1;
     assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX, QM_ACCESS_MISS,

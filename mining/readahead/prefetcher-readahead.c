@@ -1,0 +1,183 @@
+/* prefetcher-readahead.c - reads ahead of sequential streams (tracks.h).
+ *
+ * Of the blocks of one request only the first that misses counts as a read; the others
+ * are what it was asked for with.  Hits are not told: a stream that goes through what
+ * is cached is met again behind it.
+ *
+ * How large a window is worth its time follows from how long reads of the device take
+ * (config.speed), and whether it is used from its blocks' fates.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/core/idle.h"
+#include "mining/core/registry.h"
+#include "mining/readahead/strides.h"
+#include "mining/readahead/tracks.h"
+
+#define BLOCK_ASSUMED 16384               /* bytes, if not told */
+#define MAX_BYTES     (UINT64_C(8) << 20) /* of a window */
+#define GOOD_BYTES    (UINT64_C(512) << 10)
+#define FIRST_BYTES   (UINT64_C(64) << 10)
+#define FIRST_LEAST   2 /* blocks */
+
+struct readahead {
+    struct qm_prefetcher base;
+    struct qm_tracks *tracks;
+    uint64_t block_size;
+    bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
+    void *opaque;
+};
+
+struct qm_stream {
+    struct qm_strides strides;
+    struct qm_turn turn;
+    uint32_t count;    /* blocks of the request from the next access on; 0: one */
+    uint64_t from, to; /* of the request that was last recorded as a read */
+};
+
+static struct readahead *of(struct qm_prefetcher *p)
+{
+    return (struct readahead *)p;
+}
+
+/* For tracks: blocks that are transferred in the time that a read takes to begin. */
+static uint64_t efficient(void *opaque)
+{
+    const struct readahead *r = opaque;
+    double begin_ns, byte_ns;
+
+    if (!r->speed || !r->speed(r->opaque, QM_PLACE_BACKEND, &begin_ns, &byte_ns) ||
+        byte_ns <= 0)
+        return 0;
+    begin_ns /= byte_ns * (double)r->block_size;
+    return begin_ns < (double)(MAX_BYTES) ? (uint64_t)begin_ns : MAX_BYTES;
+}
+
+static uint32_t blocks_of(const struct readahead *r, uint64_t bytes, uint32_t least)
+{
+    uint64_t n = bytes / r->block_size;
+
+    return n < least ? least : (uint32_t)n;
+}
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                  char *err, size_t len)
+{
+    struct readahead *r = calloc(1, sizeof *r);
+
+    if (r) {
+        r->base.ops = &qm_prefetcher_readahead;
+        r->block_size = config->block_size ? config->block_size : BLOCK_ASSUMED;
+        r->speed = config->speed;
+        r->opaque = config->opaque;
+        r->tracks = qm_tracks_new(&(struct qm_tracks_config){
+            .max_window = blocks_of(r, MAX_BYTES, 1),
+            .good_window = blocks_of(r, GOOD_BYTES, 1),
+            .first_window = blocks_of(r, FIRST_BYTES, FIRST_LEAST),
+            .cache_blocks = config->cache_blocks,
+            .cached = config->cached,
+            .cached_opaque = config->opaque,
+            .efficient = efficient,
+            .opaque = r});
+    }
+    if (!r || !r->tracks) {
+        free(r);
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        return ENOMEM;
+    }
+    *p = &r->base;
+    err[0] = '\0';
+    return 0;
+}
+
+static int destroy(struct qm_prefetcher *p)
+{
+    qm_tracks_free(of(p)->tracks);
+    free(p);
+    return 0;
+}
+
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    return calloc(1, sizeof(struct qm_stream));
+}
+
+static void request(struct qm_stream *s, uint32_t count)
+{
+    s->count = count;
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
+                         enum qm_access outcome, struct qm_work **work)
+{
+    struct qm_tracks *tracks = of(p)->tracks;
+    const uint32_t count = s->count ? s->count : 1;
+    const bool same = block >= s->from && block < s->to;
+
+    *work = NULL;
+    s->count = 0;
+    s->turn.wanted = false;
+    if (outcome == QM_ACCESS_HIT)
+        return;
+    if (outcome == QM_ACCESS_MISS && !same) {
+        s->from = block;
+        s->to = block + count;
+        s->turn = qm_tracks_miss(tracks, &s->strides, block, count);
+    } else if (qm_tracks_has_note(tracks, block)) {
+        s->turn = qm_tracks_pass(tracks, block, count);
+    }
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
+                           struct qm_candidate *ranges, unsigned max)
+{
+    unsigned n = qm_tracks_ask(of(p)->tracks, s->turn, ranges, max);
+
+    s->turn.wanted = false;
+    return n;
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
+{
+    *work = NULL;
+    free(s);
+}
+
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, enum qm_fate fate)
+{
+    qm_tracks_ended(of(p)->tracks, block, fate);
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
+{
+    struct qm_tracks_stats tracks;
+
+    qm_tracks_get_stats(of(p)->tracks, &tracks);
+    *out = (struct qm_mining_stats){
+        .sequences = tracks.streams,
+        .rules_bytes = qm_tracks_bytes(),
+    };
+}
+
+const struct qm_prefetcher_ops qm_prefetcher_readahead = {
+    .name = "readahead",
+    .summary = "sequential streams, as far ahead as the device's speed calls for",
+    .flags = QM_ASK_ALWAYS | QM_NO_HITS | QM_STREAMS | QM_BOUNDED_RULES,
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .request = request,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = qm_idle_learn,
+    .discard = qm_idle_discard,
+    .ended = ended,
+    .purge = qm_idle_purge,
+    .stats = stats,
+    .rules = NULL,
+};
