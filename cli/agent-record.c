@@ -137,11 +137,6 @@ void agent_record_use(struct agent_record *r, struct qm_agent_config *config)
     config->opaque = r;
 }
 
-int agent_record_error(const struct agent_record *r)
-{
-    return r->error;
-}
-
 int agent_record_close(struct agent_record *r)
 {
     int error = qm_trace_close(r->writer);

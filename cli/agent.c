@@ -1,10 +1,13 @@
 /* agent.c - quickmine agent: whose reads are the reads of a local block device. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +22,7 @@ struct arguments {
     const char *names[DEVICES_MAX];
     dev_t devices[DEVICES_MAX];
     unsigned device_count;
-    const char *socket, *record;
+    const char *socket, *record, *server;
     uint64_t block_size;
     bool check, no_threads;
 };
@@ -27,8 +30,9 @@ struct arguments {
 enum {
     DEVICE = 'd',
     RECORD = 'r',
+    SERVER = 'S',
     SOCKET = 's',
-    BLOCK_SIZE = 'b',
+    BLOCK_BYTES = 'b',
     CHECK = 256,
     NO_THREADS
 };
@@ -40,7 +44,9 @@ static const struct argp_option options[] = {
     {"record", RECORD, "FILE", 0,
      "write a trace of reads and writes with their contexts (.zst and .gz: compressed)",
      0},
-    {"block-size", BLOCK_SIZE, "BYTES", 0,
+    {"server", SERVER, "URI", 0,
+     "tell the server, whose plain export the device is, of its reads", 0},
+    {"block-size", BLOCK_BYTES, "BYTES", 0,
      "of the trace, a power of two (default: 16K)", 0},
     {"socket", SOCKET, "PATH", 0,
      "where programs register (default: " QM_AGENT_SOCKET "); 'none': nowhere", 0},
@@ -80,8 +86,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case RECORD:
         a->record = arg;
         return 0;
-    case BLOCK_SIZE:
+    case BLOCK_BYTES:
         a->block_size = cli_block_size(state, arg);
+        return 0;
+    case SERVER:
+        a->server = arg;
         return 0;
     case SOCKET:
         a->socket = strcmp(arg, "none") == 0 ? NULL : arg;
@@ -97,8 +106,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             return 0;
         if (a->device_count == 0)
             argp_error(state, "which block device? Give --device");
-        if (!a->record)
-            argp_error(state, "what is to be done with the reads? Give --record");
+        if (!a->record == !a->server)
+            argp_error(state, "what is to be done with the reads? Give --record, or "
+                              "--server, and not both");
+        if (a->server && a->device_count > 1)
+            argp_error(state, "one device is the server's: give one --device");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -149,27 +161,84 @@ static void report(const struct qm_agent *agent)
                 s.contexts.stale, s.contexts.bad);
 }
 
+/* Where the reads go. */
+struct target {
+    struct agent_record *record;
+    struct agent_hints *hints;
+};
+
+/* The bytes of a block device, or 0. */
+static uint64_t device_size(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t size = 0;
+
+    if (fd == -1)
+        return 0;
+    if (ioctl(fd, BLKGETSIZE64, &size) != 0)
+        size = 0;
+    close(fd);
+    return size;
+}
+
+static int open_target(const struct arguments *a, struct target *t,
+                       struct qm_agent_config *config)
+{
+    char err[512];
+
+    if (a->record) {
+        t->record = agent_record_open(a->record, a->block_size, err, sizeof err);
+        if (!t->record)
+            return cli_fail("--record %s: %s", a->record, err);
+        agent_record_use(t->record, config);
+        return CLI_OK;
+    }
+    t->hints = agent_hints_open(a->server, err, sizeof err);
+    if (!t->hints)
+        return cli_fail("--server %s: %s", a->server, err);
+    if (agent_hints_size(t->hints) != device_size(a->names[0])) {
+        cli_fail("%s has %" PRIu64 " bytes and the server's device %" PRIu64
+                 ": it is another one; give the whole device, not a partition of it",
+                 a->names[0], device_size(a->names[0]), agent_hints_size(t->hints));
+        agent_hints_close(t->hints);
+        return CLI_FAILED;
+    }
+    agent_hints_use(t->hints, config);
+    return CLI_OK;
+}
+
+static int close_target(const struct arguments *a, struct target *t)
+{
+    int error = 0;
+
+    if (t->record)
+        error = agent_record_close(t->record);
+    else
+        agent_hints_close(t->hints);
+    if (error != 0)
+        return cli_fail("--record %s: %s", a->record, strerror(error));
+    return CLI_OK;
+}
+
 static int run(const struct arguments *a)
 {
     struct qm_agent_config config = {.socket = a->socket,
                                      .devices = a->devices,
                                      .device_count = a->device_count,
-                                     .writes = true,
+                                     .writes = a->record != NULL,
                                      .threads = !a->no_threads};
-    struct agent_record *record;
+    struct target target = {NULL, NULL};
     struct qm_agent *agent;
-    int stop = stop_fd(), error;
+    int stop = stop_fd();
     char err[512];
 
     if (stop == -1)
         return cli_fail("signals: %s", strerror(errno));
-    record = agent_record_open(a->record, a->block_size, err, sizeof err);
-    if (!record)
-        return cli_fail("--record %s: %s", a->record, err);
-    agent_record_use(record, &config);
+    if (open_target(a, &target, &config) != CLI_OK)
+        return CLI_FAILED;
     make_directory(a->socket);
     if (qm_agent_open(&agent, &config, err, sizeof err) != 0) {
-        agent_record_close(record);
+        close_target(a, &target);
         return cli_fail("%s; `quickmine agent --check` says more", err);
     }
     for (unsigned i = 0; i < a->device_count; i++)
@@ -178,10 +247,7 @@ static int run(const struct arguments *a)
     report(agent);
     qm_agent_close(agent);
     close(stop);
-    error = agent_record_close(record);
-    if (error != 0)
-        return cli_fail("--record %s: %s", a->record, strerror(error));
-    return CLI_OK;
+    return close_target(a, &target);
 }
 
 int qm_cmd_agent(int argc, char **argv)

@@ -20,9 +20,17 @@ struct agent_record *agent_record_open(const char *path, uint64_t block_size, ch
                                        size_t len);
 /* Fills in sink, io, flush and opaque. */
 void agent_record_use(struct agent_record *record, struct qm_agent_config *config);
-/* The first error of writing, or 0. */
-int agent_record_error(const struct agent_record *record);
 /* Completes the trace.  Returns 0 or an errno value. */
 int agent_record_close(struct agent_record *record);
+
+/* Tells a server of reads (agent-hints.c). */
+struct agent_hints;
+
+/* uri: of the server, as for qmctx_connect().  Returns NULL with a sentence in err. */
+struct agent_hints *agent_hints_open(const char *uri, char *err, size_t len);
+void agent_hints_use(struct agent_hints *hints, struct qm_agent_config *config);
+/* Of the server's device, in bytes. */
+uint64_t agent_hints_size(const struct agent_hints *hints);
+void agent_hints_close(struct agent_hints *hints);
 
 #endif

@@ -378,7 +378,7 @@ static struct context *begin(struct conn *conn, struct context *c,
 
 /* From here on without direct.lock. */
 
-static void untag(struct direct *d, struct context *c)
+void qm_context_release(struct direct *d, struct context *c)
 {
     pthread_mutex_lock(&d->lock);
     unref(c);
@@ -388,7 +388,7 @@ static void untag(struct direct *d, struct context *c)
 /* A request in a context is complete. */
 static void request_ended(struct request *request)
 {
-    untag(request->conn->direct, request->context);
+    qm_context_release(request->conn->direct, request->context);
 }
 
 void qm_context_hold(struct request *request, struct context *context)
@@ -492,7 +492,7 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     free(control);
     if (conn->epoch == epoch && !one_by_one(conn))
         return slot;
-    untag(d, used);
+    qm_context_release(d, used);
     *result = NULL;
     errno = EAGAIN;
     return -1;

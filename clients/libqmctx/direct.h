@@ -105,11 +105,12 @@ struct direct {
     char *uri;
     unsigned connections; /* of conn[], tagged ones */
     struct conn conn[MAX_CONNECTIONS];
-    struct conn plain;   /* for what the tagged export does not do; made when needed */
-    bool contextless;    /* the export that the URI names, whatever it is */
-    bool hints;          /* records go by hints: the export refuses writes */
-    bool ordered;        /* connect_lock; QM_WIRE_ORDERED of the last server */
-    bool any_block_size; /* a server with another one is not another device */
+    struct conn plain; /* for what the tagged export does not do; made when needed */
+    bool contextless;  /* the export that the URI names, whatever it is */
+    bool hints;        /* records go by hints: the export refuses writes */
+    bool ordered;      /* connect_lock; QM_WIRE_ORDERED of the last server */
+    _Atomic bool takes_reads; /* QM_WIRE_HINTED of the last server */
+    bool any_block_size;      /* a server with another one is not another device */
     _Atomic bool multi_conn;
     bool read_only;
     _Atomic bool can_fua;
@@ -223,6 +224,8 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **context);
 /* Gives request that reference, until it is complete; a NULL context is none. conn.lock
  * is held, and nothing of the request has been sent. */
 void qm_context_hold(struct request *request, struct context *context);
+/* Gives that reference back. */
+void qm_context_release(struct direct *d, struct context *context);
 void qm_contexts_free(struct direct *d);
 
 /* request.c */

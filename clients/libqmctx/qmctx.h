@@ -169,6 +169,19 @@ int qmctx_aio_pwrite(struct qmctx *ctx, qmctx_id id, const void *buf, size_t cou
  * are still in flight, or -1. */
 int qmctx_poll(struct qmctx *ctx, int timeout_ms);
 
+/* A read that is made another way, over a plain connection to the same server: by the
+ * kernel's own NBD driver, for example. */
+struct qmctx_read {
+    qmctx_id id;     /* the context that it is made in; 0: none */
+    uint64_t offset; /* bytes */
+    uint32_t length; /* bytes, at least 1 */
+};
+
+/* Tells the server of n such reads, in the order in which they are made, so that it can
+ * learn and prefetch.  Does not wait for the server.  ctx has one connection.  ENOTSUP:
+ * it has more, or the server does not take this. */
+int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
+
 /* The server's statistics as JSON text, malloc()ed and terminated; NULL on error. */
 char *qmctx_stats(struct qmctx *ctx);
 

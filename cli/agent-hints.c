@@ -1,0 +1,138 @@
+/* agent-hints.c - tells a server of the reads of a device that is its plain export. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/agent.h"
+#include "clients/libqmctx/qmctx.h"
+
+#define SECTOR UINT64_C(512)
+#define READS  248 /* kept until the ring is empty: 8 records */
+#define LONGEST                                                                        \
+    (UINT32_C(1) << 20) /* bytes of one read; a longer one is told in parts */
+#define RETRY_NS UINT64_C(1000000000)
+
+struct agent_hints {
+    struct qmctx *ctx;
+    struct qmctx_read reads[READS];
+    size_t count;
+    uint64_t tried; /* to reconnect, ns */
+    uint64_t told, untold;
+};
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+/* A server that is away is looked for once a second; what is read meanwhile is told
+ * nobody, since it would be told too late. */
+static bool is_there(struct agent_hints *h)
+{
+    uint64_t t;
+
+    if (qmctx_connected(h->ctx))
+        return true;
+    t = now();
+    if (t - h->tried < RETRY_NS)
+        return false;
+    h->tried = t;
+    return qmctx_reconnect(h->ctx) == 0;
+}
+
+static void flush(void *opaque)
+{
+    struct agent_hints *h = opaque;
+
+    if (h->count == 0)
+        return;
+    if (is_there(h) && qmctx_tell_reads(h->ctx, h->reads, h->count) == 0)
+        h->told += h->count;
+    else
+        h->untold += h->count;
+    h->count = 0;
+}
+
+/* Handles are the library's identifiers. */
+static uint64_t begin(void *opaque, uint64_t parent, uint16_t kind, uint64_t klass,
+                      const char *name)
+{
+    struct agent_hints *h = opaque;
+    qmctx_id id;
+
+    if (qmctx_open_context(h->ctx, parent, (enum qmctx_kind)kind, klass, name, &id) !=
+        0)
+        return 0;
+    return id;
+}
+
+static void end(void *opaque, uint64_t handle)
+{
+    struct agent_hints *h = opaque;
+
+    /* What was read in it is told before. */
+    flush(h);
+    qmctx_close_context(h->ctx, handle);
+}
+
+static void io(void *opaque, uint64_t context, const struct qm_bpf_read *read)
+{
+    struct agent_hints *h = opaque;
+    uint64_t offset = read->sector * SECTOR;
+    uint32_t left = read->bytes, part;
+
+    if (read->flags & QM_BPF_WRITE)
+        return;
+    for (; left > 0; left -= part, offset += part) {
+        part = left < LONGEST ? left : LONGEST;
+        if (h->count == READS)
+            flush(h);
+        h->reads[h->count++] = (struct qmctx_read){context, offset, part};
+    }
+}
+
+struct agent_hints *agent_hints_open(const char *uri, char *err, size_t len)
+{
+    struct agent_hints *h = calloc(1, sizeof *h);
+
+    if (!h) {
+        snprintf(err, len, "out of memory");
+        return NULL;
+    }
+    if (qmctx_connect(uri, 1, &h->ctx) != 0 || qmctx_tell_reads(h->ctx, NULL, 0) != 0) {
+        snprintf(err, len, "%s", qmctx_error());
+        agent_hints_close(h);
+        return NULL;
+    }
+    return h;
+}
+
+void agent_hints_use(struct agent_hints *h, struct qm_agent_config *config)
+{
+    config->sink = (struct qm_sink){begin, end, h};
+    config->io = io;
+    config->flush = flush;
+    config->opaque = h;
+}
+
+uint64_t agent_hints_size(const struct agent_hints *h)
+{
+    return qmctx_size(h->ctx);
+}
+
+void agent_hints_close(struct agent_hints *h)
+{
+    if (h->untold > 0)
+        fprintf(stderr,
+                "quickmine agent: the server was away for %" PRIu64 " of %" PRIu64
+                " reads\n",
+                h->untold, h->told + h->untold);
+    qmctx_close(h->ctx);
+    free(h);
+}

@@ -1,0 +1,103 @@
+/* tell.c - telling the server of reads that are made over another connection.
+ *
+ * The records go over the instance's one connection, in the order in which contexts
+ * begin and end on it (QM_WIRE_ORDERED), so nothing is waited for.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "direct.h"
+
+/* A record, and the contexts that it names. */
+struct told {
+    struct request request;
+    unsigned count;
+    struct context *contexts[QM_WIRE_READS_MAX]; /* NULL: none */
+    struct qm_wire_reads record;
+};
+
+static void told_ended(struct request *request)
+{
+    struct told *t = caa_container_of(request, struct told, request);
+
+    for (unsigned i = 0; i < t->count; i++)
+        if (t->contexts[i])
+            qm_context_release(request->conn->direct, t->contexts[i]);
+    free(t);
+}
+
+/* Sends the record; conn.lock is held. */
+static void send_told(struct conn *conn, struct told *t)
+{
+    t->record.op = htole32(QM_WIRE_READS);
+    t->record.count = htole16((uint16_t)t->count);
+    t->record.session = htole64(conn->session->id);
+    qm_request_init(&t->request, conn);
+    t->request.ended = told_ended;
+    conn->unattended++;
+    qm_conn_issue(&t->request, CMD_WRITE, &t->record, sizeof t->record, QM_WIRE_CONTROL,
+                  0);
+    qm_conn_issued(&t->request);
+}
+
+/* Tells of n reads, at most QM_WIRE_READS_MAX; conn.lock is held. */
+static int tell(struct conn *conn, const struct qmctx_read *reads, unsigned n)
+{
+    struct told *t = calloc(1, sizeof *t);
+
+    if (!t)
+        return qm_fail(ENOMEM, "out of memory");
+    for (unsigned i = 0; i < n; i++) {
+        int slot = qm_context_tag(conn, reads[i].id, &t->contexts[i]);
+
+        /* It lets go of the lock only for servers that are not in order. */
+        t->record.reads[i].where =
+            htole64((uint64_t)(slot > 0 ? slot : 0) << QM_WIRE_SHIFT |
+                    (reads[i].offset & QM_WIRE_OFFSET_MASK));
+        t->record.reads[i].length = htole32(reads[i].length);
+        t->count++;
+    }
+    send_told(conn, t);
+    return 0;
+}
+
+static int check(struct direct *d)
+{
+    if (!qm_is_direct(&d->base))
+        return qm_fail(ENOTSUP, "only a direct connection tells of reads");
+    if (qm_is_parents(&d->base))
+        return qm_fail(ENOTCONN, "the connection belongs to the parent process");
+    if (d->connections != 1)
+        return qm_fail(ENOTSUP, "reads are told of over one connection, not %u",
+                       d->connections);
+    if (!atomic_load(&d->takes_reads) || d->hints)
+        return qm_fail(ENOTSUP, "this server does not take what is told of reads");
+    return 0;
+}
+
+int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n)
+{
+    struct direct *d = (struct direct *)ctx;
+    struct conn *conn;
+    int r = check(d);
+
+    if (r == -1 || n == 0)
+        return r;
+    conn = qm_context_conn(d, 0);
+    if (!conn)
+        return qm_fail(ENOTCONN, "not connected to the server");
+    if (!conn->ordered)
+        r = qm_fail(ENOTSUP, "this server does not carry out requests in order");
+    while (r == 0 && n > 0) {
+        unsigned some = n < QM_WIRE_READS_MAX ? (unsigned)n : QM_WIRE_READS_MAX;
+
+        r = tell(conn, reads, some);
+        reads += some;
+        n -= some;
+    }
+    qm_conn_drain(conn);
+    pthread_mutex_unlock(&conn->lock);
+    qm_conn_finish(conn);
+    return r;
+}
