@@ -19,6 +19,8 @@ pgbench_start() {
         -c synchronous_commit=off -c max_wal_size=4GB "$@" || fail "PostgreSQL does not start"
 }
 workload_load() {
+    "${PG_AS[@]}" test -x "$T" ||
+        fail "the user $PG_USER, who PostgreSQL runs as, cannot enter $T; set TMPDIR"
     pg_init
     pgbench_start -c autovacuum=off -c maintenance_work_mem=128MB
     run_for "$PG_BIN/pgbench" -i -I dtg -s "${scale%.*}" -F 70 -h "$PG_CLUSTER" -U qm postgres \
