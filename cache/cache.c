@@ -140,7 +140,7 @@ static int demand_locked(struct qm_shard *shard, uint64_t hash, uint64_t number,
         found->outcome = QM_PREFETCH_HIT;
         found->issuer = block->issuer;
         qm_shard_promote(shard, block);
-        shard->stats.promotes += !again;
+        shard->stats.prefetch_hits += !again;
     } else {
         found->outcome = QM_HIT;
         shard->main_ops->touch(shard->main, &block->evict);
@@ -449,7 +449,7 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats)
         }
         pthread_mutex_lock(&shard->lock);
         stats->hits += shard->stats.hits;
-        stats->promotes += shard->stats.promotes;
+        stats->prefetch_hits += shard->stats.prefetch_hits;
         stats->misses += shard->stats.misses;
         stats->prefetches += shard->stats.prefetches;
         stats->used += shard->stats.used;

@@ -5,7 +5,7 @@
  * the caller hands it the data.  Any program that reads blocks from a slow device can
  * embed it.
  *
- *   qm_cache_demand()    a reader wants a block: hit, promote or miss
+ *   qm_cache_demand()    a reader wants a block: hit, prefetch hit or miss
  *   qm_cache_prefetch()  a block is to be read ahead of its demand
  *   qm_cache_fill()      hands over the data of a block that one of the two asked for
  *   qm_cache_write_*()   brings cached blocks up to date with a write-through
@@ -72,7 +72,7 @@ enum qm_todo {
 struct qm_lookup {
     enum qm_outcome outcome;
     enum qm_todo todo;
-    uint32_t issuer;      /* of a promote: who issued the prefetch */
+    uint32_t issuer;      /* of a prefetch hit: who issued the prefetch */
     struct qm_fill *fill; /* a reference, to be consumed as todo says; else NULL */
 };
 
@@ -113,23 +113,23 @@ struct qm_cache_config {
 /* Always, when no thread is inside the cache:
  *
  *   prefetches == used + wasted + prefetch_blocks
- *   demands that returned 0 == hits + promotes + misses
+ *   demands that returned 0 == hits + prefetch_hits + misses
  *   fills begun == fills kept + detached + failed + fills in flight
  *
  * A prefetched block is used when it moves to the main cache, by qm_cache_demand() or
- * _demand_again() (so promotes <= used), and wasted when it leaves the prefetch cache
- * in any other way, filled or in flight: evicted, failed, dropped by a write, not
+ * _demand_again() (so prefetch_hits <= used), and wasted when it leaves the prefetch
+ * cache in any other way, filled or in flight: evicted, failed, dropped by a write, not
  * kept. */
 struct qm_cache_stats {
-    uint64_t hits, promotes, misses; /* qm_cache_demand() that returned 0, by outcome */
-    uint64_t prefetches;             /* qm_cache_prefetch() that returned 0 */
-    uint64_t used;                   /* of these, moved to the main cache */
-    uint64_t wasted;                 /* of these, gone without a demand */
-    uint64_t evicted;                /* blocks evicted from the main cache */
-    uint64_t failed;                 /* fills that ended in qm_cache_fail() */
-    uint64_t detached;               /* fills whose data was not kept: the block was
-                                        evicted or written to, or no buffer was free */
-    uint64_t main_blocks;            /* held now, in-flight fills included */
+    uint64_t hits, prefetch_hits, misses; /* demands that returned 0, by outcome */
+    uint64_t prefetches;                  /* qm_cache_prefetch() that returned 0 */
+    uint64_t used;                        /* of these, moved to the main cache */
+    uint64_t wasted;                      /* of these, gone without a demand */
+    uint64_t evicted;                     /* blocks evicted from the main cache */
+    uint64_t failed;                      /* fills that ended in qm_cache_fail() */
+    uint64_t detached;    /* fills whose data was not kept: the block was evicted or
+                             written to, or no buffer was free */
+    uint64_t main_blocks; /* held now, in-flight fills included */
     uint64_t prefetch_blocks;
     uint64_t prefetch_share; /* present size of the prefetch part */
     uint64_t lru_misses;     /* estimated misses of an LRU cache of as many blocks,
@@ -168,14 +168,14 @@ void qm_cache_free(struct qm_cache *cache);
  * On ENOMEM nothing changed or was counted, and the caller should read past the cache.
  * Never blocks on I/O.
  *
- * A miss and a promote enter the main cache in this call, and evict for it (ATC'08
+ * A miss and a prefetch hit enter the main cache in this call, and evict for it (ATC'08
  * §4.2), though the fill of a promoted block may still be in flight (QM_WAIT). */
 int qm_cache_demand(struct qm_cache *cache, uint64_t block, void *buf, uint32_t offset,
                     uint32_t count, struct qm_lookup *found);
 
 /* The same for a caller whose qm_cache_wait() for this block returned EAGAIN.  It is
- * still the same demand, so no hit, promote or miss is counted.  (A block prefetched
- * meanwhile counts as used.) */
+ * still the same demand, so no hit, prefetch hit or miss is counted.  (A block
+ * prefetched meanwhile counts as used.) */
 int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
                           uint32_t offset, uint32_t count, struct qm_lookup *found);
 
@@ -215,9 +215,9 @@ bool qm_cache_contains(struct qm_cache *cache, uint64_t block);
 enum qm_outcome qm_cache_foresee(struct qm_cache *cache, uint64_t block);
 
 /* Starts a prefetch (ATC'08 §3.1): block enters the prefetch cache, without data, on
- * behalf of issuer (a number of the caller's, given back by promotes and by wasted()).
- * Returns 0 (read it, then end *fill), EEXIST (it is cached, in either part),
- * ENOSPC (no prefetch cache) or ENOMEM. */
+ * behalf of issuer (a number of the caller's, given back by prefetch hits and by
+ * wasted()). Returns 0 (read it, then end *fill), EEXIST (it is cached, in either
+ * part), ENOSPC (no prefetch cache) or ENOMEM. */
 int qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t issuer,
                       struct qm_fill **fill);
 

@@ -6,7 +6,7 @@
  *
  * The calls that name a block follow each other like this:
  *
- *   miss, or promote   evict() if the part is full, then at once insert()
+ *   miss, prefetch hit  evict() if the part is full, then at once insert()
  *   hit                touch(), between insert() and the node's end
  *   end                evict() returned it, or remove()
  *

@@ -113,7 +113,7 @@ struct qm_limits {
 };
 
 struct qm_shard_stats {
-    uint64_t hits, promotes, misses, prefetches, used, wasted, evicted, failed,
+    uint64_t hits, prefetch_hits, misses, prefetches, used, wasted, evicted, failed,
         detached;
 };
 

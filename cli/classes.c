@@ -37,6 +37,12 @@ static uint64_t since(const json_t *klass, const json_t *was, const char *key)
     return n >= before ? n - before : 0;
 }
 
+/* The key's name in the object: an older server prints it as old_key. */
+static const char *name_in(const json_t *object, const char *key, const char *old_key)
+{
+    return json_object_get(object, key) ? key : old_key;
+}
+
 /* A count with what is nested; a server that does not know that has it without. */
 static uint64_t total_since(const json_t *klass, const json_t *was, const char *total,
                             const char *own)
@@ -76,7 +82,9 @@ struct cli_class *cli_classes(const json_t *stats, const json_t *before, size_t 
             .contexts = since(k, was, "contexts"),
             .reads = total_since(k, was, "total_reads", "reads"),
             .hits = total_since(k, was, "total_hits", "hits"),
-            .promotes = total_since(k, was, "total_promotes", "promotes"),
+            .prefetch_hits =
+                total_since(k, was, name_in(k, "total_prefetch_hits", "total_promotes"),
+                            name_in(k, "prefetch_hits", "promotes")),
             .misses = total_since(k, was, "total_misses", "misses"),
             .issued = since(k, was, "issued"),
             .used = since(k, was, "used"),
@@ -99,7 +107,7 @@ void cli_print_classes(const json_t *stats)
     if (!classes)
         return;
     printf("%-11s %9s %10s %6s %6s %6s %9s %6s %9s %-7s %-8s %s\n", "kind", "contexts",
-           "reads", "hit%", "prom%", "miss%", "issued", "used%", "us/read", "state",
+           "reads", "hit%", "pfhit%", "miss%", "issued", "used%", "us/read", "state",
            "set", "class");
     for (size_t i = 0; i < count; i++) {
         const struct cli_class *c = &classes[i];
@@ -107,7 +115,8 @@ void cli_print_classes(const json_t *stats)
         printf("%-11s %9" PRIu64 " %10" PRIu64 " %6.1f %6.1f %6.1f %9" PRIu64
                " %6.1f %9.1f %-7s %-8.8s ",
                cli_clean(c->kind), c->contexts, c->reads,
-               cli_percentage(c->hits, c->reads), cli_percentage(c->promotes, c->reads),
+               cli_percentage(c->hits, c->reads),
+               cli_percentage(c->prefetch_hits, c->reads),
                cli_percentage(c->misses, c->reads), c->issued,
                cli_percentage(c->used, c->issued), c->latency_us, cli_clean(c->state),
                cli_clean(c->set));

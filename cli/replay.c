@@ -183,10 +183,12 @@ static json_t *server_latency_json(const json_t *before, const json_t *after)
 static json_t *server_json(const json_t *before, const json_t *after)
 {
     static const char *const counts[] = {
-        "reads",      "read_bytes",     "hits",      "promotes",     "misses",
-        "prefetches", "used",           "wasted",    "failed",       "dropped",
-        "throttled",  "cancelled",      "overtaken", "device_reads", "device_blocks",
-        "sequences",  "sequences_shed", "lookups",   "matches",      "contexts_begun"};
+        "reads",         "read_bytes",     "hits",         "prefetch_hits",
+        "promotes",      "misses",         "prefetches",   "used",
+        "wasted",        "failed",         "dropped",      "throttled",
+        "cancelled",     "overtaken",      "device_reads", "device_blocks",
+        "sequences",     "sequences_shed", "lookups",      "matches",
+        "contexts_begun"};
     static const char *const values[] = {
         "policy",          "level", "block_size", "cache_blocks",
         "prefetch_blocks", "rules", "prefixes"};
@@ -201,7 +203,8 @@ static json_t *server_json(const json_t *before, const json_t *after)
                 json, counts[i],
                 json_integer((json_int_t)(cli_count(after, counts[i]) -
                                           cli_count(before, counts[i]))));
-    blocks = cli_count(json, "hits") + cli_count(json, "promotes") +
+    blocks = cli_count(json, "hits") +
+             cli_count_renamed(json, "prefetch_hits", "promotes") +
              cli_count(json, "misses");
     json_object_set_new(
         json, "miss_ratio",
@@ -250,8 +253,9 @@ static int print_text(const struct qm_replay_config *c,
                       const struct qm_replay_result *r, json_t *s)
 {
     double seconds = (double)r->elapsed_us / 1e6;
-    uint64_t hits = cli_count(s, "hits"), promotes = cli_count(s, "promotes");
-    uint64_t misses = cli_count(s, "misses"), blocks = hits + promotes + misses;
+    uint64_t hits = cli_count(s, "hits"),
+             prefetch_hits = cli_count_renamed(s, "prefetch_hits", "promotes");
+    uint64_t misses = cli_count(s, "misses"), blocks = hits + prefetch_hits + misses;
     double percent = blocks ? 100 / (double)blocks : 0;
 
     printf("replayed      %" PRIu64
@@ -276,9 +280,9 @@ static int print_text(const struct qm_replay_config *c,
     printf("server        policy %s, level %s\n", cli_text(s, "policy"),
            cli_text(s, "level"));
     printf("              %" PRIu64 " blocks: %" PRIu64 " hits (%.1f %%), %" PRIu64
-           " promotes (%.1f %%), %" PRIu64 " misses (%.1f %%)\n",
-           blocks, hits, percent * (double)hits, promotes, percent * (double)promotes,
-           misses, percent * (double)misses);
+           " prefetch hits (%.1f %%), %" PRIu64 " misses (%.1f %%)\n",
+           blocks, hits, percent * (double)hits, prefetch_hits,
+           percent * (double)prefetch_hits, misses, percent * (double)misses);
     printf("              %" PRIu64 " prefetches, %" PRIu64 " used, %" PRIu64
            " wasted, %" PRIu64 " dropped; %" PRIu64 " device reads, %" PRIu64
            " blocks\n",

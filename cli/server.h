@@ -47,7 +47,7 @@ struct cli_class {
     const json_t *klass;
     const char *kind, *name, *state, *set; /* any text; good as long as stats */
     /* What was read in contexts of the class, those nested in them included. */
-    uint64_t contexts, reads, hits, promotes, misses;
+    uint64_t contexts, reads, hits, prefetch_hits, misses;
     uint64_t issued, used, wasted; /* prefetches that it caused as the innermost */
     double latency_us;             /* since the server's start */
 };

@@ -20,10 +20,11 @@ static json_t *json_ratio(double r)
 static bool add_counts(json_t *object, const struct qm_sim_result *r)
 {
     json_t *counts =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
                   (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
-                  (json_int_t)r->reads, "hits", (json_int_t)r->hits, "promotes",
-                  (json_int_t)r->promotes, "misses", (json_int_t)r->misses,
+                  (json_int_t)r->reads, "hits", (json_int_t)r->hits, "prefetch_hits",
+                  (json_int_t)r->prefetch_hits, "promotes", /* old name */
+                  (json_int_t)r->prefetch_hits, "misses", (json_int_t)r->misses,
                   "prefetches", (json_int_t)r->prefetches, "used", (json_int_t)r->used,
                   "wasted", (json_int_t)r->wasted);
 
@@ -112,8 +113,8 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",
         json_ratio(ratio(r->used, r->prefetches)), "coverage",
-        json_ratio(ratio(r->promotes, r->promotes + r->misses)), "device_reads",
-        (json_int_t)(r->misses + r->prefetches), "lru_misses",
+        json_ratio(ratio(r->prefetch_hits, r->prefetch_hits + r->misses)),
+        "device_reads", (json_int_t)(r->misses + r->prefetches), "lru_misses",
         (json_int_t)r->lru_misses, "rules", (json_int_t)r->mining.rules, "prefixes",
         (json_int_t)r->mining.prefixes, "rules_bytes",
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
@@ -202,12 +203,12 @@ static void print_row(const struct sim_run *run, bool eviction)
     print_size(run, 8);
     printf(" %9" PRIu64 " %9" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
            " %10" PRIu64,
-           r->cache_blocks, r->prefetch_blocks, r->reads, r->hits, r->promotes,
+           r->cache_blocks, r->prefetch_blocks, r->reads, r->hits, r->prefetch_hits,
            r->misses);
     print_ratio(ratio(r->misses, r->reads), 7);
     printf(" %10" PRIu64 " %10" PRIu64, r->prefetches, r->used);
     print_ratio(ratio(r->used, r->prefetches), 8);
-    print_ratio(ratio(r->promotes, r->promotes + r->misses), 8);
+    print_ratio(ratio(r->prefetch_hits, r->prefetch_hits + r->misses), 8);
     printf(" %10" PRIu64 " %9" PRIu64 "\n", r->misses + r->prefetches, r->mining.rules);
 }
 
@@ -290,7 +291,7 @@ int sim_print_table(const struct sim_runs *runs)
     if (eviction)
         printf(" %-8s", "eviction");
     printf(" %8s %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n", "cache",
-           "blocks", "prefetch", "reads", "hits", "promotes", "misses", "miss",
+           "blocks", "prefetch", "reads", "hits", "pf-hits", "misses", "miss",
            "prefetches", "used", "accuracy", "coverage", "device", "rules");
     for (size_t i = 0; i < runs->count; i++)
         print_row(&runs->runs[i], eviction);

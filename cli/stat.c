@@ -76,7 +76,8 @@ static double mebibytes(const json_t *s, const char *key)
 
 static uint64_t blocks_read(const json_t *s)
 {
-    return cli_count(s, "hits") + cli_count(s, "promotes") + cli_count(s, "misses");
+    return cli_count(s, "hits") + cli_count_renamed(s, "prefetch_hits", "promotes") +
+           cli_count(s, "misses");
 }
 
 static bool does_prefetch(const json_t *s)
@@ -111,7 +112,8 @@ static void print_cache(const json_t *s)
 
 static void print_blocks(const json_t *s)
 {
-    uint64_t hits = cli_count(s, "hits"), promotes = cli_count(s, "promotes");
+    uint64_t hits = cli_count(s, "hits"),
+             prefetch_hits = cli_count_renamed(s, "prefetch_hits", "promotes");
     uint64_t misses = cli_count(s, "misses"), blocks = blocks_read(s);
 
     printf("requests     %" PRIu64 " reads, %.1f MiB; %" PRIu64 " writes, %.1f MiB\n",
@@ -122,9 +124,10 @@ static void print_blocks(const json_t *s)
         return;
     }
     printf("blocks       %" PRIu64 ": %" PRIu64 " hits (%.1f %%), %" PRIu64
-           " promotes (%.1f %%), %" PRIu64 " misses (%.1f %%)\n",
-           blocks, hits, cli_percentage(hits, blocks), promotes,
-           cli_percentage(promotes, blocks), misses, cli_percentage(misses, blocks));
+           " prefetch hits (%.1f %%), %" PRIu64 " misses (%.1f %%)\n",
+           blocks, hits, cli_percentage(hits, blocks), prefetch_hits,
+           cli_percentage(prefetch_hits, blocks), misses,
+           cli_percentage(misses, blocks));
 }
 
 /* Candidates that were not prefetched because the device was busy. */

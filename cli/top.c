@@ -149,9 +149,11 @@ static struct rate rate(const json_t *now, const json_t *before, const char *key
 static void print_rates(FILE *out, const json_t *now, const json_t *before)
 {
     uint64_t hits = difference(now, before, "hits");
-    uint64_t promotes = difference(now, before, "promotes");
+    bool renamed = json_object_get(now, "prefetch_hits"); /* not by an older server */
+    uint64_t prefetch_hits =
+        difference(now, before, renamed ? "prefetch_hits" : "promotes");
     uint64_t misses = difference(now, before, "misses");
-    uint64_t blocks = hits + promotes + misses;
+    uint64_t blocks = hits + prefetch_hits + misses;
     uint64_t used = difference(now, before, "used");
     uint64_t ended = used + difference(now, before, "wasted");
     const json_t *latency = json_object_get(now, "latency_us");
@@ -168,8 +170,8 @@ static void print_rates(FILE *out, const json_t *now, const json_t *before)
             rate(now, before, "writes", 1).text,
             rate(now, before, "device_reads", 1).text);
     if (blocks > 0)
-        fprintf(out, "blocks       hit %.1f %%, promote %.1f %%, miss %.1f %%\n",
-                cli_percentage(hits, blocks), cli_percentage(promotes, blocks),
+        fprintf(out, "blocks       hit %.1f %%, prefetch hit %.1f %%, miss %.1f %%\n",
+                cli_percentage(hits, blocks), cli_percentage(prefetch_hits, blocks),
                 cli_percentage(misses, blocks));
     else
         fprintf(out, "blocks       none read\n");
@@ -200,7 +202,8 @@ static void print_class(FILE *out, const struct cli_class *c, double per)
     fprintf(out, "%-6.6s %7s %5.1f %5.1f %5.1f %7s %5.1f %7s %-7.7s ",
             cli_clean(short_kind(c->kind)),
             brief(reads, sizeof reads, per * (double)c->reads),
-            cli_percentage(c->hits, c->reads), cli_percentage(c->promotes, c->reads),
+            cli_percentage(c->hits, c->reads),
+            cli_percentage(c->prefetch_hits, c->reads),
             cli_percentage(c->misses, c->reads),
             brief(issued, sizeof issued, per * (double)c->issued),
             cli_percentage(c->used, c->used + c->wasted),
@@ -208,7 +211,7 @@ static void print_class(FILE *out, const struct cli_class *c, double per)
 }
 
 static const char class_header[] =
-    "kind   reads/s  hit% prom% miss%   pf/s used% us/read state   class";
+    "kind   reads/s  hit% pfht% miss%   pf/s used% us/read state   class";
 
 /* Prints a line of at most the screen's width, whatever is in it. */
 static void put_line(const struct top *t, const char *line)

@@ -29,7 +29,7 @@
 enum qms_class_counter {
     QMS_CLASS_CONTEXTS, /* begun */
     QMS_CLASS_HITS,     /* blocks, by outcome */
-    QMS_CLASS_PROMOTES,
+    QMS_CLASS_PREFETCH_HITS,
     QMS_CLASS_MISSES,
     QMS_CLASS_ISSUED, /* prefetches that the class caused ... */
     QMS_CLASS_USED,   /* ... of these, those used by any class */
@@ -39,7 +39,7 @@ enum qms_class_counter {
     /* What is above counts for the innermost class alone.  This is what contexts of
      * other classes did that are nested in contexts of this one: */
     QMS_CLASS_NESTED_HITS,
-    QMS_CLASS_NESTED_PROMOTES,
+    QMS_CLASS_NESTED_PREFETCH_HITS,
     QMS_CLASS_NESTED_MISSES,
     QMS_CLASS_NESTED_REQUESTS,
     QMS_CLASS_NESTED_NS,

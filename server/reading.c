@@ -5,12 +5,12 @@
 
 static const enum qms_class_counter counters[] = {
     [QM_HIT] = QMS_CLASS_HITS,
-    [QM_PREFETCH_HIT] = QMS_CLASS_PROMOTES,
+    [QM_PREFETCH_HIT] = QMS_CLASS_PREFETCH_HITS,
     [QM_MISS] = QMS_CLASS_MISSES,
 };
 static const enum qms_class_counter nested_counters[] = {
     [QM_HIT] = QMS_CLASS_NESTED_HITS,
-    [QM_PREFETCH_HIT] = QMS_CLASS_NESTED_PROMOTES,
+    [QM_PREFETCH_HIT] = QMS_CLASS_NESTED_PREFETCH_HITS,
     [QM_MISS] = QMS_CLASS_NESTED_MISSES,
 };
 

@@ -51,7 +51,8 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "writes", qms_stats_get(s->stats, QMS_WRITES));
     put(o, "write_bytes", qms_stats_get(s->stats, QMS_WRITE_BYTES));
     put(o, "hits", c.hits);
-    put(o, "promotes", c.promotes);
+    put(o, "prefetch_hits", c.prefetch_hits);
+    put(o, "promotes", c.prefetch_hits); /* old name */
     put(o, "misses", c.misses);
     put(o, "prefetches", c.prefetches);
     put(o, "used", c.used);
@@ -202,16 +203,17 @@ static void put_total(json_t *o, const struct qms_class *k)
 {
     uint64_t hits =
         qms_class_get(k, QMS_CLASS_HITS) + qms_class_get(k, QMS_CLASS_NESTED_HITS);
-    uint64_t promotes = qms_class_get(k, QMS_CLASS_PROMOTES) +
-                        qms_class_get(k, QMS_CLASS_NESTED_PROMOTES);
+    uint64_t prefetch_hits = qms_class_get(k, QMS_CLASS_PREFETCH_HITS) +
+                             qms_class_get(k, QMS_CLASS_NESTED_PREFETCH_HITS);
     uint64_t misses =
         qms_class_get(k, QMS_CLASS_MISSES) + qms_class_get(k, QMS_CLASS_NESTED_MISSES);
     uint64_t ns =
         qms_class_get(k, QMS_CLASS_NS) + qms_class_get(k, QMS_CLASS_NESTED_NS);
 
-    put(o, "total_reads", hits + promotes + misses);
+    put(o, "total_reads", hits + prefetch_hits + misses);
     put(o, "total_hits", hits);
-    put(o, "total_promotes", promotes);
+    put(o, "total_prefetch_hits", prefetch_hits);
+    put(o, "total_promotes", prefetch_hits); /* old name */
     put(o, "total_misses", misses);
     json_object_set_new(o, "total_latency_us", micros(mean_us(ns, total_requests(k))));
 }
@@ -219,7 +221,7 @@ static void put_total(json_t *o, const struct qms_class *k)
 static json_t *class_object(struct qms_server *s, const struct qms_class *k)
 {
     uint64_t hits = qms_class_get(k, QMS_CLASS_HITS);
-    uint64_t promotes = qms_class_get(k, QMS_CLASS_PROMOTES);
+    uint64_t prefetch_hits = qms_class_get(k, QMS_CLASS_PREFETCH_HITS);
     uint64_t misses = qms_class_get(k, QMS_CLASS_MISSES);
     uint64_t requests = qms_class_get(k, QMS_CLASS_REQUESTS);
     uint64_t ns = qms_class_get(k, QMS_CLASS_NS);
@@ -231,9 +233,10 @@ static json_t *class_object(struct qms_server *s, const struct qms_class *k)
     put_text(o, "kind", k->kind ? qm_kind_name(k->kind) : "other");
     put_text(o, "name", atomic_load_explicit(&k->name, memory_order_acquire));
     put(o, "contexts", qms_class_get(k, QMS_CLASS_CONTEXTS));
-    put(o, "reads", hits + promotes + misses);
+    put(o, "reads", hits + prefetch_hits + misses);
     put(o, "hits", hits);
-    put(o, "promotes", promotes);
+    put(o, "prefetch_hits", prefetch_hits);
+    put(o, "promotes", prefetch_hits); /* old name */
     put(o, "misses", misses);
     put(o, "issued", qms_class_get(k, QMS_CLASS_ISSUED));
     put(o, "used", qms_class_get(k, QMS_CLASS_USED));

@@ -409,14 +409,14 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .requests = sim->requests - sim->warm_requests,
         .writes = sim->writes - sim->warm_writes,
         .hits = now.hits - sim->warm.hits,
-        .promotes = now.promotes - sim->warm.promotes,
+        .prefetch_hits = now.prefetch_hits - sim->warm.prefetch_hits,
         .misses = now.misses - sim->warm.misses,
         .prefetches = now.prefetches - sim->warm.prefetches,
         .used = now.used - sim->warm.used - sim->late_used,
         .wasted = now.wasted - sim->warm.wasted - sim->late_wasted,
         .lru_misses = now.lru_misses - sim->warm.lru_misses,
     };
-    result->reads = result->hits + result->promotes + result->misses;
+    result->reads = result->hits + result->prefetch_hits + result->misses;
     sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
     if (sim->explain)
         explain(sim, result);

@@ -53,8 +53,8 @@ struct qm_sim_result {
     /* Since the warm-up: */
     uint64_t requests; /* reads */
     uint64_t writes;   /* requests; they change nothing here */
-    uint64_t reads;    /* blocks: hits + promotes + misses */
-    uint64_t hits, promotes, misses;
+    uint64_t reads;    /* blocks: hits + prefetch_hits + misses */
+    uint64_t hits, prefetch_hits, misses;
     uint64_t prefetches, used, wasted; /* the last two: of those prefetches */
     uint64_t lru_misses; /* that an LRU cache of as many blocks would have had, about; 0
                             if that is not reckoned */

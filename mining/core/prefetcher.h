@@ -108,10 +108,10 @@ struct qm_mining_config {
     unsigned degree;     /* candidates an access at most; 1 to 64; the paper's 4 */
     uint64_t segment;    /* blocks after which a growing sequence is mined in passing;
                             0: only at its end, and nothing bounds how long it grows */
-    bool skip_hits;      /* learn nothing from hits that no miss or promote is near:
-                            what is cached was learned from when it came, and a reader
-                            that is served from the cache costs no mining.  A prefetcher
-                            that mines off-line, or in passing, need not heed it */
+    bool skip_hits; /* learn nothing from hits that no miss or prefetch hit is near:
+                       what is cached was learned from when it came, and a reader
+                       that is served from the cache costs no mining.  A prefetcher
+                       that mines off-line, or in passing, need not heed it */
     uint64_t rules_pool; /* bytes of memory for rules in Berkeley DB and in front of it
                             (rules-store.h); 64 KiB to 64 GiB; the paper's 4 MiB.  What
                             does not fit is in a temporary file */

@@ -6,11 +6,11 @@
  *
  * With skip_hits a rule is learned only if its last block was not in the main cache
  * when it was read, or one before it was not that is less than the lookahead away (so
- * all rules are that have a miss or promote in them).  A stream is *live* from such a
- * block on, until as many hits have followed as a rule can reach: then what it has is
- * handed out.  Of a stream that is not live only those last hits are kept, with which
- * the next miss makes rules; a reader that finds everything in the cache costs no more
- * than that.
+ * all rules are that have a miss or prefetch hit in them).  A stream is *live* from
+ * such a block on, until as many hits have followed as a rule can reach: then what it
+ * has is handed out.  Of a stream that is not live only those last hits are kept, with
+ * which the next miss makes rules; a reader that finds everything in the cache costs no
+ * more than that.
  */
 #include <errno.h>
 #include <stdatomic.h>

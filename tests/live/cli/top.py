@@ -34,13 +34,13 @@ class Server:
         up = int((time.monotonic() - self.started) * 1e6) + 1
         classes = [{"class": f"{n:016x}", "kind": "transaction", "name": name,
                     "contexts": 12345678, "reads": 9 ** 15 - n, "hits": 9 ** 14,
-                    "promotes": 9, "misses": 9 ** 13, "issued": 9 ** 12, "used": 9 ** 11,
+                    "prefetch_hits": 9, "misses": 9 ** 13, "issued": 9 ** 12, "used": 9 ** 11,
                     "wasted": 5, "latency_us": 123456.789, "state": "reduced",
                     "set": "0" * 16} for n, name in enumerate(NAMES)]
         return json.dumps({
             "version": "0.1.0", "uptime_us": up, "policy": "ppm", "level": "transaction",
             "prefetching": True, "reads": 9 ** 15, "read_bytes": 9 ** 18, "writes": 9 ** 12,
-            "hits": 9 ** 14, "promotes": 9 ** 10, "misses": 9 ** 13, "prefetches": 9 ** 12,
+            "hits": 9 ** 14, "prefetch_hits": 9 ** 10, "misses": 9 ** 13, "prefetches": 9 ** 12,
             "used": 9 ** 11, "wasted": 5, "device_reads": 9 ** 13, "connections": 1234,
             "contexts_open": 32767, "latency_us": {"mean": 123456.7, "p99": 12345678.9},
             "classes": classes}).encode()

@@ -98,7 +98,7 @@ def shrinks():
         found.append(h.pread(BLOCK, first))
 
     def blocks_read():
-        return sum(a.stats()[outcome] for outcome in ("hits", "promotes", "misses"))
+        return sum(a.stats()[outcome] for outcome in ("hits", "prefetch_hits", "misses"))
 
     before = blocks_read()
     threads = [threading.Thread(target=f, args=[h]) for f, h in

@@ -91,5 +91,5 @@ assert read(size - 1, 1) == model[size - 1:]
 stats = tagged.stats()
 assert stats["used"] + stats["wasted"] <= stats["prefetches"]
 assert stats["reads"] > 800 and stats["writes"] > 200
-client.passed(f"{size} bytes, {stats['hits']} hits, {stats['promotes']} promotes, "
+client.passed(f"{size} bytes, {stats['hits']} hits, {stats['prefetch_hits']} prefetch hits, "
               f"{stats['misses']} misses")

@@ -32,24 +32,24 @@ for places in paths:
 client.wait_for(lambda: clients[0].stats()["sequences_queued"] == 0)
 before = clients[0].stats()
 if policy != "ppm":  # that learns at once
-    assert before["promotes"] == 0
+    assert before["prefetch_hits"] == 0
 for _ in range(2):
     for places in paths:
         transaction(clients[0], places, others)
 after = clients[0].stats()
 trx = [k for k in after["classes"] if k["kind"] == "query"]
-promotes = sum(k["promotes"] for k in trx)
+prefetch_hits = sum(k["prefetch_hits"] for k in trx)
 used, issued = sum(k["used"] for k in trx), sum(k["issued"] for k in trx)
-assert promotes == after["promotes"] and used == after["used"]
+assert prefetch_hits == after["prefetch_hits"] and used == after["used"]
 assert issued == after["prefetches"]
 wasted = sum(k["wasted"] for k in trx)
 assert wasted == after["wasted"]
 assert 0 <= issued - used - wasted <= after["prefetch_blocks"]
 if policy == "none":
-    assert after["promotes"] == after["prefetches"] == after["rules"] == 0
+    assert after["prefetch_hits"] == after["prefetches"] == after["rules"] == 0
     assert after["misses"] + after["hits"] == 3 * 800
 else:
     assert after["rules"] > 400 and (policy == "ppm" or after["matches"] > 0)
-    assert promotes > 600, after  # of 800
+    assert prefetch_hits > 600, after  # of 800
     assert after["used"] > 0.7 * after["prefetches"], after
-client.passed(f"{promotes} promotes, {after['used']} used of {after['prefetches']}")
+client.passed(f"{prefetch_hits} prefetch hits, {after['used']} used of {after['prefetches']}")

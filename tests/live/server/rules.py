@@ -26,11 +26,11 @@ elif sys.argv[2] == "shrunk":
     a.begin(a.first, kind=QUERY)
     for offset in places[:4]:
         a.pread(16384, offset, a.first)
-    assert a.stats()["promotes"] > 0
+    assert a.stats()["prefetch_hits"] > 0
     client.wait_for(lambda: a.stats()["device_blocks"] >= 4)
 else:
     assert a.stats()["rules"] > 0
     tour()
     s = a.stats()
-    assert s["promotes"] == len(places) - 2, s
+    assert s["prefetch_hits"] == len(places) - 2, s
 client.passed(sys.argv[2])

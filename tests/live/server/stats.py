@@ -26,7 +26,8 @@ assert s["cache_blocks"] == 100 and s["prefetch_blocks"] == 0
 assert s["cache_bytes"] > 4 * 16384
 assert (s["reads"], s["read_bytes"]) == (7, 6 * 16384 + 20000)
 assert (s["writes"], s["write_bytes"]) == (1, 3)
-assert (s["hits"], s["promotes"], s["misses"]) == (4, 0, 4)
+assert (s["hits"], s["prefetch_hits"], s["misses"]) == (4, 0, 4)
+assert s["promotes"] == s["prefetch_hits"]  # the old name
 assert (s["device_reads"], s["device_blocks"]) == (4, 4)
 assert s["prefetches"] == s["used"] == s["wasted"] == s["failed"] == s["dropped"] == 0
 for key in ["rules", "prefixes", "rules_bytes", "sequences", "sequences_shed",
@@ -92,12 +93,14 @@ b.pread(3 * 16384, 40 * 16384, deep)
 seen = {k["name"]: k for k in client.socket_stats(stats_path)["classes"]}
 numbers = {name: [seen[name][key] for key in
                   ("reads", "hits", "misses", "total_reads", "total_hits",
-                   "total_promotes", "total_misses")]
+                   "total_prefetch_hits", "total_misses")]
            for name in ("transaction", "query", "deep")}
 assert numbers == {"transaction": [2, 1, 1, 7, 4, 0, 3],
                    "query": [2, 1, 1, 6, 4, 0, 2],
                    "deep": [3, 2, 1, 3, 2, 0, 1]}, numbers
 for k in seen.values():
+    assert k["promotes"] == k["prefetch_hits"]  # the old names
+    assert k["total_promotes"] == k["total_prefetch_hits"]
     assert (k["total_latency_us"] > 0) == (k["total_reads"] > 0), k
     # Nothing is nested in it: both are the mean of the same requests.
     assert k["name"] != "deep" or k["total_latency_us"] == k["latency_us"], k

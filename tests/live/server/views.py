@@ -61,7 +61,7 @@ def uncached():
     a.begin(a.first)
     assert a.pread(16384, 0, a.first)[-1:] == b"a"
     s = a.stats()
-    assert s["hits"] == s["misses"] == s["promotes"] == 0 and s["reads"] == 3, s
+    assert s["hits"] == s["misses"] == s["prefetch_hits"] == 0 and s["reads"] == 3, s
     client.passed("uncached")
 
 

@@ -47,7 +47,7 @@ torture() {
 import json, sys
 s = json.loads(sys.argv[1])
 print("    " + sys.argv[2])
-print("    " + ", ".join(f"{k} {s[k]}" for k in ("hits", "promotes", "misses",
+print("    " + ", ".join(f"{k} {s[k]}" for k in ("hits", "prefetch_hits", "misses",
       "prefetches", "used", "wasted", "dropped", "failed")))
 # What is not worth it here, ppm leaves.
 sys.exit(not any(p in sys.argv[2] for p in ("policy=none", "policy=ppm")) and

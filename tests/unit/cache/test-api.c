@@ -439,14 +439,14 @@ static void test_failed_prefetch(void **state)
     assert_int_equal(stats_of(cache).failed, 2);
     assert_int_equal(stats_of(cache).main_blocks, 0);
 
-    /* Demanded again after it was prefetched again: used, though no promote. */
+    /* Demanded again after it was prefetched again: used, though no prefetch hit. */
     assert_int_equal(qm_cache_prefetch(cache, 1, 9, &fill), 0);
     qm_cache_fill(cache, fill, block_data(1));
     assert_int_equal(qm_cache_demand_again(cache, 1, buf, 0, BLOCK, &found), 0);
     assert_int_equal(found.outcome, QM_PREFETCH_HIT);
     assert_int_equal(found.todo, QM_DONE);
     assert_memory_equal(buf, block_data(1), BLOCK);
-    assert_int_equal(stats_of(cache).promotes, 1);
+    assert_int_equal(stats_of(cache).prefetch_hits, 1);
     assert_int_equal(stats_of(cache).used, 2);
     check_identities(cache, 0);
     qm_cache_free(cache);

@@ -37,7 +37,7 @@ struct model {
     unsigned char device[UNIVERSE][BLOCK];
     struct outstanding fills[MAX_FILLS];
     size_t held;
-    uint64_t hits, promotes, misses, prefetches, used, wasted, failed, detached;
+    uint64_t hits, prefetch_hits, misses, prefetches, used, wasted, failed, detached;
     uint64_t wasted_sum, seen_sum; /* of what wasted() should be told, and was */
 };
 
@@ -173,7 +173,7 @@ static void do_demand(struct model *m, struct qm_cache *cache, uint64_t block,
     } else if ((e = part_find(&m->prefetch, block))) {
         moved = part_take(&m->prefetch, e);
         part_put(m, &m->main, moved);
-        m->promotes++;
+        m->prefetch_hits++;
         m->used++;
         assert_int_equal(found.outcome, QM_PREFETCH_HIT);
         assert_int_equal(found.issuer, moved.issuer);
@@ -262,7 +262,7 @@ static void check(struct model *m, struct qm_cache *cache, uint64_t budget)
     struct qm_cache_stats s = stats_of(cache);
 
     assert_int_equal(s.hits, m->hits);
-    assert_int_equal(s.promotes, m->promotes);
+    assert_int_equal(s.prefetch_hits, m->prefetch_hits);
     assert_int_equal(s.misses, m->misses);
     assert_int_equal(s.prefetches, m->prefetches);
     assert_int_equal(s.used, m->used);

@@ -492,7 +492,7 @@ static void test_peek(void **state)
     qm_cache_fill(f->cache, prefetched, below(6));
     assert_true(qm_cache_peek(f->cache, 6, buf, 0, BLOCK));
     assert_memory_equal(buf, below(6), BLOCK);
-    assert_int_equal(stats_of(f->cache).promotes, 0);
+    assert_int_equal(stats_of(f->cache).prefetch_hits, 0);
     assert_int_equal(stats_of(f->cache).hits, 1);
     assert_int_equal(stats_of(f->cache).misses, 3);
     tear_down(f);

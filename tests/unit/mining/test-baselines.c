@@ -87,9 +87,9 @@ static void test_sequential(void **state)
         }
         r = finish(sim);
         assert_int_equal(r.misses, cases[i].misses);
-        assert_int_equal(r.promotes, 1000 - r.misses);
+        assert_int_equal(r.prefetch_hits, 1000 - r.misses);
         assert_int_equal(r.hits, 0);
-        assert_int_equal(r.used, r.promotes);
+        assert_int_equal(r.used, r.prefetch_hits);
         assert_int_equal(r.wasted, 0);
         assert_int_equal(r.prefetches, cases[i].prefetches);
     }
@@ -159,7 +159,7 @@ static void test_exact_counts(void **state)
     static const struct {
         const char *policy;
         enum qm_level level;
-        uint64_t hits, promotes, misses, prefetches, used, wasted;
+        uint64_t hits, prefetch_hits, misses, prefetches, used, wasted;
     } cases[] = {
         {"none", QM_LEVEL_INNERMOST, 17413, 0, 42587, 0, 0, 0},
         {"seq", QM_LEVEL_INNERMOST, 17083, 20697, 22220, 36862, 20697, 16100},
@@ -176,12 +176,12 @@ static void test_exact_counts(void **state)
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct qm_sim_result r = mixed(cases[i].policy, cases[i].level);
 
-        if (r.hits != cases[i].hits || r.promotes != cases[i].promotes ||
+        if (r.hits != cases[i].hits || r.prefetch_hits != cases[i].prefetch_hits ||
             r.misses != cases[i].misses || r.prefetches != cases[i].prefetches ||
             r.used != cases[i].used || r.wasted != cases[i].wasted) {
             print_error("%s, level %d: {%llu, %llu, %llu, %llu, %llu, %llu}\n",
                         cases[i].policy, (int)cases[i].level,
-                        (unsigned long long)r.hits, (unsigned long long)r.promotes,
+                        (unsigned long long)r.hits, (unsigned long long)r.prefetch_hits,
                         (unsigned long long)r.misses, (unsigned long long)r.prefetches,
                         (unsigned long long)r.used, (unsigned long long)r.wasted);
             all = false;

@@ -181,7 +181,7 @@ static void test_hits_are_skipped(void **state)
         uint64_t blocks[200];
         bool hit[200];
         size_t n = rng_below(&rng, 200);
-        uint64_t one_in = 1 + rng_below(&rng, 30); /* misses or promotes */
+        uint64_t one_in = 1 + rng_below(&rng, 30); /* misses or prefetch hits */
         fill(&rng, blocks, n);
         for (size_t i = 0; i < n; i++) {
             hit[i] = rng_below(&rng, one_in) != 0;

@@ -512,7 +512,7 @@ static void test_demanded_before_it_is_queued(void **state)
     bare_free(b);
 }
 
-/* Misses ask for what to prefetch, and promotes if they are to; hits never. */
+/* Misses ask for what to prefetch, and prefetch hits if they are to; hits never. */
 static void test_who_asks(void **state)
 {
     struct bare *b = bare_new(32, 8);

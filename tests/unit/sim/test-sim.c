@@ -62,7 +62,7 @@ static void request(struct qm_sim *sim, char type, uint32_t slot, uint64_t block
                                   .length = count * BLOCK});
 }
 
-static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t promotes,
+static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t prefetch_hits,
                           uint64_t misses, uint64_t prefetches, uint64_t used,
                           uint64_t wasted)
 {
@@ -70,9 +70,9 @@ static void assert_counts(struct qm_sim *sim, uint64_t hits, uint64_t promotes,
 
     qm_sim_result(sim, &r);
     assert_int_equal(r.hits, hits);
-    assert_int_equal(r.promotes, promotes);
+    assert_int_equal(r.prefetch_hits, prefetch_hits);
     assert_int_equal(r.misses, misses);
-    assert_int_equal(r.reads, hits + promotes + misses);
+    assert_int_equal(r.reads, hits + prefetch_hits + misses);
     assert_int_equal(r.prefetches, prefetches);
     assert_int_equal(r.used, used);
     assert_int_equal(r.wasted, wasted);
@@ -110,7 +110,7 @@ static void paper_none(void **state)
  * transaction misses five times, leaves 3 4 5, and teaches ten rules.  The second: 1
  * miss (4 5 1), no prefix yet 2  miss (5 1 2); 1&2 -> 3, 4, 5: 5 is there, 3 comes, 4
  * comes and 3 goes 3  miss (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes and 4 goes 4  miss
- * (2 3 4); 3&4 -> 5: is there 5  promote (3 4 5) */
+ * (2 3 4); 3&4 -> 5: is there 5  a prefetch hit (3 4 5) */
 static void paper_quickmine(void **state)
 {
     struct qm_sim_config config = paper("quickmine", 4);
@@ -148,26 +148,26 @@ static void requests_of_several_blocks(void **state)
     qm_sim_free(sim);
 }
 
-/* With a prefetch cache of three of the six blocks, prefetching on promotes as well:
+/* With a prefetch cache of three of the six blocks, after prefetch hits as well:
  * the first transaction leaves 3 4 5.  The second:
  *   1  miss (4 5 1)
  *   2  miss (5 1 2); 1&2 -> 3, 4, 5: 3 and 4 come, 5 is there
- *   3  promote (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes
- *   4  promote (2 3 4); 3&4 -> 5: is there
- *   5  promote (3 4 5)
+ *   3  prefetch hit (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes
+ *   4  prefetch hit (2 3 4); 3&4 -> 5: is there
+ *   5  prefetch hit (3 4 5)
  * On misses only, 5 is not fetched again, and is missed. */
 static void on_prefetch_hit(void **state)
 {
     (void)state;
-    for (int promote = 0; promote < 2; promote++) {
+    for (int too = 0; too < 2; too++) {
         struct qm_sim_config config = paper("quickmine", 6);
         struct qm_sim *sim;
 
         config.params.prefetch_share = 50000;
-        config.params.on_prefetch_hit = promote;
+        config.params.on_prefetch_hit = too;
         sim = new_sim(&config);
         read_twice(sim);
-        if (promote)
+        if (too)
             assert_counts(sim, 0, 3, 7, 3, 3, 0);
         else
             assert_counts(sim, 0, 2, 8, 2, 2, 0);
@@ -245,8 +245,8 @@ static void warmup_divides(void **state)
     request(sim, QM_TRACE_READ, 1, 3, 1);
     request(sim, QM_TRACE_READ, 1, 4, 1);
     qm_sim_result(sim, &r);
-    assert_int_equal(r.promotes, 2); /* found by what the warm-up prefetched ... */
-    assert_int_equal(r.used, 0);     /* ... which is not this part's */
+    assert_int_equal(r.prefetch_hits, 2); /* found by what the warm-up prefetched ... */
+    assert_int_equal(r.used, 0);          /* ... which is not this part's */
     assert_true(r.used + r.wasted <= r.prefetches);
     qm_sim_free(sim);
 }

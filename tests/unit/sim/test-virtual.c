@@ -197,7 +197,7 @@ static void late_prefetch(void **state)
     (void)state;
     timed.think_ns = 400 * MS;
     r = RUN(&config, events);
-    assert_int_equal(r.promotes, 1);
+    assert_int_equal(r.prefetch_hits, 1);
     assert_int_equal(r.timed.late, 1);
     assert_us(r.timed.mean, (1000 + 600) / 2.0);
     assert_int_equal(r.timed.prefetch_reads, 1);
@@ -216,7 +216,7 @@ static void early_prefetch(void **state)
     (void)state;
     timed.think_ns = 1500 * MS;
     r = RUN(&config, events);
-    assert_int_equal(r.promotes, 1);
+    assert_int_equal(r.prefetch_hits, 1);
     assert_int_equal(r.timed.late, 0);
     assert_us(r.timed.mean, 500);
 }
@@ -330,7 +330,7 @@ static void slots_again(void **state)
     r = run(&config, events, n);
     assert_int_equal(r.requests, 200);
     assert_int_equal(r.misses, 100);
-    assert_int_equal(r.promotes, 100);
+    assert_int_equal(r.prefetch_hits, 100);
     assert_int_equal(r.used, 100);
 }
 
