@@ -17,10 +17,13 @@
 #include <xxhash.h>
 
 enum {
-    FEATURES = 4,
+    FEATURES = 6,
     WEIGHT_BITS = 10,
     WEIGHTS = 1 << WEIGHT_BITS, /* of a feature; its values are hashed to that many */
+    REGION_BITS = 8, /* blocks of a region that are alike: 4 MiB of 16 KiB blocks */
 };
+
+_Static_assert(FEATURES *WEIGHT_BITS <= 64, "where they are is a word");
 
 #define RATE 0.005f /* how far weights move: forgets in some hundred proposals */
 
@@ -87,6 +90,22 @@ static unsigned steps(unsigned n)
     return n > 32 ? 7 : 33 - (unsigned)__builtin_clz(n - 1);
 }
 
+/* Tables and indexes lie in parts of the device of their own, so what the step from one
+ * to another is worth holds for blocks of which little is known as well. */
+static uint64_t region(uint64_t block)
+{
+    return block >> REGION_BITS;
+}
+
+/* What such a rule is worth to that class of readers. */
+static uint64_t rule_of_class(const struct qm_features *c)
+{
+    unsigned count = c->count < 7 ? c->count : 7, depth = c->depth < 3 ? c->depth : 3;
+
+    return (uint64_t)c->klass << 8 | c->after_two << 7 | count << 4 | depth << 2 |
+           c->both << 1 | c->promoted;
+}
+
 /* Where the weights of a proposal's features are. */
 static uint64_t find_weights(const struct qm_features *c)
 {
@@ -97,6 +116,8 @@ static uint64_t find_weights(const struct qm_features *c)
             (unsigned)(c->path * 15.99f),
         hash((uint64_t)c->klass << 1 | c->after_two),
         hash(c->block - c->previous),
+        hash(region(c->previous) << 32 ^ region(c->block)),
+        hash(rule_of_class(c)),
     };
     uint64_t where = 0;
 
