@@ -89,7 +89,9 @@ static const struct argp_option options[] = {
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"degree", DEGREE, "N", 0, "most blocks prefetched for an access (1 to 64; 4)", 0},
     {"rules-memory", RULES_MEMORY, "SIZE", 0,
-     "most memory for the rules of policy ppm (an eighth of the cache)", 0},
+     "most memory for the rules of policy ppm, beside the cache (a ninth of it, "
+     "within)",
+     0},
     {"ablate", ABLATE, "PART[,PART...]", 0,
      "parts of policy ppm to leave out, to see what they are worth", 0},
     {"without", ABLATE, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0}, /* old name */

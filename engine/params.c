@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+/* Of a cache's memory, one part of so many is for rules: with the rest, they have the
+ * eighth of it that qm_mining_rules_memory() says.  Smaller caches leave it all to
+ * blocks: the least that a table takes would be much of it. */
+#define RULES_PART   9
+#define RULES_WITHIN (UINT64_C(1) << 20)
+
 bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit)
 {
     *on_prefetch_hit =
@@ -48,6 +54,15 @@ void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level leve
         return;
     qm_mining_defaults(&defaults);
     mining->segment = defaults.segment;
+}
+
+uint64_t qm_params_block_bytes(const struct qm_params *params,
+                               const struct qm_prefetcher_ops *ops, uint64_t bytes)
+{
+    if (!(ops->flags & QM_BOUNDED_RULES) || params->mining.rules_memory > 0 ||
+        bytes < RULES_WITHIN)
+        return bytes;
+    return bytes / RULES_PART * (RULES_PART - 1);
 }
 
 void qm_params_complete(struct qm_params *params, uint64_t block_size,

@@ -48,6 +48,13 @@ void qm_params_paper(struct qm_params *params);
 /* Whether the policy prefetches: it is not "none". */
 bool qm_params_prefetch(const struct qm_params *params);
 
+/* How many of a cache's bytes are for blocks and their metadata: all but the ninth that
+ * the rules of a policy with a bounded table take.  That table is beside the cache if
+ * its size was given (mining.rules_memory), or if the cache has less than 1 MiB. Before
+ * qm_params_complete(), for which the result is. */
+uint64_t qm_params_block_bytes(const struct qm_params *params,
+                               const struct qm_prefetcher_ops *ops, uint64_t bytes);
+
 /* Derives the remaining parameters from the others and from the cache: the memory for
  * rules, by the bytes of the cache, unless it was given; the block size; and the
  * segments, see qm_params_bound_segment(). */

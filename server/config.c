@@ -25,7 +25,7 @@
 #define PARALLEL_ALLOWED (NBDKIT_VERSION_MAJOR > 1 || NBDKIT_VERSION_MINOR >= 34)
 
 const char qms_config_help[] =
-    "cache-size=SIZE        Memory for caching, metadata included (default 256M).\n"
+    "cache-size=SIZE        Memory for caching, metadata and rules included (256M).\n"
     "cache-blocks=N         Cache exactly N blocks, whatever memory that takes.\n"
     "block-size=SIZE        Power of two from 4K to 1M (default 16K).\n"
     "policy=NAME            Prefetch policy (default ppm; none: no prefetching).\n"
@@ -520,7 +520,8 @@ static int size_cache(struct qms_config *c)
     if (c->cache_blocks == 0) {
         if (check_memory("cache-size", c->cache_size) == -1)
             return -1;
-        c->blocks = qm_cache_blocks_within(c->cache_size, c->block_size);
+        c->block_bytes = qm_params_block_bytes(&c->params, c->policy, c->cache_size);
+        c->blocks = qm_cache_blocks_within(c->block_bytes, c->block_size);
     } else if (c->cache_blocks > memory / c->block_size) {
         nbdkit_error("cache-blocks must not exceed %s, that is %" PRIu64
                      " blocks of %" PRIu64 " bytes; it is %" PRIu64,
@@ -634,7 +635,7 @@ int qms_config_complete(struct qms_config *c)
         return -1;
     qm_params_complete(&c->params, c->block_size,
                        c->cache_blocks > 0 ? c->cache_blocks * c->block_size
-                                           : c->cache_size);
+                                           : c->block_bytes);
     cache = qm_params_cache(&c->params, c->policy, c->block_size, c->blocks);
     cache.shards = c->shards;
     cache.data = true;

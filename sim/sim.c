@@ -237,19 +237,23 @@ static int make_timed(struct qm_sim *sim, char *err, size_t len)
 }
 
 /* The cache's part of the memory, beside which rules take their usual part of it. */
-static uint64_t part_of_total(const struct qm_sim_config *config)
+static uint64_t block_bytes(const struct qm_sim_config *config)
 {
+    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(config->params.policy);
     uint64_t size = config->cache_size;
 
-    return config->total_memory ? size / 9 * 8 : size;
+    if (config->cache_blocks > 0)
+        return config->cache_blocks * config->block_size;
+    if (config->total_memory)
+        return size / 9 * 8;
+    return ops && !config->paper ? qm_params_block_bytes(&config->params, ops, size)
+                                 : size;
 }
 
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = aligned_alloc(_Alignof(struct qm_sim), sizeof *sim);
-    uint64_t bytes = config->cache_blocks > 0
-                         ? config->cache_blocks * config->block_size
-                         : part_of_total(config);
+    uint64_t bytes = block_bytes(config);
 
     if (!sim) {
         snprintf(err, len, "out of memory");
@@ -257,6 +261,8 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     }
     memset(sim, 0, sizeof *sim);
     sim->config = *config;
+    if (!config->total_memory && config->cache_blocks == 0)
+        sim->config.cache_size = bytes;
     sim->measuring = config->warmup == 0 && !config->timed;
     qm_params_complete(&sim->config.params, config->block_size, bytes);
     qm_engine_init(&sim->engine, &sim->config.params);

@@ -315,7 +315,8 @@ static void refusals(void **state)
     assert_refused(&config, "power of two");
 }
 
-/* Without the preset, the cache's size includes its metadata. */
+/* Without the preset, the cache's size includes its metadata, and the memory for rules
+ * if that was not given. */
 static void size_includes_metadata(void **state)
 {
     struct qm_sim_config config;
@@ -328,11 +329,21 @@ static void size_includes_metadata(void **state)
     config.cache_size = 1000 * BLOCK;
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
+    assert_true(r.cache_blocks > 700 && r.cache_blocks < 888);
+    assert_int_equal(qm_sim_config(sim)->params.mining.rules_memory, 1000 * BLOCK / 9);
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes + 1000 * BLOCK / 9,
+                    998 * BLOCK, 1000 * BLOCK);
+    assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
+    qm_sim_free(sim);
+
+    config.params.mining.rules_memory = 1 << 20;
+    sim = new_sim(&config);
+    qm_sim_result(sim, &r);
     assert_true(r.cache_blocks > 800 && r.cache_blocks < 1000);
     assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 998 * BLOCK,
                     1000 * BLOCK);
-    assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
     qm_sim_free(sim);
+    config.params.mining.rules_memory = 0;
     /* In all, rules are part of it; and their usual part is an eighth of the cache's.
      */
     config.params.policy = "ppm";
