@@ -26,6 +26,13 @@ static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
     return e->latency && qm_latency_get(e->latency, place, begin_ns, byte_ns);
 }
 
+static float threshold(void *opaque)
+{
+    const struct qm_engine *e = opaque;
+
+    return qm_admission_threshold(e->admission);
+}
+
 void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
 {
     *e = (struct qm_engine){
@@ -55,6 +62,7 @@ int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_op
     config.cached = is_cached;
     config.reads = count_reads;
     config.speed = get_speed;
+    config.threshold = e->admission ? threshold : NULL;
     config.opaque = e;
     error = ops->create(&config, &prefetcher, err, len);
     if (error == 0)
@@ -163,6 +171,7 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
 
     for (unsigned i = 0; i < n; i++) {
         uint64_t block = candidates[i].block, left = candidates[i].count, run;
+        bool known = e->admission && candidates[i].probability >= 0;
 
         /* Rules may be of a time when the device was larger. */
         if (block >= device_end)
@@ -174,7 +183,10 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
             run = run_length(e, block, left);
             if (run == 0) {
                 run = 1;
-            } else if (now > 0 && e->load && !qm_device_load_admit(e->load, now)) {
+            } else if (known ? !qm_admission_admits(e->admission,
+                                                    candidates[i].probability)
+                             : now > 0 && e->load &&
+                                   !qm_device_load_admit(e->load, now)) {
                 throttled += run;
             } else {
                 issued = issue(opaque, block, (uint32_t)run);

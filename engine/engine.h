@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/admission.h"
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "engine/params.h"
@@ -36,14 +37,15 @@
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
     struct qm_cache *cache;
-    struct qm_throttle *throttle; /* NULL: every class may prefetch as it likes */
-    struct qm_device_load *load;  /* NULL: how busy the device is does not matter */
-    struct qm_latency *latency;   /* how long reads take; NULL: not known */
-    uint64_t device_blocks;       /* what lies beyond is not prefetched */
-    bool prefetches;              /* false: nobody carries prefetches out */
-    bool on_prefetch_hit;         /* candidates on a prefetch hit, too */
-    bool oblivious;               /* level none: classes are not told apart */
-    bool ignores_hits;            /* the prefetcher need not be told of them */
+    struct qm_throttle *throttle;   /* NULL: every class may prefetch as it likes */
+    struct qm_admission *admission; /* NULL: probability does not matter */
+    struct qm_device_load *load;    /* NULL: how busy the device is does not matter */
+    struct qm_latency *latency;     /* how long reads take; NULL: not known */
+    uint64_t device_blocks;         /* what lies beyond is not prefetched */
+    bool prefetches;                /* false: nobody carries prefetches out */
+    bool on_prefetch_hit;           /* candidates on a prefetch hit, too */
+    bool oblivious;                 /* level none: classes are not told apart */
+    bool ignores_hits;              /* the prefetcher need not be told of them */
 };
 
 /* Sets what the parameters say. */

@@ -30,6 +30,8 @@ struct qm_params {
                              misses */
     bool throttle;     /* prefetch less for classes that do not benefit, and while the
                           device is busy */
+    bool admission;    /* prefetch by probability and the load of the device: see
+                          admission.h */
     bool share_adapts; /* prefetch_share is the initial share */
     uint64_t prefetch_share; /* the prefetch partition's share of the cache's blocks:
                                 thousandths of a percent, above 0 and below 100 % */

@@ -133,7 +133,10 @@ struct qm_mining_config {
      * nanoseconds.  False: not known yet.  Called from candidates().  NULL: nobody
      * knows. */
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
-    void *opaque; /* for these four */
+    /* How probable the use of a block must be for it to be prefetched now, 0 to 1;
+     * called from candidates().  NULL: the prefetcher judges by itself. */
+    float (*threshold)(void *opaque);
+    void *opaque; /* for these five */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */

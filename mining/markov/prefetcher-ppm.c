@@ -65,6 +65,7 @@ struct ppm {
     unsigned ablate;    /* of enum qm_ablation */
     bool (*cached)(void *opaque, uint64_t block);
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
+    float (*threshold)(void *opaque);
     void *opaque;
     struct qm_accuracy accuracy;
     struct qm_forgotten forgotten;
@@ -95,8 +96,9 @@ struct step {
 struct search {
     struct ppm *q;
     const struct qm_stream *stream;
-    unsigned depth; /* how far ahead */
-    unsigned n;     /* steps; the first is the stream's last block */
+    unsigned depth;  /* how far ahead */
+    float threshold; /* how probable the use of a block must be */
+    unsigned n;      /* steps; the first is the stream's last block */
     struct step steps[STEPS_MAX];
     struct qm_candidate *out;
     unsigned found, max;
@@ -176,6 +178,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->base.ops = &qm_prefetcher_ppm;
     q->cached = config->cached;
     q->reads = config->reads;
+    q->threshold = config->threshold;
     q->opaque = config->opaque;
     q->ablate = config->ablate;
     qm_accuracy_init(&q->accuracy);
@@ -271,9 +274,7 @@ static void propose(struct search *s, const struct step *from,
                     struct qm_features *features)
 {
     struct qm_confidence *confidence = s->q->confidence;
-    float threshold = s->q->ablate & QM_ABLATE_THRESHOLD
-                          ? FIXED_THRESHOLD
-                          : qm_confidence_threshold(confidence);
+    float threshold = s->threshold;
     float probability = s->q->ablate & QM_ABLATE_CONFIDENCE
                             ? from->probability * features->count /
                                   (float)(features->count + features->rest)
@@ -385,6 +386,18 @@ static void set_accuracy(struct ppm *q)
                                qm_accuracy_next(&q->accuracy, device, lru));
 }
 
+/* How probable the use of a block must be: for it to be worth its place in the cache,
+ * which the confidence knows, and its read, which the caller may. */
+static float threshold(const struct ppm *q)
+{
+    float own = q->ablate & QM_ABLATE_THRESHOLD
+                    ? FIXED_THRESHOLD
+                    : qm_confidence_threshold(q->confidence);
+    float least = q->threshold ? q->threshold(q->opaque) : 0;
+
+    return own > least ? own : least;
+}
+
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                            struct qm_candidate *out, unsigned max)
 {
@@ -395,6 +408,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     if (!stream->fresh)
         return 0;
     set_accuracy(s.q);
+    s.threshold = threshold(s.q);
     s.depth = s.q->ablate & QM_ABLATE_LOOKAHEAD
                   ? 1
                   : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);

@@ -401,6 +401,33 @@ static void test_prefetch_on(void **state)
     assert_false(qm_params_read_prefetch_on("hit", &on));
 }
 
+/* With admission, what is known to be less probable than the threshold is kept back; a
+ * candidate of unknown probability is the load's to judge. */
+static void test_probability(void **state)
+{
+    struct qm_candidate wants[] = {
+        {.block = 10, .count = 1, .probability = 0.5F},
+        {.block = 20, .count = 2, .probability = 0.25F},
+        {.block = 30, .count = 1, .probability = QM_PROBABILITY_UNKNOWN},
+        {.block = 40, .count = 1, .probability = 0},
+    };
+    struct qm_admission admission;
+
+    (void)state;
+    qm_admission_init(&admission);
+    atomic_store(&admission.threshold, 0.5F);
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
+    assert_int_equal(issued_n, 4);
+    issued_n = 0;
+    engine.admission = &admission;
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 3);
+    assert_int_equal(issued_n, 2);
+    assert_int_equal(issued[0].block, 10);
+    assert_int_equal(issued[1].block, 30);
+    engine.admission = NULL;
+    qm_admission_destroy(&admission);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +446,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_throttled_streams, make, undo),
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
+        cmocka_unit_test_setup_teardown(test_probability, make, undo),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

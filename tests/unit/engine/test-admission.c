@@ -1,0 +1,99 @@
+/* test-admission.c - what is learned of a device whose reads' times are known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/admission.h"
+
+enum { MS = 1000000, READS = 3000 };
+
+static void assert_threshold(const struct qm_admission *a, float expected)
+{
+    float threshold = qm_admission_threshold(a);
+
+    if (threshold < expected - 0.01F || threshold > expected + 0.01F)
+        fail_msg("the threshold is %.3f, not %.3f", (double)threshold,
+                 (double)expected);
+}
+
+/* A read ends each `gap`; it found 0 to 3 others, of which each made it take `each`
+ * longer.  Reads of several blocks take longer for themselves. */
+static void reads(struct qm_admission *a, uint64_t *now, uint64_t gap, uint64_t each,
+                  bool sizes)
+{
+    for (unsigned i = 0; i < READS; i++) {
+        unsigned others = i * 7 % 4, blocks = sizes && i % 3 == 0 ? 8 : 1;
+
+        *now += gap;
+        qm_admission_begin(a, i % 2 == 0);
+        qm_admission_end(a, i % 2 == 0, others, *now,
+                         2 * MS + others * each + (blocks - 1) * 5 * MS, blocks);
+    }
+}
+
+/* The slope times the reads a unit of time, by the factor that admission.c has. */
+static void test_busy(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    assert_threshold(&a, 0);
+    reads(&a, &now, 4 * MS, MS, false);
+    assert_threshold(&a, 1.6F / 4);
+    assert_true(qm_admission_admits(&a, 0.45F));
+    assert_false(qm_admission_admits(&a, 0.35F));
+    reads(&a, &now, 8 * MS, MS, true); /* half the load */
+    assert_threshold(&a, 1.6F / 8);
+    reads(&a, &now, MS / 2, MS, true); /* more than there can be */
+    assert_threshold(&a, 0.95F);
+    qm_admission_destroy(&a);
+}
+
+/* A device on which reads do not delay each other lets everything pass. */
+static void test_wide(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    reads(&a, &now, MS / 10, 0, true);
+    assert_threshold(&a, 0);
+    qm_admission_destroy(&a);
+}
+
+/* How soon a read fails says nothing, but it is on its way no more. */
+static void test_failed(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    reads(&a, &now, 4 * MS, MS, false);
+    assert_int_equal(qm_admission_begin(&a, false), 0);
+    assert_int_equal(qm_admission_begin(&a, true), 1);
+    assert_int_equal(qm_admission_begin(&a, true), 2);
+    for (unsigned i = 0; i < 3; i++)
+        qm_admission_end(&a, i > 0, 2, now + 1, 1, 0);
+    assert_int_equal(qm_admission_begin(&a, false), 0);
+    qm_admission_end(&a, false, 0, now + 1, 1, 0);
+    assert_threshold(&a, 1.6F / 4);
+    qm_admission_destroy(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_failed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
