@@ -23,7 +23,7 @@ struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_prefetch_hit, throttle,
-        skip_hits, degree, rules_memory, retrain, jobs;
+        admission, skip_hits, degree, rules_memory, retrain, jobs;
     struct sim_timed timed;
     unsigned ablate; /* of enum qm_ablation */
     const char *trained;
@@ -53,6 +53,7 @@ enum {
     SERIES,
     JOBS,
     EXPLAIN,
+    ADMISSION,
     DEVICE,
     CLIENTS,
     THINK,
@@ -87,6 +88,8 @@ static const struct argp_option options[] = {
      "learn nothing from hits that are not near a miss (on; off in the preset)", 0},
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
+    {"admission", ADMISSION, "on|off", 0,
+     "prefetch what is probable enough at the load of the device", 0},
     {"degree", DEGREE, "N", 0, "most blocks prefetched for an access (1 to 64; 4)", 0},
     {"rules-memory", RULES_MEMORY, "SIZE", 0,
      "most memory for the rules of policy ppm, beside the cache (a ninth of it, "
@@ -292,6 +295,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--throttle must be on or off, not '%s'", arg);
         set(&a->throttle, strcmp(arg, "on") == 0);
         return 0;
+    case ADMISSION:
+        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+            argp_error(state, "--admission must be on or off, not '%s'", arg);
+        set(&a->admission, strcmp(arg, "on") == 0);
+        return 0;
     case DEGREE:
         set(&a->degree, cli_number(state, "--degree", arg, 1, 64));
         return 0;
@@ -384,6 +392,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.mining.rules_memory = a->rules_memory.value;
     if (a->throttle.set)
         config.params.throttle = a->throttle.value;
+    if (a->admission.set)
+        config.params.admission = a->admission.value;
     if (a->degree.set)
         config.params.mining.degree = (unsigned)a->degree.value;
     if (a->retrain.set)

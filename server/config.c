@@ -39,6 +39,8 @@ const char qms_config_help[] =
     "prefetch-on=WHAT       When to prefetch: miss, or prefetch-hit (default): on "
     "both.\n"
     "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
+    "admission=on|off       Prefetch what is probable enough at the device's load "
+    "(off).\n"
     "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
     "prefetch-threads=N prefetch-connections=N prefetch-queue=N miner-queue=SIZE\n"
     "                       Background work.\n"
@@ -321,6 +323,14 @@ static int set_throttle(const char *key, const char *value, struct qms_config *c
     return 0;
 }
 
+static int set_admission(const char *key, const char *value, struct qms_config *c)
+{
+    c->params.admission = strcmp(value, "on") == 0;
+    if (!c->params.admission && strcmp(value, "off") != 0)
+        return wrong(key, value, "on or off");
+    return 0;
+}
+
 static int set_prefetch_threads(const char *key, const char *value,
                                 struct qms_config *c)
 {
@@ -465,6 +475,7 @@ static struct {
     {"prefetch-on", set_prefetch_on, "ppm quickmine cminer cminer+", NULL},
     {"skip-hits", set_skip_hits, "quickmine", NULL},
     {"throttle", set_throttle, PREFETCHING, NULL},
+    {"admission", set_admission, PREFETCHING, NULL},
     {"prefetch-threads", set_prefetch_threads, PREFETCHING, NULL},
     {"prefetch-connections", set_prefetch_connections, PREFETCHING, NULL},
     {"prefetch-queue", set_prefetch_queue, PREFETCHING, NULL},

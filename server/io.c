@@ -48,7 +48,9 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
 {
-    uint64_t start = qms_now();
+    struct qm_admission *admission = r->s->engine.admission;
+    unsigned others = admission ? qm_admission_begin(admission, false) : 0;
+    uint64_t start = qms_now(), now;
     int err = 0, rc;
 
     qms_stats_add(r->s->stats, QMS_DEVICE_READS, 1);
@@ -58,9 +60,13 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     errno = 0;
     rc = r->next->pread(r->next, buf, count, offset, 0, &err);
     qm_device_load_demand(&r->s->load, -1);
+    now = qms_now();
+    if (admission)
+        qm_admission_end(admission, false, others, now, now - start,
+                         rc == -1 ? 0 : blocks);
     if (rc == -1)
         return err ? err : EIO;
-    qm_latency_took(&r->s->latency, QM_PLACE_BACKEND, count, qms_now() - start);
+    qm_latency_took(&r->s->latency, QM_PLACE_BACKEND, count, now - start);
     qms_stats_add(r->s->stats, QMS_DEVICE_BLOCKS, blocks);
     return 0;
 }

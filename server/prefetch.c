@@ -151,16 +151,20 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     const struct qms_prefetch_config *c = &p->config;
     uint64_t offset = jobs[0]->block * c->block_size;
     uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes, start, now;
+    unsigned others;
     int error;
 
     if (valid > c->size - offset) { /* the device's last block need not be whole */
         valid = c->size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
+    others = c->admission ? qm_admission_begin(c->admission, true) : 0;
     start = qms_now();
     error = c->read(c->opaque, worker, buf, valid, offset);
+    now = qms_now();
+    if (c->admission)
+        qm_admission_end(c->admission, true, others, now, now - start, error ? 0 : n);
     if (!error) { /* how soon a read fails says nothing of the device */
-        now = qms_now();
         if (c->load)
             qm_device_load_took(c->load, now, now - start, n, waiting(p));
         if (c->latency)

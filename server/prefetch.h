@@ -21,6 +21,7 @@
 
 #include "cache/cache.h"
 #include "server/clients.h"
+#include "engine/admission.h"
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "server/stats.h"
@@ -30,9 +31,10 @@ struct qms_prefetch;
 struct qms_prefetch_config {
     struct qm_cache *cache;
     struct qms_stats *stats;
-    struct qm_device_load *load; /* told how long reads take; NULL: none */
-    struct qm_latency *latency;  /* the same */
-    uint64_t size;               /* of the device, in bytes */
+    struct qm_device_load *load;    /* told how long reads take; NULL: none */
+    struct qm_latency *latency;     /* the same */
+    struct qm_admission *admission; /* the same */
+    uint64_t size;                  /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
     unsigned threads, queue;

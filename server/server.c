@@ -172,6 +172,7 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
         s->size / s->config.block_size + (s->size % s->config.block_size > 0);
     s->engine.load = s->config.params.throttle ? &s->load : NULL;
     s->engine.latency = &s->latency;
+    s->engine.admission = s->config.params.admission ? &s->admission : NULL;
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
                                   sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
@@ -236,6 +237,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .stats = s->stats,
         .load = s->config.params.throttle ? &s->load : NULL,
         .latency = &s->latency,
+        .admission = s->engine.admission,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
@@ -509,6 +511,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     pthread_mutex_init(&s->reporting, NULL);
     qm_device_load_init(&s->load);
     qm_latency_init(&s->latency);
+    qm_admission_init(&s->admission);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;

@@ -56,10 +56,11 @@ struct qms_server {
     struct qms_order order; /* of changes */
     pthread_t stop_watcher;
     bool stop_watched;
-    struct qm_device_load load;  /* of the device */
-    struct qm_latency latency;   /* of reads of the device */
-    nbdkit_backend *backend;     /* the layer below */
-    struct qms_backing *backing; /* connections to it, to prefetch over */
+    struct qm_device_load load;    /* of the device */
+    struct qm_admission admission; /* told of reads if the engine has it */
+    struct qm_latency latency;     /* of reads of the device */
+    nbdkit_backend *backend;       /* the layer below */
+    struct qms_backing *backing;   /* connections to it, to prefetch over */
     uint64_t other_size; /* the keeper's: the differing size that it logged last */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_clients clients;

@@ -18,6 +18,7 @@ struct qm_sim {
     struct qm_engine engine;
     struct qm_device_load load; /* without virtual time, of no device, which is idle */
     struct qm_latency latency;  /* the same; nothing is known of it */
+    struct qm_admission admission;
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;

@@ -269,6 +269,9 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     qm_device_load_init(&sim->load);
     qm_latency_init(&sim->latency);
     sim->engine.latency = &sim->latency;
+    qm_admission_init(&sim->admission);
+    if (sim->config.params.admission && sim->config.timed)
+        sim->engine.admission = &sim->admission;
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
         make_throttle(sim, err, len) == 0 && make_timed(sim, err, len) == 0)
@@ -445,5 +448,6 @@ void qm_sim_free(struct qm_sim *sim)
     qm_throttle_free(sim->engine.throttle);
     qm_device_load_destroy(&sim->load);
     qm_latency_destroy(&sim->latency);
+    qm_admission_destroy(&sim->admission);
     free(sim);
 }

@@ -100,6 +100,8 @@ static void done(struct vt_actor *actor)
     struct vt_worker *w = caa_container_of(actor, struct vt_worker, actor);
     struct qm_virtual *v = actor->v;
 
+    qm_admission_end(&v->sim->admission, true, actor->others, (uint64_t)v->now,
+                     (uint64_t)(v->now - actor->since), w->reading);
     if (v->sim->engine.load)
         qm_device_load_took(v->sim->engine.load, (uint64_t)v->now,
                             (uint64_t)(v->now - actor->since), w->reading, v->queued);

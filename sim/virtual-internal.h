@@ -22,6 +22,7 @@ struct vt_actor {
     void (*done)(struct vt_actor *actor);
     struct qm_device_request *request; /* NULL: none */
     int64_t since;                     /* when it was submitted */
+    unsigned others;                   /* reads that were on their way then */
 };
 
 /* A block of a batch. */

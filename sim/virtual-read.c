@@ -221,6 +221,8 @@ static void done(struct vt_actor *actor)
     qm_latency_took(&v->sim->latency, QM_PLACE_BACKEND,
                     r->reading * v->sim->config.block_size,
                     (uint64_t)(v->now - actor->since));
+    qm_admission_end(&v->sim->admission, false, actor->others, (uint64_t)v->now,
+                     (uint64_t)(v->now - actor->since), r->reading);
     for (unsigned i = r->at; i < r->at + r->reading; i++) {
         qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
         r->pieces[i].fill = NULL;

@@ -77,6 +77,7 @@ void vt_device_read(struct vt_actor *actor, bool background, uint64_t block, uns
     if (length > v->config.size - at) /* the device's last block need not be whole */
         length = v->config.size - at;
     actor->since = v->now;
+    actor->others = qm_admission_begin(&v->sim->admission, background);
     if (v->sim->measuring) {
         *(background ? &v->counts.prefetch_reads : &v->counts.demand_reads) += 1;
         *(background ? &v->counts.prefetch_blocks : &v->counts.demand_blocks) += n;
