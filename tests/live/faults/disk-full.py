@@ -22,8 +22,9 @@ def walk(i):
     a.end(a.first)
 
 
-for i in range(5):
-    walk(i)
+# Each twice, with more in between than is cached: what was seen once is not saved.
+for i in range(30):
+    walk(i % 15)
 if how == "many":
     # Rules that change are saved now and then, and when the server ends.
     while not (a.stats()["rules_save_errors"] and a.stats().get("record_error")):

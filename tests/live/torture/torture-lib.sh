@@ -3,6 +3,9 @@
 TORTURE=$BUILD_DIR/tests/torture-clients
 TORTURE_DEVICE=$BUILD_DIR/tests/torture-device
 UNRULY=$BUILD_DIR/lib/nbdkit-unruly-plugin.so
+# The policy with a database, where it is built: its threads and files are the most to torture.
+DATABASE_POLICY=quickmine
+[[ " ${QM_LEFT_OUT-} " != *" BERKELEY_DB "* ]] || DATABASE_POLICY=run
 [ -x "$TORTURE" ] && [ -f "$UNRULY" ] || fail "tests/live/torture is not built"
 
 # torture SEED SECONDS [--errors|--clients N|--depth N|--kills N]... -- ARGS...: a server with
