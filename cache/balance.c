@@ -92,7 +92,8 @@ void qm_balance_destroy(struct qm_balance *b)
 static double step(const struct qm_balance *b, enum qm_part part, int queue,
                    uint32_t age)
 {
-    double near = b->prefetch / 2;
+    uint64_t half = b->prefetch / 2;
+    double near = (double)half;
 
     if (near < LEAST_NEAR)
         near = LEAST_NEAR;

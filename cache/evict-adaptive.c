@@ -316,7 +316,8 @@ static size_t adaptive_bytes(uint64_t capacity)
 {
     return FIXED_BYTES + capacity * (QM_GHOST_BYTES + QM_SKETCH_BYTES) +
            (sample_blocks(capacity) + 1) *
-               (CANDIDATES * QM_MINI_BYTES + 2 * QM_GHOST_BYTES + QM_SKETCH_BYTES);
+               ((uint64_t)CANDIDATES * QM_MINI_BYTES + UINT64_C(2) * QM_GHOST_BYTES +
+                QM_SKETCH_BYTES);
 }
 
 const struct qm_evict_ops qm_evict_adaptive = {

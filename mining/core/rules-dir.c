@@ -153,12 +153,12 @@ void qm_rules_dir_close(struct qm_rules_dir *dir)
 int qm_rules_dir_try(const char *name, char *err, size_t len)
 {
     const struct qm_mining_config config = {.rules_dir = name};
-    struct qm_rules_dir *dir;
+    struct qm_rules_dir *dir = NULL;
     struct stat st;
     bool made = lstat(name, &st) != 0 && errno == ENOENT;
     int r = qm_rules_dir_open(&config, &dir, err, len);
 
-    if (r == 0) {
+    if (dir) {
         qm_rules_dir_close(dir);
         err[0] = '\0';
     }
