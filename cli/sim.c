@@ -118,7 +118,7 @@ static const struct argp_option options[] = {
      "times as fast",
      0},
     {"prefetch-threads", PREFETCH_THREADS, "N", 0, "that read ahead (4)", 0},
-    {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (64)", 0},
+    {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (128)", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 

@@ -96,18 +96,30 @@ struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *a, unsigned client)
                 : NULL;
 }
 
+unsigned qm_ahead_follow(struct qm_ahead *a, uint64_t block, unsigned max,
+                         struct qm_ahead_job **jobs)
+{
+    unsigned n = 0;
+
+    while (n < max && (jobs[n] = take(a, block + n, NULL, qm_fair_serve)))
+        n++;
+    return n;
+}
+
 unsigned qm_ahead_run(struct qm_ahead *a, struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX])
 {
     struct qm_fair_item *next = qm_fair_next(&a->queue);
-    unsigned n = 0;
-    uint64_t block;
 
-    if (!next)
-        return 0;
-    block = job_of(next)->block;
-    while (n < a->join && (jobs[n] = take(a, block + n, NULL, qm_fair_serve)))
-        n++;
-    return n;
+    return next ? qm_ahead_follow(a, job_of(next)->block, a->join, jobs) : 0;
+}
+
+unsigned qm_ahead_counts(struct qm_ahead_job *const *jobs, unsigned n)
+{
+    unsigned counts = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        counts += jobs[i]->counts;
+    return counts;
 }
 
 unsigned qm_ahead_wanted(struct qm_cache *cache, struct qm_ahead_job *const *jobs,

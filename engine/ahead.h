@@ -11,12 +11,14 @@
 #ifndef QM_ENGINE_AHEAD_H
 #define QM_ENGINE_AHEAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "cache/cache.h"
 #include "engine/fair.h"
 
 enum {
+    QM_AHEAD_UNIT = 16,      /* adjacent blocks that count as one in the limit */
     QM_AHEAD_JOIN_MAX = 64,  /* blocks of one read */
     QM_AHEAD_LIMIT_MIN = 64, /* see qm_ahead_limit() */
 };
@@ -27,13 +29,14 @@ struct qm_ahead_job {
     struct qm_ahead_job *next; /* the queue's */
     uint64_t block;
     struct qm_fill *fill;
+    bool counts; /* toward the limit: each first of QM_AHEAD_UNIT that are adjacent */
 };
 
 struct qm_ahead {
     struct qm_fair queue;
     struct qm_ahead_job **buckets;
     unsigned mask;
-    unsigned limit; /* jobs at most: the caller's to keep */
+    unsigned limit; /* jobs that count, at most: the caller's to keep */
     unsigned join;  /* blocks of one read at most */
 };
 
@@ -69,6 +72,14 @@ struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *ahead, unsigned client);
  * 0: none waits. */
 unsigned qm_ahead_run(struct qm_ahead *ahead,
                       struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX]);
+
+/* Takes the jobs of the blocks from `block` on out, at most max, up to the first that
+ * does not wait.  Returns how many. */
+unsigned qm_ahead_follow(struct qm_ahead *ahead, uint64_t block, unsigned max,
+                         struct qm_ahead_job **jobs);
+
+/* How many of n jobs count toward the limit. */
+unsigned qm_ahead_counts(struct qm_ahead_job *const *jobs, unsigned n);
 
 /* How many of n jobs, from the first on, are worth reading: up to the first whose block
  * would not be kept. */

@@ -20,7 +20,7 @@
 
 /* Those who prefetch, and the prefetches that may wait for them. */
 #define QM_PREFETCH_THREADS 4
-#define QM_PREFETCH_QUEUE   64
+#define QM_PREFETCH_QUEUE   128
 
 struct qm_params {
     const char *policy;   /* a prefetcher's name; the simulator also has "perfect" */

@@ -29,6 +29,7 @@ struct piece {
     struct qm_fill *wait; /* what somebody reads; or NULL */
     bool past;            /* the cache has no room: to be read past it */
     bool read;            /* the bytes are there */
+    bool queued;          /* `fill` was a prefetch's that waited to be read */
 };
 
 /* One request. */
@@ -86,6 +87,7 @@ static void plan(struct request *r, struct piece *p, int error,
         p->wait = found->fill;
         if (r->s->prefetch && qms_prefetch_take(r->s->prefetch, p->block, found->fill))
             p->fill = found->fill;
+        p->queued = p->fill != NULL;
     }
 }
 
@@ -110,6 +112,42 @@ static bool in_place(const struct qms_server *s, const struct piece *p, unsigned
     return true;
 }
 
+/* Prefetches of the blocks behind a piece, to be read with it: of a run that a stream
+ * wants, its reader has come to the first blocks before any worker has.  Read one by
+ * one they would take far longer. */
+static unsigned follow(struct request *r, const struct piece *last, unsigned n,
+                       struct qm_ahead_job **jobs)
+{
+    struct qms_server *s = r->s;
+    unsigned max = s->max_bytes / s->config.block_size;
+
+    if (!last->queued || n >= max)
+        return 0;
+    max -= n;
+    return qms_prefetch_follow(s->prefetch, last->block + 1,
+                               max < QM_AHEAD_JOIN_MAX ? max : QM_AHEAD_JOIN_MAX, jobs);
+}
+
+/* The data of a piece is there, or not. */
+static void end_piece(struct request *r, struct piece *p, const char *at, bool beside,
+                      int error)
+{
+    struct qms_server *s = r->s;
+
+    if (error != 0) {
+        qm_cache_fail(s->cache, p->fill);
+    } else {
+        bool kept = qm_cache_fill(s->cache, p->fill, at);
+
+        if (beside)
+            memcpy(p->to, at + p->offset, p->count);
+        if (!kept)
+            qm_cache_peek(s->cache, p->block, p->to, p->offset, p->count);
+    }
+    p->fill = NULL;
+    p->read = error == 0;
+}
+
 /* Reads the blocks of n pieces, which are adjacent and ours to load, by one call, and
  * fills them in or fails them. */
 static void read_run(struct request *r, struct piece *p, unsigned n)
@@ -117,13 +155,15 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
     struct qms_server *s = r->s;
     const size_t block_size = s->config.block_size;
     const uint64_t start = block_start(s, p->block);
-    size_t bytes = n * block_size, valid = bytes;
+    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
+    const unsigned more = follow(r, &p[n - 1], n, jobs);
+    size_t bytes = (n + more) * block_size, valid = bytes;
     char *beside = NULL, *at = p->to;
     int error = 0;
 
     if (valid > s->size - start)
         valid = s->size - start;
-    if (!in_place(s, p, n)) {
+    if (more > 0 || !in_place(s, p, n)) {
         at = beside = malloc(bytes);
         if (!beside)
             error = ENOMEM;
@@ -131,20 +171,15 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
             memset(beside + valid, 0, bytes - valid);
     }
     if (error == 0)
-        error = read_below(r, at, valid, start, n);
-    for (unsigned i = 0; i < n; i++, at += block_size) {
-        if (error != 0) {
-            qm_cache_fail(s->cache, p[i].fill);
-        } else {
-            bool kept = qm_cache_fill(s->cache, p[i].fill, at);
-
-            if (beside)
-                memcpy(p[i].to, at + p[i].offset, p[i].count);
-            if (!kept)
-                qm_cache_peek(s->cache, p[i].block, p[i].to, p[i].offset, p[i].count);
-        }
-        p[i].fill = NULL;
-        p[i].read = error == 0;
+        error = read_below(r, at, valid, start, n + more);
+    for (unsigned i = 0; i < n; i++, at += block_size)
+        end_piece(r, &p[i], at, beside != NULL, error);
+    for (unsigned i = 0; i < more; i++, at += block_size) {
+        if (error != 0)
+            qm_cache_fail(s->cache, jobs[i]->fill);
+        else
+            qm_cache_fill(s->cache, jobs[i]->fill, at);
+        free(jobs[i]);
     }
     free(beside);
     r->err = error;

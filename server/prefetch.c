@@ -50,36 +50,42 @@ static void cancel(struct qms_prefetch *p, struct qm_ahead_job *job)
 static bool take_room(struct qms_prefetch *p, unsigned client)
 {
     struct qm_ahead_job *job;
+    bool counts;
 
     if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) > 0)
         return true;
-    pthread_mutex_lock(&p->lock);
-    job = qm_ahead_yield(&p->ahead, client);
-    pthread_mutex_unlock(&p->lock);
+    do { /* of a run, the blocks from its end on, up to one that counts */
+        pthread_mutex_lock(&p->lock);
+        job = qm_ahead_yield(&p->ahead, client);
+        pthread_mutex_unlock(&p->lock);
+        counts = job && job->counts;
+        if (job) {
+            qm_cache_fail(p->config.cache, job->fill);
+            free(job);
+        }
+        qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
+    } while (job && !counts);
     give_room(p, 1); /* that job's, or what was taken in vain */
-    if (job) {
-        qm_cache_fail(p->config.cache, job->fill);
-        free(job);
-    }
-    qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
-    return job != NULL;
+    return counts;
 }
 
-/* Makes block enter the cache, and a job for it; NULL: it is cached, or cannot. */
+/* Makes block enter the cache, and a job for it; NULL: it is cached, or cannot.
+ * counts: it takes room. */
 static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
-                                     unsigned client, uint32_t issuer)
+                                     unsigned client, uint32_t issuer, bool counts)
 {
     struct qm_ahead_job *job;
 
-    if (!take_room(p, client))
+    if (counts && !take_room(p, client))
         return NULL;
     job = malloc(sizeof *job);
     if (!job || qm_cache_prefetch(p->config.cache, block, issuer, &job->fill) != 0) {
         free(job);
-        give_room(p, 1);
+        give_room(p, counts);
         return NULL;
     }
     job->block = block;
+    job->counts = counts;
     job->item.client = client;
     job->item.cost = 1;
     return job;
@@ -92,7 +98,7 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
     unsigned issued = 0, queued = 0;
 
     for (; count > 0; block++, count--) {
-        job = make_job(p, block, client, issuer);
+        job = make_job(p, block, client, issuer, issued % QM_AHEAD_UNIT == 0);
         if (!job)
             continue;
         issued++;
@@ -117,7 +123,7 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
     pthread_mutex_unlock(&p->lock);
     while ((job = in_vain)) {
         in_vain = job->next;
-        give_room(p, 1);
+        give_room(p, job->counts);
         cancel(p, job);
     }
     return issued;
@@ -130,10 +136,24 @@ bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *f
     pthread_mutex_lock(&p->lock);
     job = qm_ahead_take(&p->ahead, block, fill);
     if (job)
-        give_room(p, 1);
+        give_room(p, job->counts);
     pthread_mutex_unlock(&p->lock);
     free(job);
     return job != NULL;
+}
+
+unsigned qms_prefetch_follow(struct qms_prefetch *p, uint64_t block, unsigned max,
+                             struct qm_ahead_job **jobs)
+{
+    unsigned n;
+
+    if (max > p->ahead.join)
+        max = p->ahead.join;
+    pthread_mutex_lock(&p->lock);
+    n = qm_ahead_follow(&p->ahead, block, max, jobs);
+    give_room(p, qm_ahead_counts(jobs, n));
+    pthread_mutex_unlock(&p->lock);
+    return n;
 }
 
 /* How many jobs wait for a worker, but for a moment. */
@@ -208,7 +228,7 @@ static void *worker_thread(void *opaque)
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         n = qm_ahead_run(&p->ahead, jobs);
-        give_room(p, n);
+        give_room(p, qm_ahead_counts(jobs, n));
         if (n == 0) {
             pthread_cond_wait(&p->wake, &p->lock);
             continue;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/ahead.h"
 #include "server/clients.h"
 #include "engine/admission.h"
 #include "engine/latency.h"
@@ -65,5 +66,12 @@ unsigned qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
  * reads the block and calls qm_cache_fill() or qm_cache_fail().  Any thread. */
 bool qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block,
                        struct qm_fill *fill);
+
+/* Takes the prefetches of the blocks from `block` on, at most max, out of the queue, up
+ * to the first that does not wait there; returns how many.  The caller reads those
+ * blocks, with the one before them, fills or fails each job's fill, and frees the jobs.
+ * Any thread. */
+unsigned qms_prefetch_follow(struct qms_prefetch *prefetch, uint64_t block,
+                             unsigned max, struct qm_ahead_job **jobs);
 
 #endif

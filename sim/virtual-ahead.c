@@ -20,24 +20,27 @@ static void fail_job(struct qm_virtual *v, struct qm_ahead_job *job)
 static bool take_room(struct qm_virtual *v)
 {
     struct qm_ahead_job *job;
+    bool counts;
 
     if (v->queued < v->ahead.limit)
         return true;
-    job = qm_ahead_yield(&v->ahead, 0);
-    if (job) {
-        v->queued--;
-        fail_job(v, job);
-    }
-    v->counts.dropped += v->sim->measuring;
-    return job != NULL;
+    do {
+        job = qm_ahead_yield(&v->ahead, 0);
+        counts = job && job->counts;
+        v->queued -= counts;
+        if (job)
+            fail_job(v, job);
+        v->counts.dropped += v->sim->measuring;
+    } while (job && !counts);
+    return counts;
 }
 
-int vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t issuer)
+static int issue(struct qm_virtual *v, uint64_t block, uint32_t issuer, bool counts)
 {
     struct qm_ahead_job *job;
     int error;
 
-    if (!take_room(v))
+    if (counts && !take_room(v))
         return ENOBUFS;
     job = malloc(sizeof *job);
     error = job ? qm_cache_prefetch(v->sim->cache, block, issuer, &job->fill) : ENOMEM;
@@ -48,21 +51,42 @@ int vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t issuer)
         return error;
     }
     job->block = block;
+    job->counts = counts;
     job->item.client = 0;
     job->item.cost = 1;
     qm_ahead_push(&v->ahead, job);
-    v->queued++;
+    v->queued += counts;
     v->kick = true;
     return 0;
+}
+
+unsigned vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t count,
+                        uint32_t issuer)
+{
+    unsigned n = 0;
+
+    for (; count > 0; block++, count--)
+        n += issue(v, block, issuer, n % QM_AHEAD_UNIT == 0) == 0;
+    return n;
 }
 
 bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill)
 {
     struct qm_ahead_job *job = qm_ahead_take(&v->ahead, block, fill);
 
-    v->queued -= job != NULL;
+    v->queued -= job && job->counts;
     free(job);
     return job != NULL;
+}
+
+unsigned vt_ahead_follow(struct qm_virtual *v, uint64_t block, unsigned max,
+                         struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX])
+{
+    unsigned n = qm_ahead_follow(&v->ahead, block,
+                                 max < v->ahead.join ? max : v->ahead.join, jobs);
+
+    v->queued -= qm_ahead_counts(jobs, n);
+    return n;
 }
 
 /* Has the next part of the worker's run read.  False: there is none left. */
@@ -90,7 +114,7 @@ static void work(struct vt_worker *w)
     do {
         w->n = qm_ahead_run(&v->ahead, w->jobs);
         w->at = 0;
-        v->queued -= w->n;
+        v->queued -= qm_ahead_counts(w->jobs, w->n);
         w->busy = w->n > 0 && go_on(w);
     } while (w->n > 0 && !w->busy);
 }
@@ -123,7 +147,7 @@ void vt_ahead_kick(struct qm_virtual *v)
     if (!v->kick)
         return;
     v->kick = false;
-    for (unsigned i = 0; i < v->config.threads && v->queued > 0; i++)
+    for (unsigned i = 0; i < v->config.threads && v->ahead.queue.busy_count > 0; i++)
         if (!v->workers[i].busy)
             work(&v->workers[i]);
 }

@@ -31,6 +31,7 @@ struct vt_piece {
     struct qm_fill *fill; /* its to read and to fill; or NULL */
     struct qm_fill *wait; /* what somebody reads; or NULL */
     bool read;            /* by this reader */
+    bool queued;          /* `fill` was a prefetch's that waited to be read */
 };
 
 /* A request for a read, on its way. */
@@ -47,6 +48,8 @@ struct vt_reader {
     bool counted;
     enum { VT_LOOK_UP, VT_READ, VT_WAIT } phase;
     unsigned n, at, reading; /* pieces: in the batch, done, being read */
+    unsigned more;           /* prefetches that are read with them */
+    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
     struct vt_piece pieces[QM_BATCH_MAX];
 };
 
@@ -130,9 +133,13 @@ void vt_wake(struct qm_virtual *v);
 
 int vt_ahead_init(struct qm_virtual *v);
 /* As engine's issue(); issuer as the cache is to remember it. */
-int vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t issuer);
+unsigned vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t count,
+                        uint32_t issuer);
 /* As qms_prefetch_take(). */
 bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill);
+/* As qms_prefetch_follow(). */
+unsigned vt_ahead_follow(struct qm_virtual *v, uint64_t block, unsigned max,
+                         struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX]);
 /* Those who read ahead and are idle take what was queued. */
 void vt_ahead_kick(struct qm_virtual *v);
 void vt_ahead_destroy(struct qm_virtual *v);

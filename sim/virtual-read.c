@@ -7,6 +7,8 @@
  */
 #include <errno.h>
 
+#include <stdlib.h>
+
 #include "sim/virtual-internal.h"
 
 /* One block's candidates on their way into the queue. */
@@ -18,11 +20,8 @@ struct issue {
 static unsigned issue_run(void *opaque, uint64_t block, uint32_t count)
 {
     struct issue *issue = opaque;
-    unsigned n = 0;
 
-    for (; count > 0; block++, count--)
-        n += vt_ahead_issue(issue->v, block, issue->issuer) == 0;
-    return n;
+    return vt_ahead_issue(issue->v, block, count, issue->issuer);
 }
 
 /* The event that a request of the reader is, as the feed wants to see it. */
@@ -39,7 +38,7 @@ static struct qm_event event_of(const struct vt_reader *r)
 static void plan(struct vt_reader *r, struct vt_piece *p, const struct qm_lookup *found)
 {
     p->fill = p->wait = NULL;
-    p->read = false;
+    p->read = p->queued = false;
     if (found->todo == QM_FETCH) {
         p->fill = found->fill;
     } else if (found->todo == QM_WAIT) {
@@ -47,6 +46,7 @@ static void plan(struct vt_reader *r, struct vt_piece *p, const struct qm_lookup
         p->wait = found->fill;
         if (vt_ahead_take(r->actor.v, p->block, found->fill))
             p->fill = found->fill;
+        p->queued = p->fill != NULL;
     }
 }
 
@@ -116,9 +116,14 @@ static void read_pieces(struct vt_reader *r, unsigned n)
 {
     struct qm_virtual *v = r->actor.v;
 
+    const struct vt_piece *last = &r->pieces[r->at + n - 1];
+
     r->reading = n;
+    r->more = 0;
+    if (last->queued && n < v->run_most)
+        r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
     qm_device_load_demand(&v->sim->load, 1);
-    vt_device_read(&r->actor, false, r->pieces[r->at].block, n);
+    vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);
 }
 
 /* Has the next run of pieces read.  False: there is none. */
@@ -219,7 +224,7 @@ static void done(struct vt_actor *actor)
 
     qm_device_load_demand(&v->sim->load, -1);
     qm_latency_took(&v->sim->latency, QM_PLACE_BACKEND,
-                    r->reading * v->sim->config.block_size,
+                    (r->reading + r->more) * v->sim->config.block_size,
                     (uint64_t)(v->now - actor->since));
     qm_admission_end(&v->sim->admission, false, actor->others, (uint64_t)v->now,
                      (uint64_t)(v->now - actor->since), r->reading);
@@ -228,6 +233,11 @@ static void done(struct vt_actor *actor)
         r->pieces[i].fill = NULL;
         r->pieces[i].read = true;
     }
+    for (unsigned i = 0; i < r->more; i++) {
+        qm_cache_fill(v->sim->cache, r->jobs[i]->fill, NULL);
+        free(r->jobs[i]);
+    }
+    r->more = 0;
     if (r->phase == VT_READ)
         r->at += r->reading;
     r->reading = 0;
@@ -272,6 +282,10 @@ void vt_reader_fail(struct vt_reader *r)
         if (r->pieces[i].fill)
             qm_cache_fail(r->actor.v->sim->cache, r->pieces[i].fill);
         r->pieces[i].fill = NULL;
+    }
+    for (; r->more > 0; r->more--) {
+        qm_cache_fail(r->actor.v->sim->cache, r->jobs[r->more - 1]->fill);
+        free(r->jobs[r->more - 1]);
     }
 }
 

@@ -187,13 +187,13 @@ static void test_a_run_is_one_read(void **state)
 /* Of a run for which the queue has no place, the rest is dropped. */
 static void test_a_run_and_a_full_queue(void **state)
 {
-    struct device *d = make(1, 8, 32);
+    struct device *d = make(1, 1, 32);
 
     pthread_mutex_lock(&d->gate);
-    assert_int_equal(qms_prefetch_issue(d->prefetch, 10, 12, 1, 7), 8);
-    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), 4);
-    assert_true(qm_cache_contains(d->cache, 17));
-    assert_false(qm_cache_contains(d->cache, 18));
+    assert_int_equal(qms_prefetch_issue(d->prefetch, 10, 20, 1, 7), QM_AHEAD_UNIT);
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), 20 - QM_AHEAD_UNIT);
+    assert_true(qm_cache_contains(d->cache, 10 + QM_AHEAD_UNIT - 1));
+    assert_false(qm_cache_contains(d->cache, 10 + QM_AHEAD_UNIT));
     pthread_mutex_unlock(&d->gate);
     undo(d);
 }
