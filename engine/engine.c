@@ -1,6 +1,9 @@
 /* engine.c - see engine.h. */
 #include "engine/engine.h"
 
+/* How probable a stream's blocks must be to be read on a busy device, too. */
+#define DEMANDED 0.5f
+
 static bool is_cached(void *opaque, uint64_t block)
 {
     struct qm_engine *e = opaque;
@@ -161,6 +164,13 @@ static uint32_t run_length(const struct qm_engine *e, uint64_t block, uint64_t m
     return n;
 }
 
+/* What lies ahead of a stream is read sooner or later, and by far smaller reads: to
+ * hold it back makes a busy device busier. */
+static bool is_demanded(const struct qm_candidate *c)
+{
+    return c->stream && c->probability >= DEMANDED;
+}
+
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
                          const struct qm_candidate *candidates, unsigned n,
                          qm_issue_fn *issue, void *opaque)
@@ -185,7 +195,7 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                 run = 1;
             } else if (known ? !qm_admission_admits(e->admission,
                                                     candidates[i].probability)
-                             : now > 0 && e->load &&
+                             : now > 0 && e->load && !is_demanded(&candidates[i]) &&
                                    !qm_device_load_admit(e->load, now)) {
                 throttled += run;
             } else {

@@ -19,8 +19,9 @@
 #define STRIDE_FIRST 2
 #define CACHE_PART   4    /* of the cache, all windows together */
 #define LEAST_SHARE  16   /* blocks */
-#define LOST         0.9  /* what is left of the share when a block was lost */
-#define REGAINED     0.02 /* blocks of it that come back for each one asked for */
+#define LOST         0.95 /* what is left of the share when a block was lost */
+#define REGAINED     0.05 /* blocks of it that come back for each one asked for */
+#define FIRST_PART   16   /* the same, at first: prefetches begin with few blocks */
 #define LIVE         256  /* asks in which a track that is being read asks once */
 #define LATE_FACTOR  4    /* by which late blocks make a window exceed its target */
 #define STALE        4096 /* misses and markers after which a track's reader is gone */
@@ -71,7 +72,7 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
     if (!t)
         return NULL;
     t->config = *config;
-    t->share = (double)config->cache_blocks / CACHE_PART;
+    t->share = (double)config->cache_blocks / FIRST_PART;
     pthread_mutex_init(&t->lock, NULL);
     qm_worth_init(&t->worth);
     return t;
@@ -173,7 +174,8 @@ static uint32_t most_of(const struct qm_tracks *t)
         return most;
     for (unsigned i = 0; i < t->n; i++)
         live += t->tracks[i].asks > 1 && t->tracks[i].asked + LIVE > t->asks;
-    return clamp((uint64_t)(t->share / live), 1, most);
+    /* Less than the first window is not worth a read, however many there are. */
+    return clamp((uint64_t)(t->share / live), t->config.first_window, most);
 }
 
 static uint32_t first_of(const struct qm_tracks *t, const struct track *k)

@@ -2,16 +2,16 @@
 #include "mining/readahead/worth.h"
 
 #define RATE      (1 / 24.0f)
-#define LEAST     0.25f /* of a run that is worth being read ahead */
+#define LEAST     0.6f /* of a run that is worth being read ahead */
 #define TRY_EVERY 32
 
 void qm_worth_init(struct qm_worth *w)
 {
     /* Before anything is known: so that each kind is tried. */
     static const float first[QM_WORTH_BUCKETS] = {
-        [QM_WORTH_TWO] = 0.6f,         [QM_WORTH_RUN] = 0.7f,
+        [QM_WORTH_TWO] = 0.7f,         [QM_WORTH_RUN] = 0.7f,
         [QM_WORTH_SECOND] = 0.8f,      [QM_WORTH_FOURTH] = 0.9f,
-        [QM_WORTH_LONG] = 0.95f,       [QM_WORTH_STRIDE] = 0.5f,
+        [QM_WORTH_LONG] = 0.95f,       [QM_WORTH_STRIDE] = 0.7f,
         [QM_WORTH_STRIDE_LONG] = 0.9f,
     };
 
