@@ -52,6 +52,7 @@ struct learning {
 static const struct learning learnings[] = {
     {"none", false, false, false},   {"seq", false, false, false},
     {"run", false, false, false},    {"amp", false, false, false},
+    {"auto", true, false, false},    {"readahead", false, false, false},
     {"ppm", true, false, false},     {"mithril", true, true, true},
     {"quickmine", true, true, true}, {"cminer", true, true, true},
 };

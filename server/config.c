@@ -449,7 +449,7 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
 }
 
 /* All but none. */
-#define PREFETCHING "ppm quickmine cminer cminer+ seq run amp mithril"
+#define PREFETCHING "auto readahead ppm quickmine cminer cminer+ seq run amp mithril"
 
 static struct {
     const char *key;
@@ -472,7 +472,7 @@ static struct {
     {"grace", set_grace, "quickmine", NULL},
     {"segment", set_segment, "quickmine", NULL},
     {"prefetch-share", set_share, PREFETCHING, NULL},
-    {"prefetch-on", set_prefetch_on, "ppm quickmine cminer cminer+", NULL},
+    {"prefetch-on", set_prefetch_on, "auto ppm quickmine cminer cminer+", NULL},
     {"skip-hits", set_skip_hits, "quickmine", NULL},
     {"throttle", set_throttle, PREFETCHING, NULL},
     {"admission", set_admission, PREFETCHING, NULL},
@@ -480,11 +480,11 @@ static struct {
     {"prefetch-connections", set_prefetch_connections, PREFETCHING, NULL},
     {"prefetch-queue", set_prefetch_queue, PREFETCHING, NULL},
     {"miner-queue", set_miner_queue, "quickmine mithril cminer+", NULL},
-    {"rules", set_rules, "quickmine ppm", NULL},
-    {"rules-for", set_rules_for, "quickmine ppm", NULL},
-    {"rules-save", set_rules_save, "quickmine ppm", NULL},
+    {"rules", set_rules, "quickmine ppm auto", NULL},
+    {"rules-for", set_rules_for, "quickmine ppm auto", NULL},
+    {"rules-save", set_rules_save, "quickmine ppm auto", NULL},
     {"rules-pool", set_rules_pool, "quickmine", NULL},
-    {"rules-memory", set_rules_memory, "ppm", NULL},
+    {"rules-memory", set_rules_memory, "ppm auto", NULL},
     {"rules-purge", set_rules_purge, "quickmine", NULL},
     {"trained", set_trained, "cminer cminer+", NULL},
     {"retrain", set_retrain, "mithril cminer+", NULL},

@@ -27,6 +27,7 @@ static const struct qm_prefetcher_ops *const prefetchers[] = {
     &qm_prefetcher_quickmine,
     &qm_prefetcher_ppm,
     &qm_prefetcher_readahead,
+    &qm_prefetcher_auto,
     &qm_prefetcher_cminer,
     &qm_prefetcher_cminer_plus,
 };

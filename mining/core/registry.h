@@ -1,4 +1,5 @@
-/* registry.h - the prefetchers that there are; used by prefetcher.c alone. */
+/* registry.h - the prefetchers that there are; used by prefetcher.c, and by
+ * auto/, which is made of others. */
 #ifndef QM_REGISTRY_H
 #define QM_REGISTRY_H
 
@@ -12,6 +13,7 @@ extern const struct qm_prefetcher_ops qm_prefetcher_mithril;
 extern const struct qm_prefetcher_ops qm_prefetcher_quickmine;
 extern const struct qm_prefetcher_ops qm_prefetcher_ppm;
 extern const struct qm_prefetcher_ops qm_prefetcher_readahead;
+extern const struct qm_prefetcher_ops qm_prefetcher_auto;
 extern const struct qm_prefetcher_ops qm_prefetcher_cminer;
 extern const struct qm_prefetcher_ops qm_prefetcher_cminer_plus;
 

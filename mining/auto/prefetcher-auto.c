@@ -1,0 +1,277 @@
+/* prefetcher-auto.c - association and readahead behind one interface.
+ *
+ * Policy ppm knows what has followed what before; policy readahead knows where a
+ * sequential reader will go.  Both are told of each access, and what either wants is
+ * returned, the likeliest first, no block twice.
+ *
+ * A reader's long streams are no business of ppm: what lies in a window of SCAN blocks
+ * or more that was asked for ahead of this context is not mined, so a scan writes no
+ * rules over others', and takes no time for mining.  Shorter runs are mined: what
+ * follows them is worth knowing.  The context's sequence goes on behind the scan.
+ *
+ * The memory for rules is ppm's, but for what readahead takes; where that is more than
+ * a part of it, it is ppm alone.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mining/core/idle.h"
+#include "mining/core/registry.h"
+#include "mining/core/span.h"
+#include "mining/readahead/tracks.h"
+
+#define SPANS 4  /* windows that a context remembers */
+#define SCAN  32 /* blocks */
+
+#define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says; as ppm's */
+#define PART   4                    /* of it that readahead may take */
+
+struct automatic {
+    struct qm_prefetcher base;
+    struct qm_prefetcher *ppm;
+    struct qm_prefetcher *readahead; /* NULL: there is no memory for it */
+};
+
+/* The streams of either, whose types are their own. */
+struct qm_stream {
+    struct qm_stream *ppm, *readahead;
+    bool mined;                  /* the last access was told to ppm */
+    unsigned next;               /* span to be replaced */
+    struct qm_span spans[SPANS]; /* of windows asked for ahead of this context */
+};
+
+static struct automatic *of(struct qm_prefetcher *p)
+{
+    return (struct automatic *)p;
+}
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
+                  char *err, size_t len)
+{
+    struct qm_mining_config rules = *config;
+    struct automatic *a = calloc(1, sizeof *a);
+    char nothing[64];
+    int r = ENOMEM;
+
+    if (!a) {
+        snprintf(err, len, "%s", strerror(ENOMEM));
+        return r;
+    }
+    a->base.ops = &qm_prefetcher_auto;
+    if (rules.rules_memory == 0)
+        rules.rules_memory = MEMORY;
+    if (rules.rules_memory >= PART * qm_tracks_bytes()) {
+        rules.rules_memory -= qm_tracks_bytes();
+        r = qm_prefetcher_readahead.create(config, &a->readahead, nothing,
+                                           sizeof nothing);
+        if (r != 0) {
+            snprintf(err, len, "%s", nothing);
+            free(a);
+            return r;
+        }
+    }
+    r = qm_prefetcher_ppm.create(&rules, &a->ppm, err, len);
+    if (r != 0) {
+        if (a->readahead)
+            a->readahead->ops->destroy(a->readahead);
+        free(a);
+        return r;
+    }
+    *p = &a->base;
+    return 0;
+}
+
+static int destroy(struct qm_prefetcher *p)
+{
+    struct automatic *a = of(p);
+    int r = a->ppm->ops->destroy(a->ppm);
+
+    if (a->readahead)
+        a->readahead->ops->destroy(a->readahead);
+    free(a);
+    return r;
+}
+
+static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
+{
+    struct automatic *a = of(p);
+    struct qm_stream *s = calloc(1, sizeof *s);
+    struct qm_work *work;
+
+    if (!s)
+        return NULL;
+    s->ppm = a->ppm->ops->begin(a->ppm, klass);
+    if (s->ppm && a->readahead) {
+        s->readahead = a->readahead->ops->begin(a->readahead, klass);
+        if (!s->readahead) {
+            a->ppm->ops->end(a->ppm, s->ppm, &work);
+            s->ppm = NULL;
+        }
+    }
+    if (!s->ppm) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void own(struct qm_stream *s, unsigned owner)
+{
+    qm_prefetcher_ppm.own(s->ppm, owner);
+}
+
+static void owners(struct qm_prefetcher *p, unsigned there)
+{
+    qm_prefetcher_ppm.owners(of(p)->ppm, there);
+}
+
+static void request(struct qm_stream *s, uint32_t count)
+{
+    if (s->readahead)
+        qm_prefetcher_readahead.request(s->readahead, count);
+}
+
+static bool is_scanned(const struct qm_stream *s, uint64_t block)
+{
+    for (unsigned i = 0; i < SPANS; i++)
+        if (qm_span_has(s->spans[i], block))
+            return true;
+    return false;
+}
+
+static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
+                         enum qm_access outcome, struct qm_work **work)
+{
+    struct automatic *a = of(p);
+
+    if (a->readahead)
+        a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
+    *work = NULL;
+    s->mined = !is_scanned(s, block);
+    if (s->mined)
+        a->ppm->ops->access(a->ppm, s->ppm, block, outcome, work);
+}
+
+/* A window was asked for: n ranges. */
+static void remember(struct qm_stream *s, const struct qm_candidate *ranges, unsigned n)
+{
+    struct qm_span span = {UINT64_MAX, 0};
+    uint64_t blocks = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (ranges[i].block < span.from)
+            span.from = ranges[i].block;
+        if (ranges[i].block + ranges[i].count > span.to)
+            span.to = ranges[i].block + ranges[i].count;
+        blocks += ranges[i].count;
+    }
+    if (blocks < SCAN / 2 || span.to - span.from > 4 * blocks)
+        return; /* it is short, or a stride */
+    s->spans[s->next] = span;
+    s->next = (s->next + 1) % SPANS;
+}
+
+/* Leaves out what lies in the n ranges before it, and puts the rest in its place by
+ * probability; returns how many there are then. */
+static unsigned merge(struct qm_candidate *all, unsigned ranges, unsigned n)
+{
+    unsigned kept = ranges;
+
+    for (unsigned i = ranges; i < n; i++) {
+        const struct qm_candidate c = all[i];
+        bool twice = false;
+        unsigned at;
+
+        for (unsigned k = 0; k < kept && !twice; k++)
+            twice = all[k].stream && c.block >= all[k].block &&
+                    c.block - all[k].block < all[k].count;
+        if (twice)
+            continue;
+        for (at = kept++; at > 0 && all[at - 1].probability < c.probability; at--)
+            all[at] = all[at - 1];
+        all[at] = c;
+    }
+    return kept;
+}
+
+static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
+                           struct qm_candidate *out, unsigned max)
+{
+    struct automatic *a = of(p);
+    unsigned ranges = 0, n;
+
+    if (a->readahead)
+        ranges = a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
+    remember(s, out, ranges);
+    n = ranges;
+    if (s->mined && n < max)
+        n += a->ppm->ops->candidates(a->ppm, s->ppm, out + n, max - n);
+    return ranges > 0 ? merge(out, ranges, n) : n;
+}
+
+static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
+{
+    struct automatic *a = of(p);
+
+    if (a->readahead)
+        a->readahead->ops->end(a->readahead, s->readahead, work);
+    a->ppm->ops->end(a->ppm, s->ppm, work);
+    free(s);
+}
+
+static int save(struct qm_prefetcher *p)
+{
+    return qm_prefetcher_ppm.save(of(p)->ppm);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_prefetcher_ppm.forget(of(p)->ppm, block, count);
+}
+
+static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
+                  uint32_t user, enum qm_fate fate)
+{
+    struct automatic *a = of(p);
+
+    if (a->readahead)
+        a->readahead->ops->ended(a->readahead, block, issuer, user, fate);
+    a->ppm->ops->ended(a->ppm, block, issuer, user, fate);
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
+{
+    struct automatic *a = of(p);
+    struct qm_mining_stats readahead = {0};
+
+    a->ppm->ops->stats(a->ppm, out);
+    if (a->readahead)
+        a->readahead->ops->stats(a->readahead, &readahead);
+    out->rules_bytes += readahead.rules_bytes;
+}
+
+const struct qm_prefetcher_ops qm_prefetcher_auto = {
+    .name = "auto",
+    .summary =
+        "what followed the last misses (ppm), and sequential streams (readahead)",
+    .flags = QM_NO_HITS | QM_STREAMS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .request = request,
+    .access = access_block,
+    .candidates = candidates,
+    .end = end,
+    .learn = qm_idle_learn,
+    .discard = qm_idle_discard,
+    .own = own,
+    .owners = owners,
+    .save = save,
+    .forget = forget,
+    .ended = ended,
+    .purge = qm_idle_purge,
+    .stats = stats,
+    .rules = NULL,
+};
