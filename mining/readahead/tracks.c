@@ -35,8 +35,9 @@ struct track {
     int32_t step;        /* 1, -1, or a stride's distance */
     bool stride;
     bool late, marked;
-    uint8_t reads; /* in which it was detected */
-    uint32_t unit; /* blocks of a read; of a stride */
+    bool two;        /* nothing was read of it since two reads detected it */
+    uint64_t length; /* that was read of it: blocks, or a stride's reads */
+    uint32_t unit;   /* blocks of a read; of a stride */
     uint32_t window;
     uint32_t asks;
     uint64_t used;  /* when: of the tracks' counter */
@@ -198,7 +199,8 @@ static void start(struct qm_tracks *t, struct track *k, uint64_t block, uint32_t
         .generation = generation ? generation : 1,
         .step = step,
         .stride = stride,
-        .reads = (uint8_t)(reads < 200 ? reads : 200),
+        .two = reads == 2,
+        .length = stride ? reads : (uint64_t)reads * count,
         .unit = count,
         .used = t->now,
         .pos = stride || step < 0 ? block : block + count,
@@ -226,8 +228,6 @@ static struct track *detect(struct qm_tracks *t, struct qm_strides *strides,
         if (step == 0 || (step < 0 && block < (uint64_t) - (int64_t)step))
             return NULL;
     }
-    if (!qm_worth_try(&t->worth, qm_worth_bucket(stride, reads, 0)))
-        return NULL;
     k = place(t);
     start(t, k, block, count, step, stride, reads);
     return k;
@@ -248,6 +248,8 @@ static bool move(struct track *k, uint64_t block, uint32_t count)
 
     if (k->step > 0 ? next <= k->pos : next >= k->pos)
         return false;
+    k->length += (uint64_t)((int64_t)(next - k->pos) / k->step);
+    k->two = false;
     k->pos = next;
     if (k->step > 0 ? k->pos > k->end : k->pos < k->end)
         k->end = k->pos;
@@ -502,10 +504,12 @@ static bool comes_sooner(const struct track *k, uint32_t window)
 /* Asks for what the track's window lacks; the lock is held. */
 static unsigned ask(struct qm_tracks *t, struct track *k, struct asking *a)
 {
-    const enum qm_worth_bucket bucket = qm_worth_bucket(k->stride, k->reads, k->asks);
+    const enum qm_worth_bucket bucket = qm_worth_bucket(k->stride, k->two, k->length);
     const uint32_t before = k->window;
     bool grows;
 
+    if (!qm_worth_try(&t->worth, bucket))
+        return 0; /* it is asked for again when a block is missed */
     size_window(t, k);
     grows = comes_sooner(k, before);
     if (k->stride)

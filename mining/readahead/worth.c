@@ -10,7 +10,7 @@ void qm_worth_init(struct qm_worth *w)
     /* Before anything is known: so that each kind is tried. */
     static const float first[QM_WORTH_BUCKETS] = {
         [QM_WORTH_TWO] = 0.7f,         [QM_WORTH_RUN] = 0.7f,
-        [QM_WORTH_SECOND] = 0.8f,      [QM_WORTH_FOURTH] = 0.9f,
+        [QM_WORTH_SHORT] = 0.8f,       [QM_WORTH_MEDIUM] = 0.9f,
         [QM_WORTH_LONG] = 0.95f,       [QM_WORTH_STRIDE] = 0.7f,
         [QM_WORTH_STRIDE_LONG] = 0.9f,
     };
@@ -20,13 +20,15 @@ void qm_worth_init(struct qm_worth *w)
     w->refused = 0;
 }
 
-enum qm_worth_bucket qm_worth_bucket(bool stride, unsigned reads, unsigned asks)
+enum qm_worth_bucket qm_worth_bucket(bool stride, bool two, uint64_t length)
 {
     if (stride)
-        return asks == 0 ? QM_WORTH_STRIDE : QM_WORTH_STRIDE_LONG;
-    if (asks == 0)
-        return reads <= 2 ? QM_WORTH_TWO : QM_WORTH_RUN;
-    return asks == 1 ? QM_WORTH_SECOND : asks <= 3 ? QM_WORTH_FOURTH : QM_WORTH_LONG;
+        return length <= 8 ? QM_WORTH_STRIDE : QM_WORTH_STRIDE_LONG;
+    if (two)
+        return QM_WORTH_TWO;
+    if (length < 32)
+        return length < 8 ? QM_WORTH_RUN : QM_WORTH_SHORT;
+    return length < 128 ? QM_WORTH_MEDIUM : QM_WORTH_LONG;
 }
 
 void qm_worth_learn(struct qm_worth *w, enum qm_worth_bucket bucket, bool used)

@@ -12,14 +12,15 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum qm_worth_bucket {
-    QM_WORTH_TWO,    /* the stream's first prefetch, after two reads */
-    QM_WORTH_RUN,    /* the same, after more */
-    QM_WORTH_SECOND, /* its second */
-    QM_WORTH_FOURTH, /* up to its fourth */
-    QM_WORTH_LONG,   /* later ones */
-    QM_WORTH_STRIDE, /* of a stride: the first */
+    QM_WORTH_TWO,    /* after two reads */
+    QM_WORTH_RUN,    /* after more, of less than 8 blocks */
+    QM_WORTH_SHORT,  /* of less than 32 */
+    QM_WORTH_MEDIUM, /* of less than 128 */
+    QM_WORTH_LONG,   /* of more */
+    QM_WORTH_STRIDE, /* of a stride: up to 8 reads */
     QM_WORTH_STRIDE_LONG,
     QM_WORTH_BUCKETS
 };
@@ -31,9 +32,9 @@ struct qm_worth {
 
 void qm_worth_init(struct qm_worth *worth);
 
-/* Of a stream that has been prefetched for so often, and that began after so many
- * reads. */
-enum qm_worth_bucket qm_worth_bucket(bool stride, unsigned reads, unsigned asks);
+/* Of a stream of so many blocks, or a stride of so many reads, until now; two: that was
+ * two reads. */
+enum qm_worth_bucket qm_worth_bucket(bool stride, bool two, uint64_t length);
 
 /* A sample of that bucket was used, or has left the cache unused. */
 void qm_worth_learn(struct qm_worth *worth, enum qm_worth_bucket bucket, bool used);

@@ -149,13 +149,13 @@ static void test_worth(void **state)
     assert_true(qm_worth_get(&w, QM_WORTH_TWO) > 0.9f);
     assert_true(qm_worth_try(&w, QM_WORTH_TWO));
 
-    assert_int_equal(qm_worth_bucket(false, 2, 0), QM_WORTH_TWO);
-    assert_int_equal(qm_worth_bucket(false, 3, 0), QM_WORTH_RUN);
-    assert_int_equal(qm_worth_bucket(false, 2, 1), QM_WORTH_SECOND);
-    assert_int_equal(qm_worth_bucket(false, 2, 3), QM_WORTH_FOURTH);
-    assert_int_equal(qm_worth_bucket(false, 2, 4), QM_WORTH_LONG);
-    assert_int_equal(qm_worth_bucket(true, 3, 0), QM_WORTH_STRIDE);
-    assert_int_equal(qm_worth_bucket(true, 3, 9), QM_WORTH_STRIDE_LONG);
+    assert_int_equal(qm_worth_bucket(false, true, 2), QM_WORTH_TWO);
+    assert_int_equal(qm_worth_bucket(false, false, 3), QM_WORTH_RUN);
+    assert_int_equal(qm_worth_bucket(false, false, 8), QM_WORTH_SHORT);
+    assert_int_equal(qm_worth_bucket(false, false, 32), QM_WORTH_MEDIUM);
+    assert_int_equal(qm_worth_bucket(false, false, 128), QM_WORTH_LONG);
+    assert_int_equal(qm_worth_bucket(true, false, 3), QM_WORTH_STRIDE);
+    assert_int_equal(qm_worth_bucket(true, false, 9), QM_WORTH_STRIDE_LONG);
 }
 
 int main(void)
