@@ -503,7 +503,7 @@ proctype prefetcher()
         h = 0
     :: else
     fi;
-    d_step { /* take_run(), of whichever */
+    d_step { /* qm_ahead_run(), of any client */
         for (i : 1 .. HEADERS) {
             if
             :: h == 0 && queued[i] ->
