@@ -25,6 +25,8 @@ enum {
 
 _Static_assert(FEATURES *WEIGHT_BITS <= 64, "where they are is a word");
 
+#define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15) /* 2^64 by the golden ratio */
+
 #define RATE 0.005f /* how far weights move: forgets in some hundred proposals */
 
 #define ACCURACY      0.73f /* that is aimed at, if nobody says */
@@ -77,9 +79,11 @@ uint64_t qm_confidence_bytes(const struct qm_confidence *j)
     return sizeof *j + (j->mask + 1) * sizeof(struct place);
 }
 
+/* A multiplication (Knuth, vol. 3, 6.4): features are hashed for each proposal, and all
+ * that hangs on it is that few of the usual values meet. */
 static unsigned hash(uint64_t value)
 {
-    return XXH3_64bits(&value, sizeof value) >> (64 - WEIGHT_BITS);
+    return (value * MULTIPLIER) >> (64 - WEIGHT_BITS);
 }
 
 /* 0, 1, 2, 3-4, 5-8, 9-16, 17-32, more. */
