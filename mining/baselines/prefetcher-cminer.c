@@ -21,6 +21,7 @@
 #include "mining/baselines/cminer-file.h"
 #include "mining/baselines/cminer-rules.h"
 #include "mining/baselines/cminer.h"
+#include "mining/core/parameters.h"
 #include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
@@ -290,6 +291,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
 const struct qm_prefetcher_ops qm_prefetcher_cminer = {
     .name = "cminer",
     .summary = "frequent sequences mined off-line (C-Miner*, FAST'04)",
+    .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_TRAINED),
     .create = create,
     .destroy = destroy,
     .begin = begin,
@@ -308,6 +310,7 @@ const struct qm_prefetcher_ops qm_prefetcher_cminer = {
 const struct qm_prefetcher_ops qm_prefetcher_cminer_plus = {
     .name = "cminer+",
     .summary = "C-Miner*, mined again every so many accesses",
+    .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_TRAINED) | QM_HEEDS(QM_RETRAIN),
     .create = create_plus,
     .destroy = destroy,
     .begin = begin,

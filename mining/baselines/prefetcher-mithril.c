@@ -49,6 +49,7 @@
 #include <sys/random.h>
 
 #include "mining/baselines/block-index.h"
+#include "mining/core/parameters.h"
 #include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
@@ -491,6 +492,7 @@ const struct qm_prefetcher_ops qm_prefetcher_mithril = {
     .name = "mithril",
     .summary = "sporadic associations of blocks, of all reads together (SoCC'17)",
     .flags = QM_ASK_ALWAYS,
+    .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_MAX_PREFIX) | QM_HEEDS(QM_RETRAIN),
     .create = create,
     .destroy = destroy,
     .begin = begin,

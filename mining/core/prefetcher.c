@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mining/core/parameters.h"
 #include "mining/core/registry.h"
 
-#define DEGREE_MAX QM_CANDIDATES_MAX
-#define GRACE_MAX  65535
 #define DEVICE_MAX 4096
 #define RULES_MIN  (UINT64_C(64) << 10)
 #define RULES_MAX  (UINT64_C(1) << 40)
@@ -131,34 +130,22 @@ wrong(char *err, size_t len, const char *format, ...)
 
 int qm_mining_check(const struct qm_mining_config *config, char *err, size_t len)
 {
-    if (config->lookahead < QM_LOOKAHEAD_MIN || config->lookahead > QM_LOOKAHEAD_MAX) {
-        return wrong(err, len, "lookahead is %u; it must be from %d to %d",
-                     config->lookahead, QM_LOOKAHEAD_MIN, QM_LOOKAHEAD_MAX);
-    }
-    if (config->degree < 1 || config->degree > DEGREE_MAX) {
-        return wrong(err, len, "degree is %u; it must be from 1 to %d", config->degree,
-                     DEGREE_MAX);
-    }
-    if (config->grace > GRACE_MAX) {
-        return wrong(err, len, "grace is %u; it must be at most %d", config->grace,
-                     GRACE_MAX);
-    }
-    if (config->rules_pool < QM_POOL_MIN || config->rules_pool > QM_POOL_MAX) {
-        return wrong(err, len,
-                     "the pool of the rule cache is %llu bytes; it must be from 64K "
-                     "(Berkeley DB does not work with less) to 64G",
-                     (unsigned long long)config->rules_pool);
-    }
-    if (config->rules_memory != 0 &&
-        (config->rules_memory < RULES_MIN || config->rules_memory > RULES_MAX)) {
-        return wrong(err, len,
-                     "the memory for rules is %llu bytes; it must be from 64K to 1T",
-                     (unsigned long long)config->rules_memory);
-    }
-    if (config->retrain > QM_RETRAIN_MAX) {
-        return wrong(err, len, "retrain is %llu accesses; it must be at most %llu",
-                     (unsigned long long)config->retrain,
-                     (unsigned long long)QM_RETRAIN_MAX);
+    char limits[64];
+
+    for (unsigned id = 0; id < QM_PARAMETERS; id++) {
+        const struct qm_parameter *p = qm_parameter((enum qm_parameter_id)id);
+        uint64_t value;
+
+        if (p->check == QM_UNCHECKED)
+            continue;
+        value = qm_parameter_get(p, config);
+        if (value == 0 && p->check == QM_CHECKED_OR_0)
+            continue;
+        if (value < p->min || value > p->max) {
+            qm_parameter_limits(p, limits, sizeof limits);
+            return wrong(err, len, "%s is %llu; it must be %s", p->name,
+                         (unsigned long long)value, limits);
+        }
     }
     if (config->rules_dir && !*config->rules_dir) {
         return wrong(err, len, "the name of the rules directory is empty");

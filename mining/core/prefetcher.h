@@ -223,7 +223,8 @@ struct qm_prefetcher_ops {
     const char *name;
     const char *summary; /* one line, for --help */
 
-    unsigned flags; /* of enum qm_prefetcher_flag */
+    unsigned flags;      /* of enum qm_prefetcher_flag */
+    uint32_t parameters; /* that it heeds: QM_HEEDS() of each, or-ed (parameters.h) */
 
     /* Makes one.  Returns 0; or an errno value, with one sentence in err.  A warning
      * that does not stop it (rules set aside) leaves 0 and a sentence in err, else err

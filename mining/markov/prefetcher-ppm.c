@@ -31,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mining/core/parameters.h"
 #include "mining/core/forgotten.h"
 #include "mining/core/idle.h"
 #include "mining/markov/accuracy.h"
@@ -465,6 +466,8 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .name = "ppm",
     .summary = "what followed the last two misses, judged by what became of it",
     .flags = QM_NO_HITS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
+    .parameters =
+        QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_RULES) | QM_HEEDS(QM_RULES_FOR),
     .create = create,
     .destroy = destroy,
     .begin = begin,

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mining/core/parameters.h"
 #include "mining/core/forgotten.h"
 #include "mining/core/registry.h"
 #include "mining/quickmine/miner.h"
@@ -213,6 +214,11 @@ const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .name = "quickmine",
     .summary = "block correlations mined within each context (ATC'08)",
     .kept = kept,
+    .parameters = QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_DEGREE) |
+                  QM_HEEDS(QM_MAX_PREFIX) | QM_HEEDS(QM_MAX_SUFFIX) |
+                  QM_HEEDS(QM_GRACE) | QM_HEEDS(QM_SEGMENT) | QM_HEEDS(QM_SKIP_HITS) |
+                  QM_HEEDS(QM_RULES_POOL) | QM_HEEDS(QM_RULES) |
+                  QM_HEEDS(QM_RULES_FOR) | QM_HEEDS(QM_RULES_PURGE),
     .create = create,
     .destroy = destroy,
     .begin = begin,
