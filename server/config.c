@@ -15,6 +15,8 @@
 
 #include "cache/cache.h"
 #include "cache/eviction.h"
+#include "mining/core/idle.h"
+#include "mining/core/parameters.h"
 #include "server/config.h"
 
 #define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
@@ -23,37 +25,6 @@
 #define MAX_QUEUE        65536
 #define MAX_THREADS      256
 #define PARALLEL_ALLOWED (NBDKIT_VERSION_MAJOR > 1 || NBDKIT_VERSION_MINOR >= 34)
-
-const char qms_config_help[] =
-    "cache-size=SIZE        Memory for caching, metadata and rules included (256M).\n"
-    "cache-blocks=N         Cache exactly N blocks, whatever memory that takes.\n"
-    "block-size=SIZE        Power of two from 4K to 1M (default 16K).\n"
-    "policy=NAME            Prefetch policy (default ppm; none: no prefetching).\n"
-    "level=LEVEL            Level of sequences: innermost (default), query,\n"
-    "                       transaction, thread, connection or none.\n"
-    "eviction=NAME          Eviction policy: adaptive (default), lru, lfu, mru, arc,\n"
-    "                       s3fifo or wtinylfu.\n"
-    "lookahead=N degree=N max-prefix=N max-suffix=N grace=N segment=N\n"
-    "                       Mining and prefetching.\n"
-    "prefetch-share=auto|PERCENT  Prefetch cache's share of the cache (default auto).\n"
-    "prefetch-on=WHAT       When to prefetch: miss, or prefetch-hit (default): on "
-    "both.\n"
-    "throttle=on|off        Whether classes that do not benefit prefetch less (on).\n"
-    "admission=on|off       Prefetch what is probable enough at the device's load "
-    "(off).\n"
-    "skip-hits=on|off       Whether to learn nothing from hits far from misses (on).\n"
-    "prefetch-threads=N prefetch-connections=N prefetch-queue=N miner-queue=SIZE\n"
-    "                       Background work.\n"
-    "preset=paper           Defaults as in the ATC'08 paper.\n"
-    "rules-memory=SIZE      Memory for the rules of ppm (default cache-size / 8).\n"
-    "rules=DIR rules-for=NAME rules-save=SECONDS rules-pool=SIZE rules-purge=SECONDS\n"
-    "                       Directory of rules, when they are saved, how long kept.\n"
-    "trained=FILE retrain=N Rules mined off-line, for cminer; when cminer+ trains.\n"
-    "record=FILE            Record a trace.\n"
-    "stats=SOCKET           Unix socket that serves the statistics.\n"
-    "shards=N               Shards of the cache; 1: exact order (default 0: by CPUs).\n"
-    "requests=serial|parallel\n"
-    "                       Whether a connection's requests run in parallel.\n";
 
 typedef int parser(const char *key, const char *value, struct qms_config *config);
 
@@ -214,56 +185,6 @@ static int set_level(const char *key, const char *value, struct qms_config *c)
     return 0;
 }
 
-static int set_lookahead(const char *key, const char *value, struct qms_config *c)
-{
-    uint64_t n;
-
-    if (ranged(key, value, 2, 64, &n) == -1)
-        return -1;
-    c->params.mining.lookahead = n;
-    return 0;
-}
-
-static int set_degree(const char *key, const char *value, struct qms_config *c)
-{
-    uint64_t n;
-
-    if (ranged(key, value, 1, 64, &n) == -1)
-        return -1;
-    c->params.mining.degree = n;
-    return 0;
-}
-
-static int set_max_prefix(const char *key, const char *value, struct qms_config *c)
-{
-    return ranged(key, value, 0, UINT32_MAX, &c->params.mining.max_prefix);
-}
-
-static int set_max_suffix(const char *key, const char *value, struct qms_config *c)
-{
-    uint64_t n;
-
-    if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
-        return -1;
-    c->params.mining.max_suffix = n;
-    return 0;
-}
-
-static int set_grace(const char *key, const char *value, struct qms_config *c)
-{
-    uint64_t n;
-
-    if (ranged(key, value, 0, UINT16_MAX, &n) == -1)
-        return -1;
-    c->params.mining.grace = n;
-    return 0;
-}
-
-static int set_segment(const char *key, const char *value, struct qms_config *c)
-{
-    return ranged(key, value, 0, UINT32_MAX, &c->params.mining.segment);
-}
-
 /* Percent, with at most three decimals. */
 static int set_share(const char *key, const char *value, struct qms_config *c)
 {
@@ -307,14 +228,6 @@ static int set_prefetch_on(const char *key, const char *value, struct qms_config
     return 0;
 }
 
-static int set_skip_hits(const char *key, const char *value, struct qms_config *c)
-{
-    c->params.mining.skip_hits = strcmp(value, "on") == 0;
-    if (!c->params.mining.skip_hits && strcmp(value, "off") != 0)
-        return wrong(key, value, "on or off");
-    return 0;
-}
-
 static int set_throttle(const char *key, const char *value, struct qms_config *c)
 {
     c->params.throttle = strcmp(value, "on") == 0;
@@ -353,24 +266,9 @@ static int set_miner_queue(const char *key, const char *value, struct qms_config
     return memory(key, value, 64, &c->miner_queue);
 }
 
-static int set_rules_purge(const char *key, const char *value, struct qms_config *c)
-{
-    return ranged(key, value, 0, UINT32_MAX, &c->rules_purge);
-}
-
 static int set_rules_save(const char *key, const char *value, struct qms_config *c)
 {
     return ranged(key, value, 0, 86400, &c->rules_save);
-}
-
-static int set_rules_pool(const char *key, const char *value, struct qms_config *c)
-{
-    return memory(key, value, 64, &c->params.mining.rules_pool);
-}
-
-static int set_rules_memory(const char *key, const char *value, struct qms_config *c)
-{
-    return memory(key, value, 1024, &c->params.mining.rules_memory);
 }
 
 static int set_rules_for(const char *key, const char *value, struct qms_config *c)
@@ -399,11 +297,6 @@ static int set_rules(const char *key, const char *value, struct qms_config *c)
 static int set_trained(const char *key, const char *value, struct qms_config *c)
 {
     return set_path(key, value, &c->trained);
-}
-
-static int set_retrain(const char *key, const char *value, struct qms_config *c)
-{
-    return ranged(key, value, 0, QM_RETRAIN_MAX, &c->params.mining.retrain);
 }
 
 static int set_record(const char *key, const char *value, struct qms_config *c)
@@ -448,49 +341,80 @@ static int set_preset(const char *key, const char *value, struct qms_config *c)
     return 0;
 }
 
-/* All but none. */
-#define PREFETCHING "auto readahead ppm quickmine cminer cminer+ seq run amp mithril"
+/* With which policies a key has an effect. */
+enum effect {
+    ALWAYS,
+    IF_PREFETCHING, /* all but none */
+    IF_ASKED,    /* those that prefetch, and are not asked after each access anyway */
+    IF_LEARNING, /* those with work for the miner's thread */
+    IF_SAVING,   /* those with rules that are kept in a directory */
+    IF_HEEDED,   /* those that list it: it is in the table of parameters */
+};
 
 static struct {
     const char *key;
-    parser *parse;
-    const char *heeded_by; /* policies; NULL: all */
-    const char *value;     /* NULL: not given */
+    parser *parse; /* NULL: by the table of parameters */
+    enum effect effect;
+    const char *form, *help; /* NULL: by a table */
+    const char *value;       /* NULL: not given */
 } keys[] = {
-    {"preset", set_preset, NULL, NULL}, /* first: the others override it */
-    {"cache-size", set_cache_size, NULL, NULL},
-    {"cache-blocks", set_cache_blocks, NULL, NULL},
-    {"block-size", set_block_size, NULL, NULL},
-    {"eviction", set_eviction, NULL, NULL},
-    {"shards", set_shards, NULL, NULL},
-    {"policy", set_policy, NULL, NULL},
-    {"level", set_level, PREFETCHING, NULL},
-    {"lookahead", set_lookahead, "quickmine", NULL},
-    {"degree", set_degree, "quickmine mithril cminer cminer+", NULL},
-    {"max-prefix", set_max_prefix, "quickmine mithril", NULL},
-    {"max-suffix", set_max_suffix, "quickmine", NULL},
-    {"grace", set_grace, "quickmine", NULL},
-    {"segment", set_segment, "quickmine", NULL},
-    {"prefetch-share", set_share, PREFETCHING, NULL},
-    {"prefetch-on", set_prefetch_on, "auto ppm quickmine cminer cminer+", NULL},
-    {"skip-hits", set_skip_hits, "quickmine", NULL},
-    {"throttle", set_throttle, PREFETCHING, NULL},
-    {"admission", set_admission, PREFETCHING, NULL},
-    {"prefetch-threads", set_prefetch_threads, PREFETCHING, NULL},
-    {"prefetch-connections", set_prefetch_connections, PREFETCHING, NULL},
-    {"prefetch-queue", set_prefetch_queue, PREFETCHING, NULL},
-    {"miner-queue", set_miner_queue, "quickmine mithril cminer+", NULL},
-    {"rules", set_rules, "quickmine ppm auto", NULL},
-    {"rules-for", set_rules_for, "quickmine ppm auto", NULL},
-    {"rules-save", set_rules_save, "quickmine ppm auto", NULL},
-    {"rules-pool", set_rules_pool, "quickmine", NULL},
-    {"rules-memory", set_rules_memory, "ppm auto", NULL},
-    {"rules-purge", set_rules_purge, "quickmine", NULL},
-    {"trained", set_trained, "cminer cminer+", NULL},
-    {"retrain", set_retrain, "mithril cminer+", NULL},
-    {"record", set_record, NULL, NULL},
-    {"stats", set_stats, NULL, NULL},
-    {"requests", set_requests, NULL, NULL},
+    /* First: the others override it. */
+    {"preset", set_preset, ALWAYS, "paper", "defaults as in the ATC'08 paper", NULL},
+    {"cache-size", set_cache_size, ALWAYS, "SIZE",
+     "memory for caching, metadata and rules included (default 256M)", NULL},
+    {"cache-blocks", set_cache_blocks, ALWAYS, "N",
+     "cache exactly N blocks, whatever memory that takes", NULL},
+    {"block-size", set_block_size, ALWAYS, "SIZE",
+     "power of two from 4K to 1M (default 16K)", NULL},
+    {"eviction", set_eviction, ALWAYS, "NAME", NULL, NULL},
+    {"shards", set_shards, ALWAYS, "N",
+     "parts of the cache; 1: exact order (default 0: by CPUs)", NULL},
+    {"policy", set_policy, ALWAYS, "NAME", NULL, NULL},
+    {"level", set_level, IF_PREFETCHING, "LEVEL",
+     "contexts of a sequence: innermost (default), query, transaction, thread, "
+     "connection or none",
+     NULL},
+    {"prefetch-share", set_share, IF_PREFETCHING, "auto|PERCENT",
+     "prefetch cache's share of the cache (default auto; 4 in the preset)", NULL},
+    {"prefetch-on", set_prefetch_on, IF_ASKED, "WHAT",
+     "when to prefetch: miss (default in the preset), or prefetch-hit (default): on "
+     "both",
+     NULL},
+    {"throttle", set_throttle, IF_PREFETCHING, "on|off",
+     "whether classes that do not benefit prefetch less (default on; off in the "
+     "preset)",
+     NULL},
+    {"admission", set_admission, IF_PREFETCHING, "on|off",
+     "prefetch what is probable enough at the device's load (default off)", NULL},
+    {"prefetch-threads", set_prefetch_threads, IF_PREFETCHING, "N",
+     "threads that read ahead (1 to 256; default 4)", NULL},
+    {"prefetch-connections", set_prefetch_connections, IF_PREFETCHING, "N",
+     "their connections to the layer below (1 to 256; default: one each)", NULL},
+    {"prefetch-queue", set_prefetch_queue, IF_PREFETCHING, "N",
+     "prefetches that may wait (1 to 65536; default 64)", NULL},
+    {"miner-queue", set_miner_queue, IF_LEARNING, "SIZE",
+     "memory of sequences that wait to be mined (64K to 64G; default 64M)", NULL},
+    {"lookahead", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"degree", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"max-prefix", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"max-suffix", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"grace", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"segment", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"skip-hits", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"rules", set_rules, IF_HEEDED, NULL, NULL, NULL},
+    {"rules-for", set_rules_for, IF_HEEDED, NULL, NULL, NULL},
+    {"rules-save", set_rules_save, IF_SAVING, "SECONDS",
+     "interval of saving them (0 to 86400; default 60; 0: at the end only)", NULL},
+    {"rules-memory", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"rules-pool", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"rules-purge", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"trained", set_trained, IF_HEEDED, NULL, NULL, NULL},
+    {"retrain", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"record", set_record, ALWAYS, "FILE", "record a trace", NULL},
+    {"stats", set_stats, ALWAYS, "SOCKET", "Unix socket that serves the statistics",
+     NULL},
+    {"requests", set_requests, ALWAYS, "serial|parallel",
+     "whether a connection's requests run in parallel", NULL},
 };
 
 #define KEYS (sizeof keys / sizeof keys[0])
@@ -504,6 +428,84 @@ int qms_config_set(const char *key, const char *value)
         }
     }
     return 1;
+}
+
+char qms_config_help[8192];
+
+#define HELP_LEFT  23 /* columns of the keys */
+#define HELP_WIDTH 79
+
+/* Adds the key with its form, and what it is, in lines. */
+static void add_help(FILE *out, const char *key, const char *form, const char *help)
+{
+    int column = fprintf(out, "%s=%s", key, form);
+
+    if (column >= HELP_LEFT)
+        column = HELP_WIDTH; /* the words begin on the next line */
+    while (*help) {
+        size_t word = strcspn(help, " ");
+
+        if (column + 1 + (int)word > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_LEFT - 1, "");
+            column = HELP_LEFT - 1;
+        }
+        if (column < HELP_LEFT - 1)
+            column += fprintf(out, "%*s", HELP_LEFT - 1 - column, "");
+        column += fprintf(out, " %.*s", (int)word, help);
+        help += word + strspn(help + word, " ");
+    }
+    fputc('\n', out);
+}
+
+void qms_config_load(void)
+{
+    static const char *const forms[] = {[QM_COUNT] = "N",
+                                        [QM_SIZE] = "SIZE",
+                                        [QM_FLAG] = "on|off",
+                                        [QM_FILE] = "PATH",
+                                        [QM_WORD] = "NAME"};
+    FILE *out = fmemopen(qms_config_help, sizeof qms_config_help, "w");
+    struct qm_params params, paper;
+    char text[512];
+
+    if (!out)
+        return;
+    qm_params_defaults(&params);
+    qm_params_paper(&paper);
+    for (size_t i = 0; i < KEYS; i++) {
+        const struct qm_parameter *p = qm_parameter_find(keys[i].key);
+
+        if (keys[i].parse == set_policy)
+            snprintf(text, sizeof text,
+                     "prefetch policy: %s (default %s; %s in the preset)",
+                     qm_prefetcher_names(), params.policy, paper.policy);
+        else if (keys[i].parse == set_eviction)
+            snprintf(text, sizeof text,
+                     "eviction policy: %s (default %s; %s in the preset)",
+                     qm_evict_names(), params.eviction, paper.eviction);
+        else if (p)
+            qm_parameter_help(p, NULL, text, sizeof text);
+        else
+            snprintf(text, sizeof text, "%s", keys[i].help);
+        add_help(out, keys[i].key, p ? forms[p->kind] : keys[i].form, text);
+    }
+    fclose(out);
+}
+
+/* Parses the value of a key that has no parser of its own. */
+static int set_parameter(const char *key, const char *value, struct qms_config *c)
+{
+    const struct qm_parameter *p = qm_parameter_find(key);
+    uint64_t n = strcmp(value, "on") == 0;
+
+    if (p->kind == QM_COUNT && ranged(key, value, p->min, p->max, &n) == -1)
+        return -1;
+    if (p->kind == QM_SIZE && memory(key, value, p->max >> 30, &n) == -1)
+        return -1;
+    if (p->kind == QM_FLAG && n == 0 && strcmp(value, "off") != 0)
+        return wrong(key, value, "on or off");
+    qm_parameter_set(p, &c->params.mining, n);
+    return 0;
 }
 
 static void defaults(struct qms_config *c)
@@ -563,14 +565,24 @@ static unsigned automatic_shards(void)
     return shards;
 }
 
-static bool is_among(const char *word, const char *words)
+static bool has_effect(enum effect effect, const char *key,
+                       const struct qm_prefetcher_ops *policy)
 {
-    size_t n = strlen(word);
+    bool prefetches = strcmp(policy->name, "none") != 0;
 
-    for (const char *at = words; at; at = strchr(at, ' ')) {
-        at += *at == ' ';
-        if (strncmp(at, word, n) == 0 && (at[n] == ' ' || at[n] == '\0'))
-            return true;
+    switch (effect) {
+    case ALWAYS:
+        return true;
+    case IF_PREFETCHING:
+        return prefetches;
+    case IF_ASKED:
+        return prefetches && !(policy->flags & QM_ASK_ALWAYS);
+    case IF_LEARNING:
+        return policy->learn != qm_idle_learn;
+    case IF_SAVING:
+        return qm_parameter_heeded(qm_parameter(QM_RULES), policy);
+    case IF_HEEDED:
+        return qm_parameter_heeded(qm_parameter_find(key), policy);
     }
     return false;
 }
@@ -579,7 +591,7 @@ bool qms_config_heeds(const struct qms_config *c, const char *key)
 {
     for (size_t i = 0; i < KEYS; i++)
         if (strcmp(keys[i].key, key) == 0)
-            return !keys[i].heeded_by || is_among(c->policy->name, keys[i].heeded_by);
+            return has_effect(keys[i].effect, key, c->policy);
     return false;
 }
 
@@ -622,15 +634,15 @@ int qms_config_complete(struct qms_config *c)
 
     defaults(c);
     for (size_t i = 0; i < KEYS; i++)
-        if (keys[i].value && keys[i].parse(keys[i].key, keys[i].value, c) == -1)
+        if (keys[i].value && (keys[i].parse ? keys[i].parse : set_parameter)(
+                                 keys[i].key, keys[i].value, c) == -1)
             return -1;
     if (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads)
         c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
     c->params.mining.rules_dir = c->rules;
     c->params.mining.rules_for = c->rules_for;
     c->params.mining.trained = c->trained;
-    c->params.mining.purge_after =
-        c->rules_purge; /* the miner's clock counts seconds */
+    c->rules_purge = c->params.mining.purge_after; /* the miner's clock: seconds */
     if (c->shards == 0)
         c->shards = automatic_shards();
     c->policy = qm_prefetcher_find(c->params.policy);

