@@ -3,7 +3,7 @@
  * What followed a context's last two blocks, and its last one alone, is likely to
  * follow again (prediction by partial matching; to prefetch by it is from Curewitz,
  * Krishnan, Vitter, SIGMOD'93).  Only adjacent blocks make a pair (table.h); the
- * paper's window of G blocks is had by following the chain: what is likely to follow is
+ * paper's window of G blocks is had by a lookahead path: what is likely to follow is
  * taken for read, and so on, likeliest first.  How many steps ahead follows the
  * readers' pace: what is near is known best, so a step further is taken only as far as
  * blocks come late, that is, are demanded while they are still being read.

@@ -1,4 +1,5 @@
-/* The ppm prefetcher: chains, hits, what is cached, and what experience teaches. */
+/* The ppm prefetcher: lookahead paths, hits, what is cached, and what experience
+ * teaches. */
 #include <errno.h>
 
 #include "baseline.h"

@@ -1,8 +1,9 @@
-/* The judge: what it learns from how proposals ended, and where its threshold goes. */
+/* Confidence: what it learns from what became of candidates, and where its threshold
+ * goes. */
 #include "mining/markov/confidence.h"
 #include "testing.h"
 
-static struct qm_features clues_of(uint64_t block)
+static struct qm_features features_of(uint64_t block)
 {
     return (struct qm_features){
         .count = 3, .path = 1, .klass = 4, .previous = 77, .block = block};
@@ -21,7 +22,7 @@ static void propose(struct qm_confidence *j, struct qm_features features, bool a
 static void test_untrained(void **state)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
-    struct qm_features features = clues_of(1);
+    struct qm_features features = features_of(1);
 
     assert_true(qm_confidence_probability(j, &features) == 0.5f);
     assert_true(qm_confidence_probability(j, &features) >=
@@ -49,9 +50,9 @@ static void check_told_apart(struct qm_features good, struct qm_features bad)
     qm_confidence_free(j);
 }
 
-static void test_clues(void **state)
+static void test_features(void **state)
 {
-    struct qm_features a = clues_of(1000), b;
+    struct qm_features a = features_of(1000), b;
 
     b = a, b.after_two = true;
     check_told_apart(a, b);
@@ -80,7 +81,7 @@ static void test_calibrated(void **state)
 {
     for (unsigned percent = 20; percent <= 80; percent += 20) {
         struct qm_confidence *j = qm_confidence_new(1 << 16);
-        struct qm_features features = clues_of(9);
+        struct qm_features features = features_of(9);
         struct rng rng = {percent};
         double sum = 0;
 
@@ -98,7 +99,7 @@ static void test_calibrated(void **state)
 static void test_watched(void **state)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
-    struct qm_features features = clues_of(5);
+    struct qm_features features = features_of(5);
     uint64_t block;
     float before;
 
@@ -116,10 +117,10 @@ static void test_watched(void **state)
     qm_confidence_missed(j, 5); /* it counts once */
     assert_true(qm_confidence_probability(j, &features) == before);
     for (block = 1000; block < 1000000; block++) { /* watched, and never missed */
-        features = clues_of(block);
+        features = features_of(block);
         qm_confidence_propose(j, &features, false);
     }
-    features = clues_of(5);
+    features = features_of(5);
     assert_true(qm_confidence_probability(j, &features) < 0.2f);
     qm_confidence_free(j);
 }
@@ -128,7 +129,7 @@ static void test_watched(void **state)
 static void test_accepted_stay(void **state)
 {
     struct qm_confidence *j = qm_confidence_new(0);
-    struct qm_features mine = clues_of(5), other = clues_of(0);
+    struct qm_features mine = features_of(5), other = features_of(0);
     float before;
 
     other.klass = 9;
@@ -150,7 +151,7 @@ static void test_accepted_stay(void **state)
     qm_confidence_free(j);
 }
 
-static void test_price(void **state)
+static void test_threshold(void **state)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     float start = qm_confidence_threshold(j), threshold;
@@ -190,9 +191,9 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untrained),     cmocka_unit_test(test_clues),
+        cmocka_unit_test(test_untrained),     cmocka_unit_test(test_features),
         cmocka_unit_test(test_calibrated),    cmocka_unit_test(test_watched),
-        cmocka_unit_test(test_accepted_stay), cmocka_unit_test(test_price),
+        cmocka_unit_test(test_accepted_stay), cmocka_unit_test(test_threshold),
         cmocka_unit_test(test_bytes),
     };
 

@@ -1,13 +1,13 @@
-/* The aim: how much accuracy is asked for, by what the device has to read. */
+/* Accuracy: how much of it is asked for, by what the device has to read. */
 #include "mining/markov/accuracy.h"
 #include "testing.h"
 
-static struct qm_accuracy aim;
+static struct qm_accuracy asked;
 static uint64_t device, lru;
 
 static int start(void **state)
 {
-    qm_accuracy_init(&aim);
+    qm_accuracy_init(&asked);
     device = lru = 0;
     return 0;
 }
@@ -21,7 +21,7 @@ static float after(unsigned reads, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         device += reads;
         lru += 1000;
-        accuracy = qm_accuracy_next(&aim, device, lru);
+        accuracy = qm_accuracy_next(&asked, device, lru);
     }
     return accuracy;
 }
@@ -30,9 +30,9 @@ static void test_due(void **state)
 {
     unsigned due = 0;
 
-    assert_false(qm_accuracy_due(&aim));
+    assert_false(qm_accuracy_due(&asked));
     for (unsigned i = 0; i < 102400; i++) {
-        due += qm_accuracy_due(&aim);
+        due += qm_accuracy_due(&asked);
     }
     assert_int_equal(due, 100);
 }
@@ -75,9 +75,9 @@ static void test_little(void **state)
     float first = after(1080, 1), accuracy;
 
     device += 10;
-    accuracy = qm_accuracy_next(&aim, device, lru);
+    accuracy = qm_accuracy_next(&asked, device, lru);
     assert_true(accuracy > first && accuracy < first + 0.001f);
-    assert_true(qm_accuracy_next(&aim, device, lru) == accuracy);
+    assert_true(qm_accuracy_next(&asked, device, lru) == accuracy);
 }
 
 /* Reads that depend on the accuracy come to what is aimed at. */
