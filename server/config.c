@@ -391,7 +391,7 @@ static struct {
     {"prefetch-connections", set_prefetch_connections, IF_PREFETCHING, "N",
      "their connections to the layer below (1 to 256; default: one each)", NULL},
     {"prefetch-queue", set_prefetch_queue, IF_PREFETCHING, "N",
-     "prefetches that may wait (1 to 65536; default 64)", NULL},
+     "prefetches that may wait (1 to 65536; default 128)", NULL},
     {"miner-queue", set_miner_queue, IF_LEARNING, "SIZE",
      "memory of sequences that wait to be mined (64K to 64G; default 64M)", NULL},
     {"lookahead", NULL, IF_HEEDED, NULL, NULL, NULL},
