@@ -64,7 +64,7 @@ enum {
 
 static const struct argp_option options[] = {
     {"policy", POLICY, "NAME[,NAME...]", 0,
-     "what prefetches (none,ppm; none,quickmine in the preset)", 0},
+     "what prefetches (none,auto; none,quickmine in the preset)", 0},
     {"cache-size", CACHE_SIZE, "SIZE[,SIZE...]", 0, "memory of the cache: 64M, 1G, ...",
      0},
     {"total-memory", TOTAL_MEMORY, "SIZE[,SIZE...]", 0,

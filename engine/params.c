@@ -19,7 +19,7 @@ bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit)
 void qm_params_defaults(struct qm_params *params)
 {
     *params = (struct qm_params){
-        .policy = "ppm",
+        .policy = "auto",
         .eviction = "adaptive",
         .level = QM_LEVEL_INNERMOST,
         .on_prefetch_hit = true,

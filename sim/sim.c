@@ -35,7 +35,7 @@ static int leave_rules(struct qm_sim *sim, char *err, size_t len)
     if (!(sim->engine.prefetcher->ops->flags & QM_BOUNDED_RULES)) {
         snprintf(err, len,
                  "the rules of policy '%s' may take any memory, so the memory in all "
-                 "can be said for policy none or ppm only",
+                 "can be said for the policies none, ppm, readahead and auto only",
                  c->params.policy);
         return EINVAL;
     }

@@ -55,7 +55,7 @@ def window():
     across = tagged.h.pread(4096, WINDOW + client.STATS - 2048)
     assert across[:2048] == bytes(2048) and across[2048:2049] == b"{"
     stats = tagged.stats()
-    assert stats["sessions"] == 1 and stats["policy"] == "ppm"
+    assert stats["sessions"] == 1 and stats["policy"] == "auto"
     client.passed("window")
 
 

@@ -367,7 +367,7 @@ static void size_includes_metadata(void **state)
     config.cache_size = 1500 * BLOCK;
     assert_refused(&config, "leave nothing");
     config.params.policy = "quickmine";
-    assert_refused(&config, "none or ppm only");
+    assert_refused(&config, "none, ppm, readahead and auto only");
     config.params.policy = "none";
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
