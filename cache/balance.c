@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* balance.c - how a shard's blocks are divided between its main and its prefetch part.
  *
  * A fixed share: each part has a fixed number of blocks and evicts when it holds them

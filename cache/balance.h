@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* balance.h - how a shard's blocks are divided between its main and its prefetch part.
  *
  * Always called with the shard's mutex held.

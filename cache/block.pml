@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* block.pml - the states of one block, for spin: every way in which readers, writers,
  * prefetching, eviction and the reclaiming of memory can meet over it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* budget.c - how large a cache becomes, its configuration checked.
  *
  * A shard for n blocks makes at most n + reserve buffers and n + extra headers.  The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cache.c - the interface of cache.h: look-ups, fills, waiting.
  *
  * A struct qm_fill is a struct qm_block with a reference held; callers never look

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cache.h - a block cache with a main and a prefetch part, as a library.
  *
  * The interface is that of a hash table from block numbers to blocks of one size

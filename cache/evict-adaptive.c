@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-adaptive.c - does what the best of four policies would have done of late.
  *
  * No policy is the best for every workload and size: a scan ruins LRU, frequencies keep

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-all.h - all eviction policies, for the registry in eviction.c.  A new policy
  * adds a line here, a line there, and its file to CMakeLists.txt. */
 #ifndef QM_EVICT_ALL_H

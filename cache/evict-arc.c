@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-arc.c - ARC, which balances recency and frequency by itself.
  *
  * Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache" (FAST'03),

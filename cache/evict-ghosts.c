@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-ghosts.c - blocks that left.
  *
  * Entries are numbered from 1, so that they link each other in 4 bytes: in their queue

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-ghosts.h - numbers of blocks that a policy remembers after evicting them.
  *
  * A set of at most `capacity` numbers in two queues, oldest first.  Every operation is

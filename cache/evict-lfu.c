@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-lfu.c - least frequently used, among equals the least recently used.
  *
  * A block's count is 1 when it enters, grows with each touch, and is forgotten when it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-lru.c - least recently used: one list, the latest first. */
 #include <stdlib.h>
 

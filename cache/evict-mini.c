@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-mini.c - a cache of block numbers alone: see evict-mini.h.
  *
  * Nodes are numbered from 1, so that they link each other in 4 bytes: in the chain of

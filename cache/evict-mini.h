@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-mini.h - a cache of block numbers alone, to see how often a policy misses.
  *
  * It runs a policy of eviction.h on the demands that it is told of, as if these were

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-mru.c - evicts the most recently used block, for loops longer than the cache.
  *
  * Chou & DeWitt, "An Evaluation of Buffer Management Strategies for Relational Database

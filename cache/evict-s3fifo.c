@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-s3fifo.c - S3-FIFO: three queues and no order to keep on a hit.
  *
  * Yang, Zhang, Qiu, Yue & Rashmi, "FIFO queues are all you need for cache eviction"

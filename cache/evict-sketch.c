@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-sketch.c - how often blocks were accessed of late, about: see evict-sketch.h.
  */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-sketch.h - how often blocks were accessed of late, about.
  *
  * A count-min sketch as in TinyLFU (Einziger, Friedman & Manes, ACM Transactions on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-wtinylfu.c - W-TinyLFU: a small LRU window, and admission by frequency.
  *
  * Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy" (ACM

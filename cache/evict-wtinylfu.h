@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-wtinylfu.h - W-TinyLFU with another window, and a sketch that several share. */
 #ifndef QM_EVICT_WTINYLFU_H
 #define QM_EVICT_WTINYLFU_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* eviction.c - the eviction policies by name. */
 #include <pthread.h>
 #include <stdio.h>

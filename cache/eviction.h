@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* eviction.h - the interface of an eviction policy: which block leaves a full part.
  *
  * One policy a file (evict-lru.c, ...), all with the same shape, found by name.  A

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hash.h - the hash of a block's number. */
 #ifndef QM_CACHE_HASH_H
 #define QM_CACHE_HASH_H

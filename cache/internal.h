@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* internal.h - what the files of the cache share.
  *
  * A cache is a number of shards; a block belongs to one by its number's hash, and so do

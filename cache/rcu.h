@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rcu.h - the one place where the cache names its RCU flavour.
  *
  * urcu-bp ("bulletproof") registers threads by itself.  The cache needs that because

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shadow.c - estimates the misses of a plain LRU cache of the same size.
  *
  * It scales up the number of misses, not the miss ratio: a few hot blocks make up many

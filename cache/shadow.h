@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shadow.h - estimates the misses of a plain LRU cache of the same size.
  *
  * It is a directory of the block numbers that such a cache would hold.  For a large

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* shard.c - one shard: the table, the two eviction orders, and what moves blocks.
  *
  * internal.h says what is locked.  A block that leaves the table while references to it

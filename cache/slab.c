@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* slab.c - the memory of a shard: headers and buffers, free, in use, or in limbo.
  *
  * Slabs are made when needed, up to the shard's limits, and freed with the cache, so an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* writes.c - write-through: cached blocks stay equal to what the layer below stores.
  *
  * The invariants, per block:

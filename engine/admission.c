@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* admission.c - a line through reads' times, and what follows from it (admission.h). */
 #include "engine/admission.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* admission.h - how probable the use of a block must be for it to be prefetched now.
  *
  * A prefetch that is used saves its reader the time T that a read takes, and costs the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ahead.c - a queue that clients share, with a hash table over its blocks (ahead.h). */
 #include "engine/ahead.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ahead.h - prefetches that wait to be read, and which are read next.
  *
  * A prefetch has entered the cache before it is queued here.  Those who read take runs:

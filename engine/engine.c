@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* engine.c - see engine.h. */
 #include "engine/engine.h"
 

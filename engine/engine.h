@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* engine.h - the decision path: what is made of each block that is read.
  *
  * The server and the simulator both go through it, so that what the simulator counts is

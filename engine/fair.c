@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fair.c - a list of items a client, and a list of the clients that have any. */
 #include <stddef.h>
 

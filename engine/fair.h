@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fair.h - a bounded queue that clients share fairly.
  *
  * A client's items are served in order of arrival.  The next turn goes to the client

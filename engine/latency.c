@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* latency.c - see latency.h. */
 #include "engine/latency.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* latency.h - how long reads of the layer below take, by their size.
  *
  * A read of n bytes takes about a + b * n: a until it begins (the way there, a seek),

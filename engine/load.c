@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* load.c - how much may be prefetched while the device is busy.
  *
  * Reads are judged a window at a time: some dozens of reads, or fewer if they take

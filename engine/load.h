@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* load.h - how much may be prefetched while the device is busy.
  *
  * The paper limits prefetching "under high load" (section 3.4): a prefetch that makes a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* params.h - the parameters of caching and prefetching, and their defaults.
  *
  * This is the only table of defaults: the server's parameters, the simulator's options

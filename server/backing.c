@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* backing.c - connections, one lock, and the keeper. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* backing.h - the server's own connections to the layer below.
  *
  * Prefetch threads do not read over the clients' connections, which come and go, but

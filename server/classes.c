@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.c - the table of classes.  A hash table of fixed size, chained, under one
  * lock; an array of indexes that is published by the count.
  */

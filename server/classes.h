@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.h - the classes of contexts that the server has met, and their counts.
  *
  * A class is identified by a kind and a 64-bit number of the client's (for example a

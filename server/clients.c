@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clients.c - numbers go round. */
 #include <string.h>
 

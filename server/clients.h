@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* clients.h - numbers clients, so that queues and memory can be shared fairly.
  *
  * A client is a session, or a connection to the plain view; a program that opens

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.c - reads the filter's parameters.
  *
  * A preset is a set of defaults, wherever on the command line it stands.  So values are

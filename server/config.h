@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.h - the filter's parameters (nbdkit-quickmine-filter(1)). */
 #ifndef QMS_CONFIG_H
 #define QMS_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.c - open contexts: finding one's tree, locking it, reading in it.
  *
  * What streams keep of what open contexts have read stays until it is mined, and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.h - the open contexts, and the sequences of blocks read in them.
  *
  * A slot holds at most one open context: one of the wire's slots, a plain connection's

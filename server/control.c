@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* control.c - headers out, records and hints in. */
 #include <endian.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* control.h - the control window of the tagged export (quickmine-protocol(7)).
  *
  * A message is checked as a whole before any of its records takes effect: an invalid

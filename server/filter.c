@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* filter.c - nbdkit-quickmine-filter: what nbdkit calls, in the order of its life.
  *
  * The server begins in get_ready and after_fork, and ends in cleanup (server.c).  A

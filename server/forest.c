@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* forest.c - open slots and their nesting: children in doubly linked lists of numbers.
  */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* forest.h - which slots of a session are open, and how they are nested.
  *
  * This mirrors the trees of contexts, so that a message of several records can be

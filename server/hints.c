@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hints.c - see hints.h.
  *
  * A stripe's two rings hold what waits, oldest first.  Within the window only what is

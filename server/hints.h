@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hints.h - joins what a client says is read with the reads that come.
  *
  * A client may use the plain export through a device driver that knows no contexts, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* io.c - the path of a read, and of a write.
  *
  * A read is taken apart into pieces, one a block, in ascending order, a batch of them

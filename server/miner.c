@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* miner.c - a queue of work for the prefetcher, which clients share, and the thread
  * that does it. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* miner.h - the thread that learns from ended contexts.
  *
  * Mining is never on a read's path: the end of a context only queues its sequence.  The

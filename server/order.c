@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* order.c - a list in order of arrival, in which each counts what it has to wait for.
  */
 #include <errno.h>

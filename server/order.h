@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* order.h - carries out overlapping changes one after the other.
  *
  * A change (a write, zeroing, a trim) is queued when it arrives, and waits until all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetch.c - threads that read what waits in a queue (engine/ahead.h).
  *
  * `room` counts jobs that are queued or about to be: it is taken before the block

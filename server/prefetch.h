@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetch.h - the queue of prefetches, and the threads that carry them out.
  *
  * Issuing a prefetch puts its block into the prefetch cache at once and queues the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reading.h - what a read means: for its context, for classes, for what is prefetched.
  *
  * io.c finds the blocks of a read; here each outcome updates the statistics, extends

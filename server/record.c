@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.c - a bounded queue of events with many producers, and the thread that writes
  * them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.h - records requests and contexts as a trace (quickmine-trace(5)).
  *
  * Events go through a bounded queue to a thread that writes them, so recording costs a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* report.c - the statistics as a JSON document.
  *
  * Numbers are read one after the other while the server works, so they need not agree

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* server.c - makes the server's parts, starts its threads, and undoes all that.
  *
  * qms_server_ready  checks what can be checked while a person still watches, and opens

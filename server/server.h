@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* server.h - the one server of a process, and a connection of it.
  *
  * nbdkit loads a filter once, so there is one server.  Its parts are created in the

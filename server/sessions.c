@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sessions.c - slots are handed out in ranges; messages change what is open in them. */
 #include <endian.h>
 #include <errno.h>

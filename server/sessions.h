@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sessions.h - sessions and their slots (quickmine-protocol(7)).
  *
  * A session owns a range of slots, and has a number that is hard to guess, by which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stats-socket.c - a thread that answers each connection with one document and closes
  * it.  A client that does not read is given up after a second, so that it keeps nobody
  * waiting for longer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stats-socket.h - serves the statistics to every connection to a Unix socket. */
 #ifndef QMS_STATS_SOCKET_H
 #define QMS_STATS_SOCKET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.c - striped counters and a log-linear histogram.
  *
  * The histogram has, for each power of two of nanoseconds, 16 buckets of equal width,

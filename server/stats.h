@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.h - the server's counters and its latency histogram.
  *
  * All counters on the path of a read are striped: a thread adds to one of several

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* belady.c - evict what will not be demanded for the longest time (see belady.h).
  *
  * A node knows the number of the next access to its block.  Those that have one are in

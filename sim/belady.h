@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* belady.h - a bound: evicts the block whose next demand is farthest in the future.
  *
  * L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.c - small numbers for the names of classes. */
 #include "sim/classes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.h - numbers the classes of a trace by their names.
  *
  * A trace may name any number of classes.  All beyond the first QM_CLASSES_MAX share

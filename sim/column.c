@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* column.c - a long array of 32-bit numbers (see column.h). */
 #include "sim/column.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* column.h - a long array of 32-bit numbers that grows without being moved.
  *
  * It consists of chunks, so growing needs no copy: a column of n numbers takes little

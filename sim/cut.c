@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cut.c - a piece of a trace, as a trace of its own (see cut.h).
  *
  * Until the piece begins, the tree of open contexts is kept, as that of the simulator

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cut.h - a part of a trace, as a trace of its own.
  *
  * Parts are cut between read requests.  Part [skip, skip + count) begins with read

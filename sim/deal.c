@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* deal.c - see deal.h. */
 #include "sim/deal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* deal.h - which client makes which of a trace's requests.
  *
  * The one rule of quickmine replay and of quickmine sim --clients: trees of contexts (a

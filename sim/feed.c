@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* feed.c - a trace's contexts as one prefetcher sees them, at one level. */
 #include "sim/feed.h"
 

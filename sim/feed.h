@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* feed.h - hands a trace's contexts and accesses to one prefetcher, at one level.
  *
  * It does what the server does with contexts, without threads: each access extends its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* footprint.c - how many distinct blocks there were. */
 #include "sim/footprint.h"
 

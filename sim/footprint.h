@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* footprint.h - counts the distinct blocks of a trace.
  *
  * It is a bitmap in pieces.  A database's blocks are close together, so a block takes a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* future.c - what a trace holds (see future.h).
  *
  * The sequences of a level come from a prefetcher that is told of all accesses as in a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* future.h - the future accesses of a trace, for the bounds (belady.h, perfect.h).
  *
  * The accesses of a trace (one for each block read, in the simulator's order) are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* info.c - what a trace is like.
  *
  * Each context has a tally; when it ends, its counts are added to those of the context

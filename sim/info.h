@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* info.h - statistics of a trace: the figures of ATC'08 §2.1.
  *
  * Memory grows with the footprint, the number of open contexts and the number of

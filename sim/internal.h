@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* internal.h - a simulation, for the files that it consists of. */
 #ifndef QM_SIM_INTERNAL_H
 #define QM_SIM_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mine.c - the rules that a trace holds. */
 #include "sim/mine.h"
 

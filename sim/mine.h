@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mine.h - mines the rules of a trace, without a cache.
  *
  * For each sequence s of blocks that a context read, and lookahead G: every i < j < k

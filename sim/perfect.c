@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* perfect.c - a prefetcher that knows what each context will read (see perfect.h).
  *
  * A stream follows its sequence in the future: it stands at the access that its context

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* perfect.h - a bound: a prefetcher that knows the future reads of each context.
  *
  * Its candidates are the next blocks that the context will read: the next `degree`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* replay.c - a trace against a live server, contexts included.
  *
  * The caller's thread deals events out into a queue for each client.  A slot's next

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* replay.h - a trace against a live server, contexts included.
  *
  * Events are dealt out to clients as deal.h says.  A client is a thread that makes one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.c - a storage cache simulated on a trace.
  *
  * For each block of a read, in ascending order: the cache is asked; a miss enters it;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.h - a storage cache simulated on a trace.
  *
  * It drives the server's engine/, and with it cache/ and mining/: one shard, no data,

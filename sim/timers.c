@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* timers.c - see timers.h. */
 #include "sim/timers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* timers.h - what happens when, in virtual time.
  *
  * A binary heap.  What is due at the same time happens in the order in which it was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* train.c - a trace as C-Miner*'s sequence database.
  *
  * The contexts are those that a prefetcher sees (feed.h); this one only cuts what it is

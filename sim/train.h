@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* train.h - a trace as C-Miner*'s sequence database (mining/baselines/cminer.h). */
 #ifndef QM_SIM_TRAIN_H
 #define QM_SIM_TRAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-ahead.c - those who prefetch, in virtual time: server/prefetch.c without
  * threads (virtual.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-internal.h - the parts of a simulation in virtual time, for the files that it
  * consists of: virtual.c (clock, clients, results), virtual-read.c (the way of a
  * request), virtual-ahead.c (those who prefetch).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-read.c - the way of a request, in virtual time: server/io.c without threads
  * (virtual.h).
  *

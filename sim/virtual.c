@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual.c - clock, clients and results of a simulation in virtual time (virtual.h).
  *
  * The trace's events are dealt to clients that keep them until they come to them, in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual.h - a simulation that takes time: clients, cache and engine over the device
  * model, by a clock of its own.
  *

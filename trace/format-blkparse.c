@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format-blkparse.c - the text that blkparse(1) prints by default.
  *
  *   8,0    3       11     0.009507758   697  Q   R 223490 + 8 [kjournald]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format-blocks.c - block numbers, one a line: what many simulators read.
  *
  * There are reads only, of no context and at no time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format-fio.c - fio's I/O log: version 2 and 3 are read, version 3 is written.
  *
  *   fio version 2 iolog               fio version 3 iolog

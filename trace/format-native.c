@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format-native.c - our own format, as one among others. */
 #include "trace/format.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format.c - the formats by name, and what they share. */
 #include "trace/format.h"
 

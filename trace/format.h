@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* format.h - converts between our traces and those of other programs.
  *
  * One format per file (format-fio.c, ...), found by name.  A source yields events, a

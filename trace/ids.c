@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ids.c - a set of numbers as merged intervals, in glibc's red-black tree.
  *
  * Intervals neither overlap nor touch, so any one may be stretched up to its neighbours

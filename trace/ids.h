@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ids.h - a growing set of numbers, as merged intervals.
  *
  * Any number of consecutive numbers takes one interval; n scattered numbers take n.

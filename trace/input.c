@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* input.c - the lines of a text file that may be compressed.
  *
  * Two buffers: raw[] holds bytes of the file, text[] what they decompress to.  Plain

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* input.h - reads the lines of a text file that may be compressed.
  *
  * The file's first bytes decide: gzip, zstd, or plain text.  Memory is two buffers of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* output.c - a text file that is compressed if its name says so.
  *
  * Text is gathered in text[]; when it is full, it goes through the compressor into

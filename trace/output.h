@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* output.h - writes a text file, compressed if its name ends in .gz or .zst.
  *
  * An output belongs to one thread at a time.

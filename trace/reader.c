@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reader.c - a trace, event by event, checked.
  *
  * Contexts that are open are in a hash table, and in a tree by what is nested in what,

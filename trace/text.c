@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* text.c - text of others that a person's terminal will show (see text.h). */
 #include "trace/text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* text.h - makes text from clients and files safe to show on a terminal.
  *
  * Names of classes come from clients and from files.  A terminal interprets some

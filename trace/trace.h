@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.h - reads and writes traces (quickmine-trace(5)), compressed or not.
  *
  *   #quickmine-trace 1 block=16384

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* writer.c - writes a trace.
  *
  * A line is put together by hand: a server records hundreds of thousands a second.

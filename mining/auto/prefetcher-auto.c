@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-auto.c - association and readahead behind one interface.
  *
  * Policy ppm knows what has followed what before; policy readahead knows where a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* block-index.c - which row of a table a block is in. */
 #define XXH_INLINE_ALL
 #include "mining/baselines/block-index.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* block-index.h - which row of a table a block is in.
  *
  * A hash table of 4-byte row numbers beside an array of rows, each of which begins with

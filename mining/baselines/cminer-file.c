@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-file.c - a file of C-Miner*'s rules (see cminer-file.h). */
 #include "mining/baselines/cminer-file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-file.h - a file of C-Miner*'s rules.
  *
  * All numbers are little-endian.  A header of 96 bytes:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-rules.c - C-Miner*'s rules, to be looked up (see cminer-rules.h).
  *
  *   blocks[x]              the block whose number is x

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-rules.h - C-Miner*'s rules, to be looked up.
  *
  * A set is filled once, and then only read.  It consists of sorted arrays: the blocks,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer.c - C-Miner*'s rules (see cminer.h).
  *
  * A sequence that begins with a is kept as a 64-bit key: b << 32 for the pair a b, and

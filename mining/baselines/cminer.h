@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer.h - C-Miner*: rules between blocks, mined off-line from frequent sequences.
  *
  * Li et al., FAST'04 and ACM ToS 1(2), 2005; as ATC'08 §5.1 and §6.2 use it.  The

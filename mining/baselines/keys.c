@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.c - sorting 64-bit keys.
  *
  * A few by insertion, many by radix, least significant byte first, leaving out the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.h - sorting 64-bit keys. */
 #ifndef QM_KEYS_H
 #define QM_KEYS_H

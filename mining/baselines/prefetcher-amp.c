@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-amp.c - AMP, adaptive multi-stream prefetching (Gill, Bathen; FAST'07).
  *
  * Each sequential stream has a degree p, how many blocks are prefetched at a time (a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-cminer.c - C-Miner* (Li et al., FAST'04 and ToS'05; ATC'08 §5.1, §6.2).
  *
  * cminer prefetches by rules that were mined off-line, and never learns.  cminer+ mines

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-mithril.c - MITHRIL, which mines sporadic associations (Yang et al.,
  * SoCC'17).
  *

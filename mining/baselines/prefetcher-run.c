@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-run.c - run-based prefetching (Hsu, Smith; ATC'08 §5.1, RUN).
  *
  * A reference to block b belongs to a run R if b lies within -extent_backward and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-seq.c - adaptive sequential readahead as in Linux (ATC'08 §5.1, SEQ).
  *
  * A stream is read sequentially when it has read K contiguous blocks.  From then on two

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* context.c - kinds, levels, and the tree of open contexts (see context.h).
  *
  * A context keeps its target, the context whose sequence its reads extend, from its

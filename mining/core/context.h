@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* context.h - kinds, levels, and the tree of open contexts.
  *
  * A context is one running unit of work of a client; it begins and ends, and may be

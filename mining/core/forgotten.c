@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* forgotten.c - see forgotten.h. */
 #include "mining/core/forgotten.h"
 

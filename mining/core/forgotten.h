@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* forgotten.h - blocks that were trimmed, and are not to be prefetched until they are
  * read again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* idle.c - operations that do nothing. */
 #include "mining/core/idle.h"
 

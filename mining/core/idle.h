@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* idle.h - the operations of a prefetcher that have nothing to do in it (prefetcher.h).
  */
 #ifndef QM_IDLE_H

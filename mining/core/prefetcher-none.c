@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-none.c - plain caching: the baseline that prefetching is measured against.
  */
 #include <errno.h>

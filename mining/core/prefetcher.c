@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher.c - the prefetchers by name, and their configuration (see prefetcher.h).
  */
 #include "mining/core/prefetcher.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher.h - what to prefetch: the interface behind which each algorithm stands.
  *
  * One prefetcher a file, found by name.  It is told of every access together with the

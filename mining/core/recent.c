@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recent.c - a small table in order of use. */
 #include "mining/core/recent.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* recent.h - a small table in order of use: the item used last is the first.
  *
  * For the sequential streams that one context has going.  It takes no memory until

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* registry.h - the prefetchers that there are; used by prefetcher.c, and by
  * auto/, which is made of others. */
 #ifndef QM_REGISTRY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-dir.c - a directory in which rules survive a restart (see rules-dir.h). */
 #include "mining/core/rules-dir.h"
 

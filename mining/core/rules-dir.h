@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-dir.h - a directory in which rules survive a restart.
  *
  * The rules in use are in memory.  The directory has a copy of them, the file rules.db,

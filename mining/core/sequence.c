@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sequence.c - the blocks that one context read (see sequence.h). */
 #include "mining/core/sequence.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sequence.h - the blocks that one context read, in order (ATC'08 §3.1).
  *
  * Immediate repeats of a block count once, so neighbours always differ.  A sequence

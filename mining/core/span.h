@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* span.h - adjacent blocks: [from, to), empty if to is not above from. */
 #ifndef QM_SPAN_H
 #define QM_SPAN_H

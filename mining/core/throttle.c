@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* throttle.c - counts that fade, sets made by union-find over them, and three states.
  *
  * The counts of a class are halved together when they have come to PERIOD prefetches,

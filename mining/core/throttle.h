@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* throttle.h - whose prefetching pays: benefit by class, and by sets of classes that
  * feed each other (ATC'08 §3.4).
  *

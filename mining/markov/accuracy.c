@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* accuracy.c - an integral controller: the accuracy moves by how far the reads are off.
  *
  * It moves for each read too many or too few, so little when the device is hardly read

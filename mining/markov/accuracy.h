@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* accuracy.h - how accurate prefetching has to be, by what it costs the device.
  *
  * Prefetches that nobody uses are reads that the device is burdened with.  How many of

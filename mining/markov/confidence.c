@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* confidence.c - weights by feature, and a table of proposals whose end is not known
  * yet.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* confidence.h - how probable it is that a block will be demanded if it is prefetched
  * now.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-ppm.c - prediction by partial matching, with learned probabilities.
  *
  * What followed a context's last two blocks, and its last one alone, is likely to

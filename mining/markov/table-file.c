@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table-file.c - policy ppm's file in a rules directory (see table-file.h). */
 #include "mining/markov/table-file.h"
 

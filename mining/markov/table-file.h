@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table-file.h - policy ppm's file in a rules directory (rules-dir.h).
  *
  * All numbers are little-endian.  A header of 64 bytes:

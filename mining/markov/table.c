@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c - a set-associative table whose sets are cache lines of eight words.
  *
  * A key's hash names a line and a tag.  A word of that line is a pair, or 0:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h - what followed what: pairs of a key and a block, in a budget of bytes.
  *
  * A key stands for a history (one block, or two: keys of both kinds share the table); a

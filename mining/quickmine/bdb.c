@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bdb.c - a Berkeley DB database of one's own (see bdb.h). */
 #include "mining/quickmine/bdb.h"
 

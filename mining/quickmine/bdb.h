@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bdb.h - a Berkeley DB database of one's own, that keeps quiet.
  *
  * One private environment with one database in it, either unnamed (in the pool, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cells.c - records in memory, in cells of 16 bytes (see cells.h). */
 #include "mining/quickmine/cells.h"
 

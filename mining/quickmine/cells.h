@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cells.h - records in memory, in cells of 16 bytes.
  *
  * A record of at most 16 bytes, as most of rules are, is in one cell.  A longer one is

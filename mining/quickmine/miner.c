@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* miner.c - the rules in a sequence (see miner.h). */
 #include "mining/quickmine/miner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* miner.h - the rules in a sequence (ATC'08 §3.3), exactly.
  *
  * For a sequence s and lookahead G: every i < j < k with j - i < G and k - i < G,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* no-quickmine.c - policy quickmine where it was left out, in builds without Berkeley
  * DB.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-quickmine.c - mines each context's sequence for rules (ATC'08 §3.3, §3.4).
  *
  * A stream is a sequence.  When it ends, or has grown by a segment, it is handed out as

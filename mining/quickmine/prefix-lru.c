@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefix-lru.c - prefixes in the order of their last use (see prefix-lru.h). */
 #include "mining/quickmine/prefix-lru.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefix-lru.h - which prefixes there are, in the exact order of their last use.
  *
  * In memory, beside Berkeley DB: 32 bytes a prefix, two in a cache line, and a hash

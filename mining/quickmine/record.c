@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.c - rules as Berkeley DB's keys and data (see record.h). */
 #include "mining/quickmine/record.h"
 

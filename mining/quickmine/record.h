@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* record.h - how rules are written as Berkeley DB's keys and data.
  *
  * Key: a and b, each as one byte that says how many bytes follow, and these, the most

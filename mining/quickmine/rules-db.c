@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-db.c - policy quickmine's file in a rules directory (see rules-db.h). */
 #include "mining/quickmine/rules-db.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-db.h - policy quickmine's file in a rules directory (rules-dir.h).
  *
  * The file is a Berkeley DB B-tree with a checksum over the whole of it (seal.h): the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-store.c - where the records of prefixes are (see rules-store.h). */
 #include "mining/quickmine/rules-store.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules-store.h - where the records of prefixes are: in memory, as far as there is
  * room, else in Berkeley DB (ATC'08 §4.2).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules.c - the rule cache (see rules.h).
  *
  * What holds whenever the lock is free, unless the cache is off: each prefix in the

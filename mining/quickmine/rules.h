@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* rules.h - the rule cache: prefix -> suffixes, in Berkeley DB (ATC'08 §3.3, §4.2).
  *
  * Records (record.h) are in memory as far as rules_pool allows, and else in an unnamed

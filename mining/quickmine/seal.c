@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* seal.c - a checksum over the whole of a Berkeley DB file (see seal.h). */
 #include "mining/quickmine/seal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* seal.h - a checksum over the whole of a Berkeley DB file.
  *
  * Berkeley DB does not survive reading a damaged file: its page checksums and verify()

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* suffixes.c - what may follow a prefix (see suffixes.h). */
 #include "mining/quickmine/suffixes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* suffixes.h - what may follow a prefix: a list kept by frequency (ATC'08 §3.3).
  *
  * Always sorted: support descending, then block number ascending; so the candidates are

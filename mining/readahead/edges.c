@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* edges.c - see edges.h. */
 #include "mining/readahead/edges.h"
 

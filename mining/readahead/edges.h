@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* edges.h - where recent reads ended, so that one that goes on from there is noticed.
  *
  * A read that belongs to no known stream leaves two *edges*: the block behind its last

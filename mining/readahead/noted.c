@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* noted.c - see noted.h. */
 #include "mining/readahead/noted.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* noted.h - prefetched blocks whose fate is wanted.
  *
  * A stream wants to know when its reader comes by a certain block that was prefetched

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* prefetcher-readahead.c - reads ahead of sequential streams (tracks.h).
  *
  * Of the blocks of one request only the first that misses counts as a read; the others

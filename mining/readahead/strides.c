@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* strides.c - see strides.h. */
 #include "mining/readahead/strides.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* strides.h - one context's reads at equal distances.
  *
  * A column of a matrix, or every other page: each read begins as far from the one

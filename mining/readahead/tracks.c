@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tracks.c - see tracks.h.
  *
  * Of a track that goes forward, blocks below `pos` have been read and those below `end`

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tracks.h - the sequential streams of a device, and how far ahead of them is read.
  *
  * A *track* is a stream that was detected (edges.h, strides.h): it goes forward,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* worth.c - see worth.h. */
 #include "mining/readahead/worth.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* worth.h - how probable it is that what is read ahead will be used.
  *
  * A run of two reads may be chance, and a stream that has been read for long will
