@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent-check.c - `quickmine agent --check`: what this machine allows. */
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent-hints.c - tells a server of the reads of a device that is its plain export. */
 #include <errno.h>
 #include <inttypes.h>

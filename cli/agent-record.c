@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent-record.c - a trace of the reads of a local device, with their contexts. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent.c - quickmine agent: whose reads are the reads of a local block device. */
 #include <errno.h>
 #include <fcntl.h>

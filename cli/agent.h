@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent.h - what the files of `quickmine agent` share. */
 #ifndef QM_CLI_AGENT_H
 #define QM_CLI_AGENT_H

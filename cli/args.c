@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* args.c - arguments of options: numbers, sizes, times, levels, lists, and those of
  * mining. */
 #include <errno.h>

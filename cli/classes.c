@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* classes.c - the classes of a server's statistics. */
 #include <inttypes.h>
 #include <stdlib.h>

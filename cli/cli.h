@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cli.h - what the subcommands of quickmine share.
  *
  * A subcommand is `int cmd(int argc, char **argv)`, with argv[0] "quickmine NAME",

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* common.c - what the subcommands share: dispatch, messages, output. */
 #include <errno.h>
 #include <stdarg.h>

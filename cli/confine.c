@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* confine.c - quickmine confine: a program that needs CAP_SETGID for contexts alone.
  *
  * The capability lets a process act as any group: setfsgid() to group disk, and the

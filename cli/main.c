@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* main.c - the one command: finds the subcommand and runs it. */
 
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mine-cminer.c - quickmine mine --cminer: C-Miner*'s rules, mined off-line. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mine.c - quickmine mine: a trace's rules. */
 #include <errno.h>
 #include <inttypes.h>

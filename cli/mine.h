@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mine.h - quickmine mine --cminer. */
 #ifndef QM_CLI_MINE_H
 #define QM_CLI_MINE_H

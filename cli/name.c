@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* name.c - text of others, in columns of a terminal: names of classes come from
  * clients.
  *

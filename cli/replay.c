@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* replay.c - quickmine replay: a trace against a live server. */
 #include <errno.h>
 #include <inttypes.h>

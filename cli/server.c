@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* server.c - a live server's statistics, over its socket or over NBD. */
 #include "cli/server.h"
 

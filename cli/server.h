@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* server.h - a live server's statistics. */
 #ifndef QM_CLI_SERVER_H
 #define QM_CLI_SERVER_H

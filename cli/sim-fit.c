@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-fit.c - runs with a memory in all, whose rules take less than they may.
  *
  * What rules take is known when a run has ended, and depends on the cache's size.  So a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-jobs.c - the runs of quickmine sim, shared between processes.
  *
  * Each process is forked before any cache or rule cache is made, reads the trace by

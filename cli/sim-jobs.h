@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-jobs.h - the runs of quickmine sim, shared between processes. */
 #ifndef QM_CLI_SIM_JOBS_H
 #define QM_CLI_SIM_JOBS_H

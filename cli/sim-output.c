@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-output.c - the results of quickmine sim: a table, or JSON. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-runs.c - simulates the runs of quickmine sim.
  *
  * All runs of a process go side by side, event by event, so that it reads the trace

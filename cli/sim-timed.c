@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-timed.c - see sim-timed.h. */
 #include "cli/sim-timed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim-timed.h - quickmine sim --device: what is asked for of a run that takes time. */
 #ifndef QM_CLI_SIM_TIMED_H
 #define QM_CLI_SIM_TIMED_H

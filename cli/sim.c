@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.c - quickmine sim: the storage cache, simulated on a trace.  What is asked for.
  */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sim.h - the runs of quickmine sim: what is asked for, and what came of it. */
 #ifndef QM_CLI_SIM_H
 #define QM_CLI_SIM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stat.c - quickmine stat: a live server's statistics, once. */
 #include <inttypes.h>
 #include <string.h>

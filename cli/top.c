@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* top.c - quickmine top: a live server's rates, again and again.
  *
  * On a terminal that can place its cursor, the screen shows the latest update, and keys

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace-convert.c - quickmine trace convert: from and to other formats. */
 #include <errno.h>
 #include <inttypes.h>

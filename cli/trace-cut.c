@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace-cut.c - quickmine trace cut: a piece of a trace, as a trace of its own. */
 #include <errno.h>
 #include <inttypes.h>

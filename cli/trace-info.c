@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace-info.c - quickmine trace info: what a trace is like. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.c - quickmine trace: info, cut or convert. */
 #include "cli/cli.h"
 

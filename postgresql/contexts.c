@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.c - see contexts.h.
  *
  * libqmctx keeps a thread's contexts as a stack.  What holds of it here, from the

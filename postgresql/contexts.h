@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.h - which contexts of a backend are open: connection > transaction > query.
  *
  * A backend is one thread, and so all of this is its own; nothing here is locked, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* module.h - what quickmine.c tells the SQL function of this backend. */
 #ifndef QM_POSTGRESQL_MODULE_H
 #define QM_POSTGRESQL_MODULE_H

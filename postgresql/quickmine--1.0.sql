@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: BSD-3-Clause
 -- quickmine--1.0.sql - what is seen of the module; it works without.
 \echo Use "CREATE EXTENSION quickmine" to load this file. \quit
 

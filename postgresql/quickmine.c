@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* quickmine.c - a PostgreSQL module that tells whose reads are whose.
  *
  * It begins and ends contexts (connection > transaction > query) around what a backend

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stat.c - counters of all backends, and the function quickmine_stat().
  *
  * Each backend has a slot, by its backend id, and is its only writer: counting costs no

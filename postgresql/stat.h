@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stat.h - what all backends have counted, in shared memory. */
 #ifndef QM_POSTGRESQL_STAT_H
 #define QM_POSTGRESQL_STAT_H

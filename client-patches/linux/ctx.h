@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ctx.h - the system calls of a kernel with application contexts.
  *
  * A context is a unit of a program's work: it belongs to the process that began it, and

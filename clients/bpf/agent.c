@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent.c - see agent.h. */
 #include "clients/bpf/agent.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent.h - the reads of local block devices, with the contexts that cause them.
  *
  * Joins what the kernel tells of reads (watch.h) with what programs tell of their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.c - see contexts.h. */
 #include "clients/bpf/contexts.h"
 

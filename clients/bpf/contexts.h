@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.h - the contexts of registered processes, from their threads' words.
  *
  * A process registers with a table of slots (clients/protocol/quickmine-agent.h).  Here

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* door.c - see door.h. */
 #include "clients/bpf/door.h"
 

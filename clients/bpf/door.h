@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* door.h - the socket at which programs register with an agent (quickmine-agent.h).
  *
  * Any local program may register itself; of another it cannot say anything, since the

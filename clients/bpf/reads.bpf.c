@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* reads.bpf.c - who submits the reads of some block devices.
  *
  * Attached to block:block_bio_queue, which runs in the thread that submits the read,

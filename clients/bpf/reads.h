@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reads.h - what the BPF program tells of a read.  Shared with it, so it includes
  * nothing. */
 #ifndef QM_BPF_READS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* threads.c - see threads.h. */
 #include "clients/bpf/threads.h"
 

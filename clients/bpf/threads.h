@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* threads.h - threads as contexts, for programs that tell of none.
  *
  * A thread that reads is a context of kind `thread`, whose class is its name.  Nobody

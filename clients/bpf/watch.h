@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* watch.h - the reads of block devices, as the kernel sees them submitted.
  *
  * Loads the BPF program of reads.bpf.c and drains its ring.  It needs CAP_BPF and

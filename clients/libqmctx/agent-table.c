@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent-table.c - see agent-table.h. */
 #include "agent-table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* agent-table.h - the table of slots that a process shows to an agent
  * (clients/protocol/quickmine-agent.h).
  *

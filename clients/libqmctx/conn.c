@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* conn.c - one connection: a libnbd handle, the requests on it, and who polls it.
  *
  * A request is sent by the thread that makes it.  Replies are handled by whichever

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.c - contexts of the direct transport, and the session's slots.
  *
  * A context is found by its id: an index into a table in the low half (plus 1), a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-async.c - asynchronous requests.
  *
  * A request is sent by the thread that starts it, if it can be sent at once.  If it

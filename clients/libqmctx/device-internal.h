@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-internal.h - what the files of the device share.
  *
  *   device.c          its life, what it is, waiting for the server

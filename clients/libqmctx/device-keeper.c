@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-keeper.c - the thread that keeps a device usable.
  *
  * While the server is there, it flushes when much is retained, or something for long,

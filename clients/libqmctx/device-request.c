@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-request.c - synchronous requests.
  *
  * A request whose connection is lost is made again by its own thread.  A change keeps

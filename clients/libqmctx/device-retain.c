@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-retain.c - changes: their order, and which of them are not stable yet.
  *
  * The lock is the device's.  Copying data is done without it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.c - a device's life, what it is, and waiting for the server. */
 #include <errno.h>
 #include <fcntl.h>

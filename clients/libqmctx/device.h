@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.h - a server's device, as the driver of a block device would offer it.
  *
  * Used by the mount and by the preload library; shared by QuickMine's own clients, not

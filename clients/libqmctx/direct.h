@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* direct.h - what the files of the direct transport share.
  *
  *   handshake.c           making a connection

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* error.c - what every other file stands on: the calling thread's last error, as a
  * sentence, and the length of a name.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* handshake.c - making a connection, in bounded time.
  *
  * A server that is ending, or that hangs, still has a socket: it accepts connections

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* internal.h - what the files of libqmctx share.
  *
  * A struct qmctx is the common part of an instance; a transport (transport-*.c) embeds

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mount-link.c - see mount-link.h.
  *
  * Entries are written as a sequence lock: version odd, fields, version even.  The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mount-link.h - a connection to a mount, and the shared entries that came with it.
  *
  * A link is made in two steps, neither of which waits: qm_link_connect() connects the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* qmctx.c - the functions that every transport stands behind. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* qmctx.h - tell the storage server which context causes a read.  See qmctx(3).
  *
  * Three ways (transports) for a context to get to the server, one interface:

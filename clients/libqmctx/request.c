@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* request.c - reads, writes and the like over the direct transport.
  *
  * A request goes over the connection of its context's tree, or, without a context, over

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* session.c - connecting, and connecting again.
  *
  * The first connection reads the header, which begins a session; the others join it.

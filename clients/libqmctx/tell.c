@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tell.c - telling the server of reads that are made over another connection.
  *
  * The records go over the instance's one connection, in the order in which contexts

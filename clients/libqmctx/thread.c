@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* thread.c - which threads have contexts in which instances.
  *
  * Each thread has a list of its states, one for each instance that it began a context

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport-agent.c - the transport that leaves the thread's current context where an
  * agent's BPF program finds it (clients/protocol/quickmine-agent.h).
  *

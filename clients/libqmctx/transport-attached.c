@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport-attached.c - the contexts that threads have open over a direct connection.
  *
  * Each thread has a stack of them for the direct instance itself, and one for each that

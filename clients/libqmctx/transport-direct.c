@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport-direct.c - the transport over which a program sends its own requests: its
  * life, and what it is.
  */

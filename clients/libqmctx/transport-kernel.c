@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport-kernel.c - the transport that sets the thread's current context in the
  * kernel (client-patches/linux/ctx.h), for kernels that have such contexts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* transport-mount.c - the transport that announces contexts to a mount
  * (quickmine-mount.h).
  *

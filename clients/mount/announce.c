@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* announce.c - the socket on which programs announce that their threads have contexts.
  *
  * The group ids that mean contexts are divided into ranges of QM_PEER_ENTRIES.  A

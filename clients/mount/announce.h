@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* announce.h - the socket on which programs announce that their threads have contexts.
  *
  * One thread accepts them, hands each its shared memory and its range of group ids, and

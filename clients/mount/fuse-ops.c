@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuse-ops.c - the file that is the device: what the kernel asks of it.
  *
  * It is the root of a file system of its own, a regular file, and the only thing in it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuse-ops.h - the file that is the device: what the kernel asks of it. */
 #ifndef QM_MOUNT_FUSE_OPS_H
 #define QM_MOUNT_FUSE_OPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* log.c - what the mount has to say, to standard error or to the system's log.
  *
  * A message is put together before it is written, so that messages of several threads

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* log.h - what the mount has to say, to standard error or to the system's log. */
 #ifndef QM_MOUNT_LOG_H
 #define QM_MOUNT_LOG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mount.c - `quickmine mount`: the command line, and the life of a mount.
  *
  * In the background is the default.  The process forks first, before anything has

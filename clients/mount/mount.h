@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mount.h - `quickmine mount`: a file that is the device, its readers' contexts known.
  *
  * All that the command line calls of this component.  See quickmine-mount(1).

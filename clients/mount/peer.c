@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* peer.c - one program that announces its threads' contexts: its shared memory.
  *
  * The program can write to the memory at any moment, and may be hostile.  So an entry

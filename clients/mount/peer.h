@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* peer.h - one program that announces its threads' contexts: its shared memory.
  *
  * See quickmine-mount.h for what is shared.  A peer is a place for a program: attached

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* requester.c - see requester.h.
  *
  * A program that has been killed waits for what it has asked for, so somebody has to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* requester.h - whether the thread that made a request still waits for the reply. */
 #ifndef QM_MOUNT_REQUESTER_H
 #define QM_MOUNT_REQUESTER_H

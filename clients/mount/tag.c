@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tag.c - an open context of the server's, held by whoever uses it. */
 #include <errno.h>
 #include <stdatomic.h>

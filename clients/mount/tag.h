@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tag.h - an open context of the server's, held by whoever uses it.
  *
  * A tag keeps its context open: the table that it stands in has one reference, and each

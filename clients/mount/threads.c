@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* threads.c - a context for each thread that reads without having announced one.
  *
  * A hash table by thread id, and a list of the same entries by when they were used

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* threads.h - a context for each thread that reads without having announced one.
  *
  * Its class is a hash of the thread's name, looked up when it is first seen.  A thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* aio.c - libaio, on routed files.
  *
  * A context of libaio keeps, beside the kernel's, a list of events of routed files that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* async.c - a request that a program has submitted and will be told of when it is done.
  *
  * Each part of an iovec is a request to the server of its own, all at once.

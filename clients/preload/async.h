@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* async.h - a request that a program has submitted and will be told of when it is done:
  * what libaio and io_uring have in common.
  */

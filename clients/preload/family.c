@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* family.c - which of the processes that fork() from each other may retain writes. */
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* family.h - which of the processes that fork() from each other may retain writes.
  *
  * A device keeps a copy of what has been written and not flushed, and sends it again to

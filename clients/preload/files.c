@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* files.c - open routed files, by file descriptor.
  *
  * And what opens, duplicates and closes them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* files.h - open routed files, by file descriptor.
  *
  * To the kernel the descriptor is a placeholder: an O_PATH descriptor, of a symbolic

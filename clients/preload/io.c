@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* io.c - reading and writing a routed file, as pread(2) and pwrite(2) say it. */
 #include <errno.h>
 #include <fcntl.h>

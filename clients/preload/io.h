@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* io.h - reading and writing a routed file, as pread(2) and pwrite(2) say it.
  *
  * Its size is fixed: reads end there, writes beyond it get ENOSPC.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* names.c - the C library's functions that take a path, and stat(2) in all its forms.
  *
  * A routed path is a regular file of the device's size, whether or not something is

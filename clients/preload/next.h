@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* next.h - functions that stand in the place of another library's.
  *
  * What the program calls is found here first.  NEXT(f) is the function that it would

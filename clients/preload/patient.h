@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* patient.h - waiting for the server is no point at which a thread can be cancelled.
  *
  * Some of the functions that are replaced here are such points, but what waits in their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* posix.c - the C library's functions that take a descriptor, on routed files.
  *
  * Each is the C library's own unless the descriptor is routed.  Those that have a

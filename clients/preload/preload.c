@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* preload.c - the library's beginning, and what its parts do when the process forks.
  *
  * Locks, none of which is held while waiting for the network or the kernel but a file's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* preload.h - the library's beginning, and what its parts do when the process forks. */
 #ifndef QM_PRELOAD_PRELOAD_H
 #define QM_PRELOAD_PRELOAD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* route.c - which paths are which servers' devices.
  *
  * The environment says what is routed, and how, once, when the library is loaded;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* route.h - which paths are which servers' devices.
  *
  * A route is connected when its file is first opened or asked for its size, and from

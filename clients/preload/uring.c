@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* uring.c - io_uring, as programs use it through liburing.
  *
  * liburing's functions that submit are taken in the place of: before the kernel sees

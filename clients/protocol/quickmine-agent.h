@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* quickmine-agent.h - contexts of threads, for an agent on the same machine.
  *
  * What a program and `quickmine agent` (or `quickmine attach`) share.  A program has

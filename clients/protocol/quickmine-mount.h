@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* quickmine-mount.h - how a program tells `quickmine mount` its threads' contexts.
  *
  * Shared by libqmctx and the mount only.  The program connects to the mount's Unix

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* quickmine-protocol.h - contexts on the wire: the tagged export.
  *
  * The only file that server and clients share; quickmine-protocol(7) says the same in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* stale-socket.h - Unix sockets whose program was killed.
  *
  * The server's statistics and the mount's announcements each have a socket in the file

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* qmctx-plugin.c - a MariaDB audit plugin that tells whose reads are whose.
  *
  * It begins and ends contexts (connection > transaction > query) around what the server

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* template.c - statements to templates; see template.h.
  *
  * A scanner cuts the text into tokens, a writer puts them down again with canonical

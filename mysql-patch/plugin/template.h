@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* template.h - what statements of one kind have in common: their text without literals.
  *
  * "SELECT * FROM item WHERE i_id = 42", the same with other spacing, comments or case,

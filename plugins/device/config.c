@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.c - reads the device filter's parameters.
  *
  * What says something of the device goes to settings.h; the rest are files.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* config.h - the device filter's parameters (nbdkit-device-filter(1)). */
 #ifndef QM_DEVICE_CONFIG_H
 #define QM_DEVICE_CONFIG_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* disk.c - how long a disk with a moving arm takes for a request (disk.h). */
 #include "plugins/device/disk.h"
 

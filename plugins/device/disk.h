@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* disk.h - how long a disk with a moving arm takes for a request.
  *
  * Seek, rotation and transfer after Ruemmler and Wilkes, "An introduction to disk drive

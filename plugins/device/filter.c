@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* filter.c - nbdkit-device-filter: requests take as long as on a chosen device.
  *
  * A request is submitted to the model (model.h) when it comes, carried out by the layer

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* histogram.c - a distribution of numbers, in little memory.
  *
  * A number below 64 has a bucket of its own.  Above, with its highest bit at position

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* histogram.h - a distribution of numbers, in little memory.
  *
  * Log-linear: a power of two is split into 64 ranges of equal width, so that a number

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* model.c - a storage device as queues and service times (model.h).
  *
  * There are few kinds of events: a part enters its queue, or leaves its station.  Parts

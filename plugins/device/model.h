@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* model.h - a storage device as queues and service times, without threads or a clock.
  *
  * A request takes this way; what a kind of device does not have takes no time:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* profile.c - the devices that the filter knows by name.  The manual page tells where
  * each number comes from, and which are assumptions.
  */

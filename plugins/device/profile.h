@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* profile.h - the devices that the filter knows by name (nbdkit-device-filter(1)). */
 #ifndef QM_DEVICE_PROFILE_H
 #define QM_DEVICE_PROFILE_H

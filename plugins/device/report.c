@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* report.c - what a device did, as JSON. */
 #include "plugins/device/report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* report.h - what a device did, as JSON (nbdkit-device-filter(1)). */
 #ifndef QM_DEVICE_REPORT_H
 #define QM_DEVICE_REPORT_H

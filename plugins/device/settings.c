@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* settings.c - reads what is said of a device (settings.h).
  *
  * Values are only kept as they come, and parsed when all are known: a profile is a set

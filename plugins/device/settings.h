@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* settings.h - a device by its name and what is said of it: key=value, as the
  * parameters of the device filter (nbdkit-device-filter(1)).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context.cc - see app_context.h: what the server calls.  The rest is in
  * app_context_stack.cc.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context.h - application contexts: whose page reads are whose.
  *
  * A context is a unit of work that the storage is told of together with the reads that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_stack.cc - see app_context_stack.h. */
 #include "mariadb.h"
 #include "sql_class.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_stack.h - what is open in a THD, and what of it the storage was told. For
  * app_context's own files only.
  *

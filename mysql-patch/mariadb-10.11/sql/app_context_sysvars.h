@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_sysvars.h - the system variables @@qm_context...; for sys_vars.cc alone,
  * which all of the server's are declared in.
  */

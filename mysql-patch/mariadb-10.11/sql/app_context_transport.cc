@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_transport.cc - see app_context_transport.h.
  *
  * libqmctx is loaded, not linked: it is there for who wants contexts, and the server

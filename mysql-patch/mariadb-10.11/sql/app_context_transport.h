@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_transport.h - what app_context.cc has of the outside: libqmctx, and what
  * there is one of for all threads.  For its own files only.
  */

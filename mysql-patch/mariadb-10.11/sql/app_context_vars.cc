@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* app_context_vars.cc - the status variables Qm_context_..., and what the system
  * variables are in memory.
  */
