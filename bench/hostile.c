@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c - what a client's hits cost while another misbehaves: the program of
  * bench/hostile.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mining-cost.c - CPU time of a policy a read, by how many rules there are; the program
  * of bench/mining-cost.
  *

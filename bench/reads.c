@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reads.c - random reads of an NBD server, plain or tagged: the client of bench/hitpath
  * and bench/scale.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* synthetic.c - makes a trace of any length, to see how fast traces are worked on.
  *
  * Transactions, so many open at once, whose reads take turns.  Each follows paths: 8

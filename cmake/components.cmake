@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # qm_component(NAME WHAT PACKAGES VARIABLE...): decides whether a component is built, and
 # sets QM_WITH_NAME.  It needs Debian's PACKAGES, and has them if all VARIABLEs are true.  A
 # VARIABLE may be written as VARIABLE=PACKAGE, so that the missing package is named.  What is

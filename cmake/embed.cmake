@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # qm_embeddable(TARGET NAME DESCRIPTION [HEADERS headers...] [REQUIRES modules...]
 # [LIBS flags...]): installs a static library, libNAME.a, for programs outside this tree:
 # with HEADERS below include/quickmine as they lie below the sources, since they include

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # qm_man(PAGE.SECTION SOURCE.pod): makes and installs a manual page from POD.
 find_program(POD2MAN pod2man REQUIRED)
 function(qm_man page source)

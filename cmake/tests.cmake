@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # A test that takes longer than this is stuck.  They take seconds; but on a machine that is
 # busy with other things, and with sanitizers, the same test may take thirty times as long.
 set(QM_TEST_TIMEOUT 600)

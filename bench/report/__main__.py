@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The part of bench/compare that works when everything is built: records what is missing,
 runs what has to be run, and writes the report.  Its arguments come from bench/compare,
 which has checked them."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """book - what has been asked for, and what is known.
 
 The sections of the report ask the book for the results of units.  What is not known yet

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """charts - drawings as inline SVG.
 
 matplotlib draws; what comes out is then made part of a page: its text is text, black and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """evidence - what a trace says about how well it could be predicted at all.
 
 Usage: evidence.py TRACE LEVEL WARMUP READS

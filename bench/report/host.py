@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """host - the machine and the versions that figures were made with."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """jobs - the units of work that the report is made of."""
 
 import os

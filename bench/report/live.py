@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """live - replays a trace against servers that differ in their policy only.
 
 Usage: live.py --quickmine FILE --filter FILE --device-filter FILE --size BYTES

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """model - what a report consists of; page.py shows it."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """page - the report as one HTML file, as Markdown, and its tables as TSV."""
 
 from pathlib import Path

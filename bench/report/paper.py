@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """paper - what the paper reports, as data (paper.json)."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """recordings - which traces a comparison needs, and what is known about each.
 
 The paper's ratio of database : storage cache : buffer pool is kept (40 GB : 0.5, 1, 2 GB :

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """run - carries out units of work, one after the other."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """store - the directory that a comparison lives in.
 
     recordings/   the traces, each with what it was recorded of (NAME.json)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """traces - the part of a recording that is simulated and replayed.
 
 As in the paper (§5.3) its first half is for training and for warming up, and its second

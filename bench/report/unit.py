@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """unit - a piece of work: a command whose standard output is one JSON document.
 
 A unit's key is a hash of all that its result depends on: the arguments, the content of

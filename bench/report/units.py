@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """units - how figures are written."""
 
 # name: (factor, decimals, what follows, on the same line)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # alter: ALTER TABLE ... FORCE, online, of a table after the other, beside oltp_read_write.
 . bench/workloads/oltp.sh
 # A table has a second copy while it is rebuilt.

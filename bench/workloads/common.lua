@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: BSD-3-Clause
 -- common.lua - what the benchmarks in this directory share: options, databases, loading,
 -- statements, transactions, random numbers and the report.
 --

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # dump: mariadb-dump and full scans, in turn, beside sysbench's oltp_read_write.
 . bench/workloads/oltp.sh
 

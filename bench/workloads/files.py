@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """files - programs on a file system, like those of a small virtual machine.
 
 Usage: files.py fill DIR TREE_MB FILE_MB

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # files: programs on an ext4 file system, without contexts; files.py says what they do.
 #
 # Its device is what a plain NBD client gets (nbdfuse), under a loop device.  A scale of 1 is a

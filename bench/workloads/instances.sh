@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # instances.sh - for the benchmarks of this directory that are written in Lua: what
 # bench/record needs, from their common options (common.lua).  To be sourced by NAME.sh.
 # shellcheck disable=SC2154 # bench/record's variables

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # oltp.sh - for sysbench's own OLTP benchmarks, as Debian has them: what bench/record needs.
 # To be sourced by NAME.sh.  A scale of 1 is 4 tables of 100,000 rows, about 95 MB.
 # shellcheck disable=SC2154 # bench/record's variables

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # pgbench.sh - for the benchmarks of PostgreSQL's pgbench: what bench/record needs.  To be
 # sourced by NAME.sh.
 #

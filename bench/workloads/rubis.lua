@@ -1,4 +1,5 @@
 #!/usr/bin/env sysbench
+-- SPDX-License-Identifier: BSD-3-Clause
 -- rubis.lua - RUBiS, the auction site of Rice University and INRIA, bidding mix.
 --
 --   sysbench rubis.lua --scale=0.028 --instances=10 --threads=2 --mysql-db=mysql ... prepare

@@ -1,4 +1,5 @@
 #!/usr/bin/env sysbench
+-- SPDX-License-Identifier: BSD-3-Clause
 -- shop.lua - a bookshop like TPC-W's, for sysbench: its tables and its busiest pages.
 --
 --   sysbench shop.lua --scale=1 ... prepare

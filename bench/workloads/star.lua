@@ -1,4 +1,5 @@
 #!/usr/bin/env sysbench
+-- SPDX-License-Identifier: BSD-3-Clause
 -- star.lua - decision support on a star schema, in the manner of TPC-H and of the Star Schema
 -- Benchmark, for sysbench.  How to run it, --instances, --seed, --think, --shift and what it
 -- prints: common.lua.

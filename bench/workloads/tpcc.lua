@@ -1,4 +1,5 @@
 #!/usr/bin/env sysbench
+-- SPDX-License-Identifier: BSD-3-Clause
 -- tpcc.lua - TPC-C, the wholesale supplier, with the statements of DBT-2.
 --
 --   sysbench tpcc.lua --warehouses=12 --mysql-db=mysql ... prepare

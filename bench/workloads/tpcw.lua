@@ -1,4 +1,5 @@
 #!/usr/bin/env sysbench
+-- SPDX-License-Identifier: BSD-3-Clause
 -- tpcw.lua - the database work of TPC-W, the online bookshop (TPC Benchmark W 1.8), with
 -- its shopping mix, for sysbench.  How to run it, --instances, --seed, --think, --shift
 -- and what it prints: common.lua.

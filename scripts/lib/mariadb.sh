@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # mariadb.sh - a MariaDB of one's own, with its system tablespace on one file or device;
 # for benchmarks and tests.  To be sourced after scripts/lib/testing.sh.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # options.sh - values of a script's options; to be sourced.  $PROGRAM is the script's name.
 # Each check ends the script with a sentence that says what is allowed, or leaves the
 # value in $value.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # postgresql.sh - a PostgreSQL of one's own, with the module; for benchmarks and tests.  To be
 # sourced after scripts/lib/testing.sh.
 #

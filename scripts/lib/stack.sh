@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # stack.sh - the whole path of a read, for benchmarks: nbdkit with the filter, its tagged
 # export mounted, and a MariaDB whose system tablespace is the mounted file and whose
 # plugin announces contexts.  To be sourced after scripts/lib/testing.sh and mariadb.sh.

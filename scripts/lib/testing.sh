@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # testing.sh - for tests and benchmarks that start real programs; to be sourced by bash.
 #
 # Everything lives in one temporary directory, $T; what was started is ended, and what

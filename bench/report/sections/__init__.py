@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """sections - each asks the book for what it shows (book.py), and makes a Section of it."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """ablation - what each idea is worth: the defaults without it.
 
 An idea is an option that takes it away.  One that is worth nothing anywhere does not belong

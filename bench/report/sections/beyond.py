@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """beyond - what the paper does not compare: eviction, levels, bounds."""
 
 from report import charts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """characterize - §2.1's table and figure 2: what the server sees of so many clients."""
 
 from report import charts, paper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """kinds - every kind of workload, with every policy, at equal total memory.
 
 What somebody gets who sets nothing but the cache's size, against the best that any of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """live - the replays against servers over the device model.
 
 The cache is warmed with the requests that come before the measured ones; those are the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """load - latency by load, in virtual time, and whether live replays agree.
 
 The simulator runs the cache, the policies and the device model by one clock, so nothing else

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """memory - what rules take, and what a plain cache would do with it.
 
 At equal total memory: blocks, what the server keeps about them, and rules.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """performance - figures 5 to 7: how reads ended, and how long they took (§6.1)."""
 
 from report import charts, paper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """prefetches - figure 8: how many prefetches were issued, and how many were used (§6.2)."""
 
 from report import charts, paper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """reading - what a reader has to know to judge the rest fairly."""
 
 from statistics import median

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """rules - what context does to the number of rules that C-Miner* finds (§6.2)."""
 
 from report import charts, paper

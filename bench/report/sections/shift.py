@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """shift - figure 9: promotes over time while what is popular changes (§6.2).
 
 C-Miner* is trained on the first third of the trace, C-Miner+ again after each third, both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """simulated - the simulations that several sections share."""
 
 from report.jobs import POLICIES

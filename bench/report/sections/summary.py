@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """summary - the figures that one looks for first; also the first table of bench/RESULTS.md."""
 
 from report import paper

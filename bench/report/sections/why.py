@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """why - where we differ from the paper, and what in the workload makes the difference.
 
 Sentences are chosen by figures and made of them; none claims what was not measured.
