@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-control.c - the control window: two connections that send what they like.
  *
  * An input is a sequence of steps: a byte that says what, and which connection; then

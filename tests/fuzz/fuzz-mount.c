@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-mount.c - the mount's socket, and the memory that it shares with a program.
  *
  * An input is a sequence of steps: words written to the shared memory, packets sent to

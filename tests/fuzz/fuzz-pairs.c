@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-pairs.c - the file that policy ppm saves its rules in.
  *
  * The first byte says what the rest is: a file as it is, or a file whose header, sizes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-rules.c - rules that were saved: C-Miner*'s file, and records of the rule cache.
  *
  * The first byte says what the rest is: a file as it is, a file whose seal and sizes

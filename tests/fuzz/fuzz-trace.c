@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-trace.c - reading traces, our own and those of other programs.
  *
  * The first byte says which format; the rest is the file, compressed or not.

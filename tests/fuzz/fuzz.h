@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz.h - what the fuzzers share: an input is eaten from its beginning.
  *
  * Each fuzz-*.c is a libFuzzer target (LLVMFuzzerTestOneInput): built with clang and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* replay.c - runs a fuzzer on the files that are named, each once. */
 #include "fuzz.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # source-package-lib.sh - Debian's source packages, for tests that patch them; to be sourced.
 
 # source_package NAME VERSION DIRECTORY [SED]: the source of a package, with Debian's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # cli-lib.sh - for the tests of the command; to be sourced after testing.sh.
 
 # expect STATUS PATTERN COMMAND...: it ends with that status, and says PATTERN (a regular

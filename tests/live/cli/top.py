@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """top.py QUICKMINE FOLDER: quickmine top on terminals of several kinds."""
 import fcntl
 import json

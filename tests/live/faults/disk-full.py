@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """disk-full.py SOCKET few|many|again: so many rules, and so long a recording, that they
 fit, or do not; or that there are rules already."""
 import random

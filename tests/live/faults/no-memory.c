@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* no-memory.c - to be preloaded: an allocation that the filter, or a library on its
  * behalf, asks for fails, when a test says so.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """no-memory.py SOCKET CONTROL [--long]: the same work again and again, and each time
 another allocation fails, or all of them for a while."""
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """shrink.py SOCKET DIR file|disk|grown: the device ends earlier than it did.
 
 A file is cut off (DIR/file), or a disk's end moves (DIR/end; what it holds is DIR/image),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """stall.py SOCKET FILE: while FILE is there, the disk does not answer."""
 import os
 import random

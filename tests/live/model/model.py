@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A slow model of what QuickMine's traces, rules and paper preset mean.
 
 It exists to be compared with the program, so it shares nothing with it, not even the

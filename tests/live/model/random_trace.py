@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Random small traces, all of it decided by a seed.
 
 They are made to reach corners, not to look like a workload: contexts of every kind

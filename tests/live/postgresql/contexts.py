@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """contexts.py TRACE CLASSES PAGES - prints the contexts of a trace in which something was
 read, and those around them, as a tree in the order in which they began.
 

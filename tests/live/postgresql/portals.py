@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """portals.py SOCKET - two portals of the extended protocol, run in turns and in pieces."""
 import socket
 import struct

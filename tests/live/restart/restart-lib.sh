@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # restart-lib.sh - restarts a server under a database that works on; to be sourced after
 # scripts/lib/testing.sh.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """client-stats.py SOCKET KEY VALUE: one of the statistics has to have that value."""
 import sys
 

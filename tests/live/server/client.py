@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """client.py - a client of the tagged export, in few lines, for the tests.
 
 It speaks the wire of quickmine-protocol(7) by itself, over libnbd.

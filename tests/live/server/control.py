@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """control.py SOCKET MODE: the tagged view and its control window over the wire."""
 import json
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """data.py SOCKET SEED [trim]: random requests against a model of the device's bytes, on
 plain and tagged connections."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """errors.py SOCKET TRIGGER: reads fail while the file TRIGGER is there."""
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """fence.py SOCKET GATES PID MODE: fencing a session, over the wire."""
 import errno
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """fresh.py SOCKET SECONDS: nobody ever reads less than what was acknowledged last.
 
 Each block holds a number, that of its last write.  Writers raise it, readers on other

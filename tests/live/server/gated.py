@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """gated.py - an nbdkit plugin: a disk in memory whose changes wait at gates.
 
 A change at an offset for which there is a file OFFSET in the directory $GATES waits until

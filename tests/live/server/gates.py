@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """gates.py - for clients of a server over gated.py; argv[1:3] are its socket and gates."""
 import os
 import sys

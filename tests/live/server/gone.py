@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """gone.py SOCKET all|some SEED: a client that is killed in the middle of its contexts, with
 requests in flight by two connections of its session: when all of them are with the server,
 which answers none, or at any moment.  Says how many of its requests were not answered."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """hints.py SOCKET refused|learned|alone: reads that are told of by QM_WIRE_READS."""
 import random
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """load.py SOCKET BUSY on|off: prefetching beside demands, on a device that is busy while
 there is a file BUSY.
 """

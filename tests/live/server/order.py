@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """order.py SOCKET GATES PID MODE: changes of the same bytes, over several connections."""
 import errno
 import os

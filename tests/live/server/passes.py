@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """passes.py SOCKET BARE CALLS: the plain and the tagged view of a server pass on what they
 are asked for, and promise what BARE does, a server without the filter.  CALLS is what
 reached the layer below, by nbdkit's log filter.

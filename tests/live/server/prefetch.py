@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """prefetch.py SOCKET POLICY: what is read the same way again is there already."""
 import random
 import sys

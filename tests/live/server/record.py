@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """record.py SOCKET: a session of which the recording is known in advance."""
 import sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """rules.py SOCKET learn|use|shrunk|empty: rules that are learned, or are there from before."""
 import sys
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* sanitizer-first.c - makes a preloaded sanitizer get ready before anything else does.
  *
  * A sanitizer's library that is preloaded into a program which was not built with it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """saving.py SOCKET learn N | saved N | failing N | known: rules, and whether they are saved."""
 import sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # server-lib.sh - for the live tests of the filter; sourced after scripts/lib/testing.sh.
 
 HERE=$SOURCE_DIR/tests/live/server

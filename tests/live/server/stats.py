@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """stats.py SOCKET STATS: the statistics, by socket and through the window."""
 import glob
 import json

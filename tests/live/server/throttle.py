@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """throttle.py SOCKET on|off: a class that does not benefit is off, one that does is on.
 
 Of two classes, one reads the same paths again and again; the other reads the same two

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """views.py SOCKET MODE: what is passed through, and when nothing is cached."""
 import struct
 import sys

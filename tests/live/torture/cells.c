@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cells.c - see cells.h. */
 #include "cells.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cells.h - what a device under torture is made of: cells, two to a sector, each
  * divided somewhere else, so that requests for cells begin and end at odd bytes.  A
  * cell holds the name of the write that filled it, disguised, and bytes that follow

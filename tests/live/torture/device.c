@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device.c - clients of a server's device (libqmctx's device.h) while the server is
  * killed, restarted and cut off; no request may fail, and no byte may ever be wrong.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* disk.c - see disk.h. */
 #include "disk.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* disk.h - a device under torture, as its clients know it: what they wrote, what they
  * saw, and whether that can be.  Its server stands over the unruly plugin, whose two
  * files are mapped here.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* history.c - see history.h.
  *
  * Requests and looks are arrays from which room is taken by counting up, so noting

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* history.h - what was done to a device, and whether one device can have done it.
  *
  * The device is taken as cells, each a register that holds the name of the write that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* relay.c - see relay.h.
  *
  * A connection has two threads, one for each direction, so neither waits for the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* relay.h - a tunnel between clients and their server, which can be cut.
  *
  * What a cut connection had already brought to the server's socket is still carried

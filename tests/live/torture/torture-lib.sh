@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # torture-lib.sh - one server, tortured; sourced after scripts/lib/testing.sh and server/server-lib.sh.
 
 TORTURE=$BUILD_DIR/tests/torture-clients

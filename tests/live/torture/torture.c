@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* torture.c - many clients of a server over an unruly disk; no byte may ever be wrong.
  *
  *   torture --socket PATH --image FILE --durable FILE --seconds N --seed S

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trouble.c - see trouble.h. */
 #include "trouble.h"
 

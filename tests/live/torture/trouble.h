@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* trouble.h - what happens to a server and to its connections while clients work: it is
  * killed, it is ended in order, and its connections are cut.  All in random order, each
  * when some requests more have been answered.  A script starts the server again.

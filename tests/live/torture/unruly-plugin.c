@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* unruly-plugin.c - an nbdkit plugin: a disk at its worst that is still allowed.
  *
  *   size=SIZE          of the device

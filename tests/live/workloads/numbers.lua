@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: BSD-3-Clause
 -- numbers.lua - checks of what common.lua draws and permutes, and of what pages tpcw.lua
 -- goes to; run by sysbench, without a database, by the test `numbers'.
 

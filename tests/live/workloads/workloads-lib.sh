@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # workloads-lib.sh - for the tests of bench/workloads: a MariaDB, and what a run printed.
 # To be sourced.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """check - whether a page holds what was run.
 
 Usage: check.py DOM DIR PAPER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """recordings - small traces in the place of recorded ones, with their descriptions.
 
 Usage: recordings.py DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """check-database.py CONSOLE TRACE BLOCKS CLASSES - compares the statements that a database
 in the guest logged with what the server of its disk recorded (quickmine-trace(5)).  Says
 what differs, and exits 1.

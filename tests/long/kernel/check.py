@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """check.py CONSOLE TRACE - compares what the guest said that it did (guest.h) with what
 the server recorded (quickmine-trace(5)).  Says what differs, and exits 1."""
 import collections

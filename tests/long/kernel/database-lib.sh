@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # database-lib.sh - the guests with a database whose files are on the device; to be sourced
 # by tests/long/kernel/run.
 #

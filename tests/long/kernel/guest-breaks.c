@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-breaks.c - what happens to contexts when connections break, the server is
  * another one, and signals come in the middle. */
 #include <fcntl.h>

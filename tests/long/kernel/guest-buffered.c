@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-buffered.c - page-cache reads of files on ext4 on the device, their readahead,
  * and page faults. */
 #include <fcntl.h>

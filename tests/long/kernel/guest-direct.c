@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-direct.c - direct I/O by ctx_pread and ctx_pwrite, and after ctx_set. */
 #include <fcntl.h>
 #include <pthread.h>

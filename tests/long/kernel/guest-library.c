@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-library.c - programs that know libqmctx only: qmctx_begin(), and reads that
  * know of nothing. */
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-merges.c - what the block layer would like to merge, and clones.
  *
  * A device-mapper device (linear, the whole of ours) is suspended, and adjacent reads

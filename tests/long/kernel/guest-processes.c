@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-processes.c - contexts and fork, exec, kill; and what is refused. */
 #include <fcntl.h>
 #include <pthread.h>

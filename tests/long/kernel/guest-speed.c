@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-speed.c - how long reads take, for kernels to be compared.  Says lines
  *
  *   @speed CASE NANOSECONDS     for one read

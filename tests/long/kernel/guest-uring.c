@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest-uring.c - requests that are submitted to io_uring for a context; no library. */
 #include <fcntl.h>
 #include <linux/io_uring.h>

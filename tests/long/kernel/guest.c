@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest.c - reads and writes for contexts, and says which: see guest.h. */
 #include <fcntl.h>
 #include <stdarg.h>

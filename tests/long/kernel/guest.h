@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* guest.h - what the programs in the guest share.
  *
  * Each says on standard output what it does, as lines that begin with "@" and that

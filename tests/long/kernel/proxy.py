@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """proxy.py PORT-FILE PORT SOCKET - passes TCP connections to 127.0.0.1:PORT (0: any; the
 number is written to the file) on to a Unix socket.  SIGUSR1 cuts the oldest one that is
 left, as a failing network does."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # speed-lib.sh - the two kernels beside each other; to be sourced by run.
 
 # run_speed PAIRS [live]: what a read without a context takes in the patched kernel and the

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """speeds.py FILE - of lines KERNEL PAIR CASE NANOSECONDS, several for each run of a case, of
 which the least counts, as whatever else the guest does adds to it: the medians of the runs,
 and the ratio in each pair of them."""

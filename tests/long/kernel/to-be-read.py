@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """to-be-read.py FILE <EXTENTS - prints the numbers of the blocks of 4 KiB that FILE has on
 a disk, whose dump_extents (debugfs) is EXTENTS; a "+" at those that a scan of all rows has
 to read.  Of InnoDB's files (.ibd) these are the leaf pages from 128 KiB on, as what lies

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # build-lib.sh - the patched MariaDB; to be sourced after scripts/lib/testing.sh.
 #
 # All of it is kept in $KEPT, so that a second run builds what has changed only:

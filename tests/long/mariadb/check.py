@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """check.py [--split] LOG TRACE IMAGE INDEXES - compares what MariaDB's general log
 says that statements and transactions there were with the contexts that the server
 recorded.  See workload.py for what statements are called.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """workload.py DIRECTORY - what clients do in tests/long/mariadb/run.
 
 Each statement that reads pages has a number, and reads a table of its own, so that it can

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench-evict.c - what each eviction policy costs; no test, run by hand.
  *
  *   bench_evict BLOCKS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* naive.c - see naive.h.  The sources are named in the files of the real ones. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* naive.h - the eviction policies once more, as slow and as plain as can be.
  *
  * For comparing with those of cache/, block by block.  Each keeps its blocks in arrays

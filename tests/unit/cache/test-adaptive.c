@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-adaptive.c - the eviction policy that follows the best of others, and the small
  * caches by which it knows: what they miss, and that no block is lost on the way. */
 #include <inttypes.h>

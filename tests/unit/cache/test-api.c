@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-api.c - configuration, budget, waiting and failing, limits, fork: one thread at
  * a time, or threads that take turns. */
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-balance.c - a prefetch part whose share adapts: against a plain model, block by
  * block, and in the situations that it is there for. */
 #include "cache/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-enomem.c - no memory, at each place where the cache asks for some: an error that
  * the header names, nothing leaked (the address sanitizer looks), and it works again
  * when there is memory.

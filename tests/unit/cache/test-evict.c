@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-evict.c - each eviction policy against a naive one, victim by victim, on random
  * traces of many kinds; then what the interface promises beside. */
 #include <inttypes.h>

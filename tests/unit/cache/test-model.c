@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-model.c - one shard against a naive model: the same outcome, the same victims,
  * the same bytes and the same counts, operation by operation, on random sequences.
  *

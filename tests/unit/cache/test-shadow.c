@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-shadow.c - the misses that plain LRU would have had, while the cache does
  * something else: against a cache that does just that. */
 #include "cache/internal.h"

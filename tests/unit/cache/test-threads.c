@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-threads.c - many threads at once: readers, prefetchers, writers over a device in
  * memory whose every sector carries its number and a version.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-writes.c - reads, fills and writes of the same block in every order that
  * matters.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* testing.h - what the tests of the cache share. */
 #ifndef QM_TESTS_CACHE_TESTING_H
 #define QM_TESTS_CACHE_TESTING_H

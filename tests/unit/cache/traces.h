@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* traces.h - block numbers in the patterns in which caches are asked for them. */
 #ifndef QM_TESTS_CACHE_TRACES_H
 #define QM_TESTS_CACHE_TRACES_H

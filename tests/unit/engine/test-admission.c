@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-admission.c - what is learned of a device whose reads' times are known. */
 #include <setjmp.h>
 #include <stdarg.h>

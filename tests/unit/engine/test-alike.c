@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-alike.c - the server and the simulator decide alike.
  *
  * Random reads in contexts, nested and not, are carried out by the whole server (but

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-engine.c - what the engine makes of how blocks are found, with a prefetcher
  * whose inside the test can see. */
 #include <limits.h>

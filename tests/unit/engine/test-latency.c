@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What is made of how long reads took. */
 #include <setjmp.h>
 #include <stdarg.h>

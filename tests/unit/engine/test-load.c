@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-load.c - how much may be prefetched while the device is busy: a device that is
  * made up, and a clock that goes by what it takes.
  */

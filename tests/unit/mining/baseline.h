@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* baseline.h - a prefetcher driven access by access, and what it asks for. */
 #ifndef QM_MINING_BASELINE_H
 #define QM_MINING_BASELINE_H

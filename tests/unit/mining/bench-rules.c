@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench-rules.c - what learning and looking up rules costs; no test, run by hand.
  *
  *   bench_rules PREFIXES POOL-MB [DIR]

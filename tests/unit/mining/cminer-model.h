@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-model.h - C-Miner* as the papers tell it, slowly: every sequence in every
  * segment; of the frequent ones those that are closed; and from these alone the rules.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* cminer-testing.h - what the tests of C-Miner* share: databases, and their rules as a
  * list. */
 #ifndef QM_CMINER_TESTING_H

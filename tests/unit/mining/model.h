@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* model.h - a slow model of the rule cache: the definitions, written down as they are.
  */
 #ifndef QM_MINING_MODEL_H

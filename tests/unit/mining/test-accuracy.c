@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Accuracy: how much of it is asked for, by what the device has to read. */
 #include "mining/markov/accuracy.h"
 #include "testing.h"

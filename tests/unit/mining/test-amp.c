@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* AMP: how p and g move, and a naive model. */
 #include "baseline.h"
 

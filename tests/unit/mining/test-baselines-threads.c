@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The baselines driven by several threads: streams of their own, blocks that end
  * anywhere, learning and statistics meanwhile. */
 #include "baseline.h"

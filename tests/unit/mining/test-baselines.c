@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The baselines in the simulator: counts, exactly. */
 #include "testing.h"
 

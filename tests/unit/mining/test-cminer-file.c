@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The file of C-Miner*'s rules: what is written is read again, and nothing else is. */
 #include "cminer-testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The prefetchers cminer and cminer+: candidates, training, and rules replaced while
  * they are looked up. */
 #include "cminer-testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* C-Miner*: the rules against a slow miner of closed sequences, and in little memory.
  */
 #include "cminer-model.h"

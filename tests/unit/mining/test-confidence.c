@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Confidence: what it learns from what became of candidates, and where its threshold
  * goes. */
 #include "mining/markov/confidence.h"

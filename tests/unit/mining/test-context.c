@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Kinds, levels and the tree of open contexts. */
 #include "testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Trimmed blocks: the list of them against a naive one, and that no policy proposes
  * them; with block numbers up to the largest. */
 #include "baseline.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Sequences and the miner: the paper's figure 3, and a slow model on random sequences.
  */
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* MITHRIL: what is associated and what is not, bounds, and a naive model. */
 #include "baseline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ppm, when one owner reads so that what is prefetched for it is never what comes: it
  * is not believed for long, whatever classes it says that its reads are of, and what
  * another is worth is judged as before. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The ppm prefetcher: lookahead paths, hits, what is cached, and what experience
  * teaches. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What makes a stream: runs of adjacent reads, strides; and the table of noted blocks.
  */
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Windows: when they begin, grow, shrink and end, and what is never asked for. */
 #include "testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys and records as Berkeley DB sees them, and the order of use of prefixes. */
 #include "testing.h"
 

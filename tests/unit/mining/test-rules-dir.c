@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Rules that survive a restart, and all that can be wrong with what was saved. */
 #include "testing.h"
 

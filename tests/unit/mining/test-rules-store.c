@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Where records are, in memory or in Berkeley DB: against arrays that just have them.
  */
 #include "testing.h"

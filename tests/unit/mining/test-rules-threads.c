@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Rules looked up by several threads while others learn, purge, list and save. */
 #include "testing.h"
 

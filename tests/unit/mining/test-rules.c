@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The rule cache behind the prefetcher: its bounds, exactly, against a slow model. */
 #include "testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Run-based prefetching: extents, threshold, refills, and a naive model. */
 #include "baseline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Sequential readahead: windows, and a naive model of them. */
 #include "baseline.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs that survive a restart, and when they do not. */
 #include <dirent.h>
 #include <endian.h>

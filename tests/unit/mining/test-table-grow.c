@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of pairs takes memory as pairs come, and loses none of them by that. */
 #include <pthread.h>
 #include <stdatomic.h>

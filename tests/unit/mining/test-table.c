@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of pairs: what it holds, what gives way, and a naive model of a line. */
 #include "mining/markov/table.h"
 #include "testing.h"

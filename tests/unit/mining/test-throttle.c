@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-throttle.c - who may prefetch: useless classes stop and cost little, useful ones
  * come back, and classes that feed each other are judged together. */
 #include "testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* testing.h - what the tests of mining/ share. */
 #ifndef QM_MINING_TESTING_H
 #define QM_MINING_TESTING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bare.h - the paths of reads and writes without nbdkit, over a disk that a test stops.
  *
  * A test says which request of the disk is to be caught, and before or after it has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fake.c - see fake.h. */
 #include <setjmp.h>
 #include <stdarg.h>

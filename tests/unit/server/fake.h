@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fake.h - a prefetcher whose inside a test can see.
  *
  * It keeps what its streams are told, hands each stream out as work when it ends, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-backing.c - connections that are lost and come back, over a device of ours. */
 #include <errno.h>
 #include <pthread.h>

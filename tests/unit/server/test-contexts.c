@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-contexts.c - sessions, control messages, and what contexts make of reads. */
 #include <endian.h>
 #include <errno.h>

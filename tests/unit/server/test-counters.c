@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-counters.c - counters, the latency histogram, and the table of classes. */
 #include <inttypes.h>
 #include <pthread.h>

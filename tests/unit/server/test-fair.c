@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-fair.c - turns and shares, without anything around them; numbers of clients. */
 #include <setjmp.h>
 #include <stdarg.h>

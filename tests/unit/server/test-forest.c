@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-forest.c - open slots and their nesting, against a slow model: parents alone. */
 #include <setjmp.h>
 #include <stdarg.h>

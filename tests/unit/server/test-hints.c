@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-hints.c - reads and what is said of them, in either order. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-lines.c - no cache line is written by every reader, or by one and by the
  * messages of another.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-miner.c - the miner learns what it is given, and sheds what it cannot keep. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-order.c - the order of changes: against a model, and with threads. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-paths.c - reads, writes and prefetches that meet, in every order that matters.
  *
  * What cache/ promises about this has tests of its own

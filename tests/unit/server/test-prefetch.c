@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-prefetch.c - the queue of prefetches over a real cache and a device of ours. */
 #include <errno.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-record.c - a recording is what was told, in order, or is a trace all the same.
  */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-steady.c - nothing grows with uptime: a server that has seen all of its bounds
  * takes no more memory, whatever comes and goes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-info.c - the figures of a trace that was made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>

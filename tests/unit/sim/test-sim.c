@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-sim.c - simulations whose every step was worked out by hand. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-virtual.c - simulations in virtual time whose every moment was worked out by
  * hand.  The device takes exactly a millisecond for each read, one after the other. */
 #include <errno.h>

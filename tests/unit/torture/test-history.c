@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-history.c - the judge of histories: what it lets pass and what it must not. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* files.h - files for the tests of traces, in a directory that the test removes. */
 #ifndef QM_TESTS_TRACE_FILES_H
 #define QM_TESTS_TRACE_FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-ids.c - the set of used numbers: exact, and small for numbers in sequence. */
 #include <setjmp.h>
 #include <stdarg.h>

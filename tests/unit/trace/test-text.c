@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a terminal is given of others' text. */
 #include <setjmp.h>
 #include <stdarg.h>

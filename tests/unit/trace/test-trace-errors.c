@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-trace-errors.c - every way in which a trace can be wrong, and what is said. */
 #include "tests/unit/trace/files.h"
 

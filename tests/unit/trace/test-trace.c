@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-trace.c - what is written is read again, plain and compressed. */
 #include "tests/unit/trace/files.h"
 

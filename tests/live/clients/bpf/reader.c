@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* reader.c - `bpf-reader WHERE DEVICE`: reads in contexts that it announces there.
  *
  * Four threads: each has a connection with 3 transactions of 10 queries, and reads 16

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* direct-fixture.c - see direct-fixture.h. */
 #include <endian.h>
 #include <inttypes.h>

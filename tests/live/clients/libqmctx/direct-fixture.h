@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* direct-fixture.h - what the tests of direct connections share: a server for each
  * test, work for many threads, and what the server recorded of it. */
 #ifndef DIRECT_FIXTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* nbdkit-server.c - see nbdkit-server.h. */
 #include <dirent.h>
 #include <err.h>

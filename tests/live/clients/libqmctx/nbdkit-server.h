@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* nbdkit-server.h - an nbdkit that a test program starts and ends. */
 #ifndef NBDKIT_SERVER_H
 #define NBDKIT_SERVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* tagged-plugin.c - an nbdkit plugin: a tagged export without a cache, for tests.
  *
  * It can be what the real server is not, or seldom: unordered, with few slots or none,

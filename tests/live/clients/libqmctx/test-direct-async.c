@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-direct-async.c - direct connections: asynchronous requests, and who polls for
  * them. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-direct-loss.c - direct connections: when connections break, servers restart, and
  * processes fork. */
 #include <endian.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-direct-slots.c - direct connections: servers that are what the filter is not:
  * unordered, short of slots, unwilling (tagged-plugin.c). */
 #include <signal.h>

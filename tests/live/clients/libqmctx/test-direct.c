@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-direct.c - direct connections: contexts and requests, against the filter, whose
  * recorded trace says what arrived. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* announcer.c - reads a mounted file in contexts, and says what the server should
  * record.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c - a program that announces nonsense to a mount, and reads meanwhile.
  *
  *   mount-hostile nonsense SOCKET FILE IMAGE READS

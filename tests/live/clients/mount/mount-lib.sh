@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # mount-lib.sh - for the mount's tests: a server and a mount of it.  To be sourced.
 
 . "$SOURCE_DIR/scripts/lib/testing.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* contexts.c - reads of a routed file in contexts, by all the ways there are; and what
  * came of requests while the server was away.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # preload-lib.sh - for the preload library's tests: a server, and programs that have a file
 # of theirs routed to it.  To be sourced.
 

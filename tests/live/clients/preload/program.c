@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* program.c - the tests' program: see program.h.
  *
  *   preload-program SECTION FILE OTHER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* program.h - what the parts of the tests' program share.
  *
  * An ordinary program, which knows nothing of routes: it is given a FILE that is

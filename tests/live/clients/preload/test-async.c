@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-async.c - libaio and liburing: requests of a routed file, and of another, mixed.
  */
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-children.c - child processes, signal handlers and threads that end, while other
  * threads wait for the server: what they may do, and what they must leave alone.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-files.c - the C library's functions, on a routed file and on one of this
  * machine.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-restarts.c - a server that is killed and started again over a disk that has lost
  * what was not flushed: for the program, a pause.
  *

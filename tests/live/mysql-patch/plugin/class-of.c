@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* class-of.c - prints the class and the template of each line of standard input; for
  * the plugin's tests. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* client.c - a MariaDB client that does what it is told, for the plugin's tests.
  *
  * Usage: plugin-client SOCKET DATABASE <COMMANDS

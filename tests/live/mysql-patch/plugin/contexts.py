@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """contexts.py - prints the contexts of a trace as a tree, for the plugin's tests.
 
 Usage: contexts.py TRACE CLASSES WORD

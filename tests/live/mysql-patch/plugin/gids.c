@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gids.c - what a process with CAP_SETGID can do with it.
  *
  *   plugin-gids deny NAME... -- COMMAND...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # plugin-lib.sh - for the plugin's live tests: a server, a mount, and a MariaDB with the
 # plugin.  To be sourced.  With TRANSPORT=preload there is no mount: the preload library
 # routes the same path.

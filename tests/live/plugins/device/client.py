@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Clients of a server with the device filter: client.py ACTION SOCKET [ARGUMENT]..."""
 import json
 import os

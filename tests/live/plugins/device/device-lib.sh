@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # device-lib.sh - for the live tests of the device filter; sourced after scripts/lib/testing.sh.
 
 DEVICE_FILTER=$BUILD_DIR/lib/nbdkit-device-filter.so

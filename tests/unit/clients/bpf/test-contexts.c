@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-contexts.c - contexts from tables of slots, honest ones and others. */
 #include <setjmp.h>
 #include <stdarg.h>

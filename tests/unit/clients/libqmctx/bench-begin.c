@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* bench-begin.c - what it costs to begin and end a context over the mount's transport.
  *
  * bench_begin [ROUNDS]: prints nanoseconds for a pair of qmctx_begin() and qmctx_end(),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-fixture.c - see device-fixture.h. */
 #include <stdio.h>
 #include <stdlib.h>

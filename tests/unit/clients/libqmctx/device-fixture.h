@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* device-fixture.h - what the tests of the device share: a mock server for each, a
  * device of it, and threads that make one request. */
 #ifndef DEVICE_FIXTURE_H

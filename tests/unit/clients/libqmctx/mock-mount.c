@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mock-mount.c - see mock-mount.h. */
 #include <err.h>
 #include <fcntl.h>

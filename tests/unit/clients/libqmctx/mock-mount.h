@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mock-mount.h - the mount's side of quickmine-mount.h, for tests of the program's
  * side.
  *

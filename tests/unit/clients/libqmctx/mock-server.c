@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mock-server.c - see mock-server.h. */
 #include <endian.h>
 #include <err.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* mock-server.h - an NBD server within the test, which does as it is told.
  *
  * It has two images: what is there, and what would be left of that after a crash.  It

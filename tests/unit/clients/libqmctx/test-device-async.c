@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-device-async.c - the device: asynchronous requests, through losses and without.
  */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-device-loss.c - the device: how a loss is noticed, and what comes after it. */
 #include <endian.h>
 #include <netinet/in.h>

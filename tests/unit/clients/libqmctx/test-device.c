@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-device.c - the device: what is stable, what is retained, and in which order. */
 #include <fcntl.h>
 #include <linux/falloc.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-mount-transport.c - the program's side of announcing contexts to a mount. */
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-tables.c - the mount's tables of contexts, without a kernel and without a
  * server.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-template.c - statements to templates: what is the same, what is not, and that no
  * text whatever is read or written beyond its ends. */
 #include <setjmp.h>

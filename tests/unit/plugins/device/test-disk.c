@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-disk.c - seek curve, rotation and buffer of one disk. */
 #include "testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-histogram.c - numbers come back as exactly as the histogram promises. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-means.c - means over many requests against what theory says. */
 #include "testing.h"
 

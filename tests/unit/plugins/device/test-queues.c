@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* test-queues.c - who is served when, and where a request goes. */
 #include "testing.h"
 

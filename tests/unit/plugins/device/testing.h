@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* testing.h - for the tests of the device model. */
 #ifndef DEVICE_TESTING_H
 #define DEVICE_TESTING_H
