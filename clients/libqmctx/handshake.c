@@ -50,7 +50,9 @@ static int nbd_failed(const char *what)
 }
 
 /* Takes down which socket the handle has just now.  libnbd makes another for each of a
- * name's addresses: a child that is forked at that moment keeps one, or closes none. */
+ * name's addresses: a child that is forked at that moment keeps one, or closes none.
+ * Not before libnbd's last error was looked at: a handle without a socket is one, too.
+ */
 static void note_socket(struct direct *d, struct nbd_handle *nbd)
 {
     int fd = nbd_aio_get_fd(nbd);
@@ -90,9 +92,11 @@ static int progress(struct direct *d, struct nbd_handle *nbd, int64_t until)
 
     while ((left = until - now_ms()) > 0 && !atomic_load(&d->ending)) {
         r = nbd_poll(nbd, (int)(left < GLANCE_MS ? left : GLANCE_MS));
+        if (r == -1)
+            return nbd_failed(d->uri);
         note_socket(d, nbd);
-        if (r != 0)
-            return r == 1 ? 0 : nbd_failed(d->uri);
+        if (r == 1)
+            return 0;
     }
     return qm_fail(ETIMEDOUT, "%s: the server does not answer", d->uri);
 }
@@ -295,13 +299,17 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
 
 int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)
 {
+    int err;
+
     *nbd = nbd_create();
     if (!*nbd)
         return nbd_failed("libnbd");
     if (shake_hands(d, export, *nbd) == 0)
         return 0;
+    err = errno;
     qm_conn_opened(d);
     nbd_close(*nbd);
     *nbd = NULL;
+    errno = err;
     return -1;
 }

@@ -190,8 +190,11 @@ int qm_direct_connect(struct direct *d, struct conn *conn, bool first)
         rc = begin_session(d, conn, nbd, first);
     }
     if (rc == -1) {
+        int err = errno;
+
         qm_conn_opened(d);
         nbd_close(nbd);
+        errno = err;
         return -1;
     }
     qm_conn_install(conn, nbd);
