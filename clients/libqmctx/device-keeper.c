@@ -43,6 +43,19 @@ static void nap(struct qm_device *device, uint64_t ms)
     pthread_cond_timedwait(&device->changed, &device->lock, &until);
 }
 
+/* Waits for ms, whatever changes: a requester that leaves late must not shorten the
+ * pause between attempts.  lock is held. */
+static void pause_for(struct qm_device *device, uint64_t ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    qm_time_add(&until, ms);
+    while (!device->stopping &&
+           pthread_cond_timedwait(&device->changed, &device->lock, &until) != ETIMEDOUT)
+        ;
+}
+
 /* Nobody but the keeper sends anything then.  lock is held. */
 static void await_quiet(struct qm_device *device)
 {
@@ -202,7 +215,7 @@ static void recover(struct qm_device *device)
         device->pause = 0;
     pause = device->pause;
     if (pause > 0)
-        nap(device, pause);
+        pause_for(device, pause);
     pause = longer(pause);
     while (!device->stopping) {
         pthread_mutex_unlock(&device->lock);
@@ -216,7 +229,7 @@ static void recover(struct qm_device *device)
             give_up(device);
             return;
         }
-        nap(device, pause);
+        pause_for(device, pause);
         pause = longer(pause);
     }
     if (device->stopping)
