@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 #define DEVICES_MAX   32
 #define DEFAULT_BLOCK 16384
+#define DESCRIPTORS   (3 * 4096)
 
 struct arguments {
     const char *names[DEVICES_MAX];
@@ -221,6 +223,17 @@ static int close_target(const struct arguments *a, struct target *t)
     return CLI_OK;
 }
 
+/* A registration takes two descriptors. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max < DESCRIPTORS ? limit.rlim_max : DESCRIPTORS;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int run(const struct arguments *a)
 {
     struct qm_agent_config config = {.socket = a->socket,
@@ -238,6 +251,7 @@ static int run(const struct arguments *a)
     if (open_target(a, &target, &config) != CLI_OK)
         return CLI_FAILED;
     make_directory(a->socket);
+    allow_descriptors();
     if (qm_agent_open(&agent, &config, err, sizeof err) != 0) {
         close_target(a, &target);
         return cli_fail("%s; `quickmine agent --check` says more", err);

@@ -16,7 +16,8 @@
 #define POLL_NS  500000            /* between looks into the ring, while it fills */
 #define BUSY     20                /* looks in vain before sleeping */
 #define SWEEP_NS UINT64_C(5000000) /* between looks for contexts that have ended */
-#define IDLE_MS  1000
+/* A read that comes just as we fall asleep may wake nobody: then it waits so long. */
+#define IDLE_MS 20
 
 struct qm_agent {
     struct qm_agent_config config;

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <linux/magic.h>
 
 #include <uthash.h>
 #include <utlist.h>
@@ -18,6 +21,7 @@
 struct context {
     uint64_t word; /* key, within its process */
     uint64_t handle;
+    unsigned depth; /* 1: a root */
     struct process *process;
     struct context *parent;      /* perhaps of another process */
     struct context *children;    /* begun within it */
@@ -90,14 +94,17 @@ static struct process *process_of(struct qm_agent_contexts *c, pid_t number)
     return p;
 }
 
-/* A table that could shrink would end us with SIGBUS. */
+/* A table that could shrink would end us with SIGBUS, and so would one of huge pages,
+ * when there are none left. */
 static bool is_sealed(int fd, size_t bytes)
 {
     int seals = fcntl(fd, F_GET_SEALS);
+    struct statfs fs;
     struct stat st;
 
-    return seals != -1 && (seals & F_SEAL_SHRINK) && fstat(fd, &st) == 0 &&
-           S_ISREG(st.st_mode) && (uint64_t)st.st_size >= bytes;
+    return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC && seals != -1 &&
+           (seals & F_SEAL_SHRINK) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size >= bytes;
 }
 
 int qm_agent_contexts_register(struct qm_agent_contexts *c, pid_t number, uid_t user,
@@ -115,8 +122,10 @@ int qm_agent_contexts_register(struct qm_agent_contexts *c, pid_t number, uid_t 
         return ENOMEM;
     p->slots = mmap(NULL, bytes, PROT_READ, MAP_SHARED, table, 0);
     if (p->slots == MAP_FAILED) {
+        int error = errno;
+
         free(p);
-        return errno;
+        return error;
     }
     p->number = number;
     p->user = user;
@@ -141,11 +150,15 @@ static bool copy_slot(const struct process *p, uint64_t word,
                       struct qm_agent_slot *copy)
 {
     const struct qm_agent_slot *slot = &p->slots[word & QM_AGENT_SLOT_MASK];
+    const uint64_t *from = (const uint64_t *)slot;
+    uint64_t to[sizeof *slot / sizeof *from];
 
     if (__atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) != word)
         return false;
-    memcpy(copy, slot, sizeof *copy);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    /* In order, so that the word is looked at last. */
+    for (size_t i = 0; i < sizeof *slot / sizeof *from; i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    memcpy(copy, to, sizeof *copy);
     return __atomic_load_n(&slot->word, __ATOMIC_RELAXED) == word;
 }
 
@@ -191,7 +204,9 @@ static struct context *begin(struct qm_agent_contexts *c, struct process *p,
 
     if (slot->parent != 0)
         parent = find(c, p, slot->parent, depth + 1);
-    if (HASH_COUNT(p->open) >= QM_AGENT_CONTEXTS_OPEN)
+    if (HASH_COUNT(p->open) >= QM_AGENT_CONTEXTS_OPEN ||
+        c->stats.open >= QM_AGENT_CONTEXTS_ALL ||
+        (parent && parent->depth > QM_AGENT_CONTEXTS_DEPTH))
         return NULL;
     context = calloc(1, sizeof *context);
     if (!context)
@@ -207,6 +222,7 @@ static struct context *begin(struct qm_agent_contexts *c, struct process *p,
     context->word = word;
     context->process = p;
     context->parent = parent;
+    context->depth = parent ? parent->depth + 1 : 1;
     if (parent)
         DL_APPEND(parent->children, context);
     HASH_ADD(hh, p->open, word, sizeof context->word, context);
@@ -262,25 +278,19 @@ static bool is_open(const struct context *context)
            __atomic_load_n(&slot->ended, __ATOMIC_RELAXED) != context->word;
 }
 
-/* One that has ended, or NULL: ending it may end others that come next in the list, so
- * the search begins anew after it. */
+/* From the newest to the oldest: ending one ends what is nested in it, which is newer,
+ * so the one before it stays. */
 static void sweep(struct qm_agent_contexts *c, struct process *p)
 {
-    struct context *context = p->open, *next;
+    struct context *context, *before;
 
-    while (context) {
-        next = context->hh.next;
-        if (is_open(context)) {
-            context = next;
-            continue;
-        }
-        if (context->children) {
+    if (!p->open)
+        return;
+    context = ELMT_FROM_HH(p->open->hh.tbl, p->open->hh.tbl->tail);
+    for (; context; context = before) {
+        before = context->hh.prev;
+        if (!is_open(context))
             end(c, context);
-            context = p->open;
-        } else {
-            end(c, context);
-            context = next;
-        }
     }
 }
 

@@ -22,8 +22,9 @@
 
 #include "clients/protocol/quickmine-agent.h"
 
-#define QM_AGENT_CONTEXTS_OPEN  8192 /* of a process */
-#define QM_AGENT_CONTEXTS_DEPTH 32   /* of nesting */
+#define QM_AGENT_CONTEXTS_OPEN  8192  /* of a process */
+#define QM_AGENT_CONTEXTS_ALL   65536 /* of all */
+#define QM_AGENT_CONTEXTS_DEPTH 32    /* of nesting */
 
 /* Where contexts go.  A handle is the sink's, not 0. */
 struct qm_sink {

@@ -23,6 +23,7 @@
 #define GUESTS_OF_USER  (GUESTS_MAX / 4)
 #define SILENCE_SECONDS 5
 #define EVENTS          64
+#define ACCEPTS         32
 
 /* One of the two things that end a registration. */
 struct end {
@@ -212,6 +213,7 @@ static void welcome(struct qm_door *d, int fd)
     struct ucred peer;
     socklen_t size = sizeof peer;
     struct guest *g;
+    int life;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 ||
         d->count >= GUESTS_MAX ||
@@ -226,9 +228,40 @@ static void welcome(struct qm_door *d, int fd)
     g->life.fd = -1;
     d->count++;
     DL_APPEND(d->guests, g);
-    if (attend(d, g, &g->connection, fd) != 0 ||
-        attend(d, g, &g->life, (int)syscall(SYS_pidfd_open, peer.pid, 0)) != 0)
+    life = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    if (life == -1 && errno != ENOSYS) {
+        /* It is gone, and its number may be another's soon; or there is no descriptor.
+         */
+        g->connection.fd = fd;
         let_go(d, g);
+    } else if (attend(d, g, &g->connection, fd) != 0 ||
+               attend(d, g, &g->life, life) != 0) {
+        let_go(d, g);
+    }
+}
+
+/* Takes the descriptors that have come: one is the table, of more none is; what is not
+ * used is closed. */
+static int take_descriptor(struct msghdr *message)
+{
+    int table = -1, count = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len;
+             at += sizeof(int)) {
+            if (table != -1)
+                close(table);
+            memcpy(&table, (char *)c + at, sizeof table);
+            count++;
+        }
+    }
+    if (count > 1) {
+        close(table);
+        table = -1;
+    }
+    return table;
 }
 
 /* Receives a hello, with the descriptor that comes with it, or -1.  Returns its size, 0
@@ -236,7 +269,7 @@ static void welcome(struct qm_door *d, int fd)
 static ssize_t receive(int fd, struct qm_agent_hello *hello, int *table)
 {
     union {
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
         struct cmsghdr align;
     } control;
     struct iovec iov = {hello, sizeof *hello};
@@ -244,16 +277,9 @@ static ssize_t receive(int fd, struct qm_agent_hello *hello, int *table)
                              .msg_iovlen = 1,
                              .msg_control = &control,
                              .msg_controllen = sizeof control};
-    struct cmsghdr *c;
     ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 
-    *table = -1;
-    if (n <= 0)
-        return n;
-    for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-            c->cmsg_len == CMSG_LEN(sizeof(int)))
-            memcpy(table, CMSG_DATA(c), sizeof *table);
+    *table = n == -1 ? -1 : take_descriptor(&message);
     return n;
 }
 
@@ -283,7 +309,7 @@ static void listen_to(struct qm_door *d, struct guest *g)
         return;
     if (n <= 0 || g->registered) {
         /* A second hello has no sense, and what follows it would have none either. */
-        if (table != -1 && n > 0)
+        if (table != -1)
             close(table);
         let_go(d, g);
         return;
@@ -319,8 +345,13 @@ void qm_door_serve(struct qm_door *d)
     struct guest *g;
     int fd, n;
 
-    while ((fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) != -1)
+    /* The rest wait: others have to be served, too. */
+    for (unsigned i = 0; i < ACCEPTS; i++) {
+        fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd == -1)
+            break;
         welcome(d, fd);
+    }
     n = epoll_wait(d->epoll, events, EVENTS, 0);
     for (int i = 0; i < n; i++)
         if (events[i].data.ptr) /* else it is the listener */

@@ -12,8 +12,7 @@
 #include "clients/protocol/quickmine-protocol.h"
 
 struct thread {
-    uint32_t number; /* key */
-    uint32_t process;
+    uint64_t key; /* its process and its number */
     uint64_t handle, last;
     struct thread *prev, *next; /* in order of last, oldest first */
     UT_hash_handle hh;
@@ -21,7 +20,7 @@ struct thread {
 
 struct qm_agent_threads {
     struct qm_sink sink;
-    struct thread *by_number, *by_age;
+    struct thread *by_key, *by_age;
 };
 
 struct qm_agent_threads *qm_agent_threads_new(const struct qm_sink *sink)
@@ -37,7 +36,7 @@ static void end(struct qm_agent_threads *t, struct thread *thread)
 {
     t->sink.end(t->sink.opaque, thread->handle);
     DL_DELETE(t->by_age, thread);
-    HASH_DEL(t->by_number, thread);
+    HASH_DEL(t->by_key, thread);
     free(thread);
 }
 
@@ -63,7 +62,7 @@ static uint32_t number_of(const struct qm_bpf_read *read)
     return *end == '\0' && n > 0 && n <= UINT32_MAX ? (uint32_t)n : read->thread;
 }
 
-static struct thread *begin(struct qm_agent_threads *t, uint32_t number,
+static struct thread *begin(struct qm_agent_threads *t, uint64_t key,
                             const struct qm_bpf_read *read)
 {
     struct thread *thread = calloc(1, sizeof *thread);
@@ -79,9 +78,8 @@ static struct thread *begin(struct qm_agent_threads *t, uint32_t number,
         free(thread);
         return NULL;
     }
-    thread->number = number;
-    thread->process = read->process;
-    HASH_ADD_INT(t->by_number, number, thread);
+    thread->key = key;
+    HASH_ADD(hh, t->by_key, key, sizeof thread->key, thread);
     DL_APPEND(t->by_age, thread);
     return thread;
 }
@@ -89,19 +87,15 @@ static struct thread *begin(struct qm_agent_threads *t, uint32_t number,
 uint64_t qm_agent_threads_find(struct qm_agent_threads *t,
                                const struct qm_bpf_read *read)
 {
-    uint32_t number = number_of(read);
+    /* A thread may have any name: it can only be taken for another of its process. */
+    uint64_t key = (uint64_t)read->process << 32 | number_of(read);
     struct thread *thread;
 
-    HASH_FIND_INT(t->by_number, &number, thread);
-    /* Numbers of threads are used again. */
-    if (thread && thread->process != read->process) {
-        end(t, thread);
-        thread = NULL;
-    }
+    HASH_FIND(hh, t->by_key, &key, sizeof key, thread);
     if (!thread) {
-        if (HASH_COUNT(t->by_number) >= QM_THREADS_MAX)
+        if (HASH_COUNT(t->by_key) >= QM_THREADS_MAX)
             end(t, t->by_age);
-        thread = begin(t, number, read);
+        thread = begin(t, key, read);
     }
     if (!thread)
         return 0;

@@ -14,11 +14,14 @@
 
 #include "reads.skel.h"
 
+#define DRAIN_MOST 8192
+
 struct qm_watch {
     struct qm_reads_bpf *program;
     struct ring_buffer *ring;
     qm_watch_read *read;
     void *opaque;
+    int drained; /* reads, in this call */
 };
 
 /* libbpf prints what goes wrong, with advice that does not fit us. */
@@ -36,7 +39,8 @@ static int handle(void *opaque, void *data, size_t size)
         return 0;
     memcpy(&read, data, sizeof read);
     w->read(w->opaque, &read);
-    return 0;
+    /* What comes as fast as it is read would never end. */
+    return ++w->drained < DRAIN_MOST ? 0 : -EAGAIN;
 }
 
 /* What is missing, as far as it can be told from the error. */
@@ -125,7 +129,9 @@ void qm_watch_forget(struct qm_watch *w, pid_t process)
 
 int qm_watch_drain(struct qm_watch *w)
 {
-    return ring_buffer__consume(w->ring);
+    w->drained = 0;
+    ring_buffer__consume(w->ring);
+    return w->drained;
 }
 
 int qm_watch_fd(const struct qm_watch *w)

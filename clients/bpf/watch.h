@@ -41,7 +41,8 @@ int qm_watch_device(struct qm_watch *watch, dev_t device);
 int qm_watch_process(struct qm_watch *watch, pid_t process, int64_t offset);
 void qm_watch_forget(struct qm_watch *watch, pid_t process);
 
-/* Hands over what is in the ring.  Returns how many reads, without waiting. */
+/* Hands over what is in the ring, some thousands at most.  Returns how many, without
+ * waiting. */
 int qm_watch_drain(struct qm_watch *watch);
 
 /* For a reader that has found the ring empty for a while: a descriptor that becomes

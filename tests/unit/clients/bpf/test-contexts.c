@@ -252,6 +252,41 @@ static void test_bounded(void **state)
     free_table(&many, QM_AGENT_SLOTS_MAX);
 }
 
+/* Read one after the other, as deep as they are: no deeper than is allowed. */
+static void test_deep_step_by_step(void **state)
+{
+    uint64_t parent = 0;
+
+    for (unsigned i = 1; i < SLOTS; i++) {
+        parent = set(&table, i, i, parent, QM_WIRE_QUERY, "");
+        qm_agent_contexts_find(contexts, 100, parent);
+    }
+    for (uint64_t i = 1; i <= last; i++) {
+        unsigned depth = 1;
+
+        for (uint64_t outer = begun[i].parent; outer != 0; outer = begun[outer].parent)
+            depth++;
+        assert_in_range(depth, 1, QM_AGENT_CONTEXTS_DEPTH + 1);
+    }
+}
+
+/* Half of the contexts end at once, in any order of nesting. */
+static void test_many_end(void **state)
+{
+    uint64_t words[SLOTS];
+
+    for (unsigned i = 1; i < SLOTS; i++) {
+        words[i] =
+            set(&table, i, i, i > 1 && i % 3 ? words[i - 1] : 0, QM_WIRE_QUERY, "");
+        qm_agent_contexts_find(contexts, 100, words[i]);
+    }
+    for (unsigned i = 1; i < SLOTS; i += 2)
+        table.slots[i].ended = words[i];
+    qm_agent_contexts_sweep(contexts);
+    for (unsigned i = 1; i < SLOTS; i += 2)
+        assert_true(begun[i].ended);
+}
+
 /* A helper reads on behalf of another process' context, of the same user only. */
 static void test_helpers(void **state)
 {
@@ -281,13 +316,18 @@ static void test_registration(void **state)
 {
     struct table loose = make_table(SLOTS, 0);
     int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int huge = memfd_create("huge", MFD_HUGETLB | MFD_ALLOW_SEALING | MFD_CLOEXEC);
 
     assert_int_equal(add(1, 0, loose.fd, SLOTS), EINVAL); /* could shrink */
     assert_int_equal(add(1, 0, table.fd, SLOTS + 4096), EINVAL);
     assert_int_equal(add(1, 0, table.fd, QM_AGENT_SLOTS_MAX + 1), EINVAL);
     assert_int_equal(add(1, 0, table.fd, 1), EINVAL);
     assert_int_equal(add(1, 0, file, SLOTS), EINVAL);
+    if (huge != -1) /* a kernel may have none */
+        assert_int_equal(add(1, 0, huge, SLOTS), EINVAL);
     assert_int_equal(stats().processes, 1);
+    if (huge != -1)
+        close(huge);
     /* Anew: what was open has ended. */
     qm_agent_contexts_find(contexts, 100, set(&table, 1, 1, 0, QM_WIRE_QUERY, ""));
     assert_int_equal(add(100, 1000, table.fd, SLOTS), 0);
@@ -316,6 +356,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stale, setup, teardown),
         cmocka_unit_test_setup_teardown(test_false_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deep_step_by_step, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_helpers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registration, setup, teardown),
