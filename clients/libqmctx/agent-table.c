@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,15 @@ static bool map(struct qm_agent_table *t)
 
 struct qm_agent_table *qm_agent_table_new(void)
 {
+    /* A thread may still have a word of an instance that was closed: it must not be one
+     * of the next. */
+    static _Atomic uint64_t tables;
     struct qm_agent_table *t = calloc(1, sizeof *t);
     int error;
 
     if (!t)
         return NULL;
+    t->number = atomic_fetch_add(&tables, 1) % QM_AGENT_TABLES;
     pthread_mutex_init(&t->lock, NULL);
     if (map(t))
         return t;
@@ -69,6 +74,7 @@ struct qm_agent_chunk *qm_agent_chunk_take(struct qm_agent_table *t)
     } else if (t->made < QM_AGENT_CHUNKS) {
         chunk = &t->chunks[t->made];
         chunk->first = t->made++ * QM_AGENT_CHUNK;
+        chunk->generation = t->number << 32;
         /* Slot 0 is none. */
         chunk->used = chunk->first == 0;
     }
@@ -110,8 +116,7 @@ uint64_t qm_agent_slot_begin(struct qm_agent_table *t, struct qm_agent_chunk *c,
     slot = &t->slots[c->first + n];
     word = ++c->generation << QM_AGENT_SLOT_BITS | (c->first + n);
     /* The agent does not take what it reads between these two stores. */
-    __atomic_store_n(&slot->word, 0, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_exchange_n(&slot->word, 0, __ATOMIC_ACQ_REL);
     slot->parent = parent;
     slot->klass = klass;
     slot->kind = kind;

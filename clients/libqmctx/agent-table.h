@@ -17,6 +17,7 @@
 
 #define QM_AGENT_CHUNK  64 /* slots */
 #define QM_AGENT_CHUNKS (QM_AGENT_SLOTS_MAX / QM_AGENT_CHUNK)
+#define QM_AGENT_TABLES 65536 /* that do not use each other's words */
 
 /* A thread's slots. */
 struct qm_agent_chunk {
@@ -29,6 +30,7 @@ struct qm_agent_chunk {
 
 struct qm_agent_table {
     int fd;
+    uint64_t number; /* of the tables of this process */
     struct qm_agent_slot *slots;
     pthread_mutex_t lock; /* of what follows */
     struct qm_agent_chunk *free;
