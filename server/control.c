@@ -199,9 +199,10 @@ static int decode_reads(const struct qms_session *session, const char *bytes,
         unsigned slot = le64toh(reads.reads[i].where) >> QM_WIRE_SHIFT;
         uint32_t length = le32toh(reads.reads[i].length);
 
-        *total += length;
-        if (length == 0 || reads.reads[i].reserved0 != 0 ||
-            *total > QM_WIRE_READS_BYTES ||
+        /* A read of a byte is as much work as one of a block. */
+        *total += (uint64_t)length + 4096;
+        if (length == 0 || length > QM_WIRE_READ_BYTES ||
+            reads.reads[i].reserved0 != 0 || *total > QM_WIRE_READS_BYTES ||
             (slot != QM_WIRE_SLOT_NONE && !is_in(session, slot)))
             return EINVAL;
     }

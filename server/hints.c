@@ -15,7 +15,13 @@
 
 #define STRIPES     64  /* a power of two */
 #define RING        128 /* a power of two */
-#define CONNECTIONS 256
+#define CONNECTIONS 4096
+
+/* A connection's reads are taken for hinted if nearly all of the last ones were: one
+ * that meets its hint adds 1, one that stays alone takes 4 away. */
+#define SCORE_MOST    64
+#define SCORE_COVERED 16
+#define SCORE_ALONE   4
 
 struct waiter {
     uint64_t block, since;
@@ -41,12 +47,14 @@ struct qms_hints {
     qms_hints_alone *alone;
     void *opaque;
     _Atomic int sessions;
-    _Atomic uint64_t
-        joined[CONNECTIONS]; /* when a hint last met a read of it; 0: never */
+    struct connection {
+        _Atomic uint64_t joined; /* when a hint last met a read of it; 0: never */
+        _Atomic int score;
+    } connections[CONNECTIONS];
     struct stripe stripes[STRIPES];
 };
 
-/* Reads that are to be handed back when the lock is released. */
+/* Reads that were left alone, to be dealt with when the lock is released. */
 struct left {
     unsigned count;
     struct waiter reads[RING + 1];
@@ -62,7 +70,7 @@ struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque)
     h->opaque = opaque;
     atomic_init(&h->sessions, 0);
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        atomic_init(&h->joined[i], 0);
+        h->connections[i] = (struct connection){0, 0};
     for (unsigned i = 0; i < STRIPES; i++) {
         struct stripe *s = &h->stripes[i];
 
@@ -92,23 +100,40 @@ bool qms_hints_active(const struct qms_hints *h)
     return atomic_load_explicit(&h->sessions, memory_order_relaxed) > 0;
 }
 
-bool qms_hints_covers(const struct qms_hints *h, uint64_t now, unsigned connection)
+static struct connection *connection_of(struct qms_hints *h, unsigned number)
 {
-    uint64_t joined = atomic_load_explicit(&h->joined[connection % CONNECTIONS],
-                                           memory_order_relaxed);
-
-    /* Another thread's clock may be ahead of ours. */
-    return joined > 0 && (now < joined || now - joined < QMS_HINTED_FOR);
+    return &h->connections[number % CONNECTIONS];
 }
 
-static void cover(struct qms_hints *h, uint64_t now, unsigned connection)
+bool qms_hints_covers(struct qms_hints *h, uint64_t now, unsigned number)
 {
-    _Atomic uint64_t *joined = &h->joined[connection % CONNECTIONS];
-    uint64_t before = atomic_load_explicit(joined, memory_order_relaxed);
+    struct connection *c = connection_of(h, number);
+    uint64_t joined = atomic_load_explicit(&c->joined, memory_order_relaxed);
 
-    /* Not at each block: it is a cache line that others read. */
-    if (before == 0 || now - before > QMS_HINTED_FOR / 16)
-        atomic_store_explicit(joined, now, memory_order_relaxed);
+    /* Another thread's clock may be ahead of ours. */
+    return atomic_load_explicit(&c->score, memory_order_relaxed) >= SCORE_COVERED &&
+           (now < joined || now - joined < QMS_HINTED_FOR);
+}
+
+/* Both leave lines alone, which others read, where nothing changes. */
+
+static void has_met(struct qms_hints *h, uint64_t now, unsigned number)
+{
+    struct connection *c = connection_of(h, number);
+    uint64_t joined = atomic_load_explicit(&c->joined, memory_order_relaxed);
+
+    if (joined == 0 || now - joined > QMS_HINTED_FOR / 16)
+        atomic_store_explicit(&c->joined, now, memory_order_relaxed);
+    if (atomic_load_explicit(&c->score, memory_order_relaxed) < SCORE_MOST)
+        atomic_fetch_add_explicit(&c->score, 1, memory_order_relaxed);
+}
+
+static void was_alone(struct qms_hints *h, unsigned number)
+{
+    struct connection *c = connection_of(h, number);
+
+    if (atomic_load_explicit(&c->score, memory_order_relaxed) >= SCORE_ALONE)
+        atomic_fetch_sub_explicit(&c->score, SCORE_ALONE, memory_order_relaxed);
 }
 
 static struct stripe *stripe_of(struct qms_hints *h, uint64_t block)
@@ -134,8 +159,7 @@ static void drop_read(struct stripe *s, struct left *left)
 {
     const struct waiter *w = at(&s->reads, s->reads.first++);
 
-    if (!w->counted)
-        left->reads[left->count++] = *w;
+    left->reads[left->count++] = *w;
     s->unhinted++;
 }
 
@@ -185,8 +209,13 @@ static bool full(const struct ring *ring)
 
 static void hand_back(struct qms_hints *h, const struct left *left)
 {
-    for (unsigned i = 0; i < left->count; i++)
-        h->alone(h->opaque, left->reads[i].block, left->reads[i].outcome);
+    for (unsigned i = 0; i < left->count; i++) {
+        const struct waiter *w = &left->reads[i];
+
+        was_alone(h, w->connection);
+        if (!w->counted)
+            h->alone(h->opaque, w->block, w->outcome);
+    }
 }
 
 bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
@@ -218,7 +247,7 @@ bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
     }
     pthread_mutex_unlock(&s->lock);
     if (found)
-        cover(h, now, connection);
+        has_met(h, now, connection);
     hand_back(h, &left);
     return found != NULL;
 }
@@ -252,7 +281,7 @@ bool qms_hints_said(struct qms_hints *h, uint64_t now, uint64_t block,
     }
     pthread_mutex_unlock(&s->lock);
     if (read)
-        cover(h, now, connection);
+        has_met(h, now, connection);
     hand_back(h, &left);
     return read != NULL;
 }

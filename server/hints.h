@@ -54,9 +54,10 @@ void qms_hints_session(struct qms_hints *hints, int one_more_or_less);
 /* Whether any session sends hints: else reads need not be told of here. */
 bool qms_hints_active(const struct qms_hints *hints);
 
-/* Whether hints came for the reads of a connection (any number that tells it from most
- * others) within QMS_HINTED_FOR: then what it reads is not of its own context. */
-bool qms_hints_covers(const struct qms_hints *hints, uint64_t now, unsigned connection);
+/* Whether hints come for nearly all reads of a connection (any number that tells it
+ * from most others), and did so within QMS_HINTED_FOR: then what it reads is not of its
+ * own context.  Hints for some of its reads, which a stranger can guess, do not do. */
+bool qms_hints_covers(struct qms_hints *hints, uint64_t now, unsigned connection);
 
 /* A read of a connection has found a block.  True: it is *hint's.  False: it waits for
  * one.  counted: it counts for its connection's own context, and is not to be counted

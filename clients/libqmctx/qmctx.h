@@ -92,8 +92,9 @@ int qmctx_attach(struct qmctx *to, struct qmctx **ctx);
  * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct", "mount", "kernel" or "attached": the transport, and whether it works just
- * now (direct: at least one connection is up; kernel: always).  Does not wait. */
+/* "direct", "mount", "kernel", "agent" or "attached": the transport, and whether it
+ * works just now (direct: at least one connection is up; kernel: always).  Does not
+ * wait. */
 const char *qmctx_transport(const struct qmctx *ctx);
 /* qmctx_transport() by its old name, which will go. */
 __attribute__((deprecated("use qmctx_transport()"))) const char *
@@ -175,12 +176,13 @@ int qmctx_poll(struct qmctx *ctx, int timeout_ms);
 struct qmctx_read {
     qmctx_id id;     /* the context that it is made in; 0: none */
     uint64_t offset; /* bytes */
-    uint32_t length; /* bytes, at least 1 */
+    uint32_t length; /* bytes, 1 to 2 MiB */
 };
 
 /* Tells the server of n such reads, in the order in which they are made, so that it can
  * learn and prefetch.  Does not wait for the server.  ctx has one connection.  ENOTSUP:
- * it has more, or the server does not take this. */
+ * it has more, or the server does not take this.  EAGAIN: the server does not answer;
+ * nothing was sent. */
 int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
 
 /* The server's statistics as JSON text, malloc()ed and terminated; NULL on error. */

@@ -10,6 +10,10 @@
 
 #include "direct.h"
 
+/* Records that the server has not answered: more are not sent, since it does not get on
+ * with them. */
+#define UNANSWERED_MOST 1024
+
 /* A record, and the contexts that it names. */
 struct told {
     struct request request;
@@ -83,12 +87,19 @@ int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n
     struct conn *conn;
     int r = check(d);
 
+    for (size_t i = 0; r == 0 && i < n; i++)
+        if (reads[i].length == 0 || reads[i].length > QM_WIRE_READ_BYTES)
+            r = qm_fail(EINVAL, "a read of %u bytes: 1 to %u can be told of",
+                        reads[i].length, (unsigned)QM_WIRE_READ_BYTES);
     if (r == -1 || n == 0)
         return r;
     conn = qm_context_conn(d, 0);
     if (!conn)
         return qm_fail(ENOTCONN, "not connected to the server");
-    if (!conn->ordered)
+    qm_conn_drain(conn);
+    if (conn->in_flight >= UNANSWERED_MOST)
+        r = qm_fail(EAGAIN, "the server does not answer what it was told");
+    else if (!conn->ordered)
         r = qm_fail(ENOTSUP, "this server does not carry out requests in order");
     while (r == 0 && n > 0) {
         unsigned some = n < QM_WIRE_READS_MAX ? (unsigned)n : QM_WIRE_READS_MAX;

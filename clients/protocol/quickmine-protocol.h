@@ -117,14 +117,16 @@ struct qm_wire_record {
  * driver that knows no contexts: it says in which context each of them is made, in the
  * order in which each thread makes them, as soon as it knows.  A read and what is said
  * of it may come in either order, within 50 ms.  Slot 0 says that a read has no
- * context. What lies beyond the device's end is ignored.  Records of one WRITE say at
- * most QM_WIRE_READS_BYTES in all. */
+ * context.  What lies beyond the device's end is ignored.  Records of one WRITE say at
+ * most QM_WIRE_READS_BYTES in all, where each entry counts 4096 more than its length.
+ */
 #define QM_WIRE_READS_MAX   31
 #define QM_WIRE_READS_BYTES (UINT64_C(64) << 20)
+#define QM_WIRE_READ_BYTES  (UINT32_C(2) << 20) /* of one: 31 of them fit */
 
 struct qm_wire_read {
     uint64_t where;  /* slot << 48 | byte offset, as in a request */
-    uint32_t length; /* bytes, at least 1 */
+    uint32_t length; /* bytes, 1 to QM_WIRE_READ_BYTES */
     uint32_t reserved0;
 };
 

@@ -76,6 +76,8 @@ def rounds(tagged, plain, hinted, n):
                 tagged.h.pwrite(entry, WINDOW)
         # A scan drives out what was cached.
         for block in range(8000, 8600):
+            if hinted:
+                tagged.h.pwrite(reads(tagged.session, [(0, block * BLOCK, BLOCK)]), WINDOW)
             plain.pread(BLOCK, block * BLOCK)
 
 
@@ -88,7 +90,7 @@ def test_learned(path):
     assert used > 500, f"{used} prefetches were used"
     c = klass(after, "hinted")
     joined = after["hints"]["joined"] - before["hints"]["joined"]
-    assert joined == 12 * 240, joined
+    assert joined == 12 * (240 + 600), joined
     hits = c["hits"] + c.get("prefetch_hits", c.get("promotes"))
     assert hits + c["misses"] >= 12 * 240 - 100, c
     assert c["used"] > 500, c
@@ -113,7 +115,7 @@ def test_alone(path):
     for block in range(10, 20):
         read(block, False)
     wait_for(lambda: tagged.stats()["hints"]["unhinted"] -
-             before["hints"]["unhinted"] == 10)
+             before["hints"]["unhinted"] >= 10)
     for block in range(20, 25):
         tagged.h.pwrite(reads(tagged.session, [(tagged.first, block * BLOCK, BLOCK)]),
                         WINDOW)

@@ -173,20 +173,45 @@ static void test_bounded(void **state)
     assert_in_range(stats.unread, 100000 - 64 * 128, 100000 - 5000);
 }
 
-static void test_connections(void **state)
+/* Reads of a connection that meet their hints, from block on. */
+static void read_hinted(uint64_t now, unsigned connection, uint64_t block, unsigned n)
 {
     enum qm_outcome outcome;
     uint32_t klass;
 
+    for (unsigned i = 0; i < n; i++) {
+        was_read(now, connection, block + i, QM_MISS, &klass);
+        assert_true(said(now, block + i, 3, &outcome));
+    }
+}
+
+static void test_connections(void **state)
+{
+    uint32_t klass;
+
     assert_false(qms_hints_covers(hints, 1 * MS, 1));
-    was_read(1 * MS, 1, 7, QM_MISS, &klass);
-    was_read(1 * MS, 2, 8, QM_MISS, &klass);
-    said(2 * MS, 7, 3, &outcome);
+    read_hinted(1 * MS, 1, 100, 15);
+    assert_false(qms_hints_covers(hints, 1 * MS, 1));
+    read_hinted(2 * MS, 1, 200, 1);
+    was_read(2 * MS, 2, 8, QM_MISS, &klass);
     assert_true(qms_hints_covers(hints, 2 * MS, 1));
-    assert_true(qms_hints_covers(hints, 1 * MS, 1));
     assert_false(qms_hints_covers(hints, 2 * MS, 2));
-    assert_true(qms_hints_covers(hints, 1001 * MS, 1));
+    assert_true(qms_hints_covers(hints, 1000 * MS, 1));
     assert_false(qms_hints_covers(hints, 1003 * MS, 1));
+}
+
+/* A stranger who guesses some of a connection's reads does not get it. */
+static void test_guesses(void **state)
+{
+    uint64_t now = 1 * MS;
+    uint32_t klass;
+
+    for (unsigned i = 0; i < 1000; i++, now += 60 * MS) {
+        read_hinted(now, 1, 100 + i, 2);
+        was_read(now, 1, 5000 + i, QM_MISS, &klass);
+        qms_hints_expire(hints, now);
+        assert_false(qms_hints_covers(hints, now, 1));
+    }
 }
 
 static void test_sessions(void **state)
@@ -211,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_guesses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
     };
 
