@@ -81,13 +81,17 @@ static const char *where(void)
                                                          : transport_setting;
 }
 
+static bool is_agent(const char *path)
+{
+    return strcmp(path, "agent") == 0 || strncmp(path, "agent:", 6) == 0;
+}
+
 /* The transport, or NULL and a sentence in qmctx_error(). */
 static struct qmctx *open_transport(void)
 {
     const char *path = where();
     size_t len = strlen(path), suffix = strlen(QM_MOUNT_SUFFIX);
-    bool is_file = strcmp(path, KERNEL) != 0 && strcmp(path, "agent") != 0 &&
-                   strncmp(path, "agent:", 6) != 0 &&
+    bool is_file = strcmp(path, KERNEL) != 0 && !is_agent(path) &&
                    (len < suffix || strcmp(path + len - suffix, QM_MOUNT_SUFFIX) != 0);
     char socket[MAXPGPATH];
     struct qmctx *result = NULL;
@@ -134,6 +138,8 @@ static void start(void)
 
 const char *qm_module_transport(void)
 {
+    if (is_agent(where()))
+        return "agent";
     return strcmp(where(), KERNEL) == 0 ? KERNEL : "mount";
 }
 
@@ -143,7 +149,8 @@ bool qm_module_connected(const char **message)
 
     *message = no_transport;
     if (transport && !connected)
-        *message = "the mount is not there";
+        *message =
+            is_agent(where()) ? "the agent is not there" : "the mount is not there";
     return connected;
 }
 
@@ -397,7 +404,8 @@ static void define_settings(void)
         &level_setting, QM_LEVEL_QUERY, levels, PGC_USERSET, 0, NULL, NULL, NULL);
     DefineCustomStringVariable(
         "quickmine.transport",
-        "What contexts are announced to: \"kernel\", or the file of a quickmine mount.",
+        "What contexts are announced to: \"kernel\", \"agent\", or the file of a "
+        "quickmine mount.",
         NULL, &transport_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
     DefineCustomStringVariable(
         "quickmine.carrier", "The old name of quickmine.transport.", NULL,

@@ -19,9 +19,9 @@
  * the server it is sent again and flushed, before any other request goes on (NFS's
  * unstable writes and COMMIT, RFC 1813).  Of each byte the newest is sent, so the order
  * does not matter.  So a restart of the server is a pause, even if the layer below it
- * forgot what was not flushed.  Writes with FUA are never retained.  A change is lost
- * only if it could not be retained (QM_RETAIN_OFF), or if waiting ends before it could
- * be sent again; each opener's next flush says so once.
+ * forgot what was not flushed.  The data of writes with FUA is never retained.  A
+ * change is lost only if it could not be retained (QM_RETAIN_OFF), or if waiting ends
+ * before it could be sent again; each opener's next flush says so once.
  *
  * Threads: any thread may call anything at any time, except that qm_device_close() is
  * the last.  A device has threads of its own.  fork(): in a child, a parent's device is

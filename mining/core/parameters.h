@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* parameters.h - the parameters of prefetchers: their names, limits and defaults.
  *
- * This is the only table of them.  The server's parameters (name=value), the options of
- * quickmine sim and mine (--name=value), the help of both and qm_mining_check() are
- * made from it.  Each prefetcher lists the parameters that it heeds
- * (qm_prefetcher_ops.parameters); the others have no effect with it.
+ * The server's parameters (name=value), their help and qm_mining_check() are made from
+ * this table; the options of quickmine sim and mine (--name=value) repeat it.  Each
+ * prefetcher lists the parameters that it heeds (qm_prefetcher_ops.parameters); the
+ * others have no effect with it.
  *
  * The table is constant: any thread may read it at any time.
  */

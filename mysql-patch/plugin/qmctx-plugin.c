@@ -401,7 +401,7 @@ static int stop(void *plugin)
 static MYSQL_SYSVAR_STR(
     mount, mount_path, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
     "The file of `quickmine mount` that the tablespace is on, or the "
-    "socket beside it, or \"kernel\"",
+    "socket beside it, \"kernel\", or \"agent\"",
     NULL, NULL, "");
 static MYSQL_SYSVAR_BOOL(enabled, enabled, PLUGIN_VAR_OPCMDARG,
                          "Whether contexts are announced", NULL, NULL, 1);
