@@ -155,6 +155,9 @@ struct direct {
 /* Connects to an export, or to that of the URI if there are no contexts.  *nbd is the
  * caller's. */
 int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd);
+/* Why a handshake has failed: to libnbd, whatever is asked of a handle that has lost
+ * its connection meanwhile is an invalid argument. */
+int qm_conn_why(struct nbd_handle *nbd, int err);
 /* The handle is a connection's now, or is about to be closed. */
 void qm_conn_opened(struct direct *d);
 /* In a child process: closes the socket of a connection that was being made.  Only

@@ -297,6 +297,13 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
     return go(d, nbd);
 }
 
+int qm_conn_why(struct nbd_handle *nbd, int err)
+{
+    bool gone = nbd_aio_is_dead(nbd) == 1 || nbd_aio_is_closed(nbd) == 1;
+
+    return err == EINVAL && gone ? ENOTCONN : err;
+}
+
 int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)
 {
     int err;
@@ -306,7 +313,7 @@ int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)
         return nbd_failed("libnbd");
     if (shake_hands(d, export, *nbd) == 0)
         return 0;
-    err = errno;
+    err = qm_conn_why(*nbd, errno);
     qm_conn_opened(d);
     nbd_close(*nbd);
     *nbd = NULL;

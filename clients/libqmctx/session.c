@@ -190,7 +190,7 @@ int qm_direct_connect(struct direct *d, struct conn *conn, bool first)
         rc = begin_session(d, conn, nbd, first);
     }
     if (rc == -1) {
-        int err = errno;
+        int err = qm_conn_why(nbd, errno);
 
         qm_conn_opened(d);
         nbd_close(nbd);
