@@ -107,7 +107,7 @@ static uint64_t sample_blocks(uint64_t capacity)
     return n > 0 ? n : 1;
 }
 
-/* The sample's cache beside one of so many blocks. */
+/* The sample's cache beside one of that many blocks. */
 static uint64_t sample_of(uint64_t capacity, uint64_t below)
 {
     uint64_t n = (capacity * below + ONE / 2) / ONE;

@@ -29,7 +29,7 @@ struct qm_mini *qm_mini_new(const struct qm_evict_ops *ops, void *opaque,
                             uint64_t capacity);
 void qm_mini_free(struct qm_mini *mini); /* NULL is fine */
 
-/* From now on it has so many blocks, at least 1 and at most what it was made for. */
+/* From now on it has that many blocks, at least 1 and at most what it was made for. */
 void qm_mini_resize(struct qm_mini *mini, uint64_t capacity);
 
 /* Somebody wants block.  Returns whether it was there; it is now. */

@@ -9,7 +9,7 @@
  * two, but at least 16.
  *
  * O(1) on average: the halving takes a pass over the sketch every 5 accesses a block.
- * No locks: whoever has the sketch calls it under a lock of his own.
+ * No locks: the owner of the sketch calls it under a lock of its own.
  */
 #ifndef QM_EVICT_SKETCH_H
 #define QM_EVICT_SKETCH_H
@@ -29,7 +29,7 @@ struct qm_sketch {
 int qm_sketch_init(struct qm_sketch *sketch, uint64_t capacity);
 void qm_sketch_destroy(struct qm_sketch *sketch);
 
-/* From now on it is for so many blocks, at most what it was made for. */
+/* From now on it is for that many blocks, at most what it was made for. */
 void qm_sketch_resize(struct qm_sketch *sketch, uint64_t capacity);
 
 /* An access. */

@@ -111,8 +111,8 @@ static const struct argp_option options[] = {
     {"explain", EXPLAIN, NULL, 0, "count the misses by reason, too", 0},
     {"device", DEVICE, "NAME[,KEY=VALUE...]", 0,
      "reads take time, as over the device filter: disk, ssd, san, object-store", 0},
-    {"clients", CLIENTS, "N[,N...]", 0, "so many make requests, one after the other",
-     0},
+    {"clients", CLIENTS, "N[,N...]", 0,
+     "number of clients that make requests, each one at a time", 0},
     {"think", THINK, "MS", 0, "pause between a client's requests, in milliseconds", 0},
     {"speed", SPEED, "SPEED", 0,
      "max (default): without the trace's pauses; recorded: at its own times; xN: N "
