@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* args.c - arguments of options: numbers, sizes, times, levels, lists, and those of
- * mining. */
+/* args.c - arguments of options: numbers, sizes, times, levels, lists, policies'
+ * parameters. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "mining/core/parameters.h"
 
 /* Reads digits.  Returns what follows them, or NULL if there are none or too many. */
 static const char *digits(const char *arg, uint64_t *value)
@@ -142,6 +143,13 @@ double cli_speed(struct argp_state *state, const char *option, const char *arg)
     return speed;
 }
 
+bool cli_on_off(struct argp_state *state, const char *option, const char *arg)
+{
+    if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
+        argp_error(state, "%s must be on or off, not '%s'", option, arg);
+    return strcmp(arg, "on") == 0;
+}
+
 uint64_t cli_block_size(struct argp_state *state, const char *arg)
 {
     uint64_t size =
@@ -212,85 +220,27 @@ void cli_list(struct argp_state *state, const char *option, const char *list,
     free(copy);
 }
 
-enum {
-    LOOKAHEAD = 'g',
-    MAX_PREFIX = 0x100,
-    MAX_SUFFIX,
-    GRACE,
-    SEGMENT,
-    BLOCK_SIZE,
-    PRESET
-};
-
-static const struct argp_option mining_options[] = {
-    {"preset", PRESET, "NAME", 0,
-     "'paper': as in the paper, rules without bounds, mined when a context ends", 0},
-    {"lookahead", LOOKAHEAD, "N", 0, "accesses that a rule may span (2 to 64; 5)", 0},
-    {"gap", 0, NULL, OPTION_ALIAS, NULL, 0},
-    {"max-prefix", MAX_PREFIX, "N", 0,
-     "prefixes kept, the least recently used goes first; 0: all", 0},
-    {"max-suffix", MAX_SUFFIX, "N", 0,
-     "suffixes kept for a prefix, the least frequent goes first; 0: all", 0},
-    {"grace", GRACE, "N", 0,
-     "updates of its prefix during which a new suffix is kept (3)", 0},
-    {"segment", SEGMENT, "N", 0,
-     "blocks after which a sequence is mined in passing; 0: only at its end", 0},
-    {"block-size", BLOCK_SIZE, "SIZE", 0, "block size in bytes, instead of the trace's",
-     0},
-    {NULL, 0, NULL, 0, NULL, 0},
-};
-
-static void set(struct cli_setting *setting, uint64_t value)
+void cli_parameter(struct argp_state *state, const struct qm_parameter *p,
+                   const char *arg, struct qm_mining_config *config)
 {
-    setting->set = true;
-    setting->value = value;
-}
+    char option[64];
 
-static error_t parse_mining(int key, char *arg, struct argp_state *state)
-{
-    struct cli_mining *asked = state->input;
-
-    switch (key) {
-    case PRESET:
-        if (strcmp(arg, "paper") != 0)
-            argp_error(state, "the preset must be 'paper', not '%s'", arg);
-        asked->paper = true;
-        return 0;
-    case LOOKAHEAD:
-        set(&asked->lookahead, cli_number(state, "--lookahead", arg, 2, 64));
-        return 0;
-    case MAX_PREFIX:
-        set(&asked->max_prefix, cli_number(state, "--max-prefix", arg, 0, UINT64_MAX));
-        return 0;
-    case MAX_SUFFIX:
-        set(&asked->max_suffix, cli_number(state, "--max-suffix", arg, 0, UINT32_MAX));
-        return 0;
-    case GRACE:
-        set(&asked->grace, cli_number(state, "--grace", arg, 0, UINT32_MAX));
-        return 0;
-    case SEGMENT:
-        set(&asked->segment, cli_number(state, "--segment", arg, 0, UINT32_MAX));
-        return 0;
-    case BLOCK_SIZE:
-        set(&asked->block_size, cli_block_size(state, arg));
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
+    snprintf(option, sizeof option, "--%s", p->name);
+    switch (p->kind) {
+    case QM_COUNT:
+        qm_parameter_set(p, config, cli_number(state, option, arg, p->min, p->max));
+        return;
+    case QM_SIZE:
+        qm_parameter_set(p, config, cli_size(state, option, arg, p->min, p->max));
+        return;
+    case QM_FLAG:
+        qm_parameter_set(p, config, cli_on_off(state, option, arg));
+        return;
+    case QM_FILE:
+    case QM_WORD:
+        if (*arg == '\0')
+            argp_error(state, "%s must not be empty", option);
+        qm_parameter_set_text(p, config, arg);
+        return;
     }
-}
-
-const struct argp cli_mining_argp = {.options = mining_options, .parser = parse_mining};
-
-void cli_mining_apply(const struct cli_mining *asked, struct qm_mining_config *config)
-{
-    if (asked->lookahead.set)
-        config->lookahead = (unsigned)asked->lookahead.value;
-    if (asked->max_prefix.set)
-        config->max_prefix = asked->max_prefix.value;
-    if (asked->max_suffix.set)
-        config->max_suffix = (unsigned)asked->max_suffix.value;
-    if (asked->grace.set)
-        config->grace = (unsigned)asked->grace.value;
-    if (asked->segment.set)
-        config->segment = asked->segment.value;
 }

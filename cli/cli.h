@@ -66,6 +66,7 @@ uint64_t cli_milliseconds(struct argp_state *state, const char *option,
                           const char *arg);
 /* max: 0; recorded: 1; xN: N. */
 double cli_speed(struct argp_state *state, const char *option, const char *arg);
+bool cli_on_off(struct argp_state *state, const char *option, const char *arg);
 uint64_t cli_block_size(struct argp_state *state, const char *arg);
 enum qm_level cli_level(struct argp_state *state, const char *arg);
 
@@ -82,15 +83,30 @@ error_t cli_server_argument(int key, char *arg, struct argp_state *state,
 void cli_list(struct argp_state *state, const char *option, const char *list,
               void (*each)(struct argp_state *state, const char *word));
 
+/* A value that may be given. */
+struct cli_setting {
+    bool set;
+    uint64_t value;
+};
+
+/* Parses the value of a policy's parameter into its field of config; text is not
+ * copied. */
+struct qm_parameter;
+void cli_parameter(struct argp_state *state, const struct qm_parameter *p,
+                   const char *arg, struct qm_mining_config *config);
+
 /* Mining: options that mine and sim share, as a child of their parsers. */
 struct cli_mining {
-    bool paper; /* --preset paper */
-    struct cli_setting {
-        bool set;
-        uint64_t value;
-    } lookahead, max_prefix, max_suffix, grace, segment, block_size;
+    bool paper;     /* --preset paper */
+    unsigned given; /* parameters: QM_HEEDS() of each; the fields of the others are 0 */
+    struct qm_mining_config config;
+    struct cli_setting block_size;
 };
-extern const struct argp cli_mining_argp; /* its input: struct cli_mining */
+
+/* The parser of --preset, --block-size and these parameters (QM_HEEDS() of each); its
+ * input: struct cli_mining.  bounds: rules are bounded by default.  To be called once,
+ * before the program has threads. */
+const struct argp *cli_mining_argp(unsigned parameters, bool bounds);
 
 /* What was asked for, on top of config. */
 void cli_mining_apply(const struct cli_mining *asked, struct qm_mining_config *config);

@@ -7,6 +7,7 @@
 #include "sim/mine.h"
 #include "cli/cli.h"
 #include "cli/mine.h"
+#include "mining/core/parameters.h"
 
 struct arguments {
     struct cli_mining mining;
@@ -35,8 +36,7 @@ static void check(struct argp_state *state, const struct arguments *a)
 
     if (!a->cminer.on && a->cminer.other)
         argp_error(state, "%s is for --cminer", a->cminer.other);
-    if (a->cminer.on && (m->paper || m->lookahead.set || m->max_prefix.set ||
-                         m->max_suffix.set || m->grace.set || m->segment.set))
+    if (a->cminer.on && (m->paper || m->given))
         argp_error(state,
                    "of the options for mining, --cminer takes --block-size only");
 }
@@ -65,8 +65,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = {
-    {&cli_mining_argp, 0, "Mining:", 1},
+/* Of policy quickmine. */
+#define PARAMETERS                                                                     \
+    (QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_MAX_PREFIX) | QM_HEEDS(QM_MAX_SUFFIX) |      \
+     QM_HEEDS(QM_GRACE) | QM_HEEDS(QM_SEGMENT))
+
+static struct argp_child children[] = {
+    {NULL, 0, "Mining:", 1}, /* cli_mining_argp() */
     {&mine_cminer_argp, 0, "Mining off-line, for the policy cminer:", 2},
     {NULL, 0, NULL, 0}};
 static const struct argp argp = {
@@ -159,6 +164,7 @@ int qm_cmd_mine(int argc, char **argv)
     uint64_t block_size;
     int status;
 
+    children[0].argp = cli_mining_argp(PARAMETERS, false);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     reader = cli_trace_open(a.file);
     if (!reader)

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/sim-timed.h"
 #include "cli/sim.h"
+#include "mining/core/parameters.h"
 
 /* A list of words, sizes or levels. */
 struct list {
@@ -24,10 +25,9 @@ struct arguments {
     struct cli_mining mining;
     struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_prefetch_hit, throttle,
-        admission, skip_hits, degree, rules_memory, retrain, jobs;
+        admission, jobs;
     struct sim_timed timed;
     unsigned ablate; /* of enum qm_ablation */
-    const char *trained;
     uint64_t warmup, series_us;
     bool json, explain;
     const char *file;
@@ -44,13 +44,8 @@ enum {
     SHARE,
     PREFETCH_ON,
     THROTTLE,
-    SKIP_HITS,
-    RULES_MEMORY,
     ABLATE,
-    DEGREE,
     WARMUP,
-    TRAINED,
-    RETRAIN,
     SERIES,
     JOBS,
     EXPLAIN,
@@ -85,24 +80,13 @@ static const struct argp_option options[] = {
      0},
     {"prefetch-on", PREFETCH_ON, "WHEN", 0,
      "'miss', or 'prefetch-hit': on both (default; miss in the preset)", 0},
-    {"skip-hits", SKIP_HITS, "on|off", 0,
-     "learn nothing from hits that are not near a miss (on; off in the preset)", 0},
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"admission", ADMISSION, "on|off", 0,
      "prefetch what is probable enough at the load of the device", 0},
-    {"degree", DEGREE, "N", 0, "most blocks prefetched for an access (1 to 64; 4)", 0},
-    {"rules-memory", RULES_MEMORY, "SIZE", 0,
-     "most memory for the rules of policy ppm, beside the cache (a ninth of it, "
-     "within)",
-     0},
     {"ablate", ABLATE, "PART[,PART...]", 0,
      "parts of policy ppm to leave out, to see what they are worth", 0},
     {"without", ABLATE, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0}, /* old name */
-    {"trained", TRAINED, "FILE", 0, "rules mined off-line, for policies that take them",
-     0},
-    {"retrain", RETRAIN, "N", 0, "accesses after which cminer+ and mithril learn again",
-     0},
     {"warmup", WARMUP, "N", 0, "do not count the first N read requests", 0},
     {"jobs", JOBS, "N", 0, "number of processes (as many as there are CPUs)", 0},
     {"json", JSON, NULL, 0, "print an array with an object for each run", 0},
@@ -279,36 +263,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
                        arg);
         set(&a->on_prefetch_hit, on);
         return 0;
-    case SKIP_HITS:
-        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
-            argp_error(state, "--skip-hits must be on or off, not '%s'", arg);
-        set(&a->skip_hits, strcmp(arg, "on") == 0);
-        return 0;
     case ABLATE:
         cli_list(state, "--ablate", arg, add_ablation);
         return 0;
-    case RULES_MEMORY:
-        set(&a->rules_memory,
-            cli_size(state, "--rules-memory", arg, 64 << 10, INT64_C(1) << 40));
-        return 0;
     case THROTTLE:
-        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
-            argp_error(state, "--throttle must be on or off, not '%s'", arg);
-        set(&a->throttle, strcmp(arg, "on") == 0);
+        set(&a->throttle, cli_on_off(state, "--throttle", arg));
         return 0;
     case ADMISSION:
-        if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0)
-            argp_error(state, "--admission must be on or off, not '%s'", arg);
-        set(&a->admission, strcmp(arg, "on") == 0);
-        return 0;
-    case DEGREE:
-        set(&a->degree, cli_number(state, "--degree", arg, 1, 64));
-        return 0;
-    case TRAINED:
-        a->trained = arg;
-        return 0;
-    case RETRAIN:
-        set(&a->retrain, cli_number(state, "--retrain", arg, 1, QM_RETRAIN_MAX));
+        set(&a->admission, cli_on_off(state, "--admission", arg));
         return 0;
     case WARMUP:
         a->warmup = cli_number(state, "--warmup", arg, 0, UINT64_MAX);
@@ -352,8 +314,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = {{&cli_mining_argp, 0, "Mining:", 1},
-                                             {NULL, 0, NULL, 0}};
+/* All but those of the server's files: what is learned ends with the simulation. */
+#define PARAMETERS                                                                     \
+    (QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_MAX_PREFIX) |          \
+     QM_HEEDS(QM_MAX_SUFFIX) | QM_HEEDS(QM_GRACE) | QM_HEEDS(QM_SEGMENT) |             \
+     QM_HEEDS(QM_SKIP_HITS) | QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_TRAINED) |       \
+     QM_HEEDS(QM_RETRAIN))
+
+static struct argp_child children[] = {{NULL, 0, "Mining:", 1}, /* cli_mining_argp() */
+                                       {NULL, 0, NULL, 0}};
 static const struct argp argp = {
     .options = options,
     .parser = parse,
@@ -387,20 +356,11 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.prefetch_share = a->share.value;
     if (a->on_prefetch_hit.set)
         config.params.on_prefetch_hit = a->on_prefetch_hit.value;
-    if (a->skip_hits.set)
-        config.params.mining.skip_hits = a->skip_hits.value;
-    if (a->rules_memory.set)
-        config.params.mining.rules_memory = a->rules_memory.value;
     if (a->throttle.set)
         config.params.throttle = a->throttle.value;
     if (a->admission.set)
         config.params.admission = a->admission.value;
-    if (a->degree.set)
-        config.params.mining.degree = (unsigned)a->degree.value;
-    if (a->retrain.set)
-        config.params.mining.retrain = a->retrain.value;
     config.params.mining.ablate = a->ablate;
-    config.params.mining.trained = a->trained;
     return config;
 }
 
@@ -477,6 +437,7 @@ int qm_cmd_sim(int argc, char **argv)
     struct qm_trace_reader *reader;
     int status = CLI_FAILED;
 
+    children[0].argp = cli_mining_argp(PARAMETERS, true);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     reader = cli_trace_open(a.file);
     if (reader)

@@ -105,6 +105,20 @@ void qm_parameter_set(const struct qm_parameter *parameter,
         *(unsigned *)(void *)field = (unsigned)value;
 }
 
+void qm_parameter_set_text(const struct qm_parameter *parameter,
+                           struct qm_mining_config *config, const char *text)
+{
+    memcpy((char *)config + parameter->offset, &text, sizeof text);
+}
+
+void qm_parameter_copy(const struct qm_parameter *parameter,
+                       struct qm_mining_config *config,
+                       const struct qm_mining_config *from)
+{
+    memcpy((char *)config + parameter->offset, (const char *)from + parameter->offset,
+           parameter->bytes);
+}
+
 /* A size as people write it. */
 static void write_size(uint64_t bytes, char *text, size_t len)
 {

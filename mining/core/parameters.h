@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* parameters.h - the parameters of prefetchers: their names, limits and defaults.
  *
- * The server's parameters (name=value), their help and qm_mining_check() are made from
- * this table; the options of quickmine sim and mine (--name=value) repeat it.  Each
+ * The server's parameters (name=value), the options of quickmine sim and mine
+ * (--name=value), their help and qm_mining_check() are made from this table.  Each
  * prefetcher lists the parameters that it heeds (qm_prefetcher_ops.parameters); the
  * others have no effect with it.
  *
@@ -76,6 +76,15 @@ uint64_t qm_parameter_get(const struct qm_parameter *parameter,
                           const struct qm_mining_config *config);
 void qm_parameter_set(const struct qm_parameter *parameter,
                       struct qm_mining_config *config, uint64_t value);
+
+/* The field of QM_FILE and QM_WORD.  Text is not copied. */
+void qm_parameter_set_text(const struct qm_parameter *parameter,
+                           struct qm_mining_config *config, const char *text);
+
+/* Sets its field, of any kind, to that of from. */
+void qm_parameter_copy(const struct qm_parameter *parameter,
+                       struct qm_mining_config *config,
+                       const struct qm_mining_config *from);
 
 /* The limits of QM_COUNT and QM_SIZE in text: "from 64K to 64G", "at most 65535". */
 void qm_parameter_limits(const struct qm_parameter *parameter, char *text, size_t len);
