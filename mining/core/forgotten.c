@@ -98,23 +98,23 @@ void qm_forgotten_add(struct qm_forgotten *f, uint64_t block, uint64_t count)
     pthread_rwlock_unlock(&f->lock);
 }
 
-bool qm_forgotten_has(struct qm_forgotten *f, uint64_t block)
+bool qm_forgotten_search(struct qm_forgotten *f, uint64_t block)
 {
     bool found;
 
-    if (count_of(f) == 0 || pthread_rwlock_tryrdlock(&f->lock) != 0)
+    if (pthread_rwlock_tryrdlock(&f->lock) != 0)
         return false;
     found = has(f, block);
     pthread_rwlock_unlock(&f->lock);
     return found;
 }
 
-void qm_forgotten_revive(struct qm_forgotten *f, uint64_t block)
+void qm_forgotten_remove(struct qm_forgotten *f, uint64_t block)
 {
     struct qm_forgotten_range rest[2];
     unsigned n = 0, i;
 
-    if (!qm_forgotten_has(f, block) || pthread_rwlock_trywrlock(&f->lock) != 0)
+    if (!qm_forgotten_search(f, block) || pthread_rwlock_trywrlock(&f->lock) != 0)
         return;
     if (has(f, block)) {
         i = find(f, block);
@@ -133,7 +133,7 @@ unsigned qm_forgotten_filter(struct qm_forgotten *f, struct qm_candidate *candid
 {
     unsigned kept = 0;
 
-    if (count_of(f) == 0)
+    if (qm_forgotten_none(f))
         return n;
     for (unsigned i = 0; i < n; i++)
         if (!qm_forgotten_has(f, candidates[i].block))

@@ -42,11 +42,29 @@ void qm_forgotten_destroy(struct qm_forgotten *f);
  * blocks there are. */
 void qm_forgotten_add(struct qm_forgotten *f, uint64_t block, uint64_t count);
 
+/* Whether nothing is forgotten, which is usual: for each read and each candidate, so it
+ * costs no call. */
+static inline bool qm_forgotten_none(const struct qm_forgotten *f)
+{
+    return atomic_load_explicit(&f->count, memory_order_relaxed) == 0;
+}
+
+/* The following two where something is forgotten. */
+bool qm_forgotten_search(struct qm_forgotten *f, uint64_t block);
+void qm_forgotten_remove(struct qm_forgotten *f, uint64_t block);
+
 /* Whether block is forgotten. */
-bool qm_forgotten_has(struct qm_forgotten *f, uint64_t block);
+static inline bool qm_forgotten_has(struct qm_forgotten *f, uint64_t block)
+{
+    return !qm_forgotten_none(f) && qm_forgotten_search(f, block);
+}
 
 /* Block was read: it is not forgotten any more. */
-void qm_forgotten_revive(struct qm_forgotten *f, uint64_t block);
+static inline void qm_forgotten_revive(struct qm_forgotten *f, uint64_t block)
+{
+    if (!qm_forgotten_none(f))
+        qm_forgotten_remove(f, block);
+}
 
 /* Takes what is forgotten out of n candidates of one block each; returns how many
  * remain, in their order. */

@@ -111,24 +111,18 @@ static uint64_t rule_of_class(const struct qm_features *c)
            c->both << 1 | c->promoted;
 }
 
-/* Where the weights of a proposal's features are. */
-static uint64_t find_weights(const struct qm_features *c)
+uint64_t qm_confidence_weights(const struct qm_features *c)
 {
     unsigned depth = c->depth < 7 ? c->depth : 7;
-    unsigned at[FEATURES] = {
-        c->after_two << 9 | c->count << 5 | steps(c->rest) << 2 | c->since,
-        c->after_two << 9 | c->both << 8 | c->promoted << 7 | depth << 4 |
-            (unsigned)(c->path * 15.99f),
-        hash((uint64_t)c->klass << 1 | c->after_two),
-        hash(c->block - c->previous),
-        hash(region(c->previous) << 32 ^ region(c->block)),
-        hash(rule_of_class(c)),
-    };
-    uint64_t where = 0;
+    uint64_t where = hash(rule_of_class(c));
 
-    for (unsigned i = 0; i < FEATURES; i++)
-        where |= (uint64_t)at[i] << i * WEIGHT_BITS;
-    return where;
+    where = where << WEIGHT_BITS | hash(region(c->previous) << 32 ^ region(c->block));
+    where = where << WEIGHT_BITS | hash(c->block - c->previous);
+    where = where << WEIGHT_BITS | hash((uint64_t)c->klass << 1 | c->after_two);
+    where = where << WEIGHT_BITS | c->after_two << 9 | c->both << 8 | c->promoted << 7 |
+            depth << 4 | (unsigned)(c->path * 15.99f);
+    return where << WEIGHT_BITS | c->after_two << 9 | c->count << 5 |
+           steps(c->rest) << 2 | c->since;
 }
 
 static unsigned index_of(uint64_t where, unsigned feature)
@@ -136,20 +130,15 @@ static unsigned index_of(uint64_t where, unsigned feature)
     return where >> feature * WEIGHT_BITS & (WEIGHTS - 1);
 }
 
-static float probability(const struct qm_confidence *j, uint64_t where)
+float qm_confidence_probability(const struct qm_confidence *j, uint64_t weights)
 {
     float sum = 0;
 
+#pragma GCC unroll 6 /* so that shifts are by constants */
     for (unsigned i = 0; i < FEATURES; i++)
-        sum += atomic_load_explicit(&j->weights[i][index_of(where, i)],
+        sum += atomic_load_explicit(&j->weights[i][index_of(weights, i)],
                                     memory_order_relaxed);
     return 1 / (1 + expf(-sum));
-}
-
-float qm_confidence_probability(const struct qm_confidence *j,
-                                const struct qm_features *features)
-{
-    return probability(j, find_weights(features));
 }
 
 float qm_confidence_threshold(const struct qm_confidence *j)
@@ -160,8 +149,9 @@ float qm_confidence_threshold(const struct qm_confidence *j)
 /* Moves what was thought of a proposal towards how it ended. */
 static void learn(struct qm_confidence *j, uint64_t where, bool used)
 {
-    float by = RATE * ((used ? 1 : 0) - probability(j, where));
+    float by = RATE * ((used ? 1 : 0) - qm_confidence_probability(j, where));
 
+#pragma GCC unroll 6
     for (unsigned i = 0; i < FEATURES; i++) {
         _Atomic float *w = &j->weights[i][index_of(where, i)];
         float was = atomic_load_explicit(w, memory_order_relaxed);
@@ -185,19 +175,19 @@ static void store(atomic_uint_least64_t *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-void qm_confidence_propose(struct qm_confidence *j, const struct qm_features *features,
+void qm_confidence_propose(struct qm_confidence *j, uint64_t block, uint64_t weights,
                            bool accepted)
 {
-    struct place *p = place_of(j, features->block);
+    struct place *p = place_of(j, block);
     uint64_t there = load(&p->block);
 
     /* What is watched already stays as it was proposed first. */
-    if (!accepted && (there & ACCEPTED || there == (features->block | WATCHED)))
+    if (!accepted && (there & ACCEPTED || there == (block | WATCHED)))
         return;
-    if (there & WATCHED && there != (features->block | WATCHED))
+    if (there & WATCHED && there != (block | WATCHED))
         learn(j, load(&p->where), false);
-    store(&p->where, find_weights(features));
-    store(&p->block, features->block | (accepted ? ACCEPTED : WATCHED));
+    store(&p->where, weights);
+    store(&p->block, block | (accepted ? ACCEPTED : WATCHED));
 }
 
 void qm_confidence_missed(struct qm_confidence *j, uint64_t block)

@@ -49,9 +49,12 @@ struct qm_features {
 struct qm_confidence *qm_confidence_new(uint64_t bytes);
 void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */
 
-/* How likely the proposal is to be used, 0 to 1. */
-float qm_confidence_probability(const struct qm_confidence *j,
-                                const struct qm_features *features);
+/* Where the weights of a proposal's features are: found once for a proposal, which is
+ * weighed for each candidate and then perhaps remembered. */
+uint64_t qm_confidence_weights(const struct qm_features *features);
+
+/* How likely the proposal with these weights is to be used, 0 to 1. */
+float qm_confidence_probability(const struct qm_confidence *j, uint64_t weights);
 
 /* What a proposal's probability must be, at least. */
 float qm_confidence_threshold(const struct qm_confidence *j);
@@ -59,9 +62,10 @@ float qm_confidence_threshold(const struct qm_confidence *j);
 /* The accuracy that the threshold is to come to from now on. */
 void qm_confidence_set_accuracy(struct qm_confidence *j, float accuracy);
 
-/* Features' block, which is not cached, is proposed; accepted: and will be prefetched.
+/* Records that block, which is not cached, is proposed; accepted: it will be
+ * prefetched.
  */
-void qm_confidence_propose(struct qm_confidence *j, const struct qm_features *features,
+void qm_confidence_propose(struct qm_confidence *j, uint64_t block, uint64_t weights,
                            bool accepted);
 
 /* Block was missed. */

@@ -277,10 +277,11 @@ static void propose(struct search *s, const struct step *from,
 {
     struct qm_confidence *confidence = s->q->confidence;
     float threshold = s->threshold;
+    uint64_t weights = qm_confidence_weights(features);
     float probability = s->q->ablate & QM_ABLATE_CONFIDENCE
                             ? from->probability * features->count /
                                   (float)(features->count + features->rest)
-                            : qm_confidence_probability(confidence, features);
+                            : qm_confidence_probability(confidence, weights);
     bool accepted = probability >= threshold;
 
     if (probability < threshold * WATCH_FROM || s->n == STEPS_MAX ||
@@ -296,7 +297,7 @@ static void propose(struct search *s, const struct step *from,
     };
     if ((accepted && s->found == s->max) || is_cached(s->q, features->block))
         return;
-    qm_confidence_propose(confidence, features, accepted);
+    qm_confidence_propose(confidence, features->block, weights, accepted);
     if (accepted)
         s->out[s->found++] = (struct qm_candidate){
             .block = features->block, .count = 1, .probability = probability};

@@ -10,10 +10,17 @@ static struct qm_features features_of(uint64_t block)
         .count = 3, .path = 1, .klass = 4, .previous = 77, .block = block};
 }
 
+static float probability_of(const struct qm_confidence *j,
+                            const struct qm_features *features)
+{
+    return qm_confidence_probability(j, qm_confidence_weights(features));
+}
+
 static void propose(struct qm_confidence *j, struct qm_features features, bool accepted,
                     bool used)
 {
-    qm_confidence_propose(j, &features, accepted);
+    qm_confidence_propose(j, features.block, qm_confidence_weights(&features),
+                          accepted);
     if (accepted)
         qm_confidence_ended(j, features.block, used);
     else if (used)
@@ -25,8 +32,8 @@ static void test_untrained(void **state)
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
 
-    assert_true(qm_confidence_probability(j, &features) == 0.5f);
-    assert_true(qm_confidence_probability(j, &features) >=
+    assert_true(probability_of(j, &features) == 0.5f);
+    assert_true(probability_of(j, &features) >=
                 qm_confidence_threshold(j)); /* it may try */
     qm_confidence_free(j);
 }
@@ -40,14 +47,14 @@ static void check_told_apart(struct qm_features good, struct qm_features bad)
         propose(j, good, true, true);
         propose(j, bad, true, false);
     }
-    assert_true(qm_confidence_probability(j, &good) > 0.8f);
-    assert_true(qm_confidence_probability(j, &bad) < 0.2f);
+    assert_true(probability_of(j, &good) > 0.8f);
+    assert_true(probability_of(j, &bad) < 0.2f);
     for (int i = 0; i < 4000; i++) { /* the world has changed */
         propose(j, bad, true, true);
         propose(j, good, true, false);
     }
-    assert_true(qm_confidence_probability(j, &bad) > 0.8f);
-    assert_true(qm_confidence_probability(j, &good) < 0.2f);
+    assert_true(probability_of(j, &bad) > 0.8f);
+    assert_true(probability_of(j, &good) < 0.2f);
     qm_confidence_free(j);
 }
 
@@ -88,7 +95,7 @@ static void test_calibrated(void **state)
 
         for (int i = 0; i < 6000; i++) {
             propose(j, features, true, rng_below(&rng, 100) < percent);
-            sum += i >= 2000 ? qm_confidence_probability(j, &features) : 0;
+            sum += i >= 2000 ? probability_of(j, &features) : 0;
         }
         assert_true(sum / 4000 > percent / 100. - 0.03);
         assert_true(sum / 4000 < percent / 100. + 0.03);
@@ -107,22 +114,23 @@ static void test_watched(void **state)
     for (int i = 0; i < 500; i++) {
         propose(j, features, true, false);
     }
-    assert_true(qm_confidence_probability(j, &features) < 0.2f);
+    assert_true(probability_of(j, &features) < 0.2f);
     for (int i = 0; i < 1000; i++) {
         propose(j, features, false, true); /* it should have been */
     }
-    assert_true(qm_confidence_probability(j, &features) > 0.7f);
-    qm_confidence_propose(j, &features, false);
+    assert_true(probability_of(j, &features) > 0.7f);
+    qm_confidence_propose(j, features.block, qm_confidence_weights(&features), false);
     qm_confidence_missed(j, 5);
-    before = qm_confidence_probability(j, &features);
+    before = probability_of(j, &features);
     qm_confidence_missed(j, 5); /* it counts once */
-    assert_true(qm_confidence_probability(j, &features) == before);
+    assert_true(probability_of(j, &features) == before);
     for (block = 1000; block < 1000000; block++) { /* watched, and never missed */
         features = features_of(block);
-        qm_confidence_propose(j, &features, false);
+        qm_confidence_propose(j, features.block, qm_confidence_weights(&features),
+                              false);
     }
     features = features_of(5);
-    assert_true(qm_confidence_probability(j, &features) < 0.2f);
+    assert_true(probability_of(j, &features) < 0.2f);
     qm_confidence_free(j);
 }
 
@@ -137,17 +145,17 @@ static void test_accepted_stay(void **state)
     other.previous = 99;
     other.count = 14;
     for (int i = 0; i < 400; i++) {
-        qm_confidence_propose(j, &mine, true);
+        qm_confidence_propose(j, mine.block, qm_confidence_weights(&mine), true);
         for (other.block = 1000; other.block < 2000; other.block++) {
-            qm_confidence_propose(j, &other, false);
+            qm_confidence_propose(j, other.block, qm_confidence_weights(&other), false);
         }
-        before = qm_confidence_probability(j, &mine);
+        before = probability_of(j, &mine);
         qm_confidence_ended(j, 5, true);
-        assert_true(qm_confidence_probability(j, &mine) > before);
-        before = qm_confidence_probability(j, &mine);
+        assert_true(probability_of(j, &mine) > before);
+        before = probability_of(j, &mine);
         qm_confidence_ended(j, 5, true); /* it has ended */
         qm_confidence_missed(j, 5);
-        assert_true(qm_confidence_probability(j, &mine) == before);
+        assert_true(probability_of(j, &mine) == before);
     }
     qm_confidence_free(j);
 }
