@@ -57,6 +57,9 @@ find_path(XXHASH_INCLUDE_DIR xxhash.h)
 find_path(UTHASH_INCLUDE_DIR uthash.h)
 find_path(DB_INCLUDE_DIR db.h)
 find_library(DB_LIBRARY db-5.3)
+find_library(RBD_LIBRARY rbd)
+find_library(RADOS_LIBRARY rados)
+find_path(RBD_INCLUDE_DIR rbd/librbd.h)
 
 # cache/, mining/ and trace/, which the filter and the command are made of.
 set(core_packages "liburcu-dev, libxxhash-dev, zlib1g-dev, libzstd-dev")
@@ -77,6 +80,9 @@ qm_component(COMMAND "the command quickmine and the programs of bench/"
              JEMALLOC_FOUND=libjemalloc-dev UTHASH_INCLUDE_DIR=uthash-dev ${core_needs})
 qm_component(DEVICE "the device model" "nbdkit-plugin-dev, libjansson-dev"
              NBDKIT_FOUND=nbdkit-plugin-dev JANSSON_FOUND=libjansson-dev)
+qm_component(RBD "the plugin for Ceph's RBD" "nbdkit-plugin-dev, librbd-dev"
+             NBDKIT_FOUND=nbdkit-plugin-dev RBD_INCLUDE_DIR=librbd-dev
+             RBD_LIBRARY=librbd-dev RADOS_LIBRARY=librados-dev)
 if(QM_WITH_FILTER OR QM_WITH_COMMAND)
   qm_component(BERKELEY_DB "policy quickmine, as in the paper" libdb5.3-dev
                DB_INCLUDE_DIR DB_LIBRARY)
