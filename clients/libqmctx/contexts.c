@@ -187,7 +187,7 @@ static bool grow(struct direct *d)
 
     if (size <= d->table_size || size == UINT32_MAX)
         return false;
-    table = realloc(d->table, size * sizeof *table);
+    table = realloc(d->table, size * sizeof(struct context *));
     if (table)
         d->table = table;
     generations = realloc(d->generations, size * sizeof *generations);
@@ -477,7 +477,7 @@ int qm_context_tag(struct conn *conn, qmctx_id id, struct context **result)
     }
     pthread_mutex_unlock(&d->lock);
     *result = used;
-    if (!control)
+    if (!used || !control) /* what is begun is used: without the one, neither */
         return slot;
 
     control->waited = !conn->ordered;

@@ -364,7 +364,7 @@ static int cut(struct qm_device *device, struct piece **pieces, size_t *count)
     for (size_t i = 0; i + 1 < n; i++) {
         if (!owner[i] || owner[i]->kind == CHANGE_MASK)
             continue;
-        if (i > 0 && owner[i] == owner[i - 1])
+        if (*count > 0 && i > 0 && owner[i] == owner[i - 1])
             p[*count - 1].count += at[i + 1] - at[i];
         else
             p[(*count)++] = (struct piece){at[i], at[i + 1] - at[i], owner[i]};

@@ -117,7 +117,7 @@ static int check_device(const struct direct *d, const struct qm_wire_header *hea
 static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle *nbd,
                          bool first)
 {
-    struct qm_wire_header header;
+    struct qm_wire_header header = {.size = 0};
 
     if ((d->contextless ? read_no_header : read_header)(d, nbd, &header) == -1)
         return -1;

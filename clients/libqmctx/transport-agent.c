@@ -262,7 +262,8 @@ static void first_call(struct agent *a)
                 a->address.sun_path, strerror(error));
 }
 
-static int make(const char *path, struct agent **agent)
+/* NULL with qmctx_error() if it cannot be had. */
+static struct agent *make(const char *path)
 {
     struct agent *a = calloc(1, sizeof *a);
     int error;
@@ -271,7 +272,8 @@ static int make(const char *path, struct agent **agent)
         a->table = qm_agent_table_new();
     if (!a || !a->table) {
         free(a);
-        return qm_fail(ENOMEM, "no memory for a table of contexts");
+        qm_fail(ENOMEM, "no memory for a table of contexts");
+        return NULL;
     }
     a->address.sun_family = AF_UNIX;
     strcpy(a->address.sun_path, path);
@@ -281,22 +283,23 @@ static int make(const char *path, struct agent **agent)
     if (error) {
         qm_agent_table_free(a->table);
         free(a);
-        return qm_fail(error, "no thread-local storage: %s", strerror(error));
+        qm_fail(error, "no thread-local storage: %s", strerror(error));
+        return NULL;
     }
-    *agent = a;
-    return 0;
+    return a;
 }
 
 int qm_announce_to_agent(const char *path, struct qmctx **ctx)
 {
-    struct agent *a = NULL;
+    struct agent *a;
 
     if (strlen(path) >= sizeof a->address.sun_path)
         return qm_fail(EINVAL, "%s: a socket's path has at most %zu bytes", path,
                        sizeof a->address.sun_path - 1);
     if (atomic_exchange(&taken, true))
         return qm_fail(EBUSY, "this process announces contexts to an agent already");
-    if (make(path, &a) != 0) {
+    a = make(path);
+    if (!a) {
         atomic_store(&taken, false);
         return -1;
     }

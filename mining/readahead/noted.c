@@ -45,18 +45,14 @@ void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note)
 {
     const unsigned places[2] = {place_of(block, 0), place_of(block, 1)};
     unsigned place;
+    bool second; /* one that is free comes first, then one without a marker */
 
     qm_noted_remove(noted, block);
-    if (yields(noted, places[0], true))
-        place = places[0];
-    else if (yields(noted, places[1], true))
-        place = places[1];
-    else if (yields(noted, places[0], false))
-        place = places[0];
-    else if (yields(noted, places[1], false) || note.marker)
-        place = places[1];
-    else
+    second = !yields(noted, places[0], true) &&
+             (yields(noted, places[1], true) || !yields(noted, places[0], false));
+    if (second && !yields(noted, places[1], false) && !note.marker)
         return;
+    place = places[second];
     noted->notes[place] = note;
     atomic_store_explicit(&noted->blocks[place], block + 1, memory_order_relaxed);
 }
