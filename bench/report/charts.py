@@ -33,10 +33,11 @@ POLICY = {
     "cminer": "#e69f00",
     "cminer+": "#b0a000",
     "quickmine": "#d55e00",
+    "ppm": "#f0a878",
     "defaults": RUST,
     "perfect": SOFT,
 }
-HIT, PROMOTE, MISS = "#4a5568", "#7fb2e5", PAPER
+HIT, PREFETCH_HIT, MISS = "#4a5568", "#7fb2e5", PAPER
 WORKLOAD = {"tpcw": BLUE, "rubis": "#d55e00", "tpcc": GREEN}
 
 matplotlib.rcParams.update({
@@ -124,13 +125,13 @@ def percent_axis(axes):
 
 @drawing
 def outcomes(name, title, rows):
-    """How reads ended.  rows: (label, hits, promotes, misses, paper's misses or None),
+    """How reads ended.  rows: (label, hits, prefetch hits, misses, paper's misses or None),
     shares of 1, the first on top."""
     figure, axes = rows_figure(len(rows), extra=0.95)
-    for y, (_, hits, promotes, misses, paper) in enumerate(rows):
+    for y, (_, hits, prefetched, misses, paper) in enumerate(rows):
         left = 0
         for share, colour, hatch, edge in (
-                (hits, HIT, None, HIT), (promotes, PROMOTE, "////", HIT),
+                (hits, HIT, None, HIT), (prefetched, PREFETCH_HIT, "////", HIT),
                 (misses, MISS, None, HIT)):
             axes.barh(y, 100 * share, left=100 * left, height=0.68, color=colour,
                       hatch=hatch, edgecolor=edge, linewidth=0.6)
@@ -147,9 +148,9 @@ def outcomes(name, title, rows):
     percent_axis(axes)
     handles = [
         plt.Rectangle((0, 0), 1, 1, facecolor=HIT, edgecolor=HIT),
-        plt.Rectangle((0, 0), 1, 1, facecolor=PROMOTE, edgecolor=HIT, hatch="////"),
+        plt.Rectangle((0, 0), 1, 1, facecolor=PREFETCH_HIT, edgecolor=HIT, hatch="////"),
         plt.Rectangle((0, 0), 1, 1, facecolor=MISS, edgecolor=HIT)]
-    labels = ["hit", "promote", "miss"]
+    labels = ["hit", "prefetch hit", "miss"]
     if any(row[4] is not None for row in rows):
         handles.append(plt.Line2D([], [], color="#d55e00", linewidth=2.4))
         labels.append("paper: misses begin")

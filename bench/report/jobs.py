@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"
 
 # What the filter does without further parameters.
-DEFAULT = "ppm"
+DEFAULT = "auto"
 
 
 # A policy of the report: a name, what it is called, and how the simulator and the filter
@@ -35,6 +35,7 @@ POLICIES = {p.name: p for p in (
     Policy("mithril", "Mithril", "mithril"),
     Policy("cminer", "C-Miner*", "cminer", trained=True),
     Policy("quickmine", "QuickMine, paper", "quickmine", contexts=True),
+    Policy("ppm", "QuickMine, associations", "ppm", paper=False, contexts=True),
     Policy("defaults", "QuickMine, defaults", DEFAULT, paper=False, contexts=True),
     Policy("perfect", "perfect knowledge", "perfect", contexts=True, live=False),
 )}

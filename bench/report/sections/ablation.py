@@ -6,6 +6,7 @@ in the code.
 """
 
 from report.book import computed
+from report.jobs import DEFAULT
 from report.model import Section, Table
 from report.sections import MISSING
 from report.sections.performance import cache_cells
@@ -13,7 +14,7 @@ from report.sections.simulated import option, outcome, sizes_of
 
 # What it is, and the options that take it away.
 IDEAS = (
-    ("asking on promotes, too", ("--prefetch-on", "miss")),
+    ("asking on prefetch hits, too", ("--prefetch-on", "miss")),
     ("throttling by benefit", ("--throttle", "off")),
     ("passing over hits", ("--ablate", "misses")),
     ("rules of two blocks", ("--ablate", "two")),
@@ -47,7 +48,7 @@ def without(workload, trace, idea, options):
     """A Run or None for each cache size."""
     sizes = sizes_of(workload, trace)
     run = trace.sim(f"QuickMine without {idea}", [
-        "--policy", "ppm", "--level", workload.level, "--cache-size", option(sizes),
+        "--policy", DEFAULT, "--level", workload.level, "--cache-size", option(sizes),
         *options])
     return [run.find(cache_size=size) if run else None for size in sizes]
 

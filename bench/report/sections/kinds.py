@@ -13,11 +13,10 @@ from report.recordings import KINDS, WORKLOADS, CLIENTS
 from report.sections import MISSING
 
 OTHERS = {"none": "no prefetching", "seq": "SEQ", "amp": "AMP", "mithril": "Mithril",
-          "quickmine": "QuickMine, paper's rules"}
+          "quickmine": "QuickMine, paper's rules", "ppm": "QuickMine, associations"}
 EVICTIONS = {True: "lru,wtinylfu", False: "lru,arc,s3fifo,wtinylfu"}
 READS = {True: 250_000, False: 600_000}
 NAMES = {"lru": "LRU", "arc": "ARC", "s3fifo": "S3-FIFO", "wtinylfu": "W-TinyLFU"}
-POLICIES = OTHERS | {"ppm": "QuickMine, associations"}
 
 
 def recordings(context):
@@ -85,7 +84,7 @@ def row_of(title, run, size):
     lru = best(policy="none", eviction="lru")
     tiny = best(policy="none", eviction="wtinylfu")
     mine = best(policy=DEFAULT, eviction="")
-    others = [i for p in POLICIES for m, i in find(policy=p) if run.result[i]["eviction"]]
+    others = [i for p in OTHERS for m, i in find(policy=p) if run.result[i]["eviction"]]
     if lru is None or mine is None or not others:
         return None
     first = min(others, key=lambda i: run.result[i]["misses"])
@@ -99,7 +98,7 @@ def row_of(title, run, size):
         title, number(lru, "size", "mib"), number(lru, "miss_ratio", "percent"),
         *(number(min((f for f in find(policy=p) if run.result[f[1]]["eviction"]),
                      default=(0, None))[1], "miss_ratio", "percent") for p in OTHERS),
-        f"{POLICIES[chosen['policy']]}, {NAMES[chosen['eviction']]}",
+        f"{OTHERS[chosen['policy']]}, {NAMES[chosen['eviction']]}",
         number(first, "miss_ratio", "percent"),
         by("times", first, "device_reads", lru), by("times", mine, "device_reads", lru),
         number(mine, "miss_ratio", "percent"), by("times", mine, "misses", first),

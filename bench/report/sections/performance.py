@@ -43,7 +43,7 @@ def misses_table(workload, trace, index, runs, lru):
             POLICIES[name].title,
             computed("percent", lambda h, r: h / r, run.number("hits", "count"),
                      run.number("reads", "count")),
-            computed("percent", lambda h, r: h / r, run.number("promotes", "count"),
+            computed("percent", lambda h, r: h / r, run.number("prefetch_hits", "count"),
                      run.number("reads", "count")),
             run.number("miss_ratio", "percent"),
             paper_miss(workload, index, name),
@@ -58,7 +58,7 @@ def misses_table(workload, trace, index, runs, lru):
     return Table(
         f"{workload.name}-outcomes-{index}",
         f"{workload.title}, simulated, {caption(workload, trace, index)}: of blocks read",
-        ["policy", "hits", "promotes", "misses", "paper's misses", "fewer than LRU",
+        ["policy", "hits", "prefetch hits", "misses", "paper's misses", "fewer than LRU",
          "paper: fewer", "blocks missed", "blocks read from the device"], rows)
 
 
@@ -80,11 +80,11 @@ def section(context, workload):
         rows = []
         for name, run in here:
             reported = paper_miss(workload, index, name)
-            rows.append((POLICIES[name].title, share(run, "hits"), share(run, "promotes"),
+            rows.append((POLICIES[name].title, share(run, "hits"), share(run, "prefetch_hits"),
                          share(run, "misses"), reported.value if reported else None))
         drawn.append(Chart(
             charts.outcomes(f"{workload.name}-outcomes-{index}",
-                            f"{workload.title}: hits, promotes and misses by policy", rows),
+                            f"{workload.title}: hits, prefetch hits and misses by policy", rows),
             f"Simulated, {caption(workload, trace, index)}"))
         tables.append(misses_table(workload, trace, index, here, lru))
     if drawn:

@@ -19,7 +19,7 @@ def section(context):
         "halves are measured (§5.3 of the paper: two hours, the second measured)."
         + (" This is a quick comparison: of long traces, the beginning only." if quick
            else ""),
-        "Simulated: counts of hits, promotes and misses. The simulator runs the server's "
+        "Simulated: counts of hits, prefetch hits and misses. The simulator runs the server's "
         "own cache and mining code, event by event; a prefetched block is there at once. "
         "Its figures are exact and the same each time; they say nothing about time.",
         "Live: latencies. Each policy gets a server of its own (nbdkit, our filter, and "

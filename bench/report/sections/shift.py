@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""shift - figure 9: promotes over time while what is popular changes (§6.2).
+"""shift - figure 9: prefetch hits over time while what is popular changes (§6.2).
 
 C-Miner* is trained on the first third of the trace, C-Miner+ again after each third, both
 on reads separated by thread ("de-tangled"), and QuickMine learns as it goes.  Nothing is a
@@ -19,7 +19,7 @@ TITLES = {"cminer": "C-Miner*", "cminer+": "C-Miner+", "quickmine": "QuickMine, 
 
 
 def section(context):
-    result = Section("shift", "Promotes over time, as patterns change (figure 9)")
+    result = Section("shift", "Prefetch hits over time, as patterns change (figure 9)")
     workload = WORKLOADS[0]
     trace = context.trace(f"{workload.name}-shift", workload.level, whole=True)
     if trace is None:
@@ -41,10 +41,10 @@ def section(context):
         run = run.find(policy=name) if run else None
         if not run:
             continue
-        points = [(0, 0)] + [(point["seconds"] / 60, point["promotes"] / 1000)
+        points = [(0, 0)] + [(point["seconds"] / 60, point["prefetch_hits"] / 1000)
                              for point in run.get("series") or []]
         series.append((TITLES[name], charts.POLICY[name], "-", points))
-        rows.append([TITLES[name], run.number("promotes", "count"),
+        rows.append([TITLES[name], run.number("prefetch_hits", "count"),
                      *by_part(points, PARTS),
                      run.number("miss_ratio", "percent"), run.number("prefetches", "count"),
                      run.number("accuracy", "percent")])
@@ -59,20 +59,20 @@ def section(context):
                 "on reads separated by thread. QuickMine begins with nothing, and learns as "
                 "it goes. Dotted: where other rows of the database become popular.")
     result.add(Chart(
-        charts.lines("shift", "Promotes over time", series, "minutes",
-                     "promotes so far, thousands", marks=marks),
-        f"{workload.title}, simulated: promotes so far"), Table(
-            "shift", "Promotes by part of the trace",
-            ["policy", "promotes", "1st third", "2nd third", "last third", "misses",
+        charts.lines("shift", "Prefetch hits over time", series, "minutes",
+                     "prefetch hits so far, thousands", marks=marks),
+        f"{workload.title}, simulated: prefetch hits so far"), Table(
+            "shift", "Prefetch hits by part of the trace",
+            ["policy", "prefetch hits", "1st third", "2nd third", "last third", "misses",
              "prefetches", "accuracy"], rows))
-    result.text("The paper: no promotes of C-Miner* after the first 10 minutes; more with "
+    result.text("The paper: no prefetch hits of C-Miner* after the first 10 minutes; more with "
                 "retraining at 10 and 20 minutes; most, and steadily, with QuickMine.",
                 explain(rows), kind="why")
     return result
 
 
 def by_part(points, parts):
-    """How many promotes came in each part of the time."""
+    """How many prefetch hits came in each part of the time."""
     end = points[-1][0]
 
     def until(minutes):
@@ -88,5 +88,5 @@ def explain(rows):
         first, last = row[2].value, row[4].value
         if first:
             said.append(f"{row[0]} {last / first:.2f} times")
-    return ("Here, promotes in the last third against the first: " + "; ".join(said) + "."
+    return ("Here, prefetch hits in the last third against the first: " + "; ".join(said) + "."
             if said else None)

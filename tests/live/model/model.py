@@ -337,7 +337,7 @@ def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, d
         main = Belady(total - share, known.blocks)
     contexts = Contexts(level, rules)
     n = dict.fromkeys(
-        ("requests", "reads", "hits", "promotes", "misses", "prefetches", "used", "wasted"),
+        ("requests", "reads", "hits", "prefetch_hits", "misses", "prefetches", "used", "wasted"),
         0,
     )
 
@@ -362,7 +362,7 @@ def sim(trace, policy, cache_bytes, rules, level="innermost", block_size=None, d
                 n["hits"] += 1
                 main.touch(block)
             elif block in prefetched:
-                n["promotes"] += 1
+                n["prefetch_hits"] += 1
                 n["used"] += 1
                 prefetched.blocks.remove(block)
                 main.insert(block)

@@ -128,7 +128,7 @@ def column(rows, title):
 POLICIES = {"LRU": ("none", "paper"), "SEQ": ("seq", "paper"), "RUN": ("run", "paper"),
             "AMP": ("amp", "paper"), "Mithril": ("mithril", "paper"),
             "C-Miner*": ("cminer", "paper"), "QuickMine, paper": ("quickmine", "paper"),
-            "QuickMine, defaults": ("ppm", None),
+            "QuickMine, associations": ("ppm", None), "QuickMine, defaults": ("auto", None),
             "perfect knowledge": ("perfect", "paper")}
 PARTS = {"tpcw": (80, 40, 20), "rubis": (80, 40, 20), "tpcc": (120, 60, 30)}
 
@@ -150,7 +150,7 @@ def check_computed(page, directory):
         for index in range(3):
             rows = page.tables[f"{workload}-outcomes-{index}"]
             missed, fewer = column(rows, "blocks missed"), column(rows, "fewer than LRU")
-            parts = [column(rows, t) for t in ("hits", "promotes", "misses")]
+            parts = [column(rows, t) for t in ("hits", "prefetch hits", "misses")]
             policies = [row[0]["text"] for row in rows[1:]]
             if policies != list(POLICIES):
                 fail(f"{workload}: {policies}")
@@ -164,7 +164,7 @@ def check_computed(page, directory):
                     if abs(float(row[fewer]["data-value"]) - want) > 1e-12:
                         fail(f"{workload}: {row[fewer]['text']} fewer, not {want}")
             live = page.tables[f"{workload}-latency-{index}"]
-            if len(live) < (9 if index == 0 else 4):
+            if len(live) < (10 if index == 0 else 4):
                 fail(f"{workload}: {len(live) - 1} policies live")
 
 
@@ -204,7 +204,7 @@ def check_ablation(page, directory):
     for row in rows[1:]:
         command, run = run_of(directory, row[misses])
         options = row[option]["text"].split()
-        if run["policy"] != "ppm" or run["preset"] or any(
+        if run["policy"] != "auto" or run["preset"] or any(
                 word not in command for word in options):
             fail(f"ablation: {row[option]['text']} by {command}")
         if not options:
