@@ -15,13 +15,17 @@
 #define LONGEST                                                                        \
     (UINT32_C(1) << 20) /* bytes of one read; a longer one is told in parts */
 #define RETRY_NS UINT64_C(1000000000)
+/* The server waits a second for what is told of a read.  After that it would be taken
+ * for one of a later read. */
+#define LATE_NS UINT64_C(500000000)
 
 struct agent_hints {
     struct qmctx *ctx;
     struct qmctx_read reads[READS];
     size_t count;
     uint64_t tried; /* to reconnect, ns */
-    uint64_t told, untold;
+    uint64_t now;   /* since the ring was found not empty */
+    uint64_t told, untold, late;
 };
 
 static uint64_t now(void)
@@ -51,6 +55,7 @@ static void flush(void *opaque)
 {
     struct agent_hints *h = opaque;
 
+    h->now = 0;
     if (h->count == 0)
         return;
     if (is_there(h) && qmctx_tell_reads(h->ctx, h->reads, h->count) == 0)
@@ -90,6 +95,12 @@ static void io(void *opaque, uint64_t context, const struct qm_bpf_read *read)
 
     if (read->flags & QM_BPF_WRITE)
         return;
+    if (h->now == 0)
+        h->now = now();
+    if (h->now > read->ns && h->now - read->ns > LATE_NS) {
+        h->late++;
+        return;
+    }
     for (; left > 0; left -= part, offset += part) {
         part = left < LONGEST ? left : LONGEST;
         if (h->count == READS)
@@ -134,6 +145,11 @@ void agent_hints_close(struct agent_hints *h)
                 "quickmine agent: the server was away for %" PRIu64 " of %" PRIu64
                 " reads\n",
                 h->untold, h->told + h->untold);
+    if (h->late > 0)
+        fprintf(stderr,
+                "quickmine agent: it was too late to tell the server of %" PRIu64
+                " reads: the agent did not get to run\n",
+                h->late);
     qmctx_close(h->ctx);
     free(h);
 }

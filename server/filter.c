@@ -139,6 +139,7 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     cds_list_add_tail(&c->list, &s->connections);
     s->connection_count++;
     c->number = s->opened++;
+    qms_hints_connection(s->hints, c->number);
     pthread_mutex_unlock(&s->lock);
     return c;
 }

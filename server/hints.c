@@ -47,10 +47,7 @@ struct qms_hints {
     qms_hints_alone *alone;
     void *opaque;
     _Atomic int sessions;
-    struct connection {
-        _Atomic uint64_t joined; /* when a hint last met a read of it; 0: never */
-        _Atomic int score;
-    } connections[CONNECTIONS];
+    _Atomic int scores[CONNECTIONS];
     struct stripe stripes[STRIPES];
 };
 
@@ -70,7 +67,7 @@ struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque)
     h->opaque = opaque;
     atomic_init(&h->sessions, 0);
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        h->connections[i] = (struct connection){0, 0};
+        atomic_init(&h->scores[i], 0);
     for (unsigned i = 0; i < STRIPES; i++) {
         struct stripe *s = &h->stripes[i];
 
@@ -100,40 +97,38 @@ bool qms_hints_active(const struct qms_hints *h)
     return atomic_load_explicit(&h->sessions, memory_order_relaxed) > 0;
 }
 
-static struct connection *connection_of(struct qms_hints *h, unsigned number)
+static _Atomic int *score_of(struct qms_hints *h, unsigned number)
 {
-    return &h->connections[number % CONNECTIONS];
+    return &h->scores[number % CONNECTIONS];
 }
 
-bool qms_hints_covers(struct qms_hints *h, uint64_t now, unsigned number)
+void qms_hints_connection(struct qms_hints *h, unsigned number)
 {
-    struct connection *c = connection_of(h, number);
-    uint64_t joined = atomic_load_explicit(&c->joined, memory_order_relaxed);
+    atomic_store_explicit(score_of(h, number), 0, memory_order_relaxed);
+}
 
-    /* Another thread's clock may be ahead of ours. */
-    return atomic_load_explicit(&c->score, memory_order_relaxed) >= SCORE_COVERED &&
-           (now < joined || now - joined < QMS_HINTED_FOR);
+bool qms_hints_covers(struct qms_hints *h, unsigned number)
+{
+    return atomic_load_explicit(score_of(h, number), memory_order_relaxed) >=
+           SCORE_COVERED;
 }
 
 /* Both leave lines alone, which others read, where nothing changes. */
 
-static void has_met(struct qms_hints *h, uint64_t now, unsigned number)
+static void has_met(struct qms_hints *h, unsigned number)
 {
-    struct connection *c = connection_of(h, number);
-    uint64_t joined = atomic_load_explicit(&c->joined, memory_order_relaxed);
+    _Atomic int *score = score_of(h, number);
 
-    if (joined == 0 || now - joined > QMS_HINTED_FOR / 16)
-        atomic_store_explicit(&c->joined, now, memory_order_relaxed);
-    if (atomic_load_explicit(&c->score, memory_order_relaxed) < SCORE_MOST)
-        atomic_fetch_add_explicit(&c->score, 1, memory_order_relaxed);
+    if (atomic_load_explicit(score, memory_order_relaxed) < SCORE_MOST)
+        atomic_fetch_add_explicit(score, 1, memory_order_relaxed);
 }
 
 static void was_alone(struct qms_hints *h, unsigned number)
 {
-    struct connection *c = connection_of(h, number);
+    _Atomic int *score = score_of(h, number);
 
-    if (atomic_load_explicit(&c->score, memory_order_relaxed) >= SCORE_ALONE)
-        atomic_fetch_sub_explicit(&c->score, SCORE_ALONE, memory_order_relaxed);
+    if (atomic_load_explicit(score, memory_order_relaxed) >= SCORE_ALONE)
+        atomic_fetch_sub_explicit(score, SCORE_ALONE, memory_order_relaxed);
 }
 
 static struct stripe *stripe_of(struct qms_hints *h, uint64_t block)
@@ -247,7 +242,7 @@ bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
     }
     pthread_mutex_unlock(&s->lock);
     if (found)
-        has_met(h, now, connection);
+        has_met(h, connection);
     hand_back(h, &left);
     return found != NULL;
 }
@@ -281,7 +276,7 @@ bool qms_hints_said(struct qms_hints *h, uint64_t now, uint64_t block,
     }
     pthread_mutex_unlock(&s->lock);
     if (read)
-        has_met(h, now, connection);
+        has_met(h, connection);
     hand_back(h, &left);
     return read != NULL;
 }

@@ -29,8 +29,9 @@
 #include "cache/cache.h"
 #include "server/contexts.h"
 
-#define QMS_HINT_WINDOW UINT64_C(50000000)   /* ns */
-#define QMS_HINTED_FOR  UINT64_C(1000000000) /* ns; see qms_hints_covers() */
+/* ns.  A read comes long after its hint where requests queue in between: in the driver,
+ * in the network, and for a thread of the server. */
+#define QMS_HINT_WINDOW UINT64_C(1000000000)
 
 struct qms_hints;
 
@@ -54,10 +55,14 @@ void qms_hints_session(struct qms_hints *hints, int one_more_or_less);
 /* Whether any session sends hints: else reads need not be told of here. */
 bool qms_hints_active(const struct qms_hints *hints);
 
-/* Whether hints come for nearly all reads of a connection (any number that tells it
- * from most others), and did so within QMS_HINTED_FOR: then what it reads is not of its
- * own context.  Hints for some of its reads, which a stranger can guess, do not do. */
-bool qms_hints_covers(struct qms_hints *hints, uint64_t now, unsigned connection);
+/* A connection begins (any number that tells it from most others): no hints have come
+ * for it yet. */
+void qms_hints_connection(struct qms_hints *hints, unsigned connection);
+
+/* Whether hints come for nearly all reads of a connection: then what it reads is not of
+ * its own context.  Hints for some of its reads, which a stranger can guess, do not do.
+ * That says nothing of time: a connection that has not read for long is as it was. */
+bool qms_hints_covers(struct qms_hints *hints, unsigned connection);
 
 /* A read of a connection has found a block.  True: it is *hint's.  False: it waits for
  * one.  counted: it counts for its connection's own context, and is not to be counted

@@ -102,7 +102,7 @@ void qms_reading_begin(struct qms_reading *r, struct qms_server *s,
     r->last = (offset + count - (count > 0)) / s->config.block_size;
     r->start = qms_now();
     r->hintable = !c->tagged && qms_hints_active(s->hints);
-    r->hinted = r->hintable && qms_hints_covers(s->hints, r->start, c->number);
+    r->hinted = r->hintable && qms_hints_covers(s->hints, c->number);
     r->connection = c->number;
     /* What is hinted is recorded when its hint comes, or when none has. */
     if (r->hinted)

@@ -116,7 +116,7 @@ struct qm_wire_record {
 /* QM_WIRE_READS is for a client whose reads go over the plain export, through a device
  * driver that knows no contexts: it says in which context each of them is made, in the
  * order in which each thread makes them, as soon as it knows.  A read and what is said
- * of it may come in either order, within 50 ms.  Slot 0 says that a read has no
+ * of it may come in either order, within a second.  Slot 0 says that a read has no
  * context.  What lies beyond the device's end is ignored.  Records of one WRITE say at
  * most QM_WIRE_READS_BYTES in all, where each entry counts 4096 more than its length.
  */

@@ -11,7 +11,8 @@
 
 #include "server/hints.h"
 
-#define MS UINT64_C(1000000)
+#define MS     UINT64_C(1000000)
+#define WINDOW (QMS_HINT_WINDOW / MS)
 
 static struct qms_hints *hints;
 static unsigned alone_count;
@@ -79,9 +80,9 @@ static void test_the_read_comes_first(void **state)
     uint32_t klass;
 
     assert_false(was_read(1 * MS, 1, 7, QM_MISS, &klass));
-    assert_true(said(51 * MS, 7, 3, &outcome));
+    assert_true(said((1 + WINDOW) * MS, 7, 3, &outcome));
     assert_int_equal(outcome, QM_MISS);
-    qms_hints_expire(hints, 1000 * MS);
+    qms_hints_expire(hints, 10 * WINDOW * MS);
     assert_int_equal(alone_count, 0);
 }
 
@@ -111,14 +112,14 @@ static void test_what_waits_too_long(void **state)
 
     was_read(1 * MS, 1, 7, QM_MISS, &klass);
     said(1 * MS, 8, 3, &outcome);
-    qms_hints_expire(hints, 51 * MS);
+    qms_hints_expire(hints, (1 + WINDOW) * MS);
     assert_int_equal(alone_count, 0);
-    qms_hints_expire(hints, 52 * MS);
+    qms_hints_expire(hints, (2 + WINDOW) * MS);
     assert_int_equal(alone_count, 1);
     assert_int_equal(alone[0].block, 7);
     assert_int_equal(alone[0].outcome, QM_MISS);
-    assert_false(was_read(52 * MS, 1, 8, QM_MISS, &klass));
-    assert_false(said(52 * MS, 7, 3, &outcome));
+    assert_false(was_read((2 + WINDOW) * MS, 1, 8, QM_MISS, &klass));
+    assert_false(said((2 + WINDOW) * MS, 7, 3, &outcome));
     qms_hints_get_stats(hints, &stats);
     assert_int_equal(stats.unread, 1);
     assert_int_equal(stats.unhinted, 1);
@@ -138,7 +139,7 @@ static void test_counted(void **state)
     qms_hints_read(hints, 1 * MS, 1, 8, QM_MISS, true, &of);
     assert_true(qms_hints_said(hints, 1 * MS, 7, &hint, &outcome, &counted));
     assert_true(counted);
-    qms_hints_expire(hints, 100 * MS);
+    qms_hints_expire(hints, 2 * WINDOW * MS);
     assert_int_equal(alone_count, 0);
 }
 
@@ -165,7 +166,7 @@ static void test_bounded(void **state)
     assert_in_range(alone_count, 100000 - 64 * 128, 100000 - 5000);
     assert_int_equal(alone[0].block < 100000 - 10000, true);
     for (unsigned i = 0; i < 100000; i++)
-        said(100 * MS, i, 1, &outcome);
+        said(2 * WINDOW * MS, i, 1, &outcome);
     assert_int_equal(alone_count, 100000);
     qms_hints_get_stats(hints, &stats);
     assert_int_equal(stats.unhinted, 100000);
@@ -189,15 +190,33 @@ static void test_connections(void **state)
 {
     uint32_t klass;
 
-    assert_false(qms_hints_covers(hints, 1 * MS, 1));
+    assert_false(qms_hints_covers(hints, 1));
     read_hinted(1 * MS, 1, 100, 15);
-    assert_false(qms_hints_covers(hints, 1 * MS, 1));
+    assert_false(qms_hints_covers(hints, 1));
     read_hinted(2 * MS, 1, 200, 1);
     was_read(2 * MS, 2, 8, QM_MISS, &klass);
-    assert_true(qms_hints_covers(hints, 2 * MS, 1));
-    assert_false(qms_hints_covers(hints, 2 * MS, 2));
-    assert_true(qms_hints_covers(hints, 1000 * MS, 1));
-    assert_false(qms_hints_covers(hints, 1003 * MS, 1));
+    assert_true(qms_hints_covers(hints, 1));
+    assert_false(qms_hints_covers(hints, 2));
+    /* Another connection may get its number. */
+    qms_hints_connection(hints, 1);
+    assert_false(qms_hints_covers(hints, 1));
+}
+
+/* The first read after a pause is like those before it; when no hints come any more,
+ * reads are in their connection's context again. */
+static void test_pauses(void **state)
+{
+    uint64_t now = 10 * WINDOW * MS;
+    uint32_t klass;
+
+    read_hinted(1 * MS, 1, 100, 100);
+    qms_hints_expire(hints, now);
+    assert_true(qms_hints_covers(hints, 1));
+    for (unsigned i = 0; i < 13; i++)
+        was_read(now, 1, 1000 + i, QM_MISS, &klass);
+    assert_true(qms_hints_covers(hints, 1));
+    qms_hints_expire(hints, now + (WINDOW + 1) * MS);
+    assert_false(qms_hints_covers(hints, 1));
 }
 
 /* A stranger who guesses some of a connection's reads does not get it. */
@@ -206,11 +225,11 @@ static void test_guesses(void **state)
     uint64_t now = 1 * MS;
     uint32_t klass;
 
-    for (unsigned i = 0; i < 1000; i++, now += 60 * MS) {
+    for (unsigned i = 0; i < 1000; i++, now += (WINDOW + 1) * MS) {
         read_hinted(now, 1, 100 + i, 2);
         was_read(now, 1, 5000 + i, QM_MISS, &klass);
         qms_hints_expire(hints, now);
-        assert_false(qms_hints_covers(hints, now, 1));
+        assert_false(qms_hints_covers(hints, 1));
     }
 }
 
@@ -236,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pauses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_guesses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
     };
