@@ -2,9 +2,9 @@
 /* reads.c - random reads of an NBD server, plain or tagged: the client of bench/hitpath
  * and bench/scale.
  *
- * Each thread polls its share of the connections, and keeps so many reads in flight
+ * Each thread polls its share of the connections, and keeps --depth reads in flight
  * over each.  A tagged connection has a session of its own; its reads go round its
- * contexts, which are begun before the clock starts, and anew after so many reads if
+ * contexts, which are begun before the clock starts, and anew after --renew reads if
  * asked to.  A record is sent ahead of the read that needs it, and not waited for: a
  * connection's requests are carried out in order (QM_WIRE_ORDERED), else the program
  * refuses to run.
@@ -366,10 +366,10 @@ static const char usage[] =
     "  --connections N  (default 1)\n"
     "  --jobs N         threads that share them (default 1)\n"
     "  --depth N        reads in flight over each connection (default 1)\n"
-    "  --contexts N     tag the reads of each connection with so many contexts\n"
-    "  --renew N        begin a context anew after so many reads (default 0: never)\n"
+    "  --contexts N     tag the reads of each connection with N contexts\n"
+    "  --renew N        begin a context anew after N reads (default 0: never)\n"
     "  --block BYTES    of a read (default 16384)\n"
-    "  --size BYTES     read the device's first so many bytes (default all)\n"
+    "  --size BYTES     read the device's first BYTES only (default all)\n"
     "  --seconds S      (default 1)\n"
     "  --hold           open everything, read nothing, wait for end of input\n"
     "  --help           this text\n";

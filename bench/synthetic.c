@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* synthetic.c - makes a trace of any length, to see how fast traces are worked on.
  *
- * Transactions, so many open at once, whose reads take turns.  Each follows paths: 8
- * blocks that always come in the same order, scattered over the device.  Of paths the
- * n-th is about half as popular as the (n/2)-th, as with Zipf's law; a tenth of the
- * reads go to blocks that are on no path.  Nothing is kept but the open transactions.
+ * Transactions, a number of them open at once, whose reads take turns.  Each follows
+ * paths: 8 blocks that always come in the same order, scattered over the device.  Of
+ * paths the n-th is about half as popular as the (n/2)-th, as with Zipf's law; a tenth
+ * of the reads go to blocks that are on no path.  Nothing is kept but the open
+ * transactions.
  *
  * Other patterns show what eviction policies differ in; in these, transactions say
  * nothing of what is read.

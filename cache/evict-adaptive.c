@@ -11,11 +11,11 @@
  * shrinks by 1 the other way round, and by DRIFT with each miss of the one in use; not
  * below 0 (Page's CUSUM test, Biometrika 41, 1954).  When a regret exceeds a share of
  * the sample's size, that policy takes over, and all regrets begin at 0.  So a policy
- * that is worse for good costs only so much, however little it is worse.  Of two that
- * are as good in the long run, each is ahead now and then, and a change costs misses
- * until the hot blocks have come back: so each change doubles the share, and it falls
- * back slowly.  The first change is the easiest, since nothing speaks for the policy
- * that happens to be in use then.
+ * that is worse for good costs a bounded number of misses, however little it is worse.
+ * Of two that are as good in the long run, each is ahead now and then, and a change
+ * costs misses until the hot blocks have come back: so each change doubles the share,
+ * and it falls back slowly.  The first change is the easiest, since nothing speaks for
+ * the policy that happens to be in use then.
  *
  * When a policy takes over, all blocks move to it, those that are worth the least
  * first.  What it needs to know is there already: W-TinyLFU's sketch, and the ghosts,

@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
      "segments that a frequent sequence is in, at least (1)", 0},
     {"min-confidence", MIN_CONFIDENCE, "PERCENT", 0,
      "of a rule that is kept, at least (0 to 100; 10)", 0},
-    {"memory", MEMORY, "SIZE", 0, "what is counted at a time takes so much (64M)", 0},
+    {"memory", MEMORY, "SIZE", 0, "memory for what is counted at a time (64M)", 0},
     {"skip", SKIP, "N", 0, "leave out the first N read requests", 0},
     {"first", FIRST, "N", 0, "mine the first N read requests (after those) only", 0},
     {"until", UNTIL, "SECONDS", 0, "mine the trace's first SECONDS only", 0},

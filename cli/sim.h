@@ -25,7 +25,7 @@ struct sim_run {
 struct sim_runs {
     struct sim_run *runs; /* in the order of the output */
     size_t count;
-    size_t policies, evictions; /* so many of each; run i has number i / evictions %
+    size_t policies, evictions; /* how many of each; run i has number i / evictions %
                                    policies and number i % evictions */
     unsigned jobs;      /* processes to simulate in, if file can be read again */
     uint64_t series_us; /* a point at each multiple of it; 0: no series */

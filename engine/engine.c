@@ -100,7 +100,7 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
            (access == QM_ACCESS_PREFETCH_HIT && e->on_prefetch_hit);
 }
 
-/* Cuts n candidates, but not those of streams, to so many blocks; returns how many
+/* Cuts n candidates, but not those of streams, to `most` blocks; returns how many
  * candidates remain. */
 static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
 {

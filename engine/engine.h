@@ -92,8 +92,8 @@ static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access a
     return access == QM_ACCESS_HIT && e->ignores_hits;
 }
 
-/* The next access to extend the stream begins with a request's block that has so many
- * blocks of the request from it on, itself included. */
+/* The next access to extend the stream begins with a block of a request; blocks:
+ * those of the request from it on, itself included. */
 static inline void qm_engine_request(const struct qm_engine *e,
                                      struct qm_stream *stream, uint32_t blocks)
 {

@@ -38,7 +38,7 @@ enum { QM_LATENCY_LEAST = 8 };
 void qm_latency_init(struct qm_latency *latency);
 void qm_latency_destroy(struct qm_latency *latency);
 
-/* A read of so many bytes (at least 1) has taken ns.  Waits for no one: of two at the
+/* A read of `bytes` bytes (at least 1) has taken ns.  Waits for no one: of two at the
  * same moment one is not counted. */
 void qm_latency_took(struct qm_latency *latency, enum qm_place place, uint64_t bytes,
                      uint64_t ns);

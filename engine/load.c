@@ -16,7 +16,7 @@
 #include "engine/load.h"
 
 #define WINDOW_READS 64                 /* that end a window ... */
-#define WINDOW_NS    UINT64_C(50000000) /* ... or so much time, with ... */
+#define WINDOW_NS    UINT64_C(50000000) /* ... or a time that ends it, with ... */
 #define WINDOW_LEAST 8                  /* ... this many reads */
 #define PERIOD_NS    UINT64_C(30000000000)
 #define PROBE_NS     UINT64_C(10000000) /* between candidates at share 0 */

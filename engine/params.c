@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* Of a cache's memory, one part of so many is for rules: with the rest, they have the
- * eighth of it that qm_mining_rules_memory() says.  Smaller caches leave it all to
- * blocks: the least that a table takes would be much of it. */
+/* The part of a cache's memory that is for rules, as a divisor.  Of what is left for
+ * blocks, that is the eighth that qm_mining_rules_memory() says.  Smaller caches leave
+ * it all to blocks: the least that a table takes would be much of it. */
 #define RULES_PART   9
 #define RULES_WITHIN (UINT64_C(1) << 20)
 

@@ -262,8 +262,8 @@ static int by_requests(const void *a, const void *b)
     return x->klass->index < y->klass->index ? -1 : 1;
 }
 
-/* The classes that were read in most, at most so many; but those in which no context
- * was begun are left out. */
+/* The classes that were read in most, at most `most` of them; but those in which no
+ * context was begun are left out. */
 static json_t *class_array(struct qms_server *s, uint32_t most)
 {
     uint32_t count = qms_classes_count(s->classes), n = 0;

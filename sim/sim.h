@@ -35,7 +35,7 @@ struct qm_sim_config {
     uint64_t rules_part; /* how much of it is the rules', which may come to take less,
                             or more; 0: rules_memory, which is all they can */
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
-    uint64_t warmup;       /* so many read requests at the start are not counted */
+    uint64_t warmup;       /* read requests at the start that are not counted */
     bool explain;          /* say why reads were missed */
     const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
@@ -48,8 +48,8 @@ void qm_sim_paper(struct qm_sim_config *config);
 struct qm_sim_result {
     uint64_t cache_blocks;    /* capacity of main and prefetch cache together */
     uint64_t prefetch_blocks; /* of these, the prefetch cache's, as it is now */
-    uint64_t metadata_bytes;  /* that a server's cache of so many blocks can come to
-                                 beside  their bytes */
+    uint64_t metadata_bytes;  /* most that a server's cache of as many blocks takes
+                                 beside their bytes */
     bool warming; /* the warm-up has not ended; counts are since the start */
     /* Since the warm-up: */
     uint64_t requests; /* reads */

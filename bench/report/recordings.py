@@ -3,7 +3,7 @@
 
 The paper's ratio of database : storage cache : buffer pool is kept (40 GB : 0.5, 1, 2 GB :
 1 GB; DBT-2's is 60 GB), with a database of 1 to 2 GB.  Clients are fewer, too: the
-prefetch cache, 4 % of the storage cache, must have room for what so many clients prefetch.
+prefetch cache, 4 % of the storage cache, must have room for what the clients prefetch.
 """
 
 import json
@@ -17,7 +17,7 @@ class Workload:
     name: str
     title: str
     level: str  # whose reads are mined together in the paper (§6.1)
-    parts: tuple  # the database is so many times as large as the storage cache
+    parts: tuple  # the database's size as multiples of the storage cache's
     figure: int
     instances: int
     scale: str  # of an instance
@@ -67,7 +67,7 @@ KINDS_MINUTES = "2"
 
 @dataclass(frozen=True)
 class Recording:
-    """clients: how many; shift: what is popular changes every so many seconds, 0: never."""
+    """clients: how many; shift: seconds between changes of what is popular, 0: never."""
 
     workload: str
     clients: int

@@ -62,7 +62,7 @@ struct control {
     bool waited; /* a thread waits for it, and frees it */
     struct context
         *ended;     /* a list: END of the first, the rest were nested in it ... */
-    unsigned count; /* ... or BEGIN of so many contexts, and as many records */
+    unsigned count; /* ... or the number of contexts that BEGIN, and of records */
     struct context *begun[MAX_LEVEL];
     struct qm_wire_record record[];
 };

@@ -3,7 +3,7 @@
  *
  * cminer prefetches by rules that were mined off-line, and never learns.  cminer+ mines
  * again now and then, as the paper's C-Miner+ does every ten minutes of figure 9: after
- * so many accesses the rules of what was read since the last time replace those in use.
+ * retrain accesses the rules of what was read since the last time replace those in use.
  * Until the first time it has those of the file, or none.
  *
  * A stream of cminer+ hands out each segment as work when it is complete; learn() puts
@@ -310,7 +310,7 @@ const struct qm_prefetcher_ops qm_prefetcher_cminer = {
 
 const struct qm_prefetcher_ops qm_prefetcher_cminer_plus = {
     .name = "cminer+",
-    .summary = "C-Miner*, mined again every so many accesses",
+    .summary = "C-Miner*, mined again periodically",
     .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_TRAINED) | QM_HEEDS(QM_RETRAIN),
     .create = create_plus,
     .destroy = destroy,

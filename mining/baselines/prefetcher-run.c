@@ -37,7 +37,7 @@
 #define EXTENT_FORWARD  8 /* blocks; below 64 */
 #define THRESHOLD_BYTES 32768
 #define PREFETCH        16 /* blocks */
-#define REFILL          8  /* when so many are left */
+#define REFILL          8  /* blocks left at which more are prefetched */
 #define BLOCK_ASSUMED   16384
 
 struct run {

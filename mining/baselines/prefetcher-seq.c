@@ -78,7 +78,7 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     return calloc(1, sizeof(struct qm_stream));
 }
 
-/* The size of the read-ahead window after so many hits. */
+/* The size of the read-ahead window after `hits` hits in the current one. */
 static unsigned size_after(const struct seq *q, unsigned hits)
 {
     return hits > q->max / 2 ? q->max : 2 * hits < q->min ? q->min : 2 * hits;

@@ -167,7 +167,7 @@ struct qm_mining_config {
 void qm_mining_defaults(struct qm_mining_config *config);
 void qm_mining_paper(struct qm_mining_config *config);
 
-/* What rules_memory is by default beside a cache of so many bytes: an eighth of it. */
+/* What rules_memory is by default beside a cache of cache_bytes: an eighth of them. */
 uint64_t qm_mining_rules_memory(uint64_t cache_bytes);
 
 /* Returns 0, or EINVAL with one sentence in err that says what is allowed. */

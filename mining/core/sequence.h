@@ -19,7 +19,7 @@
 /* A piece of a sequence; freed with free(). */
 struct qm_work {
     size_t n;   /* blocks, the old ones included */
-    size_t old; /* the first so many were in the work before */
+    size_t old; /* how many of the first were in the work before */
     size_t cap;
     uint64_t blocks[];
 };

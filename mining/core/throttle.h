@@ -42,7 +42,7 @@ void qm_throttle_free(struct qm_throttle *t); /* NULL is fine */
 /* How many blocks a context of klass may prefetch for this access, of most. */
 unsigned qm_throttle_allow(struct qm_throttle *t, uint32_t klass, unsigned most);
 
-/* So many blocks are prefetched for issuer; each counts. */
+/* `blocks` blocks are prefetched for issuer; each counts. */
 void qm_throttle_issued(struct qm_throttle *t, uint32_t issuer, unsigned blocks);
 
 /* A block that was prefetched for issuer is demanded by user. */

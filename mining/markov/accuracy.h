@@ -27,8 +27,8 @@ void qm_accuracy_init(struct qm_accuracy *a);
 /* Whether it is time to ask how much was read: now and then. */
 bool qm_accuracy_due(struct qm_accuracy *a);
 
-/* So many blocks were read until now, and would have been by LRU.  Returns the accuracy
- * that is to be had from now on. */
+/* device: blocks read until now; lru: those that LRU would have read.  Returns the
+ * accuracy that is to be had from now on. */
 float qm_accuracy_next(struct qm_accuracy *a, uint64_t device, uint64_t lru);
 
 #endif

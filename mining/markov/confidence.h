@@ -44,7 +44,7 @@ struct qm_features {
     uint64_t block;
 };
 
-/* Watches so many bytes' worth of proposals at a time; more are forgotten.  Returns
+/* Watches the proposals that fit into `bytes` at a time; more are forgotten.  Returns
  * NULL if memory is out. */
 struct qm_confidence *qm_confidence_new(uint64_t bytes);
 void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */

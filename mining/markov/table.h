@@ -33,7 +33,7 @@ enum {
 #define QM_MARKOV_OWNERS 16
 
 /* Blocks from here on are not learned: 64 TiB of 4 KiB blocks.  On a larger device a
- * caller that knows which region of so many blocks a key belongs to can give numbers
+ * caller that knows which region of this size a key belongs to can give numbers
  * within it. */
 #define QM_MARKOV_BLOCKS (UINT64_C(1) << 34)
 
@@ -44,7 +44,7 @@ struct qm_markov_pair {
     unsigned rest;  /* the sum of the counts of the others that follow */
 };
 
-/* Takes at most so many bytes, at least one line, beside itself; they are reserved at
+/* Takes at most `bytes` bytes, at least one line, beside itself; they are reserved at
  * once, and what is not in use yet is not written to, so that the system need not have
  * it.  Returns NULL if memory is out. */
 struct qm_markov *qm_markov_new(uint64_t bytes);
@@ -93,7 +93,7 @@ struct qm_markov *qm_markov_new_of_lines(uint64_t lines);
  * blocks from QM_MARKOV_BLOCKS on, if the caller uses regions. */
 void qm_markov_adopt(struct qm_markov *to, const struct qm_markov *from);
 
-/* Takes memory for so many pairs, as far as the budget goes, before they are put. */
+/* Takes memory for n pairs, as far as the budget goes, before they are put. */
 void qm_markov_reserve(struct qm_markov *pairs, uint64_t n);
 
 /* Whether the table can have such a pair. */

@@ -21,7 +21,7 @@ struct qm_cell {
 };
 static_assert(sizeof(struct qm_cell) == LAST, "as small as can be");
 
-/* Room for so many is made at once, so that growing never takes long. */
+/* Cells that memory is reserved for at a time, so that growing never takes long. */
 #define AT_ONCE (1u << 22)
 
 int qm_cells_init(struct qm_cells *cells, uint64_t bytes)

@@ -25,7 +25,7 @@ struct qm_cells {
     uint32_t free, n_free; /* a list, 0: none; and how many are in it */
 };
 
-/* At most so many bytes of cells.  Returns 0 or ENOMEM. */
+/* At most `bytes` bytes of cells.  Returns 0 or ENOMEM. */
 int qm_cells_init(struct qm_cells *cells, uint64_t bytes);
 void qm_cells_fini(struct qm_cells *cells);
 

@@ -20,7 +20,7 @@
 #include "mining/quickmine/rules-db.h"
 #include "mining/quickmine/rules-store.h"
 
-/* Of any record, so many suffixes are in the first QM_STORE_START bytes. */
+/* The suffixes of any record that are in its first QM_STORE_START bytes. */
 #define TOP_MAX 64
 
 /* How a look-up waits: first it spins, about as long as others hold the lock. */

@@ -33,8 +33,8 @@ struct qm_worth {
 
 void qm_worth_init(struct qm_worth *worth);
 
-/* Of a stream of so many blocks, or a stride of so many reads, until now; two: that was
- * two reads. */
+/* Of a stream of `length` blocks, or a stride of `length` reads, until now; two: that
+ * was two reads. */
 enum qm_worth_bucket qm_worth_bucket(bool stride, bool two, uint64_t length);
 
 /* A sample of that bucket was used, or has left the cache unused. */

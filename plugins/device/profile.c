@@ -10,7 +10,7 @@
 #define US 1e3
 #define MS 1e6
 
-/* Nanoseconds a byte at so many megabytes (10^6 bytes) a second. */
+/* Nanoseconds a byte at `rate` megabytes (10^6 bytes) a second. */
 #define MB_S(rate) (1e3 / (rate))
 
 /* Seagate's Savvio 10K (ST973401SS), product manual, rev. D, section 4: seeks without

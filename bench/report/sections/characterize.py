@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""characterize - §2.1's table and figure 2: what the server sees of so many clients."""
+"""characterize - §2.1's table and figure 2: what the server sees of many clients."""
 
 from report import charts, paper
 from report.book import Number, computed
@@ -23,7 +23,7 @@ def section(context):
     if not infos:
         return result.text(MISSING)
     result.text(
-        "Interference: so many requests of other contexts come between two requests of the "
+        "Interference: the number of requests of other contexts between two requests of the "
         f"same {LEVEL} (or, where there is none, the statement). A run is a stretch of "
         "physically adjacent blocks read one after the other: as the server gets the "
         "reads, and by thread, that is, on the de-tangled trace.")

@@ -46,7 +46,7 @@ def section(context):
     if not rows:
         return result.text(MISSING)
     result.text(
-        "A cache of so many bytes in all: blocks, what is kept about them, and rules. For each "
+        "Memory is that of the cache in all: blocks, what is kept about them, and rules. For each "
         "policy the best of the evictions "
         + ", ".join(NAMES[e] for e in EVICTIONS[quick].split(","))
         + " is shown, which takes knowing the workload; sequential policies look at each "

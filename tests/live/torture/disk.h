@@ -27,8 +27,8 @@ struct disk {
     struct history *history;
 };
 
-/* The names of the plugin's files; a round has at most so many requests, besides those
- * that disk_judge() needs.  False, with a complaint, if it cannot be. */
+/* The names of the plugin's files; a round has at most `requests` requests, besides
+ * those that disk_judge() needs.  False, with a complaint, if it cannot be. */
 bool disk_open(struct disk *d, const char *image, const char *durable,
                uint32_t requests);
 void disk_close(struct disk *d);

@@ -48,8 +48,8 @@ enum did {
 #define SAW_INITIAL (UINT32_MAX - 1) /* what the cell held when the history began */
 #define SAW_GARBAGE (UINT32_MAX - 2)
 
-/* A history for a device of so many cells, blocks of so many; for at most so many
- * requests and looks at cells.  NULL: no memory. */
+/* A history for a device of `cells` cells, with cells_a_block in a block; for at most
+ * `requests` requests and `looks` looks at cells.  NULL: no memory. */
 struct history *history_new(uint32_t cells, uint32_t cells_a_block, uint32_t requests,
                             uint32_t looks);
 void history_free(struct history *h);

@@ -12,7 +12,7 @@
  *   delay=MICROSECONDS each request waits this long at most before it is carried out,
  *                      and again before it is answered: so requests overtake each
  *                      other, and most of them wait for nothing
- *   errors=PERMILLE    so many requests fail: untouched, half done, or done
+ *   errors=PERMILLE    share of the requests that fail: untouched, half done, or done
  *   linger=MICROSECONDS  one request in 64 waits this long before it is carried out
  *   stall=FILE         requests wait while this file is there
  *   late=FILE          writes wait while this file is there; nothing else does
@@ -153,7 +153,7 @@ static void mark_dirty(uint32_t count, uint64_t offset)
                (offset + count - 1) / PAGE - offset / PAGE + 1);
 }
 
-/* The bytes at an offset that lie in one unit of so many bytes, and on the device. */
+/* The bytes at an offset that lie in one unit of `unit` bytes, and on the device. */
 static size_t part_at(uint64_t offset, size_t unit)
 {
     return (uint64_t)size - offset < unit ? (uint64_t)size - offset : unit;

@@ -19,7 +19,7 @@ static const struct phase kinds[] = {
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* The misses of a policy with so many blocks, n accesses to each of these kinds. */
+/* The misses of a policy with `blocks` blocks, n accesses to each of these kinds. */
 static uint64_t misses(const char *name, uint64_t blocks, const struct phase *phases,
                        size_t count, size_t n)
 {

@@ -35,7 +35,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A read of so many blocks that takes ns, four at a time. */
+/* A read of `blocks` blocks that takes ns, four at a time. */
 static void took(struct device *d, uint64_t ns, unsigned blocks, unsigned queued)
 {
     d->now += ns / 4;

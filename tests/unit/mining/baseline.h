@@ -74,7 +74,7 @@ static inline void check_asked(struct asked asked, uint64_t from, uint64_t to,
 struct walk {
     struct rng rng;
     unsigned readers;
-    unsigned strict; /* of 100 steps, so many go to the next block */
+    unsigned strict; /* percent of the steps that go to the next block */
     uint64_t at[128];
 };
 

@@ -13,7 +13,7 @@ static int start(void **state)
     return 0;
 }
 
-/* A thousand reads of LRU's, and so many of the device; what is asked for after n such
+/* A thousand reads of LRU's, and `reads` of the device; what is asked for after n such
  * periods. */
 static float after(unsigned reads, unsigned n)
 {

@@ -78,7 +78,7 @@ static struct asked after(struct fixture *f, uint64_t block)
     return step(f->p, f->s, block, QM_ACCESS_HIT);
 }
 
-/* Blocks 1 and 2 are read this far apart, so many times; other blocks come between. */
+/* Blocks 1 and 2 are read this far apart, `times` times; other blocks come between. */
 static unsigned associated(unsigned times, unsigned apart)
 {
     struct fixture f = begin_all(0, NEVER);

@@ -7,9 +7,9 @@
 enum {
     ROOM = 1000,   /* prefetched blocks that there is room for */
     PATH = 4000,   /* blocks that the victim reads in order, again and again ... */
-    NOISE = 20,    /* ... but for so many percent */
+    NOISE = 20,    /* ... but for this percentage */
     WILD = 50000,  /* blocks that the other has read in order, from PATH on */
-    ROUNDS = 20000 /* reads of the victim, after so many to learn */
+    ROUNDS = 20000 /* reads of the victim, after as many to learn */
 };
 
 struct world {
@@ -87,7 +87,7 @@ static uint64_t shuffled(uint64_t i, uint64_t n)
 }
 
 /* The victim reads its path, from *at on; beside it, for each of its reads, the other
- * so many at random, each time of a class that is new. */
+ * reads `reads` blocks at random, each time of a class that is new. */
 static void run(struct world *w, struct qm_stream *victim, uint64_t *at, unsigned reads)
 {
     memset(w->by, 0, sizeof w->by);

@@ -281,7 +281,7 @@ static void tell_reads(void *opaque, uint64_t *device, uint64_t *lru)
     *lru = (uint64_t)d->calls * 1000;
 }
 
-/* Of 1000 prefetches that are right seven times of ten, so many were made at last. */
+/* How many of 1000 prefetches that are right seven times of ten were made at last. */
 static unsigned made_of_1000(struct device *device, unsigned without)
 {
     struct qm_mining_config config;

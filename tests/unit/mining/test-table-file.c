@@ -192,7 +192,7 @@ static void test_several(void **state)
     p->ops->destroy(p);
 }
 
-/* Paths of 20 blocks, of which so many are known; each is read n times. */
+/* Paths of 20 blocks, of which `paths` are known; each is read n times. */
 static void read_paths(struct qm_prefetcher *p, unsigned paths, int n)
 {
     for (unsigned path = 0; path < paths; path++)

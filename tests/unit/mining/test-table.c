@@ -148,7 +148,7 @@ static unsigned line_of_key1(uint64_t block)
     return (unsigned)((unsigned __int128)qm_markov_key1(block) * LINES >> 64);
 }
 
-/* How many of the first's pairs there are, of those that it can be sure of if so many
+/* How many of the first's pairs there are, of those that it can be sure of if `owners`
  * owners have pairs everywhere; *all: of all. */
 static unsigned left(struct qm_markov *p, unsigned owners, unsigned *all)
 {

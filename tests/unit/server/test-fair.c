@@ -106,7 +106,7 @@ static void test_removed(void **state)
     assert_int_equal(fair.busy_count, 0);
 }
 
-/* A client asks for room in a queue of so much; tells who yields, 0: nobody. */
+/* A client asks for room in a queue of `room`; tells who yields, 0: nobody. */
 static unsigned ask(unsigned client, uint64_t cost, uint64_t room)
 {
     struct qm_fair_item *item = qm_fair_yields(&fair, client, cost, room);

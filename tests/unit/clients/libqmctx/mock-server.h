@@ -63,7 +63,7 @@ struct mock_server {
     unsigned held[MOCK_TYPES];     /* requests that wait */
     bool hold[MOCK_TYPES];         /* requests wait before they are carried out */
     int error[MOCK_TYPES];         /* that the next ones of a kind get ... */
-    unsigned errors[MOCK_TYPES];   /* ... so many */
+    unsigned errors[MOCK_TYPES];   /* ... how many of them */
     bool forget;                   /* a FLUSH that fails loses what was not durable */
     uint64_t changing[MOCK_CONNS]; /* sessions of changes that are under way */
     uint64_t fenced[MOCK_CONNS];
@@ -81,7 +81,7 @@ void mock_crash(struct mock_server *m, bool lose);
 void mock_cut(struct mock_server *m);
 void mock_hold(struct mock_server *m, enum mock_type type, bool hold);
 void mock_fail(struct mock_server *m, enum mock_type type, int error, unsigned times);
-/* Waits until so many requests of a kind are held; or so many were carried out. */
+/* Waits until n requests of a kind are held; or n were carried out. */
 void mock_await_held(struct mock_server *m, enum mock_type type, unsigned n);
 void mock_await_ops(struct mock_server *m, enum mock_type type, unsigned n);
 unsigned mock_count(struct mock_server *m, enum mock_type type);
