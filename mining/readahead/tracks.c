@@ -549,16 +549,6 @@ unsigned qm_tracks_ask(struct qm_tracks *t, struct qm_turn turn,
     return n;
 }
 
-bool qm_tracks_explain(struct qm_tracks *t, uint64_t block)
-{
-    bool found;
-
-    pthread_mutex_lock(&t->lock);
-    found = find(t, block, 1) != NULL;
-    pthread_mutex_unlock(&t->lock);
-    return found;
-}
-
 void qm_tracks_ended(struct qm_tracks *t, uint64_t block, enum qm_fate fate)
 {
     struct qm_note *n;

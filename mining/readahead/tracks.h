@@ -92,9 +92,6 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *tracks, uint64_t block, uint32_t
 unsigned qm_tracks_ask(struct qm_tracks *tracks, struct qm_turn turn,
                        struct qm_candidate *ranges, unsigned max);
 
-/* Whether block lies in a window, or right behind it. */
-bool qm_tracks_explain(struct qm_tracks *tracks, uint64_t block);
-
 /* What became of a prefetched block. */
 void qm_tracks_ended(struct qm_tracks *tracks, uint64_t block, enum qm_fate fate);
 
