@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* serve-lock.c - one writing server a device, of quickmine serve.
+ *
+ * Two caches above one device each keep what the other has overwritten, so the second
+ * server must not start.  flock(2) on the device itself has the device's identity by
+ * nature: other names of it, and links to it, meet the same lock, in other mount
+ * namespaces too.  The lock ends with the descriptor, so nothing is stale after a
+ * crash. What has no file here (a volume of a cluster, another NBD server) is known by
+ * its parameters only: two ways to write them are two locks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/serve.h"
+
+/* The process that holds a lock on what st describes, or 0: for the message. */
+static long holder(const struct stat *st)
+{
+    FILE *locks = fopen("/proc/locks", "re");
+    char wanted[64], line[256];
+    long pid = 0;
+
+    if (!locks)
+        return 0;
+    snprintf(wanted, sizeof wanted, " %02x:%02x:%ju ", major(st->st_dev),
+             minor(st->st_dev), (uintmax_t)st->st_ino);
+    while (pid == 0 && fgets(line, sizeof line, locks))
+        if (strstr(line, "FLOCK") && strstr(line, wanted))
+            sscanf(line, "%*s %*s %*s %*s %ld", &pid);
+    fclose(locks);
+    return pid;
+}
+
+/* Locks the file at path, and leaves it open. */
+static int lock(const char *path, const char *what, int flags, bool read_only)
+{
+    int fd = open(path, flags, 0600);
+    struct stat st;
+
+    if (fd == -1 && (errno == EACCES || errno == EROFS) && !(flags & O_CREAT))
+        fd = open(path, O_RDONLY); /* the backend will say what it thinks of that */
+    if (fd == -1) {
+        cli_fail("%s: %s", path, strerror(errno));
+        return -1;
+    }
+    if (flock(fd, (read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0)
+        return 0;
+    if (errno == EWOULDBLOCK && fstat(fd, &st) == 0) {
+        long pid = holder(&st);
+        char by[64] = "";
+
+        if (pid > 0)
+            snprintf(by, sizeof by, " (process %ld)", pid);
+        cli_fail("%s is served already%s: two servers on one device would each cache "
+                 "what the other overwrites",
+                 what, by);
+    } else {
+        cli_fail("%s cannot be locked: %s", path, strerror(errno));
+    }
+    close(fd);
+    return -1;
+}
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t h, const char *text)
+{
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return (h ^ '\n') * UINT64_C(0x100000001b3);
+}
+
+int serve_lock(const struct serve_file *file, const char *directory, bool read_only)
+{
+    const char *backend = serve_value(file, "backend", "");
+    uint64_t h = hash(UINT64_C(0xcbf29ce484222325), backend);
+    char *path, *what;
+    bool has_file = false;
+    int failed = 0;
+
+    for (size_t i = 0; i < file->n && !failed; i++) {
+        const struct serve_setting *s = &file->settings[i];
+        const char *key = serve_of_group(s, "backend");
+
+        if (!key)
+            continue;
+        h = hash(hash(h, key), s->value);
+        if (strcmp(key, "file") == 0) {
+            has_file = true;
+            failed = lock(s->value, s->value, read_only ? O_RDONLY : O_RDWR, read_only);
+        }
+    }
+    if (failed || has_file)
+        return failed;
+    if (asprintf(&path, "%s/%016" PRIx64, directory, h) == -1)
+        return -1;
+    if (asprintf(&what, "the %s device of %s", backend, file->path) == -1) {
+        free(path);
+        return -1;
+    }
+    failed = lock(path, what, O_RDWR | O_CREAT | O_NOFOLLOW, read_only);
+    free(what);
+    free(path);
+    return failed;
+}
