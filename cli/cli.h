@@ -31,6 +31,7 @@ int qm_cmd_replay(int argc, char **argv);
 int qm_cmd_stat(int argc, char **argv);
 int qm_cmd_top(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
+int qm_cmd_serve(int argc, char **argv);
 int qm_cmd_agent(int argc, char **argv); /* where BPF is built */
 
 /* A subcommand in a table that ends with a NULL name. */

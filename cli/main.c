@@ -13,6 +13,7 @@ static const struct cli_command commands[] = {
     {"replay", qm_cmd_replay, "replay a trace against a live server", NULL},
     {"stat", qm_cmd_stat, "print a live server's statistics", NULL},
     {"top", qm_cmd_top, "watch a live server", NULL},
+    {"serve", qm_cmd_serve, "run a server as a configuration file describes it", NULL},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF
