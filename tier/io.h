@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* io.h - the tier's I/O: an ops table, which tests replace to make disks that fail,
+ * forget and crash.
+ *
+ * All return errno values, and transfer everything or fail.  Reading beyond the end of
+ * the file is EIO.  Any number of threads may call them at the same time. */
+#ifndef QM_TIER_IO_H
+#define QM_TIER_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum qm_tier_file {
+    QM_TIER_DATA, /* O_DIRECT if it can be had: all aligned to 4096 */
+    QM_TIER_META, /* through the page cache: after the call, it survives the process */
+};
+
+struct qm_tier_io {
+    void *opaque;
+    int (*read)(void *opaque, enum qm_tier_file file, void *buf, size_t n, uint64_t at);
+    /* durable: returns when these bytes survive the machine, too. */
+    int (*write)(void *opaque, enum qm_tier_file file, const void *buf, size_t n,
+                 uint64_t at, bool durable);
+    int (*sync)(void *opaque);
+    int (*reserve)(void *opaque, uint64_t at, size_t n); /* space for later writes */
+    int (*resize)(void *opaque, uint64_t size);          /* cuts or grows the file */
+    /* Returns ENOENT if the file has no name any more, EIO if it is shorter than size.
+     */
+    int (*present)(void *opaque, uint64_t size);
+    void (*close)(void *opaque);
+
+    /* Set when it is opened. */
+    bool fixed;    /* a device: its size cannot be changed */
+    bool direct;   /* QM_TIER_DATA is O_DIRECT */
+    bool fresh;    /* made just now */
+    uint64_t size; /* of the file when it was opened */
+    uint64_t inode, birth;
+};
+
+/* A file or block device, locked against other processes (OFD lock).  Returns 0, EBUSY,
+ * or what open() returned; err has a sentence. */
+int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *err,
+                    size_t len);
+
+/* No file: data is not kept, metadata in memory (size bytes of address space). */
+int qm_tier_io_null(struct qm_tier_io *io, uint64_t size);
+
+/* The witness file: read it, or replace it durably.  Return errno values. */
+struct qm_tier_testimony;
+int qm_tier_witness_read(const char *path, struct qm_tier_testimony *t);
+int qm_tier_witness_write(const char *path, const struct qm_tier_testimony *t);
+
+/* /proc's boot id, "" if there is none. */
+void qm_tier_boot_id(char id[40]);
+
+#endif
