@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* admit.h - which blocks are worth a write to the tier.
+ *
+ * *Sketch.*  A count-min sketch as in TinyLFU (Einziger, Friedman & Manes, ACM
+ * Transactions on Storage 13(4), 2017): 4 rows of 4-bit counters, at least one counter
+ * a row for each block of the tier, halved after 10 accesses a block.  It counts
+ * demands that memory did not answer, and qm_tier_touch().  Counters are atomic words;
+ * lost increments are harmless.
+ *
+ * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
+ * admitted.  Then those whose frequency is at least 2: a block that was read once is
+ * not worth a write.  3 when less than half of the write budget is left.
+ *
+ * *Budget.*  A token bucket of bytes: write_rate a day, at most an hour's share saved
+ * up. All that is written to the file is paid from it; metadata and rewritten blocks
+ * may overdraw it, which inserts then wait for.
+ *
+ * *Bloom filter.*  Asked before the index, if wanted: m = -n ln f / (ln 2)^2 bits and
+ * k = m/n ln 2 functions for n blocks and a false-positive rate f.  A block that leaves
+ * stays in it, so it is stale when as many blocks were added since it was built as it
+ * has room for, and then built anew from the index.
+ */
+#ifndef QM_TIER_ADMIT_H
+#define QM_TIER_ADMIT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct qm_tier;
+
+struct qm_tier_sketch {
+    _Atomic uint64_t *words; /* 16 counters each; the rows follow each other */
+    uint64_t row;            /* words in a row */
+    _Atomic uint64_t accesses;
+    uint64_t sample;
+};
+
+struct qm_tier_bloom {
+    _Atomic uint64_t *words; /* NULL: none */
+    uint64_t bits;           /* m */
+    unsigned functions;      /* k */
+    uint64_t room;           /* n */
+    _Atomic uint64_t added;
+};
+
+struct qm_tier_admission {
+    struct qm_tier_sketch sketch;
+    struct qm_tier_bloom bloom;
+    pthread_mutex_t lock; /* of what follows */
+    int64_t tokens;       /* bytes; may be negative */
+    int64_t burst;
+    uint64_t refilled; /* when, ns */
+};
+
+/* m and k for n blocks and rate f. */
+void qm_tier_bloom_size(uint64_t n, double f, uint64_t *bits, unsigned *functions);
+
+int admit_new(struct qm_tier *t);
+void admit_free(struct qm_tier *t);
+void admit_count(struct qm_tier *t, uint64_t block);
+unsigned admit_frequency(struct qm_tier *t, uint64_t block);
+/* 0, EPERM or EDQUOT; scan: EPERM too, *was_scan says so. */
+int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,
+                 bool *was_scan);
+/* Bytes that were written. */
+void admit_pay(struct qm_tier *t, uint64_t bytes);
+
+void admit_bloom_add(struct qm_tier *t, uint64_t block);
+bool admit_bloom_may_have(struct qm_tier *t, uint64_t block);
+/* Builds it anew if it is stale. */
+void admit_bloom_refresh(struct qm_tier *t);
+
+#endif
