@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* queue.c - inserted blocks wait here for the thread that writes the log.
+ *
+ * A ring of fixed size.  Its thread takes what has gathered, writes it, and only then
+ * frees the places, whose buffers hold the copies. */
+#include "tier/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TOGETHER 64 /* items that are written at a time */
+
+int queue_new(struct qm_tier *t)
+{
+    t->queue.size = t->config.queue;
+    if (t->config.threadless)
+        return 0;
+    t->queue.items = tier_alloc(t, t->queue.size * sizeof(struct item));
+    t->queue.copies = tier_pages(t, (size_t)t->queue.size * t->g.block_size);
+    return t->queue.items && t->queue.copies ? 0 : ENOMEM;
+}
+
+void queue_free(struct qm_tier *t)
+{
+    free(t->queue.items);
+    free(t->queue.copies);
+}
+
+static void *write_queued(void *opaque)
+{
+    struct qm_tier *t = opaque;
+    struct item items[TOGETHER];
+
+    pthread_mutex_lock(&t->queue.lock);
+    for (;;) {
+        uint32_t n;
+
+        if (t->queue.n == 0) {
+            struct timespec until;
+            int r = 0;
+
+            if (t->queue.stop)
+                break;
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            until.tv_sec++;
+            while (t->queue.n == 0 && !t->queue.stop && r != ETIMEDOUT)
+                r = pthread_cond_clockwait(&t->queue.filled, &t->queue.lock,
+                                           CLOCK_MONOTONIC, &until);
+            if (t->queue.n == 0) { /* idle: what was written survives the process now */
+                pthread_mutex_unlock(&t->queue.lock);
+                pthread_mutex_lock(&t->log.lock);
+                if (!tier_dead(t))
+                    (void)log_footer(t);
+                pthread_mutex_unlock(&t->log.lock);
+                pthread_mutex_lock(&t->queue.lock);
+            }
+            continue;
+        }
+        n = t->queue.n < TOGETHER ? t->queue.n : TOGETHER;
+        for (uint32_t i = 0; i < n; i++)
+            items[i] = t->queue.items[(t->queue.head + i) % t->queue.size];
+        pthread_mutex_unlock(&t->queue.lock);
+        log_write(t, items, n);
+        pthread_mutex_lock(&t->queue.lock);
+        t->queue.head = (t->queue.head + n) % t->queue.size;
+        t->queue.n -= n;
+        if (t->queue.n == 0)
+            pthread_cond_broadcast(&t->queue.drained);
+    }
+    pthread_mutex_unlock(&t->queue.lock);
+    return NULL;
+}
+
+int queue_start(struct qm_tier *t)
+{
+    int r = t->config.threadless
+                ? 0
+                : pthread_create(&t->queue.thread, NULL, write_queued, t);
+
+    t->queue.running = r == 0 && !t->config.threadless;
+    return r;
+}
+
+void queue_stop(struct qm_tier *t)
+{
+    pthread_mutex_lock(&t->queue.lock);
+    t->queue.stop = true;
+    pthread_cond_broadcast(&t->queue.filled);
+    pthread_mutex_unlock(&t->queue.lock);
+    if (t->queue.running)
+        pthread_join(t->queue.thread, NULL);
+    t->queue.running = false;
+}
+
+static int push(struct qm_tier *t, const struct qm_tier_insert *insert)
+{
+    struct item item = {
+        .block = insert->block,
+        .ticket = insert->ticket,
+        .data = insert->data,
+        .release = insert->release,
+        .cookie = insert->cookie,
+    };
+    uint32_t at;
+
+    if (t->config.threadless) {
+        log_write(t, &item, 1);
+        return 0;
+    }
+    pthread_mutex_lock(&t->queue.lock);
+    if (t->queue.n == t->queue.size) {
+        pthread_mutex_unlock(&t->queue.lock);
+        COUNT(t, full);
+        return EAGAIN;
+    }
+    at = (t->queue.head + t->queue.n) % t->queue.size;
+    if (!item.release) {
+        char *copy = t->queue.copies + (size_t)at * t->g.block_size;
+
+        memcpy(copy, item.data, t->g.block_size);
+        item.data = copy;
+    }
+    t->queue.items[at] = item;
+    if (t->queue.n++ == 0)
+        pthread_cond_signal(&t->queue.filled);
+    pthread_mutex_unlock(&t->queue.lock);
+    return 0;
+}
+
+int qm_tier_insert(struct qm_tier *t, const struct qm_tier_insert *insert)
+{
+    bool scan = false;
+    int r;
+
+    if (insert->block >= t->g.volume_blocks) {
+        COUNT(t, refused);
+        return EINVAL;
+    }
+    if (tier_dead(t)) {
+        COUNT(t, refused);
+        return ENODEV;
+    }
+    if (index_contains(t, insert->block)) {
+        COUNT(t, exists);
+        return EEXIST;
+    }
+    if (journal_is_stale(t, insert->block, insert->ticket)) {
+        COUNT(t, stale);
+        return ESTALE;
+    }
+    r = admit_decide(t, insert->block, insert->frequency, insert->scan, &scan);
+    if (r == EDQUOT)
+        COUNT(t, over_rate);
+    else if (r != 0 && scan)
+        COUNT(t, scans);
+    else if (r != 0)
+        COUNT(t, refused);
+    return r != 0 ? r : push(t, insert);
+}
+
+bool qm_tier_wants(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan)
+{
+    bool was_scan;
+
+    return block < t->g.volume_blocks && !tier_dead(t) &&
+           admit_decide(t, block, frequency, scan, &was_scan) == 0 &&
+           !index_contains(t, block);
+}
+
+void qm_tier_drain(struct qm_tier *t)
+{
+    pthread_mutex_lock(&t->queue.lock);
+    while (t->queue.n > 0)
+        pthread_cond_wait(&t->queue.drained, &t->queue.lock);
+    pthread_mutex_unlock(&t->queue.lock);
+}
