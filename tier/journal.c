@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* journal.c - changes of the volume: what they outdate is dropped, for this process and
+ * for the next, and inserts that they have overtaken are refused.
+ *
+ * *Stamps* order changes and inserts.  A change takes a number from journal.now when it
+ * begins and when it ends, and leaves it in the stamps of its blocks.  An insert is
+ * stale if a stamp of its block is above its ticket or a change is in flight.
+ * index_add() looks under the shard's lock, and qm_tier_write_begin() takes that lock
+ * after it has set the stamp: either it finds the block, or the block is found stale.
+ */
+#include "tier/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int journal_new(struct qm_tier *t)
+{
+    t->journal.stamps = tier_alloc(t, STAMPS * sizeof(struct stamp));
+    return t->journal.stamps ? 0 : ENOMEM;
+}
+
+void journal_free(struct qm_tier *t)
+{
+    free(t->journal.stamps);
+}
+
+/* Neighbours have stamps of their own. */
+static struct stamp *stamp_of(struct qm_tier *t, uint64_t block)
+{
+    return &t->journal.stamps[(block ^ block / STAMPS * 31) % STAMPS];
+}
+
+bool journal_is_stale(struct qm_tier *t, uint64_t block, uint64_t ticket)
+{
+    struct stamp *s = stamp_of(t, block);
+
+    /* In flight first: an end sets the stamp before it leaves. */
+    return atomic_load(&s->in_flight) > 0 || atomic_load(&t->journal.wide) > 0 ||
+           atomic_load(&s->last) > ticket || atomic_load(&t->journal.floor) > ticket;
+}
+
+uint64_t qm_tier_ticket(struct qm_tier *t)
+{
+    return atomic_load(&t->journal.now);
+}
+
+static void raise_to(_Atomic uint64_t *to, uint64_t value)
+{
+    uint64_t was = atomic_load(to);
+
+    while (was < value && !atomic_compare_exchange_weak(to, &was, value))
+        ;
+}
+
+/* Tags of removed blocks whose slots follow each other are killed together. */
+struct run {
+    uint32_t segment, slot, n;
+};
+
+static int kill_run(struct qm_tier *t, struct run *run)
+{
+    int r = run->n > 0 ? log_kill(t, run->segment, run->slot, run->n) : 0;
+
+    if (run->n > 0)
+        atomic_fetch_sub(&segment_of(t, run->segment)->pins, run->n);
+    run->n = 0;
+    return r;
+}
+
+static int drop(struct qm_tier *t, uint64_t block, struct run *run)
+{
+    struct slot s;
+    int r = 0;
+
+    if (!index_remove(t, block, &s))
+        return 0;
+    COUNT(t, invalidated);
+    if (run->n > 0 &&
+        (run->segment != s.segment || run->slot + run->n != s.slot || run->n >= 64))
+        r = kill_run(t, run);
+    if (run->n == 0)
+        *run = (struct run){s.segment, s.slot, 0};
+    run->n++;
+    return r;
+}
+
+void journal_drop(struct qm_tier *t, uint64_t block)
+{
+    struct run run = {0};
+    int r = drop(t, block, &run);
+
+    if (r == 0)
+        r = kill_run(t, &run);
+    if (r != 0)
+        tier_die(t, "cannot invalidate a block: %s", strerror(r));
+}
+
+static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
+{
+    struct run run = {0};
+    int r = 0;
+
+    if (w->last - w->first < WIDE || w->last - w->first <= atomic_load(&t->blocks)) {
+        for (uint64_t b = w->first; b <= w->last && r == 0; b++) {
+            if (b - w->first < 64 && t->config.update && index_contains(t, b))
+                w->held |= UINT64_C(1) << (b - w->first);
+            r = drop(t, b, &run);
+        }
+    } else {
+        /* More blocks than the index has.  What is added meanwhile is stale. */
+        uint64_t found[256], n, all;
+
+        do {
+            struct cursor at = {0};
+
+            all = 0;
+            while (r == 0 &&
+                   (n = index_gather(t, &at, w->first, w->last, found, 256)) > 0) {
+                for (uint64_t i = 0; i < n && r == 0; i++)
+                    r = drop(t, found[i], &run);
+                all += n;
+            }
+        } while (all > 0 && r == 0);
+    }
+    return r ? r : kill_run(t, &run);
+}
+
+void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t offset,
+                         uint64_t count)
+{
+    uint64_t size = t->config.identity.size;
+    int r;
+
+    *w = (struct qm_tier_write){.offset = offset, .count = count};
+    if (count == 0 || offset >= size)
+        return;
+    if (count > size - offset)
+        w->count = count = size - offset;
+    w->tracked = true;
+    w->first = offset / t->g.block_size;
+    w->last = (offset + count - 1) / t->g.block_size;
+    w->wide = w->last - w->first >= WIDE;
+    if (w->wide) {
+        atomic_fetch_add(&t->journal.wide, 1);
+        w->stamp = atomic_fetch_add(&t->journal.now, 1) + 1;
+        raise_to(&t->journal.floor, w->stamp);
+    } else {
+        for (uint64_t b = w->first; b <= w->last; b++)
+            atomic_fetch_add(&stamp_of(t, b)->in_flight, 1);
+        w->stamp = atomic_fetch_add(&t->journal.now, 1) + 1;
+        for (uint64_t b = w->first; b <= w->last; b++)
+            raise_to(&stamp_of(t, b)->last, w->stamp);
+    }
+    intent_begin(t, offset, count);
+    if (!tier_dead(t)) {
+        r = drop_range(t, w);
+        if (r != 0)
+            tier_die(t, "cannot invalidate a block: %s", strerror(r));
+    }
+    if (tier_dead(t))
+        tier_wait_dead(t);
+}
+
+/* Inserts the new data of those whole blocks that were held, unless another change has
+ * touched them since. */
+static void update(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
+                   uint64_t ticket)
+{
+    uint32_t size = t->g.block_size;
+
+    for (uint64_t i = 0; i < 64 && w->first + i <= w->last; i++) {
+        uint64_t block = w->first + i, at = block * size;
+        struct qm_tier_insert insert = {
+            .block = block,
+            .ticket = ticket,
+            .frequency = UINT32_MAX - 1, /* it has earned its place before */
+        };
+
+        if (!(w->held >> i & 1) || at < w->offset || at + size > w->offset + w->count)
+            continue;
+        insert.data = data ? data + (at - w->offset) : NULL;
+        (void)qm_tier_insert(t, &insert);
+    }
+}
+
+void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
+                       enum qm_tier_result result, const void *data)
+{
+    uint64_t stamp;
+    bool alone;
+
+    if (!w->tracked)
+        return;
+    alone = atomic_load(&t->journal.floor) <= w->stamp;
+    w->tracked = false;
+    stamp = atomic_fetch_add(&t->journal.now, 1) + 1;
+    if (w->wide) {
+        raise_to(&t->journal.floor, stamp);
+        atomic_fetch_sub(&t->journal.wide, 1);
+    } else {
+        for (uint64_t b = w->first; b <= w->last; b++) {
+            if (atomic_load(&stamp_of(t, b)->last) > w->stamp)
+                alone = false;
+            raise_to(&stamp_of(t, b)->last, stamp);
+        }
+        for (uint64_t b = w->first; b <= w->last; b++)
+            atomic_fetch_sub(&stamp_of(t, b)->in_flight, 1);
+    }
+    intent_end(t, w->offset, w->count);
+    if (w->held && alone && result == QM_TIER_WROTE && (data || !t->config.data) &&
+        t->config.update)
+        update(t, w, data, stamp);
+}
