@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-basic.c - a tier in a file: insert, read, write, evict, close and open again;
+ * what is refused, and what is emptied with a warning. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "testing.h"
+
+#define BLOCK  4096u
+#define VOLUME (UINT64_C(64) << 20)
+#define SIZE   (UINT64_C(4) << 20)
+
+static char dir[] = "/tmp/tier-basic.XXXXXX", path[64], witness[64];
+static struct told told;
+static _Alignas(4096) char buf[BLOCK];
+
+static struct qm_tier_config config(void)
+{
+    struct qm_tier_config c;
+
+    qm_tier_config_init(&c);
+    c.identity = (struct qm_tier_identity){"a-volume", VOLUME, BLOCK, 7};
+    c.path = path;
+    c.size = SIZE;
+    c.admit = QM_TIER_ADMIT_ALL;
+    c.warn = keep_warning;
+    c.opaque = &told;
+    return c;
+}
+
+static int setup(void **state)
+{
+    unlink(path);
+    unlink(witness);
+    memset(&told, 0, sizeof told);
+    return 0;
+}
+
+static struct qm_tier *open_ok(const struct qm_tier_config *c)
+{
+    struct qm_tier *t;
+    char err[400] = "";
+    int r = qm_tier_open(c, &t, err, sizeof err);
+
+    if (r != 0)
+        fail_msg("%d: %s", r, err);
+    return t;
+}
+
+static int put(struct qm_tier *t, uint64_t block, uint64_t version)
+{
+    struct qm_tier_insert insert = {
+        .block = block,
+        .data = buf,
+        .ticket = qm_tier_ticket(t),
+        .frequency = QM_TIER_FREQUENCY_UNKNOWN,
+    };
+
+    make_block(buf, BLOCK, block, version);
+    return qm_tier_insert(t, &insert);
+}
+
+/* The version that the tier has, or 0. */
+static uint64_t get(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_read read = {.block = block, .buf = buf};
+
+    return qm_tier_read(t, &read, 1) ? version_of(buf, BLOCK, block) : 0;
+}
+
+static void change(struct qm_tier *t, uint64_t block, uint64_t blocks)
+{
+    struct qm_tier_write w;
+
+    qm_tier_write_begin(t, &w, block * BLOCK, blocks * BLOCK);
+    qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
+}
+
+static struct qm_tier_stats stats(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s;
+}
+
+static void test_insert_read_write(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t = open_ok(&c);
+    struct qm_tier_read reads[100];
+    static _Alignas(4096) char many[100][BLOCK];
+
+    assert_int_equal(get(t, 5), 0);
+    for (uint64_t b = 0; b < 100; b++) {
+        assert_int_equal(put(t, b, 1), 0);
+        qm_tier_drain(t);
+    }
+    assert_int_equal(put(t, 5, 1), EEXIST);
+    assert_int_equal(put(t, VOLUME / BLOCK, 1), EINVAL);
+    assert_int_equal(get(t, 5), 1);
+    change(t, 5, 3);
+    assert_int_equal(get(t, 4), 1);
+    for (uint64_t b = 5; b < 8; b++)
+        assert_int_equal(get(t, b), 0);
+    assert_int_equal(get(t, 8), 1);
+    assert_int_equal(put(t, 5, 2), 0);
+    qm_tier_drain(t);
+    assert_int_equal(get(t, 5), 2);
+    for (size_t i = 0; i < 100; i++)
+        reads[i] = (struct qm_tier_read){.block = 99 - i, .buf = many[i]};
+    assert_int_equal(qm_tier_read(t, reads, 100), 98);
+    for (size_t i = 0; i < 100; i++)
+        if (reads[i].hit)
+            assert_int_equal(version_of(many[i], BLOCK, 99 - i), i == 94 ? 2 : 1);
+    assert_int_equal(stats(t).lookups, stats(t).hits + stats(t).misses);
+    assert_int_equal(stats(t).inserted, 101);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    assert_int_equal(told.n, 0);
+}
+
+/* An insert that a write has overtaken is refused, whenever it comes. */
+static void test_tickets(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t = open_ok(&c);
+    struct qm_tier_insert insert = {.block = 9, .data = buf};
+    struct qm_tier_write w;
+
+    insert.ticket = qm_tier_ticket(t);
+    qm_tier_write_begin(t, &w, 9 * BLOCK + 100, 1);
+    assert_int_equal(qm_tier_insert(t, &insert), ESTALE);
+    insert.ticket = qm_tier_ticket(t);
+    assert_int_equal(qm_tier_insert(t, &insert), ESTALE);
+    qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
+    assert_int_equal(qm_tier_insert(t, &insert), ESTALE);
+    insert.ticket = qm_tier_ticket(t);
+    assert_int_equal(qm_tier_insert(t, &insert), 0);
+    insert.block = 10;
+    change(t, 0, VOLUME / BLOCK);
+    assert_int_equal(qm_tier_insert(t, &insert), ESTALE);
+    insert.ticket = qm_tier_ticket(t);
+    assert_int_equal(qm_tier_insert(t, &insert), 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* Several times what fits; then all that it holds is held again after opening. */
+static void test_evict_and_reopen(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t = open_ok(&c);
+    uint64_t n = 4 * SIZE / BLOCK, held = 0, again = 0, kept;
+
+    for (uint64_t b = 0; b < n; b++) {
+        while (put(t, b, b + 1) == EAGAIN)
+            qm_tier_drain(t);
+    }
+    qm_tier_drain(t);
+    for (uint64_t b = 0; b < n; b++) {
+        uint64_t version = get(t, b);
+
+        assert_true(version == 0 || version == b + 1);
+        held += version != 0;
+    }
+    assert_int_equal(held, stats(t).blocks);
+    assert_true(held > stats(t).capacity * 3 / 4);
+    assert_true(stats(t).evicted > 0);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    t = open_ok(&c);
+    assert_int_equal(stats(t).recovered, held);
+    for (uint64_t b = 0; b < n; b++) {
+        uint64_t version = get(t, b);
+
+        assert_true(version == 0 || version == b + 1);
+        again += version != 0;
+    }
+    assert_int_equal(again, held);
+    kept = stats(t).blocks;
+    change(t, 0, n);
+    assert_int_equal(stats(t).blocks, 0);
+    assert_int_equal(stats(t).invalidated, kept);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    t = open_ok(&c);
+    assert_int_equal(stats(t).blocks, 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+    assert_int_equal(told.n, 0);
+}
+
+static void fill(const struct qm_tier_config *c)
+{
+    struct qm_tier *t = open_ok(c);
+
+    if (!qm_tier_contains(t, 1))
+        assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    memset(&told, 0, sizeof told);
+}
+
+static void expect_emptied(const struct qm_tier_config *c, const char *why)
+{
+    struct qm_tier *t = open_ok(c);
+
+    if (told.n != 1 || !strstr(told.text, why))
+        fail_msg("warned %u times: %s", told.n, told.text);
+    assert_int_equal(stats(t).blocks, 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+    memset(&told, 0, sizeof told);
+}
+
+static void test_identity(void **state)
+{
+    struct qm_tier_config c = config(), other;
+
+    fill(&c);
+    other = c;
+    other.identity.volume = "b-volume";
+    expect_emptied(&other, "of volume \"a-volume\", not \"b-volume\"");
+    fill(&c);
+    other = c;
+    other.identity.size += BLOCK;
+    expect_emptied(&other, "the volume had");
+    fill(&c);
+    other = c;
+    other.identity.block_size *= 2;
+    expect_emptied(&other, "its blocks are of 4096 bytes, not of 8192");
+    fill(&c);
+    other = c;
+    other.identity.generation++;
+    expect_emptied(&other, "generation is 8 now, not 7");
+}
+
+static void copy(const char *from, const char *to, bool same_inode)
+{
+    char command[300];
+
+    if (!same_inode)
+        unlink(to);
+    snprintf(command, sizeof command, "cat %s > %s", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* An older copy: told by its inode, or by the witness. */
+static void test_older_copy(void **state)
+{
+    struct qm_tier_config c = config();
+    char saved[100];
+
+    snprintf(saved, sizeof saved, "%s/saved", dir);
+    fill(&c);
+    copy(path, saved, false);
+    copy(saved, path, false);
+    expect_emptied(&c, "is a copy of the file");
+
+    setup(state);
+    c.witness = witness;
+    fill(&c);
+    copy(path, saved, false);
+    fill(&c); /* finds its block, and changes the epoch */
+    copy(saved, path, true);
+    expect_emptied(&c, "older copy");
+    fill(&c);
+    unlink(witness);
+    expect_emptied(&c, "no witness");
+    unlink(saved);
+}
+
+static void test_refused(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t, *u;
+    char err[400];
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+
+    assert_int_equal(pwrite(fd, "precious", 8, 70000), 8);
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), EINVAL);
+    assert_non_null(strstr(err, "something else than a tier"));
+    assert_int_equal(pread(fd, buf, 8, 70000), 8);
+    assert_memory_equal(buf, "precious", 8);
+    close(fd);
+    unlink(path);
+    t = open_ok(&c);
+    assert_int_equal(qm_tier_open(&c, &u, err, sizeof err), EBUSY);
+    assert_non_null(strstr(err, "another process has this tier open"));
+    assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    assert_int_equal(get(t, 1), 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    c.size = 100000;
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), EINVAL);
+    assert_non_null(strstr(err, "at least 4 segments"));
+    c.size = SIZE;
+    c.path = "/nonexistent/tier";
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), ENOENT);
+    assert_non_null(strstr(err, "/nonexistent/tier: No such file"));
+}
+
+/* Killed without a word: what was written is there, what was changed is not. */
+static void test_killed(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        t = open_ok(&c);
+        for (uint64_t b = 0; b < 200; b++) {
+            put(t, b, 1);
+            qm_tier_drain(t);
+        }
+        qm_tier_sync(t);
+        change(t, 50, 10);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    t = open_ok(&c);
+    for (uint64_t b = 0; b < 200; b++)
+        assert_int_equal(get(t, b), b < 50 || b >= 60);
+    qm_tier_close(t, QM_TIER_KEEP);
+    assert_int_equal(told.n, 0);
+}
+
+static void test_forget(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t;
+
+    fill(&c);
+    t = open_ok(&c);
+    assert_int_equal(get(t, 1), 1);
+    assert_int_equal(qm_tier_close(t, QM_TIER_FORGET), 0);
+    expect_emptied(&c, "it was detached");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_insert_read_write, setup),
+        cmocka_unit_test_setup(test_tickets, setup),
+        cmocka_unit_test_setup(test_evict_and_reopen, setup),
+        cmocka_unit_test_setup(test_identity, setup),
+        cmocka_unit_test_setup(test_older_copy, setup),
+        cmocka_unit_test_setup(test_refused, setup),
+        cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_forget, setup),
+    };
+    int r;
+
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(path, sizeof path, "%s/tier", dir);
+    snprintf(witness, sizeof witness, "%s/witness", dir);
+    r = cmocka_run_group_tests(tests, NULL, NULL);
+    setup(NULL);
+    rmdir(dir);
+    return r;
+}
