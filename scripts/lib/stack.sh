@@ -71,15 +71,29 @@ stack_load() {
 
 # stack_start DIR SIZE_MB POOL CONNECTIONS ARGS...: the stack on a copy of what
 # stack_load made; ARGS are nbdkit's after the filter's name.  MariaDB is at
-# $T/mariadb.sock, the server's statistics at $T/nbd.stats.
+# $T/mariadb.sock, the server's statistics at $T/nbd.stats.  The copy is a file, or, with
+# stack_backend=rbd, an image in the cluster that ceph_start has started; its reads take
+# what nbdkit's delay filter adds.
 stack_jemalloc=libjemalloc.so.2
+stack_backend="file"
 stack_start() {
     local dir=$1 size=$2 pool=$3 connections=$4; shift 4
     rm -rf "${T:?}/data" "${T:?}/device.img" "${T:?}"/nbd.{sock,pid} "${T:?}/mount.pid"
     run_for cp -r "$dir/data" "$T/data"
-    run_for cp --sparse=always "$dir/image" "$T/device.img"
+    local below
+    case $stack_backend in
+    file)
+        run_for cp --sparse=always "$dir/image" "$T/device.img"
+        below=(file "$T/device.img")
+        ;;
+    rbd)
+        rbd rm --no-progress device >/dev/null 2>&1
+        run_for rbd import --no-progress "$dir/image" device || fail "no image in the cluster"
+        below=("$BUILD_DIR/lib/nbdkit-rbd-plugin.so" device)
+        ;;
+    esac
     LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \
-        file "$T/device.img" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
+        "${below[@]}" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
     stack_nbdkit=$PID
 
     QM_PIDS+=("m:$T/device")
