@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "clients/mount/tag.h"
+#include "clients/libqmctx/device-tag.h"
 
 /* Programs at the same time; one more is turned away (it tries again by itself). */
 #define QM_ANNOUNCE_PROGRAMS 64

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "clients/mount/tag.h"
+#include "clients/libqmctx/device-tag.h"
 
 /* Contexts that a program can have open at the same time, and thus how much memory it
  * shares: 1 MiB. */

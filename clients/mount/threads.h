@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-#include "clients/mount/tag.h"
+#include "clients/libqmctx/device-tag.h"
 
 /* Contexts at the same time. */
 #define QM_THREADS_MAX 1024

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tag.c - an open context of the server's, held by whoever uses it. */
+/* device-tag.c - an open context of the server's, held by whoever uses it. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "clients/mount/tag.h"
+#include "clients/libqmctx/device-tag.h"
 
 struct qm_tag {
     atomic_uint references;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tag.h - an open context of the server's, held by whoever uses it.
+/* device-tag.h - an open context of the server's, held by whoever uses it.
  *
  * A tag keeps its context open: the table that it stands in has one reference, and each
  * request that is on its way with it another, so that a context that ends in the midst
  * of its reads ends on the wire after the last of them.
  */
-#ifndef QM_MOUNT_TAG_H
-#define QM_MOUNT_TAG_H
+#ifndef QMCTX_DEVICE_TAG_H
+#define QMCTX_DEVICE_TAG_H
 
 #include "clients/libqmctx/device.h"
+
+#pragma GCC visibility push(default)
 
 struct qm_tag;
 
@@ -25,5 +27,7 @@ void qm_tag_put(struct qm_tag *tag);
 
 /* The context for a request; tag may be NULL: no context. */
 qmctx_id qm_tag_context(const struct qm_tag *tag);
+
+#pragma GCC visibility pop
 
 #endif
