@@ -161,6 +161,11 @@ static void sweep(struct qm_agent *a)
     qm_agent_threads_sweep(a->threads, t);
 }
 
+bool qm_agent_drain(struct qm_agent *a)
+{
+    return qm_watch_drain(a->watch) > 0;
+}
+
 /* Hands on what is in the ring.  Returns whether there was anything. */
 static bool drain(struct qm_agent *a)
 {
@@ -202,6 +207,18 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
             qm_door_serve(a->door);
     }
     drain(a);
+}
+
+void qm_agent_tend(struct qm_agent *a)
+{
+    drain(a);
+    if (a->door)
+        qm_door_serve(a->door);
+}
+
+int qm_agent_fd(const struct qm_agent *a)
+{
+    return a->door ? qm_door_fd(a->door) : -1;
 }
 
 void qm_agent_get_stats(const struct qm_agent *a, struct qm_agent_stats *stats)

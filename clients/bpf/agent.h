@@ -46,6 +46,16 @@ void qm_agent_close(struct qm_agent *agent);
 /* Works until stop_fd is readable. */
 void qm_agent_run(struct qm_agent *agent, int stop_fd);
 
+/* For a program that drains the ring when it needs to know, in place of
+ * qm_agent_run(): hands on what is in the ring, without waiting, and returns whether
+ * there was anything. */
+bool qm_agent_drain(struct qm_agent *agent);
+/* The same, and the rest of the agent's work: programs that register, contexts that
+ * have ended.  To be called some 50 times a second, and when the descriptor is
+ * readable; -1: there is none. */
+void qm_agent_tend(struct qm_agent *agent);
+int qm_agent_fd(const struct qm_agent *agent);
+
 struct qm_agent_stats {
     uint64_t reads, writes;
     uint64_t in_context; /* reads with a context that a program told */

@@ -10,6 +10,7 @@ struct qm_tag {
     atomic_uint references;
     qmctx_id context;
     struct qm_device *device;
+    struct qm_tag *parent; /* a reference; or NULL */
 };
 
 int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kind kind,
@@ -28,6 +29,7 @@ int qm_tag_begin(struct qm_device *device, struct qm_tag *parent, enum qmctx_kin
     }
     atomic_init(&t->references, 1);
     t->device = device;
+    t->parent = parent ? qm_tag_get(parent) : NULL;
     *tag = t;
     return 0;
 }
@@ -40,11 +42,14 @@ struct qm_tag *qm_tag_get(struct qm_tag *tag)
 
 void qm_tag_put(struct qm_tag *tag)
 {
-    if (!tag)
-        return;
-    if (atomic_fetch_sub_explicit(&tag->references, 1, memory_order_acq_rel) == 1) {
+    struct qm_tag *parent;
+
+    while (tag &&
+           atomic_fetch_sub_explicit(&tag->references, 1, memory_order_acq_rel) == 1) {
+        parent = tag->parent;
         qm_device_end(tag->device, tag->context);
         free(tag);
+        tag = parent;
     }
 }
 

@@ -3,7 +3,8 @@
  *
  * A tag keeps its context open: the table that it stands in has one reference, and each
  * request that is on its way with it another, so that a context that ends in the midst
- * of its reads ends on the wire after the last of them.
+ * of its reads ends on the wire after the last of them.  So does each of those around
+ * it, since what is nested in a context ends with it.
  */
 #ifndef QMCTX_DEVICE_TAG_H
 #define QMCTX_DEVICE_TAG_H
