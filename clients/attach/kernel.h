@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernel.h - the kernel's nbd devices, by its netlink interface (linux/nbd-netlink.h).
+ *
+ * A device that was connected stays so when the process that did it ends: the kernel
+ * keeps requests for dead_seconds, and another process may give it new sockets.
+ *
+ * Threads: any; each call talks to the kernel by a socket of its own.
+ */
+#ifndef QM_ATTACH_KERNEL_H
+#define QM_ATTACH_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QM_KERNEL_SOCKETS 64
+
+struct qm_kernel_device {
+    unsigned number; /* of /dev/nbdN */
+    uint64_t size, block_size;
+    uint64_t timeout;      /* seconds that a request may take */
+    uint64_t dead_seconds; /* for which requests wait for new sockets */
+    uint16_t flags;        /* NBD_FLAG_* */
+    const char *owner;     /* what /sys/block/nbdN/backend then says */
+    int sockets[QM_KERNEL_SOCKETS];
+    unsigned count;
+};
+
+/* All: 0, or an errno value with a sentence in err.  EOPNOTSUPP: the kernel has no nbd,
+ * or its module is not loaded.  The sockets stay the caller's, who may close them. */
+int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t len);
+/* Gives the device new sockets in place of dead ones. */
+int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t len);
+/* The device is to end: the kernel says so over the sockets, and closes them. */
+int qm_kernel_disconnect(unsigned number, char *err, size_t len);
+
+/* The number in /dev/nbdN, or -1: it is no such name. */
+int qm_kernel_number(const char *path);
+/* Whether the device is connected, by whomever. */
+bool qm_kernel_connected(unsigned number);
+/* Copies what the kernel says of who has connected it, or "": nobody, or somebody who
+ * did not say, or an old kernel (before 5.14). */
+void qm_kernel_owner(unsigned number, char *owner, size_t len);
+/* Its queues, which is how many sockets it was connected with; 0: not known. */
+unsigned qm_kernel_queues(unsigned number);
+
+#endif
