@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attach-use.c - who uses a block device. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cli/attach.h"
+
+#define OWNER "quickmine:"
+
+/* Whether it is the disk, or a partition of it: nbd's minor numbers are those of the
+ * disk and then its partitions'. */
+static bool is_of_disk(const struct stat *st, dev_t disk)
+{
+    char path[64];
+    struct stat part;
+
+    if (!S_ISBLK(st->st_mode))
+        return false;
+    if (st->st_rdev == disk)
+        return true;
+    if (major(st->st_rdev) != major(disk))
+        return false;
+    /* A partition's directory lies in its disk's. */
+    snprintf(path, sizeof path, "/sys/dev/block/%u:%u/../dev", major(st->st_rdev),
+             minor(st->st_rdev));
+    if (stat(path, &part) != 0)
+        return false;
+    {
+        unsigned ma = 0, mi = 0;
+        FILE *f = fopen(path, "re");
+        bool same = f && fscanf(f, "%u:%u", &ma, &mi) == 2 && makedev(ma, mi) == disk;
+
+        if (f)
+            fclose(f);
+        return same;
+    }
+}
+
+static bool has_open(const char *process, dev_t disk)
+{
+    char path[64];
+    const struct dirent *entry;
+    struct stat st;
+    bool found = false;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%.20s/fd", process);
+    dir = opendir(path);
+    if (!dir)
+        return false;
+    while (!found && (entry = readdir(dir)))
+        found =
+            fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && is_of_disk(&st, disk);
+    closedir(dir);
+    return found;
+}
+
+static void name_of(const char *process, char *name, size_t len)
+{
+    char path[64];
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%.20s/comm", process);
+    snprintf(name, len, "?");
+    f = fopen(path, "re");
+    if (!f)
+        return;
+    if (!fgets(name, (int)len, f))
+        snprintf(name, len, "?");
+    fclose(f);
+    name[strcspn(name, "\n")] = '\0';
+}
+
+static int find_user(const char *device, dev_t disk, char *err, size_t len)
+{
+    long self = (long)getpid();
+    const struct dirent *entry;
+    DIR *dir = opendir("/proc");
+    int error = 0;
+    char name[32];
+
+    if (!dir)
+        return 0;
+    while (error == 0 && (entry = readdir(dir))) {
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
+            atol(entry->d_name) == self || !has_open(entry->d_name, disk))
+            continue;
+        name_of(entry->d_name, name, sizeof name);
+        snprintf(err, len, "%s is open in process %.20s (%s)", device, entry->d_name,
+                 name);
+        error = EBUSY;
+    }
+    closedir(dir);
+    return error;
+}
+
+int attach_check_unused(const char *device, int *fd, char *err, size_t len)
+{
+    struct stat st;
+    int error;
+
+    /* Exclusive: not while it, or a partition, is mounted or part of another device. */
+    *fd = open(device, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
+    if (*fd == -1) {
+        error = errno;
+        snprintf(err, len, "%s is %s", device,
+                 error == EBUSY ? "mounted, or part of another device"
+                                : strerror(error));
+        return error;
+    }
+    error = fstat(*fd, &st) == 0 ? find_user(device, st.st_rdev, err, len) : errno;
+    if (error != 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return error;
+}
+
+void attach_owner(char *owner, size_t len, const char *uri)
+{
+    snprintf(owner, len, OWNER "%s", uri);
+}
+
+bool attach_is_ours(const char *owner)
+{
+    return strncmp(owner, OWNER, sizeof OWNER - 1) == 0;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attach.h - what the files of `quickmine attach` and `quickmine detach` share. */
+#ifndef QM_CLI_ATTACH_H
+#define QM_CLI_ATTACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clients/attach/nbd.h"
+#include "clients/libqmctx/device.h"
+
+enum attach_transport { ATTACH_JOIN, ATTACH_HINTS, ATTACH_NONE };
+
+struct attach_options {
+    const char *uri;
+    const char *device; /* /dev/nbdN; NULL: socket */
+    unsigned number;    /* N */
+    const char *socket; /* where to serve instead */
+    const char *watch;  /* the block device whose reads are looked at; NULL: device */
+    const char *door;   /* where programs register; NULL: nowhere */
+    const char *pidfile;
+    enum attach_transport transport;
+    unsigned connections, queues; /* queues 0: as many as there are processors, to 4 */
+    uint32_t wait;
+    enum qm_retain mode;
+    uint64_t retain, block_size, timeout, dead_seconds;
+    bool foreground, read_only, force, no_threads;
+};
+
+/* Serves the device until it is to end: the kernel's, or a socket's clients.  signals:
+ * a signalfd(2).  Return an exit status. */
+int attach_serve_kernel(const struct attach_options *options,
+                        const struct qm_nbd_device *device, int signals);
+int attach_serve_socket(const struct attach_options *options,
+                        const struct qm_nbd_device *device, int signals);
+
+/* Who uses a block device: 0: nobody; EBUSY with a sentence in err; or another errno
+ * value.  *fd holds it against being mounted, until it is closed, or is -1. */
+int attach_check_unused(const char *device, int *fd, char *err, size_t len);
+
+/* What the kernel is told of who has connected a device. */
+void attach_owner(char *owner, size_t len, const char *uri);
+bool attach_is_ours(const char *owner);
+
+#endif
