@@ -32,7 +32,9 @@ int qm_cmd_stat(int argc, char **argv);
 int qm_cmd_top(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
 int qm_cmd_serve(int argc, char **argv);
-int qm_cmd_agent(int argc, char **argv); /* where BPF is built */
+int qm_cmd_agent(int argc, char **argv);  /* where BPF is built */
+int qm_cmd_attach(int argc, char **argv); /* where this is built */
+int qm_cmd_detach(int argc, char **argv);
 
 /* A subcommand in a table that ends with a NULL name. */
 struct cli_command {

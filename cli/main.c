@@ -19,6 +19,10 @@ static const struct cli_command commands[] = {
 #ifdef QM_HAVE_BPF
     {"agent", qm_cmd_agent, "find the contexts of a local device's reads", NULL},
 #endif
+#ifdef QM_HAVE_ATTACH
+    {"attach", qm_cmd_attach, "make a server's device /dev/nbdN, with contexts", NULL},
+    {"detach", qm_cmd_detach, "end a /dev/nbdN of attach", NULL},
+#endif
 #ifdef QM_HAVE_MOUNT
     {"mount", qm_cmd_mount, "mount a server's device as a file that carries contexts",
      NULL},
