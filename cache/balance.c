@@ -126,9 +126,10 @@ bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
 }
 
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
-                               const struct qm_held *held)
+                               const struct qm_held *held, uint64_t reserved)
 {
     uint64_t incoming = part == QM_PART_PREFETCH, share = b->prefetch;
+    uint64_t needed = held->filling + incoming;
 
     if (!b->adapts) {
         if (part == QM_PART_MAIN)
@@ -139,8 +140,10 @@ enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
         return QM_PART_NONE;
     if (held->main == 0 || held->prefetch == 0)
         return held->main == 0 ? QM_PART_PREFETCH : QM_PART_MAIN;
-    if (share < held->filling + incoming)
-        share = held->filling + incoming < most(b) ? held->filling + incoming : most(b);
+    if (needed < reserved)
+        needed = reserved;
+    if (share < needed)
+        share = needed < most(b) ? needed : most(b);
     return held->prefetch + incoming > share ? QM_PART_PREFETCH : QM_PART_MAIN;
 }
 

@@ -47,9 +47,10 @@ size_t qm_balance_bytes(uint64_t blocks);
 bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block);
 
 /* Which part, never an empty one, evicts a block before another enters `part`;
- * QM_PART_NONE: a block is free. */
+ * QM_PART_NONE: a block is free.  reserved: blocks that the prefetch part has in any
+ * case, up to half, if the share adapts. */
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
-                               const struct qm_held *held);
+                               const struct qm_held *held, uint64_t reserved);
 
 /* Remembers block, which `part` evicted. */
 void qm_balance_evicted(struct qm_balance *b, enum qm_part part, uint64_t block);

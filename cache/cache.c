@@ -289,6 +289,14 @@ bool qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill, const void *dat
     return kept;
 }
 
+void qm_cache_reserve(struct qm_cache *cache, uint64_t blocks)
+{
+    uint64_t each = (blocks + cache->shard_count - 1) / cache->shard_count;
+
+    if (atomic_load_explicit(&cache->reserved, memory_order_relaxed) != each)
+        atomic_store_explicit(&cache->reserved, each, memory_order_relaxed);
+}
+
 bool qm_cache_peek(struct qm_cache *cache, uint64_t number, void *buf, uint32_t offset,
                    uint32_t count)
 {

@@ -187,6 +187,11 @@ int qm_cache_demand_again(struct qm_cache *cache, uint64_t block, void *buf,
  * qm_cache_peek() before it uses the data. */
 bool qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill, const void *data);
 
+/* blocks: the number of prefetched blocks ahead of readers that will come to them.
+ * Until the next call, the prefetch part of a cache whose division adapts is at least
+ * as large, up to half of the cache. */
+void qm_cache_reserve(struct qm_cache *cache, uint64_t blocks);
+
 /* Copies bytes of a block as qm_cache_demand() does, if it is cached, but counts
  * nothing, begins no fill and does not make the block more recent.  Returns whether the
  * block was cached.

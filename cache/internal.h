@@ -155,6 +155,7 @@ struct qm_cache {
     struct qm_cache_config config;
     unsigned shard_count, stripes; /* powers of two */
     struct qm_shard *shards;
+    _Atomic uint64_t reserved; /* blocks, of each shard: qm_cache_reserve() */
 
     pthread_mutex_t grace_lock;
     pthread_cond_t grace_ended;

@@ -223,27 +223,50 @@ static void count(struct qm_shard *shard, const struct qm_block *block,
         shard->held.filling += change;
 }
 
+static struct qm_block *evict_from(struct qm_shard *shard, enum qm_part from,
+                                   uint64_t incoming)
+{
+    struct qm_evict_node *node =
+        from == QM_PART_MAIN ? shard->main_ops->evict(shard->main, incoming)
+                             : shard->prefetch_ops->evict(shard->prefetch, incoming);
+
+    return node ? caa_container_of(node, struct qm_block, evict) : NULL;
+}
+
+/* The block that a part, which is not empty, evicts.  What is being read is spared if
+ * readers wait for it: they would have to read it again. */
+static struct qm_block *choose(struct qm_shard *shard, enum qm_part from,
+                               uint64_t incoming)
+{
+    struct qm_block *victim = evict_from(shard, from, incoming), *spared, *other;
+
+    if (from != QM_PART_MAIN || victim->filled || victim->refs < 2)
+        return victim;
+    spared = victim;
+    other = evict_from(shard, from, incoming);
+    if (!other)
+        return victim;
+    shard->main_ops->insert(shard->main, &spared->evict);
+    return other;
+}
+
 /* Evicts a block if the one that enters `part` needs its place. */
 static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
 {
-    struct qm_evict_node *node;
     struct qm_block *victim;
     enum qm_part from;
 
     if (qm_balance_arrival(&shard->balance, part, incoming))
         resize_main(shard);
-    from = qm_balance_victim(&shard->balance, part, &shard->held);
+    from = qm_balance_victim(
+        &shard->balance, part, &shard->held,
+        atomic_load_explicit(&shard->cache->reserved, memory_order_relaxed));
     if (from == QM_PART_NONE)
         return;
-    if (from == QM_PART_PREFETCH) {
-        node = shard->prefetch_ops->evict(shard->prefetch, incoming);
-    } else if (part == QM_PART_MAIN) {
-        node = shard->main_ops->evict(shard->main, incoming);
-    } else {
+    if (from == QM_PART_MAIN && part != QM_PART_MAIN)
         qm_shard_drain(shard);
-        node = shard->main_ops->evict(shard->main, QM_EVICT_NOBODY);
-    }
-    victim = caa_container_of(node, struct qm_block, evict);
+    victim = choose(shard, from,
+                    part == from || part == QM_PART_MAIN ? incoming : QM_EVICT_NOBODY);
     count(shard, victim, from, -1);
     qm_balance_evicted(&shard->balance, from, victim->evict.block);
     if (from == QM_PART_PREFETCH)

@@ -325,6 +325,59 @@ static void test_in_flight_stays(void **state)
     qm_cache_free(cache);
 }
 
+/* Place that is reserved is the prefetch part's, up to half of the cache, until it is
+ * no longer reserved. */
+static void test_reserved(void **state)
+{
+    struct qm_cache *cache = make(100, 1, "lru");
+
+    for (uint64_t b = 0; b < 100; b++)
+        demand(cache, b);
+    qm_cache_reserve(cache, 30);
+    for (uint64_t b = 0; b < 40; b++)
+        prefetch(cache, 1000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 30);
+    for (uint64_t b = 0; b < 200; b++)
+        demand(cache, 2000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 30);
+    assert_int_equal(demand(cache, 1039), QM_PREFETCH_HIT);
+    qm_cache_reserve(cache, 1000);
+    for (uint64_t b = 0; b < 80; b++)
+        prefetch(cache, 4000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 50);
+    qm_cache_reserve(cache, 0);
+    for (uint64_t b = 0; b < 60; b++)
+        demand(cache, 3000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 1);
+    qm_cache_free(cache);
+}
+
+/* A block that a reader waits for is not driven out by what is prefetched meanwhile:
+ * it would be read twice. */
+static void test_waited_for_stays(void **state)
+{
+    static const char *const policies[] = {"lru",      "arc",      "s3fifo", "mru",
+                                           "wtinylfu", "adaptive", "lfu"};
+
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        struct qm_cache *cache = make(100, 4, policies[i]);
+        struct qm_fill *fill;
+        struct qm_lookup found;
+
+        for (uint64_t b = 0; b < 300; b++)
+            demand(cache, b % 150);
+        assert_int_equal(qm_cache_prefetch(cache, 1000, 0, &fill), 0);
+        assert_int_equal(qm_cache_demand(cache, 1000, NULL, 0, 1, &found), 0);
+        assert_int_equal(found.todo, QM_WAIT);
+        qm_cache_reserve(cache, 50);
+        for (uint64_t b = 0; b < 45; b++)
+            prefetch(cache, 2000 + b);
+        assert_true(qm_cache_fill(cache, fill, NULL));
+        assert_int_equal(qm_cache_wait(cache, found.fill, NULL, 0, 1), 0);
+        qm_cache_free(cache);
+    }
+}
+
 /* Each policy while the share wanders: the parts never have more than all blocks. */
 static void test_policies(void **state)
 {
@@ -404,6 +457,8 @@ int main(void)
         cmocka_unit_test(test_worthless_shrinks),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_in_flight_stays),
+        cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_waited_for_stays),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_policies_are_told),
     };
