@@ -37,6 +37,13 @@ static float threshold(void *opaque)
     return qm_admission_threshold(e->admission);
 }
 
+static void reserve(void *opaque, uint64_t blocks)
+{
+    struct qm_engine *e = opaque;
+
+    qm_cache_reserve(e->cache, blocks);
+}
+
 void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
 {
     *e = (struct qm_engine){
@@ -67,6 +74,7 @@ int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_op
     config.reads = count_reads;
     config.speed = get_speed;
     config.threshold = e->admission ? threshold : NULL;
+    config.reserve = reserve;
     config.opaque = e;
     error = ops->create(&config, &prefetcher, err, len);
     if (error == 0)
@@ -172,6 +180,18 @@ static bool is_demanded(const struct qm_candidate *c)
     return c->stream && c->probability >= DEMANDED;
 }
 
+/* Tells the prefetcher of a stream's run that was not issued, or not all of it. */
+static void refuse(const struct qm_engine *e, const struct qm_candidate *c,
+                   uint64_t block, uint64_t count)
+{
+    if (!c->stream || !e->prefetcher->ops->refused)
+        return;
+    for (; count > 0 && qm_cache_contains(e->cache, block); count--)
+        block++;
+    if (count > 0)
+        e->prefetcher->ops->refused(e->prefetcher, block, (uint32_t)count);
+}
+
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
                          const struct qm_candidate *candidates, unsigned n,
                          qm_issue_fn *issue, void *opaque)
@@ -199,8 +219,11 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                              : now > 0 && e->load && !is_demanded(&candidates[i]) &&
                                    !qm_device_load_admit(e->load, now)) {
                 throttled += run;
+                refuse(e, &candidates[i], block, run);
             } else {
                 issued = issue(opaque, block, (uint32_t)run);
+                if (issued < run)
+                    refuse(e, &candidates[i], block, run);
                 if (issued > 0 && e->throttle && !candidates[i].stream)
                     qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
             }

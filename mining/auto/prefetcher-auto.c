@@ -213,6 +213,14 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
     return ranges > 0 ? merge(out, ranges, n) : n;
 }
 
+static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)
+{
+    struct automatic *a = of(p);
+
+    if (a->readahead)
+        a->readahead->ops->refused(a->readahead, block, count);
+}
+
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
 {
     struct automatic *a = of(p);
@@ -267,6 +275,7 @@ const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .request = request,
     .access = access_block,
     .candidates = candidates,
+    .refused = refused,
     .end = end,
     .learn = qm_idle_learn,
     .discard = qm_idle_discard,

@@ -137,7 +137,11 @@ struct qm_mining_config {
     /* How probable the use of a block must be for it to be prefetched now, 0 to 1;
      * called from candidates().  NULL: the prefetcher judges by itself. */
     float (*threshold)(void *opaque);
-    void *opaque; /* for these five */
+    /* blocks: what the windows of the streams that are being read have together, for
+     * which the cache should keep place; called from access() and candidates().  NULL:
+     * the cache divides its blocks by itself. */
+    void (*reserve)(void *opaque, uint64_t blocks);
+    void *opaque; /* for these six */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */
@@ -249,6 +253,11 @@ struct qm_prefetcher_ops {
      * than it was given, from the first on. */
     unsigned (*candidates)(struct qm_prefetcher *p, struct qm_stream *stream,
                            struct qm_candidate *candidates, unsigned max);
+
+    /* Of a candidate of a stream, the blocks from block on, count of them, were not
+     * issued: there was no room for them, or the device was busy.  NULL: it does not
+     * matter. */
+    void (*refused)(struct qm_prefetcher *p, uint64_t block, uint32_t count);
 
     /* The sequence ends and the stream is gone.  *work as in access(). */
     void (*end)(struct qm_prefetcher *p, struct qm_stream *stream,

@@ -29,7 +29,8 @@ struct readahead {
     struct qm_tracks *tracks;
     uint64_t block_size;
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
-    void *opaque;
+    void (*reserve)(void *opaque, uint64_t blocks);
+    void *opaque; /* for these two */
 };
 
 struct qm_stream {
@@ -57,6 +58,14 @@ static uint64_t efficient(void *opaque)
     return begin_ns < (double)(MAX_BYTES) ? (uint64_t)begin_ns : MAX_BYTES;
 }
 
+static void reserve(void *opaque, uint64_t blocks)
+{
+    const struct readahead *r = opaque;
+
+    if (r->reserve)
+        r->reserve(r->opaque, blocks);
+}
+
 static uint32_t blocks_of(const struct readahead *r, uint64_t bytes, uint32_t least)
 {
     uint64_t n = bytes / r->block_size;
@@ -73,6 +82,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         r->base.ops = &qm_prefetcher_readahead;
         r->block_size = config->block_size ? config->block_size : BLOCK_ASSUMED;
         r->speed = config->speed;
+        r->reserve = config->reserve;
         r->opaque = config->opaque;
         r->tracks = qm_tracks_new(&(struct qm_tracks_config){
             .max_window = blocks_of(r, MAX_BYTES, 1),
@@ -82,6 +92,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
             .cached = config->cached,
             .cached_opaque = config->opaque,
             .efficient = efficient,
+            .reserve = reserve,
             .opaque = r});
     }
     if (!r || !r->tracks) {
@@ -147,6 +158,11 @@ static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **w
     free(s);
 }
 
+static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)
+{
+    qm_tracks_refused(of(p)->tracks, block, count);
+}
+
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, enum qm_fate fate)
 {
@@ -174,6 +190,7 @@ const struct qm_prefetcher_ops qm_prefetcher_readahead = {
     .request = request,
     .access = access_block,
     .candidates = candidates,
+    .refused = refused,
     .end = end,
     .learn = qm_idle_learn,
     .discard = qm_idle_discard,

@@ -18,15 +18,17 @@
 #define SKIP_MAX     1024 /* cached blocks that are looked past */
 #define STRIDE_MAX   16   /* reads of a stride ahead */
 #define STRIDE_FIRST 2
-#define CACHE_PART   4    /* of the cache, all windows together */
-#define LEAST_SHARE  16   /* blocks */
-#define LOST         0.95 /* what is left of the share when a block was lost */
-#define REGAINED     0.05 /* blocks of it that come back for each one asked for */
-#define FIRST_PART   16   /* the same, at first: prefetches begin with few blocks */
-#define LIVE         256  /* asks in which a track that is being read asks once */
-#define LATE_FACTOR  4    /* by which late blocks make a window exceed its target */
-#define STALE        4096 /* misses and markers after which a track's reader is gone */
-#define OUT_OF_ORDER 8    /* blocks */
+#define CACHE_PART   0.4   /* of the cache, all windows together */
+#define FIRST_PART   0.125 /* the same, at first */
+#define SLACK        4     /* the part of the windows for which place is kept as well */
+#define LEAST_SHARE  16    /* blocks */
+#define LOST         0.95  /* what is left of the share when a block was lost */
+#define REGAINED     0.05  /* blocks of it that come back for each one asked for */
+#define LIVE         256   /* asks in which a track that is being read asks once */
+#define LATE_FACTOR  2     /* by which late blocks make a window exceed its target */
+#define STALE        4096  /* misses and markers after which a track's reader is gone */
+#define CLAIM_EVERY  1024  /* misses after which what is kept is looked at again */
+#define OUT_OF_ORDER 8     /* blocks */
 #define NEAR_READS                                                                     \
     2 /* reads from the beginning until which a window's growth is fast */
 #define BACKWARD_REACH 64 /* blocks of a read, for finding its track */
@@ -74,7 +76,7 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
     if (!t)
         return NULL;
     t->config = *config;
-    t->share = (double)config->cache_blocks / FIRST_PART;
+    t->share = (double)config->cache_blocks * FIRST_PART;
     pthread_mutex_init(&t->lock, NULL);
     qm_worth_init(&t->worth);
     return t;
@@ -166,6 +168,49 @@ static uint32_t clamp(uint64_t n, uint32_t least, uint32_t most)
     return n > most ? most : n < least ? least : (uint32_t)n;
 }
 
+/* Whether a miss where a track is says nothing of its reader any more. */
+static bool is_gone(const struct qm_tracks *t, const struct track *k)
+{
+    return t->now - k->used > STALE;
+}
+
+/* How far a track has asked ahead of its reader: blocks, or a stride's reads. */
+static uint64_t ahead_of(const struct track *k)
+{
+    return (uint64_t)((int64_t)(k->end - k->pos) / k->step);
+}
+
+/* Whether a read goes on exactly where the track's reader was. */
+static bool is_next(const struct track *k, uint64_t block, uint32_t count)
+{
+    return k->stride || k->step > 0 ? block == k->pos : block + count == k->pos;
+}
+
+/* Whether a track is being read, as far as one can tell: it has asked of late, or its
+ * reader waits for what it asked for. */
+static bool is_live(const struct qm_tracks *t, const struct track *k)
+{
+    if (k->asks < 2 || is_gone(t, k))
+        return false;
+    if (k->asked + LIVE > t->asks)
+        return true;
+    return ahead_of(k) > 0 && is_cached(t, k->step > 0 ? k->end - k->step : k->end);
+}
+
+/* Says how many blocks the windows have of all that are being read. */
+static void claim(struct qm_tracks *t)
+{
+    uint64_t blocks = 0;
+
+    if (!t->config.reserve)
+        return;
+    for (unsigned i = 0; i < t->n; i++)
+        if (is_live(t, &t->tracks[i]))
+            blocks += (uint64_t)t->tracks[i].window *
+                      (t->tracks[i].stride ? t->tracks[i].unit : 1);
+    t->config.reserve(t->config.opaque, blocks + blocks / SLACK);
+}
+
 /* The most that a window may have now: what is left for each that is being read. */
 static uint32_t most_of(const struct qm_tracks *t)
 {
@@ -175,7 +220,7 @@ static uint32_t most_of(const struct qm_tracks *t)
     if (t->config.cache_blocks == 0)
         return most;
     for (unsigned i = 0; i < t->n; i++)
-        live += t->tracks[i].asks > 1 && t->tracks[i].asked + LIVE > t->asks;
+        live += is_live(t, &t->tracks[i]);
     /* Less than the first window is not worth a read, however many there are. */
     return clamp((uint64_t)(t->share / live), t->config.first_window, most);
 }
@@ -228,16 +273,15 @@ static struct track *detect(struct qm_tracks *t, struct qm_strides *strides,
         stride = true;
         if (step == 0 || (step < 0 && block < (uint64_t) - (int64_t)step))
             return NULL;
+        if (step == 1 || step == -1 || step == (int64_t)count ||
+            step == -(int64_t)count) {
+            stride = false; /* its edge was forgotten meanwhile */
+            step = step > 0 ? 1 : -1;
+        }
     }
     k = place(t);
     start(t, k, block, count, step, stride, reads);
     return k;
-}
-
-/* How far a track has asked ahead of its reader: blocks, or a stride's reads. */
-static uint64_t ahead_of(const struct track *k)
-{
-    return (uint64_t)((int64_t)(k->end - k->pos) / k->step);
 }
 
 /* Where its reader is behind a read; whether that is ahead of where he was. */
@@ -266,12 +310,6 @@ static bool take_marker(struct qm_tracks *t, struct track *k, uint64_t block)
     return true;
 }
 
-/* Whether a miss where a track is says nothing of its reader any more. */
-static bool is_gone(const struct qm_tracks *t, const struct track *k)
-{
-    return t->now - k->used > STALE;
-}
-
 /* Forgets a track; its place is the next to be taken. */
 static void drop(struct qm_tracks *t, struct track *k)
 {
@@ -293,7 +331,7 @@ static void give_up_share(struct qm_tracks *t)
 /* What was asked for in a window has been used, or will be. */
 static void regain_share(struct qm_tracks *t, uint32_t blocks)
 {
-    const double most = (double)t->config.cache_blocks / CACHE_PART;
+    const double most = (double)t->config.cache_blocks * CACHE_PART;
 
     t->share += blocks * REGAINED;
     if (t->share > most)
@@ -326,9 +364,10 @@ struct qm_turn qm_tracks_miss(struct qm_tracks *t, struct qm_strides *strides,
     struct track *k;
 
     pthread_mutex_lock(&t->lock);
-    t->now++;
+    if (++t->now % CLAIM_EVERY == 0)
+        claim(t); /* streams end without a word */
     k = find(t, block, count);
-    if (k && is_gone(t, k)) {
+    if (k && is_gone(t, k) && !is_next(k, block, count)) {
         drop(t, k);
         k = NULL;
     }
@@ -486,7 +525,8 @@ static void note(struct qm_tracks *t, struct track *k, const struct asking *a,
     const struct qm_candidate *first = &a->ranges[0], *last = &a->ranges[a->n - 1];
     struct qm_note n = {k->generation, (uint16_t)(k - t->tracks), (uint8_t)bucket, 0};
     const bool up = k->step > 0;
-    uint64_t marker = block_ahead(k, a, grows ? UINT32_MAX : k->window / 2);
+    uint64_t marker = block_ahead(
+        k, a, grows ? UINT32_MAX : k->window / 2 + (k->stride ? 0 : k->unit));
 
     qm_noted_add(&t->noted, up ? first->block : first->block + first->count - 1, n);
     qm_noted_add(&t->noted, up ? last->block + last->count - 1 : last->block, n);
@@ -528,6 +568,7 @@ static unsigned ask(struct qm_tracks *t, struct track *k, struct asking *a)
     }
     k->asks++;
     k->asked = ++t->asks;
+    claim(t);
     t->stats.windows++;
     t->stats.blocks += a->blocks;
     return a->n;
@@ -547,6 +588,24 @@ unsigned qm_tracks_ask(struct qm_tracks *t, struct qm_turn turn,
         n = ask(t, k, &a);
     pthread_mutex_unlock(&t->lock);
     return n;
+}
+
+void qm_tracks_refused(struct qm_tracks *t, uint64_t block, uint32_t count)
+{
+    struct track *k;
+
+    pthread_mutex_lock(&t->lock);
+    k = find(t, block, 1);
+    if (k && !k->stride) {
+        if (k->step > 0 && block >= k->pos && block < k->end)
+            k->end = block;
+        else if (k->step < 0 && block + count <= k->pos && block + count > k->end)
+            k->end = block + count;
+        if (k->marked && (k->step > 0 ? k->marker >= k->end : k->marker < k->end))
+            unmark(t, k);
+        set_reach(t, k);
+    }
+    pthread_mutex_unlock(&t->lock);
 }
 
 void qm_tracks_ended(struct qm_tracks *t, uint64_t block, enum qm_fate fate)

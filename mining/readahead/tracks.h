@@ -9,10 +9,15 @@
  *
  * The window begins with a few blocks, and grows by 4 and then by 2 with each marker,
  * to twice the amount that the device transfers in the time that it takes to begin
- * (bandwidth times latency, as measured).  While blocks come late it grows on, to four
- * times that.  It is bounded by max_window and by a share of the cache, which all
- * tracks that are being read divide: a quarter at first, and less after a reader missed
- * what had been asked for, since then it was driven out or never came.
+ * (bandwidth times latency, as measured).  While blocks come late it grows on, to twice
+ * that.  It is bounded by max_window and by a share of the cache, which all tracks that
+ * are being read divide: an eighth at first, up to two fifths while windows are used,
+ * and less after a reader missed what had been asked for, since then it was driven out.
+ * The cache is told what the windows have together, to keep place for that: else most
+ * of it would be driven out before its readers come.
+ *
+ * Readers that wait, since the device serves others before them, still count: their
+ * windows are in the cache.
  *
  * Only misses and the first demands of prefetched blocks are told, so hits cost
  * nothing.  A miss within the window says that what was asked for is not there any
@@ -54,7 +59,10 @@ struct qm_tracks_config {
     /* Blocks that the device transfers in the time that a read takes to begin; 0: not
      * known.  NULL: the same. */
     uint64_t (*efficient)(void *opaque);
-    void *opaque;
+    /* blocks: what all windows have together, for which there should be place.  NULL:
+     * nobody wants to know. */
+    void (*reserve)(void *opaque, uint64_t blocks);
+    void *opaque; /* for these two */
 };
 
 /* A track whose window is to be moved. */
@@ -91,6 +99,10 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *tracks, uint64_t block, uint32_t
  * stream goes on only if this is called. */
 unsigned qm_tracks_ask(struct qm_tracks *tracks, struct qm_turn turn,
                        struct qm_candidate *ranges, unsigned max);
+
+/* Of what a move of a window asked for, the count blocks from block on were not issued.
+ */
+void qm_tracks_refused(struct qm_tracks *tracks, uint64_t block, uint32_t count);
 
 /* What became of a prefetched block. */
 void qm_tracks_ended(struct qm_tracks *tracks, uint64_t block, enum qm_fate fate);

@@ -22,6 +22,8 @@ static struct {
     uint32_t issuer, user;
     unsigned ends;
     struct qm_candidate forgotten;
+    struct qm_candidate refused;
+    unsigned refusals;
     bool makes_work; /* of each access */
     unsigned learned_when_asked;
 } p;
@@ -70,6 +72,12 @@ static void forget(struct qm_prefetcher *prefetcher, uint64_t block, uint64_t co
     p.forgotten = (struct qm_candidate){block, (uint32_t)count, 0, false};
 }
 
+static void refused(struct qm_prefetcher *prefetcher, uint64_t block, uint32_t count)
+{
+    p.refused = (struct qm_candidate){.block = block, .count = count};
+    p.refusals++;
+}
+
 static void learn(void *opaque, struct qm_work *work)
 {
     assert_ptr_equal(opaque, &load);
@@ -98,8 +106,10 @@ static int make(void **state)
     struct qm_params params;
 
     memset(&p, 0, sizeof p);
-    p.ops = (struct qm_prefetcher_ops){
-        .access = access_block, .candidates = candidates, .ended = ended};
+    p.ops = (struct qm_prefetcher_ops){.access = access_block,
+                                       .candidates = candidates,
+                                       .refused = refused,
+                                       .ended = ended};
     p.base.ops = &p.ops;
     issued_n = 0;
     issue_most = UINT_MAX;
@@ -287,6 +297,39 @@ static void test_large_numbers(void **state)
     assert_issued(0, QM_BLOCKS_MAX - 2, 2);
 }
 
+/* Of a stream's run, the prefetcher is told what was not issued: from the first block
+ * on that is not cached. */
+static void test_refused(void **state)
+{
+    const struct qm_candidate stream = {8, 8, 0.4f, true}, other = {40, 8, 0.4f, false};
+    struct qm_lookup found;
+
+    issue_most = 3;
+    qm_engine_issue(&engine, 1, 0, &other, 1, issue, &load);
+    assert_int_equal(p.refusals, 0);
+    issue_most = 0;
+    qm_engine_issue(&engine, 1, 0, &stream, 1, issue, &load);
+    assert_int_equal(p.refusals, 1);
+    assert_int_equal(p.refused.block, 8);
+    assert_int_equal(p.refused.count, 8);
+    for (uint64_t b = 10; b < 12; b++) {
+        assert_int_equal(qm_cache_demand(cache, b, NULL, 0, 1, &found), 0);
+        qm_cache_fill(cache, found.fill, NULL);
+    }
+    qm_engine_issue(&engine, 1, 0, &stream, 1, issue, &load); /* 8, 9; 12 to 15 */
+    assert_int_equal(p.refusals, 3);
+    assert_int_equal(p.refused.block, 12);
+    assert_int_equal(p.refused.count, 4);
+    atomic_store(&load.share, 0); /* the device is busy */
+    issue_most = UINT_MAX;
+    qm_engine_issue(&engine, 1, 1, &stream, 1, issue, &load);
+    assert_true(p.refusals > 3);
+    atomic_store(&load.share, QM_DEVICE_LOAD_ALL);
+    p.refusals = 0;
+    qm_engine_issue(&engine, 1, 0, &stream, 1, issue, &load);
+    assert_int_equal(p.refusals, 0);
+}
+
 /* A run is admitted as a whole, and kept back as a whole. */
 static void test_run_throttled(void **state)
 {
@@ -442,6 +485,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_trimmed, make, undo),
         cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
+        cmocka_unit_test_setup_teardown(test_refused, make, undo),
         cmocka_unit_test_setup_teardown(test_run_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled_streams, make, undo),
