@@ -114,15 +114,15 @@ static bool in_place(const struct qms_server *s, const struct piece *p, unsigned
 }
 
 /* Prefetches of the blocks behind a piece, to be read with it: of a run that a stream
- * wants, its reader has come to the first blocks before any worker has.  Read one by
- * one they would take far longer. */
+ * wants, its reader has come to the first blocks before any worker has, or wants them
+ * since this very read missed.  Read one by one they would take far longer. */
 static unsigned follow(struct request *r, const struct piece *last, unsigned n,
                        struct qm_ahead_job **jobs)
 {
     struct qms_server *s = r->s;
     unsigned max = s->max_bytes / s->config.block_size;
 
-    if (!last->queued || n >= max)
+    if (n >= max || !s->prefetch || (!last->queued && !qms_prefetch_waits(s->prefetch)))
         return 0;
     max -= n;
     return qms_prefetch_follow(s->prefetch, last->block + 1,
@@ -149,39 +149,63 @@ static void end_piece(struct request *r, struct piece *p, const char *at, bool b
     p->read = error == 0;
 }
 
+/* Prefetches that were to be read with a demand's blocks end: with their data, or
+ * without if `at` is NULL. */
+static void end_jobs(struct qms_server *s, struct qm_ahead_job **jobs, unsigned n,
+                     const char *at)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (at)
+            qm_cache_fill(s->cache, jobs[i]->fill, at + i * s->config.block_size);
+        else
+            qm_cache_fail(s->cache, jobs[i]->fill);
+        free(jobs[i]);
+    }
+}
+
+/* Reads `blocks` blocks from `block` on; zeros for what lies behind the device's end.
+ */
+static int read_blocks(struct request *r, char *to, uint64_t block, unsigned blocks)
+{
+    const struct qms_server *s = r->s;
+    const uint64_t start = block_start(s, block);
+    size_t bytes = (size_t)blocks * s->config.block_size, valid = bytes;
+
+    if (valid > s->size - start) {
+        valid = s->size - start;
+        memset(to + valid, 0, bytes - valid);
+    }
+    return read_below(r, to, valid, start, blocks);
+}
+
 /* Reads the blocks of n pieces, which are adjacent and ours to load, by one call, and
- * fills them in or fails them. */
+ * fills them in or fails them.  If prefetches were to be read with them and that fails,
+ * they are read alone: an error of what nobody has asked for is nobody's. */
 static void read_run(struct request *r, struct piece *p, unsigned n)
 {
     struct qms_server *s = r->s;
     const size_t block_size = s->config.block_size;
-    const uint64_t start = block_start(s, p->block);
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
-    const unsigned more = follow(r, &p[n - 1], n, jobs);
-    size_t bytes = (n + more) * block_size, valid = bytes;
+    unsigned more = follow(r, &p[n - 1], n, jobs);
     char *beside = NULL, *at = p->to;
     int error = 0;
 
-    if (valid > s->size - start)
-        valid = s->size - start;
     if (more > 0 || !in_place(s, p, n)) {
-        at = beside = malloc(bytes);
-        if (!beside)
-            error = ENOMEM;
-        else
-            memset(beside + valid, 0, bytes - valid);
+        at = beside = malloc((n + more) * block_size);
+        error = beside ? 0 : ENOMEM;
     }
     if (error == 0)
-        error = read_below(r, at, valid, start, n + more);
-    for (unsigned i = 0; i < n; i++, at += block_size)
-        end_piece(r, &p[i], at, beside != NULL, error);
-    for (unsigned i = 0; i < more; i++, at += block_size) {
-        if (error != 0)
-            qm_cache_fail(s->cache, jobs[i]->fill);
-        else
-            qm_cache_fill(s->cache, jobs[i]->fill, at);
-        free(jobs[i]);
+        error = read_blocks(r, at, p->block, n + more);
+    if (error != 0 && more > 0) {
+        end_jobs(s, jobs, more, NULL);
+        more = 0;
+        if (beside)
+            error = read_blocks(r, at, p->block, n);
     }
+    for (unsigned i = 0; i < n; i++)
+        end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL, error);
+    if (more > 0)
+        end_jobs(s, jobs, more, at + n * block_size);
     free(beside);
     r->err = error;
 }

@@ -165,6 +165,11 @@ static unsigned waiting(struct qms_prefetch *p)
     return n > 0 ? (unsigned)n : 0;
 }
 
+bool qms_prefetch_waits(struct qms_prefetch *p)
+{
+    return waiting(p) > 0;
+}
+
 /* Reads n adjacent blocks, and fills them in or fails them. */
 static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
                      struct qm_ahead_job **jobs, unsigned n)

@@ -68,6 +68,9 @@ unsigned qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
 bool qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block,
                        struct qm_fill *fill);
 
+/* Whether any prefetch waits in the queue, about.  Any thread. */
+bool qms_prefetch_waits(struct qms_prefetch *prefetch);
+
 /* Takes the prefetches of the blocks from `block` on, at most max, out of the queue, up
  * to the first that does not wait there; returns how many.  The caller reads those
  * blocks, with the one before them, fills or fails each job's fill, and frees the jobs.

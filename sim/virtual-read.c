@@ -121,7 +121,7 @@ static void read_pieces(struct vt_reader *r, unsigned n)
 
     r->reading = n;
     r->more = 0;
-    if (last->queued && n < v->run_most)
+    if (n < v->run_most)
         r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
     qm_device_load_demand(&v->sim->load, 1);
     vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);

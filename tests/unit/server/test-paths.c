@@ -411,6 +411,36 @@ static void test_demand_goes_first(void **state)
     bare_free(b);
 }
 
+/* What a miss makes likely and follows it on the device is read with it, if no worker
+ * has begun; and an error there is not the miss's. */
+static void test_joined(void **state)
+{
+    for (unsigned fails = 0; fails < 2; fails++) {
+        struct bare *b = bare_new(64, 16);
+        struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 40, false);
+        unsigned before;
+
+        prefetch(b, &(uint64_t){40}, 1);
+        bare_await(b, reading);
+        if (fails)
+            bare_fail(b, BARE_READ, 12);
+        memcpy(b->fake.wants, (uint64_t[]){11, 12, 13}, 3 * sizeof(uint64_t));
+        b->fake.want_n = 3;
+        before = b->call_count;
+        bare_check(b, 10 * BLOCK, BLOCK);
+        b->fake.want_n = 0;
+        assert_int_equal(b->call_count - before, 1 + fails);
+        for (uint64_t block = 11; block < 14; block++)
+            assert_int_equal(is_cached(b, block), !fails);
+        assert_true(is_cached(b, 10));
+        bare_check(b, 10 * BLOCK, 4 * BLOCK);
+        assert_int_equal(bare_calls(b, BARE_READ, 10), 1 + fails);
+        bare_open(b, reading);
+        bare_await_quiet(b);
+        bare_free(b);
+    }
+}
+
 /* A prefetch that is queued behind another, which hangs, and then driven out of its
  * part of the cache, is nobody's business any more: not of the worker, nor of those who
  * want the block, one of whom reads it. */
@@ -552,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_adjacent_misses),
         cmocka_unit_test(test_one_read_for_all),
         cmocka_unit_test(test_demand_goes_first),
+        cmocka_unit_test(test_joined),
         cmocka_unit_test(test_driven_out_while_queued),
         cmocka_unit_test(test_demanded_before_it_is_queued),
         cmocka_unit_test(test_who_asks),
