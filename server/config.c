@@ -35,6 +35,10 @@ static int wrong(const char *key, const char *value, const char *allowed)
     return -1;
 }
 
+/* nbdkit_parse_size(), nbdkit_parse_bool() and their like are not used: they print a
+ * message of their own, which names neither the parameter nor what is allowed, so a
+ * user would get two, or the worse one. */
+
 /* A decimal number, and nothing else. */
 static int number(const char *value, uint64_t *n)
 {
