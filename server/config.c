@@ -4,12 +4,10 @@
  * A preset is a set of defaults, wherever on the command line it stands.  So values are
  * only kept as they come, and parsed when all are known.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <nbdkit-filter.h>
@@ -19,9 +17,8 @@
 #include "mining/core/idle.h"
 #include "mining/core/parameters.h"
 #include "server/config.h"
+#include "server/values.h"
 
-#define MAX_MEMORY_SIZE  (UINT64_C(1) << 50)
-#define LEAST_MEMORY     (UINT64_C(64) << 10)
 #define DEFAULT_SIZE     (UINT64_C(256) << 20)
 #define MAX_QUEUE        65536
 #define MAX_THREADS      256
@@ -29,131 +26,23 @@
 
 typedef int parser(const char *key, const char *value, struct qms_config *config);
 
-static int wrong(const char *key, const char *value, const char *allowed)
-{
-    nbdkit_error("%s must be %s, not \"%s\"", key, allowed, value);
-    return -1;
-}
-
-/* nbdkit_parse_size(), nbdkit_parse_bool() and their like are not used: they print a
- * message of their own, which names neither the parameter nor what is allowed, so a
- * user would get two, or the worse one. */
-
-/* A decimal number, and nothing else. */
-static int number(const char *value, uint64_t *n)
-{
-    char *end;
-
-    if (*value < '0' || *value > '9')
-        return -1;
-    errno = 0;
-    *n = strtoull(value, &end, 10);
-    return errno != 0 || *end != '\0' ? -1 : 0;
-}
-
-/* The same, with a unit perhaps: 16K, 1G. */
-static int size(const char *value, uint64_t *n)
-{
-    static const char units[] = "KMGTPE";
-    size_t digits = strspn(value, "0123456789");
-    char text[24], *unit;
-    unsigned shift;
-
-    if (digits == 0 || digits >= sizeof text)
-        return -1;
-    memcpy(text, value, digits);
-    text[digits] = '\0';
-    if (number(text, n) == -1)
-        return -1;
-    if (value[digits] == '\0')
-        return 0;
-    unit = memchr(units, value[digits] & ~0x20, sizeof units - 1);
-    if (!unit || value[digits + 1] != '\0')
-        return -1;
-    shift = 10 * (unit - units + 1);
-    if (*n > UINT64_MAX >> shift)
-        return -1;
-    *n <<= shift;
-    return 0;
-}
-
-static int ranged(const char *key, const char *value, uint64_t least, uint64_t most,
-                  uint64_t *n)
-{
-    char allowed[80];
-
-    if (number(value, n) == 0 && *n >= least && *n <= most)
-        return 0;
-    snprintf(allowed, sizeof allowed, "a number from %" PRIu64 " to %" PRIu64, least,
-             most);
-    return wrong(key, value, allowed);
-}
-
-static int sized(const char *key, const char *value, uint64_t *n)
-{
-    if (size(value, n) == 0 && *n <= MAX_MEMORY_SIZE)
-        return 0;
-    return wrong(key, value, "a size in bytes, or with K, M, G or T (like 64M)");
-}
-
-/* How much memory there can be, and whose limit that is. */
-static uint64_t most_memory(const char **whose)
-{
-    uint64_t machine =
-        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    struct rlimit limit;
-
-    *whose = "this machine's memory";
-    if (getrlimit(RLIMIT_AS, &limit) == -1 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= machine)
-        return machine;
-    *whose = "the memory that this process may have (ulimit -v)";
-    return limit.rlim_cur;
-}
-
-static int check_memory(const char *key, uint64_t bytes)
-{
-    const char *whose;
-    uint64_t most = most_memory(&whose);
-
-    if (bytes <= most)
-        return 0;
-    nbdkit_error("%s must not exceed %s, %" PRIu64 " bytes; it is %" PRIu64, key, whose,
-                 most, bytes);
-    return -1;
-}
-
-/* Memory beside the cache, from 64K to that many GiB, of which the machine has as much.
- */
-static int memory(const char *key, const char *value, unsigned most_gib, uint64_t *n)
-{
-    char allowed[128];
-
-    if (size(value, n) == -1 || *n < LEAST_MEMORY || *n > (uint64_t)most_gib << 30) {
-        snprintf(allowed, sizeof allowed,
-                 "a size from 64K to %uG, in bytes, or with K, M, G or T (like 64M)",
-                 most_gib);
-        return wrong(key, value, allowed);
-    }
-    return check_memory(key, *n);
-}
-
 static int set_cache_size(const char *key, const char *value, struct qms_config *c)
 {
-    return sized(key, value, &c->cache_size);
+    return qms_value_sized(key, value, &c->cache_size);
 }
 
 static int set_cache_blocks(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 1, UINT32_MAX, &c->cache_blocks);
+    return qms_value_ranged(key, value, 1, UINT32_MAX, &c->cache_blocks);
 }
 
 static int set_block_size(const char *key, const char *value, struct qms_config *c)
 {
     uint64_t n;
 
-    if (size(value, &n) == -1 || n < 4096 || n > 1 << 20 || (n & (n - 1)) != 0)
-        return wrong(key, value, "a power of two from 4K to 1M");
+    if (qms_value_size(value, &n) == -1 || n < 4096 || n > 1 << 20 ||
+        (n & (n - 1)) != 0)
+        return qms_value_wrong(key, value, "a power of two from 4K to 1M");
     c->block_size = n;
     return 0;
 }
@@ -184,8 +73,8 @@ static int set_level(const char *key, const char *value, struct qms_config *c)
     int level = qm_level_parse(value);
 
     if (level == -1)
-        return wrong(key, value,
-                     "innermost, query, transaction, thread, connection or none");
+        return qms_value_wrong(
+            key, value, "innermost, query, transaction, thread, connection or none");
     c->params.level = level;
     return 0;
 }
@@ -206,21 +95,21 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
         return 0;
     }
     if (whole == 0 || whole > 2)
-        return wrong(key, value, allowed);
+        return qms_value_wrong(key, value, allowed);
     n = strtoul(value, NULL, 10) * 1000;
     if (value[whole] == '.') {
         decimals = strspn(value + whole + 1, "0123456789");
         if (decimals == 0 || decimals > 3 || value[whole + 1 + decimals] != '\0')
-            return wrong(key, value, allowed);
+            return qms_value_wrong(key, value, allowed);
         for (const char *p = value + whole + 1; *p; p++) {
             scale /= 10;
             n += (*p - '0') * scale;
         }
     } else if (value[whole] != '\0') {
-        return wrong(key, value, allowed);
+        return qms_value_wrong(key, value, allowed);
     }
     if (n == 0)
-        return wrong(key, value, allowed);
+        return qms_value_wrong(key, value, allowed);
     c->params.prefetch_share = n;
     c->params.share_adapts = false;
     return 0;
@@ -229,7 +118,7 @@ static int set_share(const char *key, const char *value, struct qms_config *c)
 static int set_prefetch_on(const char *key, const char *value, struct qms_config *c)
 {
     if (!qm_params_read_prefetch_on(value, &c->params.on_prefetch_hit))
-        return wrong(key, value, "miss, or prefetch-hit (on both)");
+        return qms_value_wrong(key, value, "miss, or prefetch-hit (on both)");
     return 0;
 }
 
@@ -237,7 +126,7 @@ static int set_throttle(const char *key, const char *value, struct qms_config *c
 {
     c->params.throttle = strcmp(value, "on") == 0;
     if (!c->params.throttle && strcmp(value, "off") != 0)
-        return wrong(key, value, "on or off");
+        return qms_value_wrong(key, value, "on or off");
     return 0;
 }
 
@@ -245,81 +134,72 @@ static int set_admission(const char *key, const char *value, struct qms_config *
 {
     c->params.admission = strcmp(value, "on") == 0;
     if (!c->params.admission && strcmp(value, "off") != 0)
-        return wrong(key, value, "on or off");
+        return qms_value_wrong(key, value, "on or off");
     return 0;
 }
 
 static int set_prefetch_threads(const char *key, const char *value,
                                 struct qms_config *c)
 {
-    return ranged(key, value, 1, MAX_THREADS, &c->prefetch_threads);
+    return qms_value_ranged(key, value, 1, MAX_THREADS, &c->prefetch_threads);
 }
 
 static int set_prefetch_connections(const char *key, const char *value,
                                     struct qms_config *c)
 {
-    return ranged(key, value, 1, MAX_THREADS, &c->prefetch_connections);
+    return qms_value_ranged(key, value, 1, MAX_THREADS, &c->prefetch_connections);
 }
 
 static int set_prefetch_queue(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
+    return qms_value_ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
 }
 
 static int set_miner_queue(const char *key, const char *value, struct qms_config *c)
 {
-    return memory(key, value, 64, &c->miner_queue);
+    return qms_value_memory(key, value, 64, &c->miner_queue);
 }
 
 static int set_rules_save(const char *key, const char *value, struct qms_config *c)
 {
-    return ranged(key, value, 0, 86400, &c->rules_save);
+    return qms_value_ranged(key, value, 0, 86400, &c->rules_save);
 }
 
 static int set_rules_for(const char *key, const char *value, struct qms_config *c)
 {
     if (*value == '\0')
-        return wrong(key, value, "a name");
+        return qms_value_wrong(key, value, "a name");
     c->rules_for = value;
     return 0;
 }
 
-/* nbdkit changes its directory when it goes into the background. */
-static int set_path(const char *key, const char *value, char **path)
-{
-    if (*value == '\0')
-        return wrong(key, value, "a path");
-    free(*path);
-    *path = nbdkit_absolute_path(value);
-    return *path ? 0 : -1;
-}
-
 static int set_rules(const char *key, const char *value, struct qms_config *c)
 {
-    return set_path(key, value, &c->rules);
+    return qms_value_path(key, value, &c->rules);
 }
 
 static int set_trained(const char *key, const char *value, struct qms_config *c)
 {
-    return set_path(key, value, &c->trained);
+    return qms_value_path(key, value, &c->trained);
 }
 
 static int set_record(const char *key, const char *value, struct qms_config *c)
 {
-    return set_path(key, value, &c->record);
+    return qms_value_path(key, value, &c->record);
 }
 
 static int set_stats(const char *key, const char *value, struct qms_config *c)
 {
-    return set_path(key, value, &c->stats);
+    return qms_value_path(key, value, &c->stats);
 }
 
 static int set_shards(const char *key, const char *value, struct qms_config *c)
 {
     uint64_t n;
 
-    if (number(value, &n) == -1 || n > 1024 || (n & (n - 1)) != 0)
-        return wrong(key, value, "0 (by the number of CPUs) or a power of two to 1024");
+    if (qms_value_number(value, &n) == -1 || n > 1024 || (n & (n - 1)) != 0)
+        return qms_value_wrong(key, value,
+                               "0 (by the number of CPUs) or a power of two to 1024");
     c->shards = n;
     return 0;
 }
@@ -328,7 +208,7 @@ static int set_requests(const char *key, const char *value, struct qms_config *c
 {
     c->parallel = strcmp(value, "parallel") == 0;
     if (!c->parallel && strcmp(value, "serial") != 0)
-        return wrong(key, value, "serial or parallel");
+        return qms_value_wrong(key, value, "serial or parallel");
     if (c->parallel && !PARALLEL_ALLOWED) {
         nbdkit_error("%s=parallel needs nbdkit 1.34 or newer: this one (%s) would stop "
                      "when a client disappears with requests in flight",
@@ -341,7 +221,7 @@ static int set_requests(const char *key, const char *value, struct qms_config *c
 static int set_preset(const char *key, const char *value, struct qms_config *c)
 {
     if (strcmp(value, "paper") != 0)
-        return wrong(key, value, "paper");
+        return qms_value_wrong(key, value, "paper");
     qm_params_paper(&c->params);
     return 0;
 }
@@ -503,12 +383,12 @@ static int set_parameter(const char *key, const char *value, struct qms_config *
     const struct qm_parameter *p = qm_parameter_find(key);
     uint64_t n = strcmp(value, "on") == 0;
 
-    if (p->kind == QM_COUNT && ranged(key, value, p->min, p->max, &n) == -1)
+    if (p->kind == QM_COUNT && qms_value_ranged(key, value, p->min, p->max, &n) == -1)
         return -1;
-    if (p->kind == QM_SIZE && memory(key, value, p->max >> 30, &n) == -1)
+    if (p->kind == QM_SIZE && qms_value_memory(key, value, p->max >> 30, &n) == -1)
         return -1;
     if (p->kind == QM_FLAG && n == 0 && strcmp(value, "off") != 0)
-        return wrong(key, value, "on or off");
+        return qms_value_wrong(key, value, "on or off");
     qm_parameter_set(p, &c->params.mining, n);
     return 0;
 }
@@ -531,12 +411,12 @@ static void defaults(struct qms_config *c)
 static int size_cache(struct qms_config *c)
 {
     const char *whose;
-    uint64_t memory = most_memory(&whose);
+    uint64_t memory = qms_value_most_memory(&whose);
     uint64_t least = qm_params_prefetch(&c->params) ? 2 : 1;
 
     c->blocks = c->cache_blocks;
     if (c->cache_blocks == 0) {
-        if (check_memory("cache-size", c->cache_size) == -1)
+        if (qms_value_check_memory("cache-size", c->cache_size) == -1)
             return -1;
         c->block_bytes = qm_params_block_bytes(&c->params, c->policy, c->cache_size);
         c->blocks = qm_cache_blocks_within(c->block_bytes, c->block_size);
