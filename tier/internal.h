@@ -176,8 +176,8 @@ struct qm_tier {
         _Atomic uint64_t *uncovered; /* changes ended since the last flush began */
         _Atomic uint64_t *warm;      /* changed since the last round of clearing */
         _Atomic uint64_t *changed;   /* changed since candidates were chosen */
-        uint64_t *candidates; /* to be cleared after a sync; the clearing thread's */
-        uint64_t round;       /* when the last round of clearing was, ns */
+        uint64_t *candidates;        /* to be cleared after a sync; keeper.sync_lock */
+        uint64_t round;              /* when the last round of clearing was, ns */
         uint64_t words;
         _Atomic uint64_t regions;
         _Atomic uint32_t *busy;
@@ -194,7 +194,8 @@ struct qm_tier {
         pthread_cond_t wake;
         pthread_t thread;
         bool running, stop;
-        uint64_t synced; /* bytes_written at the last sync */
+        pthread_mutex_t sync_lock; /* one clears at a time; before intent.lock */
+        uint64_t synced;           /* bytes_written at the last sync */
     } keeper;
     char boot_id[40];
     bool found; /* the file had a tier when it was opened */

@@ -156,7 +156,7 @@ int tier_sync(struct qm_tier *t)
 
 void qm_tier_tick(struct qm_tier *t, bool urgent)
 {
-    uint64_t written;
+    uint64_t written, syncs;
     int r;
 
     if (tier_dead(t)) {
@@ -178,12 +178,16 @@ void qm_tier_tick(struct qm_tier *t, bool urgent)
         tier_die(t, "its file was truncated or cannot be looked at: %s", strerror(r));
     if (tier_dead(t))
         return;
+    pthread_mutex_lock(&t->keeper.sync_lock);
     written = atomic_load(&t->n.bytes_written);
-    if (written != t->keeper.synced && tier_sync(t) == 0)
-        t->keeper.synced = written;
-    r = intent_clear(t, urgent);
+    syncs = atomic_load(&t->n.syncs);
+    r = intent_clear(t, urgent); /* which may sync */
     if (r != 0 && !tier_dead(t))
         tier_error(t, WARN_WRITE, r);
+    if (written != t->keeper.synced && !tier_dead(t) &&
+        (atomic_load(&t->n.syncs) != syncs || tier_sync(t) == 0))
+        t->keeper.synced = written;
+    pthread_mutex_unlock(&t->keeper.sync_lock);
 }
 
 static void *keep(void *opaque)
@@ -318,6 +322,7 @@ static void destroy(struct qm_tier *t)
     pthread_mutex_destroy(&t->intent.lock);
     pthread_mutex_destroy(&t->admission.lock);
     pthread_mutex_destroy(&t->keeper.lock);
+    pthread_mutex_destroy(&t->keeper.sync_lock);
     pthread_cond_destroy(&t->keeper.wake);
     pthread_mutex_destroy(&t->die_lock);
     free((char *)t->config.identity.volume);
@@ -344,6 +349,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     pthread_mutex_init(&t->intent.lock, NULL);
     pthread_mutex_init(&t->admission.lock, NULL);
     pthread_mutex_init(&t->keeper.lock, NULL);
+    pthread_mutex_init(&t->keeper.sync_lock, NULL);
     pthread_cond_init(&t->keeper.wake, NULL);
     pthread_mutex_init(&t->die_lock, NULL);
     t->config.identity.volume = strdup(config->identity.volume);

@@ -146,6 +146,33 @@ static void test_tickets(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+/* With update, a write of what the tier holds brings the new data, unless another write
+ * to the same block has come between. */
+static void test_update(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier_write a, b;
+    struct qm_tier *t;
+
+    c.update = true;
+    t = open_ok(&c);
+    assert_int_equal(put(t, 3, 1), 0);
+    qm_tier_drain(t);
+    make_block(buf, BLOCK, 3, 2);
+    qm_tier_write_begin(t, &a, 3 * BLOCK, BLOCK);
+    qm_tier_write_end(t, &a, QM_TIER_WROTE, buf);
+    qm_tier_drain(t);
+    assert_int_equal(get(t, 3), 2);
+    qm_tier_write_begin(t, &a, 3 * BLOCK, BLOCK);
+    qm_tier_write_begin(t, &b, 3 * BLOCK + 5, 1);
+    qm_tier_write_end(t, &b, QM_TIER_WROTE, buf);
+    make_block(buf, BLOCK, 3, 3);
+    qm_tier_write_end(t, &a, QM_TIER_WROTE, buf);
+    qm_tier_drain(t);
+    assert_int_equal(get(t, 3), 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 /* Several times what fits; then all that it holds is held again after opening. */
 static void test_evict_and_reopen(void **state)
 {
@@ -340,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_insert_read_write, setup),
         cmocka_unit_test_setup(test_tickets, setup),
+        cmocka_unit_test_setup(test_update, setup),
         cmocka_unit_test_setup(test_evict_and_reopen, setup),
         cmocka_unit_test_setup(test_identity, setup),
         cmocka_unit_test_setup(test_older_copy, setup),
