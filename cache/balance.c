@@ -87,6 +87,33 @@ void qm_balance_destroy(struct qm_balance *b)
     qm_ghosts_free(b->ghosts);
 }
 
+int qm_balance_reserve(struct qm_balance *b, uint64_t blocks)
+{
+    return b->ghosts ? qm_ghosts_reserve(b->ghosts, 2 * (blocks / 2 + 1)) : 0;
+}
+
+static void clamp(struct qm_balance *b)
+{
+    if (b->exact < least(b))
+        b->exact = least(b);
+    if (b->exact > most(b))
+        b->exact = most(b);
+    b->prefetch = b->exact;
+}
+
+void qm_balance_resize(struct qm_balance *b, uint64_t blocks, uint64_t prefetch)
+{
+    b->blocks = blocks;
+    if (!b->adapts) {
+        b->prefetch = prefetch;
+        return;
+    }
+    for (int queue = OF_MAIN; queue <= OF_PREFETCH; queue++)
+        while (qm_ghosts_count(b->ghosts, queue) > reach(b))
+            qm_ghosts_drop(b->ghosts, queue);
+    clamp(b);
+}
+
 /* The change of the share when a ghost enters `part`: of the main part, or of the
  * prefetch part, which evicted it age blocks ago.  A prefetch of one of the latter
  * changes nothing: no reader missed it. */
@@ -117,11 +144,7 @@ bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
     if (queue == QM_GHOST_NONE)
         return false;
     b->exact += step(b, part, queue, age);
-    if (b->exact < least(b))
-        b->exact = least(b);
-    if (b->exact > most(b))
-        b->exact = most(b);
-    b->prefetch = b->exact;
+    clamp(b);
     return b->prefetch != before;
 }
 
@@ -145,6 +168,20 @@ enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
     if (share < needed)
         share = needed < most(b) ? needed : most(b);
     return held->prefetch + incoming > share ? QM_PART_PREFETCH : QM_PART_MAIN;
+}
+
+enum qm_part qm_balance_excess(const struct qm_balance *b, const struct qm_held *held)
+{
+    if (!b->adapts) {
+        if (held->main > b->blocks - b->prefetch)
+            return QM_PART_MAIN;
+        return held->prefetch > b->prefetch ? QM_PART_PREFETCH : QM_PART_NONE;
+    }
+    if (held->main + held->prefetch <= b->blocks)
+        return QM_PART_NONE;
+    if (held->main == 0 || held->prefetch == 0)
+        return held->main == 0 ? QM_PART_PREFETCH : QM_PART_MAIN;
+    return held->prefetch > b->prefetch ? QM_PART_PREFETCH : QM_PART_MAIN;
 }
 
 void qm_balance_evicted(struct qm_balance *b, enum qm_part part, uint64_t block)

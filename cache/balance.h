@@ -39,6 +39,18 @@ int qm_balance_init(struct qm_balance *b, uint64_t blocks, uint64_t prefetch,
                     bool adapts);
 void qm_balance_destroy(struct qm_balance *b); /* also if init failed */
 
+/* Makes room for ghosts of so many blocks.  Returns 0 or ENOMEM, then nothing changed.
+ */
+int qm_balance_reserve(struct qm_balance *b, uint64_t blocks);
+
+/* From now on there are so many blocks of both parts, at most what is reserved; a share
+ * that does not adapt is `prefetch`. */
+void qm_balance_resize(struct qm_balance *b, uint64_t blocks, uint64_t prefetch);
+
+/* Which part, never an empty one, has to evict a block, as there are more than may be;
+ * QM_PART_NONE: there are not. */
+enum qm_part qm_balance_excess(const struct qm_balance *b, const struct qm_held *held);
+
 /* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_balance_bytes(uint64_t blocks);
 

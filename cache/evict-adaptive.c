@@ -24,8 +24,9 @@
  *
  * A touch or an entry costs what the policy in use takes, a hash and the sketch; of a
  * block in the sample, also a look-up in each of the small caches.  All memory is taken
- * when the policy is made.
+ * when the policy is made, or reserved.
  */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -90,6 +91,7 @@ struct adaptive {
     struct qm_ghosts *ghosts;
 
     uint64_t below; /* a block is in the sample if its hash is */
+    uint64_t most;  /* blocks that the small caches can have */
     double missed;  /* demands of the sample, of late, by the one in use */
     struct qm_sketch sample_sketch;
     struct qm_mini *minis[CANDIDATES];
@@ -105,6 +107,11 @@ static uint64_t sample_blocks(uint64_t capacity)
     if (n < capacity / 16)
         n = capacity / 16;
     return n > 0 ? n : 1;
+}
+
+static uint64_t below_of(uint64_t capacity)
+{
+    return capacity > 0 ? sample_blocks(capacity) * ONE / capacity : ONE;
 }
 
 /* The sample's cache beside one of that many blocks. */
@@ -163,8 +170,8 @@ static void *adaptive_create(uint64_t capacity)
         return NULL;
     a->capacity = capacity;
     a->reluctance = RELUCTANCE;
-    a->below = capacity > 0 ? sample_blocks(capacity) * ONE / capacity : ONE;
-    sample = sample_of(capacity, a->below);
+    a->below = below_of(capacity);
+    a->most = sample = sample_of(capacity, a->below);
     a->ghosts = qm_ghosts_new(capacity);
     ok = a->ghosts && qm_sketch_init(&a->sketch, capacity) == 0 &&
          qm_sketch_init(&a->sample_sketch, sample) == 0;
@@ -179,15 +186,40 @@ static void *adaptive_create(uint64_t capacity)
 static void adaptive_resize(void *policy, uint64_t capacity)
 {
     struct adaptive *a = policy;
+    uint64_t sample = sample_of(capacity, a->below);
 
+    if (sample > a->most)
+        sample = a->most;
     a->capacity = capacity;
     qm_sketch_resize(&a->sketch, capacity);
-    qm_sketch_resize(&a->sample_sketch, sample_of(capacity, a->below));
+    qm_sketch_resize(&a->sample_sketch, sample);
     for (unsigned i = 0; i < CANDIDATES; i++) {
         if (candidates[i]->resize)
             candidates[i]->resize(a->policies[i], capacity);
-        qm_mini_resize(a->minis[i], sample_of(capacity, a->below));
+        qm_mini_resize(a->minis[i], sample);
     }
+}
+
+/* Where the sample is of fewer hashes afterwards, what is in the small caches of the
+ * others leaves them, as nobody asks for it. */
+static int adaptive_reserve(void *policy, uint64_t capacity)
+{
+    struct adaptive *a = policy;
+    uint64_t below = below_of(capacity), sample = sample_of(capacity, below);
+    bool ok = qm_ghosts_reserve(a->ghosts, capacity) == 0 &&
+              qm_sketch_reserve(&a->sketch, capacity) == 0 &&
+              qm_sketch_reserve(&a->sample_sketch, sample) == 0;
+
+    if (sample < a->most)
+        a->most = sample;
+    for (unsigned i = 0; i < CANDIDATES && ok; i++)
+        ok = qm_mini_reserve(a->minis[i], sample) == 0;
+    if (ok) {
+        a->most = sample;
+        a->below = below;
+    }
+    adaptive_resize(a, a->capacity);
+    return ok ? 0 : ENOMEM;
 }
 
 static bool is_frequent(const struct adaptive *a, uint64_t block)
@@ -325,6 +357,7 @@ const struct qm_evict_ops qm_evict_adaptive = {
     .name = "adaptive",
     .create = adaptive_create,
     .resize = adaptive_resize,
+    .reserve = adaptive_reserve,
     .destroy = adaptive_destroy,
     .insert = adaptive_insert,
     .touch = adaptive_touch,

@@ -82,6 +82,13 @@ static void arc_resize(void *policy, uint64_t capacity)
         arc->p = capacity;
 }
 
+static int arc_reserve(void *policy, uint64_t capacity)
+{
+    struct arc *arc = policy;
+
+    return arc->shares ? 0 : qm_ghosts_reserve(arc->ghosts, capacity);
+}
+
 /* What the arrival of block does to p and to the ghosts, whether or not another goes:
  * the first lines of cases II to IV.  Returns where it was remembered. */
 static int arrive(struct arc *arc, uint64_t block)
@@ -218,6 +225,7 @@ const struct qm_evict_ops qm_evict_arc = {
     .create = arc_create,
     .create_for = arc_create_for,
     .resize = arc_resize,
+    .reserve = arc_reserve,
     .destroy = arc_destroy,
     .insert = arc_insert,
     .touch = arc_touch,

@@ -5,6 +5,7 @@
  * or the free list, and in the chain of their bucket.  Buckets are half as many as
  * entries or more.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "cache/evict-ghosts.h"
@@ -35,21 +36,32 @@ struct qm_ghosts {
 _Static_assert(sizeof(struct entry) + sizeof(uint32_t) <= QM_GHOST_BYTES,
                "an entry and a bucket");
 
-struct qm_ghosts *qm_ghosts_new(uint64_t capacity)
+/* Of an empty set.  Returns 0 or ENOMEM, then nothing is allocated. */
+static int allocate(struct qm_ghosts *ghosts, uint64_t capacity)
 {
-    struct qm_ghosts *ghosts;
     uint64_t buckets = 1;
 
-    if (capacity >= INT32_MAX || !(ghosts = calloc(1, sizeof(*ghosts))))
-        return NULL;
+    if (capacity >= INT32_MAX)
+        return ENOMEM;
     while (buckets * 2 <= capacity)
         buckets *= 2;
     ghosts->mask = buckets - 1;
     ghosts->entries = malloc((capacity + 1) * sizeof(ghosts->entries[0]));
     ghosts->buckets = calloc(buckets, sizeof(ghosts->buckets[0]));
-    if (!ghosts->entries || !ghosts->buckets) {
-        qm_ghosts_free(ghosts);
-        return NULL;
+    if (ghosts->entries && ghosts->buckets)
+        return 0;
+    free(ghosts->entries);
+    free(ghosts->buckets);
+    return ENOMEM;
+}
+
+struct qm_ghosts *qm_ghosts_new(uint64_t capacity)
+{
+    struct qm_ghosts *ghosts = calloc(1, sizeof(*ghosts));
+
+    if (ghosts && allocate(ghosts, capacity) != 0) {
+        free(ghosts);
+        ghosts = NULL;
     }
     return ghosts;
 }
@@ -152,4 +164,27 @@ void qm_ghosts_drop(struct qm_ghosts *ghosts, int queue)
     uint32_t oldest = ghosts->queues[queue].oldest;
 
     forget(ghosts, find(ghosts, ghosts->entries[oldest].block));
+}
+
+int qm_ghosts_reserve(struct qm_ghosts *ghosts, uint64_t capacity)
+{
+    struct qm_ghosts to = {0};
+
+    if (allocate(&to, capacity) != 0)
+        return ENOMEM;
+    while ((uint64_t)ghosts->queues[0].count + ghosts->queues[1].count > capacity)
+        qm_ghosts_drop(ghosts, ghosts->queues[1].count > ghosts->queues[0].count);
+    for (int queue = 0; queue < 2; queue++) {
+        const struct queue *q = &ghosts->queues[queue];
+
+        for (uint32_t i = q->oldest; i; i = ghosts->entries[i].newer) {
+            qm_ghosts_add(&to, queue, ghosts->entries[i].block);
+            to.entries[to.made].came = ghosts->entries[i].came;
+        }
+        to.queues[queue].came = q->came;
+    }
+    free(ghosts->entries);
+    free(ghosts->buckets);
+    *ghosts = to;
+    return 0;
 }

@@ -20,6 +20,10 @@ struct qm_ghosts;
 struct qm_ghosts *qm_ghosts_new(uint64_t capacity);
 void qm_ghosts_free(struct qm_ghosts *ghosts);
 
+/* Makes it a set of at most `capacity` numbers; the oldest of the longer queue go.
+ * O(capacity).  Returns 0 or ENOMEM, then nothing changed. */
+int qm_ghosts_reserve(struct qm_ghosts *ghosts, uint64_t capacity);
+
 uint64_t qm_ghosts_count(const struct qm_ghosts *ghosts, int queue);
 
 /* Adds block, which must not be in the set, as the newest of queue (0 or 1).  The set

@@ -15,6 +15,7 @@
  *
  * A count stops at 2^32 - 1; nodes that have it are in order of their last touch.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "cache/evict-all.h"
@@ -150,9 +151,48 @@ static struct qm_evict_node *lfu_evict(void *policy, uint64_t incoming)
     return node;
 }
 
+/* The runs get new numbers, in their order, so that there is no gap. */
+static int lfu_reserve(void *policy, uint64_t capacity)
+{
+    struct lfu *lfu = policy;
+    union run *runs;
+    struct cds_list_head *at;
+    uint32_t made = 0, was = NO_RUN;
+
+    if (capacity >= NO_RUN || !(runs = malloc((capacity + 1) * sizeof(runs[0]))))
+        return ENOMEM;
+    cds_list_for_each(at, &lfu->order)
+    {
+        struct qm_evict_node *node = node_of(at);
+
+        if (RUN(node) != was) {
+            was = RUN(node);
+            made++;
+        }
+        RUN(node) = made - 1;
+        runs[made - 1].last = at;
+    }
+    free(lfu->runs);
+    lfu->runs = runs;
+    lfu->runs_made = made;
+    lfu->free_run = NO_RUN;
+    return 0;
+}
+
+static void lfu_moved(void *policy, const struct qm_evict_node *from,
+                      struct qm_evict_node *to)
+{
+    struct lfu *lfu = policy;
+
+    if (lfu->runs[RUN(to)].last == &from->list)
+        lfu->runs[RUN(to)].last = &to->list;
+}
+
 const struct qm_evict_ops qm_evict_lfu = {
     .name = "lfu",
     .create = lfu_create,
+    .reserve = lfu_reserve,
+    .moved = lfu_moved,
     .destroy = lfu_destroy,
     .insert = lfu_insert,
     .touch = lfu_touch,

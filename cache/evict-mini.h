@@ -32,6 +32,10 @@ void qm_mini_free(struct qm_mini *mini); /* NULL is fine */
 /* From now on it has that many blocks, at least 1 and at most what it was made for. */
 void qm_mini_resize(struct qm_mini *mini, uint64_t capacity);
 
+/* Makes it one that was made for that many blocks, as it is otherwise.  Returns 0 or
+ * ENOMEM, then it is still for as many as before, or as the policy could have. */
+int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity);
+
 /* Somebody wants block.  Returns whether it was there; it is now. */
 bool qm_mini_demand(struct qm_mini *mini, uint64_t block);
 

@@ -40,14 +40,24 @@ struct s3fifo {
     bool shares; /* the ghosts are another's */
 };
 
+static uint64_t s_share(uint64_t capacity)
+{
+    return capacity >= 10 ? capacity / 10 : capacity > 0;
+}
+
 static void s3fifo_resize(void *policy, uint64_t capacity)
 {
     struct s3fifo *f = policy;
 
-    f->s_share = capacity / 10;
-    if (f->s_share == 0 && capacity > 0)
-        f->s_share = 1;
+    f->s_share = s_share(capacity);
     f->m_share = capacity - f->s_share;
+}
+
+static int s3fifo_reserve(void *policy, uint64_t capacity)
+{
+    struct s3fifo *f = policy;
+
+    return f->shares ? 0 : qm_ghosts_reserve(f->ghosts, capacity - s_share(capacity));
 }
 
 /* opaque: ghosts for at least as many, which the policy shares with others; their
@@ -216,6 +226,7 @@ const struct qm_evict_ops qm_evict_s3fifo = {
     .create = s3fifo_create,
     .create_for = s3fifo_create_for,
     .resize = s3fifo_resize,
+    .reserve = s3fifo_reserve,
     .destroy = s3fifo_destroy,
     .insert = s3fifo_insert,
     .touch = s3fifo_touch,

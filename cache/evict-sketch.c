@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* evict-sketch.c - how often blocks were accessed of late, about: see evict-sketch.h.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "cache/evict-sketch.h"
@@ -16,12 +17,20 @@ static const uint64_t row_factor[ROWS] = {
     UINT64_C(0xc3a5c85c97cb3127), UINT64_C(0xb492b66fbe98f273),
     UINT64_C(0x9ae16a3b2f90404f), UINT64_C(0xc949c7defebe6f8d)};
 
-int qm_sketch_init(struct qm_sketch *sketch, uint64_t capacity)
+/* Of the number of a counter in its row. */
+static unsigned bits_for(uint64_t capacity)
 {
     unsigned bits = 4;
 
     while ((UINT64_C(1) << bits) / 2 < capacity)
         bits++;
+    return bits;
+}
+
+int qm_sketch_init(struct qm_sketch *sketch, uint64_t capacity)
+{
+    unsigned bits = bits_for(capacity);
+
     sketch->bits = bits;
     sketch->words = (ROWS << bits) / PER_WORD;
     sketch->accesses = 0;
@@ -90,4 +99,39 @@ void qm_sketch_count(struct qm_sketch *sketch, uint64_t block)
                                                     << at[row] % PER_WORD * 4;
     if (++sketch->accesses >= sketch->sample)
         sketch_halve(sketch);
+}
+
+static void raise(struct qm_sketch *sketch, uint64_t at, uint64_t count)
+{
+    uint64_t *word = &sketch->counters[at / PER_WORD];
+    unsigned shift = at % PER_WORD * 4;
+
+    if ((*word >> shift & MAX_COUNT) < count)
+        *word = (*word & ~((uint64_t)MAX_COUNT << shift)) | count << shift;
+}
+
+/* The number of a counter is the high bits of a hash: of a sketch with a bit more, two
+ * counters take the place of one; of one with a bit less, one that of two, of which the
+ * greater counts. */
+int qm_sketch_reserve(struct qm_sketch *sketch, uint64_t capacity)
+{
+    struct qm_sketch to = {.accesses = sketch->accesses, .sample = sketch->sample};
+    unsigned more;
+
+    to.bits = bits_for(capacity);
+    if (to.bits == sketch->bits)
+        return 0;
+    to.words = ((uint64_t)ROWS << to.bits) / PER_WORD;
+    to.counters = calloc(to.words, sizeof(to.counters[0]));
+    if (!to.counters)
+        return ENOMEM;
+    more = to.bits > sketch->bits ? to.bits - sketch->bits : 0;
+    for (uint64_t i = 0; i < (uint64_t)ROWS << (more ? to.bits : sketch->bits); i++)
+        if (more)
+            raise(&to, i, counter(sketch, i >> more));
+        else
+            raise(&to, i >> (sketch->bits - to.bits), counter(sketch, i));
+    free(sketch->counters);
+    *sketch = to;
+    return 0;
 }

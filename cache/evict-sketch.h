@@ -32,6 +32,10 @@ void qm_sketch_destroy(struct qm_sketch *sketch);
 /* From now on it is for that many blocks, at most what it was made for. */
 void qm_sketch_resize(struct qm_sketch *sketch, uint64_t capacity);
 
+/* Makes it one that was made for that many blocks; what was counted stays, about.
+ * O(capacity).  Returns 0 or ENOMEM, then nothing changed. */
+int qm_sketch_reserve(struct qm_sketch *sketch, uint64_t capacity);
+
 /* An access. */
 void qm_sketch_count(struct qm_sketch *sketch, uint64_t block);
 

@@ -82,6 +82,13 @@ static void *wtinylfu_create(uint64_t capacity)
                                &(struct qm_wtinylfu_config){.window = WINDOW_PART});
 }
 
+static int wtinylfu_reserve(void *policy, uint64_t capacity)
+{
+    struct wtinylfu *w = policy;
+
+    return w->sketch == &w->own ? qm_sketch_reserve(&w->own, capacity) : 0;
+}
+
 static void wtinylfu_destroy(void *policy)
 {
     struct wtinylfu *w = policy;
@@ -193,6 +200,7 @@ const struct qm_evict_ops qm_evict_wtinylfu = {
     .create = wtinylfu_create,
     .create_for = wtinylfu_create_for,
     .resize = wtinylfu_resize,
+    .reserve = wtinylfu_reserve,
     .destroy = wtinylfu_destroy,
     .insert = wtinylfu_insert,
     .touch = wtinylfu_touch,

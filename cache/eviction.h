@@ -16,7 +16,9 @@
  * in favour of the other part.
  *
  * The part may grow and shrink.  resize() sets its target capacity; the number of
- * blocks follows, as inserts or evictions prevail.
+ * blocks follows, as inserts or evictions prevail.  reserve() changes what memory there
+ * is for: it is called before resize() when the part grows beyond that, and after the
+ * part has shrunk.
  *
  * A node's memory may be reused for another block after its end; insert() finds list
  * and aux as they were left.  A policy may remember blocks that left (ghosts) by
@@ -46,8 +48,14 @@ struct qm_evict_ops {
      * that is in no registry; of others, what their headers say. */
     void *(*create_for)(uint64_t capacity, void *opaque);
     /* Sets the target capacity from which segment sizes are computed: at most the
-     * capacity of create().  NULL: the policy has no segments. */
+     * capacity of create() or reserve().  NULL: the policy has no segments. */
     void (*resize)(void *policy, uint64_t capacity);
+    /* Takes or gives back memory, so that there is as much as for a policy that was
+     * created with that capacity, which is at least the target capacity and the number
+     * of nodes.  What is known of blocks stays, as far as there is room.  Returns 0 or
+     * ENOMEM: then the policy works on, and may have part of the memory.  NULL: the
+     * capacity of create() stays, unless the policy has no memory by capacity. */
+    int (*reserve)(void *policy, uint64_t capacity);
     void (*destroy)(void *policy); /* the nodes need not have been removed */
     /* Adds node.  If the part was full, the caller has evicted another. */
     void (*insert)(void *policy, struct qm_evict_node *node);
@@ -67,6 +75,11 @@ struct qm_evict_ops {
      * longer. */
     struct qm_evict_node *(*yield)(void *policy, bool *again);
     void (*admit)(void *policy, struct qm_evict_node *node, bool again);
+    /* A node's place in memory changes: `to` has from's contents, and has taken its
+     * place in its list.  NULL: nothing but the list points to nodes.  Those of a
+     * policy of the caller's (own_eviction) stay where they are. */
+    void (*moved)(void *policy, const struct qm_evict_node *from,
+                  struct qm_evict_node *to);
     /* Upper bound of the bytes kept beside the nodes for that capacity, for the byte
      * budget, which allows 256 bytes in addition.  NULL: bytes_per_block times it. */
     size_t (*bytes)(uint64_t capacity);

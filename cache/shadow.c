@@ -69,5 +69,30 @@ void qm_shadow_demand(struct qm_shadow *s, uint64_t block)
 
 uint64_t qm_shadow_misses(const struct qm_shadow *s)
 {
-    return s->ghosts ? s->missed * ONE / s->below : 0;
+    return s->ghosts ? s->before + s->missed * ONE / s->below : 0;
+}
+
+/* The sample never becomes larger: what it lacks would look like misses.  What is in
+ * the directory and not in a smaller sample is not asked for, and leaves. */
+int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all)
+{
+    if (!s->ghosts)
+        return 0;
+    if (qm_ghosts_reserve(s->ghosts, capacity(blocks, all)) != 0)
+        return ENOMEM;
+    if (threshold(all) < s->below) {
+        s->before = qm_shadow_misses(s);
+        s->missed = 0;
+        s->below = threshold(all);
+    }
+    return 0;
+}
+
+void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks)
+{
+    if (!s->ghosts)
+        return;
+    s->capacity = (blocks * s->below + ONE - 1) / ONE;
+    while (qm_ghosts_count(s->ghosts, 0) > s->capacity)
+        qm_ghosts_drop(s->ghosts, 0);
 }

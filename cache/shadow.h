@@ -22,6 +22,7 @@ struct qm_shadow {
     uint64_t capacity;        /* in blocks */
     uint64_t below;           /* a block is in the sample if its hash is below this */
     uint64_t missed;          /* demands of the sample's blocks */
+    uint64_t before;          /* misses estimated with a larger sample */
 };
 
 /* blocks: the shard's capacity; all: the whole cache's.  Returns 0 or ENOMEM. */
@@ -30,6 +31,11 @@ void qm_shadow_destroy(struct qm_shadow *s); /* also if init failed */
 
 /* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_shadow_bytes(uint64_t blocks, uint64_t all);
+
+/* From now on it is of a shard of that many blocks of a cache of so many, at most what
+ * was reserved.  reserve returns 0 or ENOMEM, then nothing changed. */
+int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all);
+void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks);
 
 /* Records a demand of block.  Does nothing if there is no shadow. */
 void qm_shadow_demand(struct qm_shadow *s, uint64_t block);
