@@ -37,6 +37,9 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **result)
     cache->shard_count =
         qm_budget_shards(config->blocks, config->prefetch_blocks, config->shards);
     cache->stripes = qm_budget_stripes(config->shards);
+    atomic_init(&cache->blocks, config->blocks);
+    pthread_mutex_init(&cache->resize_lock, NULL);
+    pthread_rwlock_init(&cache->slabs_lock, NULL);
     pthread_mutex_init(&cache->writes_lock, NULL);
     pthread_mutex_init(&cache->grace_lock, NULL);
     pthread_cond_init(&cache->grace_ended, NULL);
@@ -74,6 +77,8 @@ void qm_cache_free(struct qm_cache *cache)
     pthread_cond_destroy(&cache->grace_ended);
     pthread_mutex_destroy(&cache->grace_lock);
     pthread_mutex_destroy(&cache->writes_lock);
+    pthread_rwlock_destroy(&cache->slabs_lock);
+    pthread_mutex_destroy(&cache->resize_lock);
     free(cache);
 }
 

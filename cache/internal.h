@@ -14,13 +14,15 @@
  *   - noted accesses are applied (drained) before any decision that depends on order,
  *     and before a block leaves the main cache.
  *
- * Memory.  Blocks (headers) and buffers (bytes) come from slabs that live as long as
- * the cache, and never change shards.  What leaves the table goes to limbo until a
- * grace period has passed, then to a free list.  So a pointer to a header is always one
- * to a header of that shard, though perhaps of another block by now: rings rely on it.
- * Both are limited in number, and what is in limbo counts; that bounds the memory.
+ * Memory.  Blocks (headers) and buffers (bytes) come from slabs, which never change
+ * shards.  What leaves the table goes to limbo until a grace period has passed, then to
+ * a free list.  So a pointer to a header is always one to a header of that shard,
+ * though perhaps of another block by now: rings rely on it.  Both are limited in
+ * number, and what is in limbo counts; that bounds the memory.  Slabs are given back
+ * when the cache shrinks (trim.c), and never otherwise.
  *
- * Locks, in order: a shard's mutex, then the mutex of the writes in flight.  No thread
+ * Locks, in order: the mutex of resizing, the lock of the lists of slabs, a shard's
+ * mutex, the mutex of the writes in flight.  No thread
  * holds two shards' mutexes, and none waits for a grace period with a mutex held (the
  * one of the grace periods themselves is taken with no other).
  */
@@ -95,11 +97,13 @@ struct qm_block_slab {
     struct qm_block blocks[];
 };
 
+/* Only the first slab of a shard may have fewer buffers than it has room for. */
 struct qm_buf_slab {
     struct qm_buf_slab *next;
-    unsigned char *bytes;
-    size_t mapped; /* bytes of a mapping of its own; 0: allocated */
-    size_t count;
+    unsigned char *bytes; /* a mapping of its own */
+    size_t room;          /* buffers that there is a place for */
+    size_t count;         /* made, from the first on; the others' bytes were never
+                             written to, or were given back */
     struct qm_buf bufs[];
 };
 
@@ -112,6 +116,8 @@ struct qm_limits {
     uint64_t bufs_a_slab;
     uint64_t bytes; /* upper bound of the shard's memory, struct qm_shard included */
 };
+
+struct qm_trim; /* trim.c */
 
 struct qm_shard_stats {
     uint64_t hits, prefetch_hits, misses, prefetches, used, wasted, evicted, failed,
@@ -132,6 +138,13 @@ struct qm_shard {
     struct qm_shadow shadow;
 
     struct qm_limits limits;
+    _Atomic uint64_t batch; /* limits.batch, for who does not hold the mutex */
+    uint64_t made;          /* blocks that the policies and ghosts have memory for */
+    size_t made_bytes;      /* that are counted for it */
+    uint64_t most_buckets;  /* that the table can ever have */
+    uint64_t odd_slabs;     /* buffer slabs with less room than limits.bufs_a_slab */
+    bool resized;           /* ever: slabs are made of full size then */
+    struct qm_trim *trim;   /* NULL: no slab is about to be given back */
     struct qm_block_slab *block_slabs;
     struct qm_buf_slab *buf_slabs;
     uint64_t blocks_made, bufs_made;
@@ -156,6 +169,12 @@ struct qm_cache {
     unsigned shard_count, stripes; /* powers of two */
     struct qm_shard *shards;
     _Atomic uint64_t reserved; /* blocks, of each shard: qm_cache_reserve() */
+    _Atomic uint64_t blocks;   /* present capacity; config.blocks is the first one */
+
+    pthread_mutex_t resize_lock; /* one thread resizes */
+    pthread_rwlock_t slabs_lock; /* slabs go with it held for writing, and their lists
+                                    are followed with it held for reading, or with the
+                                    shard's mutex */
 
     pthread_mutex_t grace_lock;
     pthread_cond_t grace_ended;
@@ -204,6 +223,21 @@ void qm_slab_retire_buf(struct qm_shard *shard, struct qm_buf *buf);
  * before. */
 bool qm_slab_reclaim(struct qm_shard *shard, bool wait);
 void qm_slab_destroy(struct qm_shard *shard);
+size_t qm_slab_mapped(const struct qm_buf_slab *slab, uint32_t block_size);
+
+/* ---- trim.c */
+
+/* Of what takes a while, so many blocks are done with the mutex held. */
+#define QM_STEP 64
+
+/* Gives back what the shard has beyond its limits; the cache's resize_lock is held, no
+ * other.  Returns 0; EAGAIN if fills in flight have something of it; or ENOMEM. */
+int qm_shard_trim(struct qm_shard *shard);
+
+/* Mutex held: whether what was just free is about to be given back, and has been set
+ * aside. */
+bool qm_trim_takes_block(struct qm_shard *shard, struct qm_block *block);
+bool qm_trim_takes_buf(struct qm_shard *shard, struct qm_buf *buf);
 
 /* ---- shard.c */
 
@@ -226,8 +260,16 @@ void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
 
 /* The following with the mutex held. */
 
-/* Applies noted accesses to the eviction order. */
-void qm_shard_drain(struct qm_shard *shard);
+/* Applies noted accesses to the eviction order.  Returns whether no ring was in use, so
+ * that all are empty. */
+bool qm_shard_drain(struct qm_shard *shard);
+/* Evicts a block of part `from`, which is not empty, in favour of block incoming or
+ * QM_EVICT_NOBODY. */
+void qm_shard_evict(struct qm_shard *shard, enum qm_part from, uint64_t incoming);
+/* Tells the main part's policy its target capacity. */
+void qm_shard_resize_main(struct qm_shard *shard);
+/* Block from, which has no references, is to; the latter is free. */
+void qm_shard_move(struct qm_shard *shard, struct qm_block *from, struct qm_block *to);
 /* Puts block, which must be in no part, into `part`; evicts another if it is full. */
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part);
 /* Moves block from the prefetch part to the main part. */

@@ -9,6 +9,10 @@
 
 #include "cache/internal.h"
 
+/* The table of a cache that grows can have as many times its first number of buckets;
+ * then look-ups take longer.  It costs addresses, not memory. */
+#define GROWTH 8
+
 char qm_rcu_readers;
 
 /* Threads are spread over the rings of a shard in the order of their first access. */
@@ -24,8 +28,7 @@ static struct qm_ring *own_ring(struct qm_shard *shard)
     return &shard->rings[(own_stripe - 1) & (shard->cache->stripes - 1)];
 }
 
-/* Tells the main part's policy its target capacity. */
-static void resize_main(struct qm_shard *shard)
+void qm_shard_resize_main(struct qm_shard *shard)
 {
     if (shard->main_ops->resize)
         shard->main_ops->resize(shard->main,
@@ -51,6 +54,10 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
     shard->bytes = qm_budget_shard_bytes(blocks, cache->stripes, policy_bytes, beside);
     qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
                   cache->stripes, policy_bytes, beside);
+    atomic_init(&shard->batch, shard->limits.batch);
+    shard->made = blocks;
+    shard->made_bytes = policy_bytes + beside;
+    shard->most_buckets = shard->limits.buckets * GROWTH;
 
     shard->rings =
         aligned_alloc(QM_CACHE_LINE, cache->stripes * sizeof(struct qm_ring));
@@ -73,10 +80,10 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
          qm_shadow_init(&shard->shadow, blocks, cache->config.blocks) != 0))
         return ENOMEM;
     if (adapts)
-        resize_main(shard);
+        qm_shard_resize_main(shard);
     shard->buckets = QM_MIN_BUCKETS;
     shard->table =
-        cds_lfht_new(QM_MIN_BUCKETS, QM_MIN_BUCKETS, shard->limits.buckets, 0, NULL);
+        cds_lfht_new(QM_MIN_BUCKETS, QM_MIN_BUCKETS, shard->most_buckets, 0, NULL);
     return shard->table ? 0 : ENOMEM;
 }
 
@@ -126,15 +133,20 @@ struct qm_block *qm_shard_find(struct qm_shard *shard, uint64_t hash, uint64_t n
 /* A block in a ring may have been evicted since, or its header may belong to another
  * block by now: noted accesses are hints, and a ring in use is left for the next time.
  * But the accesses that this thread noted are always there, and in order. */
-void qm_shard_drain(struct qm_shard *shard)
+bool qm_shard_drain(struct qm_shard *shard)
 {
+    bool all = true;
+
     for (unsigned i = 0; i < shard->cache->stripes; i++) {
         struct qm_ring *ring = &shard->rings[i];
         uint32_t used;
 
-        if (atomic_load_explicit(&ring->used, memory_order_relaxed) == 0 ||
-            atomic_flag_test_and_set_explicit(&ring->busy, memory_order_acquire))
+        if (atomic_load_explicit(&ring->used, memory_order_relaxed) == 0)
             continue;
+        if (atomic_flag_test_and_set_explicit(&ring->busy, memory_order_acquire)) {
+            all = false;
+            continue;
+        }
         used = atomic_load_explicit(&ring->used, memory_order_relaxed);
         for (uint32_t k = 0; k < used; k++)
             if (ring->slot[k]->part == QM_PART_MAIN) {
@@ -144,6 +156,7 @@ void qm_shard_drain(struct qm_shard *shard)
         atomic_store_explicit(&ring->used, 0, memory_order_relaxed);
         atomic_flag_clear_explicit(&ring->busy, memory_order_release);
     }
+    return all;
 }
 
 void qm_shard_record(struct qm_shard *shard, struct qm_block *block, bool count)
@@ -250,23 +263,10 @@ static struct qm_block *choose(struct qm_shard *shard, enum qm_part from,
     return other;
 }
 
-/* Evicts a block if the one that enters `part` needs its place. */
-static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
+void qm_shard_evict(struct qm_shard *shard, enum qm_part from, uint64_t incoming)
 {
-    struct qm_block *victim;
-    enum qm_part from;
+    struct qm_block *victim = choose(shard, from, incoming);
 
-    if (qm_balance_arrival(&shard->balance, part, incoming))
-        resize_main(shard);
-    from = qm_balance_victim(
-        &shard->balance, part, &shard->held,
-        atomic_load_explicit(&shard->cache->reserved, memory_order_relaxed));
-    if (from == QM_PART_NONE)
-        return;
-    if (from == QM_PART_MAIN && part != QM_PART_MAIN)
-        qm_shard_drain(shard);
-    victim = choose(shard, from,
-                    part == from || part == QM_PART_MAIN ? incoming : QM_EVICT_NOBODY);
     count(shard, victim, from, -1);
     qm_balance_evicted(&shard->balance, from, victim->evict.block);
     if (from == QM_PART_PREFETCH)
@@ -274,6 +274,25 @@ static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incomi
     else
         shard->stats.evicted++;
     forget(shard, victim);
+}
+
+/* Evicts a block if the one that enters `part` needs its place. */
+static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
+{
+    enum qm_part from;
+
+    if (qm_balance_arrival(&shard->balance, part, incoming))
+        qm_shard_resize_main(shard);
+    from = qm_balance_victim(
+        &shard->balance, part, &shard->held,
+        atomic_load_explicit(&shard->cache->reserved, memory_order_relaxed));
+    if (from == QM_PART_NONE)
+        return;
+    if (from == QM_PART_MAIN && part != QM_PART_MAIN) {
+        qm_shard_drain(shard);
+        incoming = QM_EVICT_NOBODY;
+    }
+    qm_shard_evict(shard, from, incoming);
 }
 
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part)
@@ -357,4 +376,39 @@ void qm_shard_grow(struct qm_shard *shard)
     pthread_mutex_lock(&shard->lock);
     shard->growing = false;
     pthread_mutex_unlock(&shard->lock);
+}
+
+/* Readers find the one or the other, and both have the same bytes; who found the former
+ * may note a hit on it, which is lost. */
+void qm_shard_move(struct qm_shard *shard, struct qm_block *from, struct qm_block *to)
+{
+    const struct qm_evict_ops *ops =
+        from->part == QM_PART_MAIN ? shard->main_ops : shard->prefetch_ops;
+    uint64_t number = from->evict.block, hash = qm_hash(number);
+    struct cds_lfht_iter iter;
+
+    to->evict.block = number;
+    to->evict.aux[0] = from->evict.aux[0];
+    to->evict.aux[1] = from->evict.aux[1];
+    cds_list_replace(&from->evict.list, &to->evict.list);
+    if (ops->moved)
+        ops->moved(from->part == QM_PART_MAIN ? shard->main : shard->prefetch,
+                   &from->evict, &to->evict);
+    to->filled = from->filled;
+    to->part = from->part;
+    to->issuer = from->issuer;
+    qm_block_set_buf(to, from->buf);
+    atomic_store_explicit(&to->hittable,
+                          atomic_load_explicit(&from->hittable, memory_order_relaxed),
+                          memory_order_release);
+    cds_lfht_node_init(&to->node);
+    qm_rcu_happens_before(&to->node);
+    qm_rcu_read_lock();
+    cds_lfht_lookup(shard->table, hash, match, &number, &iter);
+    cds_lfht_replace(shard->table, &iter, hash, match, &number, &to->node);
+    qm_rcu_read_unlock();
+    from->part = QM_PART_NONE;
+    from->buf = NULL; /* bytes stay what they were: a reader may be about to look */
+    atomic_store_explicit(&from->hittable, false, memory_order_relaxed);
+    qm_slab_retire_block(shard, from);
 }

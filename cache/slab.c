@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* slab.c - the memory of a shard: headers and buffers, free, in use, or in limbo.
  *
- * Slabs are made when needed, up to the shard's limits, and freed with the cache, so an
- * idle cache is small and a busy one does not fragment.  A block in limbo keeps its
- * buffer with it; a buffer that a write replaced is there on its own.
+ * Slabs are made when needed, up to the shard's limits, and freed with the cache or
+ * when it shrinks (trim.c), so an idle cache is small and a busy one does not
+ * fragment.  A block in limbo keeps its buffer with it; a buffer that a write replaced
+ * is there on its own.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,13 +15,15 @@
 
 static bool more_blocks(struct qm_shard *shard)
 {
-    uint64_t count = shard->limits.blocks - shard->blocks_made;
+    uint64_t made = shard->blocks_made, most = shard->limits.blocks;
+    uint64_t count = most > made ? most - made : 0;
     struct qm_block_slab *slab;
 
-    if (count > QM_BLOCKS_A_SLAB)
-        count = QM_BLOCKS_A_SLAB;
     if (count == 0)
         return false;
+    /* A shard that grows in small steps would come to have slabs of a few. */
+    if (count > QM_BLOCKS_A_SLAB || shard->resized)
+        count = QM_BLOCKS_A_SLAB;
     slab = calloc(1, sizeof(*slab) + count * sizeof(slab->blocks[0]));
     if (!slab)
         return false;
@@ -36,11 +39,11 @@ static bool more_blocks(struct qm_shard *shard)
     return true;
 }
 
-/* Maps bytes, a multiple of a huge page: a block is copied from end to end, and with
- * pages of 4 KiB that takes as many misses in the TLB as it has pages, which cost more
- * than all else that a hit takes.  The end of what the kernel offers is kept: it maps
- * downwards, so slabs adjoin and count as one against its limit of 65,530 mappings.
- * NULL: no memory. */
+/* Maps bytes, a multiple of a huge page, so that they begin with one: a block is copied
+ * from end to end, and with pages of 4 KiB that takes as many misses in the TLB as it
+ * has pages, which cost more than all else that a hit takes.  The end of what the
+ * kernel offers is kept: it maps downwards, so slabs adjoin and count as one against
+ * its limit of 65,530 mappings. NULL: no memory. */
 static unsigned char *map_huge(size_t bytes)
 {
     size_t all = bytes + QM_HUGE_PAGE;
@@ -53,38 +56,77 @@ static unsigned char *map_huge(size_t bytes)
     if (after > 0)
         munmap(start + all - after, after);
     munmap(start, QM_HUGE_PAGE - after);
-    start += QM_HUGE_PAGE - after;
-    (void)madvise(start, bytes, MADV_HUGEPAGE);
-    return start;
+    return start + QM_HUGE_PAGE - after;
+}
+
+static unsigned char *map(size_t bytes)
+{
+    void *start;
+
+    if (bytes >= QM_HUGE_PAGE)
+        return map_huge(bytes);
+    start =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return start == MAP_FAILED ? NULL : start;
+}
+
+size_t qm_slab_mapped(const struct qm_buf_slab *slab, uint32_t block_size)
+{
+    return (slab->room * block_size + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+/* An empty slab for at least some of `wanted` buffers, the first of the list. */
+static struct qm_buf_slab *new_buf_slab(struct qm_shard *shard, uint64_t wanted)
+{
+    uint32_t size = shard->cache->config.block_size;
+    uint64_t room = wanted;
+    struct qm_buf_slab *slab;
+
+    /* One that grows in small steps: not a slab a step. */
+    if (shard->resized && room < shard->bufs_made)
+        room = shard->bufs_made;
+    if (room > shard->limits.bufs_a_slab)
+        room = shard->limits.bufs_a_slab;
+    slab = malloc(sizeof(*slab) + room * sizeof(slab->bufs[0]));
+    if (!slab)
+        return NULL;
+    slab->room = room;
+    slab->count = 0;
+    slab->bytes = map(qm_slab_mapped(slab, size));
+    if (!slab->bytes) {
+        free(slab);
+        return NULL;
+    }
+    slab->next = shard->buf_slabs;
+    shard->buf_slabs = slab;
+    shard->odd_slabs += room < shard->limits.bufs_a_slab;
+    shard->bytes += qm_budget_buf_slab(0, size) + room * sizeof(slab->bufs[0]);
+    return slab;
 }
 
 static bool more_bufs(struct qm_shard *shard)
 {
     uint32_t size = shard->cache->config.block_size;
-    uint64_t count = shard->limits.bufs - shard->bufs_made;
-    struct qm_buf_slab *slab;
-    size_t bytes;
+    uint64_t made = shard->bufs_made, most = shard->limits.bufs;
+    uint64_t count = most > made ? most - made : 0, from;
+    struct qm_buf_slab *slab = shard->buf_slabs;
 
-    if (count > shard->limits.bufs_a_slab)
-        count = shard->limits.bufs_a_slab;
     if (count == 0)
         return false;
-    slab = malloc(sizeof(*slab) + count * sizeof(slab->bufs[0]));
+    if (!slab || slab->count == slab->room)
+        slab = new_buf_slab(shard, count);
     if (!slab)
         return false;
-    slab->mapped = count * size >= QM_HUGE_PAGE ? count * size : 0;
-    bytes = (count * size + PAGE - 1) & ~(size_t)(PAGE - 1);
-    slab->bytes = slab->mapped ? map_huge(slab->mapped) : aligned_alloc(PAGE, bytes);
-    if (!slab->bytes) {
-        free(slab);
-        return false;
-    }
-    slab->count = count;
-    slab->next = shard->buf_slabs;
-    shard->buf_slabs = slab;
+    from = slab->count;
+    if (count > slab->room - from)
+        count = slab->room - from;
+    slab->count += count;
+    /* A huge page is there as a whole once a byte of it is written to. */
+    if (slab->count == slab->room && slab->room * size >= QM_HUGE_PAGE)
+        (void)madvise(slab->bytes, slab->room * size, MADV_HUGEPAGE);
     shard->bufs_made += count;
-    shard->bytes += qm_budget_buf_slab(count, size);
-    for (size_t i = count; i-- > 0;) {
+    shard->bytes += count * size;
+    for (size_t i = from + count; i-- > from;) {
         slab->bufs[i].bytes = slab->bytes + i * size;
         qm_slab_unused_buf(shard, &slab->bufs[i]);
     }
@@ -95,10 +137,12 @@ struct qm_block *qm_slab_block(struct qm_shard *shard)
 {
     struct qm_block *block;
 
-    if (!shard->free_blocks && !more_blocks(shard))
-        return NULL;
-    block = shard->free_blocks;
-    shard->free_blocks = block->next;
+    do {
+        if (!shard->free_blocks && !more_blocks(shard))
+            return NULL;
+        block = shard->free_blocks;
+        shard->free_blocks = block->next;
+    } while (shard->trim && qm_trim_takes_block(shard, block));
     block->filled = false;
     return block;
 }
@@ -107,10 +151,12 @@ struct qm_buf *qm_slab_buf(struct qm_shard *shard)
 {
     struct qm_buf *buf;
 
-    if (!shard->free_bufs && !more_bufs(shard))
-        return NULL;
-    buf = shard->free_bufs;
-    shard->free_bufs = buf->next;
+    do {
+        if (!shard->free_bufs && !more_bufs(shard))
+            return NULL;
+        buf = shard->free_bufs;
+        shard->free_bufs = buf->next;
+    } while (shard->trim && qm_trim_takes_buf(shard, buf));
     return buf;
 }
 
@@ -179,7 +225,7 @@ static void free_graced(struct qm_shard *shard)
 static bool is_worth_it(struct qm_shard *shard)
 {
     return atomic_load_explicit(&shard->limbo, memory_order_relaxed) >=
-           shard->limits.batch / 4 + 1;
+           atomic_load_explicit(&shard->batch, memory_order_relaxed) / 4 + 1;
 }
 
 /* One grace period serves all shards that have something worth it: a grace period may
@@ -239,10 +285,7 @@ void qm_slab_destroy(struct qm_shard *shard)
         struct qm_buf_slab *slab = shard->buf_slabs;
 
         shard->buf_slabs = slab->next;
-        if (slab->mapped)
-            munmap(slab->bytes, slab->mapped);
-        else
-            free(slab->bytes);
+        munmap(slab->bytes, qm_slab_mapped(slab, shard->cache->config.block_size));
         free(slab);
     }
 }

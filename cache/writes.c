@@ -150,12 +150,14 @@ static void change_number(struct qm_cache *cache, uint64_t number,
 
 /* All blocks from first to last that the shard has: for ranges with more blocks than
  * the cache.  The mutex is released between slabs; blocks that enter meanwhile were
- * read after the write and need no change. */
+ * read after the write and need no change.  A header could move only to where we have
+ * been, so none does while we hold the lock of the slabs. */
 static void change_range(struct qm_shard *shard, uint64_t first, uint64_t last,
                          const struct change *c)
 {
     struct qm_block_slab *slab;
 
+    pthread_rwlock_rdlock(&shard->cache->slabs_lock);
     pthread_mutex_lock(&shard->lock);
     slab = shard->block_slabs;
     pthread_mutex_unlock(&shard->lock);
@@ -178,6 +180,7 @@ static void change_range(struct qm_shard *shard, uint64_t first, uint64_t last,
                 i++;
             }
         }
+    pthread_rwlock_unlock(&shard->cache->slabs_lock);
 }
 
 void qm_cache_write_end(struct qm_cache *cache, struct qm_cache_write *w,
@@ -194,7 +197,7 @@ void qm_cache_write_end(struct qm_cache *cache, struct qm_cache_write *w,
     if (w->count > 0) {
         uint64_t first = w->offset / size, last = (end_of(w) - 1) / size;
 
-        if (last - first < cache->config.blocks) {
+        if (last - first < atomic_load_explicit(&cache->blocks, memory_order_relaxed)) {
             for (uint64_t number = first; number <= last; number++)
                 change_number(cache, number, &c);
         } else {
