@@ -34,12 +34,12 @@
  * by another thread at that moment.
  *
  * Memory is allocated when it is needed (a policy's own: at once), freed only by
- * qm_cache_free(), and bounded: buffers for `blocks` and a reserve for buffers that
- * readers may still be copying (see qm_cache_blocks_within()).  When the reserve is
- * exhausted, the cache waits for a grace period.  If that frees nothing, it goes on
- * without memory: the data of a fill is not kept, a block that a write would update is
- * dropped, and a new fill fails with ENOMEM.  Only a caller that holds many struct
- * qm_fill at a time meets this.
+ * qm_cache_free() and when the cache shrinks, and bounded: buffers for `blocks` and a
+ * reserve for buffers that readers may still be copying (see qm_cache_blocks_within()).
+ * When the reserve is exhausted, the cache waits for a grace period.  If that frees
+ * nothing, it goes on without memory: the data of a fill is not kept, a block that a
+ * write would update is dropped, and a new fill fails with ENOMEM.  Only a caller that
+ * holds many struct qm_fill at a time meets this.
  *
  * Errors are returned as errno values; 0 is success.  Nothing here prints or exits.
  */
@@ -79,7 +79,8 @@ struct qm_lookup {
 
 struct qm_cache_config {
     uint32_t block_size;      /* bytes; a power of two, 512 to 16 MiB */
-    uint64_t blocks;          /* capacity of both parts together; at least 1 */
+    uint64_t blocks;          /* capacity of both parts together; at least 1.  See also
+                                 qm_cache_resize() */
     uint64_t prefetch_blocks; /* the prefetch cache's part of it; 0: no prefetching */
     bool prefetch_adapts;     /* prefetch_blocks is the initial size; then the size
                                  follows what a further block is worth to each part,
@@ -162,6 +163,36 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **cache);
 /* Frees the cache (NULL: nothing).  No other thread may be using it, and no fill may be
  * held. */
 void qm_cache_free(struct qm_cache *cache);
+
+/* Changes the capacity to so many blocks, of both parts together, while other threads
+ * use the cache.  Hits go on as ever; other calls may have to wait for a step of it,
+ * some microseconds.  The number of shards stays, so the least is a block for each, or
+ * two if the cache prefetches; and a cache that grows much is locked as one of its
+ * former size.
+ *
+ * To grow takes some ten nanoseconds a block, and the memory for blocks when they come.
+ * To shrink, the least worthy blocks are evicted, and when this returns their memory is
+ * the system's again: stats.bytes is at most what qm_cache_resize_within() allowed.
+ * That takes about as long as copying the blocks that stay, at most, and some grace
+ * periods.
+ *
+ * A prefetch share that does not adapt stays the same part of all blocks.  With a
+ * policy of the caller's, the memory for headers of blocks is not given back.
+ *
+ * Returns 0; EINVAL: so many are not allowed; ENOMEM or ENOTSUP (a policy of the
+ * caller's cannot grow), and nothing changed; or EAGAIN (or ENOMEM when it shrinks):
+ * the capacity is what was asked for, but some memory is not given back yet, as fills
+ * are in flight there: call again with the same number.  One call at a time; others
+ * wait. */
+int qm_cache_resize(struct qm_cache *cache, uint64_t blocks);
+
+/* The number of blocks that the cache can have so that stats.bytes never exceeds
+ * `bytes` after qm_cache_resize(): other than qm_cache_blocks_within(), with the shards
+ * that it has.  0 if that is fewer than are allowed. */
+uint64_t qm_cache_resize_within(struct qm_cache *cache, uint64_t bytes);
+
+/* The present capacity, in blocks. */
+uint64_t qm_cache_capacity(struct qm_cache *cache);
 
 /* Demands bytes [offset, offset + count) of block; they must lie within it.
  *
