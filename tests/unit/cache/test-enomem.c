@@ -3,8 +3,11 @@
  * the header names, nothing leaked (the address sanitizer looks), and it works again
  * when there is memory.
  *
- * Linked with --wrap for malloc, calloc and aligned_alloc: liburcu's own are not. */
+ * Linked with --wrap for malloc, calloc, aligned_alloc and mmap: liburcu's own are not.
+ */
 #include "cache/eviction.h"
+#include <sys/mman.h>
+
 #include "testing.h"
 
 #define BLOCK 4096
@@ -24,6 +27,8 @@ void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__real_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset);
 
 static bool refuse(size_t size)
 {
@@ -49,6 +54,11 @@ void *__wrap_calloc(size_t n, size_t size)
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {
     return refuse(size) ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off_t offset)
+{
+    return refuse(size) ? MAP_FAILED : __real_mmap64(at, size, prot, flags, fd, offset);
 }
 
 static const struct qm_cache_config config = {
@@ -191,14 +201,63 @@ static void test_hits_do_not_allocate(void **state)
     qm_cache_free(cache);
 }
 
+static void read_all(struct qm_cache *cache, uint64_t blocks)
+{
+    unsigned char buf[BLOCK] = {0};
+    struct qm_lookup found;
+
+    for (uint64_t b = 0; b < blocks; b++) {
+        assert_int_equal(qm_cache_demand(cache, b, buf, 0, BLOCK, &found), 0);
+        if (found.todo == QM_FETCH)
+            qm_cache_fill(cache, found.fill, buf);
+    }
+}
+
+/* Each allocation of growing fails once: the cache stays as large as it was.  Each of
+ * shrinking does: it is as small as was asked for. */
+static void test_resize(void **state)
+{
+    for (size_t i = 0; i < POLICIES; i++) {
+        struct qm_cache_config c = config;
+        struct qm_cache *cache;
+        int err = ENOMEM;
+        long n;
+
+        c.eviction = policies[i];
+        c.prefetch_adapts = i % 2 == 0;
+        c.shadow = true;
+        cache = new_cache(&c);
+        read_all(cache, 4000);
+        for (n = 0; err != 0; n++) {
+            countdown = n;
+            err = qm_cache_resize(cache, 9000);
+            countdown = -1;
+            assert_int_equal(err, err == 0 ? 0 : ENOMEM);
+            assert_int_equal(qm_cache_capacity(cache), err == 0 ? 9000 : 3000);
+            read_all(cache, 100);
+        }
+        assert_true(n > 4); /* of each shard: policy, balance, shadow */
+        read_all(cache, 12000);
+        for (n = 0; n < 60; n++) {
+            countdown = n;
+            err = qm_cache_resize(cache, 1000 + n % 2 * 1000);
+            countdown = -1;
+            assert_true(err == 0 || err == ENOMEM);
+            read_all(cache, 3000);
+            assert_true(stats_of(cache).main_blocks <= qm_cache_capacity(cache));
+        }
+        assert_int_equal(qm_cache_resize(cache, 1000), 0);
+        check_identities(cache, 0);
+        qm_cache_free(cache);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new),
-        cmocka_unit_test(test_policies_are_bounded),
-        cmocka_unit_test(test_no_header),
-        cmocka_unit_test(test_no_buffer),
-        cmocka_unit_test(test_hits_do_not_allocate),
+        cmocka_unit_test(test_new),       cmocka_unit_test(test_policies_are_bounded),
+        cmocka_unit_test(test_no_header), cmocka_unit_test(test_no_buffer),
+        cmocka_unit_test(test_resize),    cmocka_unit_test(test_hits_do_not_allocate),
     };
 
     return cmocka_run_group_tests_name("cache: no memory", tests, NULL, NULL);

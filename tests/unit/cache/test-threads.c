@@ -21,16 +21,19 @@
 #define BLOCK     2048
 #define PER_BLOCK (BLOCK / SECTOR)
 #define BLOCKS    192
-#define SECTORS   (BLOCKS * PER_BLOCK)
+#define MOST      1280 /* where the cache is resized */
+#define SECTORS   (MOST * PER_BLOCK)
 #define WORDS     (SECTOR / sizeof(uint64_t))
 
 struct world {
     struct qm_cache *cache;
+    uint64_t blocks; /* of the device */
     uint64_t budget;
-    pthread_mutex_t lock[BLOCKS]; /* of a block of the device */
+    pthread_mutex_t lock[MOST]; /* of a block of the device */
     uint64_t device[SECTORS][WORDS];
     _Atomic uint64_t acknowledged[SECTORS];
     unsigned steps;
+    bool large_writes;   /* some, of all blocks */
     bool writes_collide; /* else each writer has sectors of its own */
     _Atomic unsigned turn, wasted;
     _Atomic unsigned failures;
@@ -91,8 +94,8 @@ static void check_sectors(struct world *w, const unsigned char *buf, uint64_t fi
 
 static void read_some(struct world *w, uint64_t *seed)
 {
-    uint64_t block =
-        rnd_below(seed, 3) ? rnd_below(seed, BLOCKS) : rnd_below(seed, BLOCKS / 8);
+    uint64_t block = rnd_below(seed, 3) ? rnd_below(seed, w->blocks)
+                                        : rnd_below(seed, w->blocks / 8);
     unsigned sector = rnd_below(seed, PER_BLOCK);
     unsigned count = 1 + rnd_below(seed, PER_BLOCK - sector);
     uint64_t first = block * PER_BLOCK + sector, oldest[PER_BLOCK];
@@ -140,7 +143,7 @@ static void prefetch_some(struct world *w, uint64_t *seed)
     unsigned char whole[BLOCK];
 
     for (int i = 0; i < 4; i++) {
-        block[held] = rnd_below(seed, BLOCKS);
+        block[held] = rnd_below(seed, w->blocks);
         if (qm_cache_prefetch(w->cache, block[held], block[held] % 77, &fill[held]) ==
             0)
             held++;
@@ -153,20 +156,25 @@ static void prefetch_some(struct world *w, uint64_t *seed)
 
 static void write_some(struct world *w, uint64_t *seed, unsigned writer)
 {
-    uint64_t first, count, versions[3 * PER_BLOCK];
-    static _Thread_local uint64_t data[3 * PER_BLOCK][WORDS];
+    uint64_t first, count, sectors = w->blocks * PER_BLOCK;
     unsigned kind = rnd_below(seed, 32);
+    uint64_t *versions, (*data)[WORDS];
     struct qm_cache_write cw;
 
-    if (w->writes_collide) {
-        first = rnd_below(seed, SECTORS / 4);
+    if (w->large_writes && rnd_below(seed, 256) == 0) {
+        first = 0;
+        count = sectors;
+    } else if (w->writes_collide) {
+        first = rnd_below(seed, sectors / 4);
         count = 1 + rnd_below(seed, 3 * PER_BLOCK);
-        if (count > SECTORS - first)
-            count = SECTORS - first;
+        if (count > sectors - first)
+            count = sectors - first;
     } else { /* neighbours in the same block are another writer's */
-        first = rnd_below(seed, SECTORS / 2) * 2 + writer % 2;
+        first = rnd_below(seed, sectors / 2) * 2 + writer % 2;
         count = 1;
     }
+    versions = malloc(count * sizeof(versions[0]));
+    data = malloc(count * sizeof(data[0]));
     qm_cache_write_begin(w->cache, &cw, first * SECTOR, count * SECTOR);
     if (rnd_below(seed, 4) == 0)
         sched_yield();
@@ -192,6 +200,8 @@ static void write_some(struct world *w, uint64_t *seed, unsigned writer)
                                              versions[i]))
             ;
     }
+    free(versions);
+    free(data);
 }
 
 static void *worker(void *opaque)
@@ -219,15 +229,49 @@ static void *worker(void *opaque)
 
 #define THREADS 8
 
+static struct world *new_world(uint64_t blocks, bool collide)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    assert_non_null(w);
+    w->steps = 10000;
+    w->blocks = blocks;
+    w->writes_collide = collide;
+    for (uint64_t i = 0; i < MOST; i++)
+        pthread_mutex_init(&w->lock[i], NULL);
+    for (uint64_t i = 0; i < SECTORS; i++)
+        w->device[i][0] = i;
+    return w;
+}
+
+/* At rest, what is cached is what is below. */
+static void check_and_free(struct world *w)
+{
+    for (uint64_t b = 0; b < w->blocks; b++) {
+        unsigned char buf[BLOCK];
+        struct qm_lookup found;
+
+        assert_int_equal(qm_cache_demand(w->cache, b, buf, 0, BLOCK, &found), 0);
+        assert_int_not_equal(found.todo, QM_WAIT);
+        if (found.todo == QM_FETCH)
+            end_fill(w, found.fill, b, buf, true);
+        assert_memory_equal(buf, w->device[b * PER_BLOCK], BLOCK);
+    }
+    assert_int_equal(atomic_load(&w->failures), 0);
+    for (uint64_t i = 0; i < MOST; i++)
+        pthread_mutex_destroy(&w->lock[i]);
+    qm_cache_free(w->cache);
+    free(w);
+}
+
 static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
                 bool adapts, unsigned shards, bool collide)
 {
-    struct world *w = calloc(1, sizeof(*w));
+    struct world *w = new_world(BLOCKS, collide);
     pthread_t threads[THREADS];
     struct qm_cache_reads reads;
     struct qm_cache_stats s;
 
-    assert_non_null(w);
     w->cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
                                                    .blocks = blocks,
                                                    .prefetch_blocks = prefetch_blocks,
@@ -238,16 +282,10 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
                                                    .data = true,
                                                    .wasted = on_wasted,
                                                    .opaque = w});
-    w->steps = 10000;
-    w->writes_collide = collide;
     /* The smallest budget that these blocks need. */
     w->budget = blocks * BLOCK;
     while (qm_cache_blocks_within(w->budget, BLOCK) < blocks)
         w->budget += BLOCK;
-    for (uint64_t i = 0; i < BLOCKS; i++)
-        pthread_mutex_init(&w->lock[i], NULL);
-    for (uint64_t i = 0; i < SECTORS; i++)
-        w->device[i][0] = i;
     atomic_store(&w->running, THREADS);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, worker, w), 0);
@@ -273,23 +311,58 @@ static void run(const char *eviction, uint64_t blocks, uint64_t prefetch_blocks,
     assert_int_equal(s.lru_misses > 0, adapts);
     assert_true(s.detached > 0);
     assert_true(s.prefetch_hits > 0 || prefetch_blocks == 0);
+    check_and_free(w);
+}
 
-    /* At rest, what is cached is what is below. */
-    for (uint64_t b = 0; b < BLOCKS; b++) {
-        unsigned char buf[BLOCK];
-        struct qm_lookup found;
+/* The main thread resizes the cache while the others use it. */
+static void run_resized(const char *eviction, bool adapts, unsigned shards)
+{
+    struct world *w = new_world(MOST, shards > 1);
+    uint64_t seed = 7, done = 0;
+    pthread_t threads[THREADS];
+    struct qm_cache_stats s;
 
-        assert_int_equal(qm_cache_demand(w->cache, b, buf, 0, BLOCK, &found), 0);
-        assert_int_not_equal(found.todo, QM_WAIT);
-        if (found.todo == QM_FETCH)
-            end_fill(w, found.fill, b, buf, true);
-        assert_memory_equal(buf, w->device[b * PER_BLOCK], BLOCK);
+    w->steps = 4000;
+    w->large_writes = true;
+    w->cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
+                                                   .blocks = MOST,
+                                                   .prefetch_blocks = MOST / 8,
+                                                   .prefetch_adapts = adapts,
+                                                   .shadow = adapts,
+                                                   .shards = shards,
+                                                   .eviction = eviction,
+                                                   .data = true,
+                                                   .wasted = on_wasted,
+                                                   .opaque = w});
+    atomic_store(&w->running, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, worker, w), 0);
+    for (int i = 0; atomic_load(&w->running) > 0; i++) {
+        uint64_t budget = (MOST / 16 + rnd_below(&seed, MOST)) * BLOCK, blocks;
+        int err;
+
+        blocks = qm_cache_resize_within(w->cache, budget);
+        if (blocks == 0)
+            continue;
+        err = qm_cache_resize(w->cache, blocks);
+        s = stats_of(w->cache);
+        if (err != 0 && err != EAGAIN)
+            wrong(w, "an error of resizing");
+        if (s.main_blocks + s.prefetch_blocks > blocks)
+            wrong(w, "over the new capacity");
+        if (err == 0 && s.bytes > budget)
+            wrong(w, "over the new budget");
+        if (qm_cache_capacity(w->cache) != blocks)
+            wrong(w, "another capacity");
+        done += err == 0;
     }
-    assert_int_equal(atomic_load(&w->failures), 0);
-    for (uint64_t i = 0; i < BLOCKS; i++)
-        pthread_mutex_destroy(&w->lock[i]);
-    qm_cache_free(w->cache);
-    free(w);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    check_identities(w->cache, 0);
+    s = stats_of(w->cache);
+    assert_int_equal(s.wasted, atomic_load(&w->wasted));
+    assert_true(done > 0);
+    check_and_free(w);
 }
 
 static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
@@ -313,6 +386,12 @@ static void test_disjoint_writers(void **state)
 {
     for (size_t i = 0; i < POLICIES; i++)
         run(policies[i], 96, 16, i % 2 == 0, 4, false);
+}
+
+static void test_resized(void **state)
+{
+    for (size_t i = 0; i < POLICIES; i++)
+        run_resized(policies[i], i % 2 == 0, i % 3 == 0 ? 2 : 1);
 }
 
 static void test_everything_fits(void **state)
@@ -522,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_tiny_cache),
         cmocka_unit_test(test_disjoint_writers),
         cmocka_unit_test(test_everything_fits),
+        cmocka_unit_test(test_resized),
         cmocka_unit_test(test_one_read_for_all),
         cmocka_unit_test(test_waiters_while_writing),
         cmocka_unit_test(test_hits_are_counted),
