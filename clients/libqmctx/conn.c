@@ -120,6 +120,7 @@ static void complete(struct request *request)
 
     request->complete = true;
     conn->in_flight--;
+    conn->answered++;
     if (request->async) {
         conn->async--;
         cds_list_add_tail(&request->finished, &conn->finished);

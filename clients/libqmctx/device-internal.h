@@ -87,9 +87,10 @@ struct qm_device {
     pthread_cond_t changed; /* for the keeper */
     pthread_cond_t settled; /* for requests: the state, or what may be retained */
     bool stopping;
-    bool ended; /* the keeper has flushed what it could */
-    pthread_t keeper, poller;
-    bool has_keeper, has_poller;
+    bool ended;                 /* the keeper has flushed what it could */
+    pthread_cond_t sentry_wake; /* for the sentry: it is being closed */
+    pthread_t keeper, poller, sentry;
+    bool has_keeper, has_poller, has_sentry;
 
     struct cds_list_head queue, retained; /* oldest first */
     uint64_t answered, flushed;
@@ -164,6 +165,10 @@ bool qm_time_before(const struct timespec *a, const struct timespec *b);
 /* device-keeper.c */
 
 void *qm_device_keeper(void *device);
+
+/* device-sentry.c; of a device with several URIs */
+
+void *qm_device_sentry(void *device);
 
 /* device-retain.c; lock is held, but where it says otherwise */
 

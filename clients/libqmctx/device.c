@@ -250,6 +250,7 @@ static void init(struct qm_device *device)
     pthread_cond_init(&device->changed, &monotonic);
     pthread_cond_init(&device->settled, &monotonic);
     pthread_cond_init(&device->poll, &monotonic);
+    pthread_cond_init(&device->sentry_wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     CDS_INIT_LIST_HEAD(&device->queue);
     CDS_INIT_LIST_HEAD(&device->retained);
@@ -263,6 +264,7 @@ static void destroy(struct qm_device *device)
     cds_list_for_each_entry_safe(change, next, &device->retained, node)
         qm_change_free(change);
     pthread_cond_destroy(&device->poll);
+    pthread_cond_destroy(&device->sentry_wake);
     pthread_cond_destroy(&device->settled);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
@@ -292,6 +294,10 @@ static int start(struct qm_device *device)
     qm_direct_peer(device->direct, &device->peer, &device->unfenced);
     err = qm_device_thread(&device->keeper, qm_device_keeper, device);
     device->has_keeper = !err;
+    if (!err && device->direct->uris.count > 1) {
+        err = qm_device_thread(&device->sentry, qm_device_sentry, device);
+        device->has_sentry = !err;
+    }
     return err;
 }
 
@@ -357,10 +363,13 @@ void qm_device_close(struct qm_device *device)
         await_last_flush(device);
     atomic_store(&device->state, DEVICE_DEAD);
     pthread_cond_broadcast(&device->poll);
+    pthread_cond_broadcast(&device->sentry_wake);
     pthread_mutex_unlock(&device->lock);
     qm_direct_end(qm_direct_of(device->server));
     if (device->has_keeper)
         pthread_join(device->keeper, NULL);
+    if (device->has_sentry)
+        pthread_join(device->sentry, NULL);
     qm_direct_wake(qm_direct_of(device->server));
     if (device->has_poller)
         pthread_join(device->poller, NULL);

@@ -27,6 +27,7 @@
 #include <libnbd.h>
 #include <pthread.h>
 
+#include "clients/libqmctx/uris.h"
 #include "clients/protocol/quickmine-protocol.h"
 #include "internal.h"
 
@@ -82,6 +83,7 @@ struct conn {
     bool can_zero, can_trim, can_flush, can_fua; /* lock */
     bool ordered;        /* lock; the server carries out requests in order */
     unsigned in_flight;  /* lock; requests */
+    uint64_t answered;   /* lock; requests */
     unsigned async;      /* lock; of these, those that end in done() */
     unsigned unattended; /* lock; control requests sent since somebody polled */
     bool polling;        /* lock; a thread waits for the socket */
@@ -103,8 +105,9 @@ struct qm_peer_id {
 
 struct direct {
     struct qmctx base;
-    char *uri;
-    unsigned connections; /* of conn[], tagged ones */
+    struct qm_uris uris;     /* connect_lock */
+    const char *_Atomic uri; /* the one in use; changed under connect_lock */
+    unsigned connections;    /* of conn[], tagged ones */
     struct conn conn[MAX_CONNECTIONS];
     struct conn plain; /* for what the tagged export does not do; made when needed */
     bool contextless;  /* the export that the URI names, whatever it is */
@@ -250,8 +253,14 @@ int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
 /* Makes a connection that is not up.  first: of the instance's life.  connect_lock is
  * held, unless nobody knows the instance yet. */
 int qm_direct_connect(struct direct *d, struct conn *conn, bool first);
-/* As qmctx_reconnect(). */
+/* As qmctx_reconnect(); if it fails, the next attempt is made to the next URI. */
 int qm_direct_reconnect(struct direct *d);
+/* From now on, connections are made to the next URI. */
+void qm_direct_next(struct direct *d);
+/* Whether requests are in flight, and how many have been answered. */
+bool qm_direct_waits(struct direct *d, uint64_t *answered);
+/* Whether the server takes another connection: 0 or -1. */
+int qm_direct_greets(struct direct *d);
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);
 

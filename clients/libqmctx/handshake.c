@@ -25,6 +25,7 @@ enum {
     GREETING_AGAIN_MS = 5000,
     ASK_MS = 300,    /* between questions over another connection */
     STEP_MS = 30000, /* each step that follows */
+    OTHER_MS = 4000, /* each of these, if there is another server to go to */
     GLANCE_MS = 100, /* after which it is seen that it is not wanted any more */
     /* Together less than 10 seconds from a machine's end to our noticing. */
     KEEPALIVE_IDLE_S = 3,
@@ -82,6 +83,11 @@ void qm_conn_opening_forked(struct direct *d)
     if (fd != -1 && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
         st.st_ino == atomic_load(&d->making_inode))
         close(fd);
+}
+
+static int limit(const struct direct *d, int ms)
+{
+    return d->uris.count > 1 && ms > OTHER_MS ? OTHER_MS : ms;
 }
 
 /* Lets the handle make progress until then; ETIMEDOUT if it did not in time. */
@@ -166,7 +172,8 @@ static bool refused(struct direct *d)
 static int await_greeting(struct direct *d, struct nbd_handle *nbd)
 {
     int64_t now = now_ms(), next = now + ASK_MS;
-    int64_t until = now + (d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS);
+    int64_t until =
+        now + limit(d, d->size_known ? GREETING_AGAIN_MS : GREETING_FIRST_MS);
     bool has_asked = false;
 
     while (nbd_aio_is_connecting(nbd)) {
@@ -188,7 +195,7 @@ static int await_greeting(struct direct *d, struct nbd_handle *nbd)
 /* The handshake is over: whatever the handle waits for is the reply to cookie. */
 static int await_reply(struct direct *d, struct nbd_handle *nbd, int64_t cookie)
 {
-    int64_t until = now_ms() + STEP_MS;
+    int64_t until = now_ms() + limit(d, STEP_MS);
     int r;
 
     if (cookie == -1)
@@ -227,7 +234,7 @@ static int go(struct direct *d, struct nbd_handle *nbd)
 
     if (nbd_aio_opt_go(nbd, done) == -1)
         return nbd_failed(d->uri);
-    if (settle(d, nbd, STEP_MS) == -1)
+    if (settle(d, nbd, limit(d, STEP_MS)) == -1)
         return -1;
     if (nbd_aio_is_ready(nbd))
         return 0;

@@ -215,6 +215,46 @@ int qm_direct_reconnect(struct direct *d)
     for (unsigned i = 0; i < d->connections && rc == 0; i++)
         if (!atomic_load(&d->conn[i].up))
             rc = qm_direct_connect(d, &d->conn[i], false);
+    if (rc == -1)
+        atomic_store(&d->uri, qm_uris_next(&d->uris));
+    pthread_mutex_unlock(&d->connect_lock);
+    return rc;
+}
+
+void qm_direct_next(struct direct *d)
+{
+    pthread_mutex_lock(&d->connect_lock);
+    atomic_store(&d->uri, qm_uris_next(&d->uris));
+    pthread_mutex_unlock(&d->connect_lock);
+}
+
+bool qm_direct_waits(struct direct *d, uint64_t *answered)
+{
+    bool waits = false;
+
+    *answered = 0;
+    for (unsigned i = 0; i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        pthread_mutex_lock(&conn->lock);
+        waits = waits || (atomic_load(&conn->up) && conn->in_flight > 0);
+        *answered += conn->answered;
+        pthread_mutex_unlock(&conn->lock);
+    }
+    return waits;
+}
+
+int qm_direct_greets(struct direct *d)
+{
+    struct nbd_handle *nbd = NULL;
+    int rc = -1;
+
+    pthread_mutex_lock(&d->connect_lock);
+    if (qm_conn_open(d, QM_WIRE_EXPORT, &nbd) == 0) {
+        qm_conn_opened(d);
+        nbd_close(nbd);
+        rc = 0;
+    }
     pthread_mutex_unlock(&d->connect_lock);
     return rc;
 }

@@ -54,7 +54,7 @@ static void direct_free(struct direct *d)
     pthread_mutex_destroy(&d->poll_lock);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->connect_lock);
-    free(d->uri);
+    qm_uris_free(&d->uris);
     free(d);
 }
 
@@ -79,6 +79,7 @@ const struct qm_transport qm_transport_direct = {
 static int direct_init(struct direct *d, const char *uri)
 {
     pthread_condattr_t monotonic;
+    int err;
 
     atomic_init(&d->making_fd, -1);
     pthread_mutex_init(&d->connect_lock, NULL);
@@ -92,8 +93,9 @@ static int direct_init(struct direct *d, const char *uri)
     d->poll_wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (d->poll_wake == -1)
         return errno;
-    d->uri = strdup(uri);
-    return d->uri ? 0 : ENOMEM;
+    err = qm_uris_init(&d->uris, uri);
+    atomic_init(&d->uri, d->uris.list[0]);
+    return err;
 }
 
 /* Makes the connections: the first, which says how many more there can be, and those.
@@ -116,9 +118,12 @@ static int connect_all(struct direct *d, unsigned connections)
         return qm_fail(err, "no descriptors left: %s", strerror(err));
     connections = d->connections;
     d->connections = 1;
-    for (unsigned i = 0; i < d->connections; i++) {
-        if (qm_direct_connect(d, &d->conn[i], i == 0) == -1)
-            return -1;
+    for (unsigned i = 0, tried = 1; i < d->connections; i++) {
+        while (qm_direct_connect(d, &d->conn[i], i == 0) == -1) {
+            if (i > 0 || tried++ == d->uris.count)
+                return -1;
+            qm_direct_next(d);
+        }
         if (i == 0 && d->multi_conn)
             d->connections = connections;
     }

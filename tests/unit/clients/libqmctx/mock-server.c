@@ -295,6 +295,7 @@ static void *serve_conn(void *opaque)
 
     pthread_mutex_lock(&m->lock);
     silent = m->silent;
+    m->accepted++;
     m->ungreeted += silent;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);

@@ -55,6 +55,7 @@ struct mock_server {
     bool running;
     bool ending;        /* everything gets ESHUTDOWN */
     bool silent;        /* new connections are not greeted */
+    unsigned accepted;  /* connections, ever */
     unsigned ungreeted; /* of these, how many are open */
     pthread_t acceptor;
     struct mock_conn conn[MOCK_CONNS];

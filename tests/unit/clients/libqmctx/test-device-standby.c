@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-device-standby.c - a device with several URIs: where it goes when its server
+ * ends or hangs, and what it takes along. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clients/libqmctx/uris.h"
+#include "device-fixture.h"
+
+/* The second server, in front of the same storage. */
+static struct mock_server standby;
+static char *image, *durable; /* its own, of which it makes no use */
+
+static int set_up_both(void **state)
+{
+    set_up(state);
+    mock_init(&standby);
+    image = standby.image;
+    durable = standby.durable;
+    standby.image = mock.image;
+    standby.durable = mock.durable;
+    standby.instance = 1000; /* its numbers are others */
+    return 0;
+}
+
+static int tear_down_both(void **state)
+{
+    qm_device_close(device);
+    device = NULL;
+    if (standby.running)
+        mock_crash(&standby, false);
+    standby.image = image;
+    standby.durable = durable;
+    mock_destroy(&standby);
+    return tear_down(state);
+}
+
+static void open_both(void)
+{
+    char uris[2 * sizeof mock.uri + 1];
+
+    snprintf(uris, sizeof uris, "%s,%s", mock.uri, standby.uri);
+    if (qm_device_open(uris, &options, &device))
+        fail_msg("%s", qmctx_error());
+    atomic_store(&seen, qm_device_losses(device));
+}
+
+/* As a process is that was stopped: what it has read it keeps, it greets nobody. */
+static void freeze(struct mock_server *m, bool frozen)
+{
+    pthread_mutex_lock(&m->lock);
+    m->silent = frozen;
+    pthread_mutex_unlock(&m->lock);
+    for (enum mock_type type = 0; type < MOCK_TYPES; type++)
+        mock_hold(m, type, frozen);
+}
+
+/* What was acknowledged and not flushed is sent to the standby. */
+static void test_it_ends(void **state)
+{
+    mock_start(&mock);
+    open_both();
+    put_page(1, 'a', false);
+    mock_crash(&mock, true);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 0);
+    mock_start(&standby);
+    await_reconnections(1);
+    assert_int_equal(get_page(1), 'a');
+    assert_int_equal(stat_now().resent_changes, 1);
+    put_page(2, 'b', false);
+    assert_int_equal(flush(), 0);
+    assert_int_equal(mock_byte(&standby, true, 2 * PAGE), 'b');
+}
+
+/* And back. */
+static void test_the_other_ends_too(void **state)
+{
+    mock_start(&mock);
+    open_both();
+    mock_crash(&mock, false);
+    mock_start(&standby);
+    await_reconnections(1);
+    mock_crash(&standby, false);
+    mock_start(&mock);
+    await_reconnections(2);
+    put_page(1, 'c', true);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'c');
+}
+
+/* A request that the frozen server has is made again at the standby. */
+static void test_it_hangs(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'a'};
+
+    mock_start(&mock);
+    open_both();
+    freeze(&mock, true);
+    start_job(&write);
+    mock_start(&standby);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(said("it does not answer any more"), 1);
+    assert_int_equal(mock_count(&standby, MOCK_WRITE), 1);
+    assert_int_equal(mock_byte(&standby, false, PAGE), 'a');
+    freeze(&mock, false);
+}
+
+/* It is noticed by an idle device, too. */
+static void test_it_hangs_idly(void **state)
+{
+    mock_start(&mock);
+    open_both();
+    mock_start(&standby);
+    freeze(&mock, true);
+    await_reconnections(1);
+    assert_int_equal(said("it does not answer any more"), 1);
+    freeze(&mock, false);
+}
+
+static bool has_been_tried(void *opaque)
+{
+    unsigned *before = opaque;
+    bool tried;
+
+    pthread_mutex_lock(&mock.lock);
+    tried = mock.accepted > *before;
+    pthread_mutex_unlock(&mock.lock);
+    return tried;
+}
+
+/* A server that waits for its disk greets: the device stays with it. */
+static void test_it_is_slow(void **state)
+{
+    struct job read = {.what = JOB_READ, .page = 1};
+    unsigned before;
+
+    mock_start(&mock);
+    mock_start(&standby);
+    open_both();
+    mock_hold(&mock, MOCK_READ, true);
+    mock_hold(&mock, MOCK_HEADER, true);
+    before = mock.accepted;
+    start_job(&read);
+    /* The sentry's visit, and another: the first has changed nothing. */
+    await(has_been_tried, &before);
+    before++;
+    await(has_been_tried, &before);
+    assert_true(qm_device_is_up(device));
+    mock_hold(&mock, MOCK_HEADER, false);
+    mock_hold(&mock, MOCK_READ, false);
+    assert_int_equal(finish_job(&read), 0);
+    assert_int_equal(mock_count(&standby, MOCK_HEADER), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+}
+
+/* The first that is there is taken. */
+static void test_open(void **state)
+{
+    mock_start(&standby);
+    open_both();
+    put_page(1, 'o', true);
+    assert_int_equal(mock_byte(&standby, true, PAGE), 'o');
+}
+
+static void test_uris(void **state)
+{
+    struct qm_uris uris;
+    char many[20 * QM_URIS_MAX] = "nbd://0";
+
+    assert_int_equal(qm_uris_init(&uris, "nbd://a"), 0);
+    assert_int_equal(uris.count, 1);
+    assert_string_equal(qm_uris_next(&uris), "nbd://a");
+    qm_uris_free(&uris);
+
+    assert_int_equal(
+        qm_uris_init(&uris, "nbd://a,nbd+unix:///?socket=/a,b,nbds://c:1/"), 0);
+    assert_int_equal(uris.count, 3);
+    assert_string_equal(uris.list[0], "nbd://a");
+    assert_string_equal(qm_uris_next(&uris), "nbd+unix:///?socket=/a,b");
+    assert_string_equal(qm_uris_next(&uris), "nbds://c:1/");
+    assert_string_equal(qm_uris_next(&uris), "nbd://a");
+    qm_uris_free(&uris);
+
+    for (int i = 1; i < QM_URIS_MAX; i++)
+        strcat(many, ",nbd://1");
+    assert_int_equal(qm_uris_init(&uris, many), 0);
+    assert_int_equal(uris.count, QM_URIS_MAX);
+    qm_uris_free(&uris);
+    strcat(many, ",nbd://1");
+    assert_int_equal(qm_uris_init(&uris, many), EINVAL);
+    qm_uris_free(&uris);
+}
+
+#define TEST_BOTH(name)                                                                \
+    cmocka_unit_test_setup_teardown(name, set_up_both, tear_down_both)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_uris), TEST_BOTH(test_open),
+        TEST_BOTH(test_it_ends),     TEST_BOTH(test_the_other_ends_too),
+        TEST_BOTH(test_it_hangs),    TEST_BOTH(test_it_hangs_idly),
+        TEST_BOTH(test_it_is_slow),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
