@@ -34,7 +34,7 @@ static float threshold(void *opaque)
 {
     const struct qm_engine *e = opaque;
 
-    return qm_admission_threshold(e->admission);
+    return e->admission ? qm_admission_threshold(e->admission) : 0;
 }
 
 static void reserve(void *opaque, uint64_t blocks)
@@ -58,25 +58,36 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
                               const struct qm_mining_config *mining)
 {
     e->prefetcher = prefetcher;
-    e->ignores_hits =
-        (prefetcher->ops->flags & QM_NO_HITS) && !(mining->ablate & QM_ABLATE_MISSES);
+    atomic_store_explicit(&e->ignores_hits,
+                          (prefetcher->ops->flags & QM_NO_HITS) &&
+                              !(mining->ablate & QM_ABLATE_MISSES),
+                          memory_order_relaxed);
+}
+
+int qm_engine_create_prefetcher(struct qm_engine *e,
+                                const struct qm_prefetcher_ops *ops,
+                                const struct qm_mining_config *mining,
+                                struct qm_prefetcher **prefetcher, char *err,
+                                size_t len)
+{
+    struct qm_mining_config config = *mining;
+
+    config.cached = is_cached;
+    config.reads = e->blind ? NULL : count_reads;
+    config.speed = get_speed;
+    config.threshold = threshold;
+    config.reserve = reserve;
+    config.opaque = e;
+    return ops->create(&config, prefetcher, err, len);
 }
 
 int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_ops *ops,
                               const struct qm_mining_config *mining, char *err,
                               size_t len)
 {
-    struct qm_mining_config config = *mining;
     struct qm_prefetcher *prefetcher;
-    int error;
+    int error = qm_engine_create_prefetcher(e, ops, mining, &prefetcher, err, len);
 
-    config.cached = is_cached;
-    config.reads = count_reads;
-    config.speed = get_speed;
-    config.threshold = e->admission ? threshold : NULL;
-    config.reserve = reserve;
-    config.opaque = e;
-    error = ops->create(&config, &prefetcher, err, len);
     if (error == 0)
         qm_engine_set_prefetcher(e, prefetcher, mining);
     return error;

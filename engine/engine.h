@@ -22,6 +22,7 @@
 #ifndef QM_ENGINE_H
 #define QM_ENGINE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,7 +35,10 @@
 #include "mining/core/prefetcher.h"
 #include "mining/core/throttle.h"
 
-/* Filled in by the caller before the first call; nothing in it changes after that. */
+/* Filled in by the caller before the first call.  After that nothing in it changes but
+ * by a caller that keeps all other threads out of qm_engine_extend(), _request(),
+ * _used(), _wasted() and _forget() meanwhile; qm_engine_issue() may be given a copy,
+ * since it does not use the prefetcher. */
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
     struct qm_cache *cache;
@@ -46,7 +50,8 @@ struct qm_engine {
     bool prefetches;                /* false: nobody carries prefetches out */
     bool on_prefetch_hit;           /* candidates on a prefetch hit, too */
     bool oblivious;                 /* level none: classes are not told apart */
-    bool ignores_hits;              /* the prefetcher need not be told of them */
+    bool blind;                /* the cache does not know what LRU would have read */
+    _Atomic bool ignores_hits; /* the prefetcher need not be told of them */
 };
 
 /* Sets what the parameters say. */
@@ -57,7 +62,14 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
                               const struct qm_mining_config *mining);
 
 /* Makes a prefetcher, which may look into e's cache while it is asked for candidates,
- * so e must stay where it is; and takes it.  Returns what ops->create() does. */
+ * so e must stay where it is.  Returns what ops->create() does. */
+int qm_engine_create_prefetcher(struct qm_engine *e,
+                                const struct qm_prefetcher_ops *ops,
+                                const struct qm_mining_config *mining,
+                                struct qm_prefetcher **prefetcher, char *err,
+                                size_t len);
+
+/* The same; and takes it. */
 int qm_engine_make_prefetcher(struct qm_engine *e, const struct qm_prefetcher_ops *ops,
                               const struct qm_mining_config *mining, char *err,
                               size_t len);
@@ -89,7 +101,8 @@ static inline enum qm_access qm_engine_found(const struct qm_engine *e, uint64_t
 /* Whether there is nothing else to do about such an access. */
 static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access access)
 {
-    return access == QM_ACCESS_HIT && e->ignores_hits;
+    return access == QM_ACCESS_HIT &&
+           atomic_load_explicit(&e->ignores_hits, memory_order_relaxed);
 }
 
 /* The next access to extend the stream begins with a block of a request; blocks:

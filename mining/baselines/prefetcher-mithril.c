@@ -314,6 +314,11 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     pthread_mutex_unlock(&m->recording);
 }
 
+static void set_degree(struct qm_prefetcher *p, unsigned degree)
+{
+    of(p)->degree = degree < LIST ? degree : LIST;
+}
+
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
                            struct qm_candidate *out, unsigned max)
 {
@@ -499,6 +504,7 @@ const struct qm_prefetcher_ops qm_prefetcher_mithril = {
     .begin = begin,
     .access = access_block,
     .candidates = candidates,
+    .set_degree = set_degree,
     .end = end,
     .learn = learn,
     .discard = discard,

@@ -104,6 +104,51 @@ int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
     return 0;
 }
 
+static void restart_one(struct qm_prefetcher *old, struct qm_prefetcher *prefetcher,
+                        enum qm_level level, struct qm_context *context,
+                        void (*restarted)(void *opaque, struct qm_context *context,
+                                          struct qm_work *work),
+                        void *opaque)
+{
+    struct qm_work *work = NULL;
+    bool had = context->stream != NULL;
+    if (had) {
+        old->ops->end(old, context->stream, &work);
+        context->stream = NULL;
+    }
+    context->target = find_target(level, context);
+    if (context->target == context) {
+        context->stream = prefetcher->ops->begin(prefetcher, context->klass);
+    }
+    if (had || context->stream) {
+        restarted(opaque, context, work);
+    }
+}
+
+void qm_context_restart(struct qm_prefetcher *old, struct qm_prefetcher *prefetcher,
+                        enum qm_level level, struct qm_context *root,
+                        void (*restarted)(void *opaque, struct qm_context *context,
+                                          struct qm_work *work),
+                        void *opaque)
+{
+    /* A context before those that are nested in it: their targets follow from its. */
+    struct qm_context *c = root;
+    for (;;) {
+        restart_one(old, prefetcher, level, c, restarted, opaque);
+        if (!cds_list_empty(&c->children)) {
+            c = cds_list_entry(c->children.next, struct qm_context, siblings);
+            continue;
+        }
+        while (c != root && c->siblings.next == &c->parent->children) {
+            c = c->parent;
+        }
+        if (c == root) {
+            return;
+        }
+        c = cds_list_entry(c->siblings.next, struct qm_context, siblings);
+    }
+}
+
 struct qm_context *qm_context_target(enum qm_level level, struct qm_context *context)
 {
     (void)level;

@@ -61,6 +61,16 @@ int qm_context_begin(struct qm_prefetcher *prefetcher, enum qm_level level,
                      struct qm_context *parent, enum qm_kind kind, uint32_t klass,
                      uint64_t id, void *user, struct qm_context **context);
 
+/* The sequences of root and of all that is nested in it end, and begin anew: at another
+ * level, of another prefetcher, or both.  For each context that had a sequence or has
+ * one now restarted() is called, with work to be learned from by `old`, or NULL; the
+ * work is restarted()'s to pass on.  Without memory a context has no sequence. */
+void qm_context_restart(struct qm_prefetcher *old, struct qm_prefetcher *prefetcher,
+                        enum qm_level level, struct qm_context *root,
+                        void (*restarted)(void *opaque, struct qm_context *context,
+                                          struct qm_work *work),
+                        void *opaque);
+
 /* The context whose sequence a read of context extends at the level that was given to
  * qm_context_begin(): the innermost enclosing one (itself included) of that kind, or
  * context itself where there is none. */

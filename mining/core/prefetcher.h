@@ -284,6 +284,10 @@ struct qm_prefetcher_ops {
     void (*own)(struct qm_stream *stream, unsigned owner);
     void (*owners)(struct qm_prefetcher *p, unsigned there);
 
+    /* Sets how many candidates an access has at most; no other call is in progress but
+     * learn().  NULL: there is no such number, or it cannot change. */
+    void (*set_degree)(struct qm_prefetcher *p, unsigned degree);
+
     /* Saves the rules to config.rules_dir if they have changed since they were last
      * saved.  It takes as long as writing all of them, and keeps no reader waiting; one
      * call at a time.  Returns 0, or an errno value: then those saved before are still

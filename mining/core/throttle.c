@@ -61,10 +61,25 @@ struct qm_throttle *qm_throttle_new(void)
 
     if (t) {
         pthread_mutex_init(&t->lock, NULL);
-        for (uint32_t i = 0; i < QM_THROTTLE_CLASSES; i++)
-            t->classes[i].set = i;
+        qm_throttle_reset(t);
     }
     return t;
+}
+
+void qm_throttle_reset(struct qm_throttle *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->since = t->top = 0;
+    for (uint32_t i = 0; i < QM_THROTTLE_CLASSES; i++) {
+        struct klass *c = &t->classes[i];
+
+        atomic_store_explicit(&c->state, QM_THROTTLE_ON, memory_order_relaxed);
+        atomic_store_explicit(&c->accesses, 0, memory_order_relaxed);
+        c->used = c->issued = 0;
+        c->set = i;
+        memset(c->partners, 0, sizeof c->partners);
+    }
+    pthread_mutex_unlock(&t->lock);
 }
 
 void qm_throttle_free(struct qm_throttle *t)

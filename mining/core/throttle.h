@@ -39,6 +39,9 @@ struct qm_throttle;
 struct qm_throttle *qm_throttle_new(void);
 void qm_throttle_free(struct qm_throttle *t); /* NULL is fine */
 
+/* Forgets all, as after qm_throttle_new(): what was learned was of other prefetches. */
+void qm_throttle_reset(struct qm_throttle *t);
+
 /* How many blocks a context of klass may prefetch for this access, of most. */
 unsigned qm_throttle_allow(struct qm_throttle *t, uint32_t klass, unsigned most);
 

@@ -121,6 +121,11 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     }
 }
 
+static void set_degree(struct qm_prefetcher *p, unsigned degree)
+{
+    of(p)->degree = degree;
+}
+
 static size_t kept(const struct qm_stream *stream)
 {
     return stream->sequence.work ? stream->sequence.work->n : 0;
@@ -215,6 +220,7 @@ const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .name = "quickmine",
     .summary = "block correlations mined within each context (ATC'08)",
     .kept = kept,
+    .set_degree = set_degree,
     .parameters = QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_DEGREE) |
                   QM_HEEDS(QM_MAX_PREFIX) | QM_HEEDS(QM_MAX_SUFFIX) |
                   QM_HEEDS(QM_GRACE) | QM_HEEDS(QM_SEGMENT) | QM_HEEDS(QM_SKIP_HITS) |

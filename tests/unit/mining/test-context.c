@@ -81,6 +81,50 @@ static void check_level(enum qm_level level, const uint64_t targets[5])
     p->ops->destroy(p);
 }
 
+/* Restarted at any level, from any other, contexts are as if they had begun at it. */
+static void test_restart(void **state)
+{
+    static const enum qm_level levels[] = {QM_LEVEL_INNERMOST,   QM_LEVEL_CONNECTION,
+                                           QM_LEVEL_THREAD,      QM_LEVEL_QUERY,
+                                           QM_LEVEL_TRANSACTION, QM_LEVEL_NONE};
+    static const uint64_t targets[][5] = {{1, 2, 3, 4, 5}, {1, 1, 1, 1, 1},
+                                          {1, 2, 2, 2, 2}, {1, 2, 3, 4, 5},
+                                          {1, 2, 3, 3, 5}, {1, 2, 3, 4, 5}};
+    struct qm_prefetcher *p = quickmine(), *other = quickmine();
+    struct ended had = {.p = p};
+    struct qm_context *c[5];
+    struct qm_work *work;
+
+    c[0] = open_in(p, QM_LEVEL_THREAD, NULL, QM_CONNECTION, 1);
+    c[1] = open_in(p, QM_LEVEL_THREAD, c[0], QM_THREAD, 2);
+    c[2] = open_in(p, QM_LEVEL_THREAD, c[1], QM_TRANSACTION, 3);
+    c[3] = open_in(p, QM_LEVEL_THREAD, c[2], QM_QUERY, 4);
+    c[4] = open_in(p, QM_LEVEL_THREAD, c[1], QM_QUERY, 5);
+    for (int n = 0; n < 3; n++) {
+        p->ops->access(p, c[1]->stream, (uint64_t)n, QM_ACCESS_MISS, &work);
+        assert_null(work);
+    }
+    qm_context_restart(p, other, QM_LEVEL_THREAD, c[0], note_end, &had);
+    assert_int_equal(had.n, 2); /* those that have a sequence at this level */
+    assert_false(had.work[0]);
+    assert_int_equal(had.ids[1], 2);
+    assert_true(had.work[1]);
+    for (int round = 0; round < 36; round++) {
+        /* Each level comes after each other. */
+        int at = round % 2 ? round / 2 % 6 : round / 6;
+
+        had.n = 0;
+        qm_context_restart(other, other, levels[at], c[0], note_end, &had);
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(c[i]->target->id, targets[at][i]);
+            assert_int_equal(c[i]->stream != NULL, targets[at][i] == c[i]->id);
+        }
+    }
+    qm_context_end(other, c[0], NULL, NULL);
+    p->ops->destroy(p);
+    other->ops->destroy(other);
+}
+
 static void test_levels(void **state)
 {
     check_level(QM_LEVEL_INNERMOST, (uint64_t[]){1, 2, 3, 4, 5});
@@ -231,13 +275,10 @@ static void test_prefetcher_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_same_kind_nested),
-        cmocka_unit_test(test_end_order),
-        cmocka_unit_test(test_work),
-        cmocka_unit_test(test_discard),
-        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_names),           cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_restart),         cmocka_unit_test(test_same_kind_nested),
+        cmocka_unit_test(test_end_order),       cmocka_unit_test(test_work),
+        cmocka_unit_test(test_discard),         cmocka_unit_test(test_deep),
         cmocka_unit_test(test_prefetcher_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
