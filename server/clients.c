@@ -16,17 +16,31 @@ void qms_clients_destroy(struct qms_clients *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-/* A client more or less is that owner; the lock is held. */
-static void count_owner(struct qms_clients *c, unsigned owner, int by)
+/* Says which owners are there; the lock is held. */
+static void tell(struct qms_clients *c)
 {
     unsigned there = 0;
 
-    c->owners[owner] += by;
     for (unsigned i = 0; i < QM_OWNERS; i++)
         if (c->owners[i] > 0)
             there |= 1u << i;
     if (c->prefetcher && c->prefetcher->ops->owners)
         c->prefetcher->ops->owners(c->prefetcher, there);
+}
+
+/* A client more or less is that owner; the lock is held. */
+static void count_owner(struct qms_clients *c, unsigned owner, int by)
+{
+    c->owners[owner] += by;
+    tell(c);
+}
+
+void qms_clients_tell(struct qms_clients *c, struct qm_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&c->lock);
+    c->prefetcher = prefetcher;
+    tell(c);
+    pthread_mutex_unlock(&c->lock);
 }
 
 unsigned qms_client_enter(struct qms_clients *c)

@@ -30,6 +30,10 @@ struct qms_clients {
 void qms_clients_init(struct qms_clients *clients, struct qm_prefetcher *prefetcher);
 void qms_clients_destroy(struct qms_clients *clients);
 
+/* The caller has stopped all that uses the present prefetcher.  The other is told which
+ * owners are in use. */
+void qms_clients_tell(struct qms_clients *clients, struct qm_prefetcher *prefetcher);
+
 /* A number for a new client: one that the fewest clients have, and of these the one
  * that was given out longest ago. */
 unsigned qms_client_enter(struct qms_clients *clients);

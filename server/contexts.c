@@ -87,11 +87,10 @@ static void learn(struct qms_contexts *c, struct qms_slot *slot, struct qm_work 
 }
 
 /* The sequence of slot's context, if it has one, has just begun. */
-static void own(struct qms_contexts *c, struct qms_slot *slot)
+static void own(const struct qm_prefetcher *prefetcher, struct qms_slot *slot)
 {
-    if (slot->context->stream && c->engine->prefetcher->ops->own)
-        c->engine->prefetcher->ops->own(slot->context->stream,
-                                        qms_client_owner(slot->client));
+    if (slot->context->stream && prefetcher->ops->own)
+        prefetcher->ops->own(slot->context->stream, qms_client_owner(slot->client));
 }
 
 /* A context that reads a block. */
@@ -125,26 +124,32 @@ static void grow(struct qms_contexts *c, struct qms_slot *slot)
         return;
     ops->end(c->engine->prefetcher, context->stream, &work);
     context->stream = ops->begin(c->engine->prefetcher, context->klass);
-    own(c, slot);
+    own(c->engine->prefetcher, slot);
     learn(c, slot, work, slot->kept);
+}
+
+/* Begins the one context of level none.  Its own level is another: it is not directed
+ * elsewhere. */
+static int begin_all(struct qms_contexts *c, struct qm_prefetcher *prefetcher)
+{
+    return qm_context_begin(prefetcher, QM_LEVEL_INNERMOST, NULL, QM_CONNECTION,
+                            QMS_CLASS_NONE, 0, &c->all, &c->all.context);
 }
 
 int qms_contexts_init(struct qms_contexts *c)
 {
+    qms_gate_init(&c->gate);
     qms_slot_init(&c->all, QMS_CLIENT_NONE);
     atomic_init(&c->next_id, 1);
     atomic_init(&c->open, 0);
     for (unsigned i = 0; i < QMS_CLIENTS; i++)
         atomic_init(&c->held[i], 0);
     atomic_init(&c->holders, 0);
-    if (c->mining && c->level == QM_LEVEL_NONE) {
-        /* The level of this one context is its own: it is not directed elsewhere. */
-        if (qm_context_begin(c->engine->prefetcher, QM_LEVEL_INNERMOST, NULL,
-                             QM_CONNECTION, QMS_CLASS_NONE, 0, &c->all,
-                             &c->all.context) != 0) {
-            qms_slot_destroy(&c->all);
-            return ENOMEM;
-        }
+    if (c->mining && c->level == QM_LEVEL_NONE &&
+        begin_all(c, c->engine->prefetcher) != 0) {
+        qms_slot_destroy(&c->all);
+        qms_gate_destroy(&c->gate);
+        return ENOMEM;
     }
     return 0;
 }
@@ -161,6 +166,41 @@ void qms_contexts_destroy(struct qms_contexts *c)
     if (c->all.context)
         qm_context_end(c->engine->prefetcher, c->all.context, all_ended, c);
     qms_slot_destroy(&c->all);
+    qms_gate_destroy(&c->gate);
+}
+
+struct restart {
+    struct qms_contexts *contexts;
+    struct qm_prefetcher *prefetcher; /* the new one */
+};
+
+/* A context of a tree has another sequence, or none any more. */
+static void restarted(void *opaque, struct qm_context *context, struct qm_work *work)
+{
+    struct restart *r = opaque;
+    struct qms_slot *slot = context->user;
+
+    learn(r->contexts, slot, work, slot->kept);
+    own(r->prefetcher, slot);
+}
+
+void qms_contexts_restart(struct qms_contexts *c, struct qms_slot *slot,
+                          struct qm_prefetcher *prefetcher, enum qm_level level)
+{
+    struct qm_prefetcher *old = c->engine->prefetcher;
+    struct restart restart = {c, prefetcher};
+
+    if (slot) {
+        if (atomic_load_explicit(&slot->root, memory_order_relaxed) == slot)
+            qm_context_restart(old, prefetcher, level, slot->context, restarted,
+                               &restart);
+        return;
+    }
+    if (c->all.context)
+        qm_context_end(old, c->all.context, all_ended, c);
+    c->all.context = NULL;
+    if (level == QM_LEVEL_NONE)
+        (void)begin_all(c, prefetcher); /* without memory nothing is learned */
 }
 
 _Static_assert(QMS_CLASSES_MAX <= UINT16_MAX, "an index has room in qms_around");
@@ -196,6 +236,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass)
 {
+    unsigned stripe = qms_gate_enter(&c->gate);
     struct qms_slot *root = parent ? lock_tree(parent) : NULL;
     uint64_t id, parent_id = 0;
     int error;
@@ -215,7 +256,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         slot->kept = slot->held = 0;
         slot->recorded = false;
         set_around(&slot->around, parent, klass->index);
-        own(c, slot);
+        own(c->engine->prefetcher, slot);
         if (c->recorder) {
             if (parent && parent->recorded)
                 parent_id = parent->id;
@@ -229,6 +270,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         qms_class_add(klass, QMS_CLASS_CONTEXTS, 1);
     }
     pthread_mutex_unlock(&root->tree);
+    qms_gate_leave(&c->gate, stripe);
     return error;
 }
 
@@ -246,15 +288,19 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
 
 void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
 {
+    unsigned stripe = qms_gate_enter(&c->gate);
     struct qms_slot *root = lock_tree(slot);
 
-    if (!root)
+    if (!root) {
+        qms_gate_leave(&c->gate, stripe);
         return;
+    }
     /* In a trace, ending a context ends what is nested in it, so one E does. */
     if (slot->recorded)
         qms_record_end(c->recorder, slot->id);
     qm_context_end(c->engine->prefetcher, slot->context, ended, c);
     pthread_mutex_unlock(&root->tree);
+    qms_gate_leave(&c->gate, stripe);
 }
 
 void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type,
@@ -291,6 +337,10 @@ unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
     if (c->level == QM_LEVEL_NONE) {
         root = slot = &c->all;
         pthread_mutex_lock(&root->tree);
+        if (!slot->context) { /* memory was out */
+            pthread_mutex_unlock(&root->tree);
+            return 0;
+        }
     } else if (ref->slot) {
         slot = ref->slot;
         root = lock_tree(slot);

@@ -10,6 +10,9 @@
  * the slots of a session.  A plain connection's slot needs no lock for that: the first
  * read begins its context, the end of the connection ends it.  Everything else may be
  * called by any thread at any time.
+ *
+ * Sequences are used inside the gate, which is entered before a tree's lock is taken.
+ * While it is closed, the prefetcher, the level and the miner can be replaced.
  */
 #ifndef QMS_CONTEXTS_H
 #define QMS_CONTEXTS_H
@@ -23,6 +26,7 @@
 #include "mining/core/context.h"
 #include "server/classes.h"
 #include "server/clients.h"
+#include "server/gate.h"
 #include "server/miner.h"
 #include "server/record.h"
 #include "server/stats.h"
@@ -55,6 +59,7 @@ void qms_slot_init(struct qms_slot *slot, unsigned client);
 void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
 
 struct qms_contexts {
+    struct qms_gate gate; /* of the engine, and of level, mining and miner */
     const struct qm_engine *engine;
     enum qm_level level;
     bool mining; /* false: the prefetcher neither learns nor prefetches */
@@ -85,6 +90,13 @@ int qms_context_begin(struct qms_contexts *contexts, struct qms_slot *slot,
 /* Ends the context that is open in slot, if any, and all that is nested in it. */
 void qms_context_end(struct qms_contexts *contexts, struct qms_slot *slot);
 
+/* The caller has closed the gate.  The sequences of slot's context, if it is a root,
+ * and of all that is nested in it end, and what they have read is queued for the
+ * present miner; they begin anew with another prefetcher, at another level.  slot NULL:
+ * of the one context of level none. */
+void qms_contexts_restart(struct qms_contexts *contexts, struct qms_slot *slot,
+                          struct qm_prefetcher *prefetcher, enum qm_level level);
+
 /* The context that a request belonged to when it arrived. */
 struct qms_ref {
     struct qms_slot *slot;   /* NULL: no context */
@@ -100,7 +112,8 @@ void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, ch
                         uint64_t offset, uint64_t count, struct qms_ref *ref);
 
 /* Extends the context's sequence by a block of the request.  access: how the block was
- * found.  Fills in candidates for prefetching, and returns how many. */
+ * found.  Fills in candidates for prefetching, and returns how many.  The caller is
+ * inside the gate. */
 unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
                             uint64_t block, enum qm_access access,
                             struct qm_candidate candidates[QM_CANDIDATES_MAX]);

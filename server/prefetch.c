@@ -23,6 +23,9 @@ struct worker {
 
 struct qms_prefetch {
     struct qms_prefetch_config config;
+    /* The configuration's, until others are set. */
+    _Atomic(struct qm_device_load *) load;
+    _Atomic(struct qm_admission *) admission;
     _Atomic int room;
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
@@ -175,6 +178,8 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
                      struct qm_ahead_job **jobs, unsigned n)
 {
     const struct qms_prefetch_config *c = &p->config;
+    struct qm_device_load *load = atomic_load(&p->load);
+    struct qm_admission *admission = atomic_load(&p->admission);
     uint64_t offset = jobs[0]->block * c->block_size;
     uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes, start, now;
     unsigned others;
@@ -184,15 +189,15 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
         valid = c->size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
-    others = c->admission ? qm_admission_begin(c->admission, true) : 0;
+    others = admission ? qm_admission_begin(admission, true) : 0;
     start = qms_now();
     error = c->read(c->opaque, worker, buf, valid, offset);
     now = qms_now();
-    if (c->admission)
-        qm_admission_end(c->admission, true, others, now, now - start, error ? 0 : n);
+    if (admission)
+        qm_admission_end(admission, true, others, now, now - start, error ? 0 : n);
     if (!error) { /* how soon a read fails says nothing of the device */
-        if (c->load)
-            qm_device_load_took(c->load, now, now - start, n, waiting(p));
+        if (load)
+            qm_device_load_took(load, now, now - start, n, waiting(p));
         if (c->latency)
             qm_latency_took(c->latency, QM_PLACE_BACKEND, valid, now - start);
     }
@@ -271,6 +276,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
         free(p);
         return NULL;
     }
+    qms_prefetch_measure(p, config->load, config->admission);
     atomic_init(&p->room, (int)config->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -286,6 +292,13 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
         p->started++;
     }
     return p;
+}
+
+void qms_prefetch_measure(struct qms_prefetch *p, struct qm_device_load *load,
+                          struct qm_admission *admission)
+{
+    atomic_store(&p->load, load);
+    atomic_store(&p->admission, admission);
 }
 
 void qms_prefetch_stop(struct qms_prefetch *p)

@@ -50,6 +50,10 @@ struct qms_prefetch_config {
 /* Starts the threads.  NULL if memory or threads are out. */
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config);
 
+/* Whom the threads tell from now on how long reads take: see the configuration. */
+void qms_prefetch_measure(struct qms_prefetch *prefetch, struct qm_device_load *load,
+                          struct qm_admission *admission);
+
 /* Ends the threads; queued prefetches are not read.  No other thread may be issuing. */
 void qms_prefetch_stop(struct qms_prefetch *prefetch);
 

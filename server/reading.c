@@ -38,22 +38,41 @@ static unsigned issue(void *opaque, uint64_t block, uint32_t count)
 static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t block,
                   enum qm_access access)
 {
-    const struct qm_engine *e = &s->engine;
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct issuer issuer = {s, ref};
-    unsigned n, throttled;
+    unsigned n, throttled, stripe;
+    struct qm_engine e; /* what is issued next needs no prefetcher, but may wait */
     uint64_t now;
 
-    if (qm_engine_ignores(e, access))
+    if (qm_engine_ignores(&s->engine, access))
         return;
+    stripe = qms_gate_enter(&s->contexts.gate);
     n = qms_context_access(&s->contexts, ref, block, access, candidates);
+    if (n > 0)
+        e = s->engine;
+    qms_gate_leave(&s->contexts.gate, stripe);
     if (n == 0)
         return;
-    now = qm_engine_needs_time(e) ? qms_now() : 0;
+    now = qm_engine_needs_time(&e) ? qms_now() : 0;
     throttled =
-        qm_engine_issue(e, ref->klass->index, now, candidates, n, issue, &issuer);
+        qm_engine_issue(&e, ref->klass->index, now, candidates, n, issue, &issuer);
     if (throttled > 0)
         qms_stats_add(s->stats, QMS_PREFETCH_THROTTLED, throttled);
+}
+
+/* A context of that class has demanded a block: see qm_engine_found(). */
+static enum qm_access tell(struct qms_server *s, uint64_t block, uint32_t klass,
+                           const struct qm_lookup *found)
+{
+    enum qm_access access;
+    unsigned stripe;
+
+    if (found->outcome != QM_PREFETCH_HIT) /* then nobody is told */
+        return qm_engine_found(&s->engine, block, klass, found);
+    stripe = qms_gate_enter(&s->contexts.gate);
+    access = qm_engine_found(&s->engine, block, klass, found);
+    qms_gate_leave(&s->contexts.gate, stripe);
+    return access;
 }
 
 /* Blocks, and what they took, of contexts of a class count for the classes around. */
@@ -120,14 +139,14 @@ static bool is_hinted(struct qms_reading *r, uint64_t block,
     if (qms_hints_read(r->s->hints, r->start, r->connection, block, found->outcome,
                        !r->hinted, &hint)) {
         count_hinted(r->s, &hint, found->outcome);
-        (void)qm_engine_found(&r->s->engine, block, hint.klass, found);
+        (void)tell(r->s, block, hint.klass, found);
         if (!r->named)
             r->hint = hint;
         r->named = true;
         return true;
     }
     if (r->hinted)
-        (void)qm_engine_found(&r->s->engine, block, QMS_CLASS_NONE, found);
+        (void)tell(r->s, block, QMS_CLASS_NONE, found);
     return r->hinted;
 }
 
@@ -143,8 +162,7 @@ void qms_reading_found(struct qms_reading *r, uint64_t block,
     qms_class_add(r->ref.klass, counters[found->outcome], 1);
     r->outcomes[found->outcome]++;
     r->ref.blocks = (uint32_t)(r->last - block + 1);
-    learn(s, &r->ref, block,
-          qm_engine_found(&s->engine, block, r->ref.klass->index, found));
+    learn(s, &r->ref, block, tell(s, block, r->ref.klass->index, found));
 }
 
 void qms_reading_end(struct qms_reading *r, uint32_t count)

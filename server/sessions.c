@@ -264,6 +264,19 @@ void qms_session_leave(struct qms_sessions *s, struct qms_session *session)
         end_session(s, session);
 }
 
+void qms_sessions_each_slot(struct qms_sessions *s,
+                            void (*each)(void *opaque, struct qms_slot *slot),
+                            void *opaque)
+{
+    struct qms_session *session;
+
+    cds_list_for_each_entry(session, &s->list, list)
+    {
+        for (unsigned n = 0; n < session->count; n++)
+            each(opaque, &s->slots[session->first + n]);
+    }
+}
+
 unsigned qms_sessions_count(struct qms_sessions *s)
 {
     unsigned n;

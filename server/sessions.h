@@ -120,6 +120,11 @@ void qms_session_change_end(struct qms_session *session);
  * ESHUTDOWN if gone() was true; the session stays fenced then. */
 int qms_session_fence(struct qms_sessions *sessions, uint64_t id);
 
+/* Calls each() for every slot of every session.  The caller holds the table's lock. */
+void qms_sessions_each_slot(struct qms_sessions *sessions,
+                            void (*each)(void *opaque, struct qms_slot *slot),
+                            void *opaque);
+
 unsigned qms_sessions_count(struct qms_sessions *sessions);
 
 #endif

@@ -12,81 +12,35 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "clients/protocol/stale-socket.h"
+#include "server/listener.h"
 #include "server/stats-socket.h"
 
-#define MODE 0600
-
 struct qms_stats_socket {
-    char *path;
-    dev_t device; /* what was made there */
-    ino_t inode;
-    int fd, stop_fd;
+    struct qms_listener listener;
+    int stop_fd;
     bool started;
     pthread_t thread;
     char *(*report)(void *opaque);
     void *opaque;
 };
 
-static int bind_to(int fd, const char *path, char *err, size_t len)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    if (strlen(path) >= sizeof address.sun_path) {
-        snprintf(err, len, "the path is longer than the %zu bytes of a socket's name",
-                 sizeof address.sun_path - 1);
-        return -1;
-    }
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    qm_socket_remove_stale(&address, SOCK_STREAM);
-    /* Linux makes the file with the mode of the socket, less the umask, so nobody else
-     * can connect even for a moment. */
-    (void)fchmod(fd, MODE);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) == -1) {
-        if (errno == EADDRINUSE)
-            snprintf(err, len, "another server uses it, or something else is there");
-        else
-            snprintf(err, len, "%s", strerror(errno));
-        return -1;
-    }
-    if (listen(fd, 16) == -1) {
-        snprintf(err, len, "%s", strerror(errno));
-        unlink(path);
-        return -1;
-    }
-    return 0;
-}
-
 struct qms_stats_socket *qms_stats_socket_open(const char *path, char *err, size_t len)
 {
     struct qms_stats_socket *s = calloc(1, sizeof *s);
-    struct stat st;
 
     if (!s) {
         snprintf(err, len, "%s", strerror(ENOMEM));
         return NULL;
     }
-    s->path = strdup(path);
-    s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     s->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (!s->path || s->fd == -1 || s->stop_fd == -1) {
+    if (s->stop_fd == -1)
         snprintf(err, len, "%s", strerror(errno));
-    } else if (bind_to(s->fd, path, err, len) == 0) {
-        if (lstat(path, &st) == 0) {
-            s->device = st.st_dev;
-            s->inode = st.st_ino;
-        }
+    else if (qms_listener_open(&s->listener, path, err, len) == 0)
         return s;
-    }
-    free(s->path);
-    if (s->fd != -1)
-        close(s->fd);
-    if (s->stop_fd != -1)
+    else
         close(s->stop_fd);
     free(s);
     return NULL;
@@ -113,7 +67,7 @@ static void answer(struct qms_stats_socket *s, int fd)
 static void *stats_thread(void *opaque)
 {
     struct qms_stats_socket *s = opaque;
-    struct pollfd fds[] = {{.fd = s->fd, .events = POLLIN},
+    struct pollfd fds[] = {{.fd = s->listener.fd, .events = POLLIN},
                            {.fd = s->stop_fd, .events = POLLIN}};
 
     for (;;) {
@@ -123,7 +77,7 @@ static void *stats_thread(void *opaque)
             continue;
         if (fds[1].revents)
             return NULL;
-        fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC);
+        fd = accept4(s->listener.fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd == -1) {
             /* Out of descriptors, say: the connection stays there and poll() returns
              * at once, so give others a moment. */
@@ -150,17 +104,11 @@ int qms_stats_socket_start(struct qms_stats_socket *s, char *(*report)(void *opa
 
 void qms_stats_socket_close(struct qms_stats_socket *s)
 {
-    struct stat st;
-
     if (s->started) {
         eventfd_write(s->stop_fd, 1);
         pthread_join(s->thread, NULL);
     }
-    /* Somebody may have removed it, and another server put its own there. */
-    if (lstat(s->path, &st) == 0 && st.st_dev == s->device && st.st_ino == s->inode)
-        unlink(s->path);
-    close(s->fd);
+    qms_listener_close(&s->listener);
     close(s->stop_fd);
-    free(s->path);
     free(s);
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-gate.c - who closes the gate is alone, and nobody waits for ever. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/gate.h"
+
+#define READERS 4
+#define ROUNDS  300
+
+static struct qms_gate gate;
+static uint64_t a, b; /* equal but for who changes them, inside the closed gate */
+static _Atomic bool stop;
+static _Atomic unsigned entered, turned_away;
+
+static void *read_it(void *opaque)
+{
+    const bool waits = opaque != NULL;
+    unsigned stripe;
+
+    while (!atomic_load(&stop)) {
+        if (waits) {
+            stripe = qms_gate_enter(&gate);
+        } else if (!qms_gate_try_enter(&gate, &stripe)) {
+            atomic_fetch_add(&turned_away, 1);
+            continue;
+        }
+        if (a != b)
+            fail();
+        qms_gate_leave(&gate, stripe);
+        atomic_fetch_add(&entered, 1);
+    }
+    return NULL;
+}
+
+static void *change_it(void *opaque)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned before = atomic_load(&entered);
+
+        qms_gate_close(&gate);
+        a++;
+        if (i % 16 == 0)
+            usleep(100);
+        b++;
+        qms_gate_open(&gate);
+        while (atomic_load(&entered) == before)
+            usleep(10);
+    }
+    return NULL;
+}
+
+static void test_alone(void **state)
+{
+    pthread_t readers[READERS], changers[2];
+
+    qms_gate_init(&gate);
+    for (unsigned i = 0; i < READERS; i++)
+        assert_int_equal(
+            pthread_create(&readers[i], NULL, read_it, i % 2 ? &gate : NULL), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&changers[i], NULL, change_it, NULL), 0);
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(changers[i], NULL);
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    assert_int_equal(a, 2 * ROUNDS);
+    assert_int_equal(b, 2 * ROUNDS);
+    qms_gate_destroy(&gate);
+}
+
+static void test_closed(void **state)
+{
+    unsigned stripe;
+
+    qms_gate_init(&gate);
+    qms_gate_close(&gate);
+    assert_false(qms_gate_try_enter(&gate, &stripe));
+    qms_gate_open(&gate);
+    assert_true(qms_gate_try_enter(&gate, &stripe));
+    qms_gate_leave(&gate, stripe);
+    qms_gate_destroy(&gate);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_closed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
