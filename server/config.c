@@ -50,8 +50,8 @@ static int set_block_size(const char *key, const char *value, struct qms_config 
 static int set_policy(const char *key, const char *value, struct qms_config *c)
 {
     if (!qm_prefetcher_find(value)) {
-        nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_prefetcher_names(),
-                     value);
+        qms_value_complain("%s must be one of %s, not \"%s\"", key,
+                           qm_prefetcher_names(), value);
         return -1;
     }
     c->params.policy = value;
@@ -61,7 +61,8 @@ static int set_policy(const char *key, const char *value, struct qms_config *c)
 static int set_eviction(const char *key, const char *value, struct qms_config *c)
 {
     if (!qm_evict_find(value)) {
-        nbdkit_error("%s must be one of %s, not \"%s\"", key, qm_evict_names(), value);
+        qms_value_complain("%s must be one of %s, not \"%s\"", key, qm_evict_names(),
+                           value);
         return -1;
     }
     c->params.eviction = value;
@@ -130,6 +131,24 @@ static int set_throttle(const char *key, const char *value, struct qms_config *c
     return 0;
 }
 
+static int set_prefetching(const char *key, const char *value, struct qms_config *c)
+{
+    c->prefetching = strcmp(value, "on") == 0;
+    if (!c->prefetching && strcmp(value, "off") != 0)
+        return qms_value_wrong(key, value, "on or off");
+    return 0;
+}
+
+static int set_log_level(const char *key, const char *value, struct qms_config *c)
+{
+    int level = qms_log_parse(value);
+
+    if (level == -1)
+        return qms_value_wrong(key, value, "error, warning or note");
+    c->log_level = level;
+    return 0;
+}
+
 static int set_admission(const char *key, const char *value, struct qms_config *c)
 {
     c->params.admission = strcmp(value, "on") == 0;
@@ -193,6 +212,11 @@ static int set_stats(const char *key, const char *value, struct qms_config *c)
     return qms_value_path(key, value, &c->stats);
 }
 
+static int set_control(const char *key, const char *value, struct qms_config *c)
+{
+    return qms_value_path(key, value, &c->control);
+}
+
 static int set_shards(const char *key, const char *value, struct qms_config *c)
 {
     uint64_t n;
@@ -210,9 +234,10 @@ static int set_requests(const char *key, const char *value, struct qms_config *c
     if (!c->parallel && strcmp(value, "serial") != 0)
         return qms_value_wrong(key, value, "serial or parallel");
     if (c->parallel && !PARALLEL_ALLOWED) {
-        nbdkit_error("%s=parallel needs nbdkit 1.34 or newer: this one (%s) would stop "
-                     "when a client disappears with requests in flight",
-                     key, NBDKIT_VERSION_STRING);
+        qms_value_complain(
+            "%s=parallel needs nbdkit 1.34 or newer: this one (%s) would stop "
+            "when a client disappears with requests in flight",
+            key, NBDKIT_VERSION_STRING);
         return -1;
     }
     return 0;
@@ -271,6 +296,8 @@ static struct {
      NULL},
     {"admission", set_admission, IF_PREFETCHING, "on|off",
      "prefetch what is probable enough at the device's load (default off)", NULL},
+    {"prefetching", set_prefetching, IF_PREFETCHING, "on|off",
+     "off: learn, but prefetch nothing (default on)", NULL},
     {"prefetch-threads", set_prefetch_threads, IF_PREFETCHING, "N",
      "threads that read ahead (1 to 256; default 4)", NULL},
     {"prefetch-connections", set_prefetch_connections, IF_PREFETCHING, "N",
@@ -298,11 +325,18 @@ static struct {
     {"record", set_record, ALWAYS, "FILE", "record a trace", NULL},
     {"stats", set_stats, ALWAYS, "SOCKET", "Unix socket that serves the statistics",
      NULL},
+    {"control", set_control, ALWAYS, "SOCKET",
+     "Unix socket over which parameters can be changed", NULL},
+    {"log-level", set_log_level, ALWAYS, "LEVEL",
+     "least of what is logged while it runs: error, warning or note (default)", NULL},
     {"requests", set_requests, ALWAYS, "serial|parallel",
      "whether a connection's requests run in parallel", NULL},
 };
 
 #define KEYS (sizeof keys / sizeof keys[0])
+
+/* The values that were changed while the server runs: keys[].value, to be freed. */
+static char *changed[KEYS];
 
 int qms_config_set(const char *key, const char *value)
 {
@@ -403,6 +437,8 @@ static void defaults(struct qms_config *c)
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,
         .parallel = PARALLEL_ALLOWED,
+        .prefetching = true,
+        .log_level = QMS_NOTE,
     };
     qm_params_defaults(&c->params);
 }
@@ -421,13 +457,14 @@ static int size_cache(struct qms_config *c)
         c->block_bytes = qm_params_block_bytes(&c->params, c->policy, c->cache_size);
         c->blocks = qm_cache_blocks_within(c->block_bytes, c->block_size);
     } else if (c->cache_blocks > memory / c->block_size) {
-        nbdkit_error("cache-blocks must not exceed %s, that is %" PRIu64
-                     " blocks of %" PRIu64 " bytes; it is %" PRIu64,
-                     whose, memory / c->block_size, c->block_size, c->cache_blocks);
+        qms_value_complain("cache-blocks must not exceed %s, that is %" PRIu64
+                           " blocks of %" PRIu64 " bytes; it is %" PRIu64,
+                           whose, memory / c->block_size, c->block_size,
+                           c->cache_blocks);
         return -1;
     }
     if (c->blocks < least) {
-        nbdkit_error(
+        qms_value_complain(
             "the cache must have room for %s of %" PRIu64
             " bytes and its metadata: give a larger cache-size than %" PRIu64
             ", or a smaller block-size",
@@ -512,16 +549,17 @@ static void warn_of_ignored(const struct qms_config *c)
         nbdkit_error("warning: grace is ignored where max-suffix is 0");
 }
 
-int qms_config_complete(struct qms_config *c)
+static int set_key(size_t i, const char *value, struct qms_config *c)
+{
+    return (keys[i].parse ? keys[i].parse : set_parameter)(keys[i].key, value, c);
+}
+
+/* What follows from the values, which have been put into c; checks the whole. */
+static int derive(struct qms_config *c)
 {
     struct qm_cache_config cache;
     char err[256];
 
-    defaults(c);
-    for (size_t i = 0; i < KEYS; i++)
-        if (keys[i].value && (keys[i].parse ? keys[i].parse : set_parameter)(
-                                 keys[i].key, keys[i].value, c) == -1)
-            return -1;
     if (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads)
         c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
     c->params.mining.rules_dir = c->rules;
@@ -532,11 +570,12 @@ int qms_config_complete(struct qms_config *c)
         c->shards = automatic_shards();
     c->policy = qm_prefetcher_find(c->params.policy);
     if (!c->policy) { /* the preset's: others were looked for */
-        nbdkit_error("this filter was built without policy %s", c->params.policy);
+        qms_value_complain("this filter was built without policy %s", c->params.policy);
         return -1;
     }
+    c->params.policy = c->policy->name; /* which stays, whatever becomes of the value */
     if (qm_mining_check(&c->params.mining, err, sizeof err) != 0) {
-        nbdkit_error("%s", err);
+        qms_value_complain("%s", err);
         return -1;
     }
     if (size_cache(c) == -1)
@@ -548,10 +587,178 @@ int qms_config_complete(struct qms_config *c)
     cache.shards = c->shards;
     cache.data = true;
     if (qm_cache_check(&cache, err, sizeof err) != 0) {
-        nbdkit_error("%s", err);
+        qms_value_complain("%s", err);
         return -1;
     }
+    return 0;
+}
+
+int qms_config_complete(struct qms_config *c)
+{
+    defaults(c);
+    for (size_t i = 0; i < KEYS; i++)
+        if (keys[i].value && set_key(i, keys[i].value, c) == -1)
+            return -1;
+    if (derive(c) == -1)
+        return -1;
     warn_of_ignored(c);
+    return 0;
+}
+
+/* What can be changed while the server runs, as getters show it. */
+static void get_policy(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%s", c->params.policy);
+}
+
+static void get_level(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%s", qm_level_name(c->params.level));
+}
+
+static void get_degree(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%u", c->params.mining.degree);
+}
+
+static void get_flag(bool value, char *text, size_t len)
+{
+    snprintf(text, len, "%s", value ? "on" : "off");
+}
+
+static void get_prefetch_on(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%s", c->params.on_prefetch_hit ? "prefetch-hit" : "miss");
+}
+
+static void get_throttle(const struct qms_config *c, char *text, size_t len)
+{
+    get_flag(c->params.throttle, text, len);
+}
+
+static void get_admission(const struct qms_config *c, char *text, size_t len)
+{
+    get_flag(c->params.admission, text, len);
+}
+
+static void get_prefetching(const struct qms_config *c, char *text, size_t len)
+{
+    get_flag(c->prefetching, text, len);
+}
+
+static void get_log_level(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%s", qms_log_name(c->log_level));
+}
+
+static const struct {
+    const char *key;
+    void (*get)(const struct qms_config *c, char *text, size_t len);
+} changeable[] = {
+    {"policy", get_policy},           {"level", get_level},
+    {"degree", get_degree},           {"prefetch-on", get_prefetch_on},
+    {"throttle", get_throttle},       {"admission", get_admission},
+    {"prefetching", get_prefetching}, {"log-level", get_log_level},
+};
+
+#define CHANGEABLE (sizeof changeable / sizeof changeable[0])
+
+const char *qms_config_changeable(size_t i)
+{
+    return i < CHANGEABLE ? changeable[i].key : NULL;
+}
+
+int qms_config_get(const struct qms_config *c, const char *key, char *text, size_t len)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < CHANGEABLE; i++)
+        if (strcmp(changeable[i].key, key) == 0) {
+            changeable[i].get(c, text, len);
+            return 0;
+        }
+    n += (size_t)snprintf(text, len,
+                          "\"%.64s\" cannot be changed while the server runs;"
+                          " these can:",
+                          key);
+    for (size_t i = 0; i < CHANGEABLE && n < len; i++)
+        n += (size_t)snprintf(text + n, len - n, "%s %s", i > 0 ? "," : "",
+                              changeable[i].key);
+    return -1;
+}
+
+static size_t find_key(const char *key)
+{
+    size_t i = 0;
+
+    while (strcmp(keys[i].key, key) != 0)
+        i++;
+    return i;
+}
+
+static const char *value_of(size_t i, const struct qms_setting *settings, size_t n)
+{
+    for (size_t k = n; k-- > 0;)
+        if (strcmp(keys[i].key, settings[k].key) == 0)
+            return settings[k].value;
+    return keys[i].value;
+}
+
+/* A path of the command line may be relative to a directory that the server has left.
+ */
+static bool is_path(size_t i)
+{
+    return keys[i].parse == set_rules || keys[i].parse == set_trained ||
+           keys[i].parse == set_record || keys[i].parse == set_stats ||
+           keys[i].parse == set_control;
+}
+
+int qms_config_change(const struct qms_config *now, const struct qms_setting *settings,
+                      size_t n, struct qms_config *c, char *err, size_t len)
+{
+    int r = 0;
+
+    for (size_t k = 0; k < n; k++)
+        if (qms_config_get(now, settings[k].key, err, len) == -1)
+            return -1;
+    err[0] = '\0';
+    qms_value_tell(err, len);
+    defaults(c);
+    c->rules = now->rules;
+    c->trained = now->trained;
+    c->record = now->record;
+    c->stats = now->stats;
+    c->control = now->control;
+    for (size_t i = 0; i < KEYS && r == 0; i++) {
+        const char *value = value_of(i, settings, n);
+
+        if (value && !is_path(i))
+            r = set_key(i, value, c);
+    }
+    if (r == 0)
+        r = derive(c);
+    qms_value_tell(NULL, 0);
+    return r;
+}
+
+int qms_config_keep(const struct qms_setting *settings, size_t n)
+{
+    char *copies[CHANGEABLE] = {0};
+
+    if (n > CHANGEABLE)
+        return -1;
+    for (size_t k = 0; k < n; k++)
+        if (!(copies[k] = strdup(settings[k].value))) {
+            while (k > 0)
+                free(copies[--k]);
+            return -1;
+        }
+    for (size_t k = 0; k < n; k++) {
+        size_t i = find_key(settings[k].key);
+
+        free(changed[i]);
+        keys[i].value = changed[i] = copies[k];
+    }
     return 0;
 }
 
@@ -561,4 +768,9 @@ void qms_config_free(struct qms_config *c)
     free(c->trained);
     free(c->record);
     free(c->stats);
+    free(c->control);
+    for (size_t i = 0; i < KEYS; i++) {
+        free(changed[i]);
+        changed[i] = NULL;
+    }
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "engine/params.h"
+#include "server/log.h"
 
 struct qms_config {
     /* The cache. */
@@ -26,9 +27,11 @@ struct qms_config {
     uint64_t rules_purge; /* seconds; 0: never */
 
     /* The server. */
-    bool parallel; /* a connection's requests may run in parallel */
-    char *rules, *trained, *record,
-        *stats;            /* absolute paths or NULL; freed by qms_config_free() */
+    bool parallel;    /* a connection's requests may run in parallel */
+    bool prefetching; /* false: learn only */
+    enum qms_log_level log_level;
+    char *rules, *trained, *record, *stats,
+        *control;          /* absolute paths or NULL; freed by qms_config_free() */
     const char *rules_for; /* name of the device of the rules; NULL: by its size */
 
     /* Derived by qms_config_complete(). */
@@ -49,6 +52,31 @@ int qms_config_set(const char *key, const char *value);
 /* Puts the defaults, the preset and the values together and checks the whole.  Returns
  * 0, or -1 when nbdkit_error() has said what was wrong. */
 int qms_config_complete(struct qms_config *config);
+
+/* A key=value for a server that runs. */
+struct qms_setting {
+    const char *key, *value;
+};
+
+/* The i-th of the keys that can be changed while the server runs; NULL: there are no
+ * more. */
+const char *qms_config_changeable(size_t i);
+
+/* Puts the value of such a key into text, in the form in which it is given.  -1 if key
+ * cannot be changed; then text is a sentence that says so, and names those that can. */
+int qms_config_get(const struct qms_config *config, const char *key, char *text,
+                   size_t len);
+
+/* The configuration that the command line would have given with these settings instead
+ * of its own.  Returns 0, or -1 with a sentence in err: the checks are those of
+ * qms_config_complete().  *changed shares the paths of `now`, and is not to be freed.
+ */
+int qms_config_change(const struct qms_config *now, const struct qms_setting *settings,
+                      size_t n, struct qms_config *changed, char *err, size_t len);
+
+/* The settings have been carried out: later changes start from them.  Each key comes
+ * once.  -1: memory is out, and nothing has changed. */
+int qms_config_keep(const struct qms_setting *settings, size_t n);
 
 /* Whether the chosen policy uses that parameter. */
 bool qms_config_heeds(const struct qms_config *config, const char *key);

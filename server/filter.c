@@ -190,15 +190,17 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     c->writable = can_write;
     c->cached = c->size == s->size;
     if (!c->cached)
-        nbdkit_error("warning: the device has %" PRIu64 " bytes now, and had %" PRIu64
-                     " when the server started: nothing is cached for this connection",
-                     c->size, s->size);
+        qms_log(QMS_WARNING,
+                "the device has %" PRIu64 " bytes now, and had %" PRIu64
+                " when the server started: nothing is cached for this connection",
+                c->size, s->size);
     if (c->size < s->size)
         qms_forget_beyond(s, c->size);
     if (c->writable && !multi_conn && !atomic_exchange(&s->uncached, true))
-        nbdkit_error("warning: the plugin does not promise multi-conn, so its "
-                     "connections need not see each other's writes: nothing is cached "
-                     "or prefetched from now on");
+        qms_log(QMS_WARNING,
+                "the plugin does not promise multi-conn, so its "
+                "connections need not see each other's writes: nothing is cached "
+                "or prefetched from now on");
     return 0;
 }
 

@@ -50,7 +50,7 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
 {
-    struct qm_admission *admission = r->s->engine.admission;
+    struct qm_admission *admission = atomic_load(&r->s->measured);
     unsigned others = admission ? qm_admission_begin(admission, false) : 0;
     uint64_t start = qms_now(), now;
     int err = 0, rc;
@@ -471,8 +471,12 @@ static void forget_trimmed(struct qms_server *s, uint32_t count, uint64_t offset
 
     if (offset + count == s->size && s->size % block_size != 0)
         end++;
-    if (end > first)
+    if (end > first) {
+        unsigned stripe = qms_gate_enter(&s->contexts.gate);
+
         qm_engine_forget(&s->engine, first, end - first);
+        qms_gate_leave(&s->contexts.gate, stripe);
+    }
 }
 
 int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,

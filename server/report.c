@@ -34,6 +34,19 @@ static json_t *micros(double us)
     return json_real((double)(int64_t)(us * 1000 + 0.5) / 1000);
 }
 
+/* What can change while the server runs. */
+static void put_settings(struct qms_server *s, json_t *o)
+{
+    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+
+    put_text(o, "policy", s->engine.prefetcher->ops->name);
+    put_text(o, "level", qm_level_name(s->config.params.level));
+    put_bool(o, "prefetching", s->engine.prefetches);
+    put_bool(o, "throttle", s->engine.throttle != NULL);
+    put_bool(o, "admission", s->engine.admission != NULL);
+    qms_gate_leave(&s->contexts.gate, stripe);
+}
+
 static void put_cache(struct qms_server *s, json_t *o)
 {
     struct qm_cache_stats c;
@@ -134,10 +147,12 @@ static void put_mining(struct qms_server *s, json_t *o)
 {
     struct qm_mining_stats m = {0};
     struct qms_miner_stats queue = {0};
+    unsigned stripe = qms_gate_enter(&s->contexts.gate);
 
     s->engine.prefetcher->ops->stats(s->engine.prefetcher, &m);
     if (s->miner)
         qms_miner_stats(s->miner, &queue);
+    qms_gate_leave(&s->contexts.gate, stripe);
     put(o, "rules", m.rules);
     put(o, "prefixes", m.prefixes);
     put(o, "rules_bytes", m.rules_bytes);
@@ -183,12 +198,14 @@ static uint64_t total_requests(const struct qms_class *k)
 static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k)
 {
     enum qm_throttle_state state = QM_THROTTLE_ON;
+    unsigned stripe = qms_gate_enter(&s->contexts.gate);
     uint32_t set = k->index;
     char id[17];
 
     if (s->engine.throttle)
         state = qm_throttle_get(s->engine.throttle,
                                 qm_engine_class(&s->engine, k->index), &set);
+    qms_gate_leave(&s->contexts.gate, stripe);
     snprintf(id, sizeof id, "%016" PRIx64, qms_class_at(s->classes, set)->id);
     put_text(o, "state", qm_throttle_state_name(state));
     put_text(o, "set", id);
@@ -292,11 +309,8 @@ char *qms_report(struct qms_server *s, size_t max)
 
     put_text(o, "version", QM_VERSION);
     put(o, "uptime_us", (qms_now() - s->started) / 1000);
-    put_text(o, "policy", s->engine.prefetcher->ops->name);
-    put_text(o, "level", qm_level_name(s->config.params.level));
+    put_settings(s, o);
     put_text(o, "eviction", s->config.params.eviction);
-    put_bool(o, "prefetching", s->prefetch != NULL);
-    put_bool(o, "throttle", s->engine.throttle != NULL);
     put_cache(s, o);
     put_latency(s, o);
     put_load(s, o);

@@ -106,9 +106,10 @@ static void *open_backing(void *opaque)
         return next;
     if (size != -1 && (uint64_t)size != s->other_size) {
         s->other_size = size;
-        nbdkit_error("warning: the device has %" PRIi64 " bytes now, and had %" PRIu64
-                     " when the server started: nothing is prefetched from it",
-                     size, s->size);
+        qms_log(QMS_WARNING,
+                "the device has %" PRIi64 " bytes now, and had %" PRIu64
+                " when the server started: nothing is prefetched from it",
+                size, s->size);
     }
     close_next(next);
     return NULL;
@@ -132,16 +133,17 @@ static int read_backing(void *opaque, void *connection, void *buf, uint32_t coun
 
 static void backing_lost(void *opaque, int error)
 {
-    nbdkit_error("warning: a prefetch connection to the layer below fails: %s; less is "
-                 "prefetched until it is open again",
-                 strerror(error));
+    qms_log(QMS_WARNING,
+            "a prefetch connection to the layer below fails: %s; less is "
+            "prefetched until it is open again",
+            strerror(error));
 }
 
 static void backing_back(void *opaque)
 {
-    nbdkit_error(
-        "note: a prefetch connection to the layer below is open again, and prefetching "
-        "goes on");
+    qms_log(QMS_NOTE,
+            "a prefetch connection to the layer below is open again, and prefetching "
+            "goes on");
 }
 
 static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t count,
@@ -156,24 +158,55 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 {
     struct qms_server *s = opaque;
 
+    unsigned stripe;
+
     qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
+    /* The cache's lock is held, so there is no waiting for who changes the engine, and
+     * the prefetcher misses this one. */
+    if (!qms_gate_try_enter(&s->contexts.gate, &stripe))
+        return;
     qm_engine_wasted(&s->engine, block, issuer);
+    qms_gate_leave(&s->contexts.gate, stripe);
+}
+
+struct qm_mining_config qms_mining_config(const struct qms_server *s,
+                                          const struct qms_config *c, bool with_rules,
+                                          char device[64])
+{
+    struct qm_mining_config config = c->params.mining;
+
+    config.rules_dir = with_rules ? c->rules : NULL;
+    snprintf(device, 64, "%" PRIu64 " bytes", s->size);
+    config.rules_for = c->rules_for ? c->rules_for : device;
+    return config;
+}
+
+void qms_server_tune(struct qms_server *s, const struct qms_config *c)
+{
+    struct qm_engine *e = &s->engine;
+
+    e->prefetches = qm_params_prefetch(&c->params) && c->prefetching;
+    e->on_prefetch_hit = c->params.on_prefetch_hit;
+    e->oblivious = c->params.level == QM_LEVEL_NONE;
+    e->throttle = c->params.throttle ? s->throttle : NULL;
+    e->load = c->params.throttle ? &s->load : NULL;
+    e->admission = c->params.admission ? &s->admission : NULL;
+    atomic_store(&s->measured, e->admission);
+    if (s->prefetch)
+        qms_prefetch_measure(s->prefetch, e->load, e->admission);
 }
 
 static int make_prefetcher(struct qms_server *s, bool with_rules)
 {
-    struct qm_mining_config config = s->config.params.mining;
     char device[64], err[512] = "";
+    struct qm_mining_config config =
+        qms_mining_config(s, &s->config, with_rules, device);
 
-    config.rules_dir = with_rules ? s->config.rules : NULL;
-    snprintf(device, sizeof device, "%" PRIu64 " bytes", s->size);
-    config.rules_for = s->config.rules_for ? s->config.rules_for : device;
     qm_engine_init(&s->engine, &s->config.params);
     s->engine.device_blocks =
         s->size / s->config.block_size + (s->size % s->config.block_size > 0);
-    s->engine.load = s->config.params.throttle ? &s->load : NULL;
     s->engine.latency = &s->latency;
-    s->engine.admission = s->config.params.admission ? &s->admission : NULL;
+    qms_server_tune(s, &s->config);
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
                                   sizeof err) != 0) {
         nbdkit_error("policy=%s: %s", s->config.policy->name, err);
@@ -206,6 +239,7 @@ static int make_cache(struct qms_server *s)
         return -1;
     }
     s->engine.cache = s->cache;
+    s->shadowed = config.shadow;
     return 0;
 }
 
@@ -236,7 +270,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     struct qms_prefetch_config config = {
         .cache = s->cache,
         .stats = s->stats,
-        .load = s->config.params.throttle ? &s->load : NULL,
+        .load = s->engine.load,
         .latency = &s->latency,
         .admission = s->engine.admission,
         .size = s->size,
@@ -269,17 +303,17 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
 }
 
 /* The rules were saved, or not: said when that changes. */
-static void saved(void *opaque, int error)
+void qms_server_saved(void *opaque, int error)
 {
     struct qms_server *s = opaque;
 
     if (error != 0 && s->save_error == 0)
-        nbdkit_error(
-            "warning: rules=%s: the rules cannot be saved now, and stay as they "
-            "were saved before: %s; this is tried again every %" PRIu64 " seconds",
-            s->config.rules, strerror(error), s->config.rules_save);
+        qms_log(QMS_WARNING,
+                "rules=%s: the rules cannot be saved now, and stay as they "
+                "were saved before: %s; this is tried again every %" PRIu64 " seconds",
+                s->config.rules, strerror(error), s->config.rules_save);
     else if (error == 0 && s->save_error != 0)
-        nbdkit_error("warning: rules=%s: the rules are saved again", s->config.rules);
+        qms_log(QMS_WARNING, "rules=%s: the rules are saved again", s->config.rules);
     s->save_error = error;
 }
 
@@ -332,10 +366,13 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     if (make_prefetcher(s, true) == -1 || make_cache(s) == -1)
         return -1;
     qms_clients_init(&s->clients, s->engine.prefetcher);
-    if (mining && s->config.params.throttle &&
-        !(s->engine.throttle = qm_throttle_new())) {
-        nbdkit_error("malloc: %m");
-        return -1;
+    if (mining) {
+        s->throttle = qm_throttle_new();
+        if (!s->throttle) {
+            nbdkit_error("malloc: %m");
+            return -1;
+        }
+        qms_server_tune(s, &s->config);
     }
     if (mining) {
         s->miner = qms_miner_start(s->engine.prefetcher, s->config.miner_queue,
@@ -345,7 +382,8 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
             return -1;
         }
         if (s->config.rules)
-            qms_miner_save_every(s->miner, (unsigned)s->config.rules_save, saved, s);
+            qms_miner_save_every(s->miner, (unsigned)s->config.rules_save,
+                                 qms_server_saved, s);
         if (start_prefetching(s, take(next)) == -1)
             return -1;
     }
@@ -388,6 +426,11 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("cannot start the statistics thread: %s", strerror(error));
         return -1;
     }
+    if (s->control &&
+        (error = qms_control_socket_start(s->control, qms_change_answer, s)) != 0) {
+        nbdkit_error("cannot start the control thread: %s", strerror(error));
+        return -1;
+    }
     return 0;
 }
 
@@ -416,6 +459,8 @@ void qms_server_stop(struct qms_server *s)
     struct cds_list_head *at;
     int error;
 
+    if (s->control)
+        qms_control_socket_close(s->control);
     if (s->socket)
         qms_stats_socket_close(s->socket);
     if (s->stop_watched) {
@@ -425,8 +470,8 @@ void qms_server_stop(struct qms_server *s)
     if (s->prefetch)
         qms_prefetch_stop(s->prefetch);
     if (s->backing && !qms_backing_stop(s->backing))
-        nbdkit_error("warning: the layer below does not answer: a connection to it is "
-                     "left open");
+        qms_log(QMS_WARNING, "the layer below does not answer: a connection to it is "
+                             "left open");
     if (s->made) {
         /* nbdkit does not close the connections that are left when it is stopped.  They
          * are aligned; the list's head, taken for one, would not be. */
@@ -449,10 +494,11 @@ void qms_server_stop(struct qms_server *s)
         nbdkit_error("rules=%s: the rules cannot be saved, and stay as they were saved "
                      "before: %s",
                      s->config.rules, strerror(error));
-    qm_throttle_free(s->engine.throttle);
+    qm_throttle_free(s->throttle);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
     s->socket = NULL;
+    s->control = NULL;
     s->stop_watched = false;
     s->prefetch = NULL;
     s->backing = NULL;
@@ -462,6 +508,7 @@ void qms_server_stop(struct qms_server *s)
     s->cache = NULL;
     s->engine.prefetcher = NULL;
     s->engine.throttle = NULL;
+    s->throttle = NULL;
     s->classes = NULL;
     s->stats = NULL;
 }
@@ -519,6 +566,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     /* Signals are for nbdkit's own threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    qms_log_limit(s->config.log_level);
     s->backend = backend;
     r = make_all(s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -530,7 +578,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 /* Threads that the server starts at most. */
 static unsigned threads_of(const struct qms_config *c)
 {
-    unsigned n = (c->record != NULL) + (c->stats != NULL);
+    unsigned n = (c->record != NULL) + (c->stats != NULL) + (c->control != NULL);
 
     return qm_params_prefetch(&c->params) ? n + 1 + (unsigned)c->prefetch_threads : n;
 }
@@ -607,6 +655,13 @@ static int open_files(struct qms_server *s)
             return -1;
         }
     }
+    if (c->control) {
+        s->control = qms_control_socket_open(c->control, err, sizeof err);
+        if (!s->control) {
+            nbdkit_error("control=%s: %s", c->control, err);
+            return -1;
+        }
+    }
     if (c->record) {
         s->recorder = qms_record_open(c->record, c->block_size, err, sizeof err);
         if (!s->recorder) {
@@ -644,7 +699,7 @@ int qms_server_ready(struct qms_server *s, int thread_model)
     if (try_rules(c) == -1 || try_threads(threads_of(c)) == -1 || try_memory(s) == -1)
         return -1;
     /* This library is never unloaded (CMakeLists.txt), so the function stays. */
-    if ((c->stats || c->record) && on_exit(remove_files, s) != 0) {
+    if ((c->stats || c->control || c->record) && on_exit(remove_files, s) != 0) {
         nbdkit_error("on_exit: out of memory");
         return -1;
     }

@@ -3,7 +3,8 @@
  *
  * nbdkit loads a filter once, so there is one server.  Its parts are created in the
  * order in which they are declared here, and destroyed in reverse.  While connections
- * are served nothing in it changes, except what its parts guard themselves.
+ * are served nothing in it changes, except what its parts guard themselves, and what
+ * change.c does while the gate of its contexts is closed.
  */
 #ifndef QMS_SERVER_H
 #define QMS_SERVER_H
@@ -25,6 +26,7 @@
 #include "server/config.h"
 #include "server/contexts.h"
 #include "server/control.h"
+#include "server/control-socket.h"
 #include "server/hints.h"
 #include "server/miner.h"
 #include "server/order.h"
@@ -47,21 +49,26 @@ struct qms_server {
 
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats_socket *socket;
+    struct qms_control_socket *control;
     struct qms_stats *stats;
     struct qms_classes *classes;
-    struct qm_engine engine; /* with a prefetcher and perhaps a throttle, which are its
-                                alone */
+    /* With a prefetcher, which is its alone.  It changes inside the closed gate. */
+    struct qm_engine engine;
+    struct qm_throttle
+        *throttle;           /* NULL: no prefetching; the engine's if it throttles */
+    bool shadowed;           /* the cache knows what LRU would have read */
     int save_error;          /* of the last save; the miner's */
     struct qms_miner *miner; /* NULL: nothing to learn */
     struct qm_cache *cache;
     struct qms_order order; /* of changes */
     pthread_t stop_watcher;
     bool stop_watched;
-    struct qm_device_load load;    /* of the device */
-    struct qm_admission admission; /* told of reads if the engine has it */
-    struct qm_latency latency;     /* of reads of the device */
-    nbdkit_backend *backend;       /* the layer below */
-    struct qms_backing *backing;   /* connections to it, to prefetch over */
+    struct qm_device_load load; /* of the device */
+    struct qm_admission admission;
+    _Atomic(struct qm_admission *) measured; /* it, if it is told of reads; or NULL */
+    struct qm_latency latency;               /* of reads of the device */
+    nbdkit_backend *backend;                 /* the layer below */
+    struct qms_backing *backing;             /* connections to it, to prefetch over */
     uint64_t other_size; /* the keeper's: the differing size that it logged last */
     struct qms_prefetch *prefetch; /* NULL: no prefetching */
     struct qms_clients clients;
@@ -131,6 +138,21 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 /* Drops cached blocks beyond size, when the device has become smaller since the server
  * started: if it grows again, its contents there may differ. */
 void qms_forget_beyond(struct qms_server *s, uint64_t size);
+
+/* The mining parameters of a configuration, for this device; device is where its name
+ * is kept. */
+struct qm_mining_config qms_mining_config(const struct qms_server *s,
+                                          const struct qms_config *config,
+                                          bool with_rules, char device[64]);
+/* What the miner's thread says of saving the rules: see qms_miner_save_every(). */
+void qms_server_saved(void *opaque, int error);
+/* Sets what the parameters say in the engine, and whom reads of the device are told to.
+ * Nobody uses the engine meanwhile. */
+void qms_server_tune(struct qms_server *s, const struct qms_config *config);
+
+/* The answer to a request of the control socket, to be freed (change.c); opaque is the
+ * server.  One call at a time. */
+char *qms_change_answer(void *opaque, uid_t user, const char *request);
 
 /* The statistics as a JSON document, at most max bytes of it, terminated (report.c).
  * NULL if memory is out; to be freed. */

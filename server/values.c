@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,33 @@
 #define MAX_MEMORY_SIZE (UINT64_C(1) << 50)
 #define LEAST_MEMORY    (UINT64_C(64) << 10)
 
+/* Where the sentence goes that says what is wrong; NULL: it is logged. */
+static _Thread_local char *told;
+static _Thread_local size_t told_len;
+
+void qms_value_tell(char *err, size_t len)
+{
+    told = err;
+    told_len = len;
+}
+
+void qms_value_complain(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (told)
+        snprintf(told, told_len, "%s", text);
+    else
+        nbdkit_error("%s", text);
+}
+
 int qms_value_wrong(const char *key, const char *value, const char *allowed)
 {
-    nbdkit_error("%s must be %s, not \"%s\"", key, allowed, value);
+    qms_value_complain("%s must be %s, not \"%s\"", key, allowed, value);
     return -1;
 }
 
@@ -103,8 +128,8 @@ int qms_value_check_memory(const char *key, uint64_t bytes)
 
     if (bytes <= most)
         return 0;
-    nbdkit_error("%s must not exceed %s, %" PRIu64 " bytes; it is %" PRIu64, key, whose,
-                 most, bytes);
+    qms_value_complain("%s must not exceed %s, %" PRIu64 " bytes; it is %" PRIu64, key,
+                       whose, most, bytes);
     return -1;
 }
 

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* values.h - parses the values of the filter's parameters.
  *
- * All return 0, or -1.  Those that are told the key have then said what was wrong and
- * what is allowed, in one message, by nbdkit_error().  For nbdkit's configuration
- * callbacks: one thread.
+ * All that return an int return 0, or -1.  Those that are told the key have then said
+ * what was wrong and what is allowed, in one message, by qms_value_complain().
  */
 #ifndef QMS_VALUES_H
 #define QMS_VALUES_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* Logs what is wrong by nbdkit_error(); or puts it into err, for the calling thread,
+ * after qms_value_tell(err, len) and until qms_value_tell(NULL, 0). */
+__attribute__((format(printf, 1, 2))) void qms_value_complain(const char *format, ...);
+void qms_value_tell(char *err, size_t len);
 
 /* Says that the key's value must be what is allowed.  Returns -1. */
 int qms_value_wrong(const char *key, const char *value, const char *allowed);
