@@ -29,6 +29,8 @@ int qm_cmd_mine(int argc, char **argv);
 int qm_cmd_sim(int argc, char **argv);
 int qm_cmd_replay(int argc, char **argv);
 int qm_cmd_stat(int argc, char **argv);
+int qm_cmd_set(int argc, char **argv);
+int qm_cmd_get(int argc, char **argv);
 int qm_cmd_top(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
 int qm_cmd_serve(int argc, char **argv);

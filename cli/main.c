@@ -14,6 +14,8 @@ static const struct cli_command commands[] = {
     {"stat", qm_cmd_stat, "print a live server's statistics", NULL},
     {"top", qm_cmd_top, "watch a live server", NULL},
     {"serve", qm_cmd_serve, "run a server as a configuration file describes it", NULL},
+    {"set", qm_cmd_set, "change a live server's parameters", NULL},
+    {"get", qm_cmd_get, "print a live server's parameters that can be changed", NULL},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF

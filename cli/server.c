@@ -19,10 +19,11 @@
 #include "cli/cli.h"
 #include "clients/libqmctx/qmctx.h"
 
-enum { STATS_MAX = 16 << 20, ERROR_MAX = 1024 };
+enum { STATS_MAX = 16 << 20, ERROR_MAX = 1024, LINE_MAX_BYTES = 1 << 20 };
 
 #define A_SOCKET                                                                       \
     "expected the Unix socket of the filter's parameter stats, or an NBD URI"
+#define A_CONTROL "expected the Unix socket of the filter's parameter control"
 #define AN_URI                                                                         \
     "expected the URI of a server with the quickmine filter, such as nbd://host or "   \
     "nbd+unix:///?socket=PATH, or the Unix socket of the filter's parameter stats"
@@ -59,7 +60,7 @@ static void start_clock(struct timespec *deadline)
 }
 
 /* Connects to the socket.  Returns its descriptor, or -1 with a sentence in err. */
-static int connect_to(const char *path, char *err, size_t len)
+static int connect_to(const char *path, const char *expected, char *err, size_t len)
 {
     /* For connect(), which waits while the queue of a server that hangs is full. */
     const struct timeval timeout = {.tv_sec = CLI_SERVER_TIMEOUT_S};
@@ -68,19 +69,20 @@ static int connect_to(const char *path, char *err, size_t len)
     int fd, error;
 
     if (strlen(path) >= sizeof address.sun_path) {
-        snprintf(err, len, "%s: %s: a socket's path has at most %zu bytes; " A_SOCKET,
-                 path, strerror(ENAMETOOLONG), sizeof address.sun_path - 1);
+        snprintf(err, len, "%s: %s: a socket's path has at most %zu bytes; %s", path,
+                 strerror(ENAMETOOLONG), sizeof address.sun_path - 1, expected);
         return -1;
     }
     if (stat(path, &st) == -1) {
-        snprintf(err, len, "%s: %s; " A_SOCKET, path, strerror(errno));
+        snprintf(err, len, "%s: %s; %s", path, strerror(errno), expected);
         return -1;
     }
     if (!S_ISSOCK(st.st_mode)) {
-        snprintf(err, len, "%s: not a socket, but %s; " A_SOCKET, path,
+        snprintf(err, len, "%s: not a socket, but %s; %s", path,
                  S_ISREG(st.st_mode)   ? "a regular file"
                  : S_ISDIR(st.st_mode) ? "a directory"
-                                       : "another kind of file");
+                                       : "another kind of file",
+                 expected);
         return -1;
     }
     strcpy(address.sun_path, path);
@@ -96,9 +98,9 @@ static int connect_to(const char *path, char *err, size_t len)
         snprintf(err, len, "%s: the server does not accept a connection within %d s",
                  path, CLI_SERVER_TIMEOUT_S);
     else if (error == EPROTOTYPE)
-        snprintf(err, len, "%s: a socket of another type; " A_SOCKET, path);
+        snprintf(err, len, "%s: a socket of another type; %s", path, expected);
     else
-        snprintf(err, len, "%s: %s; " A_SOCKET, path, strerror(error));
+        snprintf(err, len, "%s: %s; %s", path, strerror(error), expected);
     if (fd != -1)
         close(fd);
     return -1;
@@ -158,7 +160,7 @@ static char *read_all(const char *path, int fd, char *err, size_t len)
 
 static char *read_socket(const char *path, char *err, size_t len)
 {
-    int fd = connect_to(path, err, len);
+    int fd = connect_to(path, A_SOCKET, err, len);
     char *text;
 
     if (fd == -1)
@@ -166,6 +168,67 @@ static char *read_socket(const char *path, char *err, size_t len)
     text = read_all(path, fd, err, len);
     close(fd);
     return text;
+}
+
+/* Reads a line, or until the server closes; as read_all(). */
+static char *read_line(const char *path, int fd, unsigned timeout_s, char *err,
+                       size_t len)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    struct timespec deadline;
+    char *text = malloc(LINE_MAX_BYTES + 1);
+    size_t used = 0;
+    ssize_t n;
+
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += timeout_s;
+    while (text && used < LINE_MAX_BYTES) {
+        if (poll(&readable, 1, left(&deadline)) == 0) {
+            snprintf(err, len, "%s: the server does not answer within %u s", path,
+                     timeout_s);
+            free(text);
+            return NULL;
+        }
+        n = recv(fd, text + used, LINE_MAX_BYTES - used, MSG_DONTWAIT);
+        if (n == -1 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (n <= 0)
+            break;
+        used += (size_t)n;
+        if (text[used - 1] == '\n')
+            break;
+    }
+    if (text)
+        text[used] = '\0';
+    else
+        snprintf(err, len, "out of memory");
+    return text;
+}
+
+json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
+                    size_t len)
+{
+    int fd = connect_to(path, A_CONTROL, err, len);
+    json_t *answer = NULL;
+    char *text;
+
+    if (fd == -1)
+        return NULL;
+    /* What is not taken is noticed when no answer comes. */
+    (void)!send(fd, line, strlen(line), MSG_NOSIGNAL);
+    (void)!send(fd, "\n", 1, MSG_NOSIGNAL);
+    text = read_line(path, fd, timeout_s, err, len);
+    close(fd);
+    if (!text)
+        return NULL;
+    answer = json_loads(text, 0, NULL);
+    free(text);
+    if (json_is_object(answer))
+        return answer;
+    json_decref(answer);
+    snprintf(err, len, "%s: the server does not answer as on a control socket; %s",
+             path, A_CONTROL);
+    return NULL;
 }
 
 /* The library's message, which names the server or not. */

@@ -31,6 +31,11 @@ void cli_server_free(struct cli_server *server);
  */
 json_t *cli_server_stats(struct cli_server *server);
 
+/* Sends a line to a server's control socket and returns its answer, an object; NULL
+ * with a sentence in err. */
+json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
+                    size_t len);
+
 /* A number of the object; 0 if it is not there. */
 uint64_t cli_count(const json_t *object, const char *key);
 /* The same of a key that was renamed: an older server prints it as old_key. */
