@@ -3,8 +3,11 @@
 # busy with other things, and with sanitizers, the same test may take thirty times as long.
 set(QM_TEST_TIMEOUT 600)
 
+# All of qm_test()'s programs, for tests/coverage.
+add_custom_target(cmocka-programs)
+
 # qm_test(NAME SOURCES... [LIBS libs...] [LABELS labels...]): a cmocka test
-# program, run by CTest.
+# program, run by CTest.  It has the label cmocka, too.
 function(qm_test name)
   cmake_parse_arguments(T "" "" "LIBS;LABELS" ${ARGN})
   add_executable(${name} ${T_UNPARSED_ARGUMENTS})
@@ -13,7 +16,9 @@ function(qm_test name)
   target_link_libraries(${name} PRIVATE ${T_LIBS} PkgConfig::CMOCKA
                                         Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${QM_TEST_TIMEOUT} LABELS "${T_LABELS}")
+  add_dependencies(cmocka-programs ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${QM_TEST_TIMEOUT}
+                                          LABELS "${T_LABELS};cmocka")
 endfunction()
 
 # qm_script_test(NAME SCRIPT [LABELS labels...] [TIMEOUT seconds]): a script that
