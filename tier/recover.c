@@ -72,22 +72,26 @@ static bool is_zero(const char *p, size_t n)
 
 enum look { NOTHING, OURS, DAMAGED, FOREIGN };
 
-/* What the file begins with. */
+/* What the file begins with.  Allocates nothing, so that a tier is found, and can be
+ * made invalid, when memory is out. */
 static int look(struct qm_tier *t, enum look *found)
 {
-    size_t n = t->io.size < FOREIGN_LOOK ? (size_t)t->io.size : FOREIGN_LOOK;
-    char *start = malloc(FOREIGN_LOOK);
-    bool magic = false;
-    int r;
+    bool magic = false, zero = true;
+    char page[QM_TIER_PAGE];
 
     *found = NOTHING;
-    if (!start)
-        return ENOMEM;
-    r = n > 0 ? read_meta(t, start, n, 0) : 0;
-    for (size_t i = 0; r == 0 && i < 2 && (i + 1) * QM_TIER_PAGE <= n; i++) {
+    for (uint64_t at = 0; at < t->io.size && at < FOREIGN_LOOK; at += sizeof page) {
+        uint64_t left = t->io.size - at;
+        size_t n = left < sizeof page ? (size_t)left : sizeof page;
         struct qm_tier_super super;
+        int r = read_meta(t, page, n, at);
 
-        memcpy(&super, start + i * QM_TIER_PAGE, sizeof super);
+        if (r != 0)
+            return r;
+        zero = zero && is_zero(page, n);
+        memcpy(&super, page, sizeof super);
+        if (at >= QM_TIER_SUPERS || n < sizeof page)
+            continue;
         magic = magic || super.magic == QM_TIER_MAGIC;
         if (qm_tier_super_ok(&super) &&
             (*found != OURS || super.sequence > t->super.sequence)) {
@@ -95,10 +99,9 @@ static int look(struct qm_tier *t, enum look *found)
             *found = OURS;
         }
     }
-    if (r == 0 && *found == NOTHING && !is_zero(start, n))
+    if (*found == NOTHING && !zero)
         *found = magic ? DAMAGED : FOREIGN;
-    free(start);
-    return r;
+    return 0;
 }
 
 /* Why a tier is not that of config, into why; false: it is. */
@@ -372,6 +375,7 @@ int recover_open(struct qm_tier *t, char *err, size_t len)
     bool fresh = true;
     int r = look(t, &found);
 
+    t->found = found == OURS;
     if (r == 0 && found == FOREIGN) {
         snprintf(
             err, len,
@@ -387,7 +391,6 @@ int recover_open(struct qm_tier *t, char *err, size_t len)
                  t->config.path, (unsigned long long)t->io.size);
         return EINVAL;
     }
-    t->found = found == OURS;
     if (r == 0 && found == OURS && differs(t, why, sizeof why))
         tier_warn(t, 0, "%s is emptied: %s", t->config.path, why);
     else if (r == 0 && found == DAMAGED)

@@ -86,7 +86,7 @@ static int sync_disk(void *opaque)
 
     if (!alive(d, &none) || d->crashed)
         return 0;
-    if (d->meta_too && percent(d, d->writes_fail))
+    if (percent(d, d->syncs_fail))
         return d->with;
     for (uint64_t s = 0; s < d->size / SECTOR; s++)
         if (d->dirty[s])

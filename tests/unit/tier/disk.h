@@ -21,7 +21,7 @@ struct disk {
     long writes;      /* and syncs, since it was made */
 
     /* Percentages of operations that fail, and how. */
-    unsigned reads_fail, writes_fail, flips;
+    unsigned reads_fail, writes_fail, syncs_fail, flips;
     int with;
     bool meta_too; /* not only data */
     bool no_resize;

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-faults.c - a disk that fails, is full, flips bits, is cut; memory that is out:
+ * reads are right or misses, one warning of each kind, and a tier that is dead is not
+ * believed when it is opened again.
+ *
+ * Linked with --wrap for malloc, calloc, aligned_alloc and strdup. */
+#include "disk.h"
+
+#define BLOCK  4096u
+#define BLOCKS 200u
+
+static long countdown = -1; /* allocations that still succeed; -1: all */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+char *__wrap_strdup(const char *s);
+
+static bool refuse(void)
+{
+    if (countdown > 0)
+        countdown--;
+    return countdown == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return refuse() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refuse() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return refuse() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return refuse() ? NULL : __real_strdup(s);
+}
+
+static struct disk *disk;
+static struct told told;
+static uint64_t now[BLOCKS], seed, clock_ns;
+static _Alignas(4096) char buf[BLOCK];
+
+static void keep(void *opaque, const char *message)
+{
+    keep_warning(&told, message);
+}
+
+static uint64_t get_clock(void *opaque)
+{
+    return clock_ns += 1000;
+}
+
+static struct qm_tier_config config(struct qm_tier_io *io)
+{
+    struct qm_tier_config c;
+
+    qm_tier_config_init(&c);
+    c.identity = (struct qm_tier_identity){"v", 64u << 20, BLOCK, 1};
+    c.io = io;
+    c.size = 512 << 10;
+    c.segment = 32 << 10;
+    c.boot_id = "boot";
+    c.threadless = true;
+    c.admit = QM_TIER_ADMIT_ALL;
+    c.warn = keep;
+    c.now = get_clock;
+    return c;
+}
+
+static int setup(void **state)
+{
+    disk = disk_new(1 << 20, seed = 5);
+    memset(now, 0, sizeof now);
+    memset(&told, 0, sizeof told);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    disk_free(disk);
+    return 0;
+}
+
+static struct qm_tier *open_tier(void)
+{
+    struct qm_tier_io io = disk_io(disk);
+    struct qm_tier_config c = config(&io);
+    struct qm_tier *t;
+    char err[400] = "";
+
+    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+static struct qm_tier_stats stats(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s;
+}
+
+/* Random operations; all that is read is right.  Returns the hits. */
+static unsigned use(struct qm_tier *t, unsigned n)
+{
+    unsigned hits = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t block = rnd_below(&seed, BLOCKS);
+        struct qm_tier_read read = {.block = block, .buf = buf};
+        struct qm_tier_write w;
+
+        switch (rnd_below(&seed, 8)) {
+        case 0:
+            qm_tier_write_begin(t, &w, block * BLOCK, BLOCK);
+            now[block]++;
+            qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+            break;
+        case 1:
+        case 2:
+        case 3: {
+            struct qm_tier_insert insert = {
+                .block = block, .data = buf, .ticket = qm_tier_ticket(t)};
+
+            make_block(buf, BLOCK, block, now[block]);
+            (void)qm_tier_insert(t, &insert);
+            break;
+        }
+        default:
+            if (qm_tier_read(t, &read, 1) == 0)
+                break;
+            hits++;
+            assert_int_equal(version_of(buf, BLOCK, block), now[block]);
+        }
+        if (i % 100 == 99)
+            qm_tier_tick(t, true);
+    }
+    return hits;
+}
+
+/* Closes, lets the volume change if nobody would know, and opens again: right, or
+ * empty. */
+static void expect_not_believed(struct qm_tier *t)
+{
+    assert_true(stats(t).dead);
+    assert_non_null(strstr(told.text, "is detached, and service goes on without it"));
+    assert_int_equal(use(t, 500), 0); /* and the volume changes */
+    qm_tier_close(t, QM_TIER_KEEP);
+    disk->reads_fail = disk->writes_fail = disk->syncs_fail = disk->flips = 0;
+    disk->meta_too = disk->no_resize = false;
+    t = open_tier();
+    assert_int_equal(stats(t).blocks, 0);
+    assert_true(use(t, 500) > 0);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
+static void test_some_errors(void **state)
+{
+    struct qm_tier *t = open_tier();
+    struct qm_tier_stats s;
+    unsigned n;
+
+    use(t, 3000);
+    assert_int_equal(told.n, 0);
+    /* A few, and then successes enough to forget them. */
+    disk->reads_fail = disk->flips = 1;
+    while (s = stats(t), s.read_errors + s.wrong_checksums < 10)
+        use(t, 10);
+    disk->reads_fail = disk->flips = 0;
+    for (n = 0; n < 5000;)
+        n += use(t, 1000);
+    disk->reads_fail = 1;
+    while (s = stats(t), s.read_errors + s.wrong_checksums < 20)
+        use(t, 10);
+    disk->reads_fail = 0;
+    s = stats(t);
+    assert_false(s.dead);
+    assert_true(s.read_errors > 0 && s.wrong_checksums > 0);
+    assert_int_equal(told.n, 2); /* one of each kind */
+    assert_non_null(strstr(told.text, "cannot read from the tier: Input/output error"));
+    assert_non_null(strstr(told.text, "wrong checksum"));
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
+static void test_reads_fail(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->reads_fail = 100;
+    use(t, 1000);
+    expect_not_believed(t);
+    assert_int_equal(told.n, 3); /* the first, detached, and what was found again */
+}
+
+static void test_flips(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->flips = 100;
+    use(t, 1000);
+    expect_not_believed(t);
+}
+
+static void test_writes_fail(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->writes_fail = 100;
+    use(t, 2000);
+    expect_not_believed(t);
+}
+
+/* The first invalidation that cannot be written is the end; the file is cut, since it
+ * cannot be marked. */
+static void test_all_writes_fail(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->writes_fail = 100;
+    disk->meta_too = true;
+    use(t, 200);
+    assert_false(stats(t).unsafe);
+    expect_not_believed(t);
+}
+
+/* Nothing can be written, nor cut: it is said, and tried again later. */
+static void test_unsafe(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->writes_fail = 100;
+    disk->meta_too = disk->no_resize = true;
+    use(t, 300);
+    assert_true(stats(t).dead && stats(t).unsafe);
+    assert_non_null(strstr(told.text, "remove its file before the next start"));
+    qm_tier_tick(t, false);
+    assert_true(stats(t).unsafe);
+    disk->writes_fail = 0;
+    qm_tier_tick(t, false);
+    assert_false(stats(t).unsafe);
+    expect_not_believed(t);
+}
+
+static void test_full(void **state)
+{
+    struct qm_tier *t = open_tier();
+    unsigned n;
+
+    disk->writes_fail = 100;
+    disk->with = ENOSPC;
+    use(t, 3000);
+    assert_false(stats(t).dead);
+    assert_int_equal(told.n, 1);
+    assert_non_null(strstr(told.text, "no space left for the tier"));
+    disk->writes_fail = 0;
+    clock_ns += UINT64_C(20000000000);
+    n = use(t, 3000);
+    assert_true(n > 0);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
+static void test_cut(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->size = 100 << 10;
+    use(t, 300);
+    assert_non_null(strstr(told.text, "truncated"));
+    expect_not_believed(t);
+}
+
+static void test_sync_fails(void **state)
+{
+    struct qm_tier *t = open_tier();
+
+    use(t, 3000);
+    disk->syncs_fail = 100;
+    assert_int_equal(qm_tier_sync(t), EIO);
+    expect_not_believed(t);
+}
+
+/* Each time, what is there at the end is right; and after a failure nothing is
+ * believed. */
+static void test_no_memory(void **state)
+{
+    struct qm_tier *t = open_tier();
+    int r = ENOMEM;
+    long n;
+
+    use(t, 3000);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    for (n = 1; r == ENOMEM; n++) {
+        struct qm_tier_io io = disk_io(disk);
+        struct qm_tier_config c = config(&io);
+        char err[400];
+
+        countdown = n;
+        r = qm_tier_open(&c, &t, err, sizeof err);
+        countdown = -1;
+        if (r == ENOMEM) {
+            assert_null(t);
+            assert_true(err[0]);
+            /* Served without a tier; but what failed before it was looked at, is as it
+             * was (see tier.h, rule 3). */
+            if (strcmp(err, "out of memory") != 0)
+                now[rnd_below(&seed, BLOCKS)]++;
+        }
+    }
+    assert_int_equal(r, 0);
+    assert_true(n > 20);
+    use(t, 1000);
+    r = ENOMEM;
+    for (n = 1; r == ENOMEM; n++) {
+        countdown = n;
+        r = qm_tier_resize(t, 700 << 10);
+        countdown = -1;
+        use(t, 200);
+    }
+    assert_int_equal(r, 0);
+    countdown = 1; /* nothing else allocates */
+    use(t, 5000);
+    countdown = -1;
+    assert_true(stats(t).capacity > (600 << 10) / BLOCK);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_some_errors),
+        TEST(test_reads_fail),
+        TEST(test_flips),
+        TEST(test_writes_fail),
+        TEST(test_all_writes_fail),
+        TEST(test_unsafe),
+        TEST(test_full),
+        TEST(test_cut),
+        TEST(test_sync_fails),
+        TEST(test_no_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
