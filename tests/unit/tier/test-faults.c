@@ -240,6 +240,28 @@ static void test_all_writes_fail(void **state)
     expect_not_believed(t);
 }
 
+/* One change whose invalidation cannot be written is enough. */
+static void test_first_failure_counts(void **state)
+{
+    struct qm_tier *t = open_tier();
+    struct qm_tier_write w;
+    uint64_t block = 0;
+
+    use(t, 3000);
+    while (!qm_tier_contains(t, block))
+        block++;
+    qm_tier_write_begin(t, &w, (block ^ 1) * BLOCK, BLOCK); /* which marks the region */
+    now[block ^ 1]++;
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+    disk->writes_fail = 100;
+    disk->meta_too = true;
+    qm_tier_write_begin(t, &w, block * BLOCK, BLOCK);
+    assert_true(stats(t).dead);
+    now[block]++;
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+    expect_not_believed(t);
+}
+
 /* Nothing can be written, nor cut: it is said, and tried again later. */
 static void test_unsafe(void **state)
 {
@@ -353,6 +375,7 @@ int main(void)
         TEST(test_writes_fail),
         TEST(test_all_writes_fail),
         TEST(test_unsafe),
+        TEST(test_first_failure_counts),
         TEST(test_full),
         TEST(test_cut),
         TEST(test_sync_fails),
