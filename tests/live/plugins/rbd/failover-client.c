@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* failover-client.c - reads and writes a device whose servers take over from each
+ * other, and looks for one wrong byte.
+ *
+ *   failover-client URI[,URI...] SEED
+ *
+ * Each thread has blocks of its own, so it knows what each must hold: what it wrote
+ * there last, since a write is repeated until it is answered.  SIGTERM ends it: every
+ * block is read once more.  Prints what it did, and exits 1 if a request failed or a
+ * block was wrong; what was wrong is told at once.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "clients/libqmctx/device.h"
+
+enum { THREADS = 8, BLOCKS = 64, BLOCK = 16384, FLUSH_EACH = 40 };
+
+struct worker {
+    pthread_t thread;
+    unsigned number, seed;
+    uint64_t stamp[BLOCKS]; /* that was written last; 0: nothing yet */
+    uint64_t reads, writes, flushes, longest_ms;
+};
+
+static struct qm_device *device;
+static atomic_bool stop;
+static _Atomic unsigned wrong;
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static uint64_t offset_of(const struct worker *w, unsigned block)
+{
+    return ((uint64_t)w->number * BLOCKS + block) * BLOCK;
+}
+
+static void complain(const struct worker *w, unsigned block, const char *what)
+{
+    atomic_fetch_add(&wrong, 1);
+    fprintf(stderr, "failover-client: at %llu: %s\n",
+            (unsigned long long)offset_of(w, block), what);
+}
+
+static void note(struct worker *w, uint64_t began)
+{
+    uint64_t took = now_ms() - began;
+
+    if (took > w->longest_ms)
+        w->longest_ms = took;
+}
+
+static void check(struct worker *w, unsigned block)
+{
+    uint64_t data[BLOCK / 8], began = now_ms();
+    char text[100];
+
+    if (qm_device_read(device, NULL, 0, data, BLOCK, offset_of(w, block)) != 0) {
+        complain(w, block, "a read failed");
+        return;
+    }
+    note(w, began);
+    w->reads++;
+    for (unsigned i = 0; i < BLOCK / 8; i++)
+        if (data[i] != w->stamp[block]) {
+            snprintf(text, sizeof text, "read stamp %llx, not %llx",
+                     (unsigned long long)data[i], (unsigned long long)w->stamp[block]);
+            complain(w, block, text);
+            return;
+        }
+}
+
+static void change(struct worker *w, unsigned block)
+{
+    uint64_t data[BLOCK / 8], stamp = (uint64_t)(w->number + 1) << 56 | ++w->writes;
+    uint64_t began = now_ms();
+
+    for (unsigned i = 0; i < BLOCK / 8; i++)
+        data[i] = stamp;
+    if (qm_device_write(device, NULL, 0, data, BLOCK, offset_of(w, block), false) != 0)
+        complain(w, block, "a write failed");
+    note(w, began);
+    w->stamp[block] = stamp;
+}
+
+static void *work(void *opaque)
+{
+    struct worker *w = opaque;
+    _Atomic unsigned seen = qm_device_losses(device);
+
+    for (unsigned n = 1; !atomic_load(&stop); n++) {
+        unsigned block = (unsigned)rand_r(&w->seed) % BLOCKS;
+
+        if (rand_r(&w->seed) % 2)
+            change(w, block);
+        else
+            check(w, block);
+        if (n % FLUSH_EACH == 0) {
+            uint64_t began = now_ms();
+
+            if (qm_device_flush(device, NULL, &seen) != 0)
+                complain(w, block, "a flush failed");
+            note(w, began);
+            w->flushes++;
+        }
+    }
+    for (unsigned block = 0; block < BLOCKS; block++)
+        check(w, block);
+    return NULL;
+}
+
+static void say(void *opaque, int priority, const char *sentence)
+{
+    fprintf(stderr, "failover-client: %s\n", sentence);
+}
+
+/* The threads have the signal blocked; it is waited for here. */
+static void await_stop(const sigset_t *set)
+{
+    int signal;
+
+    while (sigwait(set, &signal) != 0)
+        ;
+    atomic_store(&stop, true);
+}
+
+int main(int argc, char **argv)
+{
+    static struct worker workers[THREADS];
+    struct qm_device_options options = {
+        .wait = QM_DEVICE_FOREVER, .reconnect = QM_DEVICE_FOREVER, .log = say};
+    uint64_t reads = 0, writes = 0, flushes = 0, longest = 0;
+    struct qm_device_stat stat;
+    sigset_t set;
+
+    if (argc != 3)
+        return 2;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    if (qm_device_open(argv[1], &options, &device) != 0) {
+        fprintf(stderr, "failover-client: %s\n", qmctx_error());
+        return 1;
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i].number = i;
+        workers[i].seed = (unsigned)atoi(argv[2]) * THREADS + i;
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
+            return 1;
+    }
+    await_stop(&set);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        reads += workers[i].reads;
+        writes += workers[i].writes;
+        flushes += workers[i].flushes;
+        if (workers[i].longest_ms > longest)
+            longest = workers[i].longest_ms;
+    }
+    qm_device_stat(device, &stat);
+    qm_device_close(device);
+    printf("%llu reads, %llu writes, %llu flushes; %llu times another server, %llu "
+           "changes "
+           "sent again; longest request %llu ms; %u wrong\n",
+           (unsigned long long)reads, (unsigned long long)writes,
+           (unsigned long long)flushes, (unsigned long long)stat.instances,
+           (unsigned long long)stat.resent_changes, (unsigned long long)longest,
+           atomic_load(&wrong));
+    return atomic_load(&wrong) > 0;
+}
