@@ -158,6 +158,7 @@ int main(int argc, char **argv)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
             return 1;
     }
+    fprintf(stderr, "failover-client: ready\n");
     await_stop(&set);
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
