@@ -66,6 +66,8 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         rules.rules_memory = MEMORY;
     if (rules.rules_memory >= PART * qm_tracks_bytes()) {
         rules.rules_memory -= qm_tracks_bytes();
+        if (rules.rules_most > qm_tracks_bytes())
+            rules.rules_most -= qm_tracks_bytes();
         r = qm_prefetcher_readahead.create(config, &a->readahead, nothing,
                                            sizeof nothing);
         if (r != 0) {
@@ -260,6 +262,15 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     if (a->readahead)
         a->readahead->ops->stats(a->readahead, &readahead);
     out->rules_bytes += readahead.rules_bytes;
+    out->rules_limit += readahead.rules_bytes;
+}
+
+static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
+{
+    struct automatic *a = of(p);
+    uint64_t readahead = a->readahead ? qm_tracks_bytes() : 0;
+
+    a->ppm->ops->set_memory(a->ppm, bytes > readahead ? bytes - readahead : 0);
 }
 
 const struct qm_prefetcher_ops qm_prefetcher_auto = {
@@ -284,6 +295,7 @@ const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .save = save,
     .forget = forget,
     .ended = ended,
+    .set_memory = set_memory,
     .purge = qm_idle_purge,
     .stats = stats,
     .rules = NULL,

@@ -119,6 +119,8 @@ struct qm_mining_config {
     uint64_t rules_memory; /* bytes that the rules of a prefetcher that keeps them in a
                               table of its own may take, all included; 64 KiB to 1 TiB,
                               or 0: 16 MiB */
+    uint64_t rules_most;   /* that they may be given later, by set_memory(); addresses
+                              are reserved for them.  Less than rules_memory: that */
 
     /* Whether a block is cached, as far as is known at the moment; called from
      * candidates().  NULL: nobody knows. */
@@ -182,6 +184,10 @@ struct qm_mining_stats {
     uint64_t prefixes;    /* prefixes held */
     uint64_t rules_bytes; /* that they take: records in the pool and in the temporary
                              file, and the order of use in memory */
+    uint64_t rules_limit; /* bytes that they may come to take at present; 0: no
+                             prefetcher with such a bound */
+    uint64_t marginal;    /* prefetch hits that the last eighth of these bytes brought:
+                             of rules that would be the next to go */
     uint64_t sequences;   /* learned from, those mined in passing each time */
     uint64_t updates;     /* supports added */
     uint64_t lookups;     /* candidates() that had a prefix to look up */
@@ -308,6 +314,11 @@ struct qm_prefetcher_ops {
      * not used). */
     void (*ended)(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, enum qm_fate fate);
+
+    /* Changes config.rules_memory, to at most config.rules_most.  If the rules take
+     * more, they go in their usual order, and their memory is the system's again.  One
+     * call at a time.  NULL: it cannot be changed. */
+    void (*set_memory)(struct qm_prefetcher *p, uint64_t bytes);
 
     /* Removes rules not used for config.purge_after, by the caller's clock (any unit).
      * When a rule was used is known as precisely as this is called often. */

@@ -15,6 +15,8 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 enum {
@@ -50,24 +52,53 @@ struct place {
 struct qm_confidence {
     _Atomic float weights[FEATURES][WEIGHTS];
     _Atomic float threshold, accuracy;
-    uint64_t mask; /* places less one */
+    atomic_uint_least64_t mask; /* places in use less one */
+    uint64_t most;              /* places */
     struct place places[];
 };
 
-struct qm_confidence *qm_confidence_new(uint64_t bytes)
+static uint64_t places_for(uint64_t bytes)
 {
     uint64_t n = 64;
-    struct qm_confidence *j;
 
     while (n * 2 * sizeof(struct place) <= bytes)
         n *= 2;
+    return n;
+}
+
+struct qm_confidence *qm_confidence_new(uint64_t bytes)
+{
+    uint64_t n = places_for(bytes);
+    struct qm_confidence *j;
+
     j = calloc(1, sizeof *j + n * sizeof(struct place));
     if (!j)
         return NULL;
     atomic_init(&j->threshold, THRESHOLD);
     atomic_init(&j->accuracy, ACCURACY);
-    j->mask = n - 1;
+    atomic_init(&j->mask, n - 1);
+    j->most = n;
     return j;
+}
+
+/* The memory of places that are not in use any more is the system's, but for that of a
+ * proposal that another thread writes at this moment. */
+void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes)
+{
+    uint64_t n = places_for(bytes);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from, to;
+
+    if (n > j->most)
+        n = j->most;
+    if (n - 1 == atomic_load_explicit(&j->mask, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&j->mask, n - 1, memory_order_relaxed);
+    from = (uintptr_t)&j->places[n] + page - 1;
+    to = (uintptr_t)&j->places[j->most];
+    from -= from % page;
+    to -= to % page;
+    if (to > from)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 void qm_confidence_free(struct qm_confidence *j)
@@ -77,7 +108,8 @@ void qm_confidence_free(struct qm_confidence *j)
 
 uint64_t qm_confidence_bytes(const struct qm_confidence *j)
 {
-    return sizeof *j + (j->mask + 1) * sizeof(struct place);
+    return sizeof *j + (atomic_load_explicit(&j->mask, memory_order_relaxed) + 1) *
+                           sizeof(struct place);
 }
 
 /* A multiplication (Knuth, vol. 3, 6.4): features are hashed for each proposal, and all
@@ -162,7 +194,8 @@ static void learn(struct qm_confidence *j, uint64_t where, bool used)
 
 static struct place *place_of(struct qm_confidence *j, uint64_t block)
 {
-    return &j->places[XXH3_64bits(&block, sizeof block) & j->mask];
+    return &j->places[XXH3_64bits(&block, sizeof block) &
+                      atomic_load_explicit(&j->mask, memory_order_relaxed)];
 }
 
 static uint64_t load(const atomic_uint_least64_t *word)

@@ -75,6 +75,7 @@ struct ppm {
     pthread_mutex_t saving;   /* one at a time */
     _Atomic bool changed;     /* since saving last began */
     atomic_uint_least64_t saves, save_errors;
+    atomic_uint_least64_t marginal; /* see struct qm_mining_stats */
 };
 
 struct qm_stream {
@@ -152,18 +153,33 @@ static int destroy(struct qm_prefetcher *p)
     return r;
 }
 
+static void limit(struct ppm *q, uint64_t bytes)
+{
+    uint64_t confidence;
+
+    qm_confidence_set_bytes(q->confidence, bytes / CONFIDENCE_PART);
+    confidence = qm_confidence_bytes(q->confidence);
+    qm_markov_set_bytes(q->pairs, bytes > confidence ? bytes - confidence : 0);
+}
+
+static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
+{
+    limit(of(p), bytes);
+}
+
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len)
 {
     uint64_t bytes = config->rules_memory ? config->rules_memory : MEMORY;
+    uint64_t most = config->rules_most > bytes ? config->rules_most : bytes;
     struct ppm *q;
     int r = qm_mining_check(config, err, len);
 
     if (r != 0)
         return r;
     q = calloc(1, sizeof *q);
-    if (!q || !(q->confidence = qm_confidence_new(bytes / CONFIDENCE_PART)) ||
-        !(q->pairs = qm_markov_new(bytes - qm_confidence_bytes(q->confidence)))) {
+    if (!q || !(q->confidence = qm_confidence_new(most / CONFIDENCE_PART)) ||
+        !(q->pairs = qm_markov_new(most - qm_confidence_bytes(q->confidence)))) {
         snprintf(err, len, "%s", strerror(ENOMEM));
         r = ENOMEM;
     } else if (config->rules_dir) {
@@ -176,6 +192,8 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
             release(q);
         return r;
     }
+    if (most > bytes)
+        limit(q, bytes);
     pthread_mutex_init(&q->saving, NULL);
     q->base.ops = &qm_prefetcher_ppm;
     q->cached = config->cached;
@@ -215,11 +233,12 @@ static uint64_t region_of(uint64_t block)
 }
 
 /* Block followed the history of key, of which s->last[0] is the last. */
-static void learn_pair(struct ppm *q, const struct qm_stream *s, uint64_t key,
-                       uint64_t block)
+static enum qm_markov_known learn_pair(struct ppm *q, const struct qm_stream *s,
+                                       uint64_t key, uint64_t block)
 {
-    if (region_of(block) == region_of(s->last[0]))
-        qm_markov_learn(q->pairs, s->owner, key, block - region_of(block));
+    if (region_of(block) != region_of(s->last[0]))
+        return QM_MARKOV_NEW;
+    return qm_markov_learn(q->pairs, s->owner, key, block - region_of(block));
 }
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
@@ -230,6 +249,7 @@ static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
                          enum qm_access outcome, struct qm_work **work)
 {
+    enum qm_markov_known one = QM_MARKOV_NEW, two = QM_MARKOV_NEW;
     struct ppm *q = of(p);
 
     *work = NULL;
@@ -242,9 +262,12 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
-        learn_pair(q, s, qm_markov_key1(s->last[0]), block);
+        one = learn_pair(q, s, qm_markov_key1(s->last[0]), block);
     if (s->seen > 1 && !(q->ablate & QM_ABLATE_TWO))
-        learn_pair(q, s, qm_markov_key2(s->last[1], s->last[0]), block);
+        two = learn_pair(q, s, qm_markov_key2(s->last[1], s->last[0]), block);
+    if (outcome == QM_ACCESS_PREFETCH_HIT && one != QM_MARKOV_KNOWN &&
+        two != QM_MARKOV_KNOWN && one + two > QM_MARKOV_NEW)
+        atomic_fetch_add_explicit(&q->marginal, 1, memory_order_relaxed);
     s->last[1] = s->last[0];
     s->last[0] = block;
     s->promoted = outcome == QM_ACCESS_PREFETCH_HIT;
@@ -458,6 +481,8 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     *out = (struct qm_mining_stats){
         .rules = pairs.held,
         .rules_bytes = pairs.bytes + qm_confidence_bytes(q->confidence),
+        .rules_limit = pairs.most + qm_confidence_bytes(q->confidence),
+        .marginal = atomic_load_explicit(&q->marginal, memory_order_relaxed),
         .evicted = pairs.evicted,
         .saves = atomic_load(&q->saves),
         .save_errors = atomic_load(&q->save_errors),
@@ -484,6 +509,7 @@ const struct qm_prefetcher_ops qm_prefetcher_ppm = {
     .forget = forget,
     .knows = knows,
     .ended = ended,
+    .set_memory = set_memory,
     .purge = qm_idle_purge,
     .stats = stats,
     .rules = NULL,

@@ -39,8 +39,10 @@
  * that do have a key that many blocks follow).  That a pair has given way is no reason
  * to grow: where many blocks follow one, they do so for ever.
  *
- * One thread splits, no other waits for it: they may miss what is being moved, or leave
- * something in the old line, where it is not found any more and grows old.
+ * To shrink, the last line that was split is joined with the one that it came of.
+ *
+ * One thread splits or joins, no other waits for it: they may miss what is being moved,
+ * or leave something in the old line, where it is not found any more and grows old.
  */
 #define XXH_INLINE_ALL
 #include "mining/markov/table.h"
@@ -48,6 +50,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 enum {
@@ -81,6 +85,7 @@ struct qm_markov {
     uint64_t first;               /* lines in use at first */
     unsigned levels;              /* n is first << levels */
     uint64_t n;                   /* lines there can be */
+    atomic_uint_least64_t most;   /* lines that may be in use now; first to n */
     atomic_uint_least64_t extent; /* level << NEXT_BITS | next: see struct extent */
     atomic_flag splitting;
     atomic_uint owners; /* that are there */
@@ -137,6 +142,7 @@ struct qm_markov *qm_markov_new(uint64_t bytes)
         p->levels++;
     p->first = p->n >> p->levels;
     p->n = p->first << p->levels;
+    atomic_init(&p->most, p->n);
     p->memory = calloc(p->n + 1, LINE);
     if (!p->memory) {
         free(p);
@@ -243,11 +249,11 @@ static void split_next(struct qm_markov *p)
 {
     struct extent e;
 
-    if (extent_of(p).level == p->levels ||
+    if (lines_in_use(p) >= atomic_load_explicit(&p->most, memory_order_relaxed) ||
         atomic_flag_test_and_set_explicit(&p->splitting, memory_order_acquire))
         return;
     e = extent_of(p);
-    if (e.level < p->levels) {
+    if (lines_in_use(p) < atomic_load_explicit(&p->most, memory_order_relaxed)) {
         uint64_t n = p->first << e.level;
         struct line *from = &p->lines[e.next];
         struct extent after = {.level = e.level, .next = e.next + 1};
@@ -313,12 +319,16 @@ static unsigned spared(const struct qm_markov *p, const struct word *words,
     return spared;
 }
 
-static void hold_one_more(struct qm_markov *p)
+static void grow_if_crowded(struct qm_markov *p, uint64_t held)
 {
-    uint64_t held = atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed) + 1;
-
     if (held > lines_in_use(p) * HELD_PER_LINE)
         split_next(p);
+}
+
+static void hold_one_more(struct qm_markov *p)
+{
+    grow_if_crowded(p,
+                    atomic_fetch_add_explicit(&p->held, 1, memory_order_relaxed) + 1);
 }
 
 /* The pair is not there yet: it takes the place of the least worth. */
@@ -347,20 +357,36 @@ static void enter(struct qm_markov *p, struct line *line, struct word new)
         store(line, i, was, &words[i]);
     }
     store(line, least, 0, &new);
-    if (gone.count > 0)
-        atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
-    else
+    if (gone.count == 0) {
         hold_one_more(p);
+        return;
+    }
+    atomic_fetch_add_explicit(&p->evicted, 1, memory_order_relaxed);
+    /* All of its lines may be full: it could have no more until now. */
+    grow_if_crowded(p, atomic_load_explicit(&p->held, memory_order_relaxed));
 }
 
-void qm_markov_learn(struct qm_markov *p, unsigned owner, uint64_t key, uint64_t block)
+/* Whether w, of this line, would be the next to go. */
+static bool is_marginal(const struct line *line, const struct word *w)
+{
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct word other = unpack(load(line, i));
+
+        if (other.count == 0 || goes_before(&other, w))
+            return false;
+    }
+    return true;
+}
+
+enum qm_markov_known qm_markov_learn(struct qm_markov *p, unsigned owner, uint64_t key,
+                                     uint64_t block)
 {
     struct line *line = line_of(p, key);
     struct word new = {.block = block, .tag = tag_of(key), .count = 1, .owner = owner};
-    bool found = false;
+    enum qm_markov_known known = QM_MARKOV_NEW;
 
     if (block >= QM_MARKOV_BLOCKS)
-        return;
+        return known;
     for (unsigned i = 0; i < WAYS; i++) {
         uint64_t was = load(line, i);
         struct word w = unpack(was);
@@ -368,19 +394,20 @@ void qm_markov_learn(struct qm_markov *p, unsigned owner, uint64_t key, uint64_t
         if (w.count == 0 || w.tag != new.tag)
             continue;
         if (w.block == block) {
+            known = is_marginal(line, &w) ? QM_MARKOV_MARGINAL : QM_MARKOV_KNOWN;
             if (w.count < QM_MARKOV_COUNT_MAX)
                 w.count++;
             w.since = w.age = 0;
             if (!is_others(p, &w, owner))
                 w.owner = owner;
-            found = true;
         } else {
             weaken(&w, is_others(p, &w, owner));
         }
         store(line, i, was, &w);
     }
-    if (!found)
+    if (known == QM_MARKOV_NEW)
         enter(p, line, new);
+    return known;
 }
 
 void qm_markov_expect(const struct qm_markov *p, uint64_t key)
@@ -464,7 +491,9 @@ int qm_markov_each(const struct qm_markov *p, unsigned min_count,
 
 void qm_markov_reserve(struct qm_markov *p, uint64_t n)
 {
-    while (lines_in_use(p) < p->n && lines_in_use(p) < n / HELD_PER_LINE)
+    uint64_t most = atomic_load_explicit(&p->most, memory_order_relaxed);
+
+    while (lines_in_use(p) < most && lines_in_use(p) < n / HELD_PER_LINE)
         split_next(p);
 }
 
@@ -580,5 +609,87 @@ void qm_markov_get_stats(const struct qm_markov *p, struct qm_markov_stats *stat
         .held = atomic_load_explicit(&p->held, memory_order_relaxed),
         .evicted = atomic_load_explicit(&p->evicted, memory_order_relaxed),
         .bytes = (lines_in_use(p) + 1) * LINE,
+        .most = (atomic_load_explicit(&p->most, memory_order_relaxed) + 1) * LINE,
     };
+}
+
+/* Puts w, which belongs there, into the line: in a free place, or in that of the pair
+ * worth the least if that is worth less.  Returns whether there are fewer pairs then.
+ */
+static bool join_word(struct line *line, const struct word *w)
+{
+    struct word least = *w;
+    unsigned at = WAYS;
+
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct word there = unpack(load(line, i));
+
+        if (there.count == 0) {
+            store(line, i, 0, w);
+            return false;
+        }
+        if (goes_before(&there, &least)) {
+            least = there;
+            at = i;
+        }
+    }
+    if (at < WAYS)
+        store(line, at, 0, w);
+    return true;
+}
+
+/* The reverse of split_next().  What others put into the line meanwhile is found again
+ * when it is split anew, or never. */
+static void join_last(struct qm_markov *p)
+{
+    struct extent e = extent_of(p);
+    uint64_t gone = 0;
+    struct line *from, *to;
+
+    if (e.next == 0)
+        e = (struct extent){.level = e.level - 1, .next = p->first << (e.level - 1)};
+    e.next--;
+    to = &p->lines[e.next];
+    from = to + (p->first << e.level);
+    atomic_store_explicit(&p->extent, (uint64_t)e.level << NEXT_BITS | e.next,
+                          memory_order_release);
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct word w = unpack(load(from, i));
+
+        if (w.count > 0)
+            gone += join_word(to, &w);
+        atomic_store_explicit(&from->words[i], 0, memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&p->held, gone, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->evicted, gone, memory_order_relaxed);
+}
+
+/* The pages that have none of the lines in use, but were in use. */
+static void give_back(const struct qm_markov *p, uint64_t before)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)&p->lines[lines_in_use(p)] + page - 1;
+    uintptr_t to = (uintptr_t)&p->lines[before];
+
+    from -= from % page;
+    to -= to % page;
+    if (to > from)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+void qm_markov_set_bytes(struct qm_markov *p, uint64_t bytes)
+{
+    uint64_t most = bytes / LINE > 1 ? bytes / LINE - 1 : 1, before = lines_in_use(p);
+
+    most = most < p->first ? p->first : most > p->n ? p->n : most;
+    atomic_store_explicit(&p->most, most, memory_order_relaxed);
+    if (before <= most)
+        return;
+    while (atomic_flag_test_and_set_explicit(&p->splitting, memory_order_acquire))
+        ; /* a line is being split: some 20 ns */
+    before = lines_in_use(p);
+    while (lines_in_use(p) > most)
+        join_last(p);
+    give_back(p, before);
+    atomic_flag_clear_explicit(&p->splitting, memory_order_release);
 }

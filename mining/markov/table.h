@@ -25,7 +25,8 @@
 struct qm_markov;
 
 enum {
-    QM_MARKOV_FOUND_MAX = 8, /* blocks that are known to follow a key, at most */
+    QM_MARKOV_FOUND_MAX = 8, /* blocks that are known to follow a key, at most; and the
+                                pairs of a line */
     QM_MARKOV_COUNT_MAX = 15,
 };
 
@@ -50,6 +51,13 @@ struct qm_markov_pair {
 struct qm_markov *qm_markov_new(uint64_t bytes);
 void qm_markov_free(struct qm_markov *pairs); /* NULL is fine */
 
+/* From now on it takes at most so many bytes, up to those that it was made for, and at
+ * least a 32nd of them.  Where it has more, lines are closed up, two into one, and of
+ * their pairs those that are worth the least go, in the order in which they would
+ * otherwise; the memory is the system's again, but for the rest of a page.  That takes
+ * some 100 ns a line of 64 bytes.  One call at a time. */
+void qm_markov_set_bytes(struct qm_markov *pairs, uint64_t bytes);
+
 /* The key of a history of one block, and of two, b being the later. */
 uint64_t qm_markov_key1(uint64_t b);
 uint64_t qm_markov_key2(uint64_t a, uint64_t b);
@@ -57,9 +65,17 @@ uint64_t qm_markov_key2(uint64_t a, uint64_t b);
 /* Which owners are there: 1 << owner, for each; at first none. */
 void qm_markov_owners(struct qm_markov *pairs, unsigned there);
 
+/* What was known of a pair before it was learned. */
+enum qm_markov_known {
+    QM_MARKOV_NEW,      /* nothing */
+    QM_MARKOV_MARGINAL, /* it would have been the next to go from a full line: a table
+                           of an eighth less memory would not have had it */
+    QM_MARKOV_KNOWN,
+};
+
 /* Block followed key, as owner has seen. */
-void qm_markov_learn(struct qm_markov *pairs, unsigned owner, uint64_t key,
-                     uint64_t block);
+enum qm_markov_known qm_markov_learn(struct qm_markov *pairs, unsigned owner,
+                                     uint64_t key, uint64_t block);
 
 /* Begins to fetch what is known of key from memory, so that qm_markov_learn() or
  * _find() need not wait long for it. */
@@ -109,6 +125,7 @@ struct qm_markov_stats {
     uint64_t held;    /* pairs */
     uint64_t evicted; /* pairs that gave way to others */
     uint64_t bytes;   /* of the lines in use */
+    uint64_t most;    /* that they may come to take */
 };
 void qm_markov_get_stats(const struct qm_markov *pairs, struct qm_markov_stats *stats);
 

@@ -224,6 +224,69 @@ static void test_carried_over(void **state)
     }
 }
 
+/* It shrinks and grows again: what was seen often stays, what was seen once goes
+ * first, and the memory is the system's. */
+static void test_set_bytes(void **state)
+{
+    struct qm_markov *p = qm_markov_new(8 * MIB);
+    unsigned wrong = 0, kept = 0, known = 0, once = 0;
+    uint64_t before, evicted;
+
+    for (uint64_t i = 0; i < 40000; i++)
+        for (int k = 0; k < 3; k++)
+            learn(p, i);
+    for (uint64_t i = 100000; i < 800000; i++)
+        learn(p, i);
+    assert_in_range(table_stats(p).bytes, 8 * MIB - 33 * LINE, 8 * MIB);
+    before = resident();
+    qm_markov_set_bytes(p, MIB);
+    assert_in_range(table_stats(p).bytes, MIB - LINE, MIB);
+    assert_int_equal(table_stats(p).most, table_stats(p).bytes);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(resident() + 7 * MIB / (uint64_t)sysconf(_SC_PAGESIZE) <= before + 16);
+#endif
+    for (uint64_t i = 0; i < 40000; i++)
+        known += count_of(p, i, NULL, &wrong) > 0;
+    for (uint64_t i = 100000; i < 800000; i++)
+        once += count_of(p, i, NULL, &wrong) > 0;
+    assert_true(known > 38000); /* in 130 thousand places; some lines have more */
+    assert_true(once < 100000);
+    assert_int_equal(table_stats(p).held, known + once);
+
+    evicted = table_stats(p).evicted;
+    for (uint64_t i = 900000; i < 1000000; i++) /* it takes no more than it may */
+        learn(p, i);
+    assert_true(table_stats(p).evicted > evicted);
+    assert_in_range(table_stats(p).bytes, MIB - LINE, MIB);
+
+    qm_markov_set_bytes(p, 100 * MIB); /* as much as it was made for */
+    assert_in_range(table_stats(p).most, 8 * MIB - 33 * LINE, 8 * MIB);
+    for (uint64_t i = 2000000; i < 2700000; i++)
+        learn(p, i);
+    assert_in_range(table_stats(p).bytes, 8 * MIB - 33 * LINE, 8 * MIB);
+    for (uint64_t i = 0; i < 40000; i++)
+        kept += count_of(p, i, NULL, &wrong) > 0;
+    assert_true(kept > known * 8 / 10);
+    qm_markov_set_bytes(p, 0);
+    assert_in_range(table_stats(p).bytes, 1, 8 * MIB / 32 + LINE);
+    qm_markov_free(p);
+}
+
+/* A pair is marginal if it is the next to go from a line that is full. */
+static void test_marginal(void **state)
+{
+    struct qm_markov *p = qm_markov_new(LINE);
+
+    for (uint64_t b = 1; b <= 8; b++)
+        assert_int_equal(qm_markov_learn(p, 1, 77, 4 * b + 1), QM_MARKOV_NEW);
+    assert_int_equal(qm_markov_learn(p, 1, 77, 4 * 2 + 1), QM_MARKOV_KNOWN);
+    assert_int_equal(qm_markov_learn(p, 1, 77, 4 * 1 + 1), QM_MARKOV_MARGINAL);
+    assert_int_equal(qm_markov_learn(p, 1, 77, 4 * 1 + 1), QM_MARKOV_KNOWN);
+    assert_int_equal(qm_markov_learn(p, 1, 77, 4 * 4 + 1), QM_MARKOV_KNOWN);
+    assert_int_equal(qm_markov_learn(p, 1, 77, 4 * 3 + 1), QM_MARKOV_MARGINAL);
+    qm_markov_free(p);
+}
+
 static void test_cannot_be(void **state)
 {
     struct qm_markov *p = qm_markov_new(MIB);
@@ -316,6 +379,35 @@ static void test_threads(void **state)
     qm_markov_free(p);
 }
 
+/* Shrinking and growing while others learn and look up: nothing is found that nobody
+ * learned. */
+static void test_set_bytes_among_threads(void **state)
+{
+    struct qm_markov *p = qm_markov_new(4 * MIB);
+    struct learner learners[THREADS] = {0};
+    pthread_t threads[THREADS];
+    atomic_bool stop = false;
+    unsigned wrong = 0;
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        learners[i] = (struct learner){.p = p, .from = i * EACH, .stop = &stop};
+        assert_int_equal(pthread_create(&threads[i], NULL, learner, &learners[i]), 0);
+    }
+    for (unsigned i = 0; i < 200; i++)
+        qm_markov_set_bytes(p, (i * 7 % 32 + 1) * (4 * MIB / 32));
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    qm_markov_set_bytes(p, 4 * MIB);
+    for (unsigned again = 0; again < 2; again++)
+        for (uint64_t i = 0; i < THREADS * EACH; i++)
+            if (count_of(p, i, NULL, &wrong) == 0)
+                learn(p, i);
+    assert_in_range(known(p, THREADS * EACH), THREADS * EACH * 98 / 100,
+                    THREADS * EACH);
+    assert_in_range(wrong, 0, THREADS * EACH / 250);
+    qm_markov_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,8 +417,11 @@ int main(void)
         cmocka_unit_test(test_nothing_changes),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_carried_over),
+        cmocka_unit_test(test_set_bytes),
+        cmocka_unit_test(test_marginal),
         cmocka_unit_test(test_cannot_be),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_set_bytes_among_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
