@@ -140,6 +140,7 @@ static int listen_at(const char *path)
         daemon_log(LOG_ERR, "%s", strerror(errno));
         return -1;
     }
+    qm_socket_remove_stale(&address, SOCK_STREAM);
     before = umask(0077);
     r = bind(fd, (struct sockaddr *)&address, sizeof address);
     umask(before);

@@ -16,7 +16,7 @@ start_server() {
 
 # start_attach ARGS...: on $T/attach.sock, in the foreground; its id in $ATTACH.
 start_attach() {
-    rm -f "${T:?}/attach.pid" "${T:?}/attach.sock"
+    rm -f "${T:?}/attach.pid"
     background "$QUICKMINE" attach -f --pidfile "$T/attach.pid" --socket "$T/attach.sock" \
         "$@" "$(nbd_uri server)" 2>>"$T/attach.log"
     ATTACH=$PID
