@@ -7,7 +7,8 @@
  *
  * Promised: what is refused changes nothing; nothing that one connection sends begins
  * or ends a context outside its sessions; all contexts end with their connections; data
- * can be changed by those who are a member of no fenced session.
+ * can be changed by those who are a member of no fenced session; what is said of reads
+ * is within bounds, and of the sender's own slots.
  */
 #include <endian.h>
 #include <errno.h>
@@ -29,6 +30,26 @@ static struct connection {
     unsigned first, count;
 } connections[CONNECTIONS];
 
+/* Who is saying what is being read, and how much of it has come. */
+static const struct connection *saying;
+static uint64_t said, said_bytes;
+
+static void hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
+                   uint32_t length)
+{
+    promise(length > 0 && length <= QM_WIRE_READ_BYTES);
+    promise(offset <= QM_WIRE_OFFSET_MASK);
+    promise(!slot || !saying ||
+            (slot >= &sessions.slots[saying->first] &&
+             slot < &sessions.slots[saying->first + saying->count]));
+    said++;
+    said_bytes += length + 4096;
+}
+
+static void hinting(void *opaque, int one_more_or_less)
+{
+}
+
 static void start(void)
 {
     struct qm_mining_config config;
@@ -47,6 +68,8 @@ static void start(void)
     qms_clients_init(&clients, engine.prefetcher);
     promise(qms_sessions_init(&sessions, &contexts, &clients, contexts.classes,
                               contexts.stats) == 0);
+    sessions.hinted = hinted;
+    sessions.hinting = hinting;
 }
 
 static void get_header(struct connection *c)
@@ -139,6 +162,40 @@ static void send_records(struct food *f, struct connection *c, bool composed)
                 begun == atomic_load(&contexts.next_id));
 }
 
+/* Says what is being read: well, or nearly. */
+static void send_reads(struct food *f, struct connection *c)
+{
+    struct qm_wire_reads records[RECORDS];
+    size_t n = 1 + eat_number(f, 1) % RECORDS;
+
+    memset(records, 0, sizeof records);
+    for (size_t i = 0; i < n; i++) {
+        unsigned count = eat_number(f, 1) % (QM_WIRE_READS_MAX + 2);
+
+        records[i].op = htole32(QM_WIRE_READS);
+        records[i].session = htole64(c->session);
+        records[i].count = htole16(count);
+        for (unsigned k = 0; k < count && k < QM_WIRE_READS_MAX; k++) {
+            uint64_t slot = eat_number(f, 1) % 32;
+
+            slot = slot == 0 ? 0 : c->first + slot - 1;
+            records[i].reads[k].where =
+                htole64(slot << QM_WIRE_SHIFT | eat_number(f, 3) << 9);
+            records[i].reads[k].length = htole32(eat_number(f, 3) >> 2);
+        }
+        if (eat_number(f, 1) % 8 == 1)
+            ((unsigned char *)&records[i])[eat_number(f, 2) % sizeof records[i]] ^=
+                eat_number(f, 1);
+    }
+    saying = c;
+    said = said_bytes = 0;
+    if (qms_control_write(&sessions, &c->member, records, n * sizeof records[0], 0) !=
+        0)
+        promise(said == 0);
+    promise(said <= n * QM_WIRE_READS_MAX && said_bytes <= QM_WIRE_READS_BYTES);
+    saying = NULL;
+}
+
 static void read_something(struct food *f, struct connection *c)
 {
     unsigned number = eat_number(f, 2) % (QM_WIRE_SLOT_CONTROL + 1);
@@ -194,6 +251,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             uint64_t offset = eat_number(&f, 8);
             uint32_t count = eat_number(&f, 4);
 
+            if (what & 16) {
+                send_reads(&f, c);
+                break;
+            }
             if (what & 64) /* nearly good */
                 offset =
                     qm_wire_hint(offset & 3, offset >> 2 & 7,
