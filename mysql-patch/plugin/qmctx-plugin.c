@@ -37,9 +37,11 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-agent.h"
 #include "clients/protocol/quickmine-mount.h"
 #include "clients/protocol/quickmine-protocol.h"
 #include "mysql-patch/plugin/template.h"
@@ -356,18 +358,31 @@ static bool socket_path(const char *path, char *socket, size_t size)
     return n >= 0 && (size_t)n < size;
 }
 
+/* Where contexts are announced: as qmctx_mount says, or to the agent of this machine,
+ * if there is one; or NULL. */
+static const char *where(void)
+{
+    struct stat st;
+
+    if (mount_path && *mount_path)
+        return mount_path;
+    return stat(QM_AGENT_SOCKET, &st) == 0 && S_ISSOCK(st.st_mode) ? "agent" : NULL;
+}
+
 static int start(void *plugin)
 {
+    const char *path = where();
     char socket[4096];
 
     generation++;
-    if (!mount_path || !*mount_path) {
+    if (!path) {
         my_printf_error(ER_UNKNOWN_ERROR,
-                        "qmctx: qmctx_mount is not set, so no contexts are announced",
-                        MYF(ME_ERROR_LOG_ONLY | ME_WARNING));
+                        "qmctx: qmctx_mount is not set, and there is no agent at "
+                        "%s, so no contexts are announced",
+                        MYF(ME_ERROR_LOG_ONLY | ME_WARNING), QM_AGENT_SOCKET);
         return 0;
     }
-    if (!socket_path(mount_path, socket, sizeof socket)) {
+    if (!socket_path(path, socket, sizeof socket)) {
         my_printf_error(ER_UNKNOWN_ERROR, "qmctx: qmctx_mount is too long a path",
                         MYF(ME_ERROR_LOG));
         return 1;
@@ -401,7 +416,8 @@ static int stop(void *plugin)
 static MYSQL_SYSVAR_STR(
     mount, mount_path, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
     "The file of `quickmine mount` that the tablespace is on, or the "
-    "socket beside it, \"kernel\", or \"agent\"",
+    "socket beside it, \"kernel\", or \"agent\"; the agent if it is not set, and "
+    "there is one",
     NULL, NULL, "");
 static MYSQL_SYSVAR_BOOL(enabled, enabled, PLUGIN_VAR_OPCMDARG,
                          "Whether contexts are announced", NULL, NULL, 1);
