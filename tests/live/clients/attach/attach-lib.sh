@@ -36,3 +36,40 @@ end_attach() {
 }
 
 python() { timeout 100 "$PYTHON" "$@"; }
+
+# loop_over_attach ARGS...: a loop device over nbdfuse over attach, which watches it: $LOOP.  It
+# has to be known before there is what it stands on, and somebody else may take it meanwhile.
+LOOP='' FUSE=''
+loop_over_attach() {
+    local number
+    for _ in 1 2 3 4 5; do
+        number=$(losetup --find 2>"$T/losetup") || skip "no loop device: $(cat "$T/losetup")"
+        start_attach --watch "$number" "$@"
+        : >"$T/device"
+        background nbdfuse "$T/device" "$(nbd_uri attach)" 2>"$T/nbdfuse.log"
+        FUSE=$PID
+        QM_PIDS+=("m:$T/device")
+        wait_for 30 test -s "$T/device" || fail "nbdfuse: $(cat "$T/nbdfuse.log")"
+        if losetup --direct-io=on "$number" "$T/device" 2>"$T/losetup"; then
+            LOOP=$number
+            return
+        fi
+        leave_loop
+    done
+    skip "others take the loop devices: $(cat "$T/losetup")"
+}
+
+# leave_loop: undoes it, as far as it was done.
+leave_loop() {
+    local loop=$LOOP
+    LOOP=''
+    [ -z "$loop" ] || losetup --detach "$loop"
+    [ -n "$FUSE" ] || return 0
+    local fuse=$FUSE
+    FUSE='' # whatever fails from here on is not tried again by the trap
+    wait_for 20 fusermount3 -u "$T/device"
+    wait_for 20 gone "$fuse" || fail "nbdfuse does not end"
+    forget "$fuse"
+    forget "m:$T/device"
+    end_attach
+}
