@@ -68,6 +68,11 @@ set(core_needs URCU_FOUND=liburcu-dev XXHASH_INCLUDE_DIR=libxxhash-dev
 
 qm_component(FILTER "the filter" "nbdkit-plugin-dev, libjansson-dev, ${core_packages}"
              NBDKIT_FOUND=nbdkit-plugin-dev JANSSON_FOUND=libjansson-dev ${core_needs})
+if(QM_WITH_FILTER)
+  pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.75)
+  qm_component(HTTP "the filter's statistics over HTTP" libmicrohttpd-dev
+               MICROHTTPD_FOUND=libmicrohttpd-dev)
+endif()
 qm_component(CLIENTS "libqmctx and all clients that use it" libnbd-dev
              LIBNBD_FOUND=libnbd-dev)
 # Sanitizers have an allocator of their own.

@@ -302,10 +302,10 @@ static json_t *class_array(struct qms_server *s, uint32_t most)
     return array;
 }
 
-char *qms_report(struct qms_server *s, size_t max)
+/* All but the classes. */
+static json_t *report(struct qms_server *s)
 {
     json_t *o = json_object();
-    char *text = NULL;
 
     put_text(o, "version", QM_VERSION);
     put(o, "uptime_us", (qms_now() - s->started) / 1000);
@@ -319,6 +319,22 @@ char *qms_report(struct qms_server *s, size_t max)
     put_backing(s, o);
     put_mining(s, o);
     put_contexts(s, o);
+    return o;
+}
+
+json_t *qms_report_object(struct qms_server *s, uint32_t classes)
+{
+    json_t *o = report(s);
+
+    json_object_set_new(o, "classes", class_array(s, classes));
+    return o;
+}
+
+char *qms_report(struct qms_server *s, size_t max)
+{
+    json_t *o = report(s);
+    char *text = NULL;
+
     for (uint32_t most = QMS_CLASSES_MAX; most > 0; most /= 2) {
         json_object_set_new(o, "classes", class_array(s, most));
         free(text);
