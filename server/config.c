@@ -17,6 +17,9 @@
 #include "mining/core/idle.h"
 #include "mining/core/parameters.h"
 #include "server/config.h"
+#ifdef QM_HAVE_HTTP
+#include "server/http.h"
+#endif
 #include "server/values.h"
 
 #define DEFAULT_SIZE     (UINT64_C(256) << 20)
@@ -212,6 +215,34 @@ static int set_stats(const char *key, const char *value, struct qms_config *c)
     return qms_value_path(key, value, &c->stats);
 }
 
+static int set_stats_http(const char *key, const char *value, struct qms_config *c)
+{
+#ifdef QM_HAVE_HTTP
+    char err[512];
+
+    if (qms_http_check(value, err, sizeof err) == -1) {
+        qms_value_complain("%s", err);
+        return -1;
+    }
+    free(c->stats_http);
+    /* A path keeps its meaning when nbdkit changes its directory. */
+    if (strncmp(value, "unix:", 5) == 0) {
+        char *path = nbdkit_absolute_path(value + 5);
+
+        if (!path || asprintf(&c->stats_http, "unix:%s", path) == -1)
+            c->stats_http = NULL;
+        free(path);
+    } else {
+        c->stats_http = strdup(value);
+    }
+    return c->stats_http ? 0 : -1;
+#else
+    qms_value_complain("%s cannot be used: this filter was built without libmicrohttpd",
+                       key);
+    return -1;
+#endif
+}
+
 static int set_control(const char *key, const char *value, struct qms_config *c)
 {
     return qms_value_path(key, value, &c->control);
@@ -325,6 +356,8 @@ static struct {
     {"record", set_record, ALWAYS, "FILE", "record a trace", NULL},
     {"stats", set_stats, ALWAYS, "SOCKET", "Unix socket that serves the statistics",
      NULL},
+    {"stats-http", set_stats_http, ALWAYS, "WHERE",
+     "serve the statistics over HTTP: ADDRESS:PORT, of loopback, or unix:PATH", NULL},
     {"control", set_control, ALWAYS, "SOCKET",
      "Unix socket over which parameters can be changed", NULL},
     {"log-level", set_log_level, ALWAYS, "LEVEL",
@@ -710,7 +743,7 @@ static bool is_path(size_t i)
 {
     return keys[i].parse == set_rules || keys[i].parse == set_trained ||
            keys[i].parse == set_record || keys[i].parse == set_stats ||
-           keys[i].parse == set_control;
+           keys[i].parse == set_stats_http || keys[i].parse == set_control;
 }
 
 int qms_config_change(const struct qms_config *now, const struct qms_setting *settings,
@@ -728,6 +761,7 @@ int qms_config_change(const struct qms_config *now, const struct qms_setting *se
     c->trained = now->trained;
     c->record = now->record;
     c->stats = now->stats;
+    c->stats_http = now->stats_http;
     c->control = now->control;
     for (size_t i = 0; i < KEYS && r == 0; i++) {
         const char *value = value_of(i, settings, n);
@@ -768,6 +802,7 @@ void qms_config_free(struct qms_config *c)
     free(c->trained);
     free(c->record);
     free(c->stats);
+    free(c->stats_http);
     free(c->control);
     for (size_t i = 0; i < KEYS; i++) {
         free(changed[i]);

@@ -32,6 +32,7 @@ struct qms_config {
     enum qms_log_level log_level;
     char *rules, *trained, *record, *stats,
         *control;          /* absolute paths or NULL; freed by qms_config_free() */
+    char *stats_http;      /* as qms_http_open() takes it, or NULL; the same */
     const char *rules_for; /* name of the device of the rules; NULL: by its size */
 
     /* Derived by qms_config_complete(). */

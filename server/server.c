@@ -322,6 +322,60 @@ static char *report(void *opaque)
     return qms_report(opaque, SIZE_MAX);
 }
 
+#ifdef QM_HAVE_HTTP
+static json_t *report_object(void *opaque, unsigned classes)
+{
+    return qms_report_object(opaque, classes);
+}
+
+static int open_http(struct qms_server *s)
+{
+    char err[512];
+
+    if (!s->config.stats_http)
+        return 0;
+    s->http = qms_http_open(s->config.stats_http, err, sizeof err);
+    if (s->http)
+        return 0;
+    nbdkit_error("stats-http=%s: %s", s->config.stats_http, err);
+    return -1;
+}
+
+static int start_http(struct qms_server *s)
+{
+    int error = s->http ? qms_http_start(s->http, report_object, s) : 0;
+
+    if (error != 0) {
+        nbdkit_error("cannot start the HTTP server: %s", strerror(error));
+        return -1;
+    }
+    if (s->http && qms_http_url(s->http)[0] != '\0')
+        qms_log(QMS_NOTE, "the statistics are at %s", qms_http_url(s->http));
+    return 0;
+}
+
+static void close_http(struct qms_server *s)
+{
+    if (s->http)
+        qms_http_close(s->http);
+    s->http = NULL;
+}
+#else
+static int open_http(struct qms_server *s)
+{
+    return 0;
+}
+
+static int start_http(struct qms_server *s)
+{
+    return 0;
+}
+
+static void close_http(struct qms_server *s)
+{
+}
+#endif
+
 /* nbdkit tells only those who sleep that it stops, and a change that waits for its turn
  * cannot sleep.  So this thread does meanwhile; it is not of a connection, whose end is
  * no reason for a change not to be carried out. */
@@ -431,7 +485,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("cannot start the control thread: %s", strerror(error));
         return -1;
     }
-    return 0;
+    return start_http(s);
 }
 
 static int make_all(struct qms_server *s)
@@ -459,6 +513,7 @@ void qms_server_stop(struct qms_server *s)
     struct cds_list_head *at;
     int error;
 
+    close_http(s);
     if (s->control)
         qms_control_socket_close(s->control);
     if (s->socket)
@@ -578,7 +633,8 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 /* Threads that the server starts at most. */
 static unsigned threads_of(const struct qms_config *c)
 {
-    unsigned n = (c->record != NULL) + (c->stats != NULL) + (c->control != NULL);
+    unsigned n = (c->record != NULL) + (c->stats != NULL) + (c->control != NULL) +
+                 (c->stats_http != NULL);
 
     return qm_params_prefetch(&c->params) ? n + 1 + (unsigned)c->prefetch_threads : n;
 }
@@ -655,6 +711,8 @@ static int open_files(struct qms_server *s)
             return -1;
         }
     }
+    if (open_http(s) == -1)
+        return -1;
     if (c->control) {
         s->control = qms_control_socket_open(c->control, err, sizeof err);
         if (!s->control) {
@@ -699,7 +757,8 @@ int qms_server_ready(struct qms_server *s, int thread_model)
     if (try_rules(c) == -1 || try_threads(threads_of(c)) == -1 || try_memory(s) == -1)
         return -1;
     /* This library is never unloaded (CMakeLists.txt), so the function stays. */
-    if ((c->stats || c->control || c->record) && on_exit(remove_files, s) != 0) {
+    if ((c->stats || c->stats_http || c->control || c->record) &&
+        on_exit(remove_files, s) != 0) {
         nbdkit_error("on_exit: out of memory");
         return -1;
     }

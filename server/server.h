@@ -28,6 +28,9 @@
 #include "server/control.h"
 #include "server/control-socket.h"
 #include "server/hints.h"
+#ifdef QM_HAVE_HTTP
+#include "server/http.h"
+#endif
 #include "server/miner.h"
 #include "server/order.h"
 #include "server/prefetch.h"
@@ -50,6 +53,7 @@ struct qms_server {
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_stats_socket *socket;
     struct qms_control_socket *control;
+    struct qms_http *http;
     struct qms_stats *stats;
     struct qms_classes *classes;
     /* With a prefetcher, which is its alone.  It changes inside the closed gate. */
@@ -153,6 +157,9 @@ void qms_server_tune(struct qms_server *s, const struct qms_config *config);
 /* The answer to a request of the control socket, to be freed (change.c); opaque is the
  * server.  One call at a time. */
 char *qms_change_answer(void *opaque, uid_t user, const char *request);
+
+/* The statistics as a JSON object, with that many classes at most. */
+struct json_t *qms_report_object(struct qms_server *s, uint32_t classes);
 
 /* The statistics as a JSON document, at most max bytes of it, terminated (report.c).
  * NULL if memory is out; to be freed. */
