@@ -46,9 +46,9 @@ static int issue(struct qm_virtual *v, uint64_t block, uint32_t issuer, bool cou
     job = malloc(sizeof *job);
     error = job ? qm_cache_prefetch(v->sim->cache, block, issuer, &job->fill) : ENOMEM;
     if (error) {
+        if (error != EEXIST && error != ENOSPC && (error != ENOMEM || !job))
+            vt_fail(v, error); /* with a job, it is the cache that has no room */
         free(job);
-        if (error != EEXIST && error != ENOSPC)
-            vt_fail(v, error);
         return error;
     }
     job->block = block;

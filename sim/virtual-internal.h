@@ -31,6 +31,7 @@ struct vt_piece {
     uint64_t block;
     struct qm_fill *fill; /* its to read and to fill; or NULL */
     struct qm_fill *wait; /* what somebody reads; or NULL */
+    bool past;            /* the cache has no room: to be read past it */
     bool read;            /* by this reader */
     bool queued;          /* `fill` was a prefetch's that waited to be read */
 };

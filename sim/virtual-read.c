@@ -36,10 +36,14 @@ static struct qm_event event_of(const struct vt_reader *r)
 }
 
 /* Takes note of what a demand said is to be done for a piece. */
-static void plan(struct vt_reader *r, struct vt_piece *p, const struct qm_lookup *found)
+static void plan(struct vt_reader *r, struct vt_piece *p, int error,
+                 const struct qm_lookup *found)
 {
     p->fill = p->wait = NULL;
+    p->past = error != 0;
     p->read = p->queued = false;
+    if (p->past)
+        return;
     if (found->todo == QM_FETCH) {
         p->fill = found->fill;
     } else if (found->todo == QM_WAIT) {
@@ -88,14 +92,16 @@ static void look_up(struct vt_reader *r, uint64_t block)
     int error = qm_cache_demand(v->sim->cache, block, NULL, 0,
                                 (uint32_t)v->sim->config.block_size, &found);
 
-    if (error) {
+    if (error == ENOMEM) { /* as in server/io.c */
+        found.outcome = QM_MISS;
+    } else if (error) {
         vt_fail(v, error);
         return;
     }
     r->n++;
     p->block = block;
     qm_sim_found(v->sim, &found);
-    plan(r, p, &found);
+    plan(r, p, error, &found);
     account(r, block, &found);
 }
 
@@ -121,7 +127,7 @@ static void read_pieces(struct vt_reader *r, unsigned n)
 
     r->reading = n;
     r->more = 0;
-    if (n < v->run_most)
+    if (n < v->run_most && !last->past)
         r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
     qm_device_load_demand(&v->sim->load, 1);
     vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);
@@ -133,8 +139,12 @@ static bool read_next(struct vt_reader *r)
     struct qm_virtual *v = r->actor.v;
     unsigned n = 0;
 
-    while (r->at < r->n && !r->pieces[r->at].fill)
+    while (r->at < r->n && !r->pieces[r->at].fill && !r->pieces[r->at].past)
         r->at++;
+    if (r->at < r->n && r->pieces[r->at].past) {
+        read_pieces(r, 1);
+        return true;
+    }
     while (r->at + n < r->n && n < v->run_most && r->pieces[r->at + n].fill)
         n++;
     if (n == 0)
@@ -170,12 +180,12 @@ static bool wait_next(struct vt_reader *r)
             continue;
         error =
             qm_cache_demand_again(v->sim->cache, p->block, NULL, 0, block_size, &found);
-        if (error) {
+        if (error && error != ENOMEM) {
             vt_fail(v, error);
             break;
         }
-        plan(r, p, &found);
-        if (p->fill) {
+        plan(r, p, error, &found);
+        if (p->fill || p->past) {
             read_pieces(r, 1);
             return true;
         }
@@ -230,8 +240,10 @@ static void done(struct vt_actor *actor)
     qm_admission_end(&v->sim->admission, false, actor->others, (uint64_t)v->now,
                      (uint64_t)(v->now - actor->since), r->reading);
     for (unsigned i = r->at; i < r->at + r->reading; i++) {
-        qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
+        if (r->pieces[i].fill)
+            qm_cache_fill(v->sim->cache, r->pieces[i].fill, NULL);
         r->pieces[i].fill = NULL;
+        r->pieces[i].past = false;
         r->pieces[i].read = true;
     }
     for (unsigned i = 0; i < r->more; i++) {
