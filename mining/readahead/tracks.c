@@ -18,9 +18,9 @@
 #define SKIP_MAX     1024 /* cached blocks that are looked past */
 #define STRIDE_MAX   16   /* reads of a stride ahead */
 #define STRIDE_FIRST 2
-#define CACHE_PART   0.4   /* of the cache, all windows together */
+#define CACHE_PART   0.44  /* of the cache, all windows together */
 #define FIRST_PART   0.125 /* the same, at first */
-#define SLACK        4     /* the part of the windows for which place is kept as well */
+#define SLACK        8     /* the part of the windows for which place is kept as well */
 #define LEAST_SHARE  16    /* blocks */
 #define LOST         0.95  /* what is left of the share when a block was lost */
 #define REGAINED     0.05  /* blocks of it that come back for each one asked for */

@@ -11,7 +11,7 @@
  * to twice the amount that the device transfers in the time that it takes to begin
  * (bandwidth times latency, as measured).  While blocks come late it grows on, to twice
  * that.  It is bounded by max_window and by a share of the cache, which all tracks that
- * are being read divide: an eighth at first, up to two fifths while windows are used,
+ * are being read divide: an eighth at first, up to 44 % while windows are used,
  * and less after a reader missed what had been asked for, since then it was driven out.
  * The cache is told what the windows have together, to keep place for that: else most
  * of it would be driven out before its readers come.
