@@ -10,6 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_TABLE (4u << 20)
 
 #define USED     (UINT64_C(1) << 63)
 #define HEAT     (UINT64_C(7) << 60)
@@ -120,6 +123,30 @@ static uint64_t size_for(unsigned bits, uint64_t slots)
     return each + each / 4 + 2;
 }
 
+/* Large tables are of large pages, of which the kernel gives zeroed ones when they are
+ * touched. */
+static struct entry *make_table(uint64_t size)
+{
+    size_t bytes = size * sizeof(struct entry);
+    void *p;
+
+    if (bytes < HUGE_TABLE)
+        return calloc(size, sizeof(struct entry));
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+static void free_table(struct entry *table, uint64_t size)
+{
+    if (size * sizeof(struct entry) < HUGE_TABLE)
+        free(table);
+    else
+        munmap(table, size * sizeof(struct entry));
+}
+
 int index_new(struct qm_tier *t, uint64_t slots)
 {
     while (t->shard_bits < 6 && slots >> (t->shard_bits + 1) >= 4096)
@@ -137,7 +164,7 @@ void index_free(struct qm_tier *t)
 {
     for (unsigned i = 0; t->shards && i < 1u << t->shard_bits; i++) {
         pthread_mutex_destroy(&t->shards[i].lock);
-        free(t->shards[i].entries);
+        free_table(t->shards[i].entries, t->shards[i].size);
     }
     free(t->shards);
 }
@@ -149,10 +176,10 @@ int index_resize(struct qm_tier *t, uint64_t slots)
     struct entry *tables[64] = {0};
 
     for (unsigned i = 0; i < n; i++) {
-        tables[i] = calloc(size, sizeof(struct entry));
+        tables[i] = make_table(size);
         if (!tables[i]) {
             while (i > 0)
-                free(tables[--i]);
+                free_table(tables[--i], size);
             return ENOMEM;
         }
     }
@@ -172,9 +199,17 @@ int index_resize(struct qm_tier *t, uint64_t slots)
         pthread_mutex_unlock(&s->lock);
         atomic_fetch_add(&t->index_memory,
                          (uint64_t)sizeof(struct entry) * (size - old.size));
-        free(old.entries);
+        free_table(old.entries, old.size);
     }
     return 0;
+}
+
+void index_prefetch(struct qm_tier *t, uint64_t block)
+{
+    uint64_t h = hash(t, block);
+    const struct shard *s = shard_of(t, h);
+
+    __builtin_prefetch(&s->entries[home(t, s, h)], 1);
 }
 
 bool index_find(struct qm_tier *t, uint64_t block, struct slot *found)
@@ -231,7 +266,7 @@ int index_add(struct qm_tier *t, const struct slot *slot, uint64_t ticket)
     int r = 0;
 
     pthread_mutex_lock(&s->lock);
-    if (journal_is_stale(t, slot->block, ticket)) {
+    if (ticket != UINT64_MAX && journal_is_stale(t, slot->block, ticket)) {
         r = ESTALE;
     } else if (find(t, s, h, slot->block)) {
         r = EEXIST;

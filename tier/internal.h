@@ -146,7 +146,8 @@ struct qm_tier {
         struct item *items; /* ring */
         char *copies;       /* a buffer for each, NULL without data */
         uint32_t size, head, n;
-        bool stop;
+        bool stop, draining;
+        bool asleep; /* its thread must be woken for a single item, too */
         pthread_t thread;
         bool running;
     } queue;
@@ -261,6 +262,8 @@ int index_new(struct qm_tier *t, uint64_t slots);
 void index_free(struct qm_tier *t);
 /* Makes room for that many slots. ENOMEM changes nothing. */
 int index_resize(struct qm_tier *t, uint64_t slots);
+/* Fetches what index_add() of a block will look at. */
+void index_prefetch(struct qm_tier *t, uint64_t block);
 /* Finds block and pins its segment. */
 bool index_find(struct qm_tier *t, uint64_t block, struct slot *found);
 bool index_contains(struct qm_tier *t, uint64_t block);

@@ -10,7 +10,10 @@
 #include <string.h>
 #include <time.h>
 
-#define TOGETHER 64 /* items that are written at a time */
+#define TOGETHER 64       /* items that are written at a time */
+#define GATHER   16       /* items that wake a thread that naps */
+#define NAP_NS   2000000l /* after work it looks by itself whether there is more... */
+#define IDLE     500      /* ...this many times, and sleeps then until it is woken */
 
 int queue_new(struct qm_tier *t)
 {
@@ -28,37 +31,59 @@ void queue_free(struct qm_tier *t)
     free(t->queue.copies);
 }
 
+/* Waits for items.  With queue.lock, which is given up meanwhile. */
+static void gather(struct qm_tier *t, unsigned *naps)
+{
+    struct timespec until;
+    bool idle = *naps >= IDLE;
+    int r = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += idle;
+    until.tv_nsec += idle ? 0 : NAP_NS;
+    if (until.tv_nsec >= 1000000000l) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000l;
+    }
+    t->queue.asleep = idle;
+    while (!t->queue.stop && !t->queue.draining && r != ETIMEDOUT &&
+           t->queue.n < (idle ? 1 : GATHER) && t->queue.n < t->queue.size)
+        r = pthread_cond_clockwait(&t->queue.filled, &t->queue.lock, CLOCK_MONOTONIC,
+                                   &until);
+    t->queue.asleep = false;
+    if (t->queue.n > 0)
+        *naps = 0;
+    else if (++*naps == IDLE && !t->queue.stop) {
+        /* What was written shall survive the process. */
+        pthread_mutex_unlock(&t->queue.lock);
+        pthread_mutex_lock(&t->log.lock);
+        if (!tier_dead(t))
+            (void)log_footer(t);
+        pthread_mutex_unlock(&t->log.lock);
+        pthread_mutex_lock(&t->queue.lock);
+    }
+}
+
 static void *write_queued(void *opaque)
 {
     struct qm_tier *t = opaque;
     struct item items[TOGETHER];
+    unsigned naps = 0;
 
     pthread_mutex_lock(&t->queue.lock);
     for (;;) {
         uint32_t n;
 
-        if (t->queue.n == 0) {
-            struct timespec until;
-            int r = 0;
-
-            if (t->queue.stop)
-                break;
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            until.tv_sec++;
-            while (t->queue.n == 0 && !t->queue.stop && r != ETIMEDOUT)
-                r = pthread_cond_clockwait(&t->queue.filled, &t->queue.lock,
-                                           CLOCK_MONOTONIC, &until);
-            if (t->queue.n == 0) { /* idle: what was written survives the process now */
-                pthread_mutex_unlock(&t->queue.lock);
-                pthread_mutex_lock(&t->log.lock);
-                if (!tier_dead(t))
-                    (void)log_footer(t);
-                pthread_mutex_unlock(&t->log.lock);
-                pthread_mutex_lock(&t->queue.lock);
-            }
+        if (t->queue.n < GATHER)
+            gather(t, &naps);
+        n = t->queue.n < TOGETHER ? t->queue.n : TOGETHER;
+        if (n == 0 && t->queue.stop)
+            break;
+        if (n == 0) {
+            pthread_cond_broadcast(&t->queue.drained);
+            t->queue.draining = false;
             continue;
         }
-        n = t->queue.n < TOGETHER ? t->queue.n : TOGETHER;
         for (uint32_t i = 0; i < n; i++)
             items[i] = t->queue.items[(t->queue.head + i) % t->queue.size];
         pthread_mutex_unlock(&t->queue.lock);
@@ -66,8 +91,10 @@ static void *write_queued(void *opaque)
         pthread_mutex_lock(&t->queue.lock);
         t->queue.head = (t->queue.head + n) % t->queue.size;
         t->queue.n -= n;
-        if (t->queue.n == 0)
+        if (t->queue.n == 0) {
+            t->queue.draining = false;
             pthread_cond_broadcast(&t->queue.drained);
+        }
     }
     pthread_mutex_unlock(&t->queue.lock);
     return NULL;
@@ -123,7 +150,8 @@ static int push(struct qm_tier *t, const struct qm_tier_insert *insert)
         item.data = copy;
     }
     t->queue.items[at] = item;
-    if (t->queue.n++ == 0)
+    t->queue.n++;
+    if (t->queue.asleep || t->queue.n == GATHER || t->queue.n == t->queue.size)
         pthread_cond_signal(&t->queue.filled);
     pthread_mutex_unlock(&t->queue.lock);
     return 0;
@@ -172,7 +200,10 @@ bool qm_tier_wants(struct qm_tier *t, uint64_t block, uint32_t frequency, bool s
 void qm_tier_drain(struct qm_tier *t)
 {
     pthread_mutex_lock(&t->queue.lock);
-    while (t->queue.n > 0)
+    while (t->queue.n > 0) {
+        t->queue.draining = true;
+        pthread_cond_signal(&t->queue.filled);
         pthread_cond_wait(&t->queue.drained, &t->queue.lock);
+    }
     pthread_mutex_unlock(&t->queue.lock);
 }

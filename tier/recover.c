@@ -11,6 +11,7 @@
 
 #include "tier/internal.h"
 
+#define AHEAD        8 /* entries whose place in the index is fetched meanwhile */
 #define FOREIGN_LOOK (128u << 10) /* where file systems have their superblocks */
 
 static int read_meta(struct qm_tier *t, void *buf, size_t n, uint64_t at)
@@ -233,6 +234,8 @@ static uint32_t take_blocks(struct qm_tier *t, struct recovery *rec, uint32_t nu
     for (uint32_t i = 0; i < f->count; i++) {
         struct slot s = {entries[i].block, entries[i].check, number, i, 0, false};
 
+        if (i + AHEAD < f->count && entries[i + AHEAD].block != QM_TIER_VOID)
+            index_prefetch(t, entries[i + AHEAD].block);
         if (entries[i].block == QM_TIER_VOID || tags[i] != live_tag)
             continue;
         if (!(rec->other_boot && intent_is_marked(t, s.block)) &&
