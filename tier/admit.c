@@ -105,6 +105,7 @@ void admit_count(struct qm_tier *t, uint64_t block)
                                   memory_order_relaxed);
         }
         atomic_fetch_sub(&s->accesses, s->sample / 2);
+        atomic_store(&t->admission.leaving, atomic_load(&t->admission.leaving) / 2);
     }
 }
 
@@ -124,6 +125,13 @@ static void refill(struct qm_tier *t)
     a->refilled = now;
     a->tokens =
         more >= (double)(a->burst - a->tokens) ? a->burst : a->tokens + (int64_t)more;
+}
+
+void admit_learn(struct qm_tier *t, uint32_t sum, uint32_t n)
+{
+    uint32_t was = atomic_load(&t->admission.leaving), now = 16 * sum / n;
+
+    atomic_store(&t->admission.leaving, was ? (7 * was + now) / 8 : now);
 }
 
 void admit_pay(struct qm_tier *t, uint64_t bytes)
@@ -165,7 +173,9 @@ int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool sca
         return 0;
     if (frequency == QM_TIER_FREQUENCY_UNKNOWN)
         frequency = admit_frequency(t, block);
-    return frequency >= threshold ? 0 : EPERM;
+    return frequency >= threshold && frequency > atomic_load(&t->admission.leaving) / 16
+               ? 0
+               : EPERM;
 }
 
 /* ---- Bloom filter

@@ -8,8 +8,10 @@
  * lost increments are harmless.
  *
  * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
- * admitted.  Then those whose frequency is at least 2: a block that was read once is
- * not worth a write.  3 when less than half of the write budget is left.
+ * admitted.  Then those that were read at least twice, and more often than the blocks
+ * that leave with their segments: these make room for it, as TinyLFU's victim does.
+ * Their mean frequency is halved with the sketch, so that a new working set gets in. At
+ * least three times when less than half of the write budget is left.
  *
  * *Budget.*  A token bucket of bytes: write_rate a day, at most an hour's share saved
  * up. All that is written to the file is paid from it; metadata and rewritten blocks
@@ -48,8 +50,9 @@ struct qm_tier_bloom {
 struct qm_tier_admission {
     struct qm_tier_sketch sketch;
     struct qm_tier_bloom bloom;
-    pthread_mutex_t lock; /* of what follows */
-    int64_t tokens;       /* bytes; may be negative */
+    _Atomic uint32_t leaving; /* frequency of blocks that are evicted, mean, in 16ths */
+    pthread_mutex_t lock;     /* of what follows */
+    int64_t tokens;           /* bytes; may be negative */
     int64_t burst;
     uint64_t refilled; /* when, ns */
 };
@@ -64,6 +67,8 @@ unsigned admit_frequency(struct qm_tier *t, uint64_t block);
 /* 0, EPERM or EDQUOT; scan: EPERM too, *was_scan says so. */
 int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,
                  bool *was_scan);
+/* A segment was evicted: n live blocks, of which the frequencies add up to sum. */
+void admit_learn(struct qm_tier *t, uint32_t sum, uint32_t n);
 /* Bytes that were written. */
 void admit_pay(struct qm_tier *t, uint64_t bytes);
 

@@ -266,8 +266,11 @@ static int reserve_null(void *opaque, uint64_t at, size_t n)
 static int resize_null(void *opaque, uint64_t size)
 {
     struct null *z = opaque;
-    void *image = mremap(z->image, z->size, size, MREMAP_MAYMOVE);
+    void *image;
 
+    if (size == 0) /* all zeros again; a mapping has at least a page */
+        return madvise(z->image, z->size, MADV_DONTNEED) == -1 ? errno : 0;
+    image = mremap(z->image, z->size, size, MREMAP_MAYMOVE);
     if (image == MAP_FAILED)
         return ENOMEM;
     z->image = image;

@@ -258,7 +258,7 @@ int log_evict(struct qm_tier *t, uint32_t number, uint32_t *hot)
     static const struct qm_tier_footer none;
     struct segment *s = segment_of(t, number);
     uint64_t before = s->live, ticket;
-    uint32_t n = 0, kept = 0, i;
+    uint32_t n = 0, kept = 0, gone = 0, sum = 0, i;
     int r;
 
     read_footer(t, number);
@@ -276,6 +276,10 @@ int log_evict(struct qm_tier *t, uint32_t number, uint32_t *hot)
         if (entries[i].block == QM_TIER_VOID)
             continue;
         was = index_remove_from(t, entries[i].block, number, i);
+        if (was) {
+            sum += admit_frequency(t, entries[i].block);
+            gone++;
+        }
         /* hot_items are in the order of slots; their tickets have been their slots. */
         if (kept < n && t->log.hot_items[kept].ticket == i) {
             if (was) {
@@ -292,6 +296,8 @@ int log_evict(struct qm_tier *t, uint32_t number, uint32_t *hot)
 
         nanosleep(&wait, NULL);
     }
+    if (gone > 0)
+        admit_learn(t, sum, gone);
     ADD(t, evicted, before > n ? before - n : 0);
     if (hot)
         *hot = n;
@@ -350,6 +356,12 @@ static int open_segment(struct qm_tier *t, uint32_t *hot)
     return 0;
 }
 
+static void pay(struct qm_tier *t, uint64_t bytes)
+{
+    ADD(t, bytes_written, bytes);
+    admit_pay(t, bytes);
+}
+
 /* Appends n blocks whose data lies one after the other at data (NULL: no data), which
  * all fit; the write is rounded up to pages, and so are the slots that are used. */
 static int append(struct qm_tier *t, const struct item *items, const uint64_t *checks,
@@ -366,7 +378,7 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
         r = tier_write(t, QM_TIER_DATA, data, taken * size,
                        qm_tier_data_at(&t->g, t->log.filling, first), false);
     else
-        ADD(t, bytes_written, taken * size);
+        pay(t, taken * size);
     if (r != 0) {
         /* What the slots hold now is not known, so they are not used again. */
         t->log.used += taken;
