@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-admit.c - what is worth a write: frequency, scans, the write budget; the Bloom
+ * filter; the index' memory.  Without data, in virtual time, so all is repeatable. */
+#include <math.h>
+
+#include "testing.h"
+#include "tier/admit.h"
+
+#define BLOCK 16384u
+
+static uint64_t clock_ns;
+
+static uint64_t get_clock(void *opaque)
+{
+    return clock_ns;
+}
+
+static struct qm_tier_config config(uint64_t blocks)
+{
+    struct qm_tier_config c;
+
+    qm_tier_config_init(&c);
+    c.identity = (struct qm_tier_identity){"v", UINT64_C(1) << 40, BLOCK, 1};
+    c.data = false;
+    c.size = blocks * BLOCK * 101 / 100 + (1 << 20);
+    c.now = get_clock;
+    return c;
+}
+
+static struct qm_tier *open_tier(const struct qm_tier_config *c)
+{
+    struct qm_tier *t;
+    char err[400];
+
+    if (qm_tier_open(c, &t, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+static struct qm_tier_stats stats(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s;
+}
+
+static int put(struct qm_tier *t, uint64_t block, bool scan)
+{
+    struct qm_tier_insert insert = {
+        .block = block,
+        .ticket = qm_tier_ticket(t),
+        .frequency = QM_TIER_FREQUENCY_UNKNOWN,
+        .scan = scan,
+    };
+
+    return qm_tier_insert(t, &insert);
+}
+
+static bool get(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_read read = {.block = block};
+
+    return qm_tier_read(t, &read, 1);
+}
+
+/* Zipf, by inversion of its integral. */
+static uint64_t zipf(uint64_t *seed, double n, double s)
+{
+    double x = (double)(rnd(seed) >> 11) / 9007199254740992.;
+
+    return (uint64_t)pow(x * (pow(n, 1 - s) - 1) + 1, 1 / (1 - s)) - 1;
+}
+
+/* Memory : tier : database as 1 : 10 : 40.  Memory is a FIFO of blocks, whose evictions
+ * are inserted; a tenth of the reads are scans of the database. */
+#define MEMORY 500u
+
+struct outcome {
+    uint64_t hits, inserted, rewritten, memory_hits, scans;
+};
+
+static struct outcome run(const struct qm_tier_config *c, bool tell_scans, double s,
+                          bool shifts)
+{
+    static uint64_t ring[MEMORY];
+    static bool from_scan[MEMORY];
+    static bool in_memory[40 * MEMORY];
+    struct qm_tier *t = open_tier(c);
+    uint64_t seed = 11, scan = 0;
+    struct outcome o = {0};
+    struct qm_tier_stats end;
+
+    memset(ring, 0xff, sizeof ring);
+    memset(in_memory, 0, sizeof in_memory);
+    for (unsigned i = 0; i < 400000; i++) {
+        bool scanning = i % 10 == 0;
+        uint64_t prime = shifts && i >= 200000 ? 6007 : 7919; /* other blocks are hot */
+        uint64_t block = scanning ? scan++ % (40 * MEMORY)
+                                  : zipf(&seed, 40 * MEMORY, s) * prime % (40 * MEMORY);
+        unsigned at = i % MEMORY;
+
+        while (in_memory[block] && !scanning) { /* FIFO: a hit changes nothing */
+            o.memory_hits++;
+            block = zipf(&seed, 40 * MEMORY, s) * prime % (40 * MEMORY);
+        }
+        if (in_memory[block])
+            continue;
+        (void)get(t, block);
+        if (ring[at] != UINT64_MAX) {
+            in_memory[ring[at]] = false;
+            (void)put(t, ring[at], tell_scans && from_scan[at]);
+        }
+        ring[at] = block;
+        from_scan[at] = scanning;
+        in_memory[block] = true;
+    }
+    end = stats(t);
+    o.hits = end.hits;
+    o.inserted = end.inserted;
+    o.rewritten = end.rewritten;
+    o.scans = end.scans;
+    assert_int_equal(end.lookups, end.hits + end.misses);
+    qm_tier_close(t, QM_TIER_KEEP);
+    return o;
+}
+
+static void test_half_the_writes(void **state)
+{
+    static const double exponents[] = {.7, .9, 1.1};
+
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned told = 0; told < 2; told++) {
+            struct qm_tier_config c = config(10 * MEMORY);
+            struct outcome all, some;
+
+            c.admit = QM_TIER_ADMIT_ALL;
+            all = run(&c, told, exponents[i], false);
+            c.admit = QM_TIER_ADMIT_AUTO;
+            some = run(&c, told, exponents[i], false);
+            printf("Zipf %.1f, scans %s: %.0f %% of the hits, %.0f %% of the writes\n",
+                   exponents[i], told ? "told" : "not told",
+                   100. * (double)some.hits / (double)all.hits,
+                   100. * (double)(some.inserted + some.rewritten) /
+                       (double)(all.inserted + all.rewritten));
+            assert_true(some.hits * 100 >= all.hits * 98);
+            assert_true((some.inserted + some.rewritten) * 2 <=
+                        all.inserted + all.rewritten);
+            assert_int_equal(some.scans > 0, told);
+        }
+}
+
+/* The working set changes altogether: what was frequent before keeps nothing out. */
+static void test_shift(void **state)
+{
+    struct qm_tier_config c = config(10 * MEMORY);
+    struct outcome all, some;
+
+    c.admit = QM_TIER_ADMIT_ALL;
+    all = run(&c, true, .9, true);
+    c.admit = QM_TIER_ADMIT_AUTO;
+    some = run(&c, true, .9, true);
+    printf("with a shift: %.0f %% of the hits, %.0f %% of the writes\n",
+           100. * (double)some.hits / (double)all.hits,
+           100. * (double)(some.inserted + some.rewritten) /
+               (double)(all.inserted + all.rewritten));
+    assert_true(some.hits * 100 >= all.hits * 98);
+    assert_true((some.inserted + some.rewritten) * 2 <= all.inserted + all.rewritten);
+}
+
+static void test_none(void **state)
+{
+    struct qm_tier_config c = config(1000);
+    struct qm_tier *t;
+
+    c.admit = QM_TIER_ADMIT_NONE;
+    t = open_tier(&c);
+    assert_int_equal(put(t, 1, false), EPERM);
+    assert_false(qm_tier_wants(t, 1, 15, false));
+    assert_int_equal(stats(t).refused, 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* A day of as many inserts as possible writes what is allowed. */
+static void test_write_rate(void **state)
+{
+    struct qm_tier_config c = config(2000);
+    uint64_t rate = UINT64_C(512) << 20, block = 0;
+    struct qm_tier_stats s;
+    struct qm_tier *t;
+
+    c.admit = QM_TIER_ADMIT_ALL;
+    c.write_rate = rate;
+    clock_ns = 0;
+    t = open_tier(&c);
+    for (unsigned minute = 0; minute < 24 * 60; minute++) {
+        clock_ns += UINT64_C(60000000000);
+        for (unsigned i = 0; i < 100; i++)
+            (void)put(t, block++, false);
+    }
+    s = stats(t);
+    assert_true(s.over_rate > 0);
+    assert_true(s.bytes_written > rate * 9 / 10);
+    assert_true(s.bytes_written < rate + rate / 10);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* Of what is read between, an inclusive tier keeps the copies when their segment goes,
+ * an exclusive one does not. */
+static void test_modes(void **state)
+{
+    for (unsigned mode = 0; mode < 2; mode++) {
+        struct qm_tier_config c = config(2000);
+        struct qm_tier *t;
+        unsigned held = 0;
+
+        c.admit = QM_TIER_ADMIT_ALL;
+        c.mode = mode ? QM_TIER_EXCLUSIVE : QM_TIER_INCLUSIVE;
+        t = open_tier(&c);
+        for (uint64_t b = 0; b < 6000; b++) {
+            assert_int_equal(put(t, b, false), 0);
+            if (b % 16 == 0 && b >= 16)
+                for (uint64_t hot = 0; hot < 8; hot++)
+                    (void)get(t, hot);
+        }
+        for (uint64_t hot = 0; hot < 8; hot++)
+            held += qm_tier_contains(t, hot);
+        assert_int_equal(held, mode ? 0 : 8);
+        assert_int_equal(stats(t).rewritten > 0, !mode);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+}
+
+static void test_bloom(void **state)
+{
+    struct qm_tier_config c = config(4000);
+    uint64_t bits, held = 0, hits = 0;
+    unsigned functions;
+    struct qm_tier *t;
+
+    /* The thesis' formulas, with 4.1's sign put right. */
+    qm_tier_bloom_size(1000000, .01, &bits, &functions);
+    assert_int_equal(bits, 9585059);
+    assert_int_equal(functions, 7);
+    qm_tier_bloom_size(1000000, .1, &bits, &functions);
+    assert_int_equal(functions, 3);
+    c.admit = QM_TIER_ADMIT_ALL;
+    c.bloom = .01;
+    t = open_tier(&c);
+    for (uint64_t b = 0; b < 60000; b++) /* stale several times */
+        (void)put(t, b * 3, false);
+    for (uint64_t b = 0; b < 60000; b++) {
+        held += qm_tier_contains(t, b * 3);
+        hits += get(t, b * 3);
+    }
+    assert_true(held > 3000);
+    assert_int_equal(hits, held);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* At capacity: 24 bytes a block for index, sketch and segments; and nothing else grows.
+ */
+static void test_memory(void **state)
+{
+    static const uint32_t sizes[] = {4096, 16384, 65536};
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct qm_tier_config c = config(0);
+        struct qm_tier_stats s;
+        struct qm_tier *t;
+        uint64_t block = 0;
+
+        c.identity.block_size = sizes[i];
+        c.size = UINT64_C(8) << 30;
+        c.admit = QM_TIER_ADMIT_ALL;
+        t = open_tier(&c);
+        s = stats(t);
+        while (stats(t).evicted == 0)
+            for (unsigned k = 0; k < 1000; k++)
+                assert_int_equal(put(t, block++, false), 0);
+        assert_int_equal(stats(t).memory, s.memory);
+        assert_int_equal(stats(t).index_memory, s.index_memory);
+        s = stats(t);
+        assert_true(s.blocks >= s.capacity * 98 / 100);
+        printf("blocks of %u: %llu held, index %.2f bytes a block, all memory %.2f\n",
+               sizes[i], (unsigned long long)s.blocks,
+               (double)s.index_memory / (double)s.blocks,
+               (double)s.memory / (double)s.blocks);
+        assert_true(s.index_memory <= 24 * s.blocks);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_half_the_writes),
+        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_write_rate),
+        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_bloom),
+        cmocka_unit_test(test_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
