@@ -125,33 +125,32 @@ static int connect_lines(struct attachment *a, bool again, char *err, size_t len
     return error;
 }
 
-/* The device is to be ended.  Returns whether it will be. */
-static bool detach(struct attachment *a)
+bool attach_detach(const struct attach_options *o, bool server_is_there)
 {
-    const struct attach_options *o = a->options;
     char err[512];
+    bool ends;
     int fd = -1;
 
     if (!o->force && attach_check_unused(o->device, &fd, err, sizeof err) != 0) {
         daemon_log(LOG_WARNING, "%s; it stays attached", err);
         return false;
     }
-    if (!o->force && !qm_device_is_up(a->device->device)) {
+    if (!o->force && !server_is_there) {
         daemon_log(LOG_WARNING,
-                   "the server is away, and %s may hold what it has not "
-                   "got; it stays attached",
+                   "the server is away, and %s may hold what it has not got; it stays "
+                   "attached",
                    o->device);
         close(fd);
         return false;
     }
     if (fd != -1)
         fsync(fd);
-    a->detaching = qm_kernel_disconnect(o->number, err, sizeof err) == 0;
-    if (!a->detaching)
+    ends = qm_kernel_disconnect(o->number, err, sizeof err) == 0;
+    if (!ends)
         daemon_log(LOG_ERR, "%s", err);
     if (fd != -1)
         close(fd);
-    return a->detaching;
+    return ends;
 }
 
 static void stop_lines(struct attachment *a)
@@ -197,7 +196,8 @@ static int serve(struct attachment *a, int signals)
         poll(fds, 2, LOOK_MS);
         if (fds[0].revents && read(signals, &signal, sizeof signal) > 0 &&
             !a->detaching)
-            detach(a);
+            a->detaching =
+                attach_detach(a->options, qm_device_is_up(a->device->device));
         if (fds[1].revents)
             eventfd_read(a->changed, &n);
         if (a->detaching && ++looks > DETACH_LOOKS) {
@@ -212,7 +212,7 @@ static int serve(struct attachment *a, int signals)
     return CLI_OK;
 }
 
-static unsigned queues(const struct attach_options *o)
+unsigned attach_queues(const struct attach_options *o)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -234,9 +234,9 @@ int attach_serve_kernel(const struct attach_options *options,
 
     pthread_mutex_init(&a.lock, NULL);
     attach_owner(a.owner, sizeof a.owner, options->uri);
-    a.count = again ? qm_kernel_queues(options->number) : queues(options);
+    a.count = again ? qm_kernel_queues(options->number) : attach_queues(options);
     if (a.count == 0 || a.count > QM_KERNEL_SOCKETS)
-        a.count = queues(options);
+        a.count = attach_queues(options);
     a.changed = eventfd(0, EFD_CLOEXEC);
     if (a.changed == -1) {
         daemon_log(LOG_ERR, "%s", strerror(errno));

@@ -46,9 +46,12 @@ enum {
 
 static const struct argp_option argp_options[] = {
     {"foreground", FOREGROUND, NULL, 0, "stay in the foreground", 0},
-    {"transport", TRANSPORT, "join|none", 0,
-     "join (default): a BPF program finds the context of each read; none: reads have "
-     "no context, and any NBD server will do",
+    {"transport", TRANSPORT, "join|hints|none", 0,
+     "join (default): this program passes requests on, each read in its context; "
+     "hints: "
+     "the kernel's requests go straight to the server, which is told of the reads; "
+     "none: "
+     "reads have no context, and any NBD server will do",
      0},
     {"agent-socket", AGENT_SOCKET, "PATH", 0,
      "where programs register (default: " QM_AGENT_SOCKET "); 'none': nowhere", 0},
@@ -86,10 +89,12 @@ static void set_transport(struct argp_state *state, struct attach_options *o,
 {
     if (strcmp(arg, "join") == 0)
         o->transport = ATTACH_JOIN;
+    else if (strcmp(arg, "hints") == 0)
+        o->transport = ATTACH_HINTS;
     else if (strcmp(arg, "none") == 0)
         o->transport = ATTACH_NONE;
     else
-        argp_error(state, "--transport %s: it is join or none", arg);
+        argp_error(state, "--transport %s: it is join, hints or none", arg);
 }
 
 static void set_block_size(struct argp_state *state, struct attach_options *o,
@@ -119,6 +124,8 @@ static void check(struct argp_state *state, struct attach_options *o)
         argp_error(state, "give either /dev/nbdN or --socket");
     if (o->watch && !o->socket)
         argp_error(state, "--watch is for --socket: /dev/nbdN is watched by itself");
+    if (o->transport == ATTACH_HINTS && o->socket)
+        argp_error(state, "--transport hints is for /dev/nbdN");
     if (!o->device)
         return;
     number = qm_kernel_number(o->device);
@@ -280,6 +287,21 @@ static void on_log(void *opaque, int priority, const char *sentence)
     daemon_log(priority, "%s", sentence);
 }
 
+/* The directory of the default socket is made: others must exist. */
+static void make_door(const struct attach_options *o)
+{
+    if (o->door && strcmp(o->door, QM_AGENT_SOCKET) == 0)
+        mkdir("/run/quickmine", 0755);
+}
+
+void attach_say_plain(const char *why)
+{
+    daemon_log(LOG_WARNING,
+               "reads have no context: %s.  `quickmine agent --check` says more; "
+               "`quickmine mount` carries contexts without BPF",
+               why);
+}
+
 /* Contexts are not worth a device: without them, it is a plain one. */
 static void open_whose(const struct attach_options *o, struct qm_nbd_device *device)
 {
@@ -296,13 +318,9 @@ static void open_whose(const struct attach_options *o, struct qm_nbd_device *dev
         return;
     }
     config.watched = st.st_rdev;
-    if (o->door && strcmp(o->door, QM_AGENT_SOCKET) == 0)
-        mkdir("/run/quickmine", 0755);
+    make_door(o);
     if (qm_whose_open(&device->whose, &config, err, sizeof err) != 0)
-        daemon_log(LOG_WARNING,
-                   "reads have no context: %s.  `quickmine agent --check` says more; "
-                   "`quickmine mount` carries contexts without BPF",
-                   err);
+        attach_say_plain(err);
 }
 
 static void report(struct qm_whose *whose)
@@ -338,6 +356,20 @@ static int serve(const struct attach_options *o, struct qm_nbd_device *device)
     return status;
 }
 
+static int run_hints(const struct attach_options *o)
+{
+    int signals = signal_fd(), status;
+
+    if (signals == -1) {
+        daemon_log(LOG_ERR, "signals: %s", strerror(errno));
+        return CLI_FAILED;
+    }
+    make_door(o);
+    status = attach_serve_hints(o, signals);
+    close(signals);
+    return status;
+}
+
 static int run(void *opaque)
 {
     const struct attach_options *o = opaque;
@@ -353,6 +385,8 @@ static int run(void *opaque)
 
     if (o->device)
         daemon_protect();
+    if (o->transport == ATTACH_HINTS)
+        return run_hints(o);
     if (qm_device_open(o->uri, &options, &device.device) != 0) {
         daemon_log(LOG_ERR, "%s", qmctx_error());
         return CLI_FAILED;

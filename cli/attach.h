@@ -35,6 +35,18 @@ int attach_serve_kernel(const struct attach_options *options,
 int attach_serve_socket(const struct attach_options *options,
                         const struct qm_nbd_device *device, int signals);
 
+/* The same, with the kernel's connections straight to the server, which an agent tells
+ * of the reads. */
+int attach_serve_hints(const struct attach_options *options, int signals);
+
+/* The device is to be ended, at a signal: asks the kernel for it, unless somebody uses
+ * it, or the server is away; says why not.  Returns whether it will end. */
+bool attach_detach(const struct attach_options *options, bool server_is_there);
+/* How many connections the kernel gets. */
+unsigned attach_queues(const struct attach_options *options);
+/* Says that reads have no context, why, and what else there is. */
+void attach_say_plain(const char *why);
+
 /* Who uses a block device: 0: nobody; EBUSY with a sentence in err; or another errno
  * value.  *fd holds it against being mounted, until it is closed, or is -1. */
 int attach_check_unused(const char *device, int *fd, char *err, size_t len);
