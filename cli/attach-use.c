@@ -6,13 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/attach.h"
 
-#define OWNER "quickmine:"
+#define OWNER   "quickmine:"
+#define LOCK_MS 20
 
 /* Whether it is the disk, or a partition of it: nbd's minor numbers are those of the
  * disk and then its partitions'. */
@@ -121,6 +124,30 @@ int attach_check_unused(const char *device, int *fd, char *err, size_t len)
         *fd = -1;
     }
     return error;
+}
+
+int attach_lock(unsigned number, unsigned wait_seconds)
+{
+    const struct timespec nap = {.tv_nsec = LOCK_MS * 1000000L};
+    char path[64];
+    int fd, error;
+
+    mkdir("/run/quickmine", 0755);
+    snprintf(path, sizeof path, "/run/quickmine/nbd%u.lock", number);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd == -1)
+        return -1;
+    for (unsigned ms = 0;; ms += LOCK_MS) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return fd;
+        error = errno;
+        if (error != EWOULDBLOCK || ms >= wait_seconds * 1000)
+            break;
+        nanosleep(&nap, NULL);
+    }
+    close(fd);
+    errno = error;
+    return -1;
 }
 
 void attach_owner(char *owner, size_t len, const char *uri)

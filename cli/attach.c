@@ -267,6 +267,18 @@ static bool is_free(const struct attach_options *o)
     return false;
 }
 
+/* For as long as this process, or its child, lives. */
+static bool take_lock(const struct attach_options *o)
+{
+    if (attach_lock(o->number, 0) != -1)
+        return true;
+    if (errno == EWOULDBLOCK)
+        cli_fail("%s: is served by another quickmine attach", o->device);
+    else
+        cli_fail("/run/quickmine: %s", strerror(errno));
+    return false;
+}
+
 static int signal_fd(void)
 {
     sigset_t set;
@@ -407,7 +419,7 @@ int qm_cmd_attach(int argc, char **argv)
                                .block_size = 512};
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
-    if (o.device && !is_free(&o))
+    if (o.device && (!is_free(&o) || !take_lock(&o)))
         return CLI_FAILED;
     return daemon_start("attach", o.foreground, o.pidfile, run, &o);
 }

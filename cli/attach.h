@@ -51,6 +51,12 @@ void attach_say_plain(const char *why);
  * value.  *fd holds it against being mounted, until it is closed, or is -1. */
 int attach_check_unused(const char *device, int *fd, char *err, size_t len);
 
+/* The lock of a device, which its program holds for as long as it lives: of two, one
+ * serves it, and `quickmine detach` knows when it has ended.  Returns a descriptor, or
+ * -1 with errno; EWOULDBLOCK: another process holds it.  wait_seconds: to try for so
+ * long. */
+int attach_lock(unsigned number, unsigned wait_seconds);
+
 /* What the kernel is told of who has connected a device. */
 void attach_owner(char *owner, size_t len, const char *uri);
 bool attach_is_ours(const char *owner);

@@ -104,5 +104,12 @@ int qm_cmd_detach(int argc, char **argv)
         close(fd);
     if (!has_ended(a.number))
         return cli_fail("%s: the kernel does not let go of it", a.device);
+    /* Its program flushes what it retains. */
+    fd = attach_lock(a.number, SECONDS);
+    if (fd == -1 && errno == EWOULDBLOCK)
+        return cli_fail(
+            "%s: has ended, but the program that served it has not: it waits "
+            "for the server",
+            a.device);
     return CLI_OK;
 }
