@@ -334,6 +334,29 @@ void qm_cache_fail(struct qm_cache *cache, struct qm_fill *fill)
     pthread_mutex_unlock(&shard->lock);
 }
 
+void qm_cache_flush(struct qm_cache *cache)
+{
+    const struct qm_cache_config *config = &cache->config;
+
+    if (!config->evicted)
+        return;
+    for (unsigned i = 0; i < cache->shard_count; i++) {
+        struct qm_shard *shard = &cache->shards[i];
+
+        (void)qm_slab_reclaim(shard, true);
+        for (struct qm_block_slab *slab = shard->block_slabs; slab; slab = slab->next)
+            for (size_t k = 0; k < slab->count; k++) {
+                struct qm_block *block = &slab->blocks[k];
+
+                if (block->part == QM_PART_MAIN && block->filled)
+                    config->evicted(
+                        config->opaque, block->evict.block,
+                        block->buf ? block->buf->bytes : NULL,
+                        config->leaving(config->opaque, block->evict.block));
+            }
+    }
+}
+
 bool qm_cache_contains(struct qm_cache *cache, uint64_t block)
 {
     uint64_t hash = qm_hash(block);

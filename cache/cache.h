@@ -109,7 +109,26 @@ struct qm_cache_config {
      * Internal locks are held, so it must not call back into the cache.  Not called for
      * blocks that qm_cache_free() finds.  May be NULL. */
     void (*wasted)(void *opaque, uint64_t block, uint32_t issuer);
-    void *opaque;
+
+    /* For a second tier below this cache: both, or both NULL.
+     *
+     * leaving() is called when a block that has its data is evicted from the main part,
+     * before it is removed.  Its data is then what the layer below has, or had before a
+     * write that was begun by qm_cache_write_begin() and has not been ended.  Internal
+     * locks are held, so leaving() must not call back into the cache, nor wait.  It
+     * returns a number of the caller's (a moment in the order of writes).
+     *
+     * evicted() gets that number and the block's bytes, which are valid during the
+     * call, soon afterwards: when no reader can have them any more, before their memory
+     * is used again.  No lock is held, and nothing is copied.  It may wait, which makes
+     * those wait who need memory for blocks; and must not call back into the cache.
+     * Called by any thread that is inside the cache, and by qm_cache_flush().  Blocks
+     * that leave by a write, or from the prefetch part, and those that qm_cache_free()
+     * finds, are not handed over. */
+    uint64_t (*leaving)(void *opaque, uint64_t block);
+    void (*evicted)(void *opaque, uint64_t block, const void *data, uint64_t number);
+
+    void *opaque; /* for these three */
 };
 
 /* Always, when no thread is inside the cache:
@@ -243,6 +262,11 @@ void qm_cache_fail(struct qm_cache *cache, struct qm_fill *fill);
  * is ended. */
 int qm_cache_wait(struct qm_cache *cache, struct qm_fill *fill, void *buf,
                   uint32_t offset, uint32_t count);
+
+/* Hands all blocks of the main part that have their data to evicted(), and those that
+ * are on their way to it; they stay in the cache.  No other thread may be using the
+ * cache, and no fill or write be in flight.  Nothing without evicted(). */
+void qm_cache_flush(struct qm_cache *cache);
 
 /* Whether block is in either part, filled or in flight.  A hint: it may change at any
  * time. */

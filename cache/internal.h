@@ -73,6 +73,7 @@ struct qm_block {
     /* The rest only with the shard's mutex held. */
     bool filled;           /* bytes is valid (or would be, in a cache without data) */
     unsigned char part;    /* enum qm_part */
+    bool leaving;          /* in limbo: to be handed over, evict.aux has the number */
     uint32_t issuer;       /* of the prefetch */
     uint32_t refs;         /* struct qm_fill given out: the owner's and the waiters' */
     uint32_t waiting;      /* threads inside qm_cache_wait() */

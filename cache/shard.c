@@ -263,16 +263,33 @@ static struct qm_block *choose(struct qm_shard *shard, enum qm_part from,
     return other;
 }
 
+/* Block, which no policy has any more, will be handed over from limbo.  It is asked for
+ * its number while it is in the table and locked: a write that begins later finds
+ * nothing to change here, but has a later number; one that has ended has changed the
+ * block. */
+static void take_leave(struct qm_shard *shard, struct qm_block *block)
+{
+    const struct qm_cache_config *config = &shard->cache->config;
+    uint64_t number = config->leaving(config->opaque, block->evict.block);
+
+    block->evict.aux[0] = (uint32_t)number;
+    block->evict.aux[1] = (uint32_t)(number >> 32);
+    block->leaving = true;
+}
+
 void qm_shard_evict(struct qm_shard *shard, enum qm_part from, uint64_t incoming)
 {
     struct qm_block *victim = choose(shard, from, incoming);
 
     count(shard, victim, from, -1);
     qm_balance_evicted(&shard->balance, from, victim->evict.block);
-    if (from == QM_PART_PREFETCH)
+    if (from == QM_PART_PREFETCH) {
         waste(shard, victim);
-    else
+    } else {
         shard->stats.evicted++;
+        if (shard->cache->config.leaving && victim->filled)
+            take_leave(shard, victim);
+    }
     forget(shard, victim);
 }
 

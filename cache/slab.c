@@ -222,6 +222,23 @@ static void free_graced(struct qm_shard *shard)
     pthread_mutex_unlock(&shard->lock);
 }
 
+/* What was evicted goes to the caller.  Nobody else has these blocks: they are neither
+ * in the table nor in a list that others follow, and no reader is left. */
+static void hand_over(struct qm_shard *shard)
+{
+    const struct qm_cache_config *config = &shard->cache->config;
+
+    if (!config->evicted)
+        return;
+    for (struct qm_block *block = shard->graced_blocks; block; block = block->next)
+        if (block->leaving) {
+            block->leaving = false;
+            config->evicted(config->opaque, block->evict.block,
+                            block->buf ? block->buf->bytes : NULL,
+                            block->evict.aux[0] | (uint64_t)block->evict.aux[1] << 32);
+        }
+}
+
 static bool is_worth_it(struct qm_shard *shard)
 {
     return atomic_load_explicit(&shard->limbo, memory_order_relaxed) >=
@@ -257,8 +274,10 @@ bool qm_slab_reclaim(struct qm_shard *shard, bool wait)
         for (unsigned i = 0; i < cache->shard_count; i++) {
             struct qm_shard *s = &cache->shards[i];
 
-            if (s->graced_blocks || s->graced_bufs)
+            if (s->graced_blocks || s->graced_bufs) {
+                hand_over(s);
                 free_graced(s);
+            }
         }
     }
     pthread_mutex_lock(&cache->grace_lock);
