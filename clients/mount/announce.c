@@ -50,6 +50,8 @@ struct qm_announce {
     atomic_uint owner; /* uid_t */
     void (*tick)(void *opaque);
     void *opaque;
+    void (*report)(void *opaque, char *text, size_t len); /* NULL: nothing to tell */
+    void *reports;                                        /* its opaque */
     bool started;
     pthread_t thread;
 
@@ -258,6 +260,17 @@ static void accept_one(struct qm_announce *a)
         poll(NULL, 0, 100);
 }
 
+/* A program that does not read gets nothing. */
+static void tell(struct qm_announce *a, struct program *program)
+{
+    char text[QM_MOUNT_ANSWER_MAX];
+
+    if (!a->report)
+        return;
+    a->report(a->reports, text, sizeof text);
+    (void)!send(program->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void hear(struct qm_announce *a, struct program *program)
 {
     for (unsigned i = 0; i < MESSAGES_A_TURN; i++) {
@@ -270,7 +283,10 @@ static void hear(struct qm_announce *a, struct program *program)
             goodbye(a, program);
             return;
         }
-        qm_peer_ended(program->peer, ended.index, ended.version);
+        if (ended.index == QM_MOUNT_ASK)
+            tell(a, program);
+        else
+            qm_peer_ended(program->peer, ended.index, ended.version);
     }
 }
 
@@ -317,6 +333,14 @@ static void *announce_thread(void *arg)
             next = milliseconds() + 1000;
         }
     }
+}
+
+void qm_announce_set_report(struct qm_announce *announce,
+                            void (*report)(void *opaque, char *text, size_t len),
+                            void *opaque)
+{
+    announce->report = report;
+    announce->reports = opaque;
 }
 
 int qm_announce_start(struct qm_announce *announce, void (*tick)(void *opaque),

@@ -8,6 +8,7 @@
 #ifndef QM_MOUNT_ANNOUNCE_H
 #define QM_MOUNT_ANNOUNCE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,6 +24,11 @@ struct qm_announce;
  * freed with qm_announce_free().  Returns 0, or -1 with one sentence in err. */
 int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
                        struct qm_announce **announce, char *err, size_t len);
+
+/* What asking programs are told; before the thread is started. */
+void qm_announce_set_report(struct qm_announce *announce,
+                            void (*report)(void *opaque, char *text, size_t len),
+                            void *opaque);
 
 /* Starts the thread.  tick(opaque) is called from it about once a second.  Returns 0 or
  * an errno value. */

@@ -60,7 +60,9 @@ static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
     struct qm_tag *tag = qm_announce_tag(fuse->announce, who->gid);
 
     /* Thread 0 is one that our namespace has no number for. */
-    if (!tag && who->pid > 0)
+    if (tag)
+        atomic_fetch_add_explicit(&fuse->counts.tagged, 1, memory_order_relaxed);
+    else if (who->pid > 0)
         tag = qm_threads_tag(fuse->threads, who->pid);
     return tag;
 }
@@ -153,6 +155,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     tag = tag_of(fuse, req);
     r = qm_device_read(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
                        (uint64_t)offset);
+    qm_mount_count(&fuse->counts, QM_MOUNT_READ, (size_t)n, r);
     if (r)
         fuse_reply_err(req, r);
     else
@@ -182,6 +185,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
      * RWF_DSYNC. */
     r = qm_device_write(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
                         (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
+    qm_mount_count(&fuse->counts, QM_MOUNT_WRITE, (size_t)n, r);
     if (r)
         fuse_reply_err(req, r);
     else
@@ -200,7 +204,10 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
     struct qm_requester requester = requester_of(req);
     struct opened *o = (struct opened *)(uintptr_t)fi->fh;
 
-    fuse_reply_err(req, qm_device_flush(fuse_of(req)->device, &requester, &o->seen));
+    int r = qm_device_flush(fuse_of(req)->device, &requester, &o->seen);
+
+    qm_mount_count(&fuse_of(req)->counts, QM_MOUNT_FLUSH, 0, r);
+    fuse_reply_err(req, r);
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
@@ -208,8 +215,10 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 {
     struct qm_requester requester = requester_of(req);
 
-    fuse_reply_err(req, qm_device_allocate(fuse_of(req)->device, &requester, mode,
-                                           offset, length));
+    int r = qm_device_allocate(fuse_of(req)->device, &requester, mode, offset, length);
+
+    qm_mount_count(&fuse_of(req)->counts, QM_MOUNT_ALLOCATE, 0, r);
+    fuse_reply_err(req, r);
 }
 
 /* --- the file itself --- */

@@ -11,6 +11,7 @@
 
 #include "clients/mount/announce.h"
 #include "clients/libqmctx/device.h"
+#include "clients/mount/stats.h"
 #include "clients/mount/threads.h"
 
 /* The largest request in bytes, both ways; the kernel splits larger ones. */
@@ -27,6 +28,8 @@ struct qm_fuse {
      * file can be used. */
     void (*ready)(void *opaque);
     void *opaque;
+
+    struct qm_mount_counts counts;
 
     bool read_only;
     pthread_mutex_t lock; /* of attr */

@@ -51,6 +51,7 @@ struct options {
     uint32_t reconnect, wait;   /* seconds, or QM_DEVICE_FOREVER */
     enum qm_retain mode;
     uint64_t retain; /* bytes */
+    bool stats, json;
     bool foreground;
     bool allow_other;
     bool read_only;
@@ -84,6 +85,8 @@ enum {
     OPT_ALLOW_OTHER,
     OPT_READ_ONLY,
     OPT_PIDFILE,
+    OPT_STATS,
+    OPT_JSON,
 };
 
 static const struct argp_option argp_options[] = {
@@ -110,6 +113,9 @@ static const struct argp_option argp_options[] = {
     {"read-only", OPT_READ_ONLY, NULL, 0, "Refuse writes", 0},
     {"pidfile", OPT_PIDFILE, "PATH", 0,
      "Write the process id to PATH once the file can be used", 0},
+    {"stats", OPT_STATS, NULL, 0,
+     "Print what the mount at FILE has counted; mount nothing", 0},
+    {"json", OPT_JSON, NULL, 0, "With --stats: as a JSON object", 0},
     {0},
 };
 
@@ -188,6 +194,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case OPT_PIDFILE:
         o->pidfile = arg;
         return 0;
+    case OPT_STATS:
+        o->stats = true;
+        return 0;
+    case OPT_JSON:
+        o->json = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0)
             o->uri = arg;
@@ -197,8 +209,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "'%s' is one argument too many", arg);
         return 0;
     case ARGP_KEY_END:
-        if (state->arg_num < 2)
+        if (o->json && !o->stats)
+            argp_error(state, "--json is for --stats");
+        if (o->stats) {
+            if (o->file || (!o->uri && !o->context_socket))
+                argp_error(state, "--stats needs the FILE of a mount, and no NBD-URI");
+            o->file = o->uri;
+        } else if (state->arg_num < 2) {
             argp_error(state, "an NBD-URI and a FILE are needed");
+        }
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -208,7 +227,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
     .options = argp_options,
     .parser = parse_option,
-    .args_doc = "NBD-URI FILE",
+    .args_doc = "NBD-URI FILE\n--stats FILE",
     .doc = "Make the device of a QuickMine server a file, for direct I/O.  Each read "
            "tells the server its context: the one that the reading thread announced, "
            "else one for the thread."
@@ -402,6 +421,34 @@ static void on_log(void *opaque, int priority, const char *sentence)
     qm_mount_log(priority, "%s", sentence);
 }
 
+static void on_report(void *opaque, char *text, size_t len)
+{
+    struct qm_fuse *fuse = opaque;
+
+    qm_mount_counts_text(&fuse->counts, fuse->device, text, len);
+}
+
+/* Asks the mount at a file. */
+static int print_stats(const struct options *o)
+{
+    char real[PATH_MAX], *path = NULL;
+    int status;
+
+    if (o->context_socket)
+        return qm_mount_print_stats(o->context_socket, o->json);
+    if (!realpath(o->file, real)) {
+        qm_mount_log(LOG_ERR, "%s: %s", o->file, strerror(errno));
+        return 1;
+    }
+    if (asprintf(&path, "%s%s", real, QM_MOUNT_SUFFIX) == -1) {
+        qm_mount_log(LOG_ERR, "out of memory");
+        return 1;
+    }
+    status = qm_mount_print_stats(path, o->json);
+    free(path);
+    return status;
+}
+
 static void on_tick(void *opaque)
 {
     qm_threads_sweep(opaque);
@@ -482,6 +529,7 @@ static int set_up(struct life *life)
         return -1;
     life->fuse.session = life->session;
     catch_signals(life);
+    qm_announce_set_report(life->announce, on_report, &life->fuse);
     if ((r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {
         qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));
         return -1;
@@ -589,6 +637,8 @@ int qm_cmd_mount(int argc, char **argv)
     int status = 1;
 
     parse(argc, argv, &options);
+    if (options.stats)
+        return print_stats(&options);
     qm_mount_log_fuse();
     if (prepare_file(&life, options.file) == 0 && prepare_paths(&life) == 0)
         status = options.foreground ? run(&life) : run_in_background(&life);

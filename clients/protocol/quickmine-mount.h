@@ -33,6 +33,12 @@
 #define QM_MOUNT_SUFFIX   ".ctx"
 #define QM_MOUNT_NAME_MAX 199
 
+/* A struct qm_mount_ended with this index asks for the mount's statistics: one message
+ * of at most QM_MOUNT_ANSWER_MAX bytes, lines of a name, a blank and a number.  A mount
+ * of an earlier version ignores it. */
+#define QM_MOUNT_ASK        UINT32_MAX
+#define QM_MOUNT_ANSWER_MAX 4096
+
 /* Group ids that mean contexts; none of Debian's policy falls among them. */
 #define QM_MOUNT_GID_BASE UINT32_C(0x51000000)
 #define QM_MOUNT_GID_END  UINT32_C(0x52000000)
