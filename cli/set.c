@@ -108,7 +108,7 @@ static json_t *ask(const struct arguments *a)
     return answer;
 }
 
-static void print_changes(const json_t *answer)
+static void print_changes(const json_t *answer, const json_t *asked)
 {
     json_t *change, *note;
     size_t i;
@@ -119,7 +119,8 @@ static void print_changes(const json_t *answer)
         printf("%s -> ", cli_text(change, "old"));
         printf("%s\n", cli_text(change, "new"));
     }
-    if (json_array_size(json_object_get(answer, "changed")) == 0)
+    if (json_array_size(json_object_get(answer, "changed")) == 0 &&
+        !json_object_get(asked, "statistics"))
         printf("nothing has changed: these are its values already\n");
     json_array_foreach(json_object_get(answer, "notes"), i, note)
         printf("note: %s\n", cli_clean(json_string_value(note)));
@@ -144,15 +145,19 @@ static int run(int argc, char **argv, bool set)
 
     argp_parse(set ? &set_argp : &get_argp, argc, argv, 0, NULL, &a);
     answer = ask(&a);
-    json_decref(a.keys);
-    if (!answer)
+    if (!answer) {
+        json_decref(a.keys);
         return CLI_FAILED;
-    if (a.json)
+    }
+    if (a.json) {
+        json_decref(a.keys);
         return cli_print_json(answer);
+    }
     if (set)
-        print_changes(answer);
+        print_changes(answer, a.keys);
     else
         print_values(answer);
+    json_decref(a.keys);
     json_decref(answer);
     return cli_end_output(CLI_OK);
 }

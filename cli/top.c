@@ -401,7 +401,9 @@ static int take_answer(struct top *t, json_t *stats, const char *why)
     t->before = t->now;
     t->now = stats;
     /* A server that was started anew counts from 0. */
-    if (cli_count(t->now, "uptime_us") < cli_count(t->before, "uptime_us")) {
+    if (cli_count(t->now, "uptime_us") < cli_count(t->before, "uptime_us") ||
+        (json_object_get(t->now, "reset_us") &&
+         cli_count(t->now, "reset_us") < difference(t->now, t->before, "uptime_us"))) {
         json_decref(t->before);
         t->before = NULL;
     }

@@ -4,6 +4,7 @@
  * A request of the control socket is a JSON object:
  *
  *   {"set": {"policy": "none", "degree": "8"}}
+ *   {"set": {"statistics": "reset"}}
  *   {"get": ["policy"]}       all of them: {"get": []}
  *
  * The settings of a request are put together with those of the command line, and go
@@ -304,6 +305,17 @@ static json_t *tell_changes(const struct qms_server *s,
     return o;
 }
 
+/* The last part of a request: it can fail for want of memory only, and says so. */
+static void note_reset(struct qms_server *s, json_t *answer, uid_t user)
+{
+    const char *note = "the statistics count from now on";
+
+    if (qms_report_reset(s) == -1)
+        note = "the statistics were not reset: out of memory";
+    qms_log(QMS_NOTE, "%s (by user %u)", note, (unsigned)user);
+    json_array_append_new(json_object_get(answer, "notes"), json_string(note));
+}
+
 static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
 {
     struct qms_setting settings[SETTINGS_MAX];
@@ -311,6 +323,7 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
     struct qms_config next;
     const char *key;
     json_t *value, *o;
+    bool reset = false;
     size_t n = 0;
 
     if (json_object_size(values) == 0 || json_object_size(values) > SETTINGS_MAX)
@@ -321,11 +334,19 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
             return error_object("a value must be a string");
         settings[n++] = (struct qms_setting){key, json_string_value(value)};
     }
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(settings[i].key, "statistics") == 0) {
+            if (strcmp(settings[i].value, "reset") != 0)
+                return error_object("statistics can be set to reset only");
+            settings[i] = settings[--n];
+            reset = true;
+            break;
+        }
     if (qms_config_change(&s->config, settings, n, &next, err, sizeof err) == -1)
         return error_object(err);
     for (size_t i = 0; i < n; i++)
         (void)qms_config_get(&s->config, settings[i].key, before[i], VALUE_MAX);
-    if (carry_out(s, &next, err, sizeof err) == -1) {
+    if (n > 0 && carry_out(s, &next, err, sizeof err) == -1) {
         qms_log(QMS_WARNING, "a change by user %u was refused: %s", (unsigned)user,
                 err);
         return error_object(err);
@@ -333,6 +354,8 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
     if (qms_config_keep(settings, n) == -1)
         qms_log(QMS_WARNING, "out of memory: the next change may undo this one");
     o = tell_changes(s, settings, n, before, user);
+    if (reset)
+        note_reset(s, o, user);
     qms_log_limit(s->config.log_level);
     return o;
 }

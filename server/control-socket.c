@@ -119,9 +119,8 @@ static void serve(struct qms_control_socket *s, int fd)
             refused = "out of memory";
     }
     if (refused) {
-        send_all(fd, "{\"error\": \"");
-        send_all(fd, refused);
-        send_all(fd, "\"}\n");
+        snprintf(s->request, sizeof s->request, "{\"error\": \"%s\"}\n", refused);
+        send_all(fd, s->request);
     } else {
         send_all(fd, text);
         send_all(fd, "\n");

@@ -58,7 +58,7 @@ struct qms_http {
     int fd;                       /* of another, until the daemon has it; or -1 */
     char url[128];
     struct MHD_Daemon *daemon;
-    json_t *(*report)(void *opaque, unsigned classes);
+    json_t *(*report)(void *opaque, unsigned classes, bool ever);
     void *opaque;
     /* The thread's. */
     struct {
@@ -272,8 +272,8 @@ static struct MHD_Response *make_page(void)
 
 static struct MHD_Response *make_statistics(struct qms_http *h, enum document which)
 {
-    json_t *stats =
-        h->report(h->opaque, which == METRICS ? QMS_METRICS_CLASSES : CLASSES_MAX);
+    json_t *stats = which == METRICS ? h->report(h->opaque, QMS_METRICS_CLASSES, true)
+                                     : h->report(h->opaque, CLASSES_MAX, false);
     char *text =
         which == METRICS ? qms_metrics(stats) : json_dumps(stats, JSON_COMPACT);
 
@@ -367,7 +367,8 @@ static enum MHD_Result answer(void *opaque, struct MHD_Connection *connection,
 }
 
 int qms_http_start(struct qms_http *h,
-                   json_t *(*report)(void *opaque, unsigned classes), void *opaque)
+                   json_t *(*report)(void *opaque, unsigned classes, bool ever),
+                   void *opaque)
 {
     int fd = h->is_unix ? fcntl(h->listener.fd, F_DUPFD_CLOEXEC, 0) : h->fd;
 

@@ -10,6 +10,7 @@
 #define QMS_HTTP_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct qms_http;
@@ -24,9 +25,10 @@ int qms_http_check(const char *where, char *err, size_t len);
 struct qms_http *qms_http_open(const char *where, char *err, size_t len);
 
 /* Starts the thread: report() makes the statistics, with that many classes at most, the
- * caller's.  Returns 0 or an errno value. */
+ * caller's; ever: since the start, whatever was reset.  Returns 0 or an errno value. */
 int qms_http_start(struct qms_http *http,
-                   json_t *(*report)(void *opaque, unsigned classes), void *opaque);
+                   json_t *(*report)(void *opaque, unsigned classes, bool ever),
+                   void *opaque);
 
 /* Where a browser finds it; "" for a Unix socket. */
 const char *qms_http_url(const struct qms_http *http);

@@ -3,6 +3,9 @@
  *
  * Numbers are read one after the other while the server works, so they need not agree
  * to the last count until it is idle.
+ *
+ * A reset leaves the counters alone, which the server itself goes by: it notes what
+ * they are, and reports subtract that.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,6 +37,51 @@ static json_t *micros(double us)
     return json_real((double)(int64_t)(us * 1000 + 0.5) / 1000);
 }
 
+/* What was counted until the statistics were reset, which reports leave out.  Of
+ * classes that came later there is nothing. */
+struct qms_baseline {
+    uint64_t taken; /* ns */
+    struct qm_cache_stats cache;
+    uint64_t counters[QMS_NUM_COUNTERS];
+    struct qms_latency latency;
+    struct qm_mining_stats mining;
+    struct qms_miner_stats queue;
+    struct qms_hints_stats hints;
+    uint64_t losses, reopens;
+    uint32_t class_count;
+    uint64_t classes[][QMS_CLASS_COUNTERS];
+};
+
+/* A report that is being made, of what was counted since base; NULL: since the start.
+ */
+struct report {
+    struct qms_server *s;
+    const struct qms_baseline *base;
+};
+
+/* A count less what it was at the reset; one that has begun anew since is as it is. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+    return now >= then ? now - then : now;
+}
+
+static uint64_t counted(const struct report *r, enum qms_counter counter)
+{
+    uint64_t n = qms_stats_get(r->s->stats, counter);
+
+    return r->base ? since(n, r->base->counters[counter]) : n;
+}
+
+static uint64_t of_class(const struct report *r, const struct qms_class *k,
+                         enum qms_class_counter counter)
+{
+    uint64_t n = qms_class_get(k, counter);
+
+    return r->base && k->index < r->base->class_count
+               ? since(n, r->base->classes[k->index][counter])
+               : n;
+}
+
 /* What can change while the server runs. */
 static void put_settings(struct qms_server *s, json_t *o)
 {
@@ -47,11 +95,26 @@ static void put_settings(struct qms_server *s, json_t *o)
     qms_gate_leave(&s->contexts.gate, stripe);
 }
 
-static void put_cache(struct qms_server *s, json_t *o)
+static void subtract_cache(struct qm_cache_stats *c, const struct qm_cache_stats *base)
 {
+    c->hits = since(c->hits, base->hits);
+    c->prefetch_hits = since(c->prefetch_hits, base->prefetch_hits);
+    c->misses = since(c->misses, base->misses);
+    c->prefetches = since(c->prefetches, base->prefetches);
+    c->used = since(c->used, base->used);
+    c->wasted = since(c->wasted, base->wasted);
+    c->evicted = since(c->evicted, base->evicted);
+    c->lru_misses = since(c->lru_misses, base->lru_misses);
+}
+
+static void put_cache(const struct report *r, json_t *o)
+{
+    struct qms_server *s = r->s;
     struct qm_cache_stats c;
 
     qm_cache_get_stats(s->cache, &c);
+    if (r->base)
+        subtract_cache(&c, &r->base->cache);
     put(o, "block_size", s->config.block_size);
     put(o, "cache_blocks", s->config.blocks);
     put(o, "prefetch_blocks", c.prefetch_share);
@@ -60,10 +123,10 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "evicted", c.evicted);
     put(o, "size", s->size);
     put_bool(o, "uncached", atomic_load(&s->uncached));
-    put(o, "reads", qms_stats_get(s->stats, QMS_READS));
-    put(o, "read_bytes", qms_stats_get(s->stats, QMS_READ_BYTES));
-    put(o, "writes", qms_stats_get(s->stats, QMS_WRITES));
-    put(o, "write_bytes", qms_stats_get(s->stats, QMS_WRITE_BYTES));
+    put(o, "reads", counted(r, QMS_READS));
+    put(o, "read_bytes", counted(r, QMS_READ_BYTES));
+    put(o, "writes", counted(r, QMS_WRITES));
+    put(o, "write_bytes", counted(r, QMS_WRITE_BYTES));
     put(o, "hits", c.hits);
     put(o, "prefetch_hits", c.prefetch_hits);
     put(o, "promotes", c.prefetch_hits); /* old name */
@@ -72,23 +135,30 @@ static void put_cache(struct qms_server *s, json_t *o)
     put(o, "used", c.used);
     put(o, "wasted", c.wasted);
     put(o, "lru_misses", c.lru_misses);
-    put(o, "failed", qms_stats_get(s->stats, QMS_PREFETCH_FAILED));
-    put(o, "dropped", qms_stats_get(s->stats, QMS_PREFETCH_DROPPED));
-    put(o, "throttled", qms_stats_get(s->stats, QMS_PREFETCH_THROTTLED));
-    put(o, "cancelled", qms_stats_get(s->stats, QMS_PREFETCH_CANCELLED));
-    put(o, "withheld", qms_stats_get(s->stats, QMS_PREFETCH_THROTTLED));  /* old name */
-    put(o, "overtaken", qms_stats_get(s->stats, QMS_PREFETCH_CANCELLED)); /* old name */
-    put(o, "device_reads", qms_stats_get(s->stats, QMS_DEVICE_READS));
-    put(o, "device_blocks", qms_stats_get(s->stats, QMS_DEVICE_BLOCKS));
+    put(o, "failed", counted(r, QMS_PREFETCH_FAILED));
+    put(o, "dropped", counted(r, QMS_PREFETCH_DROPPED));
+    put(o, "throttled", counted(r, QMS_PREFETCH_THROTTLED));
+    put(o, "cancelled", counted(r, QMS_PREFETCH_CANCELLED));
+    put(o, "withheld", counted(r, QMS_PREFETCH_THROTTLED));  /* old name */
+    put(o, "overtaken", counted(r, QMS_PREFETCH_CANCELLED)); /* old name */
+    put(o, "device_reads", counted(r, QMS_DEVICE_READS));
+    put(o, "device_blocks", counted(r, QMS_DEVICE_BLOCKS));
 }
 
 /* What sessions say of others' reads. */
-static void put_hints(struct qms_server *s, json_t *o)
+static void put_hints(const struct report *r, json_t *o)
 {
+    struct qms_server *s = r->s;
     json_t *hints = json_object();
     struct qms_hints_stats h;
 
     qms_hints_get_stats(s->hints, &h);
+    if (r->base) {
+        h.blocks = since(h.blocks, r->base->hints.blocks);
+        h.joined = since(h.joined, r->base->hints.joined);
+        h.unread = since(h.unread, r->base->hints.unread);
+        h.unhinted = since(h.unhinted, r->base->hints.unhinted);
+    }
     put(hints, "sessions", h.sessions);
     put(hints, "blocks", h.blocks);
     put(hints, "joined", h.joined);
@@ -108,23 +178,31 @@ static void put_load(struct qms_server *s, json_t *o)
 }
 
 /* The server's own connections to the layer below. */
-static void put_backing(struct qms_server *s, json_t *o)
+static void put_backing(const struct report *r, json_t *o)
 {
+    struct qms_server *s = r->s;
     struct qms_backing_stats b = {0};
 
     if (s->backing)
         qms_backing_stats(s->backing, &b);
+    if (r->base) {
+        b.losses = since(b.losses, r->base->losses);
+        b.reopens = since(b.reopens, r->base->reopens);
+    }
     put(o, "prefetch_connections", b.open);
     put(o, "prefetch_losses", b.losses);
     put(o, "prefetch_reopens", b.reopens);
 }
 
-static void put_latency(struct qms_server *s, json_t *o)
+static void put_latency(const struct report *r, json_t *o)
 {
+    struct qms_server *s = r->s;
     struct qms_latency l;
     json_t *latency = json_object(), *histogram = json_array();
 
     qms_stats_latency(s->stats, &l);
+    if (r->base)
+        qms_stats_latency_since(&l, &r->base->latency);
     put(latency, "count", l.count);
     json_object_set_new(latency, "mean", micros(l.mean));
     json_object_set_new(latency, "p50", micros(l.p50));
@@ -143,16 +221,38 @@ static void put_latency(struct qms_server *s, json_t *o)
     json_object_set_new(o, "latency_us", latency);
 }
 
-static void put_mining(struct qms_server *s, json_t *o)
+static void get_mining(struct qms_server *s, struct qm_mining_stats *m,
+                       struct qms_miner_stats *queue)
 {
-    struct qm_mining_stats m = {0};
-    struct qms_miner_stats queue = {0};
     unsigned stripe = qms_gate_enter(&s->contexts.gate);
 
-    s->engine.prefetcher->ops->stats(s->engine.prefetcher, &m);
+    s->engine.prefetcher->ops->stats(s->engine.prefetcher, m);
     if (s->miner)
-        qms_miner_stats(s->miner, &queue);
+        qms_miner_stats(s->miner, queue);
     qms_gate_leave(&s->contexts.gate, stripe);
+}
+
+static void subtract_mining(struct qm_mining_stats *m, struct qms_miner_stats *queue,
+                            const struct qms_baseline *base)
+{
+    m->saves = since(m->saves, base->mining.saves);
+    m->save_errors = since(m->save_errors, base->mining.save_errors);
+    m->sequences = since(m->sequences, base->mining.sequences);
+    m->lookups = since(m->lookups, base->mining.lookups);
+    m->matches = since(m->matches, base->mining.matches);
+    queue->shed = since(queue->shed, base->queue.shed);
+    queue->failed = since(queue->failed, base->queue.failed);
+}
+
+static void put_mining(const struct report *r, json_t *o)
+{
+    struct qms_server *s = r->s;
+    struct qm_mining_stats m = {0};
+    struct qms_miner_stats queue = {0};
+
+    get_mining(s, &m, &queue);
+    if (r->base)
+        subtract_mining(&m, &queue, r->base);
     put(o, "rules", m.rules);
     put(o, "prefixes", m.prefixes);
     put(o, "rules_bytes", m.rules_bytes);
@@ -166,31 +266,32 @@ static void put_mining(struct qms_server *s, json_t *o)
     put(o, "matches", m.matches);
 }
 
-static void put_contexts(struct qms_server *s, json_t *o)
+static void put_contexts(const struct report *r, json_t *o)
 {
-    struct qms_record_stats r = {0};
+    struct qms_server *s = r->s;
+    struct qms_record_stats recorded = {0};
 
     put(o, "contexts_open", atomic_load(&s->contexts.open));
-    put(o, "contexts_begun", qms_stats_get(s->stats, QMS_CONTEXTS_BEGUN));
-    put(o, "ignored_ends", qms_stats_get(s->stats, QMS_IGNORED_ENDS));
-    put(o, "bad_records", qms_stats_get(s->stats, QMS_BAD_RECORDS));
+    put(o, "contexts_begun", counted(r, QMS_CONTEXTS_BEGUN));
+    put(o, "ignored_ends", counted(r, QMS_IGNORED_ENDS));
+    put(o, "bad_records", counted(r, QMS_BAD_RECORDS));
     put(o, "sessions", qms_sessions_count(&s->sessions));
     pthread_mutex_lock(&s->lock);
     put(o, "connections", s->connection_count);
     pthread_mutex_unlock(&s->lock);
     if (s->recorder)
-        qms_record_stats(s->recorder, &r);
-    put(o, "recorded", r.recorded);
-    put(o, "record_dropped", r.dropped);
-    if (r.error != 0)
-        put_text(o, "record_error", strerror(r.error));
+        qms_record_stats(s->recorder, &recorded);
+    put(o, "recorded", recorded.recorded);
+    put(o, "record_dropped", recorded.dropped);
+    if (recorded.error != 0)
+        put_text(o, "record_error", strerror(recorded.error));
 }
 
 /* Read requests in contexts of the class, those nested in them included. */
-static uint64_t total_requests(const struct qms_class *k)
+static uint64_t total_requests(const struct report *r, const struct qms_class *k)
 {
-    return qms_class_get(k, QMS_CLASS_REQUESTS) +
-           qms_class_get(k, QMS_CLASS_NESTED_REQUESTS);
+    return of_class(r, k, QMS_CLASS_REQUESTS) +
+           of_class(r, k, QMS_CLASS_NESTED_REQUESTS);
 }
 
 /* How a class fares with the throttle, and the set that it is judged in: the number of
@@ -217,32 +318,32 @@ static double mean_us(uint64_t ns, uint64_t requests)
 }
 
 /* What was read in contexts of the class, those nested in them included. */
-static void put_total(json_t *o, const struct qms_class *k)
+static void put_total(const struct report *r, json_t *o, const struct qms_class *k)
 {
     uint64_t hits =
-        qms_class_get(k, QMS_CLASS_HITS) + qms_class_get(k, QMS_CLASS_NESTED_HITS);
-    uint64_t prefetch_hits = qms_class_get(k, QMS_CLASS_PREFETCH_HITS) +
-                             qms_class_get(k, QMS_CLASS_NESTED_PREFETCH_HITS);
+        of_class(r, k, QMS_CLASS_HITS) + of_class(r, k, QMS_CLASS_NESTED_HITS);
+    uint64_t prefetch_hits = of_class(r, k, QMS_CLASS_PREFETCH_HITS) +
+                             of_class(r, k, QMS_CLASS_NESTED_PREFETCH_HITS);
     uint64_t misses =
-        qms_class_get(k, QMS_CLASS_MISSES) + qms_class_get(k, QMS_CLASS_NESTED_MISSES);
-    uint64_t ns =
-        qms_class_get(k, QMS_CLASS_NS) + qms_class_get(k, QMS_CLASS_NESTED_NS);
+        of_class(r, k, QMS_CLASS_MISSES) + of_class(r, k, QMS_CLASS_NESTED_MISSES);
+    uint64_t ns = of_class(r, k, QMS_CLASS_NS) + of_class(r, k, QMS_CLASS_NESTED_NS);
 
     put(o, "total_reads", hits + prefetch_hits + misses);
     put(o, "total_hits", hits);
     put(o, "total_prefetch_hits", prefetch_hits);
     put(o, "total_promotes", prefetch_hits); /* old name */
     put(o, "total_misses", misses);
-    json_object_set_new(o, "total_latency_us", micros(mean_us(ns, total_requests(k))));
+    json_object_set_new(o, "total_latency_us",
+                        micros(mean_us(ns, total_requests(r, k))));
 }
 
-static json_t *class_object(struct qms_server *s, const struct qms_class *k)
+static json_t *class_object(const struct report *r, const struct qms_class *k)
 {
-    uint64_t hits = qms_class_get(k, QMS_CLASS_HITS);
-    uint64_t prefetch_hits = qms_class_get(k, QMS_CLASS_PREFETCH_HITS);
-    uint64_t misses = qms_class_get(k, QMS_CLASS_MISSES);
-    uint64_t requests = qms_class_get(k, QMS_CLASS_REQUESTS);
-    uint64_t ns = qms_class_get(k, QMS_CLASS_NS);
+    uint64_t hits = of_class(r, k, QMS_CLASS_HITS);
+    uint64_t prefetch_hits = of_class(r, k, QMS_CLASS_PREFETCH_HITS);
+    uint64_t misses = of_class(r, k, QMS_CLASS_MISSES);
+    uint64_t requests = of_class(r, k, QMS_CLASS_REQUESTS);
+    uint64_t ns = of_class(r, k, QMS_CLASS_NS);
     json_t *o = json_object();
     char id[17];
 
@@ -250,18 +351,18 @@ static json_t *class_object(struct qms_server *s, const struct qms_class *k)
     put_text(o, "class", id);
     put_text(o, "kind", k->kind ? qm_kind_name(k->kind) : "other");
     put_text(o, "name", atomic_load_explicit(&k->name, memory_order_acquire));
-    put(o, "contexts", qms_class_get(k, QMS_CLASS_CONTEXTS));
+    put(o, "contexts", of_class(r, k, QMS_CLASS_CONTEXTS));
     put(o, "reads", hits + prefetch_hits + misses);
     put(o, "hits", hits);
     put(o, "prefetch_hits", prefetch_hits);
     put(o, "promotes", prefetch_hits); /* old name */
     put(o, "misses", misses);
-    put(o, "issued", qms_class_get(k, QMS_CLASS_ISSUED));
-    put(o, "used", qms_class_get(k, QMS_CLASS_USED));
-    put(o, "wasted", qms_class_get(k, QMS_CLASS_WASTED));
+    put(o, "issued", of_class(r, k, QMS_CLASS_ISSUED));
+    put(o, "used", of_class(r, k, QMS_CLASS_USED));
+    put(o, "wasted", of_class(r, k, QMS_CLASS_WASTED));
     json_object_set_new(o, "latency_us", micros(mean_us(ns, requests)));
-    put_total(o, k);
-    put_state(s, o, k);
+    put_total(r, o, k);
+    put_state(r->s, o, k);
     return o;
 }
 
@@ -281,8 +382,9 @@ static int by_requests(const void *a, const void *b)
 
 /* The classes that were read in most, at most `most` of them; but those in which no
  * context was begun are left out. */
-static json_t *class_array(struct qms_server *s, uint32_t most)
+static json_t *class_array(const struct report *r, uint32_t most)
 {
+    struct qms_server *s = r->s;
     uint32_t count = qms_classes_count(s->classes), n = 0;
     struct ranked *ranked = calloc(count, sizeof *ranked);
     json_t *array = json_array();
@@ -293,55 +395,99 @@ static json_t *class_array(struct qms_server *s, uint32_t most)
         struct qms_class *k = qms_class_at(s->classes, i);
 
         if (qms_class_get(k, QMS_CLASS_CONTEXTS) != 0)
-            ranked[n++] = (struct ranked){total_requests(k), k};
+            ranked[n++] = (struct ranked){total_requests(r, k), k};
     }
     qsort(ranked, n, sizeof *ranked, by_requests);
     for (uint32_t i = 0; i < n && i < most; i++)
-        json_array_append_new(array, class_object(s, ranked[i].klass));
+        json_array_append_new(array, class_object(r, ranked[i].klass));
     free(ranked);
     return array;
 }
 
 /* All but the classes. */
-static json_t *report(struct qms_server *s)
+static json_t *report(const struct report *r)
 {
+    struct qms_server *s = r->s;
     json_t *o = json_object();
 
     put_text(o, "version", QM_VERSION);
     put(o, "uptime_us", (qms_now() - s->started) / 1000);
+    if (r->base)
+        put(o, "reset_us", (qms_now() - r->base->taken) / 1000);
     put_settings(s, o);
     put_text(o, "eviction", s->config.params.eviction);
-    put_cache(s, o);
-    put_latency(s, o);
+    put_cache(r, o);
+    put_latency(r, o);
     put_load(s, o);
     qms_hints_expire(s->hints, qms_now());
-    put_hints(s, o);
-    put_backing(s, o);
-    put_mining(s, o);
-    put_contexts(s, o);
+    put_hints(r, o);
+    put_backing(r, o);
+    put_mining(r, o);
+    put_contexts(r, o);
     return o;
 }
 
-json_t *qms_report_object(struct qms_server *s, uint32_t classes)
+json_t *qms_report_object(struct qms_server *s, uint32_t classes, bool ever)
 {
-    json_t *o = report(s);
+    struct report r = {s, NULL};
+    json_t *o;
 
-    json_object_set_new(o, "classes", class_array(s, classes));
+    pthread_mutex_lock(&s->baseline_lock);
+    r.base = ever ? NULL : s->baseline;
+    o = report(&r);
+    json_object_set_new(o, "classes", class_array(&r, classes));
+    pthread_mutex_unlock(&s->baseline_lock);
     return o;
 }
 
 char *qms_report(struct qms_server *s, size_t max)
 {
-    json_t *o = report(s);
+    struct report r = {s, NULL};
     char *text = NULL;
+    json_t *o;
 
+    pthread_mutex_lock(&s->baseline_lock);
+    r.base = s->baseline;
+    o = report(&r);
     for (uint32_t most = QMS_CLASSES_MAX; most > 0; most /= 2) {
-        json_object_set_new(o, "classes", class_array(s, most));
+        json_object_set_new(o, "classes", class_array(&r, most));
         free(text);
         text = json_dumps(o, JSON_COMPACT);
         if (!text || strlen(text) < max)
             break;
     }
+    pthread_mutex_unlock(&s->baseline_lock);
     json_decref(o);
     return text;
+}
+
+int qms_report_reset(struct qms_server *s)
+{
+    uint32_t classes = qms_classes_count(s->classes);
+    struct qms_baseline *base =
+        calloc(1, sizeof *base + classes * sizeof base->classes[0]);
+    struct qms_backing_stats backing = {0};
+
+    if (!base)
+        return -1;
+    base->taken = qms_now();
+    qm_cache_get_stats(s->cache, &base->cache);
+    for (int i = 0; i < QMS_NUM_COUNTERS; i++)
+        base->counters[i] = qms_stats_get(s->stats, i);
+    qms_stats_latency(s->stats, &base->latency);
+    get_mining(s, &base->mining, &base->queue);
+    qms_hints_get_stats(s->hints, &base->hints);
+    if (s->backing)
+        qms_backing_stats(s->backing, &backing);
+    base->losses = backing.losses;
+    base->reopens = backing.reopens;
+    base->class_count = classes;
+    for (uint32_t k = 0; k < classes; k++)
+        for (int i = 0; i < QMS_CLASS_COUNTERS; i++)
+            base->classes[k][i] = qms_class_get(qms_class_at(s->classes, k), i);
+    pthread_mutex_lock(&s->baseline_lock);
+    free(s->baseline);
+    s->baseline = base;
+    pthread_mutex_unlock(&s->baseline_lock);
+    return 0;
 }

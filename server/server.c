@@ -323,9 +323,9 @@ static char *report(void *opaque)
 }
 
 #ifdef QM_HAVE_HTTP
-static json_t *report_object(void *opaque, unsigned classes)
+static json_t *report_object(void *opaque, unsigned classes, bool ever)
 {
-    return qms_report_object(opaque, classes);
+    return qms_report_object(opaque, classes, ever);
 }
 
 static int open_http(struct qms_server *s)
@@ -552,6 +552,8 @@ void qms_server_stop(struct qms_server *s)
     qm_throttle_free(s->throttle);
     qms_classes_free(s->classes);
     qms_stats_free(s->stats);
+    free(s->baseline);
+    s->baseline = NULL;
     s->socket = NULL;
     s->control = NULL;
     s->stop_watched = false;
@@ -612,6 +614,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     identify(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
+    pthread_mutex_init(&s->baseline_lock, NULL);
     qm_device_load_init(&s->load);
     qm_latency_init(&s->latency);
     qm_admission_init(&s->admission);

@@ -90,6 +90,9 @@ struct qms_server {
     unsigned connection_count;
     unsigned opened; /* connections, ever */
 
+    pthread_mutex_t baseline_lock; /* held while a report is made */
+    struct qms_baseline *baseline; /* of the last reset (report.c), or NULL */
+
     pthread_mutex_t reporting; /* serializes clients' reports; held while they wait */
     uint64_t next_report;      /* ns: the next report is not made before */
 };
@@ -158,8 +161,12 @@ void qms_server_tune(struct qms_server *s, const struct qms_config *config);
  * server.  One call at a time. */
 char *qms_change_answer(void *opaque, uid_t user, const char *request);
 
-/* The statistics as a JSON object, with that many classes at most. */
-struct json_t *qms_report_object(struct qms_server *s, uint32_t classes);
+/* The statistics as a JSON object, with that many classes at most; ever: since the
+ * start, whatever was reset. */
+struct json_t *qms_report_object(struct qms_server *s, uint32_t classes, bool ever);
+
+/* Reports count from now on.  -1: memory is out. */
+int qms_report_reset(struct qms_server *s);
 
 /* The statistics as a JSON document, at most max bytes of it, terminated (report.c).
  * NULL if memory is out; to be freed. */

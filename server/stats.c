@@ -159,3 +159,25 @@ void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latenc
     latency->p90 = percentile(buckets, latency->count, 0.90);
     latency->p99 = percentile(buckets, latency->count, 0.99);
 }
+
+void qms_stats_latency_since(struct qms_latency *latency,
+                             const struct qms_latency *then)
+{
+    double sum =
+        latency->mean * (double)latency->count - then->mean * (double)then->count;
+
+    latency->count = 0;
+    latency->max = latency->mean = latency->p50 = latency->p90 = latency->p99 = 0;
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        latency->buckets[i] -= then->buckets[i];
+        latency->count += latency->buckets[i];
+        if (latency->buckets[i] > 0)
+            latency->max = qms_stats_bucket_us(i);
+    }
+    if (latency->count == 0)
+        return;
+    latency->mean = sum > 0 ? sum / (double)latency->count : 0;
+    latency->p50 = percentile(latency->buckets, latency->count, 0.50);
+    latency->p90 = percentile(latency->buckets, latency->count, 0.90);
+    latency->p99 = percentile(latency->buckets, latency->count, 0.99);
+}

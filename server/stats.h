@@ -56,6 +56,10 @@ uint64_t qms_stats_get(const struct qms_stats *stats, enum qms_counter counter);
 void qms_stats_took(struct qms_stats *stats, uint64_t ns);
 void qms_stats_latency(const struct qms_stats *stats, struct qms_latency *latency);
 
+/* Leaves out of `latency` what `then`, an earlier one, has; max is that of a bucket. */
+void qms_stats_latency_since(struct qms_latency *latency,
+                             const struct qms_latency *then);
+
 /* The middle of a bucket of the histogram, in microseconds. */
 double qms_stats_bucket_us(unsigned bucket);
 
