@@ -9,6 +9,9 @@
  *   - those of frames[0] to frames[entered - 1], as far as the level allows them: that
  *     of frame i is the one at depth frames[i].outside + 1;
  *   - or, while none is entered and `kept`, that of frames[0].
+ *
+ * In a helper (a parallel worker) the leader's context takes the connection's place,
+ * and frames[0], which is a part of it, has none of its own.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -25,6 +28,8 @@ static struct {
     uint64_t klass;       /* ... with its class ... */
     const char *name;     /* ... and its name, or NULL */
     struct qm_counts *counts;
+    int leader; /* the process that this one helps, and its context; 0: none */
+    uint64_t leaders;
 } backend;
 
 static enum qm_level level = QM_LEVEL_QUERY;
@@ -85,6 +90,12 @@ static void end_all(void)
 static void begin_frame(int i)
 {
     qm_connection_enter();
+    if (backend.leader != 0) {
+        frames[i].outside = qmctx_depth(backend.transport);
+        if (i > 0 && level >= QM_LEVEL_QUERY)
+            begin(QMCTX_QUERY, frames[i].klass, NULL);
+        return;
+    }
     /* Not within a query's that was begun when the level was another one. */
     if (!in_transaction && level >= QM_LEVEL_TRANSACTION &&
         qmctx_depth(backend.transport) == connected)
@@ -104,6 +115,12 @@ void qm_contexts_start(struct qmctx *transport, enum qmctx_kind kind, uint64_t k
     backend.counts = counts;
 }
 
+void qm_contexts_help(int process, uint64_t id)
+{
+    backend.leader = process;
+    backend.leaders = id;
+}
+
 void qm_contexts_stop(void)
 {
     if (backend.transport)
@@ -120,8 +137,13 @@ void qm_contexts_level(enum qm_level new_level)
 
 void qm_connection_enter(void)
 {
-    if (backend.transport && level != QM_LEVEL_OFF &&
-        qmctx_depth(backend.transport) == 0)
+    if (!backend.transport || level == QM_LEVEL_OFF ||
+        qmctx_depth(backend.transport) > 0)
+        return;
+    if (backend.leader != 0)
+        connected =
+            qmctx_begin_shared(backend.transport, backend.leader, backend.leaders) == 0;
+    else
         connected = begin(backend.kind, backend.klass, backend.name);
 }
 

@@ -34,6 +34,10 @@ struct qm_counts {
  * the outermost context is, and where it is counted; all stay the caller's. */
 void qm_contexts_start(struct qmctx *transport, enum qmctx_kind kind, uint64_t klass,
                        const char *name, struct qm_counts *counts);
+/* This is a helper of another backend: instead of the connection's, and the
+ * transaction's and the query's of the first frame, there is that backend's context of
+ * this shared id (qmctx_begin_shared()).  To be called after qm_contexts_start(). */
+void qm_contexts_help(int process, uint64_t id);
 /* Ends all contexts; from now on nothing is begun. */
 void qm_contexts_stop(void);
 

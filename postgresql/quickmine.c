@@ -19,7 +19,9 @@
  *   - Statements that only run or steer others (FETCH, EXECUTE, EXPLAIN, BEGIN, ...)
  * have no context, as the others do.
  *   - A parallel worker is a process of its own, and runs the executor with the query
- * id of the leader's statement: the hooks do the same there as in a backend.
+ * id of the leader's statement: the hooks do the same there as in a backend.  Over the
+ * agent's transport its context is the leader's, which shows it while it runs a plan
+ * that has workers.
  *
  * An error leaves by longjmp: PG_FINALLY leaves the frames that it passes, and the
  * (sub)transaction's end sees to what is kept between them.
@@ -103,6 +105,7 @@ static struct qmctx *open_transport(void)
 
 static void stop(int code, Datum unused)
 {
+    qm_stat_show(0);
     qm_contexts_stop();
 }
 
@@ -133,6 +136,13 @@ static void start(void)
         klass = hash_bytes_extended((const unsigned char *)name, (int)strlen(name), 0);
     }
     qm_contexts_start(transport, kind, klass, name, qm_stat_of_backend());
+    if (is_agent(where()) && (InitializingParallelWorker || IsParallelWorker())) {
+        int process = 0;
+        uint64_t id = qm_stat_of_leader(&process);
+
+        if (id != 0)
+            qm_contexts_help(process, id);
+    }
     before_shmem_exit(stop, 0);
 }
 
@@ -287,7 +297,9 @@ static void on_start(QueryDesc *query, int flags)
 static void on_run(QueryDesc *query, ScanDirection direction, uint64 count, bool once)
 {
     ExecutorRun_hook_type next = next_run ? next_run : standard_ExecutorRun;
-    bool keep = false;
+    bool shows = query->plannedstmt->parallelModeNeeded && !IsParallelWorker();
+    volatile uint64_t shown = 0;
+    volatile bool keep = false;
     int frame;
 
     if (!tracking()) {
@@ -295,6 +307,8 @@ static void on_run(QueryDesc *query, ScanDirection direction, uint64 count, bool
         return;
     }
     frame = qm_frame_enter(class_of_plan(query->plannedstmt));
+    if (shows)
+        shown = qm_stat_show(qmctx_shared_id(transport));
     PG_TRY();
     {
         next(query, direction, count, once);
@@ -302,6 +316,8 @@ static void on_run(QueryDesc *query, ScanDirection direction, uint64 count, bool
     }
     PG_FINALLY();
     {
+        if (shows)
+            qm_stat_show(shown);
         qm_frame_leave(frame, keep);
     }
     PG_END_TRY();

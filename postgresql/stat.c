@@ -11,6 +11,7 @@
 #include <miscadmin.h>
 #include <storage/ipc.h>
 #include <storage/lwlock.h>
+#include <storage/proc.h>
 #include <storage/shmem.h>
 #include <utils/builtins.h>
 
@@ -21,14 +22,17 @@
 
 #if PG_VERSION_NUM < 170000 /* from 1, 0: there is none */
 #include <storage/backendid.h>
-#define BACKEND (MyBackendId - 1)
+#define BACKEND          (MyBackendId - 1)
+#define BACKEND_OF(proc) ((proc)->backendId - 1)
 #else
 #include <storage/procnumber.h>
-#define BACKEND MyProcNumber
+#define BACKEND          MyProcNumber
+#define BACKEND_OF(proc) GetNumberFromPGProc(proc)
 #endif
 
 struct slot {
     _Alignas(64) struct qm_counts counts;
+    _Atomic uint64_t shown;
 };
 
 static struct slot *slots; /* MaxBackends; NULL: there is no shared memory of ours */
@@ -77,6 +81,30 @@ struct qm_counts *qm_stat_of_backend(void)
     if (slots && BACKEND >= 0 && BACKEND < MaxBackends)
         return &slots[BACKEND].counts;
     return &own;
+}
+
+uint64_t qm_stat_show(uint64_t number)
+{
+    if (!slots || BACKEND < 0 || BACKEND >= MaxBackends)
+        return 0;
+    return atomic_exchange_explicit(&slots[BACKEND].shown, number,
+                                    memory_order_relaxed);
+}
+
+uint64_t qm_stat_of_leader(int *process)
+{
+    const PGPROC *leader = MyProc->lockGroupLeader;
+    int backend;
+
+    /* A leader is in its own group, and a worker that has joined one in its leader's.
+     */
+    if (!slots || !leader || leader == MyProc)
+        return 0;
+    *process = leader->pid;
+    backend = BACKEND_OF(leader);
+    return backend >= 0 && backend < MaxBackends
+               ? atomic_load_explicit(&slots[backend].shown, memory_order_relaxed)
+               : 0;
 }
 
 static uint64_t load(_Atomic uint64_t *counter)

@@ -12,4 +12,12 @@ void qm_stat_reserve(void);
  * to what others have before it. */
 struct qm_counts *qm_stat_of_backend(void);
 
+/* What this backend shows the others: a number, at first 0.  Returns what it showed
+ * before. */
+uint64_t qm_stat_show(uint64_t number);
+
+/* Of the backend that this parallel worker works for: its process, and what it shows;
+ * 0: there is none. */
+uint64_t qm_stat_of_leader(int *process);
+
 #endif

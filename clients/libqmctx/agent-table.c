@@ -103,10 +103,9 @@ static unsigned next_slot(const struct qm_agent_chunk *c)
 }
 
 uint64_t qm_agent_slot_begin(struct qm_agent_table *t, struct qm_agent_chunk *c,
-                             uint64_t parent, uint16_t kind, uint64_t klass,
-                             const char *name)
+                             const struct qm_agent_shown *shown)
 {
-    size_t name_len = name ? qm_name_len(name, QM_AGENT_NAME_MAX) : 0;
+    size_t name_len = shown->name ? qm_name_len(shown->name, QM_AGENT_NAME_MAX) : 0;
     unsigned n = next_slot(c);
     struct qm_agent_slot *slot;
     uint64_t word;
@@ -117,13 +116,13 @@ uint64_t qm_agent_slot_begin(struct qm_agent_table *t, struct qm_agent_chunk *c,
     word = ++c->generation << QM_AGENT_SLOT_BITS | (c->first + n);
     /* The agent does not take what it reads between these two stores. */
     __atomic_exchange_n(&slot->word, 0, __ATOMIC_ACQ_REL);
-    slot->parent = parent;
-    slot->klass = klass;
-    slot->kind = kind;
-    slot->of_process = 0;
+    slot->parent = shown->parent;
+    slot->klass = shown->klass;
+    slot->kind = (uint16_t)shown->kind;
+    slot->of_process = shown->of_process;
     slot->name_len = (uint16_t)name_len;
     if (name_len > 0)
-        memcpy(slot->name, name, name_len);
+        memcpy(slot->name, shown->name, name_len);
     __atomic_store_n(&slot->word, word, __ATOMIC_RELEASE);
     c->used |= UINT64_C(1) << n;
     c->last = n;

@@ -46,11 +46,18 @@ void qm_agent_table_free(struct qm_agent_table *table);
 struct qm_agent_chunk *qm_agent_chunk_take(struct qm_agent_table *table);
 void qm_agent_chunk_give(struct qm_agent_table *table, struct qm_agent_chunk *chunk);
 
-/* Begins a context: returns its word, or 0 if all slots of the chunk have open ones.
- * parent: a word of the chunk, or 0.  name is copied, and may be cut. */
+/* What a slot shows; see struct qm_agent_slot. */
+struct qm_agent_shown {
+    uint64_t parent; /* a word of the chunk, or of of_process; or 0 */
+    uint64_t klass;
+    unsigned kind;
+    uint32_t of_process;
+    const char *name; /* copied, and perhaps cut; may be NULL */
+};
+
+/* Begins a context: returns its word, or 0 if all slots of the chunk have open ones. */
 uint64_t qm_agent_slot_begin(struct qm_agent_table *table, struct qm_agent_chunk *chunk,
-                             uint64_t parent, uint16_t kind, uint64_t klass,
-                             const char *name);
+                             const struct qm_agent_shown *shown);
 void qm_agent_slot_end(struct qm_agent_table *table, struct qm_agent_chunk *chunk,
                        uint64_t word);
 

@@ -50,6 +50,10 @@ struct qm_transport {
     bool (*connected)(struct qmctx *ctx);
     int (*begin)(struct qmctx *ctx, struct qm_thread *thread, enum qmctx_kind kind,
                  uint64_t klass, const char *name);
+    /* NULL: the transport cannot. */
+    uint64_t (*shared_id)(struct qmctx *ctx);
+    int (*begin_shared)(struct qmctx *ctx, struct qm_thread *thread, pid_t process,
+                        uint64_t id);
     /* Ends the innermost context; thread->depth is at least 1. */
     void (*end)(struct qmctx *ctx, struct qm_thread *thread);
     /* The thread exits, or the instance is closed: ends its contexts, and frees what

@@ -40,6 +40,30 @@ int qmctx_begin(struct qmctx *ctx, enum qmctx_kind kind, uint64_t klass,
     return ctx->transport->begin(ctx, thread, kind, klass, name);
 }
 
+uint64_t qmctx_shared_id(struct qmctx *ctx)
+{
+    return qm_is_parents(ctx) || !ctx->transport->shared_id
+               ? 0
+               : ctx->transport->shared_id(ctx);
+}
+
+int qmctx_begin_shared(struct qmctx *ctx, pid_t process, uint64_t id)
+{
+    struct qm_thread *thread;
+
+    if (!ctx->transport->begin_shared)
+        return qm_fail(ENOTSUP, "the transport %s has no contexts of other processes",
+                       ctx->transport->name);
+    if (process <= 0 || id == 0)
+        return qm_fail(EINVAL, "no context of another process");
+    if (qm_is_parents(ctx))
+        return 0;
+    thread = qm_thread_get(ctx, true);
+    if (!thread)
+        return qm_fail(ENOMEM, "out of memory for a thread's contexts");
+    return ctx->transport->begin_shared(ctx, thread, process, id);
+}
+
 int qmctx_end(struct qmctx *ctx)
 {
     struct qm_thread *thread;

@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -118,6 +119,16 @@ int qmctx_end(struct qmctx *ctx);
 int qmctx_end_to(struct qmctx *ctx, unsigned depth);
 /* How many contexts of the calling thread are open. */
 unsigned qmctx_depth(struct qmctx *ctx);
+
+/* For processes that work for each other (parallel workers of a database); agent's
+ * transport only.  A number that stands for the calling thread's current context in
+ * qmctx_begin_shared() of another process, as long as the context is open; or 0. */
+uint64_t qmctx_shared_id(struct qmctx *ctx);
+/* Begins, as the calling thread's current context, the one that the id stands for in
+ * that process, which has the same user: what is read in it, and contexts within it,
+ * are that context's.  If it is not open any more, they are in none.  ENOTSUP over
+ * other transports; EINVAL: no such number. */
+int qmctx_begin_shared(struct qmctx *ctx, pid_t process, uint64_t id);
 
 /* The rest is for the direct transport only (ENOTSUP else). */
 

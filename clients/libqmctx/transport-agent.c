@@ -151,27 +151,47 @@ static void look_now_and_then(struct agent *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-static int agent_begin(struct qmctx *ctx, struct qm_thread *thread,
-                       enum qmctx_kind kind, uint64_t klass, const char *name)
+/* Makes what a slot shows the thread's current context. */
+static int enter(struct agent *a, struct qm_thread *thread,
+                 const struct qm_agent_shown *shown)
 {
     struct agent_thread *t = (struct agent_thread *)thread;
-    struct agent *a = (struct agent *)ctx;
     struct frame f = {.outer = word};
-    uint64_t parent = 0;
 
     look_now_and_then(a);
     if (!qm_thread_reserve(thread))
         return -1;
     if (!t->chunk)
         t->chunk = qm_agent_chunk_take(a->table);
-    for (unsigned i = thread->depth; i > 0 && parent == 0; i--)
-        parent = frames_of(thread)[i - 1].word;
     if (t->chunk)
-        f.word = qm_agent_slot_begin(a->table, t->chunk, parent, kind, klass, name);
+        f.word = qm_agent_slot_begin(a->table, t->chunk, shown);
     if (f.word != 0)
         word = f.word;
     frames_of(thread)[thread->depth++] = f;
     return 0;
+}
+
+static int agent_begin(struct qmctx *ctx, struct qm_thread *thread,
+                       enum qmctx_kind kind, uint64_t klass, const char *name)
+{
+    struct qm_agent_shown shown = {.kind = kind, .klass = klass, .name = name};
+
+    for (unsigned i = thread->depth; i > 0 && shown.parent == 0; i--)
+        shown.parent = frames_of(thread)[i - 1].word;
+    return enter((struct agent *)ctx, thread, &shown);
+}
+
+static uint64_t agent_shared_id(struct qmctx *ctx)
+{
+    return word;
+}
+
+static int agent_begin_shared(struct qmctx *ctx, struct qm_thread *thread,
+                              pid_t process, uint64_t id)
+{
+    struct qm_agent_shown shown = {.of_process = (uint32_t)process, .parent = id};
+
+    return enter((struct agent *)ctx, thread, &shown);
 }
 
 static void agent_end(struct qmctx *ctx, struct qm_thread *thread)
@@ -234,6 +254,8 @@ const struct qm_transport qm_transport_agent = {
     .frame_bytes = sizeof(struct frame),
     .connected = agent_connected,
     .begin = agent_begin,
+    .shared_id = agent_shared_id,
+    .begin_shared = agent_begin_shared,
     .end = agent_end,
     .thread_gone = agent_thread_gone,
     .forked = agent_forked,
