@@ -17,7 +17,7 @@
 #define RETRY_NS UINT64_C(1000000000)
 /* The server waits a second for what is told of a read.  After that it would be taken
  * for one of a later read. */
-#define LATE_NS UINT64_C(500000000)
+#define LATE_NS UINT64_C(900000000)
 
 struct agent_hints {
     struct qmctx *ctx;

@@ -252,6 +252,8 @@ static int run(const struct arguments *a)
         return CLI_FAILED;
     make_directory(a->socket);
     allow_descriptors();
+    /* It runs little, but what it tells late is of no use. */
+    setpriority(PRIO_PROCESS, 0, -10);
     if (qm_agent_open(&agent, &config, err, sizeof err) != 0) {
         close_target(a, &target);
         return cli_fail("%s; `quickmine agent --check` says more", err);
