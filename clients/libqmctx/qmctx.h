@@ -191,9 +191,10 @@ struct qmctx_read {
 };
 
 /* Tells the server of n such reads, in the order in which they are made, so that it can
- * learn and prefetch.  Does not wait for the server.  ctx has one connection.  ENOTSUP:
- * it has more, or the server does not take this.  EAGAIN: the server does not answer;
- * nothing was sent. */
+ * learn and prefetch.  Waits for the server only if it does not carry out a
+ * connection's requests in order.  ctx has one connection.  ENOTSUP: it has more, or
+ * the server does not take this.  EAGAIN: the server does not answer; nothing was sent.
+ */
 int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
 
 /* The server's statistics as JSON text, malloc()ed and terminated; NULL on error. */

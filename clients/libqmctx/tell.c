@@ -2,7 +2,8 @@
 /* tell.c - telling the server of reads that are made over another connection.
  *
  * The records go over the instance's one connection, in the order in which contexts
- * begin and end on it (QM_WIRE_ORDERED), so nothing is waited for.
+ * begin and end on it.  If the server carries out requests in order (QM_WIRE_ORDERED)
+ * nothing is waited for; else each record is answered before the next is sent.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 /* A record, and the contexts that it names. */
 struct told {
     struct request request;
+    bool waited; /* for its reply: by whom that frees it */
     unsigned count;
     struct context *contexts[QM_WIRE_READS_MAX]; /* NULL: none */
     struct qm_wire_reads record;
@@ -29,7 +31,8 @@ static void told_ended(struct request *request)
     for (unsigned i = 0; i < t->count; i++)
         if (t->contexts[i])
             qm_context_release(request->conn->direct, t->contexts[i]);
-    free(t);
+    if (!t->waited)
+        free(t);
 }
 
 /* Sends the record; conn.lock is held. */
@@ -40,28 +43,39 @@ static void send_told(struct conn *conn, struct told *t)
     t->record.session = htole64(conn->session->id);
     qm_request_init(&t->request, conn);
     t->request.ended = told_ended;
+    t->waited = !conn->ordered;
     conn->unattended++;
     qm_conn_issue(&t->request, CMD_WRITE, &t->record, sizeof t->record, QM_WIRE_CONTROL,
                   0);
     qm_conn_issued(&t->request);
+    if (!conn->ordered) {
+        qm_conn_wait(&t->request);
+        free(t);
+    }
 }
 
 /* Tells of n reads, at most QM_WIRE_READS_MAX; conn.lock is held. */
 static int tell(struct conn *conn, const struct qmctx_read *reads, unsigned n)
 {
     struct told *t = calloc(1, sizeof *t);
+    uint64_t epoch = conn->epoch;
 
     if (!t)
         return qm_fail(ENOMEM, "out of memory");
     for (unsigned i = 0; i < n; i++) {
         int slot = qm_context_tag(conn, reads[i].id, &t->contexts[i]);
 
-        /* It lets go of the lock only for servers that are not in order. */
         t->record.reads[i].where =
             htole64((uint64_t)(slot > 0 ? slot : 0) << QM_WIRE_SHIFT |
                     (reads[i].offset & QM_WIRE_OFFSET_MASK));
         t->record.reads[i].length = htole32(reads[i].length);
         t->count++;
+    }
+    /* qm_context_tag() lets go of the lock for servers that are not in order. */
+    if (conn->epoch != epoch) {
+        t->request.conn = conn;
+        told_ended(&t->request);
+        return qm_fail(ENOTCONN, "the connection to the server was lost");
     }
     send_told(conn, t);
     return 0;
@@ -99,8 +113,6 @@ int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n
     qm_conn_drain(conn);
     if (conn->in_flight >= UNANSWERED_MOST)
         r = qm_fail(EAGAIN, "the server does not answer what it was told");
-    else if (!conn->ordered)
-        r = qm_fail(ENOTSUP, "this server does not carry out requests in order");
     while (r == 0 && n > 0) {
         unsigned some = n < QM_WIRE_READS_MAX ? (unsigned)n : QM_WIRE_READS_MAX;
 
