@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""check.py TRACE TABLES [--before "READS BYTES" --after "READS BYTES"]
+
+How many of a device's reads are in the right query's context.  TRACE is what the server
+recorded, between reads of the first and of the second sector; TABLES, from extents.py, has
+for each table's extents the classes that may read there (none: those whose names have the
+table's).  Before and after are the device's own counts, so that a read that the server has
+not recorded is missed.  Fails if a read is in a wrong query, or less than 99.9 % are in the
+right one."""
+import argparse
+import bisect
+import collections
+import re
+import sys
+
+p = argparse.ArgumentParser()
+p.add_argument("trace")
+p.add_argument("tables")
+p.add_argument("--before")
+p.add_argument("--after")
+p.add_argument("--all", action="store_true", help="the whole record")
+p.add_argument("--least", type=float, default=99.9, help="percent")
+args = p.parse_args()
+
+extents, classes = [], collections.defaultdict(set)
+for line in open(args.tables):
+    table, start, end, *more = line.split()
+    extents.append((int(start), int(end), table))
+    classes[table].update(more)
+extents.sort()
+starts = [e[0] for e in extents]
+
+
+def table_of(offset, length):
+    i = bisect.bisect(starts, offset) - 1
+    if i >= 0 and offset < extents[i][1]:
+        return extents[i][2]
+    i += 1  # a read that merges two files' ends counts for the first
+    return extents[i][2] if i < len(extents) and extents[i][0] < offset + length else None
+
+
+def is_right(table, name):
+    if classes[table]:
+        return name in classes[table]
+    return set(re.findall(r"(?<![a-z])[tr]\d+(?!\d)", name)) == {table}
+
+
+contexts, part = {}, None
+count, examples = collections.Counter(), collections.defaultdict(collections.Counter)
+total = 0
+for line in open(args.trace, errors="replace"):
+    f = line.split()
+    if f[0] == "B":
+        contexts[f[2]] = f[3], f[4], f[5]
+    elif f[0] == "E":
+        contexts.pop(f[2], None)
+    if f[0] != "R":
+        continue
+    offset, length = int(f[3]), int(f[4])
+    if offset in (0, 512) and length == 512:
+        part = offset
+        continue
+    if part != 0 and not args.all:
+        continue
+    total += length
+    table = table_of(offset, length)
+    kind, name, _ = contexts.get(f[2], ("none", "none", None))
+    if table is None:
+        verdict = "elsewhere"
+    elif kind != "query":
+        verdict = "none"
+    else:
+        verdict = "right" if is_right(table, name) else "wrong"
+    count[verdict] += 1
+    examples[verdict][(table, kind, name)] += 1
+
+known = count["right"] + count["wrong"] + count["none"]
+percent = 100 * count["right"] / known if known else 0
+print(f"CHECK {known} reads of tables: {count['right']} right ({percent:.3f} %), "
+      f"{count['wrong']} wrong, {count['none']} in no query; {count['elsewhere']} of other files")
+for verdict in "wrong", "none":
+    for (table, kind, name), n in examples[verdict].most_common(8):
+        print(f"CHECK   {verdict}: {n} of {table} in {kind} {name}")
+bad = count["wrong"] > 0 or percent < args.least or known < 1000
+if args.before and args.after:
+    # The second mark's own sector is in `after`.
+    (reads, size), (reads_after, size_after) = (map(int, x.split()) for x in
+                                                (args.before, args.after))
+    size = size_after - size - 512
+    print(f"CHECK the device read {reads_after - reads - 1} times, {size} bytes; the server "
+          f"recorded {total}")
+    if total < size or total > size * 1.01:
+        bad = True
+sys.exit(bad)
