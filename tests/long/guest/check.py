@@ -7,7 +7,7 @@ recorded, between reads of the first and of the second sector; TABLES, from exte
 for each table's extents the classes that may read there (none: those whose names have the
 table's).  Before and after are the device's own counts, so that a read that the server has
 not recorded is missed.  Fails if a read is in a wrong query, or less than 99.9 % are in the
-right one."""
+right one, by bytes."""
 import argparse
 import bisect
 import collections
@@ -48,6 +48,7 @@ def is_right(table, name):
 
 contexts, part = {}, None
 count, examples = collections.Counter(), collections.defaultdict(collections.Counter)
+size_of = collections.Counter()
 total = 0
 for line in open(args.trace, errors="replace"):
     f = line.split()
@@ -73,11 +74,13 @@ for line in open(args.trace, errors="replace"):
     else:
         verdict = "right" if is_right(table, name) else "wrong"
     count[verdict] += 1
+    size_of[verdict] += length
     examples[verdict][(table, kind, name)] += 1
 
 known = count["right"] + count["wrong"] + count["none"]
-percent = 100 * count["right"] / known if known else 0
-print(f"CHECK {known} reads of tables: {count['right']} right ({percent:.3f} %), "
+# By bytes: a read that no hint came for is recorded block by block.
+percent = 100 * size_of["right"] / max(1, sum(size_of[v] for v in ("right", "wrong", "none")))
+print(f"CHECK {known} reads of tables: {count['right']} right ({percent:.3f} % of bytes), "
       f"{count['wrong']} wrong, {count['none']} in no query; {count['elsewhere']} of other files")
 for verdict in "wrong", "none":
     for (table, kind, name), n in examples[verdict].most_common(8):
