@@ -36,6 +36,15 @@ static uint64_t now(void)
     return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
 }
 
+/* Tells of a read behind the device's end, which the server ignores.  From then on it
+ * lets reads wait for what is told of them; without it, the first would not. */
+static bool announce(struct agent_hints *h)
+{
+    struct qmctx_read none = {0, qmctx_size(h->ctx), 512};
+
+    return qmctx_tell_reads(h->ctx, &none, 1) == 0;
+}
+
 /* A server that is away is looked for once a second; what is read meanwhile is told
  * nobody, since it would be told too late. */
 static bool is_there(struct agent_hints *h)
@@ -48,7 +57,7 @@ static bool is_there(struct agent_hints *h)
     if (t - h->tried < RETRY_NS)
         return false;
     h->tried = t;
-    return qmctx_reconnect(h->ctx) == 0;
+    return qmctx_reconnect(h->ctx) == 0 && announce(h);
 }
 
 static void flush(void *opaque)
@@ -117,7 +126,7 @@ struct agent_hints *agent_hints_open(const char *uri, char *err, size_t len)
         snprintf(err, len, "out of memory");
         return NULL;
     }
-    if (qmctx_connect(uri, 1, &h->ctx) != 0 || qmctx_tell_reads(h->ctx, NULL, 0) != 0) {
+    if (qmctx_connect(uri, 1, &h->ctx) != 0 || !announce(h)) {
         snprintf(err, len, "%s", qmctx_error());
         agent_hints_close(h);
         return NULL;
