@@ -29,9 +29,15 @@ struct context {
     UT_hash_handle hh;
 };
 
+struct user {
+    uid_t number; /* key */
+    unsigned processes, open;
+    UT_hash_handle hh;
+};
+
 struct process {
     pid_t number; /* key */
-    uid_t user;
+    struct user *user;
     const struct qm_agent_slot *slots;
     uint32_t count;
     size_t bytes;
@@ -42,6 +48,7 @@ struct process {
 struct qm_agent_contexts {
     struct qm_sink sink;
     struct process *processes;
+    struct user *users; /* that have processes */
     struct qm_agent_contexts_stats stats;
 };
 
@@ -63,8 +70,34 @@ static void end(struct qm_agent_contexts *c, struct context *context)
     if (context->parent)
         DL_DELETE(context->parent->children, context);
     HASH_DEL(context->process->open, context);
+    context->process->user->open--;
     c->stats.open--;
     free(context);
+}
+
+/* The user, with one more process; NULL: memory is out. */
+static struct user *join_user(struct qm_agent_contexts *c, uid_t number)
+{
+    struct user *u;
+
+    HASH_FIND(hh, c->users, &number, sizeof number, u);
+    if (!u) {
+        u = calloc(1, sizeof *u);
+        if (!u)
+            return NULL;
+        u->number = number;
+        HASH_ADD(hh, c->users, number, sizeof u->number, u);
+    }
+    u->processes++;
+    return u;
+}
+
+static void leave_user(struct qm_agent_contexts *c, struct user *u)
+{
+    if (--u->processes > 0)
+        return;
+    HASH_DEL(c->users, u);
+    free(u);
 }
 
 static void forget(struct qm_agent_contexts *c, struct process *p)
@@ -72,6 +105,7 @@ static void forget(struct qm_agent_contexts *c, struct process *p)
     while (p->open)
         end(c, p->open);
     munmap((void *)p->slots, p->bytes);
+    leave_user(c, p->user);
     HASH_DEL(c->processes, p);
     c->stats.processes--;
     free(p);
@@ -127,8 +161,13 @@ int qm_agent_contexts_register(struct qm_agent_contexts *c, pid_t number, uid_t 
         free(p);
         return error;
     }
+    p->user = join_user(c, user);
+    if (!p->user) {
+        munmap((void *)p->slots, bytes);
+        free(p);
+        return ENOMEM;
+    }
     p->number = number;
-    p->user = user;
     p->count = hello->slots;
     p->bytes = bytes;
     qm_agent_contexts_forget(c, number);
@@ -205,6 +244,7 @@ static struct context *begin(struct qm_agent_contexts *c, struct process *p,
     if (slot->parent != 0)
         parent = find(c, p, slot->parent, depth + 1);
     if (HASH_COUNT(p->open) >= QM_AGENT_CONTEXTS_OPEN ||
+        (p->user->number != 0 && p->user->open >= QM_AGENT_CONTEXTS_USER) ||
         c->stats.open >= QM_AGENT_CONTEXTS_ALL ||
         (parent && parent->depth > QM_AGENT_CONTEXTS_DEPTH))
         return NULL;
@@ -226,6 +266,7 @@ static struct context *begin(struct qm_agent_contexts *c, struct process *p,
     if (parent)
         DL_APPEND(parent->children, context);
     HASH_ADD(hh, p->open, word, sizeof context->word, context);
+    p->user->open++;
     c->stats.open++;
     c->stats.begun++;
     return context;

@@ -9,7 +9,8 @@
  *
  * Nothing of a table is believed: a slot is copied while it stands still, numbers are
  * checked, and what is wrong makes a read of no context.  A process has at most
- * QM_AGENT_CONTEXTS_OPEN contexts open; more are no context.
+ * QM_AGENT_CONTEXTS_OPEN contexts open, and the processes of a user other than root
+ * together QM_AGENT_CONTEXTS_USER; more are no context.
  *
  * Threads: one at a time.
  */
@@ -23,6 +24,7 @@
 #include "clients/protocol/quickmine-agent.h"
 
 #define QM_AGENT_CONTEXTS_OPEN  8192  /* of a process */
+#define QM_AGENT_CONTEXTS_USER  16384 /* of a user */
 #define QM_AGENT_CONTEXTS_ALL   65536 /* of all */
 #define QM_AGENT_CONTEXTS_DEPTH 32    /* of nesting */
 

@@ -2,6 +2,7 @@
 /* threads.c - see threads.h. */
 #include "clients/bpf/threads.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct thread {
 struct qm_agent_threads {
     struct qm_sink sink;
     struct thread *by_key, *by_age;
+    uint64_t names[QM_THREAD_NAMES]; /* hashes of those that have a class, 0: free */
 };
 
 struct qm_agent_threads *qm_agent_threads_new(const struct qm_sink *sink)
@@ -62,18 +64,38 @@ static uint32_t number_of(const struct qm_bpf_read *read)
     return *end == '\0' && n > 0 && n <= UINT32_MAX ? (uint32_t)n : read->thread;
 }
 
+/* Whether the name with this hash has a class, or may have one.  Open addressing;
+ * nothing is ever removed. */
+static bool has_class(struct qm_agent_threads *t, uint64_t hash)
+{
+    for (unsigned i = 0; i < QM_THREAD_NAMES; i++) {
+        uint64_t *at = &t->names[(hash + i) % QM_THREAD_NAMES];
+
+        if (*at == 0)
+            *at = hash;
+        if (*at == hash)
+            return true;
+    }
+    return false;
+}
+
 static struct thread *begin(struct qm_agent_threads *t, uint64_t key,
                             const struct qm_bpf_read *read)
 {
     struct thread *thread = calloc(1, sizeof *thread);
     char name[sizeof read->name];
+    uint64_t klass;
 
     if (!thread)
         return NULL;
     memcpy(name, read->name, sizeof name);
     name[sizeof name - 1] = '\0';
-    thread->handle = t->sink.begin(t->sink.opaque, 0, QM_WIRE_THREAD,
-                                   XXH3_64bits(name, strlen(name)), name);
+    klass = XXH3_64bits(name, strlen(name));
+    if (!has_class(t, klass)) {
+        strcpy(name, "others");
+        klass = XXH3_64bits(name, strlen(name));
+    }
+    thread->handle = t->sink.begin(t->sink.opaque, 0, QM_WIRE_THREAD, klass, name);
     if (thread->handle == 0) {
         free(thread);
         return NULL;

@@ -5,6 +5,9 @@
  * says when it ends: one that has not read for QM_THREAD_IDLE does, and when there are
  * QM_THREADS_MAX, the one that has not read for the longest time.
  *
+ * Any program can give its threads any names, and a server keeps a class for each, so
+ * there are QM_THREAD_NAMES at most: threads of further names have the class "others".
+ *
  * Threads: one at a time.
  */
 #ifndef QM_BPF_THREADS_H
@@ -15,8 +18,9 @@
 #include "clients/bpf/contexts.h"
 #include "clients/bpf/reads.h"
 
-#define QM_THREADS_MAX 4096
-#define QM_THREAD_IDLE UINT64_C(30000000000) /* ns */
+#define QM_THREADS_MAX  4096
+#define QM_THREAD_NAMES 256
+#define QM_THREAD_IDLE  UINT64_C(30000000000) /* ns */
 
 struct qm_agent_threads;
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "clients/bpf/contexts.h"
+#include "clients/bpf/threads.h"
 #include "clients/protocol/quickmine-protocol.h"
 
 #define SLOTS 64
@@ -26,7 +28,7 @@ static struct begun {
     uint16_t kind;
     char name[QM_AGENT_NAME_MAX + 1];
     bool ended;
-} begun[20000];
+} begun[30000];
 static uint64_t last;
 static bool refuses;
 
@@ -312,6 +314,52 @@ static void test_helpers(void **state)
     free_table(&helper, SLOTS);
 }
 
+/* A user's processes together do not use up what there is for all; root's may. */
+static void test_a_users_share(void **state)
+{
+    const unsigned slots = 8192;
+    struct table many = make_table(slots, F_SEAL_SHRINK);
+    unsigned found[4] = {0};
+
+    for (unsigned i = 1; i < slots; i++)
+        set(&many, i, i, 0, QM_WIRE_QUERY, "q");
+    for (pid_t p = 0; p < 4; p++)
+        assert_int_equal(add(500 + p, p < 3 ? 1000 : 1001, many.fd, slots), 0);
+    for (pid_t p = 0; p < 4; p++)
+        for (unsigned i = 1; i < 6000; i++)
+            found[p] += qm_agent_contexts_find(contexts, 500 + p, word(i, i)) != 0;
+    assert_int_equal(found[0] + found[1] + found[2], QM_AGENT_CONTEXTS_USER);
+    /* Another's are its own. */
+    assert_int_equal(found[3], 5999);
+    qm_agent_contexts_forget(contexts, 500);
+    assert_int_not_equal(qm_agent_contexts_find(contexts, 502, word(5999, 5999)), 0);
+    free_table(&many, slots);
+}
+
+/* Threads may have any names; classes are few. */
+static void test_names_of_threads(void **state)
+{
+    const struct qm_sink sink = {begin, end, NULL};
+    struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
+    struct qm_bpf_read read = {.process = 7};
+    unsigned named = 0;
+
+    for (unsigned i = 0; i < 1000; i++) {
+        read.thread = i + 1;
+        snprintf(read.name, sizeof read.name, "\xff%u\n;%%s", i);
+        assert_int_equal(qm_agent_threads_find(threads, &read), i + 1);
+        named += strcmp(begun[i + 1].name, "others") != 0;
+    }
+    assert_int_equal(named, QM_THREAD_NAMES);
+    /* One that has a class keeps it. */
+    read.thread = 5000;
+    snprintf(read.name, sizeof read.name, "\xff%u\n;%%s", 3);
+    assert_int_equal(qm_agent_threads_find(threads, &read), 1001);
+    assert_string_equal(begun[1001].name, begun[4].name);
+    assert_int_equal(begun[1001].klass, begun[4].klass);
+    qm_agent_threads_free(threads);
+}
+
 static void test_registration(void **state)
 {
     struct table loose = make_table(SLOTS, 0);
@@ -360,6 +408,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_helpers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_users_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_names_of_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_sink_that_refuses, setup, teardown),
     };
