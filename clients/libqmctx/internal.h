@@ -108,9 +108,13 @@ bool qm_thread_reserve(struct qm_thread *thread);
  * instance, or else of one that is attached to it; or 0. */
 qmctx_id qm_thread_current(const struct qmctx *over);
 
+/* 1; 0 in a child of which no handler of pthread_atfork(3) was told (_Fork(), clone()).
+ */
+extern const uint32_t *qm_not_forked;
+
 static inline bool qm_is_parents(const struct qmctx *ctx)
 {
-    return ctx->forks != qm_forks;
+    return ctx->forks != qm_forks || *qm_not_forked == 0;
 }
 
 /* Puts a sentence into the thread's qmctx_error(), sets errno to err, and returns -1.

@@ -12,13 +12,21 @@
  * held by threads that are not there any more.  So in the child every instance of the
  * parent is dead for good: transports close their descriptors and nothing else, and all
  * calls find out by qm_is_parents().
+ *
+ * A child that _Fork() or clone() made is told to nobody.  It finds out by a page that
+ * the kernel empties in children (qm_not_forked).
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "internal.h"
 
 unsigned qm_forks;
+
+static const uint32_t not_known = 1;
+const uint32_t *qm_not_forked = &not_known;
+static uint32_t *emptied; /* in a child; NULL: the kernel cannot */
 
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static CDS_LIST_HEAD(instances); /* registry */
@@ -53,6 +61,8 @@ static void in_child(void)
 {
     struct qmctx *ctx;
 
+    if (emptied)
+        *emptied = 1;
     cds_list_for_each_entry(ctx, &instances, instances)
     {
         if (!qm_is_parents(ctx))
@@ -91,8 +101,25 @@ static void thread_exits(void *unused)
     }
 }
 
+static void make_emptied(void)
+{
+    uint32_t *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, sizeof *page, MADV_WIPEONFORK) != 0) {
+        munmap(page, sizeof *page);
+        return;
+    }
+    *page = 1;
+    emptied = page;
+    qm_not_forked = page;
+}
+
 static void set_up(void)
 {
+    make_emptied();
     set_up_error = pthread_key_create(&exit_key, thread_exits);
     if (!set_up_error)
         set_up_error = pthread_atfork(before_fork, in_parent, in_child);
@@ -106,6 +133,10 @@ int qm_register(struct qmctx *ctx, const struct qm_transport *transport)
     ctx->transport = transport;
     CDS_INIT_LIST_HEAD(&ctx->threads);
     pthread_mutex_lock(&registry);
+    if (emptied && *emptied == 0) {
+        qm_forks++;
+        *emptied = 1;
+    }
     ctx->instance = ++last_instance;
     ctx->forks = qm_forks;
     cds_list_add(&ctx->instances, &instances);

@@ -3,8 +3,9 @@
  *
  * Four threads: each has a connection with 3 transactions of 10 queries, and reads 16
  * KiB in each query, past the page cache, at the place that says whose it is: the
- * device's block is thread * 32 + transaction * 10 + query.  Then a child, forked while
- * contexts are open, reads the last block.  Fails if it is not connected.
+ * device's block is thread * 32 + transaction * 10 + query.  Then children, made while
+ * contexts are open, by fork() and in a way that libraries do not hear of, read block
+ * 200 and 201.  Fails if it is not connected.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -57,6 +58,7 @@ int main(int argc, char **argv)
 {
     pthread_t threads[4];
     int status = 0;
+    pid_t child;
     void *buf;
 
     if (argc != 3 || qmctx_announce(argv[1], &ctx) != 0 || !qmctx_connected(ctx)) {
@@ -78,6 +80,15 @@ int main(int argc, char **argv)
         _exit(0);
     }
     wait(&status);
+    child = _Fork();
+    if (child == 0) {
+        qmctx_begin(ctx, QMCTX_QUERY, 1000, "child");
+        read_block(buf, 201);
+        qmctx_end(ctx);
+        _exit(0);
+    }
+    if (status == 0)
+        waitpid(child, &status, 0);
     qmctx_end(ctx);
     qmctx_close(ctx);
     return status != 0;
