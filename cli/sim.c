@@ -319,7 +319,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     (QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_MAX_PREFIX) |          \
      QM_HEEDS(QM_MAX_SUFFIX) | QM_HEEDS(QM_GRACE) | QM_HEEDS(QM_SEGMENT) |             \
      QM_HEEDS(QM_SKIP_HITS) | QM_HEEDS(QM_RULES_MEMORY) | QM_HEEDS(QM_TRAINED) |       \
-     QM_HEEDS(QM_RETRAIN))
+     QM_HEEDS(QM_RETRAIN) | QM_HEEDS(QM_READAHEAD_PRESET) |                            \
+     QM_HEEDS(QM_READAHEAD_CAP) | QM_HEEDS(QM_READAHEAD_CAP_DISK) |                    \
+     QM_HEEDS(QM_READAHEAD_CAP_SSD))
 
 static struct argp_child children[] = {{NULL, 0, "Mining:", 1}, /* cli_mining_argp() */
                                        {NULL, 0, NULL, 0}};

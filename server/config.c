@@ -205,6 +205,20 @@ static int set_trained(const char *key, const char *value, struct qms_config *c)
     return qms_value_path(key, value, &c->trained);
 }
 
+static int set_readahead_preset(const char *key, const char *value,
+                                struct qms_config *c)
+{
+    static const char *const presets[] = {"none", "linux", "device-aware"};
+
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        if (strcmp(value, presets[i]) == 0) {
+            c->params.mining.readahead_preset = presets[i];
+            return 0;
+        }
+    }
+    return qms_value_wrong(key, value, "none, linux or device-aware");
+}
+
 static int set_record(const char *key, const char *value, struct qms_config *c)
 {
     return qms_value_path(key, value, &c->record);
@@ -353,6 +367,10 @@ static struct {
     {"rules-purge", NULL, IF_HEEDED, NULL, NULL, NULL},
     {"trained", set_trained, IF_HEEDED, NULL, NULL, NULL},
     {"retrain", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"readahead-preset", set_readahead_preset, IF_HEEDED, NULL, NULL, NULL},
+    {"readahead-cap", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"readahead-cap-disk", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"readahead-cap-ssd", NULL, IF_HEEDED, NULL, NULL, NULL},
     {"record", set_record, ALWAYS, "FILE", "record a trace", NULL},
     {"stats", set_stats, ALWAYS, "SOCKET", "Unix socket that serves the statistics",
      NULL},

@@ -56,6 +56,20 @@ static const struct qm_parameter parameters[] = {
     [QM_RETRAIN] = {"retrain", QM_COUNT, 0, QM_RETRAIN_MAX, QM_CHECKED, "0", NULL,
                     "accesses after which it learns again; 0: as it does by itself",
                     FIELD(retrain)},
+    [QM_READAHEAD_PRESET] = {"readahead-preset", QM_WORD, 0, 0, QM_UNCHECKED, "none",
+                             NULL,
+                             "published scheme to follow instead: linux or "
+                             "device-aware",
+                             FIELD(readahead_preset)},
+    [QM_READAHEAD_CAP] = {"readahead-cap", QM_COUNT, 4, 65536, QM_CHECKED, "128", NULL,
+                          "largest window of linux in KiB", FIELD(readahead_cap)},
+    [QM_READAHEAD_CAP_DISK] = {"readahead-cap-disk", QM_COUNT, 4, 65536, QM_CHECKED,
+                               "512", NULL,
+                               "largest window of device-aware on a disk in KiB",
+                               FIELD(readahead_cap_disk)},
+    [QM_READAHEAD_CAP_SSD] = {"readahead-cap-ssd", QM_COUNT, 4, 65536, QM_CHECKED, "32",
+                              NULL, "largest window of device-aware on an SSD in KiB",
+                              FIELD(readahead_cap_ssd)},
 };
 static_assert(sizeof parameters / sizeof parameters[0] == QM_PARAMETERS,
               "each has its entry");

@@ -33,6 +33,10 @@ enum qm_parameter_id {
     QM_RULES_PURGE,
     QM_TRAINED,
     QM_RETRAIN,
+    QM_READAHEAD_PRESET,
+    QM_READAHEAD_CAP,
+    QM_READAHEAD_CAP_DISK,
+    QM_READAHEAD_CAP_SSD,
     QM_PARAMETERS, /* how many */
 };
 

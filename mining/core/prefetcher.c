@@ -97,6 +97,9 @@ void qm_mining_defaults(struct qm_mining_config *config)
         .segment = 4096,
         .skip_hits = true,
         .rules_pool = UINT64_C(8) << 20,
+        .readahead_cap = 128,
+        .readahead_cap_disk = 512,
+        .readahead_cap_ssd = 32,
     };
 }
 

@@ -157,8 +157,13 @@ struct qm_mining_config {
                               create() */
     unsigned ablate;       /* of enum qm_ablation; 0: nothing is left out.  For
                               comparisons */
-    uint64_t retrain;      /* accesses after which a prefetcher that learns now and then
-                              does, at most QM_RETRAIN_MAX; 0: its default */
+    const char *readahead_preset; /* a published scheme that policy readahead follows
+                                     instead: "linux" or "device-aware"; NULL or "none":
+                                     none */
+    unsigned readahead_cap;       /* KiB: its largest window; of "device-aware": */
+    unsigned readahead_cap_disk, readahead_cap_ssd;
+    uint64_t retrain; /* accesses after which a prefetcher that learns now and then
+                         does, at most QM_RETRAIN_MAX; 0: its default */
 };
 
 /* The defaults, and those of --preset paper.

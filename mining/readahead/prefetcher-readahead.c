@@ -5,6 +5,8 @@
  * are what it was asked for with.  Hits are not told: a stream that goes through what
  * is cached is met again behind it.
  *
+ * With a preset, a published scheme is followed instead (presets.h), for comparisons.
+ *
  * How large a window is worth its time follows from how long reads of the device take
  * (config.speed), and whether it is used from its blocks' fates.
  */
@@ -14,7 +16,9 @@
 #include <string.h>
 
 #include "mining/core/idle.h"
+#include "mining/core/parameters.h"
 #include "mining/core/registry.h"
+#include "mining/readahead/paper.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/tracks.h"
 
@@ -27,6 +31,8 @@
 struct readahead {
     struct qm_prefetcher base;
     struct qm_tracks *tracks;
+    bool preset; /* instead of tracks: */
+    struct qm_paper_config paper;
     uint64_t block_size;
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
     void (*reserve)(void *opaque, uint64_t blocks);
@@ -36,8 +42,10 @@ struct readahead {
 struct qm_stream {
     struct qm_strides strides;
     struct qm_turn turn;
-    uint32_t count;    /* blocks of the request from the next access on; 0: one */
-    uint64_t from, to; /* of the request that was last recorded as a read */
+    struct qm_paper paper; /* with a preset */
+    struct qm_span wanted; /* the same */
+    uint32_t count;        /* blocks of the request from the next access on; 0: one */
+    uint64_t from, to;     /* of the request that was last recorded as a read */
 };
 
 static struct readahead *of(struct qm_prefetcher *p)
@@ -73,6 +81,30 @@ static uint32_t blocks_of(const struct readahead *r, uint64_t bytes, uint32_t le
     return n < least ? least : (uint32_t)n;
 }
 
+static uint32_t cap(const struct readahead *r, unsigned kib)
+{
+    return blocks_of(r, (uint64_t)kib << 10, 1);
+}
+
+/* Returns whether it is one. */
+static bool set_preset(struct readahead *r, const struct qm_mining_config *config)
+{
+    const char *preset = config->readahead_preset;
+
+    if (!preset || strcmp(preset, "none") == 0)
+        return true;
+    r->preset = true;
+    r->paper = (struct qm_paper_config){
+        .aware = strcmp(preset, "device-aware") == 0,
+        .caps = {.any = cap(r, config->readahead_cap),
+                 .disk = cap(r, config->readahead_cap_disk),
+                 .ssd = cap(r, config->readahead_cap_ssd)},
+        .place = config->place,
+        .opaque = config->opaque,
+    };
+    return r->paper.aware || strcmp(preset, "linux") == 0;
+}
+
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len)
 {
@@ -94,6 +126,12 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
             .efficient = efficient,
             .reserve = reserve,
             .opaque = r});
+    }
+    if (r && r->tracks && !set_preset(r, config)) {
+        snprintf(err, len, "readahead-preset must be none, linux or device-aware");
+        qm_tracks_free(r->tracks);
+        free(r);
+        return EINVAL;
     }
     if (!r || !r->tracks) {
         free(r);
@@ -122,6 +160,19 @@ static void request(struct qm_stream *s, uint32_t count)
     s->count = count;
 }
 
+/* count: 0 if block is of the request before. */
+static void follow_paper(struct readahead *r, struct qm_stream *s, uint64_t block,
+                         enum qm_access outcome, uint32_t count)
+{
+    if (outcome == QM_ACCESS_PREFETCH_HIT) {
+        s->wanted = qm_paper_pass(&s->paper, &r->paper, block, count ? count : 1);
+    } else if (count > 0) {
+        s->from = block;
+        s->to = block + count;
+        s->wanted = qm_paper_miss(&s->paper, &r->paper, block, count);
+    }
+}
+
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
                          enum qm_access outcome, struct qm_work **work)
 {
@@ -132,8 +183,13 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     *work = NULL;
     s->count = 0;
     s->turn.wanted = false;
+    s->wanted = (struct qm_span){0};
     if (outcome == QM_ACCESS_HIT)
         return;
+    if (of(p)->preset) {
+        follow_paper(of(p), s, block, outcome, same ? 0 : count);
+        return;
+    }
     if (outcome == QM_ACCESS_MISS && !same) {
         s->from = block;
         s->to = block + count;
@@ -146,8 +202,15 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
                            struct qm_candidate *ranges, unsigned max)
 {
-    unsigned n = qm_tracks_ask(of(p)->tracks, s->turn, ranges, max);
+    unsigned n;
 
+    if (of(p)->preset) {
+        n = qm_span_take(&s->wanted, ranges);
+        if (n > 0)
+            ranges->stream = true;
+        return n;
+    }
+    n = qm_tracks_ask(of(p)->tracks, s->turn, ranges, max);
     s->turn.wanted = false;
     return n;
 }
@@ -155,11 +218,14 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
 {
     *work = NULL;
+    qm_paper_fini(&s->paper);
     free(s);
 }
 
 static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)
 {
+    if (of(p)->preset)
+        return; /* nor would Linux know */
     qm_tracks_refused(of(p)->tracks, block, count);
 }
 
@@ -184,6 +250,8 @@ const struct qm_prefetcher_ops qm_prefetcher_readahead = {
     .name = "readahead",
     .summary = "sequential streams, as far ahead as the device's speed calls for",
     .flags = QM_ASK_ALWAYS | QM_NO_HITS | QM_STREAMS | QM_BOUNDED_RULES,
+    .parameters = QM_HEEDS(QM_READAHEAD_PRESET) | QM_HEEDS(QM_READAHEAD_CAP) |
+                  QM_HEEDS(QM_READAHEAD_CAP_DISK) | QM_HEEDS(QM_READAHEAD_CAP_SSD),
     .create = create,
     .destroy = destroy,
     .begin = begin,
