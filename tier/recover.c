@@ -43,6 +43,22 @@ int super_write(struct qm_tier *t, enum qm_tier_state state)
     return r;
 }
 
+int super_resize(struct qm_tier *t, uint32_t segments)
+{
+    uint32_t was = t->super.segments;
+    int r = ENODEV;
+
+    pthread_mutex_lock(&t->die_lock);
+    if (!tier_dead(t)) {
+        t->super.segments = segments;
+        r = write_copy(t, &t->super);
+        if (r != 0)
+            t->super.segments = was;
+    }
+    pthread_mutex_unlock(&t->die_lock);
+    return r;
+}
+
 static bool disown(const struct qm_tier *t)
 {
     struct qm_tier_testimony none = {0};
@@ -170,9 +186,11 @@ static int make_uuid(uint8_t uuid[16])
     return getrandom(uuid, 16, 0) == 16 ? 0 : EIO;
 }
 
-/* An empty tier.  Old footers have another UUID. */
+/* An empty tier.  Old footers have another UUID; old superblocks, whose numbers are
+ * higher, must not come back. */
 static int format(struct qm_tier *t)
 {
+    static const char zeros[QM_TIER_SUPERS];
     int r;
 
     memset(&t->super, 0, sizeof t->super);
@@ -186,6 +204,8 @@ static int format(struct qm_tier *t)
         if (r == 0)
             r = t->io.resize(t->io.opaque, qm_tier_file_bytes(&t->g));
     }
+    if (r == 0)
+        r = tier_write(t, QM_TIER_META, zeros, sizeof zeros, 0, true);
     t->super.block_size = t->g.block_size;
     t->super.volume_size = t->config.identity.size;
     t->super.generation = t->config.identity.generation;
@@ -202,7 +222,7 @@ static int format(struct qm_tier *t)
 
 struct recovery {
     char *meta;
-    bool other_boot, wrote;
+    bool other_boot;
     uint64_t highest;
     uint32_t *sealed;
     uint32_t n;
@@ -272,7 +292,6 @@ static int recover_segment(struct qm_tier *t, struct recovery *rec, uint32_t num
         tier_error(t, WARN_READ, r);
     }
     if (live == 0) {
-        rec->wrote = true;
         return tier_write(t, QM_TIER_META, &none, sizeof none, at, false);
     }
     s->doubtful = rec->other_boot && t->super.state != QM_TIER_CLEAN;
@@ -281,7 +300,6 @@ static int recover_segment(struct qm_tier *t, struct recovery *rec, uint32_t num
     rec->sealed[rec->n++] = number;
     if (!changed)
         return 0;
-    rec->wrote = true;
     return tier_write(t, QM_TIER_META, rec->meta + qm_tier_footer_bytes(t->g.slots),
                       t->g.slots, qm_tier_tag_at(&t->g, number, 0), false);
 }
@@ -297,9 +315,11 @@ static int recover_all(struct qm_tier *t, struct recovery *rec)
     qsort_r(rec->sealed, rec->n, sizeof rec->sealed[0], by_incarnation, t);
     for (uint32_t i = 0; i < rec->n; i++)
         log_push(t, &t->log.sealed, rec->sealed[i]);
-    /* What was killed or set aside stays so, before anything is unmarked or served. */
-    if (rec->wrote)
-        r = tier_sync(t);
+    /* What was killed or set aside stays so, before anything is unmarked or served.  So
+     * does what a server wrote that ended before it was synced: it could have been the
+     * bit of a region, which is loaded as marked now, or tags that another recovery has
+     * killed. */
+    r = tier_sync(t);
     if (r == 0 && rec->other_boot)
         r = intent_format(t);
     return r;

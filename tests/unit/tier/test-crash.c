@@ -249,6 +249,18 @@ static uint64_t blocks(struct world *w)
     return s.blocks;
 }
 
+static void reboot(struct world *w)
+{
+    disk_reboot(w->disk);
+    w->reboots++;
+    snprintf(w->boot, sizeof w->boot, "boot-%u", ++w->boots);
+    for (unsigned i = 0; w->forgets && i < BLOCKS; i++)
+        if (rnd(&w->seed) % 2)
+            w->now[i] = w->flushed[i];
+    /* What it has now, it has on its disk. */
+    memcpy(w->flushed, w->now, sizeof w->now);
+}
+
 static void crash(struct world *w)
 {
     bool machine = rnd(&w->seed) % 2, again;
@@ -265,14 +277,7 @@ static void crash(struct world *w)
     qm_tier_close(w->tier,
                   QM_TIER_KEEP); /* which changes nothing: the disk has crashed */
     if (machine) {
-        disk_reboot(w->disk);
-        w->reboots++;
-        snprintf(w->boot, sizeof w->boot, "boot-%u", ++w->boots);
-        for (unsigned i = 0; w->forgets && i < BLOCKS; i++)
-            if (rnd(&w->seed) % 2)
-                w->now[i] = w->flushed[i];
-        /* What it has now, it has on its disk. */
-        memcpy(w->flushed, w->now, sizeof w->now);
+        reboot(w);
     } else {
         disk_restart(w->disk);
     }
@@ -286,8 +291,7 @@ static void crash(struct world *w)
         if (again) {
             qm_tier_close(w->tier, QM_TIER_KEEP);
             if (rnd(&w->seed) % 2) {
-                disk_reboot(w->disk);
-                snprintf(w->boot, sizeof w->boot, "boot-%u", ++w->boots);
+                reboot(w);
                 machine = true;
             } else {
                 disk_restart(w->disk);
@@ -358,7 +362,7 @@ static void run(struct world *w, uint64_t seed, unsigned crashes)
 }
 
 static uint64_t only;
-static unsigned runs = 48;
+static unsigned runs = 120;
 
 static void test_crashes(void **state)
 {
