@@ -111,7 +111,7 @@ struct qm_tier {
     struct qm_tier_config config;
     struct qm_tier_geometry g; /* segments change under log.lock */
     struct qm_tier_io io;
-    struct qm_tier_super super; /* log.lock */
+    struct qm_tier_super super; /* die_lock */
     struct counters n;
     uint64_t seed; /* of the index' hash */
     uint64_t recovery_ns;
@@ -342,6 +342,7 @@ int intent_clear(struct qm_tier *t, bool urgent);
 /* recover.c */
 int recover_open(struct qm_tier *t, char *err, size_t len);
 int super_write(struct qm_tier *t, enum qm_tier_state state);
+int super_resize(struct qm_tier *t, uint32_t segments);
 /* Makes the tier's contents invalid, one way or another.  False: no way worked. */
 bool super_invalidate(struct qm_tier *t);
 

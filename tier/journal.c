@@ -99,7 +99,7 @@ void journal_drop(struct qm_tier *t, uint64_t block)
 static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
 {
     struct run run = {0};
-    int r = 0;
+    int r = 0, k;
 
     if (w->last - w->first < WIDE || w->last - w->first <= atomic_load(&t->blocks)) {
         for (uint64_t b = w->first; b <= w->last && r == 0; b++) {
@@ -123,7 +123,8 @@ static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
             }
         } while (all > 0 && r == 0);
     }
-    return r ? r : kill_run(t, &run);
+    k = kill_run(t, &run); /* which unpins in any case */
+    return r ? r : k;
 }
 
 void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t offset,

@@ -27,12 +27,9 @@ static int grow(struct qm_tier *t, const struct qm_tier_geometry *g)
         r = tier_sync(t);
     if (r != 0)
         return r;
-    t->super.segments = g->segments;
-    r = super_write(t, QM_TIER_OPEN);
-    if (r != 0) {
-        t->super.segments = was;
+    r = super_resize(t, g->segments);
+    if (r != 0)
         return r;
-    }
     t->g.segments = g->segments;
     t->size = qm_tier_file_bytes(g);
     for (uint32_t i = was; i < g->segments; i++)
@@ -71,12 +68,8 @@ static int shrink(struct qm_tier *t, const struct qm_tier_geometry *g)
 
     while (i > g->segments && (r = empty(t, i - 1)) == 0)
         i--;
-    if (r == 0) {
-        t->super.segments = g->segments;
-        r = super_write(t, QM_TIER_OPEN);
-        if (r != 0)
-            t->super.segments = was;
-    }
+    if (r == 0)
+        r = super_resize(t, g->segments);
     if (r != 0) {
         for (; i < was; i++)
             log_push(t, &t->log.free, i);

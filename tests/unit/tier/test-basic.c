@@ -350,6 +350,38 @@ static void test_killed(void **state)
     assert_int_equal(told.n, 0);
 }
 
+/* The file's name goes: it is used to the end, and said once.  The file is cut: that is
+ * the end. */
+static void test_vanished(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t = open_ok(&c);
+
+    assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    unlink(path);
+    qm_tier_tick(t, false);
+    qm_tier_tick(t, false);
+    assert_int_equal(get(t, 1), 1);
+    assert_int_equal(told.n, 1);
+    assert_non_null(strstr(told.text, "was removed"));
+    qm_tier_close(t, QM_TIER_KEEP);
+    memset(&told, 0, sizeof told);
+    t = open_ok(&c);
+    assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    assert_int_equal(truncate(path, 100000), 0);
+    qm_tier_tick(t, false);
+    assert_true(stats(t).dead);
+    assert_int_equal(get(t, 1), 0);
+    assert_int_equal(put(t, 2, 1), ENODEV);
+    change(t, 1, 1);
+    assert_int_equal(told.n, 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    memset(&told, 0, sizeof told);
+    expect_emptied(&c, "it was detached or had failed");
+}
+
 static void test_forget(void **state)
 {
     struct qm_tier_config c = config();
@@ -373,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup(test_older_copy, setup),
         cmocka_unit_test_setup(test_refused, setup),
         cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_vanished, setup),
         cmocka_unit_test_setup(test_forget, setup),
     };
     int r;

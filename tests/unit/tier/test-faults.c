@@ -320,6 +320,35 @@ static void test_sync_fails(void **state)
     expect_not_believed(t);
 }
 
+/* A partition is not cut when it is emptied: what it held for another volume, or
+ * before, does not come back. */
+static void test_partition(void **state)
+{
+    struct qm_tier *t;
+    char err[400];
+
+    disk->size = disk->room;
+    for (unsigned i = 0; i < 6; i++) {
+        struct qm_tier_io io = disk_io(disk);
+        struct qm_tier_config c = config(&io);
+
+        io.fixed = true;
+        c.identity.volume = i % 2 ? "w" : "v";
+        c.size = 0;
+        for (unsigned k = 0; k < 1 + i % 4; k++) {
+            assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
+            if (k == 0)
+                assert_int_equal(stats(t).blocks, 0);
+            use(t, k == 0 && i % 2 ? 1 : 1000);
+            disk->crashed = i % 2; /* so that one superblock is all that it wrote */
+            assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+            disk_restart(disk);
+        }
+        for (unsigned b = 0; b < BLOCKS; b++)
+            now[b] += 1000; /* the volumes differ */
+    }
+}
+
 /* Each time, what is there at the end is right; and after a failure nothing is
  * believed. */
 static void test_no_memory(void **state)
@@ -379,6 +408,7 @@ int main(void)
         TEST(test_full),
         TEST(test_cut),
         TEST(test_sync_fails),
+        TEST(test_partition),
         TEST(test_no_memory),
     };
 
