@@ -141,10 +141,13 @@ static void cut(struct qm_join *j, struct piece *p, uint64_t from, uint64_t to)
     }
 }
 
-static void age(struct qm_join *j)
+static void age(struct qm_join *j, uint64_t now)
 {
-    while (j->oldest && j->oldest->ns + QM_JOIN_LATE < j->front) {
-        j->stats.aged += !j->oldest->asked;
+    const struct piece *p;
+
+    while ((p = j->oldest) &&
+           (p->asked ? p->ns + QM_JOIN_ASKED < now : p->ns + QM_JOIN_LATE < j->front)) {
+        j->stats.aged += !p->asked;
         drop(j, j->oldest);
     }
 }
@@ -267,7 +270,7 @@ size_t qm_join_request(struct qm_join *j, uint64_t offset, uint64_t bytes, uint6
     j->stats.requests++;
     j->stats.split += count > 1;
     j->stats.unknown += unknown;
-    age(j);
+    age(j, ns);
     return count;
 }
 

@@ -6,8 +6,8 @@
  * for it later, perhaps together with others for the bytes beside it, or in parts.  So
  * what is joined is bytes: each byte of a request belongs to the oldest event for it
  * that no request has taken yet.  Requests nearly always come after their events.  One
- * that came first is kept, too: an event that was submitted before it arrived is its,
- * and must not be taken for the next read's.
+ * that came first is kept, too, for QM_JOIN_ASKED: an event that was submitted before
+ * it arrived is its, and must not be taken for the next read's.
  *
  * An event whose request never comes (a read that failed on its way) would be taken for
  * the next one of the same bytes.  It is dropped when requests have come for reads that
@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #define QM_JOIN_LATE        UINT64_C(1000000000) /* ns */
+#define QM_JOIN_ASKED       UINT64_C(100000000)  /* ns */
 #define QM_JOIN_MOST        65536
 #define QM_JOIN_REGION_MOST 1024
 #define QM_JOIN_REGION      (UINT64_C(1) << 17) /* bytes */

@@ -205,6 +205,21 @@ static void test_aged(void **state)
     assert_int_equal(whose(0, 4 * K, 51 * QM_JOIN_LATE), 0);
 }
 
+/* Requests of which nothing is ever told do not pile up either. */
+static void test_asked_aged(void **state)
+{
+    assert_int_equal(whose(0, 4 * K, 1), 0);
+    assert_int_equal(whose(8 * K, 4 * K, QM_JOIN_ASKED), 0);
+    event(1, 0, 4 * K, 1);
+    assert_int_equal(stats().late, 1);
+    assert_int_equal(whose(0, 4 * K, 1), 0);
+    assert_int_equal(whose(16 * K, 4 * K, 3 * QM_JOIN_ASKED), 0);
+    event(1, 0, 4 * K, 1);
+    event(1, 8 * K, 4 * K, 1);
+    assert_int_equal(stats().late, 1);
+    assert_int_equal(references[1], 2);
+}
+
 static void test_overflow(void **state)
 {
     /* One region ... */
@@ -290,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_aged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_asked_aged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_overflow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_random, set_up, tear_down),
     };
