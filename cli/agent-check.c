@@ -44,7 +44,7 @@ static bool is_confidential(void)
     return strstr(text, "[confidentiality]") != NULL;
 }
 
-static bool sees_all_processes(void)
+bool agent_sees_all_processes(void)
 {
     struct stat st;
 
@@ -88,7 +88,8 @@ bool agent_check(void)
     good &= answer(!is_confidential(), "The kernel is not locked down for BPF.",
                    "The kernel is locked down (lockdown=confidentiality), which keeps "
                    "BPF from reading memory.");
-    good &= answer(sees_all_processes(), "It sees the processes of the whole machine.",
+    good &= answer(agent_sees_all_processes(),
+                   "It sees the processes of the whole machine.",
                    "It is in a PID namespace (a container), where the numbers of "
                    "processes are not the kernel's: run it outside.");
     if (good)

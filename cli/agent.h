@@ -13,6 +13,9 @@
  * else can be used where it does not.  Returns whether the agent can work. */
 bool agent_check(void);
 
+/* Whether processes have the numbers here that the kernel knows them by. */
+bool agent_sees_all_processes(void);
+
 /* Takes reads down in a trace (agent-record.c). */
 struct agent_record;
 

@@ -15,6 +15,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "cli/agent.h"
 #include "cli/attach.h"
 #include "cli/cli.h"
 #include "cli/daemon.h"
@@ -299,6 +300,15 @@ static void on_log(void *opaque, int priority, const char *sentence)
     daemon_log(priority, "%s", sentence);
 }
 
+/* In a container the programs that register are not those that are seen to read. */
+static void check_namespace(const struct attach_options *o)
+{
+    if (o->transport != ATTACH_NONE && !agent_sees_all_processes())
+        daemon_log(LOG_WARNING,
+                   "this is a PID namespace (a container), so the contexts of programs "
+                   "are not found, only threads: run it outside");
+}
+
 /* The directory of the default socket is made: others must exist. */
 static void make_door(const struct attach_options *o)
 {
@@ -397,6 +407,7 @@ static int run(void *opaque)
 
     if (o->device)
         daemon_protect();
+    check_namespace(o);
     if (o->transport == ATTACH_HINTS)
         return run_hints(o);
     if (qm_device_open(o->uri, &options, &device.device) != 0) {
