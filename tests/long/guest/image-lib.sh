@@ -139,7 +139,7 @@ build_for() { # SUITE
 
 # program_disk SUITE: $T/programs, the second disk: what was built, and the scripts.
 program_disk() {
-    local to=$T/programs.files
+    local to=$T/programs.files file
     build_for "$1"
     rm -rf "${to:?}"
     mkdir -p "$to/build/lib" "$to/build/bin" "$to/build/tests" "$to/scripts" "$to/tests/live" \
@@ -149,6 +149,13 @@ program_disk() {
     cp -r "$BUILT/lib/postgresql" "$to/build/lib"
     cp -P "$BUILT"/lib/libqmctx.so* "$to/build/lib"
     cp "$BUILT/tests/bpf-reader" "$to/build/tests"
+    # Libraries that this machine has and the directory does not.
+    if [ "$BUILT" = "$BUILD_DIR" ]; then
+        for file in $(ldd "$to"/build/{bin,lib}/* 2>/dev/null | grep -o '/[^ :]* ' | sort -u); do
+            [ -e "$KEPT/$1$file" ] || [[ $file == */libqmctx.so* ]] ||
+                cp -L "$file" "$to/build/lib"
+        done
+    fi
     cp -r "$SOURCE_DIR/scripts/lib" "$to/scripts"
     cp "$SOURCE_DIR"/postgresql/quickmine{.control,--*.sql} "$to/postgresql"
     cp "$HERE"/* "$to/tests/long/guest"
