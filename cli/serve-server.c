@@ -17,17 +17,16 @@ void serve_server_free(struct serve_server *server)
     free(server->port);
     free(server->uri);
     free(server->stats);
+    free(server->control);
 }
 
 /* Keys that serve understands; all others are the filter's. */
 bool serve_is_own(const char *key)
 {
     static const char *const own[] = {
-        "backend",        "filter",        "quickmine-filter",
-        "nbdkit",         "nbdkit-option", "socket",
-        "listen",         "stats",         "uri",
-        "threads",        "mount",         "readonly",
-        "lock-directory", "allocator"};
+        "backend", "filter",  "quickmine-filter", "nbdkit",         "nbdkit-option",
+        "socket",  "control", "listen",           "stats",          "uri",
+        "threads", "mount",   "readonly",         "lock-directory", "allocator"};
 
     if (strchr(key, '.'))
         return true;
@@ -125,13 +124,29 @@ static int check_threads(const struct serve_file *file)
     return 0;
 }
 
-/* Where it listens, and its statistics. */
+/* The filter's socket of that key, which has a default here. */
+static int side_socket(const struct serve_file *file, const char *key, char **path)
+{
+    const struct serve_setting *s = serve_find(file, key);
+
+    if (s && strcmp(s->value, "none") == 0)
+        return 0;
+    if (s && is_path(file, s) == -1)
+        return -1;
+    if ((s ? asprintf(path, "%s", s->value)
+           : asprintf(path, SERVE_RUN "/%s/%s.sock", file->name, key)) != -1)
+        return 0;
+    *path = NULL;
+    cli_fail("out of memory");
+    return -1;
+}
+
+/* Where it listens, and its sockets for the operator. */
 int serve_server_addresses(struct serve_server *server)
 {
     const struct serve_file *file = server->file;
     const struct serve_setting *listen = serve_find(file, "listen");
     const struct serve_setting *socket = serve_find(file, "socket");
-    const struct serve_setting *stats = serve_find(file, "stats");
     int n = 0;
 
     if (listen && socket)
@@ -153,13 +168,11 @@ int serve_server_addresses(struct serve_server *server)
         else
             n = asprintf(&server->uri, "nbd+unix:///?socket=%s", server->socket);
     }
-    if (stats && strcmp(stats->value, "none") != 0 && is_path(file, stats) == -1)
+    if (n == -1)
+        return cli_fail("out of memory"), -1;
+    if (side_socket(file, "stats", &server->stats) == -1)
         return -1;
-    if (n != -1 && stats && strcmp(stats->value, "none") != 0)
-        n = asprintf(&server->stats, "%s", stats->value);
-    else if (n != -1 && !stats)
-        n = asprintf(&server->stats, SERVE_RUN "/%s/stats.sock", file->name);
-    return n == -1 ? cli_fail("out of memory"), -1 : 0;
+    return side_socket(file, "control", &server->control);
 }
 
 /* All that can be said without asking nbdkit. */

@@ -30,7 +30,7 @@
 
 struct options {
     const char *path;
-    bool check, print;
+    bool check, print, reload;
     const char *client; /* "mount" or "agent"; NULL: the server */
 };
 
@@ -129,6 +129,8 @@ static struct command nbdkit_command(const struct serve_server *server)
             push(&command, "%s=%s", file->settings[i].key, file->settings[i].value);
     if (server->stats)
         push(&command, "stats=%s", server->stats);
+    if (server->control)
+        push(&command, "control=%s", server->control);
     return command;
 }
 
@@ -275,6 +277,10 @@ static int serve(const struct options *options, const struct serve_file *file)
         status = print_command(&command);
         goto out;
     }
+    if (options->reload) {
+        status = serve_reload(&server) == 0 ? cli_end_output(CLI_OK) : CLI_FAILED;
+        goto out;
+    }
     if (options->check) {
         if (check_backend_file(&server) == 0 && check_with_nbdkit(&server) == 0)
             status = CLI_OK;
@@ -320,6 +326,7 @@ static void push_options(struct command *command, const struct serve_file *file,
 static int run_client(const struct options *options, const struct serve_file *file)
 {
     int (*client)(int argc, char **argv) = NULL;
+    char **argv;
     struct command command = {0};
     struct serve_server server = {.file = file};
     int status = CLI_FAILED;
@@ -347,7 +354,7 @@ static int run_client(const struct options *options, const struct serve_file *fi
         if (serve_server_addresses(&server) == -1)
             goto out;
         if (!serve_find(file, "mount.pidfile"))
-            push(&command, "--pidfile=" SERVE_RUN "/%s-mount.pid", file->name);
+            push(&command, "--pidfile=" SERVE_RUN "-%s-mount.pid", file->name);
         push(&command, "%s", serve_value(file, "uri", server.uri));
         push(&command, "%s", serve_value(file, "mount", ""));
     }
@@ -357,8 +364,15 @@ static int run_client(const struct options *options, const struct serve_file *fi
         status = CLI_OK;
     else if (!client)
         cli_fail("this program was built without quickmine %s", options->client);
-    else
-        status = client((int)command.n, command.argv);
+    else {
+        /* Parsers put words of their own into the array, so they get a copy of it. */
+        argv = malloc((command.n + 1) * sizeof *argv);
+        if (!argv)
+            exit(cli_fail("out of memory"));
+        memcpy(argv, command.argv, (command.n + 1) * sizeof *argv);
+        status = client((int)command.n, argv);
+        free(argv);
+    }
 out:
     free_command(&command);
     serve_server_free(&server);
@@ -367,11 +381,13 @@ out:
 
 /* --- the command line --- */
 
-enum { OPT_CHECK = 256, OPT_PRINT, OPT_MOUNT, OPT_AGENT };
+enum { OPT_CHECK = 256, OPT_PRINT, OPT_RELOAD, OPT_MOUNT, OPT_AGENT };
 
 static const struct argp_option argp_options[] = {
     {"check", OPT_CHECK, NULL, 0, "Say what is wrong with FILE, and start nothing", 0},
     {"print", OPT_PRINT, NULL, 0, "Print the command that would be run", 0},
+    {"reload", OPT_RELOAD, NULL, 0,
+     "Have the running server change what can be changed to what FILE says", 0},
     {"mount", OPT_MOUNT, NULL, 0, "Run quickmine mount as FILE says, not the server",
      0},
     {"agent", OPT_AGENT, NULL, 0, "Run quickmine agent as FILE says, not the server",
@@ -390,6 +406,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_PRINT:
         options->print = true;
         return 0;
+    case OPT_RELOAD:
+        options->reload = true;
+        return 0;
     case OPT_MOUNT:
     case OPT_AGENT:
         if (options->client)
@@ -404,8 +423,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!options->path)
             argp_error(state, "which file?");
-        if (options->check && options->print)
-            argp_error(state, "either --check or --print");
+        if (options->check + options->print + options->reload > 1)
+            argp_error(state, "either --check, --print or --reload");
+        if (options->reload && options->client)
+            argp_error(state, "only a server can be given --reload");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -51,7 +51,8 @@ struct serve_server {
     const struct serve_file *file;
     char *socket;      /* NULL: it listens at an address */
     char *host, *port; /* then */
-    char *uri, *stats; /* stats NULL: none */
+    char *uri;
+    char *stats, *control; /* NULL: none */
     bool read_only, tls;
 };
 
@@ -60,7 +61,7 @@ struct serve_server {
 int serve_server_read(struct serve_server *server, const struct serve_file *file);
 void serve_server_free(struct serve_server *server);
 
-/* socket, host, port, uri and stats alone. */
+/* socket, host, port, uri, stats and control alone. */
 int serve_server_addresses(struct serve_server *server);
 
 /* Whether the key is serve's; else it is a parameter of the filter. */
@@ -78,6 +79,11 @@ int serve_wrong(const struct serve_file *file, const struct serve_setting *setti
  * server only reads.  It belongs to a descriptor that execve() keeps open, and so ends
  * with the server, however that ends. */
 int serve_lock(const struct serve_file *file, const char *directory, bool read_only);
+
+/* --- changes: serve-reload.c --- */
+
+/* Gives the running server those parameters of its file that it can change. */
+int serve_reload(const struct serve_server *server);
 
 /* --- readiness: serve-ready.c --- */
 
