@@ -39,6 +39,7 @@ int admit_new(struct qm_tier *t)
     if (!a->sketch.words)
         return ENOMEM;
     atomic_fetch_add(&t->index_memory, ROWS * a->sketch.row * 8);
+    atomic_fetch_sub(&t->memory, ROWS * a->sketch.row * 8);
     if (t->config.bloom > 0) {
         a->bloom.room = 2 * capacity;
         qm_tier_bloom_size(a->bloom.room, t->config.bloom, &a->bloom.bits,
@@ -46,6 +47,9 @@ int admit_new(struct qm_tier *t)
         a->bloom.words = tier_alloc(t, (a->bloom.bits + 63) / 64 * 8);
         if (!a->bloom.words)
             return ENOMEM;
+
+        atomic_fetch_add(&t->index_memory, (a->bloom.bits + 63) / 64 * 8);
+        atomic_fetch_sub(&t->memory, (a->bloom.bits + 63) / 64 * 8);
     }
     a->burst = (int64_t)(t->config.write_rate / 24 + t->g.segment_bytes);
     a->tokens = a->burst;

@@ -153,14 +153,17 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *
         snprintf(err, len, "%s: out of memory", path);
         return ENOMEM;
     }
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    /* O_EXCL: a device that is mounted, or a member of something, is not for us. */
+    fd = open(path, O_RDWR | O_EXCL | O_CLOEXEC);
     if (fd == -1 && errno == ENOENT) {
         fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         io->fresh = fd != -1;
     }
     if (fd == -1) {
         r = errno;
-        snprintf(err, len, "%s: %s", path, strerror(r));
+        snprintf(err, len, "%s: %s", path,
+                 r == EBUSY ? "it is mounted, or another process has this tier open"
+                            : strerror(r));
         free(f);
         return r;
     }

@@ -319,7 +319,8 @@ struct qm_tier_stats {
     uint64_t queued;
     uint64_t regions;      /* marked now */
     uint64_t memory;       /* bytes allocated by the tier */
-    uint64_t index_memory; /* of these, what grows with capacity: at most 24 a block */
+    uint64_t index_memory; /* of these, what grows with capacity: at most 24 a block,
+                              and a Bloom filter beside */
     uint64_t epoch;        /* how often this tier was opened */
     bool direct;           /* O_DIRECT is in use */
     bool dead;
