@@ -30,20 +30,6 @@ static bool has_capability(unsigned number)
            (data[number / 32].effective & (1u << number % 32));
 }
 
-/* Whether lockdown keeps BPF from reading memory. */
-static bool is_confidential(void)
-{
-    char text[128] = "";
-    FILE *f = fopen("/sys/kernel/security/lockdown", "re");
-
-    if (!f)
-        return false;
-    if (!fgets(text, sizeof text, f))
-        *text = '\0';
-    fclose(f);
-    return strstr(text, "[confidentiality]") != NULL;
-}
-
 bool agent_sees_all_processes(void)
 {
     struct stat st;
@@ -85,9 +71,10 @@ bool agent_check(void)
                    "This process may trace the kernel (CAP_PERFMON).",
                    "This process may not trace the kernel: run it as root, or give it "
                    "CAP_PERFMON.");
-    good &= answer(!is_confidential(), "The kernel is not locked down for BPF.",
-                   "The kernel is locked down (lockdown=confidentiality), which keeps "
-                   "BPF from reading memory.");
+    good &=
+        answer(!qm_watch_is_confidential(), "The kernel is not locked down for BPF.",
+               "The kernel is locked down (lockdown=confidentiality), which keeps "
+               "BPF from reading memory.");
     good &= answer(agent_sees_all_processes(),
                    "It sees the processes of the whole machine.",
                    "It is in a PID namespace (a container), where the numbers of "

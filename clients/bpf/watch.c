@@ -43,6 +43,19 @@ static int handle(void *opaque, void *data, size_t size)
     return ++w->drained < DRAIN_MOST ? 0 : -EAGAIN;
 }
 
+bool qm_watch_is_confidential(void)
+{
+    char text[128] = "";
+    FILE *f = fopen("/sys/kernel/security/lockdown", "re");
+
+    if (!f)
+        return false;
+    if (!fgets(text, sizeof text, f))
+        *text = '\0';
+    fclose(f);
+    return strstr(text, "[confidentiality]") != NULL;
+}
+
 /* What is missing, as far as it can be told from the error. */
 static void explain(int error, char *err, size_t len)
 {
@@ -50,6 +63,11 @@ static void explain(int error, char *err, size_t len)
         snprintf(
             err, len,
             "this kernel has no type information for BPF (/sys/kernel/btf/vmlinux)");
+    else if (qm_watch_is_confidential())
+        snprintf(
+            err, len,
+            "the kernel is locked down (lockdown=confidentiality), which keeps BPF "
+            "from reading memory");
     else if (error == EPERM || error == EACCES)
         snprintf(err, len,
                  "the kernel does not allow BPF: it takes CAP_BPF and CAP_PERFMON, and "

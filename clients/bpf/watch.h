@@ -51,6 +51,9 @@ int qm_watch_drain(struct qm_watch *watch);
 int qm_watch_fd(const struct qm_watch *watch);
 void qm_watch_sleep(struct qm_watch *watch, bool sleeps);
 
+/* Whether lockdown=confidentiality keeps BPF from reading memory. */
+bool qm_watch_is_confidential(void);
+
 /* Reads that found the ring full. */
 uint64_t qm_watch_lost(const struct qm_watch *watch);
 
