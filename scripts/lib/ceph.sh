@@ -24,6 +24,13 @@ ceph_free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
+# The keys of the monitor, the OSD and client.admin.
+ceph_keys() {
+    ceph-authtool --create-keyring "$1" --gen-key -n mon. --cap mon 'allow *' &&
+        ceph-authtool "$1" --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *' &&
+        ceph-authtool "$1" --gen-key -n osd.0 --cap mon 'allow profile osd' --cap osd 'allow *'
+}
+
 # ceph_start [BYTES]: of the OSD's memory, 1 GiB unless said otherwise.
 ceph_start() {
     local bytes=${1:-1073741824} port fsid uuid
@@ -37,9 +44,9 @@ fsid = $fsid
 mon host = v2:127.0.0.1:$port
 ms bind ipv4 = true
 public network = 127.0.0.0/8
-auth cluster required = none
-auth service required = none
-auth client required = none
+auth cluster required = cephx
+auth service required = cephx
+auth client required = cephx
 osd pool default size = 1
 osd pool default min size = 1
 osd pool default pg num = 8
@@ -67,10 +74,10 @@ keyring = $CEPH_DIR/keyring
 log file = /dev/null
 admin socket =
 END
-    : >"$CEPH_DIR/keyring"
-    monmaptool --create --fsid "$fsid" --addv a "[v2:127.0.0.1:$port]" \
-        "$CEPH_DIR/monmap" >"$CEPH_DIR/out" 2>&1 &&
-        ceph-mon --mkfs -i a --monmap "$CEPH_DIR/monmap" >>"$CEPH_DIR/out" 2>&1 ||
+    ceph_keys "$CEPH_DIR/keyring" >"$CEPH_DIR/out" 2>&1 &&
+        monmaptool --create --fsid "$fsid" --addv a "[v2:127.0.0.1:$port]" \
+        "$CEPH_DIR/monmap" >>"$CEPH_DIR/out" 2>&1 &&
+        ceph-mon --mkfs -i a --monmap "$CEPH_DIR/monmap" --keyring "$CEPH_DIR/keyring" >>"$CEPH_DIR/out" 2>&1 ||
         { cat "$CEPH_DIR/out" >&2; return 1; }
     ceph_start_mon || return 1
     uuid=$(cat /proc/sys/kernel/random/uuid)
