@@ -69,11 +69,21 @@ stack_load() {
         { cat "$T/mariadb.log" >&2; fail "MariaDB did not shut down cleanly"; }
 }
 
+# stack_load_s3 DIR SIZE_MB: copies what stack_load made to the object store that s3_start
+# has started, in objects of MariaDB's page size.
+stack_load_s3() {
+    s3_device "$T/s3" "$2" 16384 || fail "no device in the object store"
+    run_for nbdkit -U - file "$T/s3/device" \
+        --run "nbdcopy --connections=8 --requests=8 --allocated '$1/image' \"\$uri\"" ||
+        fail "the object store cannot be filled"
+}
+
 # stack_start DIR SIZE_MB POOL CONNECTIONS ARGS...: the stack on a copy of what
 # stack_load made; ARGS are nbdkit's after the filter's name.  MariaDB is at
 # $T/mariadb.sock, the server's statistics at $T/nbd.stats.  The copy is a file, or, with
 # stack_backend=rbd, an image in the cluster that ceph_start has started; its reads take
-# what nbdkit's delay filter adds.
+# what nbdkit's delay filter adds.  With stack_backend=s3 it is the device in $T/s3, which
+# stack_load_s3 has filled; what is written goes to a file in front of it and is forgotten.
 stack_jemalloc=libjemalloc.so.2
 stack_backend="file"
 stack_start() {
@@ -91,6 +101,7 @@ stack_start() {
         run_for rbd import --no-progress "$dir/image" device || fail "no image in the cluster"
         below=("$BUILD_DIR/lib/nbdkit-rbd-plugin.so" device)
         ;;
+    s3) below=(--filter=cow file "$T/s3/device" cow-block-size=16k) ;;
     esac
     LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \
         "${below[@]}" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
