@@ -102,9 +102,13 @@ static void take_over(struct takeover *t)
 
 /* What other policies may not be able to: the parts were made for the one that the
  * server was started with. */
-static int check_policy(const struct qms_server *s, const struct qms_config *next,
-                        char *err, size_t len)
+static int check_policy(const struct qms_server *s, struct qms_config *next, char *err,
+                        size_t len)
 {
+    /* Of cache-size, the rules' parts. */
+    const uint64_t has = s->config.cache_size - s->config.block_bytes;
+    const uint64_t wants = next->cache_size - next->block_bytes;
+
     if (strcmp(next->params.policy, "none") == 0)
         return 0;
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS) {
@@ -122,7 +126,9 @@ static int check_policy(const struct qms_server *s, const struct qms_config *nex
                  next->params.policy);
         return -1;
     }
-    if (next->blocks < s->config.blocks) {
+    if (has > 0 && wants > has) /* it was changed since: rules keep what they have */
+        next->params.mining.rules_memory = has;
+    if (s->config.cache_blocks == 0 && has == 0 && wants > 0) {
         snprintf(err, len,
                  "policy cannot be changed to %s: its rules are a part of cache-size, "
                  "all of which blocks have; start the server with it, or with "
@@ -225,6 +231,8 @@ static int carry_out(struct qms_server *s, struct qms_config *next, char *err,
 {
     struct takeover t = {s, s->engine.prefetcher, s->miner, next};
     const bool other = next->policy != s->config.policy;
+    const uint64_t size = s->config.cache_size;
+    char again[512];
 
     if (other && check_policy(s, next, err, len) == -1)
         return -1;
@@ -234,9 +242,16 @@ static int carry_out(struct qms_server *s, struct qms_config *next, char *err,
                  next->policy->name);
         return -1;
     }
-    if (other)
-        return replace_policy(s, next, err, len);
-    take_over(&t);
+    if (next->cache_size != size &&
+        qms_server_set_cache_size(s, next->cache_size, err, len) != 0)
+        return -1;
+    if (!other)
+        take_over(&t);
+    else if (replace_policy(s, next, err, len) == -1) {
+        if (next->cache_size != size)
+            (void)qms_server_set_cache_size(s, size, again, sizeof again);
+        return -1;
+    }
     return 0;
 }
 

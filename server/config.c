@@ -662,6 +662,11 @@ static void get_policy(const struct qms_config *c, char *text, size_t len)
     snprintf(text, len, "%s", c->params.policy);
 }
 
+static void get_cache_size(const struct qms_config *c, char *text, size_t len)
+{
+    snprintf(text, len, "%" PRIu64, c->cache_size);
+}
+
 static void get_level(const struct qms_config *c, char *text, size_t len)
 {
     snprintf(text, len, "%s", qm_level_name(c->params.level));
@@ -706,10 +711,15 @@ static const struct {
     const char *key;
     void (*get)(const struct qms_config *c, char *text, size_t len);
 } changeable[] = {
-    {"policy", get_policy},           {"level", get_level},
-    {"degree", get_degree},           {"prefetch-on", get_prefetch_on},
-    {"throttle", get_throttle},       {"admission", get_admission},
-    {"prefetching", get_prefetching}, {"log-level", get_log_level},
+    {"cache-size", get_cache_size},
+    {"policy", get_policy},
+    {"level", get_level},
+    {"degree", get_degree},
+    {"prefetch-on", get_prefetch_on},
+    {"throttle", get_throttle},
+    {"admission", get_admission},
+    {"prefetching", get_prefetching},
+    {"log-level", get_log_level},
 };
 
 #define CHANGEABLE (sizeof changeable / sizeof changeable[0])

@@ -46,6 +46,19 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
     return block * s->config.block_size;
 }
 
+/* How many blocks of a request are looked up at a time, in a cache of the present size.
+ */
+static unsigned batch(const struct qms_server *s)
+{
+    const struct qms_config *c = &s->config;
+    uint64_t blocks = qm_cache_capacity(s->cache);
+    uint64_t most = c->prefetch_most;
+
+    if (blocks != c->blocks) /* that the cache was made for */
+        most = (uint64_t)((double)most * (double)blocks / (double)c->blocks);
+    return qm_params_batch(blocks, most);
+}
+
 /* Reads from the layer below.  Returns 0 or its error. */
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
@@ -284,8 +297,7 @@ static unsigned blocks_of(const struct qms_server *s, uint32_t count, uint64_t o
 static void read_cached(struct request *r, char *buf, uint32_t count, uint64_t offset)
 {
     const uint32_t block_size = r->s->config.block_size;
-    const unsigned max =
-        qm_params_batch(r->s->config.blocks, r->s->config.prefetch_most);
+    const unsigned max = batch(r->s);
     struct piece pieces[QM_BATCH_MAX];
 
     while (count > 0 && r->err == 0) {
@@ -358,7 +370,8 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
     struct request r = {.s = s, .next = next};
-    const unsigned max = qm_params_batch(s->config.blocks, s->config.prefetch_most);
+    const unsigned max = batch(s);
+    const uint64_t capacity = qm_cache_capacity(s->cache);
     uint64_t block = offset / s->config.block_size;
     uint64_t end = block + blocks_of(s, count, offset);
     struct piece pieces[QM_BATCH_MAX];
@@ -366,8 +379,8 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 
     if (!is_cached(s, c))
         return 0;
-    if (end - block > s->config.blocks)
-        end = block + s->config.blocks;
+    if (end - block > capacity)
+        end = block + capacity;
     while (block < end && r.err == 0) {
         unsigned n = 0;
 

@@ -116,7 +116,7 @@ static void put_cache(const struct report *r, json_t *o)
     if (r->base)
         subtract_cache(&c, &r->base->cache);
     put(o, "block_size", s->config.block_size);
-    put(o, "cache_blocks", s->config.blocks);
+    put(o, "cache_blocks", qm_cache_capacity(s->cache));
     put(o, "prefetch_blocks", c.prefetch_share);
     put(o, "cache_bytes", c.bytes);
     put(o, "held_blocks", c.main_blocks + c.prefetch_blocks);

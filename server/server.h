@@ -142,6 +142,13 @@ int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t o
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 
+/* Changes cache-size while the server serves (resize.c): the cache grows or shrinks,
+ * and the memory that becomes free is the system's again when this returns.  Takes
+ * about as long as copying the blocks that stay, at most; hits go on meanwhile. Returns
+ * 0; or an errno value with a sentence in why, and nothing has changed. */
+int qms_server_set_cache_size(struct qms_server *s, uint64_t bytes, char *why,
+                              size_t len);
+
 /* Drops cached blocks beyond size, when the device has become smaller since the server
  * started: if it grows again, its contents there may differ. */
 void qms_forget_beyond(struct qms_server *s, uint64_t size);

@@ -117,6 +117,7 @@ for n, policy in enumerate(POLICIES * 2):
            degree=str(1 + n % 8), prefetch_on=["miss", "prefetch-hit"][n % 2])
     change(level=next(levels))
     change(level=level)
+    change(cache_size=["3M", "12M", "6M"][n % 3])
     now = values()
     assert (now["policy"], now["level"], now["degree"]) == (policy, level, str(1 + n % 8)), now
     stats = idle.stats()
