@@ -168,6 +168,35 @@ static void test_shift(void **state)
     assert_true((some.inserted + some.rewritten) * 2 <= all.inserted + all.rewritten);
 }
 
+/* What left was read often, and what is read now is read seldom: it gets in
+ * nevertheless, once the frequencies of before are forgotten. */
+static void test_cooler(void **state)
+{
+    struct qm_tier_config c = config(5000);
+    struct qm_tier *t = open_tier(&c);
+    uint64_t before = 0, seed = 2, capacity = stats(t).capacity;
+
+    for (unsigned round = 0; round < 12; round++)
+        for (uint64_t b = 0; b < capacity * 5 / 4; b++) {
+            for (unsigned k = 0; k < 3; k++)
+                (void)get(t, b);
+            (void)put(t, b, false);
+        }
+    assert_true(stats(t).evicted > 0);
+    for (unsigned round = 0; round < 10; round++) {
+        before = stats(t).hits;
+        for (uint64_t b = 0; b < 6 * capacity; b++) {
+            uint64_t block = 100000 + rnd_below(&seed, 6 * capacity);
+
+            (void)get(t, block);
+            (void)put(t, block, false);
+        }
+    }
+    /* A sixth fits. */
+    assert_true(stats(t).hits - before > 6 * capacity / 8);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 static void test_none(void **state)
 {
     struct qm_tier_config c = config(1000);
@@ -294,13 +323,10 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_half_the_writes),
-        cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_none),
-        cmocka_unit_test(test_write_rate),
-        cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_bloom),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_half_the_writes), cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_cooler),          cmocka_unit_test(test_none),
+        cmocka_unit_test(test_write_rate),      cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_bloom),           cmocka_unit_test(test_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 
 #include "testing.h"
+#include "tier/format.h"
+#include "tier/io.h"
 
 #define BLOCK  4096u
 #define VOLUME (UINT64_C(64) << 20)
@@ -294,6 +296,38 @@ static void test_older_copy(void **state)
     unlink(saved);
 }
 
+/* A server that ends between the two writes of its witness has served nothing: the tier
+ * is as the one before left it, or of the new epoch, and both are right. */
+static void test_witness_half_way(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier_testimony w;
+    struct qm_tier *t;
+
+    c.witness = witness;
+    for (unsigned ahead = 0; ahead < 2; ahead++) {
+        setup(state);
+        fill(&c);
+        assert_int_equal(qm_tier_witness_read(witness, &w), 0);
+        assert_int_equal(w.coming, 0);
+        w.coming = w.epoch + !ahead;
+        w.epoch -= ahead;
+        qm_tier_testimony_seal(&w);
+        assert_int_equal(qm_tier_witness_write(witness, &w), 0);
+        t = open_ok(&c);
+        assert_int_equal(get(t, 1), 1);
+        qm_tier_close(t, QM_TIER_KEEP);
+        assert_int_equal(told.n, 0);
+    }
+    w.epoch += 7;
+    w.coming = 0;
+    qm_tier_testimony_seal(&w);
+    assert_int_equal(qm_tier_witness_write(witness, &w), 0);
+    expect_emptied(&c, "older copy");
+    assert_int_equal(truncate(witness, 10), 0);
+    expect_emptied(&c, "its witness is damaged");
+}
+
 static void test_refused(void **state)
 {
     struct qm_tier_config c = config();
@@ -403,6 +437,7 @@ int main(void)
         cmocka_unit_test_setup(test_evict_and_reopen, setup),
         cmocka_unit_test_setup(test_identity, setup),
         cmocka_unit_test_setup(test_older_copy, setup),
+        cmocka_unit_test_setup(test_witness_half_way, setup),
         cmocka_unit_test_setup(test_refused, setup),
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_vanished, setup),
