@@ -291,23 +291,6 @@ static void remove_entry(struct qm_tier *t, struct shard *s, struct entry *e,
     atomic_fetch_sub_explicit(&t->blocks, 1, memory_order_relaxed);
 }
 
-bool index_remove(struct qm_tier *t, uint64_t block, struct slot *removed)
-{
-    uint64_t h = hash(t, block);
-    struct shard *s = shard_of(t, h);
-    struct entry *e;
-
-    pthread_mutex_lock(&s->lock);
-    e = find(t, s, h, block);
-    if (e) {
-        *removed = unpack(t, e);
-        atomic_fetch_add(&segment_of(t, removed->segment)->pins, 1);
-        remove_entry(t, s, e, removed->segment);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return e;
-}
-
 static bool is_at(struct qm_tier *t, struct entry *e, uint32_t segment, uint32_t slot)
 {
     return e && (uint32_t)(e->b >> 32) == segment * t->g.slots + slot;

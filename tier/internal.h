@@ -272,9 +272,7 @@ bool index_confirm(struct qm_tier *t, const struct slot *found, bool heat);
 /* Adds a block, unless it is there (EEXIST), was written to since ticket (ESTALE), or
  * there is no room (ENOSPC). */
 int index_add(struct qm_tier *t, const struct slot *slot, uint64_t ticket);
-/* Removes a block, if it is there, and pins its segment. */
-bool index_remove(struct qm_tier *t, uint64_t block, struct slot *removed);
-/* Removes it only if it is in that slot; no pin. */
+/* Removes a block if it is in that slot; no pin. */
 bool index_remove_from(struct qm_tier *t, uint64_t block, uint32_t segment,
                        uint32_t slot);
 /* The same question without removing. */

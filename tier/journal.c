@@ -53,15 +53,23 @@ static void raise_to(_Atomic uint64_t *to, uint64_t value)
         ;
 }
 
-/* Tags of removed blocks whose slots follow each other are killed together. */
+#define RUN 64
+
+/* Tags of blocks whose slots follow each other are killed together.  A block leaves the
+ * index only after its tag is dead: two changes of a block may begin together (of other
+ * bytes of it), and the one that does not find the block goes on at once. */
 struct run {
     uint32_t segment, slot, n;
+    uint64_t blocks[RUN];
 };
 
 static int kill_run(struct qm_tier *t, struct run *run)
 {
     int r = run->n > 0 ? log_kill(t, run->segment, run->slot, run->n) : 0;
 
+    for (uint32_t i = 0; i < run->n; i++)
+        if (index_remove_from(t, run->blocks[i], run->segment, run->slot + i))
+            COUNT(t, invalidated);
     if (run->n > 0)
         atomic_fetch_sub(&segment_of(t, run->segment)->pins, run->n);
     run->n = 0;
@@ -73,23 +81,26 @@ static int drop(struct qm_tier *t, uint64_t block, struct run *run)
     struct slot s;
     int r = 0;
 
-    if (!index_remove(t, block, &s))
+    if (!index_find(t, block, &s)) /* it pins the segment */
         return 0;
-    COUNT(t, invalidated);
     if (run->n > 0 &&
-        (run->segment != s.segment || run->slot + run->n != s.slot || run->n >= 64))
+        (run->segment != s.segment || run->slot + run->n != s.slot || run->n >= RUN))
         r = kill_run(t, run);
-    if (run->n == 0)
-        *run = (struct run){s.segment, s.slot, 0};
-    run->n++;
+    if (run->n == 0) {
+        run->segment = s.segment;
+        run->slot = s.slot;
+    }
+    run->blocks[run->n++] = block;
     return r;
 }
 
 void journal_drop(struct qm_tier *t, uint64_t block)
 {
-    struct run run = {0};
-    int r = drop(t, block, &run);
+    struct run run;
+    int r;
 
+    run.n = 0;
+    r = drop(t, block, &run);
     if (r == 0)
         r = kill_run(t, &run);
     if (r != 0)
@@ -98,9 +109,10 @@ void journal_drop(struct qm_tier *t, uint64_t block)
 
 static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
 {
-    struct run run = {0};
+    struct run run;
     int r = 0, k;
 
+    run.n = 0;
     if (w->last - w->first < WIDE || w->last - w->first <= atomic_load(&t->blocks)) {
         for (uint64_t b = w->first; b <= w->last && r == 0; b++) {
             if (b - w->first < 64 && t->config.update && index_contains(t, b))
@@ -121,6 +133,8 @@ static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
                     r = drop(t, found[i], &run);
                 all += n;
             }
+            if (r == 0)
+                r = kill_run(t, &run);
         } while (all > 0 && r == 0);
     }
     k = kill_run(t, &run); /* which unpins in any case */
