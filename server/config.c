@@ -262,6 +262,49 @@ static int set_control(const char *key, const char *value, struct qms_config *c)
     return qms_value_path(key, value, &c->control);
 }
 
+static int set_tier(const char *key, const char *value, struct qms_config *c)
+{
+    return qms_value_path(key, value, &c->tier);
+}
+
+static int set_tier_size(const char *key, const char *value, struct qms_config *c)
+{
+    if (qms_value_size(value, &c->tier_size) == -1 || c->tier_size == 0)
+        return qms_value_wrong(key, value, "a size, for example 100G");
+    return 0;
+}
+
+static int set_tier_admit(const char *key, const char *value, struct qms_config *c)
+{
+    static const char *const names[] = {[QM_TIER_ADMIT_AUTO] = "auto",
+                                        [QM_TIER_ADMIT_ALL] = "all",
+                                        [QM_TIER_ADMIT_NONE] = "none"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(value, names[i]) == 0) {
+            c->tier_admit = (enum qm_tier_admit)i;
+            return 0;
+        }
+    return qms_value_wrong(key, value, "auto, all or none");
+}
+
+static int set_tier_write_rate(const char *key, const char *value, struct qms_config *c)
+{
+    if (qms_value_size(value, &c->tier_write_rate) == -1 ||
+        c->tier_write_rate >= UINT64_C(1) << 60)
+        return qms_value_wrong(key, value,
+                               "bytes a day below 1E, for example 500G; 0: no bound");
+    return 0;
+}
+
+static int set_tier_volume(const char *key, const char *value, struct qms_config *c)
+{
+    if (*value == '\0' || strlen(value) > 255)
+        return qms_value_wrong(key, value, "a name of 1 to 255 bytes");
+    c->tier_volume = value;
+    return 0;
+}
+
 static int set_shards(const char *key, const char *value, struct qms_config *c)
 {
     uint64_t n;
@@ -371,6 +414,16 @@ static struct {
     {"readahead-cap", NULL, IF_HEEDED, NULL, NULL, NULL},
     {"readahead-cap-disk", NULL, IF_HEEDED, NULL, NULL, NULL},
     {"readahead-cap-ssd", NULL, IF_HEEDED, NULL, NULL, NULL},
+    {"tier", set_tier, ALWAYS, "PATH",
+     "file or block device for a second tier of caching, on a local SSD", NULL},
+    {"tier-size", set_tier_size, ALWAYS, "SIZE",
+     "its size; needed for a file (default of a block device: all of it)", NULL},
+    {"tier-admit", set_tier_admit, ALWAYS, "auto|all|none",
+     "which evicted blocks enter it (default auto: those that are worth it)", NULL},
+    {"tier-write-rate", set_tier_write_rate, ALWAYS, "SIZE",
+     "bytes a day that may be written to it (default 0: no bound)", NULL},
+    {"tier-volume", set_tier_volume, ALWAYS, "NAME",
+     "name of what the device holds (default: by the plugin's parameters)", NULL},
     {"record", set_record, ALWAYS, "FILE", "record a trace", NULL},
     {"stats", set_stats, ALWAYS, "SOCKET", "Unix socket that serves the statistics",
      NULL},
@@ -580,6 +633,8 @@ static bool is_given(const char *key)
 static void warn_of_ignored(const struct qms_config *c)
 {
     static const char *const of_rules[] = {"rules-for", "rules-save"};
+    static const char *const of_tier[] = {"tier-size", "tier-admit", "tier-write-rate",
+                                          "tier-volume"};
     char ignored[512] = "";
 
     for (size_t i = 0; i < KEYS; i++) {
@@ -596,6 +651,9 @@ static void warn_of_ignored(const struct qms_config *c)
     for (size_t i = 0; i < 2 && !c->rules; i++)
         if (is_given(of_rules[i]))
             nbdkit_error("warning: %s is ignored without rules", of_rules[i]);
+    for (size_t i = 0; i < 4 && !c->tier; i++)
+        if (is_given(of_tier[i]))
+            nbdkit_error("warning: %s is ignored without tier", of_tier[i]);
     if (c->params.mining.max_suffix == 0 && is_given("grace"))
         nbdkit_error("warning: grace is ignored where max-suffix is 0");
 }
@@ -770,8 +828,9 @@ static const char *value_of(size_t i, const struct qms_setting *settings, size_t
 static bool is_path(size_t i)
 {
     return keys[i].parse == set_rules || keys[i].parse == set_trained ||
-           keys[i].parse == set_record || keys[i].parse == set_stats ||
-           keys[i].parse == set_stats_http || keys[i].parse == set_control;
+           keys[i].parse == set_tier || keys[i].parse == set_record ||
+           keys[i].parse == set_stats || keys[i].parse == set_stats_http ||
+           keys[i].parse == set_control;
 }
 
 int qms_config_change(const struct qms_config *now, const struct qms_setting *settings,
@@ -787,6 +846,7 @@ int qms_config_change(const struct qms_config *now, const struct qms_setting *se
     defaults(c);
     c->rules = now->rules;
     c->trained = now->trained;
+    c->tier = now->tier;
     c->record = now->record;
     c->stats = now->stats;
     c->stats_http = now->stats_http;
@@ -828,6 +888,7 @@ void qms_config_free(struct qms_config *c)
 {
     free(c->rules);
     free(c->trained);
+    free(c->tier);
     free(c->record);
     free(c->stats);
     free(c->stats_http);

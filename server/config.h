@@ -9,6 +9,7 @@
 
 #include "engine/params.h"
 #include "server/log.h"
+#include "tier/tier.h"
 
 struct qms_config {
     /* The cache. */
@@ -26,10 +27,17 @@ struct qms_config {
     uint64_t rules_save;  /* seconds; 0: at the end only */
     uint64_t rules_purge; /* seconds; 0: never */
 
+    /* The second tier. */
+    uint64_t tier_size;       /* bytes; 0: of a block device, all */
+    uint64_t tier_write_rate; /* bytes a day; 0: no bound */
+    enum qm_tier_admit tier_admit;
+    const char *tier_volume; /* name of what it holds copies of; NULL: made up */
+
     /* The server. */
     bool parallel;    /* a connection's requests may run in parallel */
     bool prefetching; /* false: learn only */
     enum qms_log_level log_level;
+    char *tier; /* absolute, or NULL: none; freed by qms_config_free() */
     char *rules, *trained, *record, *stats,
         *control;          /* absolute paths or NULL; freed by qms_config_free() */
     char *stats_http;      /* as qms_http_open() takes it, or NULL; the same */

@@ -24,7 +24,10 @@ static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
 {
     int r = qms_config_set(key, value);
 
-    return r == 1 ? next(nxdata, key, value) : r;
+    if (r != 1)
+        return r;
+    qms_tier_parameter(key, value);
+    return next(nxdata, key, value);
 }
 
 static int quickmine_config_complete(nbdkit_next_config_complete *next,
@@ -495,6 +498,11 @@ static int quickmine_trim(nbdkit_next *next, void *handle, uint32_t count,
     return r;
 }
 
+static int quickmine_flush(nbdkit_next *next, void *handle, uint32_t flags, int *err)
+{
+    return qms_flush(&qms_server, next, flags, err);
+}
+
 static int quickmine_cache(nbdkit_next *next, void *handle, uint32_t count,
                            uint64_t offset, uint32_t flags, int *err)
 {
@@ -545,6 +553,7 @@ static struct nbdkit_filter filter = {
     .pwrite = quickmine_pwrite,
     .trim = quickmine_trim,
     .zero = quickmine_zero,
+    .flush = quickmine_flush,
     .cache = quickmine_cache,
 };
 

@@ -223,12 +223,57 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
     r->err = error;
 }
 
+/* Reads what is ours to read of a batch, and lies in the tier, several blocks at once.
+ * A fill is in flight of each, so a write that overlaps detaches it as it would one
+ * from the layer below; and no copy in the tier is older than the layer below was when
+ * the fill began (struct writing). */
+static void read_tier(struct request *r, struct piece *p, unsigned n)
+{
+    struct qms_server *s = r->s;
+    const size_t block_size = s->config.block_size;
+    struct qm_tier_read reads[QM_BATCH_MAX];
+    struct piece *of[QM_BATCH_MAX];
+    uint64_t start = qms_now();
+    char *beside = NULL, *at = NULL;
+    unsigned count = 0, parts = 0;
+    size_t hits;
+
+    for (unsigned i = 0; i < n; i++)
+        parts += p[i].fill && p[i].count != block_size;
+    if (parts > 0) {
+        at = beside = aligned_alloc(4096, parts * block_size);
+        if (!beside)
+            return; /* the layer below has it all */
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (!p[i].fill)
+            continue;
+        of[count] = &p[i];
+        reads[count] = (struct qm_tier_read){.block = p[i].block, .buf = p[i].to};
+        if (p[i].count != block_size) {
+            reads[count].buf = at;
+            at += block_size;
+        }
+        count++;
+    }
+    hits = count > 0 ? qm_tier_read(s->tier, reads, count) : 0;
+    if (hits > 0)
+        qm_latency_took(&s->latency, QM_PLACE_TIER, hits * block_size,
+                        qms_now() - start);
+    for (unsigned i = 0; i < count && hits > 0; i++)
+        if (reads[i].hit)
+            end_piece(r, of[i], reads[i].buf, of[i]->count != block_size, 0);
+    free(beside);
+}
+
 /* Reads what is ours to read of a batch.  After an error the rest is failed unread. */
 static void read_ours(struct request *r, struct piece *p, unsigned n)
 {
     const unsigned max = r->s->max_bytes / r->s->config.block_size;
     unsigned first = 0, end;
 
+    if (r->s->tier && r->err == 0)
+        read_tier(r, p, n);
     for (; first < n; first = end) {
         end = first + 1;
         if (r->err != 0) {
@@ -337,12 +382,54 @@ static void read_past(struct request *r, char *buf, uint32_t count, uint64_t off
     }
 }
 
+/* A change of the device while it is carried out.
+ *
+ * Nothing that the tier holds may be older than the layer below, whenever the server or
+ * the machine dies; so its copies are dropped, and marked as dropped on its disk,
+ * before the layer below is asked for the change.  What remains is that a block with
+ * the old data leaves memory, and enters the tier, after that.  Every block that memory
+ * evicts has a ticket, taken under the lock with which a change looks for that block:
+ *
+ *   evicted before the tier was told     the ticket is older than the change
+ *   after that, before memory is told    the same: the change's end is younger
+ *   after memory was told                the block has the new data.  Its ticket is
+ *                                        older than the change's end if that is yet to
+ *                                        come, and the block is not inserted; else the
+ *                                        ticket is younger, and it may be
+ *
+ * and the tier refuses a block of which a change is in flight, or ended after the
+ * ticket.  So memory is told between the tier's begin and end, never after.  The other
+ * way a block gets into memory, and from there into the tier, is a fill; and one that
+ * overlaps with a change in time is not kept (cache.h). */
+struct writing {
+    struct qm_cache_write cached;
+    struct qm_tier_write tiered;
+};
+
+static void begin_writing(struct qms_server *s, struct writing *w, uint64_t offset,
+                          uint64_t count)
+{
+    qm_cache_write_begin(s->cache, &w->cached, offset, count);
+    if (s->tier)
+        qm_tier_write_begin(s->tier, &w->tiered, offset, count);
+}
+
+static void end_writing(struct qms_server *s, struct writing *w,
+                        enum qm_write_result result, const void *data)
+{
+    qm_cache_write_end(s->cache, &w->cached, result, data);
+    if (s->tier)
+        qm_tier_write_end(s->tier, &w->tiered,
+                          result == QM_WRITE_DATA ? QM_TIER_WROTE : QM_TIER_DROPPED,
+                          data);
+}
+
 void qms_forget_beyond(struct qms_server *s, uint64_t size)
 {
-    struct qm_cache_write w;
+    struct writing w;
 
-    qm_cache_write_begin(s->cache, &w, size, s->size - size);
-    qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    begin_writing(s, &w, size, s->size - size);
+    end_writing(s, &w, QM_WRITE_DROP, NULL);
 }
 
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
@@ -442,18 +529,18 @@ int qms_write(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
               int *err)
 {
     struct qms_change change;
-    struct qm_cache_write w;
+    struct writing w;
     int r;
 
     if (take_turn(s, &change, count, offset, err) == -1)
         return -1;
     count_write(s, slot, count, offset);
-    qm_cache_write_begin(s->cache, &w, offset, count);
+    begin_writing(s, &w, offset, count);
     r = next->pwrite(next, buf, count, offset, flags, err);
     if (r == 0)
-        qm_cache_write_end(s->cache, &w, QM_WRITE_DATA, buf);
+        end_writing(s, &w, QM_WRITE_DATA, buf);
     else
-        qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+        end_writing(s, &w, QM_WRITE_DROP, NULL);
     qms_order_leave(&s->order, &change);
     return r;
 }
@@ -462,16 +549,28 @@ int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
              uint32_t count, uint64_t offset, uint32_t flags, int *err)
 {
     struct qms_change change;
-    struct qm_cache_write w;
+    struct writing w;
     int r;
 
     if (take_turn(s, &change, count, offset, err) == -1)
         return -1;
     count_write(s, slot, count, offset);
-    qm_cache_write_begin(s->cache, &w, offset, count);
+    begin_writing(s, &w, offset, count);
     r = next->zero(next, count, offset, flags, err);
-    qm_cache_write_end(s->cache, &w, r == 0 ? QM_WRITE_ZEROS : QM_WRITE_DROP, NULL);
+    end_writing(s, &w, r == 0 ? QM_WRITE_ZEROS : QM_WRITE_DROP, NULL);
     qms_order_leave(&s->order, &change);
+    return r;
+}
+
+/* Only a tier wants to know: what was flushed need not be dropped when the machine
+ * crashes. */
+int qms_flush(struct qms_server *s, nbdkit_next *next, uint32_t flags, int *err)
+{
+    uint64_t token = s->tier ? qm_tier_flush_begin(s->tier) : 0;
+    int r = next->flush(next, flags, err);
+
+    if (s->tier)
+        qm_tier_flush_end(s->tier, token, r == 0);
     return r;
 }
 
@@ -496,14 +595,14 @@ int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t o
              uint32_t flags, int *err)
 {
     struct qms_change change;
-    struct qm_cache_write w;
+    struct writing w;
     int r;
 
     if (take_turn(s, &change, count, offset, err) == -1)
         return -1;
-    qm_cache_write_begin(s->cache, &w, offset, count);
+    begin_writing(s, &w, offset, count);
     r = next->trim(next, count, offset, flags, err);
-    qm_cache_write_end(s->cache, &w, QM_WRITE_DROP, NULL);
+    end_writing(s, &w, QM_WRITE_DROP, NULL);
     if (r == 0)
         forget_trimmed(s, count, offset);
     qms_order_leave(&s->order, &change);

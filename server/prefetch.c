@@ -213,6 +213,37 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     }
 }
 
+/* Reads those of n adjacent blocks that the tier holds, and the rest from the layer
+ * below.  What was read is fed to the cache while later blocks are still in flight. */
+static void read_tiered(struct qms_prefetch *p, unsigned worker, char *buf,
+                        struct qm_ahead_job **jobs, unsigned n)
+{
+    const struct qms_prefetch_config *c = &p->config;
+    struct qm_tier_read reads[QM_AHEAD_JOIN_MAX];
+    uint64_t start = qms_now();
+    size_t hits;
+
+    for (unsigned i = 0; i < n; i++)
+        reads[i] = (struct qm_tier_read){.block = jobs[i]->block,
+                                         .buf = buf + (size_t)i * c->block_size,
+                                         .ahead = true};
+    hits = qm_tier_read(c->tier, reads, n);
+    if (hits > 0 && c->latency)
+        qm_latency_took(c->latency, QM_PLACE_TIER, hits * c->block_size,
+                        qms_now() - start);
+    for (unsigned i = 0; i < n && hits > 0; i++)
+        if (reads[i].hit) {
+            qm_cache_fill(c->cache, jobs[i]->fill, reads[i].buf);
+            free(jobs[i]);
+        }
+    for (unsigned i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && reads[end].hit == reads[i].hit;)
+            end++;
+        if (!reads[i].hit)
+            read_run(p, worker, buf + (size_t)i * c->block_size, jobs + i, end - i);
+    }
+}
+
 /* Reads a run of jobs, but not what would not be kept. */
 static void work(struct qms_prefetch *p, unsigned worker, char *buf,
                  struct qm_ahead_job **jobs, unsigned n)
@@ -222,7 +253,7 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf,
     for (unsigned i = 0; i < n; i += wanted) {
         wanted = qm_ahead_wanted(p->config.cache, jobs + i, n - i);
         if (wanted > 0)
-            read_run(p, worker, buf, jobs + i, wanted);
+            (p->config.tier ? read_tiered : read_run)(p, worker, buf, jobs + i, wanted);
         else
             cancel(p, jobs[i++]);
     }
@@ -246,7 +277,7 @@ static void *worker_thread(void *opaque)
         }
         pthread_mutex_unlock(&p->lock);
         if (!buf)
-            buf = malloc((size_t)p->ahead.join * p->config.block_size);
+            buf = aligned_alloc(4096, (size_t)p->ahead.join * p->config.block_size);
         if (buf) {
             work(p, worker->number, buf, jobs, n);
         } else {

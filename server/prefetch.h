@@ -27,11 +27,13 @@
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "server/stats.h"
+#include "tier/tier.h"
 
 struct qms_prefetch;
 
 struct qms_prefetch_config {
     struct qm_cache *cache;
+    struct qm_tier *tier; /* looked into before the layer below is; NULL: none */
     struct qms_stats *stats;
     struct qm_device_load *load;    /* told how long reads take; NULL: none */
     struct qm_latency *latency;     /* the same */

@@ -221,6 +221,36 @@ static void put_latency(const struct report *r, json_t *o)
     json_object_set_new(o, "latency_us", latency);
 }
 
+/* The second tier; nothing without one. */
+static void put_tier(struct qms_server *s, json_t *o)
+{
+    struct qm_tier_stats t;
+
+    if (!s->tier)
+        return;
+    qm_tier_get_stats(s->tier, &t);
+    put(o, "tier_size", t.size);
+    put(o, "tier_capacity", t.capacity);
+    put(o, "tier_blocks", t.blocks);
+    put(o, "tier_memory", t.memory);
+    put(o, "tier_hits", t.hits);
+    put(o, "tier_misses", t.misses);
+    put(o, "tier_recovered", t.recovered);
+    put(o, "tier_inserted", t.inserted);
+    put(o, "tier_rewritten", t.rewritten);
+    put(o, "tier_refused", t.refused + t.scans + t.over_rate);
+    put(o, "tier_dropped", t.full + t.stale + t.voided + t.failed);
+    put(o, "tier_invalidated", t.invalidated);
+    put(o, "tier_evicted", t.evicted);
+    put(o, "tier_written_bytes", t.bytes_written);
+    put(o, "tier_age_us", t.age_ns / 1000);
+    put(o, "tier_stalls", t.stalls);
+    put(o, "tier_errors", t.read_errors + t.write_errors + t.wrong_checksums);
+    put_bool(o, "tier_dead", t.dead);
+    if (t.dead)
+        put_text(o, "tier_reason", t.reason);
+}
+
 static void get_mining(struct qms_server *s, struct qm_mining_stats *m,
                        struct qms_miner_stats *queue)
 {
@@ -422,6 +452,7 @@ static json_t *report(const struct report *r)
     qms_hints_expire(s->hints, qms_now());
     put_hints(r, o);
     put_backing(r, o);
+    put_tier(s, o);
     put_mining(r, o);
     put_contexts(r, o);
     return o;

@@ -227,6 +227,7 @@ static int make_cache(struct qms_server *s)
     config.data = true;
     config.wasted = wasted;
     config.opaque = s;
+    qms_tier_below(s, &config);
     error = qm_cache_new(&config, &s->cache);
     if (error != 0) {
         s->cache = NULL;
@@ -269,6 +270,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     };
     struct qms_prefetch_config config = {
         .cache = s->cache,
+        .tier = s->tier,
         .stats = s->stats,
         .load = s->engine.load,
         .latency = &s->latency,
@@ -417,7 +419,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
         nbdkit_error("malloc: %m");
         return -1;
     }
-    if (make_prefetcher(s, true) == -1 || make_cache(s) == -1)
+    if (qms_tier_open(s) == -1 || make_prefetcher(s, true) == -1 || make_cache(s) == -1)
         return -1;
     qms_clients_init(&s->clients, s->engine.prefetcher);
     if (mining) {
@@ -542,6 +544,7 @@ void qms_server_stop(struct qms_server *s)
         qms_miner_stop(s->miner);
     if (s->recorder && (error = qms_record_close(s->recorder)) != 0)
         nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
+    qms_tier_close(s);
     if (s->cache)
         qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
     if (s->engine.prefetcher &&
@@ -637,7 +640,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 static unsigned threads_of(const struct qms_config *c)
 {
     unsigned n = (c->record != NULL) + (c->stats != NULL) + (c->control != NULL) +
-                 (c->stats_http != NULL);
+                 (c->stats_http != NULL) + qms_tier_threads(c);
 
     return qm_params_prefetch(&c->params) ? n + 1 + (unsigned)c->prefetch_threads : n;
 }
@@ -757,7 +760,8 @@ int qms_server_ready(struct qms_server *s, int thread_model)
         c->policy = qm_prefetcher_find("none");
         c->prefetch_blocks = c->prefetch_most = 0;
     }
-    if (try_rules(c) == -1 || try_threads(threads_of(c)) == -1 || try_memory(s) == -1)
+    if (try_rules(c) == -1 || qms_tier_try(c) == -1 ||
+        try_threads(threads_of(c)) == -1 || try_memory(s) == -1)
         return -1;
     /* This library is never unloaded (CMakeLists.txt), so the function stays. */
     if ((c->stats || c->stats_http || c->control || c->record) &&

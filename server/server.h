@@ -38,6 +38,7 @@
 #include "server/sessions.h"
 #include "server/stats.h"
 #include "server/stats-socket.h"
+#include "server/tier.h"
 
 struct qms_server {
     struct qms_config config;
@@ -63,6 +64,9 @@ struct qms_server {
     bool shadowed;           /* the cache knows what LRU would have read */
     int save_error;          /* of the last save; the miner's */
     struct qms_miner *miner; /* NULL: nothing to learn */
+    struct qm_tier *tier;    /* NULL: none */
+    uint64_t tier_until;     /* ns: when to end handing memory over to it; 0: it is not
+                                the end */
     struct qm_cache *cache;
     struct qms_order order; /* of changes */
     pthread_t stop_watcher;
@@ -139,6 +143,7 @@ int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
              uint32_t count, uint64_t offset, uint32_t flags, int *err);
 int qms_trim(struct qms_server *s, nbdkit_next *next, uint32_t count, uint64_t offset,
              uint32_t flags, int *err);
+int qms_flush(struct qms_server *s, nbdkit_next *next, uint32_t flags, int *err);
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 

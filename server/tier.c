@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tier.c - see tier.h.
+ *
+ * What is served from the tier must be the volume's, so the tier has to know which
+ * volume it is.  nbdkit tells a filter nothing of the plugin but the parameters that it
+ * was given, so these name the volume: by the names of files that they name, links
+ * resolved, by their inodes if they are regular files, and by their text otherwise.
+ * Another volume behind the same parameters goes unnoticed unless its size differs:
+ * tier-volume is for that.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "server/server.h"
+#include "server/tier.h"
+#include "tier/tier.h"
+
+#define READERS 4 /* threads for requests of several blocks */
+
+/* At the server's end, memory is handed over for so long. */
+#define FLUSH_NS (UINT64_C(5) * 1000000000)
+
+static uint64_t parameters; /* a hash of what the layers below were given */
+
+static void add(const void *data, size_t len)
+{
+    parameters = XXH3_64bits_withSeed(data, len, parameters);
+}
+
+void qms_tier_parameter(const char *key, const char *value)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    add(key, strlen(key) + 1);
+    if (!realpath(value, path) || stat(path, &st) != 0) {
+        add(value, strlen(value) + 1);
+        return;
+    }
+    add(path, strlen(path) + 1);
+    if (S_ISREG(st.st_mode))
+        add(&st.st_ino, sizeof st.st_ino);
+}
+
+static void warn(void *opaque, const char *message)
+{
+    const struct qms_server *s = opaque;
+
+    qms_log(QMS_WARNING, "tier=%s: %s", s->config.tier, message);
+}
+
+/* volume is where its name is kept. */
+static struct qm_tier_config configure(const struct qms_config *c, uint64_t size,
+                                       char volume[32])
+{
+    struct qm_tier_config config;
+
+    qm_tier_config_init(&config);
+    snprintf(volume, 32, "nbdkit:%016" PRIx64, parameters);
+    config.identity.volume = c->tier_volume ? c->tier_volume : volume;
+    config.identity.size = size;
+    config.identity.block_size = c->block_size;
+    config.path = c->tier;
+    config.size = c->tier_size;
+    config.admit = c->tier_admit;
+    config.write_rate = c->tier_write_rate;
+    config.threads = READERS;
+    config.boot_id = getenv("QUICKMINE_TEST_BOOT_ID"); /* a crash of the machine */
+    return config;
+}
+
+/* What is there already must be a file that can be written to.  Returns 0 or an errno
+ * value; *device: it is a block device. */
+static int try_file(const char *path, bool *device)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    int error = 0;
+
+    if (fd == -1)
+        return errno;
+    if (fstat(fd, &st) == -1)
+        error = errno;
+    else if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+        error = EINVAL;
+    *device = error == 0 && S_ISBLK(st.st_mode);
+    close(fd);
+    return error;
+}
+
+/* Whether a file of that name can be made. */
+static int try_directory(const char *path)
+{
+    char *copy = strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
+    int error = 0;
+
+    if (!copy)
+        return ENOMEM;
+    if (slash)
+        slash[slash == copy] = '\0';
+    if (access(slash ? copy : ".", W_OK | X_OK) == -1)
+        error = errno;
+    free(copy);
+    return error;
+}
+
+int qms_tier_try(const struct qms_config *c)
+{
+    char volume[32], err[256];
+    struct qm_tier_config config;
+    bool device = false;
+    int error;
+
+    if (!c->tier)
+        return 0;
+    error = try_file(c->tier, &device);
+    if (error == ENOENT)
+        error = try_directory(c->tier);
+    if (error != 0) {
+        nbdkit_error("tier=%s: %s", c->tier,
+                     error == EINVAL ? "a tier is a regular file or a block device"
+                                     : strerror(error));
+        return -1;
+    }
+    if (c->tier_size == 0 && !device) {
+        nbdkit_error("tier=%s: give tier-size=SIZE, too: only that of a block device "
+                     "is known",
+                     c->tier);
+        return -1;
+    }
+    /* The volume's size is not known yet. */
+    config = configure(c, c->block_size, volume);
+    if (qm_tier_check(&config, err, sizeof err) != 0) {
+        nbdkit_error("tier-size=%" PRIu64 ", block-size=%" PRIu64 ": %s", c->tier_size,
+                     c->block_size, err);
+        return -1;
+    }
+    return 0;
+}
+
+unsigned qms_tier_threads(const struct qms_config *c)
+{
+    return c->tier ? READERS + 2 : 0;
+}
+
+int qms_tier_open(struct qms_server *s)
+{
+    char volume[32], err[512] = "";
+    struct qm_tier_config config;
+    struct qm_tier_stats stats;
+
+    if (!s->config.tier)
+        return 0;
+    config = configure(&s->config, s->size, volume);
+    config.warn = warn;
+    config.opaque = s;
+    if (qm_tier_open(&config, &s->tier, err, sizeof err) != 0) {
+        s->tier = NULL;
+        nbdkit_error("tier=%s: %s; to go on without it, start without tier=, and "
+                     "remove the file before it is used again",
+                     s->config.tier, err);
+        return -1;
+    }
+    qm_tier_get_stats(s->tier, &stats);
+    if (stats.recovered > 0)
+        qms_log(QMS_NOTE, "tier=%s: %" PRIu64 " blocks are there from before",
+                s->config.tier, stats.recovered);
+    return 0;
+}
+
+/* With a lock of the cache's. */
+static uint64_t leaving(void *opaque, uint64_t block)
+{
+    struct qms_server *s = opaque;
+
+    return qm_tier_ticket(s->tier);
+}
+
+static void evicted(void *opaque, uint64_t block, const void *data, uint64_t ticket)
+{
+    struct qms_server *s = opaque;
+    const struct qm_tier_insert insert = {.block = block,
+                                          .data = data,
+                                          .ticket = ticket,
+                                          .frequency = QM_TIER_FREQUENCY_UNKNOWN};
+    const bool at_end = s->tier_until != 0;
+
+    /* Where connections need not see each other's writes, what a prefetch has read may
+     * be old. */
+    if (atomic_load_explicit(&s->uncached, memory_order_relaxed) ||
+        (at_end && qms_now() > s->tier_until))
+        return;
+    while (qm_tier_insert(s->tier, &insert) == EAGAIN && at_end)
+        qm_tier_drain(s->tier);
+}
+
+void qms_tier_below(struct qms_server *s, struct qm_cache_config *cache)
+{
+    if (!s->config.tier)
+        return;
+    cache->leaving = leaving;
+    cache->evicted = evicted;
+}
+
+void qms_tier_close(struct qms_server *s)
+{
+    int error;
+
+    if (!s->tier)
+        return;
+    if (s->cache) {
+        s->tier_until = qms_now() + FLUSH_NS;
+        qm_cache_flush(s->cache);
+        s->tier_until = 0;
+    }
+    error = qm_tier_close(s->tier, QM_TIER_KEEP);
+    s->tier = NULL;
+    if (error != 0)
+        qms_log(QMS_WARNING, "tier=%s: %s; some blocks are not kept", s->config.tier,
+                strerror(error));
+}

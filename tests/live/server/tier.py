@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""tier.py URI IMAGE fill|change|read [MIN MAX] - a client of a server with a second tier.
+
+The image, which the server serves, is the truth: this client is the only one that writes.
+fill: writes other data everywhere, flushes, and reads all twice, until the tier has what it
+took.  change: writes to, zeroes or trims parts of every fourth block, without a flush, and
+reads them.  read: reads all, and counts the hits of the tier."""
+import json
+import os
+import sys
+import time
+
+import nbd
+
+BLOCK = 16384
+uri, path, mode = sys.argv[1:4]
+
+
+def stats():
+    out = os.popen(f"{os.environ['BUILD_DIR']}/bin/quickmine stat --json '{uri}'").read()
+    return json.loads(out)
+
+
+def settled():
+    """The queue of the tier is empty: what is inserted does not change any more."""
+    last, end = None, time.monotonic() + 20
+    while True:
+        now = stats()["tier_inserted"]
+        if now == last or time.monotonic() > end:
+            return
+        last = now
+        time.sleep(0.05)
+
+
+h = nbd.NBD()
+h.connect_uri(uri)
+size = h.get_size()
+blocks = size // BLOCK
+image = open(path, "rb", buffering=0)
+
+
+def check(offset, length):
+    got = h.pread(length, offset)
+    image.seek(offset)
+    assert got == image.read(length), f"wrong bytes in {length} at {offset}"
+
+
+def read_all():
+    at = 0
+    while at < size:  # alone, several at once, and parts
+        length = min(size - at, (BLOCK, 5 * BLOCK, BLOCK // 2)[at // BLOCK % 3])
+        check(at, length)
+        at += length if length >= BLOCK else BLOCK
+
+
+if mode == "fill":
+    for block in range(blocks):
+        h.pwrite(os.urandom(64) * (BLOCK // 64), block * BLOCK)
+    h.flush()
+    for block in [*range(blocks), *range(blocks)]:
+        check(block * BLOCK, BLOCK)
+        if block % 256 == 255:
+            settled()
+elif mode == "change":
+    for block in range(0, blocks, 4):
+        at, kind = block * BLOCK, block // 4 % 3
+        if kind == 0:
+            h.pwrite(os.urandom(1000), at + 100, nbd.CMD_FLAG_FUA if block % 8 else 0)
+        elif kind == 1:
+            h.zero(BLOCK, at)
+        else:
+            h.trim(BLOCK, at)
+        check(at, BLOCK)
+elif mode == "read":
+    before = stats()["tier_hits"]
+    read_all()
+    hits = stats()["tier_hits"] - before
+    least, most = map(int, sys.argv[4:6]) if len(sys.argv) > 4 else (0, size)
+    print(f"{hits} hits of the tier")
+    assert least <= hits <= most, f"{hits} hits of the tier, not {least} to {most}"
+h.shutdown()
