@@ -242,6 +242,28 @@ static void print_learned(const json_t *s)
     }
 }
 
+/* Nothing without one. */
+static void print_tier(const json_t *s)
+{
+    uint64_t hits = cli_count(s, "tier_hits");
+
+    if (!json_object_get(s, "tier_size"))
+        return;
+    printf("tier         ");
+    if (cli_flag(s, "tier_dead", false))
+        printf("detached: %s; ", cli_text(s, "tier_reason"));
+    printf("%" PRIu64 " of %" PRIu64 " blocks, %" PRIu64
+           " of them from before; %" PRIu64 " hits (%.1f %%), %" PRIu64
+           " inserted, %.1f MiB written",
+           cli_count(s, "tier_blocks"), cli_count(s, "tier_capacity"),
+           cli_count(s, "tier_recovered"), hits,
+           cli_percentage(hits, hits + cli_count(s, "tier_misses")),
+           cli_count(s, "tier_inserted"), mebibytes(s, "tier_written_bytes"));
+    if (cli_count(s, "tier_errors") > 0)
+        printf("; %" PRIu64 " errors", cli_count(s, "tier_errors"));
+    putchar('\n');
+}
+
 static void print_text(const json_t *s)
 {
     const json_t *latency = json_object_get(s, "latency_us");
@@ -253,6 +275,7 @@ static void print_text(const json_t *s)
     print_blocks(s);
     print_prefetches(s);
     print_throttle(s);
+    print_tier(s);
     printf("device       %" PRIu64 " reads, %" PRIu64 " blocks\n",
            cli_count(s, "device_reads"), cli_count(s, "device_blocks"));
     if (cli_count(latency, "count") > 0)

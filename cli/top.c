@@ -176,6 +176,12 @@ static void print_rates(FILE *out, const json_t *now, const json_t *before)
                 cli_percentage(misses, blocks));
     else
         fprintf(out, "blocks       none read\n");
+    if (json_object_get(now, "tier_size"))
+        fprintf(out, "tier         %s  hits/s %6s  inserted/s %6s  MiB written/s %6s\n",
+                cli_flag(now, "tier_dead", false) ? "detached" : "in use",
+                rate(now, before, "tier_hits", 1).text,
+                rate(now, before, "tier_inserted", 1).text,
+                rate(now, before, "tier_written_bytes", 1.0 / (1 << 20)).text);
     if (!cli_flag(now, "prefetching", true))
         fprintf(out, "prefetches/s none: policy %s does not prefetch\n",
                 cli_text(now, "policy"));

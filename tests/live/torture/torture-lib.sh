@@ -45,7 +45,7 @@ torture() {
     stats=$("$QUICKMINE" stat --json "$(nbd_uri "$name")") || fail "no statistics"
     stop_nbdkit "$name" "$SERVER"
     forget "$SERVER"
-    rm -rf "${T:?}/image" "${T:?}/durable" "${T:?}/$name".* "${T:?}/rules"
+    rm -rf "${T:?}/image" "${T:?}/durable" "${T:?}/$name".* "${T:?}/rules" "${T:?}/tier"
     [ "$kills" = 0 ] || return 0
     python3 - "$stats" "$*" <<'EOT' || fail "seed $seed: nothing was prefetched: $*"
 import json, sys
