@@ -23,9 +23,11 @@
 
 #include "server/server.h"
 #include "server/tier.h"
+#include "tier/format.h"
 #include "tier/tier.h"
 
-#define READERS 4 /* threads for requests of several blocks */
+#define LOOK    (128 << 10) /* what is not a tier shows within so many bytes */
+#define READERS 4           /* threads for requests of several blocks */
 
 /* At the server's end, memory is handed over for so long. */
 #define FLUSH_NS (UINT64_C(5) * 1000000000)
@@ -79,6 +81,36 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     return config;
 }
 
+/* Whether another program has a lock on the file, as a server has on its tier. */
+static bool is_locked(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* Whether a file begins with something, and that is no tier.  qm_tier_open() judges;
+ * this is to tell while a person still watches. */
+static bool is_foreign(int fd)
+{
+    static const char zeros[QM_TIER_PAGE];
+    char page[QM_TIER_PAGE];
+    bool any = false;
+
+    for (off_t at = 0; at < LOOK; at += sizeof page) {
+        ssize_t n = pread(fd, page, sizeof page, at);
+        uint64_t magic;
+
+        if (n <= 0)
+            break;
+        memcpy(&magic, page, sizeof magic);
+        if (n == sizeof page && magic == QM_TIER_MAGIC)
+            return false;
+        any = any || memcmp(page, zeros, (size_t)n) != 0;
+    }
+    return any;
+}
+
 /* What is there already must be a file that can be written to.  Returns 0 or an errno
  * value; *device: it is a block device. */
 static int try_file(const char *path, bool *device)
@@ -93,9 +125,28 @@ static int try_file(const char *path, bool *device)
         error = errno;
     else if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
         error = EINVAL;
+    else if (is_locked(fd))
+        error = EBUSY;
+    else if (is_foreign(fd))
+        error = EEXIST;
     *device = error == 0 && S_ISBLK(st.st_mode);
     close(fd);
     return error;
+}
+
+static const char *explain(int error)
+{
+    switch (error) {
+    case EINVAL:
+        return "a tier is a regular file or a block device";
+    case EBUSY:
+        return "another server uses it";
+    case EEXIST:
+        return "it holds something else than a tier; give another path, or if that is "
+               "not needed, overwrite its first 128 KiB with zeros";
+    default:
+        return strerror(error);
+    }
 }
 
 /* Whether a file of that name can be made. */
@@ -127,9 +178,7 @@ int qms_tier_try(const struct qms_config *c)
     if (error == ENOENT)
         error = try_directory(c->tier);
     if (error != 0) {
-        nbdkit_error("tier=%s: %s", c->tier,
-                     error == EINVAL ? "a tier is a regular file or a block device"
-                                     : strerror(error));
+        nbdkit_error("tier=%s: %s", c->tier, explain(error));
         return -1;
     }
     if (c->tier_size == 0 && !device) {
@@ -158,17 +207,22 @@ int qms_tier_open(struct qms_server *s)
     char volume[32], err[512] = "";
     struct qm_tier_config config;
     struct qm_tier_stats stats;
+    int error;
 
     if (!s->config.tier)
         return 0;
     config = configure(&s->config, s->size, volume);
     config.warn = warn;
     config.opaque = s;
-    if (qm_tier_open(&config, &s->tier, err, sizeof err) != 0) {
+    error = qm_tier_open(&config, &s->tier, err, sizeof err);
+    if (error != 0) {
         s->tier = NULL;
-        nbdkit_error("tier=%s: %s; to go on without it, start without tier=, and "
-                     "remove the file before it is used again",
-                     s->config.tier, err);
+        /* What is not ours, or in use, is not to be removed. */
+        nbdkit_error("tier=%s: %s%s", s->config.tier, err,
+                     error == EINVAL || error == EBUSY
+                         ? ""
+                         : "; to go on without it, start without tier=, and remove the "
+                           "file before it is used again");
         return -1;
     }
     qm_tier_get_stats(s->tier, &stats);
