@@ -145,6 +145,7 @@ int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity)
 {
     struct qm_mini to = {
         .ops = mini->ops, .policy = mini->policy, .capacity = mini->capacity};
+    struct qm_mini from;
     struct qm_evict_node *node;
     uint64_t *blocks;
     uint64_t n = 0;
@@ -160,12 +161,13 @@ int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity)
     to.capacity = mini->capacity;
     while ((node = mini->ops->yield(mini->policy, &again)))
         blocks[n++] = node->block << 1 | again;
-    free(mini->nodes);
-    free(mini->chain);
-    free(mini->buckets);
+    from = *mini;
     *mini = to;
     for (uint64_t i = 0; i < n; i++)
         mini->ops->admit(mini->policy, take_node(mini, blocks[i] >> 1), blocks[i] & 1);
+    free(from.nodes);
+    free(from.chain);
+    free(from.buckets);
     free(blocks);
     return mini->ops->reserve ? mini->ops->reserve(mini->policy, capacity) : 0;
 }

@@ -152,8 +152,9 @@ struct qm_buf *qm_slab_buf(struct qm_shard *shard)
     struct qm_buf *buf;
 
     do {
-        if (!shard->free_bufs && !more_bufs(shard))
-            return NULL;
+        while (!shard->free_bufs)
+            if (!more_bufs(shard))
+                return NULL;
         buf = shard->free_bufs;
         shard->free_bufs = buf->next;
     } while (shard->trim && qm_trim_takes_buf(shard, buf));
