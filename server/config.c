@@ -267,6 +267,11 @@ static int set_tier(const char *key, const char *value, struct qms_config *c)
     return qms_value_path(key, value, &c->tier);
 }
 
+static int set_tier_witness(const char *key, const char *value, struct qms_config *c)
+{
+    return qms_value_path(key, value, &c->tier_witness);
+}
+
 static int set_tier_size(const char *key, const char *value, struct qms_config *c)
 {
     if (qms_value_size(value, &c->tier_size) == -1 || c->tier_size == 0)
@@ -416,6 +421,8 @@ static struct {
     {"readahead-cap-ssd", NULL, IF_HEEDED, NULL, NULL, NULL},
     {"tier", set_tier, ALWAYS, "PATH",
      "file or block device for a second tier of caching, on a local SSD", NULL},
+    {"tier-witness", set_tier_witness, ALWAYS, "PATH",
+     "small file on another file system that says whether the tier is right", NULL},
     {"tier-size", set_tier_size, ALWAYS, "SIZE",
      "its size; needed for a file (default of a block device: all of it)", NULL},
     {"tier-admit", set_tier_admit, ALWAYS, "auto|all|none",
@@ -828,9 +835,9 @@ static const char *value_of(size_t i, const struct qms_setting *settings, size_t
 static bool is_path(size_t i)
 {
     return keys[i].parse == set_rules || keys[i].parse == set_trained ||
-           keys[i].parse == set_tier || keys[i].parse == set_record ||
-           keys[i].parse == set_stats || keys[i].parse == set_stats_http ||
-           keys[i].parse == set_control;
+           keys[i].parse == set_tier || keys[i].parse == set_tier_witness ||
+           keys[i].parse == set_record || keys[i].parse == set_stats ||
+           keys[i].parse == set_stats_http || keys[i].parse == set_control;
 }
 
 int qms_config_change(const struct qms_config *now, const struct qms_setting *settings,
@@ -847,6 +854,7 @@ int qms_config_change(const struct qms_config *now, const struct qms_setting *se
     c->rules = now->rules;
     c->trained = now->trained;
     c->tier = now->tier;
+    c->tier_witness = now->tier_witness;
     c->record = now->record;
     c->stats = now->stats;
     c->stats_http = now->stats_http;
@@ -889,6 +897,7 @@ void qms_config_free(struct qms_config *c)
     free(c->rules);
     free(c->trained);
     free(c->tier);
+    free(c->tier_witness);
     free(c->record);
     free(c->stats);
     free(c->stats_http);

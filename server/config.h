@@ -37,7 +37,7 @@ struct qms_config {
     bool parallel;    /* a connection's requests may run in parallel */
     bool prefetching; /* false: learn only */
     enum qms_log_level log_level;
-    char *tier; /* absolute, or NULL: none; freed by qms_config_free() */
+    char *tier, *tier_witness; /* absolute paths or NULL; freed by qms_config_free() */
     char *rules, *trained, *record, *stats,
         *control;          /* absolute paths or NULL; freed by qms_config_free() */
     char *stats_http;      /* as qms_http_open() takes it, or NULL; the same */

@@ -70,6 +70,9 @@ static const struct metric metrics[] = {
     {NULL, "tier_errors", "tier_errors", COUNTER, NULL, 1,
      "Errors and wrong checksums of the second tier"},
     {NULL, "tier_blocks", "tier_blocks", GAUGE, NULL, 1, "Blocks in the second tier"},
+    {NULL, "tier_unsafe", "tier_unsafe", GAUGE, NULL, 1,
+     "1 if the second tier has failed and its file must be removed before it is used "
+     "again"},
     {NULL, "tier_dead", "tier_dead", GAUGE, NULL, 1,
      "1 if the second tier is detached after errors"},
     {NULL, "block_size", "block_size_bytes", GAUGE, "bytes", 1, "Size of a block"},

@@ -247,6 +247,7 @@ static void put_tier(struct qms_server *s, json_t *o)
     put(o, "tier_stalls", t.stalls);
     put(o, "tier_errors", t.read_errors + t.write_errors + t.wrong_checksums);
     put_bool(o, "tier_dead", t.dead);
+    put_bool(o, "tier_unsafe", t.unsafe);
     if (t.dead)
         put_text(o, "tier_reason", t.reason);
 }

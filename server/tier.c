@@ -3,10 +3,10 @@
  *
  * What is served from the tier must be the volume's, so the tier has to know which
  * volume it is.  nbdkit tells a filter nothing of the plugin but the parameters that it
- * was given, so these name the volume: by the names of files that they name, links
- * resolved, by their inodes if they are regular files, and by their text otherwise.
- * Another volume behind the same parameters goes unnoticed unless its size differs:
- * tier-volume is for that.
+ * was given, so these name the volume: by their text, by the names of files that they
+ * name, links resolved, and by their inodes and times of birth if they are regular
+ * files. Another volume behind the same parameters goes unnoticed unless its size
+ * differs: tier-volume is for that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@
 /* At the server's end, memory is handed over for so long. */
 #define FLUSH_NS (UINT64_C(5) * 1000000000)
 
+static bool taken_over;
 static uint64_t parameters; /* a hash of what the layers below were given */
 
 static void add(const void *data, size_t len)
@@ -39,19 +41,40 @@ static void add(const void *data, size_t len)
     parameters = XXH3_64bits_withSeed(data, len, parameters);
 }
 
+/* As nbdkit_parse_bool(), of which nothing is said if it is neither. */
+static bool is_true(const char *value)
+{
+    static const char *const words[] = {"1", "t", "true", "y", "yes", "on"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return true;
+    return false;
+}
+
 void qms_tier_parameter(const char *key, const char *value)
 {
     char path[PATH_MAX];
-    struct stat st;
+    struct statx st;
 
+    /* Of nbdkit-rbd-plugin: another server has the volume, and writes to it, meanwhile.
+     */
+    if (strcmp(key, "takeover") == 0 && is_true(value))
+        taken_over = true;
     add(key, strlen(key) + 1);
-    if (!realpath(value, path) || stat(path, &st) != 0) {
-        add(value, strlen(value) + 1);
+    add(value, strlen(value) + 1);
+    if (!realpath(value, path) ||
+        statx(AT_FDCWD, path, 0, STATX_TYPE | STATX_INO | STATX_BTIME, &st) != 0)
         return;
-    }
     add(path, strlen(path) + 1);
-    if (S_ISREG(st.st_mode))
-        add(&st.st_ino, sizeof st.st_ino);
+    if (S_ISREG(st.stx_mode)) {
+        add(&st.stx_ino, sizeof st.stx_ino);
+        /* The next file of this name often gets the same inode. */
+        if (st.stx_mask & STATX_BTIME) {
+            add(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
+            add(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
+        }
+    }
 }
 
 static void warn(void *opaque, const char *message)
@@ -73,6 +96,7 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     config.identity.size = size;
     config.identity.block_size = c->block_size;
     config.path = c->tier;
+    config.witness = c->tier_witness;
     config.size = c->tier_size;
     config.admit = c->tier_admit;
     config.write_rate = c->tier_write_rate;
@@ -174,6 +198,13 @@ int qms_tier_try(const struct qms_config *c)
 
     if (!c->tier)
         return 0;
+    if (taken_over) {
+        nbdkit_error(
+            "tier=%s cannot be used with takeover=true: what the server before "
+            "has written is not in it, so it would serve old data",
+            c->tier);
+        return -1;
+    }
     error = try_file(c->tier, &device);
     if (error == ENOENT)
         error = try_directory(c->tier);
