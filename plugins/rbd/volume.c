@@ -61,6 +61,13 @@ static int configure(rados_t cluster, const struct qmr_config *config, char *err
             return -1;
         }
     }
+    /* What a takeover relies on, whatever Ceph's configuration says.  The name before
+     * Ceph 16 is refused by later ones. */
+    if (config->lock == QMR_LOCK_EXCLUSIVE) {
+        rados_conf_set(cluster, "rbd_cache", "false");
+        rados_conf_set(cluster, "rbd_blacklist_on_break_lock", "true");
+        rados_conf_set(cluster, "rbd_blocklist_on_break_lock", "true");
+    }
     return 0;
 }
 
