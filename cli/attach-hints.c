@@ -118,21 +118,26 @@ static int connect_sockets(struct direct_device *d, bool again, char *err, size_
                                  .dead_seconds = o->dead_seconds,
                                  .owner = d->owner};
     struct qm_plain plain;
-    int error;
+    int error = 0;
 
     for (unsigned i = 1; i <= d->count; i++) {
         if (d->fds[i].fd != -1)
             continue;
         error = qm_plain_connect(o->uri, &plain, err, len);
         if (error != 0)
-            return error;
+            break;
         if (d->size != 0 && plain.size != d->size) {
-            close(plain.fd);
             snprintf(err, len,
                      "the server has a device of %" PRIu64
                      " bytes now, not of %" PRIu64,
                      plain.size, d->size);
-            return ESTALE;
+            error = ESTALE;
+        } else if (again) {
+            error = attach_check_same(o, plain.size, err, len);
+        }
+        if (error != 0) {
+            close(plain.fd);
+            break;
         }
         d->size = plain.size;
         d->flags = plain.flags;
@@ -141,6 +146,17 @@ static int connect_sockets(struct direct_device *d, bool again, char *err, size_
         /* Several connections are one device only if the server says so. */
         if (!(plain.flags & 1u << 8))
             d->count = 1;
+    }
+    /* What the kernel has not got is no connection of it. */
+    if (error != 0) {
+        for (unsigned i = 1; i <= d->count; i++)
+            for (unsigned j = 0; j < k.count; j++)
+                if (d->fds[i].fd == k.sockets[j]) {
+                    close(d->fds[i].fd);
+                    d->fds[i] = (struct pollfd){.fd = -1};
+                    break;
+                }
+        return error;
     }
     k.size = d->size / o->block_size * o->block_size;
     k.flags = d->flags;
@@ -214,6 +230,12 @@ int attach_serve_hints(const struct attach_options *o, int signals)
     if (connect_sockets(&d, again, err, sizeof err) == 0) {
         if (start_agent(&helper, o, err, sizeof err) != 0)
             attach_say_plain(err);
+        if (again)
+            daemon_log(
+                LOG_WARNING,
+                "%s: the connections that the kernel still has cannot be watched; "
+                "if it closes them, attach again",
+                o->device);
         daemon_log(LOG_NOTICE, "%s: %s, %" PRIu64 " bytes, %u connections", o->device,
                    again ? "attached again" : "attached", d.size, d.count);
         daemon_ready();

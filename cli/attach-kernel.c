@@ -153,6 +153,22 @@ bool attach_detach(const struct attach_options *o, bool server_is_there)
     return ends;
 }
 
+int attach_check_same(const struct attach_options *o, uint64_t size, char *err,
+                      size_t len)
+{
+    uint64_t before = qm_kernel_size(o->number);
+
+    size -= size % o->block_size;
+    if (before == 0 || before == size)
+        return 0;
+    snprintf(err, len,
+             "%s has %" PRIu64 " bytes, but the server's device has %" PRIu64
+             ": it is not the one that was attached.  Serve that one again, or unmount "
+             "%s and detach it (--force)",
+             o->device, before, size, o->device);
+    return ESTALE;
+}
+
 static void stop_lines(struct attachment *a)
 {
     pthread_mutex_lock(&a->lock);
@@ -242,7 +258,9 @@ int attach_serve_kernel(const struct attach_options *options,
         daemon_log(LOG_ERR, "%s", strerror(errno));
         return CLI_FAILED;
     }
-    if (connect_lines(&a, again, err, sizeof err) == 0) {
+    if (again && attach_check_same(options, device->size, err, sizeof err) != 0) {
+        daemon_log(LOG_ERR, "%s", err);
+    } else if (connect_lines(&a, again, err, sizeof err) == 0) {
         daemon_log(LOG_NOTICE, "%s: %s, %" PRIu64 " bytes, %u queues", options->device,
                    again ? "attached again" : "attached", device->size, a.count);
         daemon_ready();

@@ -403,6 +403,7 @@ static int run(void *opaque)
                                               .reconnect = QM_DEVICE_FOREVER,
                                               .log = on_log};
     struct qm_nbd_device device = {.whose = NULL};
+    _Atomic unsigned seen;
     int status;
 
     if (o->device)
@@ -416,6 +417,10 @@ static int run(void *opaque)
     }
     device.size = qm_device_size(device.device) / o->block_size * o->block_size;
     device.read_only = o->read_only || qm_device_read_only(device.device);
+    /* The kernel is one client, whichever of its connections it flushes over. */
+    atomic_init(&seen, qm_device_losses(device.device));
+    if (o->device)
+        device.seen = &seen;
     status = serve(o, &device);
     qm_device_close(device.device);
     return status;

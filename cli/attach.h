@@ -50,6 +50,10 @@ void attach_say_plain(const char *why);
 /* Who uses a block device: 0: nobody; EBUSY with a sentence in err; or another errno
  * value.  *fd holds it against being mounted, until it is closed, or is -1. */
 int attach_check_unused(const char *device, int *fd, char *err, size_t len);
+/* Before a device that is attached gets new connections: whether the server's, of size
+ * bytes, can be the one that it had.  0, or ESTALE and a sentence. */
+int attach_check_same(const struct attach_options *o, uint64_t size, char *err,
+                      size_t len);
 
 /* The lock of a device, which its program holds for as long as it lives: of two, one
  * serves it, and `quickmine detach` knows when it has ended.  Returns a descriptor, or

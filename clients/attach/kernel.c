@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/nbd-netlink.h>
 #include <netlink/errno.h>
@@ -183,6 +184,22 @@ void qm_kernel_owner(unsigned number, char *owner, size_t len)
         *owner = '\0';
     fclose(f);
     owner[strcspn(owner, "\n")] = '\0';
+}
+
+uint64_t qm_kernel_size(unsigned number)
+{
+    char path[64];
+    uint64_t sectors = 0;
+    FILE *file;
+
+    path_of(path, sizeof path, number, "size");
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%" SCNu64, &sectors) != 1)
+        sectors = 0;
+    fclose(file);
+    return sectors * 512;
 }
 
 unsigned qm_kernel_queues(unsigned number)

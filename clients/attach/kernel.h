@@ -41,6 +41,8 @@ bool qm_kernel_connected(unsigned number);
 /* Copies what the kernel says of who has connected it, or "": nobody, or somebody who
  * did not say, or an old kernel (before 5.14). */
 void qm_kernel_owner(unsigned number, char *owner, size_t len);
+/* Its size in bytes; 0: not known. */
+uint64_t qm_kernel_size(unsigned number);
 /* Its queues, which is how many sockets it was connected with; 0: not known. */
 unsigned qm_kernel_queues(unsigned number);
 

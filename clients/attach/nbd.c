@@ -32,8 +32,9 @@ struct qm_nbd {
     void *opaque;
     int fd;
     _Atomic bool closed;
-    _Atomic unsigned seen; /* losses of the device that the client knows of */
-    _Atomic int how;       /* enum qm_nbd_end */
+    _Atomic unsigned *seen; /* losses of the device that the client knows of */
+    _Atomic unsigned own;
+    _Atomic int how; /* enum qm_nbd_end */
     pthread_mutex_t receive, send;
     pthread_mutex_t lock;
     unsigned threads, idle; /* lock; idle: receive, or wait for that */
@@ -249,7 +250,7 @@ static int do_zero(struct qm_nbd *n, const struct qm_requester *requester,
     int error = qm_device_zero(n->device->device, requester, r->length, r->offset);
 
     if (error == 0 && (r->flags & FUA))
-        error = qm_device_flush(n->device->device, requester, &n->seen);
+        error = qm_device_flush(n->device->device, requester, n->seen);
     return error;
 }
 
@@ -288,7 +289,7 @@ static int carry_out(struct qm_nbd *n, const struct request *r, struct buffer *d
         return qm_device_write(n->device->device, &requester, 0, data->bytes, r->length,
                                r->offset, r->flags & FUA);
     case NBD_CMD_FLUSH:
-        return qm_device_flush(n->device->device, &requester, &n->seen);
+        return qm_device_flush(n->device->device, &requester, n->seen);
     case NBD_CMD_TRIM:
     case WRITE_ZEROES:
         return do_zero(n, &requester, r);
@@ -404,7 +405,8 @@ int qm_nbd_serve(struct qm_nbd **nbd, int fd, const struct qm_nbd_device *device
     n->opaque = opaque;
     n->fd = fd;
     n->threads = n->idle = 1;
-    atomic_init(&n->seen, qm_device_losses(device->device));
+    atomic_init(&n->own, qm_device_losses(device->device));
+    n->seen = device->seen ? device->seen : &n->own;
     pthread_mutex_init(&n->receive, NULL);
     pthread_mutex_init(&n->send, NULL);
     pthread_mutex_init(&n->lock, NULL);

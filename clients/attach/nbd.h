@@ -19,6 +19,7 @@
 #ifndef QM_ATTACH_NBD_H
 #define QM_ATTACH_NBD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ struct qm_nbd_device {
     struct qm_whose *whose; /* NULL: reads have no context */
     uint64_t size;          /* bytes; not more than the device has */
     bool read_only;
+    /* All connections are of one client, which has been told of so many of the device's
+     * losses; NULL: each is of a client of its own. */
+    _Atomic unsigned *seen;
 };
 
 /* What the client is told (NBD_FLAG_*). */
