@@ -202,7 +202,10 @@ static int check_with_nbdkit(const struct serve_server *server)
     for (size_t i = 0; i < file->n; i++) {
         const struct serve_setting *s = &file->settings[i];
 
-        if (serve_is_own(s->key))
+        /* The tier's file is not opened for a trial, and nothing is said of the rest.
+         */
+        if (serve_is_own(s->key) ||
+            (strncmp(s->key, "tier-", 5) == 0 && s->value[0] != '/'))
             continue;
         if (s->value[0] == '/' && check_directory(file, s) == -1) {
             free_command(&trial);
