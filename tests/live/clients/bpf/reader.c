@@ -91,5 +91,7 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
     qmctx_end(ctx);
     qmctx_close(ctx);
+    free(buf);
+    close(fd);
     return status != 0;
 }
