@@ -39,12 +39,12 @@ int qm_balance_init(struct qm_balance *b, uint64_t blocks, uint64_t prefetch,
                     bool adapts);
 void qm_balance_destroy(struct qm_balance *b); /* also if init failed */
 
-/* Makes room for ghosts of so many blocks.  Returns 0 or ENOMEM, then nothing changed.
- */
+/* Allocates ghosts for a cache of `blocks` blocks.  Returns 0, or ENOMEM and changes
+ * nothing. */
 int qm_balance_reserve(struct qm_balance *b, uint64_t blocks);
 
-/* From now on there are so many blocks of both parts, at most what is reserved; a share
- * that does not adapt is `prefetch`. */
+/* Sets the number of blocks of both parts together to `blocks`, at most what was
+ * reserved.  If the share does not adapt, `prefetch` of them are for prefetching. */
 void qm_balance_resize(struct qm_balance *b, uint64_t blocks, uint64_t prefetch);
 
 /* Which part, never an empty one, has to evict a block, as there are more than may be;

@@ -183,7 +183,7 @@ int qm_cache_new(const struct qm_cache_config *config, struct qm_cache **cache);
  * held. */
 void qm_cache_free(struct qm_cache *cache);
 
-/* Changes the capacity to so many blocks, of both parts together, while other threads
+/* Changes the capacity to `blocks` blocks, of both parts together, while other threads
  * use the cache.  Hits go on as ever; other calls may have to wait for a step of it,
  * some microseconds.  The number of shards stays, so the least is a block for each, or
  * two if the cache prefetches; and a cache that grows much is locked as one of its
@@ -198,11 +198,13 @@ void qm_cache_free(struct qm_cache *cache);
  * A prefetch share that does not adapt stays the same part of all blocks.  With a
  * policy of the caller's, the memory for headers of blocks is not given back.
  *
- * Returns 0; EINVAL: so many are not allowed; ENOMEM or ENOTSUP (a policy of the
- * caller's cannot grow), and nothing changed; or EAGAIN (or ENOMEM when it shrinks):
- * the capacity is what was asked for, but some memory is not given back yet, as fills
- * are in flight there: call again with the same number.  One call at a time; others
- * wait. */
+ * Returns 0 or an errno value:
+ *   EINVAL   the cache cannot have that number of blocks; nothing changed
+ *   ENOTSUP  a policy of the caller's cannot grow; nothing changed
+ *   ENOMEM   when it grows: nothing changed; when it shrinks: as EAGAIN
+ *   EAGAIN   the capacity is set, but some memory is not given back yet, since fills
+ *            are in flight there: call again with the same number
+ * A second call waits for the first. */
 int qm_cache_resize(struct qm_cache *cache, uint64_t blocks);
 
 /* The number of blocks that the cache can have so that stats.bytes never exceeds

@@ -228,7 +228,7 @@ size_t qm_slab_mapped(const struct qm_buf_slab *slab, uint32_t block_size);
 
 /* ---- trim.c */
 
-/* Of what takes a while, so many blocks are done with the mutex held. */
+/* Resizing works on this many blocks at a time while it holds the mutex. */
 #define QM_STEP 64
 
 /* Gives back what the shard has beyond its limits; the cache's resize_lock is held, no

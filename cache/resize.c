@@ -27,8 +27,8 @@ static uint64_t share_of(const struct qm_cache *cache, uint64_t blocks, unsigned
     return blocks / cache->shard_count + (i < blocks % cache->shard_count);
 }
 
-/* Of so many of a shard's blocks, those for prefetching; of a share that adapts, the
- * first. */
+/* The number of a shard's `blocks` blocks that are for prefetching; if the share
+ * adapts, at first. */
 static uint64_t prefetch_of(const struct qm_cache *cache, uint64_t blocks)
 {
     const struct qm_cache_config *c = &cache->config;

@@ -32,8 +32,9 @@ void qm_shadow_destroy(struct qm_shadow *s); /* also if init failed */
 /* Upper bound of the memory that it allocates, in bytes. */
 size_t qm_shadow_bytes(uint64_t blocks, uint64_t all);
 
-/* From now on it is of a shard of that many blocks of a cache of so many, at most what
- * was reserved.  reserve returns 0 or ENOMEM, then nothing changed. */
+/* Sets the sizes of the shard, `blocks`, and of the whole cache, `all`.  Reserve first:
+ * it allocates, and returns 0, or ENOMEM and changes nothing; resize takes at most what
+ * was reserved. */
 int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all);
 void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks);
 

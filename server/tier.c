@@ -27,7 +27,7 @@
 #include "tier/format.h"
 #include "tier/tier.h"
 
-#define LOOK    (128 << 10) /* what is not a tier shows within so many bytes */
+#define LOOK    (128 << 10) /* bytes in which a tier has its first mark */
 #define READERS 4           /* threads for requests of several blocks */
 
 /* At the server's end, memory is handed over for so long. */

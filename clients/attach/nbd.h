@@ -34,8 +34,8 @@ struct qm_nbd_device {
     struct qm_whose *whose; /* NULL: reads have no context */
     uint64_t size;          /* bytes; not more than the device has */
     bool read_only;
-    /* All connections are of one client, which has been told of so many of the device's
-     * losses; NULL: each is of a client of its own. */
+    /* If all connections are one client's: the number of the device's losses that it
+     * has been told of.  NULL: each connection is a client of its own. */
     _Atomic unsigned *seen;
 };
 

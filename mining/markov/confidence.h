@@ -47,8 +47,8 @@ struct qm_features {
 /* Watches the proposals that fit into `bytes` at a time; more are forgotten.  Returns
  * NULL if memory is out. */
 struct qm_confidence *qm_confidence_new(uint64_t bytes);
-/* From now on, so many bytes' worth, at most what it was made for; what was watched is
- * forgotten if that changes much.  Any thread. */
+/* Sets its size to `bytes`, at most what it was made for.  A large change forgets what
+ * was watched.  Any thread. */
 void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes);
 void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */
 

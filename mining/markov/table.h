@@ -51,10 +51,9 @@ struct qm_markov_pair {
 struct qm_markov *qm_markov_new(uint64_t bytes);
 void qm_markov_free(struct qm_markov *pairs); /* NULL is fine */
 
-/* From now on it takes at most so many bytes, up to those that it was made for, and at
- * least a 32nd of them.  Where it has more, lines are closed up, two into one, and of
- * their pairs those that are worth the least go, in the order in which they would
- * otherwise; the memory is the system's again, but for the rest of a page.  That takes
+/* Bounds the table to `bytes`: at most what it was made for, at least a 32nd of that.
+ * A larger table is shrunk: two lines are joined into one, and the pairs of least worth
+ * are evicted, in the usual order.  Whole pages are given back to the system.  Takes
  * some 100 ns a line of 64 bytes.  One call at a time. */
 void qm_markov_set_bytes(struct qm_markov *pairs, uint64_t bytes);
 

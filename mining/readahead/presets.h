@@ -38,12 +38,13 @@ struct qm_caps {
     uint32_t disk, ssd; /* of device-aware */
 };
 
-/* What is read when a read of so many blocks misses, these included. */
+/* The number of blocks to read when a read of `request` blocks misses, these included.
+ */
 uint32_t qm_linux_first(uint32_t request, const struct qm_caps *caps);
 uint32_t qm_aware_first(uint32_t request, const struct qm_layout *layout,
                         const struct qm_caps *caps);
 
-/* The window after one of so many blocks. */
+/* The window that follows one of `window` blocks. */
 uint32_t qm_linux_next(uint32_t window, const struct qm_caps *caps);
 uint32_t qm_aware_next(uint32_t window, uint32_t request,
                        const struct qm_layout *layout, const struct qm_caps *caps);
