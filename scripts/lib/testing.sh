@@ -78,12 +78,14 @@ forget() {
 }
 
 # What a program has to preload that loads something built with a sanitizer: its runtime,
-# and what makes that get ready early enough (tests/live/server/sanitizer-first.c), which may be
+# the C++ library, without which that knows no exceptions (Ceph's libraries throw some), and
+# what makes it get ready early enough (tests/live/server/sanitizer-first.c), which may be
 # said where it is.
 sanitizer_preload() {
     local first=${1:-$BUILD_DIR/tests/libsanitizer-first.so}
     case ${QM_SANITIZE:-} in
-    address*) printf '%s' "$(${CC:-cc} -print-file-name=libasan.so)" ;;
+    address*) printf '%s %s' "$(${CC:-cc} -print-file-name=libasan.so)" \
+        "$(${CC:-cc} -print-file-name=libstdc++.so.6)" ;;
     thread*) printf '%s' "$(${CC:-cc} -print-file-name=libtsan.so)" ;;
     *) printf '%s' "${LD_PRELOAD:-}"; return ;;
     esac
