@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/below.h"
 #include "server/server.h"
 #include "trace/text.h"
 
@@ -173,7 +174,7 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     int64_t size = next->get_size(next);
     int can_write, multi_conn;
 
-    if (size == -1 || qms_max_read(s, next) == -1)
+    if (size == -1 || qms_below_max_read(s, next) == -1)
         return -1;
     if (c->tagged && (uint64_t)size > QM_WIRE_OFFSET_MASK + 1) {
         nbdkit_error("the device has %" PRIi64

@@ -23,128 +23,12 @@
 
 #include "engine/ahead.h"
 #include "mining/core/rules-dir.h"
+#include "server/below.h"
 #include "server/reading.h"
 #include "server/server.h"
 
-#define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
 #define HELD_MAX (UINT64_C(8) << 20) /* blocks that open contexts hold: 64 MiB */
 #define STOP_NS  20000000            /* how often a thread asks whether nbdkit stops */
-
-/* Between attempts to open a lost connection anew. */
-#define REOPEN_FIRST (UINT64_C(1) * 1000000000)
-#define REOPEN_MOST  (UINT64_C(32) * 1000000000)
-#define PATIENCE     (UINT64_C(5) * 1000000000) /* at the end, with one that hangs */
-
-static nbdkit_next *open_next(nbdkit_backend *backend)
-{
-    nbdkit_next *next = nbdkit_next_context_open(backend, 1, "", 1);
-
-    if (!next)
-        return NULL;
-    if (next->prepare(next) == -1) {
-        nbdkit_next_context_close(next);
-        return NULL;
-    }
-    return next;
-}
-
-static void close_next(nbdkit_next *next)
-{
-    next->finalize(next);
-    nbdkit_next_context_close(next);
-}
-
-int64_t qms_max_read(const struct qms_server *s, nbdkit_next *next)
-{
-    uint32_t minimum, preferred, maximum;
-
-    if (next->block_size(next, &minimum, &preferred, &maximum) == -1)
-        return -1;
-    if (maximum == 0 || maximum > MAX_READ)
-        maximum = MAX_READ;
-    if (minimum > s->config.block_size || maximum < s->config.block_size) {
-        nbdkit_error("block-size must be from %" PRIu32 " to %" PRIu32
-                     " over this device, not %" PRIu64,
-                     minimum, maximum, s->config.block_size);
-        return -1;
-    }
-    return maximum;
-}
-
-/* Finds out what the device is like.  Returns the connection that it took, or NULL. */
-static nbdkit_next *probe(struct qms_server *s)
-{
-    nbdkit_next *next = open_next(s->backend);
-    int64_t size, maximum = -1;
-
-    if (!next)
-        return NULL;
-    size = next->get_size(next);
-    if (size != -1)
-        maximum = qms_max_read(s, next);
-    if (maximum == -1) {
-        close_next(next);
-        return NULL;
-    }
-    s->size = size;
-    s->max_bytes = maximum;
-    return next;
-}
-
-/* What follows is for backing.h: a connection is a nbdkit_next. */
-
-static void *open_backing(void *opaque)
-{
-    struct qms_server *s = opaque;
-    nbdkit_next *next = open_next(s->backend);
-    int64_t size;
-
-    if (!next)
-        return NULL;
-    size = next->get_size(next);
-    if (size != -1 && (uint64_t)size == s->size)
-        return next;
-    if (size != -1 && (uint64_t)size != s->other_size) {
-        s->other_size = size;
-        qms_log(QMS_WARNING,
-                "the device has %" PRIi64 " bytes now, and had %" PRIu64
-                " when the server started: nothing is prefetched from it",
-                size, s->size);
-    }
-    close_next(next);
-    return NULL;
-}
-
-static void close_backing(void *opaque, void *connection)
-{
-    close_next(connection);
-}
-
-static int read_backing(void *opaque, void *connection, void *buf, uint32_t count,
-                        uint64_t offset)
-{
-    nbdkit_next *next = connection;
-    int err = 0;
-
-    if (next->pread(next, buf, count, offset, 0, &err) == -1)
-        return err ? err : EIO;
-    return 0;
-}
-
-static void backing_lost(void *opaque, int error)
-{
-    qms_log(QMS_WARNING,
-            "a prefetch connection to the layer below fails: %s; less is "
-            "prefetched until it is open again",
-            strerror(error));
-}
-
-static void backing_back(void *opaque)
-{
-    qms_log(QMS_NOTE,
-            "a prefetch connection to the layer below is open again, and prefetching "
-            "goes on");
-}
 
 static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t count,
                              uint64_t offset)
@@ -244,30 +128,9 @@ static int make_cache(struct qms_server *s)
     return 0;
 }
 
-/* As much as there is of every block. */
-static uint32_t trial_bytes(const struct qms_server *s)
-{
-    uint64_t tail = s->size % s->config.block_size;
-
-    return tail > 0 ? tail : s->config.block_size;
-}
-
 /* The first connection is next, which this function takes. */
 static int start_prefetching(struct qms_server *s, nbdkit_next *next)
 {
-    const struct qms_backing_config backing = {
-        .connections = s->config.prefetch_connections,
-        .first_delay = REOPEN_FIRST,
-        .most_delay = REOPEN_MOST,
-        .trial = trial_bytes(s),
-        .patience = PATIENCE,
-        .open = open_backing,
-        .close = close_backing,
-        .read = read_backing,
-        .lost = backing_lost,
-        .back = backing_back,
-        .opaque = s,
-    };
     struct qms_prefetch_config config = {
         .cache = s->cache,
         .tier = s->tier,
@@ -286,10 +149,10 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     int error;
 
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
-        config.threads > backing.connections)
-        config.threads = backing.connections;
+        config.threads > s->config.prefetch_connections)
+        config.threads = s->config.prefetch_connections;
     config.queue = qm_ahead_limit(config.queue, s->config.prefetch_most);
-    s->backing = qms_backing_start(&backing, next, &error);
+    s->backing = qms_below_start(s, next, &error);
     if (!s->backing) {
         if (error != 0)
             nbdkit_error("cannot start prefetching: %s", strerror(error));
@@ -492,14 +355,14 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
 
 static int make_all(struct qms_server *s)
 {
-    nbdkit_next *next = probe(s);
+    nbdkit_next *next = qms_below_probe(s);
     int r;
 
     if (!next)
         return -1;
     r = make_parts(s, &next);
     if (next)
-        close_next(next);
+        qms_below_close(next);
     return r;
 }
 

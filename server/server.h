@@ -128,9 +128,6 @@ void qms_server_stop(struct qms_server *s);
 /* Ends the connection's contexts; no request of it is in flight. */
 void qms_connection_leave(struct qms_server *s, struct qms_connection *c);
 
-/* The largest read that the layer below takes, at least a block; or -1. */
-int64_t qms_max_read(const struct qms_server *s, nbdkit_next *next);
-
 /* The data path (io.c).  They return 0, or -1 with *err set; slot is NULL for requests
  * without a context.  The range lies within the device. */
 int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,

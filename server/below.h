@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* below.h - the server's connections to the layer below. */
+#ifndef QMS_BELOW_H
+#define QMS_BELOW_H
+
+#include <nbdkit-filter.h>
+
+#include "server/backing.h"
+
+struct qms_server;
+
+/* Finds out what the device is like: the server's size and max_bytes.  Returns the
+ * connection that it took, for qms_below_start() or qms_below_close(); or NULL after
+ * nbdkit_error(). */
+nbdkit_next *qms_below_probe(struct qms_server *s);
+void qms_below_close(nbdkit_next *next);
+
+/* Opens the connections to prefetch over; first is one of them, and is taken, also on
+ * failure.  NULL as qms_backing_start(). */
+struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,
+                                    int *error);
+
+/* The largest read in bytes that the layer below takes, at least a block; or -1 after
+ * nbdkit_error(). */
+int64_t qms_below_max_read(const struct qms_server *s, nbdkit_next *next);
+
+#endif
