@@ -62,6 +62,11 @@ int qms_config_set(const char *key, const char *value);
  * 0, or -1 when nbdkit_error() has said what was wrong. */
 int qms_config_complete(struct qms_config *config);
 
+/* The two halves of that, for settings.c: the defaults; and what follows from the
+ * values that have been put into config, with the checks of the whole. */
+void qms_config_defaults(struct qms_config *config);
+int qms_config_derive(struct qms_config *config);
+
 /* A key=value for a server that runs. */
 struct qms_setting {
     const char *key, *value;
