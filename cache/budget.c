@@ -98,10 +98,21 @@ size_t qm_budget_buf_slab(uint64_t count, uint32_t block_size)
            count * block_size + MALLOC_LARGE;
 }
 
+/* Buffers for blocks that nobody has any more, but readers may still see. */
+static uint64_t reserve_of(uint64_t blocks)
+{
+    return 4 + min_u64(blocks / 32, 124);
+}
+
+uint64_t qm_limits_batch(uint64_t blocks)
+{
+    return reserve_of(blocks) / 2;
+}
+
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
                    bool data, unsigned stripes, size_t policy_bytes, size_t beside)
 {
-    uint64_t reserve = data ? 4 + min_u64(blocks / 32, 124) : 512, slab;
+    uint64_t reserve = data ? reserve_of(blocks) : 512, slab;
 
     *limits = (struct qm_limits){
         .bufs = data ? blocks + reserve : 0,

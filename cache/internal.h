@@ -195,6 +195,8 @@ unsigned qm_budget_stripes(unsigned wanted_shards);
 /* beside: bytes of the shard's ghosts and shadow, qm_budget_beside(). */
 void qm_limits_get(struct qm_limits *limits, uint64_t blocks, uint32_t block_size,
                    bool data, unsigned stripes, size_t policy_bytes, size_t beside);
+/* The batch of a cache with data. */
+uint64_t qm_limits_batch(uint64_t blocks);
 /* Bytes of a shard without blocks. */
 size_t qm_budget_shard_bytes(uint64_t blocks, unsigned stripes, size_t policy_bytes,
                              size_t beside);

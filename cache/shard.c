@@ -54,6 +54,9 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
     shard->bytes = qm_budget_shard_bytes(blocks, cache->stripes, policy_bytes, beside);
     qm_limits_get(&shard->limits, blocks, cache->config.block_size, cache->config.data,
                   cache->stripes, policy_bytes, beside);
+    /* A simulated second tier gets what leaves as soon as a real one. */
+    if (cache->config.evicted)
+        shard->limits.batch = qm_limits_batch(blocks);
     atomic_init(&shard->batch, shard->limits.batch);
     shard->made = blocks;
     shard->made_bytes = policy_bytes + beside;
