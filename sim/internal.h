@@ -8,6 +8,7 @@
 #include "sim/explain.h"
 #include "sim/feed.h"
 #include "sim/sim.h"
+#include "sim/tier.h"
 
 /* In the issuer of a prefetched block, beside its class: it was issued after the
  * warm-up.  What became of the others is no result of the part that counts, else more
@@ -23,6 +24,7 @@ struct qm_sim {
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;
+    struct qm_sim_tier *tier;   /* NULL: none */
     struct qm_explain *explain; /* owned by the engine, its prefetcher; NULL: none */
     uint64_t warm_explained[QM_REASON_COUNT];
     struct qm_virtual *timed; /* NULL: nothing takes time */
@@ -31,6 +33,7 @@ struct qm_sim {
     bool measuring;                      /* the warm-up has ended */
     uint64_t warm_requests, warm_writes; /* when it did */
     struct qm_cache_stats warm;
+    struct qm_sim_tier_counts warm_tier;
     /* Of prefetches issued before it ended, since then. */
     uint64_t late_used, late_wasted;
 };

@@ -91,6 +91,30 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     qm_engine_wasted(&sim->engine, block, issuer & ~QM_SIM_MEASURED);
 }
 
+static uint64_t leaving(void *opaque, uint64_t block)
+{
+    const struct qm_sim *sim = opaque;
+
+    (void)block;
+    return qm_sim_tier_ticket(sim->tier);
+}
+
+static void evicted(void *opaque, uint64_t block, const void *data, uint64_t number)
+{
+    const struct qm_sim *sim = opaque;
+
+    (void)data;
+    qm_sim_tier_evicted(sim->tier, block, number);
+}
+
+static int make_tier(struct qm_sim *sim, char *err, size_t len)
+{
+    return sim->config.tier.size == 0
+               ? 0
+               : qm_sim_tier_new(&sim->config.tier, sim->config.block_size, &sim->tier,
+                                 err, len);
+}
+
 static int no_future(char *err, size_t len, const char *name)
 {
     snprintf(err, len, "%s needs to know what the trace holds", name);
@@ -113,6 +137,10 @@ static int make_cache(struct qm_sim *sim, char *err, size_t len)
         config.own_eviction = &qm_evict_belady;
         config.own_opaque = &sim->belady;
     }
+    if (sim->config.tier.size > 0) {
+        config.leaving = leaving;
+        config.evicted = evicted;
+    }
     if (qm_cache_check(&config, err, len) != 0)
         return EINVAL;
     if (qm_cache_new(&config, &sim->cache) == 0) {
@@ -130,6 +158,8 @@ void qm_sim_measure(struct qm_sim *sim)
     sim->warm_requests = sim->requests;
     sim->warm_writes = sim->writes;
     qm_cache_get_stats(sim->cache, &sim->warm);
+    if (sim->tier)
+        qm_sim_tier_counts(sim->tier, &sim->warm_tier);
     if (sim->explain)
         qm_explain_counts(sim->explain, sim->warm_explained);
 }
@@ -274,8 +304,9 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     if (sim->config.params.admission && sim->config.timed)
         sim->engine.admission = &sim->admission;
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
-        set_capacity(sim, err, len) == 0 && make_cache(sim, err, len) == 0 &&
-        make_throttle(sim, err, len) == 0 && make_timed(sim, err, len) == 0)
+        set_capacity(sim, err, len) == 0 && make_tier(sim, err, len) == 0 &&
+        make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0 &&
+        make_timed(sim, err, len) == 0)
         return sim;
     qm_sim_free(sim);
     return NULL;
@@ -299,6 +330,8 @@ static unsigned prefetch(void *opaque, uint64_t block, uint32_t count)
         int error = qm_cache_prefetch(cache, block, issue->issuer, &fill);
 
         if (error == 0) {
+            if (issue->sim->tier)
+                (void)qm_sim_tier_read(issue->sim->tier, block, true);
             qm_cache_fill(cache, fill, NULL);
             n++;
         } else if (error != EEXIST && error != ENOSPC) {
@@ -316,8 +349,11 @@ static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
 
     if (error)
         return error;
-    if (found->todo == QM_FETCH)
+    if (found->todo == QM_FETCH) {
+        if (sim->tier)
+            (void)qm_sim_tier_read(sim->tier, block, false);
         qm_cache_fill(sim->cache, found->fill, NULL);
+    }
     qm_sim_found(sim, found);
     sim->belady.now++; /* hits are told of late, and need no clock */
     return 0;
@@ -367,12 +403,16 @@ int qm_sim_event(struct qm_sim *sim, const struct qm_event *event)
 {
     if (sim->timed)
         return qm_virtual_event(sim->timed, event);
+    if (sim->tier)
+        qm_sim_tier_time(sim->tier, event->us * 1000);
     switch (event->type) {
     case QM_TRACE_READ:
         return read_blocks(sim, event);
     case QM_TRACE_WRITE:
         /* Written through: it neither allocates a block nor makes it more recent. */
         sim->writes++;
+        if (sim->tier)
+            qm_sim_tier_changed(sim->tier, event->offset, event->length);
         return 0;
     default:
         return qm_feed_context(&sim->feed, event);
@@ -404,6 +444,20 @@ static void explain(const struct qm_sim *sim, struct qm_sim_result *result)
     result->missed[QM_REASON_NO_CONTEXT] = result->misses - told;
 }
 
+static void tell_tier(const struct qm_sim *sim, struct qm_sim_result *result)
+{
+    struct qm_sim_tier_counts *n = &result->tier;
+
+    qm_sim_tier_counts(sim->tier, n);
+    n->lookups -= sim->warm_tier.lookups;
+    n->hits -= sim->warm_tier.hits;
+    n->inserted -= sim->warm_tier.inserted;
+    n->rewritten -= sim->warm_tier.rewritten;
+    n->refused -= sim->warm_tier.refused;
+    n->invalidated -= sim->warm_tier.invalidated;
+    n->bytes_written -= sim->warm_tier.bytes_written;
+}
+
 void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
 {
     struct qm_cache_stats now;
@@ -430,6 +484,8 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
     sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
     if (sim->explain)
         explain(sim, result);
+    if (sim->tier)
+        tell_tier(sim, result);
     if (sim->timed)
         qm_virtual_result(sim->timed, &result->timed);
 }
@@ -442,6 +498,7 @@ void qm_sim_free(struct qm_sim *sim)
     /* The cache first: it tells the prefetcher of blocks that go unused. */
     if (sim->cache)
         qm_cache_free(sim->cache);
+    qm_sim_tier_free(sim->tier);
     if (sim->engine.prefetcher) {
         qm_feed_finish(&sim->feed, false);
         sim->engine.prefetcher->ops->destroy(sim->engine.prefetcher);

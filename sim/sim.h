@@ -3,7 +3,8 @@
  *
  * It drives the server's engine/, and with it cache/ and mining/: one shard, no data,
  * no threads, events in the order of the file, and a prefetched block is there at once.
- * A figure of it is a figure about that code.  Or, with a device, clients make the
+ * A figure of it is a figure about that code.  It may have a second tier (sim/tier.h).
+ * Or, with a device, clients make the
  * requests and reads take time (virtual.h).
  */
 #ifndef QM_BENCH_SIM_H
@@ -16,6 +17,7 @@
 #include "sim/belady.h"
 #include "sim/explain.h"
 #include "sim/perfect.h"
+#include "sim/tier.h"
 #include "sim/virtual.h"
 #include "engine/params.h"
 #include "trace/trace.h"
@@ -37,6 +39,7 @@ struct qm_sim_config {
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
     uint64_t warmup;       /* read requests at the start that are not counted */
     bool explain;          /* say why reads were missed */
+    struct qm_sim_tier_config tier;        /* size 0: none */
     const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
 
@@ -61,6 +64,7 @@ struct qm_sim_result {
                             if that is not reckoned */
     uint64_t missed[QM_REASON_COUNT]; /* with config.explain: the misses by reason */
     struct qm_mining_stats mining;    /* since the start */
+    struct qm_sim_tier_counts tier;   /* since the warm-up; all zeros without a tier */
     struct qm_virtual_result timed;   /* with config.timed */
 };
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tier.h - the second tier of a simulation, below the cache.
+ *
+ * Blocks get to it and come from it as in server/tier.c: the cache hands over what it
+ * evicts, a miss and a prefetch look here before they go to the backend, and a write
+ * drops the tier's copy.  What is asked is tier/, without data and without threads: its
+ * index, admission, segments and rewriting are the server's, and so are the counts.
+ * For comparison there is also a plain LRU list over a file of the same size, and the
+ * caller's own (qm_sim_tier_ops).
+ *
+ * What differs from a server: nothing waits in a queue (blocks are written one by one,
+ * so blocks below 4 KiB take a page each), and there are no flushes, so regions that
+ * were written to stay marked.  Only a crash would show that.
+ */
+#ifndef QM_SIM_TIER_H
+#define QM_SIM_TIER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct qm_device_config;
+struct qm_sim_tier;
+
+/* admit: beside the server's "auto", "all" and "none". */
+#define QM_SIM_TIER_LRU "lru"
+
+/* Since the simulation began. */
+struct qm_sim_tier_counts {
+    uint64_t lookups, hits;    /* blocks, of demands and of prefetches */
+    uint64_t inserted;         /* blocks that were admitted */
+    uint64_t rewritten;        /* hot blocks that were written anew */
+    uint64_t refused;          /* evicted blocks that were not admitted */
+    uint64_t invalidated;      /* blocks dropped by writes */
+    uint64_t bytes_written;    /* metadata included */
+    uint64_t blocks, capacity; /* now; not counted */
+};
+
+/* A tier of the caller's: another cache, to compare with.  One thread at a time. */
+struct qm_sim_tier_ops {
+    /* Whether block is there.  ahead: for a prefetch. */
+    bool (*read)(void *opaque, uint64_t block, bool ahead);
+    void (*evicted)(void *opaque, uint64_t block); /* from memory */
+    void (*changed)(void *opaque, uint64_t block); /* written to */
+    void (*counts)(void *opaque, struct qm_sim_tier_counts *counts);
+};
+
+struct qm_sim_tier_config {
+    uint64_t size;       /* bytes, metadata included; 0: there is no tier */
+    const char *admit;   /* see above; NULL: "auto" */
+    uint64_t write_rate; /* bytes a day of the trace's time; 0: no bound */
+    uint64_t volume;     /* bytes: where the trace's last request ends */
+    const struct qm_device_config *device; /* what it lies on, if time is simulated */
+    const struct qm_sim_tier_ops *own;     /* instead of the others; else NULL */
+    void *opaque;                          /* of own */
+};
+
+/* The words for admit, separated by ", ". */
+const char *qm_sim_tier_words(void);
+bool qm_sim_tier_is_word(const char *admit);
+
+/* Returns 0, or EINVAL or ENOMEM with a sentence in err. */
+int qm_sim_tier_new(const struct qm_sim_tier_config *config, uint64_t block_size,
+                    struct qm_sim_tier **tier, char *err, size_t len);
+void qm_sim_tier_free(struct qm_sim_tier *tier); /* NULL is fine */
+
+/* It is ns now: by the trace, or by the virtual clock. */
+void qm_sim_tier_time(struct qm_sim_tier *tier, uint64_t ns);
+
+bool qm_sim_tier_read(struct qm_sim_tier *tier, uint64_t block, bool ahead);
+/* As the cache's leaving() and evicted(). */
+uint64_t qm_sim_tier_ticket(struct qm_sim_tier *tier);
+void qm_sim_tier_evicted(struct qm_sim_tier *tier, uint64_t block, uint64_t ticket);
+/* Bytes were written. */
+void qm_sim_tier_changed(struct qm_sim_tier *tier, uint64_t offset, uint64_t count);
+
+void qm_sim_tier_counts(struct qm_sim_tier *tier, struct qm_sim_tier_counts *counts);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-tier.c - simulations with a second tier. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/sim.h"
+
+enum { BLOCK = 4096, VOLUME = 4096, CACHE = 100 }; /* the latter in blocks */
+
+static struct qm_sim_config simulation(const char *admit, uint64_t tier)
+{
+    struct qm_sim_config config;
+
+    qm_sim_defaults(&config);
+    config.params.policy = "none";
+    config.params.eviction = "lru";
+    config.block_size = BLOCK;
+    config.cache_blocks = CACHE;
+    config.tier = (struct qm_sim_tier_config){
+        .size = tier * BLOCK, .admit = admit, .volume = VOLUME * BLOCK};
+    return config;
+}
+
+static struct qm_sim *new_sim(const struct qm_sim_config *config)
+{
+    char err[256] = "";
+    struct qm_sim *sim = qm_sim_new(config, err, sizeof err);
+
+    if (!sim)
+        fail_msg("%s", err);
+    return sim;
+}
+
+/* One request for each of n blocks. */
+static void requests(struct qm_sim *sim, char type, uint64_t block, uint64_t n)
+{
+    for (; n > 0; block++, n--) {
+        const struct qm_event e = {
+            .type = type, .offset = block * BLOCK, .length = BLOCK};
+
+        assert_int_equal(qm_sim_event(sim, &e), 0);
+    }
+}
+
+static struct qm_sim_result finish(struct qm_sim *sim)
+{
+    struct qm_sim_result r;
+
+    assert_int_equal(qm_sim_finish(sim), 0);
+    qm_sim_result(sim, &r);
+    qm_sim_free(sim);
+    return r;
+}
+
+/* Rounds of 400 blocks, four times the cache: all are missed. */
+static struct qm_sim_result rounds(const char *admit, uint64_t tier, char between)
+{
+    struct qm_sim_config config = simulation(admit, tier);
+    struct qm_sim *sim = new_sim(&config);
+
+    for (int i = 0; i < 3; i++) {
+        requests(sim, QM_TRACE_READ, 0, 400);
+        if (between)
+            requests(sim, between, 0, 400);
+    }
+    return finish(sim);
+}
+
+/* What memory evicted is found, what it still has or is about to hand over is not. */
+static void test_found_again(void **state)
+{
+    static const char *const words[] = {NULL, "auto", "all", "lru"};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct qm_sim_result r = rounds(words[i], 1024, 0);
+
+        assert_int_equal(r.misses, 1200);
+        assert_int_equal(r.tier.lookups, 1200); /* of what memory has, none */
+        assert_true(r.tier.hits > 700 && r.tier.hits <= 800);
+        assert_true(r.tier.inserted >= 300 && r.tier.inserted <= 400);
+        assert_true(r.tier.bytes_written >= r.tier.inserted * BLOCK);
+        assert_int_equal(r.tier.refused + r.tier.invalidated, 0);
+        assert_int_equal(r.tier.blocks, r.tier.inserted);
+    }
+}
+
+static void test_nothing_admitted(void **state)
+{
+    struct qm_sim_result r = rounds("none", 1024, 0);
+
+    (void)state;
+    assert_int_equal(r.tier.lookups, 1200);
+    assert_int_equal(r.tier.hits + r.tier.inserted, 0);
+    assert_true(r.tier.refused > 1000);
+}
+
+/* A write drops the tier's copy, and memory's remains. */
+static void test_writes(void **state)
+{
+    static const char *const words[] = {"auto", "lru"};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct qm_sim_result r = rounds(words[i], 1024, QM_TRACE_WRITE);
+
+        assert_int_equal(r.writes, 1200);
+        assert_int_equal(r.misses, 1200);
+        assert_true(r.tier.invalidated >= 600);
+        assert_true(r.tier.hits < 300); /* of what was evicted in the same round */
+    }
+}
+
+/* A tier changes nothing of what memory does. */
+static void test_memory_is_the_same(void **state)
+{
+    struct qm_sim_config config = simulation("auto", 1024);
+    struct qm_sim_result with, without;
+    struct qm_sim *sim = new_sim(&config);
+    uint64_t x = 1;
+
+    (void)state;
+    config.tier.size = 0;
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 20000; n++) {
+            x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+            requests(sim, x >> 60 ? QM_TRACE_READ : QM_TRACE_WRITE,
+                     (x >> 33) % 1000 * ((x >> 50) % 1000) / 1000, 1);
+        }
+        if (i == 0) {
+            with = finish(sim);
+            sim = new_sim(&config);
+            x = 1;
+        }
+    }
+    without = finish(sim);
+    assert_int_equal(with.hits, without.hits);
+    assert_int_equal(with.misses, without.misses);
+    assert_true(with.tier.hits > 1000);
+    assert_int_equal(without.tier.lookups, 0);
+}
+
+/* What was counted before the warm-up ended is not counted. */
+static void test_warmup(void **state)
+{
+    struct qm_sim_config config = simulation("all", 1024);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    config.warmup = 400;
+    sim = new_sim(&config);
+    requests(sim, QM_TRACE_READ, 0, 400);
+    requests(sim, QM_TRACE_READ, 0, 200);
+    r = finish(sim);
+    assert_int_equal(r.tier.lookups, 200);
+    assert_true(r.tier.hits >= 190);
+    assert_true(r.tier.inserted <= 200);
+}
+
+static bool own_read(void *opaque, uint64_t block, bool ahead)
+{
+    struct qm_sim_tier_counts *n = opaque;
+
+    (void)ahead;
+    n->lookups++;
+    n->hits += block % 2;
+    return block % 2;
+}
+
+static void own_evicted(void *opaque, uint64_t block)
+{
+    struct qm_sim_tier_counts *n = opaque;
+
+    (void)block;
+    n->inserted++;
+}
+
+static void own_changed(void *opaque, uint64_t block)
+{
+    struct qm_sim_tier_counts *n = opaque;
+
+    (void)block;
+    n->invalidated++;
+}
+
+static void own_counts(void *opaque, struct qm_sim_tier_counts *counts)
+{
+    *counts = *(struct qm_sim_tier_counts *)opaque;
+}
+
+/* Another cache in its place is told of everything. */
+static void test_own(void **state)
+{
+    static const struct qm_sim_tier_ops ops = {own_read, own_evicted, own_changed,
+                                               own_counts};
+    struct qm_sim_config config = simulation(NULL, 1024);
+    struct qm_sim_tier_counts n = {0};
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    config.tier.own = &ops;
+    config.tier.opaque = &n;
+    sim = new_sim(&config);
+    requests(sim, QM_TRACE_READ, 0, 400);
+    requests(sim, QM_TRACE_WRITE, 390, 20);
+    r = finish(sim);
+    assert_int_equal(r.tier.lookups, 400);
+    assert_int_equal(r.tier.hits, 200);
+    assert_int_equal(r.tier.invalidated, 20);
+    assert_true(r.tier.inserted >= 200 && r.tier.inserted <= 300);
+}
+
+static void test_too_small(void **state)
+{
+    struct qm_sim_config config = simulation("auto", 4);
+    char err[400];
+
+    (void)state;
+    assert_null(qm_sim_new(&config, err, sizeof err));
+    assert_non_null(strstr(err, "a tier of 16384 bytes"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_found_again), cmocka_unit_test(test_nothing_admitted),
+        cmocka_unit_test(test_writes),      cmocka_unit_test(test_memory_is_the_same),
+        cmocka_unit_test(test_warmup),      cmocka_unit_test(test_own),
+        cmocka_unit_test(test_too_small),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
