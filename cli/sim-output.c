@@ -83,6 +83,32 @@ static bool add_times(json_t *object, const struct sim_run *run)
     return times && json_object_update_new(object, times) == 0;
 }
 
+/* What a run with a second tier has beside, by the server's names. */
+static bool add_tier(json_t *object, const struct sim_run *run)
+{
+    const struct qm_sim_tier_config *c = &run->config.tier;
+    const struct qm_sim_tier_counts *n = &run->result.tier;
+    json_t *tier = json_pack(
+        "{s:I, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tier_size",
+        (json_int_t)c->size, "tier_admit", c->size > 0 ? c->admit : NULL,
+        "tier_capacity", (json_int_t)n->capacity, "tier_blocks", (json_int_t)n->blocks,
+        "tier_hits", (json_int_t)n->hits, "tier_misses",
+        (json_int_t)(n->lookups - n->hits), "tier_inserted", (json_int_t)n->inserted,
+        "tier_rewritten", (json_int_t)n->rewritten, "tier_refused",
+        (json_int_t)n->refused, "tier_invalidated", (json_int_t)n->invalidated,
+        "tier_written_bytes", (json_int_t)n->bytes_written);
+
+    return tier && json_object_update_new(object, tier) == 0;
+}
+
+/* Blocks that are read from the backend. */
+static uint64_t device_reads(const struct qm_sim_result *r)
+{
+    uint64_t wanted = r->misses + r->prefetches;
+
+    return wanted > r->tier.hits ? wanted - r->tier.hits : 0;
+}
+
 /* The misses by reason. */
 static bool add_reasons(json_t *object, const struct sim_run *run)
 {
@@ -115,7 +141,7 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",
         json_ratio(ratio(r->used, r->prefetches)), "coverage",
         json_ratio(ratio(r->prefetch_hits, r->prefetch_hits + r->misses)),
-        "device_reads", (json_int_t)(r->misses + r->prefetches), "lru_misses",
+        "device_reads", (json_int_t)device_reads(r), "lru_misses",
         (json_int_t)r->lru_misses, "rules", (json_int_t)r->mining.rules, "prefixes",
         (json_int_t)r->mining.prefixes, "rules_bytes",
         (json_int_t)r->mining.rules_bytes, "sequences", (json_int_t)r->mining.sequences,
@@ -124,7 +150,8 @@ static json_t *run_json(const struct sim_run *run, bool series)
         "total_bytes", (json_int_t)sim_total_bytes(run));
 
     if (object && add_counts(object, r) && add_times(object, run) &&
-        add_reasons(object, run) && rest && json_object_update(object, rest) == 0 &&
+        add_tier(object, run) && add_reasons(object, run) && rest &&
+        json_object_update(object, rest) == 0 &&
         (!series || json_object_set_new(object, "series", series_json(run)) == 0)) {
         json_decref(rest);
         return object;
@@ -155,18 +182,15 @@ static void print_ratio(double r, int width)
         printf(" %*.4f", width, r);
 }
 
-/* Of the cache, as it would be given: in the largest unit that it is a multiple of, if
+/* Bytes, as they would be given: in the largest unit that it is a multiple of, if
  * that is short, else with a decimal. */
-static void print_size(const struct sim_run *run, int width)
+static void print_bytes(uint64_t bytes, int width)
 {
     static const char units[] = " KMGTPE";
-    uint64_t bytes = run->config.cache_size;
     char text[32];
     unsigned unit = 0;
     double size;
 
-    if (run->config.cache_blocks > 0)
-        bytes = run->result.cache_blocks * run->config.block_size;
     while (bytes > 0 && bytes % 1024 == 0 && units[unit + 1]) {
         bytes /= 1024;
         unit++;
@@ -178,6 +202,42 @@ static void print_size(const struct sim_run *run, int width)
     if (unit > 0)
         snprintf(text + strlen(text), 2, "%c", units[unit]);
     printf(" %*s", width, text);
+}
+
+static void print_size(const struct sim_run *run, int width)
+{
+    print_bytes(run->config.cache_blocks > 0
+                    ? run->result.cache_blocks * run->config.block_size
+                    : run->config.cache_size,
+                width);
+}
+
+static bool shows_tier(const struct sim_runs *runs)
+{
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->runs[i].config.tier.size > 0)
+            return true;
+    return false;
+}
+
+static void print_tier_head(bool tier)
+{
+    if (tier)
+        printf(" %8s %5s %10s %10s %10s", "tier", "admit", "tier-hits", "admitted",
+               "written");
+}
+
+static void print_tier(const struct sim_run *run, bool tier)
+{
+    const struct qm_sim_tier_config *c = &run->config.tier;
+    const struct qm_sim_tier_counts *n = &run->result.tier;
+
+    if (!tier)
+        return;
+    print_bytes(c->size, 8);
+    printf(" %5s %10" PRIu64 " %10" PRIu64, c->size > 0 ? c->admit : "-", n->hits,
+           n->inserted);
+    print_bytes(n->bytes_written, 10);
 }
 
 /* The eviction policies are worth a column if they differ, or are not the usual one. */
@@ -193,7 +253,7 @@ static bool shows_eviction(const struct sim_runs *runs)
     return false;
 }
 
-static void print_row(const struct sim_run *run, bool eviction)
+static void print_row(const struct sim_run *run, bool eviction, bool tier)
 {
     const struct qm_sim_config *c = &run->config;
     const struct qm_sim_result *r = &run->result;
@@ -210,7 +270,9 @@ static void print_row(const struct sim_run *run, bool eviction)
     printf(" %10" PRIu64 " %10" PRIu64, r->prefetches, r->used);
     print_ratio(ratio(r->used, r->prefetches), 8);
     print_ratio(ratio(r->prefetch_hits, r->prefetch_hits + r->misses), 8);
-    printf(" %10" PRIu64 " %9" PRIu64 "\n", r->misses + r->prefetches, r->mining.rules);
+    printf(" %10" PRIu64 " %9" PRIu64, device_reads(r), r->mining.rules);
+    print_tier(run, tier);
+    printf("\n");
 }
 
 /* Microseconds, as milliseconds. */
@@ -219,7 +281,7 @@ static void print_ms(double us, int width)
     printf(" %*.3f", width, us / 1e3);
 }
 
-static void print_timed_row(const struct sim_run *run, bool eviction)
+static void print_timed_row(const struct sim_run *run, bool eviction, bool tier)
 {
     const struct qm_virtual_result *t = &run->result.timed;
     const struct qm_sim_result *r = &run->result;
@@ -242,6 +304,7 @@ static void print_timed_row(const struct sim_run *run, bool eviction)
     printf(" %10" PRIu64 " %10" PRIu64, t->demand_reads, t->prefetch_reads);
     print_ratio(ratio(r->misses, r->reads), 7);
     print_ratio(ratio(r->used, r->prefetches), 8);
+    print_tier(run, tier);
     printf("\n");
 }
 
@@ -266,24 +329,26 @@ static void print_reasons(const struct sim_run *run)
 }
 
 /* Of runs that took time. */
-static void print_timed(const struct sim_runs *runs, bool eviction)
+static void print_timed(const struct sim_runs *runs, bool eviction, bool tier)
 {
     printf("%-10s %-11s", "policy", "level");
     if (eviction)
         printf(" %-8s", "eviction");
-    printf(" %8s %7s %10s %9s %9s %9s %9s %9s %6s %10s %10s %7s %8s\n", "cache",
+    printf(" %8s %7s %10s %9s %9s %9s %9s %9s %6s %10s %10s %7s %8s", "cache",
            "clients", "requests", "mean ms", "p50", "p99", "p99.9", "reads/s", "busy",
            "demand", "prefetch", "miss", "accuracy");
+    print_tier_head(tier);
+    printf("\n");
     for (size_t i = 0; i < runs->count; i++)
-        print_timed_row(&runs->runs[i], eviction);
+        print_timed_row(&runs->runs[i], eviction, tier);
 }
 
 int sim_print_table(const struct sim_runs *runs)
 {
-    bool eviction = shows_eviction(runs);
+    bool eviction = shows_eviction(runs), tier = shows_tier(runs);
 
     if (runs->count > 0 && runs->runs[0].config.timed) {
-        print_timed(runs, eviction);
+        print_timed(runs, eviction, tier);
         for (size_t i = 0; i < runs->count; i++)
             print_reasons(&runs->runs[i]);
         return cli_end_output(CLI_OK);
@@ -291,11 +356,13 @@ int sim_print_table(const struct sim_runs *runs)
     printf("%-10s %-11s", "policy", "level");
     if (eviction)
         printf(" %-8s", "eviction");
-    printf(" %8s %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s\n", "cache",
+    printf(" %8s %9s %9s %10s %10s %10s %10s %7s %10s %10s %8s %8s %10s %9s", "cache",
            "blocks", "prefetch", "reads", "hits", "pf-hits", "misses", "miss",
            "prefetches", "used", "accuracy", "coverage", "device", "rules");
+    print_tier_head(tier);
+    printf("\n");
     for (size_t i = 0; i < runs->count; i++)
-        print_row(&runs->runs[i], eviction);
+        print_row(&runs->runs[i], eviction, tier);
     for (size_t i = 0; i < runs->count; i++)
         print_reasons(&runs->runs[i]);
     return cli_end_output(CLI_OK);

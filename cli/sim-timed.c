@@ -94,21 +94,20 @@ static int note_end(void *opaque, const struct qm_event *event)
     return 0;
 }
 
-/* The device ends where the trace's last request does. */
-static int find_size(struct sim_timed *t, const char *file)
+int sim_find_end(const char *file, const char *what_else, uint64_t *end)
 {
     struct qm_trace_reader *reader;
     int status = CLI_FAILED;
 
     if (!sim_is_rereadable(file))
-        return cli_fail("the trace must be a file, or how large is the device? Say "
-                        "--device NAME,size=SIZE");
+        return cli_fail("the trace must be a file%s", what_else);
+    *end = 0;
     reader = cli_trace_open(file);
     if (reader)
-        status = cli_trace_each(reader, "looking for its end", note_end, &t->size);
+        status = cli_trace_each(reader, "looking for its end", note_end, end);
     qm_trace_free(reader);
-    if (t->size == 0)
-        t->size = 1; /* a trace without requests */
+    if (*end == 0)
+        *end = 1; /* a trace without requests */
     return status;
 }
 
@@ -128,7 +127,10 @@ int sim_timed_make(struct sim_timed *t, const char *file,
     *count = 1;
     if (!t->words)
         return CLI_OK;
-    if (t->size == 0 && find_size(t, file) != CLI_OK)
+    /* The device ends where the trace's last request does. */
+    if (t->size == 0 &&
+        sim_find_end(file, ", or how large is the device? Say --device NAME,size=SIZE",
+                     &t->size) != CLI_OK)
         return CLI_FAILED;
     config.size = t->size;
     qm_device_settings_complete(&t->settings, &config.device, &none, err, sizeof err);

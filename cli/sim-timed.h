@@ -21,6 +21,10 @@ struct sim_timed {
     struct qm_virtual_config *configs; /* one for each number of clients */
 };
 
+/* Where the last request of the trace in file ends; 1 without requests.  Prints what
+ * goes wrong: what_else says how to do without; returns an exit status. */
+int sim_find_end(const char *file, const char *what_else, uint64_t *end);
+
 /* The argument of --device: NAME[,KEY=VALUE...]. */
 void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg);
 void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char *word);

@@ -8,6 +8,7 @@
 
 #include "cache/eviction.h"
 #include "cli/cli.h"
+#include "cli/sim-tier.h"
 #include "cli/sim-timed.h"
 #include "cli/sim.h"
 #include "mining/core/parameters.h"
@@ -27,6 +28,7 @@ struct arguments {
     struct cli_setting cache_blocks, share, share_adapts, on_prefetch_hit, throttle,
         admission, jobs;
     struct sim_timed timed;
+    struct sim_tier tier;
     unsigned ablate; /* of enum qm_ablation */
     uint64_t warmup, series_us;
     bool json, explain;
@@ -56,6 +58,9 @@ enum {
     SPEED,
     PREFETCH_THREADS,
     PREFETCH_QUEUE,
+    TIER_SIZE,
+    TIER_ADMIT,
+    TIER_WRITE_RATE,
 };
 
 static const struct argp_option options[] = {
@@ -104,6 +109,13 @@ static const struct argp_option options[] = {
      0},
     {"prefetch-threads", PREFETCH_THREADS, "N", 0, "that read ahead (4)", 0},
     {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (128)", 0},
+    {"tier-size", TIER_SIZE, "SIZE[,SIZE...]", 0,
+     "a second tier of that size below the cache; 0: none", 0},
+    {"tier-admit", TIER_ADMIT, "WORD[,WORD...]", 0,
+     "what enters it: auto (default), all, none; lru: a plain list, to compare with",
+     0},
+    {"tier-write-rate", TIER_WRITE_RATE, "SIZE", 0,
+     "bytes a day that may be written to it (no bound)", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -189,6 +201,20 @@ static void add_clients(struct argp_state *state, const char *word)
     sim_timed_clients(state, &a->timed, word);
 }
 
+static void add_tier_size(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+
+    sim_tier_size(state, &a->tier, word);
+}
+
+static void add_tier_admit(struct argp_state *state, const char *word)
+{
+    struct arguments *a = state->input;
+
+    sim_tier_admit(state, &a->tier, word);
+}
+
 static void set(struct cli_setting *setting, uint64_t value)
 {
     setting->set = true;
@@ -208,6 +234,7 @@ static void complete(struct argp_state *state, struct arguments *a)
     if (a->cache_blocks.set)
         append(state, &a->sizes, (union item){.number = 0});
     sim_timed_check(state, &a->timed);
+    sim_tier_check(state, &a->tier);
     if (a->series_us > 0 && a->timed.words)
         argp_error(state, "--series is by the trace's time, and not for --device");
     if (a->series_us > 0 && !a->json)
@@ -303,6 +330,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case PREFETCH_QUEUE:
         set(&a->timed.queue, cli_number(state, "--prefetch-queue", arg, 1, 65536));
         return 0;
+    case TIER_SIZE:
+        cli_list(state, "--tier-size", arg, add_tier_size);
+        return 0;
+    case TIER_ADMIT:
+        cli_list(state, "--tier-admit", arg, add_tier_admit);
+        return 0;
+    case TIER_WRITE_RATE:
+        set(&a->tier.write_rate,
+            cli_size(state, "--tier-write-rate", arg, 1, (UINT64_C(1) << 60) - 1));
+        return 0;
     case JSON:
         a->json = true;
         return 0;
@@ -330,7 +367,8 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "FILE",
     .doc = "Simulates the server's cache and prefetching on a trace, once for each "
-           "combination of cache size, level, policy and eviction, and prints what was "
+           "combination of cache size, level, tier, policy and eviction, and prints "
+           "what was "
            "counted."
            "\vSee quickmine-sim(1).",
     .children = children,
@@ -372,12 +410,20 @@ static int make_runs(struct arguments *a, uint64_t block_size, struct sim_runs *
     struct qm_sim_config config = common_config(a, block_size);
     const struct list *sizes = a->totals.count > 0 ? &a->totals : &a->sizes;
     const struct qm_virtual_config *timed;
+    const size_t tiers = sim_tier_count(&a->tier);
     size_t loads, total;
+    uint64_t volume = 0;
 
     if (sim_timed_make(&a->timed, a->file, &timed, &loads) != CLI_OK)
         return CLI_FAILED;
-    total =
-        sizes->count * a->levels.count * loads * a->policies.count * a->evictions.count;
+    if (timed)
+        volume = timed->size;
+    else if (sim_tier_any(&a->tier) &&
+             sim_find_end(a->file, " with --tier-size, or its end is not known",
+                          &volume) != CLI_OK)
+        return CLI_FAILED;
+    total = sizes->count * a->levels.count * loads * tiers * a->policies.count *
+            a->evictions.count;
     runs->runs = calloc(total, sizeof *runs->runs);
     if (!runs->runs)
         return cli_fail("out of memory");
@@ -388,6 +434,8 @@ static int make_runs(struct arguments *a, uint64_t block_size, struct sim_runs *
         n /= a->evictions.count;
         config.params.policy = a->policies.items[n % a->policies.count].word;
         n /= a->policies.count;
+        config.tier = sim_tier_get(&a->tier, n % tiers, volume);
+        n /= tiers;
         config.timed = timed ? &timed[n % loads] : NULL;
         n /= loads;
         config.params.level =
@@ -451,5 +499,6 @@ int qm_cmd_sim(int argc, char **argv)
     free(a.totals.items);
     free(a.levels.items);
     sim_timed_free(&a.timed);
+    sim_tier_free(&a.tier);
     return status;
 }

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sim-tier.c - see sim-tier.h. */
+#include "cli/sim-tier.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sim_tier_size(struct argp_state *state, struct sim_tier *t, const char *word)
+{
+    uint64_t *sizes = reallocarray(t->sizes, t->many_sizes + 1, sizeof *sizes);
+
+    if (!sizes) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "--tier-size");
+        return;
+    }
+    t->sizes = sizes;
+    t->sizes[t->many_sizes++] = cli_size(state, "--tier-size", word, 0, INT64_MAX);
+}
+
+void sim_tier_admit(struct argp_state *state, struct sim_tier *t, const char *word)
+{
+    char **admits;
+
+    if (!qm_sim_tier_is_word(word))
+        argp_error(state, "--tier-admit must be one of %s, not '%s'",
+                   qm_sim_tier_words(), word);
+    admits = reallocarray(t->admits, t->many_admits + 1, sizeof *admits);
+    if (admits) {
+        t->admits = admits;
+        t->admits[t->many_admits] = strdup(word);
+    }
+    if (!admits || !t->admits[t->many_admits++])
+        argp_failure(state, CLI_FAILED, ENOMEM, "--tier-admit");
+}
+
+bool sim_tier_any(const struct sim_tier *t)
+{
+    for (size_t i = 0; i < t->many_sizes; i++)
+        if (t->sizes[i] > 0)
+            return true;
+    return false;
+}
+
+void sim_tier_check(struct argp_state *state, struct sim_tier *t)
+{
+    if (t->many_sizes == 0 && (t->many_admits > 0 || t->write_rate.set))
+        argp_error(state, "how large is the tier? Say --tier-size, too");
+    if (t->many_admits == 0)
+        sim_tier_admit(state, t, "auto");
+}
+
+/* Without a tier, there is nothing to admit to: one configuration for a size of 0. */
+static size_t admits_of(const struct sim_tier *t, size_t size)
+{
+    return t->sizes[size] > 0 ? t->many_admits : 1;
+}
+
+size_t sim_tier_count(const struct sim_tier *t)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->many_sizes; i++)
+        n += admits_of(t, i);
+    return n > 0 ? n : 1;
+}
+
+struct qm_sim_tier_config sim_tier_get(const struct sim_tier *t, size_t i,
+                                       uint64_t volume)
+{
+    struct qm_sim_tier_config config = {.volume = volume,
+                                        .write_rate = t->write_rate.value};
+    size_t size = 0;
+
+    if (t->many_sizes == 0)
+        return config;
+    while (i >= admits_of(t, size))
+        i -= admits_of(t, size++);
+    config.size = t->sizes[size];
+    config.admit = t->admits[i];
+    return config;
+}
+
+void sim_tier_free(struct sim_tier *t)
+{
+    for (size_t i = 0; i < t->many_admits; i++)
+        free(t->admits[i]);
+    free(t->admits);
+    free(t->sizes);
+}
