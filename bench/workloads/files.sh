@@ -7,6 +7,7 @@
 
 workload_mb=900 workload_level=connection workload_takes="clients scale" workload_needs=bench
 workload_targets=
+files_loop=
 
 workload_makers() { cat bench/workloads/files.py; }
 files_mb() { awk -v s="$scale" -v mb="$1" 'BEGIN { print int(s * mb) }'; }
@@ -33,15 +34,19 @@ workload_start() {
     files_nbdfuse=$PID
     wait_for 20 test -e "$T/plain/nbd" || { cat "$T/nbdfuse.log" >&2; fail "nbdfuse does not start"; }
     files_loop=$(losetup --find --show --direct-io=on "$T/plain/nbd") || fail "no loop device"
-    trap 'umount "$T/files" 2>/dev/null; losetup -d "$files_loop" 2>/dev/null; cleanup' EXIT
+    at_end files_leave
     mount -o noatime "$files_loop" "$T/files" || fail "it cannot be mounted"
+}
+files_leave() {
+    umount "$T/files" 2>/dev/null
+    [ -z "$files_loop" ] || losetup -d "$files_loop" 2>/dev/null
 }
 workload_stop() {
     umount "$T/files"
     losetup -d "$files_loop"
-    trap cleanup EXIT
     # The kernel lets go of it a little later.
     wait_for 20 eval "! losetup '$files_loop'"
+    files_loop=''
     fusermount3 -u "$T/plain"
     wait_for 20 gone "$files_nbdfuse"
     end "$files_nbdfuse"

@@ -19,6 +19,7 @@ T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX") || {
 }
 QM_PIDS=()
 QM_DIRS=() # to be removed, too, if they are still there
+QM_AT_END=()
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "FAILED: $*"; exit 1; }
@@ -43,9 +44,18 @@ stop() {
     return 0
 }
 
+# at_end FUNCTION: is called when the script ends, however it ends, before what was started
+# is ended; the last that was given first.  A trap on EXIT would lose the script's status: its
+# first command replaces it.  A failure in FUNCTION is said, and makes the status 1.
+at_end() { QM_AT_END+=("$1"); }
+
 cleanup() {
     local rc=$? i
     trap - EXIT INT TERM HUP
+    fail() { say "FAILED: $*"; rc=1; return 1; }
+    for ((i = ${#QM_AT_END[@]} - 1; i >= 0; i--)); do
+        "${QM_AT_END[i]}"
+    done
     # Last started, first ended; users of a mount before the mount, it before its server.
     for ((i = ${#QM_PIDS[@]} - 1; i >= 0; i--)); do
         case ${QM_PIDS[i]} in
