@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# mariadb.sh - a MariaDB of one's own, with its system tablespace on one file or device;
-# for benchmarks and tests.  To be sourced after scripts/lib/testing.sh.
+# mariadb.sh - a MariaDB of one's own, with its system tablespace on one file or device, or
+# with a file per table; for benchmarks and tests.  To be sourced after scripts/lib/testing.sh.
 
 # The pages of InnoDB; everything that is not said here is as MariaDB has it.
 mariadb_common=(
@@ -15,23 +15,38 @@ mariadb_common=(
 
 # mariadb_install DATADIR FILE SIZE: a new database whose system tablespace is FILE.
 mariadb_install() {
-    mkdir -p "$1"
-    mariadb-install-db "${mariadb_common[@]}" --datadir="$1" --skip-test-db \
-        --auth-root-authentication-method=normal \
-        --innodb-data-file-path="$2:$3newraw" >"$T/install.log" 2>&1 ||
+    mariadb_make "$1" --innodb-data-file-path="$2:$3newraw"
+}
+
+# What comes after mariadb_common for a file per table in the data directory.
+mariadb_files=(--innodb-file-per-table=1 --innodb-data-file-path=ibdata1:12M:autoextend)
+
+# mariadb_make DATADIR OPTIONS...: a new database.
+mariadb_make() {
+    local datadir=$1; shift
+    mkdir -p "$datadir"
+    mariadb-install-db "${mariadb_common[@]}" --datadir="$datadir" --skip-test-db \
+        --auth-root-authentication-method=normal "$@" >"$T/install.log" 2>&1 ||
         { cat "$T/install.log" >&2; return 1; }
 }
 
-# mariadb_start NAME DATADIR FILE SIZE OPTIONS...: returns when it takes connections, on
-# $T/NAME.sock; its messages are in $T/NAME.log, its process id in $PID.  What is in the
-# array mariadb_under is put before the command.
-mariadb_under=()
+# mariadb_start NAME DATADIR FILE SIZE OPTIONS...: with the tablespace that mariadb_install
+# made, as mariadb_run.
 mariadb_start() {
     local name=$1 datadir=$2 file=$3 size=$4; shift 4
+    mariadb_run "$name" "$datadir" --innodb-data-file-path="$file:${size}raw" "$@"
+}
+
+# mariadb_run NAME DATADIR OPTIONS...: returns when it takes connections, on $T/NAME.sock; its
+# messages are in $T/NAME.log, its process id in $PID.  What is in the array mariadb_under is
+# put before the command.
+mariadb_under=()
+mariadb_run() {
+    local name=$1 datadir=$2; shift 2
     rm -f "${T:?}/$name.sock"
     background "${mariadb_under[@]}" mariadbd "${mariadb_common[@]}" --datadir="$datadir" \
         --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
-        --innodb-data-file-path="$file:${size}raw" "$@" >"$T/$name.log" 2>&1
+        "$@" >"$T/$name.log" 2>&1
     local pid=$PID
     wait_for 60 eval "mariadb_sql $name -e 'SELECT 1' || gone $pid"
     gone "$pid" || return 0

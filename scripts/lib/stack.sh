@@ -54,17 +54,30 @@ stack_load() {
     mkdir -p "$dir"
     truncate -s "${size}M" "$dir/image"
     mariadb_install "$dir/data" "$dir/image" "${size}M" || fail "no database"
-    mariadb_start mariadb "$dir/data" "$dir/image" "${size}M" \
+    stack_fill "$dir/data" --innodb-data-file-path="$dir/image:${size}Mraw" -- "$@"
+}
+
+# stack_fill DATADIR OPTIONS... -- COMMAND...: what stack_load does with a database that is
+# there, and is started with the options.
+stack_fill() {
+    local datadir=$1 options=(); shift
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    mariadb_run mariadb "$datadir" "${options[@]}" \
         --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=0 \
         --innodb-doublewrite=0 --innodb-fast-shutdown=0 || fail "MariaDB does not start"
-    local mariadbd=$PID
+    stack_mariadbd=$PID
     [ -z "${stack_sql:-}" ] || mariadb_sql mariadb -e "$stack_sql"
     run_for "$@" >"$T/prepare.log" 2>&1 ||
         { cat "$T/prepare.log" >&2; fail "the workload cannot be loaded"; }
     stack_data_mb=$(mariadb_sql mariadb -BNe "SELECT ROUND(SUM(data_length +
         index_length) / 1048576) FROM information_schema.tables WHERE table_schema NOT IN
         ('mysql', 'sys', 'information_schema', 'performance_schema')")
-    end "$mariadbd"
+    end "$stack_mariadbd"
+    stack_mariadbd=''
     grep -q "Shutdown complete" "$T/mariadb.log" ||
         { cat "$T/mariadb.log" >&2; fail "MariaDB did not shut down cleanly"; }
 }
@@ -86,11 +99,28 @@ stack_load_s3() {
 # stack_load_s3 has filled; what is written goes to a file in front of it and is forgotten.
 stack_jemalloc=libjemalloc.so.2
 stack_backend="file"
+stack_mariadbd='' # of those that run
 stack_start() {
     local dir=$1 size=$2 pool=$3 connections=$4; shift 4
-    rm -rf "${T:?}/data" "${T:?}/device.img" "${T:?}"/nbd.{sock,pid} "${T:?}/mount.pid"
+    rm -rf "${T:?}/data"
     run_for cp -r "$dir/data" "$T/data"
-    local below
+    stack_serve "$dir" "$@"
+
+    rm -f "${T:?}/mount.pid"
+    QM_PIDS+=("m:$T/device")
+    background "$QUICKMINE" mount -f --connections "$connections" \
+        --pidfile "$T/mount.pid" "$(nbd_uri nbd)" "$T/device" 2>"$T/mount.log"
+    stack_mount=$PID
+    wait_for 20 eval "[ -s '$T/mount.pid' ] || gone $stack_mount"
+    [ -s "$T/mount.pid" ] || { cat "$T/mount.log" >&2; fail "it cannot be mounted"; }
+
+    stack_database "$T/data" "$pool" "$T/device" --innodb-data-file-path="$T/device:${size}Mraw"
+}
+
+# stack_serve DIR ARGS...: the server, on a copy of the image; ARGS as for stack_start.
+stack_serve() {
+    local dir=$1 below; shift
+    rm -f "${T:?}/device.img" "${T:?}"/nbd.{sock,pid}
     case $stack_backend in
     file)
         run_for cp --sparse=always "$dir/image" "$T/device.img"
@@ -106,26 +136,25 @@ stack_start() {
     LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \
         "${below[@]}" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
     stack_nbdkit=$PID
+}
 
-    QM_PIDS+=("m:$T/device")
-    background "$QUICKMINE" mount -f --connections "$connections" \
-        --pidfile "$T/mount.pid" "$(nbd_uri nbd)" "$T/device" 2>"$T/mount.log"
-    stack_mount=$PID
-    wait_for 20 eval "[ -s '$T/mount.pid' ] || gone $stack_mount"
-    [ -s "$T/mount.pid" ] || { cat "$T/mount.log" >&2; fail "it cannot be mounted"; }
-
-    mariadb_start mariadb "$T/data" "$T/device" "${size}M" \
+# stack_database DATADIR POOL TRANSPORT OPTIONS...: MariaDB, whose plugin tells its contexts
+# by the transport (qmctx_mount).
+stack_database() {
+    local datadir=$1 pool=$2 transport=$3; shift 3
+    mariadb_run mariadb "$datadir" "$@" \
         --innodb-buffer-pool-size="$pool" --innodb-flush-log-at-trx-commit=2 \
         --innodb-fast-shutdown=2 --max-connections=1000 --plugin-dir="$BUILD_DIR/lib" \
-        --plugin-load-add=qmctx --qmctx-mount="$T/device" --qmctx-names=ON ||
+        --plugin-load-add=qmctx --qmctx-mount="$transport" --qmctx-names=ON ||
         fail "MariaDB does not start"
     stack_mariadbd=$PID
     [ "$(mariadb_status mariadb Qmctx_connected)" = ON ] ||
-        { cat "$T/mariadb.log" >&2; fail "the plugin does not reach the mount"; }
+        { cat "$T/mariadb.log" >&2; fail "the plugin does not reach $transport"; }
 }
 
 stack_stop() {
     end "$stack_mariadbd"
+    stack_mariadbd=''
     end "$stack_mount"
     forget "m:$T/device"
     end "$stack_nbdkit"
