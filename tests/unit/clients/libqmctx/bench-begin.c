@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench-begin.c - what it costs to begin and end a context over the mount's transport.
+/* bench-begin.c - what it costs to begin and end a context over the mount's transport,
+ * and over the agent's.
  *
  * bench_begin [ROUNDS]: prints nanoseconds for a pair of qmctx_begin() and qmctx_end(),
  * alone, nested and named as a database server does it, and when no mount is there.
+ * The agent's needs no agent: what it costs does not depend on one.
  */
 #include <err.h>
 #include <stdio.h>
@@ -32,12 +34,24 @@ static double one(struct qmctx *ctx, unsigned long rounds, const char *name)
     return (now() - start) / (double)rounds;
 }
 
+static void print(struct qmctx *ctx, unsigned long rounds, const char *what)
+{
+    static const char name[] =
+        "SELECT i_title, a_lname FROM item, author WHERE i_id = ?";
+
+    printf("%s outermost:         %6.0f ns\n", what, one(ctx, rounds, NULL));
+    qmctx_begin(ctx, QMCTX_CONNECTION, 1, NULL);
+    qmctx_begin(ctx, QMCTX_TRANSACTION, 2, NULL);
+    printf("%s nested:            %6.0f ns\n", what, one(ctx, rounds, NULL));
+    printf("%s nested, with name: %6.0f ns\n", what, one(ctx, rounds, name));
+    qmctx_end_to(ctx, 0);
+    qmctx_close(ctx);
+}
+
 int main(int argc, char **argv)
 {
     unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 300000;
-    static const char name[] =
-        "SELECT i_title, a_lname FROM item, author WHERE i_id = ?";
-    char dir[] = "/tmp/bench_begin.XXXXXX", path[64];
+    char dir[] = "/tmp/bench_begin.XXXXXX", path[64], agent[80];
     struct mock_mount mount = {.greet = true};
     struct qmctx *ctx;
 
@@ -47,19 +61,18 @@ int main(int argc, char **argv)
 
     if (qmctx_announce(path, &ctx))
         errx(1, "%s", qmctx_error());
-    printf("no mount:          %6.0f ns\n", one(ctx, rounds, name));
+    printf("no mount:                %6.0f ns\n", one(ctx, rounds, NULL));
     qmctx_close(ctx);
+
+    snprintf(agent, sizeof agent, "agent:%s", path);
+    if (qmctx_announce(agent, &ctx))
+        errx(1, "%s", qmctx_error());
+    print(ctx, rounds, "agent,");
 
     mock_mount_start(&mount, path);
     if (qmctx_announce(path, &ctx) || !qmctx_connected(ctx))
         errx(1, "%s", qmctx_error());
-    printf("outermost:         %6.0f ns\n", one(ctx, rounds, NULL));
-    qmctx_begin(ctx, QMCTX_CONNECTION, 1, NULL);
-    qmctx_begin(ctx, QMCTX_TRANSACTION, 2, NULL);
-    printf("nested:            %6.0f ns\n", one(ctx, rounds, NULL));
-    printf("nested, with name: %6.0f ns\n", one(ctx, rounds, name));
-    qmctx_end_to(ctx, 0);
-    qmctx_close(ctx);
+    print(ctx, rounds, "mount,");
     mock_mount_stop(&mount);
     rmdir(dir);
     return 0;
