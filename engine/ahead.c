@@ -123,6 +123,15 @@ unsigned qm_ahead_counts(struct qm_ahead_job *const *jobs, unsigned n)
     return counts;
 }
 
+unsigned qm_ahead_promises(struct qm_ahead_job *const *jobs, unsigned n)
+{
+    unsigned promises = 0;
+
+    for (unsigned i = 0; i < n; i++)
+        promises += jobs[i]->promised;
+    return promises;
+}
+
 unsigned qm_ahead_wanted(struct qm_cache *cache, struct qm_ahead_job *const *jobs,
                          unsigned n)
 {

@@ -30,7 +30,9 @@ struct qm_ahead_job {
     struct qm_ahead_job *next; /* the queue's */
     uint64_t block;
     struct qm_fill *fill;
-    bool counts; /* toward the limit: each first of QM_AHEAD_UNIT that are adjacent */
+    bool counts;   /* toward the limit: each first of QM_AHEAD_UNIT that are adjacent */
+    bool promised; /* a read, by the budget (rate.h): the first of those issued at once
+                    */
 };
 
 struct qm_ahead {
@@ -81,6 +83,9 @@ unsigned qm_ahead_follow(struct qm_ahead *ahead, uint64_t block, unsigned max,
 
 /* How many of n jobs count toward the limit. */
 unsigned qm_ahead_counts(struct qm_ahead_job *const *jobs, unsigned n);
+
+/* How many of n jobs were promised a read. */
+unsigned qm_ahead_promises(struct qm_ahead_job *const *jobs, unsigned n);
 
 /* How many of n jobs, from the first on, are worth reading: up to the first whose block
  * would not be kept. */

@@ -2,6 +2,8 @@
 /* engine.c - see engine.h. */
 #include "engine/engine.h"
 
+#include "engine/ahead.h"
+
 /* How probable a stream's blocks must be to be read on a busy device, too. */
 #define DEMANDED 0.5f
 
@@ -203,17 +205,47 @@ static void refuse(const struct qm_engine *e, const struct qm_candidate *c,
         e->prefetcher->ops->refused(e->prefetcher, block, (uint32_t)count);
 }
 
+/* Whether the load of the device admits a candidate. */
+static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
+                        uint64_t now)
+{
+    if (e->admission && c->probability >= 0)
+        return qm_admission_admits(e->admission, c->probability);
+    return now == 0 || !e->load || is_demanded(c) || qm_device_load_admit(e->load, now);
+}
+
+/* Has a run prefetched, if the budget has a read for it. */
+static void issue_run(const struct qm_engine *e, uint32_t klass, uint64_t now,
+                      const struct qm_candidate *c, uint64_t block, uint64_t run,
+                      qm_issue_fn *issue, void *opaque)
+{
+    unsigned issued;
+
+    if (e->rate && !qm_rate_take(e->rate, now, is_demanded(c))) {
+        qm_rate_over(e->rate, run);
+        refuse(e, c, block, run);
+        return;
+    }
+    issued = issue(opaque, block, (uint32_t)run);
+    if (issued == 0 && e->rate)
+        qm_rate_return(e->rate);
+    if (issued < run)
+        refuse(e, c, block, run);
+    if (issued > 0 && e->throttle && !c->stream)
+        qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
+}
+
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
                          const struct qm_candidate *candidates, unsigned n,
                          qm_issue_fn *issue, void *opaque)
 {
     const uint64_t device_end =
         e->device_blocks < QM_BLOCKS_MAX ? e->device_blocks : QM_BLOCKS_MAX;
-    unsigned throttled = 0, issued;
+    const bool budget = e->rate && qm_rate_is_on(e->rate);
+    unsigned throttled = 0;
 
     for (unsigned i = 0; i < n; i++) {
         uint64_t block = candidates[i].block, left = candidates[i].count, run;
-        bool known = e->admission && candidates[i].probability >= 0;
 
         /* Rules may be of a time when the device was larger. */
         if (block >= device_end)
@@ -222,21 +254,17 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
             left = device_end - block;
         /* The block behind a run is looked for again: it may have left for the run. */
         for (; left > 0; block += run, left -= run) {
-            run = run_length(e, block, left);
+            /* With a budget, what is one read. */
+            run = run_length(e, block,
+                             budget && left > QM_AHEAD_JOIN_MAX ? QM_AHEAD_JOIN_MAX
+                                                                : left);
             if (run == 0) {
                 run = 1;
-            } else if (known ? !qm_admission_admits(e->admission,
-                                                    candidates[i].probability)
-                             : now > 0 && e->load && !is_demanded(&candidates[i]) &&
-                                   !qm_device_load_admit(e->load, now)) {
+            } else if (!is_admitted(e, &candidates[i], now)) {
                 throttled += run;
                 refuse(e, &candidates[i], block, run);
             } else {
-                issued = issue(opaque, block, (uint32_t)run);
-                if (issued < run)
-                    refuse(e, &candidates[i], block, run);
-                if (issued > 0 && e->throttle && !candidates[i].stream)
-                    qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
+                issue_run(e, klass, now, &candidates[i], block, run, issue, opaque);
             }
         }
     }

@@ -32,6 +32,7 @@
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "engine/params.h"
+#include "engine/rate.h"
 #include "mining/core/prefetcher.h"
 #include "mining/core/throttle.h"
 
@@ -45,6 +46,7 @@ struct qm_engine {
     struct qm_throttle *throttle;   /* NULL: every class may prefetch as it likes */
     struct qm_admission *admission; /* NULL: probability does not matter */
     struct qm_device_load *load;    /* NULL: how busy the device is does not matter */
+    struct qm_rate *rate;           /* NULL: reads ahead have no budget */
     struct qm_latency *latency;     /* how long reads take; NULL: not known */
     uint64_t device_blocks;         /* what lies beyond is not prefetched */
     bool prefetches;                /* false: nobody carries prefetches out */
@@ -128,17 +130,19 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
  * returns how many it did prefetch. */
 typedef unsigned qm_issue_fn(void *opaque, uint64_t block, uint32_t count);
 
-/* What qm_engine_issue() is to be told of the time: 0 while the load is low, when it
- * need not be known. */
+/* What qm_engine_issue() is to be told of the time: 0 while the load is low and there
+ * is no budget, when it need not be known. */
 static inline bool qm_engine_needs_time(const struct qm_engine *e)
 {
-    return e->load && !qm_device_load_is_low(e->load);
+    return (e->load && !qm_device_load_is_low(e->load)) ||
+           (e->rate && qm_rate_is_on(e->rate));
 }
 
 /* Has n candidates of class klass prefetched.  What is cached, or lies beyond the end
  * of the device, is left out; issue() is called for each run of adjacent blocks that
- * remains of a candidate, if the device's load admits it, as one read.  It returns how
- * many of the blocks it did prefetch.  now: see load.h.  Returns how many blocks the
+ * remains of a candidate, if the device's load and the budget admit it, as one read. It
+ * returns how many of the blocks it did prefetch; if it did any, the promise of the
+ * budget is its to keep (rate.h).  now: see load.h.  Returns how many blocks the
  * load kept back. */
 unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
                          const struct qm_candidate *candidates, unsigned n,

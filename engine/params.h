@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/rate.h"
 #include "mining/core/context.h"
 #include "mining/core/prefetcher.h"
 
@@ -29,11 +30,12 @@ struct qm_params {
     enum qm_level level;
     bool on_prefetch_hit; /* ask for candidates on prefetch hits, too, not only on
                              misses */
-    bool throttle;     /* prefetch less for classes that do not benefit, and while the
-                          device is busy */
-    bool admission;    /* prefetch by probability and the load of the device: see
-                          admission.h */
-    bool share_adapts; /* prefetch_share is the initial share */
+    bool throttle;  /* prefetch less for classes that do not benefit, and while the
+                       device is busy */
+    bool admission; /* prefetch by probability and the load of the device: see
+                       admission.h */
+    struct qm_budget budget; /* of reads ahead */
+    bool share_adapts;       /* prefetch_share is the initial share */
     uint64_t prefetch_share; /* the prefetch partition's share of the cache's blocks:
                                 thousandths of a percent, above 0 and below 100 % */
     struct qm_mining_config mining;

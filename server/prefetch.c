@@ -41,11 +41,19 @@ static void give_room(struct qms_prefetch *p, unsigned jobs)
     atomic_fetch_add_explicit(&p->room, (int)jobs, memory_order_relaxed);
 }
 
+/* Frees a job that is not read here. */
+static void free_unread(struct qms_prefetch *p, struct qm_ahead_job *job)
+{
+    if (job && job->promised && p->config.rate)
+        qm_rate_return(p->config.rate);
+    free(job);
+}
+
 /* The block need not be read any more. */
 static void cancel(struct qms_prefetch *p, struct qm_ahead_job *job)
 {
     qm_cache_fail(p->config.cache, job->fill);
-    free(job);
+    free_unread(p, job);
     qms_stats_add(p->config.stats, QMS_PREFETCH_CANCELLED, 1);
 }
 
@@ -65,7 +73,7 @@ static bool take_room(struct qms_prefetch *p, unsigned client)
         counts = job && job->counts;
         if (job) {
             qm_cache_fail(p->config.cache, job->fill);
-            free(job);
+            free_unread(p, job);
         }
         qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
     } while (job && !counts);
@@ -90,6 +98,7 @@ static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
     }
     job->block = block;
     job->counts = counts;
+    job->promised = false;
     job->item.client = client;
     job->item.cost = 1;
     return job;
@@ -105,7 +114,7 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
         job = make_job(p, block, client, issuer, issued % QM_AHEAD_UNIT == 0);
         if (!job)
             continue;
-        issued++;
+        job->promised = issued++ == 0;
         *last = job;
         last = &job->next;
     }
@@ -142,7 +151,7 @@ bool qms_prefetch_take(struct qms_prefetch *p, uint64_t block, struct qm_fill *f
     if (job)
         give_room(p, job->counts);
     pthread_mutex_unlock(&p->lock);
-    free(job);
+    free_unread(p, job);
     return job != NULL;
 }
 
@@ -157,6 +166,9 @@ unsigned qms_prefetch_follow(struct qms_prefetch *p, uint64_t block, unsigned ma
     n = qm_ahead_follow(&p->ahead, block, max, jobs);
     give_room(p, qm_ahead_counts(jobs, n));
     pthread_mutex_unlock(&p->lock);
+    if (p->config.rate) /* it is the demand's read that has them */
+        for (unsigned i = qm_ahead_promises(jobs, n); i > 0; i--)
+            qm_rate_return(p->config.rate);
     return n;
 }
 
@@ -171,6 +183,22 @@ static unsigned waiting(struct qms_prefetch *p)
 bool qms_prefetch_waits(struct qms_prefetch *p)
 {
     return waiting(p) > 0;
+}
+
+/* Whether the budget has a read for n jobs; cancels them if not. */
+static bool afford(struct qms_prefetch *p, uint64_t now, struct qm_ahead_job **jobs,
+                   unsigned n)
+{
+    struct qm_rate *rate = p->config.rate;
+
+    if (!rate || qm_rate_read(rate, now, qm_ahead_promises(jobs, n)))
+        return true;
+    qm_rate_over(rate, n);
+    while (n > 0) {
+        jobs[--n]->promised = false;
+        cancel(p, jobs[n]);
+    }
+    return false;
 }
 
 /* Reads n adjacent blocks, and fills them in or fails them. */
@@ -189,8 +217,10 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
         valid = c->size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
-    others = admission ? qm_admission_begin(admission, true) : 0;
     start = qms_now();
+    if (!afford(p, start, jobs, n))
+        return;
+    others = admission ? qm_admission_begin(admission, true) : 0;
     error = c->read(c->opaque, worker, buf, valid, offset);
     now = qms_now();
     if (admission)
@@ -201,8 +231,10 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
         if (c->latency)
             qm_latency_took(c->latency, QM_PLACE_BACKEND, valid, now - start);
     }
-    if (error != ENOTCONN) /* there was nobody to ask */
+    if (error != ENOTCONN) { /* there was nobody to ask */
         qms_stats_add(c->stats, QMS_DEVICE_READS, 1);
+        qms_stats_add(c->stats, QMS_AHEAD_READS, 1);
+    }
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
     for (unsigned i = 0; i < n; i++) {
         if (error)
@@ -234,7 +266,7 @@ static void read_tiered(struct qms_prefetch *p, unsigned worker, char *buf,
     for (unsigned i = 0; i < n && hits > 0; i++)
         if (reads[i].hit) {
             qm_cache_fill(c->cache, jobs[i]->fill, reads[i].buf);
-            free(jobs[i]);
+            free_unread(p, jobs[i]);
         }
     for (unsigned i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && reads[end].hit == reads[i].hit;)
@@ -284,7 +316,7 @@ static void *worker_thread(void *opaque)
             qms_stats_add(p->config.stats, QMS_PREFETCH_FAILED, n);
             while (n > 0) {
                 qm_cache_fail(p->config.cache, jobs[--n]->fill);
-                free(jobs[n]);
+                free_unread(p, jobs[n]);
             }
         }
         pthread_mutex_lock(&p->lock);

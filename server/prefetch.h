@@ -26,6 +26,7 @@
 #include "engine/admission.h"
 #include "engine/latency.h"
 #include "engine/load.h"
+#include "engine/rate.h"
 #include "server/stats.h"
 #include "tier/tier.h"
 
@@ -38,6 +39,7 @@ struct qms_prefetch_config {
     struct qm_device_load *load;    /* told how long reads take; NULL: none */
     struct qm_latency *latency;     /* the same */
     struct qm_admission *admission; /* the same */
+    struct qm_rate *rate;           /* the budget that reads keep to; NULL: none */
     uint64_t size;                  /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes; /* of one read of the layer below; at least a block */
@@ -62,7 +64,9 @@ void qms_prefetch_stop(struct qms_prefetch *prefetch);
 /* Issues prefetches of count adjacent blocks, which lie within the device, on behalf of
  * a client, and of an issuer for the cache to remember.  They are queued together, so
  * that a worker finds the whole run, and reads up to qm_ahead_join() blocks of it
- * at once.  Returns how many blocks were issued: not those that are
+ * at once.  With a budget, the caller has the promise of one read, which goes with the
+ * blocks if any was issued; what takes more reads needs more of the budget then, or is
+ * cancelled.  Returns how many blocks were issued: not those that are
  * cached or in flight, nor those for which the queue, the prefetch cache or memory had
  * no room.  Any thread. */
 unsigned qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,

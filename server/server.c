@@ -74,6 +74,7 @@ void qms_server_tune(struct qms_server *s, const struct qms_config *c)
     e->oblivious = c->params.level == QM_LEVEL_NONE;
     e->throttle = c->params.throttle ? s->throttle : NULL;
     e->load = c->params.throttle ? &s->load : NULL;
+    qm_rate_set(&s->rate, &c->params.budget);
     e->admission = c->params.admission ? &s->admission : NULL;
     atomic_store(&s->measured, e->admission);
     if (s->prefetch)
@@ -90,6 +91,7 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
     s->engine.device_blocks =
         s->size / s->config.block_size + (s->size % s->config.block_size > 0);
     s->engine.latency = &s->latency;
+    s->engine.rate = &s->rate;
     qms_server_tune(s, &s->config);
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
                                   sizeof err) != 0) {
@@ -138,6 +140,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .load = s->engine.load,
         .latency = &s->latency,
         .admission = s->engine.admission,
+        .rate = &s->rate,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
@@ -484,6 +487,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     qm_device_load_init(&s->load);
     qm_latency_init(&s->latency);
     qm_admission_init(&s->admission);
+    qm_rate_init(&s->rate);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);
     s->begun = true;

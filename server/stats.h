@@ -19,6 +19,7 @@ enum qms_counter {
     QMS_WRITES, /* write and zero requests */
     QMS_WRITE_BYTES,
     QMS_DEVICE_READS,       /* reads of the layer below */
+    QMS_AHEAD_READS,        /* of these, prefetches' */
     QMS_DEVICE_BLOCKS,      /* blocks read from there */
     QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
     QMS_PREFETCH_DROPPED,   /* candidates and prefetches dropped because the queue was

@@ -21,6 +21,7 @@ struct qm_sim {
     struct qm_device_load load; /* without virtual time, of no device, which is idle */
     struct qm_latency latency;  /* the same; nothing is known of it */
     struct qm_admission admission;
+    struct qm_rate rate; /* by the clock of the trace, or by virtual time */
     struct qm_cache *cache;
     struct qm_feed feed;
     struct qm_belady belady;
@@ -30,8 +31,11 @@ struct qm_sim {
     struct qm_virtual *timed; /* NULL: nothing takes time */
     uint64_t blocks;          /* capacity */
     uint64_t requests, writes;
-    bool measuring;                      /* the warm-up has ended */
+    uint64_t ahead_reads; /* of the device */
+    uint64_t now;         /* ns of the trace's clock, not 0; without virtual time */
+    bool measuring;       /* the warm-up has ended */
     uint64_t warm_requests, warm_writes; /* when it did */
+    uint64_t warm_ahead_reads, warm_over;
     struct qm_cache_stats warm;
     struct qm_sim_tier_counts warm_tier;
     /* Of prefetches issued before it ended, since then. */

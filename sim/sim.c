@@ -157,6 +157,8 @@ void qm_sim_measure(struct qm_sim *sim)
     sim->measuring = true;
     sim->warm_requests = sim->requests;
     sim->warm_writes = sim->writes;
+    sim->warm_ahead_reads = sim->ahead_reads;
+    sim->warm_over = atomic_load(&sim->rate.over);
     qm_cache_get_stats(sim->cache, &sim->warm);
     if (sim->tier)
         qm_sim_tier_counts(sim->tier, &sim->warm_tier);
@@ -301,6 +303,9 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     qm_latency_init(&sim->latency);
     sim->engine.latency = &sim->latency;
     qm_admission_init(&sim->admission);
+    qm_rate_init(&sim->rate);
+    qm_rate_set(&sim->rate, &sim->config.params.budget);
+    sim->engine.rate = &sim->rate;
     if (sim->config.params.admission && sim->config.timed)
         sim->engine.admission = &sim->admission;
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
@@ -337,6 +342,10 @@ static unsigned prefetch(void *opaque, uint64_t block, uint32_t count)
         } else if (error != EEXIST && error != ENOSPC) {
             issue->error = error;
         }
+    }
+    if (n > 0) {
+        (void)qm_rate_read(&issue->sim->rate, issue->sim->now, 1); /* as promised */
+        issue->sim->ahead_reads++;
     }
     return n;
 }
@@ -380,7 +389,8 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
                       left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
     n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
                          &sim->feed, candidates);
-    qm_engine_issue(e, klass, 0, candidates, n, prefetch, &issue);
+    qm_engine_issue(e, klass, qm_engine_needs_time(e) ? sim->now : 0, candidates, n,
+                    prefetch, &issue);
     return sim->feed.error ? sim->feed.error : issue.error;
 }
 
@@ -392,6 +402,7 @@ static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
     uint64_t last = (event->offset + event->length - 1) / sim->config.block_size;
     int error = 0;
 
+    sim->now = 1000 * event->us + 1;
     for (; block <= last && !error; block++)
         error = read_block(sim, target, klass, block, last - block + 1);
     if (++sim->requests == sim->config.warmup)
@@ -479,6 +490,8 @@ void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result)
         .used = now.used - sim->warm.used - sim->late_used,
         .wasted = now.wasted - sim->warm.wasted - sim->late_wasted,
         .lru_misses = now.lru_misses - sim->warm.lru_misses,
+        .ahead_reads = sim->ahead_reads - sim->warm_ahead_reads,
+        .over_rate = atomic_load(&sim->rate.over) - sim->warm_over,
     };
     result->reads = result->hits + result->prefetch_hits + result->misses;
     sim->engine.prefetcher->ops->stats(sim->engine.prefetcher, &result->mining);
@@ -507,5 +520,6 @@ void qm_sim_free(struct qm_sim *sim)
     qm_device_load_destroy(&sim->load);
     qm_latency_destroy(&sim->latency);
     qm_admission_destroy(&sim->admission);
+    qm_rate_destroy(&sim->rate);
     free(sim);
 }

@@ -60,6 +60,9 @@ struct qm_sim_result {
     uint64_t reads;    /* blocks: hits + prefetch_hits + misses */
     uint64_t hits, prefetch_hits, misses;
     uint64_t prefetches, used, wasted; /* the last two: of those prefetches */
+    uint64_t ahead_reads; /* of the device: runs of adjacent blocks, or with virtual
+                             time what was read at once */
+    uint64_t over_rate;   /* blocks not read ahead for want of budget */
     uint64_t lru_misses; /* that an LRU cache of as many blocks would have had, about; 0
                             if that is not reckoned */
     uint64_t missed[QM_REASON_COUNT]; /* with config.explain: the misses by reason */

@@ -10,9 +10,17 @@
 
 #include "sim/virtual-internal.h"
 
+/* A job is not read here. */
+static void leave_unread(struct qm_virtual *v, const struct qm_ahead_job *job)
+{
+    if (job && job->promised)
+        qm_rate_return(&v->sim->rate);
+}
+
 static void fail_job(struct qm_virtual *v, struct qm_ahead_job *job)
 {
     qm_cache_fail(v->sim->cache, job->fill);
+    leave_unread(v, job);
     free(job);
     vt_wake(v);
 }
@@ -36,8 +44,10 @@ static bool take_room(struct qm_virtual *v)
     return counts;
 }
 
-static int issue(struct qm_virtual *v, uint64_t block, uint32_t issuer, bool counts)
+/* n: how many blocks of the run were issued before. */
+static int issue(struct qm_virtual *v, uint64_t block, uint32_t issuer, unsigned n)
 {
+    const bool counts = n % QM_AHEAD_UNIT == 0;
     struct qm_ahead_job *job;
     int error;
 
@@ -53,6 +63,7 @@ static int issue(struct qm_virtual *v, uint64_t block, uint32_t issuer, bool cou
     }
     job->block = block;
     job->counts = counts;
+    job->promised = n == 0;
     job->item.client = 0;
     job->item.cost = 1;
     qm_ahead_push(&v->ahead, job);
@@ -67,7 +78,7 @@ unsigned vt_ahead_issue(struct qm_virtual *v, uint64_t block, uint32_t count,
     unsigned n = 0;
 
     for (; count > 0; block++, count--)
-        n += issue(v, block, issuer, n % QM_AHEAD_UNIT == 0) == 0;
+        n += issue(v, block, issuer, n) == 0;
     return n;
 }
 
@@ -76,6 +87,7 @@ bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill)
     struct qm_ahead_job *job = qm_ahead_take(&v->ahead, block, fill);
 
     v->queued -= job && job->counts;
+    leave_unread(v, job);
     free(job);
     return job != NULL;
 }
@@ -87,7 +99,24 @@ unsigned vt_ahead_follow(struct qm_virtual *v, uint64_t block, unsigned max,
                                  max < v->ahead.join ? max : v->ahead.join, jobs);
 
     v->queued -= qm_ahead_counts(jobs, n);
+    for (unsigned i = 0; i < n; i++)
+        leave_unread(v, jobs[i]);
     return n;
+}
+
+/* Whether the budget has a read for the next part of the worker's run. */
+static bool afford(struct vt_worker *w)
+{
+    struct qm_rate *rate = &w->actor.v->sim->rate;
+    struct qm_ahead_job **jobs = w->jobs + w->at;
+
+    if (qm_rate_read(rate, (uint64_t)w->actor.v->now,
+                     qm_ahead_promises(jobs, w->reading)))
+        return true;
+    qm_rate_over(rate, 1); /* the others are tried again */
+    for (unsigned i = 0; i < w->reading; i++)
+        jobs[i]->promised = false;
+    return false;
 }
 
 /* Has the next part of the worker's run read.  False: there is none left. */
@@ -97,7 +126,8 @@ static bool go_on(struct vt_worker *w)
 
     for (; w->at < w->n; w->at++) {
         w->reading = qm_ahead_wanted(v->sim->cache, w->jobs + w->at, w->n - w->at);
-        if (w->reading > 0) {
+        if (w->reading > 0 && afford(w)) {
+            v->sim->ahead_reads++;
             vt_device_read(&w->actor, true, w->jobs[w->at]->block, w->reading);
             return true;
         }

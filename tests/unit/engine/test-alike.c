@@ -35,7 +35,8 @@
 
 struct note {
     char what; /* 'b'egins, 'd'emanded, 'a'ccess, 'n' candidates, 'c'andidate,
- 'p'refetched, 'e'nded, 'l'earns */
+ 'p'refetched, 'e'nded, 'l'earns,
+ 't'oken taken or not */
     uint64_t block;
     uint32_t a, b, c;
 };
@@ -225,6 +226,36 @@ static void await_fill(uint64_t block)
     }
 }
 
+/* The budget's clock is how often it was asked: the threads' and the trace's differ. */
+#define ASKED_NS UINT64_C(3000000)
+
+static _Atomic uint64_t asked;
+static _Atomic bool
+    same_read; /* of the blocks that the server is made to read singly */
+
+bool __real_qm_rate_take(struct qm_rate *rate, uint64_t now, bool dear);
+bool __wrap_qm_rate_take(struct qm_rate *rate, uint64_t now, bool dear);
+bool __real_qm_rate_read(struct qm_rate *rate, uint64_t now, unsigned promises);
+bool __wrap_qm_rate_read(struct qm_rate *rate, uint64_t now, unsigned promises);
+
+bool __wrap_qm_rate_take(struct qm_rate *rate, uint64_t now, bool dear)
+{
+    bool taken;
+
+    if (!qm_rate_is_on(rate))
+        return true;
+    assert_true(now > 0);
+    taken = __real_qm_rate_take(rate, ++asked * ASKED_NS, dear);
+    note('t', 0, taken, dear, 0);
+    return taken;
+}
+
+bool __wrap_qm_rate_read(struct qm_rate *rate, uint64_t now, unsigned promises)
+{
+    assert_true(now > 0);
+    return same_read || __real_qm_rate_read(rate, asked * ASKED_NS, promises);
+}
+
 /* The prefetch thread fills a block in before the next one is issued. */
 unsigned __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
                                    uint32_t count, unsigned client, uint32_t issuer)
@@ -236,7 +267,9 @@ unsigned __wrap_qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block
             continue;
         await_fill(block);
         issued++;
+        same_read = true;
     }
+    same_read = false;
     return issued;
 }
 
@@ -448,9 +481,10 @@ static bool is_cminer(const struct setup *setup)
 
 static void configure_server(const struct setup *setup)
 {
-    static const char *const all[] = {
-        "preset",  "policy",   "level",   "degree",       "retrain",   "prefetch-on",
-        "trained", "throttle", "segment", "cache-blocks", "cache-size"};
+    static const char *const all[] = {"preset",       "policy",     "level",
+                                      "degree",       "retrain",    "prefetch-on",
+                                      "trained",      "throttle",   "segment",
+                                      "cache-blocks", "cache-size", "prefetch-rate"};
     static char blocks[24];
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -494,6 +528,8 @@ static void configure_sim(const struct setup *setup, struct qm_sim_config *confi
             config->params.on_prefetch_hit = strcmp(value, "promote") == 0;
         else if (strcmp(key, "throttle") == 0)
             config->params.throttle = strcmp(value, "on") == 0;
+        else if (strcmp(key, "prefetch-rate") == 0)
+            assert_true(qm_budget_parse(value, &config->params.budget));
         else
             fail_msg("%s", key);
     }
@@ -510,6 +546,8 @@ static void compare_params(const struct qm_params *s, const struct qm_params *t)
     assert_int_equal(s->throttle, t->throttle);
     assert_int_equal(s->share_adapts, t->share_adapts);
     assert_int_equal(s->prefetch_share, t->prefetch_share);
+    assert_int_equal(s->budget.reads, t->budget.reads);
+    assert_int_equal(s->budget.period, t->budget.period);
     assert_int_equal(m->lookahead, n->lookahead);
     assert_int_equal(m->max_prefix, n->max_prefix);
     assert_int_equal(m->max_suffix, n->max_suffix);
@@ -633,7 +671,9 @@ static bool compare(const struct setup *setup)
     make_events(setup->seed);
     of_server.count = of_sim.count = 0;
     configure_server(setup);
+    asked = 0;
     throttled = run_server();
+    asked = 0;
     run_sim(setup);
     qms_server_stop(&server);
     qms_config_free(&server.config);
@@ -705,6 +745,28 @@ static void test_other_parameters(void **unused)
             setup.seed = seed;
             compare(&setup);
         }
+}
+
+/* With a budget, which is asked for each run, and does not always have a read for it.
+ */
+static void test_budget(void **unused)
+{
+    static const char *const some[] = {"ppm", "quickmine", "amp", "auto"};
+    uint64_t refused = 0, taken = 0;
+
+    for (size_t i = 0; i < 4; i++)
+        for (unsigned seed = 1; seed <= 2; seed++) {
+            compare(&(struct setup){.policy = some[i],
+                                    .level = "innermost",
+                                    .blocks = 60 * seed,
+                                    .seed = seed,
+                                    .more = {{"prefetch-rate", "100/s"}}});
+            for (size_t k = 0; k < of_server.count; k++)
+                if (of_server.notes[k].what == 't')
+                    (*(of_server.notes[k].a ? &taken : &refused))++;
+        }
+    print_message("%" PRIu64 " taken, %" PRIu64 " refused\n", taken, refused);
+    assert_true(taken > 100 && refused > 100);
 }
 
 /* A cache that is given as a size has as many blocks, and rules as much memory. */
@@ -781,6 +843,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_paper),
         cmocka_unit_test(test_other_parameters),
+        cmocka_unit_test(test_budget),
         cmocka_unit_test(test_sizes),
     };
 
