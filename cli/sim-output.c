@@ -20,14 +20,15 @@ static json_t *json_ratio(double r)
 /* The counts, into object; false if memory is out. */
 static bool add_counts(json_t *object, const struct qm_sim_result *r)
 {
-    json_t *counts =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
-                  (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
-                  (json_int_t)r->reads, "hits", (json_int_t)r->hits, "prefetch_hits",
-                  (json_int_t)r->prefetch_hits, "promotes", /* old name */
-                  (json_int_t)r->prefetch_hits, "misses", (json_int_t)r->misses,
-                  "prefetches", (json_int_t)r->prefetches, "used", (json_int_t)r->used,
-                  "wasted", (json_int_t)r->wasted);
+    json_t *counts = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+        (json_int_t)r->requests, "writes", (json_int_t)r->writes, "reads",
+        (json_int_t)r->reads, "hits", (json_int_t)r->hits, "prefetch_hits",
+        (json_int_t)r->prefetch_hits, "promotes", /* old name */
+        (json_int_t)r->prefetch_hits, "misses", (json_int_t)r->misses, "prefetches",
+        (json_int_t)r->prefetches, "used", (json_int_t)r->used, "wasted",
+        (json_int_t)r->wasted, "prefetch_reads", (json_int_t)r->ahead_reads,
+        "over_rate", (json_int_t)r->over_rate);
 
     return counts && json_object_update_new(object, counts) == 0;
 }

@@ -27,6 +27,7 @@ struct arguments {
     struct list policies, sizes, totals, levels, evictions;
     struct cli_setting cache_blocks, share, share_adapts, on_prefetch_hit, throttle,
         admission, jobs;
+    struct qm_budget budget;
     struct sim_timed timed;
     struct sim_tier tier;
     unsigned ablate; /* of enum qm_ablation */
@@ -61,6 +62,7 @@ enum {
     TIER_SIZE,
     TIER_ADMIT,
     TIER_WRITE_RATE,
+    PREFETCH_RATE,
 };
 
 static const struct argp_option options[] = {
@@ -89,6 +91,8 @@ static const struct argp_option options[] = {
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"admission", ADMISSION, "on|off", 0,
      "prefetch what is probable enough at the load of the device", 0},
+    {"prefetch-rate", PREFETCH_RATE, "off|N/PERIOD", 0,
+     "prefetch reads a period of s, min, h or day at most (off)", 0},
     {"ablate", ABLATE, "PART[,PART...]", 0,
      "parts of policy ppm to leave out, to see what they are worth", 0},
     {"without", ABLATE, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0}, /* old name */
@@ -299,6 +303,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ADMISSION:
         set(&a->admission, cli_on_off(state, "--admission", arg));
         return 0;
+    case PREFETCH_RATE:
+        if (!qm_budget_parse(arg, &a->budget))
+            argp_error(state, "--prefetch-rate must be " QM_BUDGET_ALLOWED ", not '%s'",
+                       arg);
+        return 0;
     case WARMUP:
         a->warmup = cli_number(state, "--warmup", arg, 0, UINT64_MAX);
         return 0;
@@ -400,6 +409,7 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.throttle = a->throttle.value;
     if (a->admission.set)
         config.params.admission = a->admission.value;
+    config.params.budget = a->budget;
     config.params.mining.ablate = a->ablate;
     return config;
 }

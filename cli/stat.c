@@ -149,6 +149,8 @@ static const char *why_none(const json_t *s)
         return "no block was read yet";
     if (throttled(s) > 0)
         return "the device was busy, and all candidates were throttled";
+    if (cli_count(s, "over_rate") > 0)
+        return "prefetch-rate allowed none";
     if (cli_count(s, "dropped") > 0)
         return "the queue was full";
     if (all_fits(s))
@@ -171,6 +173,27 @@ static void print_prefetches(const json_t *s)
         printf("candidates   %" PRIu64 " dropped (full queue), %" PRIu64
                " throttled (busy device)\n",
                cli_count(s, "dropped"), throttled(s));
+    if (strcmp(cli_text(s, "prefetch_rate"), "off") != 0 &&
+        json_object_get(s, "prefetch_rate"))
+        printf("budget       %s; %" PRIu64 " blocks over it\n",
+               cli_text(s, "prefetch_rate"), cli_count(s, "over_rate"));
+}
+
+/* Requests of the device, and how many a day that is: by what they are charged. */
+static void print_device(const json_t *s)
+{
+    const char *clock = json_object_get(s, "reset_us") ? "reset_us" : "uptime_us";
+    double days = (double)cli_count(s, clock) / 86400e6;
+    uint64_t reads = cli_count(s, "device_reads"),
+             ahead = cli_count(s, "prefetch_reads");
+
+    printf("device       %" PRIu64 " reads, %" PRIu64 " blocks", reads,
+           cli_count(s, "device_blocks"));
+    if (json_object_get(s, "prefetch_reads") && days > 0)
+        printf("; a day: %.0f demand reads, %.0f prefetch reads, %.0f writes",
+               (double)(reads > ahead ? reads - ahead : 0) / days, (double)ahead / days,
+               (double)cli_count(s, "writes") / days);
+    putchar('\n');
 }
 
 /* How many classes have that state. */
@@ -276,8 +299,7 @@ static void print_text(const json_t *s)
     print_prefetches(s);
     print_throttle(s);
     print_tier(s);
-    printf("device       %" PRIu64 " reads, %" PRIu64 " blocks\n",
-           cli_count(s, "device_reads"), cli_count(s, "device_blocks"));
+    print_device(s);
     if (cli_count(latency, "count") > 0)
         printf("read latency mean %.1f us, p50 %.1f, p90 %.1f, p99 %.1f, max %.1f\n",
                cli_real(latency, "mean"), cli_real(latency, "p50"),

@@ -182,6 +182,12 @@ static void print_rates(FILE *out, const json_t *now, const json_t *before)
                 rate(now, before, "tier_hits", 1).text,
                 rate(now, before, "tier_inserted", 1).text,
                 rate(now, before, "tier_written_bytes", 1.0 / (1 << 20)).text);
+    if (json_object_get(now, "prefetch_rate") &&
+        strcmp(cli_text(now, "prefetch_rate"), "off") != 0)
+        fprintf(out, "budget       %s  prefetch reads/s %6s  blocks/s over it %6s\n",
+                cli_text(now, "prefetch_rate"),
+                rate(now, before, "prefetch_reads", 1).text,
+                rate(now, before, "over_rate", 1).text);
     if (!cli_flag(now, "prefetching", true))
         fprintf(out, "prefetches/s none: policy %s does not prefetch\n",
                 cli_text(now, "policy"));

@@ -92,6 +92,7 @@ static void take_over(struct takeover *t)
     s->config.params.on_prefetch_hit = params->on_prefetch_hit;
     s->config.params.throttle = params->throttle;
     s->config.params.admission = params->admission;
+    s->config.params.budget = params->budget;
     s->config.params.mining = params->mining;
     s->config.prefetching = t->config->prefetching;
     s->config.log_level = t->config->log_level;

@@ -151,6 +151,13 @@ static int set_admission(const char *key, const char *value, struct qms_config *
     return 0;
 }
 
+static int set_prefetch_rate(const char *key, const char *value, struct qms_config *c)
+{
+    if (!qm_budget_parse(value, &c->params.budget))
+        return qms_value_wrong(key, value, QM_BUDGET_ALLOWED);
+    return 0;
+}
+
 static int set_prefetch_threads(const char *key, const char *value,
                                 struct qms_config *c)
 {
@@ -363,6 +370,8 @@ const struct qms_key qms_keys[] = {
      "prefetch what is probable enough at the device's load (default off)"},
     {"prefetching", set_prefetching, QMS_IF_PREFETCHING, "on|off",
      "off: learn, but prefetch nothing (default on)"},
+    {"prefetch-rate", set_prefetch_rate, QMS_IF_PREFETCHING, "off|N/PERIOD",
+     "prefetch reads a period of s, min, h or day at most (default off)"},
     {"prefetch-threads", set_prefetch_threads, QMS_IF_PREFETCHING, "N",
      "threads that read ahead (1 to 256; default 4)"},
     {"prefetch-connections", set_prefetch_connections, QMS_IF_PREFETCHING, "N",

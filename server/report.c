@@ -48,6 +48,7 @@ struct qms_baseline {
     struct qms_miner_stats queue;
     struct qms_hints_stats hints;
     uint64_t losses, reopens;
+    uint64_t over_rate;
     uint32_t class_count;
     uint64_t classes[][QMS_CLASS_COUNTERS];
 };
@@ -86,12 +87,15 @@ static uint64_t of_class(const struct report *r, const struct qms_class *k,
 static void put_settings(struct qms_server *s, json_t *o)
 {
     unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    char budget[16];
 
     put_text(o, "policy", s->engine.prefetcher->ops->name);
     put_text(o, "level", qm_level_name(s->config.params.level));
     put_bool(o, "prefetching", s->engine.prefetches);
     put_bool(o, "throttle", s->engine.throttle != NULL);
     put_bool(o, "admission", s->engine.admission != NULL);
+    qm_budget_format(&s->config.params.budget, budget, sizeof budget);
+    put_text(o, "prefetch_rate", budget);
     qms_gate_leave(&s->contexts.gate, stripe);
 }
 
@@ -142,6 +146,9 @@ static void put_cache(const struct report *r, json_t *o)
     put(o, "withheld", counted(r, QMS_PREFETCH_THROTTLED));  /* old name */
     put(o, "overtaken", counted(r, QMS_PREFETCH_CANCELLED)); /* old name */
     put(o, "device_reads", counted(r, QMS_DEVICE_READS));
+    put(o, "prefetch_reads", counted(r, QMS_AHEAD_READS));
+    put(o, "over_rate",
+        since(atomic_load(&s->rate.over), r->base ? r->base->over_rate : 0));
     put(o, "device_blocks", counted(r, QMS_DEVICE_BLOCKS));
 }
 
@@ -503,6 +510,7 @@ int qms_report_reset(struct qms_server *s)
     if (!base)
         return -1;
     base->taken = qms_now();
+    base->over_rate = atomic_load(&s->rate.over);
     qm_cache_get_stats(s->cache, &base->cache);
     for (int i = 0; i < QMS_NUM_COUNTERS; i++)
         base->counters[i] = qms_stats_get(s->stats, i);

@@ -59,6 +59,11 @@ static void get_prefetching(const struct qms_config *c, char *text, size_t len)
     get_flag(c->prefetching, text, len);
 }
 
+static void get_prefetch_rate(const struct qms_config *c, char *text, size_t len)
+{
+    qm_budget_format(&c->params.budget, text, len);
+}
+
 static void get_log_level(const struct qms_config *c, char *text, size_t len)
 {
     snprintf(text, len, "%s", qms_log_name(c->log_level));
@@ -76,6 +81,7 @@ static const struct {
     {"throttle", get_throttle},
     {"admission", get_admission},
     {"prefetching", get_prefetching},
+    {"prefetch-rate", get_prefetch_rate},
     {"log-level", get_log_level},
 };
 
