@@ -14,7 +14,7 @@
 #define READS  248 /* kept until the ring is empty: 8 records */
 #define LONGEST                                                                        \
     (UINT32_C(1) << 20) /* bytes of one read; a longer one is told in parts */
-#define RETRY_NS UINT64_C(1000000000)
+#define RETRY_NS UINT64_C(250000000)
 /* The server waits a second for what is told of a read.  After that it would be taken
  * for one of a later read. */
 #define LATE_NS UINT64_C(900000000)
@@ -45,7 +45,7 @@ static bool announce(struct agent_hints *h)
     return qmctx_tell_reads(h->ctx, &none, 1) == 0;
 }
 
-/* A server that is away is looked for once a second; what is read meanwhile is told
+/* A server that is away is looked for every RETRY_NS; what is read meanwhile is told
  * nobody, since it would be told too late. */
 static bool is_there(struct agent_hints *h)
 {

@@ -4,7 +4,8 @@
  *
  * Beginning and ending a context are stores into memory; there is no system call but
  * now and then one that looks whether the agent is still there.  One that is not is
- * looked for again, at most once a second, when contexts begin.
+ * looked for again, at most once in LOOK_MS, when contexts begin: an agent that has
+ * been restarted knows this process well within a second.
  *
  * There is one word for each thread of the process, so there can be one instance.
  */
@@ -20,6 +21,7 @@
 #include "internal.h"
 
 #define WELCOME_MS 1000
+#define LOOK_MS    200
 
 /* Where the BPF program looks.  Static thread-local storage lies at the same distance
  * from each thread's pointer, also if this library was loaded by dlopen(). */
@@ -31,7 +33,7 @@ struct agent {
     struct qm_agent_table *table;
     _Atomic int fd;          /* of the connection; -1: none.  For a child to close */
     _Atomic bool registered; /* the agent has said so */
-    _Atomic uint64_t looked; /* seconds: when it was last looked for */
+    _Atomic uint64_t looked; /* ms: when it was last looked for */
     pthread_mutex_t lock;    /* of connecting; a leaf */
 };
 
@@ -47,12 +49,12 @@ struct frame {
 
 static _Atomic bool taken; /* by an instance */
 
-static uint64_t seconds(void)
+static uint64_t now_ms(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-    return (uint64_t)ts.tv_sec;
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 static struct frame *frames_of(const struct qm_thread *thread)
@@ -141,9 +143,9 @@ static int look(struct agent *a)
 
 static void look_now_and_then(struct agent *a)
 {
-    uint64_t now = seconds();
+    uint64_t now = now_ms();
 
-    if (atomic_load_explicit(&a->looked, memory_order_relaxed) == now ||
+    if (now - atomic_load_explicit(&a->looked, memory_order_relaxed) < LOOK_MS ||
         pthread_mutex_trylock(&a->lock) != 0)
         return;
     atomic_store_explicit(&a->looked, now, memory_order_relaxed);
@@ -269,7 +271,7 @@ static void first_call(struct agent *a)
     int error;
 
     pthread_mutex_lock(&a->lock);
-    atomic_store(&a->looked, seconds());
+    atomic_store(&a->looked, now_ms());
     error = look(a);
     fd.fd = atomic_load(&a->fd);
     if (fd.fd != -1 && !atomic_load(&a->registered)) {
