@@ -29,6 +29,7 @@
 #include "clients/attach/kernel.h"
 #include "clients/attach/plain.h"
 
+#define QUEUES_MOST  4 /* by default */
 #define LOOK_MS      1000
 #define RECONNECT_MS 500
 #define DETACH_LOOKS 30
@@ -114,7 +115,7 @@ static int connect_sockets(struct direct_device *d, bool again, char *err, size_
     const struct attach_options *o = d->options;
     struct qm_kernel_device k = {.number = o->number,
                                  .block_size = o->block_size,
-                                 .timeout = o->timeout,
+                                 .timeout = attach_timeout(o, false),
                                  .dead_seconds = o->dead_seconds,
                                  .owner = d->owner};
     struct qm_plain plain;
@@ -180,6 +181,17 @@ static void reconnect(struct direct_device *d)
     d->away = d->fds[1].fd == -1;
 }
 
+static unsigned queues(const struct attach_options *o)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (o->queues > 0)
+        return o->queues;
+    return processors < 1             ? 1
+           : processors > QUEUES_MOST ? QUEUES_MOST
+                                      : (unsigned)processors;
+}
+
 /* Closes the sockets that have ended.  Returns whether there are any. */
 static bool close_ended(struct direct_device *d)
 {
@@ -216,7 +228,7 @@ static int serve(struct direct_device *d)
 
 int attach_serve_hints(const struct attach_options *o, int signals)
 {
-    struct direct_device d = {.options = o, .count = attach_queues(o)};
+    struct direct_device d = {.options = o, .count = queues(o)};
     struct helper helper = {.stop = -1};
     bool again = qm_kernel_connected(o->number);
     int status = CLI_FAILED;

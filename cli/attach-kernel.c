@@ -27,7 +27,6 @@
 #include "cli/daemon.h"
 #include "clients/attach/kernel.h"
 
-#define QUEUES_MOST  4 /* by default */
 #define LOOK_MS      1000
 #define RECONNECT_MS 200 /* between attempts */
 #define DETACH_LOOKS 50  /* of this, for the kernel to let go */
@@ -109,10 +108,11 @@ static int connect_lines(struct attachment *a, bool again, char *err, size_t len
     struct qm_kernel_device d = {.number = o->number,
                                  .size = a->device->size,
                                  .block_size = o->block_size,
-                                 .timeout = o->timeout,
+                                 .timeout = attach_timeout(o, a->count == 1),
                                  .dead_seconds = o->dead_seconds,
                                  .flags = qm_nbd_flags(a->device),
-                                 .owner = a->owner};
+                                 .owner = a->owner,
+                                 .patient = a->count == 1};
     int error = fill(a, &d);
 
     if (error != 0)
@@ -228,17 +228,6 @@ static int serve(struct attachment *a, int signals)
     return CLI_OK;
 }
 
-unsigned attach_queues(const struct attach_options *o)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
-    if (o->queues > 0)
-        return o->queues;
-    return processors < 1             ? 1
-           : processors > QUEUES_MOST ? QUEUES_MOST
-                                      : (unsigned)processors;
-}
-
 int attach_serve_kernel(const struct attach_options *options,
                         const struct qm_nbd_device *device, int signals)
 {
@@ -250,9 +239,9 @@ int attach_serve_kernel(const struct attach_options *options,
 
     pthread_mutex_init(&a.lock, NULL);
     attach_owner(a.owner, sizeof a.owner, options->uri);
-    a.count = again ? qm_kernel_queues(options->number) : attach_queues(options);
+    a.count = again ? qm_kernel_queues(options->number) : 0;
     if (a.count == 0 || a.count > QM_KERNEL_SOCKETS)
-        a.count = attach_queues(options);
+        a.count = options->queues > 0 ? options->queues : 1;
     a.changed = eventfd(0, EFD_CLOEXEC);
     if (a.changed == -1) {
         daemon_log(LOG_ERR, "%s", strerror(errno));

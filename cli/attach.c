@@ -23,6 +23,7 @@
 #include "clients/attach/whose.h"
 
 #define TIMEOUT      30
+#define PATIENCE     1
 #define DEAD_SECONDS 600
 #define YEAR         (UINT64_C(365) * 24 * 3600)
 
@@ -61,7 +62,9 @@ static const struct argp_option argp_options[] = {
     {"connections", CONNECTIONS, "N", 0,
      "connections to the server, 1 to 64 (default: 8 if it allows several, else 1)", 0},
     {"queues", QUEUES, "N", 0,
-     "connections to the kernel, 1 to 64 (default: one a processor, 4 at most)", 0},
+     "connections to the kernel, 1 to 64 (default: 1; with --transport hints one a "
+     "processor, 4 at most)",
+     0},
     {"block-size", BLOCK_BYTES, "BYTES", 0,
      "of the device, its logical block size: 512 (default), 1024, 2048 or 4096", 0},
     {"wait", WAIT, "SECONDS", 0,
@@ -72,7 +75,9 @@ static const struct argp_option argp_options[] = {
      "fails",
      0},
     {"timeout", REQUEST_TIMEOUT, "SECONDS", 0,
-     "after which the kernel sends a request again (default: 30)", 0},
+     "after which the kernel sends a request again that its connection has lost "
+     "(default: 1); with several queues, or hints, one that has no reply (default: 30)",
+     0},
     {"dead-timeout", DEAD_TIMEOUT, "SECONDS", 0,
      "how long the kernel's requests wait when this program is gone (default: 600)", 0},
     {"read-only", READ_ONLY, NULL, 0, "refuse writes", 0},
@@ -295,6 +300,11 @@ static int signal_fd(void)
 
 /* --- running --- */
 
+uint64_t attach_timeout(const struct attach_options *o, bool patient)
+{
+    return o->timeout > 0 ? o->timeout : patient ? PATIENCE : TIMEOUT;
+}
+
 static void on_log(void *opaque, int priority, const char *sentence)
 {
     daemon_log(priority, "%s", sentence);
@@ -430,7 +440,6 @@ int qm_cmd_attach(int argc, char **argv)
 {
     struct attach_options o = {.door = QM_AGENT_SOCKET,
                                .wait = QM_DEVICE_FOREVER,
-                               .timeout = TIMEOUT,
                                .dead_seconds = DEAD_SECONDS,
                                .block_size = 512};
 

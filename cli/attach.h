@@ -21,10 +21,11 @@ struct attach_options {
     const char *door;   /* where programs register; NULL: nowhere */
     const char *pidfile;
     enum attach_transport transport;
-    unsigned connections, queues; /* queues 0: as many as there are processors, to 4 */
+    unsigned connections, queues; /* queues 0: as the transport has them */
     uint32_t wait;
     enum qm_retain mode;
-    uint64_t retain, block_size, timeout, dead_seconds;
+    uint64_t retain, block_size, dead_seconds;
+    uint64_t timeout; /* 0: as attach_timeout() says */
     bool foreground, read_only, force, no_threads;
 };
 
@@ -42,8 +43,9 @@ int attach_serve_hints(const struct attach_options *options, int signals);
 /* The device is to be ended, at a signal: asks the kernel for it, unless somebody uses
  * it, or the server is away; says why not.  Returns whether it will end. */
 bool attach_detach(const struct attach_options *options, bool server_is_there);
-/* How many connections the kernel gets. */
-unsigned attach_queues(const struct attach_options *options);
+/* Seconds after which the kernel looks at a request again.  patient: it closes no
+ * connection then. */
+uint64_t attach_timeout(const struct attach_options *options, bool patient);
 /* Says that reads have no context, why, and what else there is. */
 void attach_say_plain(const char *why);
 

@@ -92,14 +92,15 @@ static int fill(struct nl_msg *message, const struct qm_kernel_device *d, int co
         if (r == 0)
             r = nla_put_u64(message, NBD_ATTR_CLIENT_FLAGS, 0);
     }
-    if (r == 0)
-        r = nla_put_u64(message, NBD_ATTR_TIMEOUT, d->timeout);
+    /* 0: a socket is never taken for dead.  This sets the timer, too: to 30 seconds. */
+    if (r == 0 && (!d->patient || command == NBD_CMD_CONNECT || d->count == 0))
+        r = nla_put_u64(message, NBD_ATTR_TIMEOUT, d->patient ? 0 : d->timeout);
     if (r == 0)
         r = nla_put_u64(message, NBD_ATTR_DEAD_CONN_TIMEOUT, d->dead_seconds);
     /* A kernel that does not know it ignores it. */
     if (r == 0)
         r = nla_put_string(message, NBD_ATTR_BACKEND_IDENTIFIER, d->owner);
-    return r == 0 ? put_sockets(message, d) : r;
+    return r == 0 && d->count > 0 ? put_sockets(message, d) : r;
 }
 
 static int tell(const struct qm_kernel_device *d, int command, char *err, size_t len)
@@ -127,13 +128,48 @@ static int tell(const struct qm_kernel_device *d, int command, char *err, size_t
     return from_libnl(r);
 }
 
+static void path_of(char *path, size_t len, unsigned number, const char *name)
+{
+    snprintf(path, len, "/sys/block/nbd%u/%s", number, name);
+}
+
+/* The timer of a patient device.  A request keeps what it finds when it is sent
+ * first.  Where the file is missing, it stays at 30 seconds. */
+static void set_timer(const struct qm_kernel_device *d)
+{
+    char path[64];
+    FILE *f;
+
+    path_of(path, sizeof path, d->number, "queue/io_timeout");
+    f = fopen(path, "we");
+    if (!f)
+        return;
+    fprintf(f, "%" PRIu64 "\n", d->timeout * 1000);
+    fclose(f);
+}
+
 int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t len)
 {
-    return tell(device, NBD_CMD_CONNECT, err, len);
+    int error = tell(device, NBD_CMD_CONNECT, err, len);
+
+    if (error == 0 && device->patient)
+        set_timer(device);
+    return error;
 }
 
 int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t len)
 {
+    struct qm_kernel_device settings = *device;
+    int error;
+
+    /* The requests that wait are sent at once, so the timer has to be right before. */
+    if (device->patient) {
+        settings.count = 0;
+        error = tell(&settings, NBD_CMD_RECONFIGURE, err, len);
+        if (error != 0)
+            return error;
+        set_timer(device);
+    }
     return tell(device, NBD_CMD_RECONFIGURE, err, len);
 }
 
@@ -154,11 +190,6 @@ int qm_kernel_number(const char *path)
         return -1;
     n = strtoul(digits, &end, 10);
     return *end == '\0' ? (int)n : -1;
-}
-
-static void path_of(char *path, size_t len, unsigned number, const char *name)
-{
-    snprintf(path, len, "/sys/block/nbd%u/%s", number, name);
 }
 
 bool qm_kernel_connected(unsigned number)

@@ -4,6 +4,12 @@
  * A device that was connected stays so when the process that did it ends: the kernel
  * keeps requests for dead_seconds, and another process may give it new sockets.
  *
+ * A request that was sent over a socket that has ended since is sent again when its
+ * timer fires, `timeout` seconds after it was sent, and not before.  The timer also
+ * takes a socket that has not replied for dead, so it cannot be short; unless there is
+ * one socket and the device is `patient`: then the timer fires again and again, with a
+ * line in the kernel's log each time, and the socket stays, however long a reply takes.
+ *
  * Threads: any; each call talks to the kernel by a socket of its own.
  */
 #ifndef QM_ATTACH_KERNEL_H
@@ -18,10 +24,11 @@
 struct qm_kernel_device {
     unsigned number; /* of /dev/nbdN */
     uint64_t size, block_size;
-    uint64_t timeout;      /* seconds that a request may take */
+    uint64_t timeout;      /* seconds after which a request is looked at */
     uint64_t dead_seconds; /* for which requests wait for new sockets */
     uint16_t flags;        /* NBD_FLAG_* */
     const char *owner;     /* what /sys/block/nbdN/backend then says */
+    bool patient;          /* only if it has one socket */
     int sockets[QM_KERNEL_SOCKETS];
     unsigned count;
 };
@@ -29,7 +36,8 @@ struct qm_kernel_device {
 /* All: 0, or an errno value with a sentence in err.  EOPNOTSUPP: the kernel has no nbd,
  * or its module is not loaded.  The sockets stay the caller's, who may close them. */
 int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t len);
-/* Gives the device new sockets in place of dead ones. */
+/* Gives the device new sockets in place of dead ones.  Requests that have not been sent
+ * yet go over them at once. */
 int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t len);
 /* The device is to end: the kernel says so over the sockets, and closes them. */
 int qm_kernel_disconnect(unsigned number, char *err, size_t len);
