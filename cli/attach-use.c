@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,39 @@ static int find_user(const char *device, dev_t disk, char *err, size_t len)
     return error;
 }
 
+/* A loop device holds nothing exclusively, and no process has it open. */
+static int find_loop(const char *device, dev_t disk, char *err, size_t len)
+{
+    const struct dirent *entry;
+    DIR *dir = opendir("/sys/block");
+    char path[PATH_MAX], backing[PATH_MAX];
+    struct stat st;
+    int error = 0;
+    FILE *f;
+
+    if (!dir)
+        return 0;
+    while (error == 0 && (entry = readdir(dir))) {
+        if (strncmp(entry->d_name, "loop", 4) != 0)
+            continue;
+        snprintf(path, sizeof path, "/sys/block/%s/loop/backing_file", entry->d_name);
+        f = fopen(path, "re");
+        if (!f)
+            continue;
+        if (fgets(backing, sizeof backing, f)) {
+            backing[strcspn(backing, "\n")] = '\0';
+            if (stat(backing, &st) == 0 && is_of_disk(&st, disk)) {
+                snprintf(err, len, "/dev/%.32s is a loop device over %s", entry->d_name,
+                         device);
+                error = EBUSY;
+            }
+        }
+        fclose(f);
+    }
+    closedir(dir);
+    return error;
+}
+
 int attach_check_unused(const char *device, int *fd, char *err, size_t len)
 {
     struct stat st;
@@ -119,6 +153,8 @@ int attach_check_unused(const char *device, int *fd, char *err, size_t len)
         return error;
     }
     error = fstat(*fd, &st) == 0 ? find_user(device, st.st_rdev, err, len) : errno;
+    if (error == 0)
+        error = find_loop(device, st.st_rdev, err, len);
     if (error != 0) {
         close(*fd);
         *fd = -1;
