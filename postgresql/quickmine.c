@@ -47,7 +47,10 @@
 #include <nodes/queryjumble.h>
 #endif
 
+#include <sys/stat.h>
+
 #include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-agent.h"
 #include "clients/protocol/quickmine-mount.h"
 #include "postgresql/contexts.h"
 #include "postgresql/module.h"
@@ -57,6 +60,7 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
+#define AUTO   "auto"
 #define KERNEL "kernel"
 
 static char *transport_setting, *carrier_setting; /* the latter: its old name */
@@ -64,6 +68,7 @@ static int level_setting;
 
 static struct qmctx *transport; /* NULL: not opened yet, or it cannot be had */
 static bool opened;             /* in this process */
+static const char *found;       /* that "auto" is; NULL: not looked for yet */
 static char *no_transport;      /* why it cannot be had */
 
 static planner_hook_type next_planner;
@@ -73,14 +78,25 @@ static ExecutorFinish_hook_type next_finish;
 static ExecutorEnd_hook_type next_end;
 static ProcessUtility_hook_type next_utility;
 
+/* What "auto" is: the agent, if there is one.  Each backend looks once, so that those
+ * that start after the agent have it. */
+static const char *automatic(void)
+{
+    struct stat st;
+
+    if (!found)
+        found =
+            stat(QM_AGENT_SOCKET, &st) == 0 && S_ISSOCK(st.st_mode) ? "agent" : KERNEL;
+    return found;
+}
+
 /* What contexts are announced to: as quickmine.transport says, or, where that is left
  * at its default, its old name. */
 static const char *where(void)
 {
-    bool old = carrier_setting && *carrier_setting;
-
-    return old && strcmp(transport_setting, KERNEL) == 0 ? carrier_setting
-                                                         : transport_setting;
+    if (strcmp(transport_setting, AUTO) != 0)
+        return transport_setting;
+    return carrier_setting && *carrier_setting ? carrier_setting : automatic();
 }
 
 static bool is_agent(const char *path)
@@ -418,11 +434,12 @@ static void define_settings(void)
     DefineCustomEnumVariable(
         "quickmine.level", "The innermost contexts that are announced.", NULL,
         &level_setting, QM_LEVEL_QUERY, levels, PGC_USERSET, 0, NULL, NULL, NULL);
-    DefineCustomStringVariable(
-        "quickmine.transport",
-        "What contexts are announced to: \"kernel\", \"agent\", or the file of a "
-        "quickmine mount.",
-        NULL, &transport_setting, KERNEL, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomStringVariable("quickmine.transport",
+                               "What contexts are announced to: \"auto\", \"kernel\", "
+                               "\"agent\", or the file of "
+                               "a quickmine mount.",
+                               NULL, &transport_setting, AUTO, PGC_POSTMASTER, 0, NULL,
+                               NULL, NULL);
     DefineCustomStringVariable(
         "quickmine.carrier", "The old name of quickmine.transport.", NULL,
         &carrier_setting, "", PGC_POSTMASTER, GUC_NO_SHOW_ALL, NULL, NULL, NULL);
@@ -441,6 +458,7 @@ static void check_transport(void)
         ereport(WARNING, errmsg("quickmine: no contexts are announced for now: %s",
                                 qmctx_error()));
     qmctx_close(probe);
+    found = NULL;
 }
 
 void _PG_init(void)
