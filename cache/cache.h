@@ -339,9 +339,16 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats);
 
 /* Blocks read from the device, and blocks that plain LRU would have read, since the
  * cache was made: as in qm_cache_get_stats(), at less cost. */
+#define QM_CACHE_GAIN_PART 8
+
 struct qm_cache_reads {
     uint64_t device; /* misses and prefetches */
     uint64_t lru;    /* lru_misses */
+    uint64_t misses, prefetch_hits;
+    /* About how many demands more would have been hits (and not prefetch hits or
+     * misses) if the cache had been larger by one of QM_CACHE_GAIN_PART; 0 unless the
+     * eviction is adaptive. */
+    double gain;
 };
 
 void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads);

@@ -22,6 +22,10 @@
  * which ARC and S3-FIFO share, are kept up at all times.  A change takes some 50 ns a
  * block of the shard, with its lock held.
  *
+ * Another small cache, of the policy in use, is larger by an eighth: the demands of the
+ * sample that hit it and not the one of its size say what more memory would be worth
+ * (gain()).
+ *
  * A touch or an entry costs what the policy in use takes, a hash and the sketch; of a
  * block in the sample, also a look-up in each of the small caches.  All memory is taken
  * when the policy is made, or reserved.
@@ -51,6 +55,9 @@ static const struct qm_evict_ops *const candidates[] = {
 /* A sample's cache has a quarter of the blocks, up to SAMPLE_MOST, or a sixteenth if
  * that is more. */
 #define SAMPLE_MOST 512
+
+/* By such a part the small cache is larger that says what more memory is worth. */
+#define LARGER QM_EVICT_GAIN_PART
 
 /* Of a hash, these bits choose the sample: they choose neither the shard nor the
  * bucket. */
@@ -95,6 +102,9 @@ struct adaptive {
     double missed;  /* demands of the sample, of late, by the one in use */
     struct qm_sketch sample_sketch;
     struct qm_mini *minis[CANDIDATES];
+    struct qm_mini *larger; /* of the policy in use */
+    int64_t gain;           /* of the sample's demands, hits that it had more */
+    double gained;          /* the same of all, with samples that were others */
     double regret[CANDIDATES];
     double reluctance;
 };
@@ -122,6 +132,11 @@ static uint64_t sample_of(uint64_t capacity, uint64_t below)
     return n > 0 ? n : 1;
 }
 
+static uint64_t larger_than(uint64_t sample)
+{
+    return sample + sample / LARGER + 1;
+}
+
 static bool has_ghosts(const struct qm_evict_ops *ops)
 {
     return ops == &qm_evict_arc || ops == &qm_evict_s3fifo;
@@ -136,10 +151,19 @@ static void adaptive_destroy(void *policy)
             candidates[i]->destroy(a->policies[i]);
         qm_mini_free(a->minis[i]);
     }
+    qm_mini_free(a->larger);
     qm_ghosts_free(a->ghosts);
     qm_sketch_destroy(&a->sketch);
     qm_sketch_destroy(&a->sample_sketch);
     free(a);
+}
+
+static struct qm_mini *new_mini(struct adaptive *a, unsigned i, uint64_t blocks)
+{
+    struct qm_wtinylfu_config sampled = {WINDOW, &a->sample_sketch};
+
+    return qm_mini_new(candidates[i],
+                       candidates[i] == &qm_evict_wtinylfu ? &sampled : NULL, blocks);
 }
 
 /* A candidate's policy for the blocks themselves, and its small cache. */
@@ -147,16 +171,13 @@ static bool make(struct adaptive *a, unsigned i, uint64_t sample)
 {
     const struct qm_evict_ops *ops = candidates[i];
     struct qm_wtinylfu_config own = {WINDOW, &a->sketch};
-    struct qm_wtinylfu_config sampled = {WINDOW, &a->sample_sketch};
 
-    if (ops == &qm_evict_wtinylfu) {
+    if (ops == &qm_evict_wtinylfu)
         a->policies[i] = ops->create_for(a->capacity, &own);
-        a->minis[i] = qm_mini_new(ops, &sampled, sample);
-    } else {
+    else
         a->policies[i] = has_ghosts(ops) ? ops->create_for(a->capacity, a->ghosts)
                                          : ops->create(a->capacity);
-        a->minis[i] = qm_mini_new(ops, NULL, sample);
-    }
+    a->minis[i] = new_mini(a, i, sample);
     return a->policies[i] && a->minis[i];
 }
 
@@ -177,7 +198,7 @@ static void *adaptive_create(uint64_t capacity)
          qm_sketch_init(&a->sample_sketch, sample) == 0;
     for (unsigned i = 0; i < CANDIDATES && ok; i++)
         ok = make(a, i, sample);
-    if (ok)
+    if (ok && (a->larger = new_mini(a, a->active, larger_than(sample))))
         return a;
     adaptive_destroy(a);
     return NULL;
@@ -198,6 +219,7 @@ static void adaptive_resize(void *policy, uint64_t capacity)
             candidates[i]->resize(a->policies[i], capacity);
         qm_mini_resize(a->minis[i], sample);
     }
+    qm_mini_resize(a->larger, larger_than(sample));
 }
 
 /* Where the sample is of fewer hashes afterwards, what is in the small caches of the
@@ -214,7 +236,10 @@ static int adaptive_reserve(void *policy, uint64_t capacity)
         a->most = sample;
     for (unsigned i = 0; i < CANDIDATES && ok; i++)
         ok = qm_mini_reserve(a->minis[i], sample) == 0;
+    ok = ok && qm_mini_reserve(a->larger, larger_than(sample)) == 0;
     if (ok) {
+        a->gained += (double)a->gain * (double)ONE / (double)a->below;
+        a->gain = 0;
         a->most = sample;
         a->below = below;
     }
@@ -240,6 +265,21 @@ static void remember(struct adaptive *a, uint64_t block)
     qm_ghosts_add(a->ghosts, is_frequent(a, block) ? B2 : B1, block);
 }
 
+/* The larger small cache is of the policy in use.  Without memory for another, it stays
+ * what it is, and what it says is less true. */
+static void take_over_larger(struct adaptive *a)
+{
+    uint64_t sample = sample_of(a->capacity, a->below);
+    struct qm_mini *larger = new_mini(a, a->active, larger_than(a->most));
+
+    if (!larger)
+        return;
+    qm_mini_resize(larger, larger_than(sample < a->most ? sample : a->most));
+    qm_mini_hand_over(a->larger, larger);
+    qm_mini_free(a->larger);
+    a->larger = larger;
+}
+
 static void take_over(struct adaptive *a, unsigned to)
 {
     const struct qm_evict_ops *from = candidates[a->active];
@@ -254,6 +294,7 @@ static void take_over(struct adaptive *a, unsigned to)
         candidates[to]->admit(a->policies[to], node, again);
     }
     a->active = to;
+    take_over_larger(a);
     a->reluctance *= RELUCTANCE_GROW;
     if (a->reluctance > RELUCTANCE_MOST)
         a->reluctance = RELUCTANCE_MOST;
@@ -294,6 +335,7 @@ static void sample(struct adaptive *a, uint64_t block)
     qm_sketch_count(&a->sample_sketch, block);
     for (unsigned i = 0; i < CANDIDATES; i++)
         hit[i] = qm_mini_demand(a->minis[i], block);
+    a->gain += qm_mini_demand(a->larger, block) - hit[a->active];
     best = regret(a, hit);
     size = (double)sample_of(a->capacity, a->below);
     a->reluctance += (1 - a->reluctance) / (LATE * size);
@@ -350,7 +392,16 @@ static size_t adaptive_bytes(uint64_t capacity)
     return FIXED_BYTES + capacity * (QM_GHOST_BYTES + QM_SKETCH_BYTES) +
            (sample_blocks(capacity) + 1) *
                ((uint64_t)CANDIDATES * QM_MINI_BYTES + UINT64_C(2) * QM_GHOST_BYTES +
-                QM_SKETCH_BYTES);
+                QM_SKETCH_BYTES) +
+           2 * larger_than(sample_blocks(capacity) + 1) *
+               (QM_MINI_BYTES + QM_GHOST_BYTES);
+}
+
+static double adaptive_gain(void *policy)
+{
+    struct adaptive *a = policy;
+
+    return a->gained + (double)a->gain * (double)ONE / (double)a->below;
 }
 
 const struct qm_evict_ops qm_evict_adaptive = {
@@ -363,5 +414,6 @@ const struct qm_evict_ops qm_evict_adaptive = {
     .touch = adaptive_touch,
     .remove = adaptive_remove,
     .evict = adaptive_evict,
+    .gain = adaptive_gain,
     .bytes = adaptive_bytes,
 };

@@ -171,3 +171,13 @@ int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity)
     free(blocks);
     return mini->ops->reserve ? mini->ops->reserve(mini->policy, capacity) : 0;
 }
+
+void qm_mini_hand_over(struct qm_mini *from, struct qm_mini *to)
+{
+    struct qm_evict_node *node;
+    bool again;
+
+    while ((node = from->ops->yield(from->policy, &again)))
+        if (to->held < to->capacity)
+            to->ops->admit(to->policy, take_node(to, node->block), again);
+}

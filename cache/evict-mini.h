@@ -36,6 +36,9 @@ void qm_mini_resize(struct qm_mini *mini, uint64_t capacity);
  * ENOMEM, then it is still for as many as before, or as the policy could have. */
 int qm_mini_reserve(struct qm_mini *mini, uint64_t capacity);
 
+/* What from has comes to the other, in its order, as far as there is room. */
+void qm_mini_hand_over(struct qm_mini *from, struct qm_mini *to);
+
 /* Somebody wants block.  Returns whether it was there; it is now. */
 bool qm_mini_demand(struct qm_mini *mini, uint64_t block);
 

@@ -40,6 +40,8 @@ struct qm_evict_node {
 
 #define QM_EVICT_NOBODY UINT64_MAX /* no device has such a block */
 
+#define QM_EVICT_GAIN_PART 8
+
 struct qm_evict_ops {
     const char *name;
     /* A policy for up to capacity blocks (0: it stays empty); NULL if memory is out. */
@@ -75,6 +77,10 @@ struct qm_evict_ops {
      * longer. */
     struct qm_evict_node *(*yield)(void *policy, bool *again);
     void (*admit)(void *policy, struct qm_evict_node *node, bool again);
+    /* About how many demands (touches and entries) more would have been hits, since
+     * create(), if the capacity had been larger by one of QM_EVICT_GAIN_PART.  NULL: it
+     * does not know. */
+    double (*gain)(void *policy);
     /* A node's place in memory changes: `to` has from's contents, and has taken its
      * place in its list.  NULL: nothing but the list points to nodes.  Those of a
      * policy of the caller's (own_eviction) stay where they are. */
