@@ -46,6 +46,13 @@ static void reserve(void *opaque, uint64_t blocks)
     qm_cache_reserve(e->cache, blocks);
 }
 
+static uint64_t capacity(void *opaque)
+{
+    struct qm_engine *e = opaque;
+
+    return qm_cache_capacity(e->cache);
+}
+
 void qm_engine_init(struct qm_engine *e, const struct qm_params *params)
 {
     *e = (struct qm_engine){
@@ -79,6 +86,7 @@ int qm_engine_create_prefetcher(struct qm_engine *e,
     config.speed = get_speed;
     config.threshold = threshold;
     config.reserve = reserve;
+    config.capacity = capacity;
     config.opaque = e;
     return ops->create(&config, prefetcher, err, len);
 }

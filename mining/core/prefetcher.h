@@ -143,14 +143,18 @@ struct qm_mining_config {
      * which the cache should keep place; called from access() and candidates().  NULL:
      * the cache divides its blocks by itself. */
     void (*reserve)(void *opaque, uint64_t blocks);
-    void *opaque; /* for these six */
+    /* The present capacity of the cache, in blocks; called from access() and
+     * candidates().  NULL: it is cache_blocks, always. */
+    uint64_t (*capacity)(void *opaque);
+    void *opaque; /* for these seven */
 
     const char *rules_dir; /* where the rules are kept (made if it does not exist, but
                               not its parent); NULL: in memory */
     const char *rules_for; /* what device they are of; other rules are set aside.  NULL:
                               any; at most 4096 bytes */
     uint64_t block_size;   /* bytes; rules of another are set aside.  0: any */
-    uint64_t cache_blocks; /* of the cache that is prefetched into; 0: not known */
+    uint64_t cache_blocks; /* of the cache that is prefetched into, at first; 0: not
+                              known */
     uint64_t purge_after;  /* units of the caller's clock, see purge(); 0: never */
     const char *trained;   /* a file of rules mined off-line, of a prefetcher that does
                               not learn while it runs; NULL: none.  It is read in

@@ -36,7 +36,9 @@ struct readahead {
     uint64_t block_size;
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
     void (*reserve)(void *opaque, uint64_t blocks);
-    void *opaque; /* for these two */
+    uint64_t (*capacity)(void *opaque);
+    void *opaque;          /* for these three */
+    uint64_t cache_blocks; /* if it does not say the capacity */
 };
 
 struct qm_stream {
@@ -72,6 +74,13 @@ static void reserve(void *opaque, uint64_t blocks)
 
     if (r->reserve)
         r->reserve(r->opaque, blocks);
+}
+
+static uint64_t capacity(void *opaque)
+{
+    const struct readahead *r = opaque;
+
+    return r->capacity ? r->capacity(r->opaque) : r->cache_blocks;
 }
 
 static uint32_t blocks_of(const struct readahead *r, uint64_t bytes, uint32_t least)
@@ -115,6 +124,8 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         r->block_size = config->block_size ? config->block_size : BLOCK_ASSUMED;
         r->speed = config->speed;
         r->reserve = config->reserve;
+        r->capacity = config->capacity;
+        r->cache_blocks = config->cache_blocks;
         r->opaque = config->opaque;
         r->tracks = qm_tracks_new(&(struct qm_tracks_config){
             .max_window = blocks_of(r, MAX_BYTES, 1),
@@ -125,6 +136,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
             .cached_opaque = config->opaque,
             .efficient = efficient,
             .reserve = reserve,
+            .capacity = capacity,
             .opaque = r});
     }
     if (r && r->tracks && !set_preset(r, config)) {

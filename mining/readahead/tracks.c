@@ -211,18 +211,30 @@ static void claim(struct qm_tracks *t)
     t->config.reserve(t->config.opaque, blocks + blocks / SLACK);
 }
 
+/* What all windows together may have at most, in a cache of the present size. */
+static double most_share(const struct qm_tracks *t)
+{
+    uint64_t blocks = t->config.capacity ? t->config.capacity(t->config.opaque)
+                                         : t->config.cache_blocks;
+
+    return (double)blocks * CACHE_PART;
+}
+
 /* The most that a window may have now: what is left for each that is being read. */
 static uint32_t most_of(const struct qm_tracks *t)
 {
     const uint32_t most = t->config.max_window;
+    double share = t->share;
     unsigned live = 1;
 
     if (t->config.cache_blocks == 0)
         return most;
+    if (share > most_share(t)) /* the cache has become smaller */
+        share = most_share(t);
     for (unsigned i = 0; i < t->n; i++)
         live += is_live(t, &t->tracks[i]);
     /* Less than the first window is not worth a read, however many there are. */
-    return clamp((uint64_t)(t->share / live), t->config.first_window, most);
+    return clamp((uint64_t)(share / live), t->config.first_window, most);
 }
 
 static uint32_t first_of(const struct qm_tracks *t, const struct track *k)
@@ -331,7 +343,7 @@ static void give_up_share(struct qm_tracks *t)
 /* What was asked for in a window has been used, or will be. */
 static void regain_share(struct qm_tracks *t, uint32_t blocks)
 {
-    const double most = (double)t->config.cache_blocks * CACHE_PART;
+    const double most = most_share(t);
 
     t->share += blocks * REGAINED;
     if (t->share > most)

@@ -50,7 +50,7 @@ struct qm_tracks_config {
     uint32_t max_window;   /* blocks; at least 1 */
     uint32_t good_window;  /* blocks: what it grows to at least, if it is used */
     uint32_t first_window; /* blocks, if reads are of one block */
-    uint64_t cache_blocks; /* 0: not known, and no bound */
+    uint64_t cache_blocks; /* of the cache, at first; 0: not known, and no bound */
 
     /* Whether a block is cached.  NULL: nobody knows, and it is taken for not cached
      * ahead of a reader. */
@@ -62,7 +62,10 @@ struct qm_tracks_config {
     /* blocks: what all windows have together, for which there should be place.  NULL:
      * nobody wants to know. */
     void (*reserve)(void *opaque, uint64_t blocks);
-    void *opaque; /* for these two */
+    /* The present blocks of the cache, unless their number is not known.  NULL: it does
+     * not change. */
+    uint64_t (*capacity)(void *opaque);
+    void *opaque; /* for these three */
 };
 
 /* A track whose window is to be moved. */
