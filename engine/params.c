@@ -4,11 +4,16 @@
 
 #include <string.h>
 
-/* The part of a cache's memory that is for rules, as a divisor.  Of what is left for
- * blocks, that is the eighth that qm_mining_rules_memory() says.  Smaller caches leave
- * it all to blocks: the least that a table takes would be much of it. */
-#define RULES_PART   9
+#include "engine/memory.h"
+
+/* Smaller caches leave all memory to blocks, and rules have theirs beside it: the least
+ * that a table takes would be much of it. */
 #define RULES_WITHIN (UINT64_C(1) << 20)
+
+/* Of a cache's memory, one part of so many is for rules where it does not follow what
+ * they earn: with the rest, they have the eighth of it that qm_mining_rules_memory()
+ * says. */
+#define RULES_PART 9
 
 bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit)
 {
@@ -57,23 +62,36 @@ void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level leve
     mining->segment = defaults.segment;
 }
 
-uint64_t qm_params_block_bytes(const struct qm_params *params,
+uint64_t qm_params_rules_bytes(const struct qm_params *params,
                                const struct qm_prefetcher_ops *ops, uint64_t bytes)
 {
     if (!(ops->flags & QM_BOUNDED_RULES) || params->mining.rules_memory > 0 ||
         bytes < RULES_WITHIN)
-        return bytes;
-    return bytes / RULES_PART * (RULES_PART - 1);
+        return 0;
+    if (qm_params_trades(params, ops))
+        return qm_memory_first_rules(bytes);
+    return bytes - bytes / RULES_PART * (RULES_PART - 1);
+}
+
+bool qm_params_trades(const struct qm_params *params,
+                      const struct qm_prefetcher_ops *ops)
+{
+    return params->share_adapts && strcmp(params->eviction, "adaptive") == 0 &&
+           ops->set_memory;
 }
 
 void qm_params_complete(struct qm_params *params, uint64_t block_size,
-                        uint64_t cache_bytes)
+                        uint64_t cache_bytes, uint64_t rules_bytes)
 {
     qm_params_bound_segment(&params->mining, params->level);
     params->mining.block_size = block_size;
     params->mining.cache_blocks = cache_bytes / block_size;
-    if (params->mining.rules_memory == 0)
+    if (rules_bytes > 0) {
+        params->mining.rules_memory = rules_bytes;
+        params->mining.rules_most = qm_memory_most_rules(cache_bytes + rules_bytes);
+    } else if (params->mining.rules_memory == 0) {
         params->mining.rules_memory = qm_mining_rules_memory(cache_bytes);
+    }
 }
 
 uint64_t qm_params_prefetch_blocks(const struct qm_params *params, uint64_t blocks)

@@ -53,18 +53,25 @@ void qm_params_paper(struct qm_params *params);
 /* Whether the policy prefetches: it is not "none". */
 bool qm_params_prefetch(const struct qm_params *params);
 
-/* How many of a cache's bytes are for blocks and their metadata: all but the ninth that
- * the rules of a policy with a bounded table take.  That table is beside the cache if
- * its size was given (mining.rules_memory), or if the cache has less than 1 MiB. Before
+/* How many of a cache's bytes are for rules at first, of a policy with a bounded table;
+ * the others are for blocks and their metadata.  0: the table is beside the cache, as
+ * its size was given (mining.rules_memory), or the cache has less than 1 MiB.  Before
  * qm_params_complete(), for which the result is. */
-uint64_t qm_params_block_bytes(const struct qm_params *params,
+uint64_t qm_params_rules_bytes(const struct qm_params *params,
                                const struct qm_prefetcher_ops *ops, uint64_t bytes);
 
-/* Derives the remaining parameters from the others and from the cache: the memory for
- * rules, by the bytes of the cache, unless it was given; the block size; and the
- * segments, see qm_params_bound_segment(). */
+/* Whether the rules' part follows what they earn (memory.h), if they have one: the
+ * eviction adapts, and so knows what blocks would earn; the prefetch partition adapts;
+ * and the policy can have more or less.  Else it is a ninth. */
+bool qm_params_trades(const struct qm_params *params,
+                      const struct qm_prefetcher_ops *ops);
+
+/* Derives the remaining parameters from the others and from the cache, which has so
+ * many bytes for blocks, and beside them for rules (0: beside the cache): the memory
+ * for rules, unless it was given; the block size; and the segments, see
+ * qm_params_bound_segment(). */
 void qm_params_complete(struct qm_params *params, uint64_t block_size,
-                        uint64_t cache_bytes);
+                        uint64_t cache_bytes, uint64_t rules_bytes);
 
 /* At level none, the single sequence does not end while anything is read.  So it is
  * mined in segments of the default length, even if sequences are mined at their end

@@ -101,15 +101,32 @@ static void take_over(struct takeover *t)
     pthread_mutex_unlock(&s->sessions.lock);
 }
 
+/* Of cache-size, the rules' part at present. */
+static uint64_t rules_part(struct qms_server *s)
+{
+    struct qm_memory_stats memory;
+
+    qm_memory_get_stats(&s->memory, &memory);
+    return memory.rules;
+}
+
+/* A prefetcher that is made now has the memory for rules that there is; c was completed
+ * for another division of it. */
+static void keep_division(struct qms_server *s, struct qms_config *c)
+{
+    uint64_t rules = rules_part(s);
+
+    if (rules == 0 || c->rules_bytes == 0)
+        return;
+    c->params.mining.rules_memory = rules;
+    c->params.mining.rules_most = qm_memory_most_rules(c->cache_size);
+}
+
 /* What other policies may not be able to: the parts were made for the one that the
  * server was started with. */
-static int check_policy(const struct qms_server *s, struct qms_config *next, char *err,
+static int check_policy(struct qms_server *s, const struct qms_config *next, char *err,
                         size_t len)
 {
-    /* Of cache-size, the rules' parts. */
-    const uint64_t has = s->config.cache_size - s->config.block_bytes;
-    const uint64_t wants = next->cache_size - next->block_bytes;
-
     if (strcmp(next->params.policy, "none") == 0)
         return 0;
     if (s->thread_model < NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS) {
@@ -127,9 +144,7 @@ static int check_policy(const struct qms_server *s, struct qms_config *next, cha
                  next->params.policy);
         return -1;
     }
-    if (has > 0 && wants > has) /* it was changed since: rules keep what they have */
-        next->params.mining.rules_memory = has;
-    if (s->config.cache_blocks == 0 && has == 0 && wants > 0) {
+    if (s->config.cache_blocks == 0 && rules_part(s) == 0 && next->rules_bytes > 0) {
         snprintf(err, len,
                  "policy cannot be changed to %s: its rules are a part of cache-size, "
                  "all of which blocks have; start the server with it, or with "
@@ -174,6 +189,7 @@ static int make_both(struct qms_server *s, const struct qms_config *c,
         snprintf(err, len, "cannot start the mining thread: out of memory or threads");
         return -1;
     }
+    qms_miner_tick_every(t->miner, qms_memory_tick, s);
     if (c->rules)
         qms_miner_save_every(t->miner, (unsigned)c->rules_save, qms_server_saved, s);
     return 0;
@@ -195,8 +211,8 @@ static void end_both(struct qms_server *s, struct qms_miner *miner,
                 s->config.rules, strerror(error));
 }
 
-static int replace_policy(struct qms_server *s, const struct qms_config *next,
-                          char *err, size_t len)
+static int replace_policy(struct qms_server *s, struct qms_config *next, char *err,
+                          size_t len)
 {
     struct qms_config now = s->config, none = s->config;
     struct qms_miner *old_miner = s->miner;
@@ -205,6 +221,8 @@ static int replace_policy(struct qms_server *s, const struct qms_config *next,
     char again[512];
     int r;
 
+    keep_division(s, next);
+    keep_division(s, &now);
     if (make_prefetcher(s, next, false, &trial, err, len) == -1)
         return -1;
     (void)trial->ops->destroy(trial);
@@ -215,6 +233,7 @@ static int replace_policy(struct qms_server *s, const struct qms_config *next,
     t.prefetcher = nothing;
     t.config = &none;
     take_over(&t);
+    qm_memory_use(&s->memory, nothing);
     end_both(s, old_miner, old);
     r = make_both(s, next, &t, err, len);
     if (r == -1 && make_both(s, &now, &t, again, sizeof again) == -1) {
@@ -223,6 +242,7 @@ static int replace_policy(struct qms_server *s, const struct qms_config *next,
         return -1; /* it stays with what prefetches nothing */
     }
     take_over(&t);
+    qm_memory_use(&s->memory, t.prefetcher);
     (void)nothing->ops->destroy(nothing);
     return r;
 }

@@ -48,8 +48,9 @@ static int size_cache(struct qms_config *c)
     if (c->cache_blocks == 0) {
         if (qms_value_check_memory("cache-size", c->cache_size) == -1)
             return -1;
-        c->block_bytes = qm_params_block_bytes(&c->params, c->policy, c->cache_size);
-        c->blocks = qm_cache_blocks_within(c->block_bytes, c->block_size);
+        c->rules_bytes = qm_params_rules_bytes(&c->params, c->policy, c->cache_size);
+        c->blocks =
+            qm_cache_blocks_within(c->cache_size - c->rules_bytes, c->block_size);
     } else if (c->cache_blocks > memory / c->block_size) {
         qms_value_complain("cache-blocks must not exceed %s, that is %" PRIu64
                            " blocks of %" PRIu64 " bytes; it is %" PRIu64,
@@ -175,7 +176,8 @@ int qms_config_derive(struct qms_config *c)
         return -1;
     qm_params_complete(&c->params, c->block_size,
                        c->cache_blocks > 0 ? c->cache_blocks * c->block_size
-                                           : c->block_bytes);
+                                           : c->cache_size - c->rules_bytes,
+                       c->rules_bytes);
     cache = qm_params_cache(&c->params, c->policy, c->block_size, c->blocks);
     cache.shards = c->shards;
     cache.data = true;

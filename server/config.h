@@ -14,7 +14,7 @@
 struct qms_config {
     /* The cache. */
     uint64_t cache_size;   /* bytes, metadata included, and the rules of policy ppm */
-    uint64_t block_bytes;  /* of these, what blocks and their metadata may take */
+    uint64_t rules_bytes;  /* of these, the rules' at first; 0: they are beside it */
     uint64_t cache_blocks; /* capacity in blocks; 0: by cache_size */
     uint64_t block_size;
     uint64_t shards; /* 0: by the number of processors */

@@ -46,19 +46,6 @@ static uint64_t block_start(const struct qms_server *s, uint64_t block)
     return block * s->config.block_size;
 }
 
-/* How many blocks of a request are looked up at a time, in a cache of the present size.
- */
-static unsigned batch(const struct qms_server *s)
-{
-    const struct qms_config *c = &s->config;
-    uint64_t blocks = qm_cache_capacity(s->cache);
-    uint64_t most = c->prefetch_most;
-
-    if (blocks != c->blocks) /* that the cache was made for */
-        most = (uint64_t)((double)most * (double)blocks / (double)c->blocks);
-    return qm_params_batch(blocks, most);
-}
-
 /* Reads from the layer below.  Returns 0 or its error. */
 static int read_below(struct request *r, void *buf, uint32_t count, uint64_t offset,
                       unsigned blocks)
@@ -342,7 +329,7 @@ static unsigned blocks_of(const struct qms_server *s, uint32_t count, uint64_t o
 static void read_cached(struct request *r, char *buf, uint32_t count, uint64_t offset)
 {
     const uint32_t block_size = r->s->config.block_size;
-    const unsigned max = batch(r->s);
+    const unsigned max = atomic_load_explicit(&r->s->batch, memory_order_relaxed);
     struct piece pieces[QM_BATCH_MAX];
 
     while (count > 0 && r->err == 0) {
@@ -457,7 +444,7 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
     struct request r = {.s = s, .next = next};
-    const unsigned max = batch(s);
+    const unsigned max = atomic_load_explicit(&s->batch, memory_order_relaxed);
     const uint64_t capacity = qm_cache_capacity(s->cache);
     uint64_t block = offset / s->config.block_size;
     uint64_t end = block + blocks_of(s, count, offset);

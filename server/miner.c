@@ -34,6 +34,9 @@ struct qms_miner {
     uint64_t stop_by;    /* ns; 0: go on */
     unsigned save_every; /* seconds; 0: never */
     uint64_t next_save;  /* seconds; 0: never */
+    uint64_t next_tick;  /* seconds; 0: never */
+    void (*tick)(void *opaque);
+    void *of_tick;
     struct qms_miner_stats stats;
 };
 
@@ -96,13 +99,19 @@ static void *miner_thread(void *opaque)
             next_purge = seconds() + m->purge_every;
             pthread_mutex_lock(&m->lock);
         }
+        if (m->next_tick != 0 && m->stop_by == 0 && seconds() >= m->next_tick) {
+            pthread_mutex_unlock(&m->lock);
+            m->tick(m->of_tick);
+            pthread_mutex_lock(&m->lock);
+            m->next_tick = seconds() + 1;
+        }
         if (m->next_save != 0 && m->stop_by == 0 && seconds() >= m->next_save)
             save(m);
         item = item_of(qm_fair_next(&m->queue));
         if (!item) {
             if (m->stop_by != 0)
                 break;
-            wait_for_work(m, sooner(next_purge, m->next_save));
+            wait_for_work(m, sooner(sooner(next_purge, m->next_save), m->next_tick));
             continue;
         }
         qm_fair_serve(&m->queue, &item->fair);
@@ -161,6 +170,16 @@ void qms_miner_save_every(struct qms_miner *m, unsigned save_seconds,
     m->opaque = opaque;
     m->save_every = save_seconds;
     m->next_save = seconds() + save_seconds;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void qms_miner_tick_every(struct qms_miner *m, void (*tick)(void *opaque), void *opaque)
+{
+    pthread_mutex_lock(&m->lock);
+    m->tick = tick;
+    m->of_tick = opaque;
+    m->next_tick = seconds() + 1;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }

@@ -34,6 +34,11 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
 void qms_miner_save_every(struct qms_miner *miner, unsigned save_seconds,
                           void (*saved)(void *opaque, int error), void *opaque);
 
+/* Makes the miner's thread call tick() every second, between other work, until it ends.
+ * May be called once. */
+void qms_miner_tick_every(struct qms_miner *miner, void (*tick)(void *opaque),
+                          void *opaque);
+
 /* Learns what is queued, for at most five seconds, discards the rest, and ends the
  * thread.  No other thread may be pushing. */
 void qms_miner_stop(struct qms_miner *miner);

@@ -259,6 +259,17 @@ static void put_tier(struct qms_server *s, json_t *o)
         put_text(o, "tier_reason", t.reason);
 }
 
+/* How the memory is divided between blocks and rules. */
+static void put_memory(struct qms_server *s, json_t *o, uint64_t rules_limit)
+{
+    struct qm_memory_stats memory;
+
+    qm_memory_get_stats(&s->memory, &memory);
+    put(o, "cache_size", memory.total);
+    put(o, "rules_limit", rules_limit);
+    put(o, "rules_traded", memory.traded);
+}
+
 static void get_mining(struct qms_server *s, struct qm_mining_stats *m,
                        struct qms_miner_stats *queue)
 {
@@ -294,6 +305,7 @@ static void put_mining(const struct report *r, json_t *o)
     put(o, "rules", m.rules);
     put(o, "prefixes", m.prefixes);
     put(o, "rules_bytes", m.rules_bytes);
+    put_memory(s, o, m.rules_limit);
     put(o, "rules_saves", m.saves);
     put(o, "rules_save_errors", m.save_errors);
     put(o, "sequences", m.sequences);

@@ -287,6 +287,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     }
     if (qms_tier_open(s) == -1 || make_prefetcher(s, true) == -1 || make_cache(s) == -1)
         return -1;
+    qms_memory_start(s);
     qms_clients_init(&s->clients, s->engine.prefetcher);
     if (mining) {
         s->throttle = qm_throttle_new();
@@ -303,6 +304,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
             nbdkit_error("cannot start the mining thread: out of memory or threads");
             return -1;
         }
+        qms_miner_tick_every(s->miner, qms_memory_tick, s);
         if (s->config.rules)
             qms_miner_save_every(s->miner, (unsigned)s->config.rules_save,
                                  qms_server_saved, s);
@@ -411,6 +413,8 @@ void qms_server_stop(struct qms_server *s)
     if (s->recorder && (error = qms_record_close(s->recorder)) != 0)
         nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
     qms_tier_close(s);
+    if (s->sized)
+        qm_memory_destroy(&s->memory);
     if (s->cache)
         qm_cache_free(s->cache); /* before those whom it tells of what is wasted */
     if (s->engine.prefetcher &&

@@ -20,6 +20,7 @@
 
 #include "cache/cache.h"
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "server/backing.h"
 #include "server/classes.h"
 #include "server/clients.h"
@@ -68,7 +69,10 @@ struct qms_server {
     uint64_t tier_until;     /* ns: when to end handing memory over to it; 0: it is not
                                 the end */
     struct qm_cache *cache;
-    struct qms_order order; /* of changes */
+    struct qm_memory memory; /* how the cache and the rules share it */
+    _Atomic unsigned batch;  /* blocks of a request that are looked up at a time */
+    bool sized;              /* memory is made */
+    struct qms_order order;  /* of changes */
     pthread_t stop_watcher;
     bool stop_watched;
     struct qm_device_load load; /* of the device */
@@ -145,10 +149,17 @@ int qms_flush(struct qms_server *s, nbdkit_next *next, uint32_t flags, int *err)
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err);
 
-/* Changes cache-size while the server serves (resize.c): the cache grows or shrinks,
+/* Memory (memory.c).  Starts the division of cache-size between blocks and rules; the
+ * cache and the prefetcher are made. */
+void qms_memory_start(struct qms_server *s);
+/* To be called every second or so, by one thread; opaque is the server. */
+void qms_memory_tick(void *opaque);
+
+/* Changes cache-size while the server serves: the cache and the rules grow or shrink,
  * and the memory that becomes free is the system's again when this returns.  Takes
- * about as long as copying the blocks that stay, at most; hits go on meanwhile. Returns
- * 0; or an errno value with a sentence in why, and nothing has changed. */
+ * about as long as copying the blocks that stay, at most; hits go on meanwhile.  The
+ * control socket's thread alone calls it.  Returns 0; or an errno value with a sentence
+ * in why, and nothing has changed. */
 int qms_server_set_cache_size(struct qms_server *s, uint64_t bytes, char *why,
                               size_t len);
 

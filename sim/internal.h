@@ -5,6 +5,7 @@
 
 #include "cache/cache.h"
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "sim/explain.h"
 #include "sim/feed.h"
 #include "sim/sim.h"
@@ -15,6 +16,9 @@
  * could be used there than was issued. */
 #define QM_SIM_MEASURED (UINT32_C(1) << 31)
 
+/* So many requests are between two ticks of memory.h. */
+#define QM_SIM_TICK 512
+
 struct qm_sim {
     struct qm_sim_config config;
     struct qm_engine engine;
@@ -23,13 +27,14 @@ struct qm_sim {
     struct qm_admission admission;
     struct qm_rate rate; /* by the clock of the trace, or by virtual time */
     struct qm_cache *cache;
+    struct qm_memory memory; /* of the cache and the rules */
     struct qm_feed feed;
     struct qm_belady belady;
     struct qm_sim_tier *tier;   /* NULL: none */
     struct qm_explain *explain; /* owned by the engine, its prefetcher; NULL: none */
     uint64_t warm_explained[QM_REASON_COUNT];
     struct qm_virtual *timed; /* NULL: nothing takes time */
-    uint64_t blocks;          /* capacity */
+    uint64_t blocks;          /* present capacity */
     uint64_t requests, writes;
     uint64_t ahead_reads; /* of the device */
     uint64_t now;         /* ns of the trace's clock, not 0; without virtual time */
@@ -41,6 +46,10 @@ struct qm_sim {
     /* Of prefetches issued before it ended, since then. */
     uint64_t late_used, late_wasted;
 };
+
+/* A request has begun (in virtual time) or ended: now and then, memory is divided anew.
+ */
+void qm_sim_tick(struct qm_sim *sim);
 
 /* The warm-up ends here. */
 void qm_sim_measure(struct qm_sim *sim);

@@ -269,24 +269,49 @@ static int make_timed(struct qm_sim *sim, char *err, size_t len)
     return sim->timed ? 0 : EINVAL;
 }
 
+/* What the rules have of the memory at first; 0: theirs is beside it. */
+static uint64_t rules_bytes(const struct qm_sim_config *config)
+{
+    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(config->params.policy);
+
+    if (config->cache_blocks > 0 || config->total_memory || config->paper || !ops)
+        return 0;
+    return qm_params_rules_bytes(&config->params, ops, config->cache_size);
+}
+
 /* The cache's part of the memory, beside which rules take their usual part of it. */
 static uint64_t block_bytes(const struct qm_sim_config *config)
 {
-    const struct qm_prefetcher_ops *ops = qm_prefetcher_find(config->params.policy);
     uint64_t size = config->cache_size;
 
     if (config->cache_blocks > 0)
         return config->cache_blocks * config->block_size;
-    if (config->total_memory)
-        return size / 9 * 8;
-    return ops && !config->paper ? qm_params_block_bytes(&config->params, ops, size)
-                                 : size;
+    return config->total_memory ? size / 9 * 8 : size - rules_bytes(config);
+}
+
+/* A cache whose order of eviction is known from the future cannot grow. */
+static void start_trade(struct qm_sim *sim, uint64_t rules)
+{
+    const struct qm_prefetcher_ops *ops = sim->engine.prefetcher->ops;
+
+    qm_memory_init(&sim->memory,
+                   &(struct qm_memory_config){
+                       .cache = sim->cache,
+                       .prefetcher = sim->engine.prefetcher,
+                       .block_size = (uint32_t)sim->config.block_size,
+                       .total = sim->config.cache_size + rules,
+                       .rules = rules,
+                       .trades = rules > 0 && !sim->explain &&
+                                 strcmp(sim->config.params.eviction, QM_BELADY) != 0 &&
+                                 qm_params_trades(&sim->config.params, ops),
+                       .simulated = true,
+                   });
 }
 
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = aligned_alloc(_Alignof(struct qm_sim), sizeof *sim);
-    uint64_t bytes = block_bytes(config);
+    uint64_t bytes = block_bytes(config), rules = rules_bytes(config);
 
     if (!sim) {
         snprintf(err, len, "out of memory");
@@ -297,7 +322,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     if (!config->total_memory && config->cache_blocks == 0)
         sim->config.cache_size = bytes;
     sim->measuring = config->warmup == 0 && !config->timed;
-    qm_params_complete(&sim->config.params, config->block_size, bytes);
+    qm_params_complete(&sim->config.params, config->block_size, bytes, rules);
     qm_engine_init(&sim->engine, &sim->config.params);
     qm_device_load_init(&sim->load);
     qm_latency_init(&sim->latency);
@@ -311,10 +336,20 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_tier(sim, err, len) == 0 &&
         make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0 &&
-        make_timed(sim, err, len) == 0)
+        make_timed(sim, err, len) == 0) {
+        start_trade(sim, rules);
         return sim;
+    }
     qm_sim_free(sim);
     return NULL;
+}
+
+void qm_sim_tick(struct qm_sim *sim)
+{
+    if (sim->requests % QM_SIM_TICK != 0)
+        return;
+    qm_memory_tick(&sim->memory);
+    sim->blocks = qm_cache_capacity(sim->cache);
 }
 
 /* One block's candidates on their way into the cache. */
@@ -405,7 +440,9 @@ static int read_blocks(struct qm_sim *sim, const struct qm_event *event)
     sim->now = 1000 * event->us + 1;
     for (; block <= last && !error; block++)
         error = read_block(sim, target, klass, block, last - block + 1);
-    if (++sim->requests == sim->config.warmup)
+    sim->requests++;
+    qm_sim_tick(sim);
+    if (sim->requests == sim->config.warmup)
         qm_sim_measure(sim);
     return error;
 }
@@ -508,6 +545,8 @@ void qm_sim_free(struct qm_sim *sim)
     if (!sim)
         return;
     qm_virtual_free(sim->timed);
+    if (sim->memory.config.cache)
+        qm_memory_destroy(&sim->memory);
     /* The cache first: it tells the prefetcher of blocks that go unused. */
     if (sim->cache)
         qm_cache_free(sim->cache);

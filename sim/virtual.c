@@ -246,6 +246,15 @@ static double busy_ns(const struct qm_virtual *v)
     return busy;
 }
 
+/* As the server, whenever the capacity may have changed. */
+static void set_batch(struct qm_virtual *v)
+{
+    uint64_t blocks = v->sim->blocks;
+
+    v->batch = qm_params_batch(blocks,
+                               qm_params_prefetch_most(&v->sim->config.params, blocks));
+}
+
 /* Begins a request; since: what its latency counts from.  Returns whether it ended at
  * once. */
 static bool begin_request(struct vt_reader *r, const struct item *item, int64_t since)
@@ -259,6 +268,8 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
         v->busy_before = busy_ns(v);
     }
     v->sim->requests++;
+    qm_sim_tick(v->sim);
+    set_batch(v);
     r->slot = item->slot;
     r->generation = item->generation;
     r->block = item->offset / block_size;
@@ -526,9 +537,7 @@ static int make(struct qm_virtual *v)
     if (error)
         return error;
     qm_device_on_change(v->device, changed);
-    v->batch =
-        qm_params_batch(v->sim->blocks, qm_params_prefetch_most(&v->sim->config.params,
-                                                                v->sim->blocks));
+    set_batch(v);
     v->run_most = most > 0 ? (unsigned)most : 1;
     v->sim->engine.device_blocks = (v->config.size - 1) / v->sim->config.block_size + 1;
     v->slot_count = 1; /* 0 is none */

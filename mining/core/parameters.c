@@ -38,7 +38,7 @@ static const struct qm_parameter parameters[] = {
                       "learn nothing from hits that are not near a miss",
                       FIELD(skip_hits)},
     [QM_RULES_MEMORY] = {"rules-memory", QM_SIZE, KIB(64), GIB(1024), QM_CHECKED_OR_0,
-                         "a ninth of cache-size", NULL, "most memory for the rules",
+                         "a part of cache-size", NULL, "most memory for the rules",
                          FIELD(rules_memory)},
     [QM_RULES_POOL] = {"rules-pool", QM_SIZE, QM_POOL_MIN, QM_POOL_MAX, QM_CHECKED,
                        "8M", "4M",

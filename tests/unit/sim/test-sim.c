@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "engine/memory.h"
 #include "sim/mine.h"
 #include "sim/sim.h"
 
@@ -330,9 +331,11 @@ static void size_includes_metadata(void **state)
     config.cache_size = 1000 * BLOCK;
     sim = new_sim(&config);
     qm_sim_result(sim, &r);
-    assert_true(r.cache_blocks > 700 && r.cache_blocks < 888);
-    assert_int_equal(qm_sim_config(sim)->params.mining.rules_memory, 1000 * BLOCK / 9);
-    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes + 1000 * BLOCK / 9,
+    assert_true(r.cache_blocks > 800 && r.cache_blocks < 968);
+    assert_int_equal(qm_sim_config(sim)->params.mining.rules_memory,
+                     qm_memory_first_rules(1000 * BLOCK));
+    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes +
+                        qm_memory_first_rules(1000 * BLOCK),
                     998 * BLOCK, 1000 * BLOCK);
     assert_int_equal(r.prefetch_blocks, r.cache_blocks * 4 / 100);
     qm_sim_free(sim);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c - see memory.h.
+ *
+ * What the last byte of each has earned is known of both:
+ *
+ *   blocks  demands that would have hit if the cache had been larger by an eighth, by a
+ *           small cache beside those of the adaptive eviction (struct qm_cache_reads);
+ *           of these, the share that was missed, as the others had been prefetched
+ *   rules   prefetch hits of rules that would be the next to go (struct
+ *           qm_mining_stats): rules of an eighth less memory would not have brought
+ *           them
+ *
+ * Divided by the bytes, these are misses a byte, and the side with the greater value is
+ * given bytes of the other, a step at a time: an eighth of what the rules have.  So
+ * rules double or halve in some six steps, and a step is a small part of the cache.
+ *
+ * Rules that do not fill what they have are cut down to what they take, and a step.
+ * They begin with little, and grow as they earn it, so that a cache that needs no rules
+ * is one without rules.
+ *
+ * What decides is noisy, and a change has to show: so a decision takes a number of
+ * events (misses and prefetch hits), EVENTS_EACH for each block of the cache and
+ * EVENTS_LEAST at least; the values must differ by MARGIN; and a turn, to grow after
+ * shrinking or the reverse, needs the same result TURN times in a row.
+ */
+#include "engine/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define FIRST_PART 32 /* of the memory, for rules, at first; */
+#define LEAST_PART 64 /* at least; */
+#define MOST_PART  4  /* at most */
+
+#define LEAST_RULES (UINT64_C(64) << 10)
+
+#define STEP_PART    8 /* of what rules have */
+#define EVENTS_LEAST 4096
+#define EVENTS_EACH  2 /* for each block of the cache */
+#define MARGIN       1.25
+#define TURN         2
+
+/* The part of the rules that is at the margin, by what their interface says. */
+#define MARGINAL_PART 8.0
+
+/* What a prefetch hit of such rules is worth, in misses: without them another rule, or
+ * the cache, might have brought the block.  Found by trying on three recordings, where
+ * from a quarter to a half makes little difference. */
+#define WEIGHT 0.3
+
+static uint64_t clamp(uint64_t n, uint64_t least, uint64_t most)
+{
+    return n < least ? least : n > most ? most : n;
+}
+
+static uint64_t least_rules(uint64_t total)
+{
+    return total / LEAST_PART > LEAST_RULES ? total / LEAST_PART : LEAST_RULES;
+}
+
+uint64_t qm_memory_most_rules(uint64_t total)
+{
+    uint64_t least = least_rules(total);
+
+    return total / MOST_PART > least ? total / MOST_PART : least;
+}
+
+uint64_t qm_memory_first_rules(uint64_t total)
+{
+    return clamp(total / FIRST_PART, least_rules(total), qm_memory_most_rules(total));
+}
+
+void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config)
+{
+    *m = (struct qm_memory){
+        .config = *config,
+        .total = config->total,
+        .rules = config->rules,
+        .given = config->rules,
+    };
+    pthread_mutex_init(&m->lock, NULL);
+}
+
+void qm_memory_destroy(struct qm_memory *m)
+{
+    pthread_mutex_destroy(&m->lock);
+}
+
+/* Bounds the rules.  Returns what they may take then: more than `rules` if their table
+ * cannot be that small, and less if it cannot be that large. */
+static uint64_t give_rules(const struct qm_memory *m, uint64_t rules)
+{
+    struct qm_prefetcher *p = m->config.prefetcher;
+    struct qm_mining_stats stats;
+
+    if (!p->ops->set_memory || rules == 0)
+        return rules;
+    p->ops->set_memory(p, rules);
+    p->ops->stats(p, &stats);
+    return stats.rules_limit > rules ? stats.rules_limit : rules;
+}
+
+void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&m->lock);
+    m->config.prefetcher = prefetcher;
+    m->marginal = 0; /* it begins to count anew */
+    m->trend = 0;
+    m->given = m->rules;
+    (void)give_rules(m, m->rules);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static uint64_t blocks_within(const struct qm_memory *m, uint64_t bytes)
+{
+    return m->config.simulated ? qm_cache_blocks_within(bytes, m->config.block_size)
+                               : qm_cache_resize_within(m->config.cache, bytes);
+}
+
+/* Gives the cache and the rules their parts.  What becomes smaller is first, and what
+ * becomes larger waits until that memory is given back: so at no moment do they have
+ * more than the larger of the old and the new total.  As qm_memory_resize(). */
+static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
+{
+    const bool fewer = rules < m->given;
+    uint64_t blocks = 0;
+    int error = EINVAL;
+
+    if (rules < total && blocks_within(m, total - rules) > 0) {
+        if (fewer)
+            rules = give_rules(m, rules);
+        if (rules < total)
+            blocks = blocks_within(m, total - rules);
+    }
+    if (blocks > 0)
+        error = qm_cache_resize(m->config.cache, blocks);
+    if (error != 0 && error != EAGAIN) {
+        if (fewer)
+            (void)give_rules(m, m->given);
+        return error;
+    }
+    m->pending = error == EAGAIN;
+    if (rules > m->given && !m->pending)
+        (void)give_rules(m, rules);
+    if (rules < m->given || !m->pending)
+        m->given = rules;
+    m->total = total;
+    m->rules = rules;
+    return error;
+}
+
+int qm_memory_resize(struct qm_memory *m, uint64_t total)
+{
+    uint64_t rules = 0;
+    int error;
+
+    pthread_mutex_lock(&m->lock);
+    if (m->rules > 0)
+        rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
+                      least_rules(total), qm_memory_most_rules(total));
+    error = divide(m, total, rules);
+    pthread_mutex_unlock(&m->lock);
+    return error;
+}
+
+/* What rules should have; what they have if there is nothing to decide. */
+static uint64_t decide(struct qm_memory *m)
+{
+    struct qm_cache_reads reads;
+    struct qm_mining_stats rules;
+    uint64_t blocks = qm_cache_capacity(m->config.cache), step = m->rules / STEP_PART;
+    uint64_t events, most = qm_memory_most_rules(m->total);
+    double missed, of_blocks, of_rules;
+    int better;
+
+    qm_cache_get_reads(m->config.cache, &reads);
+    events = reads.misses + reads.prefetch_hits;
+    if (events - m->events < EVENTS_LEAST || events - m->events < blocks * EVENTS_EACH)
+        return m->rules;
+    m->config.prefetcher->ops->stats(m->config.prefetcher, &rules);
+    missed = (double)(reads.misses - m->misses) / (double)(events - m->events);
+    of_blocks = (reads.gain - m->gain) * missed * QM_CACHE_GAIN_PART /
+                ((double)blocks * m->config.block_size);
+    of_rules = (double)(rules.marginal - m->marginal) * MARGINAL_PART * WEIGHT /
+               (double)rules.rules_bytes;
+    m->events = events;
+    m->misses = reads.misses;
+    m->gain = reads.gain;
+    m->marginal = rules.marginal;
+    if (rules.rules_bytes + 2 * step < m->rules) {
+        m->trend = 0;
+        return clamp(rules.rules_bytes + step, least_rules(m->total), most);
+    }
+    better = of_rules > of_blocks * MARGIN ? 1 : of_blocks > of_rules * MARGIN ? -1 : 0;
+    if (better * m->trend < 0)
+        m->trend = 0;
+    m->trend += better;
+    if (better == 0 || abs(m->trend) < TURN)
+        return m->rules;
+    return clamp(better > 0 ? m->rules + step : m->rules - step, least_rules(m->total),
+                 most);
+}
+
+void qm_memory_tick(struct qm_memory *m)
+{
+    uint64_t rules;
+
+    pthread_mutex_lock(&m->lock);
+    if (m->pending) {
+        (void)divide(m, m->total, m->rules);
+    } else if (m->config.trades && m->config.prefetcher->ops->set_memory) {
+        rules = decide(m);
+        if (rules != m->rules && divide(m, m->total, rules) != EINVAL)
+            m->traded++;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void qm_memory_get_stats(struct qm_memory *m, struct qm_memory_stats *stats)
+{
+    pthread_mutex_lock(&m->lock);
+    *stats = (struct qm_memory_stats){
+        .total = m->total,
+        .rules = m->rules,
+        .blocks = qm_cache_capacity(m->config.cache),
+        .traded = m->traded,
+    };
+    pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-memory.c - how memory is divided between blocks and rules: a real cache, and a
+ * prefetcher that says what its last rules brought. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "engine/memory.h"
+
+#define MIB   (UINT64_C(1) << 20)
+#define BLOCK 16384
+
+static struct {
+    struct qm_prefetcher base;
+    uint64_t limit, used, marginal;
+} rules;
+
+static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
+{
+    rules.limit = bytes;
+}
+
+static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
+{
+    *out = (struct qm_mining_stats){
+        .rules_bytes =
+            rules.used > 0 && rules.used < rules.limit ? rules.used : rules.limit,
+        .marginal = rules.marginal,
+    };
+}
+
+static const struct qm_prefetcher_ops ops = {.set_memory = set_memory, .stats = stats};
+
+static struct qm_cache *cache;
+static struct qm_memory memory;
+
+static void begin(uint64_t total, bool trades)
+{
+    const struct qm_cache_config config = {
+        .block_size = BLOCK,
+        .blocks = qm_cache_blocks_within(total - qm_memory_first_rules(total), BLOCK),
+        .prefetch_blocks = 4,
+        .prefetch_adapts = true,
+        .shards = 1,
+        .eviction = "adaptive",
+    };
+
+    assert_int_equal(qm_cache_new(&config, &cache), 0);
+    rules.base.ops = &ops;
+    rules.limit = qm_memory_first_rules(total);
+    rules.used = rules.marginal = 0;
+    qm_memory_init(&memory, &(struct qm_memory_config){
+                                .cache = cache,
+                                .prefetcher = &rules.base,
+                                .block_size = BLOCK,
+                                .total = total,
+                                .rules = qm_memory_first_rules(total),
+                                .trades = trades,
+                                .simulated = true,
+                            });
+}
+
+static void end(void)
+{
+    qm_memory_destroy(&memory);
+    qm_cache_free(cache);
+}
+
+static struct qm_memory_stats get(void)
+{
+    struct qm_memory_stats s;
+
+    qm_memory_get_stats(&memory, &s);
+    assert_int_equal(s.rules, rules.limit);
+    assert_int_equal(s.blocks, qm_cache_blocks_within(s.total - s.rules, BLOCK));
+    assert_int_equal(s.blocks, qm_cache_capacity(cache));
+    return s;
+}
+
+/* Demands of blocks 0 to `working` by chance, all of them misses or hits. */
+static void demand(uint64_t working, unsigned n)
+{
+    static uint64_t x = 88172645463325252;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_lookup found;
+
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        assert_int_equal(qm_cache_demand(cache, x % working, NULL, 0, BLOCK, &found),
+                         0);
+        if (found.todo == QM_FETCH)
+            qm_cache_fill(cache, found.fill, NULL);
+    }
+}
+
+/* The cache never holds the working set, and each time rules earn `earn` prefetch hits.
+ */
+static void live(uint64_t working, unsigned earn, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        demand(working, 2000);
+        rules.marginal += earn;
+        qm_memory_tick(&memory);
+        get();
+    }
+}
+
+static void test_follows_what_is_earned(void **state)
+{
+    uint64_t total = 32 * MIB;
+
+    begin(total, true);
+    assert_int_equal(get().rules, total / 32);
+    live(6000, 3000, 200);
+    assert_int_equal(get().rules, total / 4);
+    live(6000, 0, 200);
+    assert_int_equal(get().rules, total / 64);
+    assert_true(get().traded > 10);
+    end();
+}
+
+/* What rules do not fill is the blocks', however much each byte of them earns. */
+static void test_unused_is_not_kept(void **state)
+{
+    begin(32 * MIB, true);
+    live(6000, 3000, 200);
+    rules.used = 1 * MIB;
+    live(6000, 3000, 50);
+    assert_in_range(get().rules, 1 * MIB, 2 * MIB);
+    end();
+}
+
+/* Nothing to decide by, nothing is done. */
+static void test_needs_evidence(void **state)
+{
+    begin(32 * MIB, true);
+    for (unsigned i = 0; i < 1000; i++)
+        qm_memory_tick(&memory);
+    assert_int_equal(get().traded, 0);
+    end();
+    begin(32 * MIB, false); /* nor where rules have a fixed part */
+    live(6000, 3000, 50);
+    assert_int_equal(get().traded, 0);
+    end();
+}
+
+static void test_resize(void **state)
+{
+    begin(32 * MIB, true);
+    live(6000, 3000, 200);
+    assert_int_equal(qm_memory_resize(&memory, 8 * MIB), 0);
+    assert_int_equal(get().total, 8 * MIB);
+    assert_int_equal(get().rules, 2 * MIB);
+    assert_int_equal(qm_memory_resize(&memory, 64 * MIB), 0);
+    assert_int_equal(get().rules, 16 * MIB);
+    assert_int_equal(qm_memory_resize(&memory, 1000), EINVAL);
+    assert_int_equal(get().total, 64 * MIB);
+    live(6000, 0, 100);
+    assert_true(get().rules < 12 * MIB);
+    end();
+}
+
+static void test_another_prefetcher(void **state)
+{
+    static const struct qm_prefetcher_ops fixed = {.stats = stats};
+    struct qm_prefetcher other = {&fixed};
+
+    begin(32 * MIB, true);
+    qm_memory_use(&memory, &other);
+    live(6000, 3000, 50);
+    assert_int_equal(get().traded, 0);
+    rules.limit = 0;
+    qm_memory_use(&memory, &rules.base);
+    assert_int_equal(get().rules, MIB);
+    live(6000, 3000, 200);
+    assert_int_equal(get().rules, 8 * MIB);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_follows_what_is_earned),
+        cmocka_unit_test(test_unused_is_not_kept),
+        cmocka_unit_test(test_needs_evidence),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_another_prefetcher),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
