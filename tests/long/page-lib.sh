@@ -11,7 +11,7 @@
 #                                    git knows
 #   page FILE [HEADING]              which page, or which of its sections, `run` is about
 #   run WHAT NUMBER TEXT             runs that block
-#   all_ran                          fails if a block was never run
+#   all_ran                          fails if a block was never run; says how many cannot be
 #
 # A block that no test machine can run follows a line that begins with "Not run by the tests:",
 # which says why; all_ran counts them, and tests/lint/pages knows how many there are.
@@ -146,7 +146,7 @@ all_ran() {
         *) [ -n "${RAN[$PAGE:$HEADING:$n]:-}" ] || fail "block $n of $PAGE is not run here" ;;
         esac
     done
-    echo "$PAGE: all blocks were run${left:+, but $left that say so}" >&2
+    echo "$PAGE: all blocks were run, but $left that say why not" >&2
 }
 
 page_leave() {
