@@ -103,6 +103,7 @@ bool qm_tier_super_ok(const struct qm_tier_super *super)
            super->state <= QM_TIER_OPEN && super->volume[0] &&
            memchr(super->volume, 0, sizeof super->volume) &&
            memchr(super->boot_id, 0, sizeof super->boot_id) &&
+           memchr(super->known, 0, sizeof super->known) &&
            qm_tier_geometry_of(&g, super->slots, super->segments, super->volume_size,
                                super->block_size);
 }

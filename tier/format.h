@@ -14,8 +14,8 @@
  * A *segment* is filled from slot 0 on, once for each *incarnation* (a number that only
  * grows).  Its footer is written from time to time while it is filled, and when it is
  * full. A block in a footer is *live* if the tag of its slot is the incarnation's
- * (qm_tier_live_tag()).  Whatever else is there, zeros above all, is dead: bytes that
- * were lost make misses, never old data.
+ * (qm_tier_live_tag()), or that with QM_TIER_UNVERIFIED.  Whatever else is there, zeros
+ * above all, is dead: bytes that were lost make misses, never old data.
  *
  * The *journal of invalidations* is these tags: to drop a block is to set its tag to 0
  * by a buffered pwrite() of one byte.  A log of records would have to be replayed and
@@ -44,9 +44,9 @@
  * What cannot be told: without a witness, an older state of the same inode or partition
  * (dd, a snapshot of a logical volume); with one, an older state of the same epoch put
  * back after a crash, or witness and tier set back together (a snapshot of a whole
- * virtual machine while the volume lies elsewhere); writes to the volume by others or
- * without the tier, unless identity.generation changes; a backend that loses
- * acknowledged, unflushed writes while this machine keeps running.
+ * virtual machine while the volume lies elsewhere); a backend that loses acknowledged,
+ * unflushed writes while this machine keeps running.  Changes of the volume by others
+ * or without the tier: see verify.c.
  */
 #ifndef QM_TIER_FORMAT_H
 #define QM_TIER_FORMAT_H
@@ -54,6 +54,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "tier/tier.h"
 
 #define QM_TIER_PAGE        4096u
 #define QM_TIER_MAGIC       UINT64_C(0x3130524549544d51) /* "QMTIER01" */
@@ -64,6 +66,9 @@
 #define QM_TIER_BLOCK_BITS  48         /* of a block's number, at most */
 #define QM_TIER_CHECK_BITS  43         /* of a checksum, that the index has room for */
 #define QM_TIER_NAME        256
+#define QM_TIER_UNVERIFIED                                                             \
+    0x80u /* in a tag: live, but not to be believed (verify.c)                         \
+           */
 
 enum qm_tier_state {
     QM_TIER_INVALID = 0, /* nothing in it is to be believed */
@@ -87,6 +92,8 @@ struct qm_tier_super {
     uint64_t birth; /* nanoseconds */
     char boot_id[40];
     char volume[QM_TIER_NAME];
+    char known[QM_TIER_STATE]; /* the volume's state of which the contents are right, if
+                                  nobody has changed it since; "": none (verify.c) */
 };
 
 struct qm_tier_footer {
@@ -161,7 +168,7 @@ static inline uint64_t qm_tier_file_bytes(const struct qm_tier_geometry *g)
 
 static inline uint8_t qm_tier_live_tag(uint64_t incarnation)
 {
-    return (uint8_t)(1 + incarnation % 255);
+    return (uint8_t)(1 + incarnation % 127);
 }
 
 /* Of a block's data: QM_TIER_CHECK_BITS wide, and other for each number, so that data

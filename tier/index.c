@@ -286,6 +286,7 @@ int index_add(struct qm_tier *t, const struct slot *slot, uint64_t ticket)
 static void remove_entry(struct qm_tier *t, struct shard *s, struct entry *e,
                          uint32_t segment)
 {
+    (void)verify_done(t, segment, (uint32_t)(e->b >> 32) % t->g.slots);
     take(t, s, e);
     atomic_fetch_sub(&segment_of(t, segment)->live, 1);
     atomic_fetch_sub_explicit(&t->blocks, 1, memory_order_relaxed);

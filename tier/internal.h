@@ -9,13 +9,14 @@
  *   read.c     lookups and the threads that read
  *   journal.c  changes of the volume: stamps, invalidation
  *   intent.c   the write-intent map, flushes
+ *   verify.c   what others may have changed before
  *   admit.c    frequency sketch, write budget, Bloom filter
  *   resize.c   grows and shrinks
  *   format.c   the file's format; io.c the file
  *
- * Locks, in the order in which they may be nested: log.lock, shard.lock.  intent.lock,
- * queue.lock, reader.lock, die_lock are leaves, but that tier_die() may be called with
- * any held except itself.
+ * Locks, in the order in which they may be nested: log.lock, verify.lock, shard.lock.
+ * intent.lock, queue.lock, reader.lock, die_lock are leaves, but that tier_die() may be
+ * called with any held except itself.
  *
  * A segment is *pinned* by those who use one of its slots outside a shard's lock: who
  * reads its data, who sets its tag.  They pin it under the lock of the shard while the
@@ -88,7 +89,7 @@ struct counters {
     _Atomic uint64_t lookups, hits, misses, inserted, exists, refused, scans, over_rate,
         stale, full, voided, failed, rewritten, evicted, invalidated, bytes_written,
         syncs, regions_marked, regions_cleared, stalls, read_errors, write_errors,
-        wrong_checksums, lost_in_crash, recovered, dropped;
+        wrong_checksums, lost_in_crash, recovered, dropped, unread, verified, outdated;
 };
 
 /* Blocks hash to stamps: when a write to one of them began or ended last, and how many
@@ -166,9 +167,22 @@ struct qm_tier {
     struct {
         _Atomic uint64_t now; /* the order of writes; tickets are of it */
         struct stamp *stamps;
-        _Atomic uint64_t floor; /* the stamp of all */
-        _Atomic uint32_t wide;  /* in flight */
+        _Atomic uint64_t floor;   /* the stamp of all */
+        _Atomic uint32_t wide;    /* in flight */
+        _Atomic uint32_t writing; /* all that are in flight */
     } journal;
+
+    struct {
+        pthread_mutex_t lock;
+        _Atomic uint64_t *bits; /* of slots: unverified */
+        uint64_t slots;         /* that have a bit */
+        _Atomic uint64_t left;  /* bits that are set */
+    } verify;
+
+    struct {
+        _Atomic bool
+            recorded; /* in the file, and the next change erases it; die_lock */
+    } state;
 
     struct {
         pthread_mutex_t lock;
@@ -216,6 +230,7 @@ enum warning {
     WARN_SPACE = 8,
     WARN_GONE = 16,
     WARN_WITNESS = 32,
+    WARN_OUTDATED = 64,
 };
 
 #define COUNT(t, what) atomic_fetch_add_explicit(&(t)->n.what, 1, memory_order_relaxed)
@@ -325,6 +340,26 @@ bool journal_is_stale(struct qm_tier *t, uint64_t block, uint64_t ticket);
 /* Drops one block because its copy is bad. */
 void journal_drop(struct qm_tier *t, uint64_t block);
 
+/* verify.c */
+int verify_new(struct qm_tier *t);
+void verify_free(struct qm_tier *t);
+/* Whether what the file has is right, as far as the caller's states say. */
+bool verify_is_proven(const struct qm_tier *t);
+/* A slot is unverified from now on: in recovery. */
+void verify_expect(struct qm_tier *t, uint32_t segment, uint32_t slot);
+bool verify_pending(struct qm_tier *t, uint32_t segment, uint32_t slot);
+/* It is not any more.  Returns whether it was. */
+bool verify_done(struct qm_tier *t, uint32_t segment, uint32_t slot);
+/* For those who kill tags; see verify.c. */
+bool verify_lock(struct qm_tier *t);
+void verify_unlock(struct qm_tier *t, bool locked);
+/* Before a change of the volume, which is counted in journal.writing. */
+void state_change(struct qm_tier *t);
+/* Records the state if it can be known now.  False: later, perhaps. */
+bool state_observe(struct qm_tier *t);
+/* At the end: waits a little until it can be. */
+void state_settle(struct qm_tier *t);
+
 /* intent.c */
 int intent_new(struct qm_tier *t);
 void intent_free(struct qm_tier *t);
@@ -341,6 +376,7 @@ int intent_clear(struct qm_tier *t, bool urgent);
 int recover_open(struct qm_tier *t, char *err, size_t len);
 int super_write(struct qm_tier *t, enum qm_tier_state state);
 int super_resize(struct qm_tier *t, uint32_t segments);
+int super_store(struct qm_tier *t, bool durable); /* as it is; with die_lock */
 /* Makes the tier's contents invalid, one way or another.  False: no way worked. */
 bool super_invalidate(struct qm_tier *t);
 

@@ -65,11 +65,13 @@ struct run {
 
 static int kill_run(struct qm_tier *t, struct run *run)
 {
+    bool locked = run->n > 0 && verify_lock(t);
     int r = run->n > 0 ? log_kill(t, run->segment, run->slot, run->n) : 0;
 
     for (uint32_t i = 0; i < run->n; i++)
         if (index_remove_from(t, run->blocks[i], run->segment, run->slot + i))
             COUNT(t, invalidated);
+    verify_unlock(t, locked);
     if (run->n > 0)
         atomic_fetch_sub(&segment_of(t, run->segment)->pins, run->n);
     run->n = 0;
@@ -156,6 +158,7 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
     w->first = offset / t->g.block_size;
     w->last = (offset + count - 1) / t->g.block_size;
     w->wide = w->last - w->first >= WIDE;
+    atomic_fetch_add(&t->journal.writing, 1);
     if (w->wide) {
         atomic_fetch_add(&t->journal.wide, 1);
         w->stamp = atomic_fetch_add(&t->journal.now, 1) + 1;
@@ -167,6 +170,7 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
         for (uint64_t b = w->first; b <= w->last; b++)
             raise_to(&stamp_of(t, b)->last, w->stamp);
     }
+    state_change(t);
     intent_begin(t, offset, count);
     if (!tier_dead(t)) {
         r = drop_range(t, w);
@@ -223,6 +227,7 @@ void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
             atomic_fetch_sub(&stamp_of(t, b)->in_flight, 1);
     }
     intent_end(t, w->offset, w->count);
+    atomic_fetch_sub(&t->journal.writing, 1);
     if (w->held && alone && result == QM_TIER_WROTE && (data || !t->config.data) &&
         t->config.update)
         update(t, w, data, stamp);

@@ -194,7 +194,8 @@ static uint32_t read_hot(struct qm_tier *t, uint32_t number)
 
         if (entries[i].block == QM_TIER_VOID ||
             !index_is_at(t, entries[i].block, number, i, &s) || s.heat < 1 ||
-            s.heat + 1 < least || (s.heat + 1 == least && spare == 0) ||
+            verify_pending(t, number, i) || s.heat + 1 < least ||
+            (s.heat + 1 == least && spare == 0) ||
             (s.restored && t->config.mode == QM_TIER_EXCLUSIVE))
             continue;
         spare -= s.heat + 1 == least;

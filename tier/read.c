@@ -114,6 +114,12 @@ static void read_one(struct qm_tier *t, struct qm_tier_read *read)
         COUNT(t, misses);
         return;
     }
+    if (verify_pending(t, s.segment, s.slot)) {
+        unpin(t, s.segment);
+        COUNT(t, misses);
+        COUNT(t, unread);
+        return;
+    }
     r = read_slot(t, &s, read->buf);
     doubtful = segment_of(t, s.segment)->doubtful;
     same = index_confirm(t, &s, r == 0 && !read->ahead);

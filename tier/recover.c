@@ -19,7 +19,7 @@ static int read_meta(struct qm_tier *t, void *buf, size_t n, uint64_t at)
     return t->io.read(t->io.opaque, QM_TIER_META, buf, n, at);
 }
 
-static int write_copy(struct qm_tier *t, struct qm_tier_super *super)
+static int write_copy(struct qm_tier *t, struct qm_tier_super *super, bool durable)
 {
     char page[QM_TIER_PAGE] = {0};
 
@@ -27,7 +27,12 @@ static int write_copy(struct qm_tier *t, struct qm_tier_super *super)
     qm_tier_super_seal(super);
     memcpy(page, super, sizeof *super);
     return tier_write(t, QM_TIER_META, page, sizeof page,
-                      super->sequence % 2 * QM_TIER_PAGE, true);
+                      super->sequence % 2 * QM_TIER_PAGE, durable);
+}
+
+int super_store(struct qm_tier *t, bool durable)
+{
+    return write_copy(t, &t->super, durable);
 }
 
 int super_write(struct qm_tier *t, enum qm_tier_state state)
@@ -37,7 +42,7 @@ int super_write(struct qm_tier *t, enum qm_tier_state state)
     pthread_mutex_lock(&t->die_lock);
     if (!tier_dead(t)) {
         t->super.state = state;
-        r = write_copy(t, &t->super);
+        r = write_copy(t, &t->super, true);
     }
     pthread_mutex_unlock(&t->die_lock);
     return r;
@@ -51,7 +56,7 @@ int super_resize(struct qm_tier *t, uint32_t segments)
     pthread_mutex_lock(&t->die_lock);
     if (!tier_dead(t)) {
         t->super.segments = segments;
-        r = write_copy(t, &t->super);
+        r = write_copy(t, &t->super, true);
         if (r != 0)
             t->super.segments = was;
     }
@@ -71,7 +76,7 @@ static bool disown(const struct qm_tier *t)
 bool super_invalidate(struct qm_tier *t)
 {
     t->super.state = QM_TIER_INVALID;
-    if (write_copy(t, &t->super) == 0 && write_copy(t, &t->super) == 0)
+    if (write_copy(t, &t->super, true) == 0 && write_copy(t, &t->super, true) == 0)
         return true;
     if (!t->io.fixed && t->io.resize(t->io.opaque, 0) == 0 &&
         t->io.sync(t->io.opaque) == 0)
@@ -223,6 +228,7 @@ static int format(struct qm_tier *t)
 struct recovery {
     char *meta;
     bool other_boot;
+    bool proven; /* nobody has changed the volume without the tier */
     uint64_t highest;
     uint32_t *sealed;
     uint32_t n;
@@ -256,10 +262,19 @@ static uint32_t take_blocks(struct qm_tier *t, struct recovery *rec, uint32_t nu
 
         if (i + AHEAD < f->count && entries[i + AHEAD].block != QM_TIER_VOID)
             index_prefetch(t, entries[i + AHEAD].block);
-        if (entries[i].block == QM_TIER_VOID || tags[i] != live_tag)
+        if (entries[i].block == QM_TIER_VOID ||
+            (tags[i] & ~QM_TIER_UNVERIFIED) != live_tag)
             continue;
         if (!(rec->other_boot && intent_is_marked(t, s.block)) &&
             index_add(t, &s, UINT64_MAX) == 0) {
+            uint8_t tag = live_tag;
+
+            if (t->config.verify != QM_TIER_VERIFY_NEVER)
+                tag |= rec->proven ? tags[i] : QM_TIER_UNVERIFIED;
+            if (tag & QM_TIER_UNVERIFIED)
+                verify_expect(t, number, i);
+            *changed = *changed || tag != tags[i];
+            tags[i] = tag;
             live++;
             COUNT(t, recovered);
             continue;
@@ -335,6 +350,7 @@ static int recover(struct qm_tier *t)
     rec.sealed = malloc(t->g.segments * sizeof rec.sealed[0]);
     rec.other_boot =
         !t->config.boot_id[0] || strcmp(t->super.boot_id, t->config.boot_id) != 0;
+    rec.proven = verify_is_proven(t);
     r = rec.meta && rec.sealed ? recover_all(t, &rec) : ENOMEM;
     t->log.incarnation = rec.highest;
     t->recovery_ns = tier_now(t) - start;
@@ -359,6 +375,10 @@ static int begin_epoch(struct qm_tier *t)
     if (r == 0) {
         t->super.epoch++;
         snprintf(t->super.boot_id, sizeof t->super.boot_id, "%s", t->config.boot_id);
+        memset(t->super.known, 0, sizeof t->super.known);
+        if (t->config.known)
+            snprintf(t->super.known, sizeof t->super.known, "%s", t->config.known);
+        atomic_store(&t->state.recorded, t->config.observe && t->super.known[0]);
         r = super_write(t, QM_TIER_OPEN);
     }
     if (r == 0 && path) {
@@ -378,6 +398,8 @@ static int build(struct qm_tier *t)
 
     if (r == 0)
         r = index_new(t, (uint64_t)t->g.slots * t->g.segments);
+    if (r == 0)
+        r = verify_new(t);
     if (r == 0)
         r = journal_new(t);
     if (r == 0)
@@ -417,7 +439,8 @@ int recover_open(struct qm_tier *t, char *err, size_t len)
     if (r == 0 && found == OURS && differs(t, why, sizeof why))
         tier_warn(t, 0, "%s is emptied: %s", t->config.path, why);
     else if (r == 0 && found == DAMAGED)
-        tier_warn(t, 0, "%s is emptied: it is damaged", t->config.path);
+        tier_warn(t, 0, "%s is emptied: it is damaged, or of an earlier version",
+                  t->config.path);
     else if (r == 0 && found == OURS)
         fresh = false;
     if (r == 0 && !fresh)

@@ -171,6 +171,7 @@ void qm_tier_tick(struct qm_tier *t, bool urgent)
     if (r == 0)
         (void)log_footer(t);
     pthread_mutex_unlock(&t->log.lock);
+    (void)state_observe(t);
     if (r == ENOENT)
         tier_warn(t, WARN_GONE,
                   "the tier's file was removed: it is used until the server ends");
@@ -262,6 +263,7 @@ void qm_tier_config_init(struct qm_tier_config *config)
         .errors = 16,
         .direct = true,
         .data = true,
+        .verify = QM_TIER_VERIFY_NEVER,
     };
 }
 
@@ -280,6 +282,9 @@ int qm_tier_check(const struct qm_tier_config *c, char *err, size_t len)
         wrong = "the block size must be a power of two from 512 to 16777216";
     else if (id->size == 0 || id->size > (uint64_t)INT64_MAX)
         wrong = "the volume's size must be from 1 to 2^63 - 1 bytes";
+    else if ((c->known && strlen(c->known) >= QM_TIER_STATE) ||
+             (c->before && strlen(c->before) >= QM_TIER_STATE))
+        wrong = "the volume's state must have fewer than 128 bytes";
     else if (c->data && !c->path && !c->io)
         wrong = "a tier needs a path";
     else if (!c->data && (c->path || c->io || c->size == 0))
@@ -307,6 +312,7 @@ static void destroy(struct qm_tier *t)
     queue_free(t);
     intent_free(t);
     journal_free(t);
+    verify_free(t);
     admit_free(t);
     index_free(t);
     log_free(t);
@@ -319,6 +325,7 @@ static void destroy(struct qm_tier *t)
     pthread_mutex_destroy(&t->reader.lock);
     pthread_cond_destroy(&t->reader.work);
     pthread_cond_destroy(&t->reader.buffers_free);
+    pthread_mutex_destroy(&t->verify.lock);
     pthread_mutex_destroy(&t->intent.lock);
     pthread_mutex_destroy(&t->admission.lock);
     pthread_mutex_destroy(&t->keeper.lock);
@@ -328,6 +335,8 @@ static void destroy(struct qm_tier *t)
     free((char *)t->config.identity.volume);
     free((char *)t->config.path);
     free((char *)t->config.witness);
+    free((char *)t->config.known);
+    free((char *)t->config.before);
     free(t);
 }
 
@@ -346,6 +355,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     pthread_mutex_init(&t->reader.lock, NULL);
     pthread_cond_init(&t->reader.work, NULL);
     pthread_cond_init(&t->reader.buffers_free, NULL);
+    pthread_mutex_init(&t->verify.lock, NULL);
     pthread_mutex_init(&t->intent.lock, NULL);
     pthread_mutex_init(&t->admission.lock, NULL);
     pthread_mutex_init(&t->keeper.lock, NULL);
@@ -355,6 +365,8 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     t->config.identity.volume = strdup(config->identity.volume);
     t->config.path = config->path ? strdup(config->path) : NULL;
     t->config.witness = config->witness ? strdup(config->witness) : NULL;
+    t->config.known = strdup(config->known ? config->known : "");
+    t->config.before = strdup(config->before ? config->before : "");
     if (config->boot_id)
         snprintf(t->boot_id, sizeof t->boot_id, "%s", config->boot_id);
     else
@@ -373,8 +385,8 @@ static struct qm_tier *create(const struct qm_tier_config *config)
         t->config.errors = 16;
     if (!config->sync_ms)
         t->config.sync_ms = 5000;
-    if (!t->config.identity.volume || (config->path && !t->config.path) ||
-        (config->witness && !t->config.witness)) {
+    if (!t->config.known || !t->config.before || !t->config.identity.volume ||
+        (config->path && !t->config.path) || (config->witness && !t->config.witness)) {
         destroy(t);
         return NULL;
     }
@@ -469,6 +481,8 @@ int qm_tier_close(struct qm_tier *t, enum qm_tier_end end)
     queue_stop(t);
     reader_stop(t);
     keeper_stop(t);
+    if (end == QM_TIER_KEEP)
+        state_settle(t);
     qm_tier_tick(t, true); /* if it is dead, the last try to mark it */
     if (!tier_dead(t)) {
         r = qm_tier_sync(t);
@@ -513,12 +527,16 @@ void qm_tier_get_stats(struct qm_tier *t, struct qm_tier_stats *s)
     GET(lost_in_crash);
     GET(recovered);
     GET(dropped);
+    GET(unread);
+    GET(verified);
+    GET(outdated);
 #undef GET
     s->write_rate = t->config.write_rate;
     s->recovery_ns = t->recovery_ns;
     s->index_memory = t->index_memory;
     s->memory = t->memory + t->index_memory;
     s->blocks = t->blocks;
+    s->unverified = qm_tier_unverified(t);
     s->regions = t->intent.regions;
     s->size = t->size;
     s->direct = t->io.direct;

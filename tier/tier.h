@@ -17,10 +17,11 @@
  * for a write that was not acknowledged, and whatever dies when.  The caller's part in
  * it:
  *
- *   1. No byte of the volume changes but between qm_tier_write_begin() and ..._end():
- * by writes, zeroing and trims, of this program, and of all others.  Who lets others
- *      write to the volume, or runs for a while without its tier, must change
- *      identity.generation: the tier cannot know.
+ *   1. From qm_tier_open() to qm_tier_close() no byte of the volume changes but between
+ *      qm_tier_write_begin() and ..._end(): by writes, zeroing and trims, of this
+ * program, and of all others.  What happens to the volume while the tier is not open is
+ * the caller's to say, by the states in struct qm_tier_config; what it cannot say is
+ *      found out block by block: see enum qm_tier_verify.
  *   2. A ticket is taken (qm_tier_ticket()) while the evicted data is certain to be
  * that of the volume or a write is in flight that was begun before: in a cache, before
  * the block is unlinked or under the same lock.  The cache is brought up to date before
@@ -58,6 +59,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define QM_TIER_STATE 128 /* bytes of a volume's state, as text, terminated */
+
 struct qm_tier;
 struct qm_tier_io; /* io.h; only for tests */
 
@@ -87,6 +90,15 @@ enum qm_tier_mode {
                           there, nothing is written, either */
 };
 
+/* Whether what the tier holds when it is opened is believed.  Blocks that are not are
+ * *unverified*: misses, until qm_tier_verify() has seen the volume's data of them. */
+enum qm_tier_verify {
+    QM_TIER_VERIFY_AUTO, /* if the state before is the one that the tier has recorded */
+    QM_TIER_VERIFY_ALWAYS, /* it is not */
+    QM_TIER_VERIFY_NEVER,  /* it is: the caller knows that nobody has written to the
+                              volume without the tier */
+};
+
 /* qm_tier_config_init() sets the defaults; path, size and identity have none. */
 struct qm_tier_config {
     struct qm_tier_identity identity;
@@ -103,6 +115,18 @@ struct qm_tier_config {
                      the right one, so that an older copy that was put back, or a
                      tier that died or could not be opened, is not believed.  NULL:
                      none.  format.h says what is then not noticed */
+    enum qm_tier_verify verify; /* default: NEVER, the caller vouches for the volume */
+    /* Texts that stand for states of the volume; NULL or "": not known.  The caller
+     * promises that the volume has not been changed by anybody since it was last in a
+     * state of that text.  A state may stand for all changes by the tier's own server
+     * (a number that changes when another server owns the volume) and stays as it is;
+     * or it changes with each write, then observe is needed, too. */
+    const char *before; /* which the tier must have recorded */
+    const char *known;  /* which it records */
+    /* Writes the state of now to text, if it is certain that every later change gives
+     * another one; false: not known now.  Called with no lock, between changes, seconds
+     * apart, and when the tier is closed.  NULL: states do not change by writes. */
+    bool (*observe)(void *opaque, char text[QM_TIER_STATE]);
     enum qm_tier_admit admit;
     enum qm_tier_mode mode;
     bool update; /* a write of whole blocks that the tier holds inserts their new
@@ -184,6 +208,13 @@ struct qm_tier_read {
 /* Reads those of n blocks that the tier holds, in parallel.  Returns the number of
  * hits.  A hit is data that was the volume's at some time during the call. */
 size_t qm_tier_read(struct qm_tier *tier, struct qm_tier_read *reads, size_t n);
+
+/* What was read from the volume, n blocks (the last one of the volume filled up with
+ * zeros), while the tier was open: of those that are unverified, the copies that are
+ * the same are hits from now on, and the others are dropped. */
+void qm_tier_verify(struct qm_tier *tier, uint64_t block, const void *data, uint64_t n);
+/* How many blocks are unverified: if none, the above is superfluous. */
+uint64_t qm_tier_unverified(struct qm_tier *tier);
 
 /* Whether the tier holds block.  A hint: it may change at any time.  Does no I/O. */
 bool qm_tier_contains(struct qm_tier *tier, uint64_t block);
@@ -310,6 +341,10 @@ struct qm_tier_stats {
         lost_in_crash; /* of these checksums, blocks that a crash of the machine had
                           not let reach the disk: no sign of a failing device */
     uint64_t recovered, dropped; /* blocks found at open and kept, or not kept */
+    uint64_t unverified;         /* blocks that are, now */
+    uint64_t unread;             /* misses of blocks that were unverified */
+    uint64_t verified,
+        outdated; /* unverified blocks that were right, and that were not */
     uint64_t recovery_ns;
     uint64_t age_ns; /* of the oldest segment, since open or since it was filled */
 
