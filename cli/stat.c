@@ -282,6 +282,10 @@ static void print_tier(const json_t *s)
            cli_count(s, "tier_recovered"), hits,
            cli_percentage(hits, hits + cli_count(s, "tier_misses")),
            cli_count(s, "tier_inserted"), mebibytes(s, "tier_written_bytes"));
+    if (cli_count(s, "tier_unverified") > 0)
+        printf("; %" PRIu64 " to be compared", cli_count(s, "tier_unverified"));
+    if (cli_count(s, "tier_outdated") > 0)
+        printf("; %" PRIu64 " outdated", cli_count(s, "tier_outdated"));
     if (cli_count(s, "tier_errors") > 0)
         printf("; %" PRIu64 " errors", cli_count(s, "tier_errors"));
     putchar('\n');

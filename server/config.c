@@ -124,8 +124,8 @@ static bool is_given(const char *key)
 static void warn_of_ignored(const struct qms_config *c)
 {
     static const char *const of_rules[] = {"rules-for", "rules-save"};
-    static const char *const of_tier[] = {"tier-size", "tier-admit", "tier-write-rate",
-                                          "tier-volume"};
+    static const char *const of_tier[] = {"tier-size", "tier-admit", "tier-verify",
+                                          "tier-write-rate", "tier-volume"};
     char ignored[512] = "";
 
     for (size_t i = 0; i < qms_key_count; i++) {
@@ -142,7 +142,7 @@ static void warn_of_ignored(const struct qms_config *c)
     for (size_t i = 0; i < 2 && !c->rules; i++)
         if (is_given(of_rules[i]))
             nbdkit_error("warning: %s is ignored without rules", of_rules[i]);
-    for (size_t i = 0; i < 4 && !c->tier; i++)
+    for (size_t i = 0; i < 5 && !c->tier; i++)
         if (is_given(of_tier[i]))
             nbdkit_error("warning: %s is ignored without tier", of_tier[i]);
     if (c->params.mining.max_suffix == 0 && is_given("grace"))

@@ -31,6 +31,7 @@ struct qms_config {
     uint64_t tier_size;       /* bytes; 0: of a block device, all */
     uint64_t tier_write_rate; /* bytes a day; 0: no bound */
     enum qm_tier_admit tier_admit;
+    enum qm_tier_verify tier_verify;
     const char *tier_volume; /* name of what it holds copies of; NULL: made up */
 
     /* The server. */

@@ -14,6 +14,7 @@
 
 #include "server/below.h"
 #include "server/server.h"
+#include "server/volume.h"
 #include "trace/text.h"
 
 #define REPORT_PART 10 /* of the time, clients' statistics may take one */
@@ -27,7 +28,7 @@ static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
 
     if (r != 1)
         return r;
-    qms_tier_parameter(key, value);
+    qms_volume_parameter(key, value);
     return next(nxdata, key, value);
 }
 

@@ -202,6 +202,8 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
         if (beside)
             error = read_blocks(r, at, p->block, n);
     }
+    if (error == 0)
+        qms_tier_seen(s->tier, p->block, at, n + more);
     for (unsigned i = 0; i < n; i++)
         end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL, error);
     if (more > 0)

@@ -291,6 +291,20 @@ static int set_tier_admit(const char *key, const char *value, struct qms_config 
     return qms_value_wrong(key, value, "auto, all or none");
 }
 
+static int set_tier_verify(const char *key, const char *value, struct qms_config *c)
+{
+    static const char *const names[] = {[QM_TIER_VERIFY_AUTO] = "auto",
+                                        [QM_TIER_VERIFY_ALWAYS] = "always",
+                                        [QM_TIER_VERIFY_NEVER] = "never"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(value, names[i]) == 0) {
+            c->tier_verify = (enum qm_tier_verify)i;
+            return 0;
+        }
+    return qms_value_wrong(key, value, "auto, always or never");
+}
+
 static int set_tier_write_rate(const char *key, const char *value, struct qms_config *c)
 {
     if (qms_value_size(value, &c->tier_write_rate) == -1 ||
@@ -408,6 +422,9 @@ const struct qms_key qms_keys[] = {
      "its size; needed for a file (default of a block device: all of it)"},
     {"tier-admit", set_tier_admit, QMS_ALWAYS, "auto|all|none",
      "which evicted blocks enter it (default auto: those that are worth it)"},
+    {"tier-verify", set_tier_verify, QMS_ALWAYS, "auto|always|never",
+     "compare what it has at start with the device (default auto: unless nobody else "
+     "has written)"},
     {"tier-write-rate", set_tier_write_rate, QMS_ALWAYS, "SIZE",
      "bytes a day that may be written to it (default 0: no bound)"},
     {"tier-volume", set_tier_volume, QMS_ALWAYS, "NAME",

@@ -14,6 +14,7 @@
 
 #include "engine/ahead.h"
 #include "server/prefetch.h"
+#include "server/tier.h"
 
 struct worker {
     struct qms_prefetch *prefetch;
@@ -236,6 +237,8 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
         qms_stats_add(c->stats, QMS_AHEAD_READS, 1);
     }
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
+    if (!error)
+        qms_tier_seen(c->tier, jobs[0]->block, buf, n);
     for (unsigned i = 0; i < n; i++) {
         if (error)
             qm_cache_fail(c->cache, jobs[i]->fill);

@@ -243,6 +243,9 @@ static void put_tier(struct qms_server *s, json_t *o)
     put(o, "tier_hits", t.hits);
     put(o, "tier_misses", t.misses);
     put(o, "tier_recovered", t.recovered);
+    put(o, "tier_unverified", t.unverified);
+    put(o, "tier_verified", t.verified);
+    put(o, "tier_outdated", t.outdated);
     put(o, "tier_inserted", t.inserted);
     put(o, "tier_rewritten", t.rewritten);
     put(o, "tier_refused", t.refused + t.scans + t.over_rate);

@@ -1,29 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tier.c - see tier.h.
- *
- * What is served from the tier must be the volume's, so the tier has to know which
- * volume it is.  nbdkit tells a filter nothing of the plugin but the parameters that it
- * was given, so these name the volume: by their text, by the names of files that they
- * name, links resolved, and by their inodes and times of birth if they are regular
- * files. Another volume behind the same parameters goes unnoticed unless its size
- * differs: tier-volume is for that.
- */
+/* tier.c - see tier.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "server/server.h"
 #include "server/tier.h"
+#include "server/volume.h"
 #include "tier/format.h"
 #include "tier/tier.h"
 
@@ -32,50 +20,6 @@
 
 /* At the server's end, memory is handed over for so long. */
 #define FLUSH_NS (UINT64_C(5) * 1000000000)
-
-static bool taken_over;
-static uint64_t parameters; /* a hash of what the layers below were given */
-
-static void add(const void *data, size_t len)
-{
-    parameters = XXH3_64bits_withSeed(data, len, parameters);
-}
-
-/* As nbdkit_parse_bool(), of which nothing is said if it is neither. */
-static bool is_true(const char *value)
-{
-    static const char *const words[] = {"1", "t", "true", "y", "yes", "on"};
-
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcasecmp(value, words[i]) == 0)
-            return true;
-    return false;
-}
-
-void qms_tier_parameter(const char *key, const char *value)
-{
-    char path[PATH_MAX];
-    struct statx st;
-
-    /* Of nbdkit-rbd-plugin: another server has the volume, and writes to it, meanwhile.
-     */
-    if (strcmp(key, "takeover") == 0 && is_true(value))
-        taken_over = true;
-    add(key, strlen(key) + 1);
-    add(value, strlen(value) + 1);
-    if (!realpath(value, path) ||
-        statx(AT_FDCWD, path, 0, STATX_TYPE | STATX_INO | STATX_BTIME, &st) != 0)
-        return;
-    add(path, strlen(path) + 1);
-    if (S_ISREG(st.stx_mode)) {
-        add(&st.stx_ino, sizeof st.stx_ino);
-        /* The next file of this name often gets the same inode. */
-        if (st.stx_mask & STATX_BTIME) {
-            add(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
-            add(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
-        }
-    }
-}
 
 static void warn(void *opaque, const char *message)
 {
@@ -91,7 +35,7 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     struct qm_tier_config config;
 
     qm_tier_config_init(&config);
-    snprintf(volume, 32, "nbdkit:%016" PRIx64, parameters);
+    qms_volume_name(volume);
     config.identity.volume = c->tier_volume ? c->tier_volume : volume;
     config.identity.size = size;
     config.identity.block_size = c->block_size;
@@ -100,6 +44,7 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     config.size = c->tier_size;
     config.admit = c->tier_admit;
     config.write_rate = c->tier_write_rate;
+    config.verify = c->tier_verify;
     config.threads = READERS;
     config.boot_id = getenv("QUICKMINE_TEST_BOOT_ID"); /* a crash of the machine */
     return config;
@@ -198,13 +143,6 @@ int qms_tier_try(const struct qms_config *c)
 
     if (!c->tier)
         return 0;
-    if (taken_over) {
-        nbdkit_error(
-            "tier=%s cannot be used with takeover=true: what the server before "
-            "has written is not in it, so it would serve old data",
-            c->tier);
-        return -1;
-    }
     error = try_file(c->tier, &device);
     if (error == ENOENT)
         error = try_directory(c->tier);
@@ -233,11 +171,37 @@ unsigned qms_tier_threads(const struct qms_config *c)
     return c->tier ? READERS + 2 : 0;
 }
 
+/* What the tier has from before, and why it is not believed. */
+static void tell_recovered(const struct qms_server *s, const char *before)
+{
+    const char *why = "nothing says whether others have changed the volume";
+    struct qm_tier_stats stats;
+
+    qm_tier_get_stats(s->tier, &stats);
+    if (stats.recovered == 0)
+        return;
+    if (s->config.tier_verify == QM_TIER_VERIFY_ALWAYS)
+        why = "tier-verify=always";
+    else if (before[0] != '\0')
+        why =
+            "the volume may have been changed without the tier, which was not closed, "
+            "or not used last";
+    if (stats.unverified == 0)
+        qms_log(QMS_NOTE, "tier=%s: %" PRIu64 " blocks are there from before",
+                s->config.tier, stats.recovered);
+    else
+        qms_log(
+            QMS_NOTE,
+            "tier=%s: %" PRIu64 " blocks are there from before; %" PRIu64
+            " of them are compared with the volume when they are first read, since %s",
+            s->config.tier, stats.recovered, stats.unverified, why);
+}
+
 int qms_tier_open(struct qms_server *s)
 {
-    char volume[32], err[512] = "";
+    char volume[32], before[QM_TIER_STATE], known[QM_TIER_STATE], err[512] = "";
     struct qm_tier_config config;
-    struct qm_tier_stats stats;
+    bool observed;
     int error;
 
     if (!s->config.tier)
@@ -245,6 +209,10 @@ int qms_tier_open(struct qms_server *s)
     config = configure(&s->config, s->size, volume);
     config.warn = warn;
     config.opaque = s;
+    qms_volume_state(before, known, &observed);
+    config.before = before;
+    config.known = known;
+    config.observe = observed ? qms_volume_observe : NULL;
     error = qm_tier_open(&config, &s->tier, err, sizeof err);
     if (error != 0) {
         s->tier = NULL;
@@ -256,10 +224,7 @@ int qms_tier_open(struct qms_server *s)
                            "file before it is used again");
         return -1;
     }
-    qm_tier_get_stats(s->tier, &stats);
-    if (stats.recovered > 0)
-        qms_log(QMS_NOTE, "tier=%s: %" PRIu64 " blocks are there from before",
-                s->config.tier, stats.recovered);
+    tell_recovered(s, before);
     return 0;
 }
 

@@ -9,6 +9,8 @@
  *   eviction     the cache asks for a ticket while it holds the block's lock, and hands
  *                the bytes over when no reader has them any more (leaving(), evicted())
  *   change       io.c: see struct writing there
+ *   after start  blocks that are unverified are read from the layer below, and io.c and
+ *                prefetch.c give what they have read to qms_tier_seen()
  *   server's end what memory holds is handed over, too
  *
  * s->tier is NULL without a tier, and constant while connections are served.
@@ -16,12 +18,11 @@
 #ifndef QMS_TIER_H
 #define QMS_TIER_H
 
+#include "tier/tier.h"
+
 struct qms_server;
 struct qms_config;
 struct qm_cache_config;
-
-/* A parameter of the layers below: they name the volume, unless tier-volume does. */
-void qms_tier_parameter(const char *key, const char *value);
 
 /* Before nbdkit forks: whether there can be such a tier, as far as that can be told
  * without changing anything.  Returns 0, or -1 after nbdkit_error(). */
@@ -36,6 +37,14 @@ int qms_tier_open(struct qms_server *s);
 
 /* Has a cache hand over what it evicts. */
 void qms_tier_below(struct qms_server *s, struct qm_cache_config *cache);
+
+/* n blocks were read from the layer below; see qm_tier_verify(). */
+static inline void qms_tier_seen(struct qm_tier *tier, uint64_t block, const void *data,
+                                 uint64_t n)
+{
+    if (tier && qm_tier_unverified(tier) > 0)
+        qm_tier_verify(tier, block, data, n);
+}
 
 /* No request or prefetch is in flight.  Hands over what the cache (NULL: there is none)
  * holds, and closes the tier. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* volume.h - what can be known of the volume below: its name, and whether anybody has
+ * changed it while its tier was not open (tier/verify.c).
+ *
+ * nbdkit tells a filter nothing of the layers below but the parameters that they were
+ * given.  There are two proofs that nobody has changed the volume:
+ *
+ *   - nbdkit's file plugin serves a regular file whose change time is still the one
+ * that was recorded.  The kernel sets it with every change, whoever makes it, and no
+ *     program can set it back.
+ *   - The plugin says so itself: see plugins/volume-state.h.
+ *
+ * Both hold only if no other filter in this process keeps data of its own, as cow and
+ * cache do.  In all other cases nothing is known, and the tier's blocks are compared
+ * with the volume.
+ *
+ * What the change time does not tell: a change in the tick of the clock (10 ms at most)
+ * in which it was recorded, which is why it is recorded later; a program that has had
+ * the file mapped, writable, since before; a machine that crashes within the seconds
+ * that the file system takes to write a time that another program's change had set,
+ * after the data was written; a clock that is set back and comes to the very nanosecond
+ * again; file systems of other machines that do not keep such a time.
+ */
+#ifndef QMS_VOLUME_H
+#define QMS_VOLUME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tier/tier.h"
+
+/* A parameter of the layers below.  Called before nbdkit changes its directory. */
+void qms_volume_parameter(const char *key, const char *value);
+
+/* A name that follows from these: "nbdkit:" and 16 digits. */
+void qms_volume_name(char name[32]);
+
+/* The states of struct qm_tier_config, "" if they are not known; *observed: known
+ * changes with each write, and qms_volume_observe() says to what.  The layers below are
+ * open. */
+void qms_volume_state(char before[QM_TIER_STATE], char known[QM_TIER_STATE],
+                      bool *observed);
+bool qms_volume_observe(void *opaque, char text[QM_TIER_STATE]);
+
+#endif
