@@ -4,7 +4,9 @@
 The image, which the server serves, is the truth: this client is the only one that writes.
 fill: writes other data everywhere, flushes, and reads all twice, until the tier has what it
 took.  change: writes to, zeroes or trims parts of every fourth block, without a flush, and
-reads them.  read: reads all, and counts the hits of the tier."""
+reads them.  read: reads all, and counts the hits of the tier.  overwrite: writes to some
+blocks, of a server that may be any.  overlay: as fill, of a server whose writes do not get
+into the image."""
 import json
 import os
 import sys
@@ -53,7 +55,19 @@ def read_all():
         at += length if length >= BLOCK else BLOCK
 
 
-if mode == "fill":
+if mode == "overwrite":
+    for block in range(0, blocks, 7):
+        h.pwrite(os.urandom(BLOCK), block * BLOCK)
+    h.flush()
+elif mode == "overlay":
+    written = [os.urandom(64) * (BLOCK // 64) for _ in range(blocks)]
+    for block in range(blocks):
+        h.pwrite(written[block], block * BLOCK)
+    for block in [*range(blocks), *range(blocks)]:
+        assert h.pread(BLOCK, block * BLOCK) == written[block], f"wrong bytes in {block}"
+        if block % 256 == 255:
+            settled()
+elif mode == "fill":
     for block in range(blocks):
         h.pwrite(os.urandom(64) * (BLOCK // 64), block * BLOCK)
     h.flush()
