@@ -65,6 +65,8 @@ static void limits_of(const struct qm_shard *shard, uint64_t blocks, uint64_t ma
     qm_limits_get(limits, blocks, cache->config.block_size, cache->config.data,
                   cache->stripes, qm_evict_bytes(shard->main_ops, made),
                   beside_of(shard, made));
+    if (cache->config.evicted)
+        limits->batch = qm_limits_batch(blocks);
     buckets =
         limits->buckets < shard->most_buckets ? limits->buckets : shard->most_buckets;
     limits->bytes -= (limits->buckets - buckets) * sizeof(struct cds_lfht_node);

@@ -99,6 +99,12 @@ static bool add_tier(json_t *object, const struct sim_run *run)
         (json_int_t)n->refused, "tier_invalidated", (json_int_t)n->invalidated,
         "tier_written_bytes", (json_int_t)n->bytes_written);
 
+    if (tier && run->config.timed &&
+        json_object_set_new(tier, "tier_utilisation",
+                            json_real(run->result.timed.tier_utilisation)) != 0) {
+        json_decref(tier);
+        return false;
+    }
     return tier && json_object_update_new(object, tier) == 0;
 }
 

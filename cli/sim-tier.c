@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/sim-timed.h"
+
 void sim_tier_size(struct argp_state *state, struct sim_tier *t, const char *word)
 {
     uint64_t *sizes = reallocarray(t->sizes, t->many_sizes + 1, sizeof *sizes);
@@ -42,9 +44,28 @@ bool sim_tier_any(const struct sim_tier *t)
     return false;
 }
 
-void sim_tier_check(struct argp_state *state, struct sim_tier *t)
+void sim_tier_device(struct argp_state *state, struct sim_tier *t, const char *arg)
 {
-    if (t->many_sizes == 0 && (t->many_admits > 0 || t->write_rate.set))
+    uint64_t size = 0;
+
+    free(t->words);
+    t->words = sim_timed_parse(state, "--tier-device", arg, &t->settings, &size);
+    if (size > 0)
+        argp_error(state, "--tier-device has no key 'size': that is --tier-size");
+}
+
+void sim_tier_check(struct argp_state *state, struct sim_tier *t, bool timed)
+{
+    char err[200];
+    bool none;
+
+    if (t->words && !timed)
+        argp_error(state,
+                   "--tier-device is for reads that take time: say --device, too");
+    if (!t->words)
+        qm_device_settings_set(&t->settings, "device", "ssd");
+    qm_device_settings_complete(&t->settings, &t->device, &none, err, sizeof err);
+    if (t->many_sizes == 0 && (t->many_admits > 0 || t->write_rate.set || t->words))
         argp_error(state, "how large is the tier? Say --tier-size, too");
     if (t->many_admits == 0)
         sim_tier_admit(state, t, "auto");
@@ -68,8 +89,8 @@ size_t sim_tier_count(const struct sim_tier *t)
 struct qm_sim_tier_config sim_tier_get(const struct sim_tier *t, size_t i,
                                        uint64_t volume)
 {
-    struct qm_sim_tier_config config = {.volume = volume,
-                                        .write_rate = t->write_rate.value};
+    struct qm_sim_tier_config config = {
+        .volume = volume, .write_rate = t->write_rate.value, .device = &t->device};
     size_t size = 0;
 
     if (t->many_sizes == 0)
@@ -87,4 +108,5 @@ void sim_tier_free(struct sim_tier *t)
         free(t->admits[i]);
     free(t->admits);
     free(t->sizes);
+    free(t->words);
 }

@@ -6,6 +6,7 @@
 #include <argp.h>
 
 #include "cli/cli.h"
+#include "plugins/device/settings.h"
 #include "sim/tier.h"
 
 /* All zeros is none.  What the options set; check() puts the rest in. */
@@ -14,14 +15,21 @@ struct sim_tier {
     char **admits;
     size_t many_sizes, many_admits;
     struct cli_setting write_rate;
+    char *words; /* of --tier-device, cut in pieces; NULL: not given */
+    struct qm_device_settings settings;
+    struct qm_device_config device;
 };
 
 /* One of the words of --tier-size, and of --tier-admit. */
 void sim_tier_size(struct argp_state *state, struct sim_tier *t, const char *word);
 void sim_tier_admit(struct argp_state *state, struct sim_tier *t, const char *word);
 
-/* Whether it goes together; ends the program with a sentence if not. */
-void sim_tier_check(struct argp_state *state, struct sim_tier *t);
+/* The argument of --tier-device: NAME[,KEY=VALUE...]. */
+void sim_tier_device(struct argp_state *state, struct sim_tier *t, const char *arg);
+
+/* Whether it goes together, and with whether reads take time; ends the program with a
+ * sentence if not. */
+void sim_tier_check(struct argp_state *state, struct sim_tier *t, bool timed);
 
 /* How many configurations there are: at least 1.  Admission changes fastest. */
 size_t sim_tier_count(const struct sim_tier *t);

@@ -10,49 +10,55 @@
 #include "engine/params.h"
 
 /* Keys are those of the filter, whose "device-" may be left out; and size. */
-static void set_key(struct argp_state *state, struct sim_timed *t, char *word)
+static void set_key(struct argp_state *state, const char *option, char *word,
+                    struct qm_device_settings *settings, uint64_t *size)
 {
     char *value = strchr(word, '='), key[64];
 
     if (!value)
-        argp_error(state, "--device takes a name, and KEY=VALUE after it, not '%s'",
+        argp_error(state, "%s takes a name, and KEY=VALUE after it, not '%s'", option,
                    word);
     *value++ = '\0';
     if (strcmp(word, "size") == 0) {
-        t->size = cli_size(state, "the device's size", value, 1, QM_TRACE_END_MAX);
+        *size = cli_size(state, "the device's size", value, 1, QM_TRACE_END_MAX);
         return;
     }
     snprintf(key, sizeof key, "%s%s", strncmp(word, "device-", 7) == 0 ? "" : "device-",
              word);
-    if (qm_device_settings_set(&t->settings, key, value) != 0)
+    if (qm_device_settings_set(settings, key, value) != 0)
         argp_error(state,
-                   "--device has no key '%s'; there are: disks, stripe, queue, span, "
+                   "%s has no key '%s'; there are: disks, stripe, queue, span, "
                    "parallel, demand-first, scale, seed, size",
-                   word);
+                   option, word);
+}
+
+char *sim_timed_parse(struct argp_state *state, const char *option, const char *arg,
+                      struct qm_device_settings *settings, uint64_t *size)
+{
+    struct qm_device_config config;
+    char *words = strdup(arg), *rest = words, *word, err[200];
+    bool none;
+
+    *settings = (struct qm_device_settings){.values = {NULL}};
+    if (!words) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "%s", option);
+        return NULL;
+    }
+    word = strsep(&rest, ",");
+    qm_device_settings_set(settings, "device", word);
+    while ((word = strsep(&rest, ",")))
+        set_key(state, option, word, settings, size);
+    if (qm_device_settings_complete(settings, &config, &none, err, sizeof err) == -1)
+        argp_error(state, "%s: %s", option, err);
+    if (none)
+        argp_error(state, "%s none takes no time: leave %s out", option, option);
+    return words;
 }
 
 void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg)
 {
-    struct qm_device_config config;
-    char *rest, *word, err[200];
-    bool none;
-
     free(t->words);
-    t->settings = (struct qm_device_settings){.values = {NULL}};
-    t->words = rest = strdup(arg);
-    if (!rest) {
-        argp_failure(state, CLI_FAILED, ENOMEM, "--device");
-        return;
-    }
-    word = strsep(&rest, ",");
-    qm_device_settings_set(&t->settings, "device", word);
-    while ((word = strsep(&rest, ",")))
-        set_key(state, t, word);
-    if (qm_device_settings_complete(&t->settings, &config, &none, err, sizeof err) ==
-        -1)
-        argp_error(state, "--device: %s", err);
-    if (none)
-        argp_error(state, "--device none takes no time: leave --device out");
+    t->words = sim_timed_parse(state, "--device", arg, &t->settings, &t->size);
 }
 
 void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char *word)

@@ -25,6 +25,11 @@ struct sim_timed {
  * goes wrong: what_else says how to do without; returns an exit status. */
 int sim_find_end(const char *file, const char *what_else, uint64_t *end);
 
+/* Takes a device's NAME[,KEY=VALUE...], the argument of option; *size is changed if it
+ * has that key.  Returns the copy that *settings points into, which is the caller's. */
+char *sim_timed_parse(struct argp_state *state, const char *option, const char *arg,
+                      struct qm_device_settings *settings, uint64_t *size);
+
 /* The argument of --device: NAME[,KEY=VALUE...]. */
 void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg);
 void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char *word);

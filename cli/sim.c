@@ -63,6 +63,7 @@ enum {
     TIER_ADMIT,
     TIER_WRITE_RATE,
     PREFETCH_RATE,
+    TIER_DEVICE,
 };
 
 static const struct argp_option options[] = {
@@ -120,6 +121,8 @@ static const struct argp_option options[] = {
      0},
     {"tier-write-rate", TIER_WRITE_RATE, "SIZE", 0,
      "bytes a day that may be written to it (no bound)", 0},
+    {"tier-device", TIER_DEVICE, "NAME[,KEY=VALUE...]", 0,
+     "with --device: what it lies on (ssd)", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
@@ -238,7 +241,7 @@ static void complete(struct argp_state *state, struct arguments *a)
     if (a->cache_blocks.set)
         append(state, &a->sizes, (union item){.number = 0});
     sim_timed_check(state, &a->timed);
-    sim_tier_check(state, &a->tier);
+    sim_tier_check(state, &a->tier, a->timed.words != NULL);
     if (a->series_us > 0 && a->timed.words)
         argp_error(state, "--series is by the trace's time, and not for --device");
     if (a->series_us > 0 && !a->json)
@@ -348,6 +351,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case TIER_WRITE_RATE:
         set(&a->tier.write_rate,
             cli_size(state, "--tier-write-rate", arg, 1, (UINT64_C(1) << 60) - 1));
+        return 0;
+    case TIER_DEVICE:
+        sim_tier_device(state, &a->tier, arg);
         return 0;
     case JSON:
         a->json = true;

@@ -364,21 +364,23 @@ static unsigned prefetch(void *opaque, uint64_t block, uint32_t count)
     struct issue *issue = opaque;
     struct qm_cache *cache = issue->sim->cache;
     struct qm_fill *fill;
-    unsigned n = 0;
+    unsigned n = 0, beyond = 0;
 
     for (; count > 0; block++, count--) {
         int error = qm_cache_prefetch(cache, block, issue->issuer, &fill);
 
         if (error == 0) {
-            if (issue->sim->tier)
-                (void)qm_sim_tier_read(issue->sim->tier, block, true);
+            if (!issue->sim->tier || !qm_sim_tier_read(issue->sim->tier, block, true))
+                beyond++; /* the tier */
             qm_cache_fill(cache, fill, NULL);
             n++;
         } else if (error != EEXIST && error != ENOSPC) {
             issue->error = error;
         }
     }
-    if (n > 0) {
+    if (n > 0 && beyond == 0)
+        qm_rate_return(&issue->sim->rate);
+    if (beyond > 0) {
         (void)qm_rate_read(&issue->sim->rate, issue->sim->now, 1); /* as promised */
         issue->sim->ahead_reads++;
     }

@@ -3,7 +3,8 @@
  * threads (virtual.h).
  *
  * A worker takes a run of jobs out of the queue and has the device read it, but for the
- * blocks that would not be kept, so that a run may take several reads.
+ * blocks that would not be kept, and those that the second tier holds, so that a run
+ * may take several reads.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -119,20 +120,49 @@ static bool afford(struct vt_worker *w)
     return false;
 }
 
+/* Has what the second tier holds of the jobs from w->at to w->looked read from there.
+ * False: nothing. */
+static bool read_tier(struct vt_worker *w)
+{
+    vt_tier_begin(w->actor.v, &w->looking);
+    for (unsigned i = w->at; i < w->looked; i++)
+        w->tier[i] = vt_tier_look(w->actor.v, &w->looking, w->jobs[i]->block, true);
+    return w->looking.pending > 0;
+}
+
 /* Has the next part of the worker's run read.  False: there is none left. */
 static bool go_on(struct vt_worker *w)
 {
     struct qm_virtual *v = w->actor.v;
 
-    for (; w->at < w->n; w->at++) {
-        w->reading = qm_ahead_wanted(v->sim->cache, w->jobs + w->at, w->n - w->at);
+    while (w->at < w->n) {
+        if (w->at >= w->looked) {
+            unsigned wanted =
+                qm_ahead_wanted(v->sim->cache, w->jobs + w->at, w->n - w->at);
+
+            if (wanted == 0) {
+                v->counts.cancelled += v->sim->measuring;
+                fail_job(v, w->jobs[w->at++]);
+                continue;
+            }
+            w->looked = w->at + wanted;
+            if (read_tier(w))
+                return true;
+        }
+        for (w->reading = 0; w->at + w->reading < w->looked; w->reading++)
+            if (!w->jobs[w->at + w->reading])
+                break;
         if (w->reading > 0 && afford(w)) {
             v->sim->ahead_reads++;
             vt_device_read(&w->actor, true, w->jobs[w->at]->block, w->reading);
             return true;
         }
+        if (w->reading == 0) {
+            w->at++; /* it has come from the tier */
+            continue;
+        }
         v->counts.cancelled += v->sim->measuring;
-        fail_job(v, w->jobs[w->at]);
+        fail_job(v, w->jobs[w->at++]);
     }
     return false;
 }
@@ -144,7 +174,7 @@ static void work(struct vt_worker *w)
 
     do {
         w->n = qm_ahead_run(&v->ahead, w->jobs);
-        w->at = 0;
+        w->at = w->looked = 0;
         v->queued -= qm_ahead_counts(w->jobs, w->n);
         w->busy = w->n > 0 && go_on(w);
     } while (w->n > 0 && !w->busy);
@@ -173,6 +203,27 @@ static void done(struct vt_actor *actor)
         work(w);
 }
 
+/* What lay in the second tier has come. */
+static void looked(struct vt_looking *looking)
+{
+    struct vt_worker *w = caa_container_of(looking, struct vt_worker, looking);
+    struct qm_virtual *v = w->actor.v;
+
+    for (unsigned i = w->at; i < w->looked; i++) {
+        if (!w->tier[i])
+            continue;
+        qm_cache_fill(v->sim->cache, w->jobs[i]->fill, NULL);
+        leave_unread(v, w->jobs[i]);
+        free(w->jobs[i]);
+        w->jobs[i] = NULL;
+        w->tier[i] = false;
+    }
+    vt_wake(v);
+    w->busy = go_on(w);
+    if (!w->busy)
+        work(w);
+}
+
 void vt_ahead_kick(struct qm_virtual *v)
 {
     if (!v->kick)
@@ -192,8 +243,10 @@ int vt_ahead_init(struct qm_virtual *v)
     v->workers = calloc(v->config.threads, sizeof *v->workers);
     if (!v->workers)
         return ENOMEM;
-    for (unsigned i = 0; i < v->config.threads; i++)
+    for (unsigned i = 0; i < v->config.threads; i++) {
         v->workers[i].actor = (struct vt_actor){.v = v, .done = done};
+        v->workers[i].looking.done = looked;
+    }
     return qm_ahead_init(
         &v->ahead, limit,
         qm_ahead_join(QM_VIRTUAL_READ_MAX, (uint32_t)v->sim->config.block_size));
@@ -207,10 +260,13 @@ void vt_ahead_destroy(struct qm_virtual *v)
         struct vt_worker *w = &v->workers[i];
 
         for (; w->busy && w->at < w->n; w->at++) {
+            if (!w->jobs[w->at])
+                continue;
             qm_cache_fail(v->sim->cache, w->jobs[w->at]->fill);
             free(w->jobs[w->at]);
         }
         free(w->actor.request);
+        vt_tier_forget(&w->looking);
     }
     while (v->ahead.buckets && (job = qm_ahead_drain(&v->ahead))) {
         qm_cache_fail(v->sim->cache, job->fill);

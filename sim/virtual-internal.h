@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-internal.h - the parts of a simulation in virtual time, for the files that it
  * consists of: virtual.c (clock, clients, results), virtual-read.c (the way of a
- * request), virtual-ahead.c (those who prefetch).
+ * request), virtual-ahead.c (those who prefetch), virtual-tier.c (the second tier).
  */
 #ifndef QM_SIM_VIRTUAL_INTERNAL_H
 #define QM_SIM_VIRTUAL_INTERNAL_H
@@ -21,9 +21,20 @@
 struct vt_actor {
     struct qm_virtual *v;
     void (*done)(struct vt_actor *actor);
+    void *owner;                       /* done()'s */
     struct qm_device_request *request; /* NULL: none */
     int64_t since;                     /* when it was submitted */
     unsigned others;                   /* reads that were on their way then */
+};
+
+/* Blocks that are read from the second tier, all at once, each by a read of its device;
+ * the owner is told when the last has come. */
+struct vt_looking {
+    struct vt_actor reads[QM_BATCH_MAX];
+    unsigned pending;
+    int64_t since;
+    unsigned blocks; /* that were found, together */
+    void (*done)(struct vt_looking *looking);
 };
 
 /* A block of a batch. */
@@ -34,11 +45,13 @@ struct vt_piece {
     bool past;            /* the cache has no room: to be read past it */
     bool read;            /* by this reader */
     bool queued;          /* `fill` was a prefetch's that waited to be read */
+    bool tier;            /* it is being read from the second tier */
 };
 
 /* A request for a read, on its way. */
 struct vt_reader {
     struct vt_actor actor;
+    struct vt_looking looking;
     void (*ended)(struct vt_reader *reader); /* not if it ends at once */
     void *owner;
     struct vt_reader *another; /* of the open loop's; NULL: none */
@@ -48,7 +61,7 @@ struct vt_reader {
     uint64_t block, last;      /* what is still to be looked up */
     int64_t since;             /* what its latency counts from */
     bool counted;
-    enum { VT_LOOK_UP, VT_READ, VT_WAIT } phase;
+    enum { VT_LOOK_UP, VT_TIER, VT_READ, VT_WAIT } phase;
     unsigned n, at, reading; /* pieces: in the batch, done, being read */
     unsigned more;           /* prefetches that are read with them */
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
@@ -58,9 +71,12 @@ struct vt_reader {
 /* Who reads ahead: a thread of the server. */
 struct vt_worker {
     struct vt_actor actor;
+    struct vt_looking looking;
     bool busy;
-    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
+    struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX]; /* NULL: has come from the tier */
+    bool tier[QM_AHEAD_JOIN_MAX];                 /* is being read from it */
     unsigned n, at, reading;
+    unsigned looked; /* jobs up to this one were looked for in the tier */
 };
 
 /* A context that is open, by a number of ours: those of the trace's reader are used
@@ -76,6 +92,10 @@ struct qm_virtual {
     struct qm_virtual_config config;
     struct qm_sim *sim;
     struct qm_device *device;
+    struct qm_device *tier_device;  /* NULL: there is no second tier */
+    struct vt_actor tier_writer;    /* one write at a time, as the tier's thread */
+    uint64_t tier_at, tier_written; /* of its device; bytes that it was told of */
+    double tier_busy_before;        /* as busy_before */
     struct qm_timers timers;
     int64_t now;
     int error; /* the first */
@@ -113,6 +133,24 @@ static inline void vt_fail(struct qm_virtual *v, int error)
     if (error && !v->error)
         v->error = error;
 }
+
+/* Of the device that an actor's request has gone to: it will be told. */
+void vt_device_changed(struct qm_device_request *request);
+
+/* The second tier's device, if there is a tier.  Returns 0 or an errno value. */
+int vt_tier_init(struct qm_virtual *v);
+void vt_tier_destroy(struct qm_virtual *v);
+/* It is v->now. */
+void vt_tier_time(struct qm_virtual *v);
+/* Begins; without a tier nothing will be found. */
+void vt_tier_begin(struct qm_virtual *v, struct vt_looking *looking);
+/* Whether the tier holds block.  If so it is read. */
+bool vt_tier_look(struct qm_virtual *v, struct vt_looking *looking, uint64_t block,
+                  bool ahead);
+/* What was evicted meanwhile is written to its device. */
+void vt_tier_write(struct qm_virtual *v);
+/* Reads that are given up. */
+void vt_tier_forget(struct vt_looking *looking);
 
 /* Has n adjacent blocks read; the actor is told. */
 void vt_device_read(struct vt_actor *actor, bool background, uint64_t block,

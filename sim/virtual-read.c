@@ -41,7 +41,7 @@ static void plan(struct vt_reader *r, struct vt_piece *p, int error,
 {
     p->fill = p->wait = NULL;
     p->past = error != 0;
-    p->read = p->queued = false;
+    p->read = p->queued = p->tier = false;
     if (p->past)
         return;
     if (found->todo == QM_FETCH) {
@@ -153,6 +153,16 @@ static bool read_next(struct vt_reader *r)
     return true;
 }
 
+/* Has what is the reader's to read of n pieces from `first` on, and lies in the second
+ * tier, read from there.  False: nothing. */
+static bool read_tier(struct vt_reader *r, unsigned first, unsigned n)
+{
+    vt_tier_begin(r->actor.v, &r->looking);
+    for (struct vt_piece *p = &r->pieces[first]; n > 0; p++, n--)
+        p->tier = p->fill && vt_tier_look(r->actor.v, &r->looking, p->block, false);
+    return r->looking.pending > 0;
+}
+
 /* Waits for others' reads of pieces.  If such a read is not kept, the piece is read by
  * whoever comes first, perhaps by this reader.  False: there is nothing left to wait
  * for. */
@@ -185,6 +195,8 @@ static bool wait_next(struct vt_reader *r)
             break;
         }
         plan(r, p, error, &found);
+        if (p->fill && read_tier(r, r->at, 1))
+            return true;
         if (p->fill || p->past) {
             read_pieces(r, 1);
             return true;
@@ -201,6 +213,11 @@ static bool go_on(struct vt_reader *r)
         case VT_LOOK_UP:
             if (!next_batch(r))
                 return true;
+            r->phase = VT_TIER;
+            if (read_tier(r, 0, r->n))
+                return false;
+            break;
+        case VT_TIER:
             r->phase = VT_READ;
             break;
         case VT_READ:
@@ -258,11 +275,31 @@ static void done(struct vt_actor *actor)
     resume(r);
 }
 
+/* What lay in the second tier has come. */
+static void looked(struct vt_looking *looking)
+{
+    struct vt_reader *r = caa_container_of(looking, struct vt_reader, looking);
+
+    for (unsigned i = 0; i < r->n; i++) {
+        struct vt_piece *p = &r->pieces[i];
+
+        if (!p->tier)
+            continue;
+        qm_cache_fill(r->actor.v->sim->cache, p->fill, NULL);
+        p->fill = NULL;
+        p->tier = false;
+        p->read = true;
+    }
+    vt_wake(r->actor.v);
+    resume(r);
+}
+
 bool vt_read(struct vt_reader *r)
 {
     bool ended;
 
     r->actor.done = done;
+    r->looking.done = looked;
     r->phase = VT_LOOK_UP;
     r->n = r->at = r->reading = 0;
     ended = go_on(r);

@@ -61,7 +61,7 @@ static void device_done(void *opaque, void *what)
 }
 
 /* The device model has no more to do for a request, which ends when it says. */
-static void changed(struct qm_device_request *request)
+void vt_device_changed(struct qm_device_request *request)
 {
     struct vt_actor *actor = request->opaque;
 
@@ -91,19 +91,24 @@ void vt_device_read(struct vt_actor *actor, bool background, uint64_t block, uns
 static bool step(struct qm_virtual *v, int64_t until)
 {
     int64_t device = qm_device_next(v->device), timer = qm_timers_next(&v->timers);
+    int64_t tier = v->tier_device ? qm_device_next(v->tier_device) : QM_DEVICE_NEVER;
+    int64_t next = device < tier ? device : tier;
     struct qm_timer due;
 
-    if (v->error || (device > until && timer > until) ||
-        (device == QM_DEVICE_NEVER && timer == QM_TIMER_NEVER))
+    if (v->error || (next > until && timer > until) ||
+        (next == QM_DEVICE_NEVER && timer == QM_TIMER_NEVER))
         return false;
-    if (device <= timer) {
-        v->now = device;
+    v->now = next <= timer ? next : timer;
+    vt_tier_time(v);
+    if (device <= timer && device <= tier) {
         qm_device_advance(v->device, device);
-        return true;
+    } else if (tier <= timer) {
+        qm_device_advance(v->tier_device, tier);
+    } else {
+        due = qm_timers_take(&v->timers);
+        due.call(v, due.what);
+        vt_tier_write(v);
     }
-    due = qm_timers_take(&v->timers);
-    v->now = due.when;
-    due.call(v, due.what);
     return true;
 }
 
@@ -196,7 +201,8 @@ static int make_item(struct qm_virtual *v, const struct qm_event *event,
                      struct item *item)
 {
     *item = (struct item){.type = event->type, .us = event->us};
-    if (v->order && event->type != QM_TRACE_READ) /* perhaps a sequence begins */
+    /* Perhaps a sequence begins. */
+    if (v->order && (event->type == QM_TRACE_BEGIN || event->type == QM_TRACE_END))
         item->sequence = qm_perfect_order_begun(v->order);
     if (event->type == QM_TRACE_BEGIN) {
         if (make_given(v, event->slot) != 0)
@@ -218,11 +224,15 @@ static int make_item(struct qm_virtual *v, const struct qm_event *event,
     return 0;
 }
 
-/* A context begins or ends. */
+/* A context begins or ends; or a write is made, at once. */
 static void context(struct qm_virtual *v, const struct item *item)
 {
     struct qm_event event = {.type = item->type, .slot = item->slot};
 
+    if (item->type == QM_TRACE_WRITE) {
+        qm_sim_tier_changed(v->sim->tier, item->offset, item->length);
+        return;
+    }
     if (item->type == QM_TRACE_BEGIN) {
         event.kind = item->kind;
         event.parent_slot = item->parent_slot;
@@ -237,12 +247,13 @@ static void context(struct qm_virtual *v, const struct item *item)
         free(item->klass);
 }
 
-static double busy_ns(const struct qm_virtual *v)
+static double busy_ns(const struct qm_device *device,
+                      const struct qm_device_config *config)
 {
     double busy = 0;
 
-    for (unsigned i = 0; i < v->config.device.stations; i++)
-        busy += qm_device_stats(v->device)->stations[i].busy_ns;
+    for (unsigned i = 0; i < config->stations; i++)
+        busy += qm_device_stats(device)->stations[i].busy_ns;
     return busy;
 }
 
@@ -265,7 +276,9 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
     if (v->sim->requests == v->sim->config.warmup) {
         qm_sim_measure(v->sim);
         v->started = since;
-        v->busy_before = busy_ns(v);
+        v->busy_before = busy_ns(v->device, &v->config.device);
+        if (v->tier_device)
+            v->tier_busy_before = busy_ns(v->tier_device, v->sim->config.tier.device);
     }
     v->sim->requests++;
     qm_sim_tick(v->sim);
@@ -445,7 +458,7 @@ static int give_open(struct qm_virtual *v, const struct qm_event *event)
 /* Counts the sequences of the trace's contexts, in its order. */
 static int count_order(struct qm_virtual *v, const struct qm_event *event)
 {
-    if (!v->order || event->type == QM_TRACE_READ)
+    if (!v->order || event->type == QM_TRACE_READ || event->type == QM_TRACE_WRITE)
         return 0;
     return qm_feed_context(&v->ordered, event);
 }
@@ -458,7 +471,13 @@ int qm_virtual_event(struct qm_virtual *v, const struct qm_event *event)
         return v->error;
     if (event->type == QM_TRACE_WRITE) {
         v->sim->writes++;
-        return 0;
+        /* Without a tier nothing comes of it.  Without a context, it is nobody's. */
+        if (!v->sim->tier)
+            return 0;
+        if (!event->slot) {
+            qm_sim_tier_changed(v->sim->tier, event->offset, event->length);
+            return 0;
+        }
     }
     if (event->type == QM_TRACE_READ && !lies_within(v, event))
         return ERANGE;
@@ -494,8 +513,13 @@ void qm_virtual_result(const struct qm_virtual *v, struct qm_virtual_result *res
     if (v->ended <= v->started)
         return;
     result->reads_per_second = (double)h->count / result->seconds;
-    result->utilisation =
-        (busy_ns(v) - v->busy_before) / stations / (double)(v->ended - v->started);
+    result->utilisation = (busy_ns(v->device, &v->config.device) - v->busy_before) /
+                          stations / (double)(v->ended - v->started);
+    if (v->tier_device)
+        result->tier_utilisation =
+            (busy_ns(v->tier_device, v->sim->config.tier.device) -
+             v->tier_busy_before) /
+            v->sim->config.tier.device->stations / (double)(v->ended - v->started);
 }
 
 static int make_clients(struct qm_virtual *v)
@@ -536,12 +560,14 @@ static int make(struct qm_virtual *v)
 
     if (error)
         return error;
-    qm_device_on_change(v->device, changed);
+    qm_device_on_change(v->device, vt_device_changed);
     set_batch(v);
     v->run_most = most > 0 ? (unsigned)most : 1;
     v->sim->engine.device_blocks = (v->config.size - 1) / v->sim->config.block_size + 1;
     v->slot_count = 1; /* 0 is none */
     error = vt_ahead_init(v);
+    if (!error)
+        error = vt_tier_init(v);
     if (!error)
         error = make_order(v);
     return error ? error : make_clients(v);
@@ -598,6 +624,7 @@ static void free_client(struct vt_client *c)
     }
     free(c->queue);
     free(c->reader.actor.request);
+    vt_tier_forget(&c->reader.looking);
 }
 
 void qm_virtual_free(struct qm_virtual *v)
@@ -612,6 +639,7 @@ void qm_virtual_free(struct qm_virtual *v)
     while ((r = v->all_readers)) {
         v->all_readers = r->another;
         free(r->actor.request);
+        vt_tier_forget(&r->looking);
         free(r);
     }
     free(v->clients);
@@ -620,6 +648,7 @@ void qm_virtual_free(struct qm_virtual *v)
     if (v->order)
         qm_feed_finish(&v->ordered, false);
     qm_perfect_order_free(v->order);
+    vt_tier_destroy(v);
     qm_device_free(v->device);
     free(v->given);
     free(v->slots);

@@ -17,6 +17,11 @@
  *   device load and of the throttle are told to the engine as by the server, by the
  *   virtual clock.
  *
+ * - With a second tier (sim/tier.h), a request's missing blocks that it holds are read
+ *   from its device first, all at once, and then the others, as server/io.c does it.
+ *   Writes of the trace drop the tier's copies when their client comes to them, and
+ * take no time.
+ *
  * The processor takes no time: a hit is answered at once, and what is to be learned is
  * learned at once.  The server has a thread for that, which may be late.  All contexts
  * are of one client of the server, as a replay's are, so that none has to share the
@@ -54,10 +59,11 @@ struct qm_virtual_result {
     double utilisation; /* busy time of the device's stations, a part of all */
     /* Reads of the device, and their blocks. */
     uint64_t demand_reads, demand_blocks, prefetch_reads, prefetch_blocks;
-    uint64_t late;      /* prefetch hits that had to wait for their block */
-    uint64_t cancelled; /* prefetches that were not worth reading any more */
-    uint64_t dropped;   /* candidates: the queue was full */
-    uint64_t throttled; /* candidates: the device was busy */
+    uint64_t late;           /* prefetch hits that had to wait for their block */
+    uint64_t cancelled;      /* prefetches that were not worth reading any more */
+    uint64_t dropped;        /* candidates: the queue was full */
+    uint64_t throttled;      /* candidates: the device was busy */
+    double tier_utilisation; /* as utilisation, of that device */
 };
 
 /* Makes the part of a simulation that takes time; the rest of sim is made.  Returns

@@ -228,13 +228,144 @@ static void test_too_small(void **state)
     assert_non_null(strstr(err, "a tier of 16384 bytes"));
 }
 
+/* ---- in virtual time: the backend takes a millisecond, one read after the other, the
+ * tier a tenth of it, four at a time */
+
+static const struct qm_device_config ssd = {
+    .stations = 4, .read = {1e5, 0}, .write = {1e3, 0}, .scale = 1};
+
+static struct qm_virtual_config one_client(void)
+{
+    return (struct qm_virtual_config){
+        .device = {.stations = 1, .read = {1e6, 0}, .scale = 1},
+        .size = VOLUME * BLOCK,
+        .clients = 1,
+        .threads = 1,
+        .queue = 64,
+    };
+}
+
+static void request(struct qm_sim *sim, char type, uint32_t slot, uint64_t block,
+                    uint64_t n)
+{
+    struct qm_event e = {.type = type, .ctx = slot, .slot = slot};
+
+    if (type == QM_TRACE_BEGIN) {
+        e.kind = QM_TRANSACTION;
+        e.klass = "t";
+    } else {
+        e.offset = block * BLOCK;
+        e.length = n * BLOCK;
+    }
+    assert_int_equal(qm_sim_event(sim, &e), 0);
+}
+
+/* Blocks 0 to 399 are read, and what follows is measured; memory has the last 100. */
+static struct qm_sim *timed(const struct qm_virtual_config *virtual, const char *policy)
+{
+    struct qm_sim_config config = simulation("all", 2048);
+
+    config.params.policy = policy;
+    config.timed = virtual;
+    config.tier.device = &ssd;
+    config.warmup = 100;
+    return new_sim(&config);
+}
+
+static void assert_us(double us, double expected)
+{
+    if (us < expected - 0.01 || us > expected + 0.01)
+        fail_msg("%.3f us, not %.3f", us, expected);
+}
+
+/* What the tier holds of a request is read at once, then the rest by runs. */
+static void test_time(void **state)
+{
+    struct qm_virtual_config virtual = one_client();
+    struct qm_sim *sim = timed(&virtual, "none");
+    struct qm_sim_result r;
+
+    (void)state;
+    request(sim, QM_TRACE_BEGIN, 1, 0, 0);
+    for (int i = 0; i < 4; i++) /* of 100 blocks, by 25 */
+        for (int j = 0; j < 25; j++)
+            request(sim, QM_TRACE_READ, 1, i * 100 + j * 4, 4);
+    request(sim, QM_TRACE_READ, 1, 0, 1);    /* 100 us */
+    request(sim, QM_TRACE_READ, 1, 4, 4);    /* 100 us, four at a time */
+    request(sim, QM_TRACE_WRITE, 1, 22, 2);  /* no time, but in its turn */
+    request(sim, QM_TRACE_READ, 1, 20, 4);   /* 100 us, and 1 ms for blocks 22 and 23 */
+    request(sim, QM_TRACE_READ, 1, 1000, 1); /* 1 ms */
+    assert_int_equal(qm_sim_finish(sim), 0);
+    qm_sim_result(sim, &r);
+    qm_sim_free(sim);
+    assert_int_equal(r.requests, 4);
+    assert_int_equal(r.misses, 10);
+    assert_int_equal(r.tier.hits, 7);
+    assert_int_equal(r.timed.demand_reads, 2);
+    assert_int_equal(r.timed.demand_blocks, 3);
+    assert_us(r.timed.mean, (100 + 100 + 1100 + 1000) / 4.0);
+    assert_us(r.timed.most, 1100);
+    assert_true(r.timed.tier_utilisation > 0 && r.timed.tier_utilisation < 1);
+}
+
+/* Prefetches, too, come from the tier, and only the rest from the backend. */
+static struct qm_sim_result read_ahead(void)
+{
+    struct qm_virtual_config virtual = one_client();
+    struct qm_sim *sim = timed(&virtual, "readahead");
+    struct qm_sim_result r;
+
+    request(sim, QM_TRACE_BEGIN, 1, 0, 0);
+    for (int i = 0; i < 100; i++)
+        request(sim, QM_TRACE_READ, 1, 1000 + i * 4, 4);
+    for (int i = 0; i < 300; i++) {
+        if (i % 10 == 5) /* far ahead of the reader */
+            request(sim, QM_TRACE_WRITE, 1, 1000 + i + 120, 1);
+        request(sim, QM_TRACE_READ, 1, 1000 + i, 1);
+    }
+    assert_int_equal(qm_sim_finish(sim), 0);
+    qm_sim_result(sim, &r);
+    qm_sim_free(sim);
+    return r;
+}
+
+static void test_prefetches(void **state)
+{
+    struct qm_sim_result r = read_ahead(), again = read_ahead();
+
+    (void)state;
+    assert_true(r.prefetch_hits > 100);
+    assert_true(r.tier.hits > 150);
+    assert_true(r.timed.prefetch_blocks > 0);
+    assert_true(r.timed.prefetch_blocks + r.timed.demand_blocks + r.tier.hits <=
+                r.misses + r.prefetches);
+    assert_int_equal(memcmp(&r.timed, &again.timed, sizeof r.timed), 0);
+}
+
+/* A run that is given up has reads of the tier on their way. */
+static void test_given_up(void **state)
+{
+    struct qm_virtual_config virtual = one_client();
+    struct qm_sim *sim;
+
+    (void)state;
+    virtual.clients = 8;
+    sim = timed(&virtual, "readahead");
+    for (uint32_t c = 1; c <= 8; c++)
+        request(sim, QM_TRACE_BEGIN, c, 0, 0);
+    for (int i = 0; i < 40000; i++)
+        request(sim, QM_TRACE_READ, 1 + i % 8, i % 8 * 200 + i / 8 % 100, 4);
+    qm_sim_free(sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_again), cmocka_unit_test(test_nothing_admitted),
         cmocka_unit_test(test_writes),      cmocka_unit_test(test_memory_is_the_same),
         cmocka_unit_test(test_warmup),      cmocka_unit_test(test_own),
-        cmocka_unit_test(test_too_small),
+        cmocka_unit_test(test_too_small),   cmocka_unit_test(test_time),
+        cmocka_unit_test(test_prefetches),  cmocka_unit_test(test_given_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
