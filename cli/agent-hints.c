@@ -15,9 +15,9 @@
 #define LONGEST                                                                        \
     (UINT32_C(1) << 20) /* bytes of one read; a longer one is told in parts */
 #define RETRY_NS UINT64_C(250000000)
-/* The server waits a second for what is told of a read.  After that it would be taken
- * for one of a later read. */
-#define LATE_NS UINT64_C(900000000)
+/* The server waits for what is told of a read for five seconds if nothing of later
+ * reads is told.  After that it would be taken for one of a later read. */
+#define LATE_NS UINT64_C(4000000000)
 
 struct agent_hints {
     struct qmctx *ctx;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hints.c - see hints.h.
  *
- * A stripe's two rings hold what waits, oldest first.  Within the window only what is
- * in flight waits, so a ring is short and is searched from its old end, which is what
+ * A stripe's two rings hold what waits, oldest first.  Nearly always only what is in
+ * flight waits, so a ring is short and is searched from its old end, which is what
  * makes it first in, first out.  What was joined stays in its place, with `waits`
  * false, until it is the oldest.
  */
@@ -16,6 +16,7 @@
 #define STRIPES     64  /* a power of two */
 #define RING        128 /* a power of two */
 #define CONNECTIONS 4096
+#define STEP        (QMS_HINT_WINDOW / 64)
 
 /* A connection's reads are taken for hinted if nearly all of the last ones were: one
  * that meets its hint adds 1, one that stays alone takes 4 away. */
@@ -47,6 +48,8 @@ struct qms_hints {
     qms_hints_alone *alone;
     void *opaque;
     _Atomic int sessions;
+    /* Of the newest hint and read that have met, when the earlier of the two came. */
+    _Atomic uint64_t front;
     _Atomic int scores[CONNECTIONS];
     struct stripe stripes[STRIPES];
 };
@@ -66,6 +69,7 @@ struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque)
     h->alone = alone;
     h->opaque = opaque;
     atomic_init(&h->sessions, 0);
+    atomic_init(&h->front, 0);
     for (unsigned i = 0; i < CONNECTIONS; i++)
         atomic_init(&h->scores[i], 0);
     for (unsigned i = 0; i < STRIPES; i++) {
@@ -164,17 +168,33 @@ static void drop_hint(struct stripe *s)
     s->unread++;
 }
 
-/* The lock is held. */
-static void expire(struct stripe *s, uint64_t now, struct left *left)
+static bool is_old(const struct waiter *w, uint64_t now, uint64_t front)
 {
+    return (front > w->since && front - w->since > QMS_HINT_WINDOW) ||
+           (now > w->since && now - w->since > QMS_HINT_PATIENCE);
+}
+
+/* The stripe's lock is held. */
+static void expire(struct qms_hints *h, struct stripe *s, uint64_t now,
+                   struct left *left)
+{
+    uint64_t front = atomic_load_explicit(&h->front, memory_order_relaxed);
     struct waiter *w;
 
-    while ((w = oldest(&s->reads)) && now > w->since &&
-           now - w->since > QMS_HINT_WINDOW)
+    while ((w = oldest(&s->reads)) && is_old(w, now, front))
         drop_read(s, left);
-    while ((w = oldest(&s->hints)) && now > w->since &&
-           now - w->since > QMS_HINT_WINDOW)
+    while ((w = oldest(&s->hints)) && is_old(w, now, front))
         drop_hint(s);
+}
+
+/* Two have met.  The front is written seldom, since all processors read it; it is
+ * behind by STEP at most, or by what another thread has just written over. */
+static void advance(struct qms_hints *h, uint64_t hint, uint64_t read)
+{
+    uint64_t earlier = hint < read ? hint : read;
+
+    if (earlier > atomic_load_explicit(&h->front, memory_order_relaxed) + STEP)
+        atomic_store_explicit(&h->front, earlier, memory_order_relaxed);
 }
 
 /* Takes the oldest waiter for the block out of a ring; NULL: there is none.  Good until
@@ -224,10 +244,11 @@ bool qms_hints_read(struct qms_hints *h, uint64_t now, unsigned connection,
     left.count = 0;
 
     pthread_mutex_lock(&s->lock);
-    expire(s, now, &left);
+    expire(h, s, now, &left);
     found = take(&s->hints, block);
     if (found) {
         *hint = found->hint;
+        advance(h, found->since, now);
         s->joined++;
     } else {
         oldest(&s->reads);
@@ -259,13 +280,14 @@ bool qms_hints_said(struct qms_hints *h, uint64_t now, uint64_t block,
     left.count = 0;
 
     pthread_mutex_lock(&s->lock);
-    expire(s, now, &left);
+    expire(h, s, now, &left);
     s->said++;
     read = take(&s->reads, block);
     if (read) {
         *outcome = read->outcome;
         *counted = read->counted;
         connection = read->connection;
+        advance(h, now, read->since);
         s->joined++;
     } else {
         oldest(&s->hints);
@@ -289,7 +311,7 @@ void qms_hints_expire(struct qms_hints *h, uint64_t now)
 
         left.count = 0;
         pthread_mutex_lock(&s->lock);
-        expire(s, now, &left);
+        expire(h, s, now, &left);
         pthread_mutex_unlock(&s->lock);
         hand_back(h, &left);
     }

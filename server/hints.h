@@ -5,8 +5,13 @@
  * say over the tagged export in which context each of those reads is made
  * (QM_WIRE_READS of quickmine-protocol(7)).  A hint and its read travel on different
  * connections, so either may come first.  Here they meet: for each block first in,
- * first out, within QMS_HINT_WINDOW.  What is left alone for longer is handed back, a
- * read as one of no context.
+ * first out.  What is left alone is handed back, a read as one of no context.
+ *
+ * Both come in about the order in which the reads were submitted.  So what waits is
+ * left alone when a hint and a read have met that both came QMS_HINT_WINDOW after it.
+ * While those who say what is read, or those who read, stand still, all wait: a machine
+ * that gives the agent no processor for two seconds costs no context. QMS_HINT_PATIENCE
+ * is the end of that.
  *
  * Hints are advice of a client that need not be honest.  A lie can make the statistics
  * and what is learned wrong, of contexts of its own session and of reads that no
@@ -31,7 +36,8 @@
 
 /* ns.  A read comes long after its hint where requests queue in between: in the driver,
  * in the network, and for a thread of the server. */
-#define QMS_HINT_WINDOW UINT64_C(1000000000)
+#define QMS_HINT_WINDOW   UINT64_C(1000000000)
+#define QMS_HINT_PATIENCE UINT64_C(5000000000)
 
 struct qms_hints;
 

@@ -47,6 +47,7 @@ def is_right(table, name):
 
 
 contexts, part = {}, None
+told, untold = collections.defaultdict(list), []  # by place: when a query read it, or nobody
 count, examples = collections.Counter(), collections.defaultdict(collections.Counter)
 size_of = collections.Counter()
 total = 0
@@ -73,6 +74,11 @@ for line in open(args.trace, errors="replace"):
         verdict = "none"
     else:
         verdict = "right" if is_right(table, name) else "wrong"
+    if verdict == "none":
+        untold.append((offset // 4096, int(f[1])))
+    elif kind == "query":
+        for at in range(offset // 4096, (offset + length - 1) // 4096 + 1):
+            told[at].append(int(f[1]))
     count[verdict] += 1
     size_of[verdict] += length
     examples[verdict][(table, kind, name)] += 1
@@ -85,6 +91,12 @@ print(f"CHECK {known} reads of tables: {count['right']} right ({percent:.3f} % o
 for verdict in "wrong", "none":
     for (table, kind, name), n in examples[verdict].most_common(8):
         print(f"CHECK   {verdict}: {n} of {table} in {kind} {name}")
+# One that is recorded as nobody's has waited for its hint for as long as the server waits.
+lags = [min((u - us for u in told[at]), key=abs) for at, us in untold if told[at]]
+if lags:
+    print(f"CHECK   of those in no query, {len(lags)} places were read in one, too: the nearest "
+          + ", ".join(f"{n} x {s} s" for s, n in
+                      sorted(collections.Counter(round(x / 1e6, 1) for x in lags).items())[:12]))
 bad = count["wrong"] > 0 or percent < args.least or known < 1000
 if args.before and args.after:
     # The second mark's own sector is in `after`.

@@ -11,8 +11,9 @@
 
 #include "server/hints.h"
 
-#define MS     UINT64_C(1000000)
-#define WINDOW (QMS_HINT_WINDOW / MS)
+#define MS       UINT64_C(1000000)
+#define WINDOW   (QMS_HINT_WINDOW / MS)
+#define PATIENCE (QMS_HINT_PATIENCE / MS)
 
 static struct qms_hints *hints;
 static unsigned alone_count;
@@ -80,9 +81,9 @@ static void test_the_read_comes_first(void **state)
     uint32_t klass;
 
     assert_false(was_read(1 * MS, 1, 7, QM_MISS, &klass));
-    assert_true(said((1 + WINDOW) * MS, 7, 3, &outcome));
+    assert_true(said((1 + PATIENCE) * MS, 7, 3, &outcome));
     assert_int_equal(outcome, QM_MISS);
-    qms_hints_expire(hints, 10 * WINDOW * MS);
+    qms_hints_expire(hints, 10 * PATIENCE * MS);
     assert_int_equal(alone_count, 0);
 }
 
@@ -112,19 +113,50 @@ static void test_what_waits_too_long(void **state)
 
     was_read(1 * MS, 1, 7, QM_MISS, &klass);
     said(1 * MS, 8, 3, &outcome);
-    qms_hints_expire(hints, (1 + WINDOW) * MS);
+    qms_hints_expire(hints, (1 + PATIENCE) * MS);
     assert_int_equal(alone_count, 0);
-    qms_hints_expire(hints, (2 + WINDOW) * MS);
+    qms_hints_expire(hints, (2 + PATIENCE) * MS);
     assert_int_equal(alone_count, 1);
     assert_int_equal(alone[0].block, 7);
     assert_int_equal(alone[0].outcome, QM_MISS);
-    assert_false(was_read((2 + WINDOW) * MS, 1, 8, QM_MISS, &klass));
-    assert_false(said((2 + WINDOW) * MS, 7, 3, &outcome));
+    assert_false(was_read((2 + PATIENCE) * MS, 1, 8, QM_MISS, &klass));
+    assert_false(said((2 + PATIENCE) * MS, 7, 3, &outcome));
     qms_hints_get_stats(hints, &stats);
     assert_int_equal(stats.unread, 1);
     assert_int_equal(stats.unhinted, 1);
     assert_int_equal(stats.joined, 0);
     assert_int_equal(stats.blocks, 2);
+}
+
+/* While nothing that came later has met its other, all wait; then they have waited for
+ * long enough. */
+static void test_standstill(void **state)
+{
+    struct qms_hints_stats stats;
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    was_read(1 * MS, 1, 7, QM_MISS, &klass);
+    was_read(1 * MS, 1, 8, QM_MISS, &klass);
+    said(1 * MS, 17, 3, &outcome);
+    said(1 * MS, 18, 3, &outcome);
+    qms_hints_expire(hints, PATIENCE * MS);
+    assert_int_equal(alone_count, 0);
+    /* Those who say what is read come too late, but for one; the readers, too. */
+    assert_true(said(PATIENCE * MS, 7, 3, &outcome));
+    assert_true(was_read(PATIENCE * MS, 1, 17, QM_MISS, &klass));
+    /* Later ones meet theirs: the other two have been passed. */
+    was_read((2 + WINDOW) * MS, 1, 9, QM_MISS, &klass);
+    assert_true(said((3 + WINDOW) * MS, 9, 3, &outcome));
+    qms_hints_expire(hints, (4 + WINDOW) * MS);
+    assert_int_equal(alone_count, 1);
+    assert_int_equal(alone[0].block, 8);
+    said((2 + WINDOW) * MS, 19, 3, &outcome);
+    assert_true(was_read((3 + WINDOW) * MS, 1, 19, QM_MISS, &klass));
+    qms_hints_expire(hints, (4 + WINDOW) * MS);
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.unread, 1);
+    assert_int_equal(stats.unhinted, 1);
 }
 
 /* What its connection's own context was counted for is not handed back. */
@@ -139,7 +171,7 @@ static void test_counted(void **state)
     qms_hints_read(hints, 1 * MS, 1, 8, QM_MISS, true, &of);
     assert_true(qms_hints_said(hints, 1 * MS, 7, &hint, &outcome, &counted));
     assert_true(counted);
-    qms_hints_expire(hints, 2 * WINDOW * MS);
+    qms_hints_expire(hints, 2 * PATIENCE * MS);
     assert_int_equal(alone_count, 0);
 }
 
@@ -166,7 +198,7 @@ static void test_bounded(void **state)
     assert_in_range(alone_count, 100000 - 64 * 128, 100000 - 5000);
     assert_int_equal(alone[0].block < 100000 - 10000, true);
     for (unsigned i = 0; i < 100000; i++)
-        said(2 * WINDOW * MS, i, 1, &outcome);
+        said(2 * PATIENCE * MS, i, 1, &outcome);
     assert_int_equal(alone_count, 100000);
     qms_hints_get_stats(hints, &stats);
     assert_int_equal(stats.unhinted, 100000);
@@ -206,7 +238,7 @@ static void test_connections(void **state)
  * reads are in their connection's context again. */
 static void test_pauses(void **state)
 {
-    uint64_t now = 10 * WINDOW * MS;
+    uint64_t now = 10 * PATIENCE * MS;
     uint32_t klass;
 
     read_hinted(1 * MS, 1, 100, 100);
@@ -215,7 +247,7 @@ static void test_pauses(void **state)
     for (unsigned i = 0; i < 13; i++)
         was_read(now, 1, 1000 + i, QM_MISS, &klass);
     assert_true(qms_hints_covers(hints, 1));
-    qms_hints_expire(hints, now + (WINDOW + 1) * MS);
+    qms_hints_expire(hints, now + (PATIENCE + 1) * MS);
     assert_false(qms_hints_covers(hints, 1));
 }
 
@@ -225,7 +257,7 @@ static void test_guesses(void **state)
     uint64_t now = 1 * MS;
     uint32_t klass;
 
-    for (unsigned i = 0; i < 1000; i++, now += (WINDOW + 1) * MS) {
+    for (unsigned i = 0; i < 1000; i++, now += (PATIENCE + 1) * MS) {
         read_hinted(now, 1, 100 + i, 2);
         was_read(now, 1, 5000 + i, QM_MISS, &klass);
         qms_hints_expire(hints, now);
@@ -251,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_read_comes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_waits_too_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_standstill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
