@@ -46,11 +46,21 @@ static bool look(const char *path, struct statx *st)
                  st) == 0;
 }
 
+/* Parameters of nbdkit-rbd-plugin that say how, not what; they differ from one start to
+ * the next. */
+static bool is_manner(const char *key)
+{
+    return strcmp(key, "takeover") == 0 || strcmp(key, "connect-timeout") == 0 ||
+           strcmp(key, "slow-after") == 0;
+}
+
 void qms_volume_parameter(const char *key, const char *value)
 {
     char path[PATH_MAX];
     struct statx st;
 
+    if (is_manner(key))
+        return;
     add(key, strlen(key) + 1);
     add(value, strlen(value) + 1);
     if (!realpath(value, path) || !look(path, &st))

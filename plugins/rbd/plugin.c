@@ -20,6 +20,7 @@
 
 #include "plugins/rbd/config.h"
 #include "plugins/rbd/volume.h"
+#include "plugins/volume-state.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
@@ -130,6 +131,14 @@ static void rbd_cleanup(void)
     if (volume)
         qmr_volume_close(volume);
     volume = NULL;
+}
+
+/* Found by the filter in this process, by its name. */
+__attribute__((visibility("default"))) qm_volume_state_function quickmine_volume_state;
+
+int quickmine_volume_state(char *before, char *known, size_t len)
+{
+    return volume ? qmr_volume_state(volume, before, known, len) : -1;
 }
 
 static void *rbd_open_connection(int readonly)

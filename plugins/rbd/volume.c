@@ -12,6 +12,7 @@
 #include <rbd/librbd.h>
 
 #include "plugins/rbd/lock.h"
+#include "plugins/rbd/owner.h"
 #include "plugins/rbd/pending.h"
 
 struct qmr_volume {
@@ -22,6 +23,7 @@ struct qmr_volume {
     uint64_t watch;
     _Atomic uint64_t size;
     struct qmr_lock_watch lock;
+    struct qmr_owner owner; /* if is_locked; or of a probe */
     struct qmr_pending pending;
     const struct qmr_events *events;
 };
@@ -164,12 +166,17 @@ static void changed(void *opaque)
 
 static void close_all(struct qmr_volume *v)
 {
+    const bool released = v->is_locked && !qmr_lock_is_lost(&v->lock);
+
     if (v->is_watched)
         rbd_update_unwatch(v->image, v->watch);
     if (v->is_locked)
         qmr_lock_release(&v->lock);
     if (v->is_open)
         rbd_close(v->image);
+    if (released)
+        qmr_owner_leave(&v->owner, false);
+    qmr_owner_end(&v->owner);
     if (v->has_pool)
         rados_ioctx_destroy(v->pool);
     if (v->connected)
@@ -192,10 +199,13 @@ int qmr_volume_open(const struct qmr_config *config, const struct qmr_events *ev
         open_image(v, config, err, len) == -1)
         goto fail;
     if (config->lock == QMR_LOCK_EXCLUSIVE) {
+        qmr_owner_look(&v->owner, v->cluster, config->pool, config->name_space,
+                       v->image);
         if (qmr_lock_take(&v->lock, v->image, config->takeover, events->say,
                           events->lost, err, len) == -1)
             goto fail;
         v->is_locked = true;
+        qmr_owner_take(&v->owner, v->cluster);
     }
     error = qmr_pending_init(&v->pending, config->slow_after, events->say);
     if (error != 0) {
@@ -224,8 +234,13 @@ int qmr_volume_probe(const struct qmr_config *config, char *err, size_t len)
     r = connect_cluster(v, config, err, len);
     if (r == 0)
         r = open_image(v, config, err, len);
-    if (r == 0 && config->lock == QMR_LOCK_EXCLUSIVE)
+    if (r == 0 && config->lock == QMR_LOCK_EXCLUSIVE) {
+        qmr_owner_look(&v->owner, v->cluster, config->pool, config->name_space,
+                       v->image);
         r = qmr_lock_check(v->image, config->takeover, err, len);
+        if (r == 0 && !config->takeover)
+            qmr_owner_leave(&v->owner, true);
+    }
     close_all(v);
     return r;
 }
@@ -234,6 +249,15 @@ void qmr_volume_close(struct qmr_volume *v)
 {
     qmr_pending_destroy(&v->pending);
     close_all(v);
+}
+
+int qmr_volume_state(const struct qmr_volume *v, char *before, char *known, size_t len)
+{
+    if (!v->is_locked || v->owner.known[0] == '\0' || len < QMR_OWNER_TEXT)
+        return -1;
+    snprintf(before, len, "%s", v->owner.before);
+    snprintf(known, len, "%s", v->owner.known);
+    return 0;
 }
 
 uint64_t qmr_volume_size(const struct qmr_volume *v)

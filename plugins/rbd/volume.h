@@ -43,6 +43,10 @@ int qmr_volume_probe(const struct qmr_config *config, char *err, size_t len);
 /* Waits for the requests that run, releases the lock, and disconnects. */
 void qmr_volume_close(struct qmr_volume *volume);
 
+/* Who owned it before, and who owns it: see plugins/volume-state.h. */
+int qmr_volume_state(const struct qmr_volume *volume, char *before, char *known,
+                     size_t len);
+
 /* Its size in bytes, which others may change at any time. */
 uint64_t qmr_volume_size(const struct qmr_volume *volume);
 
