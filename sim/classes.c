@@ -18,6 +18,22 @@ struct qm_class {
     char name[];
 };
 
+/* Makes room for one more in by_number. */
+static int make_room(struct qm_classes *classes)
+{
+    uint32_t room = classes->room ? 2 * classes->room : 64;
+    struct qm_class **by_number;
+
+    if (classes->count < classes->room)
+        return 0;
+    by_number = reallocarray(classes->by_number, room, sizeof(struct qm_class *));
+    if (!by_number)
+        return ENOMEM;
+    classes->by_number = by_number;
+    classes->room = room;
+    return 0;
+}
+
 int qm_classes_number(struct qm_classes *classes, const char *name, uint32_t *number)
 {
     struct qm_class *c;
@@ -29,7 +45,7 @@ int qm_classes_number(struct qm_classes *classes, const char *name, uint32_t *nu
         return 0;
     }
     if (!c) {
-        c = malloc(sizeof *c + length + 1);
+        c = make_room(classes) == 0 ? malloc(sizeof *c + length + 1) : NULL;
         if (!c)
             return ENOMEM;
         memcpy(c->name, name, length + 1);
@@ -40,10 +56,15 @@ int qm_classes_number(struct qm_classes *classes, const char *name, uint32_t *nu
             free(c);
             return ENOMEM;
         }
-        classes->count++;
+        classes->by_number[classes->count++] = c;
     }
     *number = c->number;
     return 0;
+}
+
+const char *qm_classes_name(const struct qm_classes *classes, uint32_t number)
+{
+    return classes->by_number[number - 1]->name;
 }
 
 void qm_classes_clear(struct qm_classes *classes)
@@ -55,5 +76,6 @@ void qm_classes_clear(struct qm_classes *classes)
         HASH_DEL(classes->table, c);
         free(c);
     }
-    classes->count = 0;
+    free(classes->by_number);
+    *classes = (struct qm_classes){.table = NULL};
 }

@@ -33,6 +33,8 @@ struct qm_sim {
     struct qm_sim_tier *tier;   /* NULL: none */
     struct qm_explain *explain; /* owned by the engine, its prefetcher; NULL: none */
     uint64_t warm_explained[QM_REASON_COUNT];
+    struct qm_sim_class *classes; /* by number; with config.by_class */
+    uint32_t class_count;
     struct qm_virtual *timed; /* NULL: nothing takes time */
     uint64_t blocks;          /* present capacity */
     uint64_t requests, writes;
@@ -59,6 +61,12 @@ static inline uint32_t qm_sim_issuer(const struct qm_sim *sim, uint32_t klass)
 {
     return sim->measuring ? klass | QM_SIM_MEASURED : klass;
 }
+
+/* The counts of a class; NULL: there are none, or memory is out. */
+struct qm_sim_class *qm_sim_class_at(struct qm_sim *sim, uint32_t klass);
+
+/* With config.by_class: a block was found so for a class. */
+void qm_sim_class_found(struct qm_sim *sim, uint32_t klass, enum qm_access access);
 
 /* A block was found so; makes the issuer what the engine knows. */
 void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found);

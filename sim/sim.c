@@ -174,6 +174,58 @@ void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found)
     found->issuer &= ~QM_SIM_MEASURED;
 }
 
+struct qm_sim_class *qm_sim_class_at(struct qm_sim *sim, uint32_t klass)
+{
+    uint32_t count = sim->class_count ? sim->class_count : 64;
+    struct qm_sim_class *classes;
+
+    if (!sim->config.by_class)
+        return NULL;
+    if (klass < sim->class_count)
+        return &sim->classes[klass];
+    while (count <= klass)
+        count *= 2; /* at most QM_CLASSES_MAX + 2 are asked for */
+    classes = reallocarray(sim->classes, count, sizeof *classes);
+    if (!classes)
+        return NULL;
+    memset(classes + sim->class_count, 0, (count - sim->class_count) * sizeof *classes);
+    sim->classes = classes;
+    sim->class_count = count;
+    return &classes[klass];
+}
+
+void qm_sim_class_found(struct qm_sim *sim, uint32_t klass, enum qm_access access)
+{
+    struct qm_sim_class *c = qm_sim_class_at(sim, klass);
+
+    if (!c)
+        return;
+    switch (access) {
+    case QM_ACCESS_HIT:
+        c->hits++;
+        return;
+    case QM_ACCESS_PREFETCH_HIT:
+        c->prefetch_hits++;
+        return;
+    default:
+        c->misses++;
+    }
+}
+
+uint32_t qm_sim_class_count(const struct qm_sim *sim)
+{
+    uint32_t named = sim->feed.classes.count + 2;
+
+    return sim->class_count < named ? sim->class_count : named;
+}
+
+const struct qm_sim_class *qm_sim_class(const struct qm_sim *sim, uint32_t number,
+                                        const char **name)
+{
+    *name = number > 1 ? qm_classes_name(&sim->feed.classes, number - 1) : NULL;
+    return &sim->classes[number];
+}
+
 static int make_perfect(struct qm_sim *sim, char *err, size_t len)
 {
     const struct qm_params *p = &sim->config.params;
@@ -420,6 +472,8 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
     if (error)
         return error;
     access = qm_engine_found(e, block, klass, &found);
+    if (sim->config.by_class && sim->measuring)
+        qm_sim_class_found(sim, klass, access);
     if (!e->prefetches || qm_engine_ignores(e, access) || !target || !target->stream)
         return 0;
     qm_engine_request(e, target->stream,
@@ -562,5 +616,6 @@ void qm_sim_free(struct qm_sim *sim)
     qm_latency_destroy(&sim->latency);
     qm_admission_destroy(&sim->admission);
     qm_rate_destroy(&sim->rate);
+    free(sim->classes);
     free(sim);
 }

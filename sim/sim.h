@@ -39,7 +39,8 @@ struct qm_sim_config {
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
     uint64_t warmup;       /* read requests at the start that are not counted */
     bool explain;          /* say why reads were missed */
-    struct qm_sim_tier_config tier;        /* size 0: none */
+    struct qm_sim_tier_config tier; /* size 0: none */
+    bool by_class;                  /* count for each class, too (qm_sim_class()) */
     const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
 
@@ -71,6 +72,14 @@ struct qm_sim_result {
     struct qm_virtual_result timed;   /* with config.timed */
 };
 
+/* What was counted of one class since the warm-up: of reads for which a context of it
+ * was the innermost. */
+struct qm_sim_class {
+    uint64_t hits, prefetch_hits, misses; /* blocks */
+    uint64_t requests;                    /* with config.timed: that were answered */
+    double us;                            /* and their time in all */
+};
+
 /* Makes a simulation; strings in config, and the future, must outlive it.  Returns NULL
  * with a sentence in err that says what is wrong and what is allowed. */
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len);
@@ -85,6 +94,13 @@ int qm_sim_finish(struct qm_sim *sim);
 const struct qm_sim_config *qm_sim_config(const struct qm_sim *sim);
 /* What was counted so far. */
 void qm_sim_result(struct qm_sim *sim, struct qm_sim_result *result);
+/* With config.by_class: the counts of class `number` and its name, which are the
+ * simulation's, until its next event.  Numbers are from 0 to the result less 1, in the
+ * order of the trace; 0 is what has no class, and 1 those beyond QM_CLASSES_MAX: both
+ * have no name.  Each may be called at any time; at level none all is in 0. */
+uint32_t qm_sim_class_count(const struct qm_sim *sim);
+const struct qm_sim_class *qm_sim_class(const struct qm_sim *sim, uint32_t number,
+                                        const char **name);
 void qm_sim_free(struct qm_sim *sim); /* NULL is fine */
 
 #endif

@@ -62,6 +62,7 @@ struct vt_reader {
     int64_t since;             /* what its latency counts from */
     bool counted;
     enum { VT_LOOK_UP, VT_TIER, VT_READ, VT_WAIT } phase;
+    uint32_t klass;          /* of its context, for the counts of classes */
     unsigned n, at, reading; /* pieces: in the batch, done, being read */
     unsigned more;           /* prefetches that are read with them */
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];

@@ -69,6 +69,9 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     unsigned n, throttled;
     uint64_t now;
 
+    r->klass = klass;
+    if (sim->config.by_class && r->counted)
+        qm_sim_class_found(sim, klass, access);
     v->counts.late +=
         access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
     if (!e->prefetches || qm_engine_ignores(e, access))

@@ -295,10 +295,16 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
 static void end_request(struct vt_reader *r)
 {
     struct qm_virtual *v = r->actor.v;
+    struct qm_sim_class *c;
 
     if (!r->counted || v->error)
         return;
     qm_histogram_add(&v->latency, (uint64_t)(v->now - r->since));
+    c = qm_sim_class_at(v->sim, r->klass);
+    if (c) {
+        c->requests++;
+        c->us += (double)(v->now - r->since) / 1e3;
+    }
     v->ended = v->now;
 }
 
