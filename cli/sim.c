@@ -464,8 +464,7 @@ static int make_runs(struct arguments *a, uint64_t block_size, struct sim_runs *
     return CLI_OK;
 }
 
-/* How many this process may use; 1 if there are more than a set holds. */
-static unsigned cpus(void)
+unsigned sim_cpus(void)
 {
     cpu_set_t set;
 
@@ -479,7 +478,7 @@ static int run(struct arguments *a, struct qm_trace_reader *reader)
     struct sim_runs runs = {.series_us = a->series_us,
                             .policies = a->policies.count,
                             .evictions = a->evictions.count,
-                            .jobs = a->jobs.set ? (unsigned)a->jobs.value : cpus()};
+                            .jobs = a->jobs.set ? (unsigned)a->jobs.value : sim_cpus()};
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)

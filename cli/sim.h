@@ -44,6 +44,9 @@ int sim_simulate_fitting(struct sim_runs *runs, const char *file,
 /* Of blocks, metadata and rules. */
 uint64_t sim_total_bytes(const struct sim_run *run);
 
+/* How many processors this process may use; 1 if there are more than a set holds. */
+unsigned sim_cpus(void);
+
 /* Whether file can be read again from its beginning. */
 bool sim_is_rereadable(const char *file);
 

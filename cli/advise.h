@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* advise.h - what quickmine advise found out of a trace, for those who print it. */
+#ifndef QM_CLI_ADVISE_H
+#define QM_CLI_ADVISE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mining/core/context.h"
+#include "sim/advise.h"
+#include "sim/virtual.h"
+
+enum { ADVISE_MEMORIES = 32, ADVISE_LEVELS = 8, ADVISE_PLAIN = 3 };
+
+/* What is asked for. */
+struct advise_request {
+    const char *file;    /* the trace, which can be read again */
+    const char *name;    /* of it, for people */
+    uint64_t block_size; /* 0: the trace's */
+    uint64_t most_reads; /* requests that are simulated, at most */
+    uint64_t memories[ADVISE_MEMORIES];
+    size_t memory_count; /* 0: from the footprint */
+    struct qm_device_config device;
+    uint64_t device_size; /* 0: where the last request ends */
+    const char *backend;  /* where the device's times come from, for people */
+    unsigned clients;     /* 0: as many as read at a time in the trace */
+    bool think_set;       /* else as in the trace */
+    uint64_t think_us;    /* between a client's requests */
+    unsigned jobs;
+};
+
+struct advise_level {
+    enum qm_level level;
+    struct qm_advise_cost cost;
+};
+
+struct advise_class {
+    char *name; /* any text; NULL: all that have none */
+    uint64_t requests;
+    uint64_t plain_blocks, plain_misses, ahead_blocks, ahead_misses;
+    double plain_us, ahead_us; /* in all */
+};
+
+struct advise_report {
+    const struct advise_request *request;
+    /* Of the trace: */
+    uint64_t block_size, reads, writes, untagged, blocks, footprint; /* bytes */
+    double seconds;
+    /* What was simulated of it: its last read requests, the second half of which
+     * counts. */
+    uint64_t simulated, simulated_footprint;
+    unsigned clients;
+    uint64_t think_us;
+    uint64_t probe; /* memory at which levels were compared */
+    struct advise_level levels[ADVISE_LEVELS];
+    size_t level_count, level; /* how many were tried; the best of them */
+    struct qm_advise_point points[ADVISE_MEMORIES];
+    struct qm_advise_input input;
+    struct qm_advice advice;
+    uint64_t class_memory;        /* at which classes were counted */
+    struct advise_class *classes; /* by the time saved, most first */
+    size_t class_count;
+};
+
+/* Simulates, and fills in *report, to be freed with advise_report_free() in any case.
+ * Prints what goes wrong; returns an exit status. */
+int advise_make(const struct advise_request *request, struct advise_report *report);
+void advise_report_free(struct advise_report *report);
+
+void advise_print(const struct advise_report *report, size_t classes);
+/* An object; NULL: memory is out. */
+json_t *advise_json(const struct advise_report *report);
+
+#endif
