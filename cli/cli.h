@@ -27,6 +27,7 @@ int qm_cmd_trace_cut(int argc, char **argv);
 int qm_cmd_trace_convert(int argc, char **argv);
 int qm_cmd_mine(int argc, char **argv);
 int qm_cmd_sim(int argc, char **argv);
+int qm_cmd_advise(int argc, char **argv);
 int qm_cmd_replay(int argc, char **argv);
 int qm_cmd_stat(int argc, char **argv);
 int qm_cmd_set(int argc, char **argv);

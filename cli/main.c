@@ -10,6 +10,7 @@ static const struct cli_command commands[] = {
     {"trace", qm_cmd_trace, "describe, cut and convert traces", cli_trace_commands},
     {"mine", qm_cmd_mine, "mine a trace and print its rules", NULL},
     {"sim", qm_cmd_sim, "simulate the storage cache on a trace", NULL},
+    {"advise", qm_cmd_advise, "say whether it pays, and with how much memory", NULL},
     {"replay", qm_cmd_replay, "replay a trace against a live server", NULL},
     {"stat", qm_cmd_stat, "print a live server's statistics", NULL},
     {"top", qm_cmd_top, "watch a live server", NULL},

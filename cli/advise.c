@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* advise.c - quickmine advise: does it pay here?  What is asked for. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/advise.h"
+#include "cli/cli.h"
+#include "cli/sim-timed.h"
+#include "cli/sim.h"
+
+#define READS_MOST   UINT64_C(400000)
+#define READS_LIMIT  (UINT64_C(1) << 32)
+#define TRACES_MAX   64
+#define CLASSES_MOST 10
+
+/* What a backend of which only the latency is known is taken for. */
+#define PARALLEL 16
+#define SIGMA    0.3
+
+struct arguments {
+    struct advise_request request;
+    struct sim_timed timed;
+    struct cli_setting latency_us, classes;
+    const char *files[TRACES_MAX];
+    size_t count;
+    bool json;
+    char backend[160];
+};
+
+enum {
+    MEMORY = 'm',
+    DEVICE = 'd',
+    CLIENTS = 'n',
+    CLASSES = 'C',
+    BLOCK_BYTES = 'b',
+    JSON = 'j',
+    LATENCY = 0x200,
+    THINK,
+    READS,
+    JOBS,
+};
+
+static const struct argp_option options[] = {
+    {"memory", MEMORY, "SIZE[,SIZE...]", 0,
+     "memory of the cache: 64M, 1G, ... (from the footprint)", 0},
+    {"device", DEVICE, "NAME[,KEY=VALUE...]", 0,
+     "the backend, as the device filter knows it: disk, ssd, san, object-store", 0},
+    {"latency", LATENCY, "MS", 0,
+     "the backend, by the time of a random read as you measured it, in milliseconds",
+     0},
+    {"clients", CLIENTS, "N", 0,
+     "number of clients that read, each one request at a time (as in the trace)", 0},
+    {"think", THINK, "MS", 0,
+     "pause between a client's requests, in milliseconds (the mean in the trace)", 0},
+    {"block-size", BLOCK_BYTES, "SIZE", 0,
+     "block size in bytes, instead of the trace's (512 to 16M)", 0},
+    {"reads", READS, "N", 0,
+     "simulate the last N read requests of a longer trace (400000)", 0},
+    {"classes", CLASSES, "N", 0, "print at most N classes (10; 0: all)", 0},
+    {"jobs", JOBS, "N", 0, "number of processes (as many as there are CPUs)", 0},
+    {"json", JSON, NULL, 0, "print an array with an object for each trace", 0},
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static void add_memory(struct argp_state *state, const char *word)
+{
+    struct advise_request *q = &((struct arguments *)state->input)->request;
+    uint64_t size = cli_size(state, "--memory", word, 1, INT64_MAX);
+    size_t i = q->memory_count;
+
+    if (i == ADVISE_MEMORIES)
+        argp_error(state, "--memory takes at most %d sizes", ADVISE_MEMORIES);
+    for (; i > 0 && q->memories[i - 1] > size; i--)
+        q->memories[i] = q->memories[i - 1];
+    if (i > 0 && q->memories[i - 1] == size)
+        argp_error(state, "--memory: %s is given twice", word);
+    q->memories[i] = size;
+    q->memory_count++;
+}
+
+/* Where the device's times come from. */
+static void set_backend(struct argp_state *state, struct arguments *a)
+{
+    struct advise_request *q = &a->request;
+    char err[200];
+    bool none;
+
+    if (a->timed.words && a->latency_us.set)
+        argp_error(state, "either --device or --latency");
+    if (a->timed.words) {
+        qm_device_settings_complete(&a->timed.settings, &q->device, &none, err,
+                                    sizeof err);
+        q->device_size = a->timed.size;
+        snprintf(a->backend, sizeof a->backend, "the model '%s' (--device)",
+                 qm_device_settings_name(&a->timed.settings));
+    } else if (a->latency_us.set) {
+        q->device = (struct qm_device_config){
+            .stations = PARALLEL,
+            .read = {(double)a->latency_us.value * 1e3, SIGMA},
+            .scale = 1,
+        };
+        snprintf(a->backend, sizeof a->backend,
+                 "%g ms a read, %d at a time (--latency)",
+                 (double)a->latency_us.value / 1e3, PARALLEL);
+    } else {
+        argp_error(state,
+                   "how fast is the backend? A trace does not tell: say --device "
+                   "disk, ssd, san or object-store, or --latency MS");
+    }
+    q->backend = a->backend;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+
+    switch (key) {
+    case MEMORY:
+        cli_list(state, "--memory", arg, add_memory);
+        return 0;
+    case DEVICE:
+        sim_timed_device(state, &a->timed, arg);
+        return 0;
+    case LATENCY:
+        a->latency_us.set = true;
+        a->latency_us.value = cli_milliseconds(state, "--latency", arg);
+        if (a->latency_us.value > 100000000)
+            argp_error(state, "--latency must be at most 100000 ms, not '%s'", arg);
+        return 0;
+    case CLIENTS:
+        a->request.clients =
+            (unsigned)cli_number(state, "--clients", arg, 1, QM_VIRTUAL_CLIENTS_MAX);
+        return 0;
+    case THINK:
+        a->request.think_set = true;
+        a->request.think_us =
+            strcmp(arg, "0") == 0 ? 0 : cli_milliseconds(state, "--think", arg);
+        return 0;
+    case BLOCK_BYTES:
+        a->request.block_size = cli_block_size(state, arg);
+        return 0;
+    case READS:
+        a->request.most_reads = cli_number(state, "--reads", arg, 2, READS_LIMIT);
+        return 0;
+    case CLASSES:
+        a->classes.value = cli_number(state, "--classes", arg, 0, UINT32_MAX);
+        return 0;
+    case JOBS:
+        a->request.jobs = (unsigned)cli_number(state, "--jobs", arg, 1, 1024);
+        return 0;
+    case JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->count == TRACES_MAX)
+            argp_error(state, "at most %d traces", TRACES_MAX);
+        a->files[a->count++] = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (a->count == 0)
+            argp_error(state, "which trace?");
+        set_backend(state, a);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "TRACE...",
+    .doc =
+        "Says whether QuickMine pays for what a trace recorded, with how much memory, "
+        "and why: from simulations of plain caching and of the default policy that "
+        "take the time of the backend.\vSee quickmine-advise(1).",
+};
+
+static int advise(struct arguments *a, const char *file, json_t *all)
+{
+    struct advise_report report;
+    json_t *json;
+    int status;
+
+    if (!sim_is_rereadable(file))
+        return cli_fail(
+            "%s: the trace is read several times, so it must be a file that "
+            "is there, and not standard input or a pipe",
+            file);
+    a->request.file = a->request.name = file;
+    status = advise_make(&a->request, &report);
+    if (status == CLI_OK && a->json) {
+        json = advise_json(&report);
+        if (!json || json_array_append_new(all, json) != 0)
+            status = cli_fail("out of memory");
+    } else if (status == CLI_OK) {
+        advise_print(&report, a->classes.value);
+    }
+    advise_report_free(&report);
+    return status;
+}
+
+int qm_cmd_advise(int argc, char **argv)
+{
+    struct arguments a = {
+        .request = {.most_reads = READS_MOST, .jobs = sim_cpus()},
+        .classes = {.value = CLASSES_MOST},
+    };
+    json_t *all;
+    int status = CLI_OK;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    all = json_array();
+    for (size_t i = 0; i < a.count && status == CLI_OK; i++) {
+        if (i > 0 && !a.json)
+            printf("\n");
+        status = advise(&a, a.files[i], all);
+    }
+    sim_timed_free(&a.timed);
+    if (status == CLI_OK && a.json)
+        return cli_print_json(all);
+    json_decref(all);
+    return cli_end_output(status);
+}
