@@ -137,6 +137,7 @@ static void path_of(char *path, size_t len, unsigned number, const char *name)
  * first.  Where the file is missing, it stays at 30 seconds. */
 static void set_timer(const struct qm_kernel_device *d)
 {
+    uint64_t ms = d->timeout < UINT32_MAX / 1000 ? d->timeout * 1000 : UINT32_MAX;
     char path[64];
     FILE *f;
 
@@ -144,7 +145,7 @@ static void set_timer(const struct qm_kernel_device *d)
     f = fopen(path, "we");
     if (!f)
         return;
-    fprintf(f, "%" PRIu64 "\n", d->timeout * 1000);
+    fprintf(f, "%" PRIu64 "\n", ms);
     fclose(f);
 }
 

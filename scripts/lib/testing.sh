@@ -111,7 +111,7 @@ start_nbdkit() {
     background env LD_PRELOAD="$preload" ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}" \
         nbdkit -f -U "$T/$name.sock" -P "$T/$name.pid" "$@" 2>"$T/$name.log"
     local pid=$PID
-    wait_for 20 eval "[ -s '$T/$name.pid' ] || gone $pid"
+    wait_for "${QM_START_SECONDS:-20}" eval "[ -s '$T/$name.pid' ] || gone $pid"
     if ! [ -s "$T/$name.pid" ]; then cat "$T/$name.log" >&2; return 1; fi
 }
 

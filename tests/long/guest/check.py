@@ -51,6 +51,7 @@ told, untold = collections.defaultdict(list), []  # by place: when a query read 
 count, examples = collections.Counter(), collections.defaultdict(collections.Counter)
 size_of = collections.Counter()
 total = 0
+shapes = collections.Counter()
 for line in open(args.trace, errors="replace"):
     f = line.split()
     if f[0] == "B":
@@ -66,6 +67,8 @@ for line in open(args.trace, errors="replace"):
     if part != 0 and not args.all:
         continue
     total += length
+    seen = contexts.get(f[2], ("none", "none", None))
+    shapes[(length, offset % 4096, seen[0], seen[1][:16] if seen[0] != "query" else "")] += 1
     table = table_of(offset, length)
     kind, name, _ = contexts.get(f[2], ("none", "none", None))
     if table is None:
@@ -105,6 +108,9 @@ if args.before and args.after:
     size = size_after - size - 512
     print(f"CHECK the device read {reads_after - reads - 1} times, {size} bytes; the server "
           f"recorded {total}")
+    if total < size or total > size * 1.001:
+        for (length, place, kind, name), n in shapes.most_common(16):
+            print(f"CHECK   {n} of {length} bytes at {place} of a block, in {kind} {name}")
     if total < size or total > size * 1.01:
         bad = True
 sys.exit(bad)
