@@ -317,6 +317,15 @@ void qms_hints_expire(struct qms_hints *h, uint64_t now)
     }
 }
 
+static unsigned count_waiting(struct ring *ring)
+{
+    unsigned n = 0;
+
+    for (unsigned i = ring->first; i != ring->end; i++)
+        n += at(ring, i)->waits;
+    return n;
+}
+
 void qms_hints_get_stats(struct qms_hints *h, struct qms_hints_stats *stats)
 {
     *stats = (struct qms_hints_stats){
@@ -329,6 +338,7 @@ void qms_hints_get_stats(struct qms_hints *h, struct qms_hints_stats *stats)
         stats->joined += s->joined;
         stats->unread += s->unread;
         stats->unhinted += s->unhinted;
+        stats->waiting += count_waiting(&s->hints) + count_waiting(&s->reads);
         pthread_mutex_unlock(&s->lock);
     }
 }

@@ -92,6 +92,7 @@ struct qms_hints_stats {
     uint64_t joined;   /* of these, those that met their read */
     uint64_t unread;   /* hints whose read did not come in time */
     uint64_t unhinted; /* reads whose hint did not */
+    uint64_t waiting;  /* hints, and blocks read, at present */
 };
 
 void qms_hints_get_stats(struct qms_hints *hints, struct qms_hints_stats *stats);

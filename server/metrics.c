@@ -142,6 +142,8 @@ static const struct metric metrics[] = {
     {"hints", "unread", "hint_blocks_unread", COUNTER, NULL, 1, "Of these, never read"},
     {"hints", "unhinted", "unhinted_blocks", COUNTER, NULL, 1,
      "Blocks read that no hint told of, while hints were sent"},
+    {"hints", "waiting", "hint_blocks_waiting", GAUGE, NULL, 1,
+     "Hints that wait for their read, and blocks read that wait for their hint"},
     {NULL, "recorded", "recorded_events", COUNTER, NULL, 1, "Events recorded"},
     {NULL, "record_dropped", "recorded_events_dropped", COUNTER, NULL, 1,
      "Events that could not be recorded"},

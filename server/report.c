@@ -171,6 +171,7 @@ static void put_hints(const struct report *r, json_t *o)
     put(hints, "joined", h.joined);
     put(hints, "unread", h.unread);
     put(hints, "unhinted", h.unhinted);
+    put(hints, "waiting", h.waiting);
     json_object_set_new(o, "hints", hints);
 }
 

@@ -142,6 +142,8 @@ static void test_standstill(void **state)
     said(1 * MS, 18, 3, &outcome);
     qms_hints_expire(hints, PATIENCE * MS);
     assert_int_equal(alone_count, 0);
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.waiting, 4);
     /* Those who say what is read come too late, but for one; the readers, too. */
     assert_true(said(PATIENCE * MS, 7, 3, &outcome));
     assert_true(was_read(PATIENCE * MS, 1, 17, QM_MISS, &klass));
@@ -157,6 +159,7 @@ static void test_standstill(void **state)
     qms_hints_get_stats(hints, &stats);
     assert_int_equal(stats.unread, 1);
     assert_int_equal(stats.unhinted, 1);
+    assert_int_equal(stats.waiting, 0);
 }
 
 /* What its connection's own context was counted for is not handed back. */
