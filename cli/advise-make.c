@@ -28,6 +28,7 @@
  * all of it with metadata and rules. */
 enum { MEMORIES = 7 };
 #define ALL_OF_IT     1.25
+#define ALIKE         1.02 /* means of levels */
 #define STEP          (UINT64_C(256) << 10)
 #define NO_CACHE_MOST 1024
 
@@ -296,6 +297,11 @@ static int compare_levels(struct maker *m, uint64_t memory)
         if (r->levels[i].cost.mean_us < r->levels[r->level].cost.mean_us)
             r->level = i;
     }
+    /* The last one is the server's default, which is kept unless that costs something.
+     */
+    if (status == CLI_OK && r->levels[r->level_count - 1].cost.mean_us <=
+                                ALIKE * r->levels[r->level].cost.mean_us)
+        r->level = r->level_count - 1;
     return status;
 }
 

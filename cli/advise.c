@@ -25,6 +25,7 @@ struct arguments {
     struct cli_setting latency_us, classes;
     const char *files[TRACES_MAX];
     size_t count;
+    const char *html;
     bool json;
     char backend[160];
 };
@@ -40,6 +41,7 @@ enum {
     THINK,
     READS,
     JOBS,
+    HTML,
 };
 
 static const struct argp_option options[] = {
@@ -60,6 +62,7 @@ static const struct argp_option options[] = {
      "simulate the last N read requests of a longer trace (400000)", 0},
     {"classes", CLASSES, "N", 0, "print at most N classes (10; 0: all)", 0},
     {"jobs", JOBS, "N", 0, "number of processes (as many as there are CPUs)", 0},
+    {"html", HTML, "FILE", 0, "write a page with the curves, too", 0},
     {"json", JSON, NULL, 0, "print an array with an object for each trace", 0},
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -150,6 +153,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JOBS:
         a->request.jobs = (unsigned)cli_number(state, "--jobs", arg, 1, 1024);
         return 0;
+    case HTML:
+        if (*arg == '\0' || strcmp(arg, "-") == 0)
+            argp_error(state, "--html must name a file, not '%s'", arg);
+        a->html = arg;
+        return 0;
     case JSON:
         a->json = true;
         return 0;
@@ -178,9 +186,11 @@ static const struct argp argp = {
         "take the time of the backend.\vSee quickmine-advise(1).",
 };
 
-static int advise(struct arguments *a, const char *file, json_t *all)
+/* Makes the advice on one trace, and prints it unless it goes into an array. */
+static int advise(struct arguments *a, size_t i, struct advise_request *request,
+                  struct advise_report *report, json_t *all)
 {
-    struct advise_report report;
+    const char *file = a->files[i];
     json_t *json;
     int status;
 
@@ -189,16 +199,42 @@ static int advise(struct arguments *a, const char *file, json_t *all)
             "%s: the trace is read several times, so it must be a file that "
             "is there, and not standard input or a pipe",
             file);
-    a->request.file = a->request.name = file;
-    status = advise_make(&a->request, &report);
-    if (status == CLI_OK && a->json) {
-        json = advise_json(&report);
-        if (!json || json_array_append_new(all, json) != 0)
-            status = cli_fail("out of memory");
-    } else if (status == CLI_OK) {
-        advise_print(&report, a->classes.value);
+    if (a->html && cli_same_file(file, a->html))
+        return cli_fail("--html %s is the trace itself", a->html);
+    *request = a->request;
+    request->file = request->name = file;
+    status = advise_make(request, report);
+    if (status != CLI_OK)
+        return status;
+    if (!a->json) {
+        printf("%s", i > 0 ? "\n" : "");
+        advise_print(report, a->classes.value);
+        return CLI_OK;
     }
-    advise_report_free(&report);
+    json = advise_json(report);
+    if (!json || json_array_append_new(all, json) != 0)
+        return cli_fail("out of memory");
+    return CLI_OK;
+}
+
+static int advise_all(struct arguments *a, json_t *all)
+{
+    struct advise_report *reports = calloc(a->count, sizeof *reports);
+    struct advise_request *requests = calloc(a->count, sizeof *requests);
+    struct advise_html html = {.fd = -1};
+    int status = reports && requests ? CLI_OK : cli_fail("out of memory");
+
+    if (status == CLI_OK && a->html)
+        status = advise_html_open(a->html, &html);
+    for (size_t i = 0; i < a->count && status == CLI_OK; i++)
+        status = advise(a, i, &requests[i], &reports[i], all);
+    if (status == CLI_OK && a->html)
+        status = advise_html_write(&html, reports, a->count);
+    advise_html_close(&html);
+    for (size_t i = 0; reports && i < a->count; i++)
+        advise_report_free(&reports[i]);
+    free(requests);
+    free(reports);
     return status;
 }
 
@@ -209,15 +245,11 @@ int qm_cmd_advise(int argc, char **argv)
         .classes = {.value = CLASSES_MOST},
     };
     json_t *all;
-    int status = CLI_OK;
+    int status;
 
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     all = json_array();
-    for (size_t i = 0; i < a.count && status == CLI_OK; i++) {
-        if (i > 0 && !a.json)
-            printf("\n");
-        status = advise(&a, a.files[i], all);
-    }
+    status = advise_all(&a, all);
     sim_timed_free(&a.timed);
     if (status == CLI_OK && a.json)
         return cli_print_json(all);

@@ -73,4 +73,19 @@ void advise_print(const struct advise_report *report, size_t classes);
 /* An object; NULL: memory is out. */
 json_t *advise_json(const struct advise_report *report);
 
+/* A page that is to be written: opened before the work, so that a mistake is said
+ * first. What was there stays until it is written. */
+struct advise_html {
+    const char *path;
+    int fd;    /* -1: none */
+    bool made; /* the file is new, and not complete */
+};
+
+/* Both print what goes wrong, and return an exit status. */
+int advise_html_open(const char *path, struct advise_html *html);
+int advise_html_write(struct advise_html *html, const struct advise_report *reports,
+                      size_t count);
+/* Removes a file that was made and not completed. */
+void advise_html_close(struct advise_html *html);
+
 #endif

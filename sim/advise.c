@@ -164,10 +164,11 @@ static void say(const struct qm_advise_input *in, struct qm_advice *a)
     case QM_PLAIN_PAYS:
         snprintf(
             to, len,
-            "does not pay, because prefetching saves nowhere %.0f %% of the mean "
-            "read beside a plain cache of the same memory, which with %s misses "
-            "%.1f %% of the blocks (%s a read, %s without a cache): use policy=none, "
-            "or give the memory to the database",
+            "does not pay, because at no size prefetching saves %.0f %% of the time of "
+            "a plain "
+            "cache of the same memory, which with %s misses %.1f %% of the blocks (%s "
+            "a read, %s "
+            "without a cache): use policy=none, or give the memory to the database",
             100 * QM_ADVISE_GAIN, size, 100 * at->plain.misses,
             qm_advise_time(at->plain.mean_us, with),
             qm_advise_time(in->none.mean_us, without));
