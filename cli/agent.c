@@ -19,7 +19,7 @@
 
 #define DEVICES_MAX   32
 #define DEFAULT_BLOCK 16384
-#define DESCRIPTORS   (3 * 4096)
+#define DESCRIPTORS   (3 * 4096 + 1024)
 
 struct arguments {
     const char *names[DEVICES_MAX];
@@ -223,8 +223,7 @@ static int close_target(const struct arguments *a, struct target *t)
     return CLI_OK;
 }
 
-/* A registration takes two descriptors. */
-static void allow_descriptors(void)
+void agent_allow_descriptors(void)
 {
     struct rlimit limit;
 
@@ -251,7 +250,7 @@ static int run(const struct arguments *a)
     if (open_target(a, &target, &config) != CLI_OK)
         return CLI_FAILED;
     make_directory(a->socket);
-    allow_descriptors();
+    agent_allow_descriptors();
     /* It runs little, but what it tells late is of no use. */
     setpriority(PRIO_PROCESS, 0, -10);
     if (qm_agent_open(&agent, &config, err, sizeof err) != 0) {

@@ -16,6 +16,9 @@ bool agent_check(void);
 /* Whether processes have the numbers here that the kernel knows them by. */
 bool agent_sees_all_processes(void);
 
+/* Lets this process have the descriptors that 4,096 registrations take, if it may. */
+void agent_allow_descriptors(void);
+
 /* Takes reads down in a trace (agent-record.c). */
 struct agent_record;
 

@@ -418,6 +418,7 @@ static int run(void *opaque)
 
     if (o->device)
         daemon_protect();
+    agent_allow_descriptors();
     check_namespace(o);
     if (o->transport == ATTACH_HINTS)
         return run_hints(o);

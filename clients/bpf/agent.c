@@ -183,10 +183,15 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
                            {.fd = a->door ? qm_door_fd(a->door) : -1, .events = POLLIN},
                            {.fd = qm_watch_fd(a->watch), .events = POLLIN}};
     const struct timespec interval = {.tv_nsec = POLL_NS};
+    const int door = fds[1].fd;
+    uint64_t served = 0;
     unsigned vain = 0;
 
     for (;;) {
         bool sleeps = vain >= BUSY;
+
+        /* While it is not to be served, who knocks is to wake nobody. */
+        fds[1].fd = now() - served < QM_DOOR_PAUSE * UINT64_C(1000000) ? -1 : door;
 
         if (sleeps) {
             qm_watch_sleep(a->watch, true);
@@ -194,7 +199,7 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
             sleeps = !drain(a);
         }
         if (sleeps) {
-            poll(fds, 3, IDLE_MS);
+            poll(fds, 3, fds[1].fd == door ? IDLE_MS : QM_DOOR_PAUSE);
             qm_watch_sleep(a->watch, false);
         } else {
             qm_watch_sleep(a->watch, false);
@@ -203,8 +208,11 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
         vain = drain(a) ? 0 : vain + (vain < BUSY);
         if (fds[0].revents)
             break;
-        if (a->door)
+        if (a->door && fds[1].fd != -1) {
             qm_door_serve(a->door);
+            if (fds[1].revents)
+                served = now();
+        }
     }
     drain(a);
 }

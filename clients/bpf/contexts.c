@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <linux/magic.h>
 
@@ -38,6 +39,7 @@ struct user {
 struct process {
     pid_t number; /* key */
     struct user *user;
+    int table; /* a descriptor of what is mapped at slots */
     const struct qm_agent_slot *slots;
     uint32_t count;
     size_t bytes;
@@ -48,7 +50,8 @@ struct process {
 struct qm_agent_contexts {
     struct qm_sink sink;
     struct process *processes;
-    struct user *users; /* that have processes */
+    struct process *next_swept; /* NULL: the first */
+    struct user *users;         /* that have processes */
     struct qm_agent_contexts_stats stats;
 };
 
@@ -105,7 +108,10 @@ static void forget(struct qm_agent_contexts *c, struct process *p)
     while (p->open)
         end(c, p->open);
     munmap((void *)p->slots, p->bytes);
+    close(p->table);
     leave_user(c, p->user);
+    if (c->next_swept == p)
+        c->next_swept = p->hh.next;
     HASH_DEL(c->processes, p);
     c->stats.processes--;
     free(p);
@@ -154,16 +160,14 @@ int qm_agent_contexts_register(struct qm_agent_contexts *c, pid_t number, uid_t 
     p = calloc(1, sizeof *p);
     if (!p)
         return ENOMEM;
+    p->table = fcntl(table, F_DUPFD_CLOEXEC, 0);
     p->slots = mmap(NULL, bytes, PROT_READ, MAP_SHARED, table, 0);
-    if (p->slots == MAP_FAILED) {
-        int error = errno;
-
-        free(p);
-        return error;
-    }
-    p->user = join_user(c, user);
+    p->user = p->table != -1 && p->slots != MAP_FAILED ? join_user(c, user) : NULL;
     if (!p->user) {
-        munmap((void *)p->slots, bytes);
+        if (p->slots != MAP_FAILED)
+            munmap((void *)p->slots, bytes);
+        if (p->table != -1)
+            close(p->table);
         free(p);
         return ENOMEM;
     }
@@ -184,6 +188,17 @@ void qm_agent_contexts_forget(struct qm_agent_contexts *c, pid_t number)
         forget(c, p);
 }
 
+/* Whether the slot holds the word.  Not by the mapping: looking at a page that nobody
+ * has written to would make one, in our memory, and a table can consist of such pages.
+ */
+static bool holds(const struct process *p, uint64_t word)
+{
+    off_t at = (off_t)((word & QM_AGENT_SLOT_MASK) * sizeof(struct qm_agent_slot));
+    uint64_t held;
+
+    return pread(p->table, &held, sizeof held, at) == sizeof held && held == word;
+}
+
 /* Copies the slot of a word.  False: it holds another by now, or is being changed. */
 static bool copy_slot(const struct process *p, uint64_t word,
                       struct qm_agent_slot *copy)
@@ -192,7 +207,7 @@ static bool copy_slot(const struct process *p, uint64_t word,
     const uint64_t *from = (const uint64_t *)slot;
     uint64_t to[sizeof *slot / sizeof *from];
 
-    if (__atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) != word)
+    if (!holds(p, word) || __atomic_load_n(&slot->word, __ATOMIC_ACQUIRE) != word)
         return false;
     /* In order, so that the word is looked at last. */
     for (size_t i = 0; i < sizeof *slot / sizeof *from; i++)
@@ -335,12 +350,17 @@ static void sweep(struct qm_agent_contexts *c, struct process *p)
     }
 }
 
+/* Some processes at a time, so that nobody waits long for somebody else's contexts. */
 void qm_agent_contexts_sweep(struct qm_agent_contexts *c)
 {
-    struct process *p, *next;
+    struct process *p = c->next_swept ? c->next_swept : c->processes;
+    unsigned looked = 0;
 
-    HASH_ITER(hh, c->processes, p, next)
-    sweep(c, p);
+    for (; p && looked < QM_AGENT_CONTEXTS_SWEEP; p = p->hh.next) {
+        looked += 1 + HASH_COUNT(p->open);
+        sweep(c, p);
+    }
+    c->next_swept = p;
 }
 
 void qm_agent_contexts_get_stats(const struct qm_agent_contexts *c,

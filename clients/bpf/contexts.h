@@ -27,6 +27,8 @@
 #define QM_AGENT_CONTEXTS_USER  16384 /* of a user */
 #define QM_AGENT_CONTEXTS_ALL   65536 /* of all */
 #define QM_AGENT_CONTEXTS_DEPTH 32    /* of nesting */
+#define QM_AGENT_CONTEXTS_SWEEP 2048  /* after so many, a sweep goes on the next time  \
+                                       */
 
 /* Where contexts go.  A handle is the sink's, not 0. */
 struct qm_sink {
@@ -58,7 +60,9 @@ void qm_agent_contexts_forget(struct qm_agent_contexts *contexts, pid_t process)
 uint64_t qm_agent_contexts_find(struct qm_agent_contexts *contexts, pid_t process,
                                 uint64_t word);
 
-/* Ends the contexts that have ended.  To be called now and then. */
+/* Ends contexts that have ended: those of as many processes as have
+ * QM_AGENT_CONTEXTS_SWEEP together, or of one; the next call goes on with the others.
+ * To be called now and then. */
 void qm_agent_contexts_sweep(struct qm_agent_contexts *contexts);
 
 struct qm_agent_contexts_stats {

@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,10 +22,16 @@
 #include <utlist.h>
 
 #define GUESTS_MAX      4096
-#define GUESTS_OF_USER  (GUESTS_MAX / 4)
+#define DESCRIPTORS     3   /* that a guest takes: connection, process, table */
+#define OTHERS          256 /* descriptors that are left to the rest of the program */
 #define SILENCE_SECONDS 5
 #define EVENTS          64
 #define ACCEPTS         32
+#define BACKLOG         1024
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 /* One of the two things that end a registration. */
 struct end {
@@ -50,7 +58,7 @@ struct qm_door {
     dev_t dev;
     ino_t ino; /* of the socket, to remove no other */
     struct guest *guests;
-    unsigned count;
+    unsigned count, most;
 };
 
 static time_t now(void)
@@ -95,9 +103,22 @@ static int listen_at(struct qm_door *d, const struct sockaddr_un *address)
         return errno;
     d->dev = st.st_dev;
     d->ino = st.st_ino;
-    if (chmod(d->path, 0666) != 0 || listen(d->listener, 64) != 0)
+    if (chmod(d->path, 0666) != 0 || listen(d->listener, BACKLOG) != 0)
         return errno;
     return 0;
+}
+
+/* How many guests there is room for: who fills it must not keep the program from
+ * opening anything else. */
+static unsigned room(void)
+{
+    struct rlimit limit;
+    rlim_t most;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return GUESTS_MAX;
+    most = limit.rlim_cur > OTHERS ? (limit.rlim_cur - OTHERS) / DESCRIPTORS : 0;
+    return most < 4 ? 4 : most > GUESTS_MAX ? GUESTS_MAX : (unsigned)most;
 }
 
 int qm_door_open(struct qm_door **door, const char *path,
@@ -121,6 +142,7 @@ int qm_door_open(struct qm_door **door, const char *path,
         return ENOMEM;
     }
     d->calls = *calls;
+    d->most = room();
     d->listener = -1;
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     error = d->epoll == -1 ? errno : listen_at(d, &address);
@@ -208,16 +230,66 @@ static int attend(struct qm_door *d, struct guest *g, struct end *end, int fd)
     return fd == -1 || epoll_ctl(d->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : errno;
 }
 
+/* Whether the process with this number now is of this user.  True if it cannot be
+ * known.
+ */
+static bool is_of(pid_t process, uid_t user)
+{
+    unsigned long real, effective;
+    char path[32], line[128];
+    bool is = true;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)process);
+    f = fopen(path, "re");
+    if (!f)
+        return errno != ENOENT && errno != ESRCH;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "Uid: %lu %lu", &real, &effective) == 2)
+            is = effective == user;
+    fclose(f);
+    return is;
+}
+
+/* A descriptor of the process that connected; -1: there is none, and *gone says whether
+ * that is because the process is gone.
+ *
+ * Its number alone is not enough: a connection can be left to another process, and the
+ * number be another's by now, whose threads would then count as the guest's.  Before
+ * Linux 6.5 that can be found out only if they are of different users. */
+static int life_of(int fd, const struct ucred *peer, bool *gone)
+{
+    int life;
+    socklen_t size = sizeof life;
+
+    *gone = false;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &life, &size) == 0)
+        return life;
+    if (errno != ENOPROTOOPT) {
+        *gone = true;
+        return -1;
+    }
+    life = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+    if (life == -1 ? errno != ENOSYS : !is_of(peer->pid, peer->uid)) {
+        if (life != -1)
+            close(life);
+        life = -1;
+        *gone = true;
+    }
+    return life;
+}
+
 static void welcome(struct qm_door *d, int fd)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     struct guest *g;
+    bool gone;
     int life;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 ||
-        d->count >= GUESTS_MAX ||
-        (peer.uid != 0 && guests_of(d, peer.uid) >= GUESTS_OF_USER) ||
+        d->count >= d->most ||
+        (peer.uid != 0 && guests_of(d, peer.uid) >= d->most / 4) ||
         !(g = calloc(1, sizeof *g))) {
         close(fd);
         return;
@@ -228,10 +300,8 @@ static void welcome(struct qm_door *d, int fd)
     g->life.fd = -1;
     d->count++;
     DL_APPEND(d->guests, g);
-    life = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-    if (life == -1 && errno != ENOSYS) {
-        /* It is gone, and its number may be another's soon; or there is no descriptor.
-         */
+    life = life_of(fd, &peer, &gone);
+    if (gone) {
         g->connection.fd = fd;
         let_go(d, g);
     } else if (attend(d, g, &g->connection, fd) != 0 ||
@@ -297,6 +367,13 @@ static void replace(struct qm_door *d, const struct guest *by)
     }
 }
 
+static bool has_ended(const struct guest *g)
+{
+    struct pollfd life = {.fd = g->life.fd, .events = POLLIN};
+
+    return g->life.fd != -1 && poll(&life, 1, 0) == 1;
+}
+
 static void listen_to(struct qm_door *d, struct guest *g)
 {
     struct qm_agent_welcome answer = {.magic = QM_AGENT_MAGIC,
@@ -315,7 +392,9 @@ static void listen_to(struct qm_door *d, struct guest *g)
         return;
     }
     answer.error = EINVAL;
-    if (n == sizeof hello && table != -1)
+    if (has_ended(g)) /* its number may be another's */
+        answer.error = ESRCH;
+    else if (n == sizeof hello && table != -1)
         answer.error = (uint32_t)d->calls.arrived(d->calls.opaque, g->process, g->user,
                                                   &hello, table);
     if (table != -1)

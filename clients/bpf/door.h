@@ -3,8 +3,10 @@
  *
  * Any local program may register itself; of another it cannot say anything, since the
  * process is the one that the kernel names (SO_PEERCRED).  A registration ends when its
- * connection or its process does.  Registrations are bounded, a user's to a quarter of
- * all (root's are not), and a connection that says nothing for some seconds is closed.
+ * connection or its process does.  Registrations are bounded, by the descriptors that
+ * the program may have, too, of which some are left to the rest of it; a user's to a
+ * quarter of all (root's are not).  A connection that says nothing for some seconds is
+ * closed.
  *
  * Threads: one at a time.
  */
@@ -36,7 +38,9 @@ int qm_door_open(struct qm_door **door, const char *path,
 void qm_door_close(struct qm_door *door);
 
 /* A descriptor that is readable when there is something to do, and doing it without
- * waiting.  To be called every second, too. */
+ * waiting.  To be called every second, too.  Who lets anybody in as soon as he knocks
+ * has time for nothing else when many do: leave QM_DOOR_PAUSE between two calls. */
+#define QM_DOOR_PAUSE 2 /* ms */
 int qm_door_fd(const struct qm_door *door);
 void qm_door_serve(struct qm_door *door);
 

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "clients/bpf/contexts.h"
@@ -289,6 +290,48 @@ static void test_many_end(void **state)
         assert_true(begun[i].ended);
 }
 
+/* Looking for contexts in a table that nobody has written to does not fill it. */
+static void test_empty_table(void **state)
+{
+    struct table many = make_table(QM_AGENT_SLOTS_MAX, F_SEAL_SHRINK);
+    struct stat st;
+
+    assert_int_equal(add(200, 1000, many.fd, QM_AGENT_SLOTS_MAX), 0);
+    for (unsigned i = 1; i < QM_AGENT_SLOTS_MAX; i += 8)
+        assert_int_equal(qm_agent_contexts_find(contexts, 200, word(1, i)), 0);
+    assert_int_equal(fstat(many.fd, &st), 0);
+    assert_int_equal(st.st_blocks, 0);
+    free_table(&many, QM_AGENT_SLOTS_MAX);
+}
+
+/* However many have ended, a sweep looks at some; the next ones at the others, also
+ * when the process that was next has gone. */
+static void test_sweeps_in_parts(void **state)
+{
+    const unsigned slots = 1024, processes = 6;
+    struct table many = make_table(slots, F_SEAL_SHRINK);
+    uint64_t before;
+
+    for (pid_t p = 0; p < (pid_t)processes; p++)
+        assert_int_equal(add(500 + p, 1000, many.fd, slots), 0);
+    for (unsigned i = 1; i < slots; i++)
+        for (pid_t p = 0; p < (pid_t)processes; p++)
+            qm_agent_contexts_find(contexts, 500 + p,
+                                   set(&many, i, i, 0, QM_WIRE_QUERY, ""));
+    before = stats().open;
+    assert_int_equal(before, processes * (slots - 1));
+    for (unsigned i = 1; i < slots; i++)
+        many.slots[i].ended = many.slots[i].word;
+    qm_agent_contexts_sweep(contexts);
+    assert_in_range(before - stats().open, slots - 1, QM_AGENT_CONTEXTS_SWEEP + slots);
+    qm_agent_contexts_forget(contexts, 502);
+    qm_agent_contexts_forget(contexts, 503);
+    for (unsigned i = 0; i < processes; i++)
+        qm_agent_contexts_sweep(contexts);
+    assert_int_equal(stats().open, 0);
+    free_table(&many, slots);
+}
+
 /* A helper reads on behalf of another process' context, of the same user only. */
 static void test_helpers(void **state)
 {
@@ -407,6 +450,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_deep_step_by_step, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_empty_table, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sweeps_in_parts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_helpers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_users_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_threads, setup, teardown),
