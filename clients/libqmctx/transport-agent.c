@@ -100,19 +100,23 @@ static bool send_hello(struct agent *a, int fd)
     return sendmsg(fd, &message, MSG_NOSIGNAL) == sizeof hello;
 }
 
-/* Connects, without waiting for anything. */
-static void call(struct agent *a)
+/* Connects, without waiting for anything.  Returns 0, or why not: EAGAIN, many others
+ * are before us. */
+static int call(struct agent *a)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error;
 
     if (fd == -1)
-        return;
+        return ENOTCONN;
     if (connect(fd, (const struct sockaddr *)&a->address, sizeof a->address) != 0 ||
         !send_hello(a, fd)) {
+        error = errno;
         close(fd);
-        return;
+        return error == EAGAIN ? EAGAIN : ENOTCONN;
     }
     atomic_store(&a->fd, fd);
+    return 0;
 }
 
 /* What the agent has said since it was called; 0, or why it is not there. */
@@ -134,9 +138,9 @@ static int listen_to(struct agent *a)
 
 static int look(struct agent *a)
 {
-    if (atomic_load(&a->fd) == -1)
-        call(a);
-    return atomic_load(&a->fd) == -1 ? ENOTCONN : listen_to(a);
+    int error = atomic_load(&a->fd) == -1 ? call(a) : 0;
+
+    return error != 0 ? error : listen_to(a);
 }
 
 /* From here on without the lock. */
@@ -264,7 +268,7 @@ const struct qm_transport qm_transport_agent = {
     .close = agent_close,
 };
 
-/* Calls the agent and waits for its answer, a second at most. */
+/* Calls the agent and waits for its answer: for each of both a second at most. */
 static void first_call(struct agent *a)
 {
     struct pollfd fd = {.events = POLLIN};
@@ -273,13 +277,19 @@ static void first_call(struct agent *a)
     pthread_mutex_lock(&a->lock);
     atomic_store(&a->looked, now_ms());
     error = look(a);
+    for (int i = 0; error == EAGAIN && i < WELCOME_MS; i++) {
+        poll(NULL, 0, 1);
+        error = look(a);
+    }
     fd.fd = atomic_load(&a->fd);
     if (fd.fd != -1 && !atomic_load(&a->registered)) {
         poll(&fd, 1, WELCOME_MS);
         error = listen_to(a);
     }
     pthread_mutex_unlock(&a->lock);
-    if (error == ENOTCONN)
+    if (error == EAGAIN)
+        qm_fail(error, "the agent at %s has too much to do", a->address.sun_path);
+    else if (error == ENOTCONN)
         qm_fail(error, "no agent listens at %s", a->address.sun_path);
     else if (error != 0)
         qm_fail(error, "the agent at %s does not take this process: %s",
