@@ -4,11 +4,14 @@
 #
 # The block device is a loop device over nbdfuse, which stands for the kernel's /dev/nbd0:
 # all machines have it.  It costs a loop device and FUSE more than that, and nbdfuse serves
-# ten requests at a time.  There are two ways:
+# ten requests at a time.  There are three ways:
 #   attach  the loop device is over `quickmine attach`, which joins reads and requests
 #   agent   it is over the server's plain export, and `quickmine agent` tells the server
+#   local   a server without the filter stands for a local disk, which `quickmine agent`
+#           records
 
-# What is to be undone before nbdfuse ends.
+# What is to be undone before nbdfuse ends: the database, $stack_mariadbd, the file system, the
+# loop device.
 stack_loop='' stack_mounted=''
 stack_files_leave() {
     if [ -n "$stack_mounted" ]; then
@@ -65,21 +68,33 @@ stack_load_files() {
     stack_files_leave
 }
 
-# stack_start_files HOW DIR POOL CONNECTIONS ARGS...: as stack_start, on what
-# stack_load_files made; HOW: attach or agent.
+# stack_start_files HOW DIR CONNECTIONS ARGS...: the server on a copy of what
+# stack_load_files made, and all up to the file system, at $T/files; HOW: attach, agent or
+# local, of which ARGS are those of nbdkit's delay filter, and $stack_trace is recorded.
+# Programs tell their contexts at $T/agent.sock.
 stack_start_files() {
-    local how=$1 dir=$2 pool=$3 connections=$4; shift 4
-    stack_serve "$dir" "$@"
+    local how=$1 dir=$2 connections=$3 agent=(); shift 3
+    case $how in
+    agent) agent=(--server "$(nbd_uri nbd)") ;;
+    local) agent=(--record "$stack_trace") ;;
+    esac
+    if [ "$how" = local ]; then
+        rm -f "${T:?}/device.img" "${T:?}"/nbd.{sock,pid}
+        run_for cp --sparse=always "$dir/image" "$T/device.img"
+        start_nbdkit nbd --filter=delay file "$T/device.img" "$@" || fail "nbdkit does not start"
+        stack_nbdkit=$PID
+    else
+        stack_serve "$dir" "$@"
+    fi
     stack_files_device "$how" "$connections"
     stack_files_attach "$T/device"
-    if [ "$how" = agent ]; then
-        background "$QUICKMINE" agent --device "$stack_loop" --server "$(nbd_uri nbd)" \
-            --socket "$T/agent.sock" 2>"$T/agent.log"
-        stack_agent=$PID
-        wait_for 30 eval "grep -q 'watching' '$T/agent.log' || gone $stack_agent"
-        gone "$stack_agent" && { cat "$T/agent.log" >&2; fail "the agent does not start"; }
-    fi
-    stack_database "$T/files/data" "$pool" "agent:$T/agent.sock" "${mariadb_files[@]}"
+    [ ${#agent[@]} -gt 0 ] || return 0
+    background "$QUICKMINE" agent --device "$stack_loop" "${agent[@]}" --socket "$T/agent.sock" \
+        2>"$T/agent.log"
+    stack_agent=$PID
+    wait_for 30 eval "grep -q 'watching' '$T/agent.log' || gone $stack_agent"
+    gone "$stack_agent" && { cat "$T/agent.log" >&2; fail "the agent does not start"; }
+    return 0
 }
 
 # The block device, $stack_loop.  What it is over has to know its number before there is
