@@ -26,7 +26,7 @@ stack_files_leave() {
         losetup --detach "$loop"
     fi
 }
-trap 'rc=$?; stack_files_leave; (exit $rc); cleanup' EXIT
+at_end stack_files_leave
 
 # stack_files_need: ends the script if this machine does not allow it.
 stack_files_need() {

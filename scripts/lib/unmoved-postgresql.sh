@@ -17,7 +17,11 @@ case $page_cache in
 esac
 
 group=''
-trap 'rc=$?; stack_files_leave; [ -z "$group" ] || wait_for 10 rmdir "$group"; (exit $rc); cleanup' EXIT
+group_leave() {
+    stack_files_leave # what is in it ends first
+    [ -z "$group" ] || wait_for 10 rmdir "$group"
+}
+at_end group_leave
 group_make() {
     local root=/sys/fs/cgroup
     if [ -d $root/memory ]; then
