@@ -19,6 +19,10 @@
  *
  * Reads of different sizes have lines of different heights, but one slope.
  *
+ * On a device that is nearly always busy, all reads find about as many others, and the
+ * line is too flat.  There another measure is better: how much longer reads take than
+ * those that found no other.  The threshold is the greater of the two.
+ *
  * Any thread may call any of these at any time; a caller that has no use for the
  * threshold pays for a lock a read of the device.  Times are the caller's, in
  * nanoseconds.
@@ -41,7 +45,8 @@ struct qm_admission {
 
     _Alignas(64) pthread_mutex_t lock; /* a leaf, of all that follows */
     struct {
-        double weight, others, ns; /* faded count; means */
+        double weight, others, ns;  /* faded count; means */
+        double alone, alone_weight; /* mean ns of those that found no other, about */
     } sizes[QM_ADMISSION_SIZES];
     double weight, spread, covariance; /* of all, within their size */
     double gap;                        /* mean between two ends of reads, ns */

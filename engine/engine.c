@@ -217,9 +217,11 @@ static void refuse(const struct qm_engine *e, const struct qm_candidate *c,
 static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
                         uint64_t now)
 {
+    if (is_demanded(c))
+        return true;
     if (e->admission && c->probability >= 0)
         return qm_admission_admits(e->admission, c->probability);
-    return now == 0 || !e->load || is_demanded(c) || qm_device_load_admit(e->load, now);
+    return now == 0 || !e->load || qm_device_load_admit(e->load, now);
 }
 
 /* Has a run prefetched, if the budget has a read for it. */

@@ -20,13 +20,14 @@ static void assert_threshold(const struct qm_admission *a, float expected)
                  (double)expected);
 }
 
-/* A read ends each `gap`; it found 0 to 3 others, of which each made it take `each`
- * longer.  Reads of several blocks take longer for themselves. */
+/* A read ends each `gap`; it found `first` to 3 others, of which each made it take
+ * `each` longer.  Reads of several blocks take longer for themselves. */
 static void reads(struct qm_admission *a, uint64_t *now, uint64_t gap, uint64_t each,
-                  bool sizes)
+                  unsigned first, bool sizes)
 {
     for (unsigned i = 0; i < READS; i++) {
-        unsigned others = i * 7 % 4, blocks = sizes && i % 3 == 0 ? 8 : 1;
+        unsigned others = first + i * 7 % (4 - first),
+                 blocks = sizes && i % 3 == 0 ? 8 : 1;
 
         *now += gap;
         qm_admission_begin(a, i % 2 == 0);
@@ -35,7 +36,8 @@ static void reads(struct qm_admission *a, uint64_t *now, uint64_t gap, uint64_t 
     }
 }
 
-/* The slope times the reads a unit of time, by the factor that admission.c has. */
+/* The slope times the reads a unit of time, by the factor that admission.c has, where
+ * reads come so often that they wait little. */
 static void test_busy(void **state)
 {
     struct qm_admission a;
@@ -44,14 +46,39 @@ static void test_busy(void **state)
     (void)state;
     qm_admission_init(&a);
     assert_threshold(&a, 0);
-    reads(&a, &now, 4 * MS, MS, false);
-    assert_threshold(&a, 1.6F / 4);
-    assert_true(qm_admission_admits(&a, 0.45F));
-    assert_false(qm_admission_admits(&a, 0.35F));
-    reads(&a, &now, 8 * MS, MS, true); /* half the load */
-    assert_threshold(&a, 1.6F / 8);
-    reads(&a, &now, MS / 2, MS, true); /* more than there can be */
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    assert_threshold(&a, 1.6F * 10 / 25);
+    assert_true(qm_admission_admits(&a, 0.7F));
+    assert_false(qm_admission_admits(&a, 0.6F));
+    reads(&a, &now, MS / 5, MS / 25, 0, true); /* half the load */
+    assert_threshold(&a, 1.6F * 5 / 25);
+    reads(&a, &now, MS / 50, MS / 25, 0, true); /* more than there can be */
     assert_threshold(&a, 0.95F);
+    qm_admission_destroy(&a);
+}
+
+/* Where every read finds others, there is no line to see; but they take longer than
+ * those that found none, once. */
+static void test_waiting(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    reads(&a, &now, 100 * MS, 0, 0, false);
+    for (unsigned i = 0; i < READS; i++) {
+        now += 100 * MS;
+        qm_admission_begin(&a, false);
+        qm_admission_end(&a, false, 9, now, 4 * MS, 1);
+    }
+    assert_threshold(&a, 1 / (1 + 0.4F));
+    for (unsigned i = 0; i < READS; i++) { /* and at night they find none again */
+        now += 100 * MS;
+        qm_admission_begin(&a, false);
+        qm_admission_end(&a, false, 0, now, 2 * MS, 1);
+    }
+    assert_threshold(&a, 0);
     qm_admission_destroy(&a);
 }
 
@@ -63,7 +90,7 @@ static void test_wide(void **state)
 
     (void)state;
     qm_admission_init(&a);
-    reads(&a, &now, MS / 10, 0, true);
+    reads(&a, &now, MS / 10, 0, 0, true);
     assert_threshold(&a, 0);
     qm_admission_destroy(&a);
 }
@@ -76,7 +103,7 @@ static void test_failed(void **state)
 
     (void)state;
     qm_admission_init(&a);
-    reads(&a, &now, 4 * MS, MS, false);
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
     assert_int_equal(qm_admission_begin(&a, false), 0);
     assert_int_equal(qm_admission_begin(&a, true), 1);
     assert_int_equal(qm_admission_begin(&a, true), 2);
@@ -84,7 +111,7 @@ static void test_failed(void **state)
         qm_admission_end(&a, i > 0, 2, now + 1, 1, 0);
     assert_int_equal(qm_admission_begin(&a, false), 0);
     qm_admission_end(&a, false, 0, now + 1, 1, 0);
-    assert_threshold(&a, 1.6F / 4);
+    assert_threshold(&a, 1.6F * 10 / 25);
     qm_admission_destroy(&a);
 }
 
@@ -92,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_wide),
         cmocka_unit_test(test_failed),
     };

@@ -468,6 +468,17 @@ static void test_probability(void **state)
     assert_int_equal(issued_n, 2);
     assert_int_equal(issued[0].block, 10);
     assert_int_equal(issued[1].block, 30);
+    /* A stream's blocks save reads, whatever the load is. */
+    atomic_store(&admission.threshold, 0.95F);
+    issued_n = 0;
+    assert_int_equal(
+        qm_engine_issue(
+            &engine, 1, 0,
+            (struct qm_candidate[]){
+                {.block = 50, .count = 2, .probability = 0.6F, .stream = true}},
+            1, issue, &load),
+        0);
+    assert_int_equal(issued_n, 1);
     engine.admission = NULL;
     qm_admission_destroy(&admission);
 }
