@@ -91,7 +91,9 @@ static const struct argp_option options[] = {
     {"throttle", THROTTLE, "on|off", 0,
      "classes that do not benefit prefetch less (on; off in the preset)", 0},
     {"admission", ADMISSION, "on|off", 0,
-     "prefetch what is probable enough at the load of the device", 0},
+     "prefetch what is probable enough at the load of the device (on; off in the "
+     "preset)",
+     0},
     {"prefetch-rate", PREFETCH_RATE, "off|N/PERIOD", 0,
      "prefetch reads a period of s, min, h or day at most (off)", 0},
     {"ablate", ABLATE, "PART[,PART...]", 0,

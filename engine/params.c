@@ -30,6 +30,7 @@ void qm_params_defaults(struct qm_params *params)
         .level = QM_LEVEL_INNERMOST,
         .on_prefetch_hit = true,
         .throttle = true,
+        .admission = true,
         .share_adapts = true,
         .prefetch_share = 4000,
     };
@@ -43,6 +44,7 @@ void qm_params_paper(struct qm_params *params)
     params->eviction = "lru";
     params->on_prefetch_hit = false;
     params->throttle = false;
+    params->admission = false;
     params->share_adapts = false;
     qm_mining_paper(&params->mining);
 }

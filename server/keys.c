@@ -381,7 +381,8 @@ const struct qms_key qms_keys[] = {
      "whether classes that do not benefit prefetch less (default on; off in the "
      "preset)"},
     {"admission", set_admission, QMS_IF_PREFETCHING, "on|off",
-     "prefetch what is probable enough at the device's load (default off)"},
+     "prefetch what is probable enough at the device's load (default on; off in the "
+     "preset)"},
     {"prefetching", set_prefetching, QMS_IF_PREFETCHING, "on|off",
      "off: learn, but prefetch nothing (default on)"},
     {"prefetch-rate", set_prefetch_rate, QMS_IF_PREFETCHING, "off|N/PERIOD",

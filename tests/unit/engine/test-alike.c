@@ -494,6 +494,7 @@ static void configure_server(const struct setup *setup)
     qms_config_set("block-size", "4096");
     qms_config_set("shards", "1");
     qms_config_set("prefetch-threads", "1");
+    qms_config_set("admission", "off"); /* the simulator has no time to measure by */
     qms_config_set("policy", setup->policy);
     qms_config_set("level", setup->level);
     if (setup->paper)
@@ -515,6 +516,7 @@ static void configure_sim(const struct setup *setup, struct qm_sim_config *confi
     config->cache_blocks = setup->blocks;
     config->params.policy = setup->policy;
     config->params.level = (enum qm_level)qm_level_parse(setup->level);
+    config->params.admission = false;
     if (is_cminer(setup))
         config->params.mining.trained = trained;
     for (unsigned i = 0; i < 3 && setup->more[i][0]; i++) {
@@ -544,6 +546,7 @@ static void compare_params(const struct qm_params *s, const struct qm_params *t)
     assert_int_equal(s->level, t->level);
     assert_int_equal(s->on_prefetch_hit, t->on_prefetch_hit);
     assert_int_equal(s->throttle, t->throttle);
+    assert_int_equal(s->admission, t->admission);
     assert_int_equal(s->share_adapts, t->share_adapts);
     assert_int_equal(s->prefetch_share, t->prefetch_share);
     assert_int_equal(s->budget.reads, t->budget.reads);
@@ -785,8 +788,10 @@ static void test_sizes(void **unused)
             &(struct setup){.policy = "ppm", .level = "innermost", .blocks = 100});
         qms_config_set("cache-blocks", NULL);
         qms_config_set("cache-size", sizes[i]);
+        qms_config_set("admission", NULL);
         assert_int_equal(qms_config_complete(&server.config), 0);
         configure_sim(&setup, &config);
+        config.params.admission = true; /* the default */
         config.cache_blocks = 0;
         config.cache_size = (uint64_t)atoi(sizes[i]) << 20;
         sim = qm_sim_new(&config, err, sizeof err);

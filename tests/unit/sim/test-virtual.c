@@ -385,6 +385,7 @@ static struct qm_sim_result random_run(void)
     timed.device = qm_device_profile_find("ssd")->config;
     timed.threads = 4;
     config.params.throttle = true;
+    config.params.admission = false; /* chance is not probable enough */
     config.params.share_adapts = true;
     for (size_t i = 0; i < 20000; i++) {
         random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
