@@ -250,3 +250,16 @@ void qmr_lock_suspect(struct qmr_lock_watch *w, int error)
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
+
+int qmr_lock_verify(struct qmr_lock_watch *w)
+{
+    char *owner = NULL;
+    int r = qmr_lock_is_lost(w) ? -ESHUTDOWN : get_owner(w->image, &owner);
+
+    if (r == 0 && (!owner || strcmp(owner, w->owner) != 0))
+        r = -ESHUTDOWN;
+    free(owner);
+    if (r == -ESHUTDOWN)
+        qmr_lock_suspect(w, ESHUTDOWN);
+    return -r;
+}

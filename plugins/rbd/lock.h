@@ -51,6 +51,11 @@ static inline bool qmr_lock_is_lost(const struct qmr_lock_watch *w)
     return atomic_load_explicit(&w->lost, memory_order_acquire);
 }
 
+/* Whether the lock is ours, as the cluster says now.  Waits for its answer.  Returns 0;
+ * ESHUTDOWN, and the lock is looked after; or the errno of an answer that there was
+ * not. */
+int qmr_lock_verify(struct qmr_lock_watch *w);
+
 /* A request has failed with this errno: if that can be for a lost lock, it is looked
  * after now. */
 void qmr_lock_suspect(struct qmr_lock_watch *w, int error);

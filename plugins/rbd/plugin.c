@@ -141,9 +141,20 @@ int quickmine_volume_state(char *before, char *known, size_t len)
     return volume ? qmr_volume_state(volume, before, known, len) : -1;
 }
 
+/* A cache above answers reads without asking Ceph.  So nobody is let in before Ceph has
+ * said that this server is still the owner: one that was frozen, and whose address
+ * clients still find, would serve old data until it looks. */
 static void *rbd_open_connection(int readonly)
 {
-    return NBDKIT_HANDLE_NOT_NEEDED;
+    int error = qmr_volume_verify(volume);
+
+    if (error == 0)
+        return NBDKIT_HANDLE_NOT_NEEDED;
+    nbdkit_error("%s/%s: a client is refused: %s", config.pool, config.image,
+                 error == ESHUTDOWN ? "another server owns the image"
+                                    : strerror(error));
+    nbdkit_set_error(error);
+    return NULL;
 }
 
 static int64_t rbd_size(void *handle)

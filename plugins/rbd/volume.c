@@ -260,6 +260,20 @@ int qmr_volume_state(const struct qmr_volume *v, char *before, char *known, size
     return 0;
 }
 
+int qmr_volume_verify(struct qmr_volume *v)
+{
+    struct qmr_request request;
+    int error;
+
+    if (!v->is_locked)
+        return 0;
+    qmr_pending_begin(&v->pending, &request,
+                      "question whether this server is the owner");
+    error = qmr_lock_verify(&v->lock);
+    qmr_pending_end(&v->pending, &request);
+    return error;
+}
+
 uint64_t qmr_volume_size(const struct qmr_volume *v)
 {
     return atomic_load(&v->size);
@@ -307,6 +321,11 @@ static int finish(struct qmr_volume *v, struct going *g, int r, ssize_t bytes)
     return result < bytes ? EIO : 0;
 }
 
+static bool is_zero(const char *data, uint32_t count)
+{
+    return count > 0 && data[0] == 0 && memcmp(data, data + 1, count - 1) == 0;
+}
+
 int qmr_volume_read(struct qmr_volume *v, void *data, uint32_t count, uint64_t offset)
 {
     struct going g;
@@ -314,8 +333,11 @@ int qmr_volume_read(struct qmr_volume *v, void *data, uint32_t count, uint64_t o
 
     if (error != 0)
         return error;
-    return finish(v, &g, rbd_aio_read(v->image, offset, count, data, g.completion),
-                  count);
+    error =
+        finish(v, &g, rbd_aio_read(v->image, offset, count, data, g.completion), count);
+    /* What is not there reads as zeros: also all of an image or a pool that somebody
+     * has removed.  Then the lock is gone, too. */
+    return error == 0 && is_zero(data, count) ? qmr_volume_verify(v) : error;
 }
 
 int qmr_volume_write(struct qmr_volume *v, const void *data, uint32_t count,

@@ -47,6 +47,10 @@ void qmr_volume_close(struct qmr_volume *volume);
 int qmr_volume_state(const struct qmr_volume *volume, char *before, char *known,
                      size_t len);
 
+/* Whether the volume is still the owner, as the cluster says now: 0, or an errno; 0
+ * without a lock.  A server that was stopped for a while does not know it itself. */
+int qmr_volume_verify(struct qmr_volume *volume);
+
 /* Its size in bytes, which others may change at any time. */
 uint64_t qmr_volume_size(const struct qmr_volume *volume);
 

@@ -5,7 +5,7 @@
 #
 # One monitor and one OSD that keeps its objects in memory, from Debian's packages, as
 # processes of this user; no service and no manager daemon, without which RBD works.  All
-# is below $T/ceph, listens on 127.0.0.1 with ports of its own, and is ended with the
+# is below $T/ceph, listens on $CEPH_ADDRESS (127.0.0.1) with ports of its own, and is ended with the
 # script.  Ceph's programs find it by $CEPH_CONF.
 
 # What runs it; rados and rbd are ceph-common's.
@@ -37,13 +37,14 @@ ceph_start() {
     CEPH_DIR=$T/ceph
     export CEPH_CONF=$CEPH_DIR/ceph.conf
     mkdir -p "$CEPH_DIR/osd.0" || return 1
+    CEPH_ADDRESS=${CEPH_ADDRESS:-127.0.0.1}
     port=$(ceph_free_port) && fsid=$(cat /proc/sys/kernel/random/uuid) || return 1
     cat >"$CEPH_CONF" <<END
 [global]
 fsid = $fsid
-mon host = v2:127.0.0.1:$port
+mon host = v2:$CEPH_ADDRESS:$port
 ms bind ipv4 = true
-public network = 127.0.0.0/8
+public network = $CEPH_ADDRESS/8
 auth cluster required = cephx
 auth service required = cephx
 auth client required = cephx
@@ -60,7 +61,8 @@ mon cluster log file = $CEPH_DIR/cluster.log
 pid file = $CEPH_DIR/\$name.pid
 mon data = $CEPH_DIR/mon
 osd data = $CEPH_DIR/osd.\$id
-osd objectstore = memstore
+osd objectstore = ${CEPH_OBJECTSTORE:-memstore}
+bluestore block size = $bytes
 memstore device bytes = $bytes
 osd class load list = *
 osd class default list = *
@@ -75,7 +77,7 @@ log file = /dev/null
 admin socket =
 END
     ceph_keys "$CEPH_DIR/keyring" >"$CEPH_DIR/out" 2>&1 &&
-        monmaptool --create --fsid "$fsid" --addv a "[v2:127.0.0.1:$port]" \
+        monmaptool --create --fsid "$fsid" --addv a "[v2:$CEPH_ADDRESS:$port]" \
         "$CEPH_DIR/monmap" >>"$CEPH_DIR/out" 2>&1 &&
         ceph-mon --mkfs -i a --monmap "$CEPH_DIR/monmap" --keyring "$CEPH_DIR/keyring" >>"$CEPH_DIR/out" 2>&1 ||
         { cat "$CEPH_DIR/out" >&2; return 1; }
