@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""back.py TRACE SECTOR
+"""back.py TRACE MARK
 
-When reads are in queries again after a read of that one sector alone, by the clock of the
+When reads are in queries again after the read of one sector that is the mark, by the clock of the
 server that recorded them; and for how long no read in a query came at most.  Fails if there
 is none."""
 import sys
 
-trace, mark = sys.argv[1], int(sys.argv[2]) * 512
+trace, mark = sys.argv[1], (16001 + int(sys.argv[2])) * 512  # as do-lib's note()
 queries, since, last, first, pause = set(), None, None, None, 0
 for line in open(trace, errors="replace"):
     f = line.split()

@@ -90,6 +90,7 @@ static void test_the_read_comes_first(void **state)
 /* First in, first out, for each block. */
 static void test_order(void **state)
 {
+    struct qms_hints_stats stats;
     enum qm_outcome outcome;
     uint32_t klass = 0;
 
@@ -103,6 +104,9 @@ static void test_order(void **state)
         assert_true(was_read(9, 1, 7, QM_HIT, &klass));
         assert_int_equal(klass, 10 + i);
     }
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.joined, 10);
+    assert_int_equal(stats.waiting, 0);
 }
 
 static void test_what_waits_too_long(void **state)
