@@ -93,9 +93,9 @@ int qmctx_attach(struct qmctx *to, struct qmctx **ctx);
  * threads first: nobody but the thread itself can set its fsgid back. */
 void qmctx_close(struct qmctx *ctx);
 
-/* "direct", "mount", "kernel", "agent" or "attached": the transport, and whether it
- * works just now (direct: at least one connection is up; kernel: always).  Does not
- * wait. */
+/* "direct", "mount", "kernel", "agent", "attached" or "record": the transport, and
+ * whether it works just now (direct: at least one connection is up; kernel: always).
+ * Does not wait. */
 const char *qmctx_transport(const struct qmctx *ctx);
 /* qmctx_transport() by its old name, which will go. */
 __attribute__((deprecated("use qmctx_transport()"))) const char *
