@@ -24,6 +24,7 @@
 #include "clients/preload/next.h"
 #include "clients/preload/patient.h"
 #include "clients/preload/preload.h"
+#include "clients/preload/record.h"
 
 struct context {
     io_context_t id;
@@ -169,6 +170,25 @@ static int submit_routed(struct context *c, struct file *file, struct iocb *iocb
     return rc;
 }
 
+/* What is about to be submitted to the kernel. */
+static void record_all(long count, struct iocb **iocbs)
+{
+    for (long i = 0; i < count && atomic_load(&qm_recording); i++) {
+        const struct iocb *iocb = iocbs[i];
+        bool vectored = iocb->aio_lio_opcode == IO_CMD_PREADV ||
+                        iocb->aio_lio_opcode == IO_CMD_PWRITEV;
+        bool write = iocb->aio_lio_opcode == IO_CMD_PWRITE ||
+                     iocb->aio_lio_opcode == IO_CMD_PWRITEV;
+
+        if (vectored)
+            qm_record(iocb->aio_fildes, write, iocb->u.v.offset,
+                      qm_io_total(iocb->u.v.vec, iocb->u.v.nr));
+        else if (write || iocb->aio_lio_opcode == IO_CMD_PREAD)
+            qm_record(iocb->aio_fildes, write, iocb->u.c.offset,
+                      (ssize_t)iocb->u.c.nbytes);
+    }
+}
+
 INTERPOSED int io_submit(io_context_t id, long count, struct iocb **iocbs)
 {
     struct context *c = find(id);
@@ -176,6 +196,7 @@ INTERPOSED int io_submit(io_context_t id, long count, struct iocb **iocbs)
     int rc = 0;
     QM_PATIENT();
 
+    record_all(count, iocbs);
     if (!c)
         return NEXT(io_submit)(id, count, iocbs);
     while (rc >= 0 && at < count) {

@@ -14,6 +14,7 @@
 #include "clients/preload/files.h"
 #include "clients/preload/next.h"
 #include "clients/preload/preload.h"
+#include "clients/preload/record.h"
 
 /* A symbolic link that is always there. */
 #define PLACEHOLDER "/proc/self/exe"
@@ -118,6 +119,7 @@ void qm_file_forget(int fd)
 {
     struct file *file;
 
+    qm_record_forget(fd);
     if (fd < 0 || fd >= QM_MAX_FD || !atomic_load(&qm_files[fd]) || !qm_files_ours())
         return;
     file = atomic_exchange(&qm_files[fd], NULL);
@@ -210,6 +212,7 @@ INTERPOSED int open(const char *path, int flags, ...)
     va_end(args);
     fd = NEXT(open)(path, flags, mode);
     qm_file_forget(fd);
+    qm_record_opened(fd);
     return fd;
 }
 
@@ -227,6 +230,7 @@ INTERPOSED int openat(int dirfd, const char *path, int flags, ...)
     va_end(args);
     fd = NEXT(openat)(dirfd, path, flags, mode);
     qm_file_forget(fd);
+    qm_record_opened(fd);
     return fd;
 }
 
@@ -289,6 +293,7 @@ INTERPOSED int dup(int fd)
     if (file)
         return qm_file_dup(file, copy);
     qm_file_forget(copy);
+    qm_record_opened(copy);
     return copy;
 }
 
@@ -308,6 +313,7 @@ static int dup_to(int fd, int to, int flags, bool three)
         return qm_file_dup(file, copy);
     /* Meanwhile the entry was not believed: see qm_file_find(). */
     qm_file_forget(copy);
+    qm_record_opened(copy);
     return copy;
 }
 

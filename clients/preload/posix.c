@@ -15,6 +15,7 @@
 
 #include "clients/preload/io.h"
 #include "clients/preload/next.h"
+#include "clients/preload/record.h"
 
 _Static_assert(sizeof(off_t) == 8, "f and f64 are the same function");
 
@@ -33,7 +34,7 @@ INTERPOSED ssize_t pread(int fd, void *buf, size_t count, off_t offset)
     QM_FILE(file, fd);
 
     return file ? qm_io_rw(file, false, buf, count, offset, 0)
-                : NEXT(pread)(fd, buf, count, offset);
+                : qm_record(fd, false, offset, NEXT(pread)(fd, buf, count, offset));
 }
 
 INTERPOSED ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
@@ -41,7 +42,7 @@ INTERPOSED ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
     QM_FILE(file, fd);
 
     return file ? qm_io_rw(file, true, (void *)buf, count, offset, 0)
-                : NEXT(pwrite)(fd, buf, count, offset);
+                : qm_record(fd, true, offset, NEXT(pwrite)(fd, buf, count, offset));
 }
 
 INTERPOSED ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offset)
@@ -49,7 +50,7 @@ INTERPOSED ssize_t preadv(int fd, const struct iovec *iov, int count, off_t offs
     QM_FILE(file, fd);
 
     return file ? qm_io_rwv(file, false, iov, count, offset, 0)
-                : NEXT(preadv)(fd, iov, count, offset);
+                : qm_record(fd, false, offset, NEXT(preadv)(fd, iov, count, offset));
 }
 
 INTERPOSED ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offset)
@@ -57,10 +58,18 @@ INTERPOSED ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t off
     QM_FILE(file, fd);
 
     return file ? qm_io_rwv(file, true, iov, count, offset, 0)
-                : NEXT(pwritev)(fd, iov, count, offset);
+                : qm_record(fd, true, offset, NEXT(pwritev)(fd, iov, count, offset));
 }
 
 /* --- at the file's position --- */
+
+/* So many bytes were read or written, and the position is behind them. */
+static ssize_t moved(int fd, bool write, ssize_t n)
+{
+    return n > 0 && qm_is_recorded(fd)
+               ? qm_record(fd, write, NEXT(lseek)(fd, 0, SEEK_CUR) - n, n)
+               : n;
+}
 
 /* Where the next byte goes; the file's lock is held. */
 static off_t position(struct file *file, bool write)
@@ -90,7 +99,8 @@ INTERPOSED ssize_t read(int fd, void *buf, size_t count)
     QM_FILE(file, fd);
     struct iovec iov = {buf, count};
 
-    return file ? rw_at(file, false, &iov, 1, 0) : NEXT(read)(fd, buf, count);
+    return file ? rw_at(file, false, &iov, 1, 0)
+                : moved(fd, false, NEXT(read)(fd, buf, count));
 }
 
 INTERPOSED ssize_t write(int fd, const void *buf, size_t count)
@@ -98,21 +108,24 @@ INTERPOSED ssize_t write(int fd, const void *buf, size_t count)
     QM_FILE(file, fd);
     struct iovec iov = {(void *)buf, count};
 
-    return file ? rw_at(file, true, &iov, 1, 0) : NEXT(write)(fd, buf, count);
+    return file ? rw_at(file, true, &iov, 1, 0)
+                : moved(fd, true, NEXT(write)(fd, buf, count));
 }
 
 INTERPOSED ssize_t readv(int fd, const struct iovec *iov, int count)
 {
     QM_FILE(file, fd);
 
-    return file ? rw_at(file, false, iov, count, 0) : NEXT(readv)(fd, iov, count);
+    return file ? rw_at(file, false, iov, count, 0)
+                : moved(fd, false, NEXT(readv)(fd, iov, count));
 }
 
 INTERPOSED ssize_t writev(int fd, const struct iovec *iov, int count)
 {
     QM_FILE(file, fd);
 
-    return file ? rw_at(file, true, iov, count, 0) : NEXT(writev)(fd, iov, count);
+    return file ? rw_at(file, true, iov, count, 0)
+                : moved(fd, true, NEXT(writev)(fd, iov, count));
 }
 
 static ssize_t rwv2(struct file *file, bool write, const struct iovec *iov, int count,
@@ -130,7 +143,10 @@ INTERPOSED ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t off
     QM_FILE(file, fd);
 
     return file ? rwv2(file, false, iov, count, offset, flags)
-                : NEXT(preadv2)(fd, iov, count, offset, flags);
+           : offset == -1
+               ? moved(fd, false, NEXT(preadv2)(fd, iov, count, offset, flags))
+               : qm_record(fd, false, offset,
+                           NEXT(preadv2)(fd, iov, count, offset, flags));
 }
 
 INTERPOSED ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset,
@@ -139,7 +155,10 @@ INTERPOSED ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t of
     QM_FILE(file, fd);
 
     return file ? rwv2(file, true, iov, count, offset, flags)
-                : NEXT(pwritev2)(fd, iov, count, offset, flags);
+           : offset == -1
+               ? moved(fd, true, NEXT(pwritev2)(fd, iov, count, offset, flags))
+               : qm_record(fd, true, offset,
+                           NEXT(pwritev2)(fd, iov, count, offset, flags));
 }
 
 static off_t seek(struct file *file, off_t offset, int whence)
@@ -337,8 +356,10 @@ INTERPOSED int fcntl(int fd, int command, ...)
     if (file)
         return routed_fcntl(file, fd, command, arg);
     copy = NEXT(fcntl)(fd, command, arg);
-    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
         qm_file_forget(copy);
+        qm_record_opened(copy);
+    }
     return copy;
 }
 

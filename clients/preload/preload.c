@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "clients/preload/preload.h"
+#include "clients/preload/record.h"
 #include "clients/preload/route.h"
 
 static void in_child(void)
@@ -19,12 +20,14 @@ static void in_child(void)
     qm_aio_forked();
     qm_uring_forked();
     qm_routes_forked();
+    qm_record_forked();
 }
 
 static __attribute__((constructor)) void begin(void)
 {
     qm_routes_configure();
     qm_files_begin();
-    if (qm_routes())
+    qm_record_configure();
+    if (qm_routes() || atomic_load(&qm_recording))
         pthread_atfork(NULL, NULL, in_child);
 }

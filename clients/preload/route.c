@@ -22,6 +22,7 @@
 #include "clients/preload/next.h"
 #include "clients/preload/patient.h"
 #include "clients/preload/preload.h"
+#include "clients/preload/record.h"
 
 #define FILES       "QMCTX_PRELOAD_FILES"
 #define CONNECTIONS "QMCTX_PRELOAD_CONNECTIONS"
@@ -454,9 +455,12 @@ INTERPOSED int qmctx_announce(const char *where, struct qmctx **ctx)
     const char *text = where ? where : getenv("QMCTX_TRANSPORT");
     struct qm_device *device;
     struct route *route;
+    int result;
 
     if (!text)
         text = getenv("QMCTX_CARRIER"); /* its old name */
+    if (qm_record_announce(text, ctx, &result))
+        return result;
     route = text ? announced(text) : NULL;
     /* Without a transport named, the only routed file is meant. */
     if (!(text && *text) && route_count == 1)

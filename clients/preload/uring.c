@@ -24,6 +24,7 @@
 #include "clients/preload/next.h"
 #include "clients/preload/patient.h"
 #include "clients/preload/preload.h"
+#include "clients/preload/record.h"
 
 struct ring {
     int fd;
@@ -251,6 +252,36 @@ static void route(struct io_uring *ring, struct io_uring_sqe *sqe, bool linked)
     start(&request->async, file, sqe);
 }
 
+/* Before it is the kernel's: reads and writes at an offset, of files that are no
+ * ring's. */
+static void record(const struct io_uring_sqe *sqe)
+{
+    const void *address = (const void *)(uintptr_t)sqe->addr;
+    bool write = false;
+    ssize_t n = sqe->len;
+
+    switch (sqe->opcode) {
+    case IORING_OP_WRITEV:
+        write = true;
+        /* fallthrough */
+    case IORING_OP_READV:
+        n = qm_io_total(address, (int)sqe->len);
+        break;
+    case IORING_OP_WRITE:
+    case IORING_OP_WRITE_FIXED:
+        write = true;
+        /* fallthrough */
+    case IORING_OP_READ:
+    case IORING_OP_READ_FIXED:
+        break;
+    default:
+        return;
+    }
+    if (!(sqe->flags & (IOSQE_FIXED_FILE | IOSQE_BUFFER_SELECT)) &&
+        sqe->off != (__u64)-1)
+        qm_record(sqe->fd, write, (off_t)sqe->off, n);
+}
+
 /* Of all entries that the kernel has not been shown yet. */
 static void route_all(struct io_uring *ring)
 {
@@ -258,12 +289,13 @@ static void route_all(struct io_uring *ring)
     bool linked = false;
     QM_PATIENT();
 
-    if (!qm_routes())
+    if (!qm_routes() && !atomic_load(&qm_recording))
         return;
     for (unsigned at = ring->sq.sqe_head; at != ring->sq.sqe_tail; at++) {
         struct io_uring_sqe *sqe = &ring->sq.sqes[(at & ring->sq.ring_mask) << shift];
         bool links = sqe->flags & (IOSQE_IO_LINK | IOSQE_IO_HARDLINK);
 
+        record(sqe);
         route(ring, sqe, linked);
         linked = links;
     }

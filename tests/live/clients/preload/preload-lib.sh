@@ -47,3 +47,24 @@ refused() {
     grep -q -- "$message" "$T/refused.log" ||
         { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
 }
+
+# Reads of the trace, as the programs print them.
+reads_by_context() {
+    awk '$1 == "B" { class[$3] = $5; parent[$3] = $6 }
+         $1 == "R" && $3 in class { c = $3; print class[c], class[parent[c]], n[c]++, $4, $5 }' \
+        "$T/trace"
+}
+# check_trace READS CONTEXTS: that $T/trace has what $T/announced says, more than so many reads, and
+# as many contexts.
+check_trace() {
+    "$QUICKMINE" trace info "$T/trace" >/dev/null || fail "the trace cannot be read"
+    sort "$T/announced" >"$T/want"
+    reads_by_context | sort >"$T/got"
+    diff "$T/want" "$T/got" >&2 || fail "there are other reads, or in other contexts"
+    [ "$(wc -l <"$T/got")" -gt "$1" ] || fail "too few reads to tell"
+    # One context a class: none was begun twice, and none in which nothing was read, except
+    # around one that did.
+    want=$(awk '{ print $1; print $2 }' "$T/want" | sort -u | wc -l)
+    begun=$(grep -c '^B.* \(connection\|transaction\|query\) ' "$T/trace")
+    [ "$begun" = "$2" ] || fail "$begun contexts, not $2"
+}

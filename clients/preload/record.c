@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record.c - which files are recorded, and what happens in them. */
+#include "clients/preload/record.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/preload/files.h"
+#include "trace/trace.h"
+
+#define RECORD     "QMCTX_PRELOAD_RECORD"
+#define FILES      "QMCTX_PRELOAD_RECORD_FILES"
+#define MAX_PATHS  64
+#define BLOCK_SIZE UINT64_C(16384)
+/* What a file gets of the device at a time, in bits, and how much there is of that. */
+#define CHUNK_BITS 34
+#define CHUNK      (UINT64_C(1) << CHUNK_BITS)
+#define MAX_CHUNKS (QM_TRACE_END_MAX >> CHUNK_BITS)
+#define FLUSH_US   UINT64_C(1000000)
+
+struct recorded {
+    dev_t dev;
+    ino_t ino;
+    uint32_t *chunks; /* where each is in the device, plus 1; 0: nowhere yet */
+    size_t count;
+};
+
+_Atomic bool qm_recording;
+static char *paths[MAX_PATHS]; /* constant since configure(), as they were given */
+static char *real_paths[MAX_PATHS];
+static unsigned path_count;
+
+/* The number of the file that a descriptor is of; 0: it is not recorded. */
+static _Atomic uint32_t descriptors[QM_MAX_FD];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct qm_trace_writer *writer; /* lock; NULL: it has ended */
+static struct recorded *files;         /* lock; number 1 is files[0] */
+static size_t file_count;              /* lock */
+static uint64_t chunk_count;           /* lock; of the device */
+static uint64_t start_us, flushed_us;  /* lock */
+/* This thread is writing the trace, which is no file of the program's. */
+static _Thread_local bool within __attribute__((tls_model("initial-exec")));
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+void qm_record_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void qm_record_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* The lock is held: the trace has ended, and the program goes on without. */
+static void give_up(int err)
+{
+    fprintf(stderr, "libqmctx-preload: the trace ends here: %s\n", strerror(err));
+    atomic_store(&qm_recording, false);
+    qm_trace_close(writer);
+    writer = NULL;
+}
+
+void qm_record_event(struct qm_event *event)
+{
+    uint64_t us = now_us() - start_us;
+    int err;
+
+    if (!writer || within)
+        return;
+    within = true;
+    event->us = us;
+    err = qm_trace_write(writer, event);
+    /* So that a program that is killed leaves a trace of all but its last second. */
+    if ((err == 0 || err == EINVAL) && us - flushed_us >= FLUSH_US) {
+        flushed_us = us;
+        err = qm_trace_flush(writer);
+    }
+    if (err != 0 && err != EINVAL)
+        give_up(err);
+    within = false;
+}
+
+/* --- files --- */
+
+static bool is_below(const char *path, const char *top)
+{
+    size_t n = strlen(top);
+
+    return strncmp(path, top, n) == 0 &&
+           (path[n] == '\0' || path[n] == '/' || top[n - 1] == '/');
+}
+
+/* The lock is held; 0: out of memory. */
+static uint32_t number_of(const struct stat *st)
+{
+    struct recorded *more;
+
+    for (size_t i = 0; i < file_count; i++)
+        if (files[i].dev == st->st_dev && files[i].ino == st->st_ino)
+            return (uint32_t)i + 1;
+    more = reallocarray(files, file_count + 1, sizeof *files);
+    if (!more)
+        return 0;
+    files = more;
+    files[file_count] = (struct recorded){.dev = st->st_dev, .ino = st->st_ino};
+    return (uint32_t)++file_count;
+}
+
+void qm_record_opened_(int fd)
+{
+    char link[32], path[PATH_MAX];
+    int err = errno;
+    struct stat st;
+    ssize_t n;
+
+    if (fd >= QM_MAX_FD || within)
+        return;
+    atomic_store(&descriptors[fd], 0);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = '\0';
+    for (unsigned i = 0; i < path_count; i++) {
+        if (!is_below(path, real_paths[i]) || fstat(fd, &st) != 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        pthread_mutex_lock(&lock);
+        atomic_store(&descriptors[fd], number_of(&st));
+        pthread_mutex_unlock(&lock);
+        break;
+    }
+    errno = err;
+}
+
+void qm_record_forget_(int fd)
+{
+    if (fd < QM_MAX_FD && !within)
+        atomic_store_explicit(&descriptors[fd], 0, memory_order_relaxed);
+}
+
+bool qm_is_recorded(int fd)
+{
+    return atomic_load_explicit(&qm_recording, memory_order_relaxed) && fd >= 0 &&
+           fd < QM_MAX_FD &&
+           atomic_load_explicit(&descriptors[fd], memory_order_relaxed) != 0;
+}
+
+/* --- reads and writes --- */
+
+/* Where in the device that byte of the file is.  False: there is no room, or memory. */
+static bool place(struct recorded *file, uint64_t offset, uint64_t *at)
+{
+    uint64_t chunk = offset >> CHUNK_BITS;
+    uint32_t *more;
+
+    if (chunk >= file->count) {
+        more = chunk < MAX_CHUNKS ? reallocarray(file->chunks, chunk + 1, sizeof *more)
+                                  : NULL;
+        if (!more)
+            return false;
+        memset(more + file->count, 0, (chunk + 1 - file->count) * sizeof *more);
+        file->chunks = more;
+        file->count = chunk + 1;
+    }
+    if (file->chunks[chunk] == 0) {
+        if (chunk_count == MAX_CHUNKS)
+            return false;
+        file->chunks[chunk] = (uint32_t)++chunk_count;
+    }
+    *at = ((uint64_t)(file->chunks[chunk] - 1) << CHUNK_BITS) + offset % CHUNK;
+    return true;
+}
+
+void qm_record_(int fd, bool write, off_t offset, size_t length)
+{
+    struct qm_event event = {.type = write ? QM_TRACE_WRITE : QM_TRACE_READ};
+    uint64_t at = (uint64_t)offset, end;
+    uint32_t number;
+    int err = errno;
+
+    if (!qm_is_recorded(fd) || offset < 0 || within)
+        return;
+    number = atomic_load(&descriptors[fd]);
+    if (number == 0 || __builtin_add_overflow(at, length, &end))
+        return;
+    pthread_mutex_lock(&lock);
+    event.ctx = writer ? qm_record_context() : 0;
+    for (; writer && at < end; at += event.length) {
+        event.length = end - at;
+        if (event.length > CHUNK - at % CHUNK)
+            event.length = CHUNK - at % CHUNK;
+        if (event.length > QM_TRACE_LENGTH_MAX)
+            event.length = QM_TRACE_LENGTH_MAX;
+        if (!place(&files[number - 1], at, &event.offset))
+            break;
+        qm_record_event(&event);
+    }
+    pthread_mutex_unlock(&lock);
+    errno = err;
+}
+
+/* --- the beginning and the end --- */
+
+static void misconfigured(const char *what, const char *allowed)
+{
+    fprintf(stderr, "libqmctx-preload: %s: %s\n", what, allowed);
+    _exit(2);
+}
+
+static void add_path(const char *text, size_t len)
+{
+    char *path = strndup(text, len);
+
+    if (!path)
+        misconfigured(FILES, "out of memory");
+    if (path[0] != '/')
+        misconfigured(path, "must be an absolute path");
+    if (path_count == MAX_PATHS)
+        misconfigured(path, "at most 64 paths can be recorded");
+    for (size_t n = len; n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = '\0';
+    real_paths[path_count] = realpath(path, NULL);
+    if (!real_paths[path_count])
+        misconfigured(path, "must be there, to be recorded");
+    paths[path_count++] = path;
+}
+
+/* As unsetenv(), of which some programs (bash) have a version of their own. */
+static void forget_setting(const char *start)
+{
+    char **to = environ;
+
+    for (char **from = environ; from && *from; from++)
+        if (strncmp(*from, start, strlen(start)) != 0)
+            *to++ = *from;
+    if (to)
+        *to = NULL;
+}
+
+void qm_record_configure(void)
+{
+    const char *trace = getenv(RECORD), *list = getenv(FILES);
+    char err[256];
+    size_t n;
+
+    if ((!trace || !*trace) && (!list || !*list))
+        return;
+    if (!trace || trace[0] != '/')
+        misconfigured(RECORD, "must be the absolute path of a trace, with " FILES);
+    if (!list || !*list)
+        misconfigured(FILES, "must name what " RECORD " records");
+    for (; *list; list += n) {
+        list += strspn(list, " \t\n");
+        n = strcspn(list, " \t\n");
+        if (n > 0)
+            add_path(list, n);
+    }
+    start_us = now_us();
+    within = true;
+    writer = qm_trace_create(trace, BLOCK_SIZE, err, sizeof err);
+    within = false;
+    if (!writer)
+        misconfigured(RECORD, err);
+    /* A program that this one executes would write to the same file. */
+    forget_setting(RECORD "=");
+    forget_setting(FILES "=");
+    atomic_store(&qm_recording, true);
+}
+
+void qm_record_forked(void)
+{
+    atomic_store(&qm_recording, false);
+    pthread_mutex_init(&lock, NULL);
+    writer = NULL; /* the parent's */
+}
+
+static __attribute__((destructor)) void finish(void)
+{
+    int err;
+
+    pthread_mutex_lock(&lock);
+    atomic_store(&qm_recording, false);
+    if (writer) {
+        within = true;
+        err = qm_trace_close(writer);
+        within = false;
+        writer = NULL;
+        if (err)
+            fprintf(stderr, "libqmctx-preload: the trace: %s\n", strerror(err));
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool qm_record_announce(const char *socket, struct qmctx **ctx, int *result)
+{
+    static const char suffix[] = ".ctx";
+    size_t len = socket ? strlen(socket) : 0, rest = sizeof suffix - 1;
+    bool found = false;
+
+    if (!atomic_load(&qm_recording))
+        return false;
+    if (len == 0) {
+        found = path_count == 1;
+    } else if (len > rest && strcmp(socket + len - rest, suffix) == 0) {
+        char file[PATH_MAX];
+
+        snprintf(file, sizeof file, "%.*s", (int)(len - rest), socket);
+        for (unsigned i = 0; i < path_count; i++)
+            found = found || is_below(file, paths[i]);
+    }
+    if (found)
+        *result = qm_record_contexts(ctx);
+    return found;
+}
