@@ -101,6 +101,8 @@ static void look_up(struct request *r, struct piece *p)
     if (error != 0)
         found.outcome = QM_MISS;
     plan(r, p, error, &found);
+    if (found.outcome == QM_PREFETCH_HIT && r->s->tier)
+        qm_tier_touch(r->s->tier, p->block);
     qms_reading_found(&r->reading, p->block, &found);
 }
 

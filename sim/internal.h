@@ -69,6 +69,6 @@ struct qm_sim_class *qm_sim_class_at(struct qm_sim *sim, uint32_t klass);
 void qm_sim_class_found(struct qm_sim *sim, uint32_t klass, enum qm_access access);
 
 /* A block was found so; makes the issuer what the engine knows. */
-void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found);
+void qm_sim_found(struct qm_sim *sim, uint64_t block, struct qm_lookup *found);
 
 #endif

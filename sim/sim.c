@@ -166,8 +166,10 @@ void qm_sim_measure(struct qm_sim *sim)
         qm_explain_counts(sim->explain, sim->warm_explained);
 }
 
-void qm_sim_found(struct qm_sim *sim, struct qm_lookup *found)
+void qm_sim_found(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
 {
+    if (found->outcome == QM_PREFETCH_HIT && sim->tier)
+        qm_sim_tier_used(sim->tier, block);
     if (found->outcome == QM_PREFETCH_HIT && sim->measuring &&
         !(found->issuer & QM_SIM_MEASURED))
         sim->late_used++;
@@ -452,7 +454,7 @@ static int look_up(struct qm_sim *sim, uint64_t block, struct qm_lookup *found)
             (void)qm_sim_tier_read(sim->tier, block, false);
         qm_cache_fill(sim->cache, found->fill, NULL);
     }
-    qm_sim_found(sim, found);
+    qm_sim_found(sim, block, found);
     sim->belady.now++; /* hits are told of late, and need no clock */
     return 0;
 }

@@ -203,6 +203,12 @@ bool qm_sim_tier_read(struct qm_sim_tier *t, uint64_t block, bool ahead)
     return qm_tier_read(t->tier, &read, 1) > 0;
 }
 
+void qm_sim_tier_used(struct qm_sim_tier *t, uint64_t block)
+{
+    if (t->tier)
+        qm_tier_touch(t->tier, block);
+}
+
 uint64_t qm_sim_tier_ticket(struct qm_sim_tier *t)
 {
     return t->tier ? qm_tier_ticket(t->tier) : t->writes;

@@ -68,6 +68,8 @@ void qm_sim_tier_free(struct qm_sim_tier *tier); /* NULL is fine */
 void qm_sim_tier_time(struct qm_sim_tier *tier, uint64_t ns);
 
 bool qm_sim_tier_read(struct qm_sim_tier *tier, uint64_t block, bool ahead);
+/* A prefetch of block was used. */
+void qm_sim_tier_used(struct qm_sim_tier *tier, uint64_t block);
 /* As the cache's leaving() and evicted(). */
 uint64_t qm_sim_tier_ticket(struct qm_sim_tier *tier);
 void qm_sim_tier_evicted(struct qm_sim_tier *tier, uint64_t block, uint64_t ticket);

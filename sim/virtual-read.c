@@ -103,7 +103,7 @@ static void look_up(struct vt_reader *r, uint64_t block)
     }
     r->n++;
     p->block = block;
-    qm_sim_found(v->sim, &found);
+    qm_sim_found(v->sim, block, &found);
     plan(r, p, error, &found);
     account(r, block, &found);
 }

@@ -9,6 +9,7 @@
 #include "tier/internal.h"
 
 #define ROWS   4
+#define MARGIN 4 /* of a frequency above that of the blocks that leave; 16ths */
 #define DAY_NS UINT64_C(86400000000000)
 
 static uint64_t mix(uint64_t h)
@@ -115,7 +116,13 @@ void admit_count(struct qm_tier *t, uint64_t block)
 
 void qm_tier_touch(struct qm_tier *t, uint64_t block)
 {
+    struct slot s;
+
     admit_count(t, block);
+    if (index_find(t, block, &s)) {
+        (void)index_confirm(t, &s, true);
+        unpin(t, s.segment);
+    }
 }
 
 static void refill(struct qm_tier *t)
@@ -177,7 +184,8 @@ int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool sca
         return 0;
     if (frequency == QM_TIER_FREQUENCY_UNKNOWN)
         frequency = admit_frequency(t, block);
-    return frequency >= threshold && frequency > atomic_load(&t->admission.leaving) / 16
+    return frequency >= threshold &&
+                   16 * frequency > atomic_load(&t->admission.leaving) + MARGIN
                ? 0
                : EPERM;
 }

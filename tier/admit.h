@@ -4,14 +4,17 @@
  * *Sketch.*  A count-min sketch as in TinyLFU (Einziger, Friedman & Manes, ACM
  * Transactions on Storage 13(4), 2017): 4 rows of 4-bit counters, at least one counter
  * a row for each block of the tier, halved after 10 accesses a block.  It counts
- * demands that memory did not answer, and qm_tier_touch().  Counters are atomic words;
- * lost increments are harmless.
+ * demands that memory did not answer, and qm_tier_touch(): prefetches that were used,
+ * without which what is always prefetched in time would count as never read.  Counters
+ * are atomic words; lost increments are harmless.
  *
  * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
- * admitted.  Then those that were read at least twice, and more often than the blocks
- * that leave with their segments: these make room for it, as TinyLFU's victim does.
- * Their mean frequency is halved with the sketch, so that a new working set gets in. At
- * least three times when less than half of the write budget is left.
+ * admitted.  Then those that were read at least twice, and, by a quarter of an
+ * access, more often than the blocks that leave with their segments: these make room
+ * for it, as TinyLFU's victim does. Those that are rewritten do not leave, and do not
+ * count: they are the hottest, and with them next to nothing would be admitted. Their
+ * mean frequency is halved with the sketch, so that a new working set gets in. At least
+ * three times when less than half of the write budget is left.
  *
  * *Budget.*  A token bucket of bytes: write_rate a day, at most an hour's share saved
  * up. All that is written to the file is paid from it; metadata and rewritten blocks

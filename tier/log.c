@@ -2,7 +2,7 @@
 /* log.c - segments: filled one after the other, evicted as a whole.
  *
  * Of the oldest EYE segments, the one with the fewest live blocks is evicted, so what
- * writes and trims have emptied goes first.  Its hot blocks, a quarter of its slots at
+ * writes and trims have emptied goes first.  Its hot blocks, a third of its slots at
  * most, are the first of the segment that takes its place.
  *
  * The order in an eviction keeps invariant (I) of format.h: read hot blocks; zero the
@@ -28,7 +28,7 @@ int log_new(struct qm_tier *t)
     if (batch < per_page)
         batch = per_page;
     t->log.batch_slots = batch < t->g.slots ? batch : t->g.slots;
-    t->log.hot_slots = t->g.slots / 4 / per_page * per_page;
+    t->log.hot_slots = t->g.slots / 3 / per_page * per_page;
     t->log.filling = NO_SEGMENT;
     t->log.free.head = t->log.free.tail = NO_SEGMENT;
     t->log.sealed = t->log.free;
@@ -272,17 +272,18 @@ int log_evict(struct qm_tier *t, uint32_t number, uint32_t *hot)
     s->state = SEGMENT_EVICTING;
     ticket = atomic_load(&t->journal.now);
     for (i = 0; i < t->log.victim->count; i++) {
-        bool was;
+        bool was, hotter;
 
         if (entries[i].block == QM_TIER_VOID)
             continue;
         was = index_remove_from(t, entries[i].block, number, i);
-        if (was) {
+        /* hot_items are in the order of slots; their tickets have been their slots. */
+        hotter = kept < n && t->log.hot_items[kept].ticket == i;
+        if (was && !hotter) {
             sum += admit_frequency(t, entries[i].block);
             gone++;
         }
-        /* hot_items are in the order of slots; their tickets have been their slots. */
-        if (kept < n && t->log.hot_items[kept].ticket == i) {
+        if (hotter) {
             if (was) {
                 t->log.hot_items[kept++].ticket = ticket;
             } else {

@@ -219,8 +219,8 @@ uint64_t qm_tier_unverified(struct qm_tier *tier);
 /* Whether the tier holds block.  A hint: it may change at any time.  Does no I/O. */
 bool qm_tier_contains(struct qm_tier *tier, uint64_t block);
 
-/* Counts an access to block that memory answered, for the frequency sketch.  Optional.
- */
+/* Block, which memory has because it was read ahead, was used: counts as if it had been
+ * read from here on demand, for admission and for what is rewritten.  Does no I/O. */
 void qm_tier_touch(struct qm_tier *tier, uint64_t block);
 
 /* ---- Inserts

@@ -197,6 +197,49 @@ static void test_cooler(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+/* What is read ahead and then used is worth as much as what was read on demand; what
+ * is read ahead and not used, nothing. */
+static void test_read_ahead(void **state)
+{
+    struct qm_tier_config c = config(5000);
+    struct qm_tier *t = open_tier(&c);
+    uint64_t capacity = stats(t).capacity, kept = 0;
+
+    for (uint64_t b = 0; stats(t).evicted == 0; b++) { /* full, of blocks read once */
+        (void)get(t, b);
+        (void)put(t, b, false);
+        if (b >= capacity) {
+            (void)get(t, b);
+            (void)put(t, b, false);
+        }
+    }
+    for (uint64_t b = 100000; b < 100200; b++) {
+        for (unsigned k = 0; k < 4; k++) {
+            struct qm_tier_read read = {.block = b, .ahead = true};
+
+            assert_int_equal(qm_tier_read(t, &read, 1), 0);
+            if (b % 2)
+                qm_tier_touch(t, b);
+        }
+        assert_int_equal(put(t, b, false), b % 2 ? 0 : EPERM);
+    }
+    /* Rewritten when its segment goes, as it is used by way of memory only. */
+    for (uint64_t b = 200000; b < 200000 + 2 * capacity; b++) {
+        if (b % 8 == 0)
+            for (uint64_t i = 100001; i < 100200; i += 20)
+                qm_tier_touch(t, i);
+        for (unsigned k = 0; k < 12; k++)
+            (void)get(t, b);
+        (void)put(t, b, false);
+    }
+    for (uint64_t b = 100001; b < 100200; b += 2)
+        kept += qm_tier_contains(t, b);
+    assert_int_equal(kept, 10);
+    for (uint64_t b = 100001; b < 100200; b += 20)
+        assert_true(qm_tier_contains(t, b));
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 static void test_none(void **state)
 {
     struct qm_tier_config c = config(1000);
@@ -325,8 +368,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half_the_writes), cmocka_unit_test(test_shift),
         cmocka_unit_test(test_cooler),          cmocka_unit_test(test_none),
-        cmocka_unit_test(test_write_rate),      cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_bloom),           cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_read_ahead),      cmocka_unit_test(test_write_rate),
+        cmocka_unit_test(test_modes),           cmocka_unit_test(test_bloom),
+        cmocka_unit_test(test_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
