@@ -117,18 +117,31 @@ static int answer(int fd)
     return recv(fd, &w, sizeof w, 0) == sizeof w ? (int)w.error : -1;
 }
 
-/* Registers; the connection stays open. */
-static int enter(int flags, int64_t offset)
+/* Registers; the connection stays open.  -1: this user has had its share. */
+static int try_enter(int flags, int64_t offset)
 {
     struct qm_agent_hello h = hello();
     int fd = table(F_SEAL_SHRINK), line = call(flags);
+    bool in;
 
-    h.tls_offset = offset;
     slots =
         mmap(NULL, SLOTS * sizeof *slots, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     check(slots != MAP_FAILED, "mmap");
-    check(say(line, &h, sizeof h, &fd, 1) && answer(line) == 0, "register");
+    h.tls_offset = offset;
+    in = say(line, &h, sizeof h, &fd, 1) && answer(line) == 0;
     close(fd);
+    if (in)
+        return line;
+    close(line);
+    munmap(slots, SLOTS * sizeof *slots);
+    return -1;
+}
+
+static int enter(int flags, int64_t offset)
+{
+    int line = try_enter(flags, offset);
+
+    check(line != -1, "register");
     return line;
 }
 
@@ -210,12 +223,19 @@ static void flood(unsigned long n)
     }
 }
 
-/* Connections that say nothing, or register and hang, until we are killed. */
+/* Connections that say nothing, anew when the agent has had enough of them; or, if
+ * there is room for that, one that registers and hangs.  Until we are killed. */
 static void hang(void)
 {
+    int lines[500];
+
     for (unsigned i = 0; i < 500; i++)
-        call(0);
-    enter(0, offset_of((uintptr_t)&word));
+        lines[i] = call(0);
+    while (try_enter(0, offset_of((uintptr_t)&word)) == -1)
+        for (unsigned i = 0; i < 500; i++) {
+            close(lines[i]);
+            lines[i] = call(0);
+        }
     /* A slot that is for ever being changed. */
     word = 7 << QM_AGENT_SLOT_BITS | 1;
     for (;;) {
@@ -243,7 +263,7 @@ static void forge(unsigned long n)
                     : chance(3) == 0 ? 0
                                      : slots[chance(64)].word;
         s->kind = (uint16_t)(chance(8) ? 1 + chance(4) : chance(65536));
-        s->klass = chance(8);
+        s->klass = 1000 + chance(8);
         s->name_len = (uint16_t)(chance(8) ? chance(200) : chance(65536));
         s->of_process =
             chance(4) ? 0
