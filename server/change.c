@@ -6,6 +6,7 @@
  *   {"set": {"policy": "none", "degree": "8"}}
  *   {"set": {"statistics": "reset"}}
  *   {"get": ["policy"]}       all of them: {"get": []}
+ *   {"record": {...}}         a recording for a while (shadow.c)
  *
  * The settings of a request are put together with those of the command line, and go
  * through the same checks (qms_config_change()).  Then what cannot be done is refused,
@@ -401,14 +402,18 @@ char *qms_change_answer(void *opaque, uid_t user, const char *request)
     struct qms_server *s = opaque;
     json_t *asked = json_loads(request, JSON_REJECT_DUPLICATES, NULL), *o;
     json_t *set = json_object_get(asked, "set"), *get = json_object_get(asked, "get");
+    json_t *record = json_object_get(asked, "record");
     char *text;
 
     if (json_object_size(asked) == 1 && json_is_object(set))
         o = set_values(s, set, user);
     else if (json_object_size(asked) == 1 && json_is_array(get))
         o = get_values(s, get);
+    else if (json_object_size(asked) == 1 && record)
+        o = qms_shadow_answer(s, record, user);
     else
-        o = error_object("a request is {\"set\": {...}} or {\"get\": [...]}");
+        o = error_object("a request is {\"set\": {...}}, {\"get\": [...]} or "
+                         "{\"record\": ...}");
     text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     json_decref(asked);

@@ -21,6 +21,10 @@
 
 #define STEP 64
 
+/* Of contexts that are open when a recording begins: deeper ones are recorded without
+ * their parents. */
+#define DEPTH 64
+
 void qms_slot_init(struct qms_slot *slot, unsigned client)
 {
     memset(slot, 0, sizeof *slot);
@@ -232,12 +236,56 @@ static uint32_t stream_class(const struct qms_class *klass)
     return klass->index > QMS_CLASS_OTHER ? klass->index - QMS_CLASS_OTHER : 0;
 }
 
+/* The recorder that is told of the tree of a root of that number, if any.  The caller
+ * is inside the gate, or there is no shadow. */
+static struct qms_recorder *recorder_of(const struct qms_contexts *c, uint64_t root_id)
+{
+    struct qms_recorder *shadow;
+
+    if (c->recorder)
+        return c->recorder;
+    shadow = atomic_load_explicit(&c->shadow, memory_order_relaxed);
+    if (!shadow || (root_id == 0 && c->shadow_one_in > 1))
+        return NULL;
+    /* Numbers are given in turn, so any mixing will do. */
+    return (root_id * UINT64_C(0x9e3779b97f4a7c15) >> 32) % c->shadow_one_in == 0
+               ? shadow
+               : NULL;
+}
+
+static void record_open(struct qms_contexts *c, struct qms_slot *slot, unsigned depth)
+{
+    struct qms_slot *root = atomic_load_explicit(&slot->root, memory_order_relaxed);
+    struct qms_slot *parent = NULL;
+    struct qms_recorder *recorder;
+
+    if (!root || slot->recorded)
+        return;
+    recorder = recorder_of(c, root->id);
+    if (!recorder)
+        return;
+    if (slot->context->parent && depth < DEPTH) {
+        parent = slot->context->parent->user;
+        record_open(c, parent, depth + 1);
+    }
+    slot->recorded = qms_record_begin(
+        recorder, slot->id, slot->context->kind,
+        atomic_load_explicit(&slot->klass->token, memory_order_acquire),
+        parent && parent->recorded ? parent->id : 0);
+}
+
+void qms_context_record_open(struct qms_contexts *c, struct qms_slot *slot)
+{
+    record_open(c, slot, 0);
+}
+
 int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass)
 {
     unsigned stripe = qms_gate_enter(&c->gate);
     struct qms_slot *root = parent ? lock_tree(parent) : NULL;
+    struct qms_recorder *recorder;
     uint64_t id, parent_id = 0;
     int error;
 
@@ -257,11 +305,12 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         slot->recorded = false;
         set_around(&slot->around, parent, klass->index);
         own(c->engine->prefetcher, slot);
-        if (c->recorder) {
+        recorder = recorder_of(c, root->id);
+        if (recorder) {
             if (parent && parent->recorded)
                 parent_id = parent->id;
             slot->recorded = qms_record_begin(
-                c->recorder, id, kind,
+                recorder, id, kind,
                 atomic_load_explicit(&klass->token, memory_order_acquire), parent_id);
         }
         atomic_store_explicit(&slot->root, root, memory_order_release);
@@ -297,7 +346,7 @@ void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
     }
     /* In a trace, ending a context ends what is nested in it, so one E does. */
     if (slot->recorded)
-        qms_record_end(c->recorder, slot->id);
+        qms_record_end(recorder_of(c, root->id), slot->id);
     qm_context_end(c->engine->prefetcher, slot->context, ended, c);
     pthread_mutex_unlock(&root->tree);
     qms_gate_leave(&c->gate, stripe);
@@ -306,9 +355,17 @@ void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
 void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type,
                         uint64_t offset, uint64_t count, struct qms_ref *ref)
 {
+    /* The shadow must not go meanwhile; as elsewhere, the gate comes before the tree.
+     */
+    const bool shadowed =
+        !c->recorder && atomic_load_explicit(&c->shadow, memory_order_relaxed);
+    unsigned stripe = shadowed ? qms_gate_enter(&c->gate) : 0;
     struct qms_slot *root = slot ? lock_tree(slot) : NULL;
+    struct qms_recorder *recorder = c->recorder;
     uint64_t recorded_id = 0;
 
+    if (shadowed)
+        recorder = recorder_of(c, root ? root->id : 0);
     if (root) {
         *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around, 1};
         if (slot->recorded)
@@ -317,10 +374,12 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
         *ref = (struct qms_ref){.klass = qms_class_at(c->classes, QMS_CLASS_NONE),
                                 .blocks = 1};
     }
-    if (c->recorder)
-        qms_record_io(c->recorder, type, recorded_id, offset, count);
+    if (recorder)
+        qms_record_io(recorder, type, recorded_id, offset, count);
     if (root)
         pthread_mutex_unlock(&root->tree);
+    if (shadowed)
+        qms_gate_leave(&c->gate, stripe);
 }
 
 unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,

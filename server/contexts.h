@@ -65,7 +65,11 @@ struct qms_contexts {
     bool mining; /* false: the prefetcher neither learns nor prefetches */
     struct qms_classes *classes;
     struct qms_miner *miner;       /* NULL: nothing to learn */
-    struct qms_recorder *recorder; /* NULL: not recording */
+    struct qms_recorder *recorder; /* NULL: not recording; it never changes */
+    /* A recording for a while, if there is no other: NULL, or of one in shadow_one_in
+     * of the trees of contexts.  Both change inside the closed gate. */
+    _Atomic(struct qms_recorder *) shadow;
+    uint64_t shadow_one_in;
     struct qms_stats *stats;
     uint64_t held_max;   /* limit of blocks in a client's open sequences, see
                             contexts.c */
@@ -96,6 +100,10 @@ void qms_context_end(struct qms_contexts *contexts, struct qms_slot *slot);
  * of the one context of level none. */
 void qms_contexts_restart(struct qms_contexts *contexts, struct qms_slot *slot,
                           struct qm_prefetcher *prefetcher, enum qm_level level);
+
+/* Inside the closed gate: a recording has begun, and the slot's context, if one is
+ * open, begins in it, after those that it is nested in. */
+void qms_context_record_open(struct qms_contexts *contexts, struct qms_slot *slot);
 
 /* The context that a request belonged to when it arrived. */
 struct qms_ref {

@@ -42,7 +42,8 @@ struct qms_recorder {
     _Alignas(64) _Atomic uint64_t head; /* the writer's; how far it is */
     _Atomic uint64_t recorded, dropped;
     _Atomic int error;
-    uint64_t last_us; /* the writer's */
+    uint64_t last_us;      /* the writer's */
+    uint64_t for_ns, most; /* after start; events; 0: for ever, any number */
     struct cell cells[CELLS];
 };
 
@@ -67,12 +68,27 @@ struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char
     return r;
 }
 
+void qms_record_limit(struct qms_recorder *r, unsigned seconds, uint64_t events)
+{
+    r->for_ns = seconds * UINT64_C(1000000000);
+    r->most = events;
+}
+
+bool qms_record_over(struct qms_recorder *r)
+{
+    return (r->for_ns > 0 && qms_now() - r->start >= r->for_ns) ||
+           (r->most > 0 &&
+            atomic_load_explicit(&r->tail, memory_order_relaxed) >= r->most);
+}
+
 /* Puts an event into the ring unless fewer than reserve + 1 cells are free. */
 static bool put(struct qms_recorder *r, struct qm_event *event, uint64_t reserve)
 {
     uint64_t ticket = atomic_load_explicit(&r->tail, memory_order_relaxed);
     struct cell *cell;
 
+    if (qms_record_over(r))
+        return false;
     if (atomic_load_explicit(&r->error, memory_order_relaxed) != 0)
         goto drop;
     for (;;) {
@@ -218,6 +234,13 @@ int qms_record_start(struct qms_recorder *r)
 
 int qms_record_close(struct qms_recorder *r)
 {
+    struct qms_record_stats stats;
+
+    return qms_record_close_with(r, &stats);
+}
+
+int qms_record_close_with(struct qms_recorder *r, struct qms_record_stats *stats)
+{
     int error = 0, close_error = 0;
 
     if (r->started) {
@@ -229,6 +252,7 @@ int qms_record_close(struct qms_recorder *r)
     } else {
         qm_trace_abandon(r->writer);
     }
+    qms_record_stats(r, stats);
     sem_destroy(&r->wake);
     free(r);
     return error ? error : close_error;

@@ -30,12 +30,20 @@ struct qms_record_stats {
  * nothing to it.  NULL with a sentence in err. */
 struct qms_recorder *qms_record_open(const char *path, uint64_t block_size, char *err,
                                      size_t len);
+/* Before the start: events are taken for `seconds` and up to `events`; what comes after
+ * is left out, and not counted as dropped. */
+void qms_record_limit(struct qms_recorder *recorder, unsigned seconds, uint64_t events);
+/* Whether nothing is taken any more. */
+bool qms_record_over(struct qms_recorder *recorder);
 /* Starts the thread.  Returns 0 or an errno value. */
 int qms_record_start(struct qms_recorder *recorder);
 /* Writes what is queued, ends the thread and closes the file.  No other thread may be
  * recording.  Returns 0, or the errno value that ended the recording.  If it was not
  * started, the file is left as it was before qms_record_open(). */
 int qms_record_close(struct qms_recorder *recorder);
+/* The same, and what it came to. */
+int qms_record_close_with(struct qms_recorder *recorder,
+                          struct qms_record_stats *stats);
 
 /* Any thread, any time between start and close.  The order of events is that of the
  * calls; klass must stay valid until the recorder is closed. */

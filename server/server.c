@@ -412,6 +412,9 @@ void qms_server_stop(struct qms_server *s)
         qms_miner_stop(s->miner);
     if (s->recorder && (error = qms_record_close(s->recorder)) != 0)
         nbdkit_error("record=%s ends too early: %s", s->config.record, strerror(error));
+    if (s->shadow)
+        (void)qms_record_close(s->shadow);
+    s->shadow = NULL;
     qms_tier_close(s);
     if (s->sized)
         qm_memory_destroy(&s->memory);

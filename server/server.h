@@ -53,6 +53,7 @@ struct qms_server {
     uint32_t max_bytes;  /* of one read of the layer below */
 
     struct qms_recorder *recorder; /* NULL: not recording */
+    struct qms_recorder *shadow;   /* for a while (shadow.c); the control thread's */
     struct qms_stats_socket *socket;
     struct qms_control_socket *control;
     struct qms_http *http;
@@ -129,6 +130,11 @@ int qms_server_ready(struct qms_server *s, int thread_model);
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
 /* No request is in flight.  Ends contexts of connections that were not closed. */
 void qms_server_stop(struct qms_server *s);
+
+/* A recording for a while, by the control socket (shadow.c).  The answer to
+ * {"record": wanted}, an object; only the control thread calls it. */
+struct json_t *qms_shadow_answer(struct qms_server *s, struct json_t *wanted,
+                                 uid_t user);
 
 /* Ends the connection's contexts; no request of it is in flight. */
 void qms_connection_leave(struct qms_server *s, struct qms_connection *c);

@@ -172,6 +172,28 @@ static void test_full_disk(void **state)
     assert_int_equal(qms_record_close(r), ENOSPC);
 }
 
+/* What comes after the bound is left out, and is not missing. */
+static void test_limit(void **state)
+{
+    char err[200];
+    struct qms_recorder *r = qms_record_open("/dev/null", 16384, err, sizeof err);
+    struct qms_record_stats stats;
+
+    assert_non_null(r);
+    qms_record_limit(r, 3600, 3);
+    assert_int_equal(qms_record_start(r), 0);
+    assert_true(qms_record_begin(r, 1, QM_QUERY, "q", 0));
+    qms_record_io(r, QM_TRACE_READ, 1, 0, 1);
+    assert_false(qms_record_over(r));
+    qms_record_io(r, QM_TRACE_READ, 1, 0, 1);
+    assert_true(qms_record_over(r));
+    assert_false(qms_record_begin(r, 2, QM_QUERY, "q", 0));
+    qms_record_io(r, QM_TRACE_READ, 1, 0, 1);
+    assert_int_equal(qms_record_close_with(r, &stats), 0);
+    assert_int_equal(stats.recorded, 3);
+    assert_int_equal(stats.dropped, 0);
+}
+
 static void test_no_file(void **state)
 {
     char err[200] = "";
@@ -183,9 +205,8 @@ static void test_no_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_limit),
         cmocka_unit_test(test_no_file),
     };
 

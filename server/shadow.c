@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shadow.c - a recording for a while, of a sample of contexts, over the control socket:
+ * what quickmine advise --live asks for.
+ *
+ *   {"record": {"file": "/run/quickmine/x.trace", "seconds": 60, "sample": 16}}
+ *   {"record": "stop"}
+ *
+ * The file must not exist; it is written as the server's user, mode 0600, and left to
+ * whoever asked.  One in `sample` trees of contexts is recorded, whole: a sample of
+ * blocks would tear apart what follows what.  Time and events are bounded by the
+ * recorder itself, so that nothing is recorded for ever if whoever asked is gone; what
+ * is left then is a pointer that is looked at for each request, until the next request
+ * of this kind.
+ *
+ * The recorder is exchanged inside the closed gate, where nobody holds it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "server/server.h"
+
+#define SECONDS_MOST 3600
+#define SAMPLE_MOST  65536
+#define EVENTS_MOST  UINT64_C(4000000) /* some 120 MB */
+
+static json_t *refuse(const char *format, const char *what)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, format, what);
+    return json_pack("{s:o}", "error", json_string(text));
+}
+
+/* Begun by a recorder that is gone. */
+static void forget_slot(void *opaque, struct qms_slot *slot)
+{
+    (void)opaque;
+    slot->recorded = false;
+}
+
+static void record_slot(void *opaque, struct qms_slot *slot)
+{
+    qms_context_record_open(opaque, slot);
+}
+
+static void each_slot(struct qms_server *s,
+                      void (*each)(void *opaque, struct qms_slot *slot))
+{
+    struct cds_list_head *at;
+
+    qms_sessions_each_slot(&s->sessions, each, &s->contexts);
+    cds_list_for_each(at, &s->connections)
+        each(&s->contexts, &caa_container_of(at, struct qms_connection, list)->slot);
+}
+
+/* NULL: nothing is recorded any more. */
+static void exchange(struct qms_server *s, struct qms_recorder *recorder,
+                     uint64_t one_in)
+{
+    pthread_mutex_lock(&s->sessions.lock);
+    pthread_mutex_lock(&s->lock);
+    qms_gate_close(&s->contexts.gate);
+    each_slot(s, forget_slot);
+    s->contexts.shadow_one_in = one_in;
+    atomic_store(&s->contexts.shadow, recorder);
+    if (recorder)
+        each_slot(s, record_slot);
+    qms_gate_open(&s->contexts.gate);
+    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->sessions.lock);
+}
+
+/* Ends the recording, which there is; returns how it ended. */
+static int stop(struct qms_server *s, struct qms_record_stats *stats)
+{
+    struct qms_recorder *recorder = s->shadow;
+    int error;
+
+    exchange(s, NULL, 1);
+    s->shadow = NULL;
+    error = qms_record_close_with(recorder, stats);
+    qms_log(QMS_NOTE, "the recording ends with %llu events, %llu dropped",
+            (unsigned long long)stats->recorded, (unsigned long long)stats->dropped);
+    return error;
+}
+
+static json_t *start(struct qms_server *s, const char *file, json_int_t seconds,
+                     json_int_t sample, uid_t user)
+{
+    char err[600];
+    struct stat st;
+    int error;
+
+    if (s->recorder)
+        return refuse("the server records already (record=%s): use that file",
+                      s->config.record);
+    if (file[0] != '/')
+        return refuse("the file must be an absolute path, not \"%s\"", file);
+    if (seconds < 1 || seconds > SECONDS_MOST)
+        return refuse("seconds must be from 1 to %s", "3600");
+    if (sample < 1 || sample > SAMPLE_MOST)
+        return refuse("sample must be from 1 to %s", "65536");
+    if (s->shadow && !qms_record_over(s->shadow))
+        return refuse("%s", "a recording is being made; one at a time");
+    if (s->shadow) {
+        struct qms_record_stats stats;
+
+        (void)stop(s, &stats);
+    }
+    if (lstat(file, &st) == 0)
+        return refuse("%s exists", file);
+    s->shadow = qms_record_open(file, s->config.block_size, err, sizeof err);
+    if (!s->shadow)
+        return refuse("%s", err);
+    qms_record_limit(s->shadow, (unsigned)seconds, EVENTS_MOST);
+    error = qms_record_start(s->shadow);
+    if (error != 0) {
+        (void)qms_record_close(s->shadow);
+        s->shadow = NULL;
+        return refuse("cannot start the recording thread: %s", strerror(error));
+    }
+    exchange(s, s->shadow, (uint64_t)sample);
+    qms_log(QMS_NOTE, "user %u records one in %lld contexts for %lld s: %s",
+            (unsigned)user, (long long)sample, (long long)seconds, file);
+    return json_object();
+}
+
+static json_t *end(struct qms_server *s)
+{
+    struct qms_record_stats stats;
+    double begin_ns, byte_ns;
+    json_t *o;
+    int error;
+
+    if (!s->shadow)
+        return refuse("%s", "no recording is being made");
+    error = stop(s, &stats);
+    if (error != 0)
+        return refuse("the recording ended too early: %s", strerror(error));
+    o = json_pack("{s:I, s:I}", "recorded", (json_int_t)stats.recorded, "dropped",
+                  (json_int_t)stats.dropped);
+    if (o && qm_latency_get(&s->latency, QM_PLACE_BACKEND, &begin_ns, &byte_ns))
+        json_object_set_new(
+            o, "backend",
+            json_pack("{s:f, s:f}", "begin_ns", begin_ns, "byte_ns", byte_ns));
+    return o;
+}
+
+json_t *qms_shadow_answer(struct qms_server *s, json_t *wanted, uid_t user)
+{
+    const char *file = json_string_value(json_object_get(wanted, "file"));
+    json_t *seconds = json_object_get(wanted, "seconds");
+    json_t *sample = json_object_get(wanted, "sample");
+
+    if (json_is_string(wanted) && strcmp(json_string_value(wanted), "stop") == 0)
+        return end(s);
+    if (json_object_size(wanted) != 3 || !file || !json_is_integer(seconds) ||
+        !json_is_integer(sample))
+        return refuse("%s",
+                      "record is \"stop\", or an object of file, seconds and sample");
+    return start(s, file, json_integer_value(seconds), json_integer_value(sample),
+                 user);
+}
