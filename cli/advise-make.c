@@ -115,6 +115,7 @@ static int read_trace(struct maker *m)
 {
     const struct advise_request *q = m->request;
     struct advise_report *r = m->report;
+    unsigned clients;
     int status = survey(m, "reading");
 
     if (status != CLI_OK)
@@ -136,12 +137,16 @@ static int read_trace(struct maker *m)
         r->simulated = m->survey.reads;
     }
     r->simulated_footprint = m->survey.footprint.read * m->survey.block_size;
-    r->clients =
-        q->clients ? q->clients : qm_survey_clients(&m->survey, QM_VIRTUAL_CLIENTS_MAX);
+    clients = qm_survey_clients(&m->survey, QM_VIRTUAL_CLIENTS_MAX);
     /* All that a client did between two reads when this was recorded. */
     r->think_us = q->think_set ? q->think_us
-                               : (uint64_t)(r->clients * qm_survey_seconds(&m->survey) *
+                               : (uint64_t)(clients * qm_survey_seconds(&m->survey) *
                                             1e6 / (double)r->simulated);
+    r->clients = q->clients ? q->clients : clients;
+    if (q->sample > 1 && q->clients == 0) /* as many load the backend */
+        r->clients = clients < QM_VIRTUAL_CLIENTS_MAX / q->sample
+                         ? clients * q->sample
+                         : QM_VIRTUAL_CLIENTS_MAX;
     m->timed = (struct qm_virtual_config){
         .device = q->device,
         .size = q->device_size ? q->device_size : m->survey.end,
@@ -344,7 +349,10 @@ static int make_curves(struct maker *m, const uint64_t *memories, size_t count)
         .points = r->points,
         .count = count,
         .none = cost_of(&runs[count * RUNS]),
-        .reads_per_second = r->seconds > 0 ? (double)r->reads / r->seconds : 0,
+        .reads_per_second = r->seconds > 0
+                                ? (double)r->reads / r->seconds *
+                                      (m->request->sample ? m->request->sample : 1)
+                                : 0,
         .policy = runs[ADVISE_PLAIN].config.params.policy,
         .level = qm_level_name(level),
     };

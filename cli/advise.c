@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/advise.h"
 #include "cli/cli.h"
@@ -15,9 +16,9 @@
 #define TRACES_MAX   64
 #define CLASSES_MOST 10
 
-/* What a backend of which only the latency is known is taken for. */
-#define PARALLEL 16
-#define SIGMA    0.3
+#define SECONDS     60
+#define SAMPLE      16
+#define SAMPLE_MOST 65536
 
 struct arguments {
     struct advise_request request;
@@ -26,6 +27,8 @@ struct arguments {
     const char *files[TRACES_MAX];
     size_t count;
     const char *html;
+    struct advise_live live;
+    struct cli_setting seconds, sample;
     bool json;
     char backend[160];
 };
@@ -42,6 +45,9 @@ enum {
     READS,
     JOBS,
     HTML,
+    LIVE,
+    SECONDS_LONG,
+    ONE_IN,
 };
 
 static const struct argp_option options[] = {
@@ -62,6 +68,11 @@ static const struct argp_option options[] = {
      "simulate the last N read requests of a longer trace (400000)", 0},
     {"classes", CLASSES, "N", 0, "print at most N classes (10; 0: all)", 0},
     {"jobs", JOBS, "N", 0, "number of processes (as many as there are CPUs)", 0},
+    {"live", LIVE, "SOCKET", 0,
+     "advise on a live server, by the socket of its parameter control", 0},
+    {"seconds", SECONDS_LONG, "N", 0, "with --live: how long to record (60)", 0},
+    {"sample", ONE_IN, "N", 0, "with --live: record one in N trees of contexts (16)",
+     0},
     {"html", HTML, "FILE", 0, "write a page with the curves, too", 0},
     {"json", JSON, NULL, 0, "print an array with an object for each trace", 0},
     {NULL, 0, NULL, 0, NULL, 0},
@@ -100,13 +111,15 @@ static void set_backend(struct argp_state *state, struct arguments *a)
                  qm_device_settings_name(&a->timed.settings));
     } else if (a->latency_us.set) {
         q->device = (struct qm_device_config){
-            .stations = PARALLEL,
-            .read = {(double)a->latency_us.value * 1e3, SIGMA},
+            .stations = ADVISE_PARALLEL,
+            .read = {(double)a->latency_us.value * 1e3, ADVISE_SIGMA},
             .scale = 1,
         };
         snprintf(a->backend, sizeof a->backend,
                  "%g ms a read, %d at a time (--latency)",
-                 (double)a->latency_us.value / 1e3, PARALLEL);
+                 (double)a->latency_us.value / 1e3, ADVISE_PARALLEL);
+    } else if (a->live.socket) {
+        return; /* the server tells */
     } else {
         argp_error(state,
                    "how fast is the backend? A trace does not tell: say --device "
@@ -153,6 +166,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case JOBS:
         a->request.jobs = (unsigned)cli_number(state, "--jobs", arg, 1, 1024);
         return 0;
+    case LIVE:
+        a->live.socket = arg;
+        return 0;
+    case SECONDS_LONG:
+        a->seconds.set = true;
+        a->live.seconds = (unsigned)cli_number(state, "--seconds", arg, 1, 3600);
+        return 0;
+    case ONE_IN:
+        a->sample.set = true;
+        a->live.sample = (unsigned)cli_number(state, "--sample", arg, 1, SAMPLE_MOST);
+        return 0;
     case HTML:
         if (*arg == '\0' || strcmp(arg, "-") == 0)
             argp_error(state, "--html must name a file, not '%s'", arg);
@@ -167,8 +191,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->files[a->count++] = arg;
         return 0;
     case ARGP_KEY_END:
-        if (a->count == 0)
-            argp_error(state, "which trace?");
+        if (a->live.socket && a->count > 0)
+            argp_error(state, "either a trace or --live");
+        if (!a->live.socket && (a->seconds.set || a->sample.set))
+            argp_error(state, "--seconds and --sample are for --live");
+        if (!a->live.socket && a->count == 0)
+            argp_error(state, "which trace? Or say --live SOCKET");
         set_backend(state, a);
         return 0;
     default:
@@ -179,7 +207,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "TRACE...",
+    .args_doc = "TRACE...\n--live SOCKET",
     .doc =
         "Says whether QuickMine pays for what a trace recorded, with how much memory, "
         "and why: from simulations of plain caching and of the default policy that "
@@ -190,7 +218,7 @@ static const struct argp argp = {
 static int advise(struct arguments *a, size_t i, struct advise_request *request,
                   struct advise_report *report, json_t *all)
 {
-    const char *file = a->files[i];
+    const char *file = a->live.socket ? a->request.file : a->files[i];
     json_t *json;
     int status;
 
@@ -202,7 +230,8 @@ static int advise(struct arguments *a, size_t i, struct advise_request *request,
     if (a->html && cli_same_file(file, a->html))
         return cli_fail("--html %s is the trace itself", a->html);
     *request = a->request;
-    request->file = request->name = file;
+    if (!a->live.socket)
+        request->file = request->name = file;
     status = advise_make(request, report);
     if (status != CLI_OK)
         return status;
@@ -226,6 +255,8 @@ static int advise_all(struct arguments *a, json_t *all)
 
     if (status == CLI_OK && a->html)
         status = advise_html_open(a->html, &html);
+    if (status == CLI_OK && a->live.socket)
+        status = advise_live_record(&a->live, &a->request);
     for (size_t i = 0; i < a->count && status == CLI_OK; i++)
         status = advise(a, i, &requests[i], &reports[i], all);
     if (status == CLI_OK && a->html)
@@ -243,14 +274,19 @@ int qm_cmd_advise(int argc, char **argv)
     struct arguments a = {
         .request = {.most_reads = READS_MOST, .jobs = sim_cpus()},
         .classes = {.value = CLASSES_MOST},
+        .live = {.seconds = SECONDS, .sample = SAMPLE, .fd = -1},
     };
     json_t *all;
     int status;
 
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.live.socket)
+        a.count = 1;
     all = json_array();
     status = advise_all(&a, all);
     sim_timed_free(&a.timed);
+    if (a.live.fd != -1)
+        close(a.live.fd);
     if (status == CLI_OK && a.json)
         return cli_print_json(all);
     json_decref(all);

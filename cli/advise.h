@@ -12,6 +12,11 @@
 #include "sim/advise.h"
 #include "sim/virtual.h"
 
+/* What a backend of which only the latency is known is taken for: reads at a time, and
+ * the spread of their times. */
+enum { ADVISE_PARALLEL = 16 };
+#define ADVISE_SIGMA 0.3
+
 enum { ADVISE_MEMORIES = 32, ADVISE_LEVELS = 8, ADVISE_PLAIN = 3 };
 
 /* What is asked for. */
@@ -28,6 +33,7 @@ struct advise_request {
     unsigned clients;     /* 0: as many as read at a time in the trace */
     bool think_set;       /* else as in the trace */
     uint64_t think_us;    /* between a client's requests */
+    unsigned sample;      /* the trace has one in so many of its contexts; 0: all */
     unsigned jobs;
 };
 
@@ -63,6 +69,19 @@ struct advise_report {
     struct advise_class *classes; /* by the time saved, most first */
     size_t class_count;
 };
+
+/* A recording by a live server. */
+struct advise_live {
+    const char *socket; /* its control socket */
+    unsigned seconds, sample;
+    int fd; /* of the trace; -1: none */
+    char path[64], backend[160];
+};
+
+/* Has the server record, and sets what of *request depends on it: the trace, which
+ * stays until fd is closed, and what was not asked for: memories, and the backend as
+ * the server measured it.  Prints what goes wrong; returns an exit status. */
+int advise_live_record(struct advise_live *live, struct advise_request *request);
 
 /* Simulates, and fills in *report, to be freed with advise_report_free() in any case.
  * Prints what goes wrong; returns an exit status. */

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* advise-live.c - a trace to advise on, from a live server: it records for a while, a
+ * sample of its contexts, into a file beside its control socket (server/shadow.c).
+ *
+ * The file is opened and removed at once when it is complete, so nothing is left of it;
+ * if this program is killed before, the server ends the recording by itself, and the
+ * file stays.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cli/advise.h"
+#include "cli/cli.h"
+#include "cli/server.h"
+
+enum { TIMEOUT_S = 30 };
+
+/* Sends a request and returns the answer; NULL: it has been said why there is none. */
+static json_t *ask(const char *socket, json_t *request)
+{
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    json_t *answer = NULL;
+    char err[1024];
+
+    json_decref(request);
+    if (!text) {
+        cli_fail("out of memory");
+        return NULL;
+    }
+    answer = cli_control(socket, text, TIMEOUT_S, err, sizeof err);
+    free(text);
+    if (!answer) {
+        cli_fail("%s", err);
+    } else if (json_object_get(answer, "error")) {
+        cli_fail("%s: %s", socket, cli_text(answer, "error"));
+        json_decref(answer);
+        answer = NULL;
+    }
+    return answer;
+}
+
+/* Waits, with progress, until that many seconds are over.  False: a signal came. */
+static bool wait_for_end(unsigned seconds, int signals)
+{
+    struct pollfd fd = {.fd = signals, .events = POLLIN};
+    struct cli_progress progress;
+    struct timespec begun, now;
+    double gone = 0;
+    bool stopped = false;
+
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    cli_progress_start(&progress, "recording");
+    while (gone < seconds && !stopped) {
+        stopped = poll(&fd, 1, 250) > 0;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        gone = (double)(now.tv_sec - begun.tv_sec) +
+               (double)(now.tv_nsec - begun.tv_nsec) / 1e9;
+        cli_progress_show(&progress, (uint64_t)(gone * 1000), seconds * UINT64_C(1000));
+    }
+    cli_progress_stop(&progress);
+    return !stopped;
+}
+
+/* Until the recording is complete; SIGINT and SIGTERM end it early. */
+static json_t *record(const struct advise_live *live, const char *file)
+{
+    json_t *answer =
+        ask(live->socket,
+            json_pack("{s:{s:s, s:i, s:i}}", "record", "file", file, "seconds",
+                      (int)live->seconds, "sample", (int)live->sample));
+    sigset_t set, old;
+    bool whole = true;
+    int signals;
+
+    if (!answer)
+        return NULL;
+    json_decref(answer);
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    signals = signalfd(-1, &set, SFD_CLOEXEC);
+    if (signals != -1)
+        whole = wait_for_end(live->seconds, signals);
+    answer = ask(live->socket, json_pack("{s:s}", "record", "stop"));
+    if (signals != -1)
+        close(signals);
+    if (!whole) {
+        unlink(file);
+        json_decref(answer);
+        answer = NULL;
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL); /* now the signal ends this program */
+    return answer;
+}
+
+/* The memories to compare: the server's, a quarter to four times it. */
+static int set_memories(const char *socket, struct advise_request *request)
+{
+    json_t *answer = ask(socket, json_pack("{s:[s]}", "get", "cache-size"));
+    const json_t *values = json_object_get(answer, "values");
+    const char *text = json_string_value(json_object_get(values, "cache-size"));
+    uint64_t size = text ? strtoull(text, NULL, 10) : 0;
+
+    if (answer && size == 0)
+        cli_fail("%s: the server does not tell its cache-size: give --memory", socket);
+    json_decref(answer);
+    if (size == 0)
+        return CLI_FAILED;
+    for (unsigned i = 0; i < 5; i++)
+        request->memories[request->memory_count++] = (size << i) / 4;
+    return CLI_OK;
+}
+
+static int set_backend(struct advise_live *live, const json_t *answer,
+                       struct advise_request *request)
+{
+    const json_t *backend = json_object_get(answer, "backend");
+    double begin_ns = cli_real(backend, "begin_ns");
+    double byte_ns = cli_real(backend, "byte_ns");
+
+    if (request->backend)
+        return CLI_OK;
+    if (!backend || begin_ns + byte_ns <= 0)
+        return cli_fail(
+            "%s: the server has read its backend too rarely to know how fast it "
+            "is: give --device or --latency",
+            live->socket);
+    request->device = (struct qm_device_config){
+        .stations = ADVISE_PARALLEL,
+        .read = {begin_ns, ADVISE_SIGMA},
+        .ns_per_byte = byte_ns,
+        .scale = 1,
+    };
+    snprintf(live->backend, sizeof live->backend,
+             "%.3g ms a read and %.3g us a KiB, as the server measured; %d at a time",
+             begin_ns / 1e6, byte_ns * 1024 / 1e3, ADVISE_PARALLEL);
+    request->backend = live->backend;
+    return CLI_OK;
+}
+
+int advise_live_record(struct advise_live *live, struct advise_request *request)
+{
+    char *file, *full;
+    json_t *answer;
+    int status;
+
+    live->fd = -1;
+    full = realpath(live->socket, NULL);
+    if (!full)
+        return cli_fail("%s: %s", live->socket, strerror(errno));
+    status = asprintf(&file, "%s.%ld.trace", full, (long)getpid()) == -1
+                 ? cli_fail("out of memory")
+                 : CLI_OK;
+    free(full);
+    if (status != CLI_OK)
+        return status;
+    if (request->memory_count == 0)
+        status = set_memories(live->socket, request);
+    answer = status == CLI_OK ? record(live, file) : NULL;
+    if (answer) {
+        live->fd = open(file, O_RDONLY | O_CLOEXEC);
+        if (live->fd == -1)
+            status = cli_fail("%s: %s", file, strerror(errno));
+        unlink(file);
+        if (status == CLI_OK)
+            status = set_backend(live, answer, request);
+        if (cli_count(answer, "dropped") > 0)
+            fprintf(stderr, "quickmine advise: %llu events could not be recorded\n",
+                    (unsigned long long)cli_count(answer, "dropped"));
+    } else {
+        status = CLI_FAILED;
+    }
+    json_decref(answer);
+    free(file);
+    snprintf(live->path, sizeof live->path, "/proc/self/fd/%d", live->fd);
+    request->file = live->path;
+    request->name = live->socket;
+    request->sample = live->sample;
+    return status;
+}
