@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dead.h - mounts whose program is gone. */
+#ifndef QM_MOUNT_DEAD_H
+#define QM_MOUNT_DEAD_H
+
+#include <stdbool.h>
+
+/* Unmounts what is mounted at path if that is a mount of ours whose program is gone:
+ * whoever uses it gets ENOTCONN.  Says so.  Anything else, a living mount above all, is
+ * left as it is.  Returns whether path can be looked at again. */
+bool qm_mount_clear_dead(const char *path);
+
+#endif
