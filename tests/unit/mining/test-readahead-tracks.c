@@ -15,8 +15,9 @@ struct world {
     uint64_t efficient, reserved;
     uint64_t last; /* the first block of what was asked for last */
     unsigned asks, ranges, asked, misses;
-    unsigned unread;  /* blocks that are ahead */
-    uint32_t longest; /* of the ranges */
+    uint64_t capacity; /* of the cache, at present */
+    unsigned unread;   /* blocks that are ahead */
+    uint32_t longest;  /* of the ranges */
 };
 
 static bool is_cached(void *opaque, uint64_t block)
@@ -40,6 +41,13 @@ static void reserve(void *opaque, uint64_t blocks)
     w->reserved = blocks;
 }
 
+static uint64_t capacity(void *opaque)
+{
+    struct world *w = opaque;
+
+    return w->capacity;
+}
+
 static struct world *make(uint64_t cache_blocks)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -52,10 +60,12 @@ static struct world *make(uint64_t cache_blocks)
         .cached_opaque = w,
         .efficient = efficient,
         .reserve = reserve,
+        .capacity = capacity,
         .opaque = w,
     };
 
     assert_non_null(w);
+    w->capacity = cache_blocks;
     w->tracks = qm_tracks_new(&config);
     assert_non_null(w->tracks);
     return w;
@@ -369,6 +379,31 @@ static void test_share(void **state)
     unmake(w);
 }
 
+/* And of a cache that has become smaller, or larger, they have that part. */
+static void test_resized(void **state)
+{
+    struct world *w = make(4 * 128);
+    enum { STREAMS = 8, PART = DEVICE / STREAMS };
+    uint64_t at = 0;
+
+    w->efficient = 1000;
+    for (; at < 1000; at++)
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * PART + at, 1, true);
+    assert_in_range(w->unread, 128 * 44 / 100 + 1, 4 * 128 * 44 / 100);
+    w->capacity = 128;
+    for (; at < 2000; at++)
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * PART + at, 1, true);
+    assert_in_range(w->unread, 1, 128 * 44 / 100);
+    w->capacity = 8 * 128;
+    for (; at < 5000; at++)
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * PART + at, 1, true);
+    assert_in_range(w->unread, 4 * 128 * 44 / 100 + 1, 8 * 128 * 44 / 100);
+    unmake(w);
+}
+
 /* Cached blocks are left out, and a stream goes on behind them. */
 static void test_cached(void **state)
 {
@@ -475,23 +510,15 @@ static void test_wild(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_one_request),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_target),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_share),
-        cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_all_cached),
-        cmocka_unit_test(test_not_asked),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_wild),
-        cmocka_unit_test(test_two_on_their_way),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_sequential),     cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_one_request),
+        cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_target),         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_share),          cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_cached),         cmocka_unit_test(test_all_cached),
+        cmocka_unit_test(test_not_asked),      cmocka_unit_test(test_random),
+        cmocka_unit_test(test_wild),           cmocka_unit_test(test_two_on_their_way),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_forgotten_edge),
     };
 
