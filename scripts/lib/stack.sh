@@ -133,9 +133,23 @@ stack_serve() {
         ;;
     s3) below=(--filter=cow file "$T/s3/device" cow-block-size=16k) ;;
     esac
-    LD_PRELOAD=$stack_jemalloc start_nbdkit nbd --filter="$FILTER" --filter=delay \
-        "${below[@]}" stats="$T/nbd.stats" "$@" || fail "nbdkit does not start"
+    stack_server=(--filter="$FILTER" --filter=delay "${below[@]}" stats="$T/nbd.stats" "$@")
+    stack_server_start
+}
+
+stack_server_start() {
+    LD_PRELOAD=$stack_jemalloc start_nbdkit nbd "${stack_server[@]}" ||
+        fail "nbdkit does not start"
     stack_nbdkit=$PID
+}
+
+# stack_server_again: kills the server that stack_serve has started, as a crash would, and
+# starts it anew on the same image; its clients wait for it.
+stack_server_again() {
+    stop "$stack_nbdkit" KILL 2>/dev/null # the shell would say that it was killed
+    forget "$stack_nbdkit"
+    rm -f "${T:?}"/nbd.{sock,pid,stats}
+    stack_server_start
 }
 
 # stack_database DATADIR POOL TRANSPORT OPTIONS...: MariaDB, whose plugin tells its contexts
