@@ -31,6 +31,14 @@ ceph_keys() {
         ceph-authtool "$1" --gen-key -n osd.0 --cap mon 'allow profile osd' --cap osd 'allow *'
 }
 
+# Debian 13's OSD looks for its classes below the directory that it is started in.
+ceph_classes() {
+    local dir
+    for dir in /usr/lib/*/rados-classes /usr/lib/rados-classes; do
+        [ ! -d "$dir" ] || { echo "$dir"; return 0; }
+    done
+}
+
 # ceph_start [BYTES]: of the OSD's memory, 1 GiB unless said otherwise.
 ceph_start() {
     local bytes=${1:-1073741824} port fsid uuid
@@ -64,6 +72,7 @@ osd data = $CEPH_DIR/osd.\$id
 osd objectstore = ${CEPH_OBJECTSTORE:-memstore}
 bluestore block size = $bytes
 memstore device bytes = $bytes
+osd class dir = $(ceph_classes)
 osd class load list = *
 osd class default list = *
 osd crush update on start = false
