@@ -38,6 +38,7 @@ struct request {
     struct qms_server *s;
     nbdkit_next *next;
     struct qms_reading reading; /* of a read */
+    struct qm_tier *tier;       /* while pieces are read: to be looked into, or NULL */
     int err;                    /* the first that happened; 0: none */
 };
 
@@ -92,6 +93,16 @@ static void plan(struct request *r, struct piece *p, int error,
     }
 }
 
+static void touch_tier(struct qms_server *s, uint64_t block)
+{
+    unsigned token;
+    struct qm_tier *tier = qms_tiers_enter(&s->tiers, &token);
+
+    if (tier)
+        qm_tier_touch(tier, block);
+    qms_tiers_leave(&s->tiers, token);
+}
+
 static void look_up(struct request *r, struct piece *p)
 {
     struct qm_lookup found;
@@ -101,8 +112,8 @@ static void look_up(struct request *r, struct piece *p)
     if (error != 0)
         found.outcome = QM_MISS;
     plan(r, p, error, &found);
-    if (found.outcome == QM_PREFETCH_HIT && r->s->tier)
-        qm_tier_touch(r->s->tier, p->block);
+    if (found.outcome == QM_PREFETCH_HIT)
+        touch_tier(r->s, p->block);
     qms_reading_found(&r->reading, p->block, &found);
 }
 
@@ -205,7 +216,7 @@ static void read_run(struct request *r, struct piece *p, unsigned n)
             error = read_blocks(r, at, p->block, n);
     }
     if (error == 0)
-        qms_tier_seen(s->tier, p->block, at, n + more);
+        qms_tier_seen(r->tier, p->block, at, n + more);
     for (unsigned i = 0; i < n; i++)
         end_piece(r, &p[i], error ? NULL : at + i * block_size, beside != NULL, error);
     if (more > 0)
@@ -247,7 +258,7 @@ static void read_tier(struct request *r, struct piece *p, unsigned n)
         }
         count++;
     }
-    hits = count > 0 ? qm_tier_read(s->tier, reads, count) : 0;
+    hits = count > 0 ? qm_tier_read(r->tier, reads, count) : 0;
     if (hits > 0)
         qm_latency_took(&s->latency, QM_PLACE_TIER, hits * block_size,
                         qms_now() - start);
@@ -261,9 +272,10 @@ static void read_tier(struct request *r, struct piece *p, unsigned n)
 static void read_ours(struct request *r, struct piece *p, unsigned n)
 {
     const unsigned max = r->s->max_bytes / r->s->config.block_size;
-    unsigned first = 0, end;
+    unsigned first = 0, end, token;
 
-    if (r->s->tier && r->err == 0)
+    r->tier = qms_tiers_enter(&r->s->tiers, &token);
+    if (r->tier && r->err == 0)
         read_tier(r, p, n);
     for (; first < n; first = end) {
         end = first + 1;
@@ -283,6 +295,8 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
             read_run(r, p + first, end - first);
         }
     }
+    r->tier = NULL;
+    qms_tiers_leave(&r->s->tiers, token);
 }
 
 /* Waits for somebody else's read of a piece.  If it fails, or is not kept, the piece is
@@ -394,25 +408,29 @@ static void read_past(struct request *r, char *buf, uint32_t count, uint64_t off
  * overlaps with a change in time is not kept (cache.h). */
 struct writing {
     struct qm_cache_write cached;
+    struct qm_tier *tier; /* that was told of its begin; NULL: none */
     struct qm_tier_write tiered;
+    unsigned token;
 };
 
 static void begin_writing(struct qms_server *s, struct writing *w, uint64_t offset,
                           uint64_t count)
 {
     qm_cache_write_begin(s->cache, &w->cached, offset, count);
-    if (s->tier)
-        qm_tier_write_begin(s->tier, &w->tiered, offset, count);
+    w->tier = qms_tiers_tell(&s->tiers, &w->token);
+    if (w->tier)
+        qm_tier_write_begin(w->tier, &w->tiered, offset, count);
 }
 
 static void end_writing(struct qms_server *s, struct writing *w,
                         enum qm_write_result result, const void *data)
 {
     qm_cache_write_end(s->cache, &w->cached, result, data);
-    if (s->tier)
-        qm_tier_write_end(s->tier, &w->tiered,
+    if (w->tier)
+        qm_tier_write_end(w->tier, &w->tiered,
                           result == QM_WRITE_DATA ? QM_TIER_WROTE : QM_TIER_DROPPED,
                           data);
+    qms_tiers_leave(&s->tiers, w->token);
 }
 
 void qms_forget_beyond(struct qms_server *s, uint64_t size)
@@ -557,11 +575,14 @@ int qms_zero(struct qms_server *s, nbdkit_next *next, struct qms_slot *slot,
  * crashes. */
 int qms_flush(struct qms_server *s, nbdkit_next *next, uint32_t flags, int *err)
 {
-    uint64_t token = s->tier ? qm_tier_flush_begin(s->tier) : 0;
+    unsigned token;
+    struct qm_tier *tier = qms_tiers_tell(&s->tiers, &token);
+    uint64_t flush = tier ? qm_tier_flush_begin(tier) : 0;
     int r = next->flush(next, flags, err);
 
-    if (s->tier)
-        qm_tier_flush_end(s->tier, token, r == 0);
+    if (tier)
+        qm_tier_flush_end(tier, flush, r == 0);
+    qms_tiers_leave(&s->tiers, token);
     return r;
 }
 

@@ -203,8 +203,8 @@ static bool afford(struct qms_prefetch *p, uint64_t now, struct qm_ahead_job **j
 }
 
 /* Reads n adjacent blocks, and fills them in or fails them. */
-static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
-                     struct qm_ahead_job **jobs, unsigned n)
+static void read_run(struct qms_prefetch *p, struct qm_tier *tier, unsigned worker,
+                     char *buf, struct qm_ahead_job **jobs, unsigned n)
 {
     const struct qms_prefetch_config *c = &p->config;
     struct qm_device_load *load = atomic_load(&p->load);
@@ -238,7 +238,7 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
     }
     qms_stats_add(c->stats, error ? QMS_PREFETCH_FAILED : QMS_DEVICE_BLOCKS, n);
     if (!error)
-        qms_tier_seen(c->tier, jobs[0]->block, buf, n);
+        qms_tier_seen(tier, jobs[0]->block, buf, n);
     for (unsigned i = 0; i < n; i++) {
         if (error)
             qm_cache_fail(c->cache, jobs[i]->fill);
@@ -250,8 +250,8 @@ static void read_run(struct qms_prefetch *p, unsigned worker, char *buf,
 
 /* Reads those of n adjacent blocks that the tier holds, and the rest from the layer
  * below.  What was read is fed to the cache while later blocks are still in flight. */
-static void read_tiered(struct qms_prefetch *p, unsigned worker, char *buf,
-                        struct qm_ahead_job **jobs, unsigned n)
+static void read_tiered(struct qms_prefetch *p, struct qm_tier *tier, unsigned worker,
+                        char *buf, struct qm_ahead_job **jobs, unsigned n)
 {
     const struct qms_prefetch_config *c = &p->config;
     struct qm_tier_read reads[QM_AHEAD_JOIN_MAX];
@@ -262,7 +262,7 @@ static void read_tiered(struct qms_prefetch *p, unsigned worker, char *buf,
         reads[i] = (struct qm_tier_read){.block = jobs[i]->block,
                                          .buf = buf + (size_t)i * c->block_size,
                                          .ahead = true};
-    hits = qm_tier_read(c->tier, reads, n);
+    hits = qm_tier_read(tier, reads, n);
     if (hits > 0 && c->latency)
         qm_latency_took(c->latency, QM_PLACE_TIER, hits * c->block_size,
                         qms_now() - start);
@@ -275,8 +275,22 @@ static void read_tiered(struct qms_prefetch *p, unsigned worker, char *buf,
         for (end = i + 1; end < n && reads[end].hit == reads[i].hit;)
             end++;
         if (!reads[i].hit)
-            read_run(p, worker, buf + (size_t)i * c->block_size, jobs + i, end - i);
+            read_run(p, tier, worker, buf + (size_t)i * c->block_size, jobs + i,
+                     end - i);
     }
+}
+
+/* The tier stays the same until it has seen what was read. */
+static void read_some(struct qms_prefetch *p, unsigned worker, char *buf,
+                      struct qm_ahead_job **jobs, unsigned n)
+{
+    struct qms_tiers *tiers = p->config.tiers;
+    unsigned token = 0;
+    struct qm_tier *tier = tiers ? qms_tiers_enter(tiers, &token) : NULL;
+
+    (tier ? read_tiered : read_run)(p, tier, worker, buf, jobs, n);
+    if (tiers)
+        qms_tiers_leave(tiers, token);
 }
 
 /* Reads a run of jobs, but not what would not be kept. */
@@ -288,7 +302,7 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf,
     for (unsigned i = 0; i < n; i += wanted) {
         wanted = qm_ahead_wanted(p->config.cache, jobs + i, n - i);
         if (wanted > 0)
-            (p->config.tier ? read_tiered : read_run)(p, worker, buf, jobs + i, wanted);
+            read_some(p, worker, buf, jobs + i, wanted);
         else
             cancel(p, jobs[i++]);
     }

@@ -34,7 +34,7 @@ struct qms_prefetch;
 
 struct qms_prefetch_config {
     struct qm_cache *cache;
-    struct qm_tier *tier; /* looked into before the layer below is; NULL: none */
+    struct qms_tiers *tiers; /* looked into before the layer below is; NULL: none */
     struct qms_stats *stats;
     struct qm_device_load *load;    /* told how long reads take; NULL: none */
     struct qm_latency *latency;     /* the same */

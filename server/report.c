@@ -230,13 +230,17 @@ static void put_latency(const struct report *r, json_t *o)
 }
 
 /* The second tier; nothing without one. */
-static void put_tier(struct qms_server *s, json_t *o)
+void qms_report_tier(struct qms_server *s, json_t *o)
 {
     struct qm_tier_stats t;
+    unsigned token;
+    struct qm_tier *tier = qms_tiers_tell(&s->tiers, &token);
 
-    if (!s->tier)
+    if (tier)
+        qm_tier_get_stats(tier, &t);
+    qms_tiers_leave(&s->tiers, token);
+    if (!tier)
         return;
-    qm_tier_get_stats(s->tier, &t);
     put(o, "tier_size", t.size);
     put(o, "tier_capacity", t.capacity);
     put(o, "tier_blocks", t.blocks);
@@ -476,7 +480,7 @@ static json_t *report(const struct report *r)
     qms_hints_expire(s->hints, qms_now());
     put_hints(r, o);
     put_backing(r, o);
-    put_tier(s, o);
+    qms_report_tier(s, o);
     put_mining(r, o);
     put_contexts(r, o);
     return o;

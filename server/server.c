@@ -135,7 +135,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
 {
     struct qms_prefetch_config config = {
         .cache = s->cache,
-        .tier = s->tier,
+        .tiers = &s->tiers,
         .stats = s->stats,
         .load = s->engine.load,
         .latency = &s->latency,

@@ -66,9 +66,9 @@ struct qms_server {
     bool shadowed;           /* the cache knows what LRU would have read */
     int save_error;          /* of the last save; the miner's */
     struct qms_miner *miner; /* NULL: nothing to learn */
-    struct qm_tier *tier;    /* NULL: none */
-    uint64_t tier_until;     /* ns: when to end handing memory over to it; 0: it is not
-                                the end */
+    struct qms_tiers tiers;
+    uint64_t tier_until; /* ns: when to end handing memory over to it; 0: it is not
+                            the end */
     struct qm_cache *cache;
     struct qm_memory memory; /* how the cache and the rules share it */
     _Atomic unsigned batch;  /* blocks of a request that are looked up at a time */
@@ -191,6 +191,9 @@ char *qms_change_answer(void *opaque, uid_t user, const char *request);
 /* The statistics as a JSON object, with that many classes at most; ever: since the
  * start, whatever was reset. */
 struct json_t *qms_report_object(struct qms_server *s, uint32_t classes, bool ever);
+
+/* Adds the second tier's, if there is one. */
+void qms_report_tier(struct qms_server *s, struct json_t *o);
 
 /* Reports count from now on.  -1: memory is out. */
 int qms_report_reset(struct qms_server *s);

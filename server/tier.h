@@ -13,16 +13,58 @@
  *                prefetch.c give what they have read to qms_tier_seen()
  *   server's end what memory holds is handed over, too
  *
- * s->tier is NULL without a tier, and constant while connections are served.
+ * A tier can be attached and detached while connections are served (struct qms_tiers).
+ * Who uses it does so between qms_tiers_enter() and qms_tiers_leave(), for as long as
+ * it needs the same one: a change from before it is begun until after it has ended, a
+ * read from before the layer below is read until the tier has seen the data.
+ *
+ * attach  1. changes that begin are told to it.  2. Those that were begun before end.
+ *         3. It is looked into and fed.  So it misses no change of what it is given,
+ * and data that was read while an unknown change was in flight is never compared. What
+ * it holds is compared in any case: this server itself has written without it
+ * detach  1. it is not looked into or fed any more.  2. The state of the volume that it
+ *         has recorded is erased, durably: what comes now it does not see.  3. Changes
+ *         are not told to it any more; those that were end.  4. It is closed
+ *
+ * A ticket is the tier's own and the number of its attachment, so that a block that
+ * left memory before is not given to a tier that came after.
  */
 #ifndef QMS_TIER_H
 #define QMS_TIER_H
 
+#include "server/grace.h"
 #include "tier/tier.h"
 
 struct qms_server;
 struct qms_config;
 struct qm_cache_config;
+
+struct qms_tiers {
+    struct qms_grace grace;
+    _Atomic(struct qm_tier *) told;   /* of changes and flushes; NULL: none */
+    _Atomic(struct qm_tier *) served; /* looked into and fed: that one, or NULL */
+    _Atomic uint64_t number;          /* of the attachment; 0: there was none yet */
+    _Atomic bool told_all; /* no change is in flight that it was not told of */
+};
+
+/* The tier to be looked into, NULL: none; it stays until the token is left. */
+static inline struct qm_tier *qms_tiers_enter(struct qms_tiers *tiers, unsigned *token)
+{
+    *token = qms_grace_enter(&tiers->grace);
+    return atomic_load(&tiers->served);
+}
+
+/* The tier to be told of a change or a flush. */
+static inline struct qm_tier *qms_tiers_tell(struct qms_tiers *tiers, unsigned *token)
+{
+    *token = qms_grace_enter(&tiers->grace);
+    return atomic_load(&tiers->told);
+}
+
+static inline void qms_tiers_leave(struct qms_tiers *tiers, unsigned token)
+{
+    qms_grace_leave(&tiers->grace, token);
+}
 
 /* Before nbdkit forks: whether there can be such a tier, as far as that can be told
  * without changing anything.  Returns 0, or -1 after nbdkit_error(). */
@@ -34,6 +76,14 @@ unsigned qms_tier_threads(const struct qms_config *config);
 /* Opens the tier that is configured, if any, for the device, whose size is known.
  * Returns 0, or -1 after nbdkit_error(). */
 int qms_tier_open(struct qms_server *s);
+
+/* While it serves: opens the tier that next names, of which there is none now; or
+ * closes the one that there is; or gives it another size.  One call at a time.  Return
+ * 0, or -1 and a sentence in why. */
+int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *why,
+                    size_t len);
+int qms_tier_detach(struct qms_server *s, char *why, size_t len);
+int qms_tier_resize(struct qms_server *s, uint64_t size, char *why, size_t len);
 
 /* Has a cache hand over what it evicts. */
 void qms_tier_below(struct qms_server *s, struct qm_cache_config *cache);

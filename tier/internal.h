@@ -180,8 +180,9 @@ struct qm_tier {
     } verify;
 
     struct {
-        _Atomic bool
-            recorded; /* in the file, and the next change erases it; die_lock */
+        /* In the file, and the next change erases it; die_lock. */
+        _Atomic bool recorded;
+        _Atomic bool disclaimed; /* none is recorded any more; die_lock */
     } state;
 
     struct {

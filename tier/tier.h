@@ -213,6 +213,10 @@ size_t qm_tier_read(struct qm_tier *tier, struct qm_tier_read *reads, size_t n);
  * zeros), while the tier was open: of those that are unverified, the copies that are
  * the same are hits from now on, and the others are dropped. */
 void qm_tier_verify(struct qm_tier *tier, uint64_t block, const void *data, uint64_t n);
+/* The volume will be changed without the tier: what state it has recorded is erased,
+ * durably, and none is recorded any more, so that what it holds is unverified when it
+ * is opened again.  Returns 0 or an error: then it must be forgotten. */
+int qm_tier_disclaim(struct qm_tier *tier);
 /* How many blocks are unverified: if none, the above is superfluous. */
 uint64_t qm_tier_unverified(struct qm_tier *tier);
 

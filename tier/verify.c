@@ -201,12 +201,13 @@ bool state_observe(struct qm_tier *t)
     char text[QM_TIER_STATE];
     bool recorded;
 
-    if (!t->config.observe || atomic_load(&t->state.recorded) || tier_dead(t))
+    if (!t->config.observe || atomic_load(&t->state.disclaimed) ||
+        atomic_load(&t->state.recorded) || tier_dead(t))
         return true;
     if (!is_quiet(t, ticket) || !t->config.observe(t->config.opaque, text))
         return false;
     pthread_mutex_lock(&t->die_lock);
-    if (atomic_load(&t->state.recorded)) { /* by another thread */
+    if (atomic_load(&t->state.recorded) || atomic_load(&t->state.disclaimed)) {
         pthread_mutex_unlock(&t->die_lock);
         return true;
     }
@@ -222,6 +223,19 @@ bool state_observe(struct qm_tier *t)
     recorded = atomic_load(&t->state.recorded);
     pthread_mutex_unlock(&t->die_lock);
     return recorded;
+}
+
+int qm_tier_disclaim(struct qm_tier *t)
+{
+    int r;
+
+    pthread_mutex_lock(&t->die_lock);
+    atomic_store(&t->state.disclaimed, true);
+    atomic_store(&t->state.recorded, false);
+    memset(t->super.known, 0, sizeof t->super.known);
+    r = tier_dead(t) ? ENODEV : super_store(t, true);
+    pthread_mutex_unlock(&t->die_lock);
+    return r;
 }
 
 void state_settle(struct qm_tier *t)

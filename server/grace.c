@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* grace.c - see grace.h. */
+#include "server/grace.h"
+
+#include <time.h>
+
+#define LOOK_NS 100000 /* how often the counts are looked at */
+
+void qms_grace_init(struct qms_grace *g)
+{
+    atomic_init(&g->current, 0);
+    for (unsigned i = 0; i < QMS_STRIPES; i++)
+        for (unsigned k = 0; k < 2; k++)
+            atomic_init(&g->stripes[i].inside[k], 0);
+    pthread_mutex_init(&g->waiting, NULL);
+}
+
+void qms_grace_destroy(struct qms_grace *g)
+{
+    pthread_mutex_destroy(&g->waiting);
+}
+
+unsigned qms_grace_enter(struct qms_grace *g)
+{
+    unsigned stripe = qms_stripe(), set = atomic_load(&g->current);
+
+    atomic_fetch_add(&g->stripes[stripe].inside[set], 1);
+    return stripe << 1 | set;
+}
+
+void qms_grace_leave(struct qms_grace *g, unsigned token)
+{
+    atomic_fetch_sub_explicit(&g->stripes[token >> 1].inside[token & 1], 1,
+                              memory_order_release);
+}
+
+void qms_grace_wait(struct qms_grace *g)
+{
+    const struct timespec look = {.tv_nsec = LOOK_NS};
+
+    pthread_mutex_lock(&g->waiting);
+    for (int twice = 0; twice < 2; twice++) {
+        unsigned set = atomic_load(&g->current);
+
+        atomic_store(&g->current, 1 - set);
+        for (unsigned i = 0; i < QMS_STRIPES; i++)
+            while (atomic_load(&g->stripes[i].inside[set]) != 0)
+                nanosleep(&look, NULL);
+    }
+    pthread_mutex_unlock(&g->waiting);
+}
