@@ -31,6 +31,7 @@ int qm_cmd_advise(int argc, char **argv);
 int qm_cmd_replay(int argc, char **argv);
 int qm_cmd_stat(int argc, char **argv);
 int qm_cmd_set(int argc, char **argv);
+int qm_cmd_tier(int argc, char **argv);
 int qm_cmd_get(int argc, char **argv);
 int qm_cmd_top(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
@@ -47,7 +48,7 @@ struct cli_command {
     const struct cli_command *commands; /* its own subcommands; NULL: none */
 };
 
-extern const struct cli_command cli_trace_commands[];
+extern const struct cli_command cli_trace_commands[], cli_tier_commands[];
 
 /* Runs the command that argv[1] names; program is what it is a subcommand of, and
  * manual where more is said about all of them. */

@@ -17,6 +17,8 @@ static const struct cli_command commands[] = {
     {"serve", qm_cmd_serve, "run a server as a configuration file describes it", NULL},
     {"set", qm_cmd_set, "change a live server's parameters", NULL},
     {"get", qm_cmd_get, "print a live server's parameters that can be changed", NULL},
+    {"tier", qm_cmd_tier, "attach and detach a live server's second tier",
+     cli_tier_commands},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF

@@ -8,6 +8,8 @@
  *   {"get": ["policy"]}       all of them: {"get": []}
  *   {"record": {...}}         a recording for a while (shadow.c)
  *
+ * and what change-tier.h says of the second tier.
+ *
  * The settings of a request are put together with those of the command line, and go
  * through the same checks (qms_config_change()).  Then what cannot be done is refused,
  * and only then is anything done: a request is carried out as a whole or not at all.
@@ -22,12 +24,14 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "server/change-tier.h"
 #include "server/server.h"
 
 #define SETTINGS_MAX 16
@@ -288,7 +292,7 @@ static json_t *error_object(const char *sentence)
 static json_t *get_values(const struct qms_server *s, const json_t *wanted)
 {
     json_t *o = json_object(), *values = json_object(), *key;
-    char text[1024];
+    char text[PATH_MAX + 1];
     const char *name;
     size_t i;
 
@@ -303,6 +307,10 @@ static json_t *get_values(const struct qms_server *s, const json_t *wanted)
     json_array_foreach(wanted, i, key)
     {
         name = json_string_value(key);
+        if (name && qms_change_tier_get(s, name, text, sizeof text)) {
+            json_object_set_new(values, name, json_string(text));
+            continue;
+        }
         if (name && qms_config_get(&s->config, name, text, sizeof text) == 0) {
             json_object_set_new(values, name, json_string(text));
             continue;
@@ -356,12 +364,12 @@ static void note_reset(struct qms_server *s, json_t *answer, uid_t user)
 static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
 {
     struct qms_setting settings[SETTINGS_MAX];
-    char before[SETTINGS_MAX][VALUE_MAX], err[1024] = "";
+    char before[SETTINGS_MAX][VALUE_MAX], err[PATH_MAX + 1024] = "";
     struct qms_config next;
     const char *key;
     json_t *value, *o;
     bool reset = false;
-    size_t n = 0;
+    size_t n = 0, of_tier = 0;
 
     if (json_object_size(values) == 0 || json_object_size(values) > SETTINGS_MAX)
         return error_object("give from 1 to 16 settings");
@@ -379,6 +387,14 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
             reset = true;
             break;
         }
+    for (size_t i = 0; i < n; i++)
+        of_tier += qms_change_tier_is(settings[i].key);
+    if (of_tier > 0 && (of_tier < n || reset))
+        return error_object("the tier is changed by a request of its own");
+    if (of_tier > 0) {
+        o = qms_change_tier(s, settings, n, user, err, sizeof err);
+        return o ? o : error_object(err);
+    }
     if (qms_config_change(&s->config, settings, n, &next, err, sizeof err) == -1)
         return error_object(err);
     for (size_t i = 0; i < n; i++)
@@ -403,6 +419,7 @@ char *qms_change_answer(void *opaque, uid_t user, const char *request)
     json_t *asked = json_loads(request, JSON_REJECT_DUPLICATES, NULL), *o;
     json_t *set = json_object_get(asked, "set"), *get = json_object_get(asked, "get");
     json_t *record = json_object_get(asked, "record");
+    const char *tier = json_string_value(json_object_get(asked, "tier"));
     char *text;
 
     if (json_object_size(asked) == 1 && json_is_object(set))
@@ -411,9 +428,11 @@ char *qms_change_answer(void *opaque, uid_t user, const char *request)
         o = get_values(s, get);
     else if (json_object_size(asked) == 1 && record)
         o = qms_shadow_answer(s, record, user);
+    else if (json_object_size(asked) == 1 && tier && strcmp(tier, "status") == 0)
+        o = qms_change_tier_status(s);
     else
-        o = error_object("a request is {\"set\": {...}}, {\"get\": [...]} or "
-                         "{\"record\": ...}");
+        o = error_object("a request is {\"set\": {...}}, {\"get\": [...]}, "
+                         "{\"record\": ...} or {\"tier\": \"status\"}");
     text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     json_decref(asked);
