@@ -86,9 +86,9 @@ elif mode == "change":
             h.trim(BLOCK, at)
         check(at, BLOCK)
 elif mode == "read":
-    before = stats()["tier_hits"]
+    before = stats().get("tier_hits", 0)
     read_all()
-    hits = stats()["tier_hits"] - before
+    hits = stats().get("tier_hits", 0) - before
     least, most = map(int, sys.argv[4:6]) if len(sys.argv) > 4 else (0, size)
     print(f"{hits} hits of the tier")
     assert least <= hits <= most, f"{hits} hits of the tier, not {least} to {most}"
