@@ -193,6 +193,38 @@ static bool is_quiet(struct qm_tier *t, uint64_t ticket)
            atomic_load(&t->journal.now) == ticket;
 }
 
+/* A state is recorded, so this program has changed nothing since.  If the volume has
+ * another one now, somebody else has: what is there is not to be believed the next
+ * time, and no later state makes it so.  False: that cannot be known now. */
+static bool look_for_others(struct qm_tier *t, uint64_t ticket)
+{
+    char text[QM_TIER_STATE];
+    bool others = false;
+    int r = 0;
+
+    if (!is_quiet(t, ticket) || !t->config.observe(t->config.opaque, text))
+        return false;
+    pthread_mutex_lock(&t->die_lock);
+    if (atomic_load(&t->state.recorded) && is_quiet(t, ticket) && !tier_dead(t) &&
+        t->super.known[0] && strcmp(text, t->super.known) != 0) {
+        others = true;
+        atomic_store(&t->state.disclaimed, true);
+        t->super.known[0] = 0;
+        r = super_store(t, true);
+        atomic_store(&t->state.recorded, r != 0);
+    }
+    pthread_mutex_unlock(&t->die_lock);
+    if (r != 0)
+        tier_die(t, "cannot erase the volume's state: %s", strerror(r));
+    if (others)
+        tier_warn(
+            t, 0,
+            "another program has changed the volume, or its file's permissions, while "
+            "it was served: what is cached may be old, and the next start compares "
+            "what the tier holds");
+    return true;
+}
+
 /* A writer counts itself, then looks whether a state is recorded; this says that one
  * is, then looks for writers.  So one of them sees the other. */
 bool state_observe(struct qm_tier *t)
@@ -201,9 +233,10 @@ bool state_observe(struct qm_tier *t)
     char text[QM_TIER_STATE];
     bool recorded;
 
-    if (!t->config.observe || atomic_load(&t->state.disclaimed) ||
-        atomic_load(&t->state.recorded) || tier_dead(t))
+    if (!t->config.observe || atomic_load(&t->state.disclaimed) || tier_dead(t))
         return true;
+    if (atomic_load(&t->state.recorded))
+        return look_for_others(t, ticket);
     if (!is_quiet(t, ticket) || !t->config.observe(t->config.opaque, text))
         return false;
     pthread_mutex_lock(&t->die_lock);

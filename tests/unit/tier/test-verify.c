@@ -259,6 +259,31 @@ static void test_observed(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+/* Somebody changes the volume while the tier is open, and this program does not: that
+ * is said, and no later state hides it. */
+static void test_others(void **state)
+{
+    struct qm_tier *t;
+
+    strcpy(observed, "s1");
+    fill("s1");
+    t = open_observing("s1");
+    qm_tier_tick(t, true);
+    assert_int_equal(told.n, 0);
+    strcpy(observed, "s2");
+    qm_tier_tick(t, true);
+    assert_int_equal(told.n, 1);
+    assert_non_null(strstr(told.text, "another program has changed the volume"));
+    qm_tier_tick(t, true);
+    change(t, 1);
+    qm_tier_tick(t, true);
+    assert_int_equal(told.n, 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    t = open_observing("s2");
+    assert_int_equal(stats(t).unverified, BLOCKS - 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 /* Threads that change blocks, and others that compare them with a volume in which a
  * third has changed before: nothing old is read, then and after the next start. */
 static _Atomic uint64_t volume[BLOCKS];
@@ -328,9 +353,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states),  cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_stays),   cmocka_unit_test(test_observed),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_states), cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_stays),  cmocka_unit_test(test_observed),
+        cmocka_unit_test(test_others), cmocka_unit_test(test_threads),
     };
     int r;
 
