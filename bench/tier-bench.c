@@ -272,7 +272,16 @@ int main(int argc, char **argv)
         .keys = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 100000,
         .block = argc > 5 ? (uint32_t)strtoul(argv[5], NULL, 10) : 4096,
     };
+    struct stat st;
 
+    /* It is filled, and removed in the end: nobody's disk, and nobody's file. */
+    if (argc > 2 && (lstat(o.path, &st) == 0 || errno != ENOENT)) {
+        fprintf(stderr,
+                "tier-bench: %s: give the path of a file that does not exist, in a "
+                "directory that does\n",
+                o.path);
+        return 2;
+    }
     if (argc > 2 && strcmp(argv[1], "thesis") == 0)
         return bench_thesis(&o);
     if (argc > 2 && strcmp(argv[1], "hit") == 0)
