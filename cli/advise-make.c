@@ -362,6 +362,32 @@ static int make_curves(struct maker *m, const uint64_t *memories, size_t count)
     return status;
 }
 
+/* The default policy's curve again, with a tier of each size. */
+static int make_tiers(struct maker *m, const uint64_t *memories, size_t count)
+{
+    const struct advise_request *q = m->request;
+    struct advise_report *r = m->report;
+    struct sim_run *runs = calloc(count * q->tier_count + 1, sizeof *runs);
+    int status;
+
+    if (!runs)
+        return cli_fail("out of memory");
+    for (size_t i = 0; i < count * q->tier_count; i++) {
+        runs[i].config =
+            ahead_config(m, memories[i % count], r->levels[r->level].level);
+        runs[i].config.tier = (struct qm_sim_tier_config){
+            .size = q->tiers[i / count],
+            .volume = m->timed.size,
+            .device = &q->tier_device,
+        };
+    }
+    status = simulate(m, runs, count * q->tier_count);
+    for (size_t i = 0; i < count * q->tier_count && status == CLI_OK; i++)
+        r->tiers[i / count][i % count] = cost_of(&runs[i]);
+    free(runs);
+    return status;
+}
+
 /* ---- classes */
 
 struct two {
@@ -472,6 +498,8 @@ int advise_make(const struct advise_request *request, struct advise_report *repo
     }
     if (status == CLI_OK)
         status = make_curves(&m, memories, count);
+    if (status == CLI_OK && request->tier_count > 0)
+        status = make_tiers(&m, memories, count);
     if (status == CLI_OK)
         status = count_classes(&m);
     qm_survey_clear(&m.survey);

@@ -77,6 +77,32 @@ static void print_curves(const struct advise_report *r)
     }
 }
 
+static void print_tiers(const struct advise_report *r)
+{
+    const struct advise_request *q = r->request;
+    char text[24];
+
+    if (q->tier_count == 0)
+        return;
+    printf("\nWith a second tier, policy=%s: mean read, and blocks of the backend for "
+           "each "
+           "one read\n%10s %18s",
+           r->input.policy, "memory", "no tier");
+    for (size_t t = 0; t < q->tier_count; t++)
+        printf(" %18s", qm_advise_size(q->tiers[t], text));
+    printf("\n");
+    for (size_t i = 0; i < r->input.count; i++) {
+        printf("%10s", qm_advise_size(r->points[i].memory, text));
+        for (size_t t = 0; t <= q->tier_count; t++) {
+            const struct qm_advise_cost *c =
+                t == 0 ? &r->points[i].ahead : &r->tiers[t - 1][i];
+
+            printf(" %12s %5.3f", qm_advise_time(c->mean_us, text), c->device);
+        }
+        printf("\n");
+    }
+}
+
 static void print_classes(const struct advise_report *r, size_t most)
 {
     char memory[24], plain[24], ahead[24];
@@ -116,6 +142,7 @@ void advise_print(const struct advise_report *r, size_t classes)
     print_trace(r);
     print_levels(r);
     print_curves(r);
+    print_tiers(r);
     print_classes(r, classes);
     printf("\nadvice      cache-size=%" PRIu64 " (%s) policy=%s level=%s eviction=%s: "
            "%s a read\n",
@@ -170,6 +197,19 @@ static json_t *points_json(const struct advise_report *r)
     return array;
 }
 
+static json_t *tiers_json(const struct advise_report *r)
+{
+    json_t *array = json_array();
+
+    for (size_t t = 0; t < r->request->tier_count; t++)
+        for (size_t i = 0; i < r->input.count; i++)
+            append(&array, json_pack("{s:I, s:I, s:o}", "tier_size",
+                                     (json_int_t)r->request->tiers[t], "memory",
+                                     (json_int_t)r->points[i].memory, "default",
+                                     cost_json(&r->tiers[t][i])));
+    return array;
+}
+
 static json_t *classes_json(const struct advise_report *r)
 {
     json_t *array = json_array();
@@ -215,12 +255,12 @@ json_t *advise_json(const struct advise_report *r)
                   "seconds", r->seconds, "simulated", (json_int_t)r->simulated,
                   "simulated_footprint", (json_int_t)r->simulated_footprint);
 
-    return json_pack("{s:o, s:o, s:I, s:f, s:s, s:I, s:o, s:o, s:o, s:I, s:o, s:o}",
-                     "trace", trace, "backend", cli_json_text(r->request->backend),
-                     "clients", (json_int_t)r->clients, "think_ms",
-                     (double)r->think_us / 1e3, "level", r->input.level, "levels_at",
-                     (json_int_t)r->probe, "levels", levels_json(r), "no_cache",
-                     cost_json(&r->input.none), "curve", points_json(r), "classes_at",
-                     (json_int_t)r->class_memory, "classes", classes_json(r), "advice",
-                     advice_json(r));
+    return json_pack(
+        "{s:o, s:o, s:I, s:f, s:s, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "trace",
+        trace, "backend", cli_json_text(r->request->backend), "clients",
+        (json_int_t)r->clients, "think_ms", (double)r->think_us / 1e3, "level",
+        r->input.level, "levels_at", (json_int_t)r->probe, "levels", levels_json(r),
+        "no_cache", cost_json(&r->input.none), "curve", points_json(r), "tiers",
+        tiers_json(r), "classes_at", (json_int_t)r->class_memory, "classes",
+        classes_json(r), "advice", advice_json(r));
 }

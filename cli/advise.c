@@ -46,6 +46,7 @@ enum {
     JOBS,
     HTML,
     LIVE,
+    TIER_SIZE,
     SECONDS_LONG,
     ONE_IN,
 };
@@ -53,6 +54,8 @@ enum {
 static const struct argp_option options[] = {
     {"memory", MEMORY, "SIZE[,SIZE...]", 0,
      "memory of the cache: 64M, 1G, ... (from the footprint)", 0},
+    {"tier-size", TIER_SIZE, "SIZE[,SIZE...]", 0,
+     "with a second tier of that size, too, on the model ssd; at most 4", 0},
     {"device", DEVICE, "NAME[,KEY=VALUE...]", 0,
      "the backend, as the device filter knows it: disk, ssd, san, object-store", 0},
     {"latency", LATENCY, "MS", 0,
@@ -92,6 +95,26 @@ static void add_memory(struct argp_state *state, const char *word)
         argp_error(state, "--memory: %s is given twice", word);
     q->memories[i] = size;
     q->memory_count++;
+}
+
+static void add_tier(struct argp_state *state, const char *word)
+{
+    struct advise_request *q = &((struct arguments *)state->input)->request;
+
+    if (q->tier_count == ADVISE_TIERS)
+        argp_error(state, "--tier-size takes at most %d sizes", ADVISE_TIERS);
+    q->tiers[q->tier_count++] = cli_size(state, "--tier-size", word, 1, INT64_MAX);
+}
+
+/* What a tier lies on. */
+static void set_tier(struct advise_request *q)
+{
+    struct qm_device_settings settings = {.values = {NULL}};
+    char err[200];
+    bool none;
+
+    qm_device_settings_set(&settings, "device", "ssd");
+    qm_device_settings_complete(&settings, &q->tier_device, &none, err, sizeof err);
 }
 
 /* Where the device's times come from. */
@@ -135,6 +158,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case MEMORY:
         cli_list(state, "--memory", arg, add_memory);
+        return 0;
+    case TIER_SIZE:
+        cli_list(state, "--tier-size", arg, add_tier);
         return 0;
     case DEVICE:
         sim_timed_device(state, &a->timed, arg);
@@ -198,6 +224,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!a->live.socket && a->count == 0)
             argp_error(state, "which trace? Or say --live SOCKET");
         set_backend(state, a);
+        set_tier(&a->request);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

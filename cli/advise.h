@@ -17,7 +17,7 @@
 enum { ADVISE_PARALLEL = 16 };
 #define ADVISE_SIGMA 0.3
 
-enum { ADVISE_MEMORIES = 32, ADVISE_LEVELS = 8, ADVISE_PLAIN = 3 };
+enum { ADVISE_TIERS = 4, ADVISE_MEMORIES = 32, ADVISE_LEVELS = 8, ADVISE_PLAIN = 3 };
 
 /* What is asked for. */
 struct advise_request {
@@ -26,7 +26,10 @@ struct advise_request {
     uint64_t block_size; /* 0: the trace's */
     uint64_t most_reads; /* requests that are simulated, at most */
     uint64_t memories[ADVISE_MEMORIES];
-    size_t memory_count; /* 0: from the footprint */
+    size_t memory_count;          /* 0: from the footprint */
+    uint64_t tiers[ADVISE_TIERS]; /* sizes of a second tier, in bytes */
+    size_t tier_count;
+    struct qm_device_config tier_device;
     struct qm_device_config device;
     uint64_t device_size; /* 0: where the last request ends */
     const char *backend;  /* where the device's times come from, for people */
@@ -63,6 +66,8 @@ struct advise_report {
     struct advise_level levels[ADVISE_LEVELS];
     size_t level_count, level; /* how many were tried; the best of them */
     struct qm_advise_point points[ADVISE_MEMORIES];
+    /* With a tier of that size below each memory, by the default policy. */
+    struct qm_advise_cost tiers[ADVISE_TIERS][ADVISE_MEMORIES];
     struct qm_advise_input input;
     struct qm_advice advice;
     uint64_t class_memory;        /* at which classes were counted */
