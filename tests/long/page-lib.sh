@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # page-lib.sh - runs the command blocks of a page, to the letter; to be sourced by a test.
 #
-# A block is what a page has between two lines of ```.  The pages name fixed paths in /srv and
+# A block is what a page has between two lines of ```, but not ```conf: that is what is in a file.  The pages name fixed paths in /srv and
 # /run: in a mount namespace of the test's, these are directories in $T.  Where the kernel has no
 # /dev/nbd0, a loop device stands in for it, over what quickmine attach serves on a socket.
 #
@@ -107,7 +107,9 @@ page() { # FILE [HEADING]
 # 1, and `marked` whether it is one that is not run.
 page_blocks() {
     awk -v heading="$HEADING" -v mark="$NOT_RUN" '
-        /^```/ && !inside && !skipped { inside = 1; if (within) n++; marked = last; next }
+        /^```conf/ { file = 1; next }
+        file { if (/^```/) file = 0; next }
+        /^```/ && !inside { inside = 1; if (within) n++; marked = last; next }
         /^```/ { inside = 0; last = 0; next }
         !inside && /^## / { within = heading == "" || $0 == heading }
         !inside && heading == "" { within = 1 }
