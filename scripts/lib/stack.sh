@@ -148,8 +148,15 @@ stack_server_start() {
 stack_server_again() {
     stop "$stack_nbdkit" KILL 2>/dev/null # the shell would say that it was killed
     forget "$stack_nbdkit"
-    rm -f "${T:?}"/nbd.{sock,pid,stats}
-    stack_server_start
+    # The lock of an image in a cluster outlives its owner by half a minute.
+    local until=$((SECONDS + 90))
+    until rm -f "${T:?}"/nbd.{sock,pid,stats} &&
+        LD_PRELOAD=$stack_jemalloc start_nbdkit nbd "${stack_server[@]}" 2>"$T/again.log"; do
+        forget "$PID"
+        [ $SECONDS -lt $until ] || { cat "$T/again.log" >&2; fail "nbdkit does not start again"; }
+        sleep 1
+    done
+    stack_nbdkit=$PID
 }
 
 # stack_database DATADIR POOL TRANSPORT OPTIONS...: MariaDB, whose plugin tells its contexts
