@@ -81,24 +81,40 @@ struct qm_confidence *qm_confidence_new(uint64_t bytes)
     return j;
 }
 
+static void clear(struct qm_confidence *j, uint64_t from, uint64_t to)
+{
+    for (; from < to; from++) {
+        atomic_store_explicit(&j->places[from].block, 0, memory_order_relaxed);
+        atomic_store_explicit(&j->places[from].where, 0, memory_order_relaxed);
+    }
+}
+
 /* The memory of places that are not in use any more is the system's, but for that of a
- * proposal that another thread writes at this moment. */
+ * proposal that another thread writes at this moment.  All of these places are empty
+ * when they are used again, wherever the pages begin: else what is learned would depend
+ * on addresses. */
 void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes)
 {
     uint64_t n = places_for(bytes);
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from, to;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), places, from, to;
 
     if (n > j->most)
         n = j->most;
     if (n - 1 == atomic_load_explicit(&j->mask, memory_order_relaxed))
         return;
     atomic_store_explicit(&j->mask, n - 1, memory_order_relaxed);
+    places = (uintptr_t)j->places;
     from = (uintptr_t)&j->places[n] + page - 1;
     to = (uintptr_t)&j->places[j->most];
     from -= from % page;
     to -= to % page;
-    if (to > from)
-        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+    if (to > from && madvise((void *)from, to - from, MADV_DONTNEED) == 0) {
+        /* A page may begin or end within a place. */
+        clear(j, n, (from - places) / sizeof(struct place) + 1);
+        clear(j, (to - places) / sizeof(struct place), j->most);
+    } else {
+        clear(j, n, j->most);
+    }
 }
 
 void qm_confidence_free(struct qm_confidence *j)

@@ -516,8 +516,10 @@ static uint64_t block_ahead(const struct track *k, const struct asking *a,
 {
     const struct qm_candidate *last = &a->ranges[a->n - 1];
 
-    if (k->stride)
+    if (k->stride && ahead > 0)
         return a->ranges[ahead < a->n ? a->n - ahead : 0].block;
+    if (k->stride)
+        return last->block;
     for (unsigned i = 0; i < a->n; i++) {
         const struct qm_candidate *r = &a->ranges[i];
         uint64_t top = r->block + r->count - 1;

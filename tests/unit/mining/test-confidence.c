@@ -197,13 +197,40 @@ static void test_bytes(void **state)
     qm_confidence_free(small);
 }
 
+/* What was proposed while there was more memory is forgotten when some is taken away,
+ * wherever pages begin: it does not come back with the memory. */
+static void test_resized(void **state)
+{
+    enum { BLOCKS = 5000 };
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
+    struct qm_features features = features_of(1);
+    uint64_t weights = qm_confidence_weights(&features);
+    float before;
+
+    for (uint64_t b = 1; b <= BLOCKS; b++)
+        qm_confidence_propose(j, b, weights, false);
+    for (unsigned half = 1; half <= 6; half++) {
+        qm_confidence_set_bytes(j, (1 << 16) >> half);
+        for (uint64_t b = 1; b <= BLOCKS; b++)
+            qm_confidence_missed(j, b); /* those that it still watches */
+        before = qm_confidence_probability(j, weights);
+        qm_confidence_set_bytes(j, 1 << 16);
+        for (uint64_t b = 1; b <= BLOCKS; b++)
+            qm_confidence_missed(j, b);
+        assert_true(qm_confidence_probability(j, weights) == before);
+        for (uint64_t b = 1; b <= BLOCKS; b++)
+            qm_confidence_propose(j, b, weights, false);
+    }
+    qm_confidence_free(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_untrained),     cmocka_unit_test(test_features),
         cmocka_unit_test(test_calibrated),    cmocka_unit_test(test_watched),
         cmocka_unit_test(test_accepted_stay), cmocka_unit_test(test_threshold),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_resized),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -455,6 +455,27 @@ static void test_not_asked(void **state)
     unmake(w);
 }
 
+/* A small window of a stride is noted by its own blocks: nothing is taken for one that
+ * lies behind the ranges. */
+static void test_small_stride(void **state)
+{
+    struct world *w = make(0);
+    struct qm_candidate ranges[QM_TRACKS_RANGES];
+    const uint64_t other = 777777;
+    struct qm_turn turn;
+    unsigned n = 0;
+
+    for (uint64_t b = 1000; b < 1400; b += 10) {
+        turn = qm_tracks_miss(w->tracks, &w->strides, b, 1);
+        for (unsigned i = 0; i < QM_TRACKS_RANGES; i++)
+            ranges[i] = (struct qm_candidate){.block = other};
+        n += qm_tracks_ask(w->tracks, turn, ranges, QM_TRACKS_RANGES);
+        assert_false(qm_tracks_has_note(w->tracks, other));
+    }
+    assert_true(n > 0);
+    unmake(w);
+}
+
 /* Random reads: hardly anything is asked for, and less when that was no use. */
 static void test_random(void **state)
 {
@@ -510,15 +531,25 @@ static void test_wild(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),     cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_requests),       cmocka_unit_test(test_one_request),
-        cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_target),         cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_share),          cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_cached),         cmocka_unit_test(test_all_cached),
-        cmocka_unit_test(test_not_asked),      cmocka_unit_test(test_random),
-        cmocka_unit_test(test_wild),           cmocka_unit_test(test_two_on_their_way),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_sequential),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_one_request),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_target),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_all_cached),
+        cmocka_unit_test(test_not_asked),
+        cmocka_unit_test(test_small_stride),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_wild),
+        cmocka_unit_test(test_two_on_their_way),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_forgotten_edge),
     };
 
