@@ -9,6 +9,7 @@
 #   agent   it is over the server's plain export, and `quickmine agent` tells the server
 #   local   a server without the filter stands for a local disk, which `quickmine agent`
 #           records
+# shellcheck disable=SC2154 # mariadb_files is mariadb.sh's
 
 # What is to be undone before nbdfuse ends: the database, $stack_mariadbd, the file system, the
 # loop device.

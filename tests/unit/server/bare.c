@@ -147,6 +147,7 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->config.block_size = BLOCK;
     s->config.blocks = blocks;
     s->config.prefetch_blocks = s->config.prefetch_most = prefetch_blocks;
+    s->batch = qm_params_batch(blocks, prefetch_blocks);
     s->size = BARE_SIZE;
     s->max_bytes = 16 * BLOCK;
     s->engine.prefetcher = &b->fake.base;

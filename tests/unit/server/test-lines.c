@@ -402,6 +402,7 @@ static int make_server(void **state)
     server.max_bytes = 1 << 20;
     server.config.block_size = BLOCK;
     server.config.blocks = config.blocks;
+    server.batch = qm_params_batch(config.blocks, server.config.prefetch_most);
     server.config.prefetch_blocks = config.prefetch_blocks;
     qm_mining_defaults(&server.config.params.mining);
     server.config.policy = qm_prefetcher_find(*state);

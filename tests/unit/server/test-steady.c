@@ -225,6 +225,7 @@ static int make_server(void **state)
     server.config.block_size = BLOCK;
     server.config.blocks = 1000;
     server.config.prefetch_most = 500;
+    server.batch = qm_params_batch(1000, 500);
     qm_mining_defaults(&mining);
     mining.max_prefix = 2000;
     mining.rules_memory = 1 << 20;
