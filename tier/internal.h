@@ -180,6 +180,7 @@ struct qm_tier {
     } verify;
 
     struct {
+        pthread_mutex_t lock; /* of who erases it; before die_lock */
         /* In the file, and the next change erases it; die_lock. */
         _Atomic bool recorded;
         _Atomic bool disclaimed; /* none is recorded any more; die_lock */

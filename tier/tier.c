@@ -326,6 +326,7 @@ static void destroy(struct qm_tier *t)
     pthread_cond_destroy(&t->reader.work);
     pthread_cond_destroy(&t->reader.buffers_free);
     pthread_mutex_destroy(&t->verify.lock);
+    pthread_mutex_destroy(&t->state.lock);
     pthread_mutex_destroy(&t->intent.lock);
     pthread_mutex_destroy(&t->admission.lock);
     pthread_mutex_destroy(&t->keeper.lock);
@@ -356,6 +357,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     pthread_cond_init(&t->reader.work, NULL);
     pthread_cond_init(&t->reader.buffers_free, NULL);
     pthread_mutex_init(&t->verify.lock, NULL);
+    pthread_mutex_init(&t->state.lock, NULL);
     pthread_mutex_init(&t->intent.lock, NULL);
     pthread_mutex_init(&t->admission.lock, NULL);
     pthread_mutex_init(&t->keeper.lock, NULL);

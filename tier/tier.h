@@ -124,8 +124,10 @@ struct qm_tier_config {
     const char *before; /* which the tier must have recorded */
     const char *known;  /* which it records */
     /* Writes the state of now to text, if it is certain that every later change gives
-     * another one; false: not known now.  Called with no lock, between changes, seconds
-     * apart, and when the tier is closed.  NULL: states do not change by writes. */
+     * another one; false: not known now.  Called between changes, seconds apart, before
+     * the first change after a state was recorded, and when the tier is closed;
+     * possibly with a lock held: it must not call the library.  NULL: states do not
+     * change by writes. */
     bool (*observe)(void *opaque, char text[QM_TIER_STATE]);
     enum qm_tier_admit admit;
     enum qm_tier_mode mode;

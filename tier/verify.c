@@ -29,7 +29,10 @@
  * A state that changes with this program's own writes, too (config.observe), is erased
  * from the file, durably, before the first of them, and recorded again when nothing
  * changes.  So a recorded state never stands for an older version of the volume than
- * the tier has: if the volume is set back to that version, the tier is not believed. */
+ * the tier has: if the volume is set back to that version, the tier is not believed.
+ * Who erases it looks first whether it is still the volume's: if not, or if that is not
+ * known, no state is recorded any more.  What others change between this program's own
+ * changes, while no state is recorded, goes unnoticed. */
 #include "tier/internal.h"
 
 #include <errno.h>
@@ -170,21 +173,39 @@ bool verify_is_proven(const struct qm_tier *t)
 /* ---- The state
  * ------------------------------------------------------------------------ */
 
+#define OTHERS                                                                         \
+    "another program has changed the volume, or its file's permissions, while it was " \
+    "served: what is cached may be old, and the next start compares what the tier "    \
+    "holds"
+
+/* Until this change the volume was in the state that is recorded, unless somebody else
+ * has changed it.  The next state that is recorded would hide that for ever. */
 void state_change(struct qm_tier *t)
 {
+    char text[QM_TIER_STATE] = "";
+    bool known, others = false;
     int r = 0;
 
     if (!atomic_load(&t->state.recorded))
         return;
+    pthread_mutex_lock(&t->state.lock); /* no change goes on before this has looked */
+    known =
+        !atomic_load(&t->state.recorded) || t->config.observe(t->config.opaque, text);
     pthread_mutex_lock(&t->die_lock);
     if (atomic_load(&t->state.recorded) && !tier_dead(t)) {
+        others = known && t->super.known[0] && strcmp(text, t->super.known) != 0;
+        if (!known || others)
+            atomic_store(&t->state.disclaimed, true);
         t->super.known[0] = 0;
         r = super_store(t, true);
         atomic_store(&t->state.recorded, r != 0);
     }
     pthread_mutex_unlock(&t->die_lock);
+    pthread_mutex_unlock(&t->state.lock);
     if (r != 0)
         tier_die(t, "cannot erase the volume's state: %s", strerror(r));
+    if (others)
+        tier_warn(t, 0, "%s", OTHERS);
 }
 
 static bool is_quiet(struct qm_tier *t, uint64_t ticket)
@@ -217,11 +238,7 @@ static bool look_for_others(struct qm_tier *t, uint64_t ticket)
     if (r != 0)
         tier_die(t, "cannot erase the volume's state: %s", strerror(r));
     if (others)
-        tier_warn(
-            t, 0,
-            "another program has changed the volume, or its file's permissions, while "
-            "it was served: what is cached may be old, and the next start compares "
-            "what the tier holds");
+        tier_warn(t, 0, "%s", OTHERS);
     return true;
 }
 
