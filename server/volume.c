@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #define XXH_INLINE_ALL
@@ -181,6 +182,34 @@ static struct layers find_layers(void)
     return layers;
 }
 
+/* File systems whose change time is what somebody says, or a time that programs can
+ * set, or none: FUSE's servers (nbdfuse's is when it was started), those of DOS and
+ * Windows (some have the time of the last write for it), and what leads to another
+ * machine's of any kind. */
+static bool dates_changes(const char *path)
+{
+    static const uint32_t others[] = {
+        0x65735546, /* FUSE, virtiofs */
+        0x00004d44, /* msdos, vfat */
+        0x2011bab0, /* exfat */
+        0x5346544e, /* ntfs */
+        0x7366746e, /* ntfs3 */
+        0x0000517b, /* smbfs */
+        0xfe534d42, /* cifs, smb2 */
+        0xff534d42, /* cifs */
+        0x01021997, /* 9p */
+        0x786f4256, /* vboxsf */
+    };
+    struct statfs fs;
+
+    if (statfs(path, &fs) == -1)
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if ((uint32_t)fs.f_type == others[i])
+            return false;
+    return true;
+}
+
 /* With lazytime, a file's times may be on the disk a day after its data.  Whether that
  * can be ruled out. */
 static bool keeps_times(const struct statx *st)
@@ -214,7 +243,9 @@ static bool file_state(char text[QM_TIER_STATE], bool settled)
     int64_t age;
     int n;
 
-    clock_gettime(CLOCK_REALTIME, &now);
+    /* The clock that the kernel sets change times by: it may stand still for longer
+     * than a tick, while a virtual machine's first CPU does, and others run. */
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
     if (!look(file, &st) || !S_ISREG(st.stx_mode))
         return false;
     age = (now.tv_sec - st.stx_ctime.tv_sec) * INT64_C(1000000000) + now.tv_nsec -
@@ -254,7 +285,7 @@ void qms_volume_state(char before[QM_TIER_STATE], char known[QM_TIER_STATE],
             before[0] = known[0] = '\0';
         return;
     }
-    if (!layers.file || file[0] == '\0')
+    if (!layers.file || file[0] == '\0' || !dates_changes(file))
         return;
     *observed = true;
     if (!file_state(before, false))
