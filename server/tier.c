@@ -241,6 +241,10 @@ static struct qm_tier *open_tier(struct qms_server *s, bool running, char *why,
         tell_recovered(s, tier, "this server has served the volume without it");
     else if (config.verify == QM_TIER_VERIFY_ALWAYS)
         tell_recovered(s, tier, "tier-verify=always");
+    else if (config.verify == QM_TIER_VERIFY_NEVER)
+        tell_recovered(s, tier,
+                       "the server itself has changed the volume without the tier, "
+                       "which was detached, or they were not compared yet");
     else if (before[0] == '\0')
         tell_recovered(s, tier, "nothing says whether others have changed the volume");
     else

@@ -267,10 +267,9 @@ static uint32_t take_blocks(struct qm_tier *t, struct recovery *rec, uint32_t nu
             continue;
         if (!(rec->other_boot && intent_is_marked(t, s.block)) &&
             index_add(t, &s, UINT64_MAX) == 0) {
-            uint8_t tag = live_tag;
+            /* What was not compared yet, nobody vouches for. */
+            uint8_t tag = live_tag | (rec->proven ? tags[i] : QM_TIER_UNVERIFIED);
 
-            if (t->config.verify != QM_TIER_VERIFY_NEVER)
-                tag |= rec->proven ? tags[i] : QM_TIER_UNVERIFIED;
             if (tag & QM_TIER_UNVERIFIED)
                 verify_expect(t, number, i);
             *changed = *changed || tag != tags[i];

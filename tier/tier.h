@@ -96,7 +96,9 @@ enum qm_tier_verify {
     QM_TIER_VERIFY_AUTO, /* if the state before is the one that the tier has recorded */
     QM_TIER_VERIFY_ALWAYS, /* it is not */
     QM_TIER_VERIFY_NEVER,  /* it is: the caller knows that nobody has written to the
-                              volume without the tier */
+                              volume without the tier; but not after
+                              qm_tier_disclaim(), nor what was still unverified when
+                              the tier was used last */
 };
 
 /* qm_tier_config_init() sets the defaults; path, size and identity have none. */
@@ -217,7 +219,8 @@ size_t qm_tier_read(struct qm_tier *tier, struct qm_tier_read *reads, size_t n);
 void qm_tier_verify(struct qm_tier *tier, uint64_t block, const void *data, uint64_t n);
 /* The volume will be changed without the tier: what state it has recorded is erased,
  * durably, and none is recorded any more, so that what it holds is unverified when it
- * is opened again.  Returns 0 or an error: then it must be forgotten. */
+ * is opened again, whatever is said then.  Returns 0 or an error: then it must be
+ * forgotten. */
 int qm_tier_disclaim(struct qm_tier *tier);
 /* How many blocks are unverified: if none, the above is superfluous. */
 uint64_t qm_tier_unverified(struct qm_tier *tier);

@@ -161,12 +161,19 @@ uint64_t qm_tier_unverified(struct qm_tier *t)
     return atomic_load_explicit(&t->verify.left, memory_order_acquire);
 }
 
+/* In place of a state: this program itself has said that the volume changes without the
+ * tier, so no caller's word is taken against that. */
+#define DISCLAIMED "disclaimed"
+
 bool verify_is_proven(const struct qm_tier *t)
 {
     const char *before = t->config.before;
 
-    if (t->config.verify != QM_TIER_VERIFY_AUTO)
-        return t->config.verify == QM_TIER_VERIFY_NEVER;
+    if (t->config.verify == QM_TIER_VERIFY_ALWAYS ||
+        strcmp(t->super.known, DISCLAIMED) == 0)
+        return false;
+    if (t->config.verify == QM_TIER_VERIFY_NEVER)
+        return true;
     return before && before[0] && strcmp(before, t->super.known) == 0;
 }
 
@@ -283,6 +290,7 @@ int qm_tier_disclaim(struct qm_tier *t)
     atomic_store(&t->state.disclaimed, true);
     atomic_store(&t->state.recorded, false);
     memset(t->super.known, 0, sizeof t->super.known);
+    strcpy(t->super.known, DISCLAIMED);
     r = tier_dead(t) ? ENODEV : super_store(t, true);
     pthread_mutex_unlock(&t->die_lock);
     return r;

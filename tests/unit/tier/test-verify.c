@@ -309,6 +309,54 @@ static void test_others_first(void **state)
     }
 }
 
+static struct qm_tier *open_vouching(enum qm_tier_verify verify)
+{
+    struct qm_tier_config c;
+    struct qm_tier *t;
+    char err[400] = "";
+
+    qm_tier_config_init(&c);
+    c.identity = (struct qm_tier_identity){"volume", BLOCKS * BLOCK, BLOCK, 0};
+    c.path = path;
+    c.size = SIZE;
+    c.segment = 64 << 10;
+    c.verify = verify;
+    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+/* Who vouches for the volume does not vouch for what the server itself has changed
+ * without the tier, after it was disclaimed, nor for what was not compared yet. */
+static void test_vouched(void **state)
+{
+    struct qm_tier *t;
+
+    fill("state");
+    t = open_vouching(QM_TIER_VERIFY_NEVER);
+    assert_int_equal(stats(t).unverified, 0);
+    assert_int_equal(qm_tier_disclaim(t), 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+    for (uint64_t i = 0; i < 2; i++) {
+        t = open_vouching(QM_TIER_VERIFY_NEVER);
+        assert_int_equal(stats(t).unverified, BLOCKS - 10 * i);
+        for (uint64_t b = 10 * i; b < 10 * i + 10; b++) {
+            assert_int_equal(get(t, b), 0);
+            verify(t, b, 1);
+            assert_int_equal(get(t, b), 1);
+        }
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+    t = open_vouching(QM_TIER_VERIFY_ALWAYS);
+    assert_int_equal(stats(t).unverified, BLOCKS);
+    for (uint64_t b = 0; b < BLOCKS; b++)
+        verify(t, b, 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    t = open_vouching(QM_TIER_VERIFY_NEVER);
+    assert_int_equal(stats(t).unverified, 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 /* Threads that change blocks, and others that compare them with a volume in which a
  * third has changed before: nothing old is read, then and after the next start. */
 static _Atomic uint64_t volume[BLOCKS];
@@ -381,7 +429,7 @@ int main(void)
         cmocka_unit_test(test_states),  cmocka_unit_test(test_compare),
         cmocka_unit_test(test_stays),   cmocka_unit_test(test_observed),
         cmocka_unit_test(test_others),  cmocka_unit_test(test_others_first),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_vouched), cmocka_unit_test(test_threads),
     };
     int r;
 
