@@ -311,7 +311,7 @@ int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *w
     atomic_store(&s->tiers.told, tier);
     qms_grace_wait(&s->tiers.grace);
     atomic_fetch_add(&s->tiers.number, 1);
-    atomic_store(&s->tiers.told_all, true);
+    atomic_store(&s->tiers.told_all, qms_volume_sync());
     atomic_store(&s->tiers.served, tier);
     return 0;
 }

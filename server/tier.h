@@ -44,7 +44,8 @@ struct qms_tiers {
     _Atomic(struct qm_tier *) told;   /* of changes and flushes; NULL: none */
     _Atomic(struct qm_tier *) served; /* looked into and fed: that one, or NULL */
     _Atomic uint64_t number;          /* of the attachment; 0: there was none yet */
-    _Atomic bool told_all; /* no change is in flight that it was not told of */
+    _Atomic bool told_all; /* no change is in flight, or not on the volume's disk, that
+                              it was not told of */
 };
 
 /* The tier to be looked into, NULL: none; it stays until the token is left. */

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -266,6 +267,20 @@ static bool file_state(char text[QM_TIER_STATE], bool settled)
     return true;
 }
 
+bool qms_volume_sync(void)
+{
+    int fd, r;
+
+    if (file[0] == '\0')
+        return true;
+    fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd == -1)
+        return false;
+    r = fdatasync(fd);
+    close(fd);
+    return r == 0;
+}
+
 bool qms_volume_observe(void *opaque, char text[QM_TIER_STATE])
 {
     return file_state(text, true);
@@ -287,9 +302,9 @@ void qms_volume_state(char before[QM_TIER_STATE], char known[QM_TIER_STATE],
     }
     if (!layers.file || file[0] == '\0' || !dates_changes(file))
         return;
-    *observed = true;
     if (!file_state(before, false))
         before[0] = '\0';
-    if (!file_state(known, true))
+    *observed = qms_volume_sync();
+    if (!*observed || !file_state(known, true))
         known[0] = '\0';
 }

@@ -45,4 +45,11 @@ void qms_volume_state(char before[QM_TIER_STATE], char known[QM_TIER_STATE],
                       bool *observed);
 bool qms_volume_observe(void *opaque, char text[QM_TIER_STATE]);
 
+/* Waits until what was written to the file before is on its disk.  Without that a crash
+ * of the machine could take data, of which the tier has copies, and leave the change
+ * time that was recorded with them.  From when a tier is told of changes, it knows by
+ * itself which were not flushed.  False: that cannot be known, so no state is to be
+ * recorded. */
+bool qms_volume_sync(void);
+
 #endif
