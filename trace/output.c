@@ -7,6 +7,10 @@
  *
  * What is there under that name is kept until the first write, so that a program that
  * opens its output and then fails for another reason destroys nothing.
+ *
+ * The process may not be ours: a program that is recorded may close all descriptors,
+ * and get the number again for a file of its own.  So it is looked at before each
+ * write.
  */
 #include "trace/output.h"
 
@@ -35,7 +39,9 @@ struct qm_output {
     int error;    /* errno value; 0: none */
     bool regular; /* fd is of a regular file */
     bool begun;   /* it has been written to: what was there before is gone */
-    char *made;   /* the path, if the file did not exist; else NULL */
+    dev_t dev;
+    ino_t ino;  /* of the file */
+    char *made; /* the path, if the file did not exist; else NULL */
     z_stream z;
     ZSTD_CStream *zstd;
     size_t used; /* of text[] */
@@ -43,10 +49,23 @@ struct qm_output {
     unsigned char raw[RAW_SIZE];
 };
 
+/* Whether the descriptor is still the file's, and not another's by now. */
+static bool is_ours(const struct qm_output *out)
+{
+    struct stat st;
+
+    return out->fd == STDOUT_FILENO ||
+           (fstat(out->fd, &st) == 0 && st.st_dev == out->dev && st.st_ino == out->ino);
+}
+
 static void write_all(struct qm_output *out, const void *buf, size_t count)
 {
     const char *p = buf;
 
+    if (!out->error && !is_ours(out))
+        out->error = EBADF;
+    if (out->error)
+        return;
     if (!out->begun && out->regular && ftruncate(out->fd, 0) == -1)
         out->error = errno;
     out->begun = true;
@@ -154,6 +173,17 @@ int qm_output_printf(struct qm_output *out, const char *format, ...)
     return out->error;
 }
 
+int qm_output_move(struct qm_output *out, int least)
+{
+    int fd = is_ours(out) ? fcntl(out->fd, F_DUPFD_CLOEXEC, least) : -1;
+
+    if (fd != -1) {
+        close(out->fd);
+        out->fd = fd;
+    }
+    return fd;
+}
+
 int qm_output_flush(struct qm_output *out)
 {
     empty_text(out, FLUSH);
@@ -202,6 +232,8 @@ static int open_file(struct qm_output *out, const char *path, char *err, size_t 
         return -1;
     }
     out->regular = S_ISREG(st.st_mode);
+    out->dev = st.st_dev;
+    out->ino = st.st_ino;
     /* Where files cannot be locked, another program may write to the same one. */
     if (out->regular && flock(out->fd, LOCK_EX | LOCK_NB) == -1 &&
         errno == EWOULDBLOCK) {
@@ -222,7 +254,7 @@ void qm_output_abandon(struct qm_output *out)
     ZSTD_freeCStream(out->zstd);
     if (out->made && !out->begun && fstat(out->fd, &st) == 0 && st.st_size == 0)
         unlink(out->made);
-    if (out->fd != -1 && out->fd != STDOUT_FILENO)
+    if (out->fd != -1 && out->fd != STDOUT_FILENO && is_ours(out))
         close(out->fd);
     free(out->made);
     free(out);
@@ -259,7 +291,7 @@ int qm_output_close(struct qm_output *out)
         deflateEnd(&out->z);
     ZSTD_freeCStream(out->zstd);
     /* Some file systems report a failed write only now. */
-    if (out->fd != STDOUT_FILENO && close(out->fd) == -1 && !out->error)
+    if (out->fd != STDOUT_FILENO && is_ours(out) && close(out->fd) == -1 && !out->error)
         out->error = errno;
     error = out->error;
     free(out->made);

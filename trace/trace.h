@@ -91,6 +91,8 @@ struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
 int qm_trace_write(struct qm_trace_writer *w, const struct qm_event *event);
 int qm_trace_flush(struct qm_trace_writer *w);
 int qm_trace_close(struct qm_trace_writer *w);
+/* As qm_output_move(). */
+int qm_trace_move(struct qm_trace_writer *w, int least);
 void qm_trace_abandon(struct qm_trace_writer *w);
 
 #endif

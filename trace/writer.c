@@ -131,6 +131,11 @@ struct qm_trace_writer *qm_trace_create(const char *path, uint64_t block_size,
     return w;
 }
 
+int qm_trace_move(struct qm_trace_writer *w, int least)
+{
+    return qm_output_move(w->out, least);
+}
+
 int qm_trace_close(struct qm_trace_writer *w)
 {
     int error = qm_output_close(w->out);

@@ -306,6 +306,8 @@ static int dup_to(int fd, int to, int flags, bool three)
         errno = EBADF;
         return -1;
     }
+    if (fd != to)
+        qm_record_make_way(to);
     copy = three ? NEXT(dup3)(fd, to, flags) : NEXT(dup2)(fd, to);
     if (copy == -1 || fd == to)
         return copy;
@@ -329,6 +331,10 @@ INTERPOSED int dup3(int fd, int to, int flags)
 
 INTERPOSED int close(int fd)
 {
+    if (fd >= 0 && fd == qm_record_kept()) {
+        errno = EBADF;
+        return -1;
+    }
     /* First: once the number is free, it is somebody else's. */
     qm_file_forget(fd);
     return NEXT(close)(fd);
@@ -338,6 +344,7 @@ static void forget_range(unsigned first, unsigned last)
 {
     if (!qm_files_ours())
         return;
+    qm_record_forget_range(first, last);
     for (int fd = atomic_load(&highest); fd >= 0 && (unsigned)fd >= first; fd--)
         if ((unsigned)fd <= last)
             qm_file_forget(fd);
@@ -345,15 +352,28 @@ static void forget_range(unsigned first, unsigned last)
 
 INTERPOSED int close_range(unsigned first, unsigned last, int flags)
 {
+    unsigned kept;
+
     if (!(flags & (int)CLOSE_RANGE_CLOEXEC))
         forget_range(first, last);
-    return NEXT(close_range)(first, last, flags);
+    kept = (unsigned)qm_record_kept();
+    if (flags & (int)CLOSE_RANGE_CLOEXEC || kept < first || kept > last ||
+        kept == (unsigned)-1)
+        return NEXT(close_range)(first, last, flags);
+    if (kept > first && NEXT(close_range)(first, kept - 1, flags) == -1)
+        return -1;
+    return kept < last ? NEXT(close_range)(kept + 1, last, flags) : 0;
 }
 
 INTERPOSED void closefrom(int first)
 {
+    int kept;
+
     forget_range(first > 0 ? (unsigned)first : 0, QM_MAX_FD);
-    NEXT(closefrom)(first);
+    kept = qm_record_kept();
+    for (int fd = first > 0 ? first : 0; fd < kept; fd++)
+        NEXT(close)(fd);
+    NEXT(closefrom)(kept >= first ? kept + 1 : first);
 }
 
 /* --- processes --- */

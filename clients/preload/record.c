@@ -24,6 +24,8 @@
 #define CHUNK      (UINT64_C(1) << CHUNK_BITS)
 #define MAX_CHUNKS (QM_TRACE_END_MAX >> CHUNK_BITS)
 #define FLUSH_US   UINT64_C(1000000)
+/* The trace's descriptor, if the limit allows: programs and shells use lower ones. */
+#define TRACE_FD 512
 
 struct recorded {
     dev_t dev;
@@ -39,6 +41,8 @@ static unsigned path_count;
 
 /* The number of the file that a descriptor is of; 0: it is not recorded. */
 static _Atomic uint32_t descriptors[QM_MAX_FD];
+static _Atomic int highest = -1; /* of those that have one */
+static _Atomic int trace_fd = -1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct qm_trace_writer *writer; /* lock; NULL: it has ended */
@@ -72,8 +76,38 @@ static void give_up(int err)
 {
     fprintf(stderr, "libqmctx-preload: the trace ends here: %s\n", strerror(err));
     atomic_store(&qm_recording, false);
+    atomic_store(&trace_fd, -1);
     qm_trace_close(writer);
     writer = NULL;
+}
+
+int qm_record_kept(void)
+{
+    int fd = atomic_load_explicit(&trace_fd, memory_order_relaxed);
+
+    return fd != -1 && !within && qm_files_ours() ? fd : -1;
+}
+
+void qm_record_make_way(int fd)
+{
+    int err = errno, moved;
+
+    if (fd < 0 || fd != atomic_load(&trace_fd) || fd != qm_record_kept())
+        return;
+    pthread_mutex_lock(&lock);
+    within = true;
+    if (writer && fd == atomic_load(&trace_fd)) {
+        moved = qm_trace_move(writer, fd + 1);
+        if (moved == -1)
+            moved = qm_trace_move(writer, STDERR_FILENO + 1);
+        if (moved == -1)
+            give_up(errno);
+        else
+            atomic_store(&trace_fd, moved);
+    }
+    within = false;
+    pthread_mutex_unlock(&lock);
+    errno = err;
 }
 
 void qm_record_event(struct qm_event *event)
@@ -129,7 +163,7 @@ void qm_record_opened_(int fd)
     struct stat st;
     ssize_t n;
 
-    if (fd >= QM_MAX_FD || within)
+    if (fd >= QM_MAX_FD || within || !qm_files_ours())
         return;
     atomic_store(&descriptors[fd], 0);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -141,6 +175,8 @@ void qm_record_opened_(int fd)
             continue;
         pthread_mutex_lock(&lock);
         atomic_store(&descriptors[fd], number_of(&st));
+        if (fd > atomic_load(&highest))
+            atomic_store(&highest, fd);
         pthread_mutex_unlock(&lock);
         break;
     }
@@ -149,8 +185,18 @@ void qm_record_opened_(int fd)
 
 void qm_record_forget_(int fd)
 {
-    if (fd < QM_MAX_FD && !within)
+    /* What a child of vfork() closes is its own; the table is its parent's, too. */
+    if (fd < QM_MAX_FD && !within &&
+        atomic_load_explicit(&descriptors[fd], memory_order_relaxed) != 0 &&
+        qm_files_ours())
         atomic_store_explicit(&descriptors[fd], 0, memory_order_relaxed);
+}
+
+void qm_record_forget_range(unsigned first, unsigned last)
+{
+    for (int fd = atomic_load(&highest); fd >= 0 && (unsigned)fd >= first; fd--)
+        if ((unsigned)fd <= last)
+            qm_record_forget(fd);
 }
 
 bool qm_is_recorded(int fd)
@@ -257,6 +303,7 @@ void qm_record_configure(void)
     const char *trace = getenv(RECORD), *list = getenv(FILES);
     char err[256];
     size_t n;
+    int fd;
 
     if ((!trace || !*trace) && (!list || !*list))
         return;
@@ -273,9 +320,15 @@ void qm_record_configure(void)
     start_us = now_us();
     within = true;
     writer = qm_trace_create(trace, BLOCK_SIZE, err, sizeof err);
-    within = false;
     if (!writer)
         misconfigured(RECORD, err);
+    fd = qm_trace_move(writer, TRACE_FD);
+    if (fd == -1)
+        fd = qm_trace_move(writer, STDERR_FILENO + 1);
+    if (fd == -1)
+        misconfigured(RECORD, strerror(errno));
+    within = false;
+    atomic_store(&trace_fd, fd);
     /* A program that this one executes would write to the same file. */
     forget_setting(RECORD "=");
     forget_setting(FILES "=");
@@ -286,6 +339,7 @@ void qm_record_forked(void)
 {
     atomic_store(&qm_recording, false);
     pthread_mutex_init(&lock, NULL);
+    atomic_store(&trace_fd, -1);
     writer = NULL; /* the parent's */
 }
 
@@ -295,6 +349,7 @@ static __attribute__((destructor)) void finish(void)
 
     pthread_mutex_lock(&lock);
     atomic_store(&qm_recording, false);
+    atomic_store(&trace_fd, -1);
     if (writer) {
         within = true;
         err = qm_trace_close(writer);

@@ -37,6 +37,15 @@ void qm_record_opened_(int fd);
 void qm_record_forget_(int fd);
 void qm_record_(int fd, bool write, off_t offset, size_t length);
 
+/* The descriptor of the trace, which is no descriptor to the program, so that one that
+ * closes all that it has does not lose it: or -1, also in a child of vfork(), whose
+ * descriptors are its own. */
+int qm_record_kept(void);
+/* The program is about to make fd something else: the trace gets another descriptor. */
+void qm_record_make_way(int fd);
+/* These descriptors are about to be closed. */
+void qm_record_forget_range(unsigned first, unsigned last);
+
 /* fd has just been opened. */
 static inline void qm_record_opened(int fd)
 {

@@ -13,6 +13,8 @@
  *       see test-children.c
  *   preload-program restarts FILE OTHER WHAT LATE
  *       see test-restarts.c
+ *   preload-program descriptors FILE HOW
+ *       see test-record.c
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -79,6 +81,8 @@ int main(int argc, char **argv)
         set_files(argv);
         return run_children(argv[4]);
     }
+    if (argc == 4 && strcmp(argv[1], "descriptors") == 0)
+        return run_descriptors(argv[2], argv[3]);
     if (argc == 6 && strcmp(argv[1], "restarts") == 0) {
         set_files(argv);
         return run_restarts(argv[4], argv[5]);

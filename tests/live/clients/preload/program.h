@@ -56,6 +56,7 @@ void test_uring(void);
 int run_contexts(const char *path);
 int run_loss(const char *path);
 int run_children(const char *stall);
+int run_descriptors(const char *path, const char *how);
 int run_restarts(const char *what, const char *late);
 
 #endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-record.c - a program that is recorded and treats descriptors as if all were its
+ * own: the trace has one, too, and a file of the program's must not get its number.
+ *
+ *   preload-program descriptors FILE HOW
+ *
+ * reads READS lines' worth of FILE after it has closed what it has, or opened FILE over
+ * it, or had a child of vfork() close the file's descriptor.
+ */
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+enum { READS = 10, BYTES = 4096, MOST = 1024 };
+
+static void close_all(const char *how)
+{
+    if (strcmp(how, "closefrom") == 0)
+        closefrom(3);
+    else if (strcmp(how, "close_range") == 0)
+        CHECK(close_range(3, ~0U, 0) == 0);
+    else if (strcmp(how, "unseen") == 0)
+        CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0);
+    else if (strcmp(how, "close") == 0)
+        for (int fd = 3; fd < MOST; fd++)
+            close(fd);
+}
+
+int run_descriptors(const char *path, const char *how)
+{
+    char buf[BYTES];
+    int fd, status;
+    pid_t child;
+
+    close_all(how);
+    fd = open(path, O_RDWR);
+    CHECK(fd != -1);
+    if (strcmp(how, "dup2") == 0)
+        for (int to = 500; to < 530; to++)
+            CHECK(dup2(fd, to) == to);
+    else if (strcmp(how, "vfork") == 0) {
+        child = vfork();
+        if (child == 0) {
+            close(fd);
+            closefrom(3);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    } else
+        for (int i = 4; i < MOST - 10; i++)
+            CHECK(dup(fd) != -1); /* every number is the file's */
+    for (int i = 0; i < READS; i++)
+        CHECK(pread(fd, buf, sizeof buf, i * (off_t)sizeof buf) == sizeof buf);
+    return 0;
+}
