@@ -4,7 +4,8 @@
  *
  * The file is opened and removed at once when it is complete, so nothing is left of it;
  * if this program is killed before, the server ends the recording by itself, and the
- * file stays.
+ * file stays.  If the server does not answer when it is to stop, the file is removed,
+ * too; the server ends by itself then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/advise.h"
@@ -93,10 +95,11 @@ static json_t *record(const struct advise_live *live, const char *file)
     if (signals != -1)
         close(signals);
     if (!whole) {
-        unlink(file);
         json_decref(answer);
         answer = NULL;
     }
+    if (!answer)
+        unlink(file); /* also if the server does not say that it is complete */
     sigprocmask(SIG_SETMASK, &old, NULL); /* now the signal ends this program */
     return answer;
 }
@@ -146,6 +149,21 @@ static int set_backend(struct advise_live *live, const json_t *answer,
     return CLI_OK;
 }
 
+/* What the server says that it has written: its directory may be that of others, so
+ * nothing is believed of what is there by this name.  -1 with errno. */
+static int open_trace(const char *file)
+{
+    int fd = open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd != -1 && (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode))) {
+        close(fd);
+        errno = EINVAL;
+        fd = -1;
+    }
+    return fd;
+}
+
 int advise_live_record(struct advise_live *live, struct advise_request *request)
 {
     char *file, *full;
@@ -166,7 +184,7 @@ int advise_live_record(struct advise_live *live, struct advise_request *request)
         status = set_memories(live->socket, request);
     answer = status == CLI_OK ? record(live, file) : NULL;
     if (answer) {
-        live->fd = open(file, O_RDONLY | O_CLOEXEC);
+        live->fd = open_trace(file);
         if (live->fd == -1)
             status = cli_fail("%s: %s", file, strerror(errno));
         unlink(file);

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,9 @@ enum { MEMORIES = 7 };
 #define ALIKE         1.02 /* means of levels */
 #define STEP          (UINT64_C(256) << 10)
 #define NO_CACHE_MOST 1024
+/* Seconds between a client's reads: whose times make no sense must not make virtual
+ * time end. */
+#define THINK_MOST 3600.0
 
 static const char *const plain_evictions[ADVISE_PLAIN] = {"lru", "wtinylfu",
                                                           "adaptive"};
@@ -139,9 +143,12 @@ static int read_trace(struct maker *m)
     r->simulated_footprint = m->survey.footprint.read * m->survey.block_size;
     clients = qm_survey_clients(&m->survey, QM_VIRTUAL_CLIENTS_MAX);
     /* All that a client did between two reads when this was recorded. */
-    r->think_us = q->think_set ? q->think_us
-                               : (uint64_t)(clients * qm_survey_seconds(&m->survey) *
-                                            1e6 / (double)r->simulated);
+    r->think_us = q->think_us;
+    if (!q->think_set) {
+        double mean = clients * qm_survey_seconds(&m->survey) / (double)r->simulated;
+
+        r->think_us = (uint64_t)(fmin(mean, THINK_MOST) * 1e6);
+    }
     r->clients = q->clients ? q->clients : clients;
     if (q->sample > 1 && q->clients == 0) /* as many load the backend */
         r->clients = clients < QM_VIRTUAL_CLIENTS_MAX / q->sample
