@@ -293,7 +293,7 @@ INTERPOSED int dup(int fd)
     if (file)
         return qm_file_dup(file, copy);
     qm_file_forget(copy);
-    qm_record_opened(copy);
+    qm_record_duplicated(fd, copy);
     return copy;
 }
 
@@ -315,7 +315,7 @@ static int dup_to(int fd, int to, int flags, bool three)
         return qm_file_dup(file, copy);
     /* Meanwhile the entry was not believed: see qm_file_find(). */
     qm_file_forget(copy);
-    qm_record_opened(copy);
+    qm_record_duplicated(fd, copy);
     return copy;
 }
 

@@ -358,7 +358,7 @@ INTERPOSED int fcntl(int fd, int command, ...)
     copy = NEXT(fcntl)(fd, command, arg);
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
         qm_file_forget(copy);
-        qm_record_opened(copy);
+        qm_record_duplicated(fd, copy);
     }
     return copy;
 }

@@ -50,8 +50,9 @@ static struct recorded *files;         /* lock; number 1 is files[0] */
 static size_t file_count;              /* lock */
 static uint64_t chunk_count;           /* lock; of the device */
 static uint64_t start_us, flushed_us;  /* lock */
-/* This thread is writing the trace, which is no file of the program's. */
-static _Thread_local bool within __attribute__((tls_model("initial-exec")));
+/* This thread has the lock, or is about to, or opens the trace, which is no file of the
+ * program's.  So a signal handler within knows that it cannot have it. */
+static _Thread_local volatile bool within __attribute__((tls_model("initial-exec")));
 
 static uint64_t now_us(void)
 {
@@ -63,12 +64,14 @@ static uint64_t now_us(void)
 
 void qm_record_lock(void)
 {
+    within = true;
     pthread_mutex_lock(&lock);
 }
 
 void qm_record_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+    within = false;
 }
 
 /* The lock is held: the trace has ended, and the program goes on without. */
@@ -94,8 +97,7 @@ void qm_record_make_way(int fd)
 
     if (fd < 0 || fd != atomic_load(&trace_fd) || fd != qm_record_kept())
         return;
-    pthread_mutex_lock(&lock);
-    within = true;
+    qm_record_lock();
     if (writer && fd == atomic_load(&trace_fd)) {
         moved = qm_trace_move(writer, fd + 1);
         if (moved == -1)
@@ -105,8 +107,7 @@ void qm_record_make_way(int fd)
         else
             atomic_store(&trace_fd, moved);
     }
-    within = false;
-    pthread_mutex_unlock(&lock);
+    qm_record_unlock();
     errno = err;
 }
 
@@ -115,9 +116,8 @@ void qm_record_event(struct qm_event *event)
     uint64_t us = now_us() - start_us;
     int err;
 
-    if (!writer || within)
+    if (!writer)
         return;
-    within = true;
     event->us = us;
     err = qm_trace_write(writer, event);
     /* So that a program that is killed leaves a trace of all but its last second. */
@@ -127,7 +127,6 @@ void qm_record_event(struct qm_event *event)
     }
     if (err != 0 && err != EINVAL)
         give_up(err);
-    within = false;
 }
 
 /* --- files --- */
@@ -156,6 +155,22 @@ static uint32_t number_of(const struct stat *st)
     return (uint32_t)++file_count;
 }
 
+static void set_number(int fd, uint32_t number)
+{
+    int most = atomic_load(&highest);
+
+    atomic_store(&descriptors[fd], number);
+    while (number != 0 && fd > most &&
+           !atomic_compare_exchange_weak(&highest, &most, fd))
+        ;
+}
+
+void qm_record_duplicated_(int fd, int copy)
+{
+    if (fd >= 0 && fd < QM_MAX_FD && copy < QM_MAX_FD && qm_files_ours())
+        set_number(copy, atomic_load(&descriptors[fd]));
+}
+
 void qm_record_opened_(int fd)
 {
     char link[32], path[PATH_MAX];
@@ -173,11 +188,9 @@ void qm_record_opened_(int fd)
         if (!is_below(path, real_paths[i]) || fstat(fd, &st) != 0 ||
             !S_ISREG(st.st_mode))
             continue;
-        pthread_mutex_lock(&lock);
-        atomic_store(&descriptors[fd], number_of(&st));
-        if (fd > atomic_load(&highest))
-            atomic_store(&highest, fd);
-        pthread_mutex_unlock(&lock);
+        qm_record_lock();
+        set_number(fd, number_of(&st));
+        qm_record_unlock();
         break;
     }
     errno = err;
@@ -186,7 +199,7 @@ void qm_record_opened_(int fd)
 void qm_record_forget_(int fd)
 {
     /* What a child of vfork() closes is its own; the table is its parent's, too. */
-    if (fd < QM_MAX_FD && !within &&
+    if (fd < QM_MAX_FD &&
         atomic_load_explicit(&descriptors[fd], memory_order_relaxed) != 0 &&
         qm_files_ours())
         atomic_store_explicit(&descriptors[fd], 0, memory_order_relaxed);
@@ -244,7 +257,7 @@ void qm_record_(int fd, bool write, off_t offset, size_t length)
     number = atomic_load(&descriptors[fd]);
     if (number == 0 || __builtin_add_overflow(at, length, &end))
         return;
-    pthread_mutex_lock(&lock);
+    qm_record_lock();
     event.ctx = writer ? qm_record_context() : 0;
     for (; writer && at < end; at += event.length) {
         event.length = end - at;
@@ -256,7 +269,7 @@ void qm_record_(int fd, bool write, off_t offset, size_t length)
             break;
         qm_record_event(&event);
     }
-    pthread_mutex_unlock(&lock);
+    qm_record_unlock();
     errno = err;
 }
 
@@ -347,18 +360,18 @@ static __attribute__((destructor)) void finish(void)
 {
     int err;
 
-    pthread_mutex_lock(&lock);
+    if (within)
+        return; /* exit() in a signal handler: what is in memory is lost */
+    qm_record_lock();
     atomic_store(&qm_recording, false);
     atomic_store(&trace_fd, -1);
     if (writer) {
-        within = true;
         err = qm_trace_close(writer);
-        within = false;
         writer = NULL;
         if (err)
             fprintf(stderr, "libqmctx-preload: the trace: %s\n", strerror(err));
     }
-    pthread_mutex_unlock(&lock);
+    qm_record_unlock();
 }
 
 bool qm_record_announce(const char *socket, struct qmctx **ctx, int *result)

@@ -12,8 +12,8 @@
  * library was loaded; not what its children do.
  *
  * Functions may be called by any thread at any time, leave errno alone, and take one
- * lock (record.c), within which no function here is called and the registry lock of
- * libqmctx is not taken.
+ * lock (record.c), within which the registry lock of libqmctx is not taken.  In a
+ * signal handler that has interrupted what holds the lock, nothing is recorded.
  */
 #ifndef QM_PRELOAD_RECORD_H
 #define QM_PRELOAD_RECORD_H
@@ -34,6 +34,7 @@ void qm_record_forked(void);
 
 extern _Atomic bool qm_recording;
 void qm_record_opened_(int fd);
+void qm_record_duplicated_(int fd, int copy);
 void qm_record_forget_(int fd);
 void qm_record_(int fd, bool write, off_t offset, size_t length);
 
@@ -51,6 +52,14 @@ static inline void qm_record_opened(int fd)
 {
     if (fd >= 0 && atomic_load_explicit(&qm_recording, memory_order_relaxed))
         qm_record_opened_(fd);
+}
+
+/* copy is fd's duplicate now.  Takes no lock: dup() may be called in a signal handler.
+ */
+static inline void qm_record_duplicated(int fd, int copy)
+{
+    if (copy >= 0 && atomic_load_explicit(&qm_recording, memory_order_relaxed))
+        qm_record_duplicated_(fd, copy);
 }
 
 /* fd is about to be closed, or is something else now. */

@@ -5,16 +5,19 @@
  *   preload-program descriptors FILE HOW
  *
  * reads READS lines' worth of FILE after it has closed what it has, or opened FILE over
- * it, or had a child of vfork() close the file's descriptor.
+ * it, or had a child of vfork() close the file's descriptor, or has read in signal
+ * handlers.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "program.h"
 
-enum { READS = 10, BYTES = 4096, MOST = 1024 };
+enum { READS = 10, BYTES = 4096, MOST = 1024, HANDLED = 2000 };
 
 static void close_all(const char *how)
 {
@@ -29,12 +32,46 @@ static void close_all(const char *how)
             close(fd);
 }
 
+static const char *file;
+static volatile sig_atomic_t handled;
+
+static void handler(int number)
+{
+    char c;
+    int fd = open(file, O_RDONLY), copy = dup(fd);
+
+    (void)number;
+    if (copy != -1 && read(copy, &c, 1) == 1)
+        handled++;
+    close(fd);
+    close(copy);
+}
+
+/* Reads while handlers do so, too, within reads. */
+static void interrupt(const char *path)
+{
+    const struct itimerval often = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    int fd = open(path, O_RDONLY);
+    char c;
+
+    file = path;
+    CHECK(fd != -1 && sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    while (handled < HANDLED)
+        CHECK(pread(fd, &c, 1, 0) == 1);
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(close(fd) == 0);
+}
+
 int run_descriptors(const char *path, const char *how)
 {
     char buf[BYTES];
     int fd, status;
     pid_t child;
 
+    if (strcmp(how, "handler") == 0)
+        interrupt(path);
     close_all(how);
     fd = open(path, O_RDWR);
     CHECK(fd != -1);
