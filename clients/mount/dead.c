@@ -5,10 +5,14 @@
  * file fails with ENOTCONN.  The kernel says that only when nobody can ever answer
  * again, so what is taken away has no use any more.  It is detached: a program that has
  * the file open keeps its errors, and does not get the new mount in its place.
+ *
+ * Its directory may be that of a user who exchanges it meanwhile, so that we would take
+ * away what is mounted elsewhere.  So it is looked up once, and held by a descriptor.
  */
 #include "clients/mount/dead.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <mntent.h>
 #include <spawn.h>
@@ -28,20 +32,42 @@
 /* More than one are there if a mount was killed after each start. */
 #define MAX_DEAD 16
 
-/* path without symbolic links in its directory: of the file itself nothing can be
- * asked.
- */
-static bool real_path(const char *path, char real[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char dir[PATH_MAX], top[PATH_MAX];
-    int n = snprintf(dir, sizeof dir, "%.*s", slash ? (int)(name - path) : 1,
-                     slash ? path : ".");
+/* A file: of itself nothing can be asked. */
+struct place {
+    int dir;
+    const char *name;    /* in it */
+    char real[PATH_MAX]; /* without symbolic links, as the table of mounts has it */
+    char held[PATH_MAX]; /* through the descriptor */
+};
 
-    if (n < 0 || (size_t)n >= sizeof dir || !*name || !realpath(dir, top))
+/* False: there is none; then nothing is to be closed. */
+static bool find(struct place *p, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char link[64], dir[PATH_MAX], top[PATH_MAX];
+    int n;
+    ssize_t len;
+
+    p->name = slash ? slash + 1 : path;
+    n = snprintf(dir, sizeof dir, "%.*s", slash ? (int)(p->name - path) : 1,
+                 slash ? path : ".");
+    if (n < 0 || (size_t)n >= sizeof dir || !*p->name)
         return false;
-    n = snprintf(real, PATH_MAX, "%s/%s", strcmp(top, "/") == 0 ? "" : top, name);
-    return n >= 0 && n < PATH_MAX;
+    p->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->dir == -1)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", p->dir);
+    len = readlink(link, top, sizeof top - 1);
+    top[len > 0 ? len : 0] = '\0';
+    n = snprintf(p->real, sizeof p->real, "%s/%s", strcmp(top, "/") == 0 ? "" : top,
+                 p->name);
+    if (len > 0 && n >= 0 && (size_t)n < sizeof p->real) {
+        n = snprintf(p->held, sizeof p->held, "%s/%s", link, p->name);
+        if (n >= 0 && (size_t)n < sizeof p->held)
+            return true;
+    }
+    close(p->dir);
+    return false;
 }
 
 /* Whether the uppermost mount at that path is one of ours. */
@@ -60,11 +86,12 @@ static bool is_ours(const char *real)
     return ours;
 }
 
-static bool is_dead(const char *path)
+static bool is_dead(const struct place *p)
 {
     struct stat st;
 
-    return lstat(path, &st) == -1 && errno == ENOTCONN;
+    return fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
+           errno == ENOTCONN;
 }
 
 /* By a program with the right to, where we have none. */
@@ -84,17 +111,19 @@ static bool by_fusermount(char *real)
 
 bool qm_mount_clear_dead(const char *path)
 {
-    char real[PATH_MAX];
+    struct place p;
     bool cleared = false;
 
-    if (!real_path(path, real))
+    if (!find(&p, path))
         return false;
-    for (int i = 0; i < MAX_DEAD && is_dead(real) && is_ours(real); i++) {
-        if (umount2(real, MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && !by_fusermount(real))
-            return cleared;
+    for (int i = 0; i < MAX_DEAD && is_dead(&p) && is_ours(p.real); i++) {
+        if (umount2(p.held, MNT_DETACH | UMOUNT_NOFOLLOW) != 0 &&
+            !by_fusermount(p.real))
+            break;
         qm_mount_log(LOG_NOTICE, "%s: was mounted by a program that is gone; unmounted",
-                     real);
+                     p.real);
         cleared = true;
     }
+    close(p.dir);
     return cleared;
 }
