@@ -15,9 +15,11 @@
  * The recorder is exchanged inside the closed gate, where nobody holds it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -88,12 +90,20 @@ static int stop(struct qms_server *s, struct qms_record_stats *stats)
     return error;
 }
 
+/* Whether the path leads to that file, and by no link. */
+static bool is_still(int fd, const char *path)
+{
+    struct stat here, there;
+
+    return fstat(fd, &here) == 0 && lstat(path, &there) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 static json_t *start(struct qms_server *s, const char *file, json_int_t seconds,
                      json_int_t sample, uid_t user)
 {
     char err[600];
-    struct stat st;
-    int error;
+    int error, made;
 
     if (s->recorder)
         return refuse("the server records already (record=%s): use that file",
@@ -111,9 +121,21 @@ static json_t *start(struct qms_server *s, const char *file, json_int_t seconds,
 
         (void)stop(s, &stats);
     }
-    if (lstat(file, &st) == 0)
-        return refuse("%s exists", file);
+    /* Others may write in the directory: a link of theirs is not followed. */
+    made = open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (made == -1) {
+        snprintf(err, sizeof err, "%.400s %s%s", file,
+                 errno == EEXIST ? "exists" : "cannot be created: ",
+                 errno == EEXIST ? "" : strerror(errno));
+        return refuse("%s", err);
+    }
     s->shadow = qms_record_open(file, s->config.block_size, err, sizeof err);
+    if (s->shadow && !is_still(made, file)) {
+        (void)qms_record_close(s->shadow);
+        s->shadow = NULL;
+        snprintf(err, sizeof err, "%s has become another file", file);
+    }
+    close(made);
     if (!s->shadow)
         return refuse("%s", err);
     qms_record_limit(s->shadow, (unsigned)seconds, EVENTS_MOST);

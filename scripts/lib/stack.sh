@@ -37,11 +37,14 @@ need_space() {
     [ "$have" -ge "$1" ] || fail "needs $1 MB in $T, there are $have; set TMPDIR to where there are more"
 }
 
-# build TARGETS...
+# build TARGETS...: one at a time in a build directory.
 build() {
-    run_for cmake -G Ninja -S . -B "$BUILD_DIR" >"$T/build.log" 2>&1 &&
+    local lock
+    mkdir -p "$BUILD_DIR" && exec {lock}>"$BUILD_DIR/.building" && flock "$lock" &&
+        run_for cmake -G Ninja -S . -B "$BUILD_DIR" >"$T/build.log" 2>&1 &&
         run_for ninja -C "$BUILD_DIR" "$@" >>"$T/build.log" 2>&1 ||
         { cat "$T/build.log" >&2; fail "it does not build"; }
+    exec {lock}>&-
 }
 
 # stack_load DIR SIZE_MB COMMAND...: a new database, loaded by the command, which reaches

@@ -121,7 +121,9 @@ missing = [k for k in numbers - {"promotes", "withheld", "overtaken", "prefixes"
            and k not in {"uptime_us", "evicted", "used", "wasted", "failed", "dropped", "throttled",
                          "cancelled", "size", "cache_blocks", "prefetch_blocks",
                          "prefetch_losses", "prefetch_reopens", "lookups", "matches", "recorded",
-                         "record_dropped"}]
+                         "record_dropped", "prefetch_reads", "over_rate"}]
+for name in ["device_prefetch_reads", "prefetches_over_rate"]: # these two
+    assert f"quickmine_{name}_total" in text_of, name
 assert not missing, f"no metric for {missing}"
 client.passed("JSON")
 
