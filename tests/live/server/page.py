@@ -128,7 +128,7 @@ class Browser:
         return m["result"]
 
     def get(self, script):
-        return self("Runtime.evaluate", expression=script)["result"]["value"]
+        return self("Runtime.evaluate", expression=script)["result"].get("value") # none yet: None
 
     def wait(self, script):
         end = time.monotonic() + 60

@@ -213,8 +213,12 @@ int __wrap_qm_cache_prefetch(struct qm_cache *cache, uint64_t block, uint32_t is
     return error;
 }
 
+/* Until the prefetch thread has filled the block in, and has left the shard: a hit that
+ * finds another thread there need not be noted, and the order of eviction is another.
+ */
 static void await_fill(uint64_t block)
 {
+    struct qm_cache_reads reads;
     char byte;
 
     for (int i = 0; !qm_cache_peek(server.cache, block, &byte, 0, 1); i++) {
@@ -224,6 +228,7 @@ static void await_fill(uint64_t block)
         else
             usleep(1000);
     }
+    qm_cache_get_reads(server.cache, &reads); /* takes the lock */
 }
 
 /* The budget's clock is how often it was asked: the threads' and the trace's differ. */
