@@ -36,7 +36,7 @@ struct advise_request {
     unsigned clients;     /* 0: as many as read at a time in the trace */
     bool think_set;       /* else as in the trace */
     uint64_t think_us;    /* between a client's requests */
-    unsigned sample;      /* the trace has one in so many of its contexts; 0: all */
+    unsigned sample;      /* the trace has one in `sample` of its contexts; 0: all */
     unsigned jobs;
 };
 

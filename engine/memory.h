@@ -54,12 +54,12 @@ void qm_memory_destroy(struct qm_memory *m);
  * returns.  One that cannot have more or less memory has what it has. */
 void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher);
 
-/* The bytes that rules have at first of a cache of so many, and may come to have at
- * most. */
+/* The bytes that rules have at first of a cache of `total` bytes, and may come to have
+ * at most. */
 uint64_t qm_memory_first_rules(uint64_t total);
 uint64_t qm_memory_most_rules(uint64_t total);
 
-/* From now on there are so many bytes in all; the rules keep their share of it.
+/* From now on there are `total` bytes in all; the rules keep their share of it.
  * Returns 0; EINVAL: the cache cannot be so small (or large); ENOMEM; or EAGAIN: it is
  * done, but reads in flight keep some memory, which a later qm_memory_tick() gives
  * back.  After EINVAL and ENOMEM the cache is as it was. */

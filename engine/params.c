@@ -10,9 +10,9 @@
  * that a table takes would be much of it. */
 #define RULES_WITHIN (UINT64_C(1) << 20)
 
-/* Of a cache's memory, one part of so many is for rules where it does not follow what
- * they earn: with the rest, they have the eighth of it that qm_mining_rules_memory()
- * says. */
+/* Of a cache's memory, one part of RULES_PART is for rules where it does not follow
+ * what they earn: with the rest, they have the eighth of it that
+ * qm_mining_rules_memory() says. */
 #define RULES_PART 9
 
 bool qm_params_read_prefetch_on(const char *value, bool *on_prefetch_hit)

@@ -27,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A budget: so many reads in a period of so many nanoseconds; reads 0: no bound. */
+/* A budget: the most reads in a period, which is in nanoseconds; reads 0: no bound. */
 struct qm_budget {
     uint64_t reads, period;
 };
@@ -75,8 +75,8 @@ bool qm_rate_take(struct qm_rate *rate, uint64_t now, bool dear);
 /* A promised read will not come. */
 void qm_rate_return(struct qm_rate *rate);
 
-/* A read is about to be sent, whose blocks had so many promises.  False: they had none,
- * and there is no token for it: it must not be sent. */
+/* A read is about to be sent, whose blocks had `promises` promises.  False: they had
+ * none, and there is no token for it: it must not be sent. */
 bool qm_rate_read(struct qm_rate *rate, uint64_t now, unsigned promises);
 
 /* Blocks were not read ahead for want of tokens. */

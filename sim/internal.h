@@ -16,7 +16,7 @@
  * could be used there than was issued. */
 #define QM_SIM_MEASURED (UINT32_C(1) << 31)
 
-/* So many requests are between two ticks of memory.h. */
+/* Requests between two ticks of memory.h. */
 #define QM_SIM_TICK 512
 
 struct qm_sim {

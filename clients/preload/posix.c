@@ -63,7 +63,7 @@ INTERPOSED ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t off
 
 /* --- at the file's position --- */
 
-/* So many bytes were read or written, and the position is behind them. */
+/* n bytes were read or written, and the position is behind them. */
 static ssize_t moved(int fd, bool write, ssize_t n)
 {
     return n > 0 && qm_is_recorded(fd)

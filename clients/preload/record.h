@@ -69,7 +69,7 @@ static inline void qm_record_forget(int fd)
         qm_record_forget_(fd);
 }
 
-/* So many bytes were read or written there, or are about to be.  Returns length, which
+/* length bytes were read or written there, or are about to be.  Returns length, which
  * may be 0 or below: then nothing was. */
 static inline ssize_t qm_record(int fd, bool write, off_t offset, ssize_t length)
 {
