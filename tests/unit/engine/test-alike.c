@@ -81,7 +81,8 @@ static void print_note(const char *whose, const struct notes *notes, size_t i)
                     n->a, n->b, n->c);
 }
 
-static void compare_notes(void)
+/* Returns whether server and simulator did the same; prints where they parted. */
+static bool same_notes(void)
 {
     size_t i = 0;
 
@@ -93,12 +94,12 @@ static void compare_notes(void)
            of_server.notes[i].c == of_sim.notes[i].c)
         i++;
     if (i == of_server.count && i == of_sim.count)
-        return;
+        return true;
     for (size_t k = i < 5 ? 0 : i - 5; k < i; k++)
         print_note("both", &of_server, k);
     print_note("server", &of_server, i);
     print_note("simulator", &of_sim, i);
-    fail();
+    return false;
 }
 
 /* ---- the prefetcher, whichever it is, with an ear at its door */
@@ -670,22 +671,37 @@ static void check_seen(const char *policy)
         assert_true(seen[i] > 100 || whats[i] == 'l');
 }
 
-/* Returns whether the throttle had something to do. */
+/* The same events in both.  Returns whether they did the same; *throttled: whether the
+ * throttle had something to do. */
+static bool try_both(const struct setup *setup, bool *throttled)
+{
+    make_events(setup->seed);
+    of_server.count = of_sim.count = 0;
+    configure_server(setup);
+    asked = 0;
+    *throttled = run_server();
+    asked = 0;
+    run_sim(setup);
+    qms_server_stop(&server);
+    qms_config_free(&server.config);
+    return same_notes();
+}
+
+/* Returns whether the throttle had something to do.
+ *
+ * The server has threads, and memory that is free only after a grace period: on a busy
+ * machine it may, now and then, not keep a block that the simulator keeps.  A decision
+ * that is another one is so each time; so they have to differ TRIES times. */
+#define TRIES 4
+
 static bool compare(const struct setup *setup)
 {
     bool throttled;
 
     level_none = strcmp(setup->level, "none") == 0;
-    make_events(setup->seed);
-    of_server.count = of_sim.count = 0;
-    configure_server(setup);
-    asked = 0;
-    throttled = run_server();
-    asked = 0;
-    run_sim(setup);
-    qms_server_stop(&server);
-    qms_config_free(&server.config);
-    compare_notes();
+    for (unsigned i = 1; !try_both(setup, &throttled); i++)
+        if (i == TRIES)
+            fail_msg("%u times", i);
     for (unsigned i = 0; i < WHATS; i++)
         seen[i] += count_of(&of_server, whats[i]);
     return throttled;
