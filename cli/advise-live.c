@@ -24,30 +24,6 @@
 
 enum { TIMEOUT_S = 30 };
 
-/* Sends a request and returns the answer; NULL: it has been said why there is none. */
-static json_t *ask(const char *socket, json_t *request)
-{
-    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    json_t *answer = NULL;
-    char err[1024];
-
-    json_decref(request);
-    if (!text) {
-        cli_fail("out of memory");
-        return NULL;
-    }
-    answer = cli_control(socket, text, TIMEOUT_S, err, sizeof err);
-    free(text);
-    if (!answer) {
-        cli_fail("%s", err);
-    } else if (json_object_get(answer, "error")) {
-        cli_fail("%s: %s", socket, cli_text(answer, "error"));
-        json_decref(answer);
-        answer = NULL;
-    }
-    return answer;
-}
-
 /* Waits, with progress, until that many seconds are over.  False: a signal came. */
 static bool wait_for_end(unsigned seconds, int signals)
 {
@@ -74,9 +50,10 @@ static bool wait_for_end(unsigned seconds, int signals)
 static json_t *record(const struct advise_live *live, const char *file)
 {
     json_t *answer =
-        ask(live->socket,
-            json_pack("{s:{s:s, s:i, s:i}}", "record", "file", file, "seconds",
-                      (int)live->seconds, "sample", (int)live->sample));
+        cli_ask(live->socket,
+                json_pack("{s:{s:s, s:i, s:i}}", "record", "file", file, "seconds",
+                          (int)live->seconds, "sample", (int)live->sample),
+                TIMEOUT_S);
     sigset_t set, old;
     bool whole = true;
     int signals;
@@ -91,7 +68,7 @@ static json_t *record(const struct advise_live *live, const char *file)
     signals = signalfd(-1, &set, SFD_CLOEXEC);
     if (signals != -1)
         whole = wait_for_end(live->seconds, signals);
-    answer = ask(live->socket, json_pack("{s:s}", "record", "stop"));
+    answer = cli_ask(live->socket, json_pack("{s:s}", "record", "stop"), TIMEOUT_S);
     if (signals != -1)
         close(signals);
     if (!whole) {
@@ -107,7 +84,8 @@ static json_t *record(const struct advise_live *live, const char *file)
 /* The memories to compare: the server's, a quarter to four times it. */
 static int set_memories(const char *socket, struct advise_request *request)
 {
-    json_t *answer = ask(socket, json_pack("{s:[s]}", "get", "cache-size"));
+    json_t *answer =
+        cli_ask(socket, json_pack("{s:[s]}", "get", "cache-size"), TIMEOUT_S);
     const json_t *values = json_object_get(answer, "values");
     const char *text = json_string_value(json_object_get(values, "cache-size"));
     uint64_t size = text ? strtoull(text, NULL, 10) : 0;

@@ -16,29 +16,6 @@
 /* A policy that is replaced may first learn for five seconds and save its rules. */
 enum { TIMEOUT_S = 120 };
 
-static json_t *ask(const char *control, json_t *request)
-{
-    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    json_t *answer = NULL;
-    char err[1024];
-
-    json_decref(request);
-    if (!text) {
-        cli_fail("out of memory");
-        return NULL;
-    }
-    answer = cli_control(control, text, TIMEOUT_S, err, sizeof err);
-    free(text);
-    if (!answer) {
-        cli_fail("%s", err);
-    } else if (json_object_get(answer, "error")) {
-        cli_fail("%s: %s", control, cli_text(answer, "error"));
-        json_decref(answer);
-        answer = NULL;
-    }
-    return answer;
-}
-
 int serve_reload(const struct serve_server *server)
 {
     const struct serve_file *file = server->file;
@@ -50,7 +27,7 @@ int serve_reload(const struct serve_server *server)
         json_decref(wanted);
         return -1;
     }
-    answer = ask(server->control, json_pack("{s:[]}", "get"));
+    answer = cli_ask(server->control, json_pack("{s:[]}", "get"), TIMEOUT_S);
     values = answer ? json_object_get(answer, "values") : NULL;
     for (i = 0; values && i < file->n; i++)
         if (json_object_get(values, file->settings[i].key))
@@ -66,7 +43,7 @@ int serve_reload(const struct serve_server *server)
         printf("the file gives none of the parameters that can be changed\n");
         return 0;
     }
-    answer = ask(server->control, json_pack("{s:o}", "set", wanted));
+    answer = cli_ask(server->control, json_pack("{s:o}", "set", wanted), TIMEOUT_S);
     if (!answer)
         return -1;
     json_array_foreach(json_object_get(answer, "changed"), i, change)

@@ -434,3 +434,26 @@ double cli_percentage(uint64_t part, uint64_t whole)
 {
     return whole ? 100 * (double)part / (double)whole : 0;
 }
+
+json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s)
+{
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    json_t *answer;
+    char err[1024];
+
+    json_decref(request);
+    if (!text) {
+        cli_fail("out of memory");
+        return NULL;
+    }
+    answer = cli_control(path, text, timeout_s, err, sizeof err);
+    free(text);
+    if (!answer) {
+        cli_fail("%s", err);
+    } else if (json_object_get(answer, "error")) {
+        cli_fail("%s: %s", path, cli_text(answer, "error"));
+        json_decref(answer);
+        answer = NULL;
+    }
+    return answer;
+}

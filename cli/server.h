@@ -36,6 +36,10 @@ json_t *cli_server_stats(struct cli_server *server);
 json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
                     size_t len);
 
+/* The same with a request, which is freed (NULL: there was no memory for it).  What was
+ * refused is no answer.  Prints why there is none, and returns NULL. */
+json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s);
+
 /* A number of the object; 0 if it is not there. */
 uint64_t cli_count(const json_t *object, const char *key);
 /* The same of a key that was renamed: an older server prints it as old_key. */

@@ -96,30 +96,6 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, NULL, 0},
 };
 
-/* Takes the request.  Returns the answer; NULL: it has been said why not. */
-static json_t *ask(const char *socket, json_t *request)
-{
-    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    json_t *answer;
-    char err[1024];
-
-    json_decref(request);
-    if (!text) {
-        cli_fail("out of memory");
-        return NULL;
-    }
-    answer = cli_control(socket, text, TIMEOUT_S, err, sizeof err);
-    free(text);
-    if (!answer) {
-        cli_fail("%s", err);
-    } else if (json_object_get(answer, "error")) {
-        cli_fail("%s: %s", socket, cli_text(answer, "error"));
-        json_decref(answer);
-        answer = NULL;
-    }
-    return answer;
-}
-
 static void print_change(const json_t *answer)
 {
     json_t *change, *note;
@@ -174,9 +150,9 @@ static int run(int argc, char **argv, enum command command, const char *args,
     if (command == DETACH)
         json_object_set_new(a.keys, "tier", json_string(""));
     if (command == STATUS)
-        answer = ask(a.socket, json_pack("{s:s}", "tier", "status"));
+        answer = cli_ask(a.socket, json_pack("{s:s}", "tier", "status"), TIMEOUT_S);
     else
-        answer = ask(a.socket, json_pack("{s:O}", "set", a.keys));
+        answer = cli_ask(a.socket, json_pack("{s:O}", "set", a.keys), TIMEOUT_S);
     json_decref(a.keys);
     if (!answer)
         return CLI_FAILED;

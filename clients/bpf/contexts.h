@@ -27,9 +27,7 @@
 #define QM_AGENT_CONTEXTS_USER  16384 /* of a user */
 #define QM_AGENT_CONTEXTS_ALL   65536 /* of all */
 #define QM_AGENT_CONTEXTS_DEPTH 32    /* of nesting */
-#define QM_AGENT_CONTEXTS_SWEEP                                                        \
-    2048 /* after so many, a sweep goes on the next time                               \
-          */
+#define QM_AGENT_CONTEXTS_SWEEP 2048  /* looked at by one part of a sweep */
 
 /* Where contexts go.  A handle is the sink's, not 0. */
 struct qm_sink {

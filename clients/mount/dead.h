@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* Unmounts what is mounted at path if that is a mount of ours whose program is gone:
- * whoever uses it gets ENOTCONN.  Says so.  Anything else, a living mount above all, is
- * left as it is.  Returns whether path can be looked at again. */
+ * each use of it fails with ENOTCONN, and says so.  Anything else, a living mount above
+ * all, is left as it is.  Returns whether path can be looked at again. */
 bool qm_mount_clear_dead(const char *path);
 
 #endif

@@ -120,7 +120,7 @@ void qmr_owner_take(struct qmr_owner *o, rados_t cluster)
     n = snprintf(o->known, sizeof o->known, "rbd %s %" PRIi64 " %.40s client.%" PRIu64,
                  fsid, rados_ioctx_get_id(o->io), image + 1,
                  rados_get_instance_id(cluster));
-    o->record = 0; /* whoever wrote the last one does not own the image */
+    o->record = 0; /* the last one's writer does not own the image */
     if (n >= (int)sizeof o->known || write_record(o, o->known, 0) != 0)
         o->before[0] = o->known[0] = '\0';
 }
