@@ -155,7 +155,6 @@ static void lose(struct qmr_lock_watch *w, const char *why)
              "and the server ends",
              why);
     w->say(text);
-    w->on_lost();
 }
 
 /* Returns false once the lock is lost. */
@@ -181,27 +180,40 @@ static bool look(struct qmr_lock_watch *w)
     return false;
 }
 
+/* For a second, or until somebody asks.  Returns false if the watching ends. */
+static bool wait_a_second(struct qmr_lock_watch *w)
+{
+    struct timespec until;
+    bool stopping;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&w->lock);
+    while (!w->stopping && !atomic_exchange(&w->asked, false))
+        if (pthread_cond_timedwait(&w->wake, &w->lock, &until) == ETIMEDOUT)
+            break;
+    stopping = w->stopping;
+    pthread_mutex_unlock(&w->lock);
+    return !stopping;
+}
+
 static void *watch(void *opaque)
 {
     struct qmr_lock_watch *w = opaque;
-    struct timespec until;
-    bool stopping = false;
+    unsigned seconds = 0;
 
-    while (!stopping && look(w)) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
-        pthread_mutex_lock(&w->lock);
-        if (!w->stopping && !atomic_exchange(&w->asked, false))
-            pthread_cond_timedwait(&w->wake, &w->lock, &until);
-        stopping = w->stopping;
-        pthread_mutex_unlock(&w->lock);
-    }
+    while (look(w))
+        if (!wait_a_second(w))
+            return NULL;
+    do
+        w->on_lost(seconds++);
+    while (wait_a_second(w));
     return NULL;
 }
 
 int qmr_lock_take(struct qmr_lock_watch *w, rbd_image_t image, bool takeover,
-                  void (*say)(const char *text), void (*on_lost)(void), char *err,
-                  size_t len)
+                  void (*say)(const char *text), void (*on_lost)(unsigned seconds),
+                  char *err, size_t len)
 {
     pthread_condattr_t attr;
     int error;

@@ -26,7 +26,7 @@ struct qmr_lock_watch {
     atomic_bool lost;
     atomic_bool asked; /* to look now */
     void (*say)(const char *text);
-    void (*on_lost)(void);
+    void (*on_lost)(unsigned seconds);
 
     pthread_t thread;
     pthread_mutex_t lock; /* of stopping */
@@ -38,10 +38,12 @@ struct qmr_lock_watch {
  * in err[len]. */
 int qmr_lock_check(rbd_image_t image, bool takeover, char *err, size_t len);
 
-/* Takes the lock, and watches it from then on.  Returns 0, or -1 and a sentence. */
+/* Takes the lock, and watches it from then on.  When it is lost, on_lost() is called,
+ * and each second again until the lock is released, with the number of these seconds.
+ * Returns 0, or -1 and a sentence. */
 int qmr_lock_take(struct qmr_lock_watch *w, rbd_image_t image, bool takeover,
-                  void (*say)(const char *text), void (*on_lost)(void), char *err,
-                  size_t len);
+                  void (*say)(const char *text), void (*on_lost)(unsigned seconds),
+                  char *err, size_t len);
 
 /* Ends the watching and releases the lock, unless it is lost. */
 void qmr_lock_release(struct qmr_lock_watch *w);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <nbdkit-plugin.h>
 #include <rbd/librbd.h>
 
+#include "plugins/rbd/clients.h"
 #include "plugins/rbd/config.h"
 #include "plugins/rbd/volume.h"
 #include "plugins/volume-state.h"
@@ -28,6 +30,11 @@
 #define BLOCK_PREFERRED 4096
 #define BLOCK_MAX       (32U << 20)
 
+/* After the lock is lost: so long answers are sent to clients that take them, and so
+ * often it is said that the server has not ended. */
+#define ANSWERS_SECONDS 3
+#define STILL_SECONDS   30
+
 static struct qmr_config config;
 static struct qmr_volume *volume;
 
@@ -36,7 +43,24 @@ static void say(const char *text)
     nbdkit_error("%s/%s: %s", config.pool, config.image, text);
 }
 
-static const struct qmr_events events = {.say = say, .lost = nbdkit_shutdown};
+/* The server ends when all clients have left, which are told so. */
+static void lost(unsigned seconds)
+{
+    char text[200];
+
+    nbdkit_shutdown();
+    qmr_clients_shut(seconds < ANSWERS_SECONDS ? SHUT_RD : SHUT_RDWR);
+    if (seconds > 0 && seconds % STILL_SECONDS == 0) {
+        snprintf(text, sizeof text,
+                 "the lock was lost %u s ago, and the server has not ended: requests "
+                 "still wait for Ceph.  It may be killed (SIGKILL), since it cannot "
+                 "write any more",
+                 seconds);
+        say(text);
+    }
+}
+
+static const struct qmr_events events = {.say = say, .lost = lost};
 
 static void rbd_unload(void)
 {

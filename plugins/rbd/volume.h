@@ -28,7 +28,9 @@ struct qmr_volume;
 /* What happens to a volume, told from threads of its own. */
 struct qmr_events {
     void (*say)(const char *text); /* a line for the log */
-    void (*lost)(void);            /* the lock; once, after its line */
+    /* The lock: after its line, and each second again until the volume is closed, with
+     * the number of these seconds. */
+    void (*lost)(unsigned seconds);
 };
 
 /* Connects to the cluster and opens the image that the configuration names; takes the
