@@ -143,9 +143,8 @@ static void *quickmine_open(nbdkit_next_open *next, nbdkit_context *context,
     pthread_mutex_lock(&s->lock);
     cds_list_add_tail(&c->list, &s->connections);
     s->connection_count++;
-    c->number = s->opened++;
-    qms_hints_connection(s->hints, c->number);
     pthread_mutex_unlock(&s->lock);
+    c->number = tagged ? QMS_HINTS_SHARED : qms_hints_enter(s->hints);
     return c;
 }
 
@@ -159,6 +158,7 @@ static void quickmine_close(void *handle)
     cds_list_del(&c->list);
     s->connection_count--;
     pthread_mutex_unlock(&s->lock);
+    qms_hints_leave(s->hints, c->number);
     if (!c->tagged)
         qms_client_leave(&s->clients, c->slot.client);
     qms_slot_destroy(&c->slot);

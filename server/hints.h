@@ -8,18 +8,21 @@
  * first out.  What is left alone is handed back, a read as one of no context.
  *
  * Both come in about the order in which the reads were submitted.  So what waits is
- * left alone when a hint and a read have met that both came QMS_HINT_WINDOW after it.
- * While those who say what is read, or those who read, stand still, all wait: a machine
- * that gives the agent no processor for two seconds costs no context. QMS_HINT_PATIENCE
- * is the end of that.
+ * left alone when a hint and a read have met that both came QMS_HINT_WINDOW after it,
+ * and of which one is of the same source: a connection that reads, or a session that
+ * says what is read.  While a session says nothing, or a connection does not read, what
+ * is theirs waits, however busy others are: a machine that gives an agent no processor
+ * for two seconds costs no context.  QMS_HINT_PATIENCE is the end of that.
  *
  * Hints are advice of a client that need not be honest.  A lie can make the statistics
  * and what is learned wrong, of contexts of its own session and of reads that no
- * context is known of; nothing else depends on them.
+ * context is known of; nothing else depends on them.  Who guesses what another's
+ * connection reads can make others of its reads be left alone.
  *
- * Memory is fixed: STRIPES times two rings.  What does not fit drives out the oldest,
- * which counts as left alone.  Blocks are spread over the stripes, each with a lock of
- * its own, which is a leaf; none is taken while no session sends hints.
+ * Memory is fixed: STRIPES times two rings.  Where they are full, the source that has
+ * most in one loses its oldest there, which count as left alone.  Blocks are spread
+ * over the stripes, each with a lock of its own, which is a leaf; none is taken while
+ * no session sends hints.
  *
  * Times are nanoseconds of one clock that does not go back.  All functions may be
  * called by any thread at any time.
@@ -55,20 +58,26 @@ struct qms_hints *qms_hints_new(qms_hints_alone *alone, void *opaque);
 /* Reads that are still waiting are forgotten. */
 void qms_hints_free(struct qms_hints *hints);
 
-/* A session has sent its first hint, or one that did has ended. */
-void qms_hints_session(struct qms_hints *hints, int one_more_or_less);
+/* Sources are numbers.  Those that are in use at the same time differ, but for
+ * QMS_HINTS_SHARED, which all have that come when there are no others left: hints cover
+ * none of these, and what is theirs waits for as long as all others'. */
+#define QMS_HINTS_SHARED 4096u
+
+/* A connection begins, and ends: no hints have come for it yet. */
+unsigned qms_hints_enter(struct qms_hints *hints);
+void qms_hints_leave(struct qms_hints *hints, unsigned source);
+
+/* A session sends its first hint, and has ended. */
+unsigned qms_hints_session_enter(struct qms_hints *hints);
+void qms_hints_session_leave(struct qms_hints *hints, unsigned source);
 
 /* Whether any session sends hints: else reads need not be told of here. */
 bool qms_hints_active(const struct qms_hints *hints);
 
-/* A connection begins (any number that tells it from most others): no hints have come
- * for it yet. */
-void qms_hints_connection(struct qms_hints *hints, unsigned connection);
-
 /* Whether hints come for nearly all reads of a connection: then what it reads is not of
  * its own context.  Hints for some of its reads, which a stranger can guess, do not do.
  * That says nothing of time: a connection that has not read for long is as it was. */
-bool qms_hints_covers(struct qms_hints *hints, unsigned connection);
+bool qms_hints_covers(const struct qms_hints *hints, unsigned connection);
 
 /* A read of a connection has found a block.  True: it is *hint's.  False: it waits for
  * one.  counted: it counts for its connection's own context, and is not to be counted
@@ -77,11 +86,11 @@ bool qms_hints_read(struct qms_hints *hints, uint64_t now, unsigned connection,
                     uint64_t block, enum qm_outcome outcome, bool counted,
                     struct qms_hint *hint);
 
-/* A hint says that a block is read.  True: it has been, and was found so.  False: the
- * hint waits for the read. */
-bool qms_hints_said(struct qms_hints *hints, uint64_t now, uint64_t block,
-                    const struct qms_hint *hint, enum qm_outcome *outcome,
-                    bool *counted);
+/* A hint of a session says that a block is read.  True: it has been, and was found so.
+ * False: the hint waits for the read. */
+bool qms_hints_said(struct qms_hints *hints, uint64_t now, unsigned session,
+                    uint64_t block, const struct qms_hint *hint,
+                    enum qm_outcome *outcome, bool *counted);
 
 /* Hands back what has waited for too long, in all stripes. */
 void qms_hints_expire(struct qms_hints *hints, uint64_t now);

@@ -181,8 +181,8 @@ void qms_reading_end(struct qms_reading *r, uint32_t count)
         count_request(s, r->ref.klass, &r->ref.around, took);
 }
 
-static void hint_block(struct qms_server *s, const struct qms_ref *ref, uint64_t now,
-                       uint64_t block)
+static void hint_block(struct qms_server *s, unsigned source, const struct qms_ref *ref,
+                       uint64_t now, uint64_t block)
 {
     static const enum qm_access accesses[] = {
         [QM_HIT] = QM_ACCESS_HIT,
@@ -194,7 +194,7 @@ static void hint_block(struct qms_server *s, const struct qms_ref *ref, uint64_t
     enum qm_access access;
     bool counted;
 
-    if (qms_hints_said(s->hints, now, block, &hint, &outcome, &counted)) {
+    if (qms_hints_said(s->hints, now, source, block, &hint, &outcome, &counted)) {
         if (!counted)
             count_hinted(s, &hint, outcome);
         access = accesses[outcome];
@@ -205,8 +205,8 @@ static void hint_block(struct qms_server *s, const struct qms_ref *ref, uint64_t
     learn(s, ref, block, access);
 }
 
-void qms_reading_hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
-                        uint32_t length)
+void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
+                        uint64_t offset, uint32_t length)
 {
     struct qms_server *s = opaque;
     const uint64_t block_size = s->config.block_size;
@@ -220,15 +220,22 @@ void qms_reading_hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
     for (uint64_t block = offset / block_size; block <= (end - 1) / block_size;
          block++) {
         ref.blocks = (uint32_t)((end - 1) / block_size - block + 1);
-        hint_block(s, &ref, now, block);
+        hint_block(s, source, &ref, now, block);
     }
 }
 
-void qms_reading_hinting(void *opaque, int one_more_or_less)
+unsigned qms_reading_hinting(void *opaque)
 {
     struct qms_server *s = opaque;
 
-    qms_hints_session(s->hints, one_more_or_less);
+    return qms_hints_session_enter(s->hints);
+}
+
+void qms_reading_hinting_ended(void *opaque, unsigned source)
+{
+    struct qms_server *s = opaque;
+
+    qms_hints_session_leave(s->hints, source);
 }
 
 void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome)

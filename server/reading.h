@@ -44,9 +44,10 @@ void qms_reading_found(struct qms_reading *r, uint64_t block,
 void qms_reading_end(struct qms_reading *r, uint32_t count);
 
 /* What sessions say of reads (struct qms_sessions); opaque is the server. */
-void qms_reading_hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
-                        uint32_t length);
-void qms_reading_hinting(void *opaque, int one_more_or_less);
+void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
+                        uint64_t offset, uint32_t length);
+unsigned qms_reading_hinting(void *opaque);
+void qms_reading_hinting_ended(void *opaque, unsigned source);
 /* For qms_hints_new(). */
 void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome);
 

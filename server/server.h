@@ -98,7 +98,6 @@ struct qms_server {
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
-    unsigned opened; /* connections, ever */
 
     pthread_mutex_t baseline_lock; /* held while a report is made */
     struct qms_baseline *baseline; /* of the last reset (report.c), or NULL */
@@ -109,7 +108,7 @@ struct qms_server {
 
 struct qms_connection {
     struct cds_list_head list;
-    unsigned number; /* tells it from most others */
+    unsigned number; /* among what hints know (hints.h) */
     bool tagged;
     bool writable; /* the layer below, through this connection */
     bool readonly; /* nbdkit -r */

@@ -60,6 +60,7 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
 {
     const unsigned count = session->count, client = session->client;
     const bool hints = session->hints;
+    const unsigned source = session->source;
     bool last;
 
     for (unsigned n = 0; n < count; n++)
@@ -75,7 +76,7 @@ static void end_session(struct qms_sessions *s, struct qms_session *session)
     last = --session->refs == 0; /* if not, a fence may free it from now on */
     pthread_mutex_unlock(&s->lock);
     if (hints)
-        s->hinting(s->opaque, -1);
+        s->hinting_ended(s->opaque, source);
     if (count > 0)
         qms_client_leave(s->clients, client);
     if (last)
@@ -418,14 +419,15 @@ static void carry_out_reads(struct qms_sessions *s, struct qms_session *session,
         return;
     memcpy(&reads, bytes, sizeof reads);
     if (!session->hints) {
+        session->source = s->hinting(s->opaque);
         session->hints = true;
-        s->hinting(s->opaque, 1);
     }
     for (unsigned i = 0; i < le16toh(reads.count); i++) {
         uint64_t where = le64toh(reads.reads[i].where);
         unsigned slot = where >> QM_WIRE_SHIFT;
 
-        s->hinted(s->opaque, slot == QM_WIRE_SLOT_NONE ? NULL : &s->slots[slot],
+        s->hinted(s->opaque, session->source,
+                  slot == QM_WIRE_SLOT_NONE ? NULL : &s->slots[slot],
                   where & QM_WIRE_OFFSET_MASK, le32toh(reads.reads[i].length));
     }
 }

@@ -42,7 +42,8 @@ struct qms_session {
 
     pthread_mutex_t lock;      /* guards the next, and the slots' contexts */
     struct qms_forest *forest; /* node n is slot first + n - 1 */
-    bool hints;                /* it has sent QM_WIRE_READS */
+    bool hints;                /* it has sent QM_WIRE_READS ... */
+    unsigned source;           /* ... and this is its number there */
 
     pthread_mutex_t change_lock; /* guards what follows */
     pthread_cond_t unchanging;   /* fenced, and changes is 0 */
@@ -56,12 +57,14 @@ struct qms_sessions {
     struct qms_classes *classes;
     struct qms_stats *stats;
     /* What QM_WIRE_READS says: `length` bytes at offset are read in slot's context
-     * (NULL: in none); and that a session has sent its first, or has ended since.
-     * Called with the session's lock held.  NULL: nothing is made of it. */
-    void (*hinted)(void *opaque, struct qms_slot *slot, uint64_t offset,
-                   uint32_t length);
-    void (*hinting)(void *opaque, int one_more_or_less);
-    void *opaque; /* for these two */
+     * (NULL: in none); before a session's first, which gives the session a number for
+     * these; and when one that has sent some has ended.  The former two are called with
+     * the session's lock held.  NULL: nothing is made of it. */
+    void (*hinted)(void *opaque, unsigned source, struct qms_slot *slot,
+                   uint64_t offset, uint32_t length);
+    unsigned (*hinting)(void *opaque);
+    void (*hinting_ended)(void *opaque, unsigned source);
+    void *opaque; /* for these */
     /* Whether a fence can stop waiting, because its connection is closed or the server
      * stops; called by its thread at intervals, without a lock.  NULL: it waits. */
     bool (*gone)(void);

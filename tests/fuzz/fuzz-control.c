@@ -18,6 +18,7 @@
 
 #define CONNECTIONS 2
 #define RECORDS     4
+#define SOURCE      17
 
 static struct qm_engine engine;
 static struct qms_contexts contexts;
@@ -48,9 +49,10 @@ static bool is_own(const struct qms_slot *slot)
     return false;
 }
 
-static void hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
-                   uint32_t length)
+static void hinted(void *opaque, unsigned source, struct qms_slot *slot,
+                   uint64_t offset, uint32_t length)
 {
+    promise(source == SOURCE);
     promise(length > 0 && length <= QM_WIRE_READ_BYTES);
     promise(offset <= QM_WIRE_OFFSET_MASK);
     promise(!slot || !saying || is_own(slot));
@@ -58,8 +60,14 @@ static void hinted(void *opaque, struct qms_slot *slot, uint64_t offset,
     said_bytes += length + 4096;
 }
 
-static void hinting(void *opaque, int one_more_or_less)
+static unsigned hinting(void *opaque)
 {
+    return SOURCE;
+}
+
+static void hinting_ended(void *opaque, unsigned source)
+{
+    promise(source == SOURCE);
 }
 
 static void start(void)
@@ -82,6 +90,7 @@ static void start(void)
                               contexts.stats) == 0);
     sessions.hinted = hinted;
     sessions.hinting = hinting;
+    sessions.hinting_ended = hinting_ended;
 }
 
 static void get_header(struct connection *c)

@@ -15,6 +15,9 @@
 #define WINDOW   (QMS_HINT_WINDOW / MS)
 #define PATIENCE (QMS_HINT_PATIENCE / MS)
 
+/* Sources, in the order in which they enter. */
+enum { SESSION, ONE, TWO, OTHER, ENTERED };
+
 static struct qms_hints *hints;
 static unsigned alone_count;
 static struct {
@@ -32,6 +35,8 @@ static int setup(void **state)
 {
     alone_count = 0;
     hints = qms_hints_new(left_alone, NULL);
+    for (unsigned i = 0; hints && i < ENTERED; i++)
+        assert_int_equal(qms_hints_enter(hints), i);
     return hints ? 0 : -1;
 }
 
@@ -41,14 +46,20 @@ static int teardown(void **state)
     return 0;
 }
 
-static bool said(uint64_t now, uint64_t block, uint32_t klass, enum qm_outcome *outcome)
+static bool said_by(unsigned session, uint64_t now, uint64_t block, uint32_t klass,
+                    enum qm_outcome *outcome)
 {
     const struct qms_hint hint = {.klass = klass, .around = {1, {(uint16_t)klass}}};
     bool counted = true, joined;
 
-    joined = qms_hints_said(hints, now, block, &hint, outcome, &counted);
+    joined = qms_hints_said(hints, now, session, block, &hint, outcome, &counted);
     assert_false(joined && counted);
     return joined;
+}
+
+static bool said(uint64_t now, uint64_t block, uint32_t klass, enum qm_outcome *outcome)
+{
+    return said_by(SESSION, now, block, klass, outcome);
 }
 
 static bool was_read(uint64_t now, unsigned connection, uint64_t block,
@@ -176,7 +187,7 @@ static void test_counted(void **state)
 
     qms_hints_read(hints, 1 * MS, 1, 7, QM_MISS, true, &of);
     qms_hints_read(hints, 1 * MS, 1, 8, QM_MISS, true, &of);
-    assert_true(qms_hints_said(hints, 1 * MS, 7, &hint, &outcome, &counted));
+    assert_true(qms_hints_said(hints, 1 * MS, SESSION, 7, &hint, &outcome, &counted));
     assert_true(counted);
     qms_hints_expire(hints, 2 * PATIENCE * MS);
     assert_int_equal(alone_count, 0);
@@ -237,8 +248,90 @@ static void test_connections(void **state)
     assert_true(qms_hints_covers(hints, 1));
     assert_false(qms_hints_covers(hints, 2));
     /* Another connection may get its number. */
-    qms_hints_connection(hints, 1);
+    qms_hints_leave(hints, 1);
+    assert_int_equal(qms_hints_enter(hints), 1);
     assert_false(qms_hints_covers(hints, 1));
+}
+
+/* Those who come when all numbers are in use have one together, which tells nothing. */
+static void test_many_connections(void **state)
+{
+    read_hinted(1 * MS, ONE, 100, 100);
+    for (unsigned i = ENTERED; i < QMS_HINTS_SHARED; i++)
+        assert_int_equal(qms_hints_enter(hints), i);
+    for (unsigned i = 0; i < 10000; i++) {
+        assert_int_equal(qms_hints_enter(hints), QMS_HINTS_SHARED);
+        qms_hints_leave(hints, QMS_HINTS_SHARED);
+    }
+    assert_true(qms_hints_covers(hints, ONE));
+    read_hinted(1 * MS, QMS_HINTS_SHARED, 1000, 1000);
+    assert_false(qms_hints_covers(hints, QMS_HINTS_SHARED));
+    qms_hints_leave(hints, 2000);
+    assert_int_equal(qms_hints_enter(hints), 2000);
+}
+
+/* Another tenant's connection reads, and its agent says what, all the time, while our
+ * agent says nothing, and while our device stands still. */
+static void test_standstill_beside_others(void **state)
+{
+    struct qms_hints_stats stats;
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    was_read(1 * MS, ONE, 7, QM_MISS, &klass);
+    said(1 * MS, 8, 3, &outcome);
+    for (uint64_t ms = 2; ms < 3 * WINDOW; ms += 2) {
+        assert_false(was_read(ms * MS, TWO, 100 + ms % 5000, QM_MISS, &klass));
+        assert_true(said_by(OTHER, (ms + 1) * MS, 100 + ms % 5000, 4, &outcome));
+        qms_hints_expire(hints, (ms + 1) * MS);
+    }
+    assert_int_equal(alone_count, 0);
+    assert_true(said(3 * WINDOW * MS, 7, 3, &outcome));
+    assert_true(was_read(3 * WINDOW * MS, ONE, 8, QM_MISS, &klass));
+    assert_int_equal(klass, 3);
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.unread + stats.unhinted + stats.waiting, 0);
+}
+
+/* Nor do others that fill the rings drive out what is ours. */
+static void test_flood_of_others(void **state)
+{
+    enum { OURS = 300, THEIRS = 100000 };
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    for (unsigned i = 0; i < OURS; i++) {
+        was_read(1 * MS, ONE, i, QM_MISS, &klass);
+        said(1 * MS, OURS + i, 3, &outcome);
+    }
+    for (unsigned i = 0; i < THEIRS; i++) {
+        was_read(2 * MS, TWO, 2 * OURS + i, QM_MISS, &klass);
+        said_by(OTHER, 2 * MS, 2 * OURS + THEIRS + i, 4, &outcome);
+    }
+    for (unsigned i = 0; i < alone_count; i++)
+        assert_true(alone[i].block >= 2 * OURS);
+    for (unsigned i = 0; i < OURS; i++) {
+        assert_true(said(3 * MS, i, 3, &outcome));
+        assert_true(was_read(3 * MS, ONE, OURS + i, QM_MISS, &klass));
+    }
+}
+
+/* What is old behind what is not meets nothing any more. */
+static void test_old_behind_young(void **state)
+{
+    struct qms_hints_stats stats;
+    enum qm_outcome outcome;
+    uint32_t klass = 0;
+
+    for (unsigned i = 0; i < 1000; i++) /* in all stripes */
+        said_by(OTHER, 1 * MS, 1000 + i, 4, &outcome);
+    said(1 * MS, 7, 3, &outcome);
+    read_hinted((2 + WINDOW) * MS, ONE, 100, 1);
+    assert_false(was_read((3 + WINDOW) * MS, ONE, 7, QM_MISS, &klass));
+    qms_hints_expire(hints, (4 + WINDOW) * MS);
+    qms_hints_get_stats(hints, &stats);
+    assert_int_equal(stats.unread, 1);
+    assert_int_equal(stats.waiting, 1000 + 1);
 }
 
 /* The first read after a pause is like those before it; when no hints come any more,
@@ -275,11 +368,11 @@ static void test_guesses(void **state)
 static void test_sessions(void **state)
 {
     assert_false(qms_hints_active(hints));
-    qms_hints_session(hints, 1);
-    qms_hints_session(hints, 1);
-    qms_hints_session(hints, -1);
+    assert_int_equal(qms_hints_session_enter(hints), ENTERED);
+    assert_int_equal(qms_hints_session_enter(hints), ENTERED + 1);
+    qms_hints_session_leave(hints, ENTERED);
     assert_true(qms_hints_active(hints));
-    qms_hints_session(hints, -1);
+    qms_hints_session_leave(hints, ENTERED + 1);
     assert_false(qms_hints_active(hints));
 }
 
@@ -295,6 +388,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_standstill_beside_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flood_of_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_old_behind_young, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pauses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_guesses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
