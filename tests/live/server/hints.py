@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""hints.py SOCKET refused|learned|alone: reads that are told of by QM_WIRE_READS."""
+"""hints.py SOCKET refused|learned|alone|lies|beside: reads that are told of by QM_WIRE_READS."""
 import random
 import struct
 import sys
+import threading
+import time
+
+import nbd
 
 from client import (BEGIN, QUERY, WINDOW, Tagged, connect, passed, record, refused,
                     wait_for)
@@ -130,6 +134,113 @@ def test_alone(path):
     plain.pread(BLOCK, 30 * BLOCK)
     assert other.stats()["hints"] == hints
     passed("what stays alone is counted, and an agent that goes leaves no trace")
+
+
+def lie(chance, liar, victim):
+    """A record of reads that are none, or not the liar's to say, and whether it must be refused.
+
+    Who knows a session's number is a member: it is not known here."""
+    top, size = 1 << 64, 64 << 20
+    offset, length = chance.choice([
+        (0, 1 << 32), (0, 0xFFFFFFFF), (0, 1 << 31), (0, (2 << 20) + 1), (0, 0),
+        (1 << 63, BLOCK), (top - 1, BLOCK), (top - BLOCK, BLOCK), ((1 << 48) - 1, 2 << 20),
+        ((1 << 48) - 1, 1), (size - 1, 2 << 20), (size, BLOCK), (size - BLOCK, 0xFFFFFFFF)])
+    slot = chance.choice([0, liar.first, liar.first + liar.count - 1, liar.first + liar.count,
+                          victim.first, victim.first + 1, 0x7FFF, 0x8000, 0xFFFF])
+    session = chance.choice([liar.session] * 6 + [victim.session ^ 1, 0, top - 1, liar.session ^ 1])
+    count = chance.choice([1] * 6 + [0, 2, 31, 32, 0x7FFF, 0xFFFF])
+    where = (slot << 48 | offset) % top
+    data = struct.pack("<IHHQ", READS, count, 0, session)
+    data += struct.pack("<QII", where, length % (1 << 32), length >> 32)
+    entries = min(count, 31) if chance.random() < 0.5 else 1
+    data = (data + data[16:32] * (entries - 1)).ljust(512, b"\0")[:512]
+    slot = where >> 48
+    good = (session == liar.session and 1 <= count <= 31 and count == max(entries, 1) and
+            1 <= length <= 2 << 20 and
+            (slot == 0 or liar.first <= slot < liar.first + liar.count))
+    return data, not good
+
+
+def tell_lies(path, victim, seed, rounds):
+    chance, liar = random.Random(seed), Tagged(path)
+    kinds = {True: 0, False: 0}
+    for turn in range(rounds):
+        data, bad = lie(chance, liar, victim)
+        if turn % 7 == 0:  # or anything at all
+            data, bad = data[:4] + chance.randbytes(508), True
+        try:
+            # A bad one after a good one, in the same WRITE, now and then; or half of one.
+            liar.h.pwrite(data if turn % 5 else data + data, WINDOW | chance.choice([0, 512]))
+            assert not bad, f"taken: {data.hex()}"
+        except nbd.Error as e:
+            assert bad and e.errno == "EINVAL", f"{e}: {data.hex()}"
+        kinds[bad] += 1
+        if turn % 50 == 0:
+            refused("EINVAL", liar.h.pwrite, data[:511], WINDOW)
+    assert min(kinds.values()) > rounds // 50, kinds
+    liar.close()
+
+
+def test_lies(path):
+    """Others' lies are refused, or reach what is theirs: all reads of an honest one stay its."""
+    honest, plain = Tagged(path), connect(path)
+    honest.begin(honest.first, klass=77, name=b"honest")
+    failed = []
+
+    def other(seed):
+        try:
+            tell_lies(path, honest, seed, 2000)
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=other, args=(seed,)) for seed in (1, 2, 3)]
+    for t in threads:
+        t.start()
+    n = 0
+    # At places that no lie names.
+    while n < 2000 or any(t.is_alive() for t in threads):
+        block = 4000 + n % 4000
+        honest.h.pwrite(reads(honest.session, [(honest.first, block * BLOCK, BLOCK)]), WINDOW)
+        assert plain.pread(BLOCK, block * BLOCK) == bytes(BLOCK)
+        n += 1
+    for t in threads:
+        t.join()
+    assert not failed, failed
+    c = klass(honest.stats(), "honest")
+    assert c["hits"] + c["misses"] + c.get("prefetch_hits", 0) == n, (c, n)
+    honest.close()
+    plain.shutdown()
+    passed(f"three that lie change nothing of {n} honest reads")
+
+
+def test_beside(path):
+    """While an agent stands still, one of another session goes on, and reads."""
+    slow, slow_plain, fast, fast_plain = Tagged(path), connect(path), Tagged(path), connect(path)
+    slow.begin(slow.first, klass=78, name=b"slow")
+    slow.h.pwrite(reads(slow.session, [(slow.first, 0, BLOCK)]), WINDOW)
+    slow_plain.pread(BLOCK, 0)
+    fast.begin(fast.first, klass=79, name=b"fast")
+    for attempt in range(20):
+        before, began = slow.stats(), time.monotonic()
+        for block in range(100, 150):
+            slow_plain.pread(BLOCK, block * BLOCK)
+        # Until what came a second later has met.
+        while time.monotonic() - began < 1.5:
+            for block in range(3000, 3050):
+                fast.h.pwrite(reads(fast.session, [(fast.first, block * BLOCK, BLOCK)]), WINDOW)
+                fast_plain.pread(BLOCK, block * BLOCK)
+        for block in range(100, 150):
+            slow.h.pwrite(reads(slow.session, [(slow.first, block * BLOCK, BLOCK)]), WINDOW)
+        took, after = time.monotonic() - began, slow.stats()
+        if took < 4.5:  # else the machine was so slow that the patience had an end
+            break
+    assert took < 4.5, "20 attempts took too long"
+    assert after["hints"]["unhinted"] == before["hints"]["unhinted"], (before["hints"], after["hints"])
+    for t in slow, fast:
+        t.close()
+    for h in slow_plain, fast_plain:
+        h.shutdown()
+    passed("what an agent that stood still says late is joined, however busy others are")
 
 
 globals()[f"test_{sys.argv[2]}"](sys.argv[1])
