@@ -47,7 +47,9 @@
 #include <nodes/queryjumble.h>
 #endif
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "clients/libqmctx/qmctx.h"
 #include "clients/protocol/quickmine-agent.h"
@@ -78,15 +80,45 @@ static ExecutorFinish_hook_type next_finish;
 static ExecutorEnd_hook_type next_end;
 static ProcessUtility_hook_type next_utility;
 
-/* What "auto" is: the agent, if there is one.  Each backend looks once, so that those
- * that start after the agent have it. */
+/* Whether an agent takes connections.  One that was killed leaves its socket. */
+static bool agent_answers(void)
+{
+    const struct sockaddr_un address = {.sun_family = AF_UNIX,
+                                        .sun_path = QM_AGENT_SOCKET};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool answers;
+
+    if (fd == -1)
+        return true; /* that is not its fault */
+    answers = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ||
+              errno == EAGAIN; /* others are before us */
+    close(fd);
+    return answers;
+}
+
+static bool kernel_has_contexts(void)
+{
+    struct qmctx *kernel;
+
+    if (qmctx_announce(KERNEL, &kernel) != 0)
+        return false;
+    qmctx_close(kernel);
+    return true;
+}
+
+/* What "auto" is: the agent, if there is one; also if it was there and only the kernel,
+ * which has no contexts, is left: the agent may come back, and is looked for.  Each
+ * backend decides once, so that those that start after the agent have it. */
 static const char *automatic(void)
 {
     struct stat st;
 
-    if (!found)
-        found =
-            stat(QM_AGENT_SOCKET, &st) == 0 && S_ISSOCK(st.st_mode) ? "agent" : KERNEL;
+    if (found)
+        return found;
+    found = stat(QM_AGENT_SOCKET, &st) == 0 && S_ISSOCK(st.st_mode) &&
+                    (agent_answers() || !kernel_has_contexts())
+                ? "agent"
+                : KERNEL;
     return found;
 }
 
