@@ -25,6 +25,7 @@ struct qms_backing {
     bool away;        /* `lost` was called, and `back` not yet */
     bool unreachable; /* the last attempt to open failed */
     uint64_t losses, reopens;
+    uint64_t renewals;
     uint64_t delay;    /* ns: the last one, 0: none yet */
     uint64_t next_try; /* ns: no attempt before */
     uint64_t returned; /* ns: when `back` was called */
@@ -119,7 +120,7 @@ static void *open_and_try(struct qms_backing *b, uint64_t offset)
 static void replace(struct qms_backing *b, struct connection *c)
 {
     void *connection = c->connection;
-    uint64_t readable = b->readable;
+    uint64_t readable = b->readable, renewals = b->renewals;
 
     c->connection = NULL;
     pthread_mutex_unlock(&b->lock);
@@ -128,6 +129,8 @@ static void replace(struct qms_backing *b, struct connection *c)
     connection = open_and_try(b, readable);
     pthread_mutex_lock(&b->lock);
     c->connection = connection;
+    if (connection && renewals != b->renewals)
+        return; /* what was opened is too old already: once more */
     b->unreachable = !connection;
     if (!connection) {
         b->delay = longer(b);
@@ -252,6 +255,17 @@ void qms_backing_hint(struct qms_backing *b)
         b->next_try = 0;
         pthread_cond_signal(&b->wake);
     }
+    pthread_mutex_unlock(&b->lock);
+}
+
+void qms_backing_renew(struct qms_backing *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->renewals++;
+    for (unsigned i = 0; i < b->config.connections; i++)
+        b->connections[i].lost = true;
+    b->next_try = 0;
+    pthread_cond_signal(&b->wake);
     pthread_mutex_unlock(&b->lock);
 }
 

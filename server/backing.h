@@ -76,6 +76,11 @@ int qms_backing_read(struct qms_backing *backing, unsigned worker, void *buf,
  * before its next attempt, it tries at once. */
 void qms_backing_hint(struct qms_backing *backing);
 
+/* Closes all connections, each when its reads have ended, and opens others in their
+ * place; reads fail with ENOTCONN meanwhile.  No read that begins after this returns is
+ * made over a connection whose open() began before.  That counts as no loss. */
+void qms_backing_renew(struct qms_backing *backing);
+
 void qms_backing_stats(struct qms_backing *backing, struct qms_backing_stats *stats);
 
 #endif

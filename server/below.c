@@ -82,14 +82,16 @@ static void *open_backing(void *opaque)
     if (!next)
         return NULL;
     size = next->get_size(next);
-    if (size != -1 && (uint64_t)size == s->size)
+    /* A larger one has the bytes that are asked for; a client's connection will tell of
+     * the others (size.c). */
+    if (size != -1 && (uint64_t)size >= atomic_load(&s->size))
         return next;
     if (size != -1 && (uint64_t)size != s->other_size) {
         s->other_size = size;
         qms_log(QMS_WARNING,
                 "the device has %" PRIi64 " bytes now, and had %" PRIu64
-                " when the server started: nothing is prefetched from it",
-                size, s->size);
+                ": nothing is prefetched from it",
+                size, atomic_load(&s->size));
     }
     qms_below_close(next);
     return NULL;

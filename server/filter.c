@@ -193,14 +193,7 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
         qms_backing_hint(s->backing);
     c->size = size;
     c->writable = can_write;
-    c->cached = c->size == s->size;
-    if (!c->cached)
-        qms_log(QMS_WARNING,
-                "the device has %" PRIu64 " bytes now, and had %" PRIu64
-                " when the server started: nothing is cached for this connection",
-                c->size, s->size);
-    if (c->size < s->size)
-        qms_forget_beyond(s, c->size);
+    c->cached = qms_size_found(s, c->size);
     if (c->writable && !multi_conn && !atomic_exchange(&s->uncached, true))
         qms_log(QMS_WARNING,
                 "the plugin does not promise multi-conn, so its "

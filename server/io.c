@@ -37,6 +37,7 @@ struct piece {
 struct request {
     struct qms_server *s;
     nbdkit_next *next;
+    uint64_t size;              /* of the device, as the connection knows it */
     struct qms_reading reading; /* of a read */
     struct qm_tier *tier;       /* while pieces are read: to be looked into, or NULL */
     int err;                    /* the first that happened; 0: none */
@@ -74,6 +75,14 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     return 0;
 }
 
+/* Whether the device has grown since the connection was opened, within this block: the
+ * connection can read only the first part of it. */
+static bool is_cut(const struct request *r, uint64_t block)
+{
+    return r->size - block_start(r->s, block) < r->s->config.block_size &&
+           r->size < atomic_load(&r->s->size);
+}
+
 /* Takes note of what a demand said is to be done for a piece. */
 static void plan(struct request *r, struct piece *p, int error,
                  const struct qm_lookup *found)
@@ -90,6 +99,13 @@ static void plan(struct request *r, struct piece *p, int error,
         if (r->s->prefetch && qms_prefetch_take(r->s->prefetch, p->block, found->fill))
             p->fill = found->fill;
         p->queued = p->fill != NULL;
+    }
+    /* Not before there is a fill: one that began before the server has dropped the
+     * block, since the device has grown, is detached (size.c). */
+    if (p->fill && is_cut(r, p->block)) {
+        qm_cache_fail(r->s->cache, p->fill);
+        p->fill = NULL;
+        p->past = true;
     }
 }
 
@@ -134,7 +150,12 @@ static unsigned follow(struct request *r, const struct piece *last, unsigned n,
 {
     struct qms_server *s = r->s;
     unsigned max = s->max_bytes / s->config.block_size;
+    uint64_t whole = r->size / s->config.block_size; /* blocks that it can read */
 
+    if (whole <= last->block + 1)
+        return 0;
+    if (max - n > whole - last->block - 1 && n < max)
+        max = n + (unsigned)(whole - last->block - 1);
     if (n >= max || !s->prefetch || (!last->queued && !qms_prefetch_waits(s->prefetch)))
         return 0;
     max -= n;
@@ -184,8 +205,8 @@ static int read_blocks(struct request *r, char *to, uint64_t block, unsigned blo
     const uint64_t start = block_start(s, block);
     size_t bytes = (size_t)blocks * s->config.block_size, valid = bytes;
 
-    if (valid > s->size - start) {
-        valid = s->size - start;
+    if (valid > r->size - start) {
+        valid = r->size - start;
         memset(to + valid, 0, bytes - valid);
     }
     return read_below(r, to, valid, start, blocks);
@@ -283,7 +304,7 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
             if (p[first].fill)
                 qm_cache_fail(r->s->cache, p[first].fill);
             p[first].fill = NULL;
-        } else if (p[first].past) {
+        } else if (p[first].past && p[first].count > 0) {
             r->err = read_below(r, p[first].to, p[first].count,
                                 block_start(r->s, p[first].block) + p[first].offset, 1);
             if (r->err == 0)
@@ -374,7 +395,7 @@ static void read_past(struct request *r, char *buf, uint32_t count, uint64_t off
 {
     struct qms_server *s = r->s;
     const uint64_t block_size = s->config.block_size;
-    const uint64_t end = offset + count < s->size ? offset + count : s->size;
+    const uint64_t end = offset + count;
 
     r->err = read_below(r, buf, count, offset, blocks_of(s, count, offset));
     if (r->err != 0 || atomic_load_explicit(&s->uncached, memory_order_relaxed))
@@ -433,11 +454,11 @@ static void end_writing(struct qms_server *s, struct writing *w,
     qms_tiers_leave(&s->tiers, w->token);
 }
 
-void qms_forget_beyond(struct qms_server *s, uint64_t size)
+void qms_forget_between(struct qms_server *s, uint64_t start, uint64_t end)
 {
     struct writing w;
 
-    begin_writing(s, &w, size, s->size - size);
+    begin_writing(s, &w, start, end - start);
     end_writing(s, &w, QM_WRITE_DROP, NULL);
 }
 
@@ -445,7 +466,7 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              struct qms_slot *slot, void *buf, uint32_t count, uint64_t offset,
              int *err)
 {
-    struct request r = {.s = s, .next = next};
+    struct request r = {.s = s, .next = next, .size = c->size};
 
     qms_reading_begin(&r.reading, s, c, slot, count, offset);
     if (is_cached(s, c))
@@ -465,7 +486,7 @@ int qms_read(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
              uint32_t count, uint64_t offset, int *err)
 {
-    struct request r = {.s = s, .next = next};
+    struct request r = {.s = s, .next = next, .size = c->size};
     const unsigned max = atomic_load_explicit(&s->batch, memory_order_relaxed);
     const uint64_t capacity = qm_cache_capacity(s->cache);
     uint64_t block = offset / s->config.block_size;

@@ -27,6 +27,7 @@ struct qms_prefetch {
     /* The configuration's, until others are set. */
     _Atomic(struct qm_device_load *) load;
     _Atomic(struct qm_admission *) admission;
+    _Atomic uint64_t size;
     _Atomic int room;
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
@@ -211,11 +212,12 @@ static void read_run(struct qms_prefetch *p, struct qm_tier *tier, unsigned work
     struct qm_admission *admission = atomic_load(&p->admission);
     uint64_t offset = jobs[0]->block * c->block_size;
     uint64_t bytes = (uint64_t)n * c->block_size, valid = bytes, start, now;
+    uint64_t size = atomic_load(&p->size);
     unsigned others;
     int error;
 
-    if (valid > c->size - offset) { /* the device's last block need not be whole */
-        valid = c->size - offset;
+    if (valid > size - offset) { /* the device's last block need not be whole */
+        valid = size - offset;
         memset(buf + valid, 0, bytes - valid);
     }
     start = qms_now();
@@ -357,6 +359,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
         return NULL;
     }
     qms_prefetch_measure(p, config->load, config->admission);
+    atomic_init(&p->size, config->size);
     atomic_init(&p->room, (int)config->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -379,6 +382,11 @@ void qms_prefetch_measure(struct qms_prefetch *p, struct qm_device_load *load,
 {
     atomic_store(&p->load, load);
     atomic_store(&p->admission, admission);
+}
+
+void qms_prefetch_grow(struct qms_prefetch *p, uint64_t size)
+{
+    atomic_store(&p->size, size);
 }
 
 void qms_prefetch_stop(struct qms_prefetch *p)

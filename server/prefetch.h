@@ -58,6 +58,10 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
 void qms_prefetch_measure(struct qms_prefetch *prefetch, struct qm_device_load *load,
                           struct qm_admission *admission);
 
+/* The device has `size` bytes from now on, more than before.  Reads that have begun may
+ * still take it for shorter: the caller drops the block that it ended in. */
+void qms_prefetch_grow(struct qms_prefetch *prefetch, uint64_t size);
+
 /* Ends the threads; queued prefetches are not read.  No other thread may be issuing. */
 void qms_prefetch_stop(struct qms_prefetch *prefetch);
 

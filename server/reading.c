@@ -210,12 +210,13 @@ void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
 {
     struct qms_server *s = opaque;
     const uint64_t block_size = s->config.block_size;
+    const uint64_t size = atomic_load(&s->size);
     uint64_t end, now = qms_now();
     struct qms_ref ref;
 
-    if (offset >= s->size)
+    if (offset >= size)
         return;
-    end = length < s->size - offset ? offset + length : s->size;
+    end = length < size - offset ? offset + length : size;
     qms_context_arrive(&s->contexts, slot, QM_TRACE_READ, offset, end - offset, &ref);
     for (uint64_t block = offset / block_size; block <= (end - 1) / block_size;
          block++) {

@@ -490,6 +490,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     s->started = qms_now();
     identify(s);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->size_lock, NULL);
     pthread_mutex_init(&s->reporting, NULL);
     pthread_mutex_init(&s->baseline_lock, NULL);
     qm_device_load_init(&s->load);

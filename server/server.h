@@ -43,14 +43,14 @@
 
 struct qms_server {
     struct qms_config config;
-    int thread_model;    /* nbdkit's: which requests run in parallel */
-    pid_t ready_in;      /* the process that called qms_server_ready() */
-    bool begun;          /* qms_server_start() was called: nbdkit has forked */
-    uint64_t started;    /* ns */
-    uint64_t instance;   /* random number of this process; 0: none was available */
-    uint8_t boot_id[16]; /* of the machine; zeros: not known */
-    uint64_t size;       /* of the device, in bytes */
-    uint32_t max_bytes;  /* of one read of the layer below */
+    int thread_model;      /* nbdkit's: which requests run in parallel */
+    pid_t ready_in;        /* the process that called qms_server_ready() */
+    bool begun;            /* qms_server_start() was called: nbdkit has forked */
+    uint64_t started;      /* ns */
+    uint64_t instance;     /* random number of this process; 0: none was available */
+    uint8_t boot_id[16];   /* of the machine; zeros: not known */
+    _Atomic uint64_t size; /* of the device, in bytes; it only grows (size.c) */
+    uint32_t max_bytes;    /* of one read of the layer below */
 
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_recorder *shadow;   /* for a while (shadow.c); the control thread's */
@@ -95,6 +95,8 @@ struct qms_server {
     _Atomic bool uncached;
     bool made; /* all of the above are created */
 
+    pthread_mutex_t size_lock; /* of changes of size; taken before the gate's */
+
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;
     unsigned connection_count;
@@ -112,8 +114,8 @@ struct qms_connection {
     bool tagged;
     bool writable; /* the layer below, through this connection */
     bool readonly; /* nbdkit -r */
-    bool cached;   /* the device has the size that it had when the server started */
-    uint64_t size; /* of the device, in bytes */
+    bool cached;   /* the device had the server's size when it was opened */
+    uint64_t size; /* of the device then, in bytes */
 
     struct qms_member member; /* its sessions; plain: at most one */
 
@@ -168,9 +170,15 @@ void qms_memory_tick(void *opaque);
 int qms_server_set_cache_size(struct qms_server *s, uint64_t bytes, char *why,
                               size_t len);
 
-/* Drops cached blocks beyond size, when the device has become smaller since the server
- * started: if it grows again, its contents there may differ. */
-void qms_forget_beyond(struct qms_server *s, uint64_t size);
+/* Drops what is cached of the bytes from start to end: the device has become smaller,
+ * and if it grows again, its contents there may differ; or it has grown, and the rest
+ * of its last block is zeros in the cache. */
+void qms_forget_between(struct qms_server *s, uint64_t start, uint64_t end);
+
+/* A new connection has found that the device has `size` bytes (size.c).  If it has
+ * grown, the server has the new size from now on.  Returns whether it is the server's
+ * size now. */
+bool qms_size_found(struct qms_server *s, uint64_t size);
 
 /* The mining parameters of a configuration, for this device; device is where its name
  * is kept. */

@@ -149,6 +149,12 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
     uint64_t size = t->config.identity.size;
     int r;
 
+    /* The volume may have grown, and the block that it ended in has more bytes now. */
+    if (count > 0 && offset >= size &&
+        offset / t->g.block_size == (size - 1) / t->g.block_size) {
+        count = 1;
+        offset = size - 1;
+    }
     *w = (struct qm_tier_write){.offset = offset, .count = count};
     if (count == 0 || offset >= size)
         return;

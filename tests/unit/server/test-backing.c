@@ -356,6 +356,41 @@ static void test_reads_in_flight(void **state)
     undo(&d, b);
 }
 
+/* Connections that are renewed: those that are open, those in use when their read has
+ * ended, and one that is just being opened. */
+static void test_renew(void **state)
+{
+    struct device d;
+    struct qms_backing *b = make(&d, 2, 10 * MINUTE, MINUTE);
+    struct qms_backing_stats stats;
+    pthread_t reader;
+
+    pthread_mutex_lock(&d.gate);
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, b), 0);
+    reaches(&d.waiting, 1);
+    pthread_mutex_lock(&d.open_gate);
+    qms_backing_renew(b);
+    assert_int_equal(read_at(b, 0, 0), ENOTCONN);
+    assert_int_equal(read_at(b, 1, 0), ENOTCONN);
+    reaches(&d.waiting, 2);
+    qms_backing_renew(b); /* the keeper is in open() */
+    pthread_mutex_unlock(&d.open_gate);
+    until_it_works(b, 0);
+    assert_int_equal(d.opens, 4);
+    assert_int_equal(d.closes, 2);
+    assert_false(d.misused);
+    pthread_mutex_unlock(&d.gate);
+    pthread_join(reader, NULL);
+    until_it_works(b, 1);
+    assert_int_equal(d.opens, 5);
+    assert_false(d.misused);
+    qms_backing_stats(b, &stats);
+    assert_int_equal(stats.open, 2);
+    assert_int_equal(stats.losses, 0);
+    assert_int_equal(d.losses + d.returns, 0);
+    undo(&d, b);
+}
+
 /* A device that hangs when it is opened does not keep the server from ending. */
 static void test_stop_while_opening(void **state)
 {
@@ -418,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_beginning_is_bad),
         cmocka_unit_test(test_hint),
         cmocka_unit_test(test_reads_in_flight),
+        cmocka_unit_test(test_renew),
         cmocka_unit_test(test_stop_while_opening),
         cmocka_unit_test(test_stop_while_closing),
         cmocka_unit_test(test_cannot_open),
