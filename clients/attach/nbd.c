@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,13 +32,14 @@ struct qm_nbd {
     void (*ended)(void *opaque, enum qm_nbd_end how);
     void *opaque;
     int fd;
+    int epoll; /* of fd, which one thread is told of, once; arm() */
     _Atomic bool closed;
     _Atomic unsigned *seen; /* losses of the device that the client knows of */
     _Atomic unsigned own;
     _Atomic int how; /* enum qm_nbd_end */
-    pthread_mutex_t receive, send;
+    pthread_mutex_t send;
     pthread_mutex_t lock;
-    unsigned threads, idle; /* lock; idle: receive, or wait for that */
+    unsigned threads, idle; /* lock; idle: wait for a request, or receive one */
 };
 
 struct request {
@@ -164,6 +166,25 @@ static void reply(struct qm_nbd *n, const struct request *r, int error,
     pthread_mutex_unlock(&n->send);
     if (!sent)
         end(n, QM_NBD_CLOSED);
+}
+
+/* Lets one thread, which waits or comes later, know that there is something to receive,
+ * or that the connection has ended.  The one that has waited least is told first. */
+static void arm(struct qm_nbd *n)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
+
+    /* It cannot fail: there is nothing to allocate. */
+    epoll_ctl(n->epoll, EPOLL_CTL_MOD, n->fd, &event);
+}
+
+/* Until the thread is told of something. */
+static void await(struct qm_nbd *n)
+{
+    struct epoll_event event;
+
+    while (epoll_wait(n->epoll, &event, 1, -1) != 1)
+        ;
 }
 
 /* Receives a request, and the data of a write.  False: there is none. */
@@ -302,7 +323,7 @@ static int carry_out(struct qm_nbd *n, const struct request *r, struct buffer *d
 
 static int start_thread(struct qm_nbd *n);
 
-/* The receiving thread has got something: sees to it that another takes its place. */
+/* The thread has received something: sees to it that another waits in its place. */
 static void be_busy(struct qm_nbd *n)
 {
     bool more;
@@ -317,7 +338,7 @@ static void be_busy(struct qm_nbd *n)
     pthread_mutex_unlock(&n->lock);
     if (!more || start_thread(n) == 0)
         return;
-    /* Then requests are received when a thread has done with the one that it has. */
+    /* Then requests are received when a thread is done with the one that it has. */
     pthread_mutex_lock(&n->lock);
     n->threads--;
     n->idle--;
@@ -342,8 +363,8 @@ static void leave(struct qm_nbd *n)
         return;
     /* First the latter: until then qm_nbd_stop() may be called, which uses fd. */
     n->ended(n->opaque, (enum qm_nbd_end)atomic_load(&n->how));
+    close(n->epoll);
     close(n->fd);
-    pthread_mutex_destroy(&n->receive);
     pthread_mutex_destroy(&n->send);
     pthread_mutex_destroy(&n->lock);
     free(n);
@@ -357,12 +378,14 @@ static void *work(void *opaque)
     bool got;
 
     for (;;) {
-        pthread_mutex_lock(&n->receive);
+        await(n);
         got = !atomic_load(&n->closed) && receive(n, &request, &data);
-        pthread_mutex_unlock(&n->receive);
+        if (got)
+            be_busy(n);
+        /* At the end all threads are told of it, one after the other. */
+        arm(n);
         if (!got)
             break;
-        be_busy(n);
         reply(n, &request, carry_out(n, &request, &data), &data);
         tidy(&data);
         be_idle(n);
@@ -394,12 +417,22 @@ static int start_thread(struct qm_nbd *n)
 int qm_nbd_serve(struct qm_nbd **nbd, int fd, const struct qm_nbd_device *device,
                  void (*ended)(void *opaque, enum qm_nbd_end how), void *opaque)
 {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
     struct qm_nbd *n = calloc(1, sizeof *n);
     int error;
 
-    *nbd = n;
+    *nbd = NULL;
     if (!n)
         return ENOMEM;
+    n->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (n->epoll == -1 || epoll_ctl(n->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        error = errno;
+        if (n->epoll != -1)
+            close(n->epoll);
+        free(n);
+        return error;
+    }
+    *nbd = n;
     n->device = device;
     n->ended = ended;
     n->opaque = opaque;
@@ -407,12 +440,12 @@ int qm_nbd_serve(struct qm_nbd **nbd, int fd, const struct qm_nbd_device *device
     n->threads = n->idle = 1;
     atomic_init(&n->own, qm_device_losses(device->device));
     n->seen = device->seen ? device->seen : &n->own;
-    pthread_mutex_init(&n->receive, NULL);
     pthread_mutex_init(&n->send, NULL);
     pthread_mutex_init(&n->lock, NULL);
     error = start_thread(n);
     if (error != 0) {
         *nbd = NULL;
+        close(n->epoll);
         free(n);
     }
     return error;

@@ -7,8 +7,9 @@
  * after it, ends the connection.
  *
  * Requests are carried out at the same time, each by a thread, which also receives it:
- * one thread at a time receives, and the next takes its place.  A connection has as
- * many threads as it has had requests at the same time, up to QM_NBD_THREADS.
+ * one thread at a time receives, and the kernel wakes the next when there is more to be
+ * received, so that no thread wakes another.  A connection has as many threads as it
+ * has had requests at the same time, and one that waits, up to QM_NBD_THREADS.
  *
  * The kernel waits QM_NBD_* seconds for a reply, then closes the connection and sends
  * its requests again over the next one.  So a request whose connection is closed is
