@@ -90,12 +90,12 @@ static bool add_tier(json_t *object, const struct sim_run *run)
     const struct qm_sim_tier_config *c = &run->config.tier;
     const struct qm_sim_tier_counts *n = &run->result.tier;
     json_t *tier = json_pack(
-        "{s:I, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tier_size",
+        "{s:I, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I}", "tier_size",
         (json_int_t)c->size, "tier_admit", c->size > 0 ? c->admit : NULL,
         "tier_capacity", (json_int_t)n->capacity, "tier_blocks", (json_int_t)n->blocks,
         "tier_hits", (json_int_t)n->hits, "tier_misses",
         (json_int_t)(n->lookups - n->hits), "tier_inserted", (json_int_t)n->inserted,
-        "tier_rewritten", (json_int_t)n->rewritten, "tier_refused",
+        "tier_kept", (json_int_t)n->kept, "tier_rewritten", 0, "tier_refused",
         (json_int_t)n->refused, "tier_invalidated", (json_int_t)n->invalidated,
         "tier_written_bytes", (json_int_t)n->bytes_written);
 

@@ -252,7 +252,8 @@ void qms_report_tier(struct qms_server *s, json_t *o)
     put(o, "tier_verified", t.verified);
     put(o, "tier_outdated", t.outdated);
     put(o, "tier_inserted", t.inserted);
-    put(o, "tier_rewritten", t.rewritten);
+    put(o, "tier_kept", t.kept);
+    put(o, "tier_rewritten", 0); /* nothing is written anew: it stays */
     put(o, "tier_refused", t.refused + t.scans + t.over_rate);
     put(o, "tier_dropped", t.full + t.stale + t.voided + t.failed);
     put(o, "tier_invalidated", t.invalidated);

@@ -558,7 +558,7 @@ static void tell_tier(const struct qm_sim *sim, struct qm_sim_result *result)
     n->lookups -= sim->warm_tier.lookups;
     n->hits -= sim->warm_tier.hits;
     n->inserted -= sim->warm_tier.inserted;
-    n->rewritten -= sim->warm_tier.rewritten;
+    n->kept -= sim->warm_tier.kept;
     n->refused -= sim->warm_tier.refused;
     n->invalidated -= sim->warm_tier.invalidated;
     n->bytes_written -= sim->warm_tier.bytes_written;

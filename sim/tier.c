@@ -264,7 +264,7 @@ static void of_tier(struct qm_tier *tier, struct qm_sim_tier_counts *counts)
         .lookups = s.lookups,
         .hits = s.hits,
         .inserted = s.inserted,
-        .rewritten = s.rewritten,
+        .kept = s.kept,
         .refused = s.refused + s.scans + s.over_rate,
         .invalidated = s.invalidated,
         .bytes_written = s.bytes_written,

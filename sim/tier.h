@@ -29,7 +29,7 @@ struct qm_sim_tier;
 struct qm_sim_tier_counts {
     uint64_t lookups, hits;    /* blocks, of demands and of prefetches */
     uint64_t inserted;         /* blocks that were admitted */
-    uint64_t rewritten;        /* hot blocks that were written anew */
+    uint64_t kept;             /* hot blocks that stayed when others left */
     uint64_t refused;          /* evicted blocks that were not admitted */
     uint64_t invalidated;      /* blocks dropped by writes */
     uint64_t bytes_written;    /* metadata included */

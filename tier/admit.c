@@ -121,7 +121,7 @@ void qm_tier_touch(struct qm_tier *t, uint64_t block)
     admit_count(t, block);
     if (index_find(t, block, &s)) {
         (void)index_confirm(t, &s, true);
-        unpin(t, s.segment);
+        unpin(t, &s);
     }
 }
 

@@ -10,15 +10,15 @@
  *
  * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
  * admitted.  Then those that were read at least twice, and, by a quarter of an
- * access, more often than the blocks that leave with their segments: these make room
- * for it, as TinyLFU's victim does. Those that are rewritten do not leave, and do not
- * count: they are the hottest, and with them next to nothing would be admitted. Their
- * mean frequency is halved with the sketch, so that a new working set gets in. At least
- * three times when less than half of the write budget is left.
+ * access, more often than the blocks that are evicted: these make room for it, as
+ * TinyLFU's victim does.  Those that stay in their segment do not count: they are the
+ * hottest, and with them next to nothing would be admitted.  The mean frequency is
+ * halved with the sketch, so that a new working set gets in. At least three times when
+ * less than half of the write budget is left.
  *
  * *Budget.*  A token bucket of bytes: write_rate a day, at most an hour's share saved
- * up. All that is written to the file is paid from it; metadata and rewritten blocks
- * may overdraw it, which inserts then wait for.
+ * up. All that is written to the file is paid from it; metadata may
+ * overdraw it, which inserts then wait for.
  *
  * *Bloom filter.*  Asked before the index, if wanted: m = -n ln f / (ln 2)^2 bits and
  * k = m/n ln 2 functions for n blocks and a false-positive rate f.  A block that leaves

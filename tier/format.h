@@ -11,9 +11,11 @@
  * Numbers have the machine's byte order; a file of another order is damaged.  Data is
  * written with O_DIRECT, all else through the page cache, and they share no page.
  *
- * A *segment* is filled from slot 0 on, once for each *incarnation* (a number that only
- * grows).  Its footer is written from time to time while it is filled, and when it is
- * full. A block in a footer is *live* if the tag of its slot is the incarnation's
+ * A *segment* is filled once for each *incarnation* (a number that only grows): its
+ * slots one after the other, but for those that keep the blocks of the incarnation
+ * before, which then has the same live tag (log.c).  Its footer is written before it is
+ * filled if it keeps blocks, from time to time meanwhile, and when it is full. A block
+ * in a footer is *live* if the tag of its slot is the incarnation's
  * (qm_tier_live_tag()), or that with QM_TIER_UNVERIFIED.  Whatever else is there, zeros
  * above all, is dead: bytes that were lost make misses, never old data.
  *
@@ -23,7 +25,8 @@
  *
  * Invariant (I): if a footer in the file, or in the kernel's page cache, has a live
  * block, the running server has that block in its index, so a write to it kills the
- * tag.  Hence a segment's footer is zeroed, durably, before its blocks leave the index;
+ * tag.  Hence a segment's footer is zeroed, durably, before blocks of it leave the
+ * index to make room;
  * a footer that recovery cannot use is zeroed, durably, before the tier is used; and no
  * block is written to a second slot while a first is live.
  *
@@ -102,7 +105,7 @@ struct qm_tier_footer {
     uint8_t uuid[16];
     uint64_t incarnation;
     uint32_t segment;
-    uint32_t count; /* slots that are filled */
+    uint32_t count; /* entries that are to be looked at */
 };
 
 struct qm_tier_entry {

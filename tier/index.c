@@ -222,7 +222,8 @@ bool index_find(struct qm_tier *t, uint64_t block, struct slot *found)
     e = find(t, s, h, block);
     if (e) {
         *found = unpack(t, e);
-        atomic_fetch_add(&segment_of(t, found->segment)->pins, 1);
+        found->phase = segment_of(t, found->segment)->phase;
+        atomic_fetch_add(&segment_of(t, found->segment)->pins[found->phase], 1);
     }
     pthread_mutex_unlock(&s->lock);
     return e;
@@ -257,6 +258,19 @@ bool index_confirm(struct qm_tier *t, const struct slot *found, bool heat)
     }
     pthread_mutex_unlock(&s->lock);
     return same;
+}
+
+void index_cool(struct qm_tier *t, const struct slot *found)
+{
+    uint64_t h = hash(t, found->block);
+    struct shard *s = shard_of(t, h);
+    struct entry *e;
+
+    pthread_mutex_lock(&s->lock);
+    e = find(t, s, h, found->block);
+    if (e && same_place(*e, pack(t, found)) && (e->a & HEAT))
+        e->a -= ONE;
+    pthread_mutex_unlock(&s->lock);
 }
 
 int index_add(struct qm_tier *t, const struct slot *slot, uint64_t ticket)

@@ -20,8 +20,9 @@
  *
  * A segment is *pinned* by those who use one of its slots outside a shard's lock: who
  * reads its data, who sets its tag.  They pin it under the lock of the shard while the
- * index has the slot.  A segment is filled anew only when none of its blocks is in the
- * index and no pin is left.
+ * index has the slot.  A slot is filled anew only when its block is not in the index
+ * and no pin from before that is left.  Pins have two phases, so that those of blocks
+ * that stay in a segment, which come all the time, are not waited for.
  */
 #ifndef QM_TIER_INTERNAL_H
 #define QM_TIER_INTERNAL_H
@@ -40,13 +41,14 @@
 enum segment_state { SEGMENT_FREE, SEGMENT_FILLING, SEGMENT_SEALED, SEGMENT_EVICTING };
 
 struct segment {
-    _Atomic uint32_t pins;
-    _Atomic uint32_t live; /* blocks in the index */
-    uint32_t next, prev;   /* in the list of free or sealed ones; log.lock */
-    uint64_t filled;       /* when, ns */
+    _Atomic uint16_t pins[2]; /* by phase */
+    _Atomic uint32_t live;    /* blocks in the index */
+    uint32_t next, prev;      /* in the list of free or sealed ones; log.lock */
+    uint64_t filled;          /* when, ns */
     _Atomic uint64_t incarnation;
-    uint8_t state;    /* log.lock */
-    uint8_t doubtful; /* a crash of the machine may have taken its data */
+    uint8_t state;         /* log.lock */
+    uint8_t doubtful;      /* a crash of the machine may have taken its data */
+    _Atomic uint8_t phase; /* of new pins */
 };
 
 /* Segments never move: a table of chunks. */
@@ -70,6 +72,7 @@ struct slot {
     uint32_t segment, slot;
     unsigned heat;
     bool restored;
+    uint8_t phase; /* of the pin, if there is one */
 };
 
 /* A block that waits to be written. */
@@ -87,8 +90,8 @@ struct list {
 
 struct counters {
     _Atomic uint64_t lookups, hits, misses, inserted, exists, refused, scans, over_rate,
-        stale, full, voided, failed, rewritten, evicted, invalidated, bytes_written,
-        syncs, regions_marked, regions_cleared, stalls, read_errors, write_errors,
+        stale, full, voided, failed, kept, evicted, invalidated, bytes_written, syncs,
+        regions_marked, regions_cleared, stalls, read_errors, write_errors,
         wrong_checksums, lost_in_crash, recovered, dropped, unread, verified, outdated;
 };
 
@@ -127,17 +130,16 @@ struct qm_tier {
     struct {
         pthread_mutex_t lock;
         struct list free, sealed;
-        uint32_t filling;   /* or NO_SEGMENT */
-        uint32_t used;      /* slots of it that are taken */
-        uint32_t in_footer; /* of these, in the footer that is in the file */
+        uint32_t filling;  /* or NO_SEGMENT */
+        uint32_t used;     /* its slots below this are taken */
+        uint32_t unlisted; /* of these, not in the footer that is in the file */
         uint64_t incarnation;
         struct qm_tier_footer *footer; /* of filling, with entries */
-        struct qm_tier_footer *victim; /* of the segment that is evicted */
+        struct qm_tier_footer *victim; /* of a segment that is looked at */
         uint8_t *tags;
-        void *staging; /* batch_slots blocks, aligned */
-        void *hot;     /* hot_slots blocks */
-        struct item *hot_items;
-        uint32_t batch_slots, hot_slots;
+        uint8_t *taken; /* of filling: slots that keep their blocks */
+        void *staging;  /* batch_slots blocks, aligned */
+        uint32_t batch_slots;
         uint64_t no_space_until; /* ns; after ENOSPC */
     } log;
 
@@ -245,9 +247,9 @@ static inline struct segment *segment_of(struct qm_tier *t, uint32_t number)
                                  memory_order_acquire)[number & (CHUNK - 1)];
 }
 
-static inline void unpin(struct qm_tier *t, uint32_t segment)
+static inline void unpin(struct qm_tier *t, const struct slot *slot)
 {
-    atomic_fetch_sub(&segment_of(t, segment)->pins, 1);
+    atomic_fetch_sub(&segment_of(t, slot->segment)->pins[slot->phase], 1);
 }
 
 static inline bool tier_dead(struct qm_tier *t)
@@ -286,6 +288,8 @@ bool index_find(struct qm_tier *t, uint64_t block, struct slot *found);
 bool index_contains(struct qm_tier *t, uint64_t block);
 /* Whether block is still where it was found; if so, and heat, makes it hotter. */
 bool index_confirm(struct qm_tier *t, const struct slot *found, bool heat);
+/* Makes a block that is still where it was found cooler. */
+void index_cool(struct qm_tier *t, const struct slot *found);
 /* Adds a block, unless it is there (EEXIST), was written to since ticket (ESTALE), or
  * there is no room (ENOSPC). */
 int index_add(struct qm_tier *t, const struct slot *slot, uint64_t ticket);
@@ -318,8 +322,8 @@ void log_unlink(struct qm_tier *t, struct list *list, uint32_t segment);
 void log_write(struct qm_tier *t, const struct item *items, uint32_t n);
 /* Writes the footer of the segment that is being filled, if it is behind. */
 int log_footer(struct qm_tier *t);
-/* Empties a segment: of a SEGMENT_SEALED one hot blocks are read first. */
-int log_evict(struct qm_tier *t, uint32_t segment, uint32_t *hot);
+/* Empties a segment, which is in no list. */
+int log_empty(struct qm_tier *t, uint32_t segment);
 /* Sets tags to dead: of the slots [slot, slot + n). */
 int log_kill(struct qm_tier *t, uint32_t segment, uint32_t slot, uint32_t n);
 

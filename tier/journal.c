@@ -60,6 +60,7 @@ static void raise_to(_Atomic uint64_t *to, uint64_t value)
  * bytes of it), and the one that does not find the block goes on at once. */
 struct run {
     uint32_t segment, slot, n;
+    uint16_t pins[2];
     uint64_t blocks[RUN];
 };
 
@@ -72,8 +73,8 @@ static int kill_run(struct qm_tier *t, struct run *run)
         if (index_remove_from(t, run->blocks[i], run->segment, run->slot + i))
             COUNT(t, invalidated);
     verify_unlock(t, locked);
-    if (run->n > 0)
-        atomic_fetch_sub(&segment_of(t, run->segment)->pins, run->n);
+    for (unsigned i = 0; run->n > 0 && i < 2; i++)
+        atomic_fetch_sub(&segment_of(t, run->segment)->pins[i], run->pins[i]);
     run->n = 0;
     return r;
 }
@@ -91,7 +92,9 @@ static int drop(struct qm_tier *t, uint64_t block, struct run *run)
     if (run->n == 0) {
         run->segment = s.segment;
         run->slot = s.slot;
+        run->pins[0] = run->pins[1] = 0;
     }
+    run->pins[s.phase]++;
     run->blocks[run->n++] = block;
     return r;
 }

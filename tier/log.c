@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.c - segments: filled one after the other, evicted as a whole.
+/* log.c - segments: filled one after the other, and when none is free, filled again.
  *
- * Of the oldest EYE segments, the one with the fewest live blocks is evicted, so what
- * writes and trims have emptied goes first.  Its hot blocks, a third of its slots at
- * most, are the first of the segment that takes its place.
+ * A segment that is filled again keeps the blocks that are worth it where they are:
+ * only the other slots are written to.  So a hot block costs no write, and the slot of
+ * one that was changed or trimmed is used again.
  *
- * The order in an eviction keeps invariant (I) of format.h: read hot blocks; zero the
- * footer, durably; remove the blocks from the index; wait for pins; fill. */
+ * Which segment: a hand goes round over the segments, as CLOCK's over pages.  Slots
+ * whose blocks were not read since it came by last, and those that hold none, are
+ * filled anew; the others' blocks become a degree cooler.  But the segment that holds
+ * the fewest blocks comes first if one in ROOM of its slots is empty, and loses none.
+ *
+ * The order keeps invariant (I) of format.h: zero the footer, durably; remove from the
+ * index the blocks that leave; wait for those who pinned the segment before; make the
+ * tags of all slots that are free live; list those that stay in a new footer; fill. The
+ * tags of those that stay are not touched, since a change may kill them at any time:
+ * the new incarnation has the same live tag.  A slot is written to once in an
+ * incarnation, and no footer of another one is ever there with it, so what a footer
+ * lists is in its slot or has the wrong checksum. */
 #include "tier/internal.h"
 
 #include <errno.h>
@@ -14,7 +24,8 @@
 #include <string.h>
 #include <time.h>
 
-#define EYE           8
+#define EYE           8          /* segments that the hand looks at for one */
+#define ROOM          16         /* a segment is filled anew for one slot in so many */
 #define BATCH         (1u << 20) /* bytes of a write */
 #define NO_SPACE_WAIT UINT64_C(10000000000)
 
@@ -28,25 +39,21 @@ int log_new(struct qm_tier *t)
     if (batch < per_page)
         batch = per_page;
     t->log.batch_slots = batch < t->g.slots ? batch : t->g.slots;
-    t->log.hot_slots = t->g.slots / 3 / per_page * per_page;
     t->log.filling = NO_SEGMENT;
     t->log.free.head = t->log.free.tail = NO_SEGMENT;
     t->log.sealed = t->log.free;
     t->log.footer = tier_alloc(t, footer);
     t->log.victim = tier_alloc(t, footer);
     t->log.tags = tier_alloc(t, t->g.slots);
-    t->log.hot_items = tier_alloc(t, sizeof(struct item) * (t->log.hot_slots + 1));
-    if (t->config.data) {
+    t->log.taken = tier_alloc(t, t->g.slots);
+    if (t->config.data)
         t->log.staging = tier_pages(t, (size_t)t->log.batch_slots * t->g.block_size);
-        t->log.hot =
-            tier_pages(t, (size_t)(t->log.hot_slots + per_page) * t->g.block_size);
-    }
     t->chunks_max = (uint32_t)(UINT32_MAX / t->g.slots / CHUNK + 1);
     if (t->chunks_max > 4096)
         t->chunks_max = 4096;
     t->chunks = tier_alloc(t, t->chunks_max * sizeof t->chunks[0]);
-    if (!t->log.footer || !t->log.victim || !t->log.tags || !t->log.hot_items ||
-        !t->chunks || (t->config.data && (!t->log.staging || !t->log.hot)))
+    if (!t->log.footer || !t->log.victim || !t->log.tags || !t->log.taken ||
+        !t->chunks || (t->config.data && !t->log.staging))
         return ENOMEM;
     return log_add_segments(t, 0, t->g.segments);
 }
@@ -59,9 +66,8 @@ void log_free(struct qm_tier *t)
     free(t->log.footer);
     free(t->log.victim);
     free(t->log.tags);
-    free(t->log.hot_items);
+    free(t->log.taken);
     free(t->log.staging);
-    free(t->log.hot);
 }
 
 int log_add_segments(struct qm_tier *t, uint32_t from, uint32_t to)
@@ -132,9 +138,9 @@ int log_footer(struct qm_tier *t)
     struct qm_tier_footer *f = t->log.footer;
     int r;
 
-    if (t->log.filling == NO_SEGMENT || t->log.used == t->log.in_footer)
+    if (t->log.filling == NO_SEGMENT || t->log.unlisted == 0)
         return 0;
-    f->count = t->log.used;
+    f->count = t->g.slots;
     qm_tier_footer_seal(f, t->g.slots);
     r = tier_write(t, QM_TIER_META, f, qm_tier_footer_bytes(t->g.slots),
                    qm_tier_footer_at(&t->g, t->log.filling), false);
@@ -142,7 +148,7 @@ int log_footer(struct qm_tier *t)
     if (r != 0)
         tier_error(t, WARN_WRITE, r);
     else
-        t->log.in_footer = t->log.used;
+        t->log.unlisted = 0;
     return r;
 }
 
@@ -155,66 +161,6 @@ static void seal(struct qm_tier *t)
     segment_of(t, number)->filled = tier_now(t);
     log_push(t, &t->log.sealed, number);
     t->log.filling = NO_SEGMENT;
-}
-
-static uint32_t choose_victim(struct qm_tier *t)
-{
-    uint32_t best = t->log.sealed.head, at = best;
-
-    for (unsigned i = 0; i < EYE && at != NO_SEGMENT; i++) {
-        if (segment_of(t, at)->live < segment_of(t, best)->live)
-            best = at;
-        at = segment_of(t, at)->next;
-    }
-    return best;
-}
-
-/* Reads the hot blocks of a segment whose footer is in log.victim; returns how many. */
-static uint32_t read_hot(struct qm_tier *t, uint32_t number)
-{
-    const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
-    uint32_t n = 0, spare, limit = t->log.hot_slots, of_heat[8] = {0};
-    size_t size = t->g.block_size;
-    struct slot s;
-    unsigned least = 8;
-
-    /* The hottest that there is room for. */
-    for (uint32_t i = 0; i < t->log.victim->count; i++)
-        if (entries[i].block != QM_TIER_VOID &&
-            index_is_at(t, entries[i].block, number, i, &s))
-            of_heat[s.heat]++;
-    while (least > 1 && n + of_heat[least - 1] <= limit)
-        n += of_heat[--least];
-    spare = limit - n; /* for some that are one degree cooler */
-    n = 0;
-    for (uint32_t i = 0; i < t->log.victim->count && n < limit; i++) {
-        uint64_t at = qm_tier_data_at(&t->g, number, i);
-        char *to = t->log.hot ? (char *)t->log.hot + n * size : NULL;
-        int r = 0;
-
-        if (entries[i].block == QM_TIER_VOID ||
-            !index_is_at(t, entries[i].block, number, i, &s) || s.heat < 1 ||
-            verify_pending(t, number, i) || s.heat + 1 < least ||
-            (s.heat + 1 == least && spare == 0) ||
-            (s.restored && t->config.mode == QM_TIER_EXCLUSIVE))
-            continue;
-        spare -= s.heat + 1 == least;
-        if (to && size >= QM_TIER_PAGE) {
-            r = t->io.read(t->io.opaque, QM_TIER_DATA, to, size, at);
-        } else if (to) {
-            /* A page, of which the block is then moved to its place. */
-            char *page = (char *)t->log.hot + t->log.hot_slots * size;
-
-            r = t->io.read(t->io.opaque, QM_TIER_DATA, page, QM_TIER_PAGE,
-                           at / QM_TIER_PAGE * QM_TIER_PAGE);
-            memcpy(to, page + at % QM_TIER_PAGE, size);
-        }
-        if (r != 0 || qm_tier_checksum(s.block, to, size) != s.check)
-            continue; /* who reads it next will count the error */
-        t->log.hot_items[n++] =
-            (struct item){.block = s.block, .data = to, .ticket = i};
-    }
-    return n;
 }
 
 struct search {
@@ -234,8 +180,8 @@ static void collect(void *opaque, const struct slot *slot)
 }
 
 /* The blocks of a segment into log.victim: from its footer, or if that cannot be read,
- * from the index. */
-static void read_footer(struct qm_tier *t, uint32_t number)
+ * from the index.  Returns whether it is the footer, which has checksums, too. */
+static bool read_footer(struct qm_tier *t, uint32_t number)
 {
     struct qm_tier_footer *f = t->log.victim;
     struct qm_tier_entry *entries = (void *)(f + 1);
@@ -245,115 +191,239 @@ static void read_footer(struct qm_tier *t, uint32_t number)
 
     if (r == 0 && qm_tier_footer_ok(f, &t->g, t->super.uuid, number) &&
         f->incarnation == segment_of(t, number)->incarnation)
-        return;
+        return true;
     tier_error(t, WARN_READ, r ? r : EILSEQ);
     for (uint32_t i = 0; i < t->g.slots; i++)
         entries[i].block = QM_TIER_VOID;
     f->count = t->g.slots;
     index_each(t, collect, &search);
+    return false;
 }
 
-int log_evict(struct qm_tier *t, uint32_t number, uint32_t *hot)
+/* How hot a slot of the segment in log.victim is, from 1; 0: it may be filled anew. */
+static unsigned heat_of(struct qm_tier *t, uint32_t number, uint32_t i, struct slot *s)
+{
+    const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
+
+    if (i >= t->log.victim->count || entries[i].block == QM_TIER_VOID ||
+        !index_is_at(t, entries[i].block, number, i, s))
+        return 0;
+    if (s->restored && t->config.mode == QM_TIER_EXCLUSIVE)
+        return 1;
+    return s->heat + 1;
+}
+
+/* Those that are hotter than limit stay: into log.taken.  A page is kept as a whole.
+ * cool: the hand comes by.  Returns how many slots are free. */
+static uint32_t choose(struct qm_tier *t, uint32_t number, unsigned limit, bool cool)
+{
+    uint32_t per_page =
+        t->g.block_size < QM_TIER_PAGE ? QM_TIER_PAGE / t->g.block_size : 1;
+    uint32_t free_slots = 0;
+
+    for (uint32_t i = 0; i < t->g.slots; i += per_page) {
+        bool stays = false;
+        struct slot s;
+
+        for (uint32_t k = i; k < i + per_page; k++) {
+            unsigned heat = heat_of(t, number, k, &s);
+
+            stays = stays || heat > limit;
+            if (cool && heat > 1)
+                index_cool(t, &s);
+        }
+        memset(t->log.taken + i, stays, per_page);
+        free_slots += stays ? 0 : per_page;
+    }
+    return free_slots;
+}
+
+/* Waits until all who had pinned a segment when this was called have let go. */
+static void wait_for_pins(struct segment *s)
+{
+    const struct timespec wait = {0, 20000};
+
+    for (unsigned i = 0; i < 2; i++) {
+        uint8_t was = atomic_fetch_xor(&s->phase, 1);
+
+        while (atomic_load(&s->pins[was]) > 0)
+            nanosleep(&wait, NULL);
+    }
+}
+
+/* Removes the blocks of a segment that are not in log.taken; log.victim has its footer.
+ * When this returns nobody uses their slots, and the file has no footer of it. */
+static int evict(struct qm_tier *t, uint32_t number)
 {
     const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
     static const struct qm_tier_footer none;
-    struct segment *s = segment_of(t, number);
-    uint64_t before = s->live, ticket;
-    uint32_t n = 0, kept = 0, gone = 0, sum = 0, i;
-    int r;
+    uint32_t gone = 0, sum = 0;
+    int r = tier_write(t, QM_TIER_META, &none, sizeof none,
+                       qm_tier_footer_at(&t->g, number), true);
 
-    read_footer(t, number);
-    if (hot)
-        n = read_hot(t, number);
-    r = tier_write(t, QM_TIER_META, &none, sizeof none,
-                   qm_tier_footer_at(&t->g, number), true);
     if (r != 0)
         return r;
-    s->state = SEGMENT_EVICTING;
-    ticket = atomic_load(&t->journal.now);
-    for (i = 0; i < t->log.victim->count; i++) {
-        bool was, hotter;
-
-        if (entries[i].block == QM_TIER_VOID)
-            continue;
-        was = index_remove_from(t, entries[i].block, number, i);
-        /* hot_items are in the order of slots; their tickets have been their slots. */
-        hotter = kept < n && t->log.hot_items[kept].ticket == i;
-        if (was && !hotter) {
+    segment_of(t, number)->state = SEGMENT_EVICTING;
+    for (uint32_t i = 0; i < t->log.victim->count; i++)
+        if (!t->log.taken[i] && entries[i].block != QM_TIER_VOID &&
+            index_remove_from(t, entries[i].block, number, i)) {
             sum += admit_frequency(t, entries[i].block);
             gone++;
         }
-        if (hotter) {
-            if (was) {
-                t->log.hot_items[kept++].ticket = ticket;
-            } else {
-                n--;
-                memmove(&t->log.hot_items[kept], &t->log.hot_items[kept + 1],
-                        (n - kept) * sizeof(struct item));
-            }
-        }
-    }
-    while (atomic_load(&s->pins) > 0) {
-        struct timespec wait = {0, 20000};
-
-        nanosleep(&wait, NULL);
-    }
+    wait_for_pins(segment_of(t, number));
     if (gone > 0)
         admit_learn(t, sum, gone);
-    ADD(t, evicted, before > n ? before - n : 0);
-    if (hot)
-        *hot = n;
+    ADD(t, evicted, gone);
     return 0;
 }
 
-/* Takes a free segment, or evicts one, to be filled.  *hot: how many of log.hot_items
- * are to be its first blocks. */
-static int open_segment(struct qm_tier *t, uint32_t *hot)
+int log_empty(struct qm_tier *t, uint32_t number)
 {
-    struct qm_tier_entry *entries = (void *)(t->log.footer + 1);
-    uint32_t number = t->log.free.head;
-    struct segment *s;
-    uint64_t incarnation;
+    (void)read_footer(t, number);
+    memset(t->log.taken, 0, t->g.slots);
+    return evict(t, number);
+}
+
+/* The segment with the fewest blocks, if wanted slots hold none; else NO_SEGMENT. */
+static uint32_t emptiest(struct qm_tier *t, uint32_t wanted)
+{
+    uint32_t least = t->g.slots - wanted + 1, best = NO_SEGMENT;
+
+    for (uint32_t i = t->log.sealed.head; i != NO_SEGMENT; i = segment_of(t, i)->next)
+        if (segment_of(t, i)->live < least) {
+            least = segment_of(t, i)->live;
+            best = i;
+        }
+    return best;
+}
+
+/* Chooses a segment and empties it as far as it is to be.  *footer: log.victim is its
+ * footer, and log.taken what stays. */
+static int make_room(struct qm_tier *t, uint32_t *number, bool *footer)
+{
+    uint32_t wanted = t->g.slots < ROOM ? 1 : t->g.slots / ROOM, n;
     int r;
 
-    *hot = 0;
-    if (number != NO_SEGMENT) {
-        log_unlink(t, &t->log.free, number);
-    } else {
-        number = choose_victim(t);
-        if (number == NO_SEGMENT)
+    *number = emptiest(t, wanted);
+    if (*number != NO_SEGMENT) {
+        *footer = read_footer(t, *number);
+        if (choose(t, *number, 0, false) < wanted)
+            *number = NO_SEGMENT;
+    }
+    for (unsigned i = 1; *number == NO_SEGMENT; i++) {
+        unsigned limit = 1;
+
+        *number = t->log.sealed.head;
+        if (*number == NO_SEGMENT)
             return ENOSPC;
-        log_unlink(t, &t->log.sealed, number);
-        r = log_evict(t, number, hot);
-        if (r != 0) {
-            log_push(t, &t->log.sealed, number);
-            return r;
+        *footer = read_footer(t, *number);
+        n = choose(t, *number, limit, false);
+        while (i >= EYE && n < wanted)
+            n = choose(t, *number, ++limit, false);
+        if (choose(t, *number, limit, true) < wanted) {
+            log_unlink(t, &t->log.sealed, *number);
+            log_push(t, &t->log.sealed, *number);
+            *number = NO_SEGMENT;
         }
     }
-    s = segment_of(t, number);
-    incarnation = ++t->log.incarnation;
-    r = t->io.reserve(t->io.opaque, qm_tier_footer_at(&t->g, number), t->g.meta_bytes);
-    if (r == 0) {
-        memset(t->log.tags, qm_tier_live_tag(incarnation), t->g.slots);
-        r = tier_write(t, QM_TIER_META, t->log.tags, t->g.slots,
-                       qm_tier_tag_at(&t->g, number, 0), false);
+    if (!*footer)
+        memset(t->log.taken, 0, t->g.slots);
+    log_unlink(t, &t->log.sealed, *number);
+    r = evict(t, *number);
+    if (r != 0)
+        log_push(t, &t->log.sealed, *number);
+    return r;
+}
+
+/* Sets the tags of the slots that are to be filled. */
+static int revive(struct qm_tier *t, uint32_t number)
+{
+    uint32_t i = 0;
+    int r = 0;
+
+    while (i < t->g.slots && r == 0) {
+        uint32_t n = 0;
+
+        while (i + n < t->g.slots && !t->log.taken[i + n])
+            n++;
+        if (n > 0)
+            r = tier_write(t, QM_TIER_META, t->log.tags, n,
+                           qm_tier_tag_at(&t->g, number, i), false);
+        i += n + 1;
     }
-    if (r != 0) {
+    return r;
+}
+
+/* A footer for what is filled now, with what is taken already. */
+static void new_footer(struct qm_tier *t, uint32_t number)
+{
+    const struct qm_tier_entry *old = (const void *)(t->log.victim + 1);
+    struct qm_tier_footer *f = t->log.footer;
+    struct qm_tier_entry *entries = (void *)(f + 1);
+
+    memset(f, 0, sizeof *f);
+    memcpy(f->uuid, t->super.uuid, 16);
+    f->segment = number;
+    f->incarnation = segment_of(t, number)->incarnation;
+    for (uint32_t i = 0; i < t->g.slots; i++)
+        entries[i] = t->log.taken[i] && i < t->log.victim->count
+                         ? old[i]
+                         : (struct qm_tier_entry){.block = QM_TIER_VOID};
+}
+
+/* A number above all others, and of the same live tag as that of before if that stays
+ * (not 0). */
+static uint64_t next_incarnation(struct qm_tier *t, uint64_t before)
+{
+    do
+        t->log.incarnation++;
+    while (before != 0 &&
+           qm_tier_live_tag(t->log.incarnation) != qm_tier_live_tag(before));
+    return t->log.incarnation;
+}
+
+/* Takes a free segment, or makes room in one, to be filled. */
+static int open_segment(struct qm_tier *t)
+{
+    uint32_t number = t->log.free.head, kept = 0;
+    bool footer = false;
+    struct segment *s;
+    int r = 0;
+
+    if (number != NO_SEGMENT) {
+        log_unlink(t, &t->log.free, number);
+        memset(t->log.taken, 0, t->g.slots);
+    } else {
+        r = make_room(t, &number, &footer);
+        if (r != 0)
+            return r;
+    }
+    for (uint32_t i = 0; i < t->g.slots; i++)
+        kept += t->log.taken[i];
+    s = segment_of(t, number);
+    s->incarnation = next_incarnation(t, kept > 0 ? s->incarnation : 0);
+    r = t->io.reserve(t->io.opaque, qm_tier_footer_at(&t->g, number), t->g.meta_bytes);
+    memset(t->log.tags, qm_tier_live_tag(s->incarnation), t->g.slots);
+    new_footer(t, number);
+    s->doubtful = s->doubtful && kept > 0;
+    s->state = SEGMENT_FILLING;
+    t->log.filling = number;
+    t->log.used = 0;
+    t->log.unlisted = kept;
+    if (r == 0)
+        r = revive(t, number);
+    if (r != 0 && kept == 0) {
         s->state = SEGMENT_FREE;
         log_push(t, &t->log.free, number);
+        t->log.filling = NO_SEGMENT;
         return r;
     }
-    s->state = SEGMENT_FILLING;
-    s->doubtful = 0;
-    s->incarnation = incarnation;
-    memset(t->log.footer, 0, qm_tier_footer_bytes(t->g.slots));
-    memcpy(t->log.footer->uuid, t->super.uuid, 16);
-    t->log.footer->segment = number;
-    t->log.footer->incarnation = incarnation;
-    for (uint32_t i = 0; i < t->g.slots; i++)
-        entries[i].block = QM_TIER_VOID;
-    t->log.filling = number;
-    t->log.used = t->log.in_footer = 0;
+    if (r != 0) {
+        seal(t);
+        return r;
+    }
+    (void)log_footer(t);
+    ADD(t, kept, kept);
     t->filled = t->log.free.n == 0;
     return 0;
 }
@@ -367,7 +437,7 @@ static void pay(struct qm_tier *t, uint64_t bytes)
 /* Appends n blocks whose data lies one after the other at data (NULL: no data), which
  * all fit; the write is rounded up to pages, and so are the slots that are used. */
 static int append(struct qm_tier *t, const struct item *items, const uint64_t *checks,
-                  uint32_t n, const void *data, bool rewritten)
+                  uint32_t n, const void *data)
 {
     struct qm_tier_entry *entries = (void *)(t->log.footer + 1);
     size_t size = t->g.block_size;
@@ -398,11 +468,9 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
         if (index_add(t, &s, items[i].ticket) == 0) {
             entries[first + i] =
                 (struct qm_tier_entry){.block = s.block, .check = s.check};
-            if (rewritten)
-                COUNT(t, rewritten);
-            else
-                COUNT(t, inserted);
-        } else if (!rewritten) {
+            COUNT(t, inserted);
+            t->log.unlisted++;
+        } else {
             COUNT(t, voided);
         }
     }
@@ -410,36 +478,18 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
     return 0;
 }
 
-static void append_hot(struct qm_tier *t, uint32_t n)
+/* How many slots can be written to together, from log.used on, which passes those that
+ * are taken. */
+static uint32_t room(struct qm_tier *t)
 {
-    uint32_t most = t->log.batch_slots;
+    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < n; i += most) {
-        uint32_t k = n - i < most ? n - i : most;
-        uint64_t checks[2048]; /* 1 MiB of 512 bytes */
-        int r;
-
-        for (uint32_t j = 0; j < k; j++)
-            checks[j] = qm_tier_checksum(t->log.hot_items[i + j].block,
-                                         t->log.hot_items[i + j].data, t->g.block_size);
-        r = append(t, &t->log.hot_items[i], checks, k,
-                   t->config.data ? t->log.hot_items[i].data : NULL, true);
-        if (r != 0)
-            tier_error(t, WARN_WRITE, r);
-    }
-}
-
-static void close_up_hot(struct qm_tier *t, uint32_t n)
-{
-    size_t size = t->g.block_size;
-
-    for (uint32_t i = 0; t->log.hot && i < n; i++) {
-        char *to = (char *)t->log.hot + i * size;
-
-        if (t->log.hot_items[i].data != to)
-            memcpy(to, t->log.hot_items[i].data, size);
-        t->log.hot_items[i].data = to;
-    }
+    while (t->log.used < t->g.slots && t->log.taken[t->log.used])
+        t->log.used++;
+    while (n < t->log.batch_slots && t->log.used + n < t->g.slots &&
+           !t->log.taken[t->log.used + n])
+        n++;
+    return n;
 }
 
 /* Writes up to n items into one segment.  Returns how many it is done with. */
@@ -448,28 +498,16 @@ static uint32_t write_some(struct qm_tier *t, const struct item *items, uint32_t
     struct item chosen[64];
     uint64_t checks[64];
     size_t size = t->g.block_size;
-    uint32_t k = 0, i, hot, room;
+    uint32_t k = 0, i, most;
     int r = 0;
 
-    if (t->log.filling != NO_SEGMENT && t->log.used == t->g.slots)
+    if (t->log.filling != NO_SEGMENT && room(t) == 0)
         seal(t);
-    if (t->log.filling == NO_SEGMENT) {
-        if (tier_now(t) < t->log.no_space_until)
-            r = ENOSPC;
-        else
-            r = open_segment(t, &hot);
-        if (r == 0 && hot > 0) {
-            close_up_hot(t, hot);
-            append_hot(t, hot);
-        }
-    }
+    if (t->log.filling == NO_SEGMENT)
+        r = tier_now(t) < t->log.no_space_until ? ENOSPC : open_segment(t);
     if (r == 0) {
-        room = t->g.slots - t->log.used;
-        if (room > t->log.batch_slots)
-            room = t->log.batch_slots;
-        if (room > 64)
-            room = 64;
-        for (i = 0; i < n && k < room; i++) {
+        most = room(t) < 64 ? room(t) : 64;
+        for (i = 0; i < n && k < most; i++) {
             if (journal_is_stale(t, items[i].block, items[i].ticket) ||
                 index_contains(t, items[i].block)) {
                 COUNT(t, voided);
@@ -481,7 +519,7 @@ static uint32_t write_some(struct qm_tier *t, const struct item *items, uint32_t
             chosen[k++] = items[i];
         }
         if (k > 0)
-            r = append(t, chosen, checks, k, t->log.staging, false);
+            r = append(t, chosen, checks, k, t->log.staging);
     } else {
         i = n;
         k = n;
@@ -507,7 +545,7 @@ void log_write(struct qm_tier *t, const struct item *items, uint32_t n)
         done += write_some(t, items + done, n - done);
     ADD(t, failed, n - done);
     if (!tier_dead(t) && t->log.filling != NO_SEGMENT &&
-        (t->log.used == t->g.slots || t->log.used - t->log.in_footer > t->g.slots / 8))
+        (t->log.used == t->g.slots || t->log.unlisted > t->g.slots / 8))
         (void)log_footer(t);
     pthread_mutex_unlock(&t->log.lock);
     for (uint32_t i = 0; i < n; i++)

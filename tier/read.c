@@ -115,7 +115,7 @@ static void read_one(struct qm_tier *t, struct qm_tier_read *read)
         return;
     }
     if (verify_pending(t, s.segment, s.slot)) {
-        unpin(t, s.segment);
+        unpin(t, &s);
         COUNT(t, misses);
         COUNT(t, unread);
         return;
@@ -123,7 +123,7 @@ static void read_one(struct qm_tier *t, struct qm_tier_read *read)
     r = read_slot(t, &s, read->buf);
     doubtful = segment_of(t, s.segment)->doubtful;
     same = index_confirm(t, &s, r == 0 && !read->ahead);
-    unpin(t, s.segment);
+    unpin(t, &s);
     if (r == 0 && same && !tier_dead(t)) {
         read->hit = true;
         COUNT(t, hits);

@@ -258,7 +258,10 @@ static uint32_t take_blocks(struct qm_tier *t, struct recovery *rec, uint32_t nu
     uint32_t live = 0;
 
     for (uint32_t i = 0; i < f->count; i++) {
-        struct slot s = {entries[i].block, entries[i].check, number, i, 0, false};
+        struct slot s = {.block = entries[i].block,
+                         .check = entries[i].check,
+                         .segment = number,
+                         .slot = i};
 
         if (i + AHEAD < f->count && entries[i + AHEAD].block != QM_TIER_VOID)
             index_prefetch(t, entries[i + AHEAD].block);

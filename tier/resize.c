@@ -53,7 +53,7 @@ static int empty(struct qm_tier *t, uint32_t number)
         log_unlink(t, &t->log.free, number);
         return 0;
     }
-    r = log_evict(t, number, NULL);
+    r = log_empty(t, number);
     if (r != 0)
         log_push(t, &t->log.sealed, number);
     else

@@ -515,7 +515,7 @@ void qm_tier_get_stats(struct qm_tier *t, struct qm_tier_stats *s)
     GET(full);
     GET(voided);
     GET(failed);
-    GET(rewritten);
+    GET(kept);
     GET(evicted);
     GET(invalidated);
     GET(bytes_written);

@@ -80,14 +80,14 @@ enum qm_tier_admit {
     QM_TIER_ADMIT_NONE, /* nothing: what the tier holds is served and kept up to date */
 };
 
-/* Blocks of a log cannot be removed one by one, so both keep the copy of a block that
- * is read; they differ in what that is worth. */
+/* Both keep the copy of a block that is read until its slot is needed; they differ in
+ * what that is worth. */
 enum qm_tier_mode {
-    QM_TIER_INCLUSIVE, /* a block that was read is hot: rewritten when its segment is
-                          evicted */
+    QM_TIER_INCLUSIVE, /* a block that was read is hot: it stays when others of its
+                          segment are evicted */
     QM_TIER_EXCLUSIVE, /* a block that was read is in memory now, one copy is enough:
-                          not rewritten.  When memory evicts it while the copy is still
-                          there, nothing is written, either */
+                          it is evicted with the others.  When memory evicts it while
+                          the copy is still there, nothing is written, either */
 };
 
 /* Whether what the tier holds when it is opened is believed.  Blocks that are not are
@@ -229,7 +229,7 @@ uint64_t qm_tier_unverified(struct qm_tier *tier);
 bool qm_tier_contains(struct qm_tier *tier, uint64_t block);
 
 /* Block, which memory has because it was read ahead, was used: counts as if it had been
- * read from here on demand, for admission and for what is rewritten.  Does no I/O. */
+ * read from here on demand, for admission and for what is evicted.  Does no I/O. */
 void qm_tier_touch(struct qm_tier *tier, uint64_t block);
 
 /* ---- Inserts
@@ -334,12 +334,13 @@ int qm_tier_resize(struct qm_tier *tier, uint64_t size);
  */
 struct qm_tier_stats {
     uint64_t lookups, hits, misses;
-    uint64_t inserted; /* blocks written and indexed, rewritten ones not counted */
+    uint64_t inserted; /* blocks written and indexed */
     uint64_t exists, refused, scans, over_rate, stale, full; /* why not, as returned */
-    uint64_t voided;    /* queued and dropped: written to meanwhile, or there already */
-    uint64_t failed;    /* queued and dropped: not written because of an error */
-    uint64_t rewritten; /* hot blocks moved from an evicted segment */
-    uint64_t evicted;   /* blocks that left with their segment */
+    uint64_t voided;  /* queued and dropped: written to meanwhile, or there already */
+    uint64_t failed;  /* queued and dropped: not written because of an error */
+    uint64_t kept;    /* hot blocks that stayed where they are when others of their
+                         segment left */
+    uint64_t evicted; /* blocks that left to make room */
     uint64_t invalidated;   /* blocks dropped by writes and trims */
     uint64_t bytes_written; /* to the file, for endurance: data and metadata */
     uint64_t write_rate;    /* as configured */

@@ -134,12 +134,12 @@ static void verify_one(struct qm_tier *t, uint64_t block, const void *data)
     if (block >= t->g.volume_blocks || !index_find(t, block, &s)) /* it pins */
         return;
     if (!verify_pending(t, s.segment, s.slot)) {
-        unpin(t, s.segment);
+        unpin(t, &s);
     } else if (qm_tier_checksum(block, data, t->g.block_size) == s.check) {
         believe(t, &s);
-        unpin(t, s.segment);
+        unpin(t, &s);
     } else {
-        unpin(t, s.segment);
+        unpin(t, &s);
         journal_drop(t, block);
         COUNT(t, outdated);
         tier_warn(t, WARN_OUTDATED,
