@@ -547,6 +547,9 @@ uint64_t qm_template_class(const struct qm_template *t)
 
 bool qm_template_begins(const struct qm_template *t, const char *words)
 {
+    /* Each statement is compared with a dozen, nearly always in vain. */
+    if (t->text[0] != words[0])
+        return false;
     size_t len = strlen(words);
     return t->len >= len && !memcmp(t->text, words, len) &&
            (t->len == len || !is_word(t->text[len]));
