@@ -25,6 +25,8 @@ struct qm_balance {
     bool adapts;              /* the share changes; else the following are unused */
     double exact;             /* the share, with its fraction of a block */
     struct qm_ghosts *ghosts; /* blocks that the parts evicted */
+    uint32_t arrivals;        /* blocks that entered the main part; wraps */
+    double usual;             /* arrivals for which nine in ten wait for their use */
 };
 
 /* The numbers of blocks that the parts hold. */
@@ -63,6 +65,19 @@ bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
  * case, up to half, if the share adapts. */
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
                                const struct qm_held *held, uint64_t reserved);
+
+/* A block enters the prefetch part: what is to be remembered of it until it leaves. */
+static inline uint32_t qm_balance_came(const struct qm_balance *b)
+{
+    return b->arrivals;
+}
+
+/* A block that came then is used. */
+void qm_balance_used(struct qm_balance *b, uint32_t came);
+
+/* Whether a block that came then has been there for so long that it will probably not
+ * be used any more: it goes before any of the main part's. */
+bool qm_balance_is_stale(const struct qm_balance *b, uint32_t came);
 
 /* Remembers block, which `part` evicted. */
 void qm_balance_evicted(struct qm_balance *b, enum qm_part part, uint64_t block);

@@ -14,6 +14,9 @@ extern const struct qm_evict_ops qm_evict_s3fifo;
 extern const struct qm_evict_ops qm_evict_wtinylfu;
 extern const struct qm_evict_ops qm_evict_adaptive;
 
+/* The node of an LRU that is the next to go; NULL: there is none. */
+struct qm_evict_node *qm_evict_lru_oldest(void *policy);
+
 /* The most bytes that any of them declares for that capacity, for the byte budget. */
 size_t qm_evict_max_bytes(uint64_t capacity);
 

@@ -53,6 +53,15 @@ static struct qm_evict_node *lru_evict(void *policy, uint64_t incoming)
     return node;
 }
 
+struct qm_evict_node *qm_evict_lru_oldest(void *policy)
+{
+    struct lru *lru = policy;
+
+    return cds_list_empty(&lru->order)
+               ? NULL
+               : cds_list_entry(lru->order.prev, struct qm_evict_node, list);
+}
+
 static struct qm_evict_node *lru_yield(void *policy, bool *again)
 {
     *again = false;

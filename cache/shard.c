@@ -7,7 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cache/evict-all.h"
 #include "cache/internal.h"
+
+/* Of a block of the prefetch part, whose policy is LRU: qm_balance_came(). */
+#define CAME(node) ((node)->aux[0])
 
 /* The table of a cache that grows can have as many times its first number of buckets;
  * then look-ups take longer.  It costs addresses, not memory. */
@@ -296,6 +300,15 @@ void qm_shard_evict(struct qm_shard *shard, enum qm_part from, uint64_t incoming
     forget(shard, victim);
 }
 
+/* Whether the oldest block of the prefetch part will probably not be used any more. */
+static bool has_stale(const struct qm_shard *shard)
+{
+    const struct qm_evict_node *oldest = qm_evict_lru_oldest(shard->prefetch);
+
+    return oldest && caa_container_of(oldest, struct qm_block, evict)->filled &&
+           qm_balance_is_stale(&shard->balance, CAME(oldest));
+}
+
 /* Evicts a block if the one that enters `part` needs its place. */
 static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incoming)
 {
@@ -308,11 +321,19 @@ static void make_room(struct qm_shard *shard, enum qm_part part, uint64_t incomi
         atomic_load_explicit(&shard->cache->reserved, memory_order_relaxed));
     if (from == QM_PART_NONE)
         return;
+    if (from == QM_PART_MAIN && has_stale(shard))
+        from = QM_PART_PREFETCH;
     if (from == QM_PART_MAIN && part != QM_PART_MAIN) {
         qm_shard_drain(shard);
         incoming = QM_EVICT_NOBODY;
     }
     qm_shard_evict(shard, from, incoming);
+}
+
+static void enter_prefetch(struct qm_shard *shard, struct qm_evict_node *node)
+{
+    shard->prefetch_ops->insert(shard->prefetch, node);
+    CAME(node) = qm_balance_came(&shard->balance);
 }
 
 void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part part)
@@ -321,7 +342,7 @@ void qm_shard_enter(struct qm_shard *shard, struct qm_block *block, enum qm_part
     if (part == QM_PART_MAIN)
         shard->main_ops->insert(shard->main, &block->evict);
     else
-        shard->prefetch_ops->insert(shard->prefetch, &block->evict);
+        enter_prefetch(shard, &block->evict);
     block->part = part;
     count(shard, block, part, 1);
 }
@@ -339,6 +360,7 @@ static void leave(struct qm_shard *shard, struct qm_block *block)
 void qm_shard_promote(struct qm_shard *shard, struct qm_block *block)
 {
     leave(shard, block);
+    qm_balance_used(&shard->balance, CAME(&block->evict));
     shard->stats.used++;
     qm_shard_enter(shard, block, QM_PART_MAIN);
     if (block->filled)

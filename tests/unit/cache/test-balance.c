@@ -50,6 +50,8 @@ struct model {
     struct list main_left, prefetch_left; /* what was given up */
     uint64_t left_at[UNIVERSE], prefetch_gave;
     struct list filling; /* of prefetch */
+    uint64_t arrivals, came[UNIVERSE];
+    double usual;
 };
 
 static void give_up(struct model *m, bool from_prefetch)
@@ -65,6 +67,21 @@ static void give_up(struct model *m, bool from_prefetch)
         m->left_at[block] = m->prefetch_gave++;
     if (has(&m->filling, block))
         take(&m->filling, block);
+}
+
+static bool has_stale(const struct model *m)
+{
+    uint64_t oldest = m->prefetch.block[m->prefetch.n - 1];
+
+    return !has(&m->filling, oldest) &&
+           m->arrivals - m->came[oldest] > 4 * m->usual + 16;
+}
+
+static void use(struct model *m, uint64_t block)
+{
+    m->usual *= m->arrivals - m->came[block] > m->usual ? 1.05
+                : m->usual > 1                          ? 1 - 0.05 / 9
+                                                        : 1;
 }
 
 static void enter(struct model *m, bool prefetch, uint64_t block)
@@ -90,10 +107,13 @@ static void enter(struct model *m, bool prefetch, uint64_t block)
     share = m->share;
     if (flying > share)
         share = flying < most ? flying : most;
+    m->arrivals += !prefetch;
     if (m->main.n + m->prefetch.n == m->blocks)
         give_up(m, m->prefetch.n > 0 &&
-                       (m->main.n == 0 || m->prefetch.n + prefetch > share));
+                       (m->main.n == 0 || m->prefetch.n + prefetch > share ||
+                        has_stale(m)));
     put(prefetch ? &m->prefetch : &m->main, block);
+    m->came[block] = m->arrivals;
 }
 
 static enum qm_outcome model_demand(struct model *m, uint64_t block)
@@ -107,6 +127,7 @@ static enum qm_outcome model_demand(struct model *m, uint64_t block)
         take(&m->prefetch, block);
         if (has(&m->filling, block))
             take(&m->filling, block);
+        use(m, block);
         enter(m, false, block);
         return QM_PREFETCH_HIT;
     }
@@ -189,6 +210,7 @@ static void random_steps(uint64_t seed, size_t steps)
     assert_non_null(m);
     m->blocks = blocks;
     m->share = share < most ? share : most;
+    m->usual = (double)blocks;
     for (size_t i = 0; i < steps; i++) {
         unsigned busy = rnd_below(&seed, 3) * 30; /* what share of steps prefetches */
         uint64_t block;
@@ -352,6 +374,53 @@ static void test_reserved(void **state)
     qm_cache_free(cache);
 }
 
+/* Prefetches that are used, each `wait` blocks after it came: twice as many as there
+ * are waiting. */
+static void use_after(struct qm_cache *cache, uint64_t first, uint64_t n, uint64_t wait)
+{
+    for (uint64_t b = 0; b < n; b++) {
+        prefetch(cache, first + b);
+        if (b >= wait)
+            assert_int_equal(demand(cache, first + b - wait), QM_PREFETCH_HIT);
+    }
+}
+
+/* What is never used goes, although place is reserved, once the others have shown how
+ * long blocks wait; what is used as late as they were stays. */
+static void test_stale(void **state)
+{
+    struct qm_cache *cache = make(200, 40, "lru");
+
+    qm_cache_reserve(cache, 100);
+    for (uint64_t b = 0; b < 200; b++)
+        demand(cache, b);
+    use_after(cache, 10000, 1000, 8);
+    for (uint64_t b = 0; b < 40; b++)
+        prefetch(cache, 1000 + b);
+    for (uint64_t b = 0; b < 12; b++)
+        demand(cache, 2000 + b);
+    assert_int_equal(demand(cache, 1000), QM_PREFETCH_HIT);
+    for (uint64_t b = 0; b < 100; b++)
+        demand(cache, 3000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 0);
+    assert_int_equal(stats_of(cache).main_blocks, 200);
+    qm_cache_free(cache);
+}
+
+/* Readers that are slower than others: what they will use stays. */
+static void test_slow_readers(void **state)
+{
+    struct qm_cache *cache = make(200, 40, "lru");
+
+    qm_cache_reserve(cache, 100);
+    for (uint64_t b = 0; b < 200; b++)
+        demand(cache, b);
+    use_after(cache, 10000, 1000, 8);
+    use_after(cache, 20000, 2000, 30);
+    use_after(cache, 30000, 2000, 80);
+    qm_cache_free(cache);
+}
+
 /* A block that a reader waits for is not driven out by what is prefetched meanwhile:
  * it would be read twice. */
 static void test_waited_for_stays(void **state)
@@ -458,6 +527,8 @@ int main(void)
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_in_flight_stays),
         cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_slow_readers),
         cmocka_unit_test(test_waited_for_stays),
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_policies_are_told),
