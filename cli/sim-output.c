@@ -71,7 +71,7 @@ static bool add_times(json_t *object, const struct sim_run *run)
         return true;
     times = json_pack(
         "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I}",
         "clients", (json_int_t)c->clients, "speed", c->speed, "think_ms",
         (double)c->think_ns / 1e6, "mean_us", t->mean, "p50_us", t->p50, "p99_us",
         t->p99, "p999_us", t->p999, "max_us", t->most, "seconds", t->seconds,
@@ -80,7 +80,8 @@ static bool add_times(json_t *object, const struct sim_run *run)
         (json_int_t)t->demand_blocks, "prefetch_reads", (json_int_t)t->prefetch_reads,
         "prefetch_blocks", (json_int_t)t->prefetch_blocks, "late", (json_int_t)t->late,
         "cancelled", (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped,
-        "throttled", (json_int_t)t->throttled);
+        "throttled", (json_int_t)t->throttled, "prefetch_read_blocks",
+        (json_int_t)t->prefetch_blocks);
     return times && json_object_update_new(object, times) == 0;
 }
 
@@ -138,11 +139,12 @@ static json_t *run_json(const struct sim_run *run, bool series)
     const struct qm_sim_config *c = &run->config;
     const struct qm_sim_result *r = &run->result;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I}", "policy", c->params.policy,
+        "{s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I}", "policy", c->params.policy,
         "level", qm_level_name(c->params.level), "eviction", c->params.eviction,
         "preset", c->paper ? "paper" : NULL, "cache_size", (json_int_t)c->cache_size,
         "block_size", (json_int_t)c->block_size, "cache_blocks",
-        (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks);
+        (json_int_t)r->cache_blocks, "prefetch_blocks", (json_int_t)r->prefetch_blocks,
+        "prefetch_capacity", (json_int_t)r->prefetch_blocks);
     json_t *rest = json_pack(
         "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "miss_ratio", json_ratio(ratio(r->misses, r->reads)), "accuracy",

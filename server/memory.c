@@ -19,7 +19,7 @@
 
 /* What depends on the number of blocks.  The miner's thread must not look at parameters
  * that may change meanwhile. */
-static void set_batch(struct qms_server *s)
+void qms_memory_bound(struct qms_server *s)
 {
     const struct qms_config *c = &s->config;
     uint64_t blocks = qm_cache_capacity(s->cache), most = c->prefetch_most;
@@ -28,6 +28,8 @@ static void set_batch(struct qms_server *s)
         most = (uint64_t)((double)most * (double)blocks / (double)c->blocks);
     atomic_store_explicit(&s->batch, qm_params_batch(blocks, most),
                           memory_order_relaxed);
+    if (s->prefetch)
+        qms_prefetch_bound(s->prefetch, most);
 }
 
 void qms_memory_start(struct qms_server *s)
@@ -43,7 +45,7 @@ void qms_memory_start(struct qms_server *s)
                                    .trades = c->rules_bytes > 0 &&
                                              qm_params_trades(&c->params, c->policy),
                                });
-    set_batch(s);
+    qms_memory_bound(s);
     s->sized = true;
 }
 
@@ -52,7 +54,7 @@ void qms_memory_tick(void *opaque)
     struct qms_server *s = opaque;
 
     qm_memory_tick(&s->memory);
-    set_batch(s);
+    qms_memory_bound(s);
 }
 
 static int check(const struct qms_server *s, uint64_t bytes, char *why, size_t len)
@@ -84,7 +86,7 @@ static int resize(struct qms_server *s, uint64_t bytes)
         nanosleep(&wait, NULL);
         error = qm_memory_resize(&s->memory, bytes);
     }
-    set_batch(s);
+    qms_memory_bound(s);
     return error == EAGAIN ? 0 : error; /* the rest follows when the reads have ended */
 }
 

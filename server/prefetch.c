@@ -29,6 +29,7 @@ struct qms_prefetch {
     _Atomic(struct qm_admission *) admission;
     _Atomic uint64_t size;
     _Atomic int room;
+    _Atomic int limit;    /* jobs that may wait; ahead.limit, for who has no lock */
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
     bool stop;
@@ -177,9 +178,22 @@ unsigned qms_prefetch_follow(struct qms_prefetch *p, uint64_t block, unsigned ma
 /* How many jobs wait for a worker, but for a moment. */
 static unsigned waiting(struct qms_prefetch *p)
 {
-    int n = (int)p->config.queue - atomic_load_explicit(&p->room, memory_order_relaxed);
+    int n = atomic_load_explicit(&p->limit, memory_order_relaxed) -
+            atomic_load_explicit(&p->room, memory_order_relaxed);
 
     return n > 0 ? (unsigned)n : 0;
+}
+
+void qms_prefetch_bound(struct qms_prefetch *p, uint64_t most)
+{
+    unsigned limit = qm_ahead_limit(p->config.queue, most);
+
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add_explicit(&p->room, (int)limit - (int)p->ahead.limit,
+                              memory_order_relaxed);
+    p->ahead.limit = limit;
+    atomic_store_explicit(&p->limit, (int)limit, memory_order_relaxed);
+    pthread_mutex_unlock(&p->lock);
 }
 
 bool qms_prefetch_waits(struct qms_prefetch *p)
@@ -361,6 +375,7 @@ struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config
     qms_prefetch_measure(p, config->load, config->admission);
     atomic_init(&p->size, config->size);
     atomic_init(&p->room, (int)config->queue);
+    atomic_init(&p->limit, (int)config->queue);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     while (p->started < config->threads) {

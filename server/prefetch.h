@@ -42,8 +42,8 @@ struct qms_prefetch_config {
     struct qm_rate *rate;           /* the budget that reads keep to; NULL: none */
     uint64_t size;                  /* of the device, in bytes */
     uint32_t block_size;
-    uint32_t max_bytes; /* of one read of the layer below; at least a block */
-    unsigned threads, queue;
+    uint32_t max_bytes;      /* of one read of the layer below; at least a block */
+    unsigned threads, queue; /* queue: that may wait, at most */
     /* Reads count bytes at offset for a worker, 0 to threads - 1, each of which is a
      * thread.  Returns 0 or an errno value; ENOTCONN if the device was not asked. */
     int (*read)(void *opaque, unsigned worker, void *buf, uint32_t count,
@@ -53,6 +53,11 @@ struct qms_prefetch_config {
 
 /* Starts the threads.  NULL if memory or threads are out. */
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config);
+
+/* The cache has room for `most` prefetched blocks from now on: so many, within
+ * qm_ahead_limit() of the configured queue, may wait.  What waits already does so until
+ * it is read, or another comes.  Any thread. */
+void qms_prefetch_bound(struct qms_prefetch *prefetch, uint64_t most);
 
 /* Whom the threads tell from now on how long reads take: see the configuration. */
 void qms_prefetch_measure(struct qms_prefetch *prefetch, struct qm_device_load *load,

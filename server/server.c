@@ -154,7 +154,6 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
         config.threads > s->config.prefetch_connections)
         config.threads = s->config.prefetch_connections;
-    config.queue = qm_ahead_limit(config.queue, s->config.prefetch_most);
     s->backing = qms_below_start(s, next, &error);
     if (!s->backing) {
         if (error != 0)
@@ -167,6 +166,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
                      config.threads);
         return -1;
     }
+    qms_memory_bound(s);
     return 0;
 }
 
@@ -304,12 +304,13 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
             nbdkit_error("cannot start the mining thread: out of memory or threads");
             return -1;
         }
-        qms_miner_tick_every(s->miner, qms_memory_tick, s);
         if (s->config.rules)
             qms_miner_save_every(s->miner, (unsigned)s->config.rules_save,
                                  qms_server_saved, s);
         if (start_prefetching(s, take(next)) == -1)
             return -1;
+        qms_miner_tick_every(s->miner, qms_memory_tick,
+                             s); /* which looks at the queue */
     }
     s->contexts.engine = &s->engine;
     s->contexts.level = s->config.params.level;

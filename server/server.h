@@ -159,6 +159,8 @@ int qms_fill(struct qms_server *s, struct qms_connection *c, nbdkit_next *next,
 /* Memory (memory.c).  Starts the division of cache-size between blocks and rules; the
  * cache and the prefetcher are made. */
 void qms_memory_start(struct qms_server *s);
+/* The capacity or the prefetches have changed: sets what depends on both. */
+void qms_memory_bound(struct qms_server *s);
 /* To be called every second or so, by one thread; opaque is the server. */
 void qms_memory_tick(void *opaque);
 

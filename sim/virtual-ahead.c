@@ -236,10 +236,6 @@ void vt_ahead_kick(struct qm_virtual *v)
 
 int vt_ahead_init(struct qm_virtual *v)
 {
-    unsigned limit =
-        qm_ahead_limit(v->config.queue,
-                       qm_params_prefetch_most(&v->sim->config.params, v->sim->blocks));
-
     v->workers = calloc(v->config.threads, sizeof *v->workers);
     if (!v->workers)
         return ENOMEM;
@@ -248,7 +244,7 @@ int vt_ahead_init(struct qm_virtual *v)
         v->workers[i].looking.done = looked;
     }
     return qm_ahead_init(
-        &v->ahead, limit,
+        &v->ahead, v->config.queue,
         qm_ahead_join(QM_VIRTUAL_READ_MAX, (uint32_t)v->sim->config.block_size));
 }
 

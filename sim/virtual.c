@@ -258,12 +258,13 @@ static double busy_ns(const struct qm_device *device,
 }
 
 /* As the server, whenever the capacity may have changed. */
-static void set_batch(struct qm_virtual *v)
+static void set_sizes(struct qm_virtual *v)
 {
     uint64_t blocks = v->sim->blocks;
+    uint64_t most = qm_params_prefetch_most(&v->sim->config.params, blocks);
 
-    v->batch = qm_params_batch(blocks,
-                               qm_params_prefetch_most(&v->sim->config.params, blocks));
+    v->batch = qm_params_batch(blocks, most);
+    v->ahead.limit = qm_ahead_limit(v->config.queue, most);
 }
 
 /* Begins a request; since: what its latency counts from.  Returns whether it ended at
@@ -282,7 +283,7 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
     }
     v->sim->requests++;
     qm_sim_tick(v->sim);
-    set_batch(v);
+    set_sizes(v);
     r->slot = item->slot;
     r->generation = item->generation;
     r->block = item->offset / block_size;
@@ -567,11 +568,11 @@ static int make(struct qm_virtual *v)
     if (error)
         return error;
     qm_device_on_change(v->device, vt_device_changed);
-    set_batch(v);
     v->run_most = most > 0 ? (unsigned)most : 1;
     v->sim->engine.device_blocks = (v->config.size - 1) / v->sim->config.block_size + 1;
     v->slot_count = 1; /* 0 is none */
     error = vt_ahead_init(v);
+    set_sizes(v);
     if (!error)
         error = vt_tier_init(v);
     if (!error)

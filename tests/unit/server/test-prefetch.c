@@ -228,6 +228,39 @@ static void occupy(struct device *d, uint64_t block)
     pthread_mutex_unlock(&d->lock);
 }
 
+/* Issues each of the blocks from 1 on that is not cached; returns how many were let in.
+ */
+static unsigned issue_all(struct device *d)
+{
+    unsigned issued = 0;
+
+    for (uint64_t b = 1; b < BLOCKS; b++)
+        issued += qms_prefetch_issue(d->prefetch, b, 1, QMS_CLIENT_NONE, 7);
+    return issued;
+}
+
+/* The cache has become smaller or larger: as many may wait as it has room for, and no
+ * more than was configured. */
+static void test_bound_follows(void **state)
+{
+    struct device *d = make(1, 80, 63);
+
+    occupy(d, 0);
+    qms_prefetch_bound(d->prefetch, 70);
+    assert_int_equal(issue_all(d), 70);
+    qms_prefetch_bound(d->prefetch, 1000);
+    for (uint64_t b = BLOCKS - 1; b > BLOCKS - 11; b--)
+        assert_int_equal(qms_prefetch_issue(d->prefetch, b, 1, QMS_CLIENT_NONE, 7), 1);
+    assert_int_equal(
+        qms_prefetch_issue(d->prefetch, BLOCKS - 11, 1, QMS_CLIENT_NONE, 7), 0);
+    qms_prefetch_bound(d->prefetch, 70); /* ten more wait than may */
+    assert_int_equal(
+        qms_prefetch_issue(d->prefetch, BLOCKS - 11, 1, QMS_CLIENT_NONE, 7), 0);
+    assert_true(qms_prefetch_waits(d->prefetch));
+    pthread_mutex_unlock(&d->gate);
+    undo(d);
+}
+
 /* Issues every second block from first on; returns how many were let in. */
 static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigned n)
 {
@@ -470,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_a_run_is_one_read),
         cmocka_unit_test(test_a_run_and_a_full_queue),
         cmocka_unit_test(test_full_queue_drops),
+        cmocka_unit_test(test_bound_follows),
         cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_turns_by_blocks),
