@@ -41,7 +41,7 @@ struct line {
 
 struct attachment {
     const struct attach_options *options;
-    const struct qm_nbd_device *device;
+    struct qm_nbd_device *device;
     pthread_mutex_t lock;
     struct line lines[QM_KERNEL_SOCKETS];
     unsigned count;
@@ -200,6 +200,19 @@ static void reconnect(struct attachment *a)
         daemon_log(LOG_ERR, "%s", err);
 }
 
+static void grow(struct attachment *a)
+{
+    const struct qm_kernel_device d = {
+        .number = a->options->number, .size = a->device->size, .owner = a->owner};
+    char err[512];
+
+    if (qm_kernel_resize(&d, err, sizeof err) == 0)
+        daemon_log(LOG_NOTICE, "%s: has %" PRIu64 " bytes now", a->options->device,
+                   d.size);
+    else
+        daemon_log(LOG_ERR, "%s; its size stays", err);
+}
+
 static int serve(struct attachment *a, int signals)
 {
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
@@ -224,12 +237,14 @@ static int serve(struct attachment *a, int signals)
         }
         if (!a->detaching && !a->said_goodbye && lines_up(a) < a->count)
             reconnect(a);
+        if (!a->detaching && attach_take_size(a->options, a->device))
+            grow(a);
     }
     return CLI_OK;
 }
 
 int attach_serve_kernel(const struct attach_options *options,
-                        const struct qm_nbd_device *device, int signals)
+                        struct qm_nbd_device *device, int signals)
 {
     struct attachment a = {.options = options, .device = device};
     bool again = qm_kernel_connected(options->number);

@@ -31,7 +31,7 @@ struct client {
 };
 
 struct listener {
-    const struct qm_nbd_device *device;
+    struct qm_nbd_device *device;
     pthread_mutex_t lock;
     pthread_cond_t gone;
     struct client clients[CLIENTS];
@@ -167,7 +167,7 @@ static void end_clients(struct listener *l)
 }
 
 int attach_serve_socket(const struct attach_options *options,
-                        const struct qm_nbd_device *device, int signals)
+                        struct qm_nbd_device *device, int signals)
 {
     struct listener l = {.device = device};
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN}, {.events = POLLIN}};
@@ -184,6 +184,8 @@ int attach_serve_socket(const struct attach_options *options,
         if (poll(fds, 2, -1) == -1)
             continue;
         fd = fds[1].revents ? accept4(fds[1].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+        /* A client keeps the size that it finds. */
+        attach_take_size(options, device);
         if (fd != -1)
             welcome(&l, fd);
     } while (!fds[0].revents);

@@ -371,6 +371,17 @@ static void report(struct qm_whose *whose)
                s.join.requests, s.join.split, s.join.unknown, s.again);
 }
 
+bool attach_take_size(const struct attach_options *o, struct qm_nbd_device *device)
+{
+    uint64_t size = qm_device_size(device->device);
+
+    size -= size % o->block_size;
+    if (size <= atomic_load(&device->size))
+        return false;
+    atomic_store(&device->size, size);
+    return true;
+}
+
 static int serve(const struct attach_options *o, struct qm_nbd_device *device)
 {
     int signals = signal_fd(), status;
@@ -410,6 +421,7 @@ static int run(void *opaque)
                                               .mode = o->mode,
                                               .retain = o->retain,
                                               .wait = o->wait,
+                                              .grows = true,
                                               .reconnect = QM_DEVICE_FOREVER,
                                               .log = on_log};
     struct qm_nbd_device device = {.whose = NULL};
@@ -426,7 +438,7 @@ static int run(void *opaque)
         daemon_log(LOG_ERR, "%s", qmctx_error());
         return CLI_FAILED;
     }
-    device.size = qm_device_size(device.device) / o->block_size * o->block_size;
+    attach_take_size(o, &device);
     device.read_only = o->read_only || qm_device_read_only(device.device);
     /* The kernel is one client, whichever of its connections it flushes over. */
     atomic_init(&seen, qm_device_losses(device.device));

@@ -29,12 +29,15 @@ struct attach_options {
     bool foreground, read_only, force, no_threads;
 };
 
+/* Takes what the device has grown by, in whole blocks.  Returns whether it has. */
+bool attach_take_size(const struct attach_options *o, struct qm_nbd_device *device);
+
 /* Serves the device until it is to end: the kernel's, or a socket's clients.  signals:
  * a signalfd(2).  Return an exit status. */
 int attach_serve_kernel(const struct attach_options *options,
-                        const struct qm_nbd_device *device, int signals);
+                        struct qm_nbd_device *device, int signals);
 int attach_serve_socket(const struct attach_options *options,
-                        const struct qm_nbd_device *device, int signals);
+                        struct qm_nbd_device *device, int signals);
 
 /* The same, with the kernel's connections straight to the server, which an agent tells
  * of the reads. */

@@ -42,7 +42,8 @@ void qms_member_change_end(struct qms_member *member, int counted);
 
 /* The header's facts about the server and its device. */
 struct qms_device {
-    uint64_t size; /* bytes */
+    uint64_t size;     /* bytes, for this connection */
+    uint64_t size_now; /* bytes, for new ones */
     uint32_t block_size;
     bool ordered, readonly;
     uint64_t instance;

@@ -77,12 +77,22 @@ static int put_sockets(struct nl_msg *message, const struct qm_kernel_device *d)
     return 0;
 }
 
+/* Of NBD_CMD_RECONFIGURE: only the size. */
+static int fill_size(struct nl_msg *message, const struct qm_kernel_device *d)
+{
+    int r = nla_put_u64(message, NBD_ATTR_SIZE_BYTES, d->size);
+
+    return r == 0 ? nla_put_string(message, NBD_ATTR_BACKEND_IDENTIFIER, d->owner) : r;
+}
+
 static int fill(struct nl_msg *message, const struct qm_kernel_device *d, int command)
 {
     int r = nla_put_u32(message, NBD_ATTR_INDEX, d->number);
 
     if (command == NBD_CMD_DISCONNECT || r < 0)
         return r;
+    if (command == NBD_CMD_RECONFIGURE && d->resize)
+        return fill_size(message, d);
     if (command == NBD_CMD_CONNECT) {
         r = nla_put_u64(message, NBD_ATTR_SIZE_BYTES, d->size);
         if (r == 0)
@@ -172,6 +182,14 @@ int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t
         set_timer(device);
     }
     return tell(device, NBD_CMD_RECONFIGURE, err, len);
+}
+
+int qm_kernel_resize(const struct qm_kernel_device *device, char *err, size_t len)
+{
+    struct qm_kernel_device d = *device;
+
+    d.resize = true;
+    return tell(&d, NBD_CMD_RECONFIGURE, err, len);
 }
 
 int qm_kernel_disconnect(unsigned number, char *err, size_t len)

@@ -29,6 +29,7 @@ struct qm_kernel_device {
     uint16_t flags;        /* NBD_FLAG_* */
     const char *owner;     /* what /sys/block/nbdN/backend then says */
     bool patient;          /* only if it has one socket */
+    bool resize;           /* nothing but the size is to be changed */
     int sockets[QM_KERNEL_SOCKETS];
     unsigned count;
 };
@@ -39,6 +40,8 @@ int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t l
 /* Gives the device new sockets in place of dead ones.  Requests that have not been sent
  * yet go over them at once. */
 int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t len);
+/* Gives the device another size, also while it is in use: number, size and owner. */
+int qm_kernel_resize(const struct qm_kernel_device *device, char *err, size_t len);
 /* The device is to end: the kernel says so over the sockets, and closes them. */
 int qm_kernel_disconnect(unsigned number, char *err, size_t len);
 

@@ -33,7 +33,7 @@
 struct qm_nbd_device {
     struct qm_device *device;
     struct qm_whose *whose; /* NULL: reads have no context */
-    uint64_t size;          /* bytes; not more than the device has */
+    _Atomic uint64_t size;  /* bytes; not more than the device has; it may grow */
     bool read_only;
     /* If all connections are one client's: the number of the device's losses that it
      * has been told of.  NULL: each connection is a client of its own. */

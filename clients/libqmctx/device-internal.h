@@ -153,6 +153,8 @@ void qm_device_leave(struct qm_device *device);
 /* What a failure means, for a request that is counted in: whether the connection is
  * lost.  If so, the device knows. */
 bool qm_device_lost(struct qm_device *device, int error, const char *why);
+/* The server says that new connections find a device of that size; 0: it has not. */
+void qm_device_found(struct qm_device *device, uint64_t size);
 
 /* Starts a thread without signals: those are for the program. */
 int qm_device_thread(pthread_t *thread, void *(*function)(void *), void *opaque);

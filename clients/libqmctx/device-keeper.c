@@ -17,6 +17,7 @@
 enum {
     PING_MS = 500,
     PING_PLAIN_MS = 1000, /* a server that reads its disk for it */
+    BUSY_PINGS = 4,       /* every so many, one is sent whatever is in flight */
     BACKOFF_FIRST_MS = 50,
     BACKOFF_MOST_MS = 1000,
     FLAP_MS = 1000, /* a server that is lost so soon again is not to be hurried */
@@ -295,18 +296,20 @@ static int flush(struct qm_device *device)
     return r;
 }
 
-static void look(struct qm_device *device)
+static void look(struct qm_device *device, bool busy)
 {
+    uint64_t size = 0;
     int err = 0;
 
     if (!qm_device_try_enter(device))
         return;
     if (!qm_direct_all_up(device->direct)) {
         qm_device_lost(device, ENOTCONN, "it closed the connection");
-    } else if (qm_direct_ping(device->direct) == -1) {
+    } else if (qm_direct_ping(device->direct, busy, &size) == -1) {
         err = errno;
         qm_device_lost(device, err, qmctx_error());
     }
+    qm_device_found(device, size);
     qm_device_leave(device);
 }
 
@@ -330,6 +333,7 @@ static void watch(struct qm_device *device)
 {
     uint64_t ping = device->options.plain ? PING_PLAIN_MS : PING_MS;
     struct timespec looked, flushed = {.tv_sec = 0};
+    unsigned pings = 0;
 
     clock_gettime(CLOCK_MONOTONIC, &looked);
     while (!device->stopping && atomic_load(&device->state) == DEVICE_UP) {
@@ -347,7 +351,7 @@ static void watch(struct qm_device *device)
             clock_gettime(CLOCK_MONOTONIC, &device->retained_since);
         } else if (qm_time_since(&looked) >= ping) {
             pthread_mutex_unlock(&device->lock);
-            look(device);
+            look(device, ++pings % BUSY_PINGS == 0);
             clock_gettime(CLOCK_MONOTONIC, &looked);
             pthread_mutex_lock(&device->lock);
         } else {

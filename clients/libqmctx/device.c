@@ -156,13 +156,13 @@ static bool means_lost(struct qm_device *device, int error)
     }
 }
 
-bool qm_device_lost(struct qm_device *device, int error, const char *why)
+/* Has the keeper connect again, unless that is known to be due.  Returns whether it is
+ * news. */
+static bool lose(struct qm_device *device)
 {
     bool first;
     int state;
 
-    if (!means_lost(device, error))
-        return false;
     pthread_mutex_lock(&device->lock);
     state = atomic_load(&device->state);
     first = state == DEVICE_UP || state == DEVICE_PAUSED;
@@ -172,12 +172,28 @@ bool qm_device_lost(struct qm_device *device, int error, const char *why)
         pthread_cond_signal(&device->changed);
     }
     pthread_mutex_unlock(&device->lock);
-    if (first) {
-        /* All of them, or a server that ends would wait for those that are idle. */
+    /* All of them, or a server that ends would wait for those that are idle. */
+    if (first)
         qm_direct_shutdown(device->direct);
+    return first;
+}
+
+bool qm_device_lost(struct qm_device *device, int error, const char *why)
+{
+    if (!means_lost(device, error))
+        return false;
+    if (lose(device))
         qm_device_log(device, LOG_WARNING, "the server is gone: %s", why);
-    }
     return true;
+}
+
+void qm_device_found(struct qm_device *device, uint64_t size)
+{
+    if (device->direct->may_grow && size > qm_device_size(device) && lose(device))
+        qm_device_log(device, LOG_NOTICE,
+                      "the device has grown from %llu to %llu bytes: connecting again",
+                      (unsigned long long)qm_device_size(device),
+                      (unsigned long long)size);
 }
 
 /* --- life --- */
@@ -291,6 +307,9 @@ static int start(struct qm_device *device)
 
     device->direct = qm_direct_of(device->server);
     device->direct->any_block_size = true;
+    /* Requests must be able to wait for the new connections. */
+    device->direct->may_grow = device->options.grows && device->options.wait > 0 &&
+                               device->options.reconnect > 0;
     qm_direct_peer(device->direct, &device->peer, &device->unfenced);
     err = qm_device_thread(&device->keeper, qm_device_keeper, device);
     device->has_keeper = !err;
@@ -388,7 +407,7 @@ void qm_device_close(struct qm_device *device)
 
 uint64_t qm_device_size(const struct qm_device *device)
 {
-    return device->direct->size;
+    return atomic_load(&device->direct->size);
 }
 
 uint32_t qm_device_block_size(const struct qm_device *device)

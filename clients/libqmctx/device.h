@@ -58,6 +58,7 @@ enum qm_retain {
 struct qm_device_options {
     unsigned connections; /* 1 to 64; 0: qmctx_connect()'s default */
     bool plain;           /* the export that the URI names, of any NBD server */
+    bool grows;           /* connect again when the server says that it has grown */
     bool patient;         /* qm_device_open() waits for the server, too, up to `wait` */
     enum qm_retain mode;
     uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
@@ -84,7 +85,7 @@ int qm_device_open(const char *uri, const struct qm_device_options *options,
 /* Flushes what is retained, if the server is there, and ends. NULL is allowed. */
 void qm_device_close(struct qm_device *device);
 
-/* In bytes; constant. */
+/* In bytes; constant, unless `grows` was set: then it may become more at any time. */
 uint64_t qm_device_size(const struct qm_device *device);
 uint32_t qm_device_block_size(const struct qm_device *device);
 bool qm_device_read_only(const struct qm_device *device);

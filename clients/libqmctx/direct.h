@@ -122,7 +122,8 @@ struct direct {
     _Atomic bool ending;    /* whatever is connecting gives up */
     _Atomic bool broken;    /* nothing may connect by itself until qmctx_reconnect() */
     struct qm_peer_id peer; /* connect_lock */
-    uint64_t size;          /* bytes */
+    _Atomic uint64_t size;  /* bytes; grows only, and only if may_grow */
+    bool may_grow;          /* the same server's device; set before it is connected */
     uint32_t block_size;    /* bytes */
     pthread_mutex_t connect_lock; /* outside all others; may wait for the network */
     /* The socket of the connection that is being made, for a child to close, and its
@@ -240,8 +241,10 @@ void qm_contexts_free(struct direct *d);
 /* Has the server end an old session, and waits until its changes have ended. */
 int qm_direct_fence(struct direct *d, uint64_t session);
 /* Asks for something small over a connection that nothing is in flight on, if there is
- * one, so that a server that ends can say so.  0 if it answered, whatever it was. */
-int qm_direct_ping(struct direct *d);
+ * one, so that a server that ends can say so; busy: over any.  0 if it answered,
+ * whatever it was.  *size_now: what new connections would find, 0 if that was not said.
+ */
+int qm_direct_ping(struct direct *d, bool busy, uint64_t *size_now);
 /* As qmctx_aio_pwrite(): what was written before is on stable storage. */
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
 

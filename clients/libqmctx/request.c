@@ -25,10 +25,12 @@ static int check(struct qmctx *ctx)
 
 static int check_range(struct direct *d, uint64_t count, uint64_t offset, bool write)
 {
-    if (offset > d->size || count > d->size - offset)
+    uint64_t size = atomic_load(&d->size);
+
+    if (offset > size || count > size - offset)
         return qm_fail(EINVAL, "%llu bytes at %llu: beyond the device's %llu",
                        (unsigned long long)count, (unsigned long long)offset,
-                       (unsigned long long)d->size);
+                       (unsigned long long)size);
     if (write && d->read_only)
         return qm_fail(EROFS, "the device is read-only");
     return 0;
@@ -306,22 +308,29 @@ int qm_direct_fence(struct direct *d, uint64_t session)
                     false);
 }
 
-int qm_direct_ping(struct direct *d)
+int qm_direct_ping(struct direct *d, bool busy, uint64_t *size_now)
 {
     uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;
-    char buf[512];
+    struct qm_wire_header header = {.magic = 0};
+    int rc = 0;
 
-    if (d->contextless && d->size < sizeof buf)
+    *size_now = 0;
+    if (d->contextless && d->size < sizeof header)
         return 0;
     for (unsigned i = 0; i < d->connections; i++) {
         struct conn *conn = &d->conn[i];
 
         pthread_mutex_lock(&conn->lock);
-        if (atomic_load(&conn->up) && conn->in_flight == 0)
-            return transfer(conn, NULL, CMD_READ, buf, sizeof buf, offset, 0, false);
+        if (atomic_load(&conn->up) && (busy || conn->in_flight == 0)) {
+            rc = transfer(conn, NULL, CMD_READ, &header, sizeof header, offset, 0,
+                          false);
+            break;
+        }
         pthread_mutex_unlock(&conn->lock);
     }
-    return 0;
+    if (rc == 0 && !d->contextless && le64toh(header.magic) == QM_WIRE_MAGIC)
+        *size_now = le64toh(header.size_now);
+    return rc;
 }
 
 int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque)

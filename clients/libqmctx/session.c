@@ -84,6 +84,14 @@ static int read_no_header(struct direct *d, struct nbd_handle *nbd,
     return 0;
 }
 
+/* Whether the device of the very server that was connected to is larger now.  Behind
+ * another one it could be another device. */
+static bool has_grown(const struct direct *d, const struct qm_wire_header *header)
+{
+    return d->may_grow && header->size > d->size && header->instance != 0 &&
+           header->instance == d->peer.instance;
+}
+
 /* Whether a server that is connected to again has what it had before; -1 with
  * qmctx_error(), if not. */
 static int check_device(const struct direct *d, const struct qm_wire_header *header,
@@ -92,9 +100,9 @@ static int check_device(const struct direct *d, const struct qm_wire_header *hea
     bool read_only = (header->flags & QM_WIRE_READONLY) || nbd_is_read_only(nbd) == 1;
     char what[96];
 
-    if (header->size != d->size)
+    if (header->size != d->size && !has_grown(d, header))
         snprintf(what, sizeof what, "%" PRIu64 " bytes, not %" PRIu64, header->size,
-                 d->size);
+                 atomic_load(&d->size));
     else if (header->block_size != d->block_size && !d->any_block_size)
         snprintf(what, sizeof what, "block size %" PRIu32 ", not %" PRIu32,
                  header->block_size, d->block_size);
@@ -132,6 +140,7 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
     } else if (check_device(d, &header, nbd) == -1) {
         return -1;
     }
+    atomic_store(&d->size, header.size);
     d->ordered = header.flags & QM_WIRE_ORDERED;
     atomic_store(&d->takes_reads, (header.flags & QM_WIRE_HINTED) != 0);
     atomic_store(&d->multi_conn, nbd_can_multi_conn(nbd) == 1);
@@ -276,7 +285,9 @@ static int connect_plain(struct direct *d, struct conn *conn)
         snprintf(name, sizeof name, QM_WIRE_PLAIN_EXPORT "%016" PRIx64, session);
     if (qm_conn_open(d, name, &nbd) == -1)
         return -1;
-    if (nbd_get_size(nbd) != (int64_t)d->size) {
+    /* If it has grown just now, the other connections will learn that. */
+    if (nbd_get_size(nbd) < (int64_t)d->size ||
+        (nbd_get_size(nbd) > (int64_t)d->size && !(d->may_grow && *name))) {
         qm_conn_opened(d);
         nbd_close(nbd);
         return qm_fail(ESTALE, "%s: the plain export is of another size", d->uri);

@@ -3,7 +3,8 @@
  *
  * It is the root of a file system of its own, a regular file, and the only thing in it.
  * What it does is what a block device would do, as far as the kernel lets a
- * regular file: its size is fixed, writes beyond it get ENOSPC, reads beyond it end.
+ * regular file: its size is the device's, writes beyond it get ENOSPC, reads beyond it
+ * end.
  *
  * Requests go past the page cache (direct_io), each as its program made it, up to
  * QM_FUSE_MAX_REQUEST; so the thread and the group id that come with a request are
@@ -20,7 +21,7 @@
 #include "clients/mount/requester.h"
 #include "clients/mount/fuse-ops.h"
 
-/* The kernel need not ask again: nothing changes but through it. */
+/* The kernel need not ask again: what changes but through it, it is told. */
 #define ATTR_TIMEOUT 86400.0
 
 void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
@@ -41,11 +42,30 @@ void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
     attr->st_nlink = 1;
     attr->st_uid = like->st_uid;
     attr->st_gid = like->st_gid;
-    attr->st_size = (off_t)qm_device_size(device);
+    attr->st_size = fuse->told_size = (off_t)qm_device_size(device);
     attr->st_blksize = (blksize_t)qm_device_block_size(device);
-    attr->st_blocks = (blkcnt_t)((qm_device_size(device) + 511) / 512);
+    attr->st_blocks = (blkcnt_t)((attr->st_size + 511) / 512);
     clock_gettime(CLOCK_REALTIME, &attr->st_mtim);
     attr->st_atim = attr->st_ctim = attr->st_mtim;
+}
+
+/* The device may have grown.  fuse->lock is held. */
+static void take_size(struct qm_fuse *fuse)
+{
+    uint64_t size = qm_device_size(fuse->device);
+
+    fuse->attr.st_size = (off_t)size;
+    fuse->attr.st_blocks = (blkcnt_t)((size + 511) / 512);
+}
+
+void qm_fuse_tick(struct qm_fuse *fuse)
+{
+    off_t size = (off_t)qm_device_size(fuse->device);
+    /* The kernel then asks for the attributes when somebody next does; what is there of
+     * the file's data, which is nothing, stays. */
+    if (size != fuse->told_size)
+        fuse_lowlevel_notify_inval_inode(fuse->session, FUSE_ROOT_ID, -1, 0);
+    fuse->told_size = size;
 }
 
 static struct qm_fuse *fuse_of(fuse_req_t req)
@@ -243,6 +263,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct stat attr;
 
     pthread_mutex_lock(&fuse->lock);
+    take_size(fuse);
     attr = fuse->attr;
     pthread_mutex_unlock(&fuse->lock);
     fuse_reply_attr(req, &attr, ATTR_TIMEOUT);
@@ -257,13 +278,15 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *want, int wh
 
     /* open(O_TRUNC) leaves a device as it is, and cannot be told from truncate() to 0.
      * ftruncate() can: it names the open file. */
-    if ((what & FUSE_SET_ATTR_SIZE) && want->st_size != attr->st_size &&
+    if ((what & FUSE_SET_ATTR_SIZE) &&
+        (uint64_t)want->st_size != qm_device_size(fuse->device) &&
         (fi || want->st_size != 0)) {
         fuse_reply_err(req, EINVAL);
         return;
     }
     clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&fuse->lock);
+    take_size(fuse);
     if (what & FUSE_SET_ATTR_MODE)
         attr->st_mode = S_IFREG | (want->st_mode & 07777);
     if (what & FUSE_SET_ATTR_UID)

@@ -34,6 +34,7 @@ struct qm_fuse {
     bool read_only;
     pthread_mutex_t lock; /* of attr */
     struct stat attr;     /* of the file: the device's size; owner, mode and times */
+    off_t told_size; /* that the kernel may have; who calls qm_fuse_tick() has it */
 };
 
 /* Fills in *fuse: the file has the owner and mode of like, and is of the device's size.
@@ -41,6 +42,10 @@ struct qm_fuse {
 void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
                   struct qm_announce *announce, struct qm_threads *threads,
                   const struct stat *like, bool read_only);
+
+/* To be called every second or so, by a thread that serves no request: if the device
+ * has grown, the kernel is told. */
+void qm_fuse_tick(struct qm_fuse *fuse);
 
 extern const struct fuse_lowlevel_ops qm_fuse_ops;
 

@@ -454,7 +454,10 @@ static int print_stats(const struct options *o)
 
 static void on_tick(void *opaque)
 {
-    qm_threads_sweep(opaque);
+    struct life *life = opaque;
+
+    qm_threads_sweep(life->threads);
+    qm_fuse_tick(&life->fuse);
 }
 
 /* libfuse's session for life; NULL after a message. */
@@ -503,6 +506,7 @@ static int set_up(struct life *life)
         .retain = o->retain,
         .wait = o->wait,
         .reconnect = o->reconnect,
+        .grows = true,
         .log = on_log,
     };
     char err[512];
@@ -533,7 +537,7 @@ static int set_up(struct life *life)
     life->fuse.session = life->session;
     catch_signals(life);
     qm_announce_set_report(life->announce, on_report, &life->fuse);
-    if ((r = qm_announce_start(life->announce, on_tick, life->threads)) != 0) {
+    if ((r = qm_announce_start(life->announce, on_tick, life)) != 0) {
         qm_mount_log(LOG_ERR, "cannot start a thread: %s", strerror(r));
         return -1;
     }

@@ -34,25 +34,26 @@ void qm_mount_counts_text(struct qm_mount_counts *c, const struct qm_device *dev
     struct qm_device_stat d;
 
     qm_device_stat(device, &d);
-    snprintf(
-        text, len,
-        "up %d\n"
-        "reads %" PRIu64 "\nread_bytes %" PRIu64 "\nread_errors %" PRIu64
-        "\ntagged_requests %" PRIu64 "\nwrites %" PRIu64 "\nwrite_bytes %" PRIu64
-        "\nwrite_errors %" PRIu64 "\nflushes %" PRIu64 "\nflush_errors %" PRIu64
-        "\nallocates %" PRIu64 "\nallocate_errors %" PRIu64 "\nretained_bytes %" PRIu64
-        "\nretained_writes %" PRIu64 "\nretained_most_bytes %" PRIu64
-        "\nbackground_flushes %" PRIu64 "\nreconnections %" PRIu64
-        "\nserver_changes %" PRIu64 "\nresent_writes %" PRIu64 "\nresent_bytes %" PRIu64
-        "\nfences %" PRIu64 "\nwaited_ms %" PRIu64 "\nlosses %u\n",
-        qm_device_is_up(device), c->requests[QM_MOUNT_READ], c->bytes[QM_MOUNT_READ],
-        c->failed[QM_MOUNT_READ], c->tagged, c->requests[QM_MOUNT_WRITE],
-        c->bytes[QM_MOUNT_WRITE], c->failed[QM_MOUNT_WRITE],
-        c->requests[QM_MOUNT_FLUSH], c->failed[QM_MOUNT_FLUSH],
-        c->requests[QM_MOUNT_ALLOCATE], c->failed[QM_MOUNT_ALLOCATE], d.retained_bytes,
-        d.retained_changes, d.retained_most, d.background_flushes, d.reconnections,
-        d.instances, d.resent_changes, d.resent_bytes, d.fences, d.waited_ms,
-        qm_device_losses(device));
+    snprintf(text, len,
+             "up %d\nsize %" PRIu64 "\n"
+             "reads %" PRIu64 "\nread_bytes %" PRIu64 "\nread_errors %" PRIu64
+             "\ntagged_requests %" PRIu64 "\nwrites %" PRIu64 "\nwrite_bytes %" PRIu64
+             "\nwrite_errors %" PRIu64 "\nflushes %" PRIu64 "\nflush_errors %" PRIu64
+             "\nallocates %" PRIu64 "\nallocate_errors %" PRIu64
+             "\nretained_bytes %" PRIu64 "\nretained_writes %" PRIu64
+             "\nretained_most_bytes %" PRIu64 "\nbackground_flushes %" PRIu64
+             "\nreconnections %" PRIu64 "\nserver_changes %" PRIu64
+             "\nresent_writes %" PRIu64 "\nresent_bytes %" PRIu64 "\nfences %" PRIu64
+             "\nwaited_ms %" PRIu64 "\nlosses %u\n",
+             qm_device_is_up(device), qm_device_size(device),
+             c->requests[QM_MOUNT_READ], c->bytes[QM_MOUNT_READ],
+             c->failed[QM_MOUNT_READ], c->tagged, c->requests[QM_MOUNT_WRITE],
+             c->bytes[QM_MOUNT_WRITE], c->failed[QM_MOUNT_WRITE],
+             c->requests[QM_MOUNT_FLUSH], c->failed[QM_MOUNT_FLUSH],
+             c->requests[QM_MOUNT_ALLOCATE], c->failed[QM_MOUNT_ALLOCATE],
+             d.retained_bytes, d.retained_changes, d.retained_most,
+             d.background_flushes, d.reconnections, d.instances, d.resent_changes,
+             d.resent_bytes, d.fences, d.waited_ms, qm_device_losses(device));
 }
 
 /* Connects to the mount.  Returns a descriptor, or -1 with errno set. */

@@ -60,7 +60,8 @@ struct qm_wire_header {
     uint64_t session;    /* hard to guess; 0: there is none */
     uint64_t instance;   /* of the server process, drawn when it starts; 0: unknown */
     uint8_t boot_id[16]; /* of its machine, drawn when that starts; 0: unknown */
-    uint8_t reserved[440];
+    uint64_t size_now; /* the device's, as a new connection would find it; 0: unknown */
+    uint8_t reserved[432];
 };
 
 /* A connection's requests are carried out in the order they were sent.  Without this
@@ -163,6 +164,7 @@ _Static_assert(offsetof(struct qm_wire_header, size) == 16, "layout");
 _Static_assert(offsetof(struct qm_wire_header, session) == 40, "layout");
 _Static_assert(offsetof(struct qm_wire_header, instance) == 48, "layout");
 _Static_assert(offsetof(struct qm_wire_header, boot_id) == 56, "layout");
+_Static_assert(offsetof(struct qm_wire_header, size_now) == 72, "layout");
 _Static_assert(sizeof(struct qm_wire_record) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_record, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_record, klass) == 16, "layout");
