@@ -170,46 +170,82 @@ static int submit_routed(struct context *c, struct file *file, struct iocb *iocb
     return rc;
 }
 
-/* What is about to be submitted to the kernel. */
-static void record_all(long count, struct iocb **iocbs)
-{
-    for (long i = 0; i < count && atomic_load(&qm_recording); i++) {
-        const struct iocb *iocb = iocbs[i];
-        bool vectored = iocb->aio_lio_opcode == IO_CMD_PREADV ||
-                        iocb->aio_lio_opcode == IO_CMD_PWRITEV;
-        bool write = iocb->aio_lio_opcode == IO_CMD_PWRITE ||
-                     iocb->aio_lio_opcode == IO_CMD_PWRITEV;
+/* --- recording --- */
 
-        if (vectored)
-            qm_record(iocb->aio_fildes, write, iocb->u.v.offset,
-                      qm_io_total(iocb->u.v.vec, iocb->u.v.nr));
-        else if (write || iocb->aio_lio_opcode == IO_CMD_PREAD)
-            qm_record(iocb->aio_fildes, write, iocb->u.c.offset,
-                      (ssize_t)iocb->u.c.nbytes);
+/* What an iocb asks for: the program may free it as soon as the kernel has it. */
+struct asked {
+    int fd;
+    bool write;
+    off_t offset;
+    ssize_t length; /* -1: neither a read nor a write */
+};
+
+static void note(struct asked *asked, const struct iocb *iocb)
+{
+    bool vectored =
+        iocb->aio_lio_opcode == IO_CMD_PREADV || iocb->aio_lio_opcode == IO_CMD_PWRITEV;
+    bool write =
+        iocb->aio_lio_opcode == IO_CMD_PWRITE || iocb->aio_lio_opcode == IO_CMD_PWRITEV;
+
+    *asked = (struct asked){iocb->aio_fildes, write, iocb->u.c.offset, -1};
+    if (vectored) {
+        asked->offset = iocb->u.v.offset;
+        asked->length = qm_io_total(iocb->u.v.vec, iocb->u.v.nr);
+    } else if (write || iocb->aio_lio_opcode == IO_CMD_PREAD) {
+        asked->length = (ssize_t)iocb->u.c.nbytes;
     }
+}
+
+static void record(const struct asked *asked, long count)
+{
+    for (long i = 0; i < count; i++)
+        if (asked[i].length >= 0)
+            qm_record(asked[i].fd, asked[i].write, asked[i].offset, asked[i].length);
+}
+
+/* io_submit() of what goes to the kernel; what that has taken is recorded. */
+static int submit(io_context_t id, long count, struct iocb **iocbs)
+{
+    struct asked asked[64];
+    long at = 0, n;
+    int rc;
+
+    if (!atomic_load(&qm_recording))
+        return NEXT(io_submit)(id, count, iocbs);
+    do {
+        n = count - at < 64 ? count - at : 64;
+        for (long i = 0; i < n; i++)
+            note(&asked[i], iocbs[at + i]);
+        rc = NEXT(io_submit)(id, n, iocbs + at);
+        record(asked, rc);
+        at += rc > 0 ? rc : 0;
+    } while (rc == n && at < count);
+    return at > 0 ? (int)at : rc;
 }
 
 INTERPOSED int io_submit(io_context_t id, long count, struct iocb **iocbs)
 {
     struct context *c = find(id);
+    struct asked asked;
     long at = 0, n;
     int rc = 0;
     QM_PATIENT();
 
-    record_all(count, iocbs);
     if (!c)
-        return NEXT(io_submit)(id, count, iocbs);
+        return submit(id, count, iocbs);
     while (rc >= 0 && at < count) {
         QM_FILE(file, iocbs[at]->aio_fildes);
 
         if (file) {
+            note(&asked, iocbs[at]);
             rc = submit_routed(c, file, iocbs[at]);
+            record(&asked, rc == 0);
             at += rc == 0;
             continue;
         }
         for (n = 1; at + n < count && !qm_is_routed(iocbs[at + n]->aio_fildes); n++)
             ;
-        rc = NEXT(io_submit)(id, n, iocbs + at);
+        rc = submit(id, n, iocbs + at);
         at += rc > 0 ? rc : 0;
         if (rc < n)
             break;

@@ -12,6 +12,7 @@
 #include "clients/preload/preload.h"
 #include "clients/preload/record.h"
 #include "clients/preload/route.h"
+#include "clients/preload/say.h"
 
 static void in_child(void)
 {
@@ -25,6 +26,7 @@ static void in_child(void)
 
 static __attribute__((constructor)) void begin(void)
 {
+    qm_say_begin();
     qm_routes_configure();
     qm_files_begin();
     qm_record_configure();

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "clients/preload/files.h"
+#include "clients/preload/say.h"
 #include "trace/trace.h"
 
 #define RECORD     "QMCTX_PRELOAD_RECORD"
@@ -27,10 +28,15 @@
 /* The trace's descriptor, if the limit allows: programs and shells use lower ones. */
 #define TRACE_FD 512
 
+/* A chunk of a file, and which of the device it has. */
+struct chunk {
+    uint64_t of_file, of_device;
+};
+
 struct recorded {
     dev_t dev;
     ino_t ino;
-    uint32_t *chunks; /* where each is in the device, plus 1; 0: nowhere yet */
+    struct chunk *chunks; /* those in which something was read, in ascending order */
     size_t count;
 };
 
@@ -77,7 +83,7 @@ void qm_record_unlock(void)
 /* The lock is held: the trace has ended, and the program goes on without. */
 static void give_up(int err)
 {
-    fprintf(stderr, "libqmctx-preload: the trace ends here: %s\n", strerror(err));
+    qm_say("libqmctx-preload: the trace ends here: %s\n", strerror(err));
     atomic_store(&qm_recording, false);
     atomic_store(&trace_fd, -1);
     qm_trace_close(writer);
@@ -224,24 +230,30 @@ bool qm_is_recorded(int fd)
 /* Where in the device that byte of the file is.  False: there is no room, or memory. */
 static bool place(struct recorded *file, uint64_t offset, uint64_t *at)
 {
-    uint64_t chunk = offset >> CHUNK_BITS;
-    uint32_t *more;
+    const uint64_t wanted = offset >> CHUNK_BITS;
+    size_t first = 0, end = file->count;
+    struct chunk *more;
 
-    if (chunk >= file->count) {
-        more = chunk < MAX_CHUNKS ? reallocarray(file->chunks, chunk + 1, sizeof *more)
-                                  : NULL;
-        if (!more)
-            return false;
-        memset(more + file->count, 0, (chunk + 1 - file->count) * sizeof *more);
-        file->chunks = more;
-        file->count = chunk + 1;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+
+        if (file->chunks[middle].of_file < wanted)
+            first = middle + 1;
+        else
+            end = middle;
     }
-    if (file->chunks[chunk] == 0) {
+    if (first == file->count || file->chunks[first].of_file != wanted) {
         if (chunk_count == MAX_CHUNKS)
             return false;
-        file->chunks[chunk] = (uint32_t)++chunk_count;
+        more = reallocarray(file->chunks, file->count + 1, sizeof *more);
+        if (!more)
+            return false;
+        file->chunks = more;
+        memmove(more + first + 1, more + first, (file->count - first) * sizeof *more);
+        more[first] = (struct chunk){wanted, chunk_count++};
+        file->count++;
     }
-    *at = ((uint64_t)(file->chunks[chunk] - 1) << CHUNK_BITS) + offset % CHUNK;
+    *at = (file->chunks[first].of_device << CHUNK_BITS) + offset % CHUNK;
     return true;
 }
 
@@ -369,7 +381,7 @@ static __attribute__((destructor)) void finish(void)
         err = qm_trace_close(writer);
         writer = NULL;
         if (err)
-            fprintf(stderr, "libqmctx-preload: the trace: %s\n", strerror(err));
+            qm_say("libqmctx-preload: the trace: %s\n", strerror(err));
     }
     qm_record_unlock();
 }

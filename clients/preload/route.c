@@ -23,6 +23,7 @@
 #include "clients/preload/patient.h"
 #include "clients/preload/preload.h"
 #include "clients/preload/record.h"
+#include "clients/preload/say.h"
 
 #define FILES       "QMCTX_PRELOAD_FILES"
 #define CONNECTIONS "QMCTX_PRELOAD_CONNECTIONS"
@@ -66,7 +67,7 @@ static bool is_child;           /* of the process in which the library was loade
 /* The one way to tell a person what an errno value cannot. */
 static void complain(const struct route *route, const char *what)
 {
-    fprintf(stderr, "libqmctx-preload: %s: %s\n", route->path, what);
+    qm_say("libqmctx-preload: %s: %s\n", route->path, what);
 }
 
 static void device_says(void *route, int priority, const char *sentence)

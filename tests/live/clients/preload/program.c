@@ -14,6 +14,8 @@
  *   preload-program restarts FILE OTHER WHAT LATE
  *       see test-restarts.c
  *   preload-program descriptors FILE HOW
+ *   preload-program submits FILE
+ *   preload-program stderr FILE
  *       see test-record.c
  */
 #include <fcntl.h>
@@ -83,6 +85,10 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "descriptors") == 0)
         return run_descriptors(argv[2], argv[3]);
+    if (argc == 3 && strcmp(argv[1], "submits") == 0)
+        return run_submits(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "stderr") == 0)
+        return run_stderr(argv[2]);
     if (argc == 6 && strcmp(argv[1], "restarts") == 0) {
         set_files(argv);
         return run_restarts(argv[4], argv[5]);

@@ -57,6 +57,8 @@ int run_contexts(const char *path);
 int run_loss(const char *path);
 int run_children(const char *stall);
 int run_descriptors(const char *path, const char *how);
+int run_submits(const char *path);
+int run_stderr(const char *path);
 int run_restarts(const char *what, const char *late);
 
 #endif

@@ -7,8 +7,14 @@
  * reads READS lines' worth of FILE after it has closed what it has, or opened FILE over
  * it, or had a child of vfork() close the file's descriptor, or has read in signal
  * handlers.
+ *
+ *   preload-program submits FILE
+ *
+ * submits reads of which the kernel takes some: the first two of four, none of one, 100
+ * of 100 and one far behind the file's end.
  */
 #include <fcntl.h>
+#include <libaio.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -89,6 +95,49 @@ int run_descriptors(const char *path, const char *how)
     } else
         for (int i = 4; i < MOST - 10; i++)
             CHECK(dup(fd) != -1); /* every number is the file's */
+    for (int i = 0; i < READS; i++)
+        CHECK(pread(fd, buf, sizeof buf, i * (off_t)sizeof buf) == sizeof buf);
+    return 0;
+}
+
+int run_submits(const char *path)
+{
+    enum { MANY = 100, BROKEN = 99 };
+    static char buf[BYTES];
+    io_context_t id = 0;
+    struct iocb iocbs[MANY], *list[MANY];
+    struct io_event events[MANY];
+    int fd = open(path, O_RDONLY);
+
+    CHECK(fd != -1 && io_setup(2 * MANY, &id) == 0);
+    for (int i = 0; i < MANY; i++) {
+        io_prep_pread(&iocbs[i], fd, buf, BYTES, i * (long long)BYTES);
+        list[i] = &iocbs[i];
+    }
+    iocbs[2].aio_lio_opcode = BROKEN;
+    CHECK(io_submit(id, 4, list) == 2);
+    CHECK(io_submit(id, 1, list + 2) == -EINVAL);
+    CHECK(io_getevents(id, 2, 2, events, NULL) == 2);
+    io_prep_pread(&iocbs[2], fd, buf, BYTES, 2LL * BYTES);
+    CHECK(io_submit(id, MANY, list) == MANY);
+    CHECK(io_getevents(id, MANY, MANY, events, NULL) == MANY);
+    io_prep_pread(&iocbs[0], fd, buf, BYTES, 1LL << 62);
+    CHECK(io_submit(id, 1, list) == 1);
+    CHECK(io_getevents(id, 1, 1, events, NULL) == 1);
+    CHECK(io_destroy(id) == 0);
+    return 0;
+}
+
+/* The trace ends while its message would go into the program's file. */
+int run_stderr(const char *path)
+{
+    char buf[BYTES];
+    int fd;
+
+    CHECK(close(STDERR_FILENO) == 0);
+    fd = open(path, O_RDWR);
+    CHECK(fd == STDERR_FILENO);
+    CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0);
     for (int i = 0; i < READS; i++)
         CHECK(pread(fd, buf, sizeof buf, i * (off_t)sizeof buf) == sizeof buf);
     return 0;
