@@ -95,6 +95,20 @@ detach_stand_in() {
     until fusermount3 -u "$T/device"; do sleep 0.1; done
     pid=$(cat /run/stand-in.pid) && kill "$pid" && tail --pid="$pid" -f /dev/null
 }
+# The same, but one that can grow: a loop device over the file of quickmine mount.
+mount_stand_in() { # URI
+    rm -f "${T:?}/device"
+    build/bin/quickmine mount "$1" "$T/device"
+    DEVICE=$(losetup --find --show --direct-io=on "$T/device")
+}
+unmount_stand_in() {
+    losetup --detach "$DEVICE"
+    DEVICE=''
+    until fusermount3 -u "$T/device"; do sleep 0.1; done
+}
+stand_in_size() {
+    losetup --set-capacity "$DEVICE" && blockdev --getsize64 "$DEVICE"
+}
 stand_in=1
 if [ -e /dev/nbd0 ] || modprobe -q nbd 2>/dev/null; then
     [ ! -b /dev/nbd0 ] || [ -e /sys/block/nbd0/pid ] || stand_in=0
