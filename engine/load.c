@@ -9,6 +9,13 @@
  * busy for ever.  (One that is busy for longer than that without a pause counts as
  * slow.)
  *
+ * Reads of a size that were not seen of late may be seen first while the device is
+ * busy, and then must not pass for what it is like when idle: the fewer candidates are
+ * admitted, the smaller reads become.  So they are held against the other sizes: a read
+ * of fewer blocks takes no longer, and one of n times as many no longer than n reads.
+ * Where that is wrong, as of disks that seek for some sizes only, it is so for two
+ * periods at most.
+ *
  * Means, not single reads: a disk serves some reads from its own cache.  And a
  * difference of less than SLOW_NS is none, however large the ratio: that is what
  * threads that wait for a processor look like.
@@ -24,6 +31,7 @@
 #define BUSY         3.0                /* times as slow as idle */
 #define CALM         2.0
 #define SLOW_NS      250000 /* of a read's mean */
+#define MOST_DOUBLED 6      /* a read has at most 2 to the power of this many blocks */
 
 void qm_device_load_init(struct qm_device_load *load)
 {
@@ -64,6 +72,20 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* The most that reads of a size can take on an idle device, by those of the other
+ * sizes; 0: nothing is known.  The lock is held. */
+static uint64_t most(const struct qm_device_load *load, unsigned size)
+{
+    unsigned end = size + 1 < QM_DEVICE_LOAD_SIZES ? size + 1 : MOST_DOUBLED;
+    uint64_t bound = 0;
+
+    for (unsigned i = 0; i < QM_DEVICE_LOAD_SIZES; i++)
+        if (i != size)
+            bound = least(bound, least(load->sizes[i].idle, load->sizes[i].before)
+                                     << (i < size ? end - i : 0));
+    return bound;
+}
+
 /* Learns from the window what an idle device is like.  The lock is held. */
 static void learn(struct qm_device_load *load, uint64_t now)
 {
@@ -74,9 +96,14 @@ static void learn(struct qm_device_load *load, uint64_t now)
             load->sizes[i].before = load->sizes[i].idle;
             load->sizes[i].idle = 0;
         }
-        if (load->sizes[i].reads >= MEAN_LEAST)
-            load->sizes[i].idle = least(load->sizes[i].idle,
-                                        load->sizes[i].ns / load->sizes[i].reads + 1);
+    }
+    for (unsigned i = 0; i < QM_DEVICE_LOAD_SIZES; i++) {
+        if (load->sizes[i].reads < MEAN_LEAST)
+            continue;
+        if (load->sizes[i].idle == 0 && load->sizes[i].before == 0)
+            load->sizes[i].idle = most(load, i);
+        load->sizes[i].idle =
+            least(load->sizes[i].idle, load->sizes[i].ns / load->sizes[i].reads + 1);
     }
     if (next)
         load->period = now;

@@ -40,6 +40,11 @@ def percent():
     return observer.stats()["load"]["percent"]
 
 
+def is_less():
+    load = observer.stats()["load"]
+    return load["percent"] <= 50 and load["slowness"] > 1.5
+
+
 def more(key, n):
     before = observer.stats()[key]
     client.wait_for(lambda: observer.stats()[key] >= before + n, 60)
@@ -58,9 +63,9 @@ try:
     with open(busy, "w", encoding="utf-8"):
         pass
     if throttle == "on":
-        # So few that the thread keeps up with them, or none.
-        client.wait_for(lambda: percent() <= 25, 60)
-        assert observer.stats()["load"]["slowness"] > 1.5
+        # So few that the thread keeps up with them, or none: how many that is depends on
+        # how fast the streams come here.
+        client.wait_for(is_less, 60)
         more("throttled", 100)
         more("prefetches", 3)  # it never stops for good
     else:

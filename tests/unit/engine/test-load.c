@@ -196,6 +196,49 @@ static void test_sizes(void **state)
     assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
+/* Reads of a size that come first while the device is busy. */
+static void test_new_sizes(void **state)
+{
+    static const unsigned known[] = {8, 8, 1, 4, 16}, first[] = {1, 4, 2, 8, 4};
+    struct device *d = *state;
+
+    for (unsigned i = 0; i < 5; i++) {
+        tear_down(state);
+        set_up(state);
+        qm_device_load_demand(&d->load, 1);
+        for (int k = 0; k < 500; k++)
+            took(d, 4 * MS, known[i], 10);
+        assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
+        for (int k = 0; k < 20; k++) /* as it is throttled, they become others */
+            took(d, 80 * MS, known[i], 10);
+        assert_in_range(share(d), 1, 8);
+        for (int k = 0; k < 500; k++)
+            took(d, 80 * MS, first[i], 10);
+        assert_int_equal(share(d), 0);
+    }
+}
+
+/* A size that does take longer: at once as much as its blocks, more after two periods.
+ */
+static void test_slow_sizes(void **state)
+{
+    struct device *d = *state;
+    uint64_t began;
+
+    qm_device_load_demand(&d->load, 1);
+    run(d, 500, 4 * MS, 10);
+    for (int k = 0; k < 500; k++)
+        took(d, 32 * MS, 8, 10);
+    assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
+    began = d->now;
+    while (share(d) > 0 && d->now - began < 300000 * MS)
+        took(d, 200 * MS, 2, 10);
+    assert_int_equal(share(d), 0);
+    while (share(d) < QM_DEVICE_LOAD_ALL && d->now - began < 300000 * MS)
+        took(d, 200 * MS, 2, 10);
+    assert_in_range(d->now - began, 30000 * MS, 100000 * MS);
+}
+
 /* What was long ago does not count: a device that is slow now. */
 static void test_forgets(void **state)
 {
@@ -226,6 +269,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_not_busy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fast_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sizes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_new_sizes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_slow_sizes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_forgets, set_up, tear_down),
     };
 
