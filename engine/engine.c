@@ -24,6 +24,16 @@ static void count_reads(void *opaque, uint64_t *device, uint64_t *lru)
     *lru = reads.lru;
 }
 
+static enum qm_place get_place(void *opaque, uint64_t block)
+{
+    struct qm_engine *e = opaque;
+
+    if (qm_cache_contains(e->cache, block))
+        return QM_PLACE_MEMORY;
+    return e->in_tier && e->in_tier(e->opaque, block) ? QM_PLACE_TIER
+                                                      : QM_PLACE_BACKEND;
+}
+
 static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
                       double *byte_ns)
 {
@@ -83,6 +93,7 @@ int qm_engine_create_prefetcher(struct qm_engine *e,
 
     config.cached = is_cached;
     config.reads = e->blind ? NULL : count_reads;
+    config.place = get_place;
     config.speed = get_speed;
     config.threshold = threshold;
     config.reserve = reserve;

@@ -48,10 +48,14 @@ struct qm_engine {
     struct qm_device_load *load;    /* NULL: how busy the device is does not matter */
     struct qm_rate *rate;           /* NULL: reads ahead have no budget */
     struct qm_latency *latency;     /* how long reads take; NULL: not known */
-    uint64_t device_blocks;         /* what lies beyond is not prefetched */
-    bool prefetches;                /* false: nobody carries prefetches out */
-    bool on_prefetch_hit;           /* candidates on a prefetch hit, too */
-    bool oblivious;                 /* level none: classes are not told apart */
+    /* Whether a second tier has a block, as far as is known at the moment.  May be
+     * called with the prefetcher's locks held.  NULL: there is none. */
+    bool (*in_tier)(void *opaque, uint64_t block);
+    void *opaque;              /* of in_tier */
+    uint64_t device_blocks;    /* what lies beyond is not prefetched */
+    bool prefetches;           /* false: nobody carries prefetches out */
+    bool on_prefetch_hit;      /* candidates on a prefetch hit, too */
+    bool oblivious;            /* level none: classes are not told apart */
     bool blind;                /* the cache does not know what LRU would have read */
     _Atomic bool ignores_hits; /* the prefetcher need not be told of them */
 };

@@ -422,6 +422,25 @@ void qms_tier_below(struct qms_server *s, struct qm_cache_config *cache)
     cache->evicted = evicted;
 }
 
+static bool contains(void *opaque, uint64_t block)
+{
+    struct qms_server *s = opaque;
+    unsigned token;
+    struct qm_tier *tier = qms_tiers_enter(&s->tiers, &token);
+    bool there = tier && qm_tier_contains(tier, block);
+
+    qms_tiers_leave(&s->tiers, token);
+    return there;
+}
+
+void qms_tier_place(struct qms_server *s)
+{
+    if (!s->config.tier && !s->config.control)
+        return;
+    s->engine.in_tier = contains;
+    s->engine.opaque = s;
+}
+
 void qms_tier_close(struct qms_server *s)
 {
     struct qm_tier *tier = atomic_load(&s->tiers.told);

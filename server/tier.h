@@ -86,6 +86,9 @@ int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *w
 int qms_tier_detach(struct qms_server *s, char *why, size_t len);
 int qms_tier_resize(struct qms_server *s, uint64_t size, char *why, size_t len);
 
+/* Tells the engine what lies in the tier, whichever is attached. */
+void qms_tier_place(struct qms_server *s);
+
 /* Has a cache hand over what it evicts. */
 void qms_tier_below(struct qms_server *s, struct qm_cache_config *cache);
 

@@ -275,6 +275,14 @@ static int make_explain(struct qm_sim *sim, char *err, size_t len)
     return 0;
 }
 
+/* For the engine; before the tier is made, it is asked nothing. */
+static bool in_tier(void *opaque, uint64_t block)
+{
+    const struct qm_sim *sim = opaque;
+
+    return qm_sim_tier_has(sim->tier, block);
+}
+
 static int make_prefetcher(struct qm_sim *sim, char *err, size_t len)
 {
     bool perfect = strcmp(sim->config.params.policy, QM_PERFECT) == 0;
@@ -381,6 +389,10 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     qm_device_load_init(&sim->load);
     qm_latency_init(&sim->latency);
     sim->engine.latency = &sim->latency;
+    if (config->tier.size > 0) {
+        sim->engine.in_tier = in_tier;
+        sim->engine.opaque = sim;
+    }
     qm_admission_init(&sim->admission);
     qm_rate_init(&sim->rate);
     qm_rate_set(&sim->rate, &sim->config.params.budget);

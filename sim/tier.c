@@ -8,9 +8,12 @@
 #include <string.h>
 
 #include "cache/cache.h"
+#include "sim/sequential.h"
 #include "tier/tier.h"
 
 enum { STAMPS = 4096 };
+
+#define CUT_OFF (UINT64_C(4) << 20) /* bcache's sequential_cutoff */
 
 #define TICK_NS                                                                        \
     UINT64_C(5000000000) /* as often as the server's looks after its file              \
@@ -20,7 +23,9 @@ struct qm_sim_tier {
     struct qm_sim_tier_config config;
     uint64_t block_size;
     struct qm_tier *tier;  /* or: */
-    struct qm_cache *list; /* QM_SIM_TIER_LRU: which blocks the file has */
+    struct qm_cache *list; /* QM_SIM_TIER_LRU and _BCACHE: which blocks the file has */
+    bool on_read;          /* _BCACHE */
+    struct qm_sequential sequential; /* the same */
     uint64_t now, ticked;
     struct qm_sim_tier_counts counts; /* of the list */
 
@@ -36,13 +41,14 @@ static uint64_t *last_of(struct qm_sim_tier *t, uint64_t block)
 }
 
 /* By enum qm_tier_admit, and then what is no admission of the server's. */
-static const char *const words[] = {"auto", "all", "none", QM_SIM_TIER_LRU};
+static const char *const words[] = {"auto", "all", "none", QM_SIM_TIER_LRU,
+                                    QM_SIM_TIER_BCACHE};
 
 enum { WORDS = sizeof words / sizeof words[0] };
 
 const char *qm_sim_tier_words(void)
 {
-    return "auto, all, none, " QM_SIM_TIER_LRU;
+    return "auto, all, none, " QM_SIM_TIER_LRU ", " QM_SIM_TIER_BCACHE;
 }
 
 bool qm_sim_tier_is_word(const char *admit)
@@ -100,9 +106,12 @@ static int make_tier(struct qm_sim_tier *t, char *err, size_t len)
 
 static int make(struct qm_sim_tier *t, char *err, size_t len)
 {
+    const char *admit = t->config.admit ? t->config.admit : words[0];
+
     if (t->config.own)
         return 0;
-    if (t->config.admit && strcmp(t->config.admit, QM_SIM_TIER_LRU) == 0)
+    t->on_read = strcmp(admit, QM_SIM_TIER_BCACHE) == 0;
+    if (t->on_read || strcmp(admit, QM_SIM_TIER_LRU) == 0)
         return make_list(t, err, len);
     return make_tier(t, err, len);
 }
@@ -154,19 +163,7 @@ void qm_sim_tier_time(struct qm_sim_tier *t, uint64_t ns)
 
 /* ---- the list */
 
-static bool list_read(struct qm_sim_tier *t, uint64_t block)
-{
-    struct qm_lookup found;
-    bool hit = qm_cache_contains(t->list, block);
-
-    t->counts.lookups++;
-    t->counts.hits += hit;
-    if (hit) /* which makes it the most recent */
-        (void)qm_cache_demand(t->list, block, NULL, 0, (uint32_t)t->block_size, &found);
-    return hit;
-}
-
-static void list_evicted(struct qm_sim_tier *t, uint64_t block)
+static void list_insert(struct qm_sim_tier *t, uint64_t block)
 {
     struct qm_lookup found;
 
@@ -177,6 +174,27 @@ static void list_evicted(struct qm_sim_tier *t, uint64_t block)
     qm_cache_fill(t->list, found.fill, NULL);
     t->counts.inserted++;
     t->counts.bytes_written += t->block_size;
+}
+
+/* What is read from the backend, if that fills it. */
+static void list_fill(struct qm_sim_tier *t, uint64_t block)
+{
+    if (t->on_read &&
+        qm_sequential_read(&t->sequential, block, t->block_size) <= CUT_OFF)
+        list_insert(t, block); /* if it is not there */
+}
+
+static bool list_read(struct qm_sim_tier *t, uint64_t block)
+{
+    struct qm_lookup found;
+    bool hit = qm_cache_contains(t->list, block);
+
+    t->counts.lookups++;
+    t->counts.hits += hit;
+    if (hit) /* which makes it the most recent */
+        (void)qm_cache_demand(t->list, block, NULL, 0, (uint32_t)t->block_size, &found);
+    list_fill(t, block);
+    return hit;
 }
 
 static void list_changed(struct qm_sim_tier *t, uint64_t block)
@@ -203,6 +221,20 @@ bool qm_sim_tier_read(struct qm_sim_tier *t, uint64_t block, bool ahead)
     return qm_tier_read(t->tier, &read, 1) > 0;
 }
 
+void qm_sim_tier_came(struct qm_sim_tier *t, uint64_t block)
+{
+    if (t->list)
+        list_fill(t, block);
+}
+
+bool qm_sim_tier_has(struct qm_sim_tier *t, uint64_t block)
+{
+    if (t->config.own)
+        return t->config.own->has && t->config.own->has(t->config.opaque, block);
+    return t->list ? qm_cache_contains(t->list, block)
+                   : qm_tier_contains(t->tier, block);
+}
+
 void qm_sim_tier_used(struct qm_sim_tier *t, uint64_t block)
 {
     if (t->tier)
@@ -225,8 +257,8 @@ void qm_sim_tier_evicted(struct qm_sim_tier *t, uint64_t block, uint64_t ticket)
         return;
     else if (t->config.own)
         t->config.own->evicted(t->config.opaque, block);
-    else
-        list_evicted(t, block);
+    else if (!t->on_read)
+        list_insert(t, block);
 }
 
 void qm_sim_tier_changed(struct qm_sim_tier *t, uint64_t offset, uint64_t count)

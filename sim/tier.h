@@ -5,8 +5,9 @@
  * evicts, a miss and a prefetch look here before they go to the backend, and a write
  * drops the tier's copy.  What is asked is tier/, without data and without threads: its
  * index, admission, segments and rewriting are the server's, and so are the counts.
- * For comparison there is also a plain LRU list over a file of the same size, and the
- * caller's own (qm_sim_tier_ops).
+ * For comparison there are also a plain LRU list over a file of the same size; the same
+ * filled as Linux's bcache does by default, with what is read from the backend, but not
+ * beyond the first 4 MiB of a sequential run; and the caller's own (qm_sim_tier_ops).
  *
  * What differs from a server: nothing waits in a queue (blocks are written one by one,
  * so blocks below 4 KiB take a page each), and there are no flushes, so regions that
@@ -23,7 +24,8 @@ struct qm_device_config;
 struct qm_sim_tier;
 
 /* admit: beside the server's "auto", "all" and "none". */
-#define QM_SIM_TIER_LRU "lru"
+#define QM_SIM_TIER_LRU    "lru"
+#define QM_SIM_TIER_BCACHE "bcache"
 
 /* Since the simulation began. */
 struct qm_sim_tier_counts {
@@ -43,6 +45,8 @@ struct qm_sim_tier_ops {
     void (*evicted)(void *opaque, uint64_t block); /* from memory */
     void (*changed)(void *opaque, uint64_t block); /* written to */
     void (*counts)(void *opaque, struct qm_sim_tier_counts *counts);
+    /* As read(), but counts as nothing.  NULL: nobody knows. */
+    bool (*has)(void *opaque, uint64_t block);
 };
 
 struct qm_sim_tier_config {
@@ -68,6 +72,10 @@ void qm_sim_tier_free(struct qm_sim_tier *tier); /* NULL is fine */
 void qm_sim_tier_time(struct qm_sim_tier *tier, uint64_t ns);
 
 bool qm_sim_tier_read(struct qm_sim_tier *tier, uint64_t block, bool ahead);
+/* Block has come from the backend with others, without having been asked for here. */
+void qm_sim_tier_came(struct qm_sim_tier *tier, uint64_t block);
+/* Whether block is there; counts as nothing. */
+bool qm_sim_tier_has(struct qm_sim_tier *tier, uint64_t block);
 /* A prefetch of block was used. */
 void qm_sim_tier_used(struct qm_sim_tier *tier, uint64_t block);
 /* As the cache's leaving() and evicted(). */

@@ -132,6 +132,8 @@ static void read_pieces(struct vt_reader *r, unsigned n)
     r->more = 0;
     if (n < v->run_most && !last->past)
         r->more = vt_ahead_follow(v, last->block + 1, v->run_most - n, r->jobs);
+    for (unsigned i = 0; v->sim->tier && i < r->more; i++)
+        qm_sim_tier_came(v->sim->tier, r->jobs[i]->block);
     qm_device_load_demand(&v->sim->load, 1);
     vt_device_read(&r->actor, false, r->pieces[r->at].block, n + r->more);
 }

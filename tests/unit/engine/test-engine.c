@@ -483,6 +483,44 @@ static void test_probability(void **state)
     qm_admission_destroy(&admission);
 }
 
+static struct qm_mining_config made_with;
+
+static int create(const struct qm_mining_config *config, struct qm_prefetcher **made,
+                  char *err, size_t len)
+{
+    made_with = *config;
+    *made = &p.base;
+    return 0;
+}
+
+static bool is_odd(void *opaque, uint64_t block)
+{
+    assert_ptr_equal(opaque, &load);
+    return block % 2 == 1;
+}
+
+/* A policy is told where a block lies. */
+static void test_place(void **state)
+{
+    const struct qm_mining_config mining = {.ablate = 0};
+    struct qm_lookup found;
+    char err[64];
+
+    (void)state;
+    p.ops.create = create;
+    assert_int_equal(
+        qm_engine_make_prefetcher(&engine, &p.ops, &mining, err, sizeof err), 0);
+    assert_int_equal(qm_cache_demand(cache, 1, NULL, 0, 1, &found), 0);
+    qm_cache_fill(cache, found.fill, NULL);
+    assert_int_equal(made_with.place(made_with.opaque, 1), QM_PLACE_MEMORY);
+    assert_int_equal(made_with.place(made_with.opaque, 3), QM_PLACE_BACKEND);
+    engine.in_tier = is_odd;
+    engine.opaque = &load;
+    assert_int_equal(made_with.place(made_with.opaque, 1), QM_PLACE_MEMORY);
+    assert_int_equal(made_with.place(made_with.opaque, 3), QM_PLACE_TIER);
+    assert_int_equal(made_with.place(made_with.opaque, 4), QM_PLACE_BACKEND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +541,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_probability, make, undo),
+        cmocka_unit_test_setup_teardown(test_place, make, undo),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,6 +91,27 @@ static void test_found_again(void **state)
     }
 }
 
+/* As bcache: what is read enters, but of a sequential run only the first 4 MiB. */
+static void test_cut_off(void **state)
+{
+    const uint64_t part = (UINT64_C(4) << 20) / BLOCK, all = 2 * part;
+    struct qm_sim_config config = simulation("bcache", 8192);
+    struct qm_sim *sim;
+    struct qm_sim_result r;
+
+    (void)state;
+    for (int scattered = 0; scattered < 2; scattered++) {
+        sim = new_sim(&config);
+        for (int round = 0; round < 2; round++)
+            for (uint64_t i = 0; i < all; i++)
+                requests(sim, QM_TRACE_READ, scattered ? i * 17 % all : i, 1);
+        r = finish(sim);
+        assert_int_equal(r.tier.lookups, r.misses);
+        assert_int_equal(r.tier.inserted, scattered ? all : part);
+        assert_int_equal(r.tier.hits, scattered ? r.misses - all : part);
+    }
+}
+
 static void test_nothing_admitted(void **state)
 {
     struct qm_sim_result r = rounds("none", 1024, 0);
@@ -198,8 +219,10 @@ static void own_counts(void *opaque, struct qm_sim_tier_counts *counts)
 /* Another cache in its place is told of everything. */
 static void test_own(void **state)
 {
-    static const struct qm_sim_tier_ops ops = {own_read, own_evicted, own_changed,
-                                               own_counts};
+    static const struct qm_sim_tier_ops ops = {.read = own_read,
+                                               .evicted = own_evicted,
+                                               .changed = own_changed,
+                                               .counts = own_counts};
     struct qm_sim_config config = simulation(NULL, 1024);
     struct qm_sim_tier_counts n = {0};
     struct qm_sim *sim;
@@ -361,11 +384,17 @@ static void test_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_again), cmocka_unit_test(test_nothing_admitted),
-        cmocka_unit_test(test_writes),      cmocka_unit_test(test_memory_is_the_same),
-        cmocka_unit_test(test_warmup),      cmocka_unit_test(test_own),
-        cmocka_unit_test(test_too_small),   cmocka_unit_test(test_time),
-        cmocka_unit_test(test_prefetches),  cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_found_again),
+        cmocka_unit_test(test_nothing_admitted),
+        cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_memory_is_the_same),
+        cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_too_small),
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_prefetches),
+        cmocka_unit_test(test_given_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
