@@ -155,7 +155,7 @@ stack_server_again() {
     local until=$((SECONDS + 90))
     until rm -f "${T:?}"/nbd.{sock,pid,stats} &&
         LD_PRELOAD=$stack_jemalloc start_nbdkit nbd "${stack_server[@]}" 2>"$T/again.log"; do
-        forget "$PID"
+        end "$PID" # it may be slow, not refused
         [ $SECONDS -lt $until ] || { cat "$T/again.log" >&2; fail "nbdkit does not start again"; }
         sleep 1
     done
