@@ -224,7 +224,9 @@ bool __real_qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill,
 bool __wrap_qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill,
                           const void *data);
 int __real_pthread_mutex_trylock(pthread_mutex_t *mutex);
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
+/* Visible: the linker takes the libraries' calls, too, for calls of it. */
+__attribute__((visibility("default"))) int
+__wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
 
 bool __wrap_qm_cache_fill(struct qm_cache *cache, struct qm_fill *fill,
                           const void *data)

@@ -67,8 +67,8 @@ leave_loop() {
     [ -n "$FUSE" ] || return 0
     local fuse=$FUSE
     FUSE='' # whatever fails from here on is not tried again by the trap
-    wait_for 20 fusermount3 -u "$T/device"
-    wait_for 20 gone "$fuse" || fail "nbdfuse does not end"
+    wait_for 60 fusermount3 -u "$T/device" || fail "the file under $loop is still in use"
+    wait_for 60 gone "$fuse" || fail "nbdfuse does not end"
     forget "$fuse"
     forget "m:$T/device"
     end_attach
