@@ -126,7 +126,8 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
     header->version = htole32(QM_WIRE_VERSION);
     header->flags = htole32(flags);
     header->size = htole64(device->size);
-    header->size_now = htole64(device->size_now);
+    if (device->size_now > device->size)
+        header->size_now = htole64(device->size_now);
     header->block_size = htole32(device->block_size);
     header->instance = htole64(device->instance);
     memcpy(header->boot_id, device->boot_id, sizeof header->boot_id);

@@ -43,7 +43,7 @@ void qms_member_change_end(struct qms_member *member, int counted);
 /* The header's facts about the server and its device. */
 struct qms_device {
     uint64_t size;     /* bytes, for this connection */
-    uint64_t size_now; /* bytes, for new ones */
+    uint64_t size_now; /* bytes, that the last one found */
     uint32_t block_size;
     bool ordered, readonly;
     uint64_t instance;

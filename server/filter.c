@@ -374,7 +374,7 @@ static int control_read(struct qms_server *s, struct qms_connection *c, char *bu
 {
     struct qms_device device = {
         .size = c->size,
-        .size_now = atomic_load(&s->size),
+        .size_now = atomic_load(&s->size_found),
         .block_size = s->config.block_size,
         .ordered = s->thread_model <= NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS,
         .readonly = !c->writable,

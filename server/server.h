@@ -50,7 +50,8 @@ struct qms_server {
     uint64_t instance;     /* random number of this process; 0: none was available */
     uint8_t boot_id[16];   /* of the machine; zeros: not known */
     _Atomic uint64_t size; /* of the device, in bytes; it only grows (size.c) */
-    uint32_t max_bytes;    /* of one read of the layer below */
+    _Atomic uint64_t size_found; /* that the last connection found: it may be less */
+    uint32_t max_bytes;          /* of one read of the layer below */
 
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_recorder *shadow;   /* for a while (shadow.c); the control thread's */

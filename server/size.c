@@ -42,6 +42,7 @@ bool qms_size_found(struct qms_server *s, uint64_t size)
     before = atomic_load(&s->size);
     if (size > before)
         grow(s, before, size);
+    atomic_store(&s->size_found, size);
     pthread_mutex_unlock(&s->size_lock);
     if (size > before)
         qms_log(QMS_WARNING,

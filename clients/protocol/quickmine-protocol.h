@@ -60,7 +60,7 @@ struct qm_wire_header {
     uint64_t session;    /* hard to guess; 0: there is none */
     uint64_t instance;   /* of the server process, drawn when it starts; 0: unknown */
     uint8_t boot_id[16]; /* of its machine, drawn when that starts; 0: unknown */
-    uint64_t size_now; /* the device's, as a new connection would find it; 0: unknown */
+    uint64_t size_now;   /* a new connection would find, if it is larger; else 0 */
     uint8_t reserved[432];
 };
 

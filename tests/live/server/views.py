@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """views.py SOCKET MODE: what is passed through, and when nothing is cached."""
+import os
 import struct
 import sys
 
@@ -86,6 +87,13 @@ def grown():
     assert a.size == 3000000
     s = a.stats()  # the block that it ended in was read again
     assert (s["hits"], s["misses"]) == (0, 3), s
+    # It is larger still, and then as large as before: who is connected is told of the first,
+    # once somebody has found it, and no more of it after the second.
+    for size, told in ((3000000, 0), (4000000, 4000000), (3000000, 0)):
+        os.truncate(os.path.dirname(path) + "/image", size)
+        assert client.connect(path).get_size() == size
+        a.header()
+        assert (a.size, a.size_now) == (3000000, told), (a.size, a.size_now)
     client.passed("grown")
 
 
