@@ -25,9 +25,11 @@ say() { printf '%s\n' "$*" >&2; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { say "skipped: $*"; exit 77; }
 
-# wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.
+# wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.  The bound is for what
+# hangs, not for what is slow on a busy machine: it is LEAST_SECONDS at least.
+LEAST_SECONDS=60
 wait_for() {
-    local deadline=$((SECONDS + $1)); shift
+    local deadline=$((SECONDS + ($1 > LEAST_SECONDS ? $1 : LEAST_SECONDS))); shift
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $deadline ] || return 1
         sleep 0.05
@@ -39,7 +41,7 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
 # stop PID [SIGNAL]: ends a process that this script started, and waits for it.
 stop() {
     kill "-${2:-TERM}" "$1" 2>/dev/null
-    wait_for 20 gone "$1" || kill -KILL "$1" 2>/dev/null
+    wait_for $LEAST_SECONDS gone "$1" || kill -KILL "$1" 2>/dev/null
     wait "$1" 2>/dev/null
     return 0
 }

@@ -97,7 +97,7 @@ def socket_stats(path):
         data += part
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never happened"

@@ -13,7 +13,7 @@ export UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1 ${UBSAN_OPTIONS:-}"
 
 # client SCRIPT ARGS...: a client that has to succeed.
 client() {
-    timeout 100 "$PYTHON" "$HERE/$1" "${@:2}" && return
+    timeout 300 "$PYTHON" "$HERE/$1" "${@:2}" && return
     cat "$T"/*.log >&2
     fail "$1 ${*:2}"
 }
