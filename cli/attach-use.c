@@ -105,7 +105,60 @@ static int find_user(const char *device, dev_t disk, char *err, size_t len)
     return error;
 }
 
-/* A loop device holds nothing exclusively, and no process has it open. */
+/* As mountinfo has it, with \040 for a blank. */
+static void unescape(char *path)
+{
+    char *to = path;
+
+    for (const char *from = path; *from; to++) {
+        unsigned c;
+
+        if (*from == '\\' && sscanf(from + 1, "%3o", &c) == 1) {
+            *to = (char)c;
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/* Whether path lies on a file system that is in memory, as /dev is.  Of any other the
+ * server may be away, that of this very device, too, and a look at the file would wait
+ * for it for ever. */
+static bool is_in_memory(const char *path)
+{
+    FILE *mounts = fopen("/proc/self/mountinfo", "re");
+    bool memory = false;
+    size_t size = 0, best = 0;
+    char *line = NULL;
+
+    while (mounts && getline(&line, &size, mounts) > 0) {
+        const char *dash = strstr(line, " - ");
+        char point[PATH_MAX], type[32];
+        size_t len;
+
+        if (!dash || sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 ||
+            sscanf(dash, " - %31s", type) != 1)
+            continue;
+        unescape(point);
+        len = strcmp(point, "/") == 0 ? 0 : strlen(point);
+        /* Of several on the same place, the last one is on top. */
+        if (len < best || strncmp(path, point, len) != 0 ||
+            (path[len] != '/' && path[len] != '\0'))
+            continue;
+        best = len;
+        memory = strcmp(type, "devtmpfs") == 0 || strcmp(type, "tmpfs") == 0 ||
+                 strcmp(type, "ramfs") == 0;
+    }
+    free(line);
+    if (mounts)
+        fclose(mounts);
+    return memory;
+}
+
+/* A loop device holds nothing exclusively, and no process has it open.  A node of the
+ * device that somebody has made elsewhere than in /dev or its like is not found. */
 static int find_loop(const char *device, dev_t disk, char *err, size_t len)
 {
     const struct dirent *entry;
@@ -126,7 +179,8 @@ static int find_loop(const char *device, dev_t disk, char *err, size_t len)
             continue;
         if (fgets(backing, sizeof backing, f)) {
             backing[strcspn(backing, "\n")] = '\0';
-            if (stat(backing, &st) == 0 && is_of_disk(&st, disk)) {
+            if (is_in_memory(backing) && stat(backing, &st) == 0 &&
+                is_of_disk(&st, disk)) {
                 snprintf(err, len, "/dev/%.32s is a loop device over %s", entry->d_name,
                          device);
                 error = EBUSY;
