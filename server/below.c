@@ -71,6 +71,20 @@ nbdkit_next *qms_below_probe(struct qms_server *s)
     return next;
 }
 
+bool qms_below_flush(struct qms_server *s)
+{
+    nbdkit_next *next = open_next(s->backend);
+    bool flushed;
+    int err = 0;
+
+    if (!next)
+        return false;
+    flushed = next->can_flush(next) == 1 && next->can_multi_conn(next) == 1 &&
+              next->flush(next, 0, &err) == 0;
+    qms_below_close(next);
+    return flushed;
+}
+
 /* What follows is for backing.h: a connection is a nbdkit_next. */
 
 static void *open_backing(void *opaque)

@@ -20,6 +20,10 @@ void qms_below_close(nbdkit_next *next);
 struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,
                                     int *error);
 
+/* Flushes the layer below over a connection of its own, if that covers what others have
+ * written.  Returns whether it has. */
+bool qms_below_flush(struct qms_server *s);
+
 /* The largest read in bytes that the layer below takes, at least a block; or -1 after
  * nbdkit_error(). */
 int64_t qms_below_max_read(const struct qms_server *s, nbdkit_next *next);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/below.h"
 #include "server/server.h"
 #include "server/tier.h"
 #include "server/volume.h"
@@ -284,6 +285,17 @@ static void take_parameters(struct qms_config *c, const struct qms_config *from)
     c->tier_admit = from->tier_admit;
 }
 
+/* What was written before a tier was told of it, the layer below may still lose, and of
+ * that the tier will have copies: it is flushed, here if possible, or by a client. */
+static void cover_earlier(struct qms_server *s, struct qm_tier *tier)
+{
+    uint64_t flush;
+
+    qm_tier_unflushed(tier);
+    flush = qm_tier_flush_begin(tier);
+    qm_tier_flush_end(tier, flush, qms_below_flush(s));
+}
+
 int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *why,
                     size_t len)
 {
@@ -310,6 +322,7 @@ int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *w
     free(was.tier_witness);
     atomic_store(&s->tiers.told, tier);
     qms_grace_wait(&s->tiers.grace);
+    cover_earlier(s, tier);
     atomic_fetch_add(&s->tiers.number, 1);
     atomic_store(&s->tiers.told_all, qms_volume_sync());
     atomic_store(&s->tiers.served, tier);

@@ -183,32 +183,27 @@ static struct layers find_layers(void)
     return layers;
 }
 
-/* File systems whose change time is what somebody says, or a time that programs can
- * set, or none: FUSE's servers (nbdfuse's is when it was started), those of DOS and
- * Windows (some have the time of the last write for it), and what leads to another
- * machine's of any kind. */
+/* File systems on a disk of this machine, of which the kernel dates each change.  Not
+ * those whose change time is what a server says or a program can set (FUSE, FAT, SMB,
+ * 9p), nor NFS, whose clock is another machine's; nor tmpfs, where writes to a mapping
+ * leave no trace; nor overlayfs, which has the times of another file system. */
 static bool dates_changes(const char *path)
 {
-    static const uint32_t others[] = {
-        0x65735546, /* FUSE, virtiofs */
-        0x00004d44, /* msdos, vfat */
-        0x2011bab0, /* exfat */
-        0x5346544e, /* ntfs */
-        0x7366746e, /* ntfs3 */
-        0x0000517b, /* smbfs */
-        0xfe534d42, /* cifs, smb2 */
-        0xff534d42, /* cifs */
-        0x01021997, /* 9p */
-        0x786f4256, /* vboxsf */
+    static const uint32_t good[] = {
+        0x0000ef53, /* ext2, ext3, ext4 */
+        0x58465342, /* xfs */
+        0x9123683e, /* btrfs */
+        0xf2f52010, /* f2fs */
+        0x2fc12fc1, /* zfs */
     };
     struct statfs fs;
 
     if (statfs(path, &fs) == -1)
         return false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if ((uint32_t)fs.f_type == others[i])
-            return false;
-    return true;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        if ((uint32_t)fs.f_type == good[i])
+            return true;
+    return false;
 }
 
 /* With lazytime, a file's times may be on the disk a day after its data.  Whether that

@@ -7,8 +7,8 @@
  *
  *   - nbdkit's file plugin serves a regular file whose change time is still the one
  * that was recorded.  The kernel sets it with every change, whoever makes it, and no
- *     program can set it back; but not over FUSE, on file systems of DOS and Windows,
- *     and through 9p and SMB.
+ *     program can set it back.  The file must lie on ext2, ext3, ext4, xfs, btrfs, f2fs
+ *     or zfs: what other file systems do with change times is not believed.
  *   - The plugin says so itself: see plugins/volume-state.h.
  *
  * Both hold only if no other filter in this process keeps data of its own, as cow and
@@ -17,11 +17,10 @@
  *
  * What the change time does not tell: a change in the tick of the clock (10 ms at most)
  * in which it was recorded, which is why it is recorded later; a program that has had
- * the file mapped, writable, since before, and on tmpfs any that writes to a mapping
- * after it has read there; a machine that crashes within the seconds
+ * the file mapped, writable, since before; a machine that crashes within the seconds
  * that the file system takes to write a time that another program's change had set,
  * after the data was written; a clock that is set back and comes to the very nanosecond
- * again; file systems of other machines that do not keep such a time.
+ * again.
  */
 #ifndef QMS_VOLUME_H
 #define QMS_VOLUME_H

@@ -217,6 +217,12 @@ void intent_end(struct qm_tier *t, uint64_t offset, uint64_t count)
         atomic_fetch_sub(busy_of(t, i), 1);
 }
 
+void qm_tier_unflushed(struct qm_tier *t)
+{
+    intent_begin(t, 0, t->config.identity.size);
+    intent_end(t, 0, t->config.identity.size);
+}
+
 uint64_t qm_tier_flush_begin(struct qm_tier *t)
 {
     uint64_t token = 0;

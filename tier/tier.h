@@ -304,6 +304,11 @@ void qm_tier_write_end(struct qm_tier *tier, struct qm_tier_write *write,
 uint64_t qm_tier_flush_begin(struct qm_tier *tier);
 void qm_tier_flush_end(struct qm_tier *tier, uint64_t token, bool success);
 
+/* The volume has changes from before qm_tier_open() that no flush has covered: should
+ * the machine crash before one does, nothing is kept.  As a change of all of it, but
+ * that nothing is dropped now. */
+void qm_tier_unflushed(struct qm_tier *tier);
+
 /* ---- Operation
  * -------------------------------------------------------------------------- */
 

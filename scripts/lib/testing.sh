@@ -25,6 +25,14 @@ say() { printf '%s\n' "$*" >&2; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { say "skipped: $*"; exit 77; }
 
+# dates_changes PATH: whether a server believes its file system's change times (server/volume.c).
+dates_changes() {
+    case $(stat -f -c %t "$1") in
+    ef53 | 58465342 | 9123683e | f2f52010 | 2fc12fc1) ;;
+    *) return 1 ;;
+    esac
+}
+
 # wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.  The bound is for what
 # hangs, not for what is slow on a busy machine: it is LEAST_SECONDS at least.
 LEAST_SECONDS=60

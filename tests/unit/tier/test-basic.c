@@ -358,6 +358,46 @@ static void test_refused(void **state)
     assert_non_null(strstr(err, "/nonexistent/tier: No such file"));
 }
 
+/* Blocks that stayed in their segments when others left are there after an end, and
+ * after a kill. */
+static void test_stayed(void **state)
+{
+    for (unsigned killed = 0; killed < 2; killed++) {
+        struct qm_tier_config c = config();
+        struct qm_tier *t;
+        struct qm_tier_stats s;
+        pid_t child;
+        int status;
+
+        unlink(path);
+        child = fork();
+        if (child == 0) {
+            t = open_ok(&c);
+            for (uint64_t b = 0; b < 2 * stats(t).capacity; b++) {
+                put(t, b, 1);
+                qm_tier_drain(t);
+                for (uint64_t hot = 0; b % 16 == 0 && hot < 32; hot++)
+                    get(t, hot);
+            }
+            qm_tier_sync(t);
+            s = stats(t);
+            if (s.kept < 32 || s.evicted < 32)
+                _exit(1);
+            if (killed)
+                kill(getpid(), SIGKILL);
+            qm_tier_close(t, QM_TIER_KEEP);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(killed ? WIFSIGNALED(status) : status == 0);
+        t = open_ok(&c);
+        assert_true(stats(t).recovered >= stats(t).capacity * 95 / 100);
+        for (uint64_t hot = 0; hot < 32; hot++)
+            assert_int_equal(get(t, hot), 1);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+}
+
 /* Killed without a word: what was written is there, what was changed is not. */
 static void test_killed(void **state)
 {
@@ -382,6 +422,46 @@ static void test_killed(void **state)
         assert_int_equal(get(t, b), b < 50 || b >= 60);
     qm_tier_close(t, QM_TIER_KEEP);
     assert_int_equal(told.n, 0);
+}
+
+/* The machine crashes, and before the tier was opened the volume was changed: with no
+ * flush that covers that, nothing is kept, and with one everything is. */
+static void test_unflushed(void **state)
+{
+    for (unsigned flushes = 0; flushes < 3; flushes++) {
+        struct qm_tier_config c = config();
+        struct qm_tier *t;
+        uint64_t token;
+        pid_t child;
+        int status;
+
+        unlink(path);
+        c.boot_id = "one";
+        child = fork();
+        if (child == 0) {
+            t = open_ok(&c);
+            qm_tier_unflushed(t);
+            for (uint64_t b = 0; b < 100; b++)
+                put(t, b, 1);
+            qm_tier_sync(t);
+            token = qm_tier_flush_begin(t);
+            qm_tier_flush_end(t, token, flushes == 2);
+            qm_tier_tick(t, true);
+            if (flushes == 0)
+                qm_tier_unflushed(t); /* what is there is not dropped by it */
+            if (get(t, 5) == 1)
+                kill(getpid(), SIGKILL);
+            _exit(1);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        c.boot_id = "two";
+        t = open_ok(&c);
+        assert_int_equal(stats(t).recovered, flushes == 2 ? 100 : 0);
+        for (uint64_t b = 0; b < 100; b++)
+            assert_int_equal(get(t, b), flushes == 2);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
 }
 
 /* The file's name goes: it is used to the end, and said once.  The file is cut: that is
@@ -440,6 +520,8 @@ int main(void)
         cmocka_unit_test_setup(test_witness_half_way, setup),
         cmocka_unit_test_setup(test_refused, setup),
         cmocka_unit_test_setup(test_killed, setup),
+        cmocka_unit_test_setup(test_unflushed, setup),
+        cmocka_unit_test_setup(test_stayed, setup),
         cmocka_unit_test_setup(test_vanished, setup),
         cmocka_unit_test_setup(test_forget, setup),
     };
