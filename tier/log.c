@@ -454,6 +454,7 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
     if (r != 0) {
         /* What the slots hold now is not known, so they are not used again. */
         t->log.used += taken;
+        t->log.unlisted += taken;
         return r;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -469,12 +470,12 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
             entries[first + i] =
                 (struct qm_tier_entry){.block = s.block, .check = s.check};
             COUNT(t, inserted);
-            t->log.unlisted++;
         } else {
             COUNT(t, voided);
         }
     }
     t->log.used += taken;
+    t->log.unlisted += taken;
     return 0;
 }
 
