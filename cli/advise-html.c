@@ -392,47 +392,76 @@ static void put_report(FILE *to, const struct advise_report *r)
     fprintf(to, ".</p>\n");
 }
 
+/* The name of a file beside the page, to be made by mkstemp(); NULL: out of memory. */
+static char *name_beside(const char *path)
+{
+    char *name;
+
+    return asprintf(&name, "%s.XXXXXX", path) == -1 ? NULL : name;
+}
+
+/* Whether the page can be put in its place later. */
+static int try_beside(const char *path)
+{
+    char *name = name_beside(path);
+    int fd = name ? mkstemp(name) : -1, error = name ? errno : ENOMEM;
+
+    if (fd != -1) {
+        close(fd);
+        unlink(name);
+    }
+    free(name);
+    return fd == -1 ? cli_fail("%s: %s", path, strerror(error)) : CLI_OK;
+}
+
 int advise_html_open(const char *path, struct advise_html *html)
 {
     struct stat st;
 
-    html->path = path;
-    html->made = stat(path, &st) == -1;
-    html->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-    if (html->fd == -1)
-        return cli_fail("%s: %s", path, strerror(errno));
-    return CLI_OK;
+    html->mode = 0600;
+    if (stat(path, &st) == -1 && errno == ENOENT) {
+        html->path = strdup(path);
+    } else {
+        /* What a link leads to is replaced, not the link. */
+        html->path = realpath(path, NULL);
+        if (!html->path || stat(html->path, &st) == -1)
+            return cli_fail("%s: %s", path, strerror(errno));
+        if (!S_ISREG(st.st_mode))
+            return cli_fail("--html %s: not a regular file", path);
+        html->mode = st.st_mode & 0777;
+    }
+    return html->path ? try_beside(html->path) : cli_fail("out of memory");
 }
 
 int advise_html_write(struct advise_html *html, const struct advise_report *reports,
                       size_t count)
 {
-    FILE *to = NULL;
-    struct stat st;
+    char *name = name_beside(html->path);
+    int fd = name ? mkostemp(name, O_CLOEXEC) : -1, error = 0;
+    FILE *to = fd == -1 ? NULL : fdopen(fd, "w");
 
-    if (fstat(html->fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        ftruncate(html->fd, 0) == -1)
-        return cli_fail("%s: %s", html->path, strerror(errno));
-    to = fdopen(html->fd, "w");
-    if (!to)
-        return cli_fail("out of memory");
-    html->fd = -1;
-    fputs(HEAD, to);
-    for (size_t i = 0; i < count; i++)
-        put_report(to, &reports[i]);
-    fputs(TAIL, to);
-    if (fflush(to) == 0 && !ferror(to) && fclose(to) == 0) {
-        html->made = false;
-        return CLI_OK;
+    if (!to) {
+        error = name ? errno : ENOMEM;
+    } else {
+        fputs(HEAD, to);
+        for (size_t i = 0; i < count; i++)
+            put_report(to, &reports[i]);
+        fputs(TAIL, to);
+        if (ferror(to) || fflush(to) != 0 || fchmod(fd, html->mode) == -1)
+            error = errno ? errno : EIO;
+        if (fclose(to) != 0 && error == 0)
+            error = errno;
+        if (error == 0 && rename(name, html->path) == -1)
+            error = errno;
+        if (error != 0)
+            unlink(name);
     }
-    return cli_fail("%s: %s", html->path, strerror(errno));
+    free(name);
+    return error == 0 ? CLI_OK : cli_fail("%s: %s", html->path, strerror(error));
 }
 
 void advise_html_close(struct advise_html *html)
 {
-    if (html->fd != -1)
-        close(html->fd);
-    if (html->made)
-        cli_remove_half(html->path);
-    html->fd = -1;
+    free(html->path);
+    html->path = NULL;
 }

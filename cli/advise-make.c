@@ -490,6 +490,32 @@ static int count_classes(struct maker *m)
 
 /* ---- the whole */
 
+int advise_check(const struct advise_request *request)
+{
+    struct advise_report report = {.request = request};
+    struct maker m = {.request = request, .report = &report, .copy = -1};
+    struct qm_trace_reader *reader;
+    struct qm_sim_config config;
+    struct qm_sim *sim;
+    char err[512];
+
+    if (request->memory_count == 0)
+        return CLI_OK;
+    reader = cli_trace_open(request->file);
+    if (!reader)
+        return CLI_FAILED;
+    report.block_size =
+        request->block_size ? request->block_size : qm_trace_block_size(reader);
+    qm_trace_free(reader);
+    config = ahead_config(&m, request->memories[0], QM_LEVEL_NONE);
+    config.timed = NULL;
+    sim = qm_sim_new(&config, err, sizeof err);
+    if (!sim)
+        return cli_fail("%s: --memory: %s", request->name, err);
+    qm_sim_free(sim);
+    return CLI_OK;
+}
+
 int advise_make(const struct advise_request *request, struct advise_report *report)
 {
     struct maker m = {.request = request, .report = report, .copy = -1};

@@ -241,13 +241,10 @@ static const struct argp argp = {
         "take the time of the backend.\vSee quickmine-advise(1).",
 };
 
-/* Makes the advice on one trace, and prints it unless it goes into an array. */
-static int advise(struct arguments *a, size_t i, struct advise_request *request,
-                  struct advise_report *report, json_t *all)
+/* What can be said of one trace before the work of any. */
+static int prepare(const struct arguments *a, size_t i, struct advise_request *request)
 {
     const char *file = a->live.socket ? a->request.file : a->files[i];
-    json_t *json;
-    int status;
 
     if (!sim_is_rereadable(file))
         return cli_fail(
@@ -259,7 +256,16 @@ static int advise(struct arguments *a, size_t i, struct advise_request *request,
     *request = a->request;
     if (!a->live.socket)
         request->file = request->name = file;
-    status = advise_make(request, report);
+    return advise_check(request);
+}
+
+/* Makes the advice on one trace, and prints it unless it goes into an array. */
+static int advise(struct arguments *a, size_t i, struct advise_request *request,
+                  struct advise_report *report, json_t *all)
+{
+    json_t *json;
+    int status = advise_make(request, report);
+
     if (status != CLI_OK)
         return status;
     if (!a->json) {
@@ -277,13 +283,15 @@ static int advise_all(struct arguments *a, json_t *all)
 {
     struct advise_report *reports = calloc(a->count, sizeof *reports);
     struct advise_request *requests = calloc(a->count, sizeof *requests);
-    struct advise_html html = {.fd = -1};
+    struct advise_html html = {.path = NULL};
     int status = reports && requests ? CLI_OK : cli_fail("out of memory");
 
     if (status == CLI_OK && a->html)
         status = advise_html_open(a->html, &html);
     if (status == CLI_OK && a->live.socket)
         status = advise_live_record(&a->live, &a->request);
+    for (size_t i = 0; i < a->count && status == CLI_OK; i++)
+        status = prepare(a, i, &requests[i]);
     for (size_t i = 0; i < a->count && status == CLI_OK; i++)
         status = advise(a, i, &requests[i], &reports[i], all);
     if (status == CLI_OK && a->html)

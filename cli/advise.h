@@ -88,6 +88,9 @@ struct advise_live {
  * the server measured it.  Prints what goes wrong; returns an exit status. */
 int advise_live_record(struct advise_live *live, struct advise_request *request);
 
+/* Before any work: whether the memories are large enough for the trace's blocks. */
+int advise_check(const struct advise_request *request);
+
 /* Simulates, and fills in *report, to be freed with advise_report_free() in any case.
  * Prints what goes wrong; returns an exit status. */
 int advise_make(const struct advise_request *request, struct advise_report *report);
@@ -97,19 +100,17 @@ void advise_print(const struct advise_report *report, size_t classes);
 /* An object; NULL: memory is out. */
 json_t *advise_json(const struct advise_report *report);
 
-/* A page that is to be written: opened before the work, so that a mistake is said
- * first. What was there stays until it is written. */
+/* A page that is to be written.  That it can be is seen before the work; what was there
+ * stays until the new one is whole, whatever ends this program. */
 struct advise_html {
-    const char *path;
-    int fd;    /* -1: none */
-    bool made; /* the file is new, and not complete */
+    char *path; /* NULL: none */
+    unsigned mode;
 };
 
 /* Both print what goes wrong, and return an exit status. */
 int advise_html_open(const char *path, struct advise_html *html);
 int advise_html_write(struct advise_html *html, const struct advise_report *reports,
                       size_t count);
-/* Removes a file that was made and not completed. */
 void advise_html_close(struct advise_html *html);
 
 #endif
