@@ -22,7 +22,7 @@
 #include "cli/cli.h"
 #include "cli/server.h"
 
-enum { TIMEOUT_S = 30 };
+enum { TIMEOUT_S = 30, STOPPED_S = 2 /* when somebody wants us to end */ };
 
 /* Waits, with progress, until that many seconds are over.  False: a signal came. */
 static bool wait_for_end(unsigned seconds, int signals)
@@ -68,7 +68,8 @@ static json_t *record(const struct advise_live *live, const char *file)
     signals = signalfd(-1, &set, SFD_CLOEXEC);
     if (signals != -1)
         whole = wait_for_end(live->seconds, signals);
-    answer = cli_ask(live->socket, json_pack("{s:s}", "record", "stop"), TIMEOUT_S);
+    answer = cli_ask(live->socket, json_pack("{s:s}", "record", "stop"),
+                     whole ? TIMEOUT_S : STOPPED_S);
     if (signals != -1)
         close(signals);
     if (!whole) {
