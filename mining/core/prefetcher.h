@@ -122,8 +122,8 @@ struct qm_mining_config {
     uint64_t rules_most;   /* that they may be given later, by set_memory(); addresses
                               are reserved for them.  Less than rules_memory: that */
 
-    /* Whether a block is cached, as far as is known at the moment; called from
-     * candidates().  NULL: nobody knows. */
+    /* Whether a block is cached, as far as is known at the moment; called from access()
+     * and candidates().  NULL: nobody knows. */
     bool (*cached)(void *opaque, uint64_t block);
     /* Blocks that the device was read for until now, and that it would have been
      * without prefetching, with an LRU cache of the same size, about; called from

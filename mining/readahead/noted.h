@@ -23,7 +23,7 @@ enum { QM_NOTED_BITS = 11 };
 struct qm_note {
     uint32_t generation; /* of the track that it is of */
     uint16_t track;
-    uint8_t bucket; /* of worth.h: what its prefetch was thought to be */
+    uint8_t bucket, distance; /* of worth.h: what its prefetch was thought to be */
     bool marker;
 };
 

@@ -19,6 +19,7 @@
 #include "mining/core/parameters.h"
 #include "mining/core/registry.h"
 #include "mining/readahead/paper.h"
+#include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/tracks.h"
 
@@ -37,12 +38,16 @@ struct readahead {
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
     void (*reserve)(void *opaque, uint64_t blocks);
     uint64_t (*capacity)(void *opaque);
-    void *opaque;          /* for these three */
+    bool (*cached)(void *opaque, uint64_t block);
+    void *opaque;          /* for these four */
     uint64_t cache_blocks; /* if it does not say the capacity */
 };
 
 struct qm_stream {
     struct qm_strides strides;
+    struct qm_runs runs;
+    struct qm_own own;   /* the run that the last request is of, */
+    struct qm_span told; /* which had these blocks */
     struct qm_turn turn;
     struct qm_paper paper; /* with a preset */
     struct qm_span wanted; /* the same */
@@ -127,6 +132,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         r->capacity = config->capacity;
         r->cache_blocks = config->cache_blocks;
         r->opaque = config->opaque;
+        r->cached = config->cached;
         r->tracks = qm_tracks_new(&(struct qm_tracks_config){
             .max_window = blocks_of(r, MAX_BYTES, 1),
             .good_window = blocks_of(r, GOOD_BYTES, 1),
@@ -202,12 +208,16 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         follow_paper(of(p), s, block, outcome, same ? 0 : count);
         return;
     }
+    if (!qm_span_has(s->told, block)) {
+        s->told = (struct qm_span){block, block + count};
+        s->own = qm_runs_read(&s->runs, block, count, of(p)->cached, of(p)->opaque);
+    }
     if (outcome == QM_ACCESS_MISS && !same) {
         s->from = block;
         s->to = block + count;
-        s->turn = qm_tracks_miss(tracks, &s->strides, block, count);
+        s->turn = qm_tracks_miss(tracks, &s->strides, s->own, block, count);
     } else if (qm_tracks_has_note(tracks, block)) {
-        s->turn = qm_tracks_pass(tracks, block, count);
+        s->turn = qm_tracks_pass(tracks, s->own, block, count);
     }
 }
 

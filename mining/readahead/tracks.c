@@ -12,6 +12,7 @@
 
 #include "mining/readahead/edges.h"
 #include "mining/readahead/noted.h"
+#include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/worth.h"
 
@@ -40,6 +41,7 @@ struct track {
     bool late, marked;
     bool two;        /* nothing was read of it since two reads detected it */
     uint64_t length; /* that was read of it: blocks, or a stride's reads */
+    uint32_t own;    /* blocks that its present reader read; 0: several do */
     uint32_t unit;   /* blocks of a read; of a stride */
     uint32_t window;
     uint32_t asks;
@@ -144,6 +146,16 @@ static void unmark(struct qm_tracks *t, struct track *k)
     k->marked = false;
 }
 
+/* Nobody waits for the marker any more; whether it is used is still worth knowing. */
+static void keep_sample(struct qm_tracks *t, struct track *k)
+{
+    struct qm_note *n = k->marked ? qm_noted_find(&t->noted, k->marker) : NULL;
+
+    if (n)
+        n->marker = false;
+    k->marked = false;
+}
+
 /* A place for a new track: a free one, or that of the one used longest ago. */
 static struct track *place(struct qm_tracks *t)
 {
@@ -154,7 +166,7 @@ static struct track *place(struct qm_tracks *t)
     for (unsigned i = 1; i < t->n; i++)
         if (t->tracks[i].used < oldest->used)
             oldest = &t->tracks[i];
-    unmark(t, oldest);
+    keep_sample(t, oldest);
     return oldest;
 }
 
@@ -272,7 +284,7 @@ static void start(struct qm_tracks *t, struct track *k, uint64_t block, uint32_t
 
 /* A read that belongs to no track: perhaps it makes one. */
 static struct track *detect(struct qm_tracks *t, struct qm_strides *strides,
-                            uint64_t block, uint32_t count)
+                            struct qm_own own, uint64_t block, uint32_t count)
 {
     struct qm_run run = qm_edges_read(&t->edges, block, count);
     unsigned reads = run.reads;
@@ -280,6 +292,10 @@ static struct track *detect(struct qm_tracks *t, struct qm_strides *strides,
     bool stride = false;
     struct track *k;
 
+    if (reads < 2 && own.reads > 1) {
+        reads = own.reads; /* it went through what is cached */
+        step = 1;
+    }
     if (reads < 2) {
         step = qm_strides_read(strides, block, &reads);
         stride = true;
@@ -294,6 +310,14 @@ static struct track *detect(struct qm_tracks *t, struct qm_strides *strides,
     k = place(t);
     start(t, k, block, count, step, stride, reads);
     return k;
+}
+
+/* Whether one context reads the track, and how much of it. */
+static void set_own(struct track *k, struct qm_own own)
+{
+    k->own = !k->stride && k->step > 0 && own.reads > 1 ? own.blocks : 0;
+    if (k->own > 0)
+        k->two = own.reads == 2;
 }
 
 /* Where its reader is behind a read; whether that is ahead of where he was. */
@@ -325,7 +349,7 @@ static bool take_marker(struct qm_tracks *t, struct track *k, uint64_t block)
 /* Forgets a track; its place is the next to be taken. */
 static void drop(struct qm_tracks *t, struct track *k)
 {
-    unmark(t, k);
+    keep_sample(t, k);
     k->generation++;
     k->used = 0;
     t->reach[k - t->tracks] = (struct reach){1, 0};
@@ -370,7 +394,7 @@ static bool resume(struct qm_tracks *t, struct track *k, uint64_t block, uint32_
 }
 
 struct qm_turn qm_tracks_miss(struct qm_tracks *t, struct qm_strides *strides,
-                              uint64_t block, uint32_t count)
+                              struct qm_own own, uint64_t block, uint32_t count)
 {
     struct qm_turn turn = {.wanted = false};
     struct track *k;
@@ -388,9 +412,11 @@ struct qm_turn qm_tracks_miss(struct qm_tracks *t, struct qm_strides *strides,
         if (resume(t, k, block, count))
             turn = turn_of(t, k);
         set_reach(t, k);
-    } else if ((k = detect(t, strides, block, count))) {
+    } else if ((k = detect(t, strides, own, block, count))) {
         turn = turn_of(t, k);
     }
+    if (turn.wanted)
+        set_own(k, own);
     pthread_mutex_unlock(&t->lock);
     return turn;
 }
@@ -408,7 +434,8 @@ static struct track *track_of(struct qm_tracks *t, const struct qm_note *note)
     return k->generation == note->generation ? k : NULL;
 }
 
-struct qm_turn qm_tracks_pass(struct qm_tracks *t, uint64_t block, uint32_t count)
+struct qm_turn qm_tracks_pass(struct qm_tracks *t, struct qm_own own, uint64_t block,
+                              uint32_t count)
 {
     struct qm_turn turn = {.wanted = false};
     struct qm_note *note;
@@ -420,8 +447,10 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *t, uint64_t block, uint32_t coun
     if (k) {
         k->used = ++t->now;
         move(k, block, k->stride ? k->unit : count);
-        if (take_marker(t, k, block))
+        if (take_marker(t, k, block)) {
             turn = turn_of(t, k);
+            set_own(k, own);
+        }
         set_reach(t, k);
     }
     pthread_mutex_unlock(&t->lock);
@@ -532,23 +561,53 @@ static uint64_t block_ahead(const struct track *k, const struct asking *a,
     return k->step > 0 ? last->block + last->count - 1 : last->block;
 }
 
+/* How far ahead of its reader a block is: the next is 1. */
+static uint64_t distance(const struct track *k, uint64_t block)
+{
+    if (k->stride)
+        return (uint64_t)((int64_t)(block - k->pos) / k->step) + 1;
+    return k->step > 0 ? block - k->pos + 1 : k->pos - block;
+}
+
+static void add_note(struct qm_tracks *t, const struct track *k, uint64_t block,
+                     enum qm_worth_bucket bucket, bool marker)
+{
+    qm_noted_add(&t->noted, block,
+                 (struct qm_note){
+                     .generation = k->generation,
+                     .track = (uint16_t)(k - t->tracks),
+                     .bucket = (uint8_t)bucket,
+                     .distance = (uint8_t)qm_worth_distance(distance(k, block)),
+                     .marker = marker,
+                 });
+}
+
 /* Notes the marker, and samples of what is asked for. */
 static void note(struct qm_tracks *t, struct track *k, const struct asking *a,
                  enum qm_worth_bucket bucket, bool grows)
 {
     const struct qm_candidate *first = &a->ranges[0], *last = &a->ranges[a->n - 1];
-    struct qm_note n = {k->generation, (uint16_t)(k - t->tracks), (uint8_t)bucket, 0};
     const bool up = k->step > 0;
     uint64_t marker = block_ahead(
         k, a, grows ? UINT32_MAX : k->window / 2 + (k->stride ? 0 : k->unit));
 
-    qm_noted_add(&t->noted, up ? first->block : first->block + first->count - 1, n);
-    qm_noted_add(&t->noted, up ? last->block + last->count - 1 : last->block, n);
-    qm_noted_add(&t->noted, block_ahead(k, a, k->window / 4), n);
-    unmark(t, k);
-    n.marker = k->marked = true;
+    add_note(t, k, up ? first->block : first->block + first->count - 1, bucket, false);
+    add_note(t, k, up ? last->block + last->count - 1 : last->block, bucket, false);
+    add_note(t, k, block_ahead(k, a, k->window / 4), bucket, false);
+    keep_sample(t, k);
+    k->marked = true;
     k->marker = marker;
-    qm_noted_add(&t->noted, marker, n);
+    add_note(t, k, marker, bucket, true);
+}
+
+/* Nothing is asked for, since the window was larger before: again at its end. */
+static void mark_last(struct qm_tracks *t, struct track *k, enum qm_worth_bucket bucket)
+{
+    if (k->marked || k->stride || ahead_of(k) == 0)
+        return;
+    k->marked = true;
+    k->marker = k->step > 0 ? k->end - 1 : k->end;
+    add_note(t, k, k->marker, bucket, true);
 }
 
 static bool comes_sooner(const struct track *k, uint32_t window)
@@ -559,25 +618,41 @@ static bool comes_sooner(const struct track *k, uint32_t window)
 /* Asks for what the track's window lacks; the lock is held. */
 static unsigned ask(struct qm_tracks *t, struct track *k, struct asking *a)
 {
-    const enum qm_worth_bucket bucket = qm_worth_bucket(k->stride, k->two, k->length);
+    const enum qm_worth_bucket bucket =
+        k->stride
+            ? qm_worth_of_stride(k->length)
+            : qm_worth_of_run(k->own > 0, k->two, k->own > 0 ? k->own : k->length);
     const uint32_t before = k->window;
+    float likely = 1;
+    uint32_t reach;
     bool grows;
 
-    if (!qm_worth_try(&t->worth, bucket))
-        return 0; /* it is asked for again when a block is missed */
     size_window(t, k);
     grows = comes_sooner(k, before);
+    reach = qm_worth_reach(&t->worth, bucket, k->window);
+    if (reach == 0) {
+        k->window = before;
+        return 0; /* it is asked for again when a block is missed */
+    }
+    k->window = reach;
     if (k->stride)
         ask_reads(t, k, a);
     else
         ask_blocks(t, k, a);
     set_reach(t, k);
-    if (a->n == 0)
+    if (a->n == 0) {
+        mark_last(t, k, bucket);
         return 0;
+    }
     regain_share(t, a->blocks);
     note(t, k, a, bucket, grows);
     for (unsigned i = 0; i < a->n; i++) {
-        a->ranges[i].probability = qm_worth_get(&t->worth, bucket);
+        float worth = qm_worth_get(&t->worth, bucket,
+                                   qm_worth_distance(distance(k, a->ranges[i].block)));
+
+        /* What lies further ahead is no likelier. */
+        a->ranges[i].probability = worth < likely ? worth : likely;
+        likely = a->ranges[i].probability;
         a->ranges[i].stream = true;
     }
     k->asks++;
@@ -632,7 +707,7 @@ void qm_tracks_ended(struct qm_tracks *t, uint64_t block, enum qm_fate fate)
     pthread_mutex_lock(&t->lock);
     n = qm_noted_find(&t->noted, block);
     if (n) {
-        qm_worth_learn(&t->worth, n->bucket, fate != QM_FATE_UNUSED);
+        qm_worth_learn(&t->worth, n->bucket, n->distance, fate != QM_FATE_UNUSED);
         k = track_of(t, n);
         if (k) {
             k->late |= fate == QM_FATE_LATE;

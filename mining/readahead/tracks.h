@@ -7,6 +7,11 @@
  * moved on, by one range of blocks that are not cached, or several where cached ones
  * lie between.  So of a stream that ends no more than its window was read in vain.
  *
+ * It is as large as it is worth (worth.h): as far ahead of the reader as streams of
+ * which so much had been read were read on.  What one context has read counts (runs.h),
+ * through what is cached as well, or, where several read a stream together, what the
+ * track saw.
+ *
  * The window begins with a few blocks, and grows by 4 and then by 2 with each marker,
  * to twice the amount that the device transfers in the time that it takes to begin
  * (bandwidth times latency, as measured).  While blocks come late it grows on, to twice
@@ -45,6 +50,7 @@ enum {
 
 struct qm_tracks;
 struct qm_strides;
+struct qm_own;
 
 struct qm_tracks_config {
     uint32_t max_window;   /* blocks; at least 1 */
@@ -88,15 +94,17 @@ void qm_tracks_free(struct qm_tracks *tracks); /* NULL is fine */
 /* Bytes that it takes. */
 uint64_t qm_tracks_bytes(void);
 
-/* A read of count blocks misses the first of them; strides are its context's. */
+/* A read of count blocks misses the first of them; strides are its context's, own is
+ * the run of its context that it is of. */
 struct qm_turn qm_tracks_miss(struct qm_tracks *tracks, struct qm_strides *strides,
-                              uint64_t block, uint32_t count);
+                              struct qm_own own, uint64_t block, uint32_t count);
 
 /* Whether something is to be done when the prefetched block is demanded, or leaves. */
 bool qm_tracks_has_note(struct qm_tracks *tracks, uint64_t block);
 
 /* A prefetched block is demanded, and the request has count blocks from there on. */
-struct qm_turn qm_tracks_pass(struct qm_tracks *tracks, uint64_t block, uint32_t count);
+struct qm_turn qm_tracks_pass(struct qm_tracks *tracks, struct qm_own own,
+                              uint64_t block, uint32_t count);
 
 /* Moves the window; fills in at most max ranges (1 or more) and returns how many.  The
  * stream goes on only if this is called. */

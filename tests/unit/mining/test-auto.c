@@ -147,6 +147,8 @@ static void test_scan_is_not_mined(void **state)
     recur(&w, 20);
     w.p->ops->stats(w.p, &before);
     for (uint64_t b = 10000; b < 30000; b++) {
+        if (asked > b)
+            w.p->ops->ended(w.p, b, 1, 1, QM_FATE_USED);
         access_block(&w, b, asked > b ? QM_ACCESS_PREFETCH_HIT : QM_ACCESS_MISS, 64);
         for (unsigned k = 0; k < w.n; k++)
             asked = w.out[k].block + w.out[k].count;

@@ -5,6 +5,7 @@
 
 #include "mining/readahead/edges.h"
 #include "mining/readahead/noted.h"
+#include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/worth.h"
 
@@ -130,33 +131,132 @@ static void test_noted(void **state)
     assert_null(qm_noted_find(&noted, 5));
 }
 
+static void tell(struct qm_worth *w, unsigned distance, bool used)
+{
+    for (unsigned i = 0; i < 100; i++)
+        qm_worth_learn(w, QM_WORTH_TWO, distance, used);
+}
+
+/* How often, of 1000 times, it reaches at least as far. */
+static unsigned reaches(struct qm_worth *w, uint32_t blocks)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < 1000; i++)
+        n += qm_worth_reach(w, QM_WORTH_TWO, 256) >= blocks;
+    return n;
+}
+
 /* What is never used is tried less and less, but tried; and comes back. */
 static void test_worth(void **state)
 {
     struct qm_worth w;
-    unsigned tried = 0;
 
     qm_worth_init(&w);
-    assert_true(qm_worth_try(&w, QM_WORTH_TWO));
-    for (unsigned i = 0; i < 100; i++)
-        qm_worth_learn(&w, QM_WORTH_TWO, false);
-    assert_true(qm_worth_get(&w, QM_WORTH_TWO) < 0.05f);
-    for (unsigned i = 0; i < 1000; i++)
-        tried += qm_worth_try(&w, QM_WORTH_TWO);
-    assert_in_range(tried, 10, 100);
-    assert_true(qm_worth_try(&w, QM_WORTH_RUN));
-    for (unsigned i = 0; i < 100; i++)
-        qm_worth_learn(&w, QM_WORTH_TWO, true);
-    assert_true(qm_worth_get(&w, QM_WORTH_TWO) > 0.9f);
-    assert_true(qm_worth_try(&w, QM_WORTH_TWO));
+    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 256), 256);
+    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 5), 5);
+    tell(&w, 2, false); /* 4 to 7 blocks ahead */
+    assert_true(qm_worth_get(&w, QM_WORTH_TWO, 2) < 0.05f);
+    assert_int_equal(reaches(&w, 3), 1000);
+    assert_in_range(reaches(&w, 4), 10, 100);
+    assert_int_equal(reaches(&w, 8), 0);
+    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 3), 3);
+    tell(&w, 0, false);
+    assert_in_range(reaches(&w, 1), 10, 100);
+    assert_int_equal(qm_worth_reach(&w, QM_WORTH_OWN_TWO, 256), 256);
+    tell(&w, 0, true);
+    tell(&w, 2, true);
+    assert_int_equal(reaches(&w, 256), 1000);
+}
 
-    assert_int_equal(qm_worth_bucket(false, true, 2), QM_WORTH_TWO);
-    assert_int_equal(qm_worth_bucket(false, false, 3), QM_WORTH_RUN);
-    assert_int_equal(qm_worth_bucket(false, false, 8), QM_WORTH_SHORT);
-    assert_int_equal(qm_worth_bucket(false, false, 32), QM_WORTH_MEDIUM);
-    assert_int_equal(qm_worth_bucket(false, false, 128), QM_WORTH_LONG);
-    assert_int_equal(qm_worth_bucket(true, false, 3), QM_WORTH_STRIDE);
-    assert_int_equal(qm_worth_bucket(true, false, 9), QM_WORTH_STRIDE_LONG);
+/* Of two of which a third was used, the next block of one context's own is read ahead.
+ */
+static void test_worth_next(void **state)
+{
+    static const enum qm_worth_bucket own[] = {QM_WORTH_TWO, QM_WORTH_OWN_TWO};
+    struct qm_worth w;
+    unsigned reached;
+
+    qm_worth_init(&w);
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned k = 0; k < 900; k++)
+            for (unsigned d = 0; d < 2; d++)
+                qm_worth_learn(&w, own[i], d, k % 3 == 2);
+        reached = 0;
+        for (unsigned k = 0; k < 320; k++)
+            reached += qm_worth_reach(&w, own[i], 256);
+        assert_int_equal(reached, i == 0 ? 10 : 310 + 10 * 3);
+    }
+}
+
+static void test_worth_buckets(void **state)
+{
+    static const uint64_t lengths[] = {3, 8, 32, 128};
+
+    assert_int_equal(qm_worth_of_run(false, true, 2), QM_WORTH_TWO);
+    assert_int_equal(qm_worth_of_run(true, true, 2), QM_WORTH_OWN_TWO);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(qm_worth_of_run(false, false, lengths[i]), QM_WORTH_RUN + i);
+        assert_int_equal(qm_worth_of_run(true, false, lengths[i]),
+                         QM_WORTH_OWN_RUN + i);
+    }
+    assert_int_equal(qm_worth_of_stride(8), QM_WORTH_STRIDE);
+    assert_int_equal(qm_worth_of_stride(9), QM_WORTH_STRIDE_LONG);
+    assert_int_equal(qm_worth_distance(1), 0);
+    assert_int_equal(qm_worth_distance(3), 1);
+    assert_int_equal(qm_worth_distance(4), 2);
+    assert_int_equal(qm_worth_distance(63), 5);
+    assert_int_equal(qm_worth_distance(UINT64_MAX), QM_WORTH_DISTANCES - 1);
+}
+
+static bool is_even(void *opaque, uint64_t block)
+{
+    return block % 2 == 0;
+}
+
+static bool is_cached(void *opaque, uint64_t block)
+{
+    return true;
+}
+
+/* A context's own runs: through what is cached, and with other reads between. */
+static void test_own(void **state)
+{
+    struct qm_runs r = {0};
+    struct qm_own own;
+
+    own = qm_runs_read(&r, 100, 2, NULL, NULL);
+    assert_int_equal(own.reads, 1);
+    assert_int_equal(own.blocks, 2);
+    own = qm_runs_read(&r, 102, 1, NULL, NULL);
+    assert_int_equal(own.reads, 2);
+    assert_int_equal(own.blocks, 3);
+    own = qm_runs_read(&r, 104, 1, NULL, NULL); /* 103 was not read */
+    assert_int_equal(own.reads, 1);
+    own = qm_runs_read(&r, 107, 1, is_even, NULL);
+    assert_int_equal(own.reads, 1); /* 105 was not read */
+    own = qm_runs_read(&r, 109, 3, is_even, NULL);
+    assert_int_equal(own.reads, 2);
+    assert_int_equal(own.blocks, 5);
+    own = qm_runs_read(&r, 112 + QM_RUNS_GAP, 1, is_cached, NULL);
+    assert_int_equal(own.reads, 3);
+    assert_int_equal(own.blocks, 6 + QM_RUNS_GAP);
+    own = qm_runs_read(&r, 114 + 2 * QM_RUNS_GAP, 1, is_cached, NULL);
+    assert_int_equal(own.reads, 1);
+    for (uint64_t i = 0; i < 1000; i++) {
+        for (uint64_t k = 0; k < 20; k++) {
+            own = qm_runs_read(&r, 1000000 * (i + 1) + 1000 * k, 1, NULL, NULL);
+            assert_int_equal(own.reads, 1);
+        }
+        own = qm_runs_read(&r, 113 + QM_RUNS_GAP + i, 1, NULL, NULL);
+        assert_int_equal(own.reads, 4 + i);
+    }
+    for (uint64_t i = 0; i < 100; i++) /* and new ones all the same */
+        qm_runs_read(&r, 2000000 + 100 * (i / 2) + i % 2, 1, NULL, NULL);
+    own = qm_runs_read(&r, 2000000 + 4902, 1, NULL, NULL);
+    assert_int_equal(own.reads, 3);
+    own = qm_runs_read(&r, 1113 + QM_RUNS_GAP, 1, NULL, NULL);
+    assert_int_equal(own.reads, 1);
 }
 
 int main(void)
@@ -170,6 +270,9 @@ int main(void)
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_noted),
         cmocka_unit_test(test_worth),
+        cmocka_unit_test(test_worth_next),
+        cmocka_unit_test(test_worth_buckets),
+        cmocka_unit_test(test_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

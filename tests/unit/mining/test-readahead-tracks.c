@@ -2,6 +2,7 @@
 /* Windows: when they begin, grow, shrink and end, and what is never asked for. */
 #include "testing.h"
 
+#include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/tracks.h"
 
@@ -11,6 +12,8 @@ enum { FIRST = 4, GOOD = 32, MOST = 256, DEVICE = 1 << 20 };
 struct world {
     struct qm_tracks *tracks;
     struct qm_strides strides;
+    struct qm_runs runs; /* of the one context */
+    bool shared;         /* contexts are no help: each read is another's */
     bool cached[DEVICE], ahead[DEVICE], read[DEVICE];
     uint64_t efficient, reserved;
     uint64_t last; /* the first block of what was asked for last */
@@ -81,25 +84,30 @@ static void unmake(struct world *w)
 static void reads(struct world *w, uint64_t block, uint32_t count, bool late)
 {
     struct qm_candidate ranges[QM_TRACKS_RANGES];
-    bool first = true;
+    struct qm_own own = {1, count};
+    bool first = true, told = false;
 
     for (uint64_t b = block; b < block + count; b++) {
         struct qm_turn turn = {.wanted = false};
+        uint32_t left = (uint32_t)(block + count - b);
         unsigned n;
 
         w->read[b] = true;
+        if (!told && !w->shared && (w->ahead[b] || !w->cached[b])) {
+            own = qm_runs_read(&w->runs, b, left, is_cached, w);
+            told = true;
+        }
         if (w->ahead[b]) {
             w->ahead[b] = false;
             w->unread--;
             qm_tracks_ended(w->tracks, b, late ? QM_FATE_LATE : QM_FATE_USED);
             if (qm_tracks_has_note(w->tracks, b))
-                turn = qm_tracks_pass(w->tracks, b, (uint32_t)(block + count - b));
+                turn = qm_tracks_pass(w->tracks, own, b, left);
         } else if (!w->cached[b]) {
             w->cached[b] = true;
             w->misses++;
             if (first)
-                turn = qm_tracks_miss(w->tracks, &w->strides, b,
-                                      (uint32_t)(block + count - b));
+                turn = qm_tracks_miss(w->tracks, &w->strides, own, b, left);
             first = false;
         }
         n = qm_tracks_ask(w->tracks, turn, ranges, QM_TRACKS_RANGES);
@@ -437,17 +445,18 @@ static void test_not_asked(void **state)
 {
     struct world *w = make(0);
     struct qm_candidate ranges[4];
+    const struct qm_own alone = {1, 1};
     struct qm_turn turn;
 
-    qm_tracks_miss(w->tracks, &w->strides, 50, 1);
-    turn = qm_tracks_miss(w->tracks, &w->strides, 51, 1);
+    qm_tracks_miss(w->tracks, &w->strides, alone, 50, 1);
+    turn = qm_tracks_miss(w->tracks, &w->strides, alone, 51, 1);
     assert_true(turn.wanted);
-    turn = qm_tracks_miss(w->tracks, &w->strides, 52, 1);
+    turn = qm_tracks_miss(w->tracks, &w->strides, alone, 52, 1);
     assert_true(turn.wanted);
     assert_int_equal(qm_tracks_ask(w->tracks, turn, ranges, 4), 1);
     assert_int_equal(ranges[0].block, 53);
     assert_int_equal(ranges[0].count, FIRST);
-    turn = qm_tracks_miss(w->tracks, &w->strides, 53,
+    turn = qm_tracks_miss(w->tracks, &w->strides, alone, 53,
                           1); /* it was missed, though asked for */
     assert_true(turn.wanted);
     turn.wanted = false;
@@ -466,13 +475,157 @@ static void test_small_stride(void **state)
     unsigned n = 0;
 
     for (uint64_t b = 1000; b < 1400; b += 10) {
-        turn = qm_tracks_miss(w->tracks, &w->strides, b, 1);
+        turn = qm_tracks_miss(w->tracks, &w->strides, (struct qm_own){1, 1}, b, 1);
         for (unsigned i = 0; i < QM_TRACKS_RANGES; i++)
             ranges[i] = (struct qm_candidate){.block = other};
         n += qm_tracks_ask(w->tracks, turn, ranges, QM_TRACKS_RANGES);
         assert_false(qm_tracks_has_note(w->tracks, other));
     }
     assert_true(n > 0);
+    unmake(w);
+}
+
+/* A window that is larger than it may be now is used up; its stream goes on behind it.
+ */
+static void test_smaller(void **state)
+{
+    struct world *w = make(1 << 16);
+    unsigned misses;
+
+    for (uint64_t b = 0; b < 1000; b++)
+        reads(w, b, 1, false);
+    assert_true(w->unread >= GOOD / 2);
+    misses = w->misses;
+    w->capacity = 16;
+    for (uint64_t b = 1000; b < 2000; b++)
+        reads(w, b, 1, false);
+    assert_int_equal(w->misses, misses);
+    assert_in_range(w->unread, 1, FIRST);
+    unmake(w);
+}
+
+/* Runs of two, which are many streams; elsewhere than a test's own. */
+static void read_pairs(struct world *w, struct rng *rng, unsigned n)
+{
+    const bool shared = w->shared;
+
+    w->shared = true;
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t b = DEVICE / 2 + rng_below(rng, DEVICE / 2 - 2 * MOST);
+
+        w->cached[b] = w->cached[b + 1] = w->ahead[b] = w->ahead[b + 1] = false;
+        reads(w, b, 1, false);
+        reads(w, b + 1, 1, false);
+    }
+    w->shared = shared;
+}
+
+/* A context that reads on through what is cached misses one block behind that, not two,
+ * though its stream was forgotten over others. */
+static void test_through_cached(void **state)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        struct world *w = make(0);
+        struct rng rng = {2};
+        unsigned misses = 0;
+
+        w->shared = shared;
+        for (uint64_t b = 0; b < 20; b++)
+            reads(w, b, 1, false);
+        for (uint64_t island = 1000; island < 3000; island += 200) {
+            memset(w->cached + island, true, 180);
+            read_pairs(w, &rng, 2 * QM_TRACKS_MAX);
+            w->misses = 0;
+            for (uint64_t b = island == 1000 ? 990 : island; b < island + 200; b++)
+                reads(w, b, 1, false);
+            misses += w->misses;
+        }
+        if (shared)
+            assert_in_range(misses, 19, 40);
+        else
+            assert_in_range(misses, 10, 13);
+        unmake(w);
+    }
+}
+
+/* What was asked for there leaves the cache. */
+static void leave_unread(struct world *w, uint64_t from, uint64_t to)
+{
+    for (uint64_t b = from; b < to; b++)
+        if (w->ahead[b]) {
+            w->unread--;
+            w->ahead[b] = w->cached[b] = false;
+            qm_tracks_ended(w->tracks, b, QM_FATE_UNUSED);
+        }
+}
+
+/* Where a run begins: no strides. */
+static uint64_t run_at(uint64_t run)
+{
+    return 500 * run + run * run % 97;
+}
+
+/* Runs of two reads, again and again: soon hardly anything is read ahead.  Of three:
+ * the third, and nothing behind it. */
+static void test_short_runs(void **state)
+{
+    for (unsigned length = 2; length <= 3; length++) {
+        struct world *w = make(0);
+        unsigned unread = 0;
+
+        for (uint64_t run = 0; run < 2000; run++) {
+            for (uint64_t b = 0; b < length; b++)
+                reads(w, run_at(run) + b, 1, false);
+            unread += run >= 1000 ? w->unread : 0;
+            w->misses = run == 999 ? 0 : w->misses;
+            leave_unread(w, run_at(run), run_at(run) + MOST);
+        }
+        assert_in_range(unread, 1, 1000 / 4);
+        assert_in_range(w->misses, 2000 - 1000 / 4, 2000 + 1000 / 10);
+        unmake(w);
+    }
+}
+
+/* Reads that adjoin others' by chance, and are not read on, say nothing of a context
+ * that reads on and on. */
+static void test_chance_beside(void **state)
+{
+    struct world *w = make(0);
+    struct rng rng = {5};
+    uint64_t at = 0;
+
+    for (unsigned i = 0; i < 2000; i++) {
+        read_pairs(w, &rng, 10);
+        leave_unread(w, DEVICE / 2, DEVICE);
+        if (i < 1000)
+            continue;
+        memset(&w->runs, 0, sizeof w->runs); /* one that reads 40 blocks */
+        w->misses = 0;
+        for (unsigned k = 0; k < 40; k++)
+            reads(w, at + k, 1, false);
+        at += 400;
+        if (i >= 1500)
+            assert_in_range(w->misses, 1, 2);
+    }
+    unmake(w);
+}
+
+/* What was asked for counts as unused when that is told, though its stream is forgotten
+ * by then: there were many others. */
+static void test_told_late(void **state)
+{
+    struct world *w = make(0);
+    unsigned before = 0;
+
+    for (uint64_t run = 0; run < 2000; run++) {
+        if (run == 1000)
+            before = w->asked;
+        reads(w, run_at(run), 1, false);
+        reads(w, run_at(run) + 1, 1, false);
+        if (run >= 300)
+            leave_unread(w, run_at(run - 300), run_at(run - 300) + MOST);
+    }
+    assert_in_range(w->asked - before, 1, 1000 / 8);
     unmake(w);
 }
 
@@ -531,25 +684,18 @@ static void test_wild(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_one_request),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_stride),
-        cmocka_unit_test(test_target),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_share),
-        cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_all_cached),
-        cmocka_unit_test(test_not_asked),
-        cmocka_unit_test(test_small_stride),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_wild),
-        cmocka_unit_test(test_two_on_their_way),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_sequential),     cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_one_request),
+        cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_stride),
+        cmocka_unit_test(test_target),         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_share),          cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_cached),         cmocka_unit_test(test_all_cached),
+        cmocka_unit_test(test_not_asked),      cmocka_unit_test(test_small_stride),
+        cmocka_unit_test(test_smaller),        cmocka_unit_test(test_through_cached),
+        cmocka_unit_test(test_short_runs),     cmocka_unit_test(test_chance_beside),
+        cmocka_unit_test(test_told_late),      cmocka_unit_test(test_random),
+        cmocka_unit_test(test_wild),           cmocka_unit_test(test_two_on_their_way),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_forgotten_edge),
     };
 
