@@ -2,6 +2,7 @@
 # oltp.sh - for sysbench's own OLTP benchmarks, as Debian has them: what bench/record needs.
 # To be sourced by NAME.sh.  A scale of 1 is 4 tables of 100,000 rows, about 95 MB.
 # shellcheck disable=SC2154 # bench/record's variables
+. bench/workloads/beside.sh
 
 workload_mb=140 workload_level=transaction workload_takes="clients scale"
 workload_needs=bench
@@ -45,23 +46,3 @@ oltp_run() {
     return $rc
 }
 workload_run() { oltp_run "$workload"; }
-
-# beside COMMAND...: runs it again and again, its errors in $T/beside.log, until not_beside.
-beside() {
-    background again_and_again "$@"
-    beside_pid=$PID
-}
-again_and_again() {
-    while [ ! -e "$T/enough" ]; do
-        "$@" >/dev/null 2>>"$T/beside.log" || { touch "$T/beside.failed"; return 1; }
-        echo "a round" >>"$T/beside.done"
-    done
-}
-# not_beside: waits for the last round to end; 1 if one failed.
-not_beside() {
-    touch "$T/enough"
-    wait_for 300 gone "$beside_pid" || stop "$beside_pid"
-    forget "$beside_pid"
-    [ ! -e "$T/beside.failed" ] || { cat "$T/beside.log" >&2; return 1; }
-    echo "beside: $(wc -l <"$T/beside.done") rounds"
-}
