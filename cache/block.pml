@@ -23,6 +23,21 @@
  *   - nothing is used after it was freed, freed twice, or has a reference too few;
  *   - when all is over, nothing has a reference too many.
  *
+ * With TIER=1 there is the second tier below the cache, too, and crashes: any step may
+ * be the last one of a process that is killed, or of the machine.  Then a server starts
+ * again, recovers the tier and reads.  Checked as well:
+ *
+ *   - what the tier would serve while no write is in flight is what is below: nothing
+ *     older, and after a crash of the machine nothing that the layer below has lost;
+ *   - an unmarked region loses no block by a crash of the machine, nor any by that of
+ *     the process, but those that were written to (so that dropping all is no answer).
+ *
+ * A segment of it has one slot here.  Left out: admission, the queue (a block is
+ * written before the call returns, as in a simulation), several regions of the map,
+ * blocks that are compared before they are believed (tier/verify.c), errors and death,
+ * attaching and resizing; and a write that reaches the layer below when its server is
+ * long dead.
+ *
  * tests/long/cache/spin runs it; the numbers of processes are macros.
  */
 #ifndef READERS
@@ -50,6 +65,34 @@
 #define BUFS 2
 #endif
 
+#ifndef TIER
+#define TIER 0
+#endif
+#if TIER
+#ifndef WARM
+#define WARM 0 /* the block is in the tier from before */
+#endif
+#ifndef CRASHES
+#define CRASHES 0
+#endif
+#ifndef REFILLS
+#define REFILLS 0 /* segments filled anew for other blocks; this one stays or leaves */
+#endif
+#ifndef MARKED
+#define MARKED 0 /* a change of another block may have marked the region */
+#endif
+#ifndef FLUSHES
+#define FLUSHES 0
+#endif
+#ifndef SYNCS
+#define SYNCS 0
+#endif
+#ifndef VOLATILE
+#define VOLATILE 0 /* the layer below loses what was not flushed, too */
+#endif
+#define SLOTS 2
+#endif
+
 #define POISON 99 /* what is in a free buffer */
 
 mtype = {NONE, MAIN, PREFETCH};      /* enum qm_part */
@@ -60,7 +103,11 @@ typedef header {
     mtype memory = FREE;
     mtype part = NONE;
     bit filled, hittable;
-    byte buf, refs, waiting
+    byte buf, refs, waiting;
+#if TIER
+    bit handed; /* evicted with its data, not yet handed over */
+    byte ticket
+#endif
 };
 header hd[HEADERS + 1];
 
@@ -83,6 +130,39 @@ bit in_flight[WRITERS + 1], conflict[WRITERS + 1];
 /* The layer below, and what is known of it outside. */
 byte below[2], newest;
 byte known[2]; /* acknowledged, or seen by a reader */
+
+#if TIER
+/* The tier's file.  `foot` and `tag` are incarnations, as the kernel has them; the same
+ * on the disk; 0: zeroed, dead.  `sum` is the incarnation with whose checksum the data
+ * agrees. */
+typedef segment {
+    byte at[2];
+    byte sum, foot, tag, disk_foot, disk_tag;
+    bit synced; /* the data */
+    byte inc;   /* in memory */
+    byte pins
+};
+segment seg[SLOTS + 1];
+bit map, disk_map; /* the region's bit */
+bit other_boot;    /* than the superblock has */
+
+/* In memory. */
+byte incarnation;
+byte place; /* the slot that the index has for the block; 0: none */
+byte moment, last, writing; /* struct stamp, of tier/journal.c */
+bit marked, wanted, uncovered, changed, intent_lock;
+byte busy;
+
+bit dead;        /* the processes are killed */
+bit keeps;       /* nothing says that the block may be lost */
+byte flushed[2]; /* what is below as of the last flush */
+
+#define LIFE     {
+#define LIFE_END } unless { dead }
+#else
+#define LIFE
+#define LIFE_END
+#endif
 
 #define covers(w, byte) (w == 0 || w == 2 - (byte))
 #define any_in_flight   (in_flight[0] || (WRITERS > 1 && in_flight[1]) || \
@@ -289,6 +369,198 @@ inline read_below() /* into v */
     }
 }
 
+#if TIER
+/* ---- tier/read.c, tier/index.c */
+
+/* read_one(), into v */
+inline tier_read(s, hit)
+{
+    atomic { /* index_find() */
+        s = place;
+        if
+        :: s != 0 -> seg[s].pins++
+        :: else
+        fi
+    }
+    if
+    :: s != 0 ->
+        d_step { /* read_slot() */
+            v[0] = seg[s].at[0];
+            v[1] = seg[s].at[1];
+            hit = (seg[s].sum == seg[s].inc)
+        }
+        atomic { /* index_confirm() */
+            if
+            :: place != s -> hit = 0
+            :: place == s && !hit -> /* journal_drop() */
+                seg[s].tag = 0;
+                place = 0
+            :: else
+            fi
+        }
+        d_step { /* unpin() */
+            seg[s].pins--;
+            s = 0
+        }
+    :: else
+    fi
+}
+
+/* ---- tier/journal.c, tier/intent.c */
+
+#define lock_intent                                                                    \
+    atomic {                                                                           \
+        !intent_lock -> intent_lock = 1                                                \
+    }
+
+#define is_stale(ticket) (writing > 0 || last > ticket) /* journal_is_stale() */
+
+/* qm_tier_write_begin() */
+inline tier_write_begin(s, all)
+{
+    writing++;
+    moment++; /* where it becomes the stamp of its block does not matter */
+    last = moment;
+    /* intent_begin() */
+    busy++;
+    all = marked;
+    uncovered = 1;
+    changed = 1;
+    if
+    :: !all -> /* mark_page() */
+        wanted = 1;
+        lock_intent;
+        if
+        :: !marked ->
+            d_step { /* durable */
+                map = wanted;
+                disk_map = wanted
+            }
+            marked = 1
+        :: else
+        fi;
+        intent_lock = 0
+    :: else
+    fi;
+    atomic { /* drop() */
+        s = place;
+        if
+        :: s != 0 -> seg[s].pins++
+        :: else
+        fi
+    }
+    if
+    :: s != 0 -> /* kill_run() */
+        seg[s].tag = 0;
+        atomic {
+            if
+            :: place == s -> place = 0
+            :: else
+            fi
+        }
+        d_step {
+            seg[s].pins--;
+            s = 0
+        }
+    :: else
+    fi;
+    all = 0
+}
+
+/* qm_tier_write_end() */
+inline tier_write_end()
+{
+    d_step {
+        moment++;
+        last = moment
+    }
+    writing--;
+    /* intent_end() */
+    d_step {
+        uncovered = 1;
+        changed = 1
+    }
+    busy--
+}
+
+/* ---- tier/log.c */
+
+/* evict() */
+inline evict(s)
+{
+    d_step { /* durable */
+        seg[s].foot = 0;
+        seg[s].disk_foot = 0
+    }
+    atomic {
+        if
+        :: place == s -> place = 0
+        :: else
+        fi
+    }
+    seg[s].pins == 0; /* wait_for_pins() */
+    d_step { /* open_segment(), revive() */
+        incarnation++;
+        seg[s].inc = incarnation;
+        seg[s].tag = incarnation
+    }
+}
+
+/* The same, but the block stays where it is: no matter what becomes of it meanwhile, the
+ * new footer lists it.  The new incarnation has the same live tag, so it is the same
+ * number here. */
+inline keep_place(s)
+{
+    d_step {
+        seg[s].foot = 0;
+        seg[s].disk_foot = 0
+    }
+    skip; /* revive() leaves its tag alone */
+    seg[s].foot = seg[s].inc; /* new_footer(), log_footer() */
+    s = 0
+}
+
+/* append(), of v; log_footer() */
+inline append(s, ticket)
+{
+    d_step {
+        seg[s].at[0] = v[0];
+        seg[s].at[1] = v[1];
+        seg[s].sum = seg[s].inc;
+        seg[s].synced = 0
+    }
+    atomic { /* index_add() */
+        if
+        :: place == 0 && !is_stale(ticket) -> place = s
+        :: else -> s = 0
+        fi
+    }
+    d_step { /* some time later */
+        if
+        :: s != 0 -> seg[s].foot = seg[s].inc
+        :: else
+        fi;
+        s = 0;
+        v[0] = 0;
+        v[1] = 0
+    }
+}
+
+/* tier_sync() */
+inline tier_sync()
+{
+    d_step {
+        for (i : 1 .. SLOTS) {
+            seg[i].disk_foot = seg[i].foot;
+            seg[i].disk_tag = seg[i].tag;
+            seg[i].synced = 1
+        }
+        disk_map = map;
+        i = 0
+    }
+}
+#endif
+
 /* ---- Who wants the block: read_batch() of server/io.c, over qm_cache_demand(). */
 
 /* Of a published buffer, within a read-side section. */
@@ -320,7 +592,12 @@ proctype reader(byte me)
     byte i, h, mine, b, reads;
     byte v[2], least[2];
     bit have, failed, kept;
+#if TIER
+    byte s;
+    bit hit;
+#endif
 
+    LIFE
     do
     :: reads == READS -> break
     :: reads < READS ->
@@ -395,8 +672,22 @@ proctype reader(byte me)
         failed = 0;
         if
         :: mine != 0 -> /* read_run() */
+#if TIER
+            hit = 0;
+            tier_read(s, hit); /* read_tier() */
+#endif
             if
+#if TIER
+            :: hit ->
+                hit = 0;
+                have = 1;
+                fill(mine, b, kept);
+                peek(kept)
+            :: !hit ->
+                read_below();
+#else
             :: read_below();
+#endif
                 have = 1;
                 fill(mine, b, kept);
                 peek(kept)
@@ -474,6 +765,7 @@ proctype reader(byte me)
             h = 0
         }
     od
+    LIFE_END
 }
 
 /* ---- Prefetching: qms_prefetch_issue(), and the worker, of server/prefetch.c. */
@@ -536,7 +828,12 @@ proctype writer(byte me)
 {
     byte i, h, b, old, version;
     bit ok, drop;
+#if TIER
+    byte s;
+    bit all;
+#endif
 
+    LIFE
     d_step { /* qm_cache_write_begin() */
         for (i : 0 .. WRITERS - 1) {
             if
@@ -551,6 +848,9 @@ proctype writer(byte me)
         in_flight[me] = 1
     }
 
+#if TIER
+    tier_write_begin(s, all);
+#endif
     atomic { /* pwrite() below; a failed write may have stored its bytes */
         if
         :: ok = 1
@@ -609,6 +909,17 @@ looked:
             assert(bufs[b].at[0] == below[0] && bufs[b].at[1] == below[1])
         :: else
         fi;
+#if TIER
+        b = 0
+    }
+    tier_write_end();
+    d_step {
+        if
+        :: writing == 0 && place != 0 ->
+            assert(seg[place].at[0] == below[0] && seg[place].at[1] == below[1])
+        :: else
+        fi;
+#endif
         /* The reply. */
         if
         :: ok && covers(me, 0) && version > known[0] -> known[0] = version
@@ -626,6 +937,7 @@ looked:
         drop = 0;
         conflict[me] = 0
     }
+    LIFE_END
 }
 
 /* ---- Other blocks need room, and memory: qm_slab_reclaim() of slab.c. */
@@ -681,12 +993,25 @@ proctype others()
 {
     byte i, h, evictions, graces;
     bit waits;
+#if TIER
+    byte b, s, refills, syncs, ticket;
+    byte v[2];
+#endif
 
+    LIFE
     do
     :: atomic { /* make_room() of shard.c, for another block */
             evictions < EVICTIONS && table != 0 ->
             evictions++;
             h = table;
+#if TIER
+            if
+            :: hd[h].part == MAIN && hd[h].filled -> /* leaving() */
+                hd[h].ticket = moment;
+                hd[h].handed = 1
+            :: else
+            fi;
+#endif
             forget(h);
             h = 0
         }
@@ -700,16 +1025,284 @@ proctype others()
             }
             i = 0
         }
+#if TIER
+    :: atomic { /* and has ended; evicted() */
+            waits && !awaited[0] && !awaited[READERS - 1] ->
+            for (i : 1 .. HEADERS) {
+                if
+                :: hd[i].memory == GRACED && hd[i].handed -> h = i
+                :: else
+                fi
+            }
+            i = 0
+        }
+        if
+        :: h != 0 && place == 0 && !is_stale(hd[h].ticket) -> /* qm_tier_insert() */
+            ticket = hd[h].ticket;
+            if
+            :: s = 1
+            :: s = 2
+            fi;
+            evict(s);
+            d_step { /* write_some() */
+                b = hd[h].buf;
+                copy(b);
+                b = 0
+            }
+            append(s, ticket);
+            ticket = 0
+        :: else
+        fi;
+        d_step {
+            h = 0;
+            waits = 0;
+            free_graced()
+        }
+    :: atomic { /* make_room(), for another block */
+            refills < REFILLS && place != 0 && seg[place].foot != 0 ->
+            refills++;
+            s = place
+        }
+        if
+        :: keep_place(s)
+        :: evict(s);
+            s = 0
+        fi
+    :: atomic {
+            syncs < SYNCS ->
+            syncs++;
+            tier_sync()
+        }
+#else
     :: d_step { /* and has ended */
             waits && !awaited[0] && !awaited[READERS - 1] ->
             waits = 0;
             free_graced()
         }
+#endif
     :: atomic {
             !waits -> break
         }
     od
+    LIFE_END
 }
+
+#if TIER
+/* ---- qms_flush(); intent_clear() */
+
+proctype keeper()
+{
+    byte i, flushes;
+    bit some;
+
+    LIFE
+    do
+    :: flushes < FLUSHES ->
+        flushes++;
+        uncovered = 0; /* qm_tier_flush_begin() */
+        d_step {
+            flushed[0] = below[0];
+            flushed[1] = below[1]
+        }
+        /* choose() */
+        lock_intent;
+        some = marked;
+        changed = 0;
+        some = some && !uncovered;
+        some = some && busy == 0;
+        intent_lock = 0;
+        if
+        :: some ->
+            tier_sync();
+            lock_intent;
+            wanted = 0; /* unmark() */
+            marked = 0;
+            some = busy > 0;
+            some = some || changed;
+            if
+            :: some ->
+                wanted = 1;
+                marked = 1
+            :: else -> map = wanted /* write_page(), not durable */
+            fi;
+            intent_lock = 0;
+            some = 0
+        :: else
+        fi
+    :: flushes == FLUSHES -> break
+    od
+    LIFE_END
+}
+
+/* ---- Crashes, and what comes after: tier/recover.c */
+
+inline lose_memory()
+{
+    d_step {
+        for (i : 1 .. HEADERS) {
+            hd[i].memory = FREE;
+            hd[i].part = NONE;
+            hd[i].filled = 0;
+            hd[i].hittable = 0;
+            hd[i].buf = 0;
+            hd[i].refs = 0;
+            hd[i].waiting = 0;
+            hd[i].handed = 0;
+            hd[i].ticket = 0;
+            queued[i] = 0
+        }
+        for (i : 1 .. BUFS) {
+            bufs[i].memory = FREE;
+            bufs[i].at[0] = POISON;
+            bufs[i].at[1] = POISON
+        }
+        for (i : 0 .. READERS - 1) {
+            asleep[i] = 0;
+            reading[i] = 0;
+            awaited[i] = 0
+        }
+        for (i : 0 .. WRITERS) {
+            in_flight[i] = 0;
+            conflict[i] = 0
+        }
+        for (i : 1 .. SLOTS) {
+            seg[i].pins = 0
+        }
+        table = 0;
+        place = 0;
+        moment = 0;
+        last = 0;
+        writing = 0;
+        busy = 0;
+        changed = 0;
+        intent_lock = 0;
+        i = 0
+    }
+}
+
+/* What was written since the last sync, each page for itself, is there or is not.
+ * Between two syncs a page has no third state that is live: a footer that leaves is
+ * zeroed durably, and then its tags die before they live again. */
+inline lose_pages()
+{
+    for (i : 1 .. SLOTS) {
+        if
+        :: seg[i].foot = seg[i].disk_foot
+        :: true
+        fi;
+        if
+        :: seg[i].tag = seg[i].disk_tag
+        :: true
+        fi;
+        if
+        :: !seg[i].synced -> seg[i].sum = 0
+        :: true
+        fi;
+        seg[i].disk_foot = seg[i].foot;
+        seg[i].disk_tag = seg[i].tag;
+        seg[i].synced = 1
+    }
+    if
+    :: map = disk_map
+    :: true
+    fi;
+    disk_map = map;
+    if
+    :: VOLATILE ->
+        for (i : 0 .. 1) {
+            if
+            :: below[i] = flushed[i]
+            :: true
+            fi;
+            known[i] = below[i]
+        }
+    :: else
+    fi;
+    i = 0
+}
+
+/* take_blocks(), of one footer: recover_segment() */
+inline recover_segment(s)
+{
+    d_step {
+        seg[s].inc = seg[s].foot;
+        if
+        :: seg[s].foot != 0 && seg[s].tag == seg[s].foot &&
+           !(other_boot && marked) && place == 0 -> place = s
+        :: else ->
+            seg[s].tag = 0;
+            seg[s].foot = 0
+        fi
+    }
+}
+
+#define maybe_killed                                                                   \
+    if                                                                                 \
+    :: crashes < CRASHES -> goto killed                                                \
+    :: true                                                                            \
+    fi
+
+proctype crash()
+{
+    byte i, crashes;
+
+    do
+    :: crashes < CRASHES ->
+    killed:
+        atomic {
+            crashes++;
+            keeps = (place != 0 && seg[place].foot == seg[place].inc &&
+                     seg[place].tag == seg[place].inc);
+            dead = 1;
+            _nr_pr == 2; /* the others have left */
+            lose_memory();
+            if
+            :: true /* the process */
+            :: true -> /* the machine */
+                keeps = keeps && !map && !disk_map && seg[1].synced && seg[2].synced &&
+                        seg[1].foot == seg[1].disk_foot &&
+                        seg[2].foot == seg[2].disk_foot &&
+                        seg[1].tag == seg[1].disk_tag && seg[2].tag == seg[2].disk_tag;
+                other_boot = 1;
+                lose_pages()
+            fi;
+            /* intent_load() */
+            marked = map;
+            wanted = map;
+            uncovered = map
+        }
+        recover_segment(1);
+        maybe_killed;
+        recover_segment(2);
+        maybe_killed;
+        tier_sync();
+        maybe_killed;
+        if
+        :: other_boot -> /* intent_format() */
+            d_step {
+                map = 0;
+                marked = 0;
+                wanted = 0;
+                uncovered = 0
+            }
+        :: else
+        fi;
+        maybe_killed;
+        d_step {
+            other_boot = 0; /* super_write() */
+            assert(place == 0 || seg[place].sum != seg[place].inc ||
+                   (seg[place].at[0] == below[0] && seg[place].at[1] == below[1]));
+            assert(place != 0 || !keeps);
+            keeps = 0
+        }
+        atomic {
+            dead = 0;
+            run reader(0)
+        }
+    :: _nr_pr == 2 -> break
+    od
+}
+#endif
 
 /* ---- All of them, and what is left when they are through. */
 
@@ -718,6 +1311,32 @@ init
     byte i;
 
     atomic {
+#if TIER
+        if
+        :: WARM ->
+            place = 1;
+            incarnation = 1;
+            seg[1].sum = 1;
+            seg[1].inc = 1;
+            seg[1].foot = 1;
+            seg[1].tag = 1;
+            seg[1].disk_foot = 1;
+            seg[1].disk_tag = 1
+        :: else
+        fi;
+        if
+        :: MARKED ->
+            marked = 1;
+            wanted = 1;
+            map = 1;
+            disk_map = 1
+        :: true
+        fi;
+        seg[1].synced = 1;
+        seg[2].synced = 1;
+        run crash();
+        run keeper();
+#endif
         for (i : 0 .. READERS - 1) {
             run reader(i)
         }
@@ -747,6 +1366,16 @@ init
             :: else
             fi
         }
+#if TIER
+        assert(writing == 0 && busy == 0 && !intent_lock);
+        for (i : 1 .. SLOTS) {
+            assert(seg[i].pins == 0);
+            /* Invariant (I) of tier/format.h. */
+            assert(seg[i].foot == 0 || seg[i].tag != seg[i].foot || i == place)
+        }
+        assert(place == 0 || seg[place].sum != seg[place].inc ||
+               (seg[place].at[0] == below[0] && seg[place].at[1] == below[1]));
+#endif
         i = 0
     }
 }
