@@ -2,6 +2,7 @@
 /* sim-tier.c - see sim-tier.h. */
 #include "cli/sim-tier.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +21,54 @@ void sim_tier_size(struct argp_state *state, struct sim_tier *t, const char *wor
     t->sizes[t->many_sizes++] = cli_size(state, "--tier-size", word, 0, INT64_MAX);
 }
 
+/* The tier that the shared object in the first len bytes of word has.  It stays loaded
+ * until the program ends. */
+static const struct qm_sim_tier_ops *load_other(struct argp_state *state,
+                                                const char *word, size_t len)
+{
+    char *path = strndup(word, len);
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const struct qm_sim_tier_ops *ops =
+        library ? dlsym(library, QM_SIM_TIER_SYMBOL) : NULL;
+
+    if (!path)
+        argp_failure(state, CLI_FAILED, ENOMEM, "--tier-admit");
+    else if (!library)
+        argp_failure(state, CLI_FAILED, 0, "--tier-admit: %s", dlerror());
+    else if (!ops)
+        argp_failure(state, CLI_FAILED, 0, "--tier-admit: %s has no symbol %s", path,
+                     QM_SIM_TIER_SYMBOL);
+    free(path);
+    return ops;
+}
+
 void sim_tier_admit(struct argp_state *state, struct sim_tier *t, const char *word)
 {
+    const char *colon = strrchr(word, ':');
+    const struct qm_sim_tier_ops *own = NULL, **owns;
     char **admits;
 
-    if (!qm_sim_tier_is_word(word))
-        argp_error(state, "--tier-admit must be one of %s, not '%s'",
+    if (colon && memchr(word, '/', (size_t)(colon - word))) {
+        own = load_other(state, word, (size_t)(colon - word));
+        word = colon + 1;
+    } else if (!qm_sim_tier_is_word(word)) {
+        argp_error(state,
+                   "--tier-admit must be one of %s, or DIRECTORY/LIBRARY:WORD, not "
+                   "'%s'",
                    qm_sim_tier_words(), word);
-    admits = reallocarray(t->admits, t->many_admits + 1, sizeof *admits);
-    if (admits) {
-        t->admits = admits;
-        t->admits[t->many_admits] = strdup(word);
     }
-    if (!admits || !t->admits[t->many_admits++])
+    admits = reallocarray(t->admits, t->many_admits + 1, sizeof *admits);
+    if (admits)
+        t->admits = admits;
+    owns = reallocarray(t->owns, t->many_admits + 1, sizeof *owns);
+    if (owns)
+        t->owns = owns;
+    if (admits)
+        t->admits[t->many_admits] = strdup(word);
+    if (!admits || !owns || !t->admits[t->many_admits])
         argp_failure(state, CLI_FAILED, ENOMEM, "--tier-admit");
+    else
+        t->owns[t->many_admits++] = own;
 }
 
 bool sim_tier_any(const struct sim_tier *t)
@@ -99,6 +134,7 @@ struct qm_sim_tier_config sim_tier_get(const struct sim_tier *t, size_t i,
         i -= admits_of(t, size++);
     config.size = t->sizes[size];
     config.admit = t->admits[i];
+    config.own = t->owns[i];
     return config;
 }
 
@@ -107,6 +143,7 @@ void sim_tier_free(struct sim_tier *t)
     for (size_t i = 0; i < t->many_admits; i++)
         free(t->admits[i]);
     free(t->admits);
+    free(t->owns);
     free(t->sizes);
     free(t->words);
 }

@@ -13,6 +13,7 @@
 struct sim_tier {
     uint64_t *sizes;
     char **admits;
+    const struct qm_sim_tier_ops **owns; /* beside admits: NULL, or of a LIBRARY:WORD */
     size_t many_sizes, many_admits;
     struct cli_setting write_rate;
     char *words; /* of --tier-device, cut in pieces; NULL: not given */

@@ -119,7 +119,9 @@ static const struct argp_option options[] = {
     {"tier-size", TIER_SIZE, "SIZE[,SIZE...]", 0,
      "a second tier of that size below the cache; 0: none", 0},
     {"tier-admit", TIER_ADMIT, "WORD[,WORD...]", 0,
-     "what enters it: auto (default), all, none; to compare with: lru, bcache", 0},
+     "what enters it: auto (default), all, none; to compare with: lru, bcache, or "
+     "another cache: DIRECTORY/LIBRARY:WORD",
+     0},
     {"tier-write-rate", TIER_WRITE_RATE, "SIZE", 0,
      "bytes a day that may be written to it (no bound)", 0},
     {"tier-device", TIER_DEVICE, "NAME[,KEY=VALUE...]", 0,

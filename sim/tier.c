@@ -26,6 +26,7 @@ struct qm_sim_tier {
     struct qm_cache *list; /* QM_SIM_TIER_LRU and _BCACHE: which blocks the file has */
     bool on_read;          /* _BCACHE */
     struct qm_sequential sequential; /* the same */
+    void *own;                       /* of config.own */
     uint64_t now, ticked;
     struct qm_sim_tier_counts counts; /* of the list */
 
@@ -108,8 +109,12 @@ static int make(struct qm_sim_tier *t, char *err, size_t len)
 {
     const char *admit = t->config.admit ? t->config.admit : words[0];
 
-    if (t->config.own)
-        return 0;
+    if (t->config.own) {
+        t->own = t->config.opaque;
+        if (t->config.own->open)
+            t->own = t->config.own->open(&t->config, t->block_size, err, len);
+        return t->own || !t->config.own->open ? 0 : EINVAL;
+    }
     t->on_read = strcmp(admit, QM_SIM_TIER_BCACHE) == 0;
     if (t->on_read || strcmp(admit, QM_SIM_TIER_LRU) == 0)
         return make_list(t, err, len);
@@ -147,6 +152,8 @@ void qm_sim_tier_free(struct qm_sim_tier *t)
         (void)qm_tier_close(t->tier, QM_TIER_KEEP);
     if (t->list)
         qm_cache_free(t->list);
+    if (t->own && t->config.own->open)
+        t->config.own->close(t->own);
     free(t);
 }
 
@@ -215,7 +222,7 @@ bool qm_sim_tier_read(struct qm_sim_tier *t, uint64_t block, bool ahead)
     struct qm_tier_read read = {.block = block, .ahead = ahead};
 
     if (t->config.own)
-        return t->config.own->read(t->config.opaque, block, ahead);
+        return t->config.own->read(t->own, block, ahead);
     if (t->list)
         return list_read(t, block);
     return qm_tier_read(t->tier, &read, 1) > 0;
@@ -230,7 +237,7 @@ void qm_sim_tier_came(struct qm_sim_tier *t, uint64_t block)
 bool qm_sim_tier_has(struct qm_sim_tier *t, uint64_t block)
 {
     if (t->config.own)
-        return t->config.own->has && t->config.own->has(t->config.opaque, block);
+        return t->config.own->has && t->config.own->has(t->own, block);
     return t->list ? qm_cache_contains(t->list, block)
                    : qm_tier_contains(t->tier, block);
 }
@@ -256,7 +263,7 @@ void qm_sim_tier_evicted(struct qm_sim_tier *t, uint64_t block, uint64_t ticket)
     else if (*last_of(t, block) > ticket)
         return;
     else if (t->config.own)
-        t->config.own->evicted(t->config.opaque, block);
+        t->config.own->evicted(t->own, block);
     else if (!t->on_read)
         list_insert(t, block);
 }
@@ -281,7 +288,7 @@ void qm_sim_tier_changed(struct qm_sim_tier *t, uint64_t offset, uint64_t count)
     for (uint64_t block = first; block <= last; block++) {
         *last_of(t, block) = t->writes;
         if (t->config.own)
-            t->config.own->changed(t->config.opaque, block);
+            t->config.own->changed(t->own, block);
         else
             list_changed(t, block);
     }
@@ -310,7 +317,7 @@ void qm_sim_tier_counts(struct qm_sim_tier *t, struct qm_sim_tier_counts *counts
     struct qm_cache_stats s;
 
     if (t->config.own) {
-        t->config.own->counts(t->config.opaque, counts);
+        t->config.own->counts(t->own, counts);
     } else if (t->tier) {
         of_tier(t->tier, counts);
     } else {

@@ -38,8 +38,21 @@ struct qm_sim_tier_counts {
     uint64_t blocks, capacity; /* now; not counted */
 };
 
-/* A tier of the caller's: another cache, to compare with.  One thread at a time. */
+struct qm_sim_tier_config;
+
+/* A tier of the caller's: another cache, to compare with.  One thread at a time.
+ *
+ * A shared object that `quickmine sim --tier-admit` loads has one of them under the
+ * name of QM_SIM_TIER_SYMBOL. */
+#define QM_SIM_TIER_SYMBOL "qm_sim_tier_other"
+
 struct qm_sim_tier_ops {
+    /* Makes the cache of a simulation, of config->size bytes; what it returns is opaque
+     * of the others.  NULL, with a sentence in err: it cannot.  If there is no open,
+     * config->opaque is. */
+    void *(*open)(const struct qm_sim_tier_config *config, uint64_t block_size,
+                  char *err, size_t len);
+    void (*close)(void *opaque); /* with open */
     /* Whether block is there.  ahead: for a prefetch. */
     bool (*read)(void *opaque, uint64_t block, bool ahead);
     void (*evicted)(void *opaque, uint64_t block); /* from memory */
@@ -55,7 +68,8 @@ struct qm_sim_tier_config {
     uint64_t write_rate; /* bytes a day of the trace's time; 0: no bound */
     uint64_t volume;     /* bytes: where the trace's last request ends */
     const struct qm_device_config *device; /* what it lies on, if time is simulated */
-    const struct qm_sim_tier_ops *own;     /* instead of the others; else NULL */
+    const struct qm_sim_tier_ops *own;     /* instead of the others; else NULL.  What
+                                              admit says is then for it */
     void *opaque;                          /* of own */
 };
 

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -185,6 +187,8 @@ static void test_warmup(void **state)
     assert_true(r.tier.inserted <= 200);
 }
 
+static unsigned closed;
+
 static bool own_read(void *opaque, uint64_t block, bool ahead)
 {
     struct qm_sim_tier_counts *n = opaque;
@@ -239,6 +243,55 @@ static void test_own(void **state)
     assert_int_equal(r.tier.hits, 200);
     assert_int_equal(r.tier.invalidated, 20);
     assert_true(r.tier.inserted >= 200 && r.tier.inserted <= 300);
+}
+
+static void *own_open(const struct qm_sim_tier_config *config, uint64_t block_size,
+                      char *err, size_t len)
+{
+    if (config->size / block_size < 1024) {
+        snprintf(err, len, "that is too small for me");
+        return NULL;
+    }
+    assert_string_equal(config->admit, "word");
+    return calloc(1, sizeof(struct qm_sim_tier_counts));
+}
+
+static void own_close(void *opaque)
+{
+    closed++;
+    free(opaque);
+}
+
+/* One that is made for each simulation, and ends with it. */
+static void test_own_open(void **state)
+{
+    static const struct qm_sim_tier_ops ops = {.open = own_open,
+                                               .close = own_close,
+                                               .read = own_read,
+                                               .evicted = own_evicted,
+                                               .changed = own_changed,
+                                               .counts = own_counts};
+    struct qm_sim_config config = simulation("word", 1024);
+    struct qm_sim *sims[2];
+    struct qm_sim_result r;
+    char err[400];
+
+    (void)state;
+    config.tier.own = &ops;
+    closed = 0;
+    sims[0] = new_sim(&config);
+    sims[1] = new_sim(&config);
+    requests(sims[0], QM_TRACE_READ, 0, 400);
+    requests(sims[1], QM_TRACE_READ, 0, 100);
+    r = finish(sims[0]);
+    assert_int_equal(r.tier.lookups, 400);
+    r = finish(sims[1]);
+    assert_int_equal(r.tier.lookups, 100);
+    assert_int_equal(closed, 2);
+    config.tier.size /= 2;
+    assert_null(qm_sim_new(&config, err, sizeof err));
+    assert_non_null(strstr(err, "that is too small for me"));
+    assert_int_equal(closed, 2);
 }
 
 static void test_too_small(void **state)
@@ -391,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_memory_is_the_same),
         cmocka_unit_test(test_warmup),
         cmocka_unit_test(test_own),
+        cmocka_unit_test(test_own_open),
         cmocka_unit_test(test_too_small),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_prefetches),
