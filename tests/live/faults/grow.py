@@ -22,7 +22,7 @@ with open(image, "rb") as f:
     data = f.read()
 assert len(data) == END
 old, old_tagged = client.connect(path), Tagged(path)
-assert old.get_size() == END and old_tagged.size == END
+assert old.get_size() == END and old_tagged.size == END and old_tagged.size_now == 0
 
 
 def here(h, count, offset):
@@ -50,6 +50,8 @@ def path_beyond():
     become_larger()
     new, tagged = client.connect(path), Tagged(path)
     assert new.get_size() == FULL and tagged.size == FULL and tagged.stats()["size"] == FULL
+    old_tagged.header()
+    assert old_tagged.size == END and old_tagged.size_now == FULL and tagged.size_now == 0
     here(new, 2 * BLOCK, LAST * BLOCK)
     here(new, BLOCK, FULL - BLOCK)
 
