@@ -179,20 +179,39 @@ static void collect(void *opaque, const struct slot *slot)
     }
 }
 
-/* The blocks of a segment into log.victim: from its footer, or if that cannot be read,
- * from the index.  Returns whether it is the footer, which has checksums, too. */
+/* Whether log.victim has all blocks of the segment that are in the index: the last
+ * footer may not have been written.  Blocks may leave meanwhile, none enters. */
+static bool is_whole(struct qm_tier *t, uint32_t number)
+{
+    const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
+    uint32_t n = 0;
+    struct slot s;
+
+    for (uint32_t i = 0; i < t->log.victim->count; i++)
+        n += entries[i].block != QM_TIER_VOID &&
+             index_is_at(t, entries[i].block, number, i, &s);
+    return n >= segment_of(t, number)->live;
+}
+
+/* The blocks of a segment into log.victim: from its footer, or if that cannot be read
+ * or lacks some, from the index.  Returns whether it is the footer, which has
+ * checksums, too. */
 static bool read_footer(struct qm_tier *t, uint32_t number)
 {
     struct qm_tier_footer *f = t->log.victim;
     struct qm_tier_entry *entries = (void *)(f + 1);
     struct search search = {t, number, 0};
-    int r = t->io.read(t->io.opaque, QM_TIER_META, f, qm_tier_footer_bytes(t->g.slots),
-                       qm_tier_footer_at(&t->g, number));
+    int r = 0;
 
-    if (r == 0 && qm_tier_footer_ok(f, &t->g, t->super.uuid, number) &&
-        f->incarnation == segment_of(t, number)->incarnation)
-        return true;
-    tier_error(t, WARN_READ, r ? r : EILSEQ);
+    if (segment_of(t, number)->live > 0) { /* else there may be no footer */
+        r = t->io.read(t->io.opaque, QM_TIER_META, f, qm_tier_footer_bytes(t->g.slots),
+                       qm_tier_footer_at(&t->g, number));
+        if (r != 0 || !qm_tier_footer_ok(f, &t->g, t->super.uuid, number) ||
+            f->incarnation != segment_of(t, number)->incarnation)
+            tier_error(t, WARN_READ, r ? r : EILSEQ);
+        else if (is_whole(t, number))
+            return true;
+    }
     for (uint32_t i = 0; i < t->g.slots; i++)
         entries[i].block = QM_TIER_VOID;
     f->count = t->g.slots;
@@ -251,9 +270,10 @@ static void wait_for_pins(struct segment *s)
     }
 }
 
-/* Removes the blocks of a segment that are not in log.taken; log.victim has its footer.
- * When this returns nobody uses their slots, and the file has no footer of it. */
-static int evict(struct qm_tier *t, uint32_t number)
+/* Removes the blocks of a segment, but for those in taken (NULL: none stays);
+ * log.victim has its footer.  When this returns nobody uses their slots, and the file
+ * has no footer of it. */
+static int evict(struct qm_tier *t, uint32_t number, const uint8_t *taken)
 {
     const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
     static const struct qm_tier_footer none;
@@ -265,7 +285,7 @@ static int evict(struct qm_tier *t, uint32_t number)
         return r;
     segment_of(t, number)->state = SEGMENT_EVICTING;
     for (uint32_t i = 0; i < t->log.victim->count; i++)
-        if (!t->log.taken[i] && entries[i].block != QM_TIER_VOID &&
+        if (!(taken && taken[i]) && entries[i].block != QM_TIER_VOID &&
             index_remove_from(t, entries[i].block, number, i)) {
             sum += admit_frequency(t, entries[i].block);
             gone++;
@@ -279,9 +299,9 @@ static int evict(struct qm_tier *t, uint32_t number)
 
 int log_empty(struct qm_tier *t, uint32_t number)
 {
+    /* Not log.taken, which is of the segment that is being filled. */
     (void)read_footer(t, number);
-    memset(t->log.taken, 0, t->g.slots);
-    return evict(t, number);
+    return evict(t, number, NULL);
 }
 
 /* The segment with the fewest blocks, if wanted slots hold none; else NO_SEGMENT. */
@@ -329,7 +349,7 @@ static int make_room(struct qm_tier *t, uint32_t *number, bool *footer)
     if (!*footer)
         memset(t->log.taken, 0, t->g.slots);
     log_unlink(t, &t->log.sealed, *number);
-    r = evict(t, *number);
+    r = evict(t, *number, t->log.taken);
     if (r != 0)
         log_push(t, &t->log.sealed, *number);
     return r;

@@ -349,6 +349,102 @@ static void test_partition(void **state)
     }
 }
 
+static void keep_in(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_insert insert = {
+        .block = block, .data = buf, .ticket = qm_tier_ticket(t)};
+
+    make_block(buf, BLOCK, block, 0);
+    (void)qm_tier_insert(t, &insert);
+}
+
+static bool is_read(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_read read = {.block = block, .buf = buf};
+
+    if (qm_tier_read(t, &read, 1) == 0)
+        return false;
+    assert_int_equal(version_of(buf, BLOCK, block), 0);
+    return true;
+}
+
+/* Blocks that stay in the segment that is being filled do so when others are emptied.
+ */
+static void test_shrink_while_filling(void **state)
+{
+    for (uint64_t more = 1; more < 40; more++) {
+        struct qm_tier *t;
+        uint64_t block = 0;
+
+        disk_free(disk);
+        disk = disk_new(1 << 20, seed);
+        t = open_tier();
+        while (stats(t).evicted == 0 || block % 40 != more) {
+            keep_in(t, block);
+            if (block % 3 == 0)
+                assert_true(is_read(t, block));
+            block++;
+        }
+        assert_true(stats(t).kept > 0);
+        assert_int_equal(qm_tier_resize(t, 400 << 10), 0);
+        for (uint64_t i = 0; i < 8; i++)
+            keep_in(t, block++);
+        for (uint64_t b = 0; b < block; b++)
+            assert_int_equal(is_read(t, b), qm_tier_contains(t, b));
+        assert_int_equal(stats(t).wrong_checksums, 0);
+        assert_int_equal(told.n, 0);
+        assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+    }
+}
+
+/* The footer in the file may lack the last blocks of its segment, or be none: these
+ * leave the index all the same when their slots are filled anew. */
+static void test_footers_fail(void **state)
+{
+    struct qm_tier_io io = disk_io(disk);
+    struct qm_tier_config c = config(&io);
+    struct qm_tier *t;
+    char err[400] = "";
+
+    c.errors = 1000000;
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
+    disk->meta_too = true;
+    disk->with = EIO;
+    for (uint64_t b = 0; b < 20000; b++) {
+        disk->writes_fail = b % 100 < 50 ? 30 : 0;
+        keep_in(t, b);
+        if (b % 3 == 0)
+            (void)is_read(t, b);
+    }
+    disk->writes_fail = 0;
+    for (uint64_t b = 0; b < 20000; b++)
+        assert_int_equal(is_read(t, b), qm_tier_contains(t, b));
+    assert_int_equal(stats(t).wrong_checksums, 0);
+    assert_true(stats(t).evicted > 0 && stats(t).blocks > 0);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
+/* A segment of which all writes failed has no footer, and needs none. */
+static void test_segment_of_nothing(void **state)
+{
+    struct qm_tier_io io = disk_io(disk);
+    struct qm_tier_config c = config(&io);
+    struct qm_tier *t;
+    char err[400] = "";
+
+    c.errors = 1000;
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
+    disk->with = EIO;
+    for (uint64_t b = 0; b < 1000; b++) {
+        disk->writes_fail = b < 30 ? 100 : 0;
+        keep_in(t, b);
+    }
+    assert_int_equal(stats(t).write_errors, 30);
+    assert_int_equal(stats(t).read_errors, 0);
+    assert_true(stats(t).evicted > 0);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
 /* Each time, what is there at the end is right; and after a failure nothing is
  * believed. */
 static void test_no_memory(void **state)
@@ -409,6 +505,9 @@ int main(void)
         TEST(test_cut),
         TEST(test_sync_fails),
         TEST(test_partition),
+        TEST(test_shrink_while_filling),
+        TEST(test_footers_fail),
+        TEST(test_segment_of_nothing),
         TEST(test_no_memory),
     };
 
