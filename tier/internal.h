@@ -46,9 +46,9 @@ struct segment {
     uint32_t next, prev;      /* in the list of free or sealed ones; log.lock */
     uint64_t filled;          /* when, ns */
     _Atomic uint64_t incarnation;
-    uint8_t state;         /* log.lock */
-    uint8_t doubtful;      /* a crash of the machine may have taken its data */
-    _Atomic uint8_t phase; /* of new pins */
+    uint8_t state;            /* log.lock */
+    _Atomic uint8_t doubtful; /* a crash of the machine may have taken its data */
+    _Atomic uint8_t phase;    /* of new pins */
 };
 
 /* Segments never move: a table of chunks. */

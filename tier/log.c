@@ -425,7 +425,8 @@ static int open_segment(struct qm_tier *t)
     r = t->io.reserve(t->io.opaque, qm_tier_footer_at(&t->g, number), t->g.meta_bytes);
     memset(t->log.tags, qm_tier_live_tag(s->incarnation), t->g.slots);
     new_footer(t, number);
-    s->doubtful = s->doubtful && kept > 0;
+    if (kept == 0)
+        s->doubtful = 0;
     s->state = SEGMENT_FILLING;
     t->log.filling = number;
     t->log.used = 0;
