@@ -29,12 +29,14 @@ struct qms_miner {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t wake;
+    pthread_cond_t ticked; /* a tick has ended */
     struct qm_fair queue;
     uint64_t bytes;      /* queued */
     uint64_t stop_by;    /* ns; 0: go on */
     unsigned save_every; /* seconds; 0: never */
     uint64_t next_save;  /* seconds; 0: never */
     uint64_t next_tick;  /* seconds; 0: never */
+    bool ticking;        /* in tick() */
     void (*tick)(void *opaque);
     void *of_tick;
     struct qms_miner_stats stats;
@@ -100,10 +102,14 @@ static void *miner_thread(void *opaque)
             pthread_mutex_lock(&m->lock);
         }
         if (m->next_tick != 0 && m->stop_by == 0 && seconds() >= m->next_tick) {
+            m->ticking = true;
             pthread_mutex_unlock(&m->lock);
             m->tick(m->of_tick);
             pthread_mutex_lock(&m->lock);
-            m->next_tick = seconds() + 1;
+            m->ticking = false;
+            if (m->next_tick != 0)
+                m->next_tick = seconds() + 1;
+            pthread_cond_broadcast(&m->ticked);
         }
         if (m->next_save != 0 && m->stop_by == 0 && seconds() >= m->next_save)
             save(m);
@@ -151,7 +157,9 @@ struct qms_miner *qms_miner_start(struct qm_prefetcher *prefetcher, uint64_t max
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&m->wake, &attr);
     pthread_condattr_destroy(&attr);
+    pthread_cond_init(&m->ticked, NULL);
     if (pthread_create(&m->thread, NULL, miner_thread, m) != 0) {
+        pthread_cond_destroy(&m->ticked);
         pthread_cond_destroy(&m->wake);
         pthread_mutex_destroy(&m->lock);
         free(m);
@@ -184,6 +192,15 @@ void qms_miner_tick_every(struct qms_miner *m, void (*tick)(void *opaque), void 
     pthread_mutex_unlock(&m->lock);
 }
 
+void qms_miner_end_ticks(struct qms_miner *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->next_tick = 0;
+    while (m->ticking)
+        pthread_cond_wait(&m->ticked, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void qms_miner_stop(struct qms_miner *m)
 {
     pthread_mutex_lock(&m->lock);
@@ -191,6 +208,7 @@ void qms_miner_stop(struct qms_miner *m)
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
     pthread_join(m->thread, NULL);
+    pthread_cond_destroy(&m->ticked);
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->lock);
     free(m);

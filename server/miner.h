@@ -38,6 +38,8 @@ void qms_miner_save_every(struct qms_miner *miner, unsigned save_seconds,
  * May be called once. */
 void qms_miner_tick_every(struct qms_miner *miner, void (*tick)(void *opaque),
                           void *opaque);
+/* tick() is not called any more when this returns.  The caller is not within it. */
+void qms_miner_end_ticks(struct qms_miner *miner);
 
 /* Learns what is queued, for at most five seconds, discards the rest, and ends the
  * thread.  No other thread may be pushing. */

@@ -395,6 +395,8 @@ void qms_server_stop(struct qms_server *s)
         qms_order_end(&s->order);
         pthread_join(s->stop_watcher, NULL);
     }
+    if (s->miner)
+        qms_miner_end_ticks(s->miner); /* which look at the queue */
     if (s->prefetch)
         qms_prefetch_stop(s->prefetch);
     if (s->backing && !qms_backing_stop(s->backing))

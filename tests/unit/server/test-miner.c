@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -182,6 +183,37 @@ static void test_does_not_save(void **state)
     fake_check_and_destroy(&f);
 }
 
+/* begun, ended */
+static _Atomic int ticks[2];
+
+static void slow_tick(void *opaque)
+{
+    assert_ptr_equal(opaque, ticks);
+    ticks[0]++;
+    usleep(100000);
+    ticks[1]++;
+}
+
+/* What a tick looks at may be freed when the ticks have ended. */
+static void test_ticks_end(void **state)
+{
+    struct fake f;
+    struct qms_miner *m;
+    int tries = 0;
+
+    fake_init(&f);
+    m = qms_miner_start(&f.base, 100, 0);
+    qms_miner_tick_every(m, slow_tick, ticks);
+    while (ticks[0] == 0 && tries++ < 60000)
+        usleep(1000);
+    qms_miner_end_ticks(m);
+    assert_int_equal(ticks[0], 1);
+    assert_int_equal(ticks[1], 1);
+    qms_miner_stop(m);
+    assert_int_equal(ticks[0], 1);
+    fake_check_and_destroy(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_sheds_what_does_not_fit),
         cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_purges),
+        cmocka_unit_test(test_ticks_end),
         cmocka_unit_test(test_saves),
         cmocka_unit_test(test_does_not_save),
     };
