@@ -34,8 +34,10 @@ static int read_header(struct direct *d, struct nbd_handle *nbd,
     *header = (struct qm_wire_header){.magic = 0};
     if (nbd_get_size(nbd) < (int64_t)(QM_WIRE_CONTROL + sizeof h))
         return wrong_server(d, "it is too small");
+    /* A server that ends refuses what it is asked, and is asked again when it is back.
+     */
     if (qm_handshake_read(d, nbd, &h, sizeof h, QM_WIRE_CONTROL) == -1)
-        return errno == ETIMEDOUT || !nbd_aio_is_ready(nbd)
+        return errno == ETIMEDOUT || errno == ESHUTDOWN || !nbd_aio_is_ready(nbd)
                    ? -1
                    : wrong_server(d, nbd_get_error());
     *header = (struct qm_wire_header){

@@ -594,6 +594,18 @@ static void test_patient_open(void **state)
     put_page(0, 'a', false);
 }
 
+/* A server that is ending greets, and refuses what comes then. */
+static void test_open_while_it_ends(void **state)
+{
+    mock_start(&mock);
+    mock_fail(&mock, MOCK_HEADER, ESHUTDOWN, 2);
+    options.patient = true;
+    options.wait = QM_DEVICE_FOREVER;
+    assert_int_equal(qm_device_open(mock.uri, &options, &device), 0);
+    assert_int_equal(said("waiting for the server"), 1);
+    put_page(0, 'a', false);
+}
+
 /* In a child, a device is dead, whatever the parent's threads hold. */
 static void test_fork(void **state)
 {
@@ -743,6 +755,7 @@ int main(int argc, char **argv)
         TEST(test_waiting),
         TEST(test_giving_up),
         TEST(test_patient_open),
+        TEST(test_open_while_it_ends),
         TEST(test_fork),
         TEST(test_fork_while_connecting),
         TEST(test_close_without_a_server),
