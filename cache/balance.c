@@ -57,7 +57,8 @@ enum { OF_MAIN = 0, OF_PREFETCH = 1 };
 #define LONGER  0.05
 #define SHORTER (LONGER / 9)
 
-/* A block is stale that has waited so many times as long, and WAIT_LEAST. */
+/* A block is stale when it has waited for more than STALE * usual + WAIT_LEAST
+ * arrivals. */
 #define STALE      4
 #define WAIT_LEAST 16
 

@@ -54,9 +54,9 @@ struct qms_prefetch_config {
 /* Starts the threads.  NULL if memory or threads are out. */
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config);
 
-/* The cache has room for `most` prefetched blocks from now on: so many, within
- * qm_ahead_limit() of the configured queue, may wait.  What waits already does so until
- * it is read, or another comes.  Any thread. */
+/* The cache has room for `most` prefetched blocks from now on.  At most
+ * qm_ahead_limit(queue, most) prefetches wait then; if more do already, they wait until
+ * they are read, or another takes their place.  Any thread. */
 void qms_prefetch_bound(struct qms_prefetch *prefetch, uint64_t most);
 
 /* Whom the threads tell from now on how long reads take: see the configuration. */

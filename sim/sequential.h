@@ -18,7 +18,7 @@ struct qm_sequential {
     uint64_t now;
 };
 
-/* A block of so many bytes is read.  Returns the bytes of its run until now, its own
+/* A block, of `bytes` bytes, is read.  Returns the bytes of its run until now, its own
  * included. */
 uint64_t qm_sequential_read(struct qm_sequential *s, uint64_t block, uint64_t bytes);
 

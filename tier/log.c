@@ -24,8 +24,8 @@
 #include <string.h>
 #include <time.h>
 
-#define EYE           8          /* segments that the hand looks at for one */
-#define ROOM          16         /* a segment is filled anew for one slot in so many */
+#define EYE           8  /* segments that the hand looks at for one */
+#define ROOM          16 /* a segment with a 16th of its slots empty is filled first */
 #define BATCH         (1u << 20) /* bytes of a write */
 #define NO_SPACE_WAIT UINT64_C(10000000000)
 

@@ -17,7 +17,7 @@
 enum {
     PING_MS = 500,
     PING_PLAIN_MS = 1000, /* a server that reads its disk for it */
-    BUSY_PINGS = 4,       /* every so many, one is sent whatever is in flight */
+    BUSY_PINGS = 4,       /* each fourth is sent over a busy connection, too */
     BACKOFF_FIRST_MS = 50,
     BACKOFF_MOST_MS = 1000,
     FLAP_MS = 1000, /* a server that is lost so soon again is not to be hurried */
