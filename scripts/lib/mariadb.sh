@@ -24,9 +24,9 @@ mariadb_files=(--innodb-file-per-table=1 --innodb-data-file-path=ibdata1:12M:aut
 # mariadb_make DATADIR OPTIONS...: a new database.
 mariadb_make() {
     local datadir=$1; shift
-    mkdir -p "$datadir"
-    mariadb-install-db "${mariadb_common[@]}" --datadir="$datadir" --skip-test-db \
-        --auth-root-authentication-method=normal "$@" >"$T/install.log" 2>&1 ||
+    mkdir -p "$datadir" "$T/tmp"
+    mariadb-install-db "${mariadb_common[@]}" --datadir="$datadir" --tmpdir="$T/tmp" \
+        --skip-test-db --auth-root-authentication-method=normal "$@" >"$T/install.log" 2>&1 ||
         { cat "$T/install.log" >&2; return 1; }
 }
 
@@ -44,8 +44,11 @@ mariadb_under=()
 mariadb_run() {
     local name=$1 datadir=$2; shift 2
     rm -f "${T:?}/$name.sock"
+    # Names of temporary tables hold the process id, which is not unique among containers
+    # that share /tmp.
+    mkdir -p "$T/tmp"
     background "${mariadb_under[@]}" mariadbd "${mariadb_common[@]}" --datadir="$datadir" \
-        --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
+        --tmpdir="$T/tmp" --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
         "$@" >"$T/$name.log" 2>&1
     local pid=$PID
     wait_for 60 eval "mariadb_sql $name -e 'SELECT 1' || gone $pid"
