@@ -485,7 +485,7 @@ inline tier_write_end()
 
 /* ---- tier/log.c */
 
-/* evict() */
+/* evict(); whether its new footer is zeros, or lists others, is the same here. */
 inline evict(s)
 {
     d_step { /* durable */
@@ -511,12 +511,11 @@ inline evict(s)
  * number here. */
 inline keep_place(s)
 {
-    d_step {
-        seg[s].foot = 0;
-        seg[s].disk_foot = 0
+    d_step { /* new_footer(), evict(): durable */
+        seg[s].foot = seg[s].inc;
+        seg[s].disk_foot = seg[s].inc
     }
     skip; /* revive() leaves its tag alone */
-    seg[s].foot = seg[s].inc; /* new_footer(), log_footer() */
     s = 0
 }
 
@@ -1182,7 +1181,7 @@ inline lose_memory()
 
 /* What was written since the last sync, each page for itself, is there or is not.
  * Between two syncs a page has no third state that is live: a footer that leaves is
- * zeroed durably, and then its tags die before they live again. */
+ * replaced durably, and then its tags die before they live again. */
 inline lose_pages()
 {
     for (i : 1 .. SLOTS) {

@@ -141,6 +141,7 @@ struct qm_shard {
     struct qm_limits limits;
     _Atomic uint64_t batch; /* limits.batch, for who does not hold the mutex */
     uint64_t made;          /* blocks that the policies and ghosts have memory for */
+    uint64_t main_made;     /* of them, the main one */
     size_t made_bytes;      /* that are counted for it */
     uint64_t most_buckets;  /* that the table can ever have */
     uint64_t odd_slabs;     /* buffer slabs with less room than limits.bufs_a_slab */

@@ -80,10 +80,15 @@ static void limits_of(const struct qm_shard *shard, uint64_t blocks, uint64_t ma
 
 /* ---- Steps. */
 
+/* Of made blocks, the most that the main policy has memory for. */
+static uint64_t main_of(const struct qm_shard *shard, uint64_t made)
+{
+    return shard->balance.adapts ? made : made - prefetch_of(shard->cache, made);
+}
+
 static int reserve(struct qm_shard *shard, uint64_t made)
 {
-    uint64_t most =
-        shard->balance.adapts ? made : made - prefetch_of(shard->cache, made);
+    uint64_t most = main_of(shard, made);
     const struct qm_evict_ops *ops = shard->main_ops;
 
     if (!ops->reserve && qm_evict_bytes(ops, made) > qm_evict_bytes(ops, shard->made))
@@ -107,8 +112,10 @@ static int change_made(struct qm_shard *shard, uint64_t made)
     error = reserve(shard, made);
     if (error == ENOTSUP)
         return error;
-    if (error == 0 || made < shard->made)
+    if (error == 0 || made < shard->made) {
         shard->made = made;
+        shard->main_made = main_of(shard, made);
+    }
     if (error == 0 || bytes > shard->made_bytes) {
         shard->bytes = shard->bytes - shard->made_bytes + bytes;
         shard->made_bytes = bytes;
@@ -144,14 +151,20 @@ static int shrink_policies(struct qm_shard *shard, uint64_t blocks)
     return error == ENOTSUP ? 0 : error;
 }
 
+/* At first the shards share what is for prefetching, and prefetch_of() may be a block
+ * less than that. */
 static void set_capacity(struct qm_shard *shard, uint64_t blocks)
 {
+    uint64_t prefetch = prefetch_of(shard->cache, blocks);
+
     pthread_mutex_lock(&shard->lock);
     qm_shard_drain(shard);
     shard->resized = true;
     limits_of(shard, blocks, shard->made, &shard->limits);
     atomic_store_explicit(&shard->batch, shard->limits.batch, memory_order_relaxed);
-    qm_balance_resize(&shard->balance, blocks, prefetch_of(shard->cache, blocks));
+    if (blocks > shard->main_made && prefetch < blocks - shard->main_made)
+        prefetch = blocks - shard->main_made;
+    qm_balance_resize(&shard->balance, blocks, prefetch);
     qm_shadow_resize(&shard->shadow, blocks);
     qm_shard_resize_main(shard);
     pthread_mutex_unlock(&shard->lock);

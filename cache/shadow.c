@@ -46,6 +46,7 @@ size_t qm_shadow_bytes(uint64_t blocks, uint64_t all)
 int qm_shadow_init(struct qm_shadow *s, uint64_t blocks, uint64_t all)
 {
     *s = (struct qm_shadow){.capacity = capacity(blocks, all), .below = threshold(all)};
+    s->made = s->capacity;
     s->ghosts = qm_ghosts_new(s->capacity);
     return s->ghosts ? 0 : ENOMEM;
 }
@@ -72,6 +73,13 @@ uint64_t qm_shadow_misses(const struct qm_shadow *s)
     return s->ghosts ? s->before + s->missed * ONE / s->below : 0;
 }
 
+/* What is reserved is for a sample of its own size, and of shards that are all alike,
+ * so that by rounding, what follows from the sample in use may be a block more. */
+static uint64_t within(const struct qm_shadow *s, uint64_t blocks)
+{
+    return blocks < s->made ? blocks : s->made;
+}
+
 /* The sample never becomes larger: what it lacks would look like misses.  What is in
  * the directory and not in a smaller sample is not asked for, and leaves. */
 int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all)
@@ -80,6 +88,8 @@ int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all)
         return 0;
     if (qm_ghosts_reserve(s->ghosts, capacity(blocks, all)) != 0)
         return ENOMEM;
+    s->made = capacity(blocks, all);
+    s->capacity = within(s, s->capacity);
     if (threshold(all) < s->below) {
         s->before = qm_shadow_misses(s);
         s->missed = 0;
@@ -92,7 +102,7 @@ void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks)
 {
     if (!s->ghosts)
         return;
-    s->capacity = (blocks * s->below + ONE - 1) / ONE;
+    s->capacity = within(s, (blocks * s->below + ONE - 1) / ONE);
     while (qm_ghosts_count(s->ghosts, 0) > s->capacity)
         qm_ghosts_drop(s->ghosts, 0);
 }

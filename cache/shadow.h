@@ -20,6 +20,7 @@ struct qm_ghosts;
 struct qm_shadow {
     struct qm_ghosts *ghosts; /* what the LRU cache holds; NULL: there is no shadow */
     uint64_t capacity;        /* in blocks */
+    uint64_t made;            /* that there is memory for */
     uint64_t below;           /* a block is in the sample if its hash is below this */
     uint64_t missed;          /* demands of the sample's blocks */
     uint64_t before;          /* misses estimated with a larger sample */

@@ -63,6 +63,7 @@ int qm_shard_init(struct qm_shard *shard, struct qm_cache *cache, uint64_t block
         shard->limits.batch = qm_limits_batch(blocks);
     atomic_init(&shard->batch, shard->limits.batch);
     shard->made = blocks;
+    shard->main_made = main_most;
     shard->made_bytes = policy_bytes + beside;
     shard->most_buckets = shard->limits.buckets * GROWTH;
 

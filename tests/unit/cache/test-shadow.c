@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-shadow.c - the misses that plain LRU would have had, while the cache does
  * something else: against a cache that does just that. */
+#include "cache/evict-ghosts.h"
 #include "cache/internal.h"
 #include "testing.h"
 
@@ -31,6 +32,28 @@ static void prefetch(struct qm_cache *cache, uint64_t block)
 
     if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
         qm_cache_fill(cache, fill, NULL);
+}
+
+/* A shard of 3136 of 12543 blocks has a directory of 1025, and what is reserved before
+ * it grows is for 1024, as all of its like: from then on it holds no more. */
+static void test_rounding(void **state)
+{
+    struct qm_shadow s;
+    const uint64_t made = 5323;
+
+    (void)state;
+    assert_int_equal(qm_shadow_init(&s, 3136, 12543), 0);
+    assert_int_equal(s.capacity, 1025);
+    for (uint64_t block = 0; block < 20000; block++)
+        qm_shadow_demand(&s, block);
+    assert_int_equal(qm_shadow_reserve(&s, made, 4 * made), 0);
+    assert_int_equal(qm_shadow_bytes(made, 4 * made), 1024 * QM_GHOST_BYTES + 128);
+    for (uint64_t block = 20000; block < 40000; block++)
+        qm_shadow_demand(&s, block);
+    assert_int_equal(qm_ghosts_count(s.ghosts, 0), 1024);
+    qm_shadow_resize(&s, made);
+    assert_true(s.capacity <= 1024);
+    qm_shadow_destroy(&s);
 }
 
 /* A few blocks are wanted often, and many seldom. */
@@ -159,9 +182,10 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact), cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_reads), cmocka_unit_test(test_again_counts_once),
-        cmocka_unit_test(test_none),  cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_exact),    cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_reads),    cmocka_unit_test(test_again_counts_once),
+        cmocka_unit_test(test_none),     cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_rounding),
     };
 
     return cmocka_run_group_tests_name("cache: shadow", tests, NULL, NULL);
