@@ -100,7 +100,7 @@ bool qm_tier_super_ok(const struct qm_tier_super *super)
     return super->magic == QM_TIER_MAGIC &&
            super->check ==
                XXH3_64bits(REST(super, sequence), REST_BYTES(super, sequence)) &&
-           super->state <= QM_TIER_OPEN && super->volume[0] &&
+           super->state <= QM_TIER_OPEN && super->doubtful <= 1 && super->volume[0] &&
            memchr(super->volume, 0, sizeof super->volume) &&
            memchr(super->boot_id, 0, sizeof super->boot_id) &&
            memchr(super->known, 0, sizeof super->known) &&

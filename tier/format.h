@@ -13,9 +13,9 @@
  *
  * A *segment* is filled once for each *incarnation* (a number that only grows): its
  * slots one after the other, but for those that keep the blocks of the incarnation
- * before, which then has the same live tag (log.c).  Its footer is written before it is
- * filled if it keeps blocks, from time to time meanwhile, and when it is full. A block
- * in a footer is *live* if the tag of its slot is the incarnation's
+ * before, which then has the same live tag (log.c).  Its footer is written, durably,
+ * before it is filled if it keeps blocks, from time to time meanwhile, and when it is
+ * full. A block in a footer is *live* if the tag of its slot is the incarnation's
  * (qm_tier_live_tag()), or that with QM_TIER_UNVERIFIED.  Whatever else is there, zeros
  * above all, is dead: bytes that were lost make misses, never old data.
  *
@@ -25,17 +25,17 @@
  *
  * Invariant (I): if a footer in the file, or in the kernel's page cache, has a live
  * block, the running server has that block in its index, so a write to it kills the
- * tag.  Hence a segment's footer is zeroed, durably, before blocks of it leave the
- * index to make room;
- * a footer that recovery cannot use is zeroed, durably, before the tier is used; and no
- * block is written to a second slot while a first is live.
+ * tag.  Hence a segment's footer is replaced, durably, by one without them, or by
+ * zeros, before blocks of it leave the index to make room; a footer that recovery
+ * cannot use is zeroed, durably, before the tier is used; and no block is written to a
+ * second slot while a first is live.
  *
  * After a crash of the *process* (same boot id) the page cache is what the server
  * wrote, so (I) gives the rule of tier.h.  After a crash of the *machine* (another boot
  * id) any page since the last sync may be old.  The map's bit of a region is durable
  * before the first change in it; it is cleared only after (1) its changes had ended,
  * (2) then a flush of the volume succeeded, (3) then the file was synced, tags and
- * zeroed footers included. Blocks of marked regions are killed by recovery; for all
+ * replaced footers included. Blocks of marked regions are killed by recovery; for all
  * others the file is as it was synced after their last change, or newer.  Data that did
  * not reach the disk does not match its checksum.
  *
@@ -85,7 +85,10 @@ struct qm_tier_super {
     uint64_t sequence; /* of the two, the higher is valid */
     uint8_t uuid[16];  /* of this tier, new with each initialisation */
     uint64_t epoch;
-    uint32_t state;
+    uint16_t state;
+    uint16_t
+        doubtful; /* 1: a crash of the machine may have taken data that has not been
+                     read since: a wrong checksum is no sign of a failing device */
     uint32_t block_size;
     uint64_t volume_size;
     uint64_t generation;

@@ -10,11 +10,12 @@
  * filled anew; the others' blocks become a degree cooler.  But the segment that holds
  * the fewest blocks comes first if one in ROOM of its slots is empty, and loses none.
  *
- * The order keeps invariant (I) of format.h: zero the footer, durably; remove from the
- * index the blocks that leave; wait for those who pinned the segment before; make the
- * tags of all slots that are free live; list those that stay in a new footer; fill. The
- * tags of those that stay are not touched, since a change may kill them at any time:
- * the new incarnation has the same live tag.  A slot is written to once in an
+ * The order keeps invariant (I) of format.h: write a footer that lists those blocks
+ * that stay, or zeros if there is none, durably; remove from the index the blocks that
+ * leave; wait for those who pinned the segment before; make the tags of all slots that
+ * are free live; fill.  A crash at any moment loses none that stay, unless it tears a
+ * footer.  The tags of those that stay are not touched, since a change may kill them at
+ * any time: the new incarnation has the same live tag.  A slot is written to once in an
  * incarnation, and no footer of another one is ever there with it, so what a footer
  * lists is in its slot or has the wrong checksum. */
 #include "tier/internal.h"
@@ -270,19 +271,22 @@ static void wait_for_pins(struct segment *s)
     }
 }
 
-/* Removes the blocks of a segment, but for those in taken (NULL: none stays);
- * log.victim has its footer.  When this returns nobody uses their slots, and the file
- * has no footer of it. */
+/* Removes the blocks of a segment, but for those in taken, which log.footer lists
+ * (NULL: none stays); log.victim has its footer.  When this returns nobody uses their
+ * slots, and the file has no footer of it, or log.footer. */
 static int evict(struct qm_tier *t, uint32_t number, const uint8_t *taken)
 {
     const struct qm_tier_entry *entries = (const void *)(t->log.victim + 1);
     static const struct qm_tier_footer none;
     uint32_t gone = 0, sum = 0;
-    int r = tier_write(t, QM_TIER_META, &none, sizeof none,
+    int r = tier_write(t, QM_TIER_META, taken ? t->log.footer : &none,
+                       taken ? qm_tier_footer_bytes(t->g.slots) : sizeof none,
                        qm_tier_footer_at(&t->g, number), true);
 
     if (r != 0)
         return r;
+    if (taken)
+        segment_of(t, number)->incarnation = t->log.footer->incarnation;
     segment_of(t, number)->state = SEGMENT_EVICTING;
     for (uint32_t i = 0; i < t->log.victim->count; i++)
         if (!(taken && taken[i]) && entries[i].block != QM_TIER_VOID &&
@@ -317,16 +321,58 @@ static uint32_t emptiest(struct qm_tier *t, uint32_t wanted)
     return best;
 }
 
-/* Chooses a segment and empties it as far as it is to be.  *footer: log.victim is its
- * footer, and log.taken what stays. */
-static int make_room(struct qm_tier *t, uint32_t *number, bool *footer)
+/* A footer for what is filled now, with what is taken already. */
+static void new_footer(struct qm_tier *t, uint32_t number, uint64_t incarnation)
+{
+    const struct qm_tier_entry *old = (const void *)(t->log.victim + 1);
+    struct qm_tier_footer *f = t->log.footer;
+    struct qm_tier_entry *entries = (void *)(f + 1);
+
+    memset(f, 0, sizeof *f);
+    memcpy(f->uuid, t->super.uuid, 16);
+    f->segment = number;
+    f->incarnation = incarnation;
+    f->count = t->g.slots;
+    for (uint32_t i = 0; i < t->g.slots; i++)
+        entries[i] = t->log.taken[i] && i < t->log.victim->count
+                         ? old[i]
+                         : (struct qm_tier_entry){.block = QM_TIER_VOID};
+    qm_tier_footer_seal(f, t->g.slots);
+}
+
+/* A number above all others, and of the same live tag as that of before if that stays
+ * (not 0). */
+static uint64_t next_incarnation(struct qm_tier *t, uint64_t before)
+{
+    do
+        t->log.incarnation++;
+    while (before != 0 &&
+           qm_tier_live_tag(t->log.incarnation) != qm_tier_live_tag(before));
+    return t->log.incarnation;
+}
+
+/* Whether all that stays has been read, and was right, since the tier was opened. */
+static bool was_read(struct qm_tier *t, uint32_t number)
+{
+    struct slot s;
+
+    for (uint32_t i = 0; i < t->g.slots; i++)
+        if (t->log.taken[i] && heat_of(t, number, i, &s) > 0 && !s.restored)
+            return false;
+    return true;
+}
+
+/* Chooses a segment and empties it as far as it is to be.  What stays is in log.taken,
+ * and kept is how many; if not 0, log.footer is its footer. */
+static int make_room(struct qm_tier *t, uint32_t *number, uint32_t *kept)
 {
     uint32_t wanted = t->g.slots < ROOM ? 1 : t->g.slots / ROOM, n;
+    bool footer = false;
     int r;
 
     *number = emptiest(t, wanted);
     if (*number != NO_SEGMENT) {
-        *footer = read_footer(t, *number);
+        footer = read_footer(t, *number);
         if (choose(t, *number, 0, false) < wanted)
             *number = NO_SEGMENT;
     }
@@ -336,7 +382,7 @@ static int make_room(struct qm_tier *t, uint32_t *number, bool *footer)
         *number = t->log.sealed.head;
         if (*number == NO_SEGMENT)
             return ENOSPC;
-        *footer = read_footer(t, *number);
+        footer = read_footer(t, *number);
         n = choose(t, *number, limit, false);
         while (i >= EYE && n < wanted)
             n = choose(t, *number, ++limit, false);
@@ -346,12 +392,19 @@ static int make_room(struct qm_tier *t, uint32_t *number, bool *footer)
             *number = NO_SEGMENT;
         }
     }
-    if (!*footer)
+    if (!footer)
         memset(t->log.taken, 0, t->g.slots);
+    for (uint32_t i = 0; i < t->g.slots; i++)
+        *kept += t->log.taken[i];
+    if (*kept > 0)
+        new_footer(t, *number,
+                   next_incarnation(t, segment_of(t, *number)->incarnation));
     log_unlink(t, &t->log.sealed, *number);
-    r = evict(t, *number, t->log.taken);
+    r = evict(t, *number, *kept > 0 ? t->log.taken : NULL);
     if (r != 0)
         log_push(t, &t->log.sealed, *number);
+    else if (was_read(t, *number))
+        segment_of(t, *number)->doubtful = 0;
     return r;
 }
 
@@ -374,39 +427,10 @@ static int revive(struct qm_tier *t, uint32_t number)
     return r;
 }
 
-/* A footer for what is filled now, with what is taken already. */
-static void new_footer(struct qm_tier *t, uint32_t number)
-{
-    const struct qm_tier_entry *old = (const void *)(t->log.victim + 1);
-    struct qm_tier_footer *f = t->log.footer;
-    struct qm_tier_entry *entries = (void *)(f + 1);
-
-    memset(f, 0, sizeof *f);
-    memcpy(f->uuid, t->super.uuid, 16);
-    f->segment = number;
-    f->incarnation = segment_of(t, number)->incarnation;
-    for (uint32_t i = 0; i < t->g.slots; i++)
-        entries[i] = t->log.taken[i] && i < t->log.victim->count
-                         ? old[i]
-                         : (struct qm_tier_entry){.block = QM_TIER_VOID};
-}
-
-/* A number above all others, and of the same live tag as that of before if that stays
- * (not 0). */
-static uint64_t next_incarnation(struct qm_tier *t, uint64_t before)
-{
-    do
-        t->log.incarnation++;
-    while (before != 0 &&
-           qm_tier_live_tag(t->log.incarnation) != qm_tier_live_tag(before));
-    return t->log.incarnation;
-}
-
 /* Takes a free segment, or makes room in one, to be filled. */
 static int open_segment(struct qm_tier *t)
 {
     uint32_t number = t->log.free.head, kept = 0;
-    bool footer = false;
     struct segment *s;
     int r = 0;
 
@@ -414,23 +438,22 @@ static int open_segment(struct qm_tier *t)
         log_unlink(t, &t->log.free, number);
         memset(t->log.taken, 0, t->g.slots);
     } else {
-        r = make_room(t, &number, &footer);
+        r = make_room(t, &number, &kept);
         if (r != 0)
             return r;
     }
-    for (uint32_t i = 0; i < t->g.slots; i++)
-        kept += t->log.taken[i];
     s = segment_of(t, number);
-    s->incarnation = next_incarnation(t, kept > 0 ? s->incarnation : 0);
+    if (kept == 0) {
+        s->incarnation = next_incarnation(t, 0);
+        s->doubtful = 0;
+        new_footer(t, number, s->incarnation);
+    }
     r = t->io.reserve(t->io.opaque, qm_tier_footer_at(&t->g, number), t->g.meta_bytes);
     memset(t->log.tags, qm_tier_live_tag(s->incarnation), t->g.slots);
-    new_footer(t, number);
-    if (kept == 0)
-        s->doubtful = 0;
     s->state = SEGMENT_FILLING;
     t->log.filling = number;
     t->log.used = 0;
-    t->log.unlisted = kept;
+    t->log.unlisted = 0;
     if (r == 0)
         r = revive(t, number);
     if (r != 0 && kept == 0) {
@@ -443,7 +466,6 @@ static int open_segment(struct qm_tier *t)
         seal(t);
         return r;
     }
-    (void)log_footer(t);
     ADD(t, kept, kept);
     t->filled = t->log.free.n == 0;
     return 0;

@@ -41,7 +41,7 @@ int super_write(struct qm_tier *t, enum qm_tier_state state)
 
     pthread_mutex_lock(&t->die_lock);
     if (!tier_dead(t)) {
-        t->super.state = state;
+        t->super.state = (uint16_t)state;
         r = write_copy(t, &t->super, true);
     }
     pthread_mutex_unlock(&t->die_lock);
@@ -311,7 +311,7 @@ static int recover_segment(struct qm_tier *t, struct recovery *rec, uint32_t num
     if (live == 0) {
         return tier_write(t, QM_TIER_META, &none, sizeof none, at, false);
     }
-    s->doubtful = rec->other_boot && t->super.state != QM_TIER_CLEAN;
+    s->doubtful = t->super.doubtful != 0;
     s->state = SEGMENT_SEALED;
     s->filled = tier_now(t);
     rec->sealed[rec->n++] = number;
@@ -353,6 +353,9 @@ static int recover(struct qm_tier *t)
     rec.other_boot =
         !t->config.boot_id[0] || strcmp(t->super.boot_id, t->config.boot_id) != 0;
     rec.proven = verify_is_proven(t);
+    /* What was lost may be read only after further starts. */
+    if (rec.other_boot && t->super.state != QM_TIER_CLEAN)
+        t->super.doubtful = 1;
     r = rec.meta && rec.sealed ? recover_all(t, &rec) : ENOMEM;
     t->log.incarnation = rec.highest;
     t->recovery_ns = tier_now(t) - start;

@@ -468,6 +468,29 @@ int qm_tier_open(const struct qm_tier_config *config, struct qm_tier **tier, cha
     return r;
 }
 
+struct unread {
+    struct qm_tier *t;
+    bool some;
+};
+
+static void look_for_unread(void *opaque, const struct slot *slot)
+{
+    struct unread *unread = opaque;
+
+    if (!slot->restored && segment_of(unread->t, slot->segment)->doubtful)
+        unread->some = true;
+}
+
+/* Whether a crash of the machine may have taken data that nobody has read since.  All
+ * threads have ended. */
+static bool some_doubtful(struct qm_tier *t)
+{
+    struct unread unread = {.t = t};
+
+    index_each(t, look_for_unread, &unread);
+    return unread.some;
+}
+
 int qm_tier_close(struct qm_tier *t, enum qm_tier_end end)
 {
     int r = 0;
@@ -488,6 +511,8 @@ int qm_tier_close(struct qm_tier *t, enum qm_tier_end end)
     qm_tier_tick(t, true); /* if it is dead, the last try to mark it */
     if (!tier_dead(t)) {
         r = qm_tier_sync(t);
+        if (r == 0 && t->super.doubtful && !some_doubtful(t))
+            t->super.doubtful = 0;
         if (r == 0)
             r = super_write(t, QM_TIER_CLEAN);
     } else if (end == QM_TIER_KEEP) {

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-tier.c - a tier's file that was damaged: superblocks, map, footers and tags.
  *
- * The first byte says whether checksums are made good after the damage, so that what is
- * behind them is read, and whether the machine has another boot id.  The rest is
- * damage: where (4 bytes), how many bytes (1), which.
+ * The first byte is bits: checksums are made good after the damage, so that what is
+ * behind them is read; the machine has another boot id; the file is cut; the damage
+ * happens while the tier is in use, which then fills its segments again; the server
+ * that made the file was killed, and the second byte says after which of its writes,
+ * so that segments are found in the middle of being filled again.  The rest is damage:
+ * where (4 bytes), how many bytes (1), which.
  *
  * Promised: it opens, or says why not; what it holds is within its bounds; a block that
  * is read is of the right checksum; one that was written to is not there, now and after
- * a kill; and with checksums as they were found, what is read is what was inserted. */
+ * a kill (unless the damage came later); and with checksums as they were found, what is
+ * read is what was inserted. */
 #include <errno.h>
 
 #include "fuzz.h"
@@ -20,8 +24,11 @@
 #define VOLUME (UINT64_C(16) << 20)
 #define BLOCKS 40u
 
+enum { GOOD = 1, REBOOT = 2, CUT = 4, IN_USE = 8, KILLED = 16 };
+
 static char image[SIZE];
 static uint64_t length;
+static long until_kill = -1; /* writes that still happen; -1: all */
 
 static int read_image(void *opaque, enum qm_tier_file file, void *buf, size_t n,
                       uint64_t at)
@@ -36,6 +43,9 @@ static int write_image(void *opaque, enum qm_tier_file file, const void *buf, si
                        uint64_t at, bool durable)
 {
     promise(at <= SIZE && n <= SIZE - at);
+    if (until_kill == 0)
+        return 0;
+    until_kill -= until_kill > 0;
     memcpy(image + at, buf, n);
     if (at + n > length)
         length = at + n;
@@ -55,6 +65,8 @@ static int reserve_image(void *opaque, uint64_t at, size_t n)
 static int resize_image(void *opaque, uint64_t size)
 {
     promise(size <= SIZE);
+    if (until_kill == 0)
+        return 0;
     if (size < length)
         memset(image + size, 0, length - size);
     length = size;
@@ -105,25 +117,54 @@ static void fill_block(char *buf, uint64_t block)
     memset(buf, (int)(block + 1), BLOCK);
 }
 
-static void make_image(char *to, uint64_t *n)
+static void insert(struct qm_tier *t, uint64_t block)
 {
+    char buf[BLOCK];
+    struct qm_tier_insert insert = {
+        .block = block, .data = buf, .ticket = qm_tier_ticket(t)};
+
+    fill_block(buf, block);
+    (void)qm_tier_insert(t, &insert);
+}
+
+/* A tier of which some segments were filled again and keep blocks that are read all the
+ * time, as a server leaves it that is killed after `writes` writes; -1: that ends in
+ * order. */
+static void make_image(long writes)
+{
+    static struct made {
+        char *bytes;
+        uint64_t length;
+    } made[256 + 1];
+    struct made *m = &made[writes + 1];
     struct qm_tier *t;
     char buf[BLOCK];
     struct qm_tier_write w;
 
+    if (m->bytes) {
+        memcpy(image, m->bytes, SIZE);
+        length = m->length;
+        return;
+    }
+    memset(image, 0, SIZE);
+    length = 0;
     promise(open_image(&t, "boot") == 0);
+    until_kill = writes;
     for (uint64_t b = 0; b < BLOCKS; b++) {
-        struct qm_tier_insert insert = {
-            .block = b * 100, .data = buf, .ticket = qm_tier_ticket(t)};
+        struct qm_tier_read read = {.block = b / 2 * 100, .buf = buf};
 
-        fill_block(buf, insert.block);
-        (void)qm_tier_insert(t, &insert);
+        insert(t, b * 100);
+        if (b % 3 == 0)
+            (void)qm_tier_read(t, &read, 1);
     }
     qm_tier_write_begin(t, &w, 3000 * BLOCK, BLOCK);
     qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
     qm_tier_close(t, QM_TIER_KEEP);
-    memcpy(to, image, SIZE);
-    *n = length;
+    until_kill = -1;
+    m->bytes = malloc(SIZE);
+    promise(m->bytes != NULL);
+    memcpy(m->bytes, image, SIZE);
+    m->length = length;
 }
 
 static void make_good(void)
@@ -182,44 +223,51 @@ static unsigned read_all(struct qm_tier *t, bool exact)
     return hits;
 }
 
-static void check(struct qm_tier *t, bool exact)
+static void check(struct qm_tier *t, bool exact, bool more)
 {
     struct qm_tier_stats s;
 
     qm_tier_get_stats(t, &s);
-    promise(s.blocks <= s.capacity && s.recovered >= s.blocks);
+    promise(s.blocks <= s.capacity && (more || s.recovered >= s.blocks));
     promise(read_all(t, exact) <= s.blocks);
+}
+
+static void damage(struct food *f, bool good)
+{
+    while (f->left > 5) {
+        uint32_t at = (uint32_t)eat_number(f, 4) % SIZE;
+        size_t n = 1 + eat_number(f, 1) % 64;
+
+        if (n > SIZE - at)
+            n = SIZE - at;
+        eat(f, image + at, n);
+    }
+    if (good)
+        make_good();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char whole[SIZE];
-    static uint64_t whole_length;
     struct food f = {data, size};
     struct qm_tier *t;
     struct qm_tier_write w;
     uint8_t how;
 
-    if (whole_length == 0)
-        make_image(whole, &whole_length);
-    memcpy(image, whole, SIZE);
-    length = whole_length;
     how = (uint8_t)eat_number(&f, 1);
-    while (f.left > 5) {
-        uint32_t at = (uint32_t)eat_number(&f, 4) % SIZE;
-        size_t n = 1 + eat_number(&f, 1) % 64;
-
-        if (n > SIZE - at)
-            n = SIZE - at;
-        eat(&f, image + at, n);
-    }
-    if (how & 1)
-        make_good();
-    if (how & 4)
-        length = whole_length / 256 * how;
-    if (open_image(&t, how & 2 ? "another" : "boot") != 0)
+    make_image(how & KILLED ? (long)eat_number(&f, 1) : -1);
+    if (!(how & IN_USE))
+        damage(&f, how & GOOD);
+    if (how & CUT)
+        length = length / 256 * how;
+    if (open_image(&t, how & REBOOT ? "another" : "boot") != 0)
         return 0;
-    check(t, !(how & 1));
+    if (how & IN_USE) {
+        damage(&f, how & GOOD);
+        for (uint64_t b = 0; b < BLOCKS; b++)
+            insert(t, b * 100 + 50);
+    }
+    /* What it has in memory is not damaged. */
+    check(t, !(how & GOOD) || how & IN_USE, how & IN_USE);
     for (uint64_t b = 0; b < BLOCKS; b++) {
         qm_tier_write_begin(t, &w, b * 100 * BLOCK, 50 * BLOCK);
         qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
@@ -238,7 +286,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (open_image(&t, "boot") != 0)
         return 0;
-    for (uint64_t b = 0; b < BLOCKS; b++)
+    check(t, !(how & GOOD), false);
+    /* Tags have no checksums: damage can revive one behind the back of its server. */
+    for (uint64_t b = 0; b < BLOCKS && !(how & IN_USE); b++)
         for (uint64_t i = 0; i < 50; i++)
             promise(!qm_tier_contains(t, b * 100 + i));
     qm_tier_close(t, QM_TIER_FORGET);

@@ -29,6 +29,11 @@ static int read_disk(void *opaque, enum qm_tier_file file, void *buf, size_t n,
     return 0;
 }
 
+static unsigned unit(const struct disk *d)
+{
+    return d->pages ? 4096 / SECTOR : 1;
+}
+
 static void write_back(struct disk *d, uint64_t sector)
 {
     memcpy(d->durable + sector * SECTOR, d->now + sector * SECTOR, SECTOR);
@@ -74,8 +79,12 @@ static int write_disk(void *opaque, enum qm_tier_file file, const void *buf, siz
         if (durable && !d->crashed)
             write_back(d, s);
     }
-    for (unsigned i = 0; i < 2; i++) /* the kernel writes back when it likes to */
-        write_back(d, rnd_below(&d->seed, d->size / SECTOR));
+    for (unsigned i = 0; i < 2; i++) { /* the kernel writes back when it likes to */
+        uint64_t first = rnd_below(&d->seed, d->size / SECTOR / unit(d)) * unit(d);
+
+        for (uint64_t s = first; s < first + unit(d); s++)
+            write_back(d, s);
+    }
     return 0;
 }
 
@@ -177,8 +186,13 @@ void disk_restart(struct disk *d)
 
 void disk_reboot(struct disk *d)
 {
+    uint64_t drawn = UINT64_MAX; /* the page for which that was done */
+    bool arrived = false;
+
     for (uint64_t s = 0; s < d->size / SECTOR; s++) {
-        if (d->dirty[s] && rnd(&d->seed) % 2)
+        if (d->dirty[s] && (!d->pages || drawn != s / unit(d)))
+            arrived = rnd(&d->seed) % 2, drawn = s / unit(d);
+        if (d->dirty[s] && arrived)
             write_back(d, s);
         d->dirty[s] = false;
     }

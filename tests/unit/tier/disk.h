@@ -15,6 +15,7 @@ struct disk {
     bool *dirty; /* a sector */
     uint64_t size, room;
     uint64_t seed;
+    bool pages; /* sectors of a page are written back together, as a kernel does */
 
     long until_crash; /* writes and syncs that still happen; -1: no end */
     bool crashed;     /* from now on, nothing happens any more */

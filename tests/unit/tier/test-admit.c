@@ -193,6 +193,49 @@ static void test_cooler(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+static uint64_t count_held(struct qm_tier *t, uint64_t first, uint64_t n)
+{
+    uint64_t held = 0;
+
+    for (uint64_t b = first; b < first + n; b++)
+        held += qm_tier_contains(t, b);
+    return held;
+}
+
+/* Blocks that were read often stay while others pass by, but not for ever: each time
+ * the hand comes by they become cooler.  What is read goes on being kept. */
+static void test_hand_cools(void **state)
+{
+    struct qm_tier_config c = config(5000);
+    struct qm_tier *t;
+    uint64_t capacity, block = 1000000, was, still;
+
+    c.admit = QM_TIER_ADMIT_ALL;
+    t = open_tier(&c);
+    capacity = stats(t).capacity;
+    was = capacity / 4;   /* blocks [0, was): read often, and then no more */
+    still = capacity / 4; /* and as many behind them: read all the time */
+    for (uint64_t b = 0; b < was + still; b++)
+        assert_int_equal(put(t, b, false), 0);
+    for (unsigned k = 0; k < 10; k++)
+        for (uint64_t b = 0; b < was + still; b++)
+            assert_true(get(t, b));
+    while (block < 1000000 + capacity)
+        (void)put(t, block++, false);
+    assert_true(count_held(t, 0, was + still) > (was + still) * 3 / 4);
+    for (unsigned round = 0; round < 20; round++) {
+        for (uint64_t i = 0; i < capacity; i++) {
+            if (i % (capacity / 4) == 0)
+                for (uint64_t b = was; b < was + still; b++)
+                    (void)get(t, b);
+            (void)put(t, block++, false);
+        }
+    }
+    assert_int_equal(count_held(t, 0, was), 0);
+    assert_true(count_held(t, was, still) > still / 2);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 /* What is read ahead and then used is worth as much as what was read on demand; what
  * is read ahead and not used, nothing. */
 static void test_read_ahead(void **state)
@@ -427,11 +470,17 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_half_the_writes), cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_cooler),          cmocka_unit_test(test_none),
-        cmocka_unit_test(test_read_ahead),      cmocka_unit_test(test_write_rate),
-        cmocka_unit_test(test_modes),           cmocka_unit_test(test_bloom),
-        cmocka_unit_test(test_memory),          cmocka_unit_test(test_slots_again),
+        cmocka_unit_test(test_half_the_writes),
+        cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_cooler),
+        cmocka_unit_test(test_hand_cools),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_read_ahead),
+        cmocka_unit_test(test_write_rate),
+        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_bloom),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_slots_again),
         cmocka_unit_test(test_hot_stay),
     };
 
