@@ -4,6 +4,7 @@
  *   torture --socket PATH --image FILE --durable FILE --seconds N --seed S
  *           [--clients N] [--depth N] [--errors]
  *           [--kills N --pidfile FILE]
+ *           [--area BYTES --reads FILE [--changes FILE] [--syncs FILE]]
  *
  * Each client is a thread with a connection of its own, to the plain or to the tagged
  * view, and with several requests in flight.  They all work on the same few places, now
@@ -21,11 +22,18 @@
  * was in flight has failed, which to the history means: it may have been carried out,
  * in part too, but only before it ended.  That holds, as the kernel closes a process's
  * connections when its last thread is gone.
+ *
+ * With --area BYTES the clients use only the first BYTES of the device.  For the rest,
+ * it is found out after each round what a second tier serves (quiet.h).  With --syncs
+ * FILE grows when the tier is synced; one kill of six waits for that some times, so
+ * that what the tier serves is durable by then, and what it serves after the others is
+ * not looked at.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <libnbd.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -33,11 +41,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clients/protocol/quickmine-protocol.h"
 #include "disk.h"
+#include "quiet.h"
 
 #define ROUND         3000 /* requests of all clients together */
 #define TOURS         8
@@ -54,14 +64,18 @@ static struct {
     bool errors;
     unsigned kills;
     const char *pidfile;
+    uint64_t area;
+    const char *reads, *changes, *syncs;
 } options = {.seconds = 5, .seed = 1, .clients = 12, .depth = 6};
 
 static struct disk disk = {.program = "torture"};
+static struct quiet quiet = {.program = "torture"};
 static uint64_t tours[TOURS][TOUR_BLOCKS];
 static pthread_barrier_t gather;
 static atomic_bool over;
 static atomic_int left; /* requests of this round */
 static atomic_uint kills;
+static atomic_uint patient; /* the number of the last kill that has waited for syncs */
 static _Atomic uint64_t done[6], failed, bytes, progress, contexts;
 
 enum what { READ, WRITE, ZERO, TRIM, CACHE, FLUSH };
@@ -154,7 +168,10 @@ static bool try_to_attach(struct client *c)
         die("no slots");
     if (disk.size == 0) { /* the first of all, before there are threads */
         disk.block_size = header.block_size;
-        disk.size = header.size;
+        disk.size = options.area > 0 ? options.area : header.size;
+        quiet.from = disk.size;
+        quiet.to = header.size;
+        quiet.block_size = header.block_size;
     }
     return true;
 }
@@ -391,6 +408,36 @@ static void read_all(struct client *c, unsigned char *to)
     }
 }
 
+/* Nothing is in flight: reads what nobody changes. */
+static void measure(struct client *c)
+{
+    static unsigned char buf[1 << 20];
+    unsigned before = atomic_load(&kills);
+
+    if (!options.reads)
+        return;
+    /* Memory is to hold other things. */
+    for (uint64_t at = 0; at < disk.size; at += 1 << 16)
+        while (nbd_pread(c->nbd, buf, 1 << 16, at, 0) == -1)
+            if (was_killed(c))
+                attach_again(c);
+            else if (!options.errors)
+                die("reading");
+    quiet_begin(&quiet);
+    for (uint64_t at = quiet.from; at < quiet.to; at += quiet.block_size) {
+        while (nbd_pread(c->nbd, buf, quiet.block_size, at, 0) == -1)
+            if (was_killed(c))
+                attach_again(c);
+            else if (!options.errors)
+                die("reading where nobody writes");
+        quiet_look(&quiet, buf, at, quiet.block_size);
+        atomic_fetch_add(&progress, 1);
+    }
+    quiet_end(&quiet, before == atomic_load(&kills) ? before : UINT_MAX,
+              !options.syncs ||
+                  (before == quiet.kills + 1 && before == atomic_load(&patient)));
+}
+
 /* Nothing is in flight: looks at everything.  Returns how many violations. */
 static uint64_t judge(struct client *c, unsigned char *all)
 {
@@ -431,6 +478,22 @@ static pid_t server_pid(void)
     return (pid_t)pid;
 }
 
+/* Waits until the tier is synced some times, and until two rounds are over. */
+static void wait_for_syncs(void)
+{
+    uint64_t at = atomic_load(&progress) + 3 * ROUND;
+    struct stat was, now;
+
+    if (stat(options.syncs, &was) == -1)
+        die(options.syncs);
+    do {
+        pause_ms(10);
+        if (stat(options.syncs, &now) == -1)
+            die(options.syncs);
+    } while ((now.st_size < was.st_size + 3 || atomic_load(&progress) < at) &&
+             !atomic_load(&over));
+}
+
 /* Kills the server, each time when some requests more have been answered. */
 static void *kill_again_and_again(void *opaque)
 {
@@ -438,8 +501,16 @@ static void *kill_again_and_again(void *opaque)
     pid_t last = 0, pid;
 
     while (atomic_load(&kills) < options.kills) {
-        uint64_t at = atomic_load(&progress) + 1 + draw(&dice, 2 * ROUND);
+        /* Some just when it begins to serve; else most rounds end without. */
+        uint64_t most = !options.reads        ? 2 * ROUND
+                        : draw(&dice, 8) == 0 ? 20
+                                              : 4 * ROUND;
+        bool waits = options.syncs && draw(&dice, 6) == 0;
+        uint64_t at;
 
+        if (waits)
+            wait_for_syncs();
+        at = atomic_load(&progress) + 1 + draw(&dice, most);
         while (atomic_load(&progress) < at || (pid = server_pid()) == 0 ||
                pid == last) {
             if (atomic_load(&over))
@@ -450,6 +521,8 @@ static void *kill_again_and_again(void *opaque)
         if (kill(pid, SIGKILL) == -1)
             die("the server is gone before it was killed");
         last = pid;
+        if (waits)
+            atomic_store(&patient, atomic_load(&kills) + 1);
         atomic_fetch_add(&kills, 1);
     }
     return NULL;
@@ -475,6 +548,10 @@ static void parse(int argc, char **argv)
                                           {"errors", no_argument, NULL, 'e'},
                                           {"kills", required_argument, NULL, 'k'},
                                           {"pidfile", required_argument, NULL, 'p'},
+                                          {"area", required_argument, NULL, 'a'},
+                                          {"reads", required_argument, NULL, 'R'},
+                                          {"changes", required_argument, NULL, 'C'},
+                                          {"syncs", required_argument, NULL, 'S'},
                                           {NULL, 0, NULL, 0}};
     int option;
 
@@ -510,12 +587,25 @@ static void parse(int argc, char **argv)
         case 'p':
             options.pidfile = optarg;
             break;
+        case 'a':
+            options.area = strtoull(optarg, NULL, 10);
+            break;
+        case 'R':
+            options.reads = optarg;
+            break;
+        case 'C':
+            options.changes = optarg;
+            break;
+        case 'S':
+            options.syncs = optarg;
+            break;
         default:
             exit(2);
         }
     if (!options.socket || !options.image || !options.durable || options.clients < 2 ||
         options.clients > CLIENTS_MAX || options.depth < 1 ||
         options.depth > DEPTH_MAX || (options.kills && !options.pidfile) ||
+        (options.reads && (!options.area || options.area % (1 << 16) != 0)) ||
         optind < argc) {
         fprintf(stderr, "torture: see the comment at the beginning of its source\n");
         exit(2);
@@ -546,6 +636,10 @@ int main(int argc, char **argv)
     }
     if (!disk_open(&disk, options.image, options.durable, ROUND))
         return 1;
+    quiet.reads = options.reads;
+    quiet.changes = options.changes;
+    if (options.reads && !quiet_open(&quiet, options.image))
+        return 1;
     all = malloc(disk.size);
     if (!all)
         die("malloc");
@@ -569,7 +663,8 @@ int main(int argc, char **argv)
         atomic_store(&left, ROUND);
         pthread_barrier_wait(&gather);
         pthread_barrier_wait(&gather);
-        wrong = judge(&clients[disk.round % options.clients], all);
+        measure(&clients[disk.round % options.clients]);
+        wrong = judge(&clients[disk.round % options.clients], all) + quiet.wrong;
     }
     atomic_store(&over, true);
     pthread_barrier_wait(&gather);
@@ -584,6 +679,8 @@ int main(int argc, char **argv)
     pthread_cancel(watcher);
     pthread_join(watcher, NULL);
     disk_close(&disk);
+    if (options.reads)
+        quiet_close(&quiet);
     free(all);
     printf("seed %" PRIu64 ": %" PRIu32 " rounds, %" PRIu64 " reads, %" PRIu64
            " writes, %" PRIu64 " zeroings, %" PRIu64 " trims, %" PRIu64
@@ -591,5 +688,8 @@ int main(int argc, char **argv)
            " failed, %" PRIu64 " MB, %u kills; %" PRIu64 " violations\n",
            options.seed, disk.round, done[READ], done[WRITE], done[ZERO], done[TRIM],
            done[CACHE], done[FLUSH], contexts, failed, bytes >> 20, kills, wrong);
+    if (options.reads)
+        printf("kept %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " pairs of passes\n",
+               quiet.kept, quiet.had, quiet.passes);
     return wrong == 0 ? 0 : 1;
 }

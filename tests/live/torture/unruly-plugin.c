@@ -18,6 +18,8 @@
  *   late=FILE          writes wait while this file is there; nothing else does
  *   hold=FILE          writes are carried out, but not answered, while it is there
  *   end=FILE           holds the number of bytes that are left of the device
+ *   reads=FILE         a 32-bit number for each page: how often it was read; it goes on
+ *                      counting from what is there
  *
  * Both files can be mapped by a test.  Each request is carried out at one moment, as a
  * whole; what was written becomes durable by a FLUSH, or by its FUA flag.  The files
@@ -30,6 +32,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,6 +48,7 @@
 
 static int64_t size;
 static char *image_path, *durable_path, *stall_path, *late_path, *hold_path, *end_path;
+static char *reads_path;
 static unsigned delay_us, linger_us, errors;
 static int again;
 static enum { FORGET_NONE, FORGET_SOME, FORGET_ALL } forget;
@@ -54,6 +58,7 @@ struct bytes {
     int fd;
     const char *at;
 };
+static _Atomic uint32_t *reads; /* a page; NULL: nobody wants to know */
 static struct bytes image = {.fd = -1}, durable = {.fd = -1};
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both, and of dirty */
 
@@ -78,6 +83,8 @@ static int unruly_config(const char *key, const char *value)
         return (hold_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "end") == 0)
         return (end_path = nbdkit_absolute_path(value)) ? 0 : -1;
+    if (strcmp(key, "reads") == 0)
+        return (reads_path = nbdkit_absolute_path(value)) ? 0 : -1;
     if (strcmp(key, "forget") == 0) {
         if (strcmp(value, "some") == 0)
             forget = FORGET_SOME;
@@ -114,6 +121,24 @@ static int map(struct bytes *bytes, const char *path)
         return -1;
     }
     bytes->at = at;
+    return 0;
+}
+
+static int map_reads(void)
+{
+    size_t n = ((size_t)size / PAGE + 1) * sizeof reads[0];
+    int fd = open(reads_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *at = MAP_FAILED;
+
+    if (fd != -1 && ftruncate(fd, (off_t)n) == 0)
+        at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd != -1)
+        close(fd);
+    if (at == MAP_FAILED) {
+        nbdkit_error("%s: %m", reads_path);
+        return -1;
+    }
+    reads = at;
     return 0;
 }
 
@@ -207,6 +232,8 @@ static int unruly_get_ready(void)
     }
     if (map(&image, image_path) == -1 || map(&durable, durable_path) == -1)
         return -1;
+    if (reads_path && map_reads() == -1)
+        return -1;
     dirty = calloc((size_t)size / PAGE + 1, 1);
     if (!dirty) {
         nbdkit_error("calloc: %m");
@@ -226,6 +253,7 @@ static void unruly_unload(void)
     free(late_path);
     free(hold_path);
     free(end_path);
+    free(reads_path);
 }
 
 /* Where the device ends now. */
@@ -320,6 +348,8 @@ static int unruly_pread(void *handle, void *buf, uint32_t count, uint64_t offset
 
     if (within(count, offset) < count)
         fate = UNTOUCHED;
+    for (uint64_t page = offset / PAGE; reads && page * PAGE < offset + count; page++)
+        atomic_fetch_add(&reads[page], 1);
     pthread_rwlock_rdlock(&lock);
     if (fate == DONE)
         memcpy(buf, image.at + offset, count);
