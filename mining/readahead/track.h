@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* track.h - what is known of a stream: for tracks.c, which finds it, and windows.c,
+ * which asks for what lies before its reader.
+ *
+ * Of a track that goes forward, blocks below `pos` have been read and those below `end`
+ * were asked for; of one that goes backward, those from `pos` and from `end` on.  Of a
+ * stride, `pos` and `end` are where reads begin, and a window counts reads.
+ */
+#ifndef QM_TRACK_H
+#define QM_TRACK_H
+
+#include <pthread.h>
+
+#include "mining/readahead/edges.h"
+#include "mining/readahead/noted.h"
+#include "mining/readahead/tracks.h"
+#include "mining/readahead/worth.h"
+
+/* misses and markers after which a track's reader is gone */
+#define QM_TRACK_STALE 4096
+
+struct qm_track {
+    uint32_t generation; /* even: not in use */
+    int32_t step;        /* 1, -1, or a stride's distance */
+    bool stride;
+    bool late, marked;
+    bool two;        /* nothing was read of it since two reads detected it */
+    uint64_t length; /* that was read of it: blocks, or a stride's reads */
+    uint32_t own;    /* blocks that its present reader read; 0: several do */
+    uint32_t unit;   /* blocks of a read; of a stride */
+    uint32_t window;
+    uint32_t asks;
+    uint64_t used;  /* when: of the tracks' counter */
+    uint64_t asked; /* the same, of asks */
+    uint64_t pos, end;
+    uint64_t marker; /* if marked */
+};
+
+/* Where a block lies that may belong to a track: apart from it, for finding it fast. */
+struct qm_track_reach {
+    uint64_t lo, hi;
+};
+
+struct qm_tracks {
+    struct qm_tracks_config config;
+    pthread_mutex_t lock; /* a leaf, of all that follows but for reading noted.blocks */
+    uint64_t now;         /* counts misses and passes */
+    uint64_t asks;
+    double share; /* blocks that all windows together may have; 0: any */
+    unsigned n;   /* places in use, from the first on */
+    struct qm_tracks_stats stats;
+    struct qm_worth worth;
+    struct qm_edges edges;
+    struct qm_track_reach reach[QM_TRACKS_MAX];
+    struct qm_track tracks[QM_TRACKS_MAX];
+    struct qm_noted noted;
+};
+
+static inline bool qm_tracks_is_cached(const struct qm_tracks *t, uint64_t block)
+{
+    return t->config.cached && t->config.cached(t->config.cached_opaque, block);
+}
+
+/* Whether a miss where a track is says nothing of its reader any more. */
+static inline bool qm_track_is_gone(const struct qm_tracks *t, const struct qm_track *k)
+{
+    return t->now - k->used > QM_TRACK_STALE;
+}
+
+#endif
