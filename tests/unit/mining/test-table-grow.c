@@ -22,7 +22,11 @@ static void learn(struct qm_markov *p, uint64_t i)
     qm_markov_learn(p, 1, qm_markov_key1(i), block_of(i));
 }
 
-/* The count of what follows; 0 if it is not known.  *wrong: what does not follow. */
+/* No other thread changes the table, nor did one: a pair is there once (table.h). */
+static bool alone = true;
+
+/* The count of what follows; 0 if it is not known.  *wrong: what does not follow, or is
+ * there twice after threads were at it. */
 static unsigned count_of(const struct qm_markov *p, uint64_t i,
                          struct qm_markov_pair *pair, unsigned *wrong)
 {
@@ -31,7 +35,9 @@ static unsigned count_of(const struct qm_markov *p, uint64_t i,
 
     for (unsigned k = 0; k < n; k++) {
         if (found[k].block == block_of(i)) {
-            assert_int_equal(count, 0); /* it is there once */
+            if (alone)
+                assert_int_equal(count, 0);
+            *wrong += count != 0;
             count = found[k].count;
             if (pair)
                 *pair = found[k];
@@ -351,6 +357,7 @@ static void test_threads(void **state)
     unsigned wrong = 0;
     uint64_t there;
 
+    alone = false;
     for (unsigned i = 0; i <= THREADS; i++) {
         learners[i] = (struct learner){.p = p, .from = i * EACH, .stop = &stop};
         assert_int_equal(pthread_create(&threads[i], NULL,
@@ -391,6 +398,7 @@ static void test_set_bytes_among_threads(void **state)
     atomic_bool stop = false;
     unsigned wrong = 0;
 
+    alone = false;
     for (unsigned i = 0; i < THREADS; i++) {
         learners[i] = (struct learner){.p = p, .from = i * EACH, .stop = &stop};
         assert_int_equal(pthread_create(&threads[i], NULL, learner, &learners[i]), 0);
