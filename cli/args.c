@@ -124,6 +124,18 @@ uint64_t cli_milliseconds(struct argp_state *state, const char *option, const ch
     return value;
 }
 
+uint64_t cli_microseconds(struct argp_state *state, const char *option, const char *arg)
+{
+    uint64_t value = 0;
+
+    if (strcmp(arg, "0") != 0 && !thousandths(arg, 1000000000, &value))
+        argp_error(state,
+                   "%s must be a number of microseconds, 0 or below a million, "
+                   "like 20 or 0.5, not '%s'",
+                   option, arg);
+    return value;
+}
+
 double cli_speed(struct argp_state *state, const char *option, const char *arg)
 {
     char *end = NULL;

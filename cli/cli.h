@@ -71,6 +71,9 @@ uint64_t cli_seconds(struct argp_state *state, const char *option, const char *a
 /* Above 0, with at most three decimals; in microseconds. */
 uint64_t cli_milliseconds(struct argp_state *state, const char *option,
                           const char *arg);
+/* 0, or above with at most three decimals; in nanoseconds. */
+uint64_t cli_microseconds(struct argp_state *state, const char *option,
+                          const char *arg);
 /* max: 0; recorded: 1; xN: N. */
 double cli_speed(struct argp_state *state, const char *option, const char *arg);
 bool cli_on_off(struct argp_state *state, const char *option, const char *arg);

@@ -71,7 +71,7 @@ static bool add_times(json_t *object, const struct sim_run *run)
         return true;
     times = json_pack(
         "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:I, s:I}",
+        "s:I, s:I, s:I, s:I, s:I, s:f}",
         "clients", (json_int_t)c->clients, "speed", c->speed, "think_ms",
         (double)c->think_ns / 1e6, "mean_us", t->mean, "p50_us", t->p50, "p99_us",
         t->p99, "p999_us", t->p999, "max_us", t->most, "seconds", t->seconds,
@@ -81,7 +81,7 @@ static bool add_times(json_t *object, const struct sim_run *run)
         "prefetch_blocks", (json_int_t)t->prefetch_blocks, "late", (json_int_t)t->late,
         "cancelled", (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped,
         "throttled", (json_int_t)t->throttled, "prefetch_read_blocks",
-        (json_int_t)t->prefetch_blocks);
+        (json_int_t)t->prefetch_blocks, "processor_seconds", t->computed);
     return times && json_object_update_new(object, times) == 0;
 }
 

@@ -3,6 +3,7 @@
 #include "cli/sim-timed.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,12 +76,60 @@ void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char
     t->clients[t->many++] = n;
 }
 
+static void set_processor(struct argp_state *state, char *word,
+                          struct qm_virtual_processor *p)
+{
+    char *value = strchr(word, '=');
+    char option[64];
+
+    if (!value)
+        argp_error(state,
+                   "--processor takes KEY=VALUE[,KEY=VALUE...], or none, not '%s'",
+                   word);
+    *value++ = '\0';
+    snprintf(option, sizeof option, "--processor: %.32s", word);
+    if (strcmp(word, "count") == 0)
+        p->count =
+            (unsigned)cli_number(state, option, value, 0, QM_VIRTUAL_PROCESSORS_MAX);
+    else if (strcmp(word, "request") == 0)
+        p->request_ns = cli_microseconds(state, option, value);
+    else if (strcmp(word, "read") == 0)
+        p->read_ns = cli_microseconds(state, option, value);
+    else if (strcmp(word, "block") == 0)
+        p->block_ns = cli_microseconds(state, option, value);
+    else
+        argp_error(
+            state,
+            "--processor has no key '%s'; there are: count, request, read, block",
+            word);
+}
+
+void sim_timed_processor(struct argp_state *state, const char *arg,
+                         struct qm_virtual_processor *processor)
+{
+    char *words, *rest, *word;
+
+    if (strcmp(arg, "none") == 0) {
+        *processor = (struct qm_virtual_processor){.count = 0};
+        return;
+    }
+    words = rest = strdup(arg);
+    if (!words) {
+        argp_failure(state, CLI_FAILED, ENOMEM, "--processor");
+        return;
+    }
+    while ((word = strsep(&rest, ",")))
+        set_processor(state, word, processor);
+    free(words);
+}
+
 void sim_timed_check(struct argp_state *state, struct sim_timed *t)
 {
     if (!t->words && (t->many > 0 || t->speed_set || t->think_us.set ||
-                      t->threads.set || t->queue.set))
-        argp_error(state, "--clients, --speed, --think, --prefetch-threads and "
-                          "--prefetch-queue are for a device: say --device, too");
+                      t->threads.set || t->queue.set || t->processor_set))
+        argp_error(state, "--clients, --speed, --think, --prefetch-threads, "
+                          "--prefetch-queue and --processor are for a device: say "
+                          "--device, too");
     if (!t->words)
         return;
     if (t->many == 0 && t->speed == 0)
@@ -125,6 +174,7 @@ int sim_timed_make(struct sim_timed *t, const char *file,
         .think_ns = t->think_us.value * 1000,
         .threads = t->threads.set ? (unsigned)t->threads.value : QM_PREFETCH_THREADS,
         .queue = t->queue.set ? (unsigned)t->queue.value : QM_PREFETCH_QUEUE,
+        .processor = t->processor,
     };
     char err[200];
     bool none;

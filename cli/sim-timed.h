@@ -18,6 +18,8 @@ struct sim_timed {
     double speed;
     bool speed_set;
     struct cli_setting think_us, threads, queue;
+    struct qm_virtual_processor processor;
+    bool processor_set;
     struct qm_virtual_config *configs; /* one for each number of clients */
 };
 
@@ -33,6 +35,10 @@ char *sim_timed_parse(struct argp_state *state, const char *option, const char *
 /* The argument of --device: NAME[,KEY=VALUE...]. */
 void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg);
 void sim_timed_clients(struct argp_state *state, struct sim_timed *t, const char *word);
+
+/* The argument of --processor: KEY=VALUE[,KEY=VALUE...], or none. */
+void sim_timed_processor(struct argp_state *state, const char *arg,
+                         struct qm_virtual_processor *processor);
 
 /* Whether it goes together; ends the program with a sentence if not. */
 void sim_timed_check(struct argp_state *state, struct sim_timed *t);

@@ -64,6 +64,7 @@ enum {
     TIER_WRITE_RATE,
     PREFETCH_RATE,
     TIER_DEVICE,
+    PROCESSOR,
 };
 
 static const struct argp_option options[] = {
@@ -116,6 +117,10 @@ static const struct argp_option options[] = {
      0},
     {"prefetch-threads", PREFETCH_THREADS, "N", 0, "that read ahead (4)", 0},
     {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (128)", 0},
+    {"processor", PROCESSOR, "KEY=VALUE[,...]", 0,
+     "time to compute, in microseconds: request, read, block; and count: of processors "
+     "(none: it takes no time)",
+     0},
     {"tier-size", TIER_SIZE, "SIZE[,SIZE...]", 0,
      "a second tier of that size below the cache; 0: none", 0},
     {"tier-admit", TIER_ADMIT, "WORD[,WORD...]", 0,
@@ -344,6 +349,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case PREFETCH_QUEUE:
         set(&a->timed.queue, cli_number(state, "--prefetch-queue", arg, 1, 65536));
+        return 0;
+    case PROCESSOR:
+        sim_timed_processor(state, arg, &a->timed.processor);
+        a->timed.processor_set = true;
         return 0;
     case TIER_SIZE:
         cli_list(state, "--tier-size", arg, add_tier_size);

@@ -25,6 +25,10 @@ struct vt_actor {
     struct qm_device_request *request; /* NULL: none */
     int64_t since;                     /* when it was submitted */
     unsigned others;                   /* reads that were on their way then */
+    /* What is to be submitted, as soon as it is computed. */
+    bool background;
+    uint64_t block;
+    unsigned n;
 };
 
 /* Blocks that are read from the second tier, all at once, each by a read of its device;
@@ -101,6 +105,9 @@ struct qm_virtual {
     int64_t now;
     int error; /* the first */
 
+    int64_t processors[QM_VIRTUAL_PROCESSORS_MAX]; /* until when each is taken */
+    uint64_t computed, computed_before;            /* ns; as busy_before */
+
     unsigned batch, run_most;     /* blocks of a batch, of a demand's read */
     struct cds_list_head waiting; /* readers */
 
@@ -152,6 +159,10 @@ bool vt_tier_look(struct qm_virtual *v, struct vt_looking *looking, uint64_t blo
 void vt_tier_write(struct qm_virtual *v);
 /* Reads that are given up. */
 void vt_tier_forget(struct vt_looking *looking);
+
+/* Has a processor compute for so long from now on, or as soon as one is free.  Returns
+ * until when. */
+int64_t vt_compute(struct qm_virtual *v, uint64_t ns);
 
 /* Has n adjacent blocks read; the actor is told. */
 void vt_device_read(struct vt_actor *actor, bool background, uint64_t block,

@@ -76,6 +76,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
         access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
     if (!e->prefetches || qm_engine_ignores(e, access))
         return;
+    if (v->config.processor.block_ns > 0)
+        (void)vt_compute(v, v->config.processor.block_ns);
     target = qm_feed_target(&sim->feed, &event);
     if (!target || !target->stream)
         return;

@@ -50,43 +50,6 @@ void vt_at(struct qm_virtual *v, int64_t when, qm_timer_call *call, void *what)
     vt_fail(v, qm_timers_set(&v->timers, when > v->now ? when : v->now, call, what));
 }
 
-static void device_done(void *opaque, void *what)
-{
-    struct vt_actor *actor = what;
-
-    (void)opaque;
-    free(actor->request);
-    actor->request = NULL;
-    actor->done(actor);
-}
-
-/* The device model has no more to do for a request, which ends when it says. */
-void vt_device_changed(struct qm_device_request *request)
-{
-    struct vt_actor *actor = request->opaque;
-
-    if (request->pending == 0)
-        vt_at(actor->v, request->done, device_done, actor);
-}
-
-void vt_device_read(struct vt_actor *actor, bool background, uint64_t block, unsigned n)
-{
-    struct qm_virtual *v = actor->v;
-    const uint64_t block_size = v->sim->config.block_size, at = block * block_size;
-    uint64_t length = n * block_size;
-
-    if (length > v->config.size - at) /* the device's last block need not be whole */
-        length = v->config.size - at;
-    actor->since = v->now;
-    actor->others = qm_admission_begin(&v->sim->admission, background);
-    if (v->sim->measuring) {
-        *(background ? &v->counts.prefetch_reads : &v->counts.demand_reads) += 1;
-        *(background ? &v->counts.prefetch_blocks : &v->counts.demand_blocks) += n;
-    }
-    vt_fail(v, qm_device_submit(v->device, v->now, false, background, at, length, actor,
-                                &actor->request));
-}
-
 /* What happens next, if that is not after `until`.  False: nothing does. */
 static bool step(struct qm_virtual *v, int64_t until)
 {
@@ -267,6 +230,15 @@ static void set_sizes(struct qm_virtual *v)
     v->ahead.limit = qm_ahead_limit(v->config.queue, most);
 }
 
+static void computed_request(void *opaque, void *what)
+{
+    struct vt_reader *r = what;
+
+    (void)opaque;
+    if (vt_read(r))
+        r->ended(r);
+}
+
 /* Begins a request; since: what its latency counts from.  Returns whether it ended at
  * once. */
 static bool begin_request(struct vt_reader *r, const struct item *item, int64_t since)
@@ -280,6 +252,7 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
         v->busy_before = busy_ns(v->device, &v->config.device);
         if (v->tier_device)
             v->tier_busy_before = busy_ns(v->tier_device, v->sim->config.tier.device);
+        v->computed_before = v->computed;
     }
     v->sim->requests++;
     qm_sim_tick(v->sim);
@@ -290,7 +263,10 @@ static bool begin_request(struct vt_reader *r, const struct item *item, int64_t 
     r->last = (item->offset + item->length - 1) / block_size;
     r->since = since;
     r->counted = v->sim->measuring;
-    return vt_read(r);
+    if (v->config.processor.request_ns == 0)
+        return vt_read(r);
+    vt_at(v, vt_compute(v, v->config.processor.request_ns), computed_request, r);
+    return false;
 }
 
 static void end_request(struct vt_reader *r)
@@ -516,6 +492,7 @@ void qm_virtual_result(const struct qm_virtual *v, struct qm_virtual_result *res
     result->p99 = (double)qm_histogram_percentile(h, 99) / 1e3;
     result->p999 = (double)qm_histogram_percentile(h, 99.9) / 1e3;
     result->most = (double)h->max / 1e3;
+    result->computed = (double)(v->computed - v->computed_before) / 1e9;
     result->seconds = (double)(v->ended - v->started) / 1e9;
     if (v->ended <= v->started)
         return;

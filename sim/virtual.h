@@ -22,10 +22,16 @@
  *   Writes of the trace drop the tier's copies when their client comes to them, and
  * take no time.
  *
- * The processor takes no time: a hit is answered at once, and what is to be learned is
- * learned at once.  The server has a thread for that, which may be late.  All contexts
- * are of one client of the server, as a replay's are, so that none has to share the
- * prefetch queue.
+ * - Client and server compute on processors that they share, if that is to take time: a
+ *   request before it is looked up (in one piece: what the client computes to send it
+ *   and to take the reply, and what the server does), a read of the device before it is
+ *   submitted.  With a number of
+ *   processors, what is to be computed waits for one, in order; else it never waits.
+ *
+ * Without that a hit is answered at once.  What is to be learned is learned at once in
+ * either case; the server has a thread for that, which may be late.  All contexts are
+ * of one client of the server, as a replay's are, so that none has to share the
+ * prefetch queue, and none waits for a connection.
  */
 #ifndef QM_SIM_VIRTUAL_H
 #define QM_SIM_VIRTUAL_H
@@ -36,10 +42,22 @@
 #include "plugins/device/model.h"
 #include "trace/trace.h"
 
-enum { QM_VIRTUAL_CLIENTS_MAX = 1024, QM_VIRTUAL_AHEAD = 1024 };
+enum {
+    QM_VIRTUAL_CLIENTS_MAX = 1024,
+    QM_VIRTUAL_AHEAD = 1024,
+    QM_VIRTUAL_PROCESSORS_MAX = 256
+};
 
 struct qm_sim;
 struct qm_virtual;
+
+/* What is computed.  All zeros: it takes no time. */
+struct qm_virtual_processor {
+    unsigned count;      /* 0: there is always one that is free */
+    uint64_t request_ns; /* for a request of a read, by client and server */
+    uint64_t read_ns;    /* and for each read of the device, a prefetch's, too */
+    uint64_t block_ns;   /* with prefetching: for each block, beside its request */
+};
 
 struct qm_virtual_config {
     struct qm_device_config device;
@@ -48,6 +66,7 @@ struct qm_virtual_config {
     double speed;            /* of the trace's own; 0: closed loop */
     uint64_t think_ns;       /* between a client's requests, in the closed loop */
     unsigned threads, queue; /* the server's prefetch-threads and -queue */
+    struct qm_virtual_processor processor;
 };
 
 /* Of requests that were made after the warm-up.  Times are in microseconds; with a
@@ -64,6 +83,7 @@ struct qm_virtual_result {
     uint64_t dropped;        /* candidates: the queue was full */
     uint64_t throttled;      /* candidates: the device was busy */
     double tier_utilisation; /* as utilisation, of that device */
+    double computed;         /* time of processors, in seconds */
 };
 
 /* Makes the part of a simulation that takes time; the rest of sim is made.  Returns

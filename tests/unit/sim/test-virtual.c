@@ -349,19 +349,90 @@ static void beyond_the_end(void **state)
     qm_sim_free(sim);
 }
 
+/* Each request is computed, and each read of the device. */
+static void a_processor_takes_time(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 5, 1),
+                                      reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.processor =
+        (struct qm_virtual_processor){.request_ns = 50000, .read_ns = 30000};
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, (3 * 1080 + 50) / 4.0);
+    assert_us(r.timed.most, 1080);
+    assert_us(r.timed.seconds * 1e6, 3 * 1080 + 50);
+    assert_us(r.timed.computed * 1e6, 4 * 50 + 3 * 30);
+    assert_int_equal(r.misses, 3);
+    config.warmup = 2;
+    r = RUN(&config, events);
+    assert_us(r.timed.computed * 1e6, 2 * 50 + 30);
+}
+
+/* One of two clients waits for the only processor, to be looked up, and the other's
+ * read of the device waits for it in turn: it is there at 1130; then they wait for it
+ * again. */
+static void clients_wait_for_a_processor(void **state)
+{
+    struct qm_virtual_config timed = device(2);
+    struct qm_sim_config config = simulation(&timed, "none");
+    const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 1, 1),
+                                      reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.processor = (struct qm_virtual_processor){
+        .count = 1, .request_ns = 50000, .read_ns = 30000};
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, (1130 + 1130 + 50 + 100) / 4.0);
+    assert_us(r.timed.seconds * 1e6, 1230);
+    for (unsigned i = 0; i < 2; i++) {
+        timed.processor.count = i ? 0 : 2; /* enough of them */
+        r = RUN(&config, events);
+        assert_us(r.timed.mean, (1080 + 1080 + 50 + 50) / 4.0);
+    }
+}
+
+/* What is learned of 1 comes first, then it is read, from 300 to 1300; the prefetch of
+ * 20 is submitted at 400, and read until 2300; it is demanded at 1700. */
+static void prefetching_takes_a_processor(void **state)
+{
+    struct qm_virtual_config timed = device(1);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    const struct qm_event events[] = {begin(1, 0), reads(1, 0, 1, 1),
+                                      reads(1, 0, 20, 1), end(1)};
+    struct qm_sim_result r;
+
+    (void)state;
+    timed.think_ns = 400 * MS;
+    timed.processor = (struct qm_virtual_processor){
+        .count = 1, .read_ns = 100000, .block_ns = 200000};
+    r = RUN(&config, events);
+    assert_us(r.timed.mean, (1300 + 600) / 2.0);
+    assert_us(r.timed.computed * 1e6, 2 * 200 + 2 * 100);
+    config.params.policy = "none"; /* nothing is learned */
+    r = RUN(&config, events);
+    assert_us(r.timed.computed * 1e6, 2 * 100);
+}
+
 /* A simulation that is given up in the middle of its reads leaves nothing behind. */
 static void given_up(void **state)
 {
-    const unsigned loops[] = {0, 3};
+    const unsigned loops[] = {0, 3, 0, 3};
 
     (void)state;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         struct qm_virtual_config timed = device(loops[i]);
         struct qm_sim_config config = simulation(&timed, "seq");
         struct qm_sim *sim;
         char err[256] = "";
 
         timed.speed = loops[i] ? 0 : 1;
+        if (i >= 2)
+            timed.processor = (struct qm_virtual_processor){1, 50000, 30000, 1000};
         sim = qm_sim_new(&config, err, sizeof err);
         assert_non_null(sim);
         assert_int_equal(qm_sim_event(sim, (struct qm_event[]){begin(1, 0)}), 0);
@@ -411,14 +482,25 @@ static void the_same_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_client),     cmocka_unit_test(thinking),
-        cmocka_unit_test(two_clients),    cmocka_unit_test(one_read_for_two),
-        cmocka_unit_test(runs),           cmocka_unit_test(late_prefetch),
-        cmocka_unit_test(early_prefetch), cmocka_unit_test(taken_over),
-        cmocka_unit_test(joined),         cmocka_unit_test(open_loop),
-        cmocka_unit_test(late_client),    cmocka_unit_test(warm_up),
-        cmocka_unit_test(slots_again),    cmocka_unit_test(beyond_the_end),
-        cmocka_unit_test(given_up),       cmocka_unit_test(the_same_twice),
+        cmocka_unit_test(one_client),
+        cmocka_unit_test(thinking),
+        cmocka_unit_test(two_clients),
+        cmocka_unit_test(one_read_for_two),
+        cmocka_unit_test(runs),
+        cmocka_unit_test(late_prefetch),
+        cmocka_unit_test(early_prefetch),
+        cmocka_unit_test(taken_over),
+        cmocka_unit_test(joined),
+        cmocka_unit_test(open_loop),
+        cmocka_unit_test(late_client),
+        cmocka_unit_test(warm_up),
+        cmocka_unit_test(slots_again),
+        cmocka_unit_test(beyond_the_end),
+        cmocka_unit_test(given_up),
+        cmocka_unit_test(the_same_twice),
+        cmocka_unit_test(a_processor_takes_time),
+        cmocka_unit_test(clients_wait_for_a_processor),
+        cmocka_unit_test(prefetching_takes_a_processor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
