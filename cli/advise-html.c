@@ -82,8 +82,7 @@ static const char TAIL[] =
     "<p class=\"note\">These figures are simulated: the server's own cache and mining "
     "code, in the time of a model of the backend, with the reads as they were "
     "recorded. "
-    "The processor takes no time, and writes are not simulated. Plain caching is the "
-    "best "
+    "Writes are not simulated. Plain caching is the best "
     "of several eviction policies without prefetching; memory includes metadata and "
     "rules.</p>\n</main>\n</body>\n</html>\n";
 

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +22,11 @@
 #include "cli/advise.h"
 #include "cli/cli.h"
 #include "cli/server.h"
+
+/* A server has to have served READS_LEAST reads before it is known what one costs.  A
+ * cost of more than FACTOR_MOST times the assumed one is taken for that. */
+#define READS_LEAST 1000
+#define FACTOR_MOST 100.0
 
 enum { TIMEOUT_S = 30, STOPPED_S = 2 /* when somebody wants us to end */ };
 
@@ -128,6 +134,38 @@ static int set_backend(struct advise_live *live, const json_t *answer,
     return CLI_OK;
 }
 
+/* The assumed times of the server, as a multiple at which they come to what it has
+ * computed; the clients' stay.  It also learns and writes the recording. */
+static void set_processor(struct advise_live *live, const json_t *answer,
+                          struct advise_request *request)
+{
+    const json_t *processor = json_object_get(answer, "processor");
+    struct qm_virtual_processor *p = &request->processor;
+    double reads = (double)cli_count(processor, "reads");
+    double all = reads * (double)(ADVISE_SERVER_NS + ADVISE_BLOCK_NS) +
+                 (double)cli_count(processor, "device_reads") * (double)ADVISE_READ_NS;
+    uint64_t count = cli_count(processor, "count");
+    double factor;
+
+    if (request->processor_from)
+        return;
+    if (reads < READS_LEAST) {
+        advise_processor(p, "an assumption: it has served too few reads",
+                         live->processor);
+    } else {
+        factor = fmin((double)cli_count(processor, "ns") / all, FACTOR_MOST);
+        p->request_ns = ADVISE_REQUEST_NS - ADVISE_SERVER_NS +
+                        (uint64_t)(factor * (double)ADVISE_SERVER_NS);
+        p->read_ns = (uint64_t)(factor * (double)ADVISE_READ_NS);
+        p->block_ns = (uint64_t)(factor * (double)ADVISE_BLOCK_NS);
+        p->count =
+            (unsigned)(count < QM_VIRTUAL_PROCESSORS_MAX ? count
+                                                         : QM_VIRTUAL_PROCESSORS_MAX);
+        advise_processor(p, "as the server measured", live->processor);
+    }
+    request->processor_from = live->processor;
+}
+
 /* What the server says that it has written: its directory may be that of others, so
  * nothing is believed of what is there by this name.  -1 with errno. */
 static int open_trace(const char *file)
@@ -169,6 +207,7 @@ int advise_live_record(struct advise_live *live, struct advise_request *request)
         unlink(file);
         if (status == CLI_OK)
             status = set_backend(live, answer, request);
+        set_processor(live, answer, request);
         if (cli_count(answer, "dropped") > 0)
             fprintf(stderr, "quickmine advise: %llu events could not be recorded\n",
                     (unsigned long long)cli_count(answer, "dropped"));

@@ -161,6 +161,7 @@ static int read_trace(struct maker *m)
         .think_ns = r->think_us * 1000,
         .threads = QM_PREFETCH_THREADS,
         .queue = QM_PREFETCH_QUEUE,
+        .processor = q->processor,
     };
     if (m->survey.end > m->timed.size)
         status =
@@ -364,6 +365,34 @@ static int make_curves(struct maker *m, const uint64_t *memories, size_t count)
         .level = qm_level_name(level),
     };
     free(runs);
+    return status;
+}
+
+/* Both policies again at the memory that will be advised, in case that the backend is
+ * not quite as fast as was said. */
+static int compare_policies(struct maker *m)
+{
+    struct advise_report *r = m->report;
+    const struct qm_advise_point *p = &r->points[qm_advise_memory(&r->input)];
+    const enum qm_level level = r->levels[r->level].level;
+    struct qm_virtual_config timed[ADVISE_OTHERS] = {m->timed, m->timed};
+    struct sim_run runs[2 * ADVISE_OTHERS];
+    int status;
+
+    memset(runs, 0, sizeof runs);
+    timed[0].device.scale *= 1 - ADVISE_OFF;
+    timed[1].device.scale *= 1 + ADVISE_OFF;
+    for (size_t i = 0; i < ADVISE_OTHERS; i++) {
+        runs[2 * i].config = plain_config(m, p->memory, p->plain.eviction);
+        runs[2 * i + 1].config = ahead_config(m, p->memory, level);
+        runs[2 * i].config.timed = runs[2 * i + 1].config.timed = &timed[i];
+    }
+    status = simulate(m, runs, 2 * ADVISE_OTHERS);
+    for (size_t i = 0; i < ADVISE_OTHERS && status == CLI_OK; i++)
+        r->others[i] = (struct qm_advise_other){cost_of(&runs[2 * i]).mean_us,
+                                                cost_of(&runs[2 * i + 1]).mean_us};
+    r->input.others = r->others;
+    r->input.other_count = ADVISE_OTHERS;
     if (status == CLI_OK)
         qm_advise(&r->input, &r->advice);
     return status;
@@ -531,6 +560,8 @@ int advise_make(const struct advise_request *request, struct advise_report *repo
     }
     if (status == CLI_OK)
         status = make_curves(&m, memories, count);
+    if (status == CLI_OK)
+        status = compare_policies(&m);
     if (status == CLI_OK && request->tier_count > 0)
         status = make_tiers(&m, memories, count);
     if (status == CLI_OK)

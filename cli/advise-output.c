@@ -9,6 +9,20 @@
 
 /* ---- text */
 
+void advise_processor(const struct qm_virtual_processor *p, const char *from,
+                      char text[160])
+{
+    char count[40] = "";
+
+    if (p->count > 0)
+        snprintf(count, sizeof count, ", of %u processors", p->count);
+    snprintf(
+        text, 160,
+        "%g us a request, %g us a read of the backend, %g us to learn a block%s (%s)",
+        (double)p->request_ns / 1e3, (double)p->read_ns / 1e3,
+        (double)p->block_ns / 1e3, count, from);
+}
+
 static void print_trace(const struct advise_report *r)
 {
     char size[24], all[24], pause[24];
@@ -25,6 +39,7 @@ static void print_trace(const struct advise_report *r)
         printf("all of it; ");
     printf("the second half counts\n");
     printf("backend     %s\n", r->request->backend);
+    printf("processor   %s\n", r->request->processor_from);
     printf("clients     %u%s, each one read at a time, with %s between them%s\n",
            r->clients, r->request->clients ? "" : " (as in the trace)",
            qm_advise_time((double)r->think_us, pause),
@@ -229,19 +244,41 @@ static json_t *classes_json(const struct advise_report *r)
     return array;
 }
 
+/* The policies on a faster and a slower backend, at the memory advised. */
+static json_t *others_json(const struct advise_report *r)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < r->input.other_count; i++)
+        append(&array,
+               json_pack("{s:f, s:f, s:f}", "backend_times",
+                         i ? 1 + ADVISE_OFF : 1 - ADVISE_OFF, "plain_us",
+                         r->others[i].plain_us, "default_us", r->others[i].ahead_us));
+    return array;
+}
+
 static json_t *advice_json(const struct advise_report *r)
 {
     const struct qm_advice *a = &r->advice;
     const struct qm_advise_point *p = &r->points[a->advised];
 
     return json_pack(
-        "{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:f, s:f, s:I}", "pays", a->pays,
-        "verdict", qm_verdict_name(a->verdict), "sentence", a->sentence, "cache_size",
-        (json_int_t)p->memory, "knee", (json_int_t)r->points[a->knee].memory, "policy",
+        "{s:b, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:f, s:f, s:I, s:b, s:o}", "pays",
+        a->pays, "verdict", qm_verdict_name(a->verdict), "sentence", a->sentence,
+        "cache_size", (json_int_t)p->memory, "knee",
+        (json_int_t)r->points[a->knee].memory, "policy",
         a->prefetch ? r->input.policy : "none", "level", r->input.level, "eviction",
         a->prefetch ? p->ahead.eviction : p->plain.eviction, "mean_us",
         a->prefetch ? p->ahead.mean_us : p->plain.mean_us, "reads_under_way",
-        a->outstanding, "most_gain_at", (json_int_t)r->points[a->best_gain].memory);
+        a->outstanding, "most_gain_at", (json_int_t)r->points[a->best_gain].memory,
+        "close", a->close, "others", others_json(r));
+}
+
+static json_t *processor_json(const struct qm_virtual_processor *p)
+{
+    return json_pack("{s:I, s:f, s:f, s:f}", "count", (json_int_t)p->count,
+                     "request_us", (double)p->request_ns / 1e3, "read_us",
+                     (double)p->read_ns / 1e3, "block_us", (double)p->block_ns / 1e3);
 }
 
 json_t *advise_json(const struct advise_report *r)
@@ -256,11 +293,12 @@ json_t *advise_json(const struct advise_report *r)
                   "simulated_footprint", (json_int_t)r->simulated_footprint);
 
     return json_pack(
-        "{s:o, s:o, s:I, s:f, s:s, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "trace",
-        trace, "backend", cli_json_text(r->request->backend), "clients",
-        (json_int_t)r->clients, "think_ms", (double)r->think_us / 1e3, "level",
-        r->input.level, "levels_at", (json_int_t)r->probe, "levels", levels_json(r),
-        "no_cache", cost_json(&r->input.none), "curve", points_json(r), "tiers",
-        tiers_json(r), "classes_at", (json_int_t)r->class_memory, "classes",
-        classes_json(r), "advice", advice_json(r));
+        "{s:o, s:o, s:o, s:I, s:f, s:s, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}",
+        "trace", trace, "backend", cli_json_text(r->request->backend), "processor",
+        processor_json(&r->request->processor), "clients", (json_int_t)r->clients,
+        "think_ms", (double)r->think_us / 1e3, "level", r->input.level, "levels_at",
+        (json_int_t)r->probe, "levels", levels_json(r), "no_cache",
+        cost_json(&r->input.none), "curve", points_json(r), "tiers", tiers_json(r),
+        "classes_at", (json_int_t)r->class_memory, "classes", classes_json(r), "advice",
+        advice_json(r));
 }

@@ -30,7 +30,7 @@ struct arguments {
     struct advise_live live;
     struct cli_setting seconds, sample;
     bool json;
-    char backend[160];
+    char backend[160], processor[160];
 };
 
 enum {
@@ -49,6 +49,7 @@ enum {
     TIER_SIZE,
     SECONDS_LONG,
     ONE_IN,
+    PROCESSOR,
 };
 
 static const struct argp_option options[] = {
@@ -65,6 +66,10 @@ static const struct argp_option options[] = {
      "number of clients that read, each one request at a time (as in the trace)", 0},
     {"think", THINK, "MS", 0,
      "pause between a client's requests, in milliseconds (the mean in the trace)", 0},
+    {"processor", PROCESSOR, "KEY=VALUE[,...]", 0,
+     "time to compute, in microseconds: request (40), read (20), block (2); and count: "
+     "of processors (always one that is free); none: it takes no time",
+     0},
     {"block-size", BLOCK_BYTES, "SIZE", 0,
      "block size in bytes, instead of the trace's (512 to 16M)", 0},
     {"reads", READS, "N", 0,
@@ -151,6 +156,15 @@ static void set_backend(struct argp_state *state, struct arguments *a)
     q->backend = a->backend;
 }
 
+/* In words. */
+static void set_processor(struct arguments *a)
+{
+    const char *from = a->request.processor_from ? "--processor" : "an assumption";
+
+    advise_processor(&a->request.processor, from, a->processor);
+    a->request.processor_from = a->processor;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct arguments *a = state->input;
@@ -179,6 +193,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->request.think_set = true;
         a->request.think_us =
             strcmp(arg, "0") == 0 ? 0 : cli_milliseconds(state, "--think", arg);
+        return 0;
+    case PROCESSOR:
+        sim_timed_processor(state, arg, &a->request.processor);
+        a->request.processor_from = a->processor;
         return 0;
     case BLOCK_BYTES:
         a->request.block_size = cli_block_size(state, arg);
@@ -224,6 +242,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!a->live.socket && a->count == 0)
             argp_error(state, "which trace? Or say --live SOCKET");
         set_backend(state, a);
+        if (a->request.processor_from || !a->live.socket)
+            set_processor(a);
         set_tier(&a->request);
         return 0;
     default:
@@ -307,7 +327,11 @@ static int advise_all(struct arguments *a, json_t *all)
 int qm_cmd_advise(int argc, char **argv)
 {
     struct arguments a = {
-        .request = {.most_reads = READS_MOST, .jobs = sim_cpus()},
+        .request = {.most_reads = READS_MOST,
+                    .jobs = sim_cpus(),
+                    .processor = {.request_ns = ADVISE_REQUEST_NS,
+                                  .read_ns = ADVISE_READ_NS,
+                                  .block_ns = ADVISE_BLOCK_NS}},
         .classes = {.value = CLASSES_MOST},
         .live = {.seconds = SECONDS, .sample = SAMPLE, .fd = -1},
     };

@@ -17,6 +17,17 @@
 enum { ADVISE_PARALLEL = 16 };
 #define ADVISE_SIGMA 0.3
 
+/* What is computed, if nobody says: of a request by client and server, half each, over
+ * a Unix socket; in the server for a read of the backend; to learn a block. */
+#define ADVISE_REQUEST_NS UINT64_C(40000)
+#define ADVISE_SERVER_NS  UINT64_C(20000) /* the server's half */
+#define ADVISE_READ_NS    UINT64_C(20000)
+#define ADVISE_BLOCK_NS   UINT64_C(2000)
+
+/* The policies are compared on backends that are that much slower and faster, too. */
+enum { ADVISE_OTHERS = 2 };
+#define ADVISE_OFF 0.2
+
 enum { ADVISE_TIERS = 4, ADVISE_MEMORIES = 32, ADVISE_LEVELS = 8, ADVISE_PLAIN = 3 };
 
 /* What is asked for. */
@@ -33,10 +44,12 @@ struct advise_request {
     struct qm_device_config device;
     uint64_t device_size; /* 0: where the last request ends */
     const char *backend;  /* where the device's times come from, for people */
-    unsigned clients;     /* 0: as many as read at a time in the trace */
-    bool think_set;       /* else as in the trace */
-    uint64_t think_us;    /* between a client's requests */
-    unsigned sample;      /* the trace has one in `sample` of its contexts; 0: all */
+    struct qm_virtual_processor processor;
+    const char *processor_from; /* where these come from, for people */
+    unsigned clients;           /* 0: as many as read at a time in the trace */
+    bool think_set;             /* else as in the trace */
+    uint64_t think_us;          /* between a client's requests */
+    unsigned sample; /* the trace has one in `sample` of its contexts; 0: all */
     unsigned jobs;
 };
 
@@ -68,6 +81,7 @@ struct advise_report {
     struct qm_advise_point points[ADVISE_MEMORIES];
     /* With a tier of that size below each memory, by the default policy. */
     struct qm_advise_cost tiers[ADVISE_TIERS][ADVISE_MEMORIES];
+    struct qm_advise_other others[ADVISE_OTHERS];
     struct qm_advise_input input;
     struct qm_advice advice;
     uint64_t class_memory;        /* at which classes were counted */
@@ -80,13 +94,17 @@ struct advise_live {
     const char *socket; /* its control socket */
     unsigned seconds, sample;
     int fd; /* of the trace; -1: none */
-    char path[64], backend[160];
+    char path[64], backend[160], processor[160];
 };
 
 /* Has the server record, and sets what of *request depends on it: the trace, which
  * stays until fd is closed, and what was not asked for: memories, and the backend as
  * the server measured it.  Prints what goes wrong; returns an exit status. */
 int advise_live_record(struct advise_live *live, struct advise_request *request);
+
+/* The times of a processor in words, and where they come from. */
+void advise_processor(const struct qm_virtual_processor *processor, const char *from,
+                      char text[160]);
 
 /* Before any work: whether the memories are large enough for the trace's blocks. */
 int advise_check(const struct advise_request *request);

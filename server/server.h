@@ -55,6 +55,10 @@ struct qms_server {
 
     struct qms_recorder *recorder; /* NULL: not recording */
     struct qms_recorder *shadow;   /* for a while (shadow.c); the control thread's */
+    struct {
+        uint64_t ns; /* that the process had computed when that recording began */
+        uint64_t reads, device_reads; /* that it had carried out */
+    } shadow_since;                   /* the control thread's */
     struct qms_stats_socket *socket;
     struct qms_control_socket *control;
     struct qms_http *http;

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -99,6 +100,31 @@ static bool is_still(int fd, const char *path)
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
+/* What the process has computed, its plugin and all threads that were included. */
+static uint64_t computed(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+/* What was computed since the recording began, and for how many reads.  NULL: nobody
+ * knows, as the counters were reset meanwhile; or memory is out. */
+static json_t *processor(const struct qms_server *s)
+{
+    uint64_t reads = qms_stats_get(s->stats, QMS_READS);
+    uint64_t device_reads = qms_stats_get(s->stats, QMS_DEVICE_READS);
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (reads < s->shadow_since.reads || device_reads < s->shadow_since.device_reads)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)count, "ns",
+                     (json_int_t)(computed() - s->shadow_since.ns), "reads",
+                     (json_int_t)(reads - s->shadow_since.reads), "device_reads",
+                     (json_int_t)(device_reads - s->shadow_since.device_reads));
+}
+
 static json_t *start(struct qms_server *s, const char *file, json_int_t seconds,
                      json_int_t sample, uid_t user)
 {
@@ -146,6 +172,9 @@ static json_t *start(struct qms_server *s, const char *file, json_int_t seconds,
         return refuse("cannot start the recording thread: %s", strerror(error));
     }
     exchange(s, s->shadow, (uint64_t)sample);
+    s->shadow_since.ns = computed();
+    s->shadow_since.reads = qms_stats_get(s->stats, QMS_READS);
+    s->shadow_since.device_reads = qms_stats_get(s->stats, QMS_DEVICE_READS);
     qms_log(QMS_NOTE, "user %u records one in %lld contexts for %lld s: %s",
             (unsigned)user, (long long)sample, (long long)seconds, file);
     return json_object();
@@ -155,20 +184,27 @@ static json_t *end(struct qms_server *s)
 {
     struct qms_record_stats stats;
     double begin_ns, byte_ns;
-    json_t *o;
+    json_t *o, *cost;
     int error;
 
     if (!s->shadow)
         return refuse("%s", "no recording is being made");
+    cost = processor(s);
     error = stop(s, &stats);
-    if (error != 0)
+    if (error != 0) {
+        json_decref(cost);
         return refuse("the recording ended too early: %s", strerror(error));
+    }
     o = json_pack("{s:I, s:I}", "recorded", (json_int_t)stats.recorded, "dropped",
                   (json_int_t)stats.dropped);
     if (o && qm_latency_get(&s->latency, QM_PLACE_BACKEND, &begin_ns, &byte_ns))
         json_object_set_new(
             o, "backend",
             json_pack("{s:f, s:f}", "begin_ns", begin_ns, "byte_ns", byte_ns));
+    if (o && cost)
+        json_object_set_new(o, "processor", cost);
+    else
+        json_decref(cost);
     return o;
 }
 

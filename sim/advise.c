@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Below this part of equal, two policies are told apart. */
 #define ALIKE 0.01
@@ -52,7 +53,7 @@ static const struct qm_advise_cost *better(const struct qm_advise_point *p)
 }
 
 /* The least memory whose latency is near to the best. */
-static size_t find_advised(const struct qm_advise_input *in)
+size_t qm_advise_memory(const struct qm_advise_input *in)
 {
     double best = INFINITY;
     size_t i = 0;
@@ -73,7 +74,7 @@ static size_t find_knee(const struct qm_advise_input *in)
     size_t knee = in->count - 1;
 
     if (in->count < 3 || fall >= 0)
-        return find_advised(in);
+        return qm_advise_memory(in);
     for (size_t i = 1; i < in->count; i++) {
         double at = log((double)in->points[i].memory / (double)first->memory) / width;
         double below = (high + fall * at - better(&in->points[i])->mean_us) / -fall;
@@ -104,6 +105,28 @@ static size_t find_best_gain(const struct qm_advise_input *in)
         if (worth(in, i) > worth(in, best))
             best = i;
     return best;
+}
+
+/* How far each policy is above the better of both, at worst. */
+static void find_worst(const struct qm_advise_input *in, size_t advised, double *plain,
+                       double *ahead)
+{
+    const struct qm_advise_point *at = &in->points[advised];
+
+    *plain = *ahead = 1;
+    for (size_t i = 0; i <= in->other_count; i++) {
+        double p = i ? in->others[i - 1].plain_us : at->plain.mean_us;
+        double a = i ? in->others[i - 1].ahead_us : at->ahead.mean_us;
+        double best = fmin(p, a);
+
+        if (best > 0) {
+            *plain = fmax(*plain, p / best);
+            *ahead = fmax(*ahead, a / best);
+        } else { /* one of them, or none, takes no time at all */
+            *plain = p > 0 ? INFINITY : *plain;
+            *ahead = a > 0 ? INFINITY : *ahead;
+        }
+    }
 }
 
 static enum qm_verdict judge(const struct qm_advise_input *in,
@@ -168,10 +191,11 @@ static void say(const struct qm_advise_input *in, struct qm_advice *a)
             "a plain "
             "cache of the same memory, which with %s misses %.1f %% of the blocks (%s "
             "a read, %s "
-            "without a cache): use policy=none, or give the memory to the database",
+            "without a cache): %s, or give the memory to the database",
             100 * QM_ADVISE_GAIN, size, 100 * at->plain.misses,
             qm_advise_time(at->plain.mean_us, with),
-            qm_advise_time(in->none.mean_us, without));
+            qm_advise_time(in->none.mean_us, without),
+            a->prefetch ? "leave the policy as it is" : "use policy=none");
         return;
     case QM_IDLE:
         snprintf(to, len,
@@ -194,14 +218,33 @@ static void say(const struct qm_advise_input *in, struct qm_advice *a)
     }
 }
 
+/* That the policies hardly differ. */
+static void say_close(const struct qm_advise_input *in, struct qm_advice *a)
+{
+    const struct qm_advise_point *at = &in->points[a->advised];
+    size_t said = strlen(a->sentence);
+    char size[24];
+
+    snprintf(a->sentence + said, sizeof a->sentence - said,
+             "; with %s, policies none and %s are within %.0f %% of each other%s",
+             qm_advise_size(at->memory, size), in->policy, 100 * QM_ADVISE_CLOSE,
+             in->other_count > 0 ? ", also if the backend is faster or slower" : "");
+}
+
 void qm_advise(const struct qm_advise_input *in, struct qm_advice *a)
 {
-    *a = (struct qm_advice){.advised = find_advised(in),
+    double plain, ahead;
+
+    *a = (struct qm_advice){.advised = qm_advise_memory(in),
                             .best_gain = find_best_gain(in),
                             .knee = find_knee(in)};
     a->outstanding = in->reads_per_second * in->none.mean_us / 1e6;
-    a->prefetch = better(&in->points[a->advised]) == &in->points[a->advised].ahead;
+    find_worst(in, a->advised, &plain, &ahead);
+    a->prefetch = ahead < plain * (1 - ALIKE);
+    a->close = fmax(plain, ahead) < 1 + QM_ADVISE_CLOSE;
     a->verdict = judge(in, a);
     a->pays = a->verdict == QM_PAYS || a->verdict == QM_PAYS_SMALLER;
     say(in, a);
+    if (a->close && a->verdict != QM_IDLE)
+        say_close(in, a);
 }

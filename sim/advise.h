@@ -6,7 +6,9 @@
  *
  * - The memory advised is the least whose mean latency, by the better of both policies,
  *   is within QM_ADVISE_NEAR of the best of all memories on offer.
- * - The policy is the one that is better there; plain caching if they are equal.
+ * - The policy is the one that is better there; plain caching if they are equal.  With
+ *   figures for other backends (`others`), the one that is less above the better where
+ *   it is most above it.
  * - It pays if, at some memory on offer, the default policy's mean latency is by at
  *   least QM_ADVISE_GAIN below that of plain caching with as much memory, and what that
  *   saves is at least QM_ADVISE_WORTH of a read without a cache.
@@ -27,6 +29,7 @@
 #define QM_ADVISE_GAIN  0.1
 #define QM_ADVISE_WORTH 0.02
 #define QM_ADVISE_IDLE  0.01
+#define QM_ADVISE_CLOSE 0.1 /* policies that differ by less are said to be close */
 
 /* What one simulation came to. */
 struct qm_advise_cost {
@@ -42,13 +45,20 @@ struct qm_advise_point {
     struct qm_advise_cost ahead; /* the default policy */
 };
 
+/* Mean latencies at the memory that is advised, if the backend is faster or slower. */
+struct qm_advise_other {
+    double plain_us, ahead_us;
+};
+
 struct qm_advise_input {
     const struct qm_advise_point *points; /* ascending memory */
     size_t count;                         /* at least 1 */
     struct qm_advise_cost none;           /* next to no memory, no prefetching */
-    double reads_per_second;              /* when it was recorded; 0: not known */
-    const char *policy;                   /* the default's name */
-    const char *level;                    /* at which it was simulated */
+    const struct qm_advise_other *others; /* at qm_advise_memory() */
+    size_t other_count;
+    double reads_per_second; /* when it was recorded; 0: not known */
+    const char *policy;      /* the default's name */
+    const char *level;       /* at which it was simulated */
 };
 
 enum qm_verdict {
@@ -65,10 +75,13 @@ struct qm_advice {
     bool prefetch;        /* policy: the default, else plain caching */
     bool pays;            /* QM_PAYS or QM_PAYS_SMALLER */
     enum qm_verdict verdict;
+    bool close;         /* the policies, there and with the others' backends */
     double outstanding; /* mean number of reads under way without a cache; 0: unknown */
-    char sentence[512];
+    char sentence[768];
 };
 
+/* The point that will be advised; others are not looked at. */
+size_t qm_advise_memory(const struct qm_advise_input *input);
 void qm_advise(const struct qm_advise_input *input, struct qm_advice *advice);
 
 /* "pays", "pays-smaller", "plain-pays", "idle", "no-reuse". */

@@ -40,6 +40,48 @@ static struct qm_advice advise(const struct qm_advise_point *points, size_t coun
     return advice;
 }
 
+/* The policy that is never far from the better, whatever the backend is. */
+static void the_policy_that_stays_near_the_best(void **state)
+{
+    const struct qm_advise_point points[] = {point(16 * MIB, 9000, 9000),
+                                             point(64 * MIB, 1000, 960)};
+    const struct qm_advise_other others[] = {{700, 910}, {1300, 1290}};
+    const struct qm_advise_other alike[] = {{800, 780}, {1200, 1190}};
+    const struct qm_advise_other nothing[] = {{0, 0}, {10, 0}};
+    struct qm_advise_input input = {.points = points,
+                                    .count = 2,
+                                    .none = cost(10000),
+                                    .reads_per_second = 1000,
+                                    .policy = "auto",
+                                    .level = "query"};
+    struct qm_advice a;
+
+    assert_int_equal(qm_advise_memory(&input), 1);
+    qm_advise(&input, &a);
+    assert_true(a.prefetch); /* for all that is known */
+    assert_true(a.close);
+    assert_non_null(strstr(a.sentence, "leave the policy as it is"));
+    assert_non_null(strstr(a.sentence, "with 64 MiB, policies none and auto are within "
+                                       "10 % of each other"));
+    assert_null(strstr(a.sentence, "faster or slower"));
+    input.others = others;
+    input.other_count = 2;
+    qm_advise(&input, &a);
+    assert_false(a.prefetch); /* 30 % above at worst; plain caching 4 % */
+    assert_false(a.close);
+    assert_null(strstr(a.sentence, "of each other"));
+    assert_non_null(strstr(a.sentence, "use policy=none"));
+    input.others = alike;
+    qm_advise(&input, &a);
+    assert_true(a.prefetch);
+    assert_true(a.close);
+    assert_non_null(strstr(a.sentence, "also if the backend is faster or slower"));
+    input.others = nothing;
+    qm_advise(&input, &a);
+    assert_true(a.prefetch);
+    assert_false(a.close);
+}
+
 static void the_least_memory_near_the_best(void **state)
 {
     const struct qm_advise_point points[] = {
@@ -176,6 +218,7 @@ static void clients_are_the_roots_that_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_policy_that_stays_near_the_best),
         cmocka_unit_test(the_least_memory_near_the_best),
         cmocka_unit_test(where_all_fits_less_memory_is_where_it_pays),
         cmocka_unit_test(a_large_part_of_next_to_nothing_is_nothing),
