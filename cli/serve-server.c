@@ -95,15 +95,21 @@ static int check_nbdkit_option(struct serve_server *server,
         {"--stdin", "nothing"},     {"--foreground", "nothing"},
         {"--vsock", "listen"},      {"--no-fork", "nothing"},
     };
+    static const char *const ending[] = {"--help", "--version", "--dump-plugin",
+                                         "--dump-config"};
     size_t n = strcspn(s->value, "=");
 
     if (strncmp(s->value, "--", 2) != 0 || s->value[2] == '\0' || strchr(s->value, ' '))
         return serve_wrong(
             server->file, s,
             "must be one long option of nbdkit, for example --tls=require");
+    /* nbdkit takes the beginning of an option for it. */
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
+        if (strncmp(s->value, ending[i], n) == 0)
+            return serve_wrong(server->file, s,
+                               "would have nbdkit print something and end");
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-        if (strlen(taken[i].option) == n &&
-            strncmp(s->value, taken[i].option, n) == 0) {
+        if (strncmp(s->value, taken[i].option, n) == 0) {
             cli_fail("%s:%u: nbdkit-option: serve sets %s itself; use %s instead",
                      server->file->path, s->line, taken[i].option, taken[i].instead);
             return -1;
@@ -200,6 +206,10 @@ int serve_server_read(struct serve_server *server, const struct serve_file *file
         if (strcmp(s->key, "nbdkit-option") == 0 &&
             check_nbdkit_option(server, s) == -1)
             return -1;
+        if (strcmp(s->key, "check-only") == 0)
+            return serve_wrong(file, s,
+                               "is for --check, which sets it itself: a server with it "
+                               "would end at once");
         if (strchr(s->key, '.') && !serve_of_group(s, "backend") &&
             !serve_of_group(s, "mount") && !serve_of_group(s, "agent")) {
             cli_fail("%s:%u: %s: before the dot may stand backend, mount or agent",

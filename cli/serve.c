@@ -6,13 +6,14 @@
  * checked as a whole, the device is locked, a socket that a killed server left is
  * removed.
  *
- * The filter's parameters are not listed here: what serve does not know is handed on,
- * and the filter says what it thinks of it.  --check asks the filter itself, over an
- * empty device, without the parameters that name files.
+ * The parameters of the filters and of the plugin are not listed here: what serve does
+ * not know is handed on, and they say what they think of it.  --check has nbdkit ask
+ * them, with the filter's check-only=on, which ends it before anything is opened.
  */
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,14 +99,18 @@ static void push_filters(struct command *command, const struct serve_file *file)
             push(command, "--filter=%s", file->settings[i].value);
 }
 
-static struct command nbdkit_command(const struct serve_server *server)
+/* check: nbdkit is to check its parameters only.  Should it ever go on, it finds that
+ * it cannot listen there. */
+static struct command nbdkit_command(const struct serve_server *server, bool check)
 {
     const struct serve_file *file = server->file;
     struct command command = {0};
 
     push(&command, "%s", serve_value(file, "nbdkit", "nbdkit"));
     push(&command, "--foreground");
-    if (server->socket) {
+    if (check) {
+        push(&command, "--unix=/dev/null/checked");
+    } else if (server->socket) {
         push(&command, "--unix=%s", server->socket);
     } else {
         push(&command, "--ipaddr=%s", server->host);
@@ -118,6 +123,8 @@ static struct command nbdkit_command(const struct serve_server *server)
     for (size_t i = 0; i < file->n; i++)
         if (strcmp(file->settings[i].key, "nbdkit-option") == 0)
             push(&command, "%s", file->settings[i].value);
+    if (check) /* the last one counts: who asked is to see what is wrong */
+        push(&command, "--log=stderr");
     push_filters(&command, file);
     push(&command, "%s", serve_value(file, "backend", ""));
     for (size_t i = 0; i < file->n; i++)
@@ -131,6 +138,8 @@ static struct command nbdkit_command(const struct serve_server *server)
         push(&command, "stats=%s", server->stats);
     if (server->control)
         push(&command, "control=%s", server->control);
+    if (check)
+        push(&command, "check-only=on");
     return command;
 }
 
@@ -142,6 +151,8 @@ static int run(const struct command *command, bool quiet)
     pid_t child;
     int status, error;
 
+    /* Where whoever started this ignores it, a child leaves no exit status. */
+    signal(SIGCHLD, SIG_DFL);
     posix_spawn_file_actions_init(&actions);
     if (quiet)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY,
@@ -174,14 +185,18 @@ static int check_directory(const struct serve_file *file, const struct serve_set
                                          : serve_wrong(file, s, "is in no directory");
 }
 
-/* Has the plugin say that it is there, and the filter what it thinks of its parameters.
- */
+/* Has the plugin say that it is there; then all of them what they think of their
+ * parameters. */
 static int check_with_nbdkit(const struct serve_server *server)
 {
     const struct serve_file *file = server->file;
-    struct command plugin = {0}, trial = {0};
+    struct command plugin = {0}, command;
     int status;
 
+    for (size_t i = 0; i < file->n; i++)
+        if (!serve_is_own(file->settings[i].key) && file->settings[i].value[0] == '/' &&
+            check_directory(file, &file->settings[i]) == -1)
+            return -1;
     push(&plugin, "%s", serve_value(file, "nbdkit", "nbdkit"));
     push(&plugin, "--dump-plugin");
     push(&plugin, "%s", serve_value(file, "backend", ""));
@@ -193,29 +208,9 @@ static int check_with_nbdkit(const struct serve_server *server)
         return serve_wrong(file, serve_find(file, "backend"),
                            "is no plugin of nbdkit here");
 
-    push(&trial, "%s", serve_value(file, "nbdkit", "nbdkit"));
-    push(&trial, "--unix=-");
-    push(&trial, "--run=:");
-    push_filters(&trial, file);
-    push(&trial, "null");
-    push(&trial, "size=1G");
-    for (size_t i = 0; i < file->n; i++) {
-        const struct serve_setting *s = &file->settings[i];
-
-        /* The tier's file is not opened for a trial, and nothing is said of the rest.
-         */
-        if (serve_is_own(s->key) ||
-            (strncmp(s->key, "tier-", 5) == 0 && s->value[0] != '/'))
-            continue;
-        if (s->value[0] == '/' && check_directory(file, s) == -1) {
-            free_command(&trial);
-            return -1;
-        }
-        if (s->value[0] != '/')
-            push(&trial, "%s=%s", s->key, s->value);
-    }
-    status = run(&trial, true);
-    free_command(&trial);
+    command = nbdkit_command(server, true);
+    status = run(&command, true);
+    free_command(&command);
     if (status == 0)
         return 0;
     if (status != 127)
@@ -275,7 +270,7 @@ static int serve(const struct options *options, const struct serve_file *file)
         cli_fail("%s: the name is longer than 64 bytes", file->path);
         goto out;
     }
-    command = nbdkit_command(&server);
+    command = nbdkit_command(&server, false);
     if (options->print) {
         status = print_command(&command);
         goto out;
@@ -387,7 +382,9 @@ out:
 enum { OPT_CHECK = 256, OPT_PRINT, OPT_RELOAD, OPT_MOUNT, OPT_AGENT };
 
 static const struct argp_option argp_options[] = {
-    {"check", OPT_CHECK, NULL, 0, "Say what is wrong with FILE, and start nothing", 0},
+    {"check", OPT_CHECK, NULL, 0,
+     "Say what is wrong with FILE, the plugin's parameters included, and start nothing",
+     0},
     {"print", OPT_PRINT, NULL, 0, "Print the command that would be run", 0},
     {"reload", OPT_RELOAD, NULL, 0,
      "Have the running server change what can be changed to what FILE says", 0},

@@ -37,6 +37,7 @@ struct qms_config {
     /* The server. */
     bool parallel;    /* a connection's requests may run in parallel */
     bool prefetching; /* false: learn only */
+    bool check_only;  /* end once all layers have their parameters */
     enum qms_log_level log_level;
     char *tier, *tier_witness; /* absolute paths or NULL; freed by qms_config_free() */
     char *rules, *trained, *record, *stats,

@@ -32,12 +32,21 @@ static int quickmine_config(nbdkit_next_config *next, nbdkit_backend *nxdata,
     return next(nxdata, key, value);
 }
 
+/* The layers below have completed their parameters when next() returns: with
+ * check-only, that is all.  nbdkit has no way to stop here but the one that it takes
+ * itself when a parameter is wrong.  Nothing that opens the device has been called yet
+ * (get_ready, after_fork), nor is there a thread or a socket. */
 static int quickmine_config_complete(nbdkit_next_config_complete *next,
                                      nbdkit_backend *nxdata)
 {
+    int r;
+
     if (qms_config_complete(&qms_server.config) == -1)
         return -1;
-    return next(nxdata);
+    r = next(nxdata);
+    if (r == 0 && qms_server.config.check_only)
+        exit(EXIT_SUCCESS);
+    return r;
 }
 
 static int quickmine_thread_model(void)

@@ -348,6 +348,14 @@ static int set_requests(const char *key, const char *value, struct qms_config *c
     return 0;
 }
 
+static int set_check_only(const char *key, const char *value, struct qms_config *c)
+{
+    c->check_only = strcmp(value, "on") == 0;
+    if (!c->check_only && strcmp(value, "off") != 0)
+        return qms_value_wrong(key, value, "on or off");
+    return 0;
+}
+
 static int set_preset(const char *key, const char *value, struct qms_config *c)
 {
     if (strcmp(value, "paper") != 0)
@@ -441,6 +449,8 @@ const struct qms_key qms_keys[] = {
      "least of what is logged while it runs: error, warning or note (default)"},
     {"requests", set_requests, QMS_ALWAYS, "serial|parallel",
      "whether a connection's requests run in parallel"},
+    {"check-only", set_check_only, QMS_ALWAYS, "on|off",
+     "check all parameters, open nothing, and end (default off)"},
 };
 #define KEYS (sizeof qms_keys / sizeof qms_keys[0])
 
