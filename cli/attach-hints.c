@@ -115,7 +115,7 @@ static int connect_sockets(struct direct_device *d, bool again, char *err, size_
     const struct attach_options *o = d->options;
     struct qm_kernel_device k = {.number = o->number,
                                  .block_size = o->block_size,
-                                 .timeout = attach_timeout(o, false),
+                                 .timeout = attach_timeout(o),
                                  .dead_seconds = o->dead_seconds,
                                  .owner = d->owner};
     struct qm_plain plain;

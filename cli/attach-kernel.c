@@ -108,11 +108,12 @@ static int connect_lines(struct attachment *a, bool again, char *err, size_t len
     struct qm_kernel_device d = {.number = o->number,
                                  .size = a->device->size,
                                  .block_size = o->block_size,
-                                 .timeout = attach_timeout(o, a->count == 1),
+                                 .timeout = attach_timeout(o),
                                  .dead_seconds = o->dead_seconds,
                                  .flags = qm_nbd_flags(a->device),
                                  .owner = a->owner,
-                                 .patient = a->count == 1};
+                                 .patience_ms =
+                                     a->count == 1 ? attach_patience_ms(o) : 0};
     int error = fill(a, &d);
 
     if (error != 0)

@@ -23,7 +23,7 @@
 #include "clients/attach/whose.h"
 
 #define TIMEOUT      30
-#define PATIENCE     1
+#define PATIENCE_MS  500
 #define DEAD_SECONDS 600
 #define YEAR         (UINT64_C(365) * 24 * 3600)
 
@@ -76,7 +76,8 @@ static const struct argp_option argp_options[] = {
      0},
     {"timeout", REQUEST_TIMEOUT, "SECONDS", 0,
      "after which the kernel sends a request again that its connection has lost "
-     "(default: 1); with several queues, or hints, one that has no reply (default: 30)",
+     "(default: 0.5); with several queues, or hints, one that has no reply (default: "
+     "30)",
      0},
     {"dead-timeout", DEAD_TIMEOUT, "SECONDS", 0,
      "how long the kernel's requests wait when this program is gone (default: 600)", 0},
@@ -300,9 +301,16 @@ static int signal_fd(void)
 
 /* --- running --- */
 
-uint64_t attach_timeout(const struct attach_options *o, bool patient)
+uint64_t attach_timeout(const struct attach_options *o)
 {
-    return o->timeout > 0 ? o->timeout : patient ? PATIENCE : TIMEOUT;
+    return o->timeout > 0 ? o->timeout : TIMEOUT;
+}
+
+uint64_t attach_patience_ms(const struct attach_options *o)
+{
+    if (o->timeout == 0)
+        return PATIENCE_MS;
+    return o->timeout < UINT64_MAX / 1000 ? o->timeout * 1000 : UINT64_MAX;
 }
 
 static void on_log(void *opaque, int priority, const char *sentence)
@@ -366,9 +374,10 @@ static void report(struct qm_whose *whose)
                "%" PRIu64 " reads submitted: %" PRIu64
                " in contexts of programs, %" PRIu64 " of threads; %" PRIu64
                " lost.  %" PRIu64 " requests: %" PRIu64 " split, %" PRIu64
-               " of which nothing was known, %" PRIu64 " looked up again",
+               " of which nothing was known, %" PRIu64 " told of too late, %" PRIu64
+               " looked up again",
                s.agent.reads, s.agent.in_context, s.agent.in_thread, s.agent.lost,
-               s.join.requests, s.join.split, s.join.unknown, s.again);
+               s.join.requests, s.join.split, s.join.unknown, s.join.late, s.again);
 }
 
 bool attach_take_size(const struct attach_options *o, struct qm_nbd_device *device)

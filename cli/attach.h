@@ -46,9 +46,10 @@ int attach_serve_hints(const struct attach_options *options, int signals);
 /* The device is to be ended, at a signal: asks the kernel for it, unless somebody uses
  * it, or the server is away; says why not.  Returns whether it will end. */
 bool attach_detach(const struct attach_options *options, bool server_is_there);
-/* Seconds after which the kernel looks at a request again.  patient: it closes no
- * connection then. */
-uint64_t attach_timeout(const struct attach_options *options, bool patient);
+/* Seconds after which the kernel takes a connection for dead; and milliseconds after
+ * which it looks at a request again, if there is one connection, which it leaves. */
+uint64_t attach_timeout(const struct attach_options *options);
+uint64_t attach_patience_ms(const struct attach_options *options);
 /* Says that reads have no context, why, and what else there is. */
 void attach_say_plain(const char *why);
 

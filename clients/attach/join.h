@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define QM_JOIN_LATE        UINT64_C(1000000000) /* ns */
-#define QM_JOIN_ASKED       UINT64_C(100000000)  /* ns */
+#define QM_JOIN_ASKED       UINT64_C(1000000000) /* ns; longer than requests wait */
 #define QM_JOIN_MOST        65536
 #define QM_JOIN_REGION_MOST 1024
 #define QM_JOIN_REGION      (UINT64_C(1) << 17) /* bytes */

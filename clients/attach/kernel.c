@@ -103,8 +103,8 @@ static int fill(struct nl_msg *message, const struct qm_kernel_device *d, int co
             r = nla_put_u64(message, NBD_ATTR_CLIENT_FLAGS, 0);
     }
     /* 0: a socket is never taken for dead.  This sets the timer, too: to 30 seconds. */
-    if (r == 0 && (!d->patient || command == NBD_CMD_CONNECT || d->count == 0))
-        r = nla_put_u64(message, NBD_ATTR_TIMEOUT, d->patient ? 0 : d->timeout);
+    if (r == 0 && (d->patience_ms == 0 || command == NBD_CMD_CONNECT || d->count == 0))
+        r = nla_put_u64(message, NBD_ATTR_TIMEOUT, d->patience_ms > 0 ? 0 : d->timeout);
     if (r == 0)
         r = nla_put_u64(message, NBD_ATTR_DEAD_CONN_TIMEOUT, d->dead_seconds);
     /* A kernel that does not know it ignores it. */
@@ -147,7 +147,7 @@ static void path_of(char *path, size_t len, unsigned number, const char *name)
  * first.  Where the file is missing, it stays at 30 seconds. */
 static void set_timer(const struct qm_kernel_device *d)
 {
-    uint64_t ms = d->timeout < UINT32_MAX / 1000 ? d->timeout * 1000 : UINT32_MAX;
+    uint64_t ms = d->patience_ms < UINT32_MAX ? d->patience_ms : UINT32_MAX;
     char path[64];
     FILE *f;
 
@@ -159,11 +159,27 @@ static void set_timer(const struct qm_kernel_device *d)
     fclose(f);
 }
 
+static bool has_timer(const struct qm_kernel_device *d)
+{
+    uint64_t ms = 0;
+    char path[64];
+    FILE *f;
+
+    path_of(path, sizeof path, d->number, "queue/io_timeout");
+    f = fopen(path, "re");
+    if (!f)
+        return false;
+    if (fscanf(f, "%" SCNu64, &ms) != 1)
+        ms = 0;
+    fclose(f);
+    return ms == d->patience_ms;
+}
+
 int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t len)
 {
     int error = tell(device, NBD_CMD_CONNECT, err, len);
 
-    if (error == 0 && device->patient)
+    if (error == 0 && device->patience_ms > 0)
         set_timer(device);
     return error;
 }
@@ -171,17 +187,17 @@ int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t l
 int qm_kernel_reconnect(const struct qm_kernel_device *device, char *err, size_t len)
 {
     struct qm_kernel_device settings = *device;
-    int error;
+    int error = tell(device, NBD_CMD_RECONFIGURE, err, len);
 
-    /* The requests that wait are sent at once, so the timer has to be right before. */
-    if (device->patient) {
+    /* Since Linux 6.11 the timer is set when no request is under way: those that wait
+     * for the sockets would wait for ever. */
+    if (error == 0 && device->patience_ms > 0 && !has_timer(device)) {
         settings.count = 0;
         error = tell(&settings, NBD_CMD_RECONFIGURE, err, len);
-        if (error != 0)
-            return error;
-        set_timer(device);
+        if (error == 0)
+            set_timer(device);
     }
-    return tell(device, NBD_CMD_RECONFIGURE, err, len);
+    return error;
 }
 
 int qm_kernel_resize(const struct qm_kernel_device *device, char *err, size_t len)

@@ -7,8 +7,10 @@
  * A request that was sent over a socket that has ended since is sent again when its
  * timer fires, `timeout` seconds after it was sent, and not before.  The timer also
  * takes a socket that has not replied for dead, so it cannot be short; unless there is
- * one socket and the device is `patient`: then the timer fires again and again, with a
- * line in the kernel's log each time, and the socket stays, however long a reply takes.
+ * one socket and the device is patient: then the timer fires again and again after
+ * patience_ms, with a line in the kernel's log each time, and the socket stays, however
+ * long a reply takes.  The kernel (blk_add_timer()) rounds up when it fires, to a power
+ * of two of its ticks: 1.024 seconds with 250 or 1000 ticks a second.
  *
  * Threads: any; each call talks to the kernel by a socket of its own.
  */
@@ -28,7 +30,7 @@ struct qm_kernel_device {
     uint64_t dead_seconds; /* for which requests wait for new sockets */
     uint16_t flags;        /* NBD_FLAG_* */
     const char *owner;     /* what /sys/block/nbdN/backend then says */
-    bool patient;          /* only if it has one socket */
+    uint64_t patience_ms;  /* not 0: it is patient, and has one socket */
     bool resize;           /* nothing but the size is to be changed */
     int sockets[QM_KERNEL_SOCKETS];
     unsigned count;

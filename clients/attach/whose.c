@@ -13,18 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clients/attach/patience.h"
 #include "clients/bpf/door.h"
 
 #define SECTOR  UINT64_C(512)
 #define TEND_MS 20
-
-/* A read's record can be late: one that another processor is writing is in its way.
- * One request in 100,000 has to look again.  In a virtual machine that other processor
- * may not be running, for some milliseconds: all looks together take 5 ms. */
-#define LOOKS   9
-#define LOOK_NS 20000 /* before the second look; doubles */
-/* So many requests of which nothing is known to come: nothing is waited for. */
-#define BLIND 16
 
 struct qm_whose {
     struct qm_device *device;
@@ -32,8 +25,8 @@ struct qm_whose {
     struct qm_agent *agent;
     struct qm_join *join;
     uint64_t again;
-    unsigned unknown; /* requests in a row */
-    bool has_thread;  /* constant, and so are these */
+    struct qm_patience patience;
+    bool has_thread; /* constant, and so are these */
     pthread_t thread;
     int stop;
 };
@@ -171,27 +164,27 @@ void qm_whose_close(struct qm_whose *w)
 
 /* Drains the ring until it has told of the bytes, or there is no hope that it will.
  * The lock is held, and let go of while it waits. */
-static void look(struct qm_whose *w, uint64_t offset, uint32_t bytes)
+static void look(struct qm_whose *w, uint64_t offset, uint32_t bytes, uint64_t arrived)
 {
-    struct timespec nap = {.tv_nsec = LOOK_NS};
+    uint64_t mark = qm_agent_mark(w->agent), nap;
+    bool first = true;
 
-    qm_agent_drain(w->agent);
-    for (unsigned i = 1; i < LOOKS; i++) {
-        if (qm_join_knows(w->join, offset, bytes)) {
-            w->unknown = 0;
-            return;
-        }
-        if (w->unknown >= BLIND)
-            return;
-        w->again += i == 1;
-        pthread_mutex_unlock(&w->lock);
-        nanosleep(&nap, NULL);
-        nap.tv_nsec *= 2;
-        pthread_mutex_lock(&w->lock);
+    for (;;) {
+        struct qm_patience_look now_known = {0};
+
         qm_agent_drain(w->agent);
+        now_known.known = qm_join_knows(w->join, offset, bytes);
+        now_known.past = qm_agent_is_past(w->agent, mark);
+        now_known.waited = first ? 0 : now() - arrived;
+        nap = qm_patience_next(&w->patience, &now_known);
+        if (nap == 0)
+            break;
+        w->again += first;
+        first = false;
+        pthread_mutex_unlock(&w->lock);
+        nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
+        pthread_mutex_lock(&w->lock);
     }
-    if (!qm_join_knows(w->join, offset, bytes))
-        w->unknown++;
 }
 
 size_t qm_whose_read(struct qm_whose *w, uint64_t offset, uint32_t bytes,
@@ -202,7 +195,7 @@ size_t qm_whose_read(struct qm_whose *w, uint64_t offset, uint32_t bytes,
     size_t count;
 
     pthread_mutex_lock(&w->lock);
-    look(w, offset, bytes);
+    look(w, offset, bytes, arrived);
     count = qm_join_request(w->join, offset, bytes, arrived, pieces, QM_WHOSE_PARTS);
     pthread_mutex_unlock(&w->lock);
     for (size_t i = 0; i < count; i++)

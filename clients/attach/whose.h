@@ -49,8 +49,8 @@ struct qm_whose_part {
 #define QM_WHOSE_PARTS 64 /* more contexts in one request are not told apart */
 
 /* Says whose the bytes of a read request are, which has just arrived.  Returns how many
- * parts there are, at least 1 if there are bytes.  Takes a microsecond; a fraction of a
- * millisecond if the kernel has not told of the read. */
+ * parts there are, at least 1 if there are bytes.  Takes a microsecond; more only
+ * while a processor stands still in the middle of telling of a read (patience.h). */
 size_t qm_whose_read(struct qm_whose *whose, uint64_t offset, uint32_t bytes,
                      struct qm_whose_part parts[QM_WHOSE_PARTS]);
 

@@ -166,6 +166,16 @@ bool qm_agent_drain(struct qm_agent *a)
     return qm_watch_drain(a->watch) > 0;
 }
 
+uint64_t qm_agent_mark(const struct qm_agent *a)
+{
+    return qm_watch_written(a->watch);
+}
+
+bool qm_agent_is_past(const struct qm_agent *a, uint64_t mark)
+{
+    return (int64_t)(qm_watch_drained(a->watch) - mark) >= 0;
+}
+
 /* Hands on what is in the ring.  Returns whether there was anything. */
 static bool drain(struct qm_agent *a)
 {

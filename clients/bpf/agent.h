@@ -50,9 +50,13 @@ void qm_agent_run(struct qm_agent *agent, int stop_fd);
  * qm_agent_run(): hands on what is in the ring, without waiting, and returns whether
  * there was anything. */
 bool qm_agent_drain(struct qm_agent *agent);
-/* The same, and the rest of the agent's work: programs that register, contexts that
- * have ended.  To be called some 50 times a second, and when the descriptor is
- * readable; -1: there is none. */
+/* How far the ring has been filled, and whether what was in it then has been handed on:
+ * a read whose request has arrived is before the mark, or it was lost. */
+uint64_t qm_agent_mark(const struct qm_agent *agent);
+bool qm_agent_is_past(const struct qm_agent *agent, uint64_t mark);
+/* Like qm_agent_drain(), and the rest of the agent's work: programs that register,
+ * contexts that have ended.  To be called some 50 times a second, and when the
+ * descriptor is readable; -1: there is none. */
 void qm_agent_tend(struct qm_agent *agent);
 int qm_agent_fd(const struct qm_agent *agent);
 

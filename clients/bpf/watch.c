@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@
 struct qm_watch {
     struct qm_reads_bpf *program;
     struct ring_buffer *ring;
+    /* The ring's own counters, which libbpf has, too, but only later versions tell. */
+    const unsigned long *drained_to, *written_to;
     qm_watch_read *read;
     void *opaque;
     int drained; /* reads, in this call */
@@ -76,6 +79,31 @@ static void explain(int error, char *err, size_t len)
         snprintf(err, len, "the BPF program cannot be loaded: %s", strerror(error));
 }
 
+static const unsigned long *counter(const struct qm_watch *w, unsigned page)
+{
+    long size = sysconf(_SC_PAGESIZE);
+    void *at = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED,
+                    bpf_map__fd(w->program->maps.ring), page * size);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void put_counter(const unsigned long *at)
+{
+    if (at)
+        munmap((void *)at, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+static int open_ring(struct qm_watch *w)
+{
+    w->ring = ring_buffer__new(bpf_map__fd(w->program->maps.ring), handle, w, NULL);
+    if (!w->ring)
+        return errno;
+    w->drained_to = counter(w, 0);
+    w->written_to = counter(w, 1);
+    return w->drained_to && w->written_to ? 0 : ENOMEM;
+}
+
 int qm_watch_open(struct qm_watch **watch, bool writes, qm_watch_read *read,
                   void *opaque, char *err, size_t len)
 {
@@ -99,11 +127,8 @@ int qm_watch_open(struct qm_watch **watch, bool writes, qm_watch_read *read,
         if (error == 0)
             error = -qm_reads_bpf__attach(w->program);
     }
-    if (error == 0) {
-        w->ring = ring_buffer__new(bpf_map__fd(w->program->maps.ring), handle, w, NULL);
-        if (!w->ring)
-            error = errno;
-    }
+    if (error == 0)
+        error = open_ring(w);
     if (error != 0) {
         explain(error, err, len);
         qm_watch_close(w);
@@ -117,6 +142,8 @@ void qm_watch_close(struct qm_watch *w)
 {
     if (!w)
         return;
+    put_counter(w->drained_to);
+    put_counter(w->written_to);
     ring_buffer__free(w->ring);
     qm_reads_bpf__destroy(w->program);
     free(w);
@@ -150,6 +177,16 @@ int qm_watch_drain(struct qm_watch *w)
     w->drained = 0;
     ring_buffer__consume(w->ring);
     return w->drained;
+}
+
+uint64_t qm_watch_written(const struct qm_watch *w)
+{
+    return __atomic_load_n(w->written_to, __ATOMIC_ACQUIRE);
+}
+
+uint64_t qm_watch_drained(const struct qm_watch *w)
+{
+    return __atomic_load_n(w->drained_to, __ATOMIC_ACQUIRE);
 }
 
 int qm_watch_fd(const struct qm_watch *w)

@@ -45,6 +45,11 @@ void qm_watch_forget(struct qm_watch *watch, pid_t process);
  * waiting. */
 int qm_watch_drain(struct qm_watch *watch);
 
+/* How many bytes of records have been put into the ring, and drained.  What cannot be
+ * drained yet is one that is still being written, and what is behind it. */
+uint64_t qm_watch_written(const struct qm_watch *watch);
+uint64_t qm_watch_drained(const struct qm_watch *watch);
+
 /* For a reader that has found the ring empty for a while: a descriptor that becomes
  * readable at the next read.  Before waiting for it, call qm_watch_sleep(true), and
  * drain once more; after it, qm_watch_sleep(false). */
