@@ -44,6 +44,7 @@
 #include "clients/protocol/quickmine-agent.h"
 #include "clients/protocol/quickmine-mount.h"
 #include "clients/protocol/quickmine-protocol.h"
+#include "mysql-patch/plugin/statement.h"
 #include "mysql-patch/plugin/template.h"
 
 /* Of thd_test_options(): part of the plugin interface's behaviour, but in no header. */
@@ -84,6 +85,9 @@ static __thread struct {
     unsigned outside_nested[MAX_NESTED];
 } thread;
 
+/* The texts of the calling thread's last statements. */
+static __thread struct qm_statements statements;
+
 /* The transaction that the session is in: its number, 0 if none has begun, and class.
  */
 static MYSQL_THDVAR_ULONGLONG(transaction, PLUGIN_VAR_NOSYSVAR | PLUGIN_VAR_NOCMDOPT,
@@ -113,41 +117,6 @@ static bool in_transaction(MYSQL_THD thd)
     return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
 }
 
-/* Whether, whatever the options say afterwards, no transaction goes on: with autocommit
- * off they look the same before and after a COMMIT.  Of the statements that commit
- * implicitly, those that an application may use. */
-static bool commits(const struct qm_template *t)
-{
-    static const char *const always[] = {"commit",   "alter", "rename", "truncate",
-                                         "lock",     "grant", "revoke", "analyze",
-                                         "optimize", "repair"};
-    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
-        if (qm_template_begins(t, always[i]))
-            return true;
-    if (qm_template_begins(t, "rollback"))
-        return !qm_template_begins(t, "rollback to") &&
-               !qm_template_begins(t, "rollback work to");
-    if (qm_template_begins(t, "create") || qm_template_begins(t, "drop"))
-        return !qm_template_begins(t, "create temporary") &&
-               !qm_template_begins(t, "create or replace temporary") &&
-               !qm_template_begins(t, "drop temporary");
-    return false;
-}
-
-static bool is_start(const struct qm_template *t)
-{
-    return qm_template_begins(t, "start transaction") ||
-           (qm_template_begins(t, "begin") && !t->several);
-}
-
-/* What belongs to no transaction when none has begun: its first statement proper gives
- * it its class, not the one that all begin with. */
-static bool is_control(const struct qm_template *t)
-{
-    return is_start(t) || commits(t) || qm_template_begins(t, "rollback") ||
-           (qm_template_begins(t, "set") && !qm_template_begins(t, "set statement"));
-}
-
 /* Ends all that the calling thread has announced. */
 static void leave(void)
 {
@@ -165,22 +134,24 @@ static void end_transaction(MYSQL_THD thd)
 }
 
 /* Begins or ends the transaction's context as the statement that begins wants it. */
-static void enter_transaction(MYSQL_THD thd, const struct qm_template *t,
-                              uint64_t klass, const char *name)
+static void enter_transaction(MYSQL_THD thd, const struct qm_statement *s,
+                              const char *name)
 {
+    uint64_t klass = s->klass;
+
     /* It may have ended in another thread, or unseen (a reset of the connection). */
     if (thread.transaction && thread.transaction != THDVAR(thd, transaction)) {
         qmctx_end_to(transport, thread.outside_transaction);
         thread.transaction = 0;
     }
-    if (is_start(t) || !in_transaction(thd))
+    if ((s->flags & QM_STATEMENT_STARTS) || !in_transaction(thd))
         end_transaction(thd);
     if (thread.transaction)
         return;
     if (THDVAR(thd, transaction)) { /* it was begun in another thread */
         klass = THDVAR(thd, transaction_class);
         name = NULL;
-    } else if (is_control(t)) {
+    } else if (s->flags & QM_STATEMENT_CONTROLS) {
         return;
     } else {
         THDVAR(thd, transaction) =
@@ -220,6 +191,22 @@ static void serve(unsigned long connection, const char *user, size_t len)
           &count_connections, &outside);
 }
 
+/* What an event's statement is.  Its name is put into the buffer, if it is to have one:
+ * names are not kept. */
+static struct qm_statement look_at(const struct mysql_event_general *event,
+                                   char buffer[QM_WIRE_NAME_MAX + 1], const char **name)
+{
+    struct qm_template t;
+
+    if (!__atomic_load_n(&names, __ATOMIC_RELAXED))
+        return qm_statement_of(&statements, event->general_query,
+                               event->general_query_length);
+    qm_template_make(event->general_query, event->general_query_length, &t);
+    qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
+    *name = buffer;
+    return qm_statement_of_template(&t);
+}
+
 /* The first statement of a request. */
 static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event)
 {
@@ -232,25 +219,21 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
     if (thread.level == LEVEL_CONNECTION)
         return;
 
-    struct qm_template t;
-    char buffer[QM_WIRE_NAME_MAX + 1], *name = NULL;
-    qm_template_make(event->general_query, event->general_query_length, &t);
-    if (qm_template_begins(&t, "execute"))
+    struct qm_statement s;
+    char buffer[QM_WIRE_NAME_MAX + 1];
+    const char *name = NULL;
+    s = look_at(event, buffer, &name);
+    if (s.flags & QM_STATEMENT_EXECUTE)
         return;
     thread.in_request = true;
     thread.nested = 0;
     thread.query = thread.last = event->query_id;
-    uint64_t klass = qm_template_class(&t);
-    if (__atomic_load_n(&names, __ATOMIC_RELAXED)) {
-        qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
-        name = buffer;
-    }
-    thread.several = t.several;
-    thread.commits = commits(&t);
+    thread.several = s.flags & QM_STATEMENT_SEVERAL;
+    thread.commits = s.flags & QM_STATEMENT_COMMITS;
 
-    enter_transaction(thd, &t, klass, name);
+    enter_transaction(thd, &s, name);
     if (thread.level == LEVEL_STATEMENT)
-        begin(QMCTX_QUERY, klass, name, &count_statements, &thread.outside_statement);
+        begin(QMCTX_QUERY, s.klass, name, &count_statements, &thread.outside_statement);
 }
 
 /* A statement within the request's. */
@@ -259,14 +242,11 @@ static void begin_nested(const struct mysql_event_general *event)
     if (thread.level != LEVEL_STATEMENT)
         return;
     if (thread.nested < MAX_NESTED) {
-        struct qm_template t;
-        char buffer[QM_WIRE_NAME_MAX + 1], *name = NULL;
-        qm_template_make(event->general_query, event->general_query_length, &t);
-        if (__atomic_load_n(&names, __ATOMIC_RELAXED)) {
-            qm_template_name(&t, buffer, QM_WIRE_NAME_MAX);
-            name = buffer;
-        }
-        begin(QMCTX_QUERY, qm_template_class(&t), name, &count_statements,
+        char buffer[QM_WIRE_NAME_MAX + 1];
+        const char *name = NULL;
+        struct qm_statement s = look_at(event, buffer, &name);
+
+        begin(QMCTX_QUERY, s.klass, name, &count_statements,
               &thread.outside_nested[thread.nested]);
     }
     thread.nested++;
