@@ -145,6 +145,8 @@ static bool means_lost(struct qm_device *device, int error)
     case ECONNRESET:
     case ECONNABORTED:
     case ECONNREFUSED:
+    case ENOENT: /* its socket: no request fails with this, but one that connects */
+    case EAGAIN: /* the same, of one with more clients than it can queue */
     case EPIPE:
     case ESHUTDOWN: /* the server is ending */
     case ETIMEDOUT:

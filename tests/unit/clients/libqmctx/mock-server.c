@@ -184,11 +184,22 @@ static int control(struct mock_conn *c, enum mock_type type, char *data)
     return 0;
 }
 
+/* What is stored, which two servers may be in front of, each with a lock of its own. */
+static pthread_mutex_t storage = PTHREAD_MUTEX_INITIALIZER;
+
+static void lose_what_is_not_durable(struct mock_server *m)
+{
+    pthread_mutex_lock(&storage);
+    memcpy(m->image, m->durable, MOCK_SIZE);
+    pthread_mutex_unlock(&storage);
+}
+
 /* lock is held.  What is asked for, done. */
 static int carry_out(struct mock_server *m, const struct mock_op *op, char *data)
 {
     char *at = m->image + op->offset;
 
+    pthread_mutex_lock(&storage);
     switch (op->type) {
     case MOCK_READ:
         memcpy(data, at, op->count);
@@ -204,6 +215,7 @@ static int carry_out(struct mock_server *m, const struct mock_op *op, char *data
     }
     if (op->fua)
         memcpy(m->durable + op->offset, at, op->count);
+    pthread_mutex_unlock(&storage);
     return 0;
 }
 
@@ -228,7 +240,7 @@ static int serve(struct mock_conn *c, struct mock_op *op, char *data)
         m->errors[op->type]--;
         error = m->error[op->type];
         if (op->type == MOCK_FLUSH && m->forget)
-            memcpy(m->image, m->durable, MOCK_SIZE);
+            lose_what_is_not_durable(m);
     } else if (op->type >= MOCK_HEADER) {
         error = control(c, op->type, data);
     } else {
@@ -410,7 +422,7 @@ void mock_crash(struct mock_server *m, bool lose)
     while (m->conns > 0)
         pthread_cond_wait(&m->changed, &m->lock);
     if (lose)
-        memcpy(m->image, m->durable, MOCK_SIZE);
+        lose_what_is_not_durable(m);
     pthread_mutex_unlock(&m->lock);
     for (unsigned i = 0; i < MOCK_CONNS; i++)
         if (m->conn[i].used)
@@ -525,7 +537,9 @@ char mock_byte(struct mock_server *m, bool durable, uint64_t offset)
     char c;
 
     pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&storage);
     c = (durable ? m->durable : m->image)[offset];
+    pthread_mutex_unlock(&storage);
     pthread_mutex_unlock(&m->lock);
     return c;
 }

@@ -70,6 +70,33 @@ static void test_late_zeroing(void **state)
     assert_int_equal(mock_byte(&mock, false, PAGE), 'b');
 }
 
+static bool is_over_or_lost(void *opaque)
+{
+    const struct job *job = opaque;
+
+    return atomic_load(&job->over) || said("the server is gone") > 0;
+}
+
+/* The connection for zeroing is made when it is needed first, and there is no socket: a
+ * server is being started again, and the others' end has not been noticed yet. */
+static void test_zeroing_without_a_socket(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1};
+    char path[sizeof mock.dir + 16], away[sizeof mock.dir + 16];
+
+    open_device();
+    put_page(1, 'a', false);
+    snprintf(path, sizeof path, "%s/socket", mock.dir);
+    snprintf(away, sizeof away, "%s/away", mock.dir);
+    assert_int_equal(rename(path, away), 0);
+    start_job(&zero);
+    await(is_over_or_lost, &zero);
+    assert_false(atomic_load(&zero.over));
+    assert_int_equal(rename(away, path), 0);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 0);
+}
+
 /* Between its first connection and its second the server becomes another one, which
  * does not know the session. */
 static void test_another_server_while_opening(void **state)
@@ -106,6 +133,11 @@ static void test_fence_that_fails(void **state)
     assert_int_equal(stat_now().fences, 1);
 }
 
+static bool are_as_many_as_wanted(void *opaque)
+{
+    return mock_open_conns(&mock) == options.connections;
+}
+
 /* A connection that goes while nobody uses it: all are made anew. */
 static void test_one_idle_connection_goes(void **state)
 {
@@ -121,7 +153,7 @@ static void test_one_idle_connection_goes(void **state)
     pthread_mutex_unlock(&mock.lock);
     await_reconnections(1);
     assert_int_equal(said("is gone"), 1);
-    assert_int_equal(mock_open_conns(&mock), options.connections);
+    await(are_as_many_as_wanted, NULL); /* its threads of the old ones have ended */
 }
 
 /* One connection's end, or one answer that says so, is the end of all: a server that
@@ -735,6 +767,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_late_write),
         TEST(test_late_zeroing),
+        TEST(test_zeroing_without_a_socket),
         TEST(test_fence_that_fails),
         TEST(test_one_idle_connection_goes),
         TEST(test_another_server_while_opening),
