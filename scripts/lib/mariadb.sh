@@ -21,11 +21,12 @@ mariadb_install() {
 # What comes after mariadb_common for a file per table in the data directory.
 mariadb_files=(--innodb-file-per-table=1 --innodb-data-file-path=ibdata1:12M:autoextend)
 
-# mariadb_make DATADIR OPTIONS...: a new database.
+# mariadb_make DATADIR OPTIONS...: a new database.  A mariadbd that starts removes the temporary
+# tables (#sql*) of all others that have its tmpdir, so each has one of its own.
 mariadb_make() {
     local datadir=$1; shift
-    mkdir -p "$datadir" "$T/tmp"
-    mariadb-install-db "${mariadb_common[@]}" --datadir="$datadir" --tmpdir="$T/tmp" \
+    mkdir -p "$datadir" "$T/tmp/new"
+    mariadb-install-db "${mariadb_common[@]}" --datadir="$datadir" --tmpdir="$T/tmp/new" \
         --skip-test-db --auth-root-authentication-method=normal "$@" >"$T/install.log" 2>&1 ||
         { cat "$T/install.log" >&2; return 1; }
 }
@@ -44,11 +45,9 @@ mariadb_under=()
 mariadb_run() {
     local name=$1 datadir=$2; shift 2
     rm -f "${T:?}/$name.sock"
-    # Names of temporary tables hold the process id, which is not unique among containers
-    # that share /tmp.
-    mkdir -p "$T/tmp"
+    mkdir -p "$T/tmp/$name"
     background "${mariadb_under[@]}" mariadbd "${mariadb_common[@]}" --datadir="$datadir" \
-        --tmpdir="$T/tmp" --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
+        --tmpdir="$T/tmp/$name" --socket="$T/$name.sock" --pid-file="$T/$name.pid" --skip-networking \
         "$@" >"$T/$name.log" 2>&1
     local pid=$PID
     wait_for 60 eval "mariadb_sql $name -e 'SELECT 1' || gone $pid"
