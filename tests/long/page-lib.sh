@@ -46,6 +46,8 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 page_inside() {
     local entry
     T=$1
+    # For what databases keep in /tmp under names with process ids.
+    mkdir "$T/tmp" && export TMPDIR=$T/tmp || fail "no directory"
     # What is in /srv, perhaps the sources, stays there.
     mount --make-rprivate / || fail "mount"
     for entry in /srv/*; do
@@ -80,20 +82,33 @@ end_ours() {
 # The stand-in, in place of /dev/nbd0 and the commands that attach and detach it.
 DEVICE=''
 attach_stand_in() { # URI
-    DEVICE=$(losetup --find)
-    build/bin/quickmine attach --pidfile /run/stand-in.pid --socket /run/stand-in.sock \
-        --watch "$DEVICE" "$1"
-    : >"$T/device"
-    nbdfuse "$T/device" "nbd+unix:///?socket=/run/stand-in.sock" &
-    until [ -s "$T/device" ]; do sleep 0.1; done
-    losetup --direct-io=on "$DEVICE" "$T/device"
+    # The device has to be known before there is what it stands on; somebody else may take it
+    # meanwhile.
+    local number
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        number=$(losetup --find)
+        build/bin/quickmine attach --pidfile /run/stand-in.pid --socket /run/stand-in.sock \
+            --watch "$number" "$1"
+        : >"$T/device"
+        nbdfuse "$T/device" "nbd+unix:///?socket=/run/stand-in.sock" &
+        until [ -s "$T/device" ]; do sleep 0.1; done
+        if losetup --direct-io=on "$number" "$T/device"; then
+            DEVICE=$number
+            return
+        fi
+        end_stand_in
+    done
+    fail "others take the loop devices"
 }
-detach_stand_in() {
+end_stand_in() {
     local pid
-    losetup --detach "$DEVICE"
-    DEVICE=''
     until fusermount3 -u "$T/device"; do sleep 0.1; done
     pid=$(cat /run/stand-in.pid) && kill "$pid" && tail --pid="$pid" -f /dev/null
+}
+detach_stand_in() {
+    losetup --detach "$DEVICE"
+    DEVICE=''
+    end_stand_in
 }
 # The same, but one that can grow: a loop device over the file of quickmine mount.
 mount_stand_in() { # URI
