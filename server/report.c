@@ -251,6 +251,7 @@ void qms_report_tier(struct qms_server *s, json_t *o)
     put(o, "tier_unverified", t.unverified);
     put(o, "tier_verified", t.verified);
     put(o, "tier_outdated", t.outdated);
+    put(o, "tier_queued", t.queued);
     put(o, "tier_inserted", t.inserted);
     put(o, "tier_kept", t.kept);
     put(o, "tier_rewritten", 0); /* nothing is written anew: it stays */

@@ -24,14 +24,11 @@ def stats():
 
 
 def settled():
-    """The queue of the tier is empty: what is inserted does not change any more."""
-    last, end = None, time.monotonic() + 20
-    while True:
-        now = stats()["tier_inserted"]
-        if now == last or time.monotonic() > end:
-            return
-        last = now
-        time.sleep(0.05)
+    """The queue of the tier is empty: what was inserted has been written."""
+    end = time.monotonic() + 60
+    while stats().get("tier_queued", 0) > 0:
+        assert time.monotonic() < end, "the tier does not write what it has queued"
+        time.sleep(0.01)
 
 
 h = nbd.NBD()
