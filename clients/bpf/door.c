@@ -190,14 +190,15 @@ void qm_door_close(struct qm_door *d)
 
     if (!d)
         return;
+    /* First: a guest that is let go looks for another agent at once. */
+    if (d->listener != -1)
+        close(d->listener);
     DL_FOREACH(d->guests, g)
     {
         g->registered = false;
         let_go(d, g);
     }
     free_gone(d);
-    if (d->listener != -1)
-        close(d->listener);
     if (d->epoll != -1)
         close(d->epoll);
     if (d->ino != 0 && lstat(d->path, &st) == 0 && st.st_dev == d->dev &&

@@ -4,8 +4,9 @@
  *
  * Beginning and ending a context are stores into memory; there is no system call but
  * now and then one that looks whether the agent is still there.  One that is not is
- * looked for again, at most once in LOOK_MS, when contexts begin: an agent that has
- * been restarted knows this process well within a second.
+ * looked for again when contexts begin, at most once in LOOK_MS, and in SOON_MS while
+ * it has just gone: an agent that has been restarted knows this process in well under
+ * a second.  Not so one that takes nobody: many processes together would keep it busy.
  *
  * There is one word for each thread of the process, so there can be one instance.
  */
@@ -22,6 +23,8 @@
 
 #define WELCOME_MS 1000
 #define LOOK_MS    200
+#define SOON_MS    20
+#define GONE_MS    5000 /* after it has gone, it is looked for soon */
 
 /* Where the BPF program looks.  Static thread-local storage lies at the same distance
  * from each thread's pointer, also if this library was loaded by dlopen(). */
@@ -33,8 +36,9 @@ struct agent {
     struct qm_agent_table *table;
     _Atomic int fd;          /* of the connection; -1: none.  For a child to close */
     _Atomic bool registered; /* the agent has said so */
-    _Atomic uint64_t looked; /* ms: when it was last looked for */
-    pthread_mutex_t lock;    /* of connecting; a leaf */
+    _Atomic uint64_t next;   /* ms: when it is looked for again */
+    pthread_mutex_t lock;    /* of connecting, and of what follows; a leaf */
+    uint64_t gone; /* ms: when one that knew us has gone, and none came since; or 0 */
 };
 
 struct agent_thread {
@@ -128,19 +132,33 @@ static int listen_to(struct agent *a)
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (n != sizeof answer || answer.magic != QM_AGENT_MAGIC || answer.error != 0) {
+        a->gone = atomic_load(&a->registered) ? now_ms() : 0;
         hang_up(a);
         return n == sizeof answer && answer.magic == QM_AGENT_MAGIC ? (int)answer.error
                                                                     : ENOTCONN;
     }
+    a->gone = 0;
     atomic_store(&a->registered, true);
     return 0;
 }
 
+/* Looks whether the agent is there, and for one that is not.  0, or why it is not. */
 static int look(struct agent *a)
 {
-    int error = atomic_load(&a->fd) == -1 ? call(a) : 0;
+    int error = atomic_load(&a->fd) != -1 ? listen_to(a) : 0;
+    uint64_t now = now_ms();
+    bool soon;
 
-    return error != 0 ? error : listen_to(a);
+    /* One that has gone may have a successor already. */
+    if (atomic_load(&a->fd) == -1 && (error == 0 || a->gone != 0)) {
+        error = call(a);
+        if (error == 0)
+            error = listen_to(a);
+    }
+    soon = a->gone != 0 && now - a->gone < GONE_MS && error != EAGAIN;
+    atomic_store_explicit(&a->next, now + (soon ? SOON_MS : LOOK_MS),
+                          memory_order_relaxed);
+    return error;
 }
 
 /* From here on without the lock. */
@@ -149,10 +167,9 @@ static void look_now_and_then(struct agent *a)
 {
     uint64_t now = now_ms();
 
-    if (now - atomic_load_explicit(&a->looked, memory_order_relaxed) < LOOK_MS ||
+    if (now < atomic_load_explicit(&a->next, memory_order_relaxed) ||
         pthread_mutex_trylock(&a->lock) != 0)
         return;
-    atomic_store_explicit(&a->looked, now, memory_order_relaxed);
     look(a);
     pthread_mutex_unlock(&a->lock);
 }
@@ -275,7 +292,7 @@ static void first_call(struct agent *a)
     int error;
 
     pthread_mutex_lock(&a->lock);
-    atomic_store(&a->looked, now_ms());
+    a->gone = now_ms(); /* one that is started together with us comes soon */
     error = look(a);
     for (int i = 0; error == EAGAIN && i < WELCOME_MS; i++) {
         poll(NULL, 0, 1);

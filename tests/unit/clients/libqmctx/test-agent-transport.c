@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-agent-transport.c - a program finds its agent, and the one that comes after it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients/libqmctx/qmctx.h"
+#include "clients/protocol/quickmine-agent.h"
+
+static char dir[] = "/tmp/qmctx.XXXXXX", where[128];
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+/* Waits for condition, at most 60 s, and tells whether it came true. */
+#define WAIT_FOR(condition)                                                            \
+    ({                                                                                 \
+        time_t until_ = time(NULL) + 60;                                               \
+        while (!(condition) && time(NULL) < until_)                                    \
+            usleep(1000);                                                              \
+        (condition);                                                                   \
+    })
+
+/* A begin and an end, which is when the transport looks for its agent. */
+static bool nudge(struct qmctx *ctx)
+{
+    assert_int_equal(qmctx_begin(ctx, QMCTX_QUERY, 0, NULL), 0);
+    assert_int_equal(qmctx_end(ctx), 0);
+    return qmctx_connected(ctx);
+}
+
+static int listen_anew(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    unlink(address.sun_path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* The connection of a program that says hello, and is answered. */
+static int welcome(int listener, uint32_t error)
+{
+    struct qm_agent_welcome answer = {
+        .magic = QM_AGENT_MAGIC, .version = QM_AGENT_VERSION, .error = error};
+    struct qm_agent_hello hello;
+    int fd = accept(listener, NULL, NULL);
+
+    assert_int_not_equal(fd, -1);
+    assert_int_equal(recv(fd, &hello, sizeof hello, 0), sizeof hello);
+    assert_true(hello.magic == QM_AGENT_MAGIC);
+    assert_int_equal(send(fd, &answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+    return fd;
+}
+
+static bool is_called(int listener)
+{
+    struct pollfd fd = {.fd = listener, .events = POLLIN};
+
+    return poll(&fd, 1, 0) == 1;
+}
+
+/* An agent that comes later than the program. */
+static struct qmctx *announce(int *listener, int *connection)
+{
+    struct qmctx *ctx;
+
+    assert_int_equal(qmctx_announce(where, &ctx), 0);
+    assert_false(qmctx_connected(ctx));
+    *listener = listen_anew();
+    assert_true(WAIT_FOR(nudge(ctx) || is_called(*listener)));
+    *connection = welcome(*listener, 0);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    return ctx;
+}
+
+static void leave(struct qmctx *ctx, int listener, int connection)
+{
+    qmctx_close(ctx);
+    close(connection);
+    close(listener);
+    unlink(address.sun_path);
+}
+
+/* The look that finds the agent gone calls the next one. */
+static void test_successor(void **state)
+{
+    int listener, connection;
+    struct qmctx *ctx = announce(&listener, &connection);
+
+    for (unsigned i = 0; i < 3; i++) {
+        close(listener);
+        close(connection);
+        listener = listen_anew();
+        assert_true(WAIT_FOR(!nudge(ctx)));
+        assert_true(is_called(listener));
+        connection = welcome(listener, 0);
+        assert_true(WAIT_FOR(nudge(ctx)));
+    }
+    leave(ctx, listener, connection);
+}
+
+/* One that has refused the program may take it later. */
+static void test_refusal(void **state)
+{
+    int listener, connection;
+    struct qmctx *ctx = announce(&listener, &connection);
+
+    close(connection);
+    assert_true(WAIT_FOR(!nudge(ctx)));
+    assert_true(is_called(listener));
+    close(welcome(listener, ENOMEM));
+    assert_true(WAIT_FOR(nudge(ctx) || is_called(listener)));
+    connection = welcome(listener, 0);
+    assert_true(WAIT_FOR(nudge(ctx)));
+    leave(ctx, listener, connection);
+}
+
+static int set_up(void **state)
+{
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", dir);
+    snprintf(where, sizeof where, "agent:%s", address.sun_path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_successor),
+        cmocka_unit_test(test_refusal),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
