@@ -5,10 +5,12 @@
  * KiB in each query, past the page cache, at the place that says whose it is: the
  * device's block is thread * 32 + transaction * 10 + query.  Then children, made while
  * contexts are open, by fork() and in a way that libraries do not hear of, read block
- * 200 and 201.  Fails if it is not connected.
+ * 200 and 201.  Waits for the agent to know it: on a busy machine that takes more than
+ * the second that qmctx_announce() waits.
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -54,6 +56,17 @@ static void *thread(void *arg)
     return NULL;
 }
 
+/* It is looked for when contexts begin. */
+static bool is_known(void)
+{
+    for (unsigned i = 0; i < 60000 && !qmctx_connected(ctx); i++) {
+        qmctx_begin(ctx, QMCTX_CONNECTION, 0, NULL);
+        qmctx_end(ctx);
+        usleep(1000);
+    }
+    return qmctx_connected(ctx);
+}
+
 int main(int argc, char **argv)
 {
     pthread_t threads[4];
@@ -61,7 +74,7 @@ int main(int argc, char **argv)
     pid_t child;
     void *buf;
 
-    if (argc != 3 || qmctx_announce(argv[1], &ctx) != 0 || !qmctx_connected(ctx)) {
+    if (argc != 3 || qmctx_announce(argv[1], &ctx) != 0 || !is_known()) {
         fprintf(stderr, "%s\n", argc == 3 ? qmctx_error() : "two arguments");
         return 1;
     }
