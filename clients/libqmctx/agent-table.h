@@ -26,6 +26,7 @@ struct qm_agent_chunk {
     unsigned first;              /* slot */
     unsigned last;               /* that was begun last, from first on */
     struct qm_agent_chunk *next; /* that is free */
+    char apart[88]; /* each context writes to its chunk: no cache line is of two */
 };
 
 struct qm_agent_table {

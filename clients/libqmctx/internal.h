@@ -102,7 +102,11 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create);
 /* Memory for one more frame than thread->depth, which stays: frames[depth] is the
  * caller's to fill in.  thread->frames may move.  false with qmctx_error(): no memory.
  */
-bool qm_thread_reserve(struct qm_thread *thread);
+bool qm_thread_grow(struct qm_thread *thread);
+static inline bool qm_thread_reserve(struct qm_thread *thread)
+{
+    return thread->depth < thread->capacity || qm_thread_grow(thread);
+}
 
 /* The calling thread's current context for requests over a direct instance: of that
  * instance, or else of one that is attached to it; or 0. */

@@ -35,7 +35,8 @@ static pthread_key_t exit_key;   /* constant since set_up() */
 static int set_up_error;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static _Thread_local struct qm_thread *mine;
+/* As the agent's word (transport-agent.c), where it is looked up without a call. */
+static _Thread_local struct qm_thread *mine __attribute__((tls_model("initial-exec")));
 
 static struct qm_thread *find_mine(uint64_t instance)
 {
@@ -194,13 +195,11 @@ struct qm_thread *qm_thread_get(struct qmctx *ctx, bool create)
     return thread;
 }
 
-bool qm_thread_reserve(struct qm_thread *thread)
+bool qm_thread_grow(struct qm_thread *thread)
 {
     unsigned capacity = thread->capacity ? 2 * thread->capacity : 4;
     void *frames;
 
-    if (thread->depth < thread->capacity)
-        return true;
     frames = capacity <= thread->capacity
                  ? NULL
                  : reallocarray(thread->frames, capacity,

@@ -60,8 +60,13 @@ enum level { LEVEL_CONNECTION, LEVEL_TRANSACTION, LEVEL_STATEMENT };
 static struct qmctx *transport; /* set while the plugin is not in use; NULL: no mount */
 static unsigned generation;     /* how often the plugin was initialised */
 
-static _Atomic unsigned long long count_connections, count_transactions,
-    count_statements, count_failed;
+/* Each thread counts in one of these, so that statements on different processors do not
+ * wait for the same cache line. */
+enum count { CONNECTIONS, TRANSACTIONS, STATEMENTS, FAILED, COUNTS };
+#define SHARES 32
+static struct {
+    _Alignas(128) _Atomic unsigned long long counts[COUNTS];
+} shares[SHARES];
 
 static char *mount_path;
 static my_bool enabled;
@@ -71,11 +76,14 @@ static unsigned long level;
 /* What the calling thread has announced. */
 static __thread struct {
     unsigned generation;            /* that this is of; else it is void */
+    unsigned share;                 /* where it counts */
     bool serving;                   /* a connection's context is open ... */
     unsigned long connection;       /* ... of this one ... */
     unsigned long level;            /* ... and this was the level when it began */
-    unsigned long long transaction; /* whose context is open; 0: none */
-    bool in_request;                /* between a request's first LOG and its end */
+    unsigned long long transaction; /* whose context is open; 0: none ... */
+    unsigned long long transaction_class;
+    bool unknown;             /* ... and the session does not know of it yet */
+    bool in_request;          /* between a request's first LOG and its end */
     bool several;             /* the request has, or may have, several statements */
     bool commits;             /* its statement ends a transaction in any case */
     unsigned long long query; /* the id of its (first) statement ... */
@@ -97,19 +105,29 @@ static MYSQL_THDVAR_ULONGLONG(transaction_class,
                               PLUGIN_VAR_NOSYSVAR | PLUGIN_VAR_NOCMDOPT,
                               "The class of the session's transaction", NULL, NULL, 0,
                               0, ULONGLONG_MAX, 0);
-static _Atomic unsigned long long last_transaction;
 
-static void count(_Atomic unsigned long long *counter)
+/* Numbers of transactions are taken by threads, so many at a time. */
+#define NUMBERS 4096
+static _Atomic unsigned long long last_numbers;
+static __thread unsigned long long last_transaction;
+
+static unsigned long long next_transaction(void)
 {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    if (last_transaction % NUMBERS == 0)
+        last_transaction =
+            NUMBERS * atomic_fetch_add_explicit(&last_numbers, 1, memory_order_relaxed);
+    return ++last_transaction;
 }
 
 /* Begins a context; says at which depth it was begun. */
 static void begin(enum qmctx_kind kind, uint64_t klass, const char *name,
-                  _Atomic unsigned long long *counter, unsigned *outside)
+                  enum count count, unsigned *outside)
 {
     *outside = qmctx_depth(transport);
-    count(qmctx_begin(transport, kind, klass, name) ? &count_failed : counter);
+    if (qmctx_begin(transport, kind, klass, name) != 0)
+        count = FAILED;
+    atomic_fetch_add_explicit(&shares[thread.share].counts[count], 1,
+                              memory_order_relaxed);
 }
 
 static bool in_transaction(MYSQL_THD thd)
@@ -120,17 +138,34 @@ static bool in_transaction(MYSQL_THD thd)
 /* Ends all that the calling thread has announced. */
 static void leave(void)
 {
+    static _Atomic unsigned threads;
+    unsigned share = thread.generation ? thread.share : threads++ % SHARES;
+
     if (thread.generation == generation)
         qmctx_end_to(transport, 0);
     memset(&thread, 0, sizeof thread);
     thread.generation = generation;
+    thread.share = share;
 }
 
 static void end_transaction(MYSQL_THD thd)
 {
     if (thread.transaction)
         qmctx_end_to(transport, thread.outside_transaction);
-    thread.transaction = THDVAR(thd, transaction) = 0;
+    if (!thread.unknown)
+        THDVAR(thd, transaction) = 0;
+    thread.transaction = 0;
+    thread.unknown = false;
+}
+
+/* The transaction outlives its statement. */
+static void keep_transaction(MYSQL_THD thd)
+{
+    if (!thread.unknown)
+        return;
+    THDVAR(thd, transaction) = thread.transaction;
+    THDVAR(thd, transaction_class) = thread.transaction_class;
+    thread.unknown = false;
 }
 
 /* Begins or ends the transaction's context as the statement that begins wants it. */
@@ -143,34 +178,38 @@ static void enter_transaction(MYSQL_THD thd, const struct qm_statement *s,
     if (thread.transaction && thread.transaction != THDVAR(thd, transaction)) {
         qmctx_end_to(transport, thread.outside_transaction);
         thread.transaction = 0;
+        thread.unknown = false;
     }
     if ((s->flags & QM_STATEMENT_STARTS) || !in_transaction(thd))
         end_transaction(thd);
     if (thread.transaction)
         return;
-    if (THDVAR(thd, transaction)) { /* it was begun in another thread */
+    thread.transaction = THDVAR(thd, transaction);
+    if (thread.transaction) { /* it was begun in another thread */
         klass = THDVAR(thd, transaction_class);
         name = NULL;
     } else if (s->flags & QM_STATEMENT_CONTROLS) {
         return;
     } else {
-        THDVAR(thd, transaction) =
-            1 + atomic_fetch_add_explicit(&last_transaction, 1, memory_order_relaxed);
-        THDVAR(thd, transaction_class) = klass;
+        thread.transaction = next_transaction();
+        thread.transaction_class = klass;
+        thread.unknown = true;
     }
-    thread.transaction = THDVAR(thd, transaction);
-    begin(QMCTX_TRANSACTION, klass, name, &count_transactions,
-          &thread.outside_transaction);
+    begin(QMCTX_TRANSACTION, klass, name, TRANSACTIONS, &thread.outside_transaction);
 }
 
 static void end_request(MYSQL_THD thd)
 {
+    bool ends = thread.commits || !in_transaction(thd);
+
     thread.in_request = false;
     thread.nested = 0;
-    if (thread.level == LEVEL_STATEMENT)
+    if (thread.level == LEVEL_STATEMENT && !(ends && thread.transaction))
         qmctx_end_to(transport, thread.outside_statement);
-    if (thread.commits || !in_transaction(thd))
-        end_transaction(thd);
+    if (ends)
+        end_transaction(thd); /* and the statement within it */
+    else
+        keep_transaction(thd);
 }
 
 /* The calling thread serves this connection.  user is "name[name] @ host [ip]", of
@@ -187,8 +226,8 @@ static void serve(unsigned long connection, const char *user, size_t len)
     thread.connection = connection;
     thread.level = __atomic_load_n(&level, __ATOMIC_RELAXED);
     begin(QMCTX_CONNECTION, XXH64(name, strlen(name), 0),
-          __atomic_load_n(&names, __ATOMIC_RELAXED) && *name ? name : NULL,
-          &count_connections, &outside);
+          __atomic_load_n(&names, __ATOMIC_RELAXED) && *name ? name : NULL, CONNECTIONS,
+          &outside);
 }
 
 /* What an event's statement is.  Its name is put into the buffer, if it is to have one:
@@ -233,7 +272,7 @@ static void begin_request(MYSQL_THD thd, const struct mysql_event_general *event
 
     enter_transaction(thd, &s, name);
     if (thread.level == LEVEL_STATEMENT)
-        begin(QMCTX_QUERY, s.klass, name, &count_statements, &thread.outside_statement);
+        begin(QMCTX_QUERY, s.klass, name, STATEMENTS, &thread.outside_statement);
 }
 
 /* A statement within the request's. */
@@ -246,7 +285,7 @@ static void begin_nested(const struct mysql_event_general *event)
         const char *name = NULL;
         struct qm_statement s = look_at(event, buffer, &name);
 
-        begin(QMCTX_QUERY, s.klass, name, &count_statements,
+        begin(QMCTX_QUERY, s.klass, name, STATEMENTS,
               &thread.outside_nested[thread.nested]);
     }
     thread.nested++;
@@ -430,15 +469,34 @@ static int show_connected(MYSQL_THD thd, struct st_mysql_show_var *var, void *bu
     return 0;
 }
 
-/* The server reads the counters as they are, without a lock. */
-_Static_assert(sizeof count_statements == sizeof(ulonglong), "lock-free and no more");
+static int show_count(struct st_mysql_show_var *var, ulonglong *buffer,
+                      enum count count)
+{
+    *buffer = 0;
+    for (unsigned i = 0; i < SHARES; i++)
+        *buffer += atomic_load_explicit(&shares[i].counts[count], memory_order_relaxed);
+    var->type = SHOW_ULONGLONG;
+    var->value = buffer;
+    return 0;
+}
+
+#define SHOW(name, count)                                                              \
+    static int name(MYSQL_THD thd, struct st_mysql_show_var *var, void *buffer,        \
+                    struct system_status_var *unused, enum enum_var_type scope)        \
+    {                                                                                  \
+        return show_count(var, buffer, count);                                         \
+    }
+SHOW(show_connections, CONNECTIONS)
+SHOW(show_transactions, TRANSACTIONS)
+SHOW(show_statements, STATEMENTS)
+SHOW(show_failed, FAILED)
 
 static struct st_mysql_show_var status_variables[] = {
     {"Qmctx_connected", (void *)show_connected, SHOW_SIMPLE_FUNC},
-    {"Qmctx_connections", &count_connections, SHOW_ULONGLONG},
-    {"Qmctx_transactions", &count_transactions, SHOW_ULONGLONG},
-    {"Qmctx_statements", &count_statements, SHOW_ULONGLONG},
-    {"Qmctx_failed", &count_failed, SHOW_ULONGLONG},
+    {"Qmctx_connections", (void *)show_connections, SHOW_SIMPLE_FUNC},
+    {"Qmctx_transactions", (void *)show_transactions, SHOW_SIMPLE_FUNC},
+    {"Qmctx_statements", (void *)show_statements, SHOW_SIMPLE_FUNC},
+    {"Qmctx_failed", (void *)show_failed, SHOW_SIMPLE_FUNC},
     {NULL, NULL, SHOW_UNDEF}};
 
 static struct st_mysql_audit audit = {
