@@ -74,6 +74,15 @@ static void flush(void *opaque)
     h->count = 0;
 }
 
+/* Sends on what a busy server did not take at once: the next read may come much later.
+ */
+static void tend(void *opaque)
+{
+    struct agent_hints *h = opaque;
+
+    qmctx_tell_reads(h->ctx, NULL, 0);
+}
+
 /* Handles are the library's identifiers. */
 static uint64_t begin(void *opaque, uint64_t parent, uint16_t kind, uint64_t klass,
                       const char *name)
@@ -139,6 +148,7 @@ void agent_hints_use(struct agent_hints *h, struct qm_agent_config *config)
     config->sink = (struct qm_sink){begin, end, h};
     config->io = io;
     config->flush = flush;
+    config->tend = tend;
     config->opaque = h;
 }
 

@@ -216,6 +216,8 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
             ppoll(fds, 2, &interval, NULL);
         }
         vain = drain(a) ? 0 : vain + (vain < BUSY);
+        if (a->config.tend)
+            a->config.tend(a->config.opaque);
         if (fds[0].revents)
             break;
         if (a->door && fds[1].fd != -1) {

@@ -33,7 +33,10 @@ struct qm_agent_config {
     void (*io)(void *opaque, uint64_t context, const struct qm_bpf_read *read);
     /* What was told so far is complete; called when the ring has been emptied. */
     void (*flush)(void *opaque);
-    void *opaque; /* of these two */
+    /* Called by qm_agent_run() some 50 times a second, also while nothing is read: to
+     * go on with what could not be done at once.  May be NULL. */
+    void (*tend)(void *opaque);
+    void *opaque; /* of these three */
 };
 
 struct qm_agent;

@@ -194,6 +194,7 @@ struct qmctx_read {
  * learn and prefetch.  Waits for the server only if it does not carry out a
  * connection's requests in order.  ctx has one connection.  ENOTSUP: it has more, or
  * the server does not take this.  EAGAIN: the server does not answer; nothing was sent.
+ * What a busy server does not take at once is sent by the next call; n may be 0.
  */
 int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
 

@@ -105,13 +105,13 @@ int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n
         if (reads[i].length == 0 || reads[i].length > QM_WIRE_READ_BYTES)
             r = qm_fail(EINVAL, "a read of %u bytes: 1 to %u can be told of",
                         reads[i].length, (unsigned)QM_WIRE_READ_BYTES);
-    if (r == -1 || n == 0)
+    if (r == -1)
         return r;
     conn = qm_context_conn(d, 0);
     if (!conn)
         return qm_fail(ENOTCONN, "not connected to the server");
     qm_conn_drain(conn);
-    if (conn->in_flight >= UNANSWERED_MOST)
+    if (n > 0 && conn->in_flight >= UNANSWERED_MOST)
         r = qm_fail(EAGAIN, "the server does not answer what it was told");
     while (r == 0 && n > 0) {
         unsigned some = n < QM_WIRE_READS_MAX ? (unsigned)n : QM_WIRE_READS_MAX;
