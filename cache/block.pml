@@ -32,11 +32,11 @@
  *   - an unmarked region loses no block by a crash of the machine, nor any by that of
  *     the process, but those that were written to (so that dropping all is no answer).
  *
- * A segment of it has one slot here.  Left out: admission, the queue (a block is
- * written before the call returns, as in a simulation), several regions of the map,
- * blocks that are compared before they are believed (tier/verify.c), errors and death,
- * attaching and resizing; and a write that reaches the layer below when its server is
- * long dead.
+ * A segment of it has one slot here.  Left out: admission, the queue (a block that was
+ * evicted is written before the call returns, as in a simulation), several regions of
+ * the map, blocks that are compared before they are believed (tier/verify.c), errors
+ * and death, attaching and resizing; and a write that reaches the layer below when its
+ * server is long dead.
  *
  * tests/long/cache/spin runs it; the numbers of processes are macros.
  */
@@ -89,6 +89,9 @@
 #endif
 #ifndef VOLATILE
 #define VOLATILE 0 /* the layer below loses what was not flushed, too */
+#endif
+#ifndef UPDATES
+#define UPDATES 0 /* a write of both bytes hands its data over if the tier had them */
 #endif
 #define SLOTS 2
 #endif
@@ -150,6 +153,7 @@ bit other_boot;    /* than the superblock has */
 byte incarnation;
 byte place; /* the slot that the index has for the block; 0: none */
 byte moment, last, writing; /* struct stamp, of tier/journal.c */
+byte update_of, update_ticket; /* what a write has handed over, and its ticket, or 0 */
 bit marked, wanted, uncovered, changed, intent_lock;
 byte busy;
 
@@ -415,12 +419,30 @@ inline tier_read(s, hit)
 
 #define is_stale(ticket) (writing > 0 || last > ticket) /* journal_is_stale() */
 
+inline raise_last(to)
+{
+    d_step { /* raise_to() */
+        if
+        :: last < to -> last = to
+        :: else
+        fi
+    }
+}
+
 /* qm_tier_write_begin() */
 inline tier_write_begin(s, all)
 {
     writing++;
+#if UPDATES
+    d_step {
+        moment++;
+        stamp = moment
+    }
+    raise_last(stamp);
+#else
     moment++; /* where it becomes the stamp of its block does not matter */
     last = moment;
+#endif
     /* intent_begin() */
     busy++;
     all = marked;
@@ -447,7 +469,10 @@ inline tier_write_begin(s, all)
         if
         :: s != 0 -> seg[s].pins++
         :: else
-        fi
+        fi;
+#if UPDATES
+        held = s != 0 && covers(me, 0) && covers(me, 1) /* all of it */
+#endif
     }
     if
     :: s != 0 -> /* kill_run() */
@@ -467,13 +492,23 @@ inline tier_write_begin(s, all)
     all = 0
 }
 
-/* qm_tier_write_end() */
+/* qm_tier_write_end(); the data is handed over at the end of it */
 inline tier_write_end()
 {
+#if UPDATES
+    d_step {
+        moment++;
+        ended = moment
+    }
+    held = held && writing == 1; /* is_alone() */
+    held = held && last <= stamp;
+    raise_last(ended);
+#else
     d_step {
         moment++;
         last = moment
     }
+#endif
     writing--;
     /* intent_end() */
     d_step {
@@ -481,6 +516,20 @@ inline tier_write_end()
         changed = 1
     }
     busy--
+#if UPDATES
+    ;
+    d_step { /* update(); a queue of one */
+        if
+        :: held && ok && update_ticket == 0 ->
+            update_of = version;
+            update_ticket = ended
+        :: else
+        fi;
+        held = 0;
+        stamp = 0;
+        ended = 0
+    }
+#endif
 }
 
 /* ---- tier/log.c */
@@ -830,6 +879,10 @@ proctype writer(byte me)
 #if TIER
     byte s;
     bit all;
+#if UPDATES
+    byte stamp, ended;
+    bit held;
+#endif
 #endif
 
     LIFE
@@ -1057,6 +1110,33 @@ proctype others()
             waits = 0;
             free_graced()
         }
+#if UPDATES
+    :: atomic { /* write_queued() */
+            update_ticket != 0 ->
+            ticket = update_ticket;
+            i = update_of;
+            update_ticket = 0;
+            update_of = 0
+        }
+        if
+        :: place == 0 && !is_stale(ticket) -> /* write_some() */
+            if
+            :: s = 1
+            :: s = 2
+            fi;
+            evict(s);
+            d_step {
+                v[0] = i;
+                v[1] = i
+            }
+            append(s, ticket)
+        :: else
+        fi;
+        d_step {
+            ticket = 0;
+            i = 0
+        }
+#endif
     :: atomic { /* make_room(), for another block */
             refills < REFILLS && place != 0 && seg[place].foot != 0 ->
             refills++;
@@ -1172,6 +1252,8 @@ inline lose_memory()
         moment = 0;
         last = 0;
         writing = 0;
+        update_of = 0;
+        update_ticket = 0;
         busy = 0;
         changed = 0;
         intent_lock = 0;

@@ -212,32 +212,44 @@ static void update(struct qm_tier *t, const struct qm_tier_write *w, const char 
     }
 }
 
+/* Whether no other change of the write's blocks has begun since it did, or is in
+ * flight. To be asked when the write has its last number and before it leaves: a change
+ * that begins later has a higher one; one that has left has set its stamp before. */
+static bool is_alone(struct qm_tier *t, const struct qm_tier_write *w)
+{
+    bool alone = atomic_load(&t->journal.wide) == 0;
+
+    alone = alone && atomic_load(&t->journal.floor) <= w->stamp;
+    for (uint64_t b = w->first; b <= w->last && alone; b++) {
+        alone = atomic_load(&stamp_of(t, b)->in_flight) == 1;
+        alone = alone && atomic_load(&stamp_of(t, b)->last) <= w->stamp;
+    }
+    return alone;
+}
+
 void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
                        enum qm_tier_result result, const void *data)
 {
+    bool renews =
+        w->held && !w->wide && result == QM_TIER_WROTE && (data || !t->config.data);
     uint64_t stamp;
-    bool alone;
 
     if (!w->tracked)
         return;
-    alone = atomic_load(&t->journal.floor) <= w->stamp;
     w->tracked = false;
     stamp = atomic_fetch_add(&t->journal.now, 1) + 1;
     if (w->wide) {
         raise_to(&t->journal.floor, stamp);
         atomic_fetch_sub(&t->journal.wide, 1);
     } else {
-        for (uint64_t b = w->first; b <= w->last; b++) {
-            if (atomic_load(&stamp_of(t, b)->last) > w->stamp)
-                alone = false;
+        renews = renews && is_alone(t, w);
+        for (uint64_t b = w->first; b <= w->last; b++)
             raise_to(&stamp_of(t, b)->last, stamp);
-        }
         for (uint64_t b = w->first; b <= w->last; b++)
             atomic_fetch_sub(&stamp_of(t, b)->in_flight, 1);
     }
     intent_end(t, w->offset, w->count);
     atomic_fetch_sub(&t->journal.writing, 1);
-    if (w->held && alone && result == QM_TIER_WROTE && (data || !t->config.data) &&
-        t->config.update)
+    if (renews)
         update(t, w, data, stamp);
 }
