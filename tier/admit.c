@@ -10,6 +10,7 @@
 
 #define ROWS   4
 #define MARGIN 4 /* of a frequency above that of the blocks that leave; 16ths */
+#define UNREAD 3 /* updates of a block that nobody reads; at most 3 */
 #define DAY_NS UINT64_C(86400000000000)
 
 static uint64_t mix(uint64_t h)
@@ -41,6 +42,14 @@ int admit_new(struct qm_tier *t)
         return ENOMEM;
     atomic_fetch_add(&t->index_memory, ROWS * a->sketch.row * 8);
     atomic_fetch_sub(&t->memory, ROWS * a->sketch.row * 8);
+    if (t->config.update == QM_TIER_UPDATE_AUTO) {
+        a->unread_words = words;
+        a->unread = tier_alloc(t, words * 8);
+        if (!a->unread)
+            return ENOMEM;
+        atomic_fetch_add(&t->index_memory, words * 8);
+        atomic_fetch_sub(&t->memory, words * 8);
+    }
     if (t->config.bloom > 0) {
         a->bloom.room = 2 * capacity;
         qm_tier_bloom_size(a->bloom.room, t->config.bloom, &a->bloom.bits,
@@ -61,6 +70,7 @@ int admit_new(struct qm_tier *t)
 void admit_free(struct qm_tier *t)
 {
     free((void *)t->admission.sketch.words);
+    free((void *)t->admission.unread);
     free((void *)t->admission.bloom.words);
 }
 
@@ -88,6 +98,41 @@ unsigned admit_frequency(struct qm_tier *t, uint64_t block)
     return least;
 }
 
+static _Atomic uint64_t *unread(struct qm_tier *t, uint64_t hash, unsigned *shift)
+{
+    struct qm_tier_admission *a = &t->admission;
+
+    *shift = (unsigned)(hash & 31) * 2;
+    return &a->unread[(uint64_t)(((unsigned __int128)hash * a->unread_words) >> 64)];
+}
+
+/* A read or a write that comes between may be lost. */
+static void read_again(struct qm_tier *t, uint64_t hash)
+{
+    unsigned shift;
+    _Atomic uint64_t *word = unread(t, hash, &shift);
+    uint64_t was = atomic_load_explicit(word, memory_order_relaxed);
+
+    if (was >> shift & 3)
+        atomic_compare_exchange_strong(word, &was, was & ~(UINT64_C(3) << shift));
+}
+
+bool admit_update(struct qm_tier *t, uint64_t block)
+{
+    unsigned shift, n;
+    _Atomic uint64_t *word;
+    uint64_t was;
+
+    if (t->config.update != QM_TIER_UPDATE_AUTO)
+        return t->config.update == QM_TIER_UPDATE_ALL;
+    word = unread(t, mix(block ^ t->seed), &shift);
+    was = atomic_load_explicit(word, memory_order_relaxed);
+    n = was >> shift & 3;
+    if (n < UNREAD)
+        atomic_compare_exchange_strong(word, &was, was + (UINT64_C(1) << shift));
+    return n < UNREAD;
+}
+
 void admit_count(struct qm_tier *t, uint64_t block)
 {
     struct qm_tier_sketch *s = &t->admission.sketch;
@@ -101,6 +146,8 @@ void admit_count(struct qm_tier *t, uint64_t block)
         if ((was >> shift & 15) == least) /* else it is another block's, too */
             atomic_compare_exchange_strong(word, &was, was + (UINT64_C(1) << shift));
     }
+    if (t->admission.unread)
+        read_again(t, hash);
     n = atomic_fetch_add_explicit(&s->accesses, 1, memory_order_relaxed) + 1;
     if (n == s->sample) {
         for (uint64_t i = 0; i < ROWS * s->row; i++) {

@@ -20,6 +20,14 @@
  * up. All that is written to the file is paid from it; metadata may
  * overdraw it, which inserts then wait for.
  *
+ * *Updates.*  The new data of a block that was written to is worth a write to the tier
+ * if the block is read before it is written to again.  A database that keeps a block in
+ * its own pool writes it many times and reads none of it; one that has evicted the
+ * block reads it.  So 2-bit counters count a block's writes since it was last read: of
+ * the first UNREAD of them the data is inserted, by QM_TIER_UPDATE_AUTO, and then the
+ * block is dropped and must be read, and evicted from memory, to enter again.  Blocks
+ * share counters by their hash, two counters for each block of the tier.
+ *
  * *Bloom filter.*  Asked before the index, if wanted: m = -n ln f / (ln 2)^2 bits and
  * k = m/n ln 2 functions for n blocks and a false-positive rate f.  A block that leaves
  * stays in it, so it is stale when as many blocks were added since it was built as it
@@ -53,6 +61,8 @@ struct qm_tier_bloom {
 struct qm_tier_admission {
     struct qm_tier_sketch sketch;
     struct qm_tier_bloom bloom;
+    _Atomic uint64_t *unread; /* 32 counters each: writes since the last read */
+    uint64_t unread_words;
     _Atomic uint32_t leaving; /* frequency of blocks that are evicted, mean, in 16ths */
     pthread_mutex_t lock;     /* of what follows */
     int64_t tokens;           /* bytes; may be negative */
@@ -66,6 +76,10 @@ void qm_tier_bloom_size(uint64_t n, double f, uint64_t *bits, unsigned *function
 int admit_new(struct qm_tier *t);
 void admit_free(struct qm_tier *t);
 void admit_count(struct qm_tier *t, uint64_t block);
+/* A write of all of a block that the tier holds: whether its new data is to be
+ * inserted.
+ */
+bool admit_update(struct qm_tier *t, uint64_t block);
 unsigned admit_frequency(struct qm_tier *t, uint64_t block);
 /* 0, EPERM or EDQUOT; scan: EPERM too, *was_scan says so. */
 int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,

@@ -81,6 +81,7 @@ struct item {
     const void *data;
     void (*release)(void *cookie);
     void *cookie;
+    unsigned heat; /* that it has from the beginning */
 };
 
 struct list {
@@ -331,6 +332,8 @@ int log_kill(struct qm_tier *t, uint32_t segment, uint32_t slot, uint32_t n);
 int queue_new(struct qm_tier *t);
 void queue_free(struct qm_tier *t);
 void queue_stop(struct qm_tier *t);
+/* qm_tier_insert(), of a block that is so hot. */
+int queue_insert(struct qm_tier *t, const struct qm_tier_insert *insert, unsigned heat);
 int queue_start(struct qm_tier *t);
 
 /* read.c */

@@ -79,13 +79,16 @@ static int kill_run(struct qm_tier *t, struct run *run)
     return r;
 }
 
-static int drop(struct qm_tier *t, uint64_t block, struct run *run)
+/* held: set if it was there; or NULL. */
+static int drop(struct qm_tier *t, uint64_t block, struct run *run, struct slot *held)
 {
     struct slot s;
     int r = 0;
 
     if (!index_find(t, block, &s)) /* it pins the segment */
         return 0;
+    if (held)
+        *held = s;
     if (run->n > 0 &&
         (run->segment != s.segment || run->slot + run->n != s.slot || run->n >= RUN))
         r = kill_run(t, run);
@@ -105,11 +108,22 @@ void journal_drop(struct qm_tier *t, uint64_t block)
     int r;
 
     run.n = 0;
-    r = drop(t, block, &run);
+    r = drop(t, block, &run, NULL);
     if (r == 0)
         r = kill_run(t, &run);
     if (r != 0)
         tier_die(t, "cannot invalidate a block: %s", strerror(r));
+}
+
+/* Whether the write covers all of its i-th block, and has a bit for it; and, if there
+ * are others at the same time, can tell by the stamps. */
+static bool covers_all_of(const struct qm_tier *t, const struct qm_tier_write *w,
+                          uint64_t i)
+{
+    uint64_t at = (w->first + i) * t->g.block_size;
+
+    return !w->wide && i < 64 && at >= w->offset &&
+           at + t->g.block_size <= w->offset + w->count;
 }
 
 static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
@@ -120,9 +134,14 @@ static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
     run.n = 0;
     if (w->last - w->first < WIDE || w->last - w->first <= atomic_load(&t->blocks)) {
         for (uint64_t b = w->first; b <= w->last && r == 0; b++) {
-            if (b - w->first < 64 && t->config.update && index_contains(t, b))
-                w->held |= UINT64_C(1) << (b - w->first);
-            r = drop(t, b, &run);
+            struct slot held = {.block = QM_TIER_VOID};
+            uint64_t i = b - w->first;
+
+            r = drop(t, b, &run, &held);
+            if (held.block == b && covers_all_of(t, w, i) && admit_update(t, b)) {
+                w->renewed |= UINT64_C(1) << i;
+                w->heat[i] = (uint8_t)held.heat;
+            }
         }
     } else {
         /* More blocks than the index has.  What is added meanwhile is stale. */
@@ -135,7 +154,7 @@ static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
             while (r == 0 &&
                    (n = index_gather(t, &at, w->first, w->last, found, 256)) > 0) {
                 for (uint64_t i = 0; i < n && r == 0; i++)
-                    r = drop(t, found[i], &run);
+                    r = drop(t, found[i], &run, NULL);
                 all += n;
             }
             if (r == 0)
@@ -190,25 +209,24 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
         tier_wait_dead(t);
 }
 
-/* Inserts the new data of those whole blocks that were held, unless another change has
- * touched them since. */
+/* Inserts the new data of those blocks that were held and are worth it. */
 static void update(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
                    uint64_t ticket)
 {
     uint32_t size = t->g.block_size;
 
-    for (uint64_t i = 0; i < 64 && w->first + i <= w->last; i++) {
-        uint64_t block = w->first + i, at = block * size;
+    for (uint64_t i = 0; i < 64 && w->renewed >> i; i++) {
+        uint64_t block = w->first + i;
         struct qm_tier_insert insert = {
             .block = block,
             .ticket = ticket,
             .frequency = UINT32_MAX - 1, /* it has earned its place before */
         };
 
-        if (!(w->held >> i & 1) || at < w->offset || at + size > w->offset + w->count)
+        if (!(w->renewed >> i & 1))
             continue;
-        insert.data = data ? data + (at - w->offset) : NULL;
-        (void)qm_tier_insert(t, &insert);
+        insert.data = data ? data + (block * size - w->offset) : NULL;
+        (void)queue_insert(t, &insert, w->heat[i]);
     }
 }
 
@@ -230,8 +248,7 @@ static bool is_alone(struct qm_tier *t, const struct qm_tier_write *w)
 void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
                        enum qm_tier_result result, const void *data)
 {
-    bool renews =
-        w->held && !w->wide && result == QM_TIER_WROTE && (data || !t->config.data);
+    bool renews = w->renewed && result == QM_TIER_WROTE && (data || !t->config.data);
     uint64_t stamp;
 
     if (!w->tracked)

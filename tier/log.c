@@ -506,6 +506,7 @@ static int append(struct qm_tier *t, const struct item *items, const uint64_t *c
             .check = checks[i],
             .segment = t->log.filling,
             .slot = first + i,
+            .heat = items[i].heat,
         };
 
         /* The footer has it only after the index: see (I). */

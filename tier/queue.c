@@ -121,7 +121,7 @@ void queue_stop(struct qm_tier *t)
     t->queue.running = false;
 }
 
-static int push(struct qm_tier *t, const struct qm_tier_insert *insert)
+static int push(struct qm_tier *t, const struct qm_tier_insert *insert, unsigned heat)
 {
     struct item item = {
         .block = insert->block,
@@ -129,6 +129,7 @@ static int push(struct qm_tier *t, const struct qm_tier_insert *insert)
         .data = insert->data,
         .release = insert->release,
         .cookie = insert->cookie,
+        .heat = heat,
     };
     uint32_t at;
 
@@ -157,7 +158,7 @@ static int push(struct qm_tier *t, const struct qm_tier_insert *insert)
     return 0;
 }
 
-int qm_tier_insert(struct qm_tier *t, const struct qm_tier_insert *insert)
+int queue_insert(struct qm_tier *t, const struct qm_tier_insert *insert, unsigned heat)
 {
     bool scan = false;
     int r;
@@ -185,7 +186,12 @@ int qm_tier_insert(struct qm_tier *t, const struct qm_tier_insert *insert)
         COUNT(t, scans);
     else if (r != 0)
         COUNT(t, refused);
-    return r != 0 ? r : push(t, insert);
+    return r != 0 ? r : push(t, insert, heat);
+}
+
+int qm_tier_insert(struct qm_tier *t, const struct qm_tier_insert *insert)
+{
+    return queue_insert(t, insert, 0);
 }
 
 bool qm_tier_wants(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan)

@@ -80,6 +80,16 @@ enum qm_tier_admit {
     QM_TIER_ADMIT_NONE, /* nothing: what the tier holds is served and kept up to date */
 };
 
+/* What becomes of a block that the tier holds when all of it is written.  The copy is
+ * dropped in any case before the volume changes (the rule above); the new data may be
+ * inserted afterwards, as hot as the copy was, and within write_rate. */
+enum qm_tier_update {
+    QM_TIER_UPDATE_NONE, /* it is not */
+    QM_TIER_UPDATE_ALL,  /* it is, each time */
+    QM_TIER_UPDATE_AUTO, /* it is, but not again and again without a read between
+                            (admit.h) */
+};
+
 /* Both keep the copy of a block that is read until its slot is needed; they differ in
  * what that is worth. */
 enum qm_tier_mode {
@@ -133,8 +143,7 @@ struct qm_tier_config {
     bool (*observe)(void *opaque, char text[QM_TIER_STATE]);
     enum qm_tier_admit admit;
     enum qm_tier_mode mode;
-    bool update; /* a write of whole blocks that the tier holds inserts their new
-                    data (default: false, they are dropped) */
+    enum qm_tier_update update; /* default: NONE */
     uint64_t write_rate; /* bytes a day that may be written; 0: no bound.  Up to an
                             hour's share is saved up */
     double bloom;        /* false-positive rate of a Bloom filter in front of the index,
@@ -278,12 +287,15 @@ bool qm_tier_wants(struct qm_tier *tier, uint64_t block, uint32_t frequency, boo
 struct qm_tier_write {
     uint64_t offset, count; /* bytes */
     uint64_t first, last;   /* the library's: blocks */
-    uint64_t stamp, held;
+    uint64_t stamp;
+    uint64_t renewed; /* bits of its first blocks: their new data is to be inserted */
+    uint8_t heat[64]; /* of these blocks */
     bool tracked, wide;
 };
 
 enum qm_tier_result {
-    QM_TIER_WROTE,   /* data was written, all of it, and data is given or NULL */
+    QM_TIER_WROTE,   /* data was written, all of it, and data is given, or NULL: nothing
+                        is inserted */
     QM_TIER_DROPPED, /* failed, trimmed, zeroed: data is NULL */
 };
 

@@ -407,6 +407,37 @@ static void test_hot_stay(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+/* A block that was hot stays so when its new data is inserted: others that come once do
+ * not make it leave, though nobody has read it since. */
+static void test_update_keeps_heat(void **state)
+{
+    struct qm_tier_config c = config(4000);
+    uint64_t capacity, hot = 200, held = 0;
+    struct qm_tier_write w;
+    struct qm_tier *t;
+
+    c.admit = QM_TIER_ADMIT_ALL;
+    c.update = QM_TIER_UPDATE_AUTO;
+    t = open_tier(&c);
+    capacity = stats(t).capacity;
+    for (uint64_t b = 0; b < hot; b++) {
+        assert_int_equal(put(t, b, false), 0);
+        for (unsigned i = 0; i < 7; i++)
+            assert_true(get(t, b));
+    }
+    for (uint64_t b = 0; b < hot; b++) {
+        qm_tier_write_begin(t, &w, b * BLOCK, BLOCK);
+        qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+        assert_true(qm_tier_contains(t, b));
+    }
+    for (uint64_t b = 0; b < 3 * capacity; b++)
+        assert_int_equal(put(t, 1000000 + b, false), 0);
+    for (uint64_t b = 0; b < hot; b++)
+        held += qm_tier_contains(t, b);
+    assert_int_equal(held, hot);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 static void test_bloom(void **state)
 {
     struct qm_tier_config c = config(4000);
@@ -449,6 +480,7 @@ static void test_memory(void **state)
         c.identity.block_size = sizes[i];
         c.size = UINT64_C(8) << 30;
         c.admit = QM_TIER_ADMIT_ALL;
+        c.update = QM_TIER_UPDATE_AUTO;
         t = open_tier(&c);
         s = stats(t);
         while (stats(t).evicted == 0)
@@ -482,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_slots_again),
         cmocka_unit_test(test_hot_stay),
+        cmocka_unit_test(test_update_keeps_heat),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

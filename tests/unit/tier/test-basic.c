@@ -156,7 +156,7 @@ static void test_update(void **state)
     struct qm_tier_write a, b;
     struct qm_tier *t;
 
-    c.update = true;
+    c.update = QM_TIER_UPDATE_ALL;
     t = open_ok(&c);
     assert_int_equal(put(t, 3, 1), 0);
     qm_tier_drain(t);
@@ -172,6 +172,62 @@ static void test_update(void **state)
     qm_tier_write_end(t, &a, QM_TIER_WROTE, buf);
     qm_tier_drain(t);
     assert_int_equal(get(t, 3), 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* Writes the blocks [first, last), all of each but for the last `less` bytes; data: 9.
+ */
+static void write_blocks(struct qm_tier *t, uint64_t first, uint64_t last,
+                         uint64_t less)
+{
+    static char data[8 * BLOCK];
+    struct qm_tier_write w;
+
+    for (uint64_t b = first; b < last; b++)
+        make_block(data + (b - first) * BLOCK, BLOCK, b, 9);
+    qm_tier_write_begin(t, &w, first * BLOCK, (last - first) * BLOCK - less);
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, data);
+    qm_tier_drain(t);
+}
+
+/* By QM_TIER_UPDATE_AUTO, what is written again and again without a read between is
+ * dropped, but not at once; a read makes it worth it again. */
+static void test_update_auto(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier_write w;
+    struct qm_tier *t;
+
+    c.update = QM_TIER_UPDATE_AUTO;
+    t = open_ok(&c);
+    write_blocks(t, 3, 4, 0);
+    assert_false(qm_tier_contains(t, 3)); /* it was not held */
+    for (uint64_t b = 3; b < 9; b++)
+        assert_int_equal(put(t, b, 1), 0);
+    qm_tier_drain(t);
+    for (unsigned read = 0; read < 8; read++) {
+        write_blocks(t, 3, 9, 0);
+        for (uint64_t b = 3; b < 9; b++)
+            assert_int_equal(get(t, b), 9);
+    }
+    assert_int_equal(stats(t).inserted, 6 + 8 * 6);
+    assert_int_equal(stats(t).blocks, 6);
+    write_blocks(t, 3, 9, 1);
+    assert_false(qm_tier_contains(t, 8)); /* not all of it was written */
+    for (uint64_t b = 3; b < 8; b++)
+        assert_true(qm_tier_contains(t, b));
+    for (unsigned i = 0; i < 4; i++)
+        write_blocks(t, 3, 8, 0);
+    for (uint64_t b = 3; b < 8; b++)
+        assert_false(qm_tier_contains(t, b));
+    assert_int_equal(get(t, 3), 0); /* the reader gets it from below */
+    assert_int_equal(put(t, 3, 9), 0);
+    qm_tier_drain(t);
+    write_blocks(t, 3, 4, 0);
+    assert_true(qm_tier_contains(t, 3));
+    qm_tier_write_begin(t, &w, 3 * BLOCK, BLOCK);
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, NULL);
+    assert_false(qm_tier_contains(t, 3)); /* there is no data */
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
@@ -514,6 +570,7 @@ int main(void)
         cmocka_unit_test_setup(test_insert_read_write, setup),
         cmocka_unit_test_setup(test_tickets, setup),
         cmocka_unit_test_setup(test_update, setup),
+        cmocka_unit_test_setup(test_update_auto, setup),
         cmocka_unit_test_setup(test_evict_and_reopen, setup),
         cmocka_unit_test_setup(test_identity, setup),
         cmocka_unit_test_setup(test_older_copy, setup),

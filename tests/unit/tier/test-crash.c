@@ -327,7 +327,7 @@ static void run(struct world *w, uint64_t seed, unsigned crashes)
     w->config.threadless = true;
     w->config.admit = QM_TIER_ADMIT_ALL;
     w->config.mode = seed / 2 % 2 ? QM_TIER_EXCLUSIVE : QM_TIER_INCLUSIVE;
-    w->config.update = seed / 4 % 2;
+    w->config.update = (enum qm_tier_update)(seed / 4 % 3);
     w->config.bloom = seed / 8 % 2 ? .05 : 0;
     w->config.now = world_now;
     w->config.warn = warn;

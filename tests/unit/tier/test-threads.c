@@ -46,7 +46,7 @@ static struct qm_tier *open_tier(void)
     c.size = SIZE;
     c.segment = 64 << 10;
     c.admit = QM_TIER_ADMIT_ALL;
-    c.update = true;
+    c.update = QM_TIER_UPDATE_AUTO;
     c.sync_ms = 3;
     c.queue = 32;
     if (qm_tier_open(&c, &tier, err, sizeof err) != 0)
