@@ -447,6 +447,11 @@ static void end_writing(struct qms_server *s, struct writing *w,
                         enum qm_write_result result, const void *data)
 {
     qm_cache_write_end(s->cache, &w->cached, result, data);
+    /* A tier that is not fed yet, or any more, does not take the new data, either; nor
+     * where connections need not see each other's writes (hand_over()). */
+    if (w->tier && (w->tier != atomic_load(&s->tiers.served) ||
+                    atomic_load_explicit(&s->uncached, memory_order_relaxed)))
+        data = NULL;
     if (w->tier)
         qm_tier_write_end(w->tier, &w->tiered,
                           result == QM_WRITE_DATA ? QM_TIER_WROTE : QM_TIER_DROPPED,

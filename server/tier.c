@@ -53,6 +53,7 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     config.witness = c->tier_witness;
     config.size = c->tier_size;
     config.admit = c->tier_admit;
+    config.update = QM_TIER_UPDATE_AUTO;
     config.write_rate = c->tier_write_rate;
     config.verify = c->tier_verify;
     config.threads = READERS;

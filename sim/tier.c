@@ -93,6 +93,7 @@ static int make_tier(struct qm_sim_tier *t, char *err, size_t len)
     config.identity.size = t->config.volume;
     config.identity.block_size = (uint32_t)t->block_size;
     config.size = t->config.size;
+    config.update = QM_TIER_UPDATE_AUTO;
     config.write_rate = t->config.write_rate;
     config.data = false;
     config.now = now;

@@ -3,11 +3,12 @@
  *
  * Blocks get to it and come from it as in server/tier.c: the cache hands over what it
  * evicts, a miss and a prefetch look here before they go to the backend, and a write
- * drops the tier's copy.  What is asked is tier/, without data and without threads: its
- * index, admission, segments and rewriting are the server's, and so are the counts.
- * For comparison there are also a plain LRU list over a file of the same size; the same
- * filled as Linux's bcache does by default, with what is read from the backend, but not
- * beyond the first 4 MiB of a sequential run; and the caller's own (qm_sim_tier_ops).
+ * drops the tier's copy or brings a new one.  What is asked is tier/, without data and
+ * without threads: its index, admission, segments and rewriting are the server's, and
+ * so are the counts. For comparison there are also a plain LRU list over a file of the
+ * same size; the same filled as Linux's bcache does by default, with what is read from
+ * the backend, but not beyond the first 4 MiB of a sequential run; and the caller's own
+ * (qm_sim_tier_ops).
  *
  * What differs from a server: nothing waits in a queue (blocks are written one by one,
  * so blocks below 4 KiB take a page each), and there are no flushes, so regions that
