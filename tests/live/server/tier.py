@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tier.py URI IMAGE fill|change|read [MIN MAX] - a client of a server with a second tier.
+"""tier.py URI IMAGE fill|change|renew|read [MIN MAX] - a client of a server with a second tier.
 
 The image, which the server serves, is the truth: this client is the only one that writes.
 fill: writes other data everywhere, flushes, and reads all twice, until the tier has what it
 took.  change: writes to, zeroes or trims parts of every fourth block, without a flush, and
-reads them.  read: reads all, and counts the hits of the tier.  overwrite: writes to some
-blocks, of a server that may be any.  overlay: as fill, of a server whose writes do not get
-into the image."""
+reads them.  renew: writes other data everywhere, and reads nothing.  read: reads all, and
+counts the hits of the tier.  overwrite: writes to some blocks, of a server that may be any.
+overlay: as fill, of a server whose writes do not get into the image."""
 import json
 import os
 import sys
@@ -71,6 +71,11 @@ elif mode == "fill":
     for block in [*range(blocks), *range(blocks)]:
         check(block * BLOCK, BLOCK)
         if block % 256 == 255:
+            settled()
+elif mode == "renew":
+    for block in range(blocks):
+        h.pwrite(os.urandom(64) * (BLOCK // 64), block * BLOCK)
+        if block % 64 == 63:
             settled()
 elif mode == "change":
     for block in range(0, blocks, 4):
