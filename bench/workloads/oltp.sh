@@ -35,9 +35,9 @@ oltp_summary() {
                 n, seconds, mean, p95, errors
         }' "$1"
 }
-# oltp_run SCRIPT: prints what sysbench does, and the line that bench/record reads.
+# oltp_run SCRIPT OPTIONS...: prints what sysbench does, and the line that bench/record reads.
 oltp_run() {
-    oltp "$1" --threads="$clients" --time="$seconds" --rand-seed="$seed" \
+    oltp "$@" --threads="$clients" --time="$seconds" --rand-seed="$seed" \
         --mysql-ignore-errors=1213,1020,1205,1412 run
     run_for "${oltp_command[@]}" >"$T/oltp.log" 2>&1
     local rc=$?
