@@ -253,6 +253,7 @@ void qms_report_tier(struct qms_server *s, json_t *o)
     put(o, "tier_outdated", t.outdated);
     put(o, "tier_queued", t.queued);
     put(o, "tier_inserted", t.inserted);
+    put(o, "tier_handed_on", t.handed_on);
     put(o, "tier_kept", t.kept);
     put(o, "tier_rewritten", 0); /* nothing is written anew: it stays */
     put(o, "tier_refused", t.refused + t.scans + t.over_rate);

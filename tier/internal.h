@@ -34,6 +34,7 @@
 #include "tier/admit.h"
 #include "tier/format.h"
 #include "tier/io.h"
+#include "tier/rebuild.h"
 #include "tier/tier.h"
 
 #define NO_SEGMENT UINT32_MAX
@@ -91,9 +92,10 @@ struct list {
 
 struct counters {
     _Atomic uint64_t lookups, hits, misses, inserted, exists, refused, scans, over_rate,
-        stale, full, voided, failed, kept, evicted, invalidated, bytes_written, syncs,
-        regions_marked, regions_cleared, stalls, read_errors, write_errors,
-        wrong_checksums, lost_in_crash, recovered, dropped, unread, verified, outdated;
+        stale, full, voided, failed, handed_on, kept, evicted, invalidated,
+        bytes_written, syncs, regions_marked, regions_cleared, stalls, read_errors,
+        write_errors, wrong_checksums, lost_in_crash, recovered, dropped, unread,
+        verified, outdated;
 };
 
 /* Blocks hash to stamps: when a write to one of them began or ended last, and how many
@@ -208,6 +210,7 @@ struct qm_tier {
     } intent;
 
     struct qm_tier_admission admission;
+    struct rebuild rebuild;
 
     struct {
         pthread_mutex_t lock;

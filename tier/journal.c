@@ -230,6 +230,28 @@ static void update(struct qm_tier *t, const struct qm_tier_write *w, const char 
     }
 }
 
+/* Inserts the whole blocks of data that was moved. */
+static void hand_on(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
+                    uint64_t ticket)
+{
+    uint32_t size = t->g.block_size;
+    uint64_t block = (w->offset + size - 1) / size;
+
+    for (; (block + 1) * size <= w->offset + w->count; block++) {
+        const struct qm_tier_insert insert = {
+            .block = block,
+            .data = data ? data + (block * size - w->offset) : NULL,
+            .ticket = ticket,
+            .frequency = UINT32_MAX - 1, /* it has earned a place elsewhere */
+        };
+
+        if (!rebuild_wants(t, block) || qm_tier_insert(t, &insert) != 0)
+            continue;
+        COUNT(t, handed_on);
+        rebuild_handed_on(t, block);
+    }
+}
+
 /* Whether no other change of the write's blocks has begun since it did, or is in
  * flight. To be asked when the write has its last number and before it leaves: a change
  * that begins later has a higher one; one that has left has set its stamp before. */
@@ -248,7 +270,7 @@ static bool is_alone(struct qm_tier *t, const struct qm_tier_write *w)
 void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
                        enum qm_tier_result result, const void *data)
 {
-    bool renews = w->renewed && result == QM_TIER_WROTE && (data || !t->config.data);
+    bool usable = result == QM_TIER_WROTE && (data || !t->config.data), alone = false;
     uint64_t stamp;
 
     if (!w->tracked)
@@ -259,7 +281,7 @@ void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
         raise_to(&t->journal.floor, stamp);
         atomic_fetch_sub(&t->journal.wide, 1);
     } else {
-        renews = renews && is_alone(t, w);
+        alone = usable && is_alone(t, w);
         for (uint64_t b = w->first; b <= w->last; b++)
             raise_to(&stamp_of(t, b)->last, stamp);
         for (uint64_t b = w->first; b <= w->last; b++)
@@ -267,6 +289,8 @@ void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
     }
     intent_end(t, w->offset, w->count);
     atomic_fetch_sub(&t->journal.writing, 1);
-    if (renews)
+    if (alone && w->renewed)
         update(t, w, data, stamp);
+    if (usable && rebuild_moved(t, w) && alone)
+        hand_on(t, w, data, stamp);
 }

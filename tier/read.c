@@ -234,6 +234,7 @@ size_t qm_tier_read(struct qm_tier *t, struct qm_tier_read *reads, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         hits += reads[i].hit;
+    rebuild_read(t, reads, n);
     return hits;
 }
 

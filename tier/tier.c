@@ -329,6 +329,7 @@ static void destroy(struct qm_tier *t)
     pthread_mutex_destroy(&t->state.lock);
     pthread_mutex_destroy(&t->intent.lock);
     pthread_mutex_destroy(&t->admission.lock);
+    pthread_mutex_destroy(&t->rebuild.lock);
     pthread_mutex_destroy(&t->keeper.lock);
     pthread_mutex_destroy(&t->keeper.sync_lock);
     pthread_cond_destroy(&t->keeper.wake);
@@ -360,6 +361,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     pthread_mutex_init(&t->state.lock, NULL);
     pthread_mutex_init(&t->intent.lock, NULL);
     pthread_mutex_init(&t->admission.lock, NULL);
+    pthread_mutex_init(&t->rebuild.lock, NULL);
     pthread_mutex_init(&t->keeper.lock, NULL);
     pthread_mutex_init(&t->keeper.sync_lock, NULL);
     pthread_cond_init(&t->keeper.wake, NULL);
@@ -540,6 +542,7 @@ void qm_tier_get_stats(struct qm_tier *t, struct qm_tier_stats *s)
     GET(full);
     GET(voided);
     GET(failed);
+    GET(handed_on);
     GET(kept);
     GET(evicted);
     GET(invalidated);

@@ -353,11 +353,13 @@ struct qm_tier_stats {
     uint64_t lookups, hits, misses;
     uint64_t inserted; /* blocks written and indexed */
     uint64_t exists, refused, scans, over_rate, stale, full; /* why not, as returned */
-    uint64_t voided;  /* queued and dropped: written to meanwhile, or there already */
-    uint64_t failed;  /* queued and dropped: not written because of an error */
-    uint64_t kept;    /* hot blocks that stayed where they are when others of their
-                         segment left */
-    uint64_t evicted; /* blocks that left to make room */
+    uint64_t voided;    /* queued and dropped: written to meanwhile, or there already */
+    uint64_t failed;    /* queued and dropped: not written because of an error */
+    uint64_t handed_on; /* blocks admitted since a write moved hot data; a part of
+                           inserted, voided and failed */
+    uint64_t kept;      /* hot blocks that stayed where they are when others of their
+                           segment left */
+    uint64_t evicted;   /* blocks that left to make room */
     uint64_t invalidated;   /* blocks dropped by writes and trims */
     uint64_t bytes_written; /* to the file, for endurance: data and metadata */
     uint64_t write_rate;    /* as configured */

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-rebuild.c - a tier under writes that move data (tier/rebuild.h), by its public
+ * calls: without data, repeatable. */
+#include "testing.h"
+
+#define BLOCK 16384u
+#define RUN   64u /* blocks that a request of 1 MiB has */
+
+static uint64_t clock_ns;
+
+static uint64_t now(void *opaque)
+{
+    (void)opaque;
+    return clock_ns;
+}
+
+static struct qm_tier *open_tier(enum qm_tier_admit admit)
+{
+    struct qm_tier_config c;
+    struct qm_tier *t;
+    char err[256];
+
+    clock_ns = 1000000000;
+    qm_tier_config_init(&c);
+    c.identity.volume = "test";
+    c.identity.size = UINT64_C(1) << 40;
+    c.identity.block_size = BLOCK;
+    c.size = UINT64_C(512) << 20;
+    c.data = false;
+    c.admit = admit;
+    c.now = now;
+    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+static uint64_t handed_on(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s.handed_on;
+}
+
+static unsigned read_run(struct qm_tier *t, uint64_t first, unsigned n)
+{
+    struct qm_tier_read reads[RUN] = {0};
+
+    assert_true(n <= RUN);
+    for (unsigned i = 0; i < n; i++)
+        reads[i].block = first + i;
+    return (unsigned)qm_tier_read(t, reads, n);
+}
+
+static void hold(struct qm_tier *t, uint64_t first, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_tier_insert insert = {.block = first + i,
+                                        .ticket = qm_tier_ticket(t),
+                                        .frequency = QM_TIER_FREQUENCY_UNKNOWN};
+
+        assert_int_equal(qm_tier_insert(t, &insert), 0);
+    }
+}
+
+static void write_bytes(struct qm_tier *t, uint64_t offset, uint64_t count,
+                        enum qm_tier_result result)
+{
+    struct qm_tier_write w;
+
+    qm_tier_write_begin(t, &w, offset, count);
+    qm_tier_write_end(t, &w, result, NULL);
+}
+
+static void write_run(struct qm_tier *t, uint64_t first, unsigned n)
+{
+    write_bytes(t, first * BLOCK, (uint64_t)n * BLOCK, QM_TIER_WROTE);
+}
+
+/* Moves RUN blocks, which the tier holds if hot, from one place to the next, and
+ * reads them there if asked to.  Returns the next place. */
+static uint64_t move(struct qm_tier *t, uint64_t at, bool hot, bool reads)
+{
+    uint64_t to = at + 1000;
+
+    if (hot)
+        hold(t, at, RUN);
+    (void)read_run(t, at, RUN);
+    write_run(t, to, RUN);
+    /* One by one, elsewhere each time: no run. */
+    for (unsigned i = 0; reads && i < RUN; i++)
+        (void)read_run(t, to + i * 7 % RUN, 1);
+    return to + 1000;
+}
+
+/* Moves until a sample has shown that it pays. */
+static uint64_t learn(struct qm_tier *t, uint64_t at)
+{
+    for (unsigned i = 0; i < 40; i++)
+        at = move(t, at, true, true);
+    return at;
+}
+
+static void hot_data_that_is_moved_is_admitted(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at, before;
+
+    (void)state;
+    at = move(t, 0, true, true);
+    assert_in_range(handed_on(t), 0, RUN / 4); /* a sample */
+    at = learn(t, at);
+    before = handed_on(t);
+    hold(t, at, RUN);
+    assert_int_equal(read_run(t, at, RUN), RUN);
+    write_run(t, at + 1000, RUN);
+    assert_int_equal(handed_on(t) - before, RUN);
+    assert_int_equal(read_run(t, at + 1000, RUN), RUN);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static void no_more_is_admitted_than_was_read(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0), before;
+
+    (void)state;
+    write_run(t, at + 3000, RUN); /* pays what the last reads of learn() may be owed */
+    write_run(t, at + 4000, RUN);
+    before = handed_on(t);
+    write_run(t, at + 5000, RUN);
+    assert_int_equal(handed_on(t), before);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static void what_was_cold_stays_out(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0), before;
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++)
+        at = move(t, at, false, false);
+    before = handed_on(t);
+    (void)move(t, at, false, false);
+    assert_int_equal(handed_on(t), before);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static void short_failed_and_late_writes_are_none(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0), before;
+
+    (void)state;
+    hold(t, at, RUN);
+    (void)read_run(t, at, RUN);
+    before = handed_on(t);
+    for (unsigned i = 0; i < RUN; i++)
+        write_run(t, at + 1000 + 2 * i, 1);
+    write_bytes(t, (at + 3000) * BLOCK, RUN * BLOCK, QM_TIER_DROPPED);
+    assert_int_equal(handed_on(t), before);
+
+    /* What is not a whole block is not. */
+    write_bytes(t, (at + 4000) * BLOCK + 512, RUN * BLOCK, QM_TIER_WROTE);
+    assert_int_equal(handed_on(t) - before, RUN - 1);
+
+    (void)read_run(t, at, RUN);
+    before = handed_on(t);
+    clock_ns += UINT64_C(61000000000);
+    write_run(t, at + 5000, RUN);
+    assert_int_equal(handed_on(t), before);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* As InnoDB's doublewrite buffer: hot data is read, and the same place written. */
+static void what_is_not_read_again_stops_it(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0), before;
+
+    (void)state;
+    hold(t, at, RUN);
+    for (unsigned i = 0; i < 100; i++) {
+        (void)read_run(t, at, RUN);
+        write_run(t, at + 1000, RUN);
+    }
+    before = handed_on(t);
+    (void)read_run(t, at, RUN);
+    write_run(t, at + 1000, RUN);
+    assert_in_range(handed_on(t) - before, 0, RUN / 4);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static void other_admission_has_none(void **state)
+{
+    const enum qm_tier_admit other[] = {QM_TIER_ADMIT_ALL, QM_TIER_ADMIT_NONE};
+
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        struct qm_tier *t = open_tier(other[k]);
+
+        for (unsigned i = 0, at = 0; i < 40; i++)
+            at = (unsigned)move(t, at, other[k] == QM_TIER_ADMIT_ALL, true);
+        assert_int_equal(handed_on(t), 0);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hot_data_that_is_moved_is_admitted),
+        cmocka_unit_test(no_more_is_admitted_than_was_read),
+        cmocka_unit_test(what_was_cold_stays_out),
+        cmocka_unit_test(short_failed_and_late_writes_are_none),
+        cmocka_unit_test(what_is_not_read_again_stops_it),
+        cmocka_unit_test(other_admission_has_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
