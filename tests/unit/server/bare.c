@@ -364,7 +364,7 @@ void bare_await_waiter(struct bare *b, uint64_t block, unsigned waiters, unsigne
     for (int i = 0;
          waiters_of(b, block) < waiters && bare_calls(b, BARE_READ, block) < calls;
          i++) {
-        assert_true(i < 30000);
+        assert_true(i < 60000);
         usleep(1000);
     }
 }
@@ -385,7 +385,7 @@ static bool is_quiet(struct bare *b)
 void bare_await_quiet(struct bare *b)
 {
     for (int i = 0; !is_quiet(b); i++) {
-        assert_true(i < 30000);
+        assert_true(i < 60000);
         usleep(1000);
     }
 }

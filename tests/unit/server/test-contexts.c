@@ -825,7 +825,7 @@ static void await_refusal(struct client *c)
 
     for (int i = 0; (n = qms_member_change_begin(&c->member)) != -1; i++) {
         qms_member_change_end(&c->member, n);
-        assert_true(i < 30000);
+        assert_true(i < 60000);
         usleep(1000);
     }
 }

@@ -116,7 +116,7 @@ static void test_purges(void **state)
 
     fake_init(&f);
     m = qms_miner_start(&f.base, 100, 1);
-    for (int i = 0; i < 1000 && purges < 2; i++) {
+    for (int i = 0; i < 6000 && purges < 2; i++) {
         usleep(10000);
         pthread_mutex_lock(&f.lock);
         purges = f.purges;
@@ -199,7 +199,7 @@ static void test_ticks_end(void **state)
 {
     struct fake f;
     struct qms_miner *m;
-    int tries = 0;
+    int tries = 0, begun;
 
     fake_init(&f);
     m = qms_miner_start(&f.base, 100, 0);
@@ -207,10 +207,11 @@ static void test_ticks_end(void **state)
     while (ticks[0] == 0 && tries++ < 60000)
         usleep(1000);
     qms_miner_end_ticks(m);
-    assert_int_equal(ticks[0], 1);
-    assert_int_equal(ticks[1], 1);
+    begun = ticks[0]; /* more than one if this thread was kept from the processor */
+    assert_true(begun >= 1);
+    assert_int_equal(ticks[1], begun);
     qms_miner_stop(m);
-    assert_int_equal(ticks[0], 1);
+    assert_int_equal(ticks[0], begun);
     fake_check_and_destroy(&f);
 }
 

@@ -375,7 +375,7 @@ static void test_failing_is_silent(void **state)
 
     d->broken = true;
     assert_int_equal(qms_prefetch_issue(d->prefetch, 1, 1, 1, 7), 1);
-    for (int i = 0; i < 1000 && qm_cache_contains(d->cache, 1); i++)
+    for (int i = 0; i < 6000 && qm_cache_contains(d->cache, 1); i++)
         usleep(10000);
     assert_false(qm_cache_contains(d->cache, 1));
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_FAILED), 1);
@@ -428,7 +428,7 @@ static void test_cancelled(void **state)
     demand(d, 5);
     demand(d, 1);
     assert_false(qm_cache_contains(d->cache, 3));
-    for (int i = 0; i < 1000 && qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED) == 0;
+    for (int i = 0; i < 6000 && qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED) == 0;
          i++)
         usleep(10000);
     assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_CANCELLED), 1);

@@ -163,7 +163,7 @@ static uint64_t look(void)
     for (int i = 0; i < CLIENTS; i++)
         client();
     for (int i = 0; is_mining(); i++) {
-        assert_true(i < 30000);
+        assert_true(i < 60000);
         usleep(1000);
     }
     info = mallinfo2();

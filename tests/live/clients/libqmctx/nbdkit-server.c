@@ -48,7 +48,7 @@ void nbdkit_server_start(struct nbdkit_server *s, ...)
 {
     char socket[96], pidfile[96], log[96],
         *argv[MAX_ARGS] = {"nbdkit", "-f", "-U", socket, "-P", pidfile};
-    time_t until = time(NULL) + 20;
+    time_t until = time(NULL) + 60;
     struct stat st;
     unsigned n = 6;
     va_list args;
@@ -84,7 +84,7 @@ void nbdkit_server_start(struct nbdkit_server *s, ...)
 
 void nbdkit_server_stop(struct nbdkit_server *s, int signal)
 {
-    time_t until = time(NULL) + 20;
+    time_t until = time(NULL) + 60;
     pid_t pid = s->pid;
 
     s->pid = 0;

@@ -247,7 +247,7 @@ static void test_fork_and_exit(void **state)
     char *text, c;
     json_t *stats;
     json_int_t connections = 0;
-    time_t until = time(NULL) + 20;
+    time_t until = time(NULL) + 60;
     pid_t pid;
 
     start_filter();

@@ -29,10 +29,10 @@ static uint32_t fsgid(void)
     return (uint32_t)syscall(SYS_setfsgid, -1);
 }
 
-/* Waits for condition, at most 20 s, and tells whether it came true. */
+/* Waits for condition, at most a minute, and tells whether it came true. */
 #define WAIT_FOR(condition)                                                            \
     ({                                                                                 \
-        time_t until_ = time(NULL) + 20;                                               \
+        time_t until_ = time(NULL) + 60;                                               \
         while (!(condition) && time(NULL) < until_)                                    \
             usleep(2000);                                                              \
         (condition);                                                                   \
