@@ -18,6 +18,7 @@
 # shellcheck disable=SC2015,SC2317 # a && b || fail; functions that commands of a page call
 
 NOT_RUN='Not run by the tests:'
+. "${SOURCE_DIR:?}/scripts/lib/namespace.sh"
 
 page_outside() {
     . "$SOURCE_DIR/scripts/lib/testing.sh"
@@ -49,7 +50,7 @@ page_inside() {
     # For what databases keep in /tmp under names with process ids.
     mkdir "$T/tmp" && export TMPDIR=$T/tmp || fail "no directory"
     # What is in /srv, perhaps the sources, stays there.
-    mount --make-rprivate / || fail "mount"
+    leave_mounts || fail "mount"
     for entry in /srv/*; do
         [ -d "$entry" ] || continue
         mkdir "$T$entry" && mount --rbind "$entry" "$T$entry" || fail "mount"

@@ -68,7 +68,7 @@ leave_loop() {
     local fuse=$FUSE
     FUSE='' # whatever fails from here on is not tried again by the trap
     wait_for 60 fusermount3 -u "$T/device" || fail "the file under $loop is still in use"
-    wait_for 60 gone "$fuse" || fail "nbdfuse does not end"
+    wait_for 60 gone "$fuse" || { head -n 20 /proc/"$fuse"/task/*/wchan >&2; fail "nbdfuse does not end"; }
     forget "$fuse"
     forget "m:$T/device"
     end_attach
