@@ -35,7 +35,7 @@ end_attach() {
     check_log attach
 }
 
-python() { timeout 100 "$PYTHON" "$@"; }
+python() { timeout 300 "$PYTHON" "$@"; }
 
 # loop_over_attach ARGS...: a loop device over nbdfuse over attach, which watches it: $LOOP.  It
 # has to be known before there is what it stands on, and somebody else may take it meanwhile.

@@ -17,7 +17,7 @@ class Gone(Exception):
 
 def connect():
     s = socket.socket(socket.AF_UNIX)
-    s.settimeout(20)
+    s.settimeout(60)
     s.connect(PATH)
     return s
 
@@ -154,7 +154,7 @@ for i in range(100):
         break
 for c in crowd:
     c.close()
-for attempt in range(200):
+for attempt in range(1200):
     try:
         s = shake(connect())
         break
