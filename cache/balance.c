@@ -29,6 +29,12 @@
  * and the share would never grow again.  Prefetched blocks whose fill is in flight are
  * not evicted for the main part, up to half of all blocks.
  *
+ * What is reserved for readers of streams is beside the share, as long as it pays: a
+ * block of it must be used as often, of late, as a further block of the main part would
+ * have saved a read.  Else short runs that are read again and again, of blocks that the
+ * main part would hold, take its place, by which it misses more, and there are more
+ * runs to read.
+ *
  * A block that nobody has used for far longer than prefetched blocks usually wait is
  * stale, and goes before any of the main part's, whatever the share and what is
  * reserved.  Else those that nobody uses would stay for as long as few others come: on
@@ -150,6 +156,23 @@ static double step(const struct qm_balance *b, enum qm_part part, int queue,
     return age > near ? near / age * (near / age) : 1;
 }
 
+/* `used` or `missed` has grown: a cache's worth of both is what counts. */
+static void fade(struct qm_balance *b)
+{
+    if (b->used + b->missed > b->blocks) {
+        b->used /= 2;
+        b->missed /= 2;
+    }
+}
+
+/* How much of what is reserved is worth its place. */
+static uint64_t worth(const struct qm_balance *b, uint64_t reserved)
+{
+    double most = b->used * reach(b);
+
+    return reserved * b->missed > most ? (uint64_t)(most / b->missed) : reserved;
+}
+
 bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
 {
     uint64_t before = b->prefetch;
@@ -162,6 +185,10 @@ bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block)
     queue = qm_ghosts_take_aged(b->ghosts, block, &age);
     if (queue == QM_GHOST_NONE)
         return false;
+    if (queue == OF_MAIN) {
+        b->missed += part == QM_PART_MAIN ? MISS : READ;
+        fade(b);
+    }
     b->exact += step(b, part, queue, age);
     clamp(b);
     return b->prefetch != before;
@@ -182,6 +209,7 @@ enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
         return QM_PART_NONE;
     if (held->main == 0 || held->prefetch == 0)
         return held->main == 0 ? QM_PART_PREFETCH : QM_PART_MAIN;
+    reserved = worth(b, reserved);
     if (needed < reserved)
         needed = reserved;
     if (share < needed)
@@ -193,6 +221,8 @@ void qm_balance_used(struct qm_balance *b, uint32_t came)
 {
     uint32_t age = b->arrivals - came;
 
+    b->used++;
+    fade(b);
     if (age > b->usual)
         b->usual *= 1 + LONGER;
     else if (b->usual > 1)

@@ -27,6 +27,7 @@ struct qm_balance {
     struct qm_ghosts *ghosts; /* blocks that the parts evicted */
     uint32_t arrivals;        /* blocks that entered the main part; wraps */
     double usual;             /* arrivals for which nine in ten wait for their use */
+    double used, missed; /* of late: prefetched blocks, and ghosts of the main part */
 };
 
 /* The numbers of blocks that the parts hold. */
@@ -61,8 +62,8 @@ size_t qm_balance_bytes(uint64_t blocks);
 bool qm_balance_arrival(struct qm_balance *b, enum qm_part part, uint64_t block);
 
 /* Which part, never an empty one, evicts a block before another enters `part`;
- * QM_PART_NONE: a block is free.  reserved: blocks that the prefetch part has in any
- * case, up to half, if the share adapts. */
+ * QM_PART_NONE: a block is free.  reserved: blocks that the prefetch part has at least,
+ * up to half, if the share adapts and the main part does not lose more by it. */
 enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
                                const struct qm_held *held, uint64_t reserved);
 

@@ -385,6 +385,45 @@ static void use_after(struct qm_cache *cache, uint64_t first, uint64_t n, uint64
     }
 }
 
+/* `loops` times all of `n` blocks, and beside them `used` blocks that are prefetched,
+ * and demanded when 45 others have come.  Returns the last loop's misses. */
+static uint64_t loop_beside(struct qm_cache *cache, unsigned loops, uint64_t n,
+                            uint64_t used)
+{
+    uint64_t misses = 0, next = 100000;
+
+    for (unsigned i = 0; i < loops; i++) {
+        misses = 0;
+        for (uint64_t b = 0; b < n; b++) {
+            misses += demand(cache, b) == QM_MISS;
+            if (b < used) {
+                prefetch(cache, next + 45);
+                (void)demand(cache, next++);
+            }
+        }
+    }
+    return misses;
+}
+
+/* What is reserved gives way where the main part misses more by it than it saves, and
+ * not where it does not. */
+static void test_reserved_must_pay(void **state)
+{
+    struct qm_cache *cache = make(100, 4, "lru");
+
+    qm_cache_reserve(cache, 50);
+    assert_in_range(loop_beside(cache, 100, 70, 8), 0, 10);
+    assert_in_range(stats_of(cache).prefetch_blocks, 1, 25);
+    qm_cache_free(cache);
+
+    cache = make(100, 4, "lru");
+    qm_cache_reserve(cache, 50);
+    use_after(cache, 10000, 1000, 45);
+    (void)loop_beside(cache, 5, 4, 0);
+    use_after(cache, 20000, 1000, 45);
+    qm_cache_free(cache);
+}
+
 /* What is never used goes, although place is reserved, once the others have shown how
  * long blocks wait; what is used as late as they were stays. */
 static void test_stale(void **state)
@@ -527,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_in_flight_stays),
         cmocka_unit_test(test_reserved),
+        cmocka_unit_test(test_reserved_must_pay),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_slow_readers),
         cmocka_unit_test(test_waited_for_stays),
