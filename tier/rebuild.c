@@ -52,16 +52,24 @@ static uint64_t mix(uint64_t block)
     return (block ^ block >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
-/* Where block is in the sample, NULL: it is not of it.  Of a large tier fewer are, so
- * that they have the time in which a sixteenth of it or more is written to be read. */
-static uint64_t *sampled(struct qm_tier *t, uint64_t block)
+/* Of a large tier fewer are in the sample, so that they have the time in which a
+ * sixteenth of it or more is written to be read. */
+void rebuild_size(struct qm_tier *t)
 {
-    uint64_t capacity = (uint64_t)t->g.slots * t->g.segments, h = mix(block);
+    uint64_t capacity = (uint64_t)t->g.slots * t->g.segments;
     uint64_t one_in = capacity / (16 * REBUILD_SAMPLE);
 
-    return (h >> 32) % (one_in < ONE_IN ? ONE_IN : one_in) == 0
-               ? &t->rebuild.sample[h >> 8 & (REBUILD_SAMPLE - 1)]
-               : NULL;
+    atomic_store(&t->rebuild.one_in, one_in < ONE_IN ? ONE_IN : one_in);
+}
+
+/* Where block is in the sample, NULL: it is not of it. */
+static uint64_t *sampled(struct qm_tier *t, uint64_t block)
+{
+    uint64_t h = mix(block);
+    uint64_t one_in = atomic_load_explicit(&t->rebuild.one_in, memory_order_relaxed);
+
+    return (h >> 32) % one_in == 0 ? &t->rebuild.sample[h >> 8 & (REBUILD_SAMPLE - 1)]
+                                   : NULL;
 }
 
 static void judge(struct rebuild *r, bool was_used)

@@ -27,6 +27,7 @@
 #define QM_TIER_REBUILD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,7 +44,8 @@ struct rebuild_run {
 };
 
 struct rebuild {
-    pthread_mutex_t lock;
+    _Atomic uint64_t one_in; /* blocks of which one is in the sample */
+    pthread_mutex_t lock;    /* of what follows */
     struct rebuild_run reads[REBUILD_RUNS], writes[REBUILD_RUNS];
     uint64_t seen, hot; /* blocks of runs that were read of late, and the hot ones */
     uint64_t owed;      /* blocks read in runs, less those written in runs */
@@ -53,6 +55,8 @@ struct rebuild {
     unsigned used, unused;           /* of the sample, of late */
 };
 
+/* The tier is of another size, or opened.  With log.lock, or alone. */
+void rebuild_size(struct qm_tier *t);
 /* n blocks were looked up. */
 void rebuild_read(struct qm_tier *t, const struct qm_tier_read *reads, size_t n);
 /* A write has ended; whether it moved hot data.  Then each of its blocks that is to be

@@ -31,6 +31,7 @@ static int grow(struct qm_tier *t, const struct qm_tier_geometry *g)
     if (r != 0)
         return r;
     t->g.segments = g->segments;
+    rebuild_size(t);
     t->size = qm_tier_file_bytes(g);
     for (uint32_t i = was; i < g->segments; i++)
         log_push(t, &t->log.free, i);
@@ -76,6 +77,7 @@ static int shrink(struct qm_tier *t, const struct qm_tier_geometry *g)
         return r;
     }
     t->g.segments = g->segments;
+    rebuild_size(t);
     t->size = qm_tier_file_bytes(g);
     if (!t->io.fixed)
         r = t->io.resize(t->io.opaque, t->size);

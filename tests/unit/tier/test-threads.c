@@ -12,14 +12,15 @@
 
 #include "testing.h"
 
-#define BLOCK    4096u
-#define BLOCKS   600u
-#define VOLUME   (UINT64_C(64) << 20)
-#define SIZE     (UINT64_C(2) << 20)
-#define WRITERS  2
-#define READERS  2
-#define EVICTERS 2
-#define KILLS    40
+#define BLOCK   4096u
+#define BLOCKS  1000u
+#define VOLUME  (UINT64_C(64) << 20)
+#define SIZE    (UINT64_C(2) << 20)
+#define THREADS 6u
+#define RUN     64u /* 256 KiB: rebuild.c */
+#define QUEUE   32u
+#define PART    16u /* of a run, that is written at a time */
+#define KILLS   40
 
 /* Shared with the process that is killed: what is here has happened to the volume. */
 struct volume {
@@ -35,7 +36,7 @@ static struct volume *volume;
 static struct qm_tier *tier;
 static _Atomic bool stop;
 
-static struct qm_tier *open_tier(void)
+static struct qm_tier *open_tier(enum qm_tier_admit admit)
 {
     struct qm_tier_config c;
     char err[400] = "";
@@ -45,10 +46,10 @@ static struct qm_tier *open_tier(void)
     c.path = path;
     c.size = SIZE;
     c.segment = 64 << 10;
-    c.admit = QM_TIER_ADMIT_ALL;
+    c.admit = admit;
     c.update = QM_TIER_UPDATE_AUTO;
     c.sync_ms = 3;
-    c.queue = 32;
+    c.queue = QUEUE;
     if (qm_tier_open(&c, &tier, err, sizeof err) != 0)
         fail_msg("%s", err);
     return tier;
@@ -115,37 +116,91 @@ static void *do_writes(void *opaque)
     return NULL;
 }
 
+static void evict(uint64_t block, char *buf)
+{
+    const struct qm_tier_insert insert = {
+        .block = block,
+        .data = buf,
+        .ticket = qm_tier_ticket(tier),
+        .frequency = 9,
+    };
+
+    make_block(buf, BLOCK, block, atomic_load(&volume->now[block]));
+    if (qm_tier_insert(tier, &insert) == 0)
+        atomic_fetch_add(&volume->inserts, 1);
+}
+
 static void *do_evictions(void *opaque)
 {
     static _Thread_local _Alignas(4096) char buf[BLOCK];
     uint64_t seed = (uint64_t)(uintptr_t)opaque;
 
-    while (!atomic_load(&stop)) {
-        struct qm_tier_insert insert = {
-            .block = rnd_below(&seed, BLOCKS),
-            .data = buf,
-            .ticket = qm_tier_ticket(tier),
-            .frequency = 9,
-        };
+    while (!atomic_load(&stop))
+        evict(rnd_below(&seed, BLOCKS), buf);
+    return NULL;
+}
 
-        make_block(buf, BLOCK, insert.block, atomic_load(&volume->now[insert.block]));
-        if (qm_tier_insert(tier, &insert) == 0)
-            atomic_fetch_add(&volume->inserts, 1);
+static void write_part(uint64_t to, char *buf)
+{
+    struct qm_tier_write w;
+
+    for (size_t i = 0; i < PART; i++) /* upwards: no deadlock */
+        pthread_mutex_lock(&volume->locks[to + i]);
+    qm_tier_write_begin(tier, &w, to * BLOCK, PART * BLOCK);
+    for (size_t i = 0; i < PART; i++) {
+        uint64_t version = atomic_fetch_add(&volume->last, 1) + 1;
+
+        atomic_store(&volume->now[to + i], version);
+        make_block(buf + i * BLOCK, BLOCK, to + i, version);
+    }
+    qm_tier_write_end(tier, &w, QM_TIER_WROTE, buf);
+    memset(buf, 0xff, (size_t)PART * BLOCK); /* it is the caller's again */
+    for (size_t i = 0; i < PART; i++)
+        pthread_mutex_unlock(&volume->locks[to + i]);
+}
+
+/* A compaction: reads runs that the tier has, and writes to others. */
+static void *do_moves(void *opaque)
+{
+    static _Thread_local _Alignas(4096) char bufs[RUN][BLOCK];
+    uint64_t seed = (uint64_t)(uintptr_t)opaque;
+
+    while (!atomic_load(&stop)) {
+        uint64_t from = rnd_below(&seed, BLOCKS - RUN), to;
+        struct qm_tier_read reads[RUN];
+        uint64_t before[RUN];
+
+        for (size_t i = 0; i < RUN; i++) {
+            if (i % QUEUE == 0)
+                qm_tier_drain(tier);
+            evict(from + i, bufs[i]);
+        }
+        qm_tier_drain(tier);
+        for (size_t i = 0; i < RUN; i++) {
+            reads[i] = (struct qm_tier_read){.block = from + i, .buf = bufs[i]};
+            before[i] = atomic_load(&volume->now[from + i]);
+        }
+        qm_tier_read(tier, reads, RUN);
+        for (size_t i = 0; i < RUN; i++)
+            if (reads[i].hit)
+                check(from + i, bufs[i], before[i]);
+        to = rnd_below(&seed, BLOCKS - 2 * RUN);
+        for (uint64_t end = to + 2 * RUN; to < end; to += PART)
+            write_part(to, bufs[0]);
     }
     return NULL;
 }
 
-static void start(pthread_t *threads, uint64_t seed)
+/* What the movers evict shall not be kept out by a full queue, or there already. */
+static void start(pthread_t *threads, uint64_t seed, bool moves)
 {
-    unsigned n = 0;
+    void *(*const works[THREADS])(void *) = {do_reads,  do_reads,     do_writes,
+                                             do_writes, do_evictions, do_evictions};
 
     atomic_store(&stop, false);
-    for (unsigned i = 0; i < READERS; i++)
-        pthread_create(&threads[n++], NULL, do_reads, (void *)(uintptr_t)(seed += 7));
-    for (unsigned i = 0; i < WRITERS; i++)
-        pthread_create(&threads[n++], NULL, do_writes, (void *)(uintptr_t)(seed += 7));
-    for (unsigned i = 0; i < EVICTERS; i++)
-        pthread_create(&threads[n++], NULL, do_evictions,
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL,
+                       moves && works[i] == do_evictions ? do_moves : works[i],
                        (void *)(uintptr_t)(seed += 7));
 }
 
@@ -165,23 +220,37 @@ static void wait_for(_Atomic uint64_t *counter, uint64_t many)
         nanosleep(&a_while, NULL);
 }
 
-static void test_threads(void **state)
+static void run_threads(enum qm_tier_admit admit)
 {
-    pthread_t threads[READERS + WRITERS + EVICTERS];
+    pthread_t threads[THREADS];
+    struct qm_tier_stats s;
 
     reset();
-    open_tier();
-    start(threads, 1);
+    open_tier(admit);
+    start(threads, 1, admit == QM_TIER_ADMIT_AUTO);
     wait_for(&volume->hits, 3000);
     for (unsigned i = 0; i < 6; i++) {
         assert_int_equal(qm_tier_resize(tier, i % 2 ? SIZE : SIZE / 2), 0);
         wait_for(&volume->hits, 3000 + 300 * (i + 1));
     }
     atomic_store(&stop, true);
-    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++)
+    for (size_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    qm_tier_get_stats(tier, &s);
     assert_int_equal(qm_tier_close(tier, QM_TIER_KEEP), 0);
     assert_int_equal(volume->wrong, 0);
+    if (admit == QM_TIER_ADMIT_AUTO)
+        assert_true(s.handed_on > 0);
+}
+
+static void test_threads(void **state)
+{
+    run_threads(QM_TIER_ADMIT_ALL);
+}
+
+static void test_moves(void **state)
+{
+    run_threads(QM_TIER_ADMIT_AUTO);
 }
 
 static void check_all(void)
@@ -213,10 +282,10 @@ static void test_killed(void **state)
             pthread_mutex_init(&volume->locks[b], NULL);
         child = fork();
         if (child == 0) {
-            pthread_t threads[READERS + WRITERS + EVICTERS];
+            pthread_t threads[THREADS];
 
-            open_tier();
-            start(threads, rnd(&seed));
+            open_tier(i % 2 ? QM_TIER_ADMIT_AUTO : QM_TIER_ADMIT_ALL);
+            start(threads, rnd(&seed), i % 2);
             pause();
         }
         assert_true(child > 0);
@@ -225,7 +294,7 @@ static void test_killed(void **state)
         nanosleep(&more, NULL); /* so that it is killed at any moment */
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
-        open_tier();
+        open_tier(QM_TIER_ADMIT_ALL);
         qm_tier_get_stats(tier, &s);
         recovered += s.recovered;
         check_all();
@@ -241,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_moves),
         cmocka_unit_test(test_killed),
     };
     int r;
