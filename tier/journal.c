@@ -209,6 +209,11 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
         tier_wait_dead(t);
 }
 
+static bool is_renewed(const struct qm_tier_write *w, uint64_t block)
+{
+    return block - w->first < 64 && w->renewed >> (block - w->first) & 1;
+}
+
 /* Inserts the new data of those blocks that were held and are worth it. */
 static void update(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
                    uint64_t ticket)
@@ -223,14 +228,14 @@ static void update(struct qm_tier *t, const struct qm_tier_write *w, const char 
             .frequency = UINT32_MAX - 1, /* it has earned its place before */
         };
 
-        if (!(w->renewed >> i & 1))
+        if (!is_renewed(w, block))
             continue;
         insert.data = data ? data + (block * size - w->offset) : NULL;
         (void)queue_insert(t, &insert, w->heat[i]);
     }
 }
 
-/* Inserts the whole blocks of data that was moved. */
+/* Inserts the whole blocks of data that was moved, but for those that update() did. */
 static void hand_on(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
                     uint64_t ticket)
 {
@@ -245,7 +250,8 @@ static void hand_on(struct qm_tier *t, const struct qm_tier_write *w, const char
             .frequency = UINT32_MAX - 1, /* it has earned a place elsewhere */
         };
 
-        if (!rebuild_wants(t, block) || qm_tier_insert(t, &insert) != 0)
+        if (is_renewed(w, block) || !rebuild_wants(t, block) ||
+            qm_tier_insert(t, &insert) != 0)
             continue;
         COUNT(t, handed_on);
         rebuild_handed_on(t, block);

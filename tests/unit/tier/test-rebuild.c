@@ -28,6 +28,7 @@ static struct qm_tier *open_tier(enum qm_tier_admit admit)
     c.size = UINT64_C(512) << 20;
     c.data = false;
     c.admit = admit;
+    c.update = QM_TIER_UPDATE_AUTO;
     c.now = now;
     if (qm_tier_open(&c, &t, err, sizeof err) != 0)
         fail_msg("%s", err);
@@ -40,6 +41,14 @@ static uint64_t handed_on(struct qm_tier *t)
 
     qm_tier_get_stats(t, &s);
     return s.handed_on;
+}
+
+static uint64_t refused_as_there(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s.exists;
 }
 
 static unsigned read_run(struct qm_tier *t, uint64_t first, unsigned n)
@@ -115,6 +124,26 @@ static void hot_data_that_is_moved_is_admitted(void **state)
     assert_int_equal(read_run(t, at, RUN), RUN);
     write_run(t, at + 1000, RUN);
     assert_int_equal(handed_on(t) - before, RUN);
+    assert_int_equal(read_run(t, at + 1000, RUN), RUN);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+/* Blocks that the tier held at the new place, too, are updated: they are inserted once
+ * (with a thread that writes, twice would be two writes). */
+static void what_is_updated_is_not_handed_on(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0), before, there;
+
+    (void)state;
+    hold(t, at, RUN);
+    hold(t, at + 1000, RUN / 2);
+    (void)read_run(t, at, RUN);
+    before = handed_on(t);
+    there = refused_as_there(t);
+    write_run(t, at + 1000, RUN);
+    assert_int_equal(handed_on(t) - before, RUN / 2);
+    assert_int_equal(refused_as_there(t), there);
     assert_int_equal(read_run(t, at + 1000, RUN), RUN);
     qm_tier_close(t, QM_TIER_KEEP);
 }
@@ -211,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hot_data_that_is_moved_is_admitted),
+        cmocka_unit_test(what_is_updated_is_not_handed_on),
         cmocka_unit_test(no_more_is_admitted_than_was_read),
         cmocka_unit_test(what_was_cold_stays_out),
         cmocka_unit_test(short_failed_and_late_writes_are_none),
