@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tier.py URI IMAGE fill|change|renew|read [MIN MAX] - a client of a server with a second tier.
+"""tier.py URI IMAGE fill|change|renew|move|read [MIN MAX] - a client of a server with a second tier.
 
 The image, which the server serves, is the truth: this client is the only one that writes.
 fill: writes other data everywhere, flushes, and reads all twice, until the tier has what it
 took.  change: writes to, zeroes or trims parts of every fourth block, without a flush, and
-reads them.  renew: writes other data everywhere, and reads nothing.  read: reads all, and
+reads them.  renew: writes other data everywhere, and reads nothing.  move: as compactions do,
+reads runs in the first third, which the tier has, and writes as many to the second; reads
+those, and then goes on with the third, which it does not read.  read: reads all, and
 counts the hits of the tier.  overwrite: writes to some blocks, of a server that may be any.
 overlay: as fill, of a server whose writes do not get into the image."""
 import json
@@ -77,6 +79,28 @@ elif mode == "renew":
         h.pwrite(os.urandom(64) * (BLOCK // 64), block * BLOCK)
         if block % 64 == 63:
             settled()
+elif mode == "move":
+    run, third = 64 * BLOCK, blocks // 3 * BLOCK
+    for at in [*range(0, third, BLOCK), *range(0, third, BLOCK)]:
+        check(at, BLOCK)
+        if at % (256 * BLOCK) == 0:
+            settled()
+
+    def move(to):
+        for at in range(0, third, run):
+            check(at, run)
+            h.pwrite(os.urandom(64) * (run // 64), to + at)
+            settled()
+        return stats()["tier_handed_on"]
+
+    sample = move(third)
+    print(f"{sample} handed on as a sample")
+    assert 0 < sample < third // BLOCK // 4, f"{sample} handed on as a sample"
+    for i in range(third // BLOCK):  # by no run
+        check(third + i * 7 % (third // BLOCK) * BLOCK, BLOCK)
+    moved = move(2 * third) - sample
+    print(f"{moved} handed on")
+    assert moved > third // BLOCK * 3 // 4, f"{moved} handed on"
 elif mode == "change":
     for block in range(0, blocks, 4):
         at, kind = block * BLOCK, block // 4 % 3
