@@ -106,7 +106,7 @@ static MYSQL_THDVAR_ULONGLONG(transaction_class,
                               "The class of the session's transaction", NULL, NULL, 0,
                               0, ULONGLONG_MAX, 0);
 
-/* Numbers of transactions are taken by threads, so many at a time. */
+/* Each thread takes a block of transaction numbers at a time. */
 #define NUMBERS 4096
 static _Atomic unsigned long long last_numbers;
 static __thread unsigned long long last_transaction;
