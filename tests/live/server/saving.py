@@ -27,7 +27,9 @@ if what == "learn":
     tour(n)
     client.wait_for(lambda: count("rules") > 0)
 elif what == "saved":
-    before = count("rules_saves")
+    tour(n)
+    client.wait_for(lambda: count("rules") > 0)
+    before = count("rules_saves")  # one that began earlier may have found no rules yet
     tour(n)
     client.wait_for(lambda: count("rules_saves") > before)
 elif what == "failing":
