@@ -151,7 +151,7 @@ static int run(const struct command *command, bool quiet)
     pid_t child;
     int status, error;
 
-    /* Where whoever started this ignores it, a child leaves no exit status. */
+    /* If SIGCHLD was inherited as ignored, waitpid() gets no exit status of a child. */
     signal(SIGCHLD, SIG_DFL);
     posix_spawn_file_actions_init(&actions);
     if (quiet)

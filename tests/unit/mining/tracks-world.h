@@ -83,7 +83,8 @@ static inline void unmake(struct world *w)
     free(w);
 }
 
-/* The read of a request; what is asked for is there at once, unless late. */
+/* A reader requests count blocks.  late: those that were read ahead have not come when
+ * they are demanded. */
 static inline void reads(struct world *w, uint64_t block, uint32_t count, bool late)
 {
     struct qm_candidate ranges[QM_TRACKS_RANGES];
