@@ -12,32 +12,38 @@
 #define ONE_IN       16 /* of the sample, at least */
 #define ENOUGH       16 /* of the sample, to judge by */
 #define OF_LATE      128
+#define LONGEST      UINT64_C(65536) /* a run's length is below, 32 MiB and more */
 
-static struct rebuild_run *run_at(struct rebuild_run *runs, uint64_t block)
+static _Atomic uint64_t *run_at(_Atomic uint64_t *runs, uint64_t block)
 {
     return &runs[block * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }
 
 /* n blocks from first on go on with a run, or begin one.  Returns its length; *gap: how
  * many blocks before first it left out, at most `most`. */
-static uint64_t extend(struct rebuild_run *runs, uint64_t first, uint64_t n,
+static uint64_t extend(_Atomic uint64_t *runs, uint64_t first, uint64_t n,
                        uint64_t most, uint64_t *gap)
 {
-    struct rebuild_run *run;
     uint64_t blocks = n;
 
     for (*gap = 0; *gap <= most && *gap <= first; ++*gap) {
-        run = run_at(runs, first - *gap);
-        if (run->blocks > 0 && run->next == first - *gap) {
-            blocks += run->blocks + *gap;
-            run->blocks = 0;
+        _Atomic uint64_t *run = run_at(runs, first - *gap);
+        uint64_t was = atomic_load_explicit(run, memory_order_relaxed);
+
+        /* One thread goes on with it. */
+        if (was % LONGEST > 0 && was / LONGEST == first - *gap &&
+            atomic_compare_exchange_strong_explicit(run, &was, 0, memory_order_relaxed,
+                                                    memory_order_relaxed)) {
+            blocks += was % LONGEST + *gap;
             break;
         }
     }
     if (blocks == n)
         *gap = 0;
-    *run_at(runs, first + n) =
-        (struct rebuild_run){.next = first + n, .blocks = blocks};
+    atomic_store_explicit(run_at(runs, first + n),
+                          (first + n) * LONGEST +
+                              (blocks < LONGEST ? blocks : LONGEST - 1),
+                          memory_order_relaxed);
     return blocks;
 }
 
@@ -63,7 +69,7 @@ void rebuild_size(struct qm_tier *t)
 }
 
 /* Where block is in the sample, NULL: it is not of it. */
-static uint64_t *sampled(struct qm_tier *t, uint64_t block)
+static _Atomic uint64_t *sampled(struct qm_tier *t, uint64_t block)
 {
     uint64_t h = mix(block);
     uint64_t one_in = atomic_load_explicit(&t->rebuild.one_in, memory_order_relaxed);
@@ -72,24 +78,48 @@ static uint64_t *sampled(struct qm_tier *t, uint64_t block)
                                    : NULL;
 }
 
+static int verdict(struct qm_tier *t)
+{
+    return atomic_load_explicit(&t->rebuild.verdict, memory_order_relaxed);
+}
+
+/* With the lock. */
 static void judge(struct rebuild *r, bool was_used)
 {
+    int now = REBUILD_UNKNOWN;
+
     r->used += was_used;
     r->unused += !was_used;
     if (r->used + r->unused >= OF_LATE) {
         r->used /= 2;
         r->unused /= 2;
     }
+    if (r->used + r->unused >= ENOUGH)
+        now = r->used >= r->unused ? REBUILD_PAYS : REBUILD_PAYS_NOT;
+    atomic_store_explicit(&r->verdict, now, memory_order_relaxed);
 }
 
 static void judge_read(struct qm_tier *t, uint64_t block)
 {
-    uint64_t *place = sampled(t, block);
+    _Atomic uint64_t *place = sampled(t, block);
 
-    if (place && *place == block + 1) {
-        *place = 0;
+    if (!place || atomic_load_explicit(place, memory_order_relaxed) != block + 1)
+        return;
+    pthread_mutex_lock(&t->rebuild.lock);
+    if (atomic_load_explicit(place, memory_order_relaxed) == block + 1) {
+        atomic_store_explicit(place, 0, memory_order_relaxed);
         judge(&t->rebuild, true);
     }
+    pthread_mutex_unlock(&t->rebuild.lock);
+}
+
+/* What was read too long ago does not count.  With the lock. */
+static void forget_old(struct qm_tier *t)
+{
+    struct rebuild *r = &t->rebuild;
+
+    if (r->owed > 0 && tier_now(t) - r->last > WITHIN_NS)
+        r->owed = r->seen = r->hot = 0;
 }
 
 static void run_read(struct qm_tier *t, uint64_t first, uint64_t n, uint64_t hot)
@@ -99,6 +129,8 @@ static void run_read(struct qm_tier *t, uint64_t first, uint64_t n, uint64_t hot
 
     if (length < in_blocks(t, RUN_BYTES))
         return;
+    pthread_mutex_lock(&r->lock);
+    forget_old(t);
     r->seen += n + gap;
     r->hot += hot + gap;
     while (r->seen > in_blocks(t, WINDOW_BYTES)) {
@@ -109,13 +141,13 @@ static void run_read(struct qm_tier *t, uint64_t first, uint64_t n, uint64_t hot
     if (r->owed > in_blocks(t, OWED_BYTES))
         r->owed = in_blocks(t, OWED_BYTES);
     r->last = tier_now(t);
+    pthread_mutex_unlock(&r->lock);
 }
 
 void rebuild_read(struct qm_tier *t, const struct qm_tier_read *reads, size_t n)
 {
     if (t->config.admit != QM_TIER_ADMIT_AUTO)
         return;
-    pthread_mutex_lock(&t->rebuild.lock);
     for (size_t i = 0, from, hot; i < n;) {
         hot = 0;
         from = i;
@@ -125,54 +157,45 @@ void rebuild_read(struct qm_tier *t, const struct qm_tier_read *reads, size_t n)
         } while (i < n && reads[i].block == reads[i - 1].block + 1);
         run_read(t, reads[from].block, i - from, hot);
     }
-    pthread_mutex_unlock(&t->rebuild.lock);
 }
 
 bool rebuild_moved(struct qm_tier *t, const struct qm_tier_write *w)
 {
     struct rebuild *r = &t->rebuild;
-    uint64_t n = w->last - w->first + 1, gap, length;
-    bool moved = false;
+    uint64_t n = w->last - w->first + 1, gap;
+    bool moved;
 
-    if (t->config.admit != QM_TIER_ADMIT_AUTO)
+    if (t->config.admit != QM_TIER_ADMIT_AUTO ||
+        extend(r->writes, w->first, n, 0, &gap) < in_blocks(t, RUN_BYTES))
         return false;
     pthread_mutex_lock(&r->lock);
-    length = extend(r->writes, w->first, n, 0, &gap);
-    if (r->owed > 0 && tier_now(t) - r->last > WITHIN_NS)
-        r->owed = r->seen = r->hot = 0;
-    if (length >= in_blocks(t, RUN_BYTES)) {
-        moved = r->owed > 0 && 2 * r->hot >= r->seen;
-        r->owed -= r->owed < n ? r->owed : n;
-    }
+    forget_old(t);
+    moved = r->owed > 0 && 2 * r->hot >= r->seen;
+    r->owed -= r->owed < n ? r->owed : n;
     pthread_mutex_unlock(&r->lock);
     return moved;
 }
 
 bool rebuild_wants(struct qm_tier *t, uint64_t block)
 {
-    struct rebuild *r = &t->rebuild;
-    bool known, pays;
+    int known = verdict(t);
 
-    pthread_mutex_lock(&r->lock);
-    known = r->used + r->unused >= ENOUGH;
-    pays = r->used >= r->unused;
-    pthread_mutex_unlock(&r->lock);
-    if (known && pays)
+    if (known == REBUILD_PAYS)
         return true;
     /* Where it does not, one in 8 of the sample will do. */
-    return sampled(t, block) && (!known || mix(block) >> 61 == 0);
+    return sampled(t, block) && (known == REBUILD_UNKNOWN || mix(block) >> 61 == 0);
 }
 
 void rebuild_handed_on(struct qm_tier *t, uint64_t block)
 {
     struct rebuild *r = &t->rebuild;
-    uint64_t *place = sampled(t, block);
+    _Atomic uint64_t *place = sampled(t, block);
 
     if (!place)
         return;
     pthread_mutex_lock(&r->lock);
-    if (*place)
+    if (atomic_load_explicit(place, memory_order_relaxed) != 0)
         judge(r, false);
-    *place = block + 1;
+    atomic_store_explicit(place, block + 1, memory_order_relaxed);
     pthread_mutex_unlock(&r->lock);
 }

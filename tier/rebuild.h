@@ -22,6 +22,11 @@
  * So of the blocks only a sample is admitted, one in 16 or fewer, until half of the
  * sample turn out to be read before others of the sample take their places; then all
  * are.  While fewer are read, an eighth of the sample is admitted.
+ *
+ * *Threads.*  Every read of the tier and every write comes by here, so most decide by
+ * atomic words alone: a run is one word, as is a block of the sample.  The lock is for
+ * those whose run is long enough, and for what becomes of the sample.  Of runs that two
+ * threads extend at the same moment one may be lost: it begins anew.
  */
 #ifndef QM_TIER_REBUILD_H
 #define QM_TIER_REBUILD_H
@@ -38,21 +43,22 @@ struct qm_tier_write;
 #define REBUILD_RUNS   256
 #define REBUILD_SAMPLE 256
 
-struct rebuild_run {
-    uint64_t next;   /* block that it goes on with */
-    uint64_t blocks; /* 0: no run */
-};
+enum rebuild_verdict { REBUILD_UNKNOWN, REBUILD_PAYS, REBUILD_PAYS_NOT };
 
 struct rebuild {
     _Atomic uint64_t one_in; /* blocks of which one is in the sample */
-    pthread_mutex_t lock;    /* of what follows */
-    struct rebuild_run reads[REBUILD_RUNS], writes[REBUILD_RUNS];
-    uint64_t seen, hot; /* blocks of runs that were read of late, and the hot ones */
-    uint64_t owed;      /* blocks read in runs, less those written in runs */
-    uint64_t last;      /* when a run was read, ns */
-    uint64_t sample[REBUILD_SAMPLE]; /* blocks that were handed on and not read since,
-                                        plus one; 0: none */
-    unsigned used, unused;           /* of the sample, of late */
+    /* next:48 (the block that it goes on with) blocks:16 (at most); 0: no run */
+    _Atomic uint64_t reads[REBUILD_RUNS], writes[REBUILD_RUNS];
+    _Atomic uint64_t sample[REBUILD_SAMPLE]; /* blocks that were handed on and not read
+                                                since, plus one; 0: none.  Changed with
+                                                the lock */
+    _Atomic int verdict; /* enum rebuild_verdict; changed with the lock */
+
+    pthread_mutex_t lock;  /* of what follows */
+    uint64_t seen, hot;    /* blocks of runs that were read of late, and the hot ones */
+    uint64_t owed;         /* blocks read in runs, less those written in runs */
+    uint64_t last;         /* when a run was read, ns */
+    unsigned used, unused; /* of the sample, of late */
 };
 
 /* The tier is of another size, or opened.  With log.lock, or alone. */

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-rebuild.c - a tier under writes that move data (tier/rebuild.h), by its public
- * calls: without data, repeatable. */
+ * calls: without data, repeatable.  Linked with --wrap for pthread_mutex_lock. */
 #include "testing.h"
+#include "tier/internal.h"
 
 #define BLOCK 16384u
 #define RUN   64u /* blocks that a request of 1 MiB has */
 
 static uint64_t clock_ns;
+
+static const pthread_mutex_t *watched;
+static unsigned taken; /* how often it was */
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    taken += mutex == watched;
+    return __real_pthread_mutex_lock(mutex);
+}
 
 static uint64_t now(void *opaque)
 {
@@ -236,6 +249,30 @@ static void other_admission_has_none(void **state)
     }
 }
 
+/* Reads and writes that are no run of 256 KiB take no lock that all share; one that is
+ * takes it once, and for those of its blocks that are of the sample. */
+static void others_take_no_lock(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t at = learn(t, 0);
+
+    (void)state;
+    watched = &t->rebuild.lock;
+    taken = 0;
+    for (uint64_t i = 1; i < 10000; i++) {
+        (void)read_run(t, at + 100 * i, (unsigned)(1 + i % 8));
+        write_run(t, at + 100 * i + 50, (unsigned)(1 + i % 8));
+    }
+    assert_int_equal(taken, 0);
+    hold(t, at, RUN);
+    assert_int_equal(read_run(t, at, RUN), RUN);
+    assert_int_equal(taken, 1);
+    write_run(t, at + 1000, RUN);
+    assert_in_range(taken, 2, 2 + RUN / 4);
+    watched = NULL;
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +283,7 @@ int main(void)
         cmocka_unit_test(short_failed_and_late_writes_are_none),
         cmocka_unit_test(what_is_not_read_again_stops_it),
         cmocka_unit_test(other_admission_has_none),
+        cmocka_unit_test(others_take_no_lock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
