@@ -426,7 +426,11 @@ static void read_past(struct request *r, char *buf, uint32_t count, uint64_t off
  * and the tier refuses a block of which a change is in flight, or ended after the
  * ticket.  So memory is told between the tier's begin and end, never after.  The other
  * way a block gets into memory, and from there into the tier, is a fill; and one that
- * overlaps with a change in time is not kept (cache.h). */
+ * overlaps with a change in time is not kept (cache.h).
+ *
+ * What the tier takes of the new data is copied before the client has its reply: nbdkit
+ * replies when the request's function returns, and has the buffer back then.  Nor could
+ * memory's copy be handed over instead, since memory need not have the block. */
 struct writing {
     struct qm_cache_write cached;
     struct qm_tier *tier; /* that was told of its begin; NULL: none */

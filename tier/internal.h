@@ -107,9 +107,6 @@ struct stamp {
     _Atomic uint32_t in_flight;
 };
 
-/* Writes that touch more blocks than this do not stamp each, but all. */
-#define WIDE 1024
-
 #define BUSY 4096 /* counters of writes in flight, to which regions hash */
 
 struct batch; /* read.c */

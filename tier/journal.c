@@ -115,15 +115,27 @@ void journal_drop(struct qm_tier *t, uint64_t block)
         tier_die(t, "cannot invalidate a block: %s", strerror(r));
 }
 
-/* Whether the write covers all of its i-th block, and has a bit for it; and, if there
- * are others at the same time, can tell by the stamps. */
+/* Whether the write covers all of its i-th block; and, if there are others at the same
+ * time, can tell by the stamps. */
 static bool covers_all_of(const struct qm_tier *t, const struct qm_tier_write *w,
                           uint64_t i)
 {
     uint64_t at = (w->first + i) * t->g.block_size;
 
-    return !w->wide && i < 64 && at >= w->offset &&
-           at + t->g.block_size <= w->offset + w->count;
+    return !w->wide && at >= w->offset && at + t->g.block_size <= w->offset + w->count;
+}
+
+/* The new data of the i-th block is to be inserted, as hot as that. */
+static void renew(struct qm_tier_write *w, uint64_t i, unsigned heat)
+{
+    w->renews = true;
+    w->renewed[i / 2] |= (uint8_t)((heat + 1) << i % 2 * 4);
+}
+
+/* Its heat + 1, or 0: it is not. */
+static unsigned renewed(const struct qm_tier_write *w, uint64_t i)
+{
+    return w->wide ? 0 : w->renewed[i / 2] >> i % 2 * 4 & 15;
 }
 
 static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
@@ -132,16 +144,14 @@ static int drop_range(struct qm_tier *t, struct qm_tier_write *w)
     int r = 0, k;
 
     run.n = 0;
-    if (w->last - w->first < WIDE || w->last - w->first <= atomic_load(&t->blocks)) {
+    if (!w->wide || w->last - w->first <= atomic_load(&t->blocks)) {
         for (uint64_t b = w->first; b <= w->last && r == 0; b++) {
             struct slot held = {.block = QM_TIER_VOID};
             uint64_t i = b - w->first;
 
             r = drop(t, b, &run, &held);
-            if (held.block == b && covers_all_of(t, w, i) && admit_update(t, b)) {
-                w->renewed |= UINT64_C(1) << i;
-                w->heat[i] = (uint8_t)held.heat;
-            }
+            if (held.block == b && covers_all_of(t, w, i) && admit_update(t, b))
+                renew(w, i, held.heat);
         }
     } else {
         /* More blocks than the index has.  What is added meanwhile is stale. */
@@ -185,7 +195,7 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
     w->tracked = true;
     w->first = offset / t->g.block_size;
     w->last = (offset + count - 1) / t->g.block_size;
-    w->wide = w->last - w->first >= WIDE;
+    w->wide = w->last - w->first >= QM_TIER_WIDE;
     atomic_fetch_add(&t->journal.writing, 1);
     if (w->wide) {
         atomic_fetch_add(&t->journal.wide, 1);
@@ -209,29 +219,26 @@ void qm_tier_write_begin(struct qm_tier *t, struct qm_tier_write *w, uint64_t of
         tier_wait_dead(t);
 }
 
-static bool is_renewed(const struct qm_tier_write *w, uint64_t block)
-{
-    return block - w->first < 64 && w->renewed >> (block - w->first) & 1;
-}
-
-/* Inserts the new data of those blocks that were held and are worth it. */
+/* Inserts the new data of those blocks that were held and are worth it.  What the queue
+ * has no room for is left out: to wait for it would be to wait for the disk. */
 static void update(struct qm_tier *t, const struct qm_tier_write *w, const char *data,
                    uint64_t ticket)
 {
     uint32_t size = t->g.block_size;
 
-    for (uint64_t i = 0; i < 64 && w->renewed >> i; i++) {
+    for (uint64_t i = 0; i <= w->last - w->first; i++) {
         uint64_t block = w->first + i;
+        unsigned heat = renewed(w, i);
         struct qm_tier_insert insert = {
             .block = block,
             .ticket = ticket,
             .frequency = UINT32_MAX - 1, /* it has earned its place before */
         };
 
-        if (!is_renewed(w, block))
+        if (heat == 0)
             continue;
         insert.data = data ? data + (block * size - w->offset) : NULL;
-        (void)queue_insert(t, &insert, w->heat[i]);
+        (void)queue_insert(t, &insert, heat - 1);
     }
 }
 
@@ -250,7 +257,7 @@ static void hand_on(struct qm_tier *t, const struct qm_tier_write *w, const char
             .frequency = UINT32_MAX - 1, /* it has earned a place elsewhere */
         };
 
-        if (is_renewed(w, block) || !rebuild_wants(t, block) ||
+        if (renewed(w, block - w->first) || !rebuild_wants(t, block) ||
             qm_tier_insert(t, &insert) != 0)
             continue;
         COUNT(t, handed_on);
@@ -295,7 +302,7 @@ void qm_tier_write_end(struct qm_tier *t, struct qm_tier_write *w,
     }
     intent_end(t, w->offset, w->count);
     atomic_fetch_sub(&t->journal.writing, 1);
-    if (alone && w->renewed)
+    if (alone && w->renews)
         update(t, w, data, stamp);
     if (usable && rebuild_moved(t, w) && alone)
         hand_on(t, w, data, stamp);

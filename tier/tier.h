@@ -82,7 +82,7 @@ enum qm_tier_admit {
 
 /* What becomes of a block that the tier holds when all of it is written.  The copy is
  * dropped in any case before the volume changes (the rule above); the new data may be
- * inserted afterwards, as hot as the copy was, and within write_rate. */
+ * inserted afterwards, as hot as the copy was, and within write_rate and queue. */
 enum qm_tier_update {
     QM_TIER_UPDATE_NONE, /* it is not */
     QM_TIER_UPDATE_ALL,  /* it is, each time */
@@ -283,14 +283,18 @@ bool qm_tier_wants(struct qm_tier *tier, uint64_t block, uint32_t frequency, boo
 /* ---- Changes of the volume
  * -------------------------------------------------------------- */
 
+/* A change of more blocks than this drops what is held of them and brings no new data;
+ * and an insert of any block whose ticket is older than its end is refused. */
+#define QM_TIER_WIDE 1024
+
 /* The caller's, from _begin() to _end(), which different threads may call. */
 struct qm_tier_write {
     uint64_t offset, count; /* bytes */
     uint64_t first, last;   /* the library's: blocks */
     uint64_t stamp;
-    uint64_t renewed; /* bits of its first blocks: their new data is to be inserted */
-    uint8_t heat[64]; /* of these blocks */
     bool tracked, wide;
+    bool renews;                       /* some blocks' new data is to be inserted */
+    uint8_t renewed[QM_TIER_WIDE / 2]; /* 4 bits a block: its heat + 1 if it is; or 0 */
 };
 
 enum qm_tier_result {
@@ -307,6 +311,8 @@ enum qm_tier_result {
  * the tier dies first. */
 void qm_tier_write_begin(struct qm_tier *tier, struct qm_tier_write *write,
                          uint64_t offset, uint64_t count);
+/* data is the caller's again when this returns: what is to be inserted of it has been
+ * copied to the queue.  Waits for no I/O (but if threadless). */
 void qm_tier_write_end(struct qm_tier *tier, struct qm_tier_write *write,
                        enum qm_tier_result result, const void *data);
 

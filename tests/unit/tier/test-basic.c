@@ -231,6 +231,61 @@ static void test_update_auto(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+/* A large write brings all of its blocks, as hot as they were; one of more than
+ * QM_TIER_WIDE none; and of one that the queue cannot take, the rest is dropped. */
+static void test_update_large(void **state)
+{
+    enum { N = 300, ODD = QM_TIER_WIDE + 1 };
+    struct qm_tier_config c = config();
+    char *data = malloc((size_t)ODD * BLOCK);
+    struct qm_tier_write w;
+    struct qm_tier *t;
+    uint64_t blocks;
+
+    assert_non_null(data);
+    c.update = QM_TIER_UPDATE_ALL;
+    c.queue = 400;
+    t = open_ok(&c);
+    for (uint64_t b = 0; b < N; b++) {
+        assert_int_equal(put(t, 7 + b, 1), 0);
+        make_block(data + b * BLOCK, BLOCK, 7 + b, 2);
+    }
+    qm_tier_drain(t);
+    assert_int_equal(get(t, 7 + N / 2), 1); /* heats it */
+    qm_tier_write_begin(t, &w, 7 * BLOCK, N * BLOCK);
+    assert_int_equal(stats(t).blocks, 0);
+    assert_int_equal(w.renewed[N / 4] & 15, 2);
+    assert_int_equal(w.renewed[N / 4] >> 4, 1);
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, data);
+    memset(data, 0xff, N * BLOCK); /* it is the caller's again */
+    qm_tier_drain(t);
+    assert_int_equal(stats(t).blocks, N);
+    for (uint64_t b = 0; b < N; b++)
+        assert_int_equal(get(t, 7 + b), 2);
+
+    for (uint64_t b = 0; b < ODD; b++)
+        make_block(data + b * BLOCK, BLOCK, b, 3);
+    qm_tier_write_begin(t, &w, 0, ODD * BLOCK);
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, data);
+    qm_tier_drain(t);
+    assert_int_equal(stats(t).blocks, 0);
+
+    for (uint64_t b = 0; b < 600; b++) {
+        assert_int_equal(put(t, b, 3), 0);
+        if (b % 100 == 99)
+            qm_tier_drain(t);
+    }
+    blocks = stats(t).inserted;
+    qm_tier_write_begin(t, &w, 0, (QM_TIER_WIDE - 1) * BLOCK);
+    qm_tier_write_end(t, &w, QM_TIER_WROTE, data);
+    qm_tier_drain(t);
+    assert_in_range(stats(t).inserted - blocks, 400, 600);
+    for (uint64_t b = 0; b < 600; b++)
+        assert_int_equal(get(t, b), qm_tier_contains(t, b) ? 3 : 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+    free(data);
+}
+
 /* Several times what fits; then all that it holds is held again after opening. */
 static void test_evict_and_reopen(void **state)
 {
@@ -571,6 +626,7 @@ int main(void)
         cmocka_unit_test_setup(test_tickets, setup),
         cmocka_unit_test_setup(test_update, setup),
         cmocka_unit_test_setup(test_update_auto, setup),
+        cmocka_unit_test_setup(test_update_large, setup),
         cmocka_unit_test_setup(test_evict_and_reopen, setup),
         cmocka_unit_test_setup(test_identity, setup),
         cmocka_unit_test_setup(test_older_copy, setup),
