@@ -60,7 +60,9 @@ static const struct argp_option argp_options[] = {
     {"no-threads", NO_THREADS, NULL, 0,
      "reads of threads that tell no context have none; else each thread is one", 0},
     {"connections", CONNECTIONS, "N", 0,
-     "connections to the server, 1 to 64 (default: 8 if it allows several, else 1)", 0},
+     "connections to the server, 1 to 64 (default: 8, or 32 if it serves one request "
+     "of each at a time; 1 if it allows no more)",
+     0},
     {"queues", QUEUES, "N", 0,
      "connections to the kernel, 1 to 64 (default: 1; with --transport hints one a "
      "processor, 4 at most)",

@@ -110,7 +110,7 @@ void qm_request_init(struct request *request, struct conn *conn)
         .conn = conn,
         .cond = PTHREAD_COND_INITIALIZER,
     };
-    conn->in_flight++;
+    atomic_fetch_add_explicit(&conn->in_flight, 1, memory_order_relaxed);
 }
 
 static void complete(struct request *request)
@@ -119,7 +119,7 @@ static void complete(struct request *request)
     struct direct *d = conn->direct;
 
     request->complete = true;
-    conn->in_flight--;
+    atomic_fetch_sub_explicit(&conn->in_flight, 1, memory_order_relaxed);
     conn->answered++;
     if (request->async) {
         conn->async--;

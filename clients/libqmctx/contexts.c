@@ -246,11 +246,30 @@ int qm_context_open(struct direct *d, qmctx_id parent, enum qmctx_kind kind,
     return 0;
 }
 
+/* Of the connections that are up, the next one on which nothing is in flight, or else
+ * the least: a request waits for those before it on its connection, at a server that
+ * serves them in order.  NULL: none is up. */
+static struct conn *free_conn(struct direct *d)
+{
+    unsigned next = atomic_fetch_add(&d->next_conn, 1), least = UINT_MAX;
+    struct conn *found = NULL;
+
+    for (unsigned i = 0; i < d->connections && least > 0; i++) {
+        struct conn *conn = &d->conn[(next + i) % d->connections];
+        unsigned n = atomic_load_explicit(&conn->in_flight, memory_order_relaxed);
+
+        if (n < least && atomic_load(&conn->up)) {
+            least = n;
+            found = conn;
+        }
+    }
+    return found;
+}
+
 struct conn *qm_context_conn(struct direct *d, qmctx_id id)
 {
     struct context *c;
     struct conn *conn;
-    unsigned next, i;
 
     for (;;) {
         pthread_mutex_lock(&d->lock);
@@ -258,13 +277,8 @@ struct conn *qm_context_conn(struct direct *d, qmctx_id id)
         conn = c ? root_of(c)->conn : NULL;
         pthread_mutex_unlock(&d->lock);
         if (!conn || !atomic_load(&conn->up)) {
-            next = atomic_fetch_add(&d->next_conn, 1);
-            for (i = 0; i < d->connections; i++) {
-                conn = &d->conn[(next + i) % d->connections];
-                if (atomic_load(&conn->up))
-                    break;
-            }
-            if (i == d->connections)
+            conn = free_conn(d);
+            if (!conn)
                 return NULL;
         }
         pthread_mutex_lock(&conn->lock);

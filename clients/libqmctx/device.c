@@ -203,8 +203,9 @@ void qm_device_found(struct qm_device *device, uint64_t size)
 static int connect_once(const char *uri, const struct qm_device_options *options,
                         struct qmctx **ctx)
 {
-    if ((options->plain ? qmctx_connect_plain
-                        : qmctx_connect)(uri, options->connections, ctx) == 0)
+    unsigned n = options->connections ? options->connections : QM_CONNECTIONS_DEVICE;
+
+    if ((options->plain ? qmctx_connect_plain : qmctx_connect)(uri, n, ctx) == 0)
         return 0;
     return errno;
 }

@@ -56,10 +56,12 @@ enum qm_retain {
 };
 
 struct qm_device_options {
-    unsigned connections; /* 1 to 64; 0: qmctx_connect()'s default */
-    bool plain;           /* the export that the URI names, of any NBD server */
-    bool grows;           /* connect again when the server says that it has grown */
-    bool patient;         /* qm_device_open() waits for the server, too, up to `wait` */
+    /* 1 to 64.  0: 8, or 32 if the server carries out the requests of one in order; of
+     * those beyond 8, as many as it takes. */
+    unsigned connections;
+    bool plain;   /* the export that the URI names, of any NBD server */
+    bool grows;   /* connect again when the server says that it has grown */
+    bool patient; /* qm_device_open() waits for the server, too, up to `wait` */
     enum qm_retain mode;
     uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
     uint32_t wait;      /* seconds that a request waits while the server is away */

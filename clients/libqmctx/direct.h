@@ -25,6 +25,7 @@
 #define QMCTX_DIRECT_H
 
 #include <libnbd.h>
+#include <limits.h>
 #include <pthread.h>
 
 #include "clients/libqmctx/uris.h"
@@ -32,6 +33,9 @@
 #include "internal.h"
 
 #define MAX_CONNECTIONS 64
+
+/* In place of a number of connections: as many as a whole machine's requests need. */
+#define QM_CONNECTIONS_DEVICE UINT_MAX
 
 /* Nesting on the wire; what is nested deeper speaks as what is around it. */
 #define MAX_LEVEL 64
@@ -81,16 +85,16 @@ struct conn {
     struct session own;      /* session, if connections cannot join one */
     uint64_t max_payload;    /* lock; bytes of a request */
     bool can_zero, can_trim, can_flush, can_fua; /* lock */
-    bool ordered;        /* lock; the server carries out requests in order */
-    unsigned in_flight;  /* lock; requests */
-    uint64_t answered;   /* lock; requests */
-    unsigned async;      /* lock; of these, those that end in done() */
-    unsigned unattended; /* lock; control requests sent since somebody polled */
-    bool polling;        /* lock; a thread waits for the socket */
-    short polled;        /* lock; for these events */
-    int wakes;           /* lock; an eventfd that wakes it */
-    int wake;            /* an eventfd, for threads that poll this connection alone */
-    bool tagging;        /* lock; a thread waits for the reply to a BEGIN */
+    bool ordered;               /* lock; the server carries out requests in order */
+    _Atomic unsigned in_flight; /* requests; changed under lock */
+    uint64_t answered;          /* lock; requests */
+    unsigned async;             /* lock; of these, those that end in done() */
+    unsigned unattended;        /* lock; control requests sent since somebody polled */
+    bool polling;               /* lock; a thread waits for the socket */
+    short polled;               /* lock; for these events */
+    int wakes;                  /* lock; an eventfd that wakes it */
+    int wake;     /* an eventfd, for threads that poll this connection alone */
+    bool tagging; /* lock; a thread waits for the reply to a BEGIN */
     pthread_cond_t changed;        /* lock; tagging is over, or polling while down */
     bool by_poll;                  /* lock; replies are being handled in qmctx_poll() */
     struct cds_list_head waiting;  /* lock; requests whose threads wait */

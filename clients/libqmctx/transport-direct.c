@@ -11,6 +11,8 @@
 #include "direct.h"
 
 #define DEFAULT_CONNECTIONS 8
+#define SERIAL_CONNECTIONS                                                             \
+    32 /* QM_CONNECTIONS_DEVICE, if one serves a request at a time */
 
 static void direct_forked(struct qmctx *ctx, struct qm_thread *thread)
 {
@@ -98,34 +100,59 @@ static int direct_init(struct direct *d, const char *uri)
     return err;
 }
 
-/* Makes the connections: the first, which says how many more there can be, and those.
- */
-static int connect_all(struct direct *d, unsigned connections)
+/* Has n connections, all but the first ones not connected yet. */
+static int make(struct direct *d, unsigned n)
 {
-    int err;
-
-    /* All are made before any is connected: when the server is another one by the time
-     * of the second, all are broken off. */
-    d->connections = 0;
-    for (unsigned i = 0; i < (connections ? connections : DEFAULT_CONNECTIONS); i++) {
-        err = qm_conn_init(&d->conn[i], d, true);
+    for (int err; d->connections < n; d->connections++) {
+        err = qm_conn_init(&d->conn[d->connections], d, true);
         if (err)
             return qm_fail(err, "no descriptors left: %s", strerror(err));
-        d->connections++;
     }
-    err = qm_conn_init(&d->plain, d, false);
+    return 0;
+}
+
+/* Connects the first one, which says how many there can be. */
+static int connect_first(struct direct *d)
+{
+    int err = qm_conn_init(&d->plain, d, false);
+
     if (err)
         return qm_fail(err, "no descriptors left: %s", strerror(err));
-    connections = d->connections;
-    d->connections = 1;
-    for (unsigned i = 0, tried = 1; i < d->connections; i++) {
-        while (qm_direct_connect(d, &d->conn[i], i == 0) == -1) {
-            if (i > 0 || tried++ == d->uris.count)
-                return -1;
-            qm_direct_next(d);
-        }
-        if (i == 0 && d->multi_conn)
-            d->connections = connections;
+    if (make(d, 1) == -1)
+        return -1;
+    for (unsigned tried = 1; qm_direct_connect(d, &d->conn[0], true) == -1; tried++) {
+        if (tried == d->uris.count)
+            return -1;
+        qm_direct_next(d);
+    }
+    return 0;
+}
+
+static int connect_all(struct direct *d, unsigned connections)
+{
+    unsigned least = connections;
+
+    if (connect_first(d) == -1)
+        return -1;
+    if (!d->multi_conn)
+        return 0;
+    if (connections == 0 || connections == QM_CONNECTIONS_DEVICE)
+        least = DEFAULT_CONNECTIONS;
+    if (connections != QM_CONNECTIONS_DEVICE)
+        connections = least;
+    else
+        connections = d->ordered ? SERIAL_CONNECTIONS : DEFAULT_CONNECTIONS;
+    /* All are made before the others are connected: when the server is another one by
+     * the time of the second, all are broken off. */
+    if (make(d, connections) == -1)
+        return -1;
+    for (unsigned i = 1; i < d->connections; i++) {
+        if (qm_direct_connect(d, &d->conn[i], false) == 0)
+            continue;
+        /* The server may have a limit; or be gone. */
+        if (i < least || !direct_connected(&d->base))
+            return -1;
+        d->connections = i;
     }
     return 0;
 }
@@ -139,7 +166,7 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
     *ctx = NULL;
     if (!uri)
         return qm_fail(EINVAL, "no URI");
-    if (connections > MAX_CONNECTIONS)
+    if (connections > MAX_CONNECTIONS && connections != QM_CONNECTIONS_DEVICE)
         return qm_fail(EINVAL, "%u connections: 1 to %d, or 0 for the default",
                        connections, MAX_CONNECTIONS);
     d = calloc(1, sizeof *d);

@@ -93,7 +93,9 @@ enum {
 static const struct argp_option argp_options[] = {
     {"foreground", 'f', NULL, 0, "Stay in the foreground", 0},
     {"connections", OPT_CONNECTIONS, "N", 0,
-     "Connections to the server, 1 to 64 (default: 8 if it allows several, else 1)", 0},
+     "Connections to the server, 1 to 64 (default: 8, or 32 if it serves one request "
+     "of each at a time; 1 if it allows no more)",
+     0},
     {"context-socket", OPT_CONTEXT_SOCKET, "PATH", 0,
      "Where programs announce their contexts (default: FILE" QM_MOUNT_SUFFIX ")", 0},
     {"reconnect", OPT_RECONNECT, "SECONDS", 0,

@@ -57,6 +57,7 @@ struct route {
 static struct route routes[MAX_ROUTES]; /* constant since configure() */
 static unsigned route_count;
 static struct qm_device_options options = {
+    .connections = 8, /* of each process */
     .patient = true,
     .wait = QM_DEVICE_FOREVER,
     .reconnect = QM_DEVICE_FOREVER,

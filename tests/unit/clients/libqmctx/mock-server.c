@@ -169,7 +169,7 @@ static int control(struct mock_conn *c, enum mock_type type, char *data)
         memset(header, 0, sizeof *header);
         header->magic = htole64(QM_WIRE_MAGIC);
         header->version = htole32(QM_WIRE_VERSION);
-        header->flags = htole32(QM_WIRE_ORDERED);
+        header->flags = htole32(m->unordered ? 0 : QM_WIRE_ORDERED);
         header->size = htole64(m->size);
         header->block_size = htole32(m->block_size);
         header->slot_first = htole32(1);
@@ -302,18 +302,19 @@ static void *serve_conn(void *opaque)
 {
     struct mock_conn *c = opaque;
     struct mock_server *m = c->server;
-    bool silent;
+    bool silent, refused;
     char end;
 
     pthread_mutex_lock(&m->lock);
     silent = m->silent;
+    refused = m->at_most > 0 && m->conns > m->at_most;
     m->accepted++;
     m->ungreeted += silent;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
     if (silent)
         (void)!read(c->fd, &end, 1); /* the client closes it */
-    else if (shake_hands(c))
+    else if (!refused && shake_hands(c))
         transmit(c);
     pthread_mutex_lock(&m->lock);
     m->ungreeted -= silent;

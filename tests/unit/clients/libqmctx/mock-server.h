@@ -47,6 +47,8 @@ struct mock_server {
     uint64_t instance; /* drawn when it starts; see: */
     bool no_instance;  /* an older server: no instance, no fencing */
     bool no_fua, no_multi_conn;
+    bool unordered;   /* it does not say that requests are carried out in order */
+    unsigned at_most; /* connections; more are closed at once; 0: any number */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

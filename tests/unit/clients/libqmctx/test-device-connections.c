@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-device-connections.c - how many connections a device makes, and which of them a
+ * request takes.
+ */
+#include "device-fixture.h"
+
+static unsigned connections_by_default(void)
+{
+    unsigned n;
+
+    options.connections = 0;
+    open_device();
+    n = mock_open_conns(&mock);
+    qm_device_close(device);
+    device = NULL;
+    mock_crash(&mock, false);
+    return n;
+}
+
+static void test_default(void **state)
+{
+    assert_int_equal(connections_by_default(), 32);
+    mock.unordered = true;
+    assert_int_equal(connections_by_default(), 8);
+    mock.no_multi_conn = true;
+    assert_int_equal(connections_by_default(), 1);
+    mock.unordered = false;
+    assert_int_equal(connections_by_default(), 1);
+}
+
+static void test_server_with_a_limit(void **state)
+{
+    mock.at_most = 20;
+    assert_int_equal(connections_by_default(), 20);
+    mock.at_most = 8;
+    assert_int_equal(connections_by_default(), 8);
+    mock.at_most = 7;
+    options.connections = 0;
+    mock_start(&mock);
+    assert_int_not_equal(qm_device_open(mock.uri, &options, &device), 0);
+    device = NULL;
+    mock_crash(&mock, false);
+    mock.at_most = 20;
+    options.connections = 21;
+    mock_start(&mock);
+    assert_int_not_equal(qm_device_open(mock.uri, &options, &device), 0);
+    device = NULL;
+}
+
+static void ignore(void *opaque, int error)
+{
+}
+
+/* A server that carries out requests in order holds one read a connection: all of them
+ * are held only if no read waits for that of the context while a connection is free. */
+static void test_free_connection(void **state)
+{
+    static char buf[8][PAGE];
+    qmctx_id id[2];
+
+    options.connections = 4;
+    open_device();
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(
+            qm_device_begin(device, 0, QMCTX_CONNECTION, i, "tree", &id[i]), 0);
+    mock_hold(&mock, MOCK_READ, true);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(qm_device_start(device, false, i < 2 ? id[0] : 0, buf[i], PAGE,
+                                         0, false, ignore, NULL),
+                         0);
+    mock_await_held(&mock, MOCK_READ, 4);
+    mock_hold(&mock, MOCK_READ, false);
+    mock_await_ops(&mock, MOCK_READ, 5);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_default),
+        TEST(test_server_with_a_limit),
+        TEST(test_free_connection),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
