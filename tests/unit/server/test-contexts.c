@@ -28,8 +28,8 @@ struct fixture {
 };
 
 /* ops: instead of the fake's own; NULL: those. */
-static struct fixture *make_with(enum qm_level level,
-                                 const struct qm_prefetcher_ops *ops)
+static struct fixture *fixture_make_with(enum qm_level level,
+                                         const struct qm_prefetcher_ops *ops)
 {
     struct fixture *f = aligned_alloc(_Alignof(struct fixture), sizeof *f);
 
@@ -57,12 +57,12 @@ static struct fixture *make_with(enum qm_level level,
     return f;
 }
 
-static struct fixture *make(enum qm_level level)
+static struct fixture *fixture_make(enum qm_level level)
 {
-    return make_with(level, NULL);
+    return fixture_make_with(level, NULL);
 }
 
-static void undo(struct fixture *f)
+static void fixture_undo(struct fixture *f)
 {
     qms_sessions_destroy(&f->sessions);
     qms_contexts_destroy(&f->contexts);
@@ -85,7 +85,7 @@ struct client {
     unsigned first, count;
 };
 
-static void get_header(struct fixture *f, struct client *c)
+static void client_header(struct fixture *f, struct client *c)
 {
     static const struct qms_device device = {.size = 1 << 20, .block_size = 4096};
     struct qm_wire_header header;
@@ -98,21 +98,22 @@ static void get_header(struct fixture *f, struct client *c)
     c->count = le32toh(header.slot_count);
 }
 
-static void arrive(struct fixture *f, struct client *c)
+static void client_arrive(struct fixture *f, struct client *c)
 {
     qms_member_init(&c->member);
-    get_header(f, c);
+    client_header(f, c);
 }
 
-static void leave(struct fixture *f, struct client *c)
+static void client_leave(struct fixture *f, struct client *c)
 {
     qms_member_leave(&f->sessions, &c->member);
     qms_member_destroy(&c->member);
 }
 
-static struct qm_wire_record record(const struct client *c, unsigned op, unsigned slot,
-                                    unsigned parent, unsigned kind, uint64_t klass,
-                                    const char *name)
+static struct qm_wire_record client_record(const struct client *c, unsigned op,
+                                           unsigned slot, unsigned parent,
+                                           unsigned kind, uint64_t klass,
+                                           const char *name)
 {
     struct qm_wire_record r = {
         .op = htole32(op),
@@ -128,35 +129,36 @@ static struct qm_wire_record record(const struct client *c, unsigned op, unsigne
     return r;
 }
 
-static int send(struct fixture *f, struct client *c, const struct qm_wire_record *r,
-                unsigned n)
+static int client_send(struct fixture *f, struct client *c,
+                       const struct qm_wire_record *r, unsigned n)
 {
     return qms_control_write(&f->sessions, &c->member, r, n * sizeof *r, 0);
 }
 
-static int begin(struct fixture *f, struct client *c, unsigned slot, unsigned parent)
+static int client_begin(struct fixture *f, struct client *c, unsigned slot,
+                        unsigned parent)
 {
     struct qm_wire_record r =
-        record(c, QM_WIRE_BEGIN, slot, parent, QM_WIRE_QUERY, 1, "");
+        client_record(c, QM_WIRE_BEGIN, slot, parent, QM_WIRE_QUERY, 1, "");
 
-    return send(f, c, &r, 1);
+    return client_send(f, c, &r, 1);
 }
 
-static int end(struct fixture *f, struct client *c, unsigned slot)
+static int client_end(struct fixture *f, struct client *c, unsigned slot)
 {
-    struct qm_wire_record r = record(c, QM_WIRE_END, slot, 0, 0, 0, "");
+    struct qm_wire_record r = client_record(c, QM_WIRE_END, slot, 0, 0, 0, "");
 
-    return send(f, c, &r, 1);
+    return client_send(f, c, &r, 1);
 }
 
-static unsigned open_contexts(struct fixture *f)
+static unsigned fixture_open_contexts(struct fixture *f)
 {
     return atomic_load(&f->contexts.open);
 }
 
 /* Reads a block in a slot, and tells what it belonged to. */
-static uint64_t read_block(struct fixture *f, struct client *c, unsigned slot,
-                           uint64_t block)
+static uint64_t client_read(struct fixture *f, struct client *c, unsigned slot,
+                            uint64_t block)
 {
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct qms_ref ref;
@@ -169,7 +171,7 @@ static uint64_t read_block(struct fixture *f, struct client *c, unsigned slot,
 
 static void test_sessions_share_no_slot(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[QM_WIRE_SLOT_MAX / 16 + 2];
     static unsigned char used[QM_WIRE_SLOT_MAX + 1];
     unsigned n = 0;
@@ -178,7 +180,7 @@ static void test_sessions_share_no_slot(void **state)
     do {
         struct client *c = &clients[n++];
 
-        arrive(f, c);
+        client_arrive(f, c);
         for (unsigned s = c->first; s < c->first + c->count; s++) {
             assert_in_range(s, QM_WIRE_SLOT_MIN, QM_WIRE_SLOT_MAX);
             assert_int_equal(used[s]++, 0);
@@ -196,19 +198,19 @@ static void test_sessions_share_no_slot(void **state)
     assert_int_equal(n, 1023 + 1);
     assert_int_not_equal(clients[n - 1].session, 0);
     /* One of those in the middle goes; there is room again. */
-    leave(f, &clients[1]);
-    arrive(f, &clients[1]);
+    client_leave(f, &clients[1]);
+    client_arrive(f, &clients[1]);
     assert_true(clients[1].count >= 16);
     for (unsigned i = 0; i < n; i++)
-        leave(f, &clients[i]);
+        client_leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 /* However they come and go, there is room for 1,023, and a few have many slots. */
 static void test_room_for_sessions(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
     static unsigned char used[QM_WIRE_SLOT_MAX + 1];
     struct client *open[1023];
@@ -225,12 +227,12 @@ static void test_room_for_sessions(void **state)
 
             struct client *gone = open[i];
 
-            leave(f, gone);
+            client_leave(f, gone);
             open[i] = open[--n];
             open[n] = gone;
         }
         for (; n < wanted; n++) {
-            arrive(f, open[n]);
+            client_arrive(f, open[n]);
             assert_in_range(open[n]->count, 16, 4096 / (n + 1) + 16);
         }
         memset(used, 0, sizeof used);
@@ -239,76 +241,77 @@ static void test_room_for_sessions(void **state)
                 assert_int_equal(used[open[i]->first + s]++, 0);
     }
     while (n > 0)
-        leave(f, open[--n]);
-    undo(f);
+        client_leave(f, open[--n]);
+    fixture_undo(f);
 }
 
 static void test_begin_read_end(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
     uint64_t one, two;
 
-    arrive(f, &c);
-    assert_int_equal(read_block(f, &c, c.first, 1), 0); /* nothing open */
-    assert_int_equal(begin(f, &c, c.first, 0), 0);
-    one = read_block(f, &c, c.first, 10);
+    client_arrive(f, &c);
+    assert_int_equal(client_read(f, &c, c.first, 1), 0); /* nothing open */
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0);
+    one = client_read(f, &c, c.first, 10);
     assert_int_not_equal(one, 0);
-    assert_int_equal(read_block(f, &c, c.first, 11), one);
-    assert_int_equal(begin(f, &c, c.first, 0), 0); /* ends the first */
-    two = read_block(f, &c, c.first, 12);
+    assert_int_equal(client_read(f, &c, c.first, 11), one);
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0); /* ends the first */
+    two = client_read(f, &c, c.first, 12);
     assert_int_not_equal(two, one);
-    assert_int_equal(open_contexts(f), 1);
-    assert_int_equal(end(f, &c, c.first), 0);
-    assert_int_equal(open_contexts(f), 0);
-    assert_int_equal(end(f, &c, c.first), 0); /* harmless, but counted */
+    assert_int_equal(fixture_open_contexts(f), 1);
+    assert_int_equal(client_end(f, &c, c.first), 0);
+    assert_int_equal(fixture_open_contexts(f), 0);
+    assert_int_equal(client_end(f, &c, c.first), 0); /* harmless, but counted */
     assert_int_equal(qms_stats_get(f->stats, QMS_IGNORED_ENDS), 1);
-    assert_int_equal(read_block(f, &c, c.first, 13), 0);
-    leave(f, &c);
+    assert_int_equal(client_read(f, &c, c.first, 13), 0);
+    client_leave(f, &c);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned, 2);
     assert_int_equal(f->fake.learned_blocks, 3);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 /* At level transaction, what a nested query reads extends the transaction's sequence.
  */
 static void test_levels(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_TRANSACTION);
+    struct fixture *f = fixture_make(QM_LEVEL_TRANSACTION);
     struct client c;
     struct qm_wire_record r[2];
 
-    arrive(f, &c);
-    r[0] = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_TRANSACTION, 5, "trx");
-    r[1] = record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 6, "q");
-    assert_int_equal(send(f, &c, r, 2), 0);
-    read_block(f, &c, c.first, 1);
-    read_block(f, &c, c.first + 1, 2);
-    assert_int_equal(end(f, &c, c.first + 1), 0);
-    read_block(f, &c, c.first, 3);
-    leave(f, &c);
+    client_arrive(f, &c);
+    r[0] = client_record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_TRANSACTION, 5, "trx");
+    r[1] =
+        client_record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 6, "q");
+    assert_int_equal(client_send(f, &c, r, 2), 0);
+    client_read(f, &c, c.first, 1);
+    client_read(f, &c, c.first + 1, 2);
+    assert_int_equal(client_end(f, &c, c.first + 1), 0);
+    client_read(f, &c, c.first, 3);
+    client_leave(f, &c);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned, 1);
     assert_int_equal(f->fake.last_n, 3);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(f->fake.last[i], i + 1);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static void test_level_none_is_one_sequence(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_NONE);
+    struct fixture *f = fixture_make(QM_LEVEL_NONE);
     struct client c;
 
-    arrive(f, &c);
-    assert_int_equal(begin(f, &c, c.first, 0), 0);
-    read_block(f, &c, c.first, 1);
-    read_block(f, &c, 0, 2);
-    read_block(f, &c, c.first + 9, 3);
-    leave(f, &c);
+    client_arrive(f, &c);
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0);
+    client_read(f, &c, c.first, 1);
+    client_read(f, &c, 0, 2);
+    client_read(f, &c, c.first + 9, 3);
+    client_leave(f, &c);
     qms_sessions_destroy(&f->sessions);
     qms_contexts_destroy(&f->contexts);
     qms_miner_stop(f->miner);
@@ -323,14 +326,14 @@ static void test_level_none_is_one_sequence(void **state)
 /* Every record in which something is wrong is refused, and so is all of its message. */
 static void test_bad_records(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c, other;
     struct qm_wire_record good, bad[16], two[2];
     unsigned n = 0;
 
-    arrive(f, &c);
-    arrive(f, &other);
-    good = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "good");
+    client_arrive(f, &c);
+    client_arrive(f, &other);
+    good = client_record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "good");
     bad[n] = good, bad[n++].session ^= htole64(1);
     bad[n] = good, bad[n++].session = 0;
     bad[n] = good, bad[n++].session = htole64(other.session);
@@ -347,123 +350,126 @@ static void test_bad_records(void **state)
     bad[n] = good, bad[n++].name_len = htole16(QM_WIRE_NAME_MAX + 1);
     bad[n] = good, bad[n++].name_len = 0; /* but there is one */
     bad[n] = good, bad[n++].reserved[39] = 1;
-    assert_int_equal(begin(f, &other, other.first, 0), 0);
+    assert_int_equal(client_begin(f, &other, other.first, 0), 0);
     for (unsigned i = 0; i < n; i++) {
-        assert_int_equal(send(f, &c, &bad[i], 1), EINVAL);
+        assert_int_equal(client_send(f, &c, &bad[i], 1), EINVAL);
         two[0] = good;
         two[1] = bad[i];
-        assert_int_equal(send(f, &c, two, 2), EINVAL);
-        assert_int_equal(open_contexts(f), 1);
+        assert_int_equal(client_send(f, &c, two, 2), EINVAL);
+        assert_int_equal(fixture_open_contexts(f), 1);
     }
     /* END and JOIN use less. */
-    bad[0] = record(&c, QM_WIRE_END, c.first, 0, QM_WIRE_QUERY, 0, "");
-    bad[1] = record(&c, QM_WIRE_END, c.first, 0, 0, 7, "");
-    bad[2] = record(&c, QM_WIRE_END, c.first, 0, 0, 0, "x");
-    bad[3] = record(&c, QM_WIRE_END, 0, 0, 0, 0, "");
-    bad[4] = record(&c, QM_WIRE_JOIN, c.first, 0, 0, 0, "");
-    bad[5] = record(&c, QM_WIRE_END, c.first, c.first + 1, 0, 0, "");
+    bad[0] = client_record(&c, QM_WIRE_END, c.first, 0, QM_WIRE_QUERY, 0, "");
+    bad[1] = client_record(&c, QM_WIRE_END, c.first, 0, 0, 7, "");
+    bad[2] = client_record(&c, QM_WIRE_END, c.first, 0, 0, 0, "x");
+    bad[3] = client_record(&c, QM_WIRE_END, 0, 0, 0, 0, "");
+    bad[4] = client_record(&c, QM_WIRE_JOIN, c.first, 0, 0, 0, "");
+    bad[5] = client_record(&c, QM_WIRE_END, c.first, c.first + 1, 0, 0, "");
     for (unsigned i = 0; i < 6; i++)
-        assert_int_equal(send(f, &c, &bad[i], 1), EINVAL);
+        assert_int_equal(client_send(f, &c, &bad[i], 1), EINVAL);
     /* Sizes and places. */
     assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 511, 0), EINVAL);
     assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 0, 0), EINVAL);
     assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 512, 1), EINVAL);
     assert_int_equal(qms_control_write(&f->sessions, &c.member, &good, 512, 1024), 0);
-    assert_int_equal(open_contexts(f), 2);
-    leave(f, &c);
-    leave(f, &other);
-    undo(f);
+    assert_int_equal(fixture_open_contexts(f), 2);
+    client_leave(f, &c);
+    client_leave(f, &other);
+    fixture_undo(f);
 }
 
 /* A message is judged in order: what an earlier record opens or ends counts. */
 static void test_messages_of_several(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
     struct qm_wire_record r[3];
 
-    arrive(f, &c);
-    r[0] = record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 1, "");
-    r[1] = record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "");
-    assert_int_equal(send(f, &c, r, 2), EINVAL); /* the parent comes later */
-    assert_int_equal(open_contexts(f), 0);
+    client_arrive(f, &c);
+    r[0] = client_record(&c, QM_WIRE_BEGIN, c.first + 1, c.first, QM_WIRE_QUERY, 1, "");
+    r[1] = client_record(&c, QM_WIRE_BEGIN, c.first, 0, QM_WIRE_THREAD, 1, "");
+    assert_int_equal(client_send(f, &c, r, 2), EINVAL); /* the parent comes later */
+    assert_int_equal(fixture_open_contexts(f), 0);
     r[2] = r[0];
-    assert_int_equal(send(f, &c, r + 1, 2), 0);
-    assert_int_equal(open_contexts(f), 2);
-    r[0] = record(&c, QM_WIRE_END, c.first, 0, 0, 0, "");
-    r[1] = record(&c, QM_WIRE_BEGIN, c.first + 2, c.first + 1, QM_WIRE_QUERY, 1, "");
-    assert_int_equal(send(f, &c, r, 2), EINVAL); /* it has ended with the first */
-    assert_int_equal(open_contexts(f), 2);
+    assert_int_equal(client_send(f, &c, r + 1, 2), 0);
+    assert_int_equal(fixture_open_contexts(f), 2);
+    r[0] = client_record(&c, QM_WIRE_END, c.first, 0, 0, 0, "");
+    r[1] = client_record(&c, QM_WIRE_BEGIN, c.first + 2, c.first + 1, QM_WIRE_QUERY, 1,
+                         "");
+    assert_int_equal(client_send(f, &c, r, 2),
+                     EINVAL); /* it has ended with the first */
+    assert_int_equal(fixture_open_contexts(f), 2);
     /* Within what it ends itself, a slot cannot begin. */
-    assert_int_equal(begin(f, &c, c.first, c.first + 1), EINVAL);
-    assert_int_equal(open_contexts(f), 2);
-    leave(f, &c);
-    undo(f);
+    assert_int_equal(client_begin(f, &c, c.first, c.first + 1), EINVAL);
+    assert_int_equal(fixture_open_contexts(f), 2);
+    client_leave(f, &c);
+    fixture_undo(f);
 }
 
 static void test_joining(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
     struct qm_wire_record join;
 
-    arrive(f, &a);
-    assert_int_equal(begin(f, &a, a.first, 0), 0);
+    client_arrive(f, &a);
+    assert_int_equal(client_begin(f, &a, a.first, 0), 0);
     qms_member_init(&b.member);
-    assert_int_equal(read_block(f, &b, a.first, 1), 0); /* not b's slot, yet */
+    assert_int_equal(client_read(f, &b, a.first, 1), 0); /* not b's slot, yet */
     b.session = a.session;
-    join = record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
-    assert_int_equal(send(f, &b, &join, 1), 0);
-    assert_int_not_equal(read_block(f, &b, a.first, 1), 0);
-    get_header(f, &b); /* a member has its session */
+    join = client_record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(client_send(f, &b, &join, 1), 0);
+    assert_int_not_equal(client_read(f, &b, a.first, 1), 0);
+    client_header(f, &b); /* a member has its session */
     assert_int_equal(b.session, a.session);
-    leave(f, &a);
-    assert_int_equal(open_contexts(f), 1); /* b still speaks for it */
-    leave(f, &b);
-    assert_int_equal(open_contexts(f), 0);
+    client_leave(f, &a);
+    assert_int_equal(fixture_open_contexts(f), 1); /* b still speaks for it */
+    client_leave(f, &b);
+    assert_int_equal(fixture_open_contexts(f), 0);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
     /* It is gone: nobody can join any more. */
     qms_member_init(&b.member);
-    assert_int_equal(send(f, &b, &join, 1), EINVAL);
-    leave(f, &b);
-    undo(f);
+    assert_int_equal(client_send(f, &b, &join, 1), EINVAL);
+    client_leave(f, &b);
+    fixture_undo(f);
 }
 
 /* A refused message does not make its sender a member. */
 static void test_refused_joining(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
 
-    arrive(f, &a);
+    client_arrive(f, &a);
     qms_member_init(&b.member);
     b.session = a.session;
-    assert_int_equal(begin(f, &b, a.first + a.count, 0), EINVAL);
+    assert_int_equal(client_begin(f, &b, a.first + a.count, 0), EINVAL);
     assert_int_equal(atomic_load(&b.member.count), 0);
-    assert_int_equal(begin(f, &b, a.first, 0), 0);
+    assert_int_equal(client_begin(f, &b, a.first, 0), 0);
     assert_int_equal(atomic_load(&b.member.count), 1);
-    leave(f, &b);
-    leave(f, &a);
+    client_leave(f, &b);
+    client_leave(f, &a);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static void test_too_many_sessions(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c[QMS_MEMBER_MAX + 1], all = {0};
     struct qm_wire_record join;
 
     qms_member_init(&all.member);
     for (unsigned i = 0; i <= QMS_MEMBER_MAX; i++) {
-        arrive(f, &c[i]);
-        join = record(&c[i], QM_WIRE_JOIN, 0, 0, 0, 0, "");
-        assert_int_equal(send(f, &all, &join, 1), i < QMS_MEMBER_MAX ? 0 : EINVAL);
+        client_arrive(f, &c[i]);
+        join = client_record(&c[i], QM_WIRE_JOIN, 0, 0, 0, 0, "");
+        assert_int_equal(client_send(f, &all, &join, 1),
+                         i < QMS_MEMBER_MAX ? 0 : EINVAL);
     }
     for (unsigned i = 0; i <= QMS_MEMBER_MAX; i++)
-        leave(f, &c[i]);
-    leave(f, &all);
-    undo(f);
+        client_leave(f, &c[i]);
+    client_leave(f, &all);
+    fixture_undo(f);
 }
 
 static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
@@ -475,16 +481,16 @@ static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
 
 static void test_hints(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c = {0};
 
     qms_member_init(&c.member);
     assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, 1, 0, 512), EINVAL); /* no session */
-    get_header(f, &c);
+    client_header(f, &c);
     assert_int_equal(
         hint(f, &c, QM_WIRE_BEGIN, 4, c.first, 0, 512 * QM_WIRE_HINT_CLASSES), 0);
     assert_int_equal(hint(f, &c, QM_WIRE_BEGIN, 4, c.first + 1, c.first, 512), 0);
-    assert_int_equal(open_contexts(f), 2);
+    assert_int_equal(fixture_open_contexts(f), 2);
     assert_int_equal(
         qms_class_find(f->classes, QM_QUERY, QM_WIRE_HINT_CLASSES - 1, NULL, 0)->index,
         2); /* it was the first class */
@@ -500,11 +506,11 @@ static void test_hints(void **state)
                                       QM_WIRE_HINT | UINT64_C(2) << 43 |
                                           (uint64_t)c.first << 24 | 1),
                      EINVAL);
-    assert_int_equal(open_contexts(f), 2);
+    assert_int_equal(fixture_open_contexts(f), 2);
     assert_int_equal(hint(f, &c, QM_WIRE_END, 0, c.first, 0, 512), 0);
-    assert_int_equal(open_contexts(f), 0);
-    leave(f, &c);
-    undo(f);
+    assert_int_equal(fixture_open_contexts(f), 0);
+    client_leave(f, &c);
+    fixture_undo(f);
 }
 
 static unsigned client_of(struct fixture *f, struct client *c)
@@ -525,36 +531,36 @@ static uint64_t grow_in(struct fixture *f, struct client *c, unsigned n, uint64_
 /* However much is read in contexts that never end, what is kept of it is bounded. */
 static void test_what_is_held_is_bounded(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
     uint64_t most = 0, held;
 
-    arrive(f, &c);
+    client_arrive(f, &c);
     for (unsigned s = 0; s < 4; s++)
-        assert_int_equal(begin(f, &c, c.first + s, 0), 0);
+        assert_int_equal(client_begin(f, &c, c.first + s, 0), 0);
     for (uint64_t i = 0; i < 100000; i++) {
         held = grow_in(f, &c, i % 4, i);
         if (held > most)
             most = held;
     }
     assert_in_range(most, 4000, 5000 + 64);
-    leave(f, &c);
-    undo(f); /* all has come out in the end */
+    client_leave(f, &c);
+    fixture_undo(f); /* all has come out in the end */
 }
 
 /* One who holds all that can be held keeps nobody from holding as much as is his: with
  * two, half; and then gets no more than half himself. */
 static void test_what_is_held_is_shared(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client hog, other, third;
     uint64_t most = 0, held;
 
-    arrive(f, &hog);
-    arrive(f, &other);
+    client_arrive(f, &hog);
+    client_arrive(f, &other);
     for (unsigned s = 0; s < 4; s++)
-        assert_int_equal(begin(f, &hog, hog.first + s, 0), 0);
-    assert_int_equal(begin(f, &other, other.first, 0), 0);
+        assert_int_equal(client_begin(f, &hog, hog.first + s, 0), 0);
+    assert_int_equal(client_begin(f, &other, other.first, 0), 0);
     for (uint64_t i = 0; i < 4900; i++)
         grow_in(f, &hog, i % 4, i);
     for (uint64_t i = 0; i < 2500; i++)
@@ -570,30 +576,30 @@ static void test_what_is_held_is_shared(void **state)
                     2500);
     assert_int_equal(atomic_load(&f->contexts.holders), 2);
     /* When one has left, it is the other's again. */
-    leave(f, &hog);
-    arrive(f, &third);
+    client_leave(f, &hog);
+    client_arrive(f, &third);
     for (uint64_t i = 0; i < 2000; i++)
         held = grow_in(f, &other, 0, i);
     assert_in_range(held, 4500 - 128, 4500);
-    leave(f, &other);
-    leave(f, &third);
-    undo(f);
+    client_leave(f, &other);
+    client_leave(f, &third);
+    fixture_undo(f);
 }
 
 /* What was read is learned by another thread, when a sequence ends and when one is cut.
  */
 static void test_readers_do_not_mine(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
 
-    arrive(f, &c);
+    client_arrive(f, &c);
     f->fake.learner = pthread_self();
     for (unsigned round = 0; round < 2; round++) {
-        assert_int_equal(begin(f, &c, c.first, 0), 0);
+        assert_int_equal(client_begin(f, &c, c.first, 0), 0);
         for (uint64_t i = 0; i < (round == 0 ? 10 : 6000); i++)
-            read_block(f, &c, c.first, i);
-        assert_int_equal(end(f, &c, c.first), 0);
+            client_read(f, &c, c.first, i);
+        assert_int_equal(client_end(f, &c, c.first), 0);
     }
     qms_miner_stop(f->miner);
     assert_in_range(f->fake.learned, 3, 10);
@@ -601,47 +607,47 @@ static void test_readers_do_not_mine(void **state)
     assert_false(pthread_equal(f->fake.learner, pthread_self()));
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
     f->contexts.miner = f->miner;
-    leave(f, &c);
-    undo(f);
+    client_leave(f, &c);
+    fixture_undo(f);
 }
 
 /* The prefetcher is told who there is, and whose each sequence is; also of one that
  * begins anew since its context has grown too much. */
 static void test_owners(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_TRANSACTION);
+    struct fixture *f = fixture_make(QM_LEVEL_TRANSACTION);
     struct client a, b;
     unsigned own_a, own_b;
 
     assert_int_equal(f->fake.there, 0);
-    arrive(f, &a);
-    arrive(f, &b);
+    client_arrive(f, &a);
+    client_arrive(f, &b);
     own_a = qms_client_owner(client_of(f, &a));
     own_b = qms_client_owner(client_of(f, &b));
     assert_in_range(own_a, 1, QM_OWNERS - 1);
     assert_in_range(own_b, 1, QM_OWNERS - 1);
     assert_int_not_equal(own_a, own_b);
     assert_int_equal(f->fake.there, 1 << own_a | 1 << own_b);
-    assert_int_equal(begin(f, &a, a.first, 0), 0);
-    assert_int_equal(begin(f, &b, b.first, 0), 0);
+    assert_int_equal(client_begin(f, &a, a.first, 0), 0);
+    assert_int_equal(client_begin(f, &b, b.first, 0), 0);
     for (uint64_t i = 0; i < 5300; i++)
         grow_in(f, &a, 0, i);
     fake_wait_busy(&f->fake);
-    leave(f, &a);
+    client_leave(f, &a);
     assert_int_equal(f->fake.there, 1 << own_b);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned, 2);
     assert_int_equal(f->fake.last_owner, own_a);
     f->miner = qms_miner_start(&f->fake.base, 1 << 20, 0);
     f->contexts.miner = f->miner;
-    read_block(f, &b, b.first, 1);
-    leave(f, &b);
+    client_read(f, &b, b.first, 1);
+    client_leave(f, &b);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned, 3);
     assert_int_equal(f->fake.last_owner, own_b);
     assert_int_equal(f->fake.there, 0);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static size_t keeps_four(const struct qm_stream *stream)
@@ -662,9 +668,9 @@ static void keeping_little(bool keeps)
     ops = *fake.base.ops;
     fake_check_and_destroy(&fake);
     ops.kept = keeps ? keeps_four : NULL;
-    f = make_with(QM_LEVEL_INNERMOST, &ops);
-    arrive(f, &c);
-    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    f = fixture_make_with(QM_LEVEL_INNERMOST, &ops);
+    client_arrive(f, &c);
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0);
     slot = qms_member_slot(&f->sessions, &c.member, c.first);
     for (uint64_t i = 0; i < 100000; i++) {
         struct qms_ref ref = {.slot = slot, .klass = slot->klass, .id = slot->id};
@@ -674,8 +680,8 @@ static void keeping_little(bool keeps)
     assert_int_equal(f->fake.works, 0);
     assert_int_equal(f->fake.learned, 0);
     assert_int_equal(atomic_load(&f->contexts.holders), 0);
-    leave(f, &c);
-    undo(f);
+    client_leave(f, &c);
+    fixture_undo(f);
 }
 
 static void test_what_keeps_little_is_left_alone(void **state)
@@ -703,16 +709,16 @@ static void *race(void *opaque)
 
         switch (n / 8 % 8) {
         case 0:
-            assert_int_equal(begin(r->f, &r->c, slot, 0), 0);
+            assert_int_equal(client_begin(r->f, &r->c, slot, 0), 0);
             break;
         case 1: /* may fail: the parent may be nested or ended by now */
-            begin(r->f, &r->c, slot, r->c.first + (n / 64) % 8);
+            client_begin(r->f, &r->c, slot, r->c.first + (n / 64) % 8);
             break;
         case 2:
-            assert_int_equal(end(r->f, &r->c, slot), 0);
+            assert_int_equal(client_end(r->f, &r->c, slot), 0);
             break;
         default:
-            read_block(r->f, &r->c, slot, n % 1000);
+            client_read(r->f, &r->c, slot, n % 1000);
         }
     }
     return NULL;
@@ -720,11 +726,11 @@ static void *race(void *opaque)
 
 static void test_race(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_THREAD);
+    struct fixture *f = fixture_make(QM_LEVEL_THREAD);
     struct racer racers[THREADS];
     pthread_t threads[THREADS];
 
-    arrive(f, &racers[0].c);
+    client_arrive(f, &racers[0].c);
     for (int i = 0; i < THREADS; i++) {
         struct qm_wire_record join;
 
@@ -734,45 +740,45 @@ static void test_race(void **state)
             continue;
         racers[i].c = racers[0].c;
         qms_member_init(&racers[i].c.member);
-        join = record(&racers[i].c, QM_WIRE_JOIN, 0, 0, 0, 0, "");
-        assert_int_equal(send(f, &racers[i].c, &join, 1), 0);
+        join = client_record(&racers[i].c, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+        assert_int_equal(client_send(f, &racers[i].c, &join, 1), 0);
     }
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        leave(f, &racers[i].c);
+        client_leave(f, &racers[i].c);
     }
-    undo(f);
+    fixture_undo(f);
 }
 
 /* A read that arrives before its slot begins another context is not of that one. */
 static void test_read_outlives_its_context(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct client c;
     struct qms_ref ref;
 
-    arrive(f, &c);
+    client_arrive(f, &c);
     f->fake.wants[0] = 7;
     f->fake.want_n = 1;
-    assert_int_equal(begin(f, &c, c.first, 0), 0);
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0);
     qms_context_arrive(&f->contexts, qms_member_slot(&f->sessions, &c.member, c.first),
                        QM_TRACE_READ, 0, 4096, &ref);
-    assert_int_equal(begin(f, &c, c.first, 0), 0); /* ends the first */
+    assert_int_equal(client_begin(f, &c, c.first, 0), 0); /* ends the first */
     assert_int_equal(
         qms_context_access(&f->contexts, &ref, 1, QM_ACCESS_MISS, candidates), 0);
-    read_block(f, &c, c.first, 2);
-    assert_int_equal(end(f, &c, c.first), 0);
+    client_read(f, &c, c.first, 2);
+    assert_int_equal(client_end(f, &c, c.first), 0);
     assert_int_equal(
         qms_context_access(&f->contexts, &ref, 3, QM_ACCESS_MISS, candidates), 0);
-    leave(f, &c);
+    client_leave(f, &c);
     qms_miner_stop(f->miner);
     assert_int_equal(f->fake.learned_blocks, 1);
     assert_int_equal(f->fake.last[0], 2);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 /* ---- fences */
@@ -797,7 +803,7 @@ static void *send_fence(void *opaque)
     struct fencer *e = opaque;
     struct qm_wire_record r = fence_record(e->session);
 
-    e->error = send(e->f, &e->c, &r, 1);
+    e->error = client_send(e->f, &e->c, &r, 1);
     atomic_store(&e->done, true);
     return NULL;
 }
@@ -814,7 +820,7 @@ static void start_fence(struct fencer *e, struct fixture *f, uint64_t session)
 static int end_fence(struct fencer *e)
 {
     pthread_join(e->thread, NULL);
-    leave(e->f, &e->c);
+    client_leave(e->f, &e->c);
     return e->error;
 }
 
@@ -832,17 +838,17 @@ static void await_refusal(struct client *c)
 
 static void test_fence(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b, both, late = {0};
     struct qm_wire_record r;
     struct fencer e, again;
     int n;
 
-    arrive(f, &a);
-    arrive(f, &b);
-    arrive(f, &both);
-    r = record(&a, QM_WIRE_JOIN, 0, 0, 0, 0, "");
-    assert_int_equal(send(f, &both, &r, 1), 0);
+    client_arrive(f, &a);
+    client_arrive(f, &b);
+    client_arrive(f, &both);
+    r = client_record(&a, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(client_send(f, &both, &r, 1), 0);
     n = qms_member_change_begin(&both.member);
     assert_int_equal(n, 2);
     start_fence(&e, f, a.session);
@@ -852,10 +858,10 @@ static void test_fence(void **state)
     assert_false(atomic_load(&e.done));
     /* Nobody joins it any more; its contexts are none the worse. */
     qms_member_init(&late.member);
-    assert_int_equal(send(f, &late, &r, 1), EINVAL);
+    assert_int_equal(client_send(f, &late, &r, 1), EINVAL);
     assert_false(qms_member_join(&f->sessions, &late.member, a.session));
-    assert_int_equal(begin(f, &a, a.first, 0), 0);
-    assert_int_not_equal(read_block(f, &a, a.first, 1), 0);
+    assert_int_equal(client_begin(f, &a, a.first, 0), 0);
+    assert_int_not_equal(client_read(f, &a, a.first, 1), 0);
     qms_member_change_end(&both.member, n);
     assert_int_equal(end_fence(&e), 0);
     assert_int_equal(end_fence(&again), 0);
@@ -865,12 +871,12 @@ static void test_fence(void **state)
     n = qms_member_change_begin(&b.member);
     assert_int_equal(n, 1);
     qms_member_change_end(&b.member, n);
-    leave(f, &a);
-    leave(f, &b);
-    leave(f, &both);
-    leave(f, &late);
+    client_leave(f, &a);
+    client_leave(f, &b);
+    client_leave(f, &both);
+    client_leave(f, &late);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static bool is_gone(void)
@@ -881,86 +887,92 @@ static bool is_gone(void)
 /* One that is not waited for any more leaves the session fenced, and nothing else. */
 static void test_fence_of_one_who_is_gone(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a;
     struct fencer e;
     int n;
 
-    arrive(f, &a);
+    client_arrive(f, &a);
     f->sessions.gone = is_gone;
     n = qms_member_change_begin(&a.member);
     start_fence(&e, f, a.session);
     assert_int_equal(end_fence(&e), ESHUTDOWN);
     assert_int_equal(qms_member_change_begin(&a.member), -1);
     qms_member_change_end(&a.member, n);
-    leave(f, &a);
+    client_leave(f, &a);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static void test_bad_fences(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b;
     struct qm_wire_record good, r[2];
 
-    arrive(f, &a);
-    arrive(f, &b);
+    client_arrive(f, &a);
+    client_arrive(f, &b);
     good = fence_record(b.session);
     r[0] = fence_record(a.session); /* its own */
-    assert_int_equal(send(f, &a, r, 1), EINVAL);
+    assert_int_equal(client_send(f, &a, r, 1), EINVAL);
     r[0] = r[1] = good;
-    assert_int_equal(send(f, &a, r, 2), EINVAL);
-    r[1] = record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
-    assert_int_equal(send(f, &a, r, 2), EINVAL);
+    assert_int_equal(client_send(f, &a, r, 2), EINVAL);
+    r[1] = client_record(&b, QM_WIRE_JOIN, 0, 0, 0, 0, "");
+    assert_int_equal(client_send(f, &a, r, 2), EINVAL);
     for (unsigned i = sizeof r[0].op; i < sizeof r[0]; i++) {
         r[0] = good;
         ((char *)&r[0])[i] ^= 1;
         if (i < offsetof(struct qm_wire_record, session) ||
             i >= offsetof(struct qm_wire_record, klass))
-            assert_int_equal(send(f, &a, r, 1), EINVAL);
+            assert_int_equal(client_send(f, &a, r, 1), EINVAL);
         else /* of no session */
-            assert_int_equal(send(f, &a, r, 1), 0);
+            assert_int_equal(client_send(f, &a, r, 1), 0);
     }
     r[0] = fence_record(0);
-    assert_int_equal(send(f, &a, r, 1), EINVAL);
+    assert_int_equal(client_send(f, &a, r, 1), EINVAL);
     assert_int_equal(atomic_load(&a.member.count), 1);
     qms_member_change_end(&b.member, qms_member_change_begin(&b.member));
-    assert_int_equal(send(f, &a, &good, 1), 0);
+    assert_int_equal(client_send(f, &a, &good, 1), 0);
     assert_int_equal(qms_member_change_begin(&b.member), -1);
-    leave(f, &a);
-    leave(f, &b);
-    undo(f);
+    client_leave(f, &a);
+    client_leave(f, &b);
+    fixture_undo(f);
 }
 
 /* The session ends in the moment in which its fence need not wait any more. */
 static void test_fence_meets_the_end(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
 
     for (int i = 0; i < 300; i++) {
         struct client a;
         struct fencer e;
         int n;
 
-        arrive(f, &a);
+        client_arrive(f, &a);
         n = qms_member_change_begin(&a.member);
         start_fence(&e, f, a.session);
         if (i % 2)
             await_refusal(&a);
         qms_member_change_end(&a.member, n);
-        leave(f, &a);
+        client_leave(f, &a);
         assert_int_equal(end_fence(&e), 0);
     }
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 static _Atomic bool reading;
 
+struct reader {
+    struct fixture *f;
+    struct client c;
+    pthread_t thread;
+};
+
 static void *read_in_all_slots(void *opaque)
 {
-    struct fencer *e = opaque;
+    struct reader *e = opaque;
     unsigned found = 0;
 
     while (found == 0 || atomic_load(&reading)) {
@@ -973,42 +985,42 @@ static void *read_in_all_slots(void *opaque)
 /* A session that had no slots gets some, while its connection is used. */
 static void test_slots_come_late(void **state)
 {
-    struct fixture *f = make(QM_LEVEL_INNERMOST);
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
-    struct fencer e = {.f = f}; /* a client, and a thread */
+    struct reader e = {.f = f};
     uint64_t number;
 
     for (unsigned i = 0; i < 1023; i++) {
-        arrive(f, &clients[i]);
+        client_arrive(f, &clients[i]);
         assert_true(clients[i].count > 0);
     }
-    arrive(f, &e.c);
+    client_arrive(f, &e.c);
     number = e.c.session;
     assert_int_not_equal(number, 0);
     assert_int_equal(e.c.count, 0);
-    assert_int_equal(begin(f, &e.c, 0, 0), EINVAL);
-    assert_int_equal(begin(f, &e.c, clients[0].first, 0), EINVAL);
+    assert_int_equal(client_begin(f, &e.c, 0, 0), EINVAL);
+    assert_int_equal(client_begin(f, &e.c, clients[0].first, 0), EINVAL);
     assert_null(qms_member_slot(&f->sessions, &e.c.member, QM_WIRE_SLOT_MIN));
     assert_int_equal(qms_sessions_count(&f->sessions), 1024);
     atomic_store(&reading, true);
     assert_int_equal(pthread_create(&e.thread, NULL, read_in_all_slots, &e), 0);
-    get_header(f, &e.c);
+    client_header(f, &e.c);
     assert_int_equal(e.c.count, 0); /* still none */
-    leave(f, &clients[500]);
-    get_header(f, &e.c);
+    client_leave(f, &clients[500]);
+    client_header(f, &e.c);
     assert_int_equal(e.c.session, number);
     assert_in_range(e.c.count, 16, 4096);
-    assert_int_equal(begin(f, &e.c, e.c.first, 0), 0);
-    assert_int_not_equal(read_block(f, &e.c, e.c.first, 1), 0);
+    assert_int_equal(client_begin(f, &e.c, e.c.first, 0), 0);
+    assert_int_not_equal(client_read(f, &e.c, e.c.first, 1), 0);
     atomic_store(&reading, false);
     pthread_join(e.thread, NULL);
     assert_int_equal(qms_sessions_count(&f->sessions), 1023);
-    leave(f, &e.c);
+    client_leave(f, &e.c);
     for (unsigned i = 0; i < 1023; i++)
         if (i != 500)
-            leave(f, &clients[i]);
+            client_leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
-    undo(f);
+    fixture_undo(f);
 }
 
 int main(void)
