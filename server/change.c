@@ -33,6 +33,7 @@
 
 #include "server/change-tier.h"
 #include "server/server.h"
+#include "trace/text.h"
 
 #define SETTINGS_MAX 16
 #define VALUE_MAX    64
@@ -281,11 +282,16 @@ static int carry_out(struct qms_server *s, struct qms_config *next, char *err,
     return 0;
 }
 
-static json_t *error_object(const char *sentence)
+json_t *qms_refusal(const char *sentence)
 {
-    json_t *o = json_object();
+    char *text = strdup(sentence);
+    json_t *o;
 
-    json_object_set_new(o, "error", json_string(sentence));
+    /* It quotes values and may be cut within a character, which no JSON string is. */
+    if (text)
+        qm_text_clean(text, text, strlen(text), true);
+    o = json_pack("{s:s}", "error", text ? text : "out of memory");
+    free(text);
     return o;
 }
 
@@ -316,7 +322,7 @@ static json_t *get_values(const struct qms_server *s, const json_t *wanted)
             continue;
         }
         json_decref(o);
-        return error_object(name ? text : "a key must be a string");
+        return qms_refusal(name ? text : "a key must be a string");
     }
     return o;
 }
@@ -372,17 +378,17 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
     size_t n = 0, of_tier = 0;
 
     if (json_object_size(values) == 0 || json_object_size(values) > SETTINGS_MAX)
-        return error_object("give from 1 to 16 settings");
+        return qms_refusal("give from 1 to 16 settings");
     json_object_foreach(values, key, value)
     {
         if (!json_is_string(value))
-            return error_object("a value must be a string");
+            return qms_refusal("a value must be a string");
         settings[n++] = (struct qms_setting){key, json_string_value(value)};
     }
     for (size_t i = 0; i < n; i++)
         if (strcmp(settings[i].key, "statistics") == 0) {
             if (strcmp(settings[i].value, "reset") != 0)
-                return error_object("statistics can be set to reset only");
+                return qms_refusal("statistics can be set to reset only");
             settings[i] = settings[--n];
             reset = true;
             break;
@@ -390,19 +396,19 @@ static json_t *set_values(struct qms_server *s, json_t *values, uid_t user)
     for (size_t i = 0; i < n; i++)
         of_tier += qms_change_tier_is(settings[i].key);
     if (of_tier > 0 && (of_tier < n || reset))
-        return error_object("the tier is changed by a request of its own");
+        return qms_refusal("the tier is changed by a request of its own");
     if (of_tier > 0) {
         o = qms_change_tier(s, settings, n, user, err, sizeof err);
-        return o ? o : error_object(err);
+        return o ? o : qms_refusal(err);
     }
     if (qms_config_change(&s->config, settings, n, &next, err, sizeof err) == -1)
-        return error_object(err);
+        return qms_refusal(err);
     for (size_t i = 0; i < n; i++)
         (void)qms_config_get(&s->config, settings[i].key, before[i], VALUE_MAX);
     if (n > 0 && carry_out(s, &next, err, sizeof err) == -1) {
         qms_log(QMS_WARNING, "a change by user %u was refused: %s", (unsigned)user,
                 err);
-        return error_object(err);
+        return qms_refusal(err);
     }
     if (qms_config_keep(settings, n) == -1)
         qms_log(QMS_WARNING, "out of memory: the next change may undo this one");
@@ -431,8 +437,8 @@ char *qms_change_answer(void *opaque, uid_t user, const char *request)
     else if (json_object_size(asked) == 1 && tier && strcmp(tier, "status") == 0)
         o = qms_change_tier_status(s);
     else
-        o = error_object("a request is {\"set\": {...}}, {\"get\": [...]}, "
-                         "{\"record\": ...} or {\"tier\": \"status\"}");
+        o = qms_refusal("a request is {\"set\": {...}}, {\"get\": [...]}, "
+                        "{\"record\": ...} or {\"tier\": \"status\"}");
     text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
     json_decref(asked);

@@ -137,6 +137,9 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend);
 /* No request is in flight.  Ends contexts of connections that were not closed. */
 void qms_server_stop(struct qms_server *s);
 
+/* The control socket's answer to what is refused: {"error": sentence} (change.c). */
+struct json_t *qms_refusal(const char *sentence);
+
 /* A recording for a while, by the control socket (shadow.c).  The answer to
  * {"record": wanted}, an object; only the control thread calls it. */
 struct json_t *qms_shadow_answer(struct qms_server *s, struct json_t *wanted,

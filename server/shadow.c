@@ -35,7 +35,7 @@ static json_t *refuse(const char *format, const char *what)
     char text[1024];
 
     snprintf(text, sizeof text, format, what);
-    return json_pack("{s:o}", "error", json_string(text));
+    return qms_refusal(text);
 }
 
 /* Begun by a recorder that is gone. */
