@@ -47,6 +47,8 @@ struct qms_baseline {
     struct qm_mining_stats mining;
     struct qms_miner_stats queue;
     struct qms_hints_stats hints;
+    struct qm_tier_stats tier;
+    uint64_t tier_number; /* of its attachment: what came later has counted anew */
     uint64_t losses, reopens;
     uint64_t over_rate;
     uint32_t class_count;
@@ -229,18 +231,57 @@ static void put_latency(const struct report *r, json_t *o)
     json_object_set_new(o, "latency_us", latency);
 }
 
-/* The second tier; nothing without one. */
-void qms_report_tier(struct qms_server *s, json_t *o)
+/* Returns the number of its attachment; 0: there is no tier. */
+static uint64_t get_tier(struct qms_server *s, struct qm_tier_stats *t)
 {
-    struct qm_tier_stats t;
     unsigned token;
     struct qm_tier *tier = qms_tiers_tell(&s->tiers, &token);
+    uint64_t number = 0;
 
-    if (tier)
-        qm_tier_get_stats(tier, &t);
+    if (tier) {
+        qm_tier_get_stats(tier, t);
+        number = atomic_load(&s->tiers.number);
+    }
     qms_tiers_leave(&s->tiers, token);
-    if (!tier)
+    return number;
+}
+
+/* Of what was counted; the rest says how the tier is. */
+static void subtract_tier(struct qm_tier_stats *t, const struct qm_tier_stats *base)
+{
+    t->hits = since(t->hits, base->hits);
+    t->misses = since(t->misses, base->misses);
+    t->verified = since(t->verified, base->verified);
+    t->outdated = since(t->outdated, base->outdated);
+    t->inserted = since(t->inserted, base->inserted);
+    t->handed_on = since(t->handed_on, base->handed_on);
+    t->kept = since(t->kept, base->kept);
+    t->refused = since(t->refused, base->refused);
+    t->scans = since(t->scans, base->scans);
+    t->over_rate = since(t->over_rate, base->over_rate);
+    t->full = since(t->full, base->full);
+    t->stale = since(t->stale, base->stale);
+    t->voided = since(t->voided, base->voided);
+    t->failed = since(t->failed, base->failed);
+    t->invalidated = since(t->invalidated, base->invalidated);
+    t->evicted = since(t->evicted, base->evicted);
+    t->bytes_written = since(t->bytes_written, base->bytes_written);
+    t->stalls = since(t->stalls, base->stalls);
+    t->read_errors = since(t->read_errors, base->read_errors);
+    t->write_errors = since(t->write_errors, base->write_errors);
+    t->wrong_checksums = since(t->wrong_checksums, base->wrong_checksums);
+}
+
+/* The second tier; nothing without one. */
+static void put_tier(const struct report *r, json_t *o)
+{
+    struct qm_tier_stats t;
+    uint64_t number = get_tier(r->s, &t);
+
+    if (number == 0)
         return;
+    if (r->base && number == r->base->tier_number)
+        subtract_tier(&t, &r->base->tier);
     put(o, "tier_size", t.size);
     put(o, "tier_capacity", t.capacity);
     put(o, "tier_blocks", t.blocks);
@@ -268,6 +309,11 @@ void qms_report_tier(struct qms_server *s, json_t *o)
     put_bool(o, "tier_unsafe", t.unsafe);
     if (t.dead)
         put_text(o, "tier_reason", t.reason);
+}
+
+void qms_report_tier(struct qms_server *s, json_t *o)
+{
+    put_tier(&(struct report){s, NULL}, o);
 }
 
 /* How the memory is divided between blocks and rules. */
@@ -483,7 +529,7 @@ static json_t *report(const struct report *r)
     qms_hints_expire(s->hints, qms_now());
     put_hints(r, o);
     put_backing(r, o);
-    qms_report_tier(s, o);
+    put_tier(r, o);
     put_mining(r, o);
     put_contexts(r, o);
     return o;
@@ -540,6 +586,7 @@ int qms_report_reset(struct qms_server *s)
     qms_stats_latency(s->stats, &base->latency);
     get_mining(s, &base->mining, &base->queue);
     qms_hints_get_stats(s->hints, &base->hints);
+    base->tier_number = get_tier(s, &base->tier);
     if (s->backing)
         qms_backing_stats(s->backing, &backing);
     base->losses = backing.losses;
