@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* main.c - the one command: finds the subcommand and runs it. */
+#include <signal.h>
 
 #include "cli/cli.h"
 #ifdef QM_HAVE_MOUNT
@@ -37,6 +38,8 @@ static const struct cli_command commands[] = {
 
 int main(int argc, char **argv)
 {
+    /* If it was inherited as ignored, waitpid() would get no exit status of a child. */
+    signal(SIGCHLD, SIG_DFL);
     argp_err_exit_status = CLI_USAGE;
     argp_program_version = "quickmine " QM_VERSION;
     return cli_dispatch(commands, "quickmine", "quickmine(1)", argc, argv);

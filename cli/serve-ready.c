@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <libnbd.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,17 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/serve.h"
 
-enum { INTERVAL = 100 /* ms between two tries */, LONGEST = 10 /* s of one try */ };
+enum {
+    INTERVAL = 100, /* ms between two tries */
+    LONGEST = 10,   /* s of one try */
+    ORDERLY = 3     /* s until the service's status says that it waits */
+};
 
 /* One datagram, as sd_notify(3) describes it. */
 static void notify(const char *where, const char *text)
@@ -76,25 +82,44 @@ static bool try(const char *uri, bool handshake)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
+static time_t seconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec;
+}
+
+/* Closes what is only for the server: else its lock on the device would outlive it. */
+static void keep_only(int fd)
+{
+    if (fd > STDERR_FILENO + 1)
+        close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0);
+    close_range((unsigned)fd + 1, UINT_MAX, 0);
+}
+
 static void watch(int server, const char *where, const char *uri, bool handshake)
 {
     struct pollfd end = {.fd = server, .events = POLLIN};
-    unsigned tries = 0;
+    const time_t begun = seconds();
+    bool told = false;
 
     while (poll(&end, 1, INTERVAL) == 0) {
         if (try(uri, handshake)) {
             notify(where, "READY=1\nSTATUS=Serving");
             return;
         }
-        if (++tries == 30) /* not at once: an orderly start takes a moment */
+        if (!told && seconds() - begun >= ORDERLY) {
             notify(where, "STATUS=Waiting for the backend");
+            told = true;
+        }
     }
 }
 
 int serve_announce(const char *uri, bool handshake)
 {
     char *where = getenv("NOTIFY_SOCKET");
-    int server, status;
+    int server, status, error;
     pid_t child;
 
     if (!where)
@@ -109,12 +134,21 @@ int serve_announce(const char *uri, bool handshake)
         return -1;
     }
     if (child == 0) {
-        if (fork() == 0)
+        child = fork();
+        if (child == 0) {
+            keep_only(server);
             watch(server, where, uri, handshake);
-        _exit(0);
+        }
+        _exit(child == -1 ? errno : 0);
     }
-    waitpid(child, &status, 0);
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        error = ECHILD;
+    else
+        error = WEXITSTATUS(status);
     close(server);
     free(where);
-    return 0;
+    if (error == 0)
+        return 0;
+    cli_fail("systemd cannot be told: %s", strerror(error));
+    return -1;
 }

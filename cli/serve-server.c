@@ -2,6 +2,7 @@
 /* serve-server.c - what the file of quickmine serve says about its server: where it
  * listens, what nbdkit gets, and all mistakes that can be seen without asking nbdkit.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,30 @@ static int side_socket(const struct serve_file *file, const char *key, char **pa
     return -1;
 }
 
+/* The URI of a socket: what would mean something else in a URI is escaped. */
+static char *uri_of(const char *path)
+{
+    static const char begin[] = "nbd+unix:///?socket=", digits[] = "0123456789ABCDEF";
+    char *uri = malloc(sizeof begin + 3 * strlen(path)), *to;
+
+    if (!uri)
+        return NULL;
+    to = stpcpy(uri, begin);
+    for (; *path; path++) {
+        unsigned char c = (unsigned char)*path;
+
+        if (isalnum(c) || strchr("/-._~", c)) {
+            *to++ = *path;
+        } else {
+            *to++ = '%';
+            *to++ = digits[c >> 4];
+            *to++ = digits[c & 15];
+        }
+    }
+    *to = '\0';
+    return uri;
+}
+
 /* Where it listens, and its sockets for the operator. */
 int serve_server_addresses(struct serve_server *server)
 {
@@ -172,9 +197,9 @@ int serve_server_addresses(struct serve_server *server)
                                file->name)) == -1)
             n = -1;
         else
-            n = asprintf(&server->uri, "nbd+unix:///?socket=%s", server->socket);
+            server->uri = uri_of(server->socket);
     }
-    if (n == -1)
+    if (n == -1 || !server->uri)
         return cli_fail("out of memory"), -1;
     if (side_socket(file, "stats", &server->stats) == -1)
         return -1;

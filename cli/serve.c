@@ -13,7 +13,6 @@
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,8 +150,6 @@ static int run(const struct command *command, bool quiet)
     pid_t child;
     int status, error;
 
-    /* If SIGCHLD was inherited as ignored, waitpid() gets no exit status of a child. */
-    signal(SIGCHLD, SIG_DFL);
     posix_spawn_file_actions_init(&actions);
     if (quiet)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY,
@@ -266,7 +263,7 @@ static int serve(const struct options *options, const struct serve_file *file)
 
     if (serve_server_read(&server, file) == -1)
         goto out;
-    if (strlen(file->name) > 64 || strlen(server.uri) > 4000) {
+    if (strlen(file->name) > 64) {
         cli_fail("%s: the name is longer than 64 bytes", file->path);
         goto out;
     }
