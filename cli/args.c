@@ -128,7 +128,7 @@ uint64_t cli_microseconds(struct argp_state *state, const char *option, const ch
 {
     uint64_t value = 0;
 
-    if (strcmp(arg, "0") != 0 && !thousandths(arg, 1000000000, &value))
+    if (strcmp(arg, "0") != 0 && !thousandths(arg, 1000000, &value))
         argp_error(state,
                    "%s must be a number of microseconds, 0 or below a million, "
                    "like 20 or 0.5, not '%s'",

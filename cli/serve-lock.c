@@ -101,10 +101,10 @@ int serve_lock(const struct serve_file *file, const char *directory, bool read_o
     if (failed || has_file)
         return failed;
     if (asprintf(&path, "%s/%016" PRIx64, directory, h) == -1)
-        return -1;
+        return cli_fail("out of memory"), -1;
     if (asprintf(&what, "the %s device of %s", backend, file->path) == -1) {
         free(path);
-        return -1;
+        return cli_fail("out of memory"), -1;
     }
     failed = lock(path, what, O_RDWR | O_CREAT | O_NOFOLLOW, read_only);
     free(what);

@@ -29,6 +29,8 @@ int serve_reload(const struct serve_server *server)
     }
     answer = cli_ask(server->control, json_pack("{s:[]}", "get"), TIMEOUT_S);
     values = answer ? json_object_get(answer, "values") : NULL;
+    if (answer && !values)
+        cli_fail("%s: the answer has no values", server->control);
     for (i = 0; values && i < file->n; i++)
         if (json_object_get(values, file->settings[i].key))
             json_object_set_new(wanted, file->settings[i].key,

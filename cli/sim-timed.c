@@ -59,6 +59,7 @@ char *sim_timed_parse(struct argp_state *state, const char *option, const char *
 void sim_timed_device(struct argp_state *state, struct sim_timed *t, const char *arg)
 {
     free(t->words);
+    t->size = 0; /* that of an earlier --device is no longer asked for */
     t->words = sim_timed_parse(state, "--device", arg, &t->settings, &t->size);
 }
 
