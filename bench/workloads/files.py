@@ -134,15 +134,17 @@ KINDS = {"boot": (Client.boot, 2), "tar": (Client.tar, 3), "grep": (Client.grep,
 
 
 def work(folder, seconds, seed, queue):
-    client = Client(folder, seed)
-    until = time.monotonic() + seconds
-    names = [name for name, (_, weight) in KINDS.items() for _ in range(weight)]
-    while time.monotonic() < until:
-        name = client.random.choice(names)
-        began = time.monotonic()
-        forget(KINDS[name][0](client))
-        queue.put((name, time.monotonic() - began))
-    queue.put(None)
+    try:
+        client = Client(folder, seed)
+        until = time.monotonic() + seconds
+        names = [name for name, (_, weight) in KINDS.items() for _ in range(weight)]
+        while time.monotonic() < until:
+            name = client.random.choice(names)
+            began = time.monotonic()
+            forget(KINDS[name][0](client))
+            queue.put((name, time.monotonic() - began))
+    finally:
+        queue.put(None)  # run() waits for one of each
 
 
 def run(folder, clients, seconds, seed):
@@ -160,6 +162,8 @@ def run(folder, clients, seconds, seed):
             done[item[0]].append(item[1])
     for worker in workers:
         worker.join()
+    if any(worker.exitcode != 0 for worker in workers):
+        sys.exit("files: a client failed, see above")
     took, times = time.monotonic() - began, sorted(t for all in done.values() for t in all)
     for name, all in done.items():
         print(f"interaction {name} {len(all)}")
