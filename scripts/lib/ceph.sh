@@ -19,11 +19,6 @@ ceph_missing() {
     return 1
 }
 
-# A port on which nothing listens now.
-ceph_free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # The keys of the monitor, the OSD and client.admin.
 ceph_keys() {
     ceph-authtool --create-keyring "$1" --gen-key -n mon. --cap mon 'allow *' &&
@@ -41,16 +36,16 @@ ceph_classes() {
 
 # ceph_start [BYTES]: of the OSD's memory, 1 GiB unless said otherwise.
 ceph_start() {
-    local bytes=${1:-1073741824} port fsid uuid
+    local bytes=${1:-1073741824} PORT fsid uuid
     CEPH_DIR=$T/ceph
     export CEPH_CONF=$CEPH_DIR/ceph.conf
     mkdir -p "$CEPH_DIR/osd.0" || return 1
     CEPH_ADDRESS=${CEPH_ADDRESS:-127.0.0.1}
-    port=$(ceph_free_port) && fsid=$(cat /proc/sys/kernel/random/uuid) || return 1
+    hold_port "$CEPH_ADDRESS" && fsid=$(cat /proc/sys/kernel/random/uuid) || return 1
     cat >"$CEPH_CONF" <<END
 [global]
 fsid = $fsid
-mon host = v2:$CEPH_ADDRESS:$port
+mon host = v2:$CEPH_ADDRESS:$PORT
 ms bind ipv4 = true
 public network = $CEPH_ADDRESS/8
 auth cluster required = cephx
@@ -86,7 +81,7 @@ log file = /dev/null
 admin socket =
 END
     ceph_keys "$CEPH_DIR/keyring" >"$CEPH_DIR/out" 2>&1 &&
-        monmaptool --create --fsid "$fsid" --addv a "[v2:$CEPH_ADDRESS:$port]" \
+        monmaptool --create --fsid "$fsid" --addv a "[v2:$CEPH_ADDRESS:$PORT]" \
         "$CEPH_DIR/monmap" >>"$CEPH_DIR/out" 2>&1 &&
         ceph-mon --mkfs -i a --monmap "$CEPH_DIR/monmap" --keyring "$CEPH_DIR/keyring" >>"$CEPH_DIR/out" 2>&1 ||
         { cat "$CEPH_DIR/out" >&2; return 1; }

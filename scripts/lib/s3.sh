@@ -20,13 +20,13 @@ s3_missing() {
 
 # s3_start: the server; its address is in $S3_URL.
 s3_start() {
-    local port
-    port=$(ceph_free_port) || return 1
-    S3_URL=http://127.0.0.1:$port/
+    local PORT
+    hold_port || return 1
+    S3_URL=http://127.0.0.1:$PORT/
     mkdir -p "$CEPH_DIR/rgw"
     cat >>"$CEPH_CONF" <<END
 [client.rgw]
-rgw frontends = beast endpoint=127.0.0.1:$port tcp_nodelay=1
+rgw frontends = beast endpoint=127.0.0.1:$PORT tcp_nodelay=1
 rgw data = $CEPH_DIR/rgw
 rgw run sync thread = false
 rgw enable gc threads = false

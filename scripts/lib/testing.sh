@@ -97,6 +97,15 @@ forget() {
     QM_PIDS=("${QM_PIDS[@]}")
 }
 
+# hold_port [ADDRESS]: a TCP port of it (127.0.0.1) for this script's servers, until the script
+# ends, in $PORT; scripts/lib/hold-port says how.
+hold_port() {
+    local PID file
+    file=$(mktemp "$T/port.XXXXXXXX") || return 1
+    background "$SOURCE_DIR/scripts/lib/hold-port" "$@" >"$file"
+    wait_for 20 test -s "$file" && read -r PORT <"$file"
+}
+
 # What a program has to preload that loads something built with a sanitizer: its runtime,
 # the C++ library, without which that knows no exceptions (Ceph's libraries throw some), and
 # what makes it get ready early enough (tests/live/server/sanitizer-first.c), which may be
