@@ -17,6 +17,16 @@ enum qm_tier_file {
     QM_TIER_META, /* through the page cache: after the call, it survives the process */
 };
 
+/* One of several reads.  n is a multiple of 4096; buf need not be aligned. */
+struct qm_tier_io_read {
+    void *buf;
+    size_t n;
+    uint64_t at;
+};
+
+/* The i-th of them has ended: 0 or an error. */
+typedef void qm_tier_io_done(void *opaque, size_t i, int error);
+
 struct qm_tier_io {
     void *opaque;
     int (*read)(void *opaque, enum qm_tier_file file, void *buf, size_t n, uint64_t at);
@@ -30,6 +40,11 @@ struct qm_tier_io {
      */
     int (*present)(void *opaque, uint64_t size);
     void (*close)(void *opaque);
+    /* Reads n pieces of QM_TIER_DATA at once.  done() is called by this thread, once
+     * for each in any order, before it returns.  False: cannot be done in this way now,
+     * and nothing was.  NULL: it never can. */
+    bool (*read_many)(void *opaque, const struct qm_tier_io_read *reads, size_t n,
+                      qm_tier_io_done *done, void *done_opaque);
 
     /* Set when it is opened. */
     bool fixed;    /* a device: its size cannot be changed */

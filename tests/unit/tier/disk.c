@@ -29,6 +29,22 @@ static int read_disk(void *opaque, enum qm_tier_file file, void *buf, size_t n,
     return 0;
 }
 
+/* As a ring does: from any of them on, backwards. */
+static bool read_many(void *opaque, const struct qm_tier_io_read *reads, size_t n,
+                      qm_tier_io_done *done, void *done_opaque)
+{
+    struct disk *d = opaque;
+    size_t first = rnd_below(&d->seed, n);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t k = (first + n - i) % n;
+
+        done(done_opaque, k,
+             read_disk(d, QM_TIER_DATA, reads[k].buf, reads[k].n, reads[k].at));
+    }
+    return true;
+}
+
 static unsigned unit(const struct disk *d)
 {
     return d->pages ? 4096 / SECTOR : 1;
@@ -172,6 +188,7 @@ struct qm_tier_io disk_io(struct disk *d)
         .resize = resize_disk,
         .present = present_disk,
         .close = close_disk,
+        .read_many = d->many ? read_many : NULL,
         .direct = true,
         .fresh = d->size == 0,
         .size = d->size,

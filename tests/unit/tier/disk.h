@@ -26,6 +26,7 @@ struct disk {
     int with;
     bool meta_too; /* not only data */
     bool no_resize;
+    bool many; /* several reads at once, in any order, as by io_uring */
 };
 
 struct disk *disk_new(uint64_t room, uint64_t seed);

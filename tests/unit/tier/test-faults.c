@@ -399,6 +399,52 @@ static void test_shrink_while_filling(void **state)
     }
 }
 
+/* Of several blocks that are read at once, those that fail are misses, and only these;
+ * what fails too often ends the tier. */
+static void test_some_of_many_fail(void **state)
+{
+    enum { N = 16 };
+    static _Alignas(4096) char many[N][BLOCK];
+    struct qm_tier_io io;
+    struct qm_tier_config c;
+    struct qm_tier_stats s;
+    struct qm_tier *t;
+    char err[400] = "";
+    unsigned hits = 0, misses = 0;
+
+    disk->many = true;
+    io = disk_io(disk);
+    c = config(&io);
+    c.errors = 1000000;
+    assert_int_equal(qm_tier_open(&c, &t, err, sizeof err), 0);
+    for (unsigned round = 0; round < 500; round++) {
+        struct qm_tier_read reads[N];
+
+        disk->reads_fail = round % 5 * 10;
+        disk->flips = round % 3 * 10;
+        for (size_t i = 0; i < N; i++) {
+            keep_in(t, i);
+            reads[i] = (struct qm_tier_read){.block = i, .buf = many[i]};
+        }
+        (void)qm_tier_read(t, reads, N);
+        for (size_t i = 0; i < N; i++) {
+            hits += reads[i].hit;
+            misses += !reads[i].hit;
+            assert_int_equal(qm_tier_contains(t, i), reads[i].hit);
+            if (reads[i].hit)
+                assert_int_equal(version_of(many[i], BLOCK, i), now[i]);
+            else
+                assert_true(disk->reads_fail > 0 || disk->flips > 0);
+        }
+    }
+    s = stats(t);
+    assert_int_equal(s.hits, hits);
+    assert_int_equal(s.misses, misses);
+    assert_int_equal(s.read_errors + s.wrong_checksums, misses);
+    assert_true(s.read_errors > 0 && s.wrong_checksums > 0 && hits > misses);
+    assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
+}
+
 /* The footer in the file may lack the last blocks of its segment, or be none: these
  * leave the index all the same when their slots are filled anew. */
 static void test_footers_fail(void **state)
@@ -572,6 +618,7 @@ int main(void)
         TEST(test_sync_fails),
         TEST(test_partition),
         TEST(test_shrink_while_filling),
+        TEST(test_some_of_many_fail),
         TEST(test_footers_fail),
         TEST(test_segment_of_nothing),
         TEST(test_no_memory),
