@@ -126,6 +126,8 @@ static void print_status(const json_t *answer)
     if (cli_flag(s, "tier_dead", false))
         printf("reason     %s\n", cli_text(s, "tier_reason"));
     printf("size       %" PRIu64 " bytes\n", cli_count(s, "tier_size"));
+    if (json_object_get(s, "tier_io"))
+        printf("reads by   %s\n", cli_text(s, "tier_io"));
     printf("blocks     %" PRIu64 " of %" PRIu64 "\n", cli_count(s, "tier_blocks"),
            cli_count(s, "tier_capacity"));
     printf("from before  %" PRIu64 ", of which %" PRIu64 " are to be compared, %" PRIu64

@@ -92,3 +92,8 @@ if(QM_WITH_FILTER OR QM_WITH_COMMAND)
   qm_component(BERKELEY_DB "policy quickmine, as in the paper" libdb5.3-dev
                DB_INCLUDE_DIR DB_LIBRARY)
 endif()
+if(QM_WITH_FILTER OR QM_WITH_COMMAND)
+  pkg_check_modules(TIER_RING IMPORTED_TARGET liburing)
+  qm_component(TIER_RING "a second tier's reads by io_uring" liburing-dev
+               TIER_RING_FOUND=liburing-dev)
+endif()

@@ -286,6 +286,7 @@ static void put_tier(const struct report *r, json_t *o)
     put(o, "tier_capacity", t.capacity);
     put(o, "tier_blocks", t.blocks);
     put(o, "tier_memory", t.memory);
+    put_text(o, "tier_io", t.rings > 0 ? "io_uring" : "threads");
     put(o, "tier_hits", t.hits);
     put(o, "tier_misses", t.misses);
     put(o, "tier_recovered", t.recovered);

@@ -12,7 +12,7 @@
  *   verify.c   what others may have changed before
  *   admit.c    frequency sketch, write budget, Bloom filter
  *   resize.c   grows and shrinks
- *   format.c   the file's format; io.c the file
+ *   format.c   the file's format; io.c the file; ring.c reads of it by io_uring
  *
  * Locks, in the order in which they may be nested: log.lock, verify.lock, shard.lock.
  * intent.lock, queue.lock, reader.lock, die_lock are leaves, but that tier_die() may be

@@ -14,19 +14,18 @@
 #include <unistd.h>
 
 #include "tier/format.h"
+#include "tier/ring.h"
 
 struct file {
     int fd[2]; /* by enum qm_tier_file; may be the same */
     bool regular;
+    struct qm_tier_rings *rings;
 };
 
-static int read_file(void *opaque, enum qm_tier_file which, void *buf, size_t n,
-                     uint64_t at)
+int qm_tier_pread(int fd, void *buf, size_t n, uint64_t at)
 {
-    struct file *f = opaque;
-
     while (n > 0) {
-        ssize_t r = pread(f->fd[which], buf, n, (off_t)at);
+        ssize_t r = pread(fd, buf, n, (off_t)at);
 
         if (r == -1 && errno == EINTR)
             continue;
@@ -37,6 +36,23 @@ static int read_file(void *opaque, enum qm_tier_file which, void *buf, size_t n,
         at += (uint64_t)r;
     }
     return 0;
+}
+
+static int read_file(void *opaque, enum qm_tier_file which, void *buf, size_t n,
+                     uint64_t at)
+{
+    struct file *f = opaque;
+
+    return qm_tier_pread(f->fd[which], buf, n, at);
+}
+
+static bool read_many(void *opaque, const struct qm_tier_io_read *reads, size_t n,
+                      qm_tier_io_done *done, void *done_opaque)
+{
+    struct file *f = opaque;
+
+    return qm_tier_rings_read(f->rings, f->fd[QM_TIER_DATA], reads, n, done,
+                              done_opaque);
 }
 
 static int write_file(void *opaque, enum qm_tier_file which, const void *buf, size_t n,
@@ -106,6 +122,7 @@ static void close_file(void *opaque)
 {
     struct file *f = opaque;
 
+    qm_tier_rings_free(f->rings);
     if (f->fd[QM_TIER_DATA] != f->fd[QM_TIER_META])
         close(f->fd[QM_TIER_DATA]);
     close(f->fd[QM_TIER_META]); /* which unlocks */
@@ -138,8 +155,8 @@ static int open_direct(int fd)
     return direct;
 }
 
-int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *err,
-                    size_t len)
+int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, bool ring,
+                    char *err, size_t len)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct file *f = malloc(sizeof *f);
@@ -199,6 +216,7 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *
             io->birth =
                 (uint64_t)stx.stx_btime.tv_sec * 1000000000u + stx.stx_btime.tv_nsec;
     }
+    f->rings = NULL;
     f->fd[QM_TIER_META] = f->fd[QM_TIER_DATA] = fd;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     if (direct) {
@@ -209,6 +227,12 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *
             io->direct = true;
         }
     }
+    /* From the page cache, threads copy at the same time, and a ring does not. */
+    if (ring && io->direct)
+        f->rings = qm_tier_rings_new(f->fd[QM_TIER_DATA]);
+    io->rings = qm_tier_rings_count(f->rings);
+    io->memory = qm_tier_rings_memory(f->rings);
+    io->read_many = f->rings ? read_many : NULL;
     io->opaque = f;
     io->read = read_file;
     io->write = write_file;

@@ -52,12 +52,18 @@ struct qm_tier_io {
     bool fresh;    /* made just now */
     uint64_t size; /* of the file when it was opened */
     uint64_t inode, birth;
+    unsigned rings;  /* of io_uring, that read_many() has */
+    uint64_t memory; /* bytes that it has allocated */
 };
 
+/* Reads all, or fails.  Returns 0 or an errno value. */
+int qm_tier_pread(int fd, void *buf, size_t n, uint64_t at);
+
 /* A file or block device, locked against other processes (OFD lock).  Returns 0, EBUSY,
- * or what open() returned; err has a sentence. */
-int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, char *err,
-                    size_t len);
+ * or what open() returned; err has a sentence.  ring: with O_DIRECT, use io_uring if it
+ * can be had. */
+int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, bool ring,
+                    char *err, size_t len);
 
 /* No file: data is not kept, metadata in memory (size bytes of address space). */
 int qm_tier_io_null(struct qm_tier_io *io, uint64_t size);

@@ -262,6 +262,7 @@ void qm_tier_config_init(struct qm_tier_config *config)
         .sync_ms = 5000,
         .errors = 16,
         .direct = true,
+        .ring = true,
         .data = true,
         .verify = QM_TIER_VERIFY_NEVER,
     };
@@ -405,8 +406,13 @@ static int open_io(struct qm_tier *t, char *err, size_t len)
         t->io = *t->config.io;
         return 0;
     }
-    if (t->config.data)
-        return qm_tier_io_file(&t->io, t->config.path, t->config.direct, err, len);
+    if (t->config.data) {
+        r = qm_tier_io_file(&t->io, t->config.path, t->config.direct, t->config.ring,
+                            err, len);
+        if (r == 0)
+            atomic_fetch_add(&t->memory, t->io.memory);
+        return r;
+    }
     r = qm_tier_io_null(&t->io, t->config.size);
     if (r != 0)
         snprintf(err, len, "%s", strerror(r));
@@ -570,6 +576,7 @@ void qm_tier_get_stats(struct qm_tier *t, struct qm_tier_stats *s)
     s->regions = t->intent.regions;
     s->size = t->size;
     s->direct = t->io.direct;
+    s->rings = t->io.rings;
     pthread_mutex_lock(&t->queue.lock);
     s->queued = t->queue.n;
     pthread_mutex_unlock(&t->queue.lock);

@@ -156,6 +156,8 @@ struct qm_tier_config {
     unsigned errors;  /* this many I/O errors or wrong checksums, with no 4096 successes
                          between, and the tier is dead; default 16 */
     bool direct;      /* O_DIRECT for data, if the file system has it; default: true */
+    bool ring; /* with O_DIRECT: several blocks are read by io_uring, if it can be
+                  had, and not by threads; default: true */
 
     /* For simulation.  data = false: no file (path is NULL) and no bytes (buffers are
      * NULL), but the same decisions; implies threadless. */
@@ -393,6 +395,7 @@ struct qm_tier_stats {
                               and a Bloom filter beside */
     uint64_t epoch;        /* how often this tier was opened */
     bool direct;           /* O_DIRECT is in use */
+    unsigned rings;        /* of io_uring, in use; 0: threads read several blocks */
     bool dead;
     bool unsafe; /* dead, and could not be marked invalid anywhere: the file must be
                     removed before the next start.  Tried again in the background */
