@@ -112,7 +112,9 @@ elif mode == "change":
             h.trim(BLOCK, at)
         check(at, BLOCK)
 elif mode == "read":
-    before = stats().get("tier_hits", 0)
+    first = stats()
+    before = first.get("tier_hits", 0)
+    assert first.get("tier_io", "threads") in ("io_uring", "threads"), first["tier_io"]
     read_all()
     hits = stats().get("tier_hits", 0) - before
     least, most = map(int, sys.argv[4:6]) if len(sys.argv) > 4 else (0, size)

@@ -35,6 +35,7 @@ static char dir[] = "/tmp/tier-threads.XXXXXX", path[64];
 static struct volume *volume;
 static struct qm_tier *tier;
 static _Atomic bool stop;
+static bool ring;
 
 static struct qm_tier *open_tier(enum qm_tier_admit admit)
 {
@@ -50,6 +51,7 @@ static struct qm_tier *open_tier(enum qm_tier_admit admit)
     c.update = QM_TIER_UPDATE_AUTO;
     c.sync_ms = 3;
     c.queue = QUEUE;
+    c.ring = ring;
     if (qm_tier_open(&c, &tier, err, sizeof err) != 0)
         fail_msg("%s", err);
     return tier;
@@ -306,7 +308,8 @@ static void test_killed(void **state)
     assert_true(recovered > 0);
 }
 
-int main(void)
+/* With an argument, several blocks are read by threads, not by io_uring. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
@@ -315,6 +318,7 @@ int main(void)
     };
     int r;
 
+    ring = argc < 2;
     volume = mmap(NULL, sizeof *volume, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (volume == MAP_FAILED || !mkdtemp(dir))
