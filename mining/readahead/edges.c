@@ -2,17 +2,22 @@
 /* edges.c - see edges.h. */
 #include "mining/readahead/edges.h"
 
-#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #define REGION_BITS 3 /* blocks whose edges are in one set */
 #define READS_MAX   1000
 
 _Static_assert(QM_EDGES_BACK <= 1 << REGION_BITS, "the next set has the others");
 
+void qm_edges_free(struct qm_edges *e)
+{
+    free(e->sets);
+}
+
 static struct qm_edge *set_of(struct qm_edges *e, uint64_t region)
 {
-    return e->sets[(region * UINT64_C(0x9e3779b97f4a7c15) >> 32) % QM_EDGES_SETS];
+    return e->sets[(region * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (e->n - 1)];
 }
 
 /* A run's edge between from and to, both included; they are at most a region apart. */
@@ -31,9 +36,9 @@ static struct qm_edge *find(struct qm_edges *e, int step, uint64_t from, uint64_
     return NULL;
 }
 
-static void leave(struct qm_edges *e, uint64_t at, int step, unsigned reads)
+static void put(struct qm_edges *e, const struct qm_edge *edge)
 {
-    struct qm_edge *set = set_of(e, at >> REGION_BITS), *oldest = &set[0];
+    struct qm_edge *set = set_of(e, edge->at >> REGION_BITS), *oldest = &set[0];
 
     for (unsigned i = 0; i < QM_EDGES_WAYS; i++) {
         if (set[i].reads == 0) {
@@ -43,12 +48,32 @@ static void leave(struct qm_edges *e, uint64_t at, int step, unsigned reads)
         if (e->now - set[i].stamp > e->now - oldest->stamp)
             oldest = &set[i];
     }
-    *oldest = (struct qm_edge){
-        .at = at,
-        .stamp = e->now,
-        .reads = (uint16_t)(reads < READS_MAX ? reads : READS_MAX),
-        .step = (int8_t)step,
-    };
+    *oldest = *edge;
+}
+
+static void leave(struct qm_edges *e, uint64_t at, int step, unsigned reads)
+{
+    put(e, &(struct qm_edge){
+               .at = at,
+               .stamp = e->now,
+               .reads = (uint16_t)(reads < READS_MAX ? reads : READS_MAX),
+               .step = (int8_t)step,
+           });
+}
+
+bool qm_edges_resize(struct qm_edges *e, uint32_t n)
+{
+    struct qm_edges to = {.now = e->now, .n = n, .sets = calloc(n, sizeof *e->sets)};
+
+    if (!to.sets)
+        return false;
+    for (uint32_t s = 0; s < e->n; s++)
+        for (unsigned i = 0; i < QM_EDGES_WAYS; i++)
+            if (e->sets[s][i].reads > 0)
+                put(&to, &e->sets[s][i]);
+    free(e->sets);
+    *e = to;
+    return true;
 }
 
 static uint64_t below(uint64_t block, uint64_t n)

@@ -8,8 +8,8 @@
  *
  * Runs are told apart by position alone: which context reads does not matter here, so a
  * reader whose requests come over several connections, or one block a query, is one
- * run.  The table has a fixed size; edges lie in sets by position, and in a full set
- * the oldest is replaced.
+ * run.  Edges lie in sets by position, and in a full set the oldest is replaced.  The
+ * number of sets may change.
  *
  * A random reader's reads adjoin each other by chance, with a probability of about the
  * number of edges over that of the blocks it reads.
@@ -19,10 +19,10 @@
 #ifndef QM_EDGES_H
 #define QM_EDGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    QM_EDGES_SETS = 256,
     QM_EDGES_WAYS = 4,
     QM_EDGES_NEAR = 2, /* blocks that a read may leave out and still continue a run */
     QM_EDGES_BACK = 8, /* blocks before an edge: reads that came out of order */
@@ -37,8 +37,14 @@ struct qm_edge {
 
 struct qm_edges {
     uint32_t now;
-    struct qm_edge sets[QM_EDGES_SETS][QM_EDGES_WAYS];
+    uint32_t n; /* sets; a power of two, or 0: there is no memory yet */
+    struct qm_edge (*sets)[QM_EDGES_WAYS];
 };
+
+/* From now on there are n sets, a power of two.  False: memory is out, and nothing has
+ * changed.  The structure is all 0 before the first time. */
+bool qm_edges_resize(struct qm_edges *edges, uint32_t n);
+void qm_edges_free(struct qm_edges *edges);
 
 /* A run that a read continues, the read itself included. */
 struct qm_run {

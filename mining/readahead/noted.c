@@ -3,14 +3,71 @@
 #include "mining/readahead/noted.h"
 
 #include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define PLACES (1u << QM_NOTED_BITS)
+#define BYTES                                                                          \
+    (sizeof(uint64_t) << QM_NOTED_MOST_BITS) /* of all blocks there can be             \
+                                              */
 
-static unsigned place_of(uint64_t block, unsigned choice)
+static unsigned bits_of(const struct qm_noted *noted)
+{
+    return atomic_load_explicit(&noted->bits, memory_order_relaxed);
+}
+
+/* The memory of places from n on, which nobody needs any more, is the system's. */
+static void give_back(struct qm_noted *noted, unsigned n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t kept = n * sizeof *noted->blocks + page - 1;
+
+    kept -= kept % page;
+    if (kept < BYTES)
+        (void)madvise((char *)noted->blocks + kept, BYTES - kept, MADV_DONTNEED);
+}
+
+static _Atomic uint64_t *reserve(void)
+{
+    void *blocks =
+        mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return blocks == MAP_FAILED ? NULL : blocks;
+}
+
+bool qm_noted_resize(struct qm_noted *noted, unsigned bits)
+{
+    const unsigned before = noted->blocks ? 1u << bits_of(noted) : 0;
+    struct qm_note *notes = calloc(1u << bits, sizeof *notes);
+
+    if (notes && !noted->blocks)
+        noted->blocks = reserve();
+    if (!notes || !noted->blocks) {
+        free(notes);
+        return false;
+    }
+    for (unsigned i = 0; i < before; i++)
+        atomic_store_explicit(&noted->blocks[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&noted->bits, bits, memory_order_relaxed);
+    if (1u << bits < before)
+        give_back(noted, 1u << bits);
+    free(noted->notes);
+    noted->notes = notes;
+    return true;
+}
+
+void qm_noted_free(struct qm_noted *noted)
+{
+    if (noted->blocks)
+        (void)munmap((void *)noted->blocks, BYTES);
+    free(noted->notes);
+}
+
+static unsigned place_of(uint64_t block, unsigned choice, unsigned bits)
 {
     uint64_t hash = block * UINT64_C(0x9e3779b97f4a7c15);
 
-    return (unsigned)(hash >> (choice ? 32 : 64 - QM_NOTED_BITS)) % PLACES;
+    return (unsigned)(hash >> (choice ? 32 : 64 - bits)) & ((1u << bits) - 1);
 }
 
 static uint64_t at(struct qm_noted *noted, unsigned place)
@@ -20,14 +77,16 @@ static uint64_t at(struct qm_noted *noted, unsigned place)
 
 bool qm_noted_has(struct qm_noted *noted, uint64_t block)
 {
-    return at(noted, place_of(block, 0)) == block + 1 ||
-           at(noted, place_of(block, 1)) == block + 1;
+    const unsigned bits = bits_of(noted);
+
+    return at(noted, place_of(block, 0, bits)) == block + 1 ||
+           at(noted, place_of(block, 1, bits)) == block + 1;
 }
 
 struct qm_note *qm_noted_find(struct qm_noted *noted, uint64_t block)
 {
     for (unsigned choice = 0; choice < 2; choice++) {
-        unsigned place = place_of(block, choice);
+        unsigned place = place_of(block, choice, bits_of(noted));
 
         if (at(noted, place) == block + 1)
             return &noted->notes[place];
@@ -43,7 +102,8 @@ static bool yields(struct qm_noted *noted, unsigned place, bool only_free)
 
 void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note)
 {
-    const unsigned places[2] = {place_of(block, 0), place_of(block, 1)};
+    const unsigned places[2] = {place_of(block, 0, bits_of(noted)),
+                                place_of(block, 1, bits_of(noted))};
     unsigned place;
     bool second; /* one that is free comes first, then one without a marker */
 
@@ -60,7 +120,7 @@ void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note)
 void qm_noted_remove(struct qm_noted *noted, uint64_t block)
 {
     for (unsigned choice = 0; choice < 2; choice++) {
-        unsigned place = place_of(block, choice);
+        unsigned place = place_of(block, choice, bits_of(noted));
 
         if (at(noted, place) == block + 1)
             atomic_store_explicit(&noted->blocks[place], 0, memory_order_relaxed);

@@ -4,12 +4,13 @@
  * A stream wants to know when its reader comes by a certain block that was prefetched
  * for it, its *marker*, and of some others, its *samples*, whether they were of use.
  * Both are told block by block, by any thread, and of most blocks nobody wants to know.
- * So those are in a table of fixed size, where each block has two places to choose
+ * So those are in a table, where each block has two places to choose
  * from.  A sample never replaces a marker, and what it replaces teaches nothing.  A
  * stream has one marker, so the table has places enough for all.
  *
  * qm_noted_has() may be called at any time, by any thread, without a lock: it reads two
- * words.  It is a hint.  All else needs the caller's lock.
+ * words.  It is a hint.  All else needs the caller's lock.  For that, addresses are
+ * reserved for as many blocks as there can ever be.
  */
 #ifndef QM_NOTED_H
 #define QM_NOTED_H
@@ -18,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { QM_NOTED_BITS = 11 };
+enum { QM_NOTED_MOST_BITS = 11 };
 
 struct qm_note {
     uint32_t generation; /* of the track that it is of */
@@ -28,9 +29,16 @@ struct qm_note {
 };
 
 struct qm_noted {
-    _Atomic uint64_t blocks[1 << QM_NOTED_BITS]; /* number + 1; 0: none */
-    struct qm_note notes[1 << QM_NOTED_BITS];
+    _Atomic unsigned bits;    /* of the number of places; 0: there is no memory yet */
+    _Atomic uint64_t *blocks; /* number + 1; 0: none */
+    struct qm_note *notes;
 };
+
+/* From now on there are 1 << bits places, at most QM_NOTED_MOST_BITS, and all notes are
+ * forgotten.  False: memory is out, and nothing has changed.  The structure is all 0
+ * before the first time, when nobody may look into it. */
+bool qm_noted_resize(struct qm_noted *noted, unsigned bits);
+void qm_noted_free(struct qm_noted *noted);
 
 /* Whether block is noted, about. */
 bool qm_noted_has(struct qm_noted *noted, uint64_t block);

@@ -11,6 +11,14 @@
 #define CLAIM_EVERY    1024 /* misses after which what is kept is looked at again */
 #define OUT_OF_ORDER   8    /* blocks */
 #define BACKWARD_REACH 64   /* blocks of a read, for finding its track */
+#define EDGE_SETS      256
+
+static void release(struct qm_tracks *t)
+{
+    qm_noted_free(&t->noted);
+    qm_edges_free(&t->edges);
+    free(t);
+}
 
 struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
 {
@@ -18,6 +26,11 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
 
     if (!t)
         return NULL;
+    if (!qm_edges_resize(&t->edges, EDGE_SETS) ||
+        !qm_noted_resize(&t->noted, QM_NOTED_MOST_BITS)) {
+        release(t);
+        return NULL;
+    }
     t->config = *config;
     qm_windows_init(t);
     pthread_mutex_init(&t->lock, NULL);
@@ -27,14 +40,17 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
 
 void qm_tracks_free(struct qm_tracks *t)
 {
-    if (t)
-        pthread_mutex_destroy(&t->lock);
-    free(t);
+    if (!t)
+        return;
+    pthread_mutex_destroy(&t->lock);
+    release(t);
 }
 
 uint64_t qm_tracks_bytes(void)
 {
-    return sizeof(struct qm_tracks);
+    return sizeof(struct qm_tracks) +
+           sizeof(struct qm_edge) * QM_EDGES_WAYS * EDGE_SETS +
+           ((sizeof(struct qm_note) + sizeof(uint64_t)) << QM_NOTED_MOST_BITS);
 }
 
 static uint64_t below(uint64_t block, uint64_t n)

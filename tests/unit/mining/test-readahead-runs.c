@@ -9,6 +9,14 @@
 #include "mining/readahead/strides.h"
 #include "mining/readahead/worth.h"
 
+static struct qm_edges make_edges(uint32_t sets)
+{
+    struct qm_edges e = {0};
+
+    assert_true(qm_edges_resize(&e, sets));
+    return e;
+}
+
 static void expect_run(struct qm_edges *e, uint64_t block, uint32_t count,
                        unsigned reads, int step)
 {
@@ -21,7 +29,7 @@ static void expect_run(struct qm_edges *e, uint64_t block, uint32_t count,
 
 static void test_forward(void **state)
 {
-    struct qm_edges e = {0};
+    struct qm_edges e = make_edges(256);
 
     expect_run(&e, 100, 1, 1, 0);
     expect_run(&e, 101, 1, 2, 1);
@@ -30,11 +38,12 @@ static void test_forward(void **state)
     expect_run(&e, 112, 4, 5, 1); /* near */
     expect_run(&e, 119, 4, 1, 0); /* too far */
     expect_run(&e, 117, 1, 6, 1); /* the run's edge, 116, is still there */
+    qm_edges_free(&e);
 }
 
 static void test_backward(void **state)
 {
-    struct qm_edges e = {0};
+    struct qm_edges e = make_edges(256);
 
     expect_run(&e, 100, 1, 1, 0);
     expect_run(&e, 99, 1, 2, -1);
@@ -43,24 +52,26 @@ static void test_backward(void **state)
     expect_run(&e, 80, 3, 1, 0);
     assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1);
     assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1); /* nothing is before 0 */
+    qm_edges_free(&e);
 }
 
 /* Reads that were sent in order arrive with two of them swapped. */
 static void test_swapped(void **state)
 {
-    struct qm_edges e = {0};
+    struct qm_edges e = make_edges(256);
 
     expect_run(&e, 10, 1, 1, 0);
     expect_run(&e, 11, 1, 2, 1);
     expect_run(&e, 13, 1, 3, 1);
     expect_run(&e, 12, 1, 1, 0);
     expect_run(&e, 14, 1, 4, 1);
+    qm_edges_free(&e);
 }
 
 /* 64 runs at a time, and as many random reads between: few are lost sight of. */
 static void test_interleaved(void **state)
 {
-    static struct qm_edges e;
+    struct qm_edges e = make_edges(256);
     struct rng rng = {1};
     unsigned lost = 0;
 
@@ -70,17 +81,37 @@ static void test_interleaved(void **state)
             qm_edges_read(&e, (UINT64_C(1) << 40) + rng_below(&rng, 1u << 30), 1);
         }
     assert_in_range(lost, 64, 64 + 64);
+    qm_edges_free(&e);
 }
 
 static void test_random_makes_none(void **state)
 {
-    static struct qm_edges e;
+    struct qm_edges e = make_edges(256);
     struct rng rng = {2};
     unsigned runs = 0;
 
     for (unsigned i = 0; i < 100000; i++)
         runs += qm_edges_read(&e, rng_below(&rng, 10u << 20), 1).reads > 1;
     assert_in_range(runs, 0, 100); /* by chance, about 256 * 6 / 10 M each */
+    qm_edges_free(&e);
+}
+
+/* Runs go on while the table's size changes. */
+static void test_edges_resized(void **state)
+{
+    static const uint32_t sets[] = {256, 16, 64, 256, 32};
+    struct qm_edges e = make_edges(128);
+    unsigned lost = 0;
+
+    for (unsigned i = 0; i < 5; i++) {
+        for (uint64_t s = 0; s < 8; s++)
+            qm_edges_read(&e, (s << 20) + 2 * i, 1);
+        assert_true(qm_edges_resize(&e, sets[i]));
+        for (uint64_t s = 0; s < 8; s++)
+            lost += qm_edges_read(&e, (s << 20) + 2 * i + 1, 1).reads < 2;
+    }
+    assert_int_equal(lost, 0);
+    qm_edges_free(&e);
 }
 
 static void test_strides(void **state)
@@ -103,32 +134,46 @@ static void test_strides(void **state)
     assert_int_equal(qm_strides_read(&s, 108000, &reads), 0);
 }
 
-/* Markers stay, whatever is noted beside them. */
-static void test_noted(void **state)
+/* Markers stay, whatever is noted beside them, in a table of any size. */
+static void check_markers(struct qm_noted *noted, uint16_t n)
 {
-    static struct qm_noted noted;
     struct rng rng = {3};
     uint64_t markers[128];
 
-    assert_false(qm_noted_has(&noted, 0));
-    assert_null(qm_noted_find(&noted, 7));
-    for (uint16_t i = 0; i < 128; i++) {
+    assert_false(qm_noted_has(noted, 0));
+    assert_null(qm_noted_find(noted, 7));
+    for (uint16_t i = 0; i < n; i++) {
         markers[i] = rng_next(&rng) >> 16;
-        qm_noted_add(&noted, markers[i], (struct qm_note){.track = i, .marker = true});
+        assert_false(qm_noted_has(noted, markers[i]));
+        qm_noted_add(noted, markers[i], (struct qm_note){.track = i, .marker = true});
     }
     for (unsigned i = 0; i < 100000; i++)
-        qm_noted_add(&noted, rng_next(&rng) >> 16, (struct qm_note){.marker = false});
-    for (uint16_t i = 0; i < 128; i++) {
-        assert_true(qm_noted_has(&noted, markers[i]));
-        assert_int_equal(qm_noted_find(&noted, markers[i])->track, i);
-        qm_noted_remove(&noted, markers[i]);
-        assert_false(qm_noted_has(&noted, markers[i]));
+        qm_noted_add(noted, rng_next(&rng) >> 16, (struct qm_note){.marker = false});
+    for (uint16_t i = 0; i < n; i++) {
+        assert_true(qm_noted_has(noted, markers[i]));
+        assert_int_equal(qm_noted_find(noted, markers[i])->track, i);
+        if (i % 2 == 0)
+            continue; /* a change of the size takes it away */
+        qm_noted_remove(noted, markers[i]);
+        assert_false(qm_noted_has(noted, markers[i]));
     }
-    qm_noted_add(&noted, 5, (struct qm_note){.track = 1});
-    qm_noted_add(&noted, 5, (struct qm_note){.track = 2});
-    assert_int_equal(qm_noted_find(&noted, 5)->track, 2);
-    qm_noted_remove(&noted, 5);
-    assert_null(qm_noted_find(&noted, 5));
+    qm_noted_add(noted, 5, (struct qm_note){.track = 1});
+    qm_noted_add(noted, 5, (struct qm_note){.track = 2});
+    assert_int_equal(qm_noted_find(noted, 5)->track, 2);
+    qm_noted_remove(noted, 5);
+    assert_null(qm_noted_find(noted, 5));
+}
+
+static void test_noted(void **state)
+{
+    static const unsigned bits[] = {QM_NOTED_MOST_BITS, 7, 9, QM_NOTED_MOST_BITS, 8};
+    struct qm_noted noted = {0};
+
+    for (unsigned i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+        assert_true(qm_noted_resize(&noted, bits[i]));
+        check_markers(&noted, (uint16_t)(1u << bits[i] >> 4));
+    }
+    qm_noted_free(&noted);
 }
 
 static void tell(struct qm_worth *w, unsigned distance, bool used)
@@ -268,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_random_makes_none),
         cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_edges_resized),
         cmocka_unit_test(test_noted),
         cmocka_unit_test(test_worth),
         cmocka_unit_test(test_worth_next),
