@@ -10,8 +10,8 @@
  * rules over others', and takes no time for mining.  Shorter runs are mined: what
  * follows them is worth knowing.  The context's sequence goes on behind the scan.
  *
- * The memory for rules is ppm's, but for what readahead takes; where that is more than
- * a part of it, it is ppm alone.
+ * The memory for rules is ppm's, but for what readahead has, at most a part of it: in a
+ * small cache it knows few streams.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,18 +22,20 @@
 #include "mining/core/parameters.h"
 #include "mining/core/registry.h"
 #include "mining/core/span.h"
+#include "mining/readahead/memory.h"
 #include "mining/readahead/tracks.h"
 
 #define SPANS 4  /* windows that a context remembers */
 #define SCAN  32 /* blocks */
 
-#define MEMORY (UINT64_C(16) << 20) /* for rules, if nobody says; as ppm's */
-#define PART   4                    /* of it that readahead may take */
+#define MEMORY      (UINT64_C(16) << 20) /* for rules, if nobody says; as ppm's */
+#define PART        4                    /* of it that readahead may have */
+#define RULES_LEAST (UINT64_C(64) << 10) /* that ppm can be made with */
 
 struct automatic {
     struct qm_prefetcher base;
     struct qm_prefetcher *ppm;
-    struct qm_prefetcher *readahead; /* NULL: there is no memory for it */
+    struct qm_prefetcher *readahead;
 };
 
 /* The streams of either, whose types are their own. */
@@ -54,35 +56,40 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
 {
     struct qm_mining_config rules = *config;
     struct automatic *a = calloc(1, sizeof *a);
+    uint64_t had, left;
     char nothing[64];
-    int r = ENOMEM;
+    int r = qm_mining_check(config, err, len);
 
-    if (!a) {
-        snprintf(err, len, "%s", strerror(ENOMEM));
+    if (r == 0 && !a) {
+        r = ENOMEM;
+        snprintf(err, len, "%s", strerror(r));
+    }
+    if (r != 0) {
+        free(a);
         return r;
     }
     a->base.ops = &qm_prefetcher_auto;
     if (rules.rules_memory == 0)
         rules.rules_memory = MEMORY;
-    if (rules.rules_memory >= PART * qm_tracks_bytes()) {
-        rules.rules_memory -= qm_tracks_bytes();
-        if (rules.rules_most > qm_tracks_bytes())
-            rules.rules_most -= qm_tracks_bytes();
-        r = qm_prefetcher_readahead.create(config, &a->readahead, nothing,
-                                           sizeof nothing);
-        if (r != 0) {
-            snprintf(err, len, "%s", nothing);
-            free(a);
-            return r;
-        }
-    }
-    r = qm_prefetcher_ppm.create(&rules, &a->ppm, err, len);
+    r = qm_prefetcher_readahead.create(config, &a->readahead, nothing, sizeof nothing);
     if (r != 0) {
-        if (a->readahead)
-            a->readahead->ops->destroy(a->readahead);
+        snprintf(err, len, "%s", nothing);
         free(a);
         return r;
     }
+    had = qm_readahead_set_bytes(a->readahead, rules.rules_memory / PART);
+    left = rules.rules_memory > had ? rules.rules_memory - had : 0;
+    rules.rules_memory = left > RULES_LEAST ? left : RULES_LEAST;
+    if (rules.rules_most > rules.rules_memory)
+        rules.rules_most -= qm_tracks_bytes_within(rules.rules_most / PART);
+    r = qm_prefetcher_ppm.create(&rules, &a->ppm, err, len);
+    if (r != 0) {
+        a->readahead->ops->destroy(a->readahead);
+        free(a);
+        return r;
+    }
+    if (left < rules.rules_memory)
+        a->ppm->ops->set_memory(a->ppm, left);
     *p = &a->base;
     return 0;
 }
@@ -92,8 +99,7 @@ static int destroy(struct qm_prefetcher *p)
     struct automatic *a = of(p);
     int r = a->ppm->ops->destroy(a->ppm);
 
-    if (a->readahead)
-        a->readahead->ops->destroy(a->readahead);
+    a->readahead->ops->destroy(a->readahead);
     free(a);
     return r;
 }
@@ -107,7 +113,7 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     if (!s)
         return NULL;
     s->ppm = a->ppm->ops->begin(a->ppm, klass);
-    if (s->ppm && a->readahead) {
+    if (s->ppm) {
         s->readahead = a->readahead->ops->begin(a->readahead, klass);
         if (!s->readahead) {
             a->ppm->ops->end(a->ppm, s->ppm, &work);
@@ -133,8 +139,7 @@ static void owners(struct qm_prefetcher *p, unsigned there)
 
 static void request(struct qm_stream *s, uint32_t count)
 {
-    if (s->readahead)
-        qm_prefetcher_readahead.request(s->readahead, count);
+    qm_prefetcher_readahead.request(s->readahead, count);
 }
 
 static bool is_scanned(const struct qm_stream *s, uint64_t block)
@@ -150,8 +155,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 {
     struct automatic *a = of(p);
 
-    if (a->readahead)
-        a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
+    a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
     *work = NULL;
     s->mined = !is_scanned(s, block);
     if (s->mined)
@@ -204,10 +208,10 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
                            struct qm_candidate *out, unsigned max)
 {
     struct automatic *a = of(p);
-    unsigned ranges = 0, n;
+    unsigned ranges =
+        a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
+    unsigned n;
 
-    if (a->readahead)
-        ranges = a->readahead->ops->candidates(a->readahead, s->readahead, out, max);
     remember(s, out, ranges);
     n = ranges;
     if (s->mined && n < max)
@@ -219,16 +223,14 @@ static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)
 {
     struct automatic *a = of(p);
 
-    if (a->readahead)
-        a->readahead->ops->refused(a->readahead, block, count);
+    a->readahead->ops->refused(a->readahead, block, count);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
 {
     struct automatic *a = of(p);
 
-    if (a->readahead)
-        a->readahead->ops->end(a->readahead, s->readahead, work);
+    a->readahead->ops->end(a->readahead, s->readahead, work);
     a->ppm->ops->end(a->ppm, s->ppm, work);
     free(s);
 }
@@ -248,8 +250,7 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
 {
     struct automatic *a = of(p);
 
-    if (a->readahead)
-        a->readahead->ops->ended(a->readahead, block, issuer, user, fate);
+    a->readahead->ops->ended(a->readahead, block, issuer, user, fate);
     a->ppm->ops->ended(a->ppm, block, issuer, user, fate);
 }
 
@@ -259,8 +260,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     struct qm_mining_stats readahead = {0};
 
     a->ppm->ops->stats(a->ppm, out);
-    if (a->readahead)
-        a->readahead->ops->stats(a->readahead, &readahead);
+    a->readahead->ops->stats(a->readahead, &readahead);
     out->rules_bytes += readahead.rules_bytes;
     out->rules_limit += readahead.rules_bytes;
 }
@@ -268,9 +268,13 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
 static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
 {
     struct automatic *a = of(p);
-    uint64_t readahead = a->readahead ? qm_tracks_bytes() : 0;
+    uint64_t part = qm_tracks_bytes_within(bytes / PART), had;
 
-    a->ppm->ops->set_memory(a->ppm, bytes > readahead ? bytes - readahead : 0);
+    /* Rules give back first, so both never have more than the larger of old and new. */
+    a->ppm->ops->set_memory(a->ppm, bytes > part ? bytes - part : 0);
+    had = qm_readahead_set_bytes(a->readahead, part);
+    if (had != part) /* no memory for the change */
+        a->ppm->ops->set_memory(a->ppm, bytes > had ? bytes - had : 0);
 }
 
 const struct qm_prefetcher_ops qm_prefetcher_auto = {

@@ -18,6 +18,7 @@
 #include "mining/core/idle.h"
 #include "mining/core/parameters.h"
 #include "mining/core/registry.h"
+#include "mining/readahead/memory.h"
 #include "mining/readahead/paper.h"
 #include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
@@ -264,8 +265,14 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     qm_tracks_get_stats(of(p)->tracks, &tracks);
     *out = (struct qm_mining_stats){
         .sequences = tracks.streams,
-        .rules_bytes = qm_tracks_bytes(),
+        .rules_bytes = qm_tracks_bytes(of(p)->tracks),
     };
+}
+
+uint64_t qm_readahead_set_bytes(struct qm_prefetcher *p, uint64_t bytes)
+{
+    qm_tracks_set_bytes(of(p)->tracks, bytes);
+    return qm_tracks_bytes(of(p)->tracks);
 }
 
 const struct qm_prefetcher_ops qm_prefetcher_readahead = {

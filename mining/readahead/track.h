@@ -20,7 +20,7 @@
 #define QM_TRACK_STALE 4096
 
 struct qm_track {
-    uint32_t generation; /* even: not in use */
+    uint32_t generation; /* of all tracks, no other has it */
     int32_t step;        /* 1, -1, or a stride's distance */
     bool stride;
     bool late, marked;
@@ -46,13 +46,15 @@ struct qm_tracks {
     pthread_mutex_t lock; /* a leaf, of all that follows but for reading noted.blocks */
     uint64_t now;         /* counts misses and passes */
     uint64_t asks;
-    double share; /* blocks that all windows together may have; 0: any */
-    unsigned n;   /* places in use, from the first on */
+    uint32_t generations; /* the last one */
+    double share;         /* blocks that all windows together may have; 0: any */
+    unsigned n;           /* places in use, from the first on, */
+    unsigned most;        /* of so many */
     struct qm_tracks_stats stats;
     struct qm_worth worth;
     struct qm_edges edges;
-    struct qm_track_reach reach[QM_TRACKS_MAX];
-    struct qm_track tracks[QM_TRACKS_MAX];
+    struct qm_track_reach *reach;
+    struct qm_track *tracks;
     struct qm_noted noted;
 };
 

@@ -11,12 +11,86 @@
 #define CLAIM_EVERY    1024 /* misses after which what is kept is looked at again */
 #define OUT_OF_ORDER   8    /* blocks */
 #define BACKWARD_REACH 64   /* blocks of a read, for finding its track */
-#define EDGE_SETS      256
+
+/* For each track: sets of edges, and notes, of which it has a few at a time. */
+#define EDGE_SETS 2
+#define NOTE_BITS 4
+#define NOTES     (1u << NOTE_BITS)
+
+static uint64_t bytes_of(unsigned most)
+{
+    const uint64_t edges = (uint64_t)EDGE_SETS * QM_EDGES_WAYS * sizeof(struct qm_edge);
+    const uint64_t notes = NOTES * (sizeof(struct qm_note) + sizeof(uint64_t));
+
+    return sizeof(struct qm_tracks) +
+           most * (sizeof(struct qm_track) + sizeof(struct qm_track_reach) + edges +
+                   notes);
+}
+
+/* How many tracks there is memory for. */
+static unsigned within(uint64_t bytes)
+{
+    unsigned most = QM_TRACKS_MAX;
+
+    while (most > QM_TRACKS_LEAST && bytes_of(most) > bytes)
+        most /= 2;
+    return most;
+}
+
+/* Of the tracks beyond the first n, those that were used later than one of these take
+ * its place. */
+static void keep_latest(struct qm_tracks *t, unsigned n)
+{
+    for (unsigned i = n; i < t->n; i++) {
+        unsigned oldest = 0;
+
+        for (unsigned k = 1; k < n; k++)
+            if (t->tracks[k].used < t->tracks[oldest].used)
+                oldest = k;
+        if (t->tracks[i].used <= t->tracks[oldest].used)
+            continue;
+        t->tracks[oldest] = t->tracks[i];
+        t->reach[oldest] = t->reach[i];
+    }
+    if (t->n > n)
+        t->n = n;
+}
+
+/* Makes places for `most` tracks.  Markers are forgotten: a stream goes on when its
+ * reader has come to the end of its window. */
+static bool resize(struct qm_tracks *t, unsigned most)
+{
+    unsigned bits = NOTE_BITS;
+    struct qm_track *tracks = calloc(most, sizeof *tracks);
+    struct qm_track_reach *reach = calloc(most, sizeof *reach);
+
+    while (NOTES * most >> bits > 1)
+        bits++;
+    if (!tracks || !reach || !qm_noted_resize(&t->noted, bits)) {
+        free(tracks);
+        free(reach);
+        return false;
+    }
+    keep_latest(t, most);
+    for (unsigned i = 0; i < t->n; i++) {
+        tracks[i] = t->tracks[i];
+        tracks[i].marked = false;
+        reach[i] = t->reach[i];
+    }
+    free(t->tracks);
+    free(t->reach);
+    t->tracks = tracks;
+    t->reach = reach;
+    t->most = most;
+    return qm_edges_resize(&t->edges, EDGE_SETS * most);
+}
 
 static void release(struct qm_tracks *t)
 {
     qm_noted_free(&t->noted);
     qm_edges_free(&t->edges);
+    free(t->tracks);
+    free(t->reach);
     free(t);
 }
 
@@ -26,8 +100,7 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
 
     if (!t)
         return NULL;
-    if (!qm_edges_resize(&t->edges, EDGE_SETS) ||
-        !qm_noted_resize(&t->noted, QM_NOTED_MOST_BITS)) {
+    if (!resize(t, QM_TRACKS_MAX)) {
         release(t);
         return NULL;
     }
@@ -46,11 +119,29 @@ void qm_tracks_free(struct qm_tracks *t)
     release(t);
 }
 
-uint64_t qm_tracks_bytes(void)
+void qm_tracks_set_bytes(struct qm_tracks *t, uint64_t bytes)
 {
-    return sizeof(struct qm_tracks) +
-           sizeof(struct qm_edge) * QM_EDGES_WAYS * EDGE_SETS +
-           ((sizeof(struct qm_note) + sizeof(uint64_t)) << QM_NOTED_MOST_BITS);
+    const unsigned most = within(bytes);
+
+    pthread_mutex_lock(&t->lock);
+    if (most != t->most)
+        (void)resize(t, most);
+    pthread_mutex_unlock(&t->lock);
+}
+
+uint64_t qm_tracks_bytes(struct qm_tracks *t)
+{
+    uint64_t bytes;
+
+    pthread_mutex_lock(&t->lock);
+    bytes = bytes_of(t->most);
+    pthread_mutex_unlock(&t->lock);
+    return bytes;
+}
+
+uint64_t qm_tracks_bytes_within(uint64_t bytes)
+{
+    return bytes_of(within(bytes));
 }
 
 static uint64_t below(uint64_t block, uint64_t n)
@@ -97,7 +188,7 @@ static struct qm_track *place(struct qm_tracks *t)
 {
     struct qm_track *oldest = &t->tracks[0];
 
-    if (t->n < QM_TRACKS_MAX)
+    if (t->n < t->most)
         return &t->tracks[t->n++];
     for (unsigned i = 1; i < t->n; i++)
         if (t->tracks[i].used < oldest->used)
@@ -120,10 +211,8 @@ static bool is_next(const struct qm_track *k, uint64_t block, uint32_t count)
 static void start(struct qm_tracks *t, struct qm_track *k, uint64_t block,
                   uint32_t count, int32_t step, bool stride, unsigned reads)
 {
-    uint32_t generation = k->generation + 1;
-
     *k = (struct qm_track){
-        .generation = generation ? generation : 1,
+        .generation = ++t->generations,
         .step = step,
         .stride = stride,
         .two = reads == 2,
@@ -207,7 +296,7 @@ static bool take_marker(struct qm_tracks *t, struct qm_track *k, uint64_t block)
 static void drop(struct qm_tracks *t, struct qm_track *k)
 {
     qm_window_keep_sample(t, k);
-    k->generation++;
+    k->generation = ++t->generations;
     k->used = 0;
     t->reach[k - t->tracks] = (struct qm_track_reach){1, 0};
 }
@@ -299,13 +388,14 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *t, struct qm_own own, uint64_t b
 unsigned qm_tracks_ask(struct qm_tracks *t, struct qm_turn turn,
                        struct qm_candidate *ranges, unsigned max)
 {
-    struct qm_track *k = &t->tracks[turn.track];
+    struct qm_track *k;
     unsigned n = 0;
 
     if (!turn.wanted)
         return 0;
     pthread_mutex_lock(&t->lock);
-    if (k->generation == turn.generation) {
+    k = &t->tracks[turn.track];
+    if (turn.track < t->n && k->generation == turn.generation) {
         n = qm_window_ask(t, k, ranges, max);
         set_reach(t, k);
     }

@@ -29,7 +29,8 @@
  * more, or never came: then reading ahead begins anew behind it.
  *
  * Tracks are found by position, not by context: several connections may read one
- * stream together.  There are at most QM_TRACKS_MAX; the one used longest ago goes.
+ * stream together.  There are at most QM_TRACKS_MAX, or as many as memory was given
+ * for; the one used longest ago goes.
  *
  * Threads: all functions lock for themselves, briefly; qm_tracks_has_note() reads two
  * words.  qm_tracks_ended() may be called with the cache's locks held; cached() and
@@ -44,7 +45,8 @@
 #include "mining/core/prefetcher.h"
 
 enum {
-    QM_TRACKS_MAX = 128,
+    QM_TRACKS_MAX = 128, /* powers of two */
+    QM_TRACKS_LEAST = 8,
     QM_TRACKS_RANGES = 16, /* of one move of a window, at most */
 };
 
@@ -91,8 +93,15 @@ struct qm_tracks_stats {
 struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config);
 void qm_tracks_free(struct qm_tracks *tracks); /* NULL is fine */
 
-/* Bytes that it takes. */
-uint64_t qm_tracks_bytes(void);
+/* Sets how many tracks there can be: as many as there is memory for in that many bytes,
+ * QM_TRACKS_LEAST at least and QM_TRACKS_MAX, as at first, at most.  Streams that are
+ * being read go on, those used last if there is no place for all.  If memory is out,
+ * nothing changes, or only a part of it. */
+void qm_tracks_set_bytes(struct qm_tracks *tracks, uint64_t bytes);
+
+/* Bytes that it takes; and that it would take, of as many. */
+uint64_t qm_tracks_bytes(struct qm_tracks *tracks);
+uint64_t qm_tracks_bytes_within(uint64_t bytes);
 
 /* A read of count blocks misses the first of them; strides are its context's, own is
  * the run of its context that it is of. */

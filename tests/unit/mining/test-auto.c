@@ -3,12 +3,8 @@
 #include "testing.h"
 
 #include "mining/core/registry.h"
-#include "mining/readahead/tracks.h"
 
-enum {
-    BLOCKS = 1 << 17,
-    PART_OF_RULES = 4, /* of the memory for rules, that readahead takes at most */
-};
+enum { BLOCKS = 1 << 17 };
 
 /* A cache that keeps nothing: each access is a miss. */
 struct world {
@@ -18,7 +14,7 @@ struct world {
     unsigned n;
 };
 
-static struct world make(uint64_t rules_memory)
+static struct world make_most(uint64_t rules_memory, uint64_t rules_most)
 {
     struct qm_mining_config config;
     struct world w = {0};
@@ -26,12 +22,28 @@ static struct world make(uint64_t rules_memory)
 
     qm_mining_defaults(&config);
     config.rules_memory = rules_memory;
+    config.rules_most = rules_most;
     config.block_size = 16384;
     config.cache_blocks = 4096;
     assert_int_equal(qm_prefetcher_auto.create(&config, &w.p, err, sizeof err), 0);
     w.s = w.p->ops->begin(w.p, 1);
     assert_non_null(w.s);
     return w;
+}
+
+static struct world make(uint64_t rules_memory)
+{
+    return make_most(rules_memory, 0);
+}
+
+/* Another context goes on. */
+static void begin_again(struct world *w)
+{
+    struct qm_work *work;
+
+    w->p->ops->end(w->p, w->s, &work);
+    w->s = w->p->ops->begin(w->p, 1);
+    assert_non_null(w->s);
 }
 
 static void unmake(struct world *w)
@@ -161,26 +173,64 @@ static void test_scan_is_not_mined(void **state)
     unmake(&w);
 }
 
-/* Readahead takes its memory from that for rules; where that is little, there is
- * association alone. */
+/* Reads `streams` at a time, in parts of the device that begin at `from`; returns
+ * whether each of them is read ahead. */
+static bool reads_ahead(struct world *w, unsigned streams, uint64_t from)
+{
+    bool ahead[64] = {false}, all = true;
+    uint64_t first[64];
+    struct rng rng = {5};
+
+    for (unsigned s = 0; s < streams; s++)
+        first[s] = from + 5000 * s + rng_below(&rng, 4000);
+    for (uint64_t b = 0; b < 4; b++)
+        for (unsigned s = 0; s < streams; s++) {
+            if (s % 4 == 0) /* no context reads all, or it would know its runs */
+                begin_again(w);
+            miss(w, first[s] + b);
+            ahead[s] |= has(w, first[s] + b + 1);
+        }
+    for (unsigned s = 0; s < streams; s++)
+        all &= ahead[s];
+    return all;
+}
+
+/* Readahead has its memory from that for rules, in a small cache as well, of which it
+ * takes a part; with more memory it follows more streams. */
 static void test_memory(void **state)
 {
-    struct world w = make(PART_OF_RULES * qm_tracks_bytes());
+    static const uint64_t bytes[] = {64 << 10, 100 << 10, 200 << 10, 1 << 20, 16 << 20};
+
+    for (unsigned i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        struct world w = make(bytes[i]);
+        struct qm_mining_stats stats;
+
+        assert_true(reads_ahead(&w, 8, 1000));
+        recur(&w, 1000);
+        w.p->ops->stats(w.p, &stats);
+        assert_in_range(stats.rules_limit, bytes[i] / 2, bytes[i]);
+        assert_true(stats.rules_bytes <= stats.rules_limit);
+        unmake(&w);
+    }
+}
+
+/* Memory that is given or taken later is readahead's, too. */
+static void test_set_memory(void **state)
+{
+    static const uint64_t bytes[] = {64 << 10, 1 << 20, 100 << 10, 512 << 10, 0};
+    struct world w = make_most(64 << 10, 1 << 20);
     struct qm_mining_stats stats;
 
-    w.p->ops->stats(w.p, &stats);
-    assert_true(stats.rules_bytes >= qm_tracks_bytes());
-    assert_true(stats.rules_bytes <= PART_OF_RULES * qm_tracks_bytes());
-    unmake(&w);
-    w = make(64 << 10);
-    for (uint64_t b = 1000; b < 1100; b++) {
-        miss(&w, b);
-        assert_int_equal(w.n, 0);
+    assert_false(reads_ahead(&w, 64, 1000));
+    for (unsigned i = 0; bytes[i]; i++) {
+        w.p->ops->set_memory(w.p, bytes[i]);
+        w.p->ops->stats(w.p, &stats);
+        assert_in_range(stats.rules_limit, bytes[i] / 2, bytes[i]);
+        assert_true(stats.rules_bytes <= stats.rules_limit);
+        assert_true(reads_ahead(&w, bytes[i] < 512 << 10 ? 8 : 64, 1000000 * (i + 2)));
     }
-    w.p->ops->refused(w.p, 1, 1);
-    w.p->ops->ended(w.p, 1, 1, 1, QM_FATE_USED);
-    w.p->ops->stats(w.p, &stats);
-    assert_true(stats.rules_bytes <= 64 << 10);
+    w.p->ops->set_memory(w.p, 0); /* it has the least that it can have */
+    assert_true(reads_ahead(&w, 4, 500000));
     unmake(&w);
 }
 
@@ -214,7 +264,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_association), cmocka_unit_test(test_stream),
         cmocka_unit_test(test_beside),      cmocka_unit_test(test_scan_is_not_mined),
-        cmocka_unit_test(test_memory),      cmocka_unit_test(test_wild),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_set_memory),
+        cmocka_unit_test(test_wild),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,48 @@
 /* Streams: which reads are one, and how many reads miss until it is known. */
 #include "tracks-world.h"
 
+/* Streams go on while the memory for them changes, and each miss is a block. */
+static void test_resized(void **state)
+{
+    static const uint64_t kib[] = {100, 6, 20, 10, 1000, 0};
+    enum { STREAMS = 6, LENGTH = 1000, ALL = LENGTH * 5 };
+    struct world *w = make(0);
+    unsigned changes = 0;
+
+    for (uint64_t b = 0; b < ALL; b++) {
+        if (b % LENGTH == LENGTH / 2) {
+            const uint64_t bytes = kib[changes++] << 10;
+
+            qm_tracks_set_bytes(w->tracks, bytes);
+            assert_in_range(qm_tracks_bytes(w->tracks),
+                            bytes < 72 << 10 ? bytes / 3 : 0, bytes);
+            assert_int_equal(qm_tracks_bytes(w->tracks), qm_tracks_bytes_within(bytes));
+        }
+        for (uint64_t s = 0; s < STREAMS; s++)
+            reads(w, s * 2 * ALL + b, 1, false);
+    }
+    assert_in_range(w->misses, 2 * STREAMS, (2 + changes) * STREAMS);
+    unmake(w);
+}
+
+/* Of more streams than there is memory for, those that were read last are kept. */
+static void test_fewer(void **state)
+{
+    struct world *w = make(0);
+    unsigned misses;
+
+    for (uint64_t s = 0; s < 100; s++)
+        for (uint64_t b = 0; b < 10; b++)
+            reads(w, s * 2000 + b, 1, false);
+    misses = w->misses;
+    qm_tracks_set_bytes(w->tracks, 0);
+    for (uint64_t s = 100 - QM_TRACKS_LEAST; s < 100; s++)
+        for (uint64_t b = 10; b < 100; b++)
+            reads(w, s * 2000 + b, 1, false);
+    assert_in_range(w->misses, misses, misses + QM_TRACKS_LEAST);
+    unmake(w);
+}
+
 /* After two reads all is asked for, in few ranges; at the end one window is left. */
 static void test_sequential(void **state)
 {
@@ -163,7 +205,8 @@ int main(void)
         cmocka_unit_test(test_backward),    cmocka_unit_test(test_requests),
         cmocka_unit_test(test_one_request), cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_stride),      cmocka_unit_test(test_through_cached),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random),      cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_fewer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
