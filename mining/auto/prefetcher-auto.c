@@ -79,6 +79,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     }
     had = qm_readahead_set_bytes(a->readahead, rules.rules_memory / PART);
     left = rules.rules_memory > had ? rules.rules_memory - had : 0;
+    rules.beside = true;
     rules.rules_memory = left > RULES_LEAST ? left : RULES_LEAST;
     if (rules.rules_most > rules.rules_memory)
         rules.rules_most -= qm_tracks_bytes_within(rules.rules_most / PART);
@@ -216,7 +217,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
     n = ranges;
     if (s->mined && n < max)
         n += a->ppm->ops->candidates(a->ppm, s->ppm, out + n, max - n);
-    return ranges > 0 ? merge(out, ranges, n) : n;
+    return merge(out, ranges, n);
 }
 
 static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)

@@ -119,6 +119,8 @@ struct qm_mining_config {
     uint64_t rules_memory; /* bytes that the rules of a prefetcher that keeps them in a
                               table of its own may take, all included; 64 KiB to 1 TiB,
                               or 0: 16 MiB */
+    bool beside;           /* another prefetcher's blocks end, too, which it is told
+                              of as of its own: not all are by its rules */
     uint64_t rules_most;   /* that they may be given later, by set_memory(); addresses
                               are reserved for them.  Less than rules_memory: that */
 

@@ -54,8 +54,15 @@ struct qm_confidence {
     _Atomic float threshold, accuracy;
     atomic_uint_least64_t mask; /* places in use less one */
     uint64_t most;              /* places */
+    bool beside;                /* others prefetch, too */
     struct place places[];
 };
+
+/* How much the threshold moves with a used block that others brought.  Found by trying:
+ * with all of it, the device is read more than 1.1 times as much as with LRU beside
+ * scans; with none, few rules are followed there.  Blocks of others that are not used
+ * would make it follow none, where there are many. */
+#define OTHERS 0.5f
 
 static uint64_t places_for(uint64_t bytes)
 {
@@ -115,6 +122,11 @@ void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes)
     } else {
         clear(j, n, j->most);
     }
+}
+
+void qm_confidence_beside(struct qm_confidence *j)
+{
+    j->beside = true;
 }
 
 void qm_confidence_free(struct qm_confidence *j)
@@ -255,10 +267,10 @@ void qm_confidence_set_accuracy(struct qm_confidence *j, float accuracy)
 }
 
 /* With the accuracy that is aimed at, the threshold goes up as much as down. */
-static void move_threshold(struct qm_confidence *j, bool used)
+static void move_threshold(struct qm_confidence *j, bool used, float by)
 {
     float accuracy = atomic_load_explicit(&j->accuracy, memory_order_relaxed);
-    float threshold = qm_confidence_threshold(j) + STEP * (accuracy - (used ? 1 : 0));
+    float threshold = qm_confidence_threshold(j) + by * (accuracy - (used ? 1 : 0));
 
     if (threshold < THRESHOLD_MIN)
         threshold = THRESHOLD_MIN;
@@ -270,9 +282,13 @@ static void move_threshold(struct qm_confidence *j, bool used)
 void qm_confidence_ended(struct qm_confidence *j, uint64_t block, bool used)
 {
     struct place *p = place_of(j, block);
+    const bool own = load(&p->block) == (block | ACCEPTED);
 
-    move_threshold(j, used);
-    if (load(&p->block) != (block | ACCEPTED))
+    if (own || !j->beside)
+        move_threshold(j, used, STEP);
+    else if (used)
+        move_threshold(j, used, STEP * OTHERS);
+    if (!own)
         return;
     learn(j, load(&p->where), used);
     store(&p->block, 0);

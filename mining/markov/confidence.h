@@ -52,6 +52,12 @@ struct qm_confidence *qm_confidence_new(uint64_t bytes);
 void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes);
 void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */
 
+/* Others prefetch as well, and how that ends is told too.  Of what was not proposed,
+ * the threshold goes down by half as much where it is used, since the accuracy is for
+ * all that is prefetched; and stays where it is not, since it could not be helped.
+ * Before the first proposal. */
+void qm_confidence_beside(struct qm_confidence *j);
+
 /* Where the weights of a proposal's features are: found once for a proposal, which is
  * weighed for each candidate and then perhaps remembered. */
 uint64_t qm_confidence_weights(const struct qm_features *features);

@@ -194,6 +194,8 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     }
     if (most > bytes)
         limit(q, bytes);
+    if (config->beside)
+        qm_confidence_beside(q->confidence);
     pthread_mutex_init(&q->saving, NULL);
     q->base.ops = &qm_prefetcher_ppm;
     q->cached = config->cached;

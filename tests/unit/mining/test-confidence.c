@@ -38,6 +38,31 @@ static void test_untrained(void **state)
     qm_confidence_free(j);
 }
 
+/* What others prefetch in vain does not make it ask for more, and what is used makes it
+ * ask for less. */
+static void test_beside(void **state)
+{
+    struct qm_confidence *alone = qm_confidence_new(1 << 16);
+    struct qm_confidence *beside = qm_confidence_new(1 << 16);
+    const float first = qm_confidence_threshold(beside);
+
+    qm_confidence_beside(beside);
+    for (uint64_t b = 0; b < 50; b++) {
+        qm_confidence_ended(alone, b, false);
+        qm_confidence_ended(beside, b, false);
+    }
+    assert_true(qm_confidence_threshold(alone) > first);
+    assert_true(qm_confidence_threshold(beside) == first);
+    for (uint64_t b = 0; b < 50; b++)
+        qm_confidence_ended(beside, b, true);
+    assert_true(qm_confidence_threshold(beside) < first);
+    for (uint64_t b = 0; b < 50; b++) /* its own count in full */
+        propose(beside, features_of(b), true, false);
+    assert_true(qm_confidence_threshold(beside) > first);
+    qm_confidence_free(alone);
+    qm_confidence_free(beside);
+}
+
 /* Of two kinds that differ in one feature, one is used and the other is not. */
 static void check_told_apart(struct qm_features good, struct qm_features bad)
 {
@@ -227,10 +252,11 @@ static void test_resized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untrained),     cmocka_unit_test(test_features),
-        cmocka_unit_test(test_calibrated),    cmocka_unit_test(test_watched),
-        cmocka_unit_test(test_accepted_stay), cmocka_unit_test(test_threshold),
-        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_untrained), cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_features),  cmocka_unit_test(test_calibrated),
+        cmocka_unit_test(test_watched),   cmocka_unit_test(test_accepted_stay),
+        cmocka_unit_test(test_threshold), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_resized),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
