@@ -21,6 +21,13 @@
 
 #define MOST 0.95f /* so that there are always some prefetches to learn from */
 
+#define SAVED_RATE  0.005 /* how fast S is learned, a prefetch that is used */
+#define SAVED_LEAST 0.01
+
+#define STATE_FADE    0.02 /* of what is known of a state, a read or a count */
+#define FOLLOWED_MOST 1000 /* demands: what they are counted for has no end */
+#define TOGETHER_MOST 64.0 /* reads that keep the device busy */
+
 /* A line is too flat by this factor, since its points stray: in which order a device
  * serves, and which of its parts a read is for, are chance here.  From the device
  * model's disks, whose busy time is known. */
@@ -29,7 +36,7 @@
 void qm_admission_init(struct qm_admission *a)
 {
     *a = (struct qm_admission){.gap = 0};
-    atomic_init(&a->threshold, 0);
+    atomic_init(&a->saved, 1);
     pthread_mutex_init(&a->lock, NULL);
 }
 
@@ -40,11 +47,12 @@ void qm_admission_destroy(struct qm_admission *a)
 
 unsigned qm_admission_begin(struct qm_admission *a, bool ahead)
 {
-    int others = atomic_load_explicit(&a->demands, memory_order_relaxed) +
-                 atomic_load_explicit(&a->ahead, memory_order_relaxed);
+    unsigned others = qm_admission_reads(a);
 
+    if (!ahead)
+        atomic_fetch_add_explicit(&a->begun, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(ahead ? &a->ahead : &a->demands, 1, memory_order_relaxed);
-    return others > 0 ? (unsigned)others : 0;
+    return others;
 }
 
 static unsigned size_of(unsigned blocks)
@@ -102,17 +110,120 @@ static double busy_by_waiting(const struct qm_admission *a)
     return waited / (waited + WAIT);
 }
 
+/* By how much a read delays another, ns.  The lock is held. */
+static double delay(const struct qm_admission *a)
+{
+    double slope = a->spread > 0 ? FLAT * a->covariance / a->spread : 0;
+
+    return slope > 0 ? slope : 0;
+}
+
+/* How long a read of a block, or of a few, takes alone, ns; 0: not known.  The lock is
+ * held. */
+static double alone(const struct qm_admission *a)
+{
+    unsigned size = 0;
+
+    while (size + 1 < QM_ADMISSION_SIZES && a->sizes[size].alone <= 0)
+        size++;
+    return a->sizes[size].alone;
+}
+
+/* From which probability on a read is worth it while so many demands follow.  The lock
+ * is held. */
+static double worth_from(const struct qm_admission *a, double followed)
+{
+    double saved = atomic_load_explicit(&a->saved, memory_order_relaxed), delayed;
+
+    if (saved < SAVED_LEAST)
+        saved = SAVED_LEAST;
+    delayed = delay(a) < alone(a) ? delay(a) : alone(a);
+    delayed *= followed;
+    return delayed > 0 ? delayed / (delayed + saved * alone(a)) : 0;
+}
+
 /* The lock is held. */
 static void judge(struct qm_admission *a)
 {
-    double slope = a->spread > 0 ? a->covariance / a->spread : 0;
-    double busy = slope > 0 && a->gap > 0 ? FLAT * slope / a->gap : 0;
+    double busy = a->gap > 0 ? delay(a) / a->gap : 0;
     double waiting = busy_by_waiting(a);
-    float threshold = (float)(busy > waiting ? busy : waiting);
+    double average = busy > waiting ? busy : waiting, now;
 
-    if (threshold > MOST)
-        threshold = MOST;
-    atomic_store_explicit(&a->threshold, threshold, memory_order_relaxed);
+    for (unsigned i = 0; i < QM_ADMISSION_STATES; i++) {
+        now = worth_from(a, a->states[i].followed);
+        now = now > average ? now : average;
+        atomic_store_explicit(&a->thresholds[i], now < MOST ? (float)now : MOST,
+                              memory_order_relaxed);
+    }
+}
+
+/* Moves a mean towards a value, by a part of the way that the count of values gives,
+ * but not less than STATE_FADE. */
+static double moved(double mean, double value, double *weight)
+{
+    *weight += 1;
+    return mean +
+           (value - mean) * (*weight < 1 / STATE_FADE ? 1 / *weight : STATE_FADE);
+}
+
+/* A demand's read of one block took so long beside others.  The lock is held. */
+static void learn_took(struct qm_admission *a, unsigned others, double ns)
+{
+    const unsigned i = qm_admission_state(others);
+    double took = atomic_load_explicit(&a->took[i], memory_order_relaxed);
+
+    took = moved(took, ns, &a->states[i].took_weight);
+    atomic_store_explicit(&a->took[i], (float)took, memory_order_relaxed);
+}
+
+/* Counts how many demands a read more would have delayed, had it been sent when so many
+ * were on their way: those that begin until it would have ended, and the device has had
+ * a station for each.  The lock is held. */
+static void learn_followed(struct qm_admission *a, unsigned others, uint64_t now,
+                           uint64_t ns)
+{
+    const unsigned reads = qm_admission_reads(a), state = qm_admission_state(reads);
+    const unsigned begun = atomic_load_explicit(&a->begun, memory_order_relaxed);
+    double together = delay(a) > 0 ? alone(a) / delay(a) : TOGETHER_MOST;
+
+    if (together < 1)
+        together = 1;
+    for (unsigned i = 0; i < QM_ADMISSION_STATES; i++) {
+        unsigned followed = begun - a->states[i].begun;
+        double since = (double)now - (double)a->states[i].since;
+
+        if (!a->states[i].watched ||
+            (followed < FOLLOWED_MOST && (since < alone(a) || reads >= together)))
+            continue;
+        /* The read that has ended now may be the first that came after that. */
+        if (followed > 0 && others < together && since - (double)ns >= alone(a))
+            followed--;
+        a->states[i].followed =
+            moved(a->states[i].followed, followed, &a->states[i].weight);
+        a->states[i].watched = false;
+    }
+    if (!a->states[state].watched) {
+        a->states[state].watched = true;
+        a->states[state].since = now;
+        a->states[state].begun = begun;
+    }
+}
+
+/* Two at the same moment may count as one. */
+void qm_admission_used(struct qm_admission *a, unsigned others, uint64_t waited)
+{
+    const unsigned i = qm_admission_state(others);
+    double took = atomic_load_explicit(&a->took[i], memory_order_relaxed);
+    double saved = atomic_load_explicit(&a->saved, memory_order_relaxed), part = 1;
+
+    if (waited == 0 && saved > 0.999)
+        return; /* nearly all are like this, and need not write */
+    if (waited > 0 && took <= 0)
+        return;
+    if (waited > 0)
+        part = (double)waited < took ? 1 - (double)waited / took : 0;
+    atomic_store_explicit(&a->saved, (float)(saved + SAVED_RATE * (part - saved)),
+                          memory_order_relaxed);
 }
 
 /* The lock is held. */
@@ -135,6 +246,9 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
     pthread_mutex_lock(&a->lock);
     note_end(a, now);
     learn(a, others, (double)ns, size_of(blocks));
+    if (!ahead && blocks == 1)
+        learn_took(a, others, (double)ns);
+    learn_followed(a, others, now, ns);
     if (a->weight >= ENOUGH)
         judge(a);
     pthread_mutex_unlock(&a->lock);

@@ -1,27 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* admission.h - how probable the use of a block must be for it to be prefetched now.
  *
- * A prefetch that is used saves its reader the time T that a read takes, and costs the
- * device nothing, since the block would have been read anyhow.  One that is not used is
- * a read more, which delays others.  On a device that is busy for a part U of its time,
- * a read more delays all others together by T * U / (1 - U): that many are there on the
- * average, and each that is delayed delays those behind it.  So the gain exceeds the
- * cost from probability U on:
+ * A prefetch that is used saves its reader a part S of the time T that a read takes,
+ * and costs the device nothing, since the block would have been read anyhow.  One that
+ * is not used is a read more, which delays others, all together by D.  So the gain
+ * exceeds the cost from probability D / (D + S * T) on:
  *
- *     p * T > (1 - p) * T * U / (1 - U)    <=>    p > U
+ *     p * S * T > (1 - p) * D    <=>    p > D / (D + S * T)
+ *
+ * S is learned from the prefetches that are used: the whole of T if the block was
+ * there, what remained of T if its reader came while it was being read.  One that its
+ * reader took over while it was still queued was no read ahead, and does not count.
+ *
+ * D is known in two ways, and the threshold is the greater of the two.  On the average:
+ * on a device that is busy for a part U of its time, a read more delays all others
+ * together by T * U / (1 - U), so that with S = 1 the threshold is U.  And at the
+ * moment: requests come in bursts, and what is read at the head of one delays all that
+ * follow until the device has time again.  How many demands these are is learned by the
+ * number of reads that are on their way.
  *
  * U is not known: how many reads a device works on at a time, and in which order, is
  * its own affair.  But a read's time tells, set against the number of others that were
  * on their way when it was sent: the slope of a straight line through these (least
  * squares, where the older counts less) is by how much one read delays another.  That,
  * times the reads that come in a unit of time, is U: of a device with one station the
- * slope is the time that a read takes, of one with four a quarter of it.
+ * slope is the time that a read takes, of one with four a quarter of it.  So the time
+ * that a read takes alone, divided by the slope, is how many reads keep the device
+ * busy, and the slope times the demands that follow is D.
  *
  * Reads of different sizes have lines of different heights, but one slope.
  *
  * On a device that is nearly always busy, all reads find about as many others, and the
- * line is too flat.  There another measure is better: how much longer reads take than
- * those that found no other.  The threshold is the greater of the two.
+ * line is too flat.  There another measure of U is better: how much longer reads take
+ * than those that found no other.
  *
  * Any thread may call any of these at any time; a caller that has no use for the
  * threshold pays for a lock a read of the device.  Times are the caller's, in
@@ -36,12 +47,17 @@
 #include <stdint.h>
 
 enum {
-    QM_ADMISSION_SIZES = 5, /* reads of 1, 2 to 3, 4 to 7, 8 to 15, and more blocks */
+    QM_ADMISSION_STATES = 8, /* reads on their way: 0, 1, 2 to 3, 4 to 7, ..., 64 up */
+    QM_ADMISSION_SIZES = 5,  /* reads of 1, 2 to 3, 4 to 7, 8 to 15, and more blocks */
 };
 
 struct qm_admission {
     _Alignas(64) _Atomic int demands, ahead; /* reads on their way */
-    _Atomic float threshold;                 /* 0 to 1 */
+    _Atomic unsigned begun;                  /* of demands, ever */
+
+    _Alignas(64) _Atomic float thresholds[QM_ADMISSION_STATES]; /* 0 to 1 */
+    _Atomic float took[QM_ADMISSION_STATES]; /* ns, mean of demands' reads of a block */
+    _Atomic float saved;                     /* S of those used, 0 to 1; from 1 on */
 
     _Alignas(64) pthread_mutex_t lock; /* a leaf, of all that follows */
     struct {
@@ -49,8 +65,15 @@ struct qm_admission {
         double alone, alone_weight; /* mean ns of those that found no other, about */
     } sizes[QM_ADMISSION_SIZES];
     double weight, spread, covariance; /* of all, within their size */
-    double gap;                        /* mean between two ends of reads, ns */
-    uint64_t last;                     /* when one ended */
+    struct {
+        double took_weight;      /* faded count, of took */
+        double followed, weight; /* mean of demands that a read more delays; count */
+        bool watched;            /* it is being counted how many follow: */
+        uint64_t since;          /* from this time on */
+        unsigned begun;          /* as begun then */
+    } states[QM_ADMISSION_STATES];
+    double gap;    /* mean between two ends of reads, ns */
+    uint64_t last; /* when one ended */
 };
 
 void qm_admission_init(struct qm_admission *a);
@@ -65,10 +88,33 @@ unsigned qm_admission_begin(struct qm_admission *a, bool ahead);
 void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint64_t now,
                       uint64_t ns, unsigned blocks);
 
-/* How probable the use of a block must be at least, 0 to 1. */
+/* A block that was prefetched is demanded for the first time, while `others` other
+ * reads were on their way, and its reader waited for it: 0 ns if it was there.  Not for
+ * one that its reader has read itself. */
+void qm_admission_used(struct qm_admission *a, unsigned others, uint64_t waited);
+
+/* How many reads are on their way. */
+static inline unsigned qm_admission_reads(const struct qm_admission *a)
+{
+    int reads = atomic_load_explicit(&a->demands, memory_order_relaxed) +
+                atomic_load_explicit(&a->ahead, memory_order_relaxed);
+
+    return reads > 0 ? (unsigned)reads : 0;
+}
+
+static inline unsigned qm_admission_state(unsigned reads)
+{
+    unsigned state = reads > 0 ? 32 - (unsigned)__builtin_clz(reads) : 0;
+
+    return state < QM_ADMISSION_STATES ? state : QM_ADMISSION_STATES - 1;
+}
+
+/* How probable the use of a block must be at least now, 0 to 1. */
 static inline float qm_admission_threshold(const struct qm_admission *a)
 {
-    return atomic_load_explicit(&a->threshold, memory_order_relaxed);
+    return atomic_load_explicit(
+        &a->thresholds[qm_admission_state(qm_admission_reads(a))],
+        memory_order_relaxed);
 }
 
 static inline bool qm_admission_admits(const struct qm_admission *a, float probability)

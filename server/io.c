@@ -31,6 +31,8 @@ struct piece {
     bool past;            /* the cache has no room: to be read past it */
     bool read;            /* the bytes are there */
     bool queued;          /* `fill` was a prefetch's that waited to be read */
+    unsigned others;      /* reads beside that of `late`, when it was found */
+    uint64_t late;        /* since when we wait for a prefetch; 0: we do not */
 };
 
 /* One request. */
@@ -119,6 +121,32 @@ static void touch_tier(struct qms_server *s, uint64_t block)
     qms_tiers_leave(&s->tiers, token);
 }
 
+/* A demand found a prefetch: what that saved is known now, or when it has waited. */
+static void note_use(struct request *r, struct piece *p, const struct qm_lookup *found)
+{
+    struct qm_admission *admission = atomic_load(&r->s->measured);
+    unsigned reads;
+
+    if (!admission)
+        return;
+    reads = qm_admission_reads(admission);
+    if (found->todo == QM_DONE) {
+        qm_admission_used(admission, reads, 0);
+    } else if (p->wait && !p->fill) {
+        p->late = qms_now();
+        p->others = reads > 0 ? reads - 1 : 0;
+    }
+}
+
+/* The prefetch that p waited for has come. */
+static void note_wait(struct request *r, const struct piece *p)
+{
+    struct qm_admission *admission = atomic_load(&r->s->measured);
+
+    if (admission)
+        qm_admission_used(admission, p->others, qms_now() - p->late);
+}
+
 static void look_up(struct request *r, struct piece *p)
 {
     struct qm_lookup found;
@@ -128,8 +156,10 @@ static void look_up(struct request *r, struct piece *p)
     if (error != 0)
         found.outcome = QM_MISS;
     plan(r, p, error, &found);
-    if (found.outcome == QM_PREFETCH_HIT)
+    if (found.outcome == QM_PREFETCH_HIT) {
         touch_tier(r->s, p->block);
+        note_use(r, p, &found);
+    }
     qms_reading_found(&r->reading, p->block, &found);
 }
 
@@ -333,9 +363,12 @@ static void wait_for(struct request *r, struct piece *p)
         int error;
 
         p->wait = NULL;
-        if (qm_cache_wait(s->cache, wait, p->to, p->offset, p->count) == 0 || p->read ||
-            r->err != 0 || p->count == 0)
+        error = qm_cache_wait(s->cache, wait, p->to, p->offset, p->count);
+        if (error == 0 && p->late > 0)
+            note_wait(r, p);
+        if (error == 0 || p->read || r->err != 0 || p->count == 0)
             return;
+        p->late = 0;
         error = qm_cache_demand_again(s->cache, p->block, p->to, p->offset, p->count,
                                       &found);
         plan(r, p, error, &found);

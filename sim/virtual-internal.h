@@ -49,6 +49,9 @@ struct vt_piece {
     bool past;            /* the cache has no room: to be read past it */
     bool read;            /* by this reader */
     bool queued;          /* `fill` was a prefetch's that waited to be read */
+    bool late;            /* `wait` is a prefetch's that is being read, */
+    int64_t since;        /* since when it waits, */
+    unsigned others;      /* and other reads that were on their way then */
     bool tier;            /* it is being read from the second tier */
 };
 

@@ -41,7 +41,7 @@ static void plan(struct vt_reader *r, struct vt_piece *p, int error,
 {
     p->fill = p->wait = NULL;
     p->past = error != 0;
-    p->read = p->queued = p->tier = false;
+    p->read = p->queued = p->tier = p->late = false;
     if (p->past)
         return;
     if (found->todo == QM_FETCH) {
@@ -52,6 +52,22 @@ static void plan(struct vt_reader *r, struct vt_piece *p, int error,
         if (vt_ahead_take(r->actor.v, p->block, found->fill))
             p->fill = found->fill;
         p->queued = p->fill != NULL;
+    }
+}
+
+/* A demand found a prefetch: what that saved is known now, or when it has waited. */
+static void note_use(struct qm_virtual *v, struct vt_piece *p,
+                     const struct qm_lookup *found)
+{
+    struct qm_admission *a = &v->sim->admission;
+    unsigned reads = qm_admission_reads(a);
+
+    if (found->todo == QM_DONE) {
+        qm_admission_used(a, reads, 0);
+    } else if (p->wait && !p->fill) {
+        p->late = true;
+        p->since = v->now;
+        p->others = reads > 0 ? reads - 1 : 0;
     }
 }
 
@@ -74,6 +90,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
         qm_sim_class_found(sim, klass, access);
     v->counts.late +=
         access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
+    if (access == QM_ACCESS_PREFETCH_HIT)
+        note_use(v, &r->pieces[r->n - 1], found);
     if (!e->prefetches || qm_engine_ignores(e, access))
         return;
     if (v->config.processor.block_ns > 0)
@@ -193,6 +211,9 @@ static bool wait_next(struct vt_reader *r)
         }
         error = qm_cache_wait(v->sim->cache, p->wait, NULL, 0, block_size);
         p->wait = NULL;
+        if (error == 0 && p->late)
+            qm_admission_used(&v->sim->admission, p->others,
+                              (uint64_t)(v->now - p->since));
         if (error == 0 || p->read)
             continue;
         error =

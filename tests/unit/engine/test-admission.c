@@ -115,13 +115,71 @@ static void test_failed(void **state)
     qm_admission_destroy(&a);
 }
 
+/* Prefetches that come late save little, so more of them must be used.  The average
+ * says nothing of that: a read delays others by 640 us, and saves a tenth of 2 ms. */
+static void test_late(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    for (unsigned i = 0; i < READS; i++)
+        qm_admission_used(&a, 1, 1836 * (MS / 1000)); /* of 2040 us */
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    assert_threshold(&a, 0.64F / (0.64F + 0.2F));
+    for (unsigned i = 0; i < READS; i++)
+        qm_admission_used(&a, 1, 0);
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    assert_threshold(&a, 0.64F);
+    qm_admission_destroy(&a);
+}
+
+static void calm(struct qm_admission *a, uint64_t *now)
+{
+    for (unsigned i = 0; i < READS; i++) {
+        *now += 10 * MS;
+        qm_admission_begin(a, false);
+        qm_admission_end(a, false, 0, *now, 2 * MS, 1);
+    }
+}
+
+/* While a burst lasts, a read more delays all that still come; long after it the device
+ * is idle, but it is known what to expect when so many reads are on their way again. */
+static void test_burst(void **state)
+{
+    enum { FIRST = 40, MORE = 200 };
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    calm(&a, &now);
+    for (unsigned i = 0; i < FIRST; i++)
+        qm_admission_begin(&a, false);
+    for (unsigned i = 0; i < FIRST + MORE; i++) {
+        unsigned others = i < FIRST ? i : FIRST - 1;
+
+        now += MS / 2;
+        qm_admission_end(&a, false, others, now, 2 * MS + others * MS / 2, 1);
+        if (i < MORE)
+            qm_admission_begin(&a, false);
+    }
+    calm(&a, &now);
+    assert_true(qm_admission_threshold(&a) < 0.3F);
+    for (unsigned i = 0; i < FIRST; i++)
+        qm_admission_begin(&a, true);
+    assert_true(qm_admission_threshold(&a) > 0.9F);
+    qm_admission_destroy(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_busy), cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_wide), cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_late), cmocka_unit_test(test_burst),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

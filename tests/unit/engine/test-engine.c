@@ -459,7 +459,7 @@ static void test_probability(void **state)
 
     (void)state;
     qm_admission_init(&admission);
-    atomic_store(&admission.threshold, 0.5F);
+    atomic_store(&admission.thresholds[0], 0.5F);
     assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
     assert_int_equal(issued_n, 4);
     issued_n = 0;
@@ -469,7 +469,7 @@ static void test_probability(void **state)
     assert_int_equal(issued[0].block, 10);
     assert_int_equal(issued[1].block, 30);
     /* A stream's blocks save reads, whatever the load is. */
-    atomic_store(&admission.threshold, 0.95F);
+    atomic_store(&admission.thresholds[0], 0.95F);
     issued_n = 0;
     assert_int_equal(
         qm_engine_issue(
