@@ -9,8 +9,9 @@
 #include "tier/internal.h"
 
 #define ROWS   4
-#define MARGIN 4 /* of a frequency above that of the blocks that leave; 16ths */
-#define UNREAD 3 /* updates of a block that nobody reads; at most 3 */
+#define MARGIN 4    /* of a frequency above that of the blocks that leave; 16ths */
+#define EARNED 1000 /* a frequency that is none: the block has earned its place */
+#define UNREAD 3    /* updates of a block that nobody reads; at most 3 */
 #define DAY_NS UINT64_C(86400000000000)
 
 static uint64_t mix(uint64_t h)
@@ -148,6 +149,8 @@ void admit_count(struct qm_tier *t, uint64_t block)
     }
     if (t->admission.unread)
         read_again(t, hash);
+    if (t->config.admit == QM_TIER_ADMIT_AUTO)
+        rivals_read(t, block);
     n = atomic_fetch_add_explicit(&s->accesses, 1, memory_order_relaxed) + 1;
     if (n == s->sample) {
         for (uint64_t i = 0; i < ROWS * s->row; i++) {
@@ -201,10 +204,23 @@ void admit_pay(struct qm_tier *t, uint64_t bytes)
     pthread_mutex_unlock(&t->admission.lock);
 }
 
+void admit_offered(struct qm_tier *t, const struct qm_tier_insert *insert)
+{
+    unsigned frequency = insert->frequency;
+
+    if (t->config.admit != QM_TIER_ADMIT_AUTO || insert->scan ||
+        atomic_load_explicit(&t->filled, memory_order_relaxed) == 0)
+        return;
+    if (frequency == QM_TIER_FREQUENCY_UNKNOWN)
+        frequency = admit_frequency(t, insert->block);
+    if (frequency < EARNED)
+        rivals_offered(t, insert->block, frequency, atomic_load(&t->admission.leaving));
+}
+
 int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,
                  bool *was_scan)
 {
-    unsigned threshold = 2;
+    unsigned threshold = 2, leaving;
 
     *was_scan = false;
     if (t->config.admit == QM_TIER_ADMIT_NONE)
@@ -231,8 +247,12 @@ int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool sca
         return 0;
     if (frequency == QM_TIER_FREQUENCY_UNKNOWN)
         frequency = admit_frequency(t, block);
-    return frequency >= threshold &&
-                   16 * frequency > atomic_load(&t->admission.leaving) + MARGIN
+    if (frequency < threshold)
+        return EPERM;
+    if (frequency >= EARNED)
+        return 0;
+    leaving = atomic_load(&t->admission.leaving);
+    return rivals_admit(t, block, frequency, leaving, 16 * frequency > leaving + MARGIN)
                ? 0
                : EPERM;
 }

@@ -9,8 +9,9 @@
  * are atomic words; lost increments are harmless.
  *
  * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
- * admitted.  Then those that were read at least twice, and, by a quarter of an
- * access, more often than the blocks that are evicted: these make room for it, as
+ * admitted.  Then those that were read at least twice, if blocks of such a frequency
+ * are worth more than those that are evicted (rivals.h); until that is known, those
+ * that were read more often by a quarter of an access: the others make room for it, as
  * TinyLFU's victim does.  Those that stay in their segment do not count: they are the
  * hottest, and with them next to nothing would be admitted.  The mean frequency is
  * halved with the sketch, so that a new working set gets in. At least three times when
@@ -42,6 +43,7 @@
 #include <stdint.h>
 
 struct qm_tier;
+struct qm_tier_insert;
 
 struct qm_tier_sketch {
     _Atomic uint64_t *words; /* 16 counters each; the rows follow each other */
@@ -81,6 +83,8 @@ void admit_count(struct qm_tier *t, uint64_t block);
  */
 bool admit_update(struct qm_tier *t, uint64_t block);
 unsigned admit_frequency(struct qm_tier *t, uint64_t block);
+/* A block is offered that the tier does not hold; admit_decide() follows. */
+void admit_offered(struct qm_tier *t, const struct qm_tier_insert *insert);
 /* 0, EPERM or EDQUOT; scan: EPERM too, *was_scan says so. */
 int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,
                  bool *was_scan);

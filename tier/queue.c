@@ -179,6 +179,7 @@ int queue_insert(struct qm_tier *t, const struct qm_tier_insert *insert, unsigne
         COUNT(t, stale);
         return ESTALE;
     }
+    admit_offered(t, insert);
     r = admit_decide(t, insert->block, insert->frequency, insert->scan, &scan);
     if (r == EDQUOT)
         COUNT(t, over_rate);

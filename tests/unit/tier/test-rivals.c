@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-rivals.c - a full tier takes what is worth more than what it has to give up for
+ * it (tier/rivals.h), by its public calls: without data, repeatable. */
+#include "testing.h"
+
+#define BLOCK 16384u
+
+static struct qm_tier *open_tier(enum qm_tier_admit admit)
+{
+    struct qm_tier_config c;
+    struct qm_tier *t;
+    char err[256];
+
+    qm_tier_config_init(&c);
+    c.identity.volume = "test";
+    c.identity.size = UINT64_C(1) << 40;
+    c.identity.block_size = BLOCK;
+    c.size = UINT64_C(16) << 20;
+    c.data = false;
+    c.admit = admit;
+    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
+        fail_msg("%s", err);
+    return t;
+}
+
+static struct qm_tier_stats stats(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s;
+}
+
+/* Reads a block, which memory evicts at once. */
+static void use(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_read read = {.block = block};
+    struct qm_tier_insert insert = {.block = block,
+                                    .frequency = QM_TIER_FREQUENCY_UNKNOWN};
+
+    (void)qm_tier_read(t, &read, 1);
+    insert.ticket = qm_tier_ticket(t);
+    (void)qm_tier_insert(t, &insert);
+}
+
+struct outcome {
+    uint64_t hits, inserted;
+};
+
+static struct outcome since(struct qm_tier *t, const struct qm_tier_stats *before)
+{
+    struct qm_tier_stats s = stats(t);
+
+    return (struct outcome){s.hits - before->hits, s.inserted - before->inserted};
+}
+
+/* All blocks are alike: whatever is admitted is worth no more than what it replaces. */
+static struct outcome alike(enum qm_tier_admit admit)
+{
+    struct qm_tier *t = open_tier(admit);
+    uint64_t capacity = stats(t).capacity, seed = 3;
+    struct qm_tier_stats half;
+    struct outcome o;
+
+    for (uint64_t i = 0; i < 200 * capacity; i++) {
+        if (i == 100 * capacity)
+            half = stats(t);
+        use(t, rnd_below(&seed, 3 * capacity));
+    }
+    o = since(t, &half);
+    qm_tier_close(t, QM_TIER_KEEP);
+    return o;
+}
+
+static void test_alike(void **state)
+{
+    struct outcome all = alike(QM_TIER_ADMIT_ALL), some = alike(QM_TIER_ADMIT_AUTO);
+
+    (void)state;
+    printf("alike: %llu of %llu hits, %llu of %llu inserted\n",
+           (unsigned long long)some.hits, (unsigned long long)all.hits,
+           (unsigned long long)some.inserted, (unsigned long long)all.inserted);
+    assert_true(some.hits * 100 >= all.hits * 98);
+    assert_true(some.inserted * 20 <= all.inserted);
+}
+
+/* Blocks are read a few times within a short while, and then never: what comes is worth
+ * more than what leaves, though it was read no more often. */
+static struct outcome passing(enum qm_tier_admit admit)
+{
+    struct qm_tier *t = open_tier(admit);
+    uint64_t capacity = stats(t).capacity, seed = 5, window = capacity / 2;
+    struct qm_tier_stats half;
+    struct outcome o;
+
+    for (uint64_t i = 0; i < 200 * capacity; i++) {
+        if (i == 100 * capacity)
+            half = stats(t);
+        use(t, i / 5 + rnd_below(&seed, window));
+    }
+    o = since(t, &half);
+    qm_tier_close(t, QM_TIER_KEEP);
+    return o;
+}
+
+static void test_passing(void **state)
+{
+    struct outcome all = passing(QM_TIER_ADMIT_ALL), some = passing(QM_TIER_ADMIT_AUTO);
+
+    (void)state;
+    printf("passing: %llu of %llu hits, %llu of %llu inserted\n",
+           (unsigned long long)some.hits, (unsigned long long)all.hits,
+           (unsigned long long)some.inserted, (unsigned long long)all.inserted);
+    assert_true(some.hits * 100 >= all.hits * 85);
+}
+
+/* Blocks that leave are read again soon, so nothing is worth more; then others are
+ * read, as often, and what the tier has never again.  Nothing that left says so. */
+static void test_over(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t capacity = stats(t).capacity, n = capacity * 5 / 4;
+    struct qm_tier_stats before;
+    struct outcome o;
+
+    (void)state;
+    for (uint64_t i = 0; i < 50 * n; i++)
+        use(t, i % n);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        before = stats(t);
+        for (uint64_t i = 0; i < 50 * n; i++)
+            use(t, 1000000 + i % n);
+        o = since(t, &before);
+    }
+    printf("over: %llu of %llu hits, %llu inserted\n", (unsigned long long)o.hits,
+           (unsigned long long)(50 * n), (unsigned long long)o.inserted);
+    assert_true(o.hits * 2 >= 50 * n);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_passing),
+        cmocka_unit_test(test_over),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
