@@ -376,7 +376,7 @@ inline read_below() /* into v */
 #if TIER
 /* ---- tier/read.c, tier/index.c */
 
-/* read_one(), into v */
+/* qm_tier_read() of one block, into v */
 inline tier_read(s, hit)
 {
     atomic { /* index_find() */

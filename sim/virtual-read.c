@@ -86,7 +86,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     uint64_t now;
 
     r->klass = klass;
-    if (sim->config.by_class && r->counted)
+    /* As the cache's own counts: also of a request that began before measuring. */
+    if (sim->config.by_class && sim->measuring)
         qm_sim_class_found(sim, klass, access);
     v->counts.late +=
         access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
