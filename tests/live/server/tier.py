@@ -98,6 +98,8 @@ elif mode == "move":
     assert 0 < sample < third // BLOCK // 4, f"{sample} handed on as a sample"
     for i in range(third // BLOCK):  # by no run
         check(third + i * 7 % (third // BLOCK) * BLOCK, BLOCK)
+        if i % 256 == 255:
+            settled()
     moved = move(2 * third) - sample
     print(f"{moved} handed on")
     assert moved > third // BLOCK * 3 // 4, f"{moved} handed on"
