@@ -57,7 +57,7 @@ enum qm_retain {
 
 struct qm_device_options {
     /* 1 to 64.  0: 8, or 32 if the server carries out the requests of one in order; of
-     * those beyond 8, as many as it takes. */
+     * those beyond 8, as many as it takes whenever it is connected to. */
     unsigned connections;
     bool plain;   /* the export that the URI names, of any NBD server */
     bool grows;   /* connect again when the server says that it has grown */

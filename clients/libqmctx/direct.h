@@ -76,6 +76,7 @@ struct conn {
     struct direct *direct; /* NULL: not initialized */
     bool tagged;           /* the tagged export, not the plain one */
     _Atomic bool up;       /* changed under lock */
+    _Atomic bool spared;   /* the server has not taken it: it is not missed */
     _Atomic int fd;        /* for a child to close; -1 */
 
     pthread_mutex_t lock;
@@ -112,6 +113,7 @@ struct direct {
     struct qm_uris uris;     /* connect_lock */
     const char *_Atomic uri; /* the one in use; changed under connect_lock */
     unsigned connections;    /* of conn[], tagged ones */
+    unsigned least;          /* of these, that a server has to take */
     struct conn conn[MAX_CONNECTIONS];
     struct conn plain; /* for what the tagged export does not do; made when needed */
     bool contextless;  /* the export that the URI names, whatever it is */
@@ -279,7 +281,8 @@ void qm_direct_shutdown(struct direct *d);
 void qm_direct_break(struct direct *d);
 /* The same for good: whatever is connecting gives up, and nothing connects again. */
 void qm_direct_end(struct direct *d);
-/* Whether none of the connections has been closed by the server.  Does not wait. */
+/* Whether none of the connections has been closed by the server, but for those that it
+ * did not take.  Does not wait. */
 bool qm_direct_all_up(struct direct *d);
 /* What the server that was connected to last says of itself, and our session there (0:
  * there is none, or no records can be written). */

@@ -213,6 +213,26 @@ int qm_direct_connect(struct direct *d, struct conn *conn, bool first)
     return 0;
 }
 
+/* Makes the connections that are not up.  Of those beyond the least, what the server
+ * does not take is done without: it may have a limit, and other clients by now. */
+static int connect_missing(struct direct *d)
+{
+    bool spared = false;
+
+    for (unsigned i = 0; i < d->connections; i++) {
+        struct conn *conn = &d->conn[i];
+
+        if (!atomic_load(&conn->up) && !spared &&
+            qm_direct_connect(d, conn, false) == -1) {
+            if (i < d->least || !any_up(d))
+                return -1;
+            spared = true;
+        }
+        atomic_store(&conn->spared, !atomic_load(&conn->up));
+    }
+    return 0;
+}
+
 int qm_direct_reconnect(struct direct *d)
 {
     int rc = 0;
@@ -223,9 +243,8 @@ int qm_direct_reconnect(struct direct *d)
         qm_conn_probe(&d->conn[i]);
     if (atomic_load(&d->ending))
         rc = qm_fail(ENOTCONN, "the connection is being closed");
-    for (unsigned i = 0; i < d->connections && rc == 0; i++)
-        if (!atomic_load(&d->conn[i].up))
-            rc = qm_direct_connect(d, &d->conn[i], false);
+    if (rc == 0)
+        rc = connect_missing(d);
     if (rc == -1)
         atomic_store(&d->uri, qm_uris_next(&d->uris));
     pthread_mutex_unlock(&d->connect_lock);
@@ -349,7 +368,7 @@ bool qm_direct_all_up(struct direct *d)
     bool up = true;
 
     for (unsigned i = 0; i < d->connections; i++)
-        up = qm_conn_probe(&d->conn[i]) && up;
+        up = (qm_conn_probe(&d->conn[i]) || atomic_load(&d->conn[i].spared)) && up;
     return up;
 }
 

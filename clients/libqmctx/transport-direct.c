@@ -130,16 +130,16 @@ static int connect_first(struct direct *d)
 
 static int connect_all(struct direct *d, unsigned connections)
 {
-    unsigned least = connections;
-
+    d->least = 1;
     if (connect_first(d) == -1)
         return -1;
     if (!d->multi_conn)
         return 0;
+    d->least = connections;
     if (connections == 0 || connections == QM_CONNECTIONS_DEVICE)
-        least = DEFAULT_CONNECTIONS;
+        d->least = DEFAULT_CONNECTIONS;
     if (connections != QM_CONNECTIONS_DEVICE)
-        connections = least;
+        connections = d->least;
     else
         connections = d->ordered ? SERIAL_CONNECTIONS : DEFAULT_CONNECTIONS;
     /* All are made before the others are connected: when the server is another one by
@@ -150,7 +150,7 @@ static int connect_all(struct direct *d, unsigned connections)
         if (qm_direct_connect(d, &d->conn[i], false) == 0)
             continue;
         /* The server may have a limit; or be gone. */
-        if (i < least || !direct_connected(&d->base))
+        if (i < d->least || !direct_connected(&d->base))
             return -1;
         d->connections = i;
     }

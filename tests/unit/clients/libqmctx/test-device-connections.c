@@ -47,6 +47,43 @@ static void test_server_with_a_limit(void **state)
     device = NULL;
 }
 
+static bool has_conns(void *n)
+{
+    return mock_open_conns(&mock) == *(unsigned *)n;
+}
+
+/* After a restart the server may take fewer, since it has other clients, and after
+ * another one more. */
+static void test_limit_after_restart(void **state)
+{
+    unsigned n;
+
+    options.connections = 0;
+    open_device();
+    assert_int_equal(mock_open_conns(&mock), 32);
+    for (unsigned i = 1; i <= 3; i++) {
+        mock_crash(&mock, false);
+        mock.at_most = i == 1 ? 20 : i == 2 ? 8 : 0;
+        mock_start(&mock);
+        await_reconnections(i);
+        put_page(i, 'a', true);
+        assert_int_equal(get_page(i), 'a');
+        n = mock.at_most ? mock.at_most : 32;
+        await(has_conns, &n);
+        assert_int_equal(stat_now().reconnections, i);
+    }
+    mock_crash(&mock, false);
+    mock.at_most = 7;
+    mock_start(&mock);
+    await_lost();
+    pthread_mutex_lock(&mock.lock);
+    mock.at_most = 8;
+    pthread_mutex_unlock(&mock.lock);
+    await_reconnections(4);
+    mock_cut(&mock);
+    await_reconnections(5);
+}
+
 static void ignore(void *opaque, int error)
 {
 }
@@ -78,6 +115,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_default),
         TEST(test_server_with_a_limit),
+        TEST(test_limit_after_restart),
         TEST(test_free_connection),
     };
 
