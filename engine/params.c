@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/memory.h"
+#include "mining/core/parameters.h"
 
 /* Smaller caches leave all memory to blocks, and rules have theirs beside it: the least
  * that a table takes would be much of it. */
@@ -70,6 +71,8 @@ uint64_t qm_params_rules_bytes(const struct qm_params *params,
     if (!(ops->flags & QM_BOUNDED_RULES) || params->mining.rules_memory > 0 ||
         bytes < RULES_WITHIN)
         return 0;
+    if (!(ops->parameters & QM_HEEDS(QM_RULES_MEMORY)))
+        return 0; /* readahead's table has one size, far below a part of a cache */
     if (qm_params_trades(params, ops))
         return qm_memory_first_rules(bytes);
     return bytes - bytes / RULES_PART * (RULES_PART - 1);

@@ -55,7 +55,8 @@ bool qm_params_prefetch(const struct qm_params *params);
 
 /* How many of a cache's bytes are for rules at first, of a policy with a bounded table;
  * the others are for blocks and their metadata.  0: the table is beside the cache, as
- * its size was given (mining.rules_memory), or the cache has less than 1 MiB.  Before
+ * its size was given (mining.rules_memory), or cannot be (policy readahead), or the
+ * cache has less than 1 MiB.  Before
  * qm_params_complete(), for which the result is. */
 uint64_t qm_params_rules_bytes(const struct qm_params *params,
                                const struct qm_prefetcher_ops *ops, uint64_t bytes);

@@ -445,6 +445,23 @@ static void test_prefetch_on(void **state)
     assert_false(qm_params_read_prefetch_on("hit", &on));
 }
 
+/* Policies that keep rules in a table that grows have a part of the cache's memory. */
+static void test_rules_bytes(void **state)
+{
+    static const char *const without[] = {"none", "readahead", "seq"};
+    const uint64_t bytes = UINT64_C(256) << 20;
+    struct qm_params params;
+
+    qm_params_defaults(&params);
+    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("auto"), bytes),
+                     bytes / 32);
+    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("ppm"), bytes),
+                     bytes / 32);
+    for (unsigned i = 0; i < sizeof without / sizeof without[0]; i++)
+        assert_int_equal(
+            qm_params_rules_bytes(&params, qm_prefetcher_find(without[i]), bytes), 0);
+}
+
 /* With admission, what is known to be less probable than the threshold is kept back; a
  * candidate of unknown probability is the load's to judge. */
 static void test_probability(void **state)
@@ -525,6 +542,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefetch_on),
+        cmocka_unit_test(test_rules_bytes),
         cmocka_unit_test_setup_teardown(test_what_is_asked_after, make, undo),
         cmocka_unit_test_setup_teardown(test_learns_first, make, undo),
         cmocka_unit_test_setup_teardown(test_ignored_hits, make, undo),
