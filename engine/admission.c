@@ -24,7 +24,12 @@
 #define SAVED_RATE  0.005 /* how fast S is learned, a prefetch that is used */
 #define SAVED_LEAST 0.01
 
-#define STATE_FADE    0.02 /* of what is known of a state, a read or a count */
+/* How fast S is forgotten, a demand's read.  A small S keeps those prefetches back that
+ * it would be learned from, so without this it would stay small. */
+#define SAVED_FADE 0.00005
+#define SAVED_ALL  0.999 /* from there on it is 1 */
+
+#define STATE_FADE    0.02 /* of what is known of a state, a read or a count, at least */
 #define FOLLOWED_MOST 1000 /* demands: what they are counted for has no end */
 #define TOGETHER_MOST 64.0 /* reads that keep the device busy */
 
@@ -216,13 +221,24 @@ void qm_admission_used(struct qm_admission *a, unsigned others, uint64_t waited)
     double took = atomic_load_explicit(&a->took[i], memory_order_relaxed);
     double saved = atomic_load_explicit(&a->saved, memory_order_relaxed), part = 1;
 
-    if (waited == 0 && saved > 0.999)
+    if (waited == 0 && saved > SAVED_ALL)
         return; /* nearly all are like this, and need not write */
     if (waited > 0 && took <= 0)
         return;
     if (waited > 0)
         part = (double)waited < took ? 1 - (double)waited / took : 0;
     atomic_store_explicit(&a->saved, (float)(saved + SAVED_RATE * (part - saved)),
+                          memory_order_relaxed);
+}
+
+/* Moves S towards 1. */
+static void forget_saved(struct qm_admission *a)
+{
+    double saved = atomic_load_explicit(&a->saved, memory_order_relaxed);
+
+    if (saved > SAVED_ALL)
+        return;
+    atomic_store_explicit(&a->saved, (float)(saved + SAVED_FADE * (1 - saved)),
                           memory_order_relaxed);
 }
 
@@ -246,6 +262,8 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
     pthread_mutex_lock(&a->lock);
     note_end(a, now);
     learn(a, others, (double)ns, size_of(blocks));
+    if (!ahead)
+        forget_saved(a);
     if (!ahead && blocks == 1)
         learn_took(a, others, (double)ns);
     learn_followed(a, others, now, ns);

@@ -11,6 +11,9 @@
  * S is learned from the prefetches that are used: the whole of T if the block was
  * there, what remained of T if its reader came while it was being read.  One that its
  * reader took over while it was still queued was no read ahead, and does not count.
+ * Reads of demands move S slowly back to 1, since without prefetches it is not known.
+ * How long a demand's read takes is known of reads of one block only: where there are
+ * none, those that come late do not count either.
  *
  * D is known in two ways, and the threshold is the greater of the two.  On the average:
  * on a device that is busy for a part U of its time, a read more delays all others
@@ -66,7 +69,7 @@ struct qm_admission {
     } sizes[QM_ADMISSION_SIZES];
     double weight, spread, covariance; /* of all, within their size */
     struct {
-        double took_weight;      /* faded count, of took */
+        double took_weight;      /* reads that took is of */
         double followed, weight; /* mean of demands that a read more delays; count */
         bool watched;            /* it is being counted how many follow: */
         uint64_t since;          /* from this time on */

@@ -127,11 +127,33 @@ static void test_late(void **state)
     reads(&a, &now, MS / 10, MS / 25, 0, false);
     for (unsigned i = 0; i < READS; i++)
         qm_admission_used(&a, 1, 1836 * (MS / 1000)); /* of 2040 us */
-    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    now += MS / 10;
+    qm_admission_begin(&a, true);
+    qm_admission_end(&a, true, 1, now, 2 * MS + MS / 25, 1);
     assert_threshold(&a, 0.64F / (0.64F + 0.2F));
     for (unsigned i = 0; i < READS; i++)
         qm_admission_used(&a, 1, 0);
     reads(&a, &now, MS / 10, MS / 25, 0, false);
+    assert_threshold(&a, 0.64F);
+    qm_admission_destroy(&a);
+}
+
+/* That prefetches came late is forgotten where none is used any more, perhaps since
+ * they are kept back for that. */
+static void test_late_is_forgotten(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    for (unsigned i = 0; i < READS; i++)
+        qm_admission_used(&a, 1, 10 * MS);
+    reads(&a, &now, MS / 10, MS / 25, 0, false);
+    assert_true(qm_admission_threshold(&a) > 0.8F); /* not at once */
+    for (unsigned i = 0; i < 40; i++)
+        reads(&a, &now, MS / 10, MS / 25, 0, false);
     assert_threshold(&a, 0.64F);
     qm_admission_destroy(&a);
 }
@@ -177,9 +199,13 @@ static void test_burst(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy), cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_wide), cmocka_unit_test(test_failed),
-        cmocka_unit_test(test_late), cmocka_unit_test(test_burst),
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_burst),
+        cmocka_unit_test(test_late_is_forgotten),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
