@@ -7,9 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BYTES                                                                          \
-    (sizeof(uint64_t) << QM_NOTED_MOST_BITS) /* of all blocks there can be             \
-                                              */
+/* Of all blocks there can be. */
+#define BYTES (sizeof(uint64_t) << QM_NOTED_MOST_BITS)
 
 static unsigned bits_of(const struct qm_noted *noted)
 {
