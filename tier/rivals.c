@@ -38,7 +38,7 @@ static struct rival *sampled(struct qm_tier *t, uint64_t block)
 }
 
 /* With the lock.  Whether a sample is still watched; if it is no more, its place is
- * free and what became of it is learned. */
+ * free and what became of it is learned.  now: the clock, since the lock was taken. */
 static bool is_watched(struct qm_tier *t, struct rival *s, uint64_t now)
 {
     struct rivals *r = &t->rivals;
@@ -60,13 +60,14 @@ static bool is_watched(struct qm_tier *t, struct rival *s, uint64_t now)
 void rivals_read(struct qm_tier *t, uint64_t block)
 {
     struct rivals *r = &t->rivals;
-    uint64_t now = atomic_fetch_add_explicit(&r->clock, 1, memory_order_relaxed) + 1;
     struct rival *s = sampled(t, block);
 
+    atomic_fetch_add_explicit(&r->clock, 1, memory_order_relaxed);
     if (!s || atomic_load_explicit(&s->block, memory_order_relaxed) != block + 1)
         return;
     pthread_mutex_lock(&r->lock);
-    if (is_watched(t, s, now) && s->block == block + 1 && s->reads < MOST)
+    if (is_watched(t, s, atomic_load(&r->clock)) && s->block == block + 1 &&
+        s->reads < MOST)
         s->reads++;
     pthread_mutex_unlock(&r->lock);
 }

@@ -2,6 +2,7 @@
 /* test-rivals.c - a full tier takes what is worth more than what it has to give up for
  * it (tier/rivals.h), by its public calls: without data, repeatable. */
 #include "testing.h"
+#include "tier/internal.h"
 
 #define BLOCK 16384u
 
@@ -138,12 +139,80 @@ static void test_over(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
+static struct qm_tier *raced; /* its samples are about to be locked; or NULL */
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+
+static void look_up(struct qm_tier *t, uint64_t first, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        struct qm_tier_read read = {.block = first + i};
+
+        (void)qm_tier_read(t, &read, 1);
+    }
+}
+
+static void offer(struct qm_tier *t, uint64_t block)
+{
+    struct qm_tier_insert insert = {.block = block, .frequency = 1};
+
+    insert.ticket = qm_tier_ticket(t);
+    assert_int_equal(qm_tier_insert(t, &insert), EPERM);
+}
+
+/* What another thread does between a read's count and its lock. */
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    struct qm_tier *t = raced;
+
+    if (t && mutex == &t->rivals.lock) {
+        raced = NULL;
+        look_up(t, 2000000, 10);
+        offer(t, 1000000);
+    }
+    return __real_pthread_mutex_lock(mutex);
+}
+
+static uint64_t learned(struct qm_tier *t)
+{
+    uint64_t n = 0;
+
+    for (unsigned kind = 0; kind <= RIVALS_KINDS; kind++)
+        n += atomic_load(&t->rivals.learned[kind]);
+    return n;
+}
+
+/* A sample is replaced by a younger one of the same block while a read of it waits for
+ * the lock: the younger one has not been watched for long. */
+static void test_replaced(void **state)
+{
+    struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
+    uint64_t before;
+
+    (void)state;
+    for (uint64_t b = 0; stats(t).evicted == 0; b++) {
+        use(t, b);
+        use(t, b);
+    }
+    look_up(t, 3000000, atomic_load(&t->rivals.horizon) + 1); /* all places are old */
+    offer(t, 1000000);
+    look_up(t, 3000000, atomic_load(&t->rivals.horizon) + 1);
+    before = learned(t);
+    raced = t;
+    look_up(t, 1000000, 1);
+    assert_null(raced);
+    assert_int_equal(learned(t), before + 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alike),
         cmocka_unit_test(test_passing),
         cmocka_unit_test(test_over),
+        cmocka_unit_test(test_replaced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
