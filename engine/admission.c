@@ -134,8 +134,8 @@ static double alone(const struct qm_admission *a)
     return a->sizes[size].alone;
 }
 
-/* From which probability on a read is worth it while so many demands follow.  The lock
- * is held. */
+/* The least probability at which a read is worth it, with that many demands to follow
+ * it.  The lock is held. */
 static double worth_from(const struct qm_admission *a, double followed)
 {
     double saved = atomic_load_explicit(&a->saved, memory_order_relaxed), delayed;
@@ -181,9 +181,9 @@ static void learn_took(struct qm_admission *a, unsigned others, double ns)
     atomic_store_explicit(&a->took[i], (float)took, memory_order_relaxed);
 }
 
-/* Counts how many demands a read more would have delayed, had it been sent when so many
- * were on their way: those that begin until it would have ended, and the device has had
- * a station for each.  The lock is held. */
+/* For each state: how many demands a read more would have delayed, if it had been sent
+ * in that state.  These are the demands that begin until it would have ended, and until
+ * fewer reads are on their way than the device serves at a time.  The lock is held. */
 static void learn_followed(struct qm_admission *a, unsigned others, uint64_t now,
                            uint64_t ns)
 {

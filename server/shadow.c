@@ -6,11 +6,11 @@
  *   {"record": "stop"}
  *
  * The file must not exist; it is written as the server's user, mode 0600, and left to
- * whoever asked.  One in `sample` trees of contexts is recorded, whole: a sample of
- * blocks would tear apart what follows what.  Time and events are bounded by the
- * recorder itself, so that nothing is recorded for ever if whoever asked is gone; what
- * is left then is a pointer that is looked at for each request, until the next request
- * of this kind.
+ * the client that asked.  One in `sample` trees of contexts is recorded, whole: a
+ * sample of blocks would tear apart what follows what.  Time and events are bounded by
+ * the recorder itself, so that nothing is recorded for ever if that client is gone;
+ * what is left then is a pointer that is looked at for each request, until the next
+ * request of this kind.
  *
  * The recorder is exchanged inside the closed gate, where nobody holds it.
  */

@@ -39,8 +39,7 @@ struct flight {
     bool refused; /* a read, by another error than the disk's */
 };
 
-/* ---- Reading
- * -------------------------------------------------------------------------- */
+/* --- reading --- */
 
 static void finish(const struct flight *f, size_t i, int error)
 {
@@ -184,8 +183,7 @@ bool qm_tier_rings_read(struct qm_tier_rings *rings, int fd,
     return true;
 }
 
-/* ---- Making
- * --------------------------------------------------------------------------- */
+/* --- making rings --- */
 
 static bool make(struct ring *ring)
 {

@@ -3,13 +3,13 @@
  *
  * A tier has a few rings.  One thread at a time uses a ring: it submits all of its
  * reads, and waits for all of them, so nothing is in flight when it gives the ring
- * back, nor when the rings are freed, and no buffer is written to any more.  Who finds
- * no ring free reads in another way, and so do all where there are none: a kernel
- * without, kernel.io_uring_disabled, a container's seccomp filter, a limit of locked
- * memory, or a build without liburing.
+ * back, nor when the rings are freed, and no buffer is written to any more.  A thread
+ * that finds no ring free reads in another way, and so do all where there are none: a
+ * kernel without, kernel.io_uring_disabled, a container's seccomp filter, a limit of
+ * locked memory, or a build without liburing.
  *
- * What a ring did not read, or not whole, is read by pread(), whose result counts; but
- * that EIO is EIO.  A ring that the kernel refuses to serve any more is not used again.
+ * What a ring did not read, or not whole, is read by pread(), whose result counts;
+ * EIO is final.  A ring that the kernel refuses to serve any more is not used again.
  */
 #ifndef QM_TIER_RING_H
 #define QM_TIER_RING_H

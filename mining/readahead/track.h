@@ -48,8 +48,8 @@ struct qm_tracks {
     uint64_t asks;
     uint32_t generations; /* the last one */
     double share;         /* blocks that all windows together may have; 0: any */
-    unsigned n;           /* places in use, from the first on, */
-    unsigned most;        /* of so many */
+    unsigned n;           /* places in use, from the first on */
+    unsigned most;        /* places */
     struct qm_tracks_stats stats;
     struct qm_worth worth;
     struct qm_edges edges;
