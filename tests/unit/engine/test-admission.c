@@ -167,8 +167,9 @@ static void calm(struct qm_admission *a, uint64_t *now)
     }
 }
 
-/* While a burst lasts, a read more delays all that still come; long after it the device
- * is idle, but it is known what to expect when so many reads are on their way again. */
+/* While a burst lasts, a read more delays all that still come.  Long after it the
+ * device is idle and the threshold low; but what was learned of each number of reads on
+ * their way is kept, and holds again when there are as many. */
 static void test_burst(void **state)
 {
     enum { FIRST = 40, MORE = 200 };
