@@ -311,7 +311,8 @@ int qm_conn_why(struct nbd_handle *nbd, int err)
 {
     bool gone = nbd_aio_is_dead(nbd) == 1 || nbd_aio_is_closed(nbd) == 1;
 
-    return err == EINVAL && gone ? ENOTCONN : err;
+    /* libnbd has no number for a connection that ends while it is being made. */
+    return (err == EINVAL || err == EIO) && gone ? ENOTCONN : err;
 }
 
 int qm_conn_open(struct direct *d, const char *export, struct nbd_handle **nbd)

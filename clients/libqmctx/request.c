@@ -4,7 +4,8 @@
  * A request goes over the connection of its context's tree, or, without a context, over
  * the connections in turn; one that is larger than the server takes goes in parts.
  * What the tagged export does not do (zero, trim) goes over the plain one, but only if
- * the server lets several connections write (multi-conn): else zeros are written.
+ * the server lets several connections write (multi-conn), and takes one more: else
+ * zeros are written.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -208,8 +209,10 @@ static int zero_or_trim(struct qmctx *ctx, enum command command, uint64_t count,
     if (!d->multi_conn)
         return write_zeros(ctx, count, offset);
     conn = qm_plain_conn(d);
+    /* The server may have as many connections as it takes, or be about to end: those
+     * that there are say whether it is there. */
     if (!conn)
-        return -1;
+        return write_zeros(ctx, count, offset);
     if (command == CMD_TRIM ? conn->can_trim : conn->can_zero)
         return transfer(conn, NULL, command, NULL, count, offset, 0, false);
     pthread_mutex_unlock(&conn->lock);

@@ -84,6 +84,23 @@ static void test_limit_after_restart(void **state)
     await_reconnections(5);
 }
 
+/* Zeroing goes over a connection of its own, which a server with a limit, or one that
+ * is about to end, closes while it is being made. */
+static void test_zeroing_at_the_limit(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1};
+
+    mock.at_most = 4;
+    options.connections = 4;
+    open_device();
+    put_page(1, 'a', false);
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+    assert_int_equal(mock_count(&mock, MOCK_ZERO), 0);
+}
+
 static void ignore(void *opaque, int error)
 {
 }
@@ -116,6 +133,7 @@ int main(int argc, char **argv)
         TEST(test_default),
         TEST(test_server_with_a_limit),
         TEST(test_limit_after_restart),
+        TEST(test_zeroing_at_the_limit),
         TEST(test_free_connection),
     };
 
