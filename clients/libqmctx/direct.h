@@ -27,6 +27,7 @@
 #include <libnbd.h>
 #include <limits.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "clients/libqmctx/uris.h"
 #include "clients/protocol/quickmine-protocol.h"
@@ -116,6 +117,7 @@ struct direct {
     unsigned least;          /* of these, that a server has to take */
     struct conn conn[MAX_CONNECTIONS];
     struct conn plain; /* for what the tagged export does not do; made when needed */
+    time_t plain_at;   /* connect_lock; not before, in s of CLOCK_MONOTONIC */
     bool contextless;  /* the export that the URI names, whatever it is */
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* connect_lock; QM_WIRE_ORDERED of the last server */

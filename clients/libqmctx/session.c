@@ -17,6 +17,8 @@
 
 #include "direct.h"
 
+enum { PLAIN_PAUSE_S = 30 }; /* after an attempt at the plain connection */
+
 static int wrong_server(const struct direct *d, const char *what)
 {
     return qm_fail(EPROTO,
@@ -239,6 +241,7 @@ int qm_direct_reconnect(struct direct *d)
 
     pthread_mutex_lock(&d->connect_lock);
     atomic_store(&d->broken, false);
+    d->plain_at = 0;
     for (unsigned i = 0; i < d->connections; i++)
         qm_conn_probe(&d->conn[i]);
     if (atomic_load(&d->ending))
@@ -297,8 +300,6 @@ static int connect_plain(struct direct *d, struct conn *conn)
     struct nbd_handle *nbd;
     uint64_t session;
 
-    if (atomic_load(&d->broken) || atomic_load(&d->ending))
-        return qm_fail(ENOTCONN, "not connected to the server");
     pthread_mutex_lock(&d->lock);
     session = d->session.id;
     pthread_mutex_unlock(&d->lock);
@@ -318,6 +319,28 @@ static int connect_plain(struct direct *d, struct conn *conn)
     return 0;
 }
 
+static time_t now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* The same, but not for each request that would use it: a server that takes no further
+ * connection may leave it waiting for a greeting.  connect_lock is held. */
+static int try_plain(struct direct *d, struct conn *conn)
+{
+    if (atomic_load(&d->broken) || atomic_load(&d->ending))
+        return qm_fail(ENOTCONN, "not connected to the server");
+    if (now_s() < d->plain_at)
+        return qm_fail(EAGAIN, "%s: no further connection could be made", d->uri);
+    if (connect_plain(d, conn) == 0)
+        return 0;
+    d->plain_at = now_s() + PLAIN_PAUSE_S;
+    return -1;
+}
+
 struct conn *qm_plain_conn(struct direct *d)
 {
     struct conn *conn = &d->plain;
@@ -325,7 +348,7 @@ struct conn *qm_plain_conn(struct direct *d)
 
     for (;;) {
         pthread_mutex_lock(&d->connect_lock);
-        rc = qm_conn_probe(conn) ? 0 : connect_plain(d, conn);
+        rc = qm_conn_probe(conn) ? 0 : try_plain(d, conn);
         pthread_mutex_unlock(&d->connect_lock);
         if (rc == -1)
             return NULL;

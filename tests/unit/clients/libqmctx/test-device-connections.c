@@ -111,6 +111,33 @@ static unsigned accepted(void)
     return n;
 }
 
+/* Where it cannot be made, not every request tries to: at some servers that takes
+ * seconds.  It is tried again after the next reconnection. */
+static void test_zeroing_tries_once(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1, .pages = 3};
+    unsigned before;
+
+    mock.at_most = 4;
+    options.connections = 4;
+    open_device();
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    before = accepted();
+    assert_int_equal(before, 5);
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(accepted(), before);
+    assert_int_equal(flush(), 0);
+    mock_crash(&mock, false);
+    mock.at_most = 5;
+    mock_start(&mock);
+    await_reconnections(1);
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    assert_int_equal(mock_count(&mock, MOCK_ZERO), 1);
+}
+
 static bool is_over(void *opaque)
 {
     return atomic_load(&((struct job *)opaque)->over);
@@ -167,6 +194,7 @@ int main(int argc, char **argv)
         TEST(test_server_with_a_limit),
         TEST(test_limit_after_restart),
         TEST(test_zeroing_at_the_limit),
+        TEST(test_zeroing_tries_once),
         TEST(test_flushing_at_the_limit),
         TEST(test_free_connection),
     };
