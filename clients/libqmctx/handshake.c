@@ -309,7 +309,10 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
 
 int qm_conn_why(struct nbd_handle *nbd, int err)
 {
-    bool gone = nbd_aio_is_dead(nbd) == 1 || nbd_aio_is_closed(nbd) == 1;
+    /* One that is connecting was closed before libnbd has looked at it first: it does
+     * not expect the end there, and stays as it is. */
+    bool gone = nbd_aio_is_dead(nbd) == 1 || nbd_aio_is_closed(nbd) == 1 ||
+                nbd_aio_is_connecting(nbd) == 1;
 
     /* libnbd has no number for a connection that ends while it is being made. */
     return (err == EINVAL || err == EIO) && gone ? ENOTCONN : err;

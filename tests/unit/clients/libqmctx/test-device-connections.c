@@ -2,6 +2,7 @@
 /* test-device-connections.c - how many connections a device makes, and which of them a
  * request takes.
  */
+#include "clients/libqmctx/qmctx.h"
 #include "device-fixture.h"
 
 static unsigned connections_by_default(void)
@@ -161,6 +162,23 @@ static void test_flushing_at_the_limit(void **state)
     assert_int_equal(accepted(), 4);
 }
 
+/* A connection that is closed at once may be so before libnbd has looked at it first,
+ * which calls that an invalid argument. */
+static void test_closed_at_once(void **state)
+{
+    struct qm_device *other;
+    int err;
+
+    mock.at_most = 1;
+    options.connections = 1;
+    open_device();
+    for (unsigned i = 0; i < 500; i++) {
+        err = qm_device_open(mock.uri, &options, &other);
+        if (err != ENOTCONN && err != ECONNRESET)
+            fail_msg("attempt %u: %d: %s", i, err, qmctx_error());
+    }
+}
+
 static void ignore(void *opaque, int error)
 {
 }
@@ -196,6 +214,7 @@ int main(int argc, char **argv)
         TEST(test_zeroing_at_the_limit),
         TEST(test_zeroing_tries_once),
         TEST(test_flushing_at_the_limit),
+        TEST(test_closed_at_once),
         TEST(test_free_connection),
     };
 
