@@ -270,7 +270,8 @@ int qm_direct_reconnect(struct direct *d);
 void qm_direct_next(struct direct *d);
 /* Whether requests are in flight, and how many have been answered. */
 bool qm_direct_waits(struct direct *d, uint64_t *answered);
-/* Whether the server takes another connection: 0 or -1. */
+/* Whether the server greets another connection: 0, or -1 with errno.  ENOTCONN or
+ * ECONNRESET: it was accepted, and closed. */
 int qm_direct_greets(struct direct *d);
 /* The plain connection, locked, and connected if need be.  NULL with qmctx_error(). */
 struct conn *qm_plain_conn(struct direct *d);

@@ -127,8 +127,26 @@ static bool has_been_tried(void *opaque)
     return tried;
 }
 
+/* Or while the device sees to what was under way before its connections were cut. */
+static void test_it_hangs_when_it_is_back(void **state)
+{
+    options.connections = 1;
+    mock_start(&mock);
+    open_both();
+    mock_hold(&mock, MOCK_FENCE, true);
+    mock_cut(&mock);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    freeze(&mock, true);
+    mock_start(&standby);
+    await_reconnections(1);
+    assert_int_equal(said("it does not answer any more"), 1);
+    put_page(1, 'b', true);
+    assert_int_equal(mock_count(&standby, MOCK_WRITE), 1);
+    freeze(&mock, false);
+}
+
 /* A server that waits for its disk greets: the device stays with it. */
-static void test_it_is_slow(void **state)
+static void stays_with_the_slow_one(void)
 {
     struct job read = {.what = JOB_READ, .page = 1};
     unsigned before;
@@ -150,6 +168,18 @@ static void test_it_is_slow(void **state)
     assert_int_equal(finish_job(&read), 0);
     assert_int_equal(mock_count(&standby, MOCK_HEADER), 0);
     assert_int_equal(stat_now().reconnections, 0);
+}
+
+static void test_it_is_slow(void **state)
+{
+    stays_with_the_slow_one();
+}
+
+/* One that turns the connection away because it has as many as it takes lives, too. */
+static void test_it_is_slow_and_full(void **state)
+{
+    mock.at_most = options.connections;
+    stays_with_the_slow_one();
 }
 
 /* The first that is there is taken. */
@@ -196,10 +226,15 @@ static void test_uris(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uris), TEST_BOTH(test_open),
-        TEST_BOTH(test_it_ends),     TEST_BOTH(test_the_other_ends_too),
-        TEST_BOTH(test_it_hangs),    TEST_BOTH(test_it_hangs_idly),
+        cmocka_unit_test(test_uris),
+        TEST_BOTH(test_open),
+        TEST_BOTH(test_it_ends),
+        TEST_BOTH(test_the_other_ends_too),
+        TEST_BOTH(test_it_hangs),
+        TEST_BOTH(test_it_hangs_idly),
+        TEST_BOTH(test_it_hangs_when_it_is_back),
         TEST_BOTH(test_it_is_slow),
+        TEST_BOTH(test_it_is_slow_and_full),
     };
 
     if (argc > 1)
