@@ -4,11 +4,13 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 
 #define GREETING   UINT64_C(0x4e42444d41474943) /* NBDMAGIC */
 #define I_HAVE_OPT UINT64_C(0x49484156454f5054) /* IHAVEOPT */
@@ -25,18 +27,35 @@ enum { ACK = 1, SERVER = 2, INFORMATION = 3 };
 #define OPTION_MOST 4096 /* bytes of an option; a name has 4096 at most */
 #define OPTIONS     64   /* in one handshake */
 
-static int receive(int fd, void *to, size_t count)
+struct client {
+    int fd;
+    int64_t until; /* ms */
+};
+
+static int64_t now_ms(void)
 {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* A byte now and then does not prolong it. */
+static int receive(const struct client *c, void *to, size_t count)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
     char *at = to;
+    int64_t left;
     ssize_t r;
 
     for (; count > 0; count -= (size_t)r, at += r) {
-        r = recv(fd, at, count, MSG_WAITALL);
-        if (r == -1 && errno == EINTR)
-            r = 0;
-        else if (r == -1)
-            return errno == EAGAIN ? ETIMEDOUT : ECONNRESET;
-        else if (r == 0)
+        left = c->until - now_ms();
+        if (left <= 0)
+            return ETIMEDOUT;
+        r = poll(&p, 1, (int)left) == 1 ? recv(c->fd, at, count, MSG_DONTWAIT) : -2;
+        if (r == -2 || (r == -1 && (errno == EINTR || errno == EAGAIN)))
+            r = 0; /* then the time is looked at */
+        else if (r == -1 || r == 0)
             return ECONNRESET;
     }
     return 0;
@@ -87,15 +106,17 @@ static int end_oldstyle(int fd, uint64_t size, uint16_t flags, bool zeroes)
 }
 
 /* Receives an option and answers it.  *over: requests come next. */
-static int negotiate(int fd, uint64_t size, uint16_t flags, bool zeroes, bool *over)
+static int negotiate(const struct client *c, uint64_t size, uint16_t flags, bool zeroes,
+                     bool *over)
 {
+    int fd = c->fd;
     struct {
         uint64_t magic;
         uint32_t option, length;
     } __attribute__((packed)) header;
     uint32_t option, length;
     char data[OPTION_MOST];
-    int error = receive(fd, &header, sizeof header);
+    int error = receive(c, &header, sizeof header);
 
     if (error != 0)
         return error;
@@ -103,7 +124,7 @@ static int negotiate(int fd, uint64_t size, uint16_t flags, bool zeroes, bool *o
     length = be32toh(header.length);
     if (be64toh(header.magic) != I_HAVE_OPT || length > sizeof data)
         return EPROTO;
-    error = receive(fd, data, length);
+    error = receive(c, data, length);
     if (error != 0)
         return error;
     switch (option) {
@@ -135,7 +156,6 @@ static void set_timeout(int fd, time_t seconds)
 {
     struct timeval t = {.tv_sec = seconds};
 
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 }
 
@@ -146,19 +166,20 @@ int qm_handshake(int fd, uint64_t size, uint16_t flags)
         uint16_t flags;
     } __attribute__((packed)) greeting = {htobe64(GREETING), htobe64(I_HAVE_OPT),
                                           htobe16(FIXED_NEWSTYLE | NO_ZEROES)};
-    uint32_t client;
+    const struct client c = {fd, now_ms() + QM_HANDSHAKE_SECONDS * 1000};
+    uint32_t theirs;
     bool over = false;
     int error;
 
     set_timeout(fd, QM_HANDSHAKE_SECONDS);
     error = put(fd, &greeting, sizeof greeting);
     if (error == 0)
-        error = receive(fd, &client, sizeof client);
-    if (error == 0 && (be32toh(client) & ~(FIXED_NEWSTYLE | NO_ZEROES)))
+        error = receive(&c, &theirs, sizeof theirs);
+    if (error == 0 && (be32toh(theirs) & ~(FIXED_NEWSTYLE | NO_ZEROES)))
         error = EPROTO;
     for (unsigned i = 0; error == 0 && !over; i++)
         error = i < OPTIONS
-                    ? negotiate(fd, size, flags, !(be32toh(client) & NO_ZEROES), &over)
+                    ? negotiate(&c, size, flags, !(be32toh(theirs) & NO_ZEROES), &over)
                     : EPROTO;
     set_timeout(fd, 0);
     return error;

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define QM_HANDSHAKE_SECONDS 10 /* that a client has for each step */
+#define QM_HANDSHAKE_SECONDS 10 /* that a client has for all of it */
 
 /* Shakes hands over fd.  Returns 0 when requests come next; ECONNRESET: the client has
  * gone, or wants nothing more; ETIMEDOUT; or EPROTO: what it sends makes no sense. */

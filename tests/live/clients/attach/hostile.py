@@ -4,6 +4,7 @@ ends its own connection; the bytes of the device stay what they were."""
 import socket
 import struct
 import sys
+import threading
 import time
 
 PATH, SIZE = sys.argv[1], int(sys.argv[2])
@@ -63,6 +64,24 @@ def ends(what, s):
         return
     raise AssertionError(f"{what}: the connection goes on")
 
+
+def drip():
+    """A handshake a byte at a time, which is ended all the same."""
+    s = connect()
+    take(s, 18)
+    until = time.monotonic() + 60
+    try:
+        s.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 7, 4096))
+        while time.monotonic() < until:
+            s.sendall(b"x")
+            time.sleep(.1)
+    except OSError:
+        dripped.append(True)
+
+
+dripped = []
+dripper = threading.Thread(target=drip, daemon=True)
+dripper.start()
 
 s = shake(connect())
 for what, args, error in [
@@ -162,4 +181,7 @@ for attempt in range(1200):
         time.sleep(.05)
 request(s, READ, 0, 512)
 assert answer(s, 512) == 0
+
+dripper.join()
+assert dripped, "a handshake a byte at a time goes on"
 print("ok")
