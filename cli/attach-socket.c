@@ -19,7 +19,8 @@
 #include "clients/attach/handshake.h"
 #include "clients/protocol/stale-socket.h"
 
-#define CLIENTS 64
+#define CLIENTS         64
+#define ACCEPT_PAUSE_MS 100
 
 struct listener;
 
@@ -184,6 +185,9 @@ int attach_serve_socket(const struct attach_options *options,
         if (poll(fds, 2, -1) == -1)
             continue;
         fd = fds[1].revents ? accept4(fds[1].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+        /* A client that there is no descriptor for stays there: do not spin on it. */
+        if (fd == -1 && fds[1].revents)
+            poll(fds, 1, ACCEPT_PAUSE_MS);
         /* A client keeps the size that it finds. */
         attach_take_size(options, device);
         if (fd != -1)
