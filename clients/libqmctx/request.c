@@ -183,8 +183,11 @@ static int write_zeros(struct qmctx *ctx, uint64_t count, uint64_t offset)
     static const char zeros[64 << 10];
     size_t n;
 
+    /* Cut where blocks end, so that each is zeroed as a whole, or not at all. */
     for (; count > 0; count -= n, offset += n) {
-        n = count < sizeof zeros ? (size_t)count : sizeof zeros;
+        n = sizeof zeros - offset % sizeof zeros;
+        if (n > count)
+            n = (size_t)count;
         if (qmctx_pwrite(ctx, 0, zeros, n, offset, false) == -1)
             return -1;
     }

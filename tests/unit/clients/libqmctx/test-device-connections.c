@@ -102,6 +102,29 @@ static void test_zeroing_at_the_limit(void **state)
     assert_int_equal(mock_count(&mock, MOCK_ZERO), 0);
 }
 
+/* What is written in its place ends where blocks do: none is zeroed in two parts. */
+static void test_zeros_tear_no_block(void **state)
+{
+    struct job zero = {.what = JOB_ZERO, .page = 1, .pages = 40};
+    uint64_t ends[3];
+    unsigned writes = 0;
+
+    mock.at_most = 4;
+    options.connections = 4;
+    open_device();
+    start_job(&zero);
+    assert_int_equal(finish_job(&zero), 0);
+    pthread_mutex_lock(&mock.lock);
+    for (unsigned i = 0; i < mock.ops; i++)
+        if (mock.op[i].type == MOCK_WRITE && writes < 3)
+            ends[writes++] = mock.op[i].offset + mock.op[i].count;
+    pthread_mutex_unlock(&mock.lock);
+    assert_int_equal(writes, 3);
+    assert_int_equal(ends[0], 64 << 10);
+    assert_int_equal(ends[1], 128 << 10);
+    assert_int_equal(ends[2], 41 * PAGE);
+}
+
 static unsigned accepted(void)
 {
     unsigned n;
@@ -213,6 +236,7 @@ int main(int argc, char **argv)
         TEST(test_limit_after_restart),
         TEST(test_zeroing_at_the_limit),
         TEST(test_zeroing_tries_once),
+        TEST(test_zeros_tear_no_block),
         TEST(test_flushing_at_the_limit),
         TEST(test_closed_at_once),
         TEST(test_free_connection),
