@@ -394,8 +394,8 @@ unsigned qm_tracks_ask(struct qm_tracks *t, struct qm_turn turn,
     if (!turn.wanted)
         return 0;
     pthread_mutex_lock(&t->lock);
-    k = &t->tracks[turn.track];
-    if (turn.track < t->n && k->generation == turn.generation) {
+    k = turn.track < t->n ? &t->tracks[turn.track] : NULL;
+    if (k && k->generation == turn.generation) {
         n = qm_window_ask(t, k, ranges, max);
         set_reach(t, k);
     }
