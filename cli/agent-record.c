@@ -14,9 +14,10 @@
 #define SECTOR UINT64_C(512)
 
 struct agent_record {
-    struct qm_trace_writer *writer;
-    uint64_t last; /* number of a context */
-    uint64_t us;   /* of the last event: time in a trace does not go back */
+    const char *path;
+    struct qm_trace_writer *writer; /* NULL: the trace has ended early, by error */
+    uint64_t last;                  /* number of a context */
+    uint64_t us; /* of the last event: time in a trace does not go back */
     uint64_t start;
     int error;
 };
@@ -38,15 +39,28 @@ static void set_time(struct agent_record *r, uint64_t ns)
         r->us = us;
 }
 
+/* Ends the trace at an error, with a message at once: a recording may take a day. */
+static void check(struct agent_record *r, int error)
+{
+    if (error == 0)
+        return;
+    fprintf(stderr, "quickmine agent: --record %s: the trace ends here: %s\n", r->path,
+            strerror(error));
+    qm_trace_close(r->writer);
+    r->writer = NULL;
+    r->error = error;
+}
+
 static void put(struct agent_record *r, struct qm_event *event)
 {
     int error;
 
+    if (!r->writer)
+        return;
     event->us = r->us;
     error = qm_trace_write(r->writer, event);
     /* An event that a trace cannot hold is left out. */
-    if (error != 0 && error != EINVAL && r->error == 0)
-        r->error = error;
+    check(r, error == EINVAL ? 0 : error);
 }
 
 /* The class in a trace: its name without spaces, or its number. */
@@ -106,10 +120,9 @@ static void io(void *opaque, uint64_t context, const struct qm_bpf_read *read)
 static void flush(void *opaque)
 {
     struct agent_record *r = opaque;
-    int error = qm_trace_flush(r->writer);
 
-    if (error != 0 && r->error == 0)
-        r->error = error;
+    if (r->writer)
+        check(r, qm_trace_flush(r->writer));
 }
 
 struct agent_record *agent_record_open(const char *path, uint64_t block_size, char *err,
@@ -121,6 +134,7 @@ struct agent_record *agent_record_open(const char *path, uint64_t block_size, ch
         snprintf(err, len, "out of memory");
         return NULL;
     }
+    r->path = path;
     r->start = now();
     r->writer = qm_trace_create(path, block_size, err, len);
     if (!r->writer) {
@@ -140,10 +154,8 @@ void agent_record_use(struct agent_record *r, struct qm_agent_config *config)
 
 int agent_record_close(struct agent_record *r)
 {
-    int error = qm_trace_close(r->writer);
+    int error = r->writer ? qm_trace_close(r->writer) : r->error;
 
-    if (r->error != 0)
-        error = r->error;
     free(r);
     return error;
 }
