@@ -44,14 +44,16 @@
 enum segment_state { SEGMENT_FREE, SEGMENT_FILLING, SEGMENT_SEALED, SEGMENT_EVICTING };
 
 struct segment {
-    _Atomic uint16_t pins[2]; /* by phase */
+    /* By phase.  A call of qm_tier_read() pins a segment up to 64 times, and the number
+     * of threads that call it has no bound here. */
+    _Atomic uint32_t pins[2];
     _Atomic uint32_t live;    /* blocks in the index */
     uint32_t next, prev;      /* in the list of free or sealed ones; log.lock */
-    uint64_t filled;          /* when, ns */
-    _Atomic uint64_t incarnation;
     uint8_t state;            /* log.lock */
     _Atomic uint8_t doubtful; /* a crash of the machine may have taken its data */
     _Atomic uint8_t phase;    /* of new pins */
+    uint64_t filled;          /* when, ns */
+    _Atomic uint64_t incarnation;
 };
 
 /* Segments never move: a table of chunks. */
