@@ -14,11 +14,14 @@
 #include "tier/format.h"
 
 #define BOUNCE (1u << 20) /* bytes of a ring's, for buffers that are not aligned */
+#define PAUSE  64         /* threads that a ring turns away before it is made again */
 
 struct ring {
     struct io_uring uring;
     char *bounce;
-    _Atomic bool busy; /* in use, or given up */
+    _Atomic bool busy; /* in use, or given up; who sets it may use what follows */
+    bool made;         /* uring is there */
+    unsigned pause;    /* if it is not: until it is made again */
 };
 
 struct qm_tier_rings {
@@ -96,8 +99,9 @@ static void give_up(struct flight *f)
         read_alone(f, i);
 }
 
-/* Returns whether the ring can be used again. */
-static bool fly(struct flight *f)
+/* Returns 0, or the error by which the kernel refused: then the ring has reads that
+ * must not be submitted any more. */
+static int fly(struct flight *f)
 {
     for (size_t i = 0; i < f->n; i++) {
         struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring->uring);
@@ -114,10 +118,10 @@ static bool fly(struct flight *f)
         land(f);
         if (r < 0 && r != -EINTR) {
             give_up(f);
-            return false;
+            return -r;
         }
     }
-    return true;
+    return 0;
 }
 
 /* How many of the reads can be done at once; sets where to. */
@@ -137,14 +141,49 @@ static size_t place(struct flight *f, size_t n)
     return i;
 }
 
+static bool make_uring(struct ring *ring)
+{
+    /* Without the flag each completion interrupts the thread; before Linux 5.19 there
+     * is no such flag. */
+    int r = io_uring_queue_init(QM_TIER_RING_DEPTH, &ring->uring,
+                                IORING_SETUP_COOP_TASKRUN);
+
+    if (r == -EINVAL)
+        r = io_uring_queue_init(QM_TIER_RING_DEPTH, &ring->uring, 0);
+    ring->made = r == 0;
+    ring->pause = PAUSE;
+    if (ring->made)
+        (void)io_uring_ring_dontfork(&ring->uring);
+    return ring->made;
+}
+
+static void release(struct ring *ring)
+{
+    atomic_store_explicit(&ring->busy, false, memory_order_release);
+}
+
+/* The kernel has refused the ring, and may serve it another time if it was short of
+ * memory: others are then turned away for a while, and one makes it again. */
+static void put_off(struct ring *ring, int error)
+{
+    if (error != EAGAIN && error != EBUSY && error != ENOMEM)
+        return; /* busy for good */
+    io_uring_queue_exit(&ring->uring);
+    ring->made = false;
+    release(ring);
+}
+
 static struct ring *take(struct qm_tier_rings *rings)
 {
     for (unsigned i = 0; i < rings->n; i++) {
         struct ring *ring = &rings->rings[i];
 
-        if (!atomic_load_explicit(&ring->busy, memory_order_relaxed) &&
-            !atomic_exchange_explicit(&ring->busy, true, memory_order_acquire))
+        if (atomic_load_explicit(&ring->busy, memory_order_relaxed) ||
+            atomic_exchange_explicit(&ring->busy, true, memory_order_acquire))
+            continue;
+        if (ring->made || (--ring->pause == 0 && make_uring(ring)))
             return ring;
+        release(ring);
     }
     return NULL;
 }
@@ -155,7 +194,7 @@ bool qm_tier_rings_read(struct qm_tier_rings *rings, int fd,
 {
     struct ring *ring;
     struct flight f;
-    bool good = true;
+    int error = 0;
 
     for (size_t i = 0; i < n; i++)
         if (reads[i].n > BOUNCE / 2) /* threads are as good for these */
@@ -172,14 +211,16 @@ bool qm_tier_rings_read(struct qm_tier_rings *rings, int fd,
         f.reads = reads + f.first;
         f.landed = 0;
         f.n = place(&f, n - f.first);
-        if (good)
-            good = fly(&f);
+        if (error == 0)
+            error = fly(&f);
         else
             for (size_t i = 0; i < f.n; i++)
                 read_alone(&f, i);
     }
-    if (good)
-        atomic_store_explicit(&ring->busy, false, memory_order_release);
+    if (error == 0)
+        release(ring);
+    else
+        put_off(ring, error);
     return true;
 }
 
@@ -187,16 +228,8 @@ bool qm_tier_rings_read(struct qm_tier_rings *rings, int fd,
 
 static bool make(struct ring *ring)
 {
-    /* Without the flag each completion interrupts the thread; before Linux 5.19 there
-     * is no such flag. */
-    int r = io_uring_queue_init(QM_TIER_RING_DEPTH, &ring->uring,
-                                IORING_SETUP_COOP_TASKRUN);
-
-    if (r == -EINVAL)
-        r = io_uring_queue_init(QM_TIER_RING_DEPTH, &ring->uring, 0);
-    if (r != 0)
+    if (!make_uring(ring))
         return false;
-    (void)io_uring_ring_dontfork(&ring->uring);
     ring->bounce = aligned_alloc(QM_TIER_PAGE, BOUNCE);
     if (!ring->bounce)
         io_uring_queue_exit(&ring->uring);
@@ -217,7 +250,7 @@ static bool works(struct ring *ring, int fd)
     struct flight f = {.ring = ring, .fd = fd, .reads = &page, .n = 1, .done = ignore};
 
     f.to[0] = ring->bounce;
-    return fly(&f) && !f.refused;
+    return fly(&f) == 0 && !f.refused;
 }
 
 struct qm_tier_rings *qm_tier_rings_new(int fd)
@@ -236,7 +269,8 @@ struct qm_tier_rings *qm_tier_rings_new(int fd)
 void qm_tier_rings_free(struct qm_tier_rings *rings)
 {
     for (unsigned i = 0; rings && i < rings->n; i++) {
-        io_uring_queue_exit(&rings->rings[i].uring);
+        if (rings->rings[i].made)
+            io_uring_queue_exit(&rings->rings[i].uring);
         free(rings->rings[i].bounce);
     }
     free(rings);

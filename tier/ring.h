@@ -9,7 +9,10 @@
  * locked memory, or a build without liburing.
  *
  * What a ring did not read, or not whole, is read by pread(), whose result counts;
- * EIO is final.  A ring that the kernel refuses to serve any more is not used again.
+ * EIO is final.  A ring that the kernel has no memory for at the moment (EAGAIN, EBUSY,
+ * ENOMEM) is put aside: the next few dozen reads that look for one do without it, and
+ * then it is made again.  One that the kernel refuses for another reason is not used
+ * again.
  */
 #ifndef QM_TIER_RING_H
 #define QM_TIER_RING_H

@@ -209,29 +209,90 @@ static void test_interrupted(void **state)
     qm_tier_rings_free(rings);
 }
 
-/* The kernel refuses from some moment on: what it has taken is waited for, the rest is
- * read by pread(), and so is what comes after that; the ring is not used again. */
-static void test_refused(void **state)
+/* The kernel refuses each ring from some moment on: what it has taken is waited for,
+ * and the rest is read by pread(). */
+static void refuse_all(struct qm_tier_rings *rings, int error)
 {
-    const int errors[] = {-EPERM, -EAGAIN, -EBUSY, -ENOSYS};
-    struct qm_tier_rings *rings = rings_here();
-    unsigned i;
-
-    for (i = 0; i < QM_TIER_RINGS; i++) {
+    for (unsigned i = 0; i < QM_TIER_RINGS; i++) {
         setup(NULL);
         prepare(MANY, 0);
-        kernel.submit = errors[i % 4];
+        kernel.submit = error;
         kernel.submit_from = calls + i / 2 % 2;
         kernel.drop = i % 2;
         assert_true(qm_tier_rings_read(rings, fd, reads, MANY, done, ended));
         check(MANY, -1);
     }
     setup(NULL);
+}
+
+/* Whether a ring is to be had; if so, it reads. */
+static bool reads_well(struct qm_tier_rings *rings)
+{
+    bool taken;
+
+    memset(ended, 0, sizeof ended);
     prepare(MANY, 0);
-    assert_false(qm_tier_rings_read(rings, fd, reads, MANY, done, ended));
-    for (i = 0; i < MANY; i++)
-        assert_int_equal(ended[i], 0);
-    qm_tier_rings_free(rings);
+    taken = qm_tier_rings_read(rings, fd, reads, MANY, done, ended);
+    if (taken)
+        check(MANY, -1);
+    else
+        for (unsigned i = 0; i < MANY; i++)
+            assert_int_equal(ended[i], 0);
+    return taken;
+}
+
+/* Rings that the kernel refuses are not used again. */
+static void test_refused(void **state)
+{
+    const int errors[] = {-EPERM, -ENOSYS};
+
+    for (size_t e = 0; e < 2; e++) {
+        struct qm_tier_rings *rings = rings_here();
+
+        refuse_all(rings, errors[e]);
+        for (unsigned i = 0; i < 1000; i++)
+            assert_false(reads_well(rings));
+        qm_tier_rings_free(rings);
+    }
+}
+
+/* How many reads find no ring, before one does. */
+static unsigned turned_away(struct qm_tier_rings *rings)
+{
+    unsigned n = 0;
+
+    while (!reads_well(rings))
+        assert_true(++n < 1000);
+    return n;
+}
+
+/* Those that the kernel has no memory for are, after a while, and read the right
+ * things; also if there was no memory to make them again at first. */
+static void test_put_off(void **state)
+{
+    const int errors[] = {-EAGAIN, -EBUSY, -ENOMEM};
+
+    for (size_t e = 0; e < 3; e++) {
+        struct qm_tier_rings *rings = rings_here();
+        long before;
+
+        refuse_all(rings, errors[e]);
+        assert_true(turned_away(rings) > 0);
+        before = calls;
+        assert_true(reads_well(rings));
+        assert_true(calls > before);
+        qm_tier_rings_free(rings);
+
+        rings = rings_here();
+        refuse_all(rings, errors[e]);
+        kernel.init = -ENOMEM;
+        for (unsigned i = 0; i < 1000; i++)
+            assert_false(reads_well(rings));
+        assert_true(inits > 0);
+        kernel.init = 0;
+        assert_true(turned_away(rings) < 1000);
+        qm_tier_rings_free(rings);
+    }
 }
 
 static void test_none(void **state)
@@ -447,8 +508,8 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup(f, setup)
     const struct CMUnitTest tests[] = {
         TEST(test_reads),       TEST(test_end_of_file), TEST(test_one_of_several),
-        TEST(test_interrupted), TEST(test_refused),     TEST(test_none),
-        TEST(test_threads),     TEST(test_tier),
+        TEST(test_interrupted), TEST(test_refused),     TEST(test_put_off),
+        TEST(test_none),        TEST(test_threads),     TEST(test_tier),
     };
     struct qm_tier_rings *rings;
     int r;
