@@ -27,24 +27,6 @@ static struct qm_tier_config config(uint64_t blocks)
     return c;
 }
 
-static struct qm_tier *open_tier(const struct qm_tier_config *c)
-{
-    struct qm_tier *t;
-    char err[400];
-
-    if (qm_tier_open(c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
-}
-
-static struct qm_tier_stats stats(struct qm_tier *t)
-{
-    struct qm_tier_stats s;
-
-    qm_tier_get_stats(t, &s);
-    return s;
-}
-
 static int put(struct qm_tier *t, uint64_t block, bool scan)
 {
     struct qm_tier_insert insert = {
@@ -86,7 +68,7 @@ static struct outcome run(const struct qm_tier_config *c, bool tell_scans, doubl
     static uint64_t ring[MEMORY];
     static bool from_scan[MEMORY];
     static bool in_memory[40 * MEMORY];
-    struct qm_tier *t = open_tier(c);
+    struct qm_tier *t = open_ok(c);
     uint64_t seed = 11, scan = 0;
     struct outcome o = {0};
     struct qm_tier_stats end;
@@ -169,7 +151,7 @@ static void test_shift(void **state)
 static void test_cooler(void **state)
 {
     struct qm_tier_config c = config(5000);
-    struct qm_tier *t = open_tier(&c);
+    struct qm_tier *t = open_ok(&c);
     uint64_t before = 0, seed = 2, capacity = stats(t).capacity;
 
     for (unsigned round = 0; round < 12; round++)
@@ -211,7 +193,7 @@ static void test_hand_cools(void **state)
     uint64_t capacity, block = 1000000, was, still;
 
     c.admit = QM_TIER_ADMIT_ALL;
-    t = open_tier(&c);
+    t = open_ok(&c);
     capacity = stats(t).capacity;
     was = capacity / 4;   /* blocks [0, was): read often, and then no more */
     still = capacity / 4; /* and as many behind them: read all the time */
@@ -241,7 +223,7 @@ static void test_hand_cools(void **state)
 static void test_read_ahead(void **state)
 {
     struct qm_tier_config c = config(5000);
-    struct qm_tier *t = open_tier(&c);
+    struct qm_tier *t = open_ok(&c);
     struct qm_tier_insert insert = {.frequency = UINT32_MAX - 1}; /* whatever is held */
     uint64_t capacity = stats(t).capacity, kept = 0;
 
@@ -286,7 +268,7 @@ static void test_none(void **state)
     struct qm_tier *t;
 
     c.admit = QM_TIER_ADMIT_NONE;
-    t = open_tier(&c);
+    t = open_ok(&c);
     assert_int_equal(put(t, 1, false), EPERM);
     assert_false(qm_tier_wants(t, 1, 15, false));
     assert_int_equal(stats(t).refused, 1);
@@ -304,7 +286,7 @@ static void test_write_rate(void **state)
     c.admit = QM_TIER_ADMIT_ALL;
     c.write_rate = rate;
     clock_ns = 0;
-    t = open_tier(&c);
+    t = open_ok(&c);
     for (unsigned minute = 0; minute < 24 * 60; minute++) {
         clock_ns += UINT64_C(60000000000);
         for (unsigned i = 0; i < 100; i++)
@@ -328,7 +310,7 @@ static void test_modes(void **state)
 
         c.admit = QM_TIER_ADMIT_ALL;
         c.mode = mode ? QM_TIER_EXCLUSIVE : QM_TIER_INCLUSIVE;
-        t = open_tier(&c);
+        t = open_ok(&c);
         for (uint64_t b = 0; b < 6000; b++) {
             assert_int_equal(put(t, b, false), 0);
             if (b % 16 == 0 && b >= 16)
@@ -353,7 +335,7 @@ static void test_slots_again(void **state)
     struct qm_tier *t;
 
     c.admit = QM_TIER_ADMIT_ALL;
-    t = open_tier(&c);
+    t = open_ok(&c);
     capacity = stats(t).capacity;
     while (block < capacity)
         assert_int_equal(put(t, block++, false), 0);
@@ -388,7 +370,7 @@ static void test_hot_stay(void **state)
     struct qm_tier *t;
 
     c.admit = QM_TIER_ADMIT_ALL;
-    t = open_tier(&c);
+    t = open_ok(&c);
     capacity = stats(t).capacity;
     for (uint64_t b = 0; b < 6 * capacity; b++) {
         uint64_t hot = b % (capacity / 2);
@@ -419,7 +401,7 @@ static void test_update_keeps_heat(void **state)
 
     c.admit = QM_TIER_ADMIT_ALL;
     c.update = QM_TIER_UPDATE_AUTO;
-    t = open_tier(&c);
+    t = open_ok(&c);
     capacity = stats(t).capacity;
     for (uint64_t b = 0; b < hot; b++) {
         assert_int_equal(put(t, b, false), 0);
@@ -454,7 +436,7 @@ static void test_bloom(void **state)
     assert_int_equal(functions, 3);
     c.admit = QM_TIER_ADMIT_ALL;
     c.bloom = .01;
-    t = open_tier(&c);
+    t = open_ok(&c);
     for (uint64_t b = 0; b < 60000; b++) /* stale several times */
         (void)put(t, b * 3, false);
     for (uint64_t b = 0; b < 60000; b++) {
@@ -482,7 +464,7 @@ static void test_memory(void **state)
         c.size = UINT64_C(8) << 30;
         c.admit = QM_TIER_ADMIT_ALL;
         c.update = QM_TIER_UPDATE_AUTO;
-        t = open_tier(&c);
+        t = open_ok(&c);
         s = stats(t);
         while (stats(t).evicted == 0)
             for (unsigned k = 0; k < 1000; k++)

@@ -42,36 +42,14 @@ static int setup(void **state)
     return 0;
 }
 
-static struct qm_tier *open_ok(const struct qm_tier_config *c)
-{
-    struct qm_tier *t;
-    char err[400] = "";
-    int r = qm_tier_open(c, &t, err, sizeof err);
-
-    if (r != 0)
-        fail_msg("%d: %s", r, err);
-    return t;
-}
-
 static int put(struct qm_tier *t, uint64_t block, uint64_t version)
 {
-    struct qm_tier_insert insert = {
-        .block = block,
-        .data = buf,
-        .ticket = qm_tier_ticket(t),
-        .frequency = QM_TIER_FREQUENCY_UNKNOWN,
-    };
-
-    make_block(buf, BLOCK, block, version);
-    return qm_tier_insert(t, &insert);
+    return insert_version(t, buf, BLOCK, block, version);
 }
 
-/* The version that the tier has, or 0. */
 static uint64_t get(struct qm_tier *t, uint64_t block)
 {
-    struct qm_tier_read read = {.block = block, .buf = buf};
-
-    return qm_tier_read(t, &read, 1) ? version_of(buf, BLOCK, block) : 0;
+    return read_version(t, buf, BLOCK, block);
 }
 
 static void change(struct qm_tier *t, uint64_t block, uint64_t blocks)
@@ -80,14 +58,6 @@ static void change(struct qm_tier *t, uint64_t block, uint64_t blocks)
 
     qm_tier_write_begin(t, &w, block * BLOCK, blocks * BLOCK);
     qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
-}
-
-static struct qm_tier_stats stats(struct qm_tier *t)
-{
-    struct qm_tier_stats s;
-
-    qm_tier_get_stats(t, &s);
-    return s;
 }
 
 static void test_insert_read_write(void **state)

@@ -99,20 +99,8 @@ static struct qm_tier *open_tier(void)
 {
     struct qm_tier_io io = disk_io(disk);
     struct qm_tier_config c = config(&io);
-    struct qm_tier *t;
-    char err[400] = "";
 
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
-}
-
-static struct qm_tier_stats stats(struct qm_tier *t)
-{
-    struct qm_tier_stats s;
-
-    qm_tier_get_stats(t, &s);
-    return s;
+    return open_ok(&c);
 }
 
 /* Random operations; all that is read is right.  Returns the hits. */

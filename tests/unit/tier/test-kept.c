@@ -32,7 +32,7 @@ static void open_tier(struct world *w)
 {
     struct qm_tier_io io = disk_io(w->disk);
     struct qm_tier_config c;
-    char boot[40], err[400] = "";
+    char boot[40];
 
     snprintf(boot, sizeof boot, "boot-%u", w->boots);
     qm_tier_config_init(&c);
@@ -45,8 +45,7 @@ static void open_tier(struct world *w)
     c.admit = QM_TIER_ADMIT_ALL;
     c.now = get_clock;
     c.opaque = w;
-    if (qm_tier_open(&c, &w->tier, err, sizeof err) != 0)
-        fail_msg("%s", err);
+    w->tier = open_ok(&c);
 }
 
 /* A tenth of the blocks have two thirds of the reads. */

@@ -35,8 +35,6 @@ static struct qm_tier *open_tier(void)
 {
     struct qm_tier_config config;
     struct qm_tier_io io;
-    struct qm_tier *t;
-    char err[300];
 
     below = io = disk_io(disk);
     io.write = write_hook;
@@ -47,9 +45,7 @@ static struct qm_tier *open_tier(void)
     config.threadless = true;
     config.boot_id = "boot";
     config.io = &io;
-    if (qm_tier_open(&config, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
+    return open_ok(&config);
 }
 
 static void overlap(uint64_t offset, uint64_t count)

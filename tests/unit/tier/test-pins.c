@@ -7,27 +7,10 @@
 #define BLOCK   16384u
 #define READERS 65536u /* 1,024 threads that read 64 blocks each */
 
-static struct qm_tier *open_tier(void)
-{
-    struct qm_tier_config c;
-    struct qm_tier *t;
-    char err[256];
-
-    qm_tier_config_init(&c);
-    c.identity.volume = "test";
-    c.identity.size = UINT64_C(1) << 40;
-    c.identity.block_size = BLOCK;
-    c.size = UINT64_C(16) << 20;
-    c.data = false;
-    c.admit = QM_TIER_ADMIT_ALL;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
-}
-
 static void test_many(void **state)
 {
-    struct qm_tier *t = open_tier();
+    struct qm_tier_config c = dataless(BLOCK, UINT64_C(16) << 20, QM_TIER_ADMIT_ALL);
+    struct qm_tier *t = open_ok(&c);
     struct qm_tier_insert insert = {.block = 1, .ticket = qm_tier_ticket(t)};
     struct segment *segment;
     struct slot s;

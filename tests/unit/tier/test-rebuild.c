@@ -29,23 +29,12 @@ static uint64_t now(void *opaque)
 
 static struct qm_tier *open_tier(enum qm_tier_admit admit)
 {
-    struct qm_tier_config c;
-    struct qm_tier *t;
-    char err[256];
+    struct qm_tier_config c = dataless(BLOCK, UINT64_C(512) << 20, admit);
 
     clock_ns = 1000000000;
-    qm_tier_config_init(&c);
-    c.identity.volume = "test";
-    c.identity.size = UINT64_C(1) << 40;
-    c.identity.block_size = BLOCK;
-    c.size = UINT64_C(512) << 20;
-    c.data = false;
-    c.admit = admit;
     c.update = QM_TIER_UPDATE_AUTO;
     c.now = now;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
+    return open_ok(&c);
 }
 
 static uint64_t handed_on(struct qm_tier *t)

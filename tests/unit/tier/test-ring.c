@@ -393,7 +393,6 @@ static struct qm_tier *open_tier(const char *name, bool ring, struct qm_tier_sta
 {
     struct qm_tier_config c;
     struct qm_tier *t;
-    char err[400] = "";
 
     qm_tier_config_init(&c);
     c.identity = (struct qm_tier_identity){"v", UINT64_C(64) << 20, BLOCK, 1};
@@ -401,8 +400,7 @@ static struct qm_tier *open_tier(const char *name, bool ring, struct qm_tier_sta
     c.size = UINT64_C(8) << 20;
     c.admit = QM_TIER_ADMIT_ALL;
     c.ring = ring;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
+    t = open_ok(&c);
     qm_tier_get_stats(t, s);
     return t;
 }

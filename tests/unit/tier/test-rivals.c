@@ -8,28 +8,9 @@
 
 static struct qm_tier *open_tier(enum qm_tier_admit admit)
 {
-    struct qm_tier_config c;
-    struct qm_tier *t;
-    char err[256];
+    struct qm_tier_config c = dataless(BLOCK, UINT64_C(16) << 20, admit);
 
-    qm_tier_config_init(&c);
-    c.identity.volume = "test";
-    c.identity.size = UINT64_C(1) << 40;
-    c.identity.block_size = BLOCK;
-    c.size = UINT64_C(16) << 20;
-    c.data = false;
-    c.admit = admit;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
-}
-
-static struct qm_tier_stats stats(struct qm_tier *t)
-{
-    struct qm_tier_stats s;
-
-    qm_tier_get_stats(t, &s);
-    return s;
+    return open_ok(&c);
 }
 
 /* Reads a block, which memory evicts at once. */

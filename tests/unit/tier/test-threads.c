@@ -40,7 +40,6 @@ static bool ring;
 static struct qm_tier *open_tier(enum qm_tier_admit admit)
 {
     struct qm_tier_config c;
-    char err[400] = "";
 
     qm_tier_config_init(&c);
     c.identity = (struct qm_tier_identity){"v", VOLUME, BLOCK, 1};
@@ -52,9 +51,7 @@ static struct qm_tier *open_tier(enum qm_tier_admit admit)
     c.sync_ms = 3;
     c.queue = QUEUE;
     c.ring = ring;
-    if (qm_tier_open(&c, &tier, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return tier;
+    return tier = open_ok(&c);
 }
 
 static void check(uint64_t block, const char *buf, uint64_t before)

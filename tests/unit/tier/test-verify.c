@@ -17,11 +17,9 @@ static char dir[] = "/tmp/tier-verify.XXXXXX", path[64], observed[QM_TIER_STATE]
 static struct told told;
 static _Alignas(4096) char buf[BLOCK];
 
-static struct qm_tier *open_at(const char *before, const char *now)
+static struct qm_tier_config config(const char *before, const char *now)
 {
     struct qm_tier_config c;
-    struct qm_tier *t;
-    char err[400] = "";
 
     qm_tier_config_init(&c);
     c.identity = (struct qm_tier_identity){"volume", BLOCKS * BLOCK, BLOCK, 0};
@@ -34,9 +32,14 @@ static struct qm_tier *open_at(const char *before, const char *now)
     c.known = now;
     c.warn = keep_warning;
     c.opaque = &told;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
+    return c;
+}
+
+static struct qm_tier *open_at(const char *before, const char *now)
+{
+    struct qm_tier_config c = config(before, now);
+
+    return open_ok(&c);
 }
 
 static bool observe(void *opaque, char text[QM_TIER_STATE])
@@ -47,32 +50,10 @@ static bool observe(void *opaque, char text[QM_TIER_STATE])
 
 static struct qm_tier *open_observing(const char *state)
 {
-    struct qm_tier_config c;
-    struct qm_tier *t;
-    char err[400] = "";
+    struct qm_tier_config c = config(state, state);
 
-    qm_tier_config_init(&c);
-    c.identity = (struct qm_tier_identity){"volume", BLOCKS * BLOCK, BLOCK, 0};
-    c.path = path;
-    c.size = SIZE;
-    c.segment = 64 << 10;
-    c.admit = QM_TIER_ADMIT_ALL;
-    c.verify = QM_TIER_VERIFY_AUTO;
-    c.before = c.known = state;
     c.observe = observe;
-    c.warn = keep_warning;
-    c.opaque = &told;
-    if (qm_tier_open(&c, &t, err, sizeof err) != 0)
-        fail_msg("%s", err);
-    return t;
-}
-
-static struct qm_tier_stats stats(struct qm_tier *t)
-{
-    struct qm_tier_stats s;
-
-    qm_tier_get_stats(t, &s);
-    return s;
+    return open_ok(&c);
 }
 
 static void put(struct qm_tier *t, uint64_t block, uint64_t version)
@@ -91,9 +72,7 @@ static void put(struct qm_tier *t, uint64_t block, uint64_t version)
 
 static uint64_t get(struct qm_tier *t, uint64_t block)
 {
-    struct qm_tier_read read = {.block = block, .buf = buf};
-
-    return qm_tier_read(t, &read, 1) ? version_of(buf, BLOCK, block) : 0;
+    return read_version(t, buf, BLOCK, block);
 }
 
 /* The volume is read, and has that version. */

@@ -52,6 +52,63 @@ static inline uint64_t version_of(const void *buf, size_t size, uint64_t block)
     return word[1];
 }
 
+/* A tier whose blocks have no data, of a volume of 1 TiB. */
+static inline struct qm_tier_config dataless(uint32_t block_size, uint64_t size,
+                                             enum qm_tier_admit admit)
+{
+    struct qm_tier_config c;
+
+    qm_tier_config_init(&c);
+    c.identity = (struct qm_tier_identity){"test", UINT64_C(1) << 40, block_size, 0};
+    c.size = size;
+    c.data = false;
+    c.admit = admit;
+    return c;
+}
+
+static inline struct qm_tier *open_ok(const struct qm_tier_config *c)
+{
+    struct qm_tier *t;
+    char err[400] = "";
+    int r = qm_tier_open(c, &t, err, sizeof err);
+
+    if (r != 0)
+        fail_msg("%d: %s", r, err);
+    return t;
+}
+
+static inline struct qm_tier_stats stats(struct qm_tier *t)
+{
+    struct qm_tier_stats s;
+
+    qm_tier_get_stats(t, &s);
+    return s;
+}
+
+/* A version of a block for the tier, by way of buf. */
+static inline int insert_version(struct qm_tier *t, void *buf, size_t size,
+                                 uint64_t block, uint64_t version)
+{
+    struct qm_tier_insert insert = {
+        .block = block,
+        .data = buf,
+        .ticket = qm_tier_ticket(t),
+        .frequency = QM_TIER_FREQUENCY_UNKNOWN,
+    };
+
+    make_block(buf, size, block, version);
+    return qm_tier_insert(t, &insert);
+}
+
+/* The version that the tier has, or 0. */
+static inline uint64_t read_version(struct qm_tier *t, void *buf, size_t size,
+                                    uint64_t block)
+{
+    struct qm_tier_read read = {.block = block, .buf = buf};
+
+    return qm_tier_read(t, &read, 1) ? version_of(buf, size, block) : 0;
+}
+
 /* Warnings, joined by newlines. */
 struct told {
     char text[4000];
