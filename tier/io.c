@@ -138,10 +138,28 @@ static int reopen(int fd, int flags)
     return open(path, O_RDWR | O_CLOEXEC | flags);
 }
 
-/* A file system may take the flag and refuse the I/O. */
+/* Whether the kernel says that direct I/O of pages is not possible: there is none, or
+ * the device's blocks are larger.  Before Linux 6.1, and of some file systems, it says
+ * nothing. */
+static bool refuses_pages(int fd)
+{
+#ifdef STATX_DIOALIGN
+    struct statx stx;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+        stx.stx_mask & STATX_DIOALIGN)
+        return stx.stx_dio_offset_align == 0 ||
+               QM_TIER_PAGE % stx.stx_dio_offset_align != 0 ||
+               stx.stx_dio_mem_align > QM_TIER_PAGE;
+#endif
+    return false;
+}
+
+/* A file system may take the flag and refuse the I/O.  To read tells that of a file
+ * that is not empty. */
 static int open_direct(int fd)
 {
-    int direct = reopen(fd, O_DIRECT);
+    int direct = refuses_pages(fd) ? -1 : reopen(fd, O_DIRECT);
     void *page;
 
     if (direct == -1)
