@@ -5,21 +5,40 @@
 # The table pgbench_accounts is a device of its own, which PostgreSQL reaches through the
 # preload library, with the contexts of its module.  Its index, the other tables and the log
 # are files of this machine: a route is one file.  A device does not grow, so each page is
-# made with room for new versions of its rows.  A scale of 1 is 100,000 accounts, 18 MB.
-# --pool is shared_buffers, a fortieth of the data unless given.
+# made with room for new versions of its rows.  That is not enough while old versions must be
+# kept, as by an automatic ANALYZE, which reads with one snapshot for seconds: so for those that
+# update, the device has empty pages, too, pgbench_room times as many as there are of rows.
+# A scale of 1 is 100,000 accounts, 18 MB.  --pool is shared_buffers, a fortieth of the data
+# unless given.
 # shellcheck disable=SC2154 # bench/record's variables
 
 workload_mb=40 workload_level=transaction workload_takes="clients scale"
 workload_needs=bench workload_targets="qmctx-preload qm-postgresql"
 workload_library=scripts/lib/postgresql.sh
 
-workload_makers() { echo "pgbench 1"; }
+pgbench_room=0
+
+workload_makers() { echo "pgbench 1$([ $pgbench_room = 0 ] || echo " room $pgbench_room")"; }
 # pgbench_start OPTIONS...
 pgbench_start() {
     pg_start -c max_connections=550 -c shared_preload_libraries=quickmine \
         -c synchronous_commit=off -c max_wal_size=4GB "$@" || fail "PostgreSQL does not start"
 }
+# pgbench_grow HEAP: adds the empty pages, which VACUUM enters into the free space map.  The
+# heap stays one file: a sparse one, of less than 1 GB.
+pgbench_grow() {
+    local bytes room
+    bytes=$(stat -c %s "$1")
+    room=$((bytes * pgbench_room))
+    [ $((bytes + room)) -lt $((1 << 30)) ] || room=$(((1 << 30) - bytes - 8192))
+    truncate -s $((bytes + room)) "$1"
+    pgbench_start -c autovacuum=off
+    pg_sql -v ON_ERROR_STOP=1 -c "VACUUM pgbench_accounts" || fail "there is no room for new rows"
+    pg_stop
+    forget "$PG"
+}
 workload_load() {
+    local heap
     "${PG_AS[@]}" test -x "$T" ||
         fail "the user $PG_USER, who PostgreSQL runs as, cannot enter $T; set TMPDIR"
     pg_init
@@ -37,11 +56,13 @@ SQL
     pg_sql -c "SELECT pg_relation_filepath('pgbench_accounts')" >"$1/heap"
     pg_stop
     forget "$PG"
-    cp --sparse=never "$PG_CLUSTER/$(cat "$1/heap")" "$1/image"
-    truncate -s 0 "$PG_CLUSTER/$(cat "$1/heap")" # nobody is to read it by mistake
-    mv "$PG_CLUSTER" "$1/cluster"
-    stack_data_mb=$(($(stat -c %s "$1/image") >> 20))
+    heap=$PG_CLUSTER/$(cat "$1/heap")
+    stack_data_mb=$(($(stat -c %s "$heap") >> 20))
     [ "$stack_data_mb" -lt 1024 ] || fail "PostgreSQL has more than a file for more than a GB"
+    [ $pgbench_room = 0 ] || pgbench_grow "$heap"
+    cp "$heap" "$1/image"
+    truncate -s 0 "$heap" # nobody is to read it by mistake
+    mv "$PG_CLUSTER" "$1/cluster"
 }
 
 # workload_start ARGS...: of nbdkit.
