@@ -28,6 +28,7 @@ void qms_config_defaults(struct qms_config *c)
         .block_size = 16384,
         .prefetch_threads = QM_PREFETCH_THREADS,
         .prefetch_queue = QM_PREFETCH_QUEUE,
+        .prefetch_priority = QMS_PRIORITY_LOW,
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,
         .parallel = QMS_PARALLEL_ALLOWED,

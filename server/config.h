@@ -9,6 +9,7 @@
 
 #include "engine/params.h"
 #include "server/log.h"
+#include "server/priority.h"
 #include "tier/tier.h"
 
 struct qms_config {
@@ -23,6 +24,7 @@ struct qms_config {
     struct qm_params params;
     const struct qm_prefetcher_ops *policy; /* params.policy's */
     uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
+    enum qms_priority prefetch_priority;
     uint64_t miner_queue; /* capacity of the miner's queue, bytes */
     uint64_t rules_save;  /* seconds; 0: at the end only */
     uint64_t rules_purge; /* seconds; 0: never */

@@ -175,6 +175,21 @@ static int set_prefetch_queue(const char *key, const char *value, struct qms_con
     return qms_value_ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
 }
 
+static int set_prefetch_priority(const char *key, const char *value,
+                                 struct qms_config *c)
+{
+    static const char *const names[] = {[QMS_PRIORITY_NORMAL] = "normal",
+                                        [QMS_PRIORITY_LOW] = "low",
+                                        [QMS_PRIORITY_IDLE] = "idle"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(value, names[i]) == 0) {
+            c->prefetch_priority = (enum qms_priority)i;
+            return 0;
+        }
+    return qms_value_wrong(key, value, "normal, low or idle");
+}
+
 static int set_miner_queue(const char *key, const char *value, struct qms_config *c)
 {
     return qms_value_memory(key, value, 64, &c->miner_queue);
@@ -401,6 +416,8 @@ const struct qms_key qms_keys[] = {
      "their connections to the layer below (1 to 256; default: one each)"},
     {"prefetch-queue", set_prefetch_queue, QMS_IF_PREFETCHING, "N",
      "prefetches that may wait (1 to 65536; default 128)"},
+    {"prefetch-priority", set_prefetch_priority, QMS_IF_PREFETCHING, "normal|low|idle",
+     "I/O priority of their reads, of files and block devices (default low)"},
     {"miner-queue", set_miner_queue, QMS_IF_LEARNING, "SIZE",
      "memory of sequences that wait to be mined (64K to 64G; default 64M)"},
     {"lookahead", NULL, QMS_IF_HEEDED, NULL, NULL},

@@ -332,6 +332,8 @@ static void *worker_thread(void *opaque)
     char *buf = NULL;
     unsigned n;
 
+    /* Where that is not allowed, they are read like all others. */
+    (void)qms_priority_lower(p->config.priority);
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         n = qm_ahead_run(&p->ahead, jobs);

@@ -27,6 +27,7 @@
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "engine/rate.h"
+#include "server/priority.h"
 #include "server/stats.h"
 #include "tier/tier.h"
 
@@ -42,8 +43,9 @@ struct qms_prefetch_config {
     struct qm_rate *rate;           /* the budget that reads keep to; NULL: none */
     uint64_t size;                  /* of the device, in bytes */
     uint32_t block_size;
-    uint32_t max_bytes;      /* of one read of the layer below; at least a block */
-    unsigned threads, queue; /* queue: that may wait, at most */
+    uint32_t max_bytes;         /* of one read of the layer below; at least a block */
+    unsigned threads, queue;    /* queue: that may wait, at most */
+    enum qms_priority priority; /* of the threads' reads */
     /* Reads count bytes at offset for a worker, 0 to threads - 1, each of which is a
      * thread.  Returns 0 or an errno value; ENOTCONN if the device was not asked. */
     int (*read)(void *opaque, unsigned worker, void *buf, uint32_t count,

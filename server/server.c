@@ -147,6 +147,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .max_bytes = s->max_bytes,
         .threads = s->config.prefetch_threads,
         .queue = s->config.prefetch_queue,
+        .priority = s->config.prefetch_priority,
         .read = read_for_prefetch,
         .opaque = s,
     };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-prefetch.c - the queue of prefetches over a real cache and a device of ours. */
 #include <errno.h>
+#include <linux/ioprio.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,6 +26,7 @@ struct device {
     unsigned begun, reads, blocks;
     uint64_t order[64]; /* where the first reads began */
     bool broken;
+    int ioprio; /* of the last read */
     struct qm_cache *cache;
     struct qms_stats *stats;
     struct qms_prefetch *prefetch;
@@ -37,6 +40,7 @@ static int read_device(void *opaque, unsigned worker, void *buf, uint32_t count,
 
     pthread_mutex_lock(&d->lock);
     d->begun++;
+    d->ioprio = (int)syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
     pthread_cond_signal(&d->begins);
     pthread_mutex_unlock(&d->lock);
     pthread_mutex_lock(&d->gate);
@@ -64,6 +68,7 @@ static bool is_among(struct device *d, uint64_t block, unsigned n)
 }
 
 static struct qm_device_load *next_load; /* of the next device; NULL: none */
+static enum qms_priority next_priority;  /* the same */
 
 static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
 {
@@ -94,6 +99,7 @@ static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_b
     config.cache = d->cache;
     config.stats = d->stats;
     config.load = next_load;
+    config.priority = next_priority;
     d->prefetch = qms_prefetch_start(&config);
     assert_non_null(d->prefetch);
     return d;
@@ -144,6 +150,27 @@ static void test_blocks_arrive(void **state)
     demand(d, BLOCKS - 1); /* not whole */
     assert_int_equal(qms_stats_get(d->stats, QMS_DEVICE_BLOCKS), 21);
     undo(d);
+}
+
+static void test_priority(void **state)
+{
+    const int mine = (int)syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+    const int expected[] = {
+        [QMS_PRIORITY_NORMAL] = mine,
+        [QMS_PRIORITY_LOW] = IOPRIO_CLASS_BE << IOPRIO_CLASS_SHIFT | 7,
+        [QMS_PRIORITY_IDLE] = IOPRIO_CLASS_IDLE << IOPRIO_CLASS_SHIFT};
+
+    for (next_priority = QMS_PRIORITY_NORMAL; next_priority <= QMS_PRIORITY_IDLE;
+         next_priority++) {
+        struct device *d = make(2, 32, 32);
+
+        assert_int_equal(qms_prefetch_issue(d->prefetch, 3, 1, 1, 7), 1);
+        demand(d, 3);
+        assert_int_equal(d->ioprio, expected[next_priority]);
+        undo(d);
+    }
+    next_priority = QMS_PRIORITY_NORMAL;
+    assert_int_equal(syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0), mine);
 }
 
 static void test_neighbours_are_joined(void **state)
@@ -499,6 +526,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_arrive),
+        cmocka_unit_test(test_priority),
         cmocka_unit_test(test_neighbours_are_joined),
         cmocka_unit_test(test_a_run_is_one_read),
         cmocka_unit_test(test_a_run_and_a_full_queue),
