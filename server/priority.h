@@ -3,7 +3,8 @@
  * (ioprio_set(2)).
  *
  * A thread has it, and all that it reads by itself: what the plugins of files and block
- * devices read for it.  Who reads by another thread or over a network does not know it.
+ * devices read for it.  A plugin that reads by another thread, or over a network, does
+ * not know it.
  */
 #ifndef QMS_PRIORITY_H
 #define QMS_PRIORITY_H
