@@ -19,7 +19,7 @@
 struct ring {
     struct io_uring uring;
     char *bounce;
-    _Atomic bool busy; /* in use, or given up; who sets it may use what follows */
+    _Atomic bool busy; /* in use, or given up; its setter has what follows */
     bool made;         /* uring is there */
     unsigned pause;    /* if it is not: until it is made again */
 };

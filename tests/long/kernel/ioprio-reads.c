@@ -2,7 +2,7 @@
 /* ioprio-reads.c - clients of an NBD server: some that read one after another block,
  * and some that read blocks at random, each with one read at a time.
  *
- * ioprio-reads SOCKET SEQUENTIAL RANDOM READS [SECONDS]: so many clients of each kind.
+ * ioprio-reads SOCKET SEQUENTIAL RANDOM READS [SECONDS]: numbers of clients.
  * Those that read in sequence begin at even distances in the first half of the device
  * and read READS blocks of 16 KiB each, the others as many in the second half; with
  * SECONDS, all go on until then.  It prints a line for each kind: its reads, and what
