@@ -30,6 +30,14 @@ check_log() {
     ! grep -E 'Sanitizer|runtime error' -A 40 "$T/$1.log" >&2 || fail "$1: see above"
 }
 
+# statistics_url NAME: where the server says that its statistics are.  It says so after its
+# pid is in the file that start_nbdkit waits for.
+statistics_url() {
+    wait_for 20 grep -q 'http://127.*/' "$T/$1.log" ||
+        fail "$1 does not say where: $(cat "$T/$1.log")"
+    grep -o 'http://127.*/' "$T/$1.log"
+}
+
 # run_gated NAME MODEL SCRIPT MODE ARGS...: a client of a server on a disk whose changes
 # wait at gates (gated.py).  In the mode "stopped" it stops the server.
 run_gated() {
