@@ -140,6 +140,32 @@ static bool wants(const struct qm_engine *e, enum qm_access access)
            (access == QM_ACCESS_PREFETCH_HIT && e->on_prefetch_hit);
 }
 
+/* Takes the blocks from block on, count of them, out of n candidates.  Of one that
+ * begins before them the blocks up to them remain.  Returns how many candidates remain.
+ */
+static unsigned leave_out(uint64_t block, uint32_t count,
+                          struct qm_candidate *candidates, unsigned n)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_candidate c = candidates[i];
+
+        if (c.block < block && c.count > block - c.block)
+            c.count = (uint32_t)(block - c.block);
+        if (c.block >= block && c.block - block < count) {
+            uint32_t out = count - (uint32_t)(c.block - block);
+
+            if (c.count <= out)
+                continue;
+            c.block += out;
+            c.count -= out;
+        }
+        candidates[kept++] = c;
+    }
+    return kept;
+}
+
 /* Cuts n candidates, but not those of streams, to `most` blocks; returns how many
  * candidates remain. */
 static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
@@ -169,7 +195,8 @@ void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count)
 }
 
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
-                          uint32_t klass, uint64_t block, enum qm_access access,
+                          uint32_t klass, uint64_t block, uint32_t blocks,
+                          enum qm_access access,
                           void (*learn)(void *opaque, struct qm_work *work),
                           void *opaque,
                           struct qm_candidate candidates[QM_CANDIDATES_MAX])
@@ -177,9 +204,12 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
     const struct qm_prefetcher_ops *ops = e->prefetcher->ops;
     unsigned most = QM_CANDIDATES_MAX * QM_RANGE_MAX, asked = QM_CANDIDATES_MAX;
     struct qm_work *work = NULL;
+    unsigned n;
 
     if (block >= QM_BLOCKS_MAX)
         return 0;
+    if (ops->request)
+        ops->request(stream, blocks);
     ops->access(e->prefetcher, stream, block, access, &work);
     if (work)
         learn(opaque, work);
@@ -191,8 +221,10 @@ unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
         asked = most;
     if (asked == 0)
         return 0;
-    return cut(candidates, ops->candidates(e->prefetcher, stream, candidates, asked),
-               most);
+    n = ops->candidates(e->prefetcher, stream, candidates, asked);
+    if (blocks > 1 && !(ops->flags & QM_BLOCK_BY_BLOCK))
+        n = leave_out(block, blocks, candidates, n);
+    return cut(candidates, n, most);
 }
 
 /* How many blocks from block on, at most most, are not cached. */

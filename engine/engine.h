@@ -37,8 +37,8 @@
 #include "mining/core/throttle.h"
 
 /* Filled in by the caller before the first call.  After that nothing in it changes but
- * by a caller that keeps all other threads out of qm_engine_extend(), _request(),
- * _used(), _wasted() and _forget() meanwhile; qm_engine_issue() may be given a copy,
+ * by a caller that keeps all other threads out of qm_engine_extend(), _used(),
+ * _wasted() and _forget() meanwhile; qm_engine_issue() may be given a copy,
  * since it does not use the prefetcher. */
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
@@ -111,21 +111,15 @@ static inline bool qm_engine_ignores(const struct qm_engine *e, enum qm_access a
            atomic_load_explicit(&e->ignores_hits, memory_order_relaxed);
 }
 
-/* The next access to extend the stream begins with a block of a request; blocks:
- * those of the request from it on, itself included. */
-static inline void qm_engine_request(const struct qm_engine *e,
-                                     struct qm_stream *stream, uint32_t blocks)
-{
-    if (e->prefetcher->ops->request)
-        e->prefetcher->ops->request(stream, blocks);
-}
-
-/* The access extends a stream, on behalf of class klass.  If that makes something to
- * learn from, it is handed to learn() before candidates are asked for.  Fills in the
- * candidates, if any are wanted, and returns how many.  They have no more blocks than
- * the class may prefetch now. */
+/* The access extends a stream, on behalf of class klass.  blocks: those of its request
+ * from this one on, itself included.  If that makes something to learn from, it is
+ * handed to learn() before candidates are asked for.  Fills in the candidates, if any
+ * are wanted, and returns how many.  They have no more blocks than the class may
+ * prefetch now, and none of those that the request is about to read itself, unless the
+ * prefetcher is QM_BLOCK_BY_BLOCK. */
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
-                          uint32_t klass, uint64_t block, enum qm_access access,
+                          uint32_t klass, uint64_t block, uint32_t blocks,
+                          enum qm_access access,
                           void (*learn)(void *opaque, struct qm_work *work),
                           void *opaque,
                           struct qm_candidate candidates[QM_CANDIDATES_MAX]);

@@ -416,9 +416,9 @@ unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,
     slot = target->user;
     if (target->stream) {
         reading = (struct reading){c, slot};
-        qm_engine_request(c->engine, target->stream, ref->blocks);
         n = qm_engine_extend(c->engine, target->stream, ref->klass->index, block,
-                             access, learn_in_passing, &reading, candidates);
+                             ref->blocks, access, learn_in_passing, &reading,
+                             candidates);
         grow(c, slot);
     }
     pthread_mutex_unlock(&root->tree);

@@ -490,10 +490,9 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
         qm_sim_class_found(sim, klass, access);
     if (!e->prefetches || qm_engine_ignores(e, access) || !target || !target->stream)
         return 0;
-    qm_engine_request(e, target->stream,
-                      left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
-    n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
-                         &sim->feed, candidates);
+    n = qm_engine_extend(e, target->stream, klass, block,
+                         left < UINT32_MAX ? (uint32_t)left : UINT32_MAX, access,
+                         qm_feed_learn, &sim->feed, candidates);
     qm_engine_issue(e, klass, qm_engine_needs_time(e) ? sim->now : 0, candidates, n,
                     prefetch, &issue);
     return sim->feed.error ? sim->feed.error : issue.error;

@@ -100,8 +100,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     target = qm_feed_target(&sim->feed, &event);
     if (!target || !target->stream)
         return;
-    qm_engine_request(e, target->stream, (uint32_t)(r->last - block + 1));
-    n = qm_engine_extend(e, target->stream, klass, block, access, qm_feed_learn,
+    n = qm_engine_extend(e, target->stream, klass, block,
+                         (uint32_t)(r->last - block + 1), access, qm_feed_learn,
                          &sim->feed, candidates);
     now = qm_engine_needs_time(e) ? (uint64_t)v->now : 0;
     throttled = qm_engine_issue(e, klass, now, candidates, n, issue_run, &issue);

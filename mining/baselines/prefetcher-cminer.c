@@ -292,6 +292,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
 const struct qm_prefetcher_ops qm_prefetcher_cminer = {
     .name = "cminer",
     .summary = "frequent sequences mined off-line (C-Miner*, FAST'04)",
+    .flags = QM_BLOCK_BY_BLOCK,
     .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_TRAINED),
     .create = create,
     .destroy = destroy,
@@ -311,6 +312,7 @@ const struct qm_prefetcher_ops qm_prefetcher_cminer = {
 const struct qm_prefetcher_ops qm_prefetcher_cminer_plus = {
     .name = "cminer+",
     .summary = "C-Miner*, mined again periodically",
+    .flags = QM_BLOCK_BY_BLOCK,
     .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_TRAINED) | QM_HEEDS(QM_RETRAIN),
     .create = create_plus,
     .destroy = destroy,

@@ -497,7 +497,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
 const struct qm_prefetcher_ops qm_prefetcher_mithril = {
     .name = "mithril",
     .summary = "sporadic associations of blocks, of all reads together (SoCC'17)",
-    .flags = QM_ASK_ALWAYS,
+    .flags = QM_ASK_ALWAYS | QM_BLOCK_BY_BLOCK,
     .parameters = QM_HEEDS(QM_DEGREE) | QM_HEEDS(QM_MAX_PREFIX) | QM_HEEDS(QM_RETRAIN),
     .create = create,
     .destroy = destroy,

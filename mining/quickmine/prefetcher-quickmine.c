@@ -219,6 +219,7 @@ static int rules(struct qm_prefetcher *p,
 const struct qm_prefetcher_ops qm_prefetcher_quickmine = {
     .name = "quickmine",
     .summary = "block correlations mined within each context (ATC'08)",
+    .flags = QM_BLOCK_BY_BLOCK,
     .kept = kept,
     .set_degree = set_degree,
     .parameters = QM_HEEDS(QM_LOOKAHEAD) | QM_HEEDS(QM_DEGREE) |

@@ -16,7 +16,8 @@ static struct {
     struct qm_prefetcher base;
     struct qm_prefetcher_ops ops;
     unsigned accesses, asked, learned;
-    struct qm_candidate wants[4];
+    struct qm_candidate wants[8];
+    uint32_t request; /* blocks of it, as last told */
     unsigned want_n;
     enum qm_fate fate;
     uint32_t issuer, user;
@@ -45,6 +46,11 @@ static void access_block(struct qm_prefetcher *prefetcher, struct qm_stream *str
 {
     p.accesses++;
     *work = p.makes_work ? (struct qm_work *)&p : NULL;
+}
+
+static void begin_request(struct qm_stream *stream, uint32_t count)
+{
+    p.request = count;
 }
 
 static unsigned candidates(struct qm_prefetcher *prefetcher, struct qm_stream *stream,
@@ -133,7 +139,7 @@ static int undo(void **state)
 
 static unsigned extend(enum qm_access access)
 {
-    return qm_engine_extend(&engine, NULL, 1, 5, access, learn, &load, got);
+    return qm_engine_extend(&engine, NULL, 1, 5, 1, access, learn, &load, got);
 }
 
 /* Misses are asked after, and prefetch hits if they are to; hits are for a prefetcher
@@ -282,11 +288,11 @@ static void test_large_numbers(void **state)
     struct qm_candidate wanted = {QM_BLOCKS_MAX - 2, 4, 1, false};
 
     p.want_n = 1;
-    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX, QM_ACCESS_MISS,
-                                      learn, &load, got),
+    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX, 1,
+                                      QM_ACCESS_MISS, learn, &load, got),
                      0);
     assert_int_equal(p.accesses, 0);
-    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX - 1,
+    assert_int_equal(qm_engine_extend(&engine, NULL, 1, QM_BLOCKS_MAX - 1, 1,
                                       QM_ACCESS_MISS, learn, &load, got),
                      1);
     assert_int_equal(p.accesses, 1);
@@ -295,6 +301,34 @@ static void test_large_numbers(void **state)
     qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
     assert_int_equal(issued_n, 1);
     assert_issued(0, QM_BLOCKS_MAX - 2, 2);
+}
+
+/* What the request reads itself is not prefetched for it, but by the rules of papers
+ * that know single blocks. */
+static void test_own_request(void **state)
+{
+    static const struct {
+        uint64_t block;
+        uint32_t count;
+    } wants[] = {{3, 1}, {5, 1}, {8, 1}, {9, 1}, {4, 8}, {6, 6}, {0, 40}},
+      remain[] = {{3, 1}, {9, 1}, {4, 1}, {9, 3}, {0, 5}};
+
+    for (unsigned i = 0; i < 7; i++)
+        p.wants[i] = (struct qm_candidate){wants[i].block, wants[i].count, 1, i % 2};
+    p.want_n = 7;
+    p.ops.request = begin_request;
+    assert_int_equal(extend(QM_ACCESS_MISS), 7);
+    assert_int_equal(p.request, 1);
+    assert_int_equal(
+        qm_engine_extend(&engine, NULL, 1, 5, 4, QM_ACCESS_MISS, learn, &load, got), 5);
+    assert_int_equal(p.request, 4);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(got[i].block, remain[i].block);
+        assert_int_equal(got[i].count, remain[i].count);
+    }
+    p.ops.flags = QM_BLOCK_BY_BLOCK;
+    assert_int_equal(
+        qm_engine_extend(&engine, NULL, 1, 5, 4, QM_ACCESS_MISS, learn, &load, got), 7);
 }
 
 /* Of a stream's run, the prefetcher is told what was not issued: from the first block
@@ -552,6 +586,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_trimmed, make, undo),
         cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
+        cmocka_unit_test_setup_teardown(test_own_request, make, undo),
         cmocka_unit_test_setup_teardown(test_refused, make, undo),
         cmocka_unit_test_setup_teardown(test_run_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
