@@ -7,8 +7,9 @@
  * rule cache may have files), starts no threads and reads no clock.
  *
  * Threads.  Calls that name the same stream must be serialized by the caller; calls for
- * different streams, learn(), discard(), ended() and stats() may run in parallel with
- * everything.  learn() is the expensive call and belongs on a thread of its own.
+ * different streams, learn(), discard(), ended(), extents() and stats() may run in
+ * parallel with everything.  learn() is the expensive call and belongs on a thread of
+ * its own.
  */
 #ifndef QM_PREFETCHER_H
 #define QM_PREFETCHER_H
@@ -43,6 +44,11 @@ struct qm_candidate {
     bool stream;       /* ahead of a reader that is at it: how much of that is used is
                           watched by the prefetcher, stream by stream, so it is not
                           throttled by class */
+};
+
+/* Adjacent blocks of a file. */
+struct qm_extent {
+    uint64_t block, count;
 };
 
 #define QM_RETRAIN_MAX UINT64_C(100000000)
@@ -318,6 +324,12 @@ struct qm_prefetcher_ops {
      * none of them until it is read again.  Bounded in time, whatever count is, and it
      * keeps no reader waiting.  NULL: there is nothing to forget. */
     void (*forget)(struct qm_prefetcher *p, uint64_t block, uint64_t count);
+
+    /* Somebody says that a file has these n extents, in this order; if the first is the
+     * end of the last that was said before, the file is the same.  It need not be true.
+     * NULL: it does not matter. */
+    void (*extents)(struct qm_prefetcher *p, const struct qm_extent *extents,
+                    unsigned n);
 
     /* Whether a rule says that block may follow what the stream read last, however
      * likely that is.  For analyses, before access(); NULL: it cannot say. */
