@@ -243,7 +243,13 @@ static int save(struct qm_prefetcher *p)
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
+    qm_prefetcher_readahead.forget(of(p)->readahead, block, count);
     qm_prefetcher_ppm.forget(of(p)->ppm, block, count);
+}
+
+static void extents(struct qm_prefetcher *p, const struct qm_extent *told, unsigned n)
+{
+    qm_prefetcher_readahead.extents(of(p)->readahead, told, n);
 }
 
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
@@ -299,6 +305,7 @@ const struct qm_prefetcher_ops qm_prefetcher_auto = {
     .owners = owners,
     .save = save,
     .forget = forget,
+    .extents = extents,
     .ended = ended,
     .set_memory = set_memory,
     .purge = qm_idle_purge,

@@ -5,6 +5,11 @@
  * are what it was asked for with.  Hits are not told: a stream that goes through what
  * is cached is met again behind it.
  *
+ * A context that reads a file, of which extents were told (extents.h), is followed in
+ * the file: what of its reads adjoins there is sequential, and windows go on where the
+ * file does.  One that comes to an extent from the blocks in front of it reads the
+ * device, whatever was told, and is followed there.  So wrong extents cost a window.
+ *
  * With a preset, a published scheme is followed instead (presets.h), for comparisons.
  *
  * How large a window is worth its time follows from how long reads of the device take
@@ -18,6 +23,7 @@
 #include "mining/core/idle.h"
 #include "mining/core/parameters.h"
 #include "mining/core/registry.h"
+#include "mining/readahead/extents.h"
 #include "mining/readahead/memory.h"
 #include "mining/readahead/paper.h"
 #include "mining/readahead/runs.h"
@@ -40,15 +46,18 @@ struct readahead {
     void (*reserve)(void *opaque, uint64_t blocks);
     uint64_t (*capacity)(void *opaque);
     bool (*cached)(void *opaque, uint64_t block);
-    void *opaque;          /* for these four */
+    enum qm_place (*place)(void *opaque, uint64_t block);
+    void *opaque;          /* for these five */
     uint64_t cache_blocks; /* if it does not say the capacity */
 };
 
 struct qm_stream {
     struct qm_strides strides;
     struct qm_runs runs;
-    struct qm_own own;   /* the run that the last request is of, */
-    struct qm_span told; /* which had these blocks */
+    struct qm_own own;    /* the run that the last request is of, */
+    struct qm_span told;  /* which had these blocks */
+    bool in_file;         /* and is followed in its file: own is of these */
+    struct qm_runs files; /* as runs, by positions in files */
     struct qm_turn turn;
     struct qm_paper paper; /* with a preset */
     struct qm_span wanted; /* the same */
@@ -101,6 +110,26 @@ static uint32_t cap(const struct readahead *r, unsigned kib)
     return blocks_of(r, (uint64_t)kib << 10, 1);
 }
 
+/* For the schemes of others: where a block lies, or a position in a file. */
+static enum qm_place place_of(void *opaque, uint64_t at)
+{
+    const struct readahead *r = opaque;
+    uint32_t one = 1;
+    uint64_t block = qm_tracks_on_device(r->tracks, at, &one);
+
+    return block == QM_EXTENTS_NONE ? QM_PLACE_BACKEND : r->place(r->opaque, block);
+}
+
+/* For runs of files. */
+static bool is_cached(void *opaque, uint64_t at)
+{
+    const struct readahead *r = opaque;
+    uint32_t one = 1;
+    uint64_t block = qm_tracks_on_device(r->tracks, at, &one);
+
+    return block != QM_EXTENTS_NONE && r->cached && r->cached(r->opaque, block);
+}
+
 /* Returns whether it is one. */
 static bool set_preset(struct readahead *r, const struct qm_mining_config *config)
 {
@@ -114,8 +143,8 @@ static bool set_preset(struct readahead *r, const struct qm_mining_config *confi
         .caps = {.any = cap(r, config->readahead_cap),
                  .disk = cap(r, config->readahead_cap_disk),
                  .ssd = cap(r, config->readahead_cap_ssd)},
-        .place = config->place,
-        .opaque = config->opaque,
+        .place = config->place ? place_of : NULL,
+        .opaque = r,
     };
     return r->paper.aware || strcmp(preset, "linux") == 0;
 }
@@ -134,6 +163,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         r->cache_blocks = config->cache_blocks;
         r->opaque = config->opaque;
         r->cached = config->cached;
+        r->place = config->place;
         r->tracks = qm_tracks_new(&(struct qm_tracks_config){
             .max_window = blocks_of(r, MAX_BYTES, 1),
             .good_window = blocks_of(r, GOOD_BYTES, 1),
@@ -179,6 +209,38 @@ static void request(struct qm_stream *s, uint32_t count)
     s->count = count;
 }
 
+/* Records the request that begins at block. */
+static void begin_request(struct readahead *r, struct qm_stream *s, uint64_t block,
+                          uint32_t count)
+{
+    uint32_t some = count;
+    uint64_t at, before;
+
+    s->told = (struct qm_span){block, block + count};
+    s->own = qm_runs_read(&s->runs, block, count, r->cached, r->opaque);
+    s->in_file = false;
+    if (!qm_tracks_knows_files(r->tracks))
+        return;
+    at = qm_tracks_in_file(r->tracks, block, &some, &before);
+    if (at == QM_EXTENTS_NONE || (s->own.reads > 1 && s->own.blocks - count > before))
+        return; /* of no file, or its run began before the extent */
+    s->in_file = true;
+    s->own = qm_runs_read(&s->files, at, some, is_cached, r);
+}
+
+/* Where the request goes on with block: there, or in its file, of which *count is cut
+ * to what one extent has. */
+static uint64_t position(struct readahead *r, const struct qm_stream *s, uint64_t block,
+                         uint32_t *count)
+{
+    uint64_t at, before;
+
+    if (!s->in_file)
+        return block;
+    at = qm_tracks_in_file(r->tracks, block, count, &before);
+    return at == QM_EXTENTS_NONE ? block : at;
+}
+
 /* count: 0 if block is of the request before. */
 static void follow_paper(struct readahead *r, struct qm_stream *s, uint64_t block,
                          enum qm_access outcome, uint32_t count)
@@ -186,8 +248,6 @@ static void follow_paper(struct readahead *r, struct qm_stream *s, uint64_t bloc
     if (outcome == QM_ACCESS_PREFETCH_HIT) {
         s->wanted = qm_paper_pass(&s->paper, &r->paper, block, count ? count : 1);
     } else if (count > 0) {
-        s->from = block;
-        s->to = block + count;
         s->wanted = qm_paper_miss(&s->paper, &r->paper, block, count);
     }
 }
@@ -196,8 +256,9 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
                          enum qm_access outcome, struct qm_work **work)
 {
     struct qm_tracks *tracks = of(p)->tracks;
-    const uint32_t count = s->count ? s->count : 1;
     const bool same = block >= s->from && block < s->to;
+    uint32_t count = s->count ? s->count : 1;
+    uint64_t at;
 
     *work = NULL;
     s->count = 0;
@@ -205,21 +266,41 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     s->wanted = (struct qm_span){0};
     if (outcome == QM_ACCESS_HIT)
         return;
-    if (of(p)->preset) {
-        follow_paper(of(p), s, block, outcome, same ? 0 : count);
-        return;
-    }
-    if (!qm_span_has(s->told, block)) {
-        s->told = (struct qm_span){block, block + count};
-        s->own = qm_runs_read(&s->runs, block, count, of(p)->cached, of(p)->opaque);
-    }
+    if (!qm_span_has(s->told, block))
+        begin_request(of(p), s, block, count);
     if (outcome == QM_ACCESS_MISS && !same) {
         s->from = block;
         s->to = block + count;
-        s->turn = qm_tracks_miss(tracks, &s->strides, s->own, block, count);
+    }
+    at = position(of(p), s, block, &count);
+    if (of(p)->preset) {
+        follow_paper(of(p), s, at, outcome, same ? 0 : count);
+    } else if (outcome == QM_ACCESS_MISS && !same) {
+        s->turn = qm_tracks_miss(tracks, &s->strides, s->own, at, count);
     } else if (qm_tracks_has_note(tracks, block)) {
         s->turn = qm_tracks_pass(tracks, s->own, block, count);
     }
+}
+
+/* What a preset wants, in a range for each extent. */
+static unsigned take_wanted(struct readahead *r, struct qm_stream *s,
+                            struct qm_candidate *ranges, unsigned max)
+{
+    unsigned n = 0;
+
+    while (s->wanted.from < s->wanted.to && n < max) {
+        uint32_t count = (uint32_t)(s->wanted.to - s->wanted.from);
+        uint64_t block = qm_tracks_on_device(r->tracks, s->wanted.from, &count);
+
+        if (block == QM_EXTENTS_NONE)
+            break;
+        s->wanted.from += count;
+        ranges[n] = qm_candidate_of(block);
+        ranges[n].count = count;
+        ranges[n++].stream = true;
+    }
+    s->wanted = (struct qm_span){0};
+    return n;
 }
 
 static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
@@ -227,12 +308,8 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
 {
     unsigned n;
 
-    if (of(p)->preset) {
-        n = qm_span_take(&s->wanted, ranges);
-        if (n > 0)
-            ranges->stream = true;
-        return n;
-    }
+    if (of(p)->preset)
+        return take_wanted(of(p), s, ranges, max);
     n = qm_tracks_ask(of(p)->tracks, s->turn, ranges, max);
     s->turn.wanted = false;
     return n;
@@ -256,6 +333,16 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, enum qm_fate fate)
 {
     qm_tracks_ended(of(p)->tracks, block, fate);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    qm_tracks_forget(of(p)->tracks, block, count);
+}
+
+static void extents(struct qm_prefetcher *p, const struct qm_extent *told, unsigned n)
+{
+    qm_tracks_tell(of(p)->tracks, told, n);
 }
 
 static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
@@ -291,6 +378,8 @@ const struct qm_prefetcher_ops qm_prefetcher_readahead = {
     .end = end,
     .learn = qm_idle_learn,
     .discard = qm_idle_discard,
+    .forget = forget,
+    .extents = extents,
     .ended = ended,
     .purge = qm_idle_purge,
     .stats = stats,

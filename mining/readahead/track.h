@@ -4,14 +4,18 @@
  *
  * Of a track that goes forward, blocks below `pos` have been read and those below `end`
  * were asked for; of one that goes backward, those from `pos` and from `end` on.  Of a
- * stride, `pos` and `end` are where reads begin, and a window counts reads.
+ * stride, `pos` and `end` are where reads begin, and a window counts reads.  These are
+ * blocks of the device, or, of a file whose extents are known, numbers (extents.h).
  */
 #ifndef QM_TRACK_H
 #define QM_TRACK_H
 
 #include <pthread.h>
 
+#include <stdatomic.h>
+
 #include "mining/readahead/edges.h"
+#include "mining/readahead/extents.h"
 #include "mining/readahead/noted.h"
 #include "mining/readahead/tracks.h"
 #include "mining/readahead/worth.h"
@@ -55,11 +59,26 @@ struct qm_tracks {
     struct qm_edges edges;
     struct qm_track_reach *reach;
     struct qm_track *tracks;
-    struct qm_noted noted;
+    struct qm_noted noted;                /* by blocks of the device */
+    _Atomic(struct qm_extents *) extents; /* NULL until some are told */
 };
 
-static inline bool qm_tracks_is_cached(const struct qm_tracks *t, uint64_t block)
+/* Where a block of a track lies on the device; QM_EXTENTS_NONE: that is not known any
+ * more, or its file ends before. */
+static inline uint64_t qm_track_device(const struct qm_tracks *t, uint64_t at)
 {
+    const struct qm_extents_place *p;
+
+    if (at < QM_EXTENTS_BASE)
+        return at;
+    p = qm_extents_at_file(t->extents, at);
+    return p ? p->block + (at - p->file) : QM_EXTENTS_NONE;
+}
+
+static inline bool qm_tracks_is_cached(const struct qm_tracks *t, uint64_t at)
+{
+    const uint64_t block = qm_track_device(t, at);
+
     return t->config.cached && t->config.cached(t->config.cached_opaque, block);
 }
 

@@ -22,7 +22,8 @@ static uint64_t bytes_of(unsigned most)
     const uint64_t edges = (uint64_t)EDGE_SETS * QM_EDGES_WAYS * sizeof(struct qm_edge);
     const uint64_t notes = NOTES * (sizeof(struct qm_note) + sizeof(uint64_t));
 
-    return sizeof(struct qm_tracks) +
+    /* Extents count when there are some. */
+    return sizeof(struct qm_tracks) - sizeof(struct qm_extents *) +
            most * (sizeof(struct qm_track) + sizeof(struct qm_track_reach) + edges +
                    notes);
 }
@@ -90,6 +91,7 @@ static void release(struct qm_tracks *t)
     qm_noted_free(&t->noted);
     qm_edges_free(&t->edges);
     free(t->tracks);
+    qm_extents_free(t->extents);
     free(t->reach);
     free(t);
 }
@@ -134,7 +136,7 @@ uint64_t qm_tracks_bytes(struct qm_tracks *t)
     uint64_t bytes;
 
     pthread_mutex_lock(&t->lock);
-    bytes = bytes_of(t->most);
+    bytes = bytes_of(t->most) + (t->extents ? sizeof(struct qm_extents) : 0);
     pthread_mutex_unlock(&t->lock);
     return bytes;
 }
@@ -349,6 +351,64 @@ struct qm_turn qm_tracks_miss(struct qm_tracks *t, struct qm_strides *strides,
     return turn;
 }
 
+void qm_tracks_tell(struct qm_tracks *t, const struct qm_extent *extents, unsigned n)
+{
+    pthread_mutex_lock(&t->lock);
+    if (!t->extents)
+        t->extents = qm_extents_new();
+    if (t->extents)
+        qm_extents_tell(t->extents, extents, n);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void qm_tracks_forget(struct qm_tracks *t, uint64_t block, uint64_t count)
+{
+    if (!qm_tracks_knows_files(t))
+        return;
+    pthread_mutex_lock(&t->lock);
+    qm_extents_forget(t->extents, block, count);
+    pthread_mutex_unlock(&t->lock);
+}
+
+bool qm_tracks_knows_files(struct qm_tracks *t)
+{
+    return atomic_load_explicit(&t->extents, memory_order_relaxed) != NULL;
+}
+
+uint64_t qm_tracks_in_file(struct qm_tracks *t, uint64_t block, uint32_t *count,
+                           uint64_t *before)
+{
+    const struct qm_extents_place *p;
+    uint64_t at = QM_EXTENTS_NONE;
+
+    pthread_mutex_lock(&t->lock);
+    p = t->extents ? qm_extents_at_block(t->extents, block) : NULL;
+    if (p) {
+        *before = block - p->block;
+        at = p->file + *before;
+        if (*count > p->count - *before)
+            *count = (uint32_t)(p->count - *before);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return at;
+}
+
+uint64_t qm_tracks_on_device(struct qm_tracks *t, uint64_t at, uint32_t *count)
+{
+    const struct qm_extents_place *p;
+    uint64_t block = at;
+
+    if (at < QM_EXTENTS_BASE)
+        return at;
+    pthread_mutex_lock(&t->lock);
+    p = t->extents ? qm_extents_at_file(t->extents, at) : NULL;
+    block = p ? p->block + (at - p->file) : QM_EXTENTS_NONE;
+    if (p && *count > p->count - (at - p->file))
+        *count = (uint32_t)(p->count - (at - p->file));
+    pthread_mutex_unlock(&t->lock);
+    return block;
+}
+
 bool qm_tracks_has_note(struct qm_tracks *t, uint64_t block)
 {
     return qm_noted_has(&t->noted, block);
@@ -362,6 +422,18 @@ static struct qm_track *track_of(struct qm_tracks *t, const struct qm_note *note
     return k->generation == note->generation ? k : NULL;
 }
 
+/* Where a block of the device is to a track; QM_EXTENTS_NONE: in no file any more. */
+static uint64_t position(const struct qm_tracks *t, const struct qm_track *k,
+                         uint64_t block)
+{
+    const struct qm_extents_place *p;
+
+    if (k->pos < QM_EXTENTS_BASE)
+        return block;
+    p = qm_extents_at_block(t->extents, block);
+    return p ? p->file + (block - p->block) : QM_EXTENTS_NONE;
+}
+
 struct qm_turn qm_tracks_pass(struct qm_tracks *t, struct qm_own own, uint64_t block,
                               uint32_t count)
 {
@@ -373,9 +445,12 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *t, struct qm_own own, uint64_t b
     note = qm_noted_find(&t->noted, block);
     k = note ? track_of(t, note) : NULL;
     if (k) {
+        uint64_t at = position(t, k, block);
+
         k->used = ++t->now;
-        move(k, block, k->stride ? k->unit : count);
-        if (take_marker(t, k, block)) {
+        if (at != QM_EXTENTS_NONE)
+            move(k, at, k->stride ? k->unit : count);
+        if (take_marker(t, k, at)) {
             turn = turn_of(t, k);
             set_own(k, own);
         }
@@ -405,10 +480,16 @@ unsigned qm_tracks_ask(struct qm_tracks *t, struct qm_turn turn,
 
 void qm_tracks_refused(struct qm_tracks *t, uint64_t block, uint32_t count)
 {
+    const struct qm_extents_place *p;
     struct qm_track *k;
 
     pthread_mutex_lock(&t->lock);
-    k = find(t, block, 1);
+    p = t->extents ? qm_extents_at_block(t->extents, block) : NULL;
+    k = p ? find(t, p->file + (block - p->block), 1) : NULL;
+    if (k)
+        block = p->file + (block - p->block);
+    else
+        k = find(t, block, 1);
     if (k && !k->stride) {
         if (k->step > 0 && block >= k->pos && block < k->end)
             k->end = block;

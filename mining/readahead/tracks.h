@@ -28,6 +28,9 @@
  * nothing.  A miss within the window says that what was asked for is not there any
  * more, or never came: then reading ahead begins anew behind it.
  *
+ * Of files of which extents are told (extents.h) positions are in the file, so windows
+ * go on from one extent to the next, in a range each, and end where the file does.
+ *
  * Tracks are found by position, not by context: several connections may read one
  * stream together.  There are at most QM_TRACKS_MAX, or as many as memory was given
  * for; the one used longest ago goes.
@@ -103,7 +106,26 @@ void qm_tracks_set_bytes(struct qm_tracks *tracks, uint64_t bytes);
 uint64_t qm_tracks_bytes(struct qm_tracks *tracks);
 uint64_t qm_tracks_bytes_within(uint64_t bytes);
 
-/* A read of count blocks misses the first of them; strides are its context's, own is
+/* See qm_prefetcher_ops.extents.  Without memory nothing is made of them. */
+void qm_tracks_tell(struct qm_tracks *tracks, const struct qm_extent *extents,
+                    unsigned n);
+/* The extents of count blocks are not those of a file any more. */
+void qm_tracks_forget(struct qm_tracks *tracks, uint64_t block, uint64_t count);
+
+/* Whether any extents were told.  Without a lock. */
+bool qm_tracks_knows_files(struct qm_tracks *tracks);
+
+/* Finds the extent that block is of.  Returns its position in its file, cuts *count to
+ * where the extent ends, and sets *before to how many of its blocks lie before block;
+ * QM_EXTENTS_NONE: there is none. */
+uint64_t qm_tracks_in_file(struct qm_tracks *tracks, uint64_t block, uint32_t *count,
+                           uint64_t *before);
+/* Where up to *count blocks from a position on lie: returns the first, and cuts *count
+ * to those that follow it there.  QM_EXTENTS_NONE: it is not known. */
+uint64_t qm_tracks_on_device(struct qm_tracks *tracks, uint64_t at, uint32_t *count);
+
+/* A read of count blocks misses the first of them, which is a block of the device or a
+ * position in a file; strides are its context's, own is
  * the run of its context that it is of. */
 struct qm_turn qm_tracks_miss(struct qm_tracks *tracks, struct qm_strides *strides,
                               struct qm_own own, uint64_t block, uint32_t count);

@@ -24,13 +24,14 @@ void qm_windows_init(struct qm_tracks *t)
 void qm_window_unmark(struct qm_tracks *t, struct qm_track *k)
 {
     if (k->marked)
-        qm_noted_remove(&t->noted, k->marker);
+        qm_noted_remove(&t->noted, qm_track_device(t, k->marker));
     k->marked = false;
 }
 
 void qm_window_keep_sample(struct qm_tracks *t, struct qm_track *k)
 {
-    struct qm_note *n = k->marked ? qm_noted_find(&t->noted, k->marker) : NULL;
+    struct qm_note *n =
+        k->marked ? qm_noted_find(&t->noted, qm_track_device(t, k->marker)) : NULL;
 
     if (n)
         n->marker = false;
@@ -154,6 +155,15 @@ struct asking {
     uint32_t blocks;
 };
 
+/* Whether the count-th block of a stride's read is to be asked for. */
+static bool is_wanted(const struct qm_tracks *t, uint64_t at, uint32_t count)
+{
+    const uint64_t block = qm_track_device(t, at + count);
+
+    return block != QM_EXTENTS_NONE && block == qm_track_device(t, at) + count &&
+           !qm_tracks_is_cached(t, at + count);
+}
+
 /* The window of a stride: reads that lie apart. */
 static void ask_reads(struct qm_tracks *t, struct qm_track *k, struct asking *a)
 {
@@ -164,8 +174,7 @@ static void ask_reads(struct qm_tracks *t, struct qm_track *k, struct asking *a)
     for (; ahead < k->window && a->n < a->max; ahead++, k->end += step) {
         if (k->step < 0 && k->end < (uint64_t) - (int64_t)k->step)
             break;
-        for (count = 0; count < k->unit && !qm_tracks_is_cached(t, k->end + count);
-             count++)
+        for (count = 0; count < k->unit && is_wanted(t, k->end, count); count++)
             ;
         if (count == 0)
             continue;
@@ -181,12 +190,18 @@ static void ask_blocks(struct qm_tracks *t, struct qm_track *k, struct asking *a
     const uint64_t ahead = ahead_of(k);
     const bool up = k->step > 0;
     uint64_t left = k->window > ahead ? k->window - ahead : 0;
+    uint64_t next = QM_EXTENTS_NONE; /* on the device */
     unsigned skipped = 0;
     bool open = false;
 
     while (left > 0 && (up || k->end > 0)) {
         const uint64_t block = up ? k->end : k->end - 1;
+        const uint64_t device = qm_track_device(t, block);
 
+        if (device == QM_EXTENTS_NONE)
+            break;
+        open = open && device == next;
+        next = up ? device + 1 : device - 1;
         if (qm_tracks_is_cached(t, block)) {
             if (++skipped > SKIP_MAX)
                 break;
@@ -243,7 +258,9 @@ static uint64_t distance(const struct qm_track *k, uint64_t block)
 static void add_note(struct qm_tracks *t, const struct qm_track *k, uint64_t block,
                      enum qm_worth_bucket bucket, bool marker)
 {
-    qm_noted_add(&t->noted, block,
+    if (qm_track_device(t, block) == QM_EXTENTS_NONE)
+        return;
+    qm_noted_add(&t->noted, qm_track_device(t, block),
                  (struct qm_note){
                      .generation = k->generation,
                      .track = (uint16_t)(k - t->tracks),
@@ -330,6 +347,7 @@ unsigned qm_window_ask(struct qm_tracks *t, struct qm_track *k,
         a->ranges[i].probability = worth < likely ? worth : likely;
         likely = a->ranges[i].probability;
         a->ranges[i].stream = true;
+        a->ranges[i].block = qm_track_device(t, a->ranges[i].block);
     }
     k->asks++;
     k->asked = ++t->asks;
