@@ -188,6 +188,27 @@ static unsigned cut(struct qm_candidate *candidates, unsigned n, unsigned most)
     return kept;
 }
 
+void qm_engine_tell(const struct qm_engine *e, uint32_t block_size, uint64_t size,
+                    const struct qm_bytes *bytes, unsigned n)
+{
+    struct qm_extent extents[QM_ENGINE_EXTENTS_MAX];
+
+    if (!e->prefetcher || !e->prefetcher->ops->extents)
+        return;
+    if (n > QM_ENGINE_EXTENTS_MAX)
+        n = QM_ENGINE_EXTENTS_MAX;
+    for (unsigned i = 0; i < n; i++) {
+        const uint64_t offset = bytes[i].offset, length = bytes[i].length;
+        const uint64_t first = offset / block_size;
+        const bool within = length > 0 && offset < size && length <= size - offset;
+
+        extents[i] = (struct qm_extent){first, 0};
+        if (within)
+            extents[i].count = (offset + length - 1) / block_size - first + 1;
+    }
+    e->prefetcher->ops->extents(e->prefetcher, extents, n);
+}
+
 void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count)
 {
     if (count > 0 && e->prefetcher && e->prefetcher->ops->forget)

@@ -11,6 +11,7 @@
  *   qm_engine_extend()   what its context's sequence has learned, and wants prefetched
  *   qm_engine_issue()    of these, what is to be prefetched now
  *   qm_engine_forget()   blocks were trimmed
+ *   qm_engine_tell()     where files lie
  *   qm_engine_wasted()   a prefetched block has left the cache unused
  *
  * A class is a number of the caller's that says on whose behalf is read; 0 is nobody's.
@@ -36,9 +37,16 @@
 #include "mining/core/prefetcher.h"
 #include "mining/core/throttle.h"
 
+/* Bytes of the device. */
+struct qm_bytes {
+    uint64_t offset, length;
+};
+
+enum { QM_ENGINE_EXTENTS_MAX = 64 }; /* of one call of qm_engine_tell() */
+
 /* Filled in by the caller before the first call.  After that nothing in it changes but
  * by a caller that keeps all other threads out of qm_engine_extend(), _used(),
- * _wasted() and _forget() meanwhile; qm_engine_issue() may be given a copy,
+ * _wasted(), _forget() and _tell() meanwhile; qm_engine_issue() may be given a copy,
  * since it does not use the prefetcher. */
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
@@ -150,6 +158,12 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
  * learned of them leads to nothing any more.  Not for blocks that were zeroed: zeros
  * are contents that are read again. */
 void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count);
+
+/* Of a device of `size` bytes somebody says that a file has these n extents: offsets
+ * and lengths in bytes, in the order of the file; they go on as prefetcher.h says. What
+ * lies beyond the device is left out. */
+void qm_engine_tell(const struct qm_engine *e, uint32_t block_size, uint64_t size,
+                    const struct qm_bytes *extents, unsigned n);
 
 /* A block that was prefetched for issuer has left unused.  May be called by the cache's
  * wasted(). */

@@ -108,7 +108,7 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
                         const struct qms_device *device, struct qm_wire_header *header)
 {
     struct qms_session *session = member_session(member, 0);
-    uint32_t flags = QM_WIRE_HINTED;
+    uint32_t flags = QM_WIRE_HINTED | QM_WIRE_TAKES_EXTENTS;
 
     if (!session) {
         session = qms_session_new(sessions);
@@ -212,12 +212,41 @@ static int decode_reads(const struct qms_session *session, const char *bytes,
     return 0;
 }
 
-static bool is_reads(const char *bytes)
+/* Decodes extents of a file, at bytes, which need not be aligned.  *records counts such
+ * records. */
+static int decode_extents(const struct qms_session *session, const char *bytes,
+                          struct qms_message *m, unsigned *records)
+{
+    const uint64_t end = QM_WIRE_OFFSET_MASK + 1;
+    struct qm_wire_extents extents;
+    unsigned count;
+
+    memcpy(&extents, bytes, sizeof extents);
+    count = le16toh(extents.count);
+    if (++*records > QM_WIRE_EXTENTS_RECORDS || count == 0 ||
+        count > QM_WIRE_EXTENTS_MAX || extents.reserved0 != 0 ||
+        le64toh(extents.session) != session->id ||
+        !is_zero(&extents.extents[count],
+                 (QM_WIRE_EXTENTS_MAX - count) * sizeof *extents.extents))
+        return EINVAL;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t offset = le64toh(extents.extents[i].offset);
+        uint64_t length = le64toh(extents.extents[i].length);
+
+        if (offset % 512 != 0 || length % 512 != 0 || offset >= end || length == 0 ||
+            length > end - offset)
+            return EINVAL;
+    }
+    *m = (struct qms_message){.op = QM_WIRE_EXTENTS, .extents = (const void *)bytes};
+    return 0;
+}
+
+static uint32_t op_of(const char *bytes)
 {
     uint32_t op;
 
     memcpy(&op, bytes, sizeof op);
-    return le32toh(op) == QM_WIRE_READS;
+    return le32toh(op);
 }
 
 /* Decodes the record at bytes, which need not be aligned.  The message's name points
@@ -262,6 +291,7 @@ static int apply(struct qms_sessions *sessions, struct qms_session *session,
                  const char *records, size_t n)
 {
     struct qms_message one, *messages = &one;
+    unsigned extents = 0;
     uint64_t total = 0;
     int error = 0;
 
@@ -273,8 +303,12 @@ static int apply(struct qms_sessions *sessions, struct qms_session *session,
     for (size_t i = 0; i < n && error == 0; i++) {
         const char *record = records + i * sizeof(struct qm_wire_record);
 
-        error = is_reads(record) ? decode_reads(session, record, &messages[i], &total)
-                                 : decode(session, record, &messages[i]);
+        if (op_of(record) == QM_WIRE_READS)
+            error = decode_reads(session, record, &messages[i], &total);
+        else if (op_of(record) == QM_WIRE_EXTENTS)
+            error = decode_extents(session, record, &messages[i], &extents);
+        else
+            error = decode(session, record, &messages[i]);
     }
     if (error == 0)
         error = qms_session_apply(sessions, session, messages, n);

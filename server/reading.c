@@ -225,6 +225,15 @@ void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
     }
 }
 
+void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n)
+{
+    struct qms_server *s = opaque;
+    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+
+    qm_engine_tell(&s->engine, s->config.block_size, atomic_load(&s->size), extents, n);
+    qms_gate_leave(&s->contexts.gate, stripe);
+}
+
 unsigned qms_reading_hinting(void *opaque)
 {
     struct qms_server *s = opaque;

@@ -48,6 +48,7 @@ void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
                         uint64_t offset, uint32_t length);
 unsigned qms_reading_hinting(void *opaque);
 void qms_reading_hinting_ended(void *opaque, unsigned source);
+void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n);
 /* For qms_hints_new(). */
 void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome);
 

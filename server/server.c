@@ -337,6 +337,7 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
     s->sessions.hinted = qms_reading_hinted;
     s->sessions.hinting = qms_reading_hinting;
     s->sessions.hinting_ended = qms_reading_hinting_ended;
+    s->sessions.told = qms_reading_told;
     s->sessions.opaque = s;
     s->sessions.gone = gone;
     s->made = true;

@@ -432,6 +432,23 @@ static void carry_out_reads(struct qms_sessions *s, struct qms_session *session,
     }
 }
 
+/* The session's lock is held. */
+static void carry_out_extents(struct qms_sessions *s, const void *bytes)
+{
+    struct qm_bytes told[QM_WIRE_EXTENTS_MAX];
+    struct qm_wire_extents extents;
+    unsigned n;
+
+    if (!s->told)
+        return;
+    memcpy(&extents, bytes, sizeof extents);
+    n = le16toh(extents.count);
+    for (unsigned i = 0; i < n; i++)
+        told[i] = (struct qm_bytes){le64toh(extents.extents[i].offset),
+                                    le64toh(extents.extents[i].length)};
+    s->told(s->opaque, told, n);
+}
+
 static void carry_out(struct qms_sessions *s, struct qms_session *session,
                       const struct qms_message *m)
 {
@@ -440,7 +457,9 @@ static void carry_out(struct qms_sessions *s, struct qms_session *session,
 
     if (m->op == QM_WIRE_READS)
         carry_out_reads(s, session, m->reads);
-    if (m->op == QM_WIRE_JOIN || m->op == QM_WIRE_READS)
+    if (m->op == QM_WIRE_EXTENTS)
+        carry_out_extents(s, m->extents);
+    if (m->op == QM_WIRE_JOIN || m->op == QM_WIRE_READS || m->op == QM_WIRE_EXTENTS)
         return;
     qms_context_end(s->contexts, slot);
     if (m->op == QM_WIRE_END)

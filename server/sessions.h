@@ -26,6 +26,7 @@
 #include <urcu/list.h>
 
 #include "clients/protocol/quickmine-protocol.h"
+#include "engine/engine.h"
 #include "server/contexts.h"
 #include "server/forest.h"
 
@@ -64,6 +65,9 @@ struct qms_sessions {
                    uint64_t offset, uint32_t length);
     unsigned (*hinting)(void *opaque);
     void (*hinting_ended)(void *opaque, unsigned source);
+    /* What QM_WIRE_EXTENTS says: a file lies there.  Called with the session's lock
+     * held.  NULL: nothing is made of it. */
+    void (*told)(void *opaque, const struct qm_bytes *extents, unsigned n);
     void *opaque; /* for these */
     /* Whether a fence can stop waiting, because its connection is closed or the server
      * stops; called by its thread at intervals, without a lock.  NULL: it waits. */
@@ -85,9 +89,10 @@ struct qms_message {
     uint64_t klass;
     const char *name; /* name_len bytes, the caller's */
     size_t name_len;
-    const struct qm_wire_reads *reads; /* as they came, need not be aligned; of
-                                          QM_WIRE_READS, which has none of the above
-                                          but op */
+    const struct qm_wire_reads *reads;     /* as they came, need not be aligned; of
+                                              QM_WIRE_READS, which has none of the above
+                                              but op */
+    const struct qm_wire_extents *extents; /* the same, of QM_WIRE_EXTENTS */
 };
 
 /* Returns 0 or ENOMEM. */

@@ -71,6 +71,8 @@ struct qm_wire_header {
 #define QM_WIRE_READONLY 0x2
 /* The server takes QM_WIRE_READS. */
 #define QM_WIRE_HINTED 0x4
+/* The server takes QM_WIRE_EXTENTS. */
+#define QM_WIRE_TAKES_EXTENTS 0x8
 
 enum qm_wire_op {
     QM_WIRE_BEGIN = 1, /* CTX_BEG; on an open slot it ends what was there */
@@ -79,6 +81,7 @@ enum qm_wire_op {
     QM_WIRE_FENCE = 4, /* the session named must end; answered when its changes have */
     QM_WIRE_READS =
         5, /* reads that come over another connection: struct qm_wire_reads */
+    QM_WIRE_EXTENTS = 6, /* where a file lies: struct qm_wire_extents */
 };
 
 /* The kinds of contexts, everywhere: enum qmctx_kind (programs of others include that
@@ -139,6 +142,28 @@ struct qm_wire_reads {
     struct qm_wire_read reads[QM_WIRE_READS_MAX];
 };
 
+/* QM_WIRE_EXTENTS is advice: a file has these extents on the device, in the order of
+ * the file, so a reader that comes to the end of one goes on with the next.  A file
+ * that has more goes on in further records, the first extent of each of which is the
+ * last one of the record before.  What does not lie on the device is ignored.  A WRITE
+ * has at most QM_WIRE_EXTENTS_RECORDS of them. */
+#define QM_WIRE_EXTENTS_MAX     31
+#define QM_WIRE_EXTENTS_RECORDS 256
+
+struct qm_wire_extent {
+    uint64_t offset; /* bytes, a multiple of 512, below 2^QM_WIRE_SHIFT */
+    uint64_t length; /* bytes, a multiple of 512, not 0; offset + length is at most
+                        2^QM_WIRE_SHIFT */
+};
+
+struct qm_wire_extents {
+    uint32_t op;    /* QM_WIRE_EXTENTS */
+    uint16_t count; /* 1 to QM_WIRE_EXTENTS_MAX; the other entries are 0 */
+    uint16_t reserved0;
+    uint64_t session;
+    struct qm_wire_extent extents[QM_WIRE_EXTENTS_MAX];
+};
+
 /* What is not used must be 0: a record in which it is not, or whose numbers are out of
  * range, gets EINVAL for its WRITE, and no record of that WRITE has any effect.  All
  * records of one WRITE are of one session, a connection is a member of 8 at most, and
@@ -173,6 +198,9 @@ _Static_assert(offsetof(struct qm_wire_record, name) == 72, "layout");
 _Static_assert(sizeof(struct qm_wire_reads) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_reads, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_reads, reads) == 16, "layout");
+_Static_assert(sizeof(struct qm_wire_extents) == 512, "one sector");
+_Static_assert(offsetof(struct qm_wire_extents, session) == 8, "layout");
+_Static_assert(offsetof(struct qm_wire_extents, extents) == 16, "layout");
 _Static_assert(QM_WIRE_SIZE <= (UINT64_C(1) << 63) - (UINT64_C(1) << 30), "libnbd");
 
 #endif

@@ -8,7 +8,7 @@
  * Promised: what is refused changes nothing; nothing that one connection sends begins
  * or ends a context outside its sessions; all contexts end with their connections; data
  * can be changed by those who are a member of no fenced session; what is said of reads
- * is within bounds, and of the sender's own slots.
+ * is within bounds, and of the sender's own slots; so is what is said of files.
  */
 #include <endian.h>
 #include <errno.h>
@@ -60,6 +60,16 @@ static void hinted(void *opaque, unsigned source, struct qms_slot *slot,
     said_bytes += length + 4096;
 }
 
+static void told(void *opaque, const struct qm_bytes *extents, unsigned n)
+{
+    promise(n > 0 && n <= QM_WIRE_EXTENTS_MAX);
+    for (unsigned i = 0; i < n; i++)
+        promise(extents[i].length > 0 &&
+                extents[i].offset + extents[i].length <= QM_WIRE_OFFSET_MASK + 1 &&
+                (extents[i].offset | extents[i].length) % 512 == 0);
+    said++;
+}
+
 static unsigned hinting(void *opaque)
 {
     return SOURCE;
@@ -91,6 +101,7 @@ static void start(void)
     sessions.hinted = hinted;
     sessions.hinting = hinting;
     sessions.hinting_ended = hinting_ended;
+    sessions.told = told;
 }
 
 static void get_header(struct connection *c)
@@ -217,6 +228,34 @@ static void send_reads(struct food *f, struct connection *c)
     saying = NULL;
 }
 
+/* Says where a file lies: well, or nearly. */
+static void send_extents(struct food *f, struct connection *c)
+{
+    struct qm_wire_extents records[RECORDS];
+    size_t n = 1 + eat_number(f, 1) % RECORDS;
+
+    memset(records, 0, sizeof records);
+    for (size_t i = 0; i < n; i++) {
+        unsigned count = eat_number(f, 1) % (QM_WIRE_EXTENTS_MAX + 2);
+
+        records[i].op = htole32(QM_WIRE_EXTENTS);
+        records[i].session = htole64(c->session);
+        records[i].count = htole16(count);
+        for (unsigned k = 0; k < count && k < QM_WIRE_EXTENTS_MAX; k++) {
+            records[i].extents[k].offset = htole64(eat_number(f, 5) << 9);
+            records[i].extents[k].length = htole64(eat_number(f, 5) << 9);
+        }
+        if (eat_number(f, 1) % 8 == 1)
+            ((unsigned char *)&records[i])[eat_number(f, 2) % sizeof records[i]] ^=
+                eat_number(f, 1);
+    }
+    said = 0;
+    if (qms_control_write(&sessions, &c->member, records, n * sizeof records[0], 0) !=
+        0)
+        promise(said == 0);
+    promise(said <= n);
+}
+
 static void read_something(struct food *f, struct connection *c)
 {
     unsigned number = eat_number(f, 2) % (QM_WIRE_SLOT_CONTROL + 1);
@@ -273,7 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             uint32_t count = eat_number(&f, 4);
 
             if (what & 16) {
-                send_reads(&f, c);
+                (what & 32 ? send_extents : send_reads)(&f, c);
                 break;
             }
             if (what & 64) /* nearly good */
