@@ -20,8 +20,13 @@
 
 #define BLOCK 16384
 
+enum { THREADS = 4 };
+
 static struct qmctx *ctx;
 static int fd;
+/* A thread that begins when another has ended would get its slots of the table, 64, and
+ * overwrite what an agent that comes late has not looked at. */
+static pthread_barrier_t all_have_slots;
 
 static void read_block(void *buf, long n)
 {
@@ -41,6 +46,7 @@ static void *thread(void *arg)
         exit(1);
     snprintf(name, sizeof name, "connection %ld", me);
     qmctx_begin(ctx, QMCTX_CONNECTION, 1, name);
+    pthread_barrier_wait(&all_have_slots);
     for (long t = 0; t < 3; t++) {
         qmctx_begin(ctx, QMCTX_TRANSACTION, 2, "transaction");
         for (long q = 0; q < 10; q++) {
@@ -69,7 +75,7 @@ static bool is_known(void)
 
 int main(int argc, char **argv)
 {
-    pthread_t threads[4];
+    pthread_t threads[THREADS];
     int status = 0;
     pid_t child;
     void *buf;
@@ -83,9 +89,11 @@ int main(int argc, char **argv)
         perror(argv[2]);
         return 1;
     }
-    for (long i = 0; i < 4; i++)
-        pthread_create(&threads[i], NULL, thread, (void *)i);
-    for (unsigned i = 0; i < 4; i++)
+    pthread_barrier_init(&all_have_slots, NULL, THREADS);
+    for (long i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, thread, (void *)i) != 0)
+            return 1;
+    for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     qmctx_begin(ctx, QMCTX_QUERY, 999, "parent");
     if (fork() == 0) {
@@ -104,6 +112,7 @@ int main(int argc, char **argv)
         waitpid(child, &status, 0);
     qmctx_end(ctx);
     qmctx_close(ctx);
+    pthread_barrier_destroy(&all_have_slots);
     free(buf);
     close(fd);
     return status != 0;
