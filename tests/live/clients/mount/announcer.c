@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,9 +143,21 @@ static void run(unsigned threads, void *body(void *))
     free(thread);
 }
 
+/* A mount that greets later than in the second that qmctx_announce() waits is looked
+ * for when contexts begin. */
+static bool is_known(void)
+{
+    for (unsigned i = 0; i < 60000 && !qmctx_connected(contexts); i++) {
+        begin(QMCTX_CONNECTION, 0);
+        end();
+        usleep(1000);
+    }
+    return qmctx_connected(contexts);
+}
+
 static void announce(const char *path)
 {
-    if (qmctx_announce(path, &contexts) == -1 || !qmctx_connected(contexts)) {
+    if (qmctx_announce(path, &contexts) == -1 || !is_known()) {
         fprintf(stderr, "%s: no mount there: %s\n", path, qmctx_error());
         exit(1);
     }

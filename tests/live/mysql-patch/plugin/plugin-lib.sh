@@ -70,3 +70,6 @@ start_plugin_on() {
 }
 start_plugin() { start_plugin_on "$T/data" "$DEV" 100M "$@"; }
 status() { mariadb_status db "$1"; }
+# A mount that is slow to greet is asked again later, when contexts begin, and until then
+# nothing is announced.
+announcing() { [ "$(status Qmctx_connected)" = ON ]; }
