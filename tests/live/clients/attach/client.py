@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""client.py torture URI ROUNDS CONNECTIONS FILE - random requests over several connections.
-   client.py check URI FILE                    - the device holds what FILE says.
+"""client.py torture URI ROUNDS CONNECTIONS FILE [END] - random requests over several
+connections, ROUNDS on each and, if END is given, until there is such a file.
+   client.py check URI FILE - the device holds what FILE says.
 
 Each connection has a part of the device of its own, and several requests in flight, which
 do not overlap, so it is known what each byte is.  FILE takes down what the device holds at
@@ -21,11 +22,11 @@ LONGEST = 200_000
 class Part:
     """One connection's part of the device: what it holds, and which bytes are known."""
 
-    def __init__(self, uri, number, count, rounds):
+    def __init__(self, uri, number, count, rounds, end):
         self.nbd = nbd.NBD()
         self.nbd.connect_uri(uri)
         size = self.nbd.get_size() // count
-        self.start, self.rounds = number * size, rounds
+        self.start, self.rounds, self.end = number * size, rounds, end
         self.random = random.Random(number)
         self.bytes = bytearray(self.nbd.pread(size, self.start))
         self.known = bytearray(b"\1" * size)
@@ -74,11 +75,14 @@ class Part:
         else:
             h.aio_trim(count, where, completion=changed)
 
+    def goes_on(self, left):
+        return left > 0 or (self.end is not None and not os.path.exists(self.end))
+
     def run(self):
         busy, left = [], self.rounds
         try:
-            while left > 0 or busy:
-                while left > 0 and len(busy) < DEPTH:
+            while self.goes_on(left) or busy:
+                while self.goes_on(left) and len(busy) < DEPTH:
                     place = self.free_range(busy)
                     if not place:
                         break
@@ -99,8 +103,8 @@ class Part:
             self.broken = e
 
 
-def torture(uri, rounds, count, path):
-    parts = [Part(uri, i, count, rounds) for i in range(count)]
+def torture(uri, rounds, count, path, end=None):
+    parts = [Part(uri, i, count, rounds, end) for i in range(count)]
     threads = [threading.Thread(target=part.run) for part in parts]
     for thread in threads:
         thread.start()
@@ -135,5 +139,5 @@ def check(uri, path):
 
 
 if sys.argv[1] == "torture":
-    sys.exit(3 if torture(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]) else 0)
+    sys.exit(3 if torture(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:7]) else 0)
 check(sys.argv[2], sys.argv[3])
