@@ -63,6 +63,7 @@ struct job {
     unsigned number;
     unsigned failed;
     _Atomic pid_t tid;
+    _Atomic bool over;
 };
 /* One thread's part; of a struct job. */
 void *work(void *job);
