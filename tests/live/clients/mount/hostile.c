@@ -205,7 +205,7 @@ static void turns(void)
 int main(int argc, char **argv)
 {
     pthread_t scribbler, sender, reader[2];
-    struct timeval patience = {.tv_sec = 20};
+    struct timeval patience = {.tv_sec = 60};
     struct stat st;
     char byte = 0;
     ssize_t n;
