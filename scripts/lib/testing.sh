@@ -122,11 +122,12 @@ sanitizer_preload() {
 }
 
 # start_nbdkit NAME ARGS...: nbdkit in the foreground on $T/NAME.sock, its messages in
-# $T/NAME.log; returns when it listens.  Its id is in $PID.
+# $T/NAME.log; returns when it listens, before its filters' after_fork.  Its id is in $PID.
 start_nbdkit() {
     local name=$1; shift
     local preload
     preload=$(sanitizer_preload)
+    rm -f "${T:?}/$name.pid" # of an earlier one of that name: nbdkit leaves it
     background env LD_PRELOAD="$preload" ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}" \
         nbdkit -f -U "$T/$name.sock" -P "$T/$name.pid" "$@" 2>"$T/$name.log"
     local pid=$PID
