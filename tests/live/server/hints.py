@@ -58,7 +58,25 @@ def klass(stats, name):
     return next((c for c in stats["classes"] if c["name"] == name), None)
 
 
-def rounds(tagged, plain, hinted, n):
+PATIENCE = 4.5  # seconds, less than the server's
+late = 0  # reads that this test itself was so long about that the server may have given up
+
+
+def tell_and_read(tagged, plain, slot, block, told_first=True):
+    """Reads a block, and tells of the read before or afterwards."""
+    global late
+    entry = reads(tagged.session, [(slot, block * BLOCK, BLOCK)])
+    began = time.monotonic()
+    if told_first:
+        tagged.h.pwrite(entry, WINDOW)
+    data = plain.pread(BLOCK, block * BLOCK)
+    if not told_first:
+        tagged.h.pwrite(entry, WINDOW)
+    late += time.monotonic() - began > PATIENCE
+    return data
+
+
+def rounds(tagged, plain, n):
     """Two threads, whose chains of blocks are mixed anew in each round."""
     chains = [[(1000 * i + 37 * j % 500) for j in range(60)] for i in (1, 2, 3, 4)]
     chance = random.Random(1)
@@ -71,30 +89,22 @@ def rounds(tagged, plain, hinted, n):
         for i in order:
             block = chains[i][at[i]]
             at[i] += 1
-            entry = reads(tagged.session, [(tagged.first + i, block * BLOCK, BLOCK)])
-            first = chance.random() < 0.5
-            if hinted and first:
-                tagged.h.pwrite(entry, WINDOW)
-            plain.pread(BLOCK, block * BLOCK)
-            if hinted and not first:
-                tagged.h.pwrite(entry, WINDOW)
+            tell_and_read(tagged, plain, tagged.first + i, block, chance.random() < 0.5)
         # A scan drives out what was cached.
         for block in range(8000, 8600):
-            if hinted:
-                tagged.h.pwrite(reads(tagged.session, [(0, block * BLOCK, BLOCK)]), WINDOW)
-            plain.pread(BLOCK, block * BLOCK)
+            tell_and_read(tagged, plain, 0, block)
 
 
 def test_learned(path):
     tagged, plain = Tagged(path), connect(path)
     before = tagged.stats()
-    rounds(tagged, plain, True, 12)
+    rounds(tagged, plain, 12)
     after = tagged.stats()
     used = after["used"] - before["used"]
     assert used > 500, f"{used} prefetches were used"
     c = klass(after, "hinted")
     joined = after["hints"]["joined"] - before["hints"]["joined"]
-    assert joined == 12 * (240 + 600), joined
+    assert 12 * (240 + 600) - late <= joined <= 12 * (240 + 600), (joined, late)
     hits = c["hits"] + c.get("prefetch_hits", c.get("promotes"))
     assert hits + c["misses"] >= 12 * 240 - 100, c
     assert c["used"] > 500, c
@@ -200,14 +210,13 @@ def test_lies(path):
     # At places that no lie names.
     while n < 2000 or any(t.is_alive() for t in threads):
         block = 4000 + n % 4000
-        honest.h.pwrite(reads(honest.session, [(honest.first, block * BLOCK, BLOCK)]), WINDOW)
-        assert plain.pread(BLOCK, block * BLOCK) == bytes(BLOCK)
+        assert tell_and_read(honest, plain, honest.first, block) == bytes(BLOCK)
         n += 1
     for t in threads:
         t.join()
     assert not failed, failed
     c = klass(honest.stats(), "honest")
-    assert c["hits"] + c["misses"] + c.get("prefetch_hits", 0) == n, (c, n)
+    assert n - late <= c["hits"] + c["misses"] + c.get("prefetch_hits", 0) <= n, (c, n, late)
     honest.close()
     plain.shutdown()
     passed(f"three that lie change nothing of {n} honest reads")
@@ -232,9 +241,9 @@ def test_beside(path):
         for block in range(100, 150):
             slow.h.pwrite(reads(slow.session, [(slow.first, block * BLOCK, BLOCK)]), WINDOW)
         took, after = time.monotonic() - began, slow.stats()
-        if took < 4.5:  # else the machine was so slow that the patience had an end
+        if took < PATIENCE:  # else the machine was so slow that the patience had an end
             break
-    assert took < 4.5, "20 attempts took too long"
+    assert took < PATIENCE, "20 attempts took too long"
     assert after["hints"]["unhinted"] == before["hints"]["unhinted"], (before["hints"], after["hints"])
     for t in slow, fast:
         t.close()
