@@ -21,12 +21,14 @@ NAMES = [f"select_{n:02}_" + "x" * 100 + f"_\u00e9nd{n:02}" for n in range(40)]
 
 
 class Server:
-    """Gives made-up statistics on a socket; may be away, and may hang."""
+    """Gives made-up statistics on a socket; may be away, from now on or after its next answer,
+    and may hang."""
 
     def __init__(self, name):
         self.path = f"{FOLDER}/{name}"
         self.started = time.monotonic()
         self.hangs = False
+        self.leaves = False
         self.asked = 0
         self.listener = None
         self.start()
@@ -61,6 +63,8 @@ class Server:
             self.asked += 1
             while self.hangs:
                 time.sleep(0.01)
+            if self.leaves:
+                self.stop()
             try:
                 c.sendall(self.document())
             except OSError:
@@ -271,10 +275,10 @@ def in_a_pipe(server):
     p.stderr.close()
 
     # With --count it ends, also if the server never comes back.
+    server.leaves = True
     p = subprocess.Popen([QUICKMINE, "top", "-n", "3", "--json", server.path], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert json.loads(p.stdout.readline())["policy"] == "ppm"
-    server.stop()
     out, err = p.communicate(timeout=WAIT)
     assert p.returncode == 1 and err.count("\n") == 1, (p.returncode, out, err)
     assert "away, trying again" in err
