@@ -67,7 +67,7 @@ assert not finished and walker.is_alive()
 
 os.unlink(stall)
 for thread in threads + [walker]:
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
 for what, args, result in finished:
     if what == "pread":

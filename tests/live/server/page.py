@@ -148,7 +148,7 @@ class Browser:
     def end(self):
         self.session = None
         self("Browser.close")
-        self.process.wait(30)
+        self.process.wait(60)
 
 
 def watch(url, directory):
