@@ -121,8 +121,9 @@ struct direct {
     bool contextless;  /* the export that the URI names, whatever it is */
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* connect_lock; QM_WIRE_ORDERED of the last server */
-    _Atomic bool takes_reads; /* QM_WIRE_HINTED of the last server */
-    bool any_block_size;      /* a server with another one is not another device */
+    _Atomic bool takes_reads;   /* QM_WIRE_HINTED of the last server, */
+    _Atomic bool takes_extents; /* and QM_WIRE_TAKES_EXTENTS */
+    bool any_block_size;        /* a server with another one is not another device */
     _Atomic bool multi_conn;
     bool read_only;
     _Atomic bool can_fua;

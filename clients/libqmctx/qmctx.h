@@ -198,6 +198,16 @@ struct qmctx_read {
  */
 int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
 
+/* Adjacent bytes of the device that a file has, in multiples of 512, below 2^48. */
+struct qmctx_extent {
+    uint64_t offset, length;
+};
+
+/* Tells the server that a file has these n extents, in the order of the file, so that
+ * it reads ahead across them.  Waits for the server.  EINVAL: one is no extent.
+ * ENOTSUP: the server does not take this. */
+int qmctx_tell_extents(struct qmctx *ctx, const struct qmctx_extent *extents, size_t n);
+
 /* The server's statistics as JSON text, malloc()ed and terminated; NULL on error. */
 char *qmctx_stats(struct qmctx *ctx);
 
