@@ -34,6 +34,7 @@ int qm_cmd_set(int argc, char **argv);
 int qm_cmd_tier(int argc, char **argv);
 int qm_cmd_get(int argc, char **argv);
 int qm_cmd_top(int argc, char **argv);
+int qm_cmd_extents(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
 int qm_cmd_serve(int argc, char **argv);
 int qm_cmd_agent(int argc, char **argv);  /* where BPF is built */

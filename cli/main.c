@@ -20,6 +20,7 @@ static const struct cli_command commands[] = {
     {"get", qm_cmd_get, "print a live server's parameters that can be changed", NULL},
     {"tier", qm_cmd_tier, "attach and detach a live server's second tier",
      cli_tier_commands},
+    {"extents", qm_cmd_extents, "tell a server where files lie", NULL},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF
