@@ -8,6 +8,7 @@
 
 #include "cache/eviction.h"
 #include "cli/cli.h"
+#include "cli/sim-extents.h"
 #include "cli/sim-tier.h"
 #include "cli/sim-timed.h"
 #include "cli/sim.h"
@@ -30,6 +31,8 @@ struct arguments {
     struct qm_budget budget;
     struct sim_timed timed;
     struct sim_tier tier;
+    const char *extents_file;
+    struct sim_extents extents;
     unsigned ablate; /* of enum qm_ablation */
     uint64_t warmup, series_us;
     bool json, explain;
@@ -65,6 +68,7 @@ enum {
     PREFETCH_RATE,
     TIER_DEVICE,
     PROCESSOR,
+    EXTENTS,
 };
 
 static const struct argp_option options[] = {
@@ -120,6 +124,10 @@ static const struct argp_option options[] = {
     {"processor", PROCESSOR, "KEY=VALUE[,...]", 0,
      "time to compute, in microseconds: request, read, block; and count: of processors "
      "(none: it takes no time)",
+     0},
+    {"extents", EXTENTS, "FILE", 0,
+     "where files lie: lines with an offset and a length in bytes, an empty line after "
+     "each file",
      0},
     {"tier-size", TIER_SIZE, "SIZE[,SIZE...]", 0,
      "a second tier of that size below the cache; 0: none", 0},
@@ -367,6 +375,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case TIER_DEVICE:
         sim_tier_device(state, &a->tier, arg);
         return 0;
+    case EXTENTS:
+        a->extents_file = arg;
+        return 0;
     case JSON:
         a->json = true;
         return 0;
@@ -429,6 +440,8 @@ static struct qm_sim_config common_config(const struct arguments *a,
         config.params.admission = a->admission.value;
     config.params.budget = a->budget;
     config.params.mining.ablate = a->ablate;
+    config.extents = a->extents.items;
+    config.extent_count = a->extents.n;
     return config;
 }
 
@@ -516,10 +529,14 @@ int qm_cmd_sim(int argc, char **argv)
 
     children[0].argp = cli_mining_argp(PARAMETERS, true);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    reader = cli_trace_open(a.file);
+    if (a.extents_file && sim_extents_read(a.extents_file, &a.extents) != CLI_OK)
+        reader = NULL;
+    else
+        reader = cli_trace_open(a.file);
     if (reader)
         status = run(&a, reader);
     qm_trace_free(reader);
+    sim_extents_free(&a.extents);
     free_words(&a.policies);
     free_words(&a.evictions);
     free(a.sizes.items);

@@ -370,6 +370,31 @@ static void start_trade(struct qm_sim *sim, uint64_t rules)
                    });
 }
 
+/* Where files lie, as a client would say it. */
+static void tell(struct qm_sim *sim)
+{
+    const struct qm_bytes *extents = sim->config.extents;
+    const uint64_t size = sim->config.timed ? sim->config.timed->size : INT64_MAX;
+    size_t from = 0, n = 0;
+
+    for (size_t i = 0; i < sim->config.extent_count; i++) {
+        const bool last =
+            i + 1 == sim->config.extent_count || extents[i + 1].length == 0;
+
+        if (extents[i].length == 0) {
+            from = i + 1;
+            n = 0;
+            continue;
+        }
+        if (++n < QM_ENGINE_EXTENTS_MAX && !last)
+            continue;
+        qm_engine_tell(&sim->engine, (uint32_t)sim->config.block_size, size,
+                       &extents[from], (unsigned)n);
+        from = i; /* the last is the first again */
+        n = 1;
+    }
+}
+
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = aligned_alloc(_Alignof(struct qm_sim), sizeof *sim);
@@ -404,6 +429,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
         make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0 &&
         make_timed(sim, err, len) == 0) {
         start_trade(sim, rules);
+        tell(sim);
         return sim;
     }
     qm_sim_free(sim);

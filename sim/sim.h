@@ -41,6 +41,8 @@ struct qm_sim_config {
     bool explain;          /* say why reads were missed */
     struct qm_sim_tier_config tier; /* size 0: none */
     bool by_class;                  /* count for each class, too (qm_sim_class()) */
+    const struct qm_bytes *extents; /* told at the start; of length 0: a file ends */
+    size_t extent_count;
     const struct qm_virtual_config *timed; /* copied; NULL: nothing takes time */
 };
 
