@@ -8,7 +8,9 @@
  * A reader's long streams are no business of ppm: what lies in a window of SCAN blocks
  * or more that was asked for ahead of this context is not mined, so a scan writes no
  * rules over others', and takes no time for mining.  Shorter runs are mined: what
- * follows them is worth knowing.  The context's sequence goes on behind the scan.
+ * follows them is worth knowing.  Of a file whose extents are known, what is read in
+ * one run behind its first SCAN blocks is no business of ppm either.  The context's
+ * sequence goes on behind the scan.
  *
  * The memory for rules is ppm's, but for what readahead has, at most a part of it: in a
  * small cache it knows few streams.
@@ -158,7 +160,8 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
 
     a->readahead->ops->access(a->readahead, s->readahead, block, outcome, work);
     *work = NULL;
-    s->mined = !is_scanned(s, block);
+    s->mined =
+        !is_scanned(s, block) && !qm_readahead_scans_file(s->readahead, block, SCAN);
     if (s->mined)
         a->ppm->ops->access(a->ppm, s->ppm, block, outcome, work);
 }

@@ -362,6 +362,11 @@ uint64_t qm_readahead_set_bytes(struct qm_prefetcher *p, uint64_t bytes)
     return qm_tracks_bytes(of(p)->tracks);
 }
 
+bool qm_readahead_scans_file(const struct qm_stream *s, uint64_t block, uint32_t blocks)
+{
+    return s->in_file && qm_span_has(s->told, block) && s->own.blocks >= blocks;
+}
+
 const struct qm_prefetcher_ops qm_prefetcher_readahead = {
     .name = "readahead",
     .summary = "sequential streams, as far ahead as the device's speed calls for",

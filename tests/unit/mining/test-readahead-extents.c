@@ -140,6 +140,24 @@ static void test_across(void **state)
     across(&qm_prefetcher_readahead, "device-aware");
 }
 
+/* Of a long file policy auto mines as little as of one in one piece. */
+static void test_not_mined(void **state)
+{
+    struct qm_mining_stats one, told;
+    struct world *w = make(&qm_prefetcher_auto, NULL);
+
+    for (unsigned k = 0; k < PIECES * PIECE; k++)
+        reads(w, 1000 + k);
+    w->p->ops->stats(w->p, &one);
+    unmake(w);
+    w = make(&qm_prefetcher_auto, NULL);
+    tell(w, PIECES);
+    read_file(w, 0, PIECES);
+    w->p->ops->stats(w->p, &told);
+    assert_in_range(told.rules, 1, one.rules + 4 * PIECE);
+    unmake(w);
+}
+
 /* Backward, too. */
 static void test_backward(void **state)
 {
@@ -364,11 +382,11 @@ static void test_adjoining(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_across),    cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_goes_on),   cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_trimmed),   cmocka_unit_test(test_cycle),
-        cmocka_unit_test(test_wild),      cmocka_unit_test(test_table),
-        cmocka_unit_test(test_adjoining),
+        cmocka_unit_test(test_across),   cmocka_unit_test(test_not_mined),
+        cmocka_unit_test(test_backward), cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_trimmed),
+        cmocka_unit_test(test_cycle),    cmocka_unit_test(test_wild),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_adjoining),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "mining/readahead/extents.h"
 #include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
 #include "mining/readahead/tracks.h"
@@ -49,10 +50,15 @@ static void *read_runs(void *opaque)
     for (unsigned i = 0; i < READS; i++, block++) {
         struct qm_candidate ranges[QM_TRACKS_RANGES];
         struct qm_turn turn = {.wanted = false};
+        uint64_t before;
+        uint32_t one = 1;
         struct qm_own own;
 
         if (i % 50 == 0) /* each reader has a part of the device of its own */
             block = ((uint64_t)r->number << 30) + rng_below(&rng, 1 << 20);
+        if (qm_tracks_knows_files(t) && /* they lie elsewhere */
+            qm_tracks_in_file(t, block, &one, &before) != QM_EXTENTS_NONE)
+            atomic_fetch_add(&r->shared->wrong, 1);
         own = qm_runs_read(&runs, block, 1, NULL, NULL);
         qm_tracks_ended(t, block, (enum qm_fate)rng_below(&rng, 3));
         if (qm_tracks_has_note(t, block))
@@ -81,10 +87,14 @@ static void test_resized(void **state)
             pthread_create(&readers[i].thread, NULL, read_runs, &readers[i]), 0);
     }
     while (atomic_load(&shared.running) > 0) {
+        const uint64_t at = UINT64_C(1) << 40 | rng_below(&rng, 1 << 20);
+        const struct qm_extent told[] = {{at, 50}, {at + 100, 50}};
         uint64_t bytes = 8 * KIB + rng_below(&rng, 100 * KIB);
 
         qm_tracks_set_bytes(shared.tracks, bytes);
-        if (qm_tracks_bytes(shared.tracks) > bytes)
+        qm_tracks_tell(shared.tracks, told, 2);
+        qm_tracks_forget(shared.tracks, at + 10, 1);
+        if (qm_tracks_bytes(shared.tracks) > bytes + sizeof(struct qm_extents))
             atomic_fetch_add(&shared.wrong, 1);
     }
     for (unsigned i = 0; i < READERS; i++)
