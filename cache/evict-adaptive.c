@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* evict-adaptive.c - does what the best of four policies would have done of late.
+/* evict-adaptive.c - does what the best of five policies would have done of late.
  *
  * No policy is the best for every workload and size: a scan ruins LRU, frequencies keep
  * a hot set that moves out.  So W-TinyLFU, LRU, ARC and S3-FIFO run on a small sample
  * of the blocks, in caches that are smaller by as much (evict-mini.h), and one of them
  * is in use for the blocks themselves.
+ *
+ * W-TinyLFU is there twice.  The first's window gives way: it has WINDOW percent of the
+ * blocks at first and none of those that prefetches or rules took since; its small
+ * cache has one block.  Databases, which hardly ever read a block again soon, need no
+ * more. The second's window keeps WIDE percent, for programs that read files.
  *
  * The regret of each other one is how many misses fewer it would have had in the sample
  * than the one in use.  It grows by 1 if that one misses and the other does not,
@@ -40,17 +45,22 @@
 #include "cache/evict-wtinylfu.h"
 #include "cache/hash.h"
 
+/* Percent of the blocks, of W-TinyLFU's windows. */
+#define WINDOW 3
+#define WIDE   10
+
 /* What can be in use; the first is, to begin with. */
-static const struct qm_evict_ops *const candidates[] = {
-    &qm_evict_wtinylfu,
-    &qm_evict_lru,
-    &qm_evict_arc,
-    &qm_evict_s3fifo,
+static const struct candidate {
+    const struct qm_evict_ops *ops;
+    unsigned window, sampled; /* percent, of W-TinyLFU and of its small cache */
+    bool keeps;
+} candidates[] = {
+    {&qm_evict_wtinylfu, WINDOW, 0, false}, {&qm_evict_lru, 0, 0, false},
+    {&qm_evict_arc, 0, 0, false},           {&qm_evict_s3fifo, 0, 0, false},
+    {&qm_evict_wtinylfu, WIDE, WIDE, true},
 };
 
 #define CANDIDATES (sizeof(candidates) / sizeof(candidates[0]))
-
-#define WINDOW 3 /* percent, of W-TinyLFU */
 
 /* A sample's cache has a quarter of the blocks, up to SAMPLE_MOST, or a sixteenth if
  * that is more. */
@@ -148,7 +158,7 @@ static void adaptive_destroy(void *policy)
 
     for (unsigned i = 0; i < CANDIDATES; i++) {
         if (a->policies[i])
-            candidates[i]->destroy(a->policies[i]);
+            candidates[i].ops->destroy(a->policies[i]);
         qm_mini_free(a->minis[i]);
     }
     qm_mini_free(a->larger);
@@ -160,17 +170,18 @@ static void adaptive_destroy(void *policy)
 
 static struct qm_mini *new_mini(struct adaptive *a, unsigned i, uint64_t blocks)
 {
-    struct qm_wtinylfu_config sampled = {WINDOW, &a->sample_sketch};
+    const struct candidate *c = &candidates[i];
+    struct qm_wtinylfu_config sampled = {c->sampled, c->keeps, &a->sample_sketch};
 
-    return qm_mini_new(candidates[i],
-                       candidates[i] == &qm_evict_wtinylfu ? &sampled : NULL, blocks);
+    return qm_mini_new(c->ops, c->ops == &qm_evict_wtinylfu ? &sampled : NULL, blocks);
 }
 
 /* A candidate's policy for the blocks themselves, and its small cache. */
 static bool make(struct adaptive *a, unsigned i, uint64_t sample)
 {
-    const struct qm_evict_ops *ops = candidates[i];
-    struct qm_wtinylfu_config own = {WINDOW, &a->sketch};
+    const struct qm_evict_ops *ops = candidates[i].ops;
+    struct qm_wtinylfu_config own = {candidates[i].window, candidates[i].keeps,
+                                     &a->sketch};
 
     if (ops == &qm_evict_wtinylfu)
         a->policies[i] = ops->create_for(a->capacity, &own);
@@ -215,8 +226,8 @@ static void adaptive_resize(void *policy, uint64_t capacity)
     qm_sketch_resize(&a->sketch, capacity);
     qm_sketch_resize(&a->sample_sketch, sample);
     for (unsigned i = 0; i < CANDIDATES; i++) {
-        if (candidates[i]->resize)
-            candidates[i]->resize(a->policies[i], capacity);
+        if (candidates[i].ops->resize)
+            candidates[i].ops->resize(a->policies[i], capacity);
         qm_mini_resize(a->minis[i], sample);
     }
     qm_mini_resize(a->larger, larger_than(sample));
@@ -282,16 +293,17 @@ static void take_over_larger(struct adaptive *a)
 
 static void take_over(struct adaptive *a, unsigned to)
 {
-    const struct qm_evict_ops *from = candidates[a->active];
+    const struct qm_evict_ops *from = candidates[a->active].ops;
+    const struct qm_evict_ops *ops = candidates[to].ops;
     struct qm_evict_node *node;
     bool again;
 
-    while (candidates[to] == &qm_evict_s3fifo && qm_ghosts_count(a->ghosts, B2) > 0)
+    while (ops == &qm_evict_s3fifo && qm_ghosts_count(a->ghosts, B2) > 0)
         qm_ghosts_drop(a->ghosts, B2); /* it knows one queue of ghosts */
     while ((node = from->yield(a->policies[a->active], &again))) {
         if (from == &qm_evict_lru)
             again = is_frequent(a, node->block);
-        candidates[to]->admit(a->policies[to], node, again);
+        ops->admit(a->policies[to], node, again);
     }
     a->active = to;
     take_over_larger(a);
@@ -350,9 +362,9 @@ static void adaptive_insert(void *policy, struct qm_evict_node *node)
     struct adaptive *a = policy;
 
     qm_sketch_count(&a->sketch, node->block);
-    if (!has_ghosts(candidates[a->active]))
+    if (!has_ghosts(candidates[a->active].ops))
         qm_ghosts_take(a->ghosts, node->block);
-    candidates[a->active]->insert(a->policies[a->active], node);
+    candidates[a->active].ops->insert(a->policies[a->active], node);
     sample(a, node->block);
 }
 
@@ -361,7 +373,7 @@ static void adaptive_touch(void *policy, struct qm_evict_node *node)
     struct adaptive *a = policy;
 
     qm_sketch_count(&a->sketch, node->block);
-    candidates[a->active]->touch(a->policies[a->active], node);
+    candidates[a->active].ops->touch(a->policies[a->active], node);
     sample(a, node->block);
 }
 
@@ -369,13 +381,13 @@ static void adaptive_remove(void *policy, struct qm_evict_node *node)
 {
     struct adaptive *a = policy;
 
-    candidates[a->active]->remove(a->policies[a->active], node);
+    candidates[a->active].ops->remove(a->policies[a->active], node);
 }
 
 static struct qm_evict_node *adaptive_evict(void *policy, uint64_t incoming)
 {
     struct adaptive *a = policy;
-    const struct qm_evict_ops *ops = candidates[a->active];
+    const struct qm_evict_ops *ops = candidates[a->active].ops;
     struct qm_evict_node *node = ops->evict(a->policies[a->active], incoming);
 
     if (node && !has_ghosts(ops))

@@ -22,6 +22,11 @@
  * it enters, after the victim was chosen, since the choice is never about itself.  Ties
  * go to the block in the main part.  Dropped blocks keep their count.
  *
+ * The window loses blocks when the policy gets fewer of them (resize()), and has none
+ * after a change from another policy (admit()).  Unless it keeps its share, it then
+ * stays as small until the policy gets more blocks: each newcomer takes the place of
+ * the one before.
+ *
  * Every call is O(1) on average.
  */
 #include <stdlib.h>
@@ -40,7 +45,8 @@ struct wtinylfu {
     struct cds_list_head order[SEGMENTS]; /* the latest first */
     uint64_t count[SEGMENTS];
     uint64_t window_share, protected_share;
-    unsigned window;          /* percent of the blocks */
+    unsigned window; /* percent of the blocks */
+    bool keeps;
     struct qm_sketch *sketch; /* own, or another's, who counts */
     struct qm_sketch own;
 };
@@ -67,6 +73,7 @@ static void *wtinylfu_create_for(uint64_t capacity, void *opaque)
     for (int i = 0; i < SEGMENTS; i++)
         CDS_INIT_LIST_HEAD(&w->order[i]);
     w->window = config->window;
+    w->keeps = config->keeps;
     w->sketch = config->sketch;
     if (!w->sketch && qm_sketch_init(w->sketch = &w->own, capacity) != 0) {
         free(w);
@@ -157,10 +164,10 @@ static void wtinylfu_touch(void *policy, struct qm_evict_node *node)
     }
 }
 
-static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
+/* Removes the candidate, or what it takes the place of.  NULL: there is none, and the
+ * main part has no room for another. */
+static struct qm_evict_node *leave(struct wtinylfu *w, struct qm_evict_node *candidate)
 {
-    struct wtinylfu *w = policy;
-    struct qm_evict_node *candidate = oldest(w, WINDOW);
     struct qm_evict_node *victim = oldest(w, PROBATION);
 
     if (!victim)
@@ -178,9 +185,19 @@ static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
     return victim;
 }
 
+static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
+{
+    struct wtinylfu *w = policy;
+    bool grows = w->keeps && w->count[WINDOW] < w->window_share &&
+                 w->count[PROBATION] + w->count[PROTECTED] > 0;
+
+    return leave(w, grows ? NULL : oldest(w, WINDOW));
+}
+
 static struct qm_evict_node *wtinylfu_yield(void *policy, bool *again)
 {
-    struct qm_evict_node *node = wtinylfu_evict(policy, QM_EVICT_NOBODY);
+    struct wtinylfu *w = policy;
+    struct qm_evict_node *node = leave(w, oldest(w, WINDOW));
 
     *again = node && SEGMENT(node) == PROTECTED;
     return node;

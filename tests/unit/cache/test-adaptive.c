@@ -127,6 +127,48 @@ static void test_follows_changes(void **state)
     assert_true(adaptive <= best + best / 50);
 }
 
+/* The misses of a policy whose blocks first move on, which is LRU's workload; then half
+ * of the accesses are to a hot set that just fits, and half to blocks that come four
+ * times within `span` times four accesses and then no more, as programs read files. */
+static uint64_t misses_of_files(const char *name, uint64_t blocks, uint64_t span)
+{
+    struct qm_mini *cache = qm_mini_new(qm_evict_find(name), NULL, blocks);
+    struct phase moving = {MOVING, UINT64_C(1) << 41, blocks * 9 / 10, 0};
+    struct phase hot = {UNIFORM, 0, blocks * 85 / 100, 0};
+    struct phase files = {MOVING, UINT64_C(1) << 42, span, 0};
+    uint64_t seed = 1, missed = 0;
+
+    assert_non_null(cache);
+    for (size_t i = 0; i < 100000; i++)
+        qm_mini_demand(cache, next_block(&moving, &seed));
+    for (size_t i = 0; i < 300000; i++)
+        missed += !qm_mini_demand(cache, next_block(i % 2 ? &hot : &files, &seed));
+    qm_mini_free(cache);
+    return missed;
+}
+
+/* After a change, W-TinyLFU's window is what its small cache promised. */
+static void test_follows_files(void **state)
+{
+    for (uint64_t blocks = 250; blocks <= 4000; blocks *= 2)
+        for (uint64_t span = 10; span <= 160; span *= 4) {
+            uint64_t best = UINT64_MAX, adaptive;
+
+            for (size_t i = 0; i < OTHERS; i++) {
+                uint64_t m = misses_of_files(others[i], blocks, span);
+
+                if (m < best)
+                    best = m;
+            }
+            adaptive = misses_of_files("adaptive", blocks, span);
+            if (adaptive > best + best / 25)
+                print_error("%" PRIu64 " blocks, span %" PRIu64 ": %" PRIu64
+                            " misses, the best %" PRIu64 "\n",
+                            blocks, span, adaptive, best);
+            assert_true(adaptive <= best + best / 25);
+        }
+}
+
 /* All that entered comes out, once, whoever was in charge meanwhile. */
 static void test_loses_nothing(void **state)
 {
@@ -202,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_tiny),
         cmocka_unit_test(test_follows_the_best),
         cmocka_unit_test(test_follows_changes),
+        cmocka_unit_test(test_follows_files),
         cmocka_unit_test(test_loses_nothing),
     };
 
