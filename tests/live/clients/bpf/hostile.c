@@ -74,7 +74,7 @@ static int call(int flags)
 {
     int fd;
 
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 60000; i++) {
         fd = socket(AF_UNIX, SOCK_SEQPACKET | flags, 0);
         check(fd != -1, "socket");
         if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)

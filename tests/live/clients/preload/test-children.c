@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-enum { BLOCK = 16384, PATIENCE = 100 /* seconds, after which something hangs */ };
+enum { BLOCK = 16384, PATIENCE = 300 /* seconds, after which something hangs */ };
 
 static const char *stall;
 /* Each is read once, so that it is not in the server's cache; the first is. */
