@@ -28,7 +28,7 @@
 #define READS_LEAST 1000
 #define FACTOR_MOST 100.0
 
-enum { TIMEOUT_S = 30, STOPPED_S = 2 /* when somebody wants us to end */ };
+enum { TIMEOUT_S = 30 };
 
 /* Waits, with progress, until that many seconds are over.  False: a signal came. */
 static bool wait_for_end(unsigned seconds, int signals)
@@ -52,38 +52,48 @@ static bool wait_for_end(unsigned seconds, int signals)
     return !stopped;
 }
 
-/* Until the recording is complete; SIGINT and SIGTERM end it early. */
+static bool is_stopped(int signals)
+{
+    struct pollfd fd = {.fd = signals, .events = POLLIN};
+
+    return poll(&fd, 1, 0) > 0;
+}
+
+/* Until the recording is complete; SIGINT and SIGTERM end it early.  They wait until
+ * the server has answered that it begins: it may have begun before. */
 static json_t *record(const struct advise_live *live, const char *file)
 {
-    json_t *answer =
-        cli_ask(live->socket,
-                json_pack("{s:{s:s, s:i, s:i}}", "record", "file", file, "seconds",
-                          (int)live->seconds, "sample", (int)live->sample),
-                TIMEOUT_S);
+    bool begun, whole = true;
+    json_t *answer, *request;
     sigset_t set, old;
-    bool whole = true;
     int signals;
 
-    if (!answer)
-        return NULL;
-    json_decref(answer);
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, &old);
     signals = signalfd(-1, &set, SFD_CLOEXEC);
-    if (signals != -1)
-        whole = wait_for_end(live->seconds, signals);
-    answer = cli_ask(live->socket, json_pack("{s:s}", "record", "stop"),
-                     whole ? TIMEOUT_S : STOPPED_S);
-    if (signals != -1)
-        close(signals);
+    request = json_pack("{s:{s:s, s:i, s:i}}", "record", "file", file, "seconds",
+                        (int)live->seconds, "sample", (int)live->sample);
+    answer = cli_ask_until(live->socket, request, TIMEOUT_S, signals);
+    begun = answer != NULL;
+    if (begun) {
+        json_decref(answer);
+        if (signals != -1)
+            whole = wait_for_end(live->seconds, signals);
+        answer = cli_ask(live->socket, json_pack("{s:s}", "record", "stop"),
+                         whole ? TIMEOUT_S : CLI_STOPPED_S);
+    }
     if (!whole) {
         json_decref(answer);
         answer = NULL;
     }
-    if (!answer)
-        unlink(file); /* also if the server does not say that it is complete */
+    /* Also if the server does not say that it is complete, or whether it has begun.  If
+     * it refused, the file is another's. */
+    if (!answer && (begun || is_stopped(signals)))
+        unlink(file);
+    if (signals != -1)
+        close(signals);
     sigprocmask(SIG_SETMASK, &old, NULL); /* now the signal ends this program */
     return answer;
 }

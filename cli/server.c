@@ -170,11 +170,14 @@ static char *read_socket(const char *path, char *err, size_t len)
     return text;
 }
 
-/* Reads a line, or until the server closes; as read_all(). */
-static char *read_line(const char *path, int fd, unsigned timeout_s, char *err,
-                       size_t len)
+/* Reads a line, or until the server closes; as read_all().  stop_fd: see
+ * cli_ask_until().
+ */
+static char *read_line(const char *path, int fd, unsigned timeout_s, int stop_fd,
+                       char *err, size_t len)
 {
-    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
+                           {.fd = stop_fd, .events = POLLIN}};
     struct timespec deadline;
     char *text = malloc(LINE_MAX_BYTES + 1);
     size_t used = 0;
@@ -183,11 +186,17 @@ static char *read_line(const char *path, int fd, unsigned timeout_s, char *err,
     clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += timeout_s;
     while (text && used < LINE_MAX_BYTES) {
-        if (poll(&readable, 1, left(&deadline)) == 0) {
+        if (poll(fds, 2, left(&deadline)) == 0) {
             snprintf(err, len, "%s: the server does not answer within %u s", path,
                      timeout_s);
             free(text);
             return NULL;
+        }
+        if (fds[1].revents) {
+            fds[1].fd = -1;
+            timeout_s = timeout_s < CLI_STOPPED_S ? timeout_s : CLI_STOPPED_S;
+            clock_gettime(CLOCK_MONOTONIC, &deadline);
+            deadline.tv_sec += timeout_s;
         }
         n = recv(fd, text + used, LINE_MAX_BYTES - used, MSG_DONTWAIT);
         if (n == -1 && (errno == EINTR || errno == EAGAIN))
@@ -205,8 +214,8 @@ static char *read_line(const char *path, int fd, unsigned timeout_s, char *err,
     return text;
 }
 
-json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
-                    size_t len)
+static json_t *control(const char *path, const char *line, unsigned timeout_s,
+                       int stop_fd, char *err, size_t len)
 {
     int fd = connect_to(path, A_CONTROL, err, len);
     json_t *answer = NULL;
@@ -217,7 +226,7 @@ json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char
     /* What is not taken is noticed when no answer comes. */
     (void)!send(fd, line, strlen(line), MSG_NOSIGNAL);
     (void)!send(fd, "\n", 1, MSG_NOSIGNAL);
-    text = read_line(path, fd, timeout_s, err, len);
+    text = read_line(path, fd, timeout_s, stop_fd, err, len);
     close(fd);
     if (!text)
         return NULL;
@@ -229,6 +238,12 @@ json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char
     snprintf(err, len, "%s: the server does not answer as on a control socket; %s",
              path, A_CONTROL);
     return NULL;
+}
+
+json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char *err,
+                    size_t len)
+{
+    return control(path, line, timeout_s, -1, err, len);
 }
 
 /* The library's message, which names the server or not. */
@@ -437,6 +452,12 @@ double cli_percentage(uint64_t part, uint64_t whole)
 
 json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s)
 {
+    return cli_ask_until(path, request, timeout_s, -1);
+}
+
+json_t *cli_ask_until(const char *path, json_t *request, unsigned timeout_s,
+                      int stop_fd)
+{
     char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     json_t *answer;
     char err[1024];
@@ -446,7 +467,7 @@ json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s)
         cli_fail("out of memory");
         return NULL;
     }
-    answer = cli_control(path, text, timeout_s, err, sizeof err);
+    answer = control(path, text, timeout_s, stop_fd, err, sizeof err);
     free(text);
     if (!answer) {
         cli_fail("%s", err);

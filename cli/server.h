@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* A server is given this long to answer. */
-enum { CLI_SERVER_TIMEOUT_S = 10 };
+enum { CLI_SERVER_TIMEOUT_S = 10, CLI_STOPPED_S = 2 };
 
 struct cli_server;
 
@@ -39,6 +39,11 @@ json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char
 /* The same with a request, which is freed (NULL: there was no memory for it).  What was
  * refused is no answer.  Prints why there is none, and returns NULL. */
 json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s);
+
+/* As cli_ask(); once stop_fd can be read, as somebody wants this program to end, the
+ * answer is waited for for CLI_STOPPED_S more, at most.  stop_fd -1: nobody will. */
+json_t *cli_ask_until(const char *path, json_t *request, unsigned timeout_s,
+                      int stop_fd);
 
 /* A number of the object; 0 if it is not there. */
 uint64_t cli_count(const json_t *object, const char *key);
