@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""tree.py DIRECTORY WORK grep|diff [MB]: what grep or diff read of a tree of files.
+"""tree.py DIRECTORY WORK grep|diff|build [MB]: what a program reads of a tree of files.
 
 Copies the directory's files, at most MB megabytes (100), into an ext4 file system in a
 file in WORK, for diff twice, and prints their blocks of 4 KiB as a quickmine trace of one
 context: for grep file after file as they lie on the device, for diff a file and its copy
-in turn, by name.  What the file system reads for itself is left out.  Needs no root.
+in turn, by name; for a build what a compiler reads of each file by name and of those that
+it includes, as far as they are in the tree: each once, then it is in the page cache.
+Neither what the file system reads for itself is there, nor what a build writes.  Needs
+no root.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 source, work, pattern = sys.argv[1:4]
 left = int(sys.argv[4] if len(sys.argv) > 4 else 100) << 20
-trees = ["a"] if pattern == "grep" else ["a", "b"]
+trees = ["a", "b"] if pattern == "diff" else ["a"]
 names = []
 
 for folder, folders, files in os.walk(source):
@@ -34,6 +38,31 @@ for folder, folders, files in os.walk(source):
             shutil.copyfile(path, to)
 if not names:
     sys.exit(f"tree.py: {source} has no files")
+
+
+def compiled():
+    """The names in the order in which a compiler of all of them first opens them."""
+    include = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*[<"]([^>"\n]+)[>"]', re.M)
+    there, order, seen = set(names), [], set()
+    for name in names:
+        stack = [iter([name])]
+        while stack:
+            at = next(stack[-1], None)
+            if at is None:
+                stack.pop()
+            elif at in there and at not in seen:
+                seen.add(at)
+                order.append(at)
+                with open(os.path.join(source, at), "rb") as f:
+                    found = [os.fsdecode(x) for x in include.findall(f.read())]
+                folder = os.path.dirname(at)
+                stack.append(iter([x for name in found for x in (
+                    os.path.normpath(os.path.join(folder, name)), os.path.normpath(name))]))
+    return order
+
+
+if pattern == "build":
+    names = compiled()
 
 image = os.path.join(work, "image")
 subprocess.run(
