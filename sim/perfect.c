@@ -203,6 +203,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *stats_out)
 static const struct qm_prefetcher_ops perfect_ops = {
     .name = QM_PERFECT,
     .summary = "knows what each context will read; a bound",
+    .flags = QM_BLOCK_BY_BLOCK,
     .destroy = destroy,
     .begin = begin,
     .access = access_block,

@@ -245,8 +245,8 @@ enum qm_prefetcher_flag {
     QM_BOUNDED_RULES = 1 << 3,
     /* Some of its candidates are of streams, see struct qm_candidate. */
     QM_STREAMS = 1 << 4,
-    /* Its paper knows blocks and no requests: the engine leaves it those candidates,
-     * too, that the request of its reader is about to read itself. */
+    /* Its paper, or description, knows blocks and no requests: the engine leaves it
+     * those candidates, too, that the request of its reader is about to read itself. */
     QM_BLOCK_BY_BLOCK = 1 << 5,
 };
 
