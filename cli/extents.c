@@ -146,15 +146,15 @@ static int ask(int fd, struct fiemap *map, uint64_t *at, uint64_t start,
             return -1;
         }
     }
-    return last;
+    return last || *at <= map->fm_start; /* it must get on */
 }
 
 /* Returns an exit status; prints why it failed. */
 static int extents_of(const char *file, struct list *list)
 {
     struct fiemap *map;
+    struct stat st = {.st_mode = 0};
     uint64_t at = 0;
-    struct stat st;
     int fd, error, r = -1;
 
     fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
