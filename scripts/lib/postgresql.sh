@@ -26,8 +26,10 @@ pg_tree() {
     mkdir -p "$PG_TREE$PG_BIN" "$PG_TREE$lib" "$PG_TREE$share/extension"
     cp "$PG_BIN"/{postgres,initdb} "$PG_TREE$PG_BIN"
     ln -s "$lib"/* "$PG_TREE$lib"
-    cp "$BUILD_DIR/lib/postgresql/quickmine.so" "$BUILD_DIR/lib/libqmctx.so.0" \
-        "$PG_TREE$lib"
+    # A link to an installed module of that name is replaced, not followed: running servers
+    # have it mapped.
+    cp --remove-destination "$BUILD_DIR/lib/postgresql/quickmine.so" \
+        "$BUILD_DIR/lib/libqmctx.so.0" "$PG_TREE$lib"
     # PostgreSQL's user preloads it, and hangs without it.
     [ -z "${QM_SANITIZE:-}" ] || cp "$BUILD_DIR/tests/libsanitizer-first.so" "$PG_TREE"
     for file in "$share"/*; do
@@ -35,7 +37,8 @@ pg_tree() {
     done
     ln -s "$share"/extension/* "$PG_TREE$share/extension"
     # The sources, and what is built, may be where only root can read.
-    cp "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql,--1.0--1.1.sql} "$PG_TREE$share/extension"
+    cp --remove-destination \
+        "$SOURCE_DIR"/postgresql/quickmine{.control,--1.0.sql,--1.0--1.1.sql} "$PG_TREE$share/extension"
 }
 
 # pg_init OPTIONS...: a new cluster, $PG_CLUSTER.
