@@ -48,7 +48,7 @@ filesystem_stop() {
     filesystem_loop=''
     fusermount3 -u "$T/plain"
     wait_for 20 gone "$filesystem_nbdfuse"
-    end "$filesystem_nbdfuse"
+    stop "$filesystem_nbdfuse"
     forget "m:$T/plain"
-    end "$stack_nbdkit"
+    stop "$stack_nbdkit"
 }

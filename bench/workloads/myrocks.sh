@@ -61,7 +61,7 @@ workload_start() {
 # Before its file system is unmounted.
 myrocks_end() { [ -z "$stack_mariadbd" ] || stop "$stack_mariadbd"; }
 workload_stop() {
-    end "$stack_mariadbd"
+    stop "$stack_mariadbd"
     stack_mariadbd=''
     filesystem_stop
 }

@@ -88,7 +88,7 @@ workload_start() {
 workload_stop() {
     pg_stop
     forget "$PG"
-    end "$stack_nbdkit"
+    stop "$stack_nbdkit"
 }
 workload_version() { "$PG_BIN/postgres" --version; }
 

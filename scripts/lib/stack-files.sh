@@ -22,7 +22,7 @@ stack_loop='' stack_mounted=''
 stack_files_leave() {
     if [ -n "$stack_mounted" ]; then
         stack_mounted=''
-        [ -z "$stack_mariadbd" ] || end "$stack_mariadbd"
+        [ -z "$stack_mariadbd" ] || stop "$stack_mariadbd"
         stack_mariadbd=''
         wait_for 20 umount "$T/files"
     fi
@@ -132,10 +132,10 @@ stack_files_device() { # HOW CONNECTIONS
 
 stack_stop_files() {
     stack_files_leave
-    [ -z "$stack_agent" ] || end "$stack_agent"
+    [ -z "$stack_agent" ] || stop "$stack_agent"
     wait_for 20 fusermount3 -u "$T/device"
-    end "$stack_fuse"
+    stop "$stack_fuse"
     forget "m:$T/device"
-    [ -z "$stack_attach" ] || end "$stack_attach"
-    end "$stack_nbdkit"
+    [ -z "$stack_attach" ] || stop "$stack_attach"
+    stop "$stack_nbdkit"
 }

@@ -20,8 +20,6 @@ run_for() {
     return $rc
 }
 
-end() { stop "$1"; forget "$1"; }
-
 # need_root WHO: mounting, and announcing contexts, take it.
 need_root() {
     [ -c /dev/fuse ] && [ "$(id -u)" -eq 0 ] || {
@@ -79,7 +77,7 @@ stack_fill() {
     stack_data_mb=$(mariadb_sql mariadb -BNe "SELECT ROUND(SUM(data_length +
         index_length) / 1048576) FROM information_schema.tables WHERE table_schema NOT IN
         ('mysql', 'sys', 'information_schema', 'performance_schema')")
-    end "$stack_mariadbd"
+    stop "$stack_mariadbd"
     stack_mariadbd=''
     grep -q "Shutdown complete" "$T/mariadb.log" ||
         { cat "$T/mariadb.log" >&2; fail "MariaDB did not shut down cleanly"; }
@@ -150,12 +148,11 @@ stack_server_start() {
 # starts it anew on the same image; its clients wait for it.
 stack_server_again() {
     stop "$stack_nbdkit" KILL 2>/dev/null # the shell would say that it was killed
-    forget "$stack_nbdkit"
     # The lock of an image in a cluster outlives its owner by half a minute.
     local until=$((SECONDS + 90))
     until rm -f "${T:?}"/nbd.{sock,pid,stats} &&
         LD_PRELOAD=$stack_jemalloc start_nbdkit nbd "${stack_server[@]}" 2>"$T/again.log"; do
-        end "$PID" # it may be slow, not refused
+        stop "$PID" # it may be slow, not refused
         [ $SECONDS -lt $until ] || { cat "$T/again.log" >&2; fail "nbdkit does not start again"; }
         sleep 1
     done
@@ -177,9 +174,9 @@ stack_database() {
 }
 
 stack_stop() {
-    end "$stack_mariadbd"
+    stop "$stack_mariadbd"
     stack_mariadbd=''
-    end "$stack_mount"
+    stop "$stack_mount"
     forget "m:$T/device"
-    end "$stack_nbdkit"
+    stop "$stack_nbdkit"
 }

@@ -18,6 +18,7 @@ T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX") || {
     exit 1
 }
 QM_PIDS=()
+declare -A QM_BEGAN=() # of a process: when it began, in the kernel's ticks since boot
 QM_DIRS=() # to be removed, too, if they are still there
 QM_AT_END=()
 
@@ -46,11 +47,47 @@ wait_for() {
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# began PID: when it began; nothing if there is no such process.  A name may have blanks and
+# brackets, so fields are counted after the last bracket.
+began() {
+    local stat
+    { stat=$(<"/proc/$1/stat"); } 2>/dev/null && set -- ${stat##*)} && printf '%s' "${20}"
+}
+
+# is_ours PID: whether there is such a process, and it is not another that got the number of one that
+# this script started.
+is_ours() {
+    local now
+    now=$(began "$1") && [ "$now" = "${QM_BEGAN[$1]:-$now}" ]
+}
+
+# crashed STATUS: whether a process that ended with it was ended by a signal of its own doing:
+# SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+crashed() {
+    case $1 in 132 | 133 | 134 | 135 | 136 | 139 | 159) return 0 ;; esac
+    return 1
+}
+
+# reap PID: waits for a process, forgets it, and fails the script if it has crashed: the shell's
+# own message goes where the output of the command that it interrupts goes.
+QM_CRASHED=()
+reap() {
+    local status=0
+    wait "$1" 2>/dev/null || status=$?
+    forget "$1"
+    ! crashed $status || {
+        say "FAILED: process $1 was ended by signal $((status - 128))"
+        QM_CRASHED+=("$1")
+    }
+}
+
 # stop PID [SIGNAL]: ends a process that this script started, and waits for it.
 stop() {
-    kill "-${2:-TERM}" "$1" 2>/dev/null
-    wait_for $LEAST_SECONDS gone "$1" || kill -KILL "$1" 2>/dev/null
-    wait "$1" 2>/dev/null
+    if is_ours "$1"; then
+        kill "-${2:-TERM}" "$1" 2>/dev/null
+        wait_for $LEAST_SECONDS gone "$1" || kill -KILL "$1" 2>/dev/null
+    fi
+    reap "$1"
     return 0
 }
 
@@ -70,9 +107,12 @@ cleanup() {
     for ((i = ${#QM_PIDS[@]} - 1; i >= 0; i--)); do
         case ${QM_PIDS[i]} in
         m:*) fusermount3 -u -z "${QM_PIDS[i]#m:}" 2>/dev/null ;;
-        *) gone "${QM_PIDS[i]}" || stop "${QM_PIDS[i]}" ;;
+        *) stop "${QM_PIDS[i]}" ;;
         esac
     done
+    [ ${#QM_CRASHED[@]} -eq 0 ] || [ $rc -ne 0 ] || rc=1
+    [ $rc -ne 0 ] || ! grep -sE "$REPORTS" -A 40 "$T"/*.log >&2 ||
+        fail "a sanitizer has complained, see above"
     [ -n "${QM_KEEP:-}" ] && say "kept: $T" || rm -rf "${T:?}" "${QM_DIRS[@]}"
     exit $rc
 }
@@ -85,7 +125,13 @@ trap 'exit 129' HUP
 background() {
     "$@" &
     PID=$!
-    QM_PIDS+=("$PID")
+    started "$PID"
+}
+
+# started PID: a process is to be ended with the script.
+started() {
+    QM_PIDS+=("$1")
+    QM_BEGAN[$1]=$(began "$1" || echo ended)
 }
 
 # forget PID: it has ended, and its number may be another's by the end of the script.
@@ -133,6 +179,20 @@ start_nbdkit() {
     local pid=$PID
     wait_for "${QM_START_SECONDS:-20}" eval "[ -s '$T/$name.pid' ] || gone $pid"
     if ! [ -s "$T/$name.pid" ]; then cat "$T/$name.log" >&2; return 1; fi
+}
+
+# stop_nbdkit NAME PID: it has to end in good order, and no sanitizer to have complained.
+stop_nbdkit() {
+    kill "$2" || fail "$1: nbdkit is gone: $(tail -5 "$T/$1.log")"
+    wait_for 30 gone "$2" || fail "$1: nbdkit does not end"
+    wait "$2" || fail "$1: nbdkit ended with $?: $(tail -40 "$T/$1.log")"
+    forget "$2"
+    check_log "$1"
+}
+
+REPORTS='ERROR: [A-Za-z]+Sanitizer|WARNING: ThreadSanitizer|: runtime error: '
+check_log() {
+    ! grep -E "$REPORTS" -A 40 "$T/$1.log" >&2 || fail "$1: see above"
 }
 
 # nbd_uri NAME: of the server that start_nbdkit started.

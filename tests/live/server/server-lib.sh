@@ -18,18 +18,6 @@ client() {
     fail "$1 ${*:2}"
 }
 
-# stop_nbdkit NAME PID: it has to end in good order, and no sanitizer to have complained.
-stop_nbdkit() {
-    kill "$2" || fail "$1: nbdkit is gone: $(tail -5 "$T/$1.log")"
-    wait_for 30 gone "$2" || fail "$1: nbdkit does not end"
-    wait "$2" || fail "$1: nbdkit ended with $?: $(tail -40 "$T/$1.log")"
-    check_log "$1"
-}
-
-check_log() {
-    ! grep -E 'Sanitizer|runtime error' -A 40 "$T/$1.log" >&2 || fail "$1: see above"
-}
-
 # statistics_url NAME: where the server says that its statistics are.  It says so after its
 # pid is in the file that start_nbdkit waits for.
 statistics_url() {

@@ -19,14 +19,6 @@ client() {
     fail "client $*"
 }
 
-# stop_nbdkit NAME PID: it has to end in good order, and no sanitizer to have complained.
-stop_nbdkit() {
-    kill "$2" || fail "$1: nbdkit is gone: $(tail -5 "$T/$1.log")"
-    wait_for 30 gone "$2" || fail "$1: nbdkit does not end"
-    wait "$2" || fail "$1: nbdkit ended with $?: $(tail -40 "$T/$1.log")"
-    ! grep -E 'Sanitizer|runtime error' -A 40 "$T/$1.log" >&2 || fail "$1: see above"
-}
-
 # stats NAME EXPRESSION: checks a condition on what the server wrote, s.
 stats() {
     "$PYTHON" -c '
