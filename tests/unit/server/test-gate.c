@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "server/gate.h"
+#include "tests/unit/check.h"
 
 #define READERS 4
 #define ROUNDS  300
@@ -29,8 +30,7 @@ static void *read_it(void *opaque)
             atomic_fetch_add(&turned_away, 1);
             continue;
         }
-        if (a != b)
-            fail();
+        check(a == b);
         qms_gate_leave(&gate, stripe);
         atomic_fetch_add(&entered, 1);
     }

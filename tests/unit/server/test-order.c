@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "server/order.h"
+#include "tests/unit/check.h"
 
 /* ---- the model: a change's turn is when no earlier one overlaps with it */
 
@@ -96,9 +97,9 @@ static void *change_cells(void *opaque)
         if (n > CELLS - from)
             n = CELLS - from;
         qms_order_arrive(&shared, &change, from, n);
-        assert_int_equal(qms_order_await(&shared, &change), 0);
+        check(qms_order_await(&shared, &change) == 0);
         for (unsigned c = from; c < from + n; c++) {
-            assert_int_equal(atomic_fetch_add(&inside[c], 1), 0);
+            check(atomic_fetch_add(&inside[c], 1) == 0);
             cells[c]++;
         }
         if (i % 64 == 0)

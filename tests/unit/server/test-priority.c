@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "server/priority.h"
+#include "tests/unit/check.h"
 
 #define VALUE(class, level) ((class) << IOPRIO_CLASS_SHIFT | (level))
 #define LOW                 VALUE(IOPRIO_CLASS_BE, 7)
@@ -34,8 +35,8 @@ static void *lower(void *opaque)
     struct lowered *l = opaque;
 
     if (l->begin != -1)
-        assert_int_equal(syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, l->begin), 0);
-    assert_int_equal(qms_priority_lower(l->to), 0);
+        check(syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, l->begin) == 0);
+    check(qms_priority_lower(l->to) == 0);
     l->after = get();
     return NULL;
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "testing.h"
+#include "tests/unit/check.h"
 
 #define BLOCK  4096u
 #define BLOCKS 256u
@@ -353,7 +354,7 @@ static void *comparing(void *opaque)
         uint64_t before = atomic_load(&volume[b]);
 
         if (qm_tier_read(tier, &read, 1))
-            assert_true(version_of(data, BLOCK, b) >= before);
+            check(version_of(data, BLOCK, b) >= before);
         make_block(data, BLOCK, b, atomic_load(&volume[b]));
         qm_tier_verify(tier, b, data, 1);
     }
@@ -379,6 +380,7 @@ static void *changing(void *opaque)
 static void test_threads(void **state)
 {
     pthread_t threads[4];
+    unsigned kept = 0;
 
     for (uintptr_t round = 0; round < ROUNDS; round++) {
         fill("a");
@@ -397,9 +399,12 @@ static void test_threads(void **state)
             uint64_t version = get(tier, b);
 
             assert_true(version == 0 || version == volume[b]);
+            kept += version != 0;
         }
         qm_tier_close(tier, QM_TIER_KEEP);
     }
+    print_message("%u of %u blocks kept\n", kept, (unsigned)(ROUNDS * BLOCKS));
+    assert_true(kept > 0); /* not everything was dropped */
 }
 
 int main(void)

@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "direct-fixture.h"
+#include "tests/unit/check.h"
 
 /* Requests in flight when the server goes away fail; nothing hangs. */
 static void *until_error(void *opaque)
@@ -298,7 +299,7 @@ static bool get(int fd, void *buf, size_t count)
 
 static void put(int fd, const void *buf, size_t count)
 {
-    assert_int_equal(send(fd, buf, count, MSG_NOSIGNAL), count);
+    check(send(fd, buf, count, MSG_NOSIGNAL) == (ssize_t)count);
 }
 
 static void put_option(int fd, uint32_t option, uint32_t type, uint32_t len)
@@ -330,10 +331,10 @@ static void negotiate(int fd)
     char data[4096];
 
     put(fd, &greeting, sizeof greeting);
-    assert_true(get(fd, &flags, sizeof flags));
+    check(get(fd, &flags, sizeof flags));
     do {
-        assert_true(get(fd, &request, sizeof request));
-        assert_true(get(fd, data, be32toh(request.len)));
+        check(get(fd, &request, sizeof request));
+        check(get(fd, data, be32toh(request.len)));
         option = be32toh(request.option);
         if (option == 7) {
             put_option(fd, option, 3, sizeof export);
@@ -366,7 +367,7 @@ static void *serve_fleetingly(void *opaque)
         f->flushes += be16toh(request.type) == 3;
         if (be16toh(request.type) != 1)
             continue;
-        assert_true(get(fd, data, be32toh(request.count)));
+        check(get(fd, data, be32toh(request.count)));
         reply.cookie = request.cookie;
         put(fd, &reply, sizeof reply);
         break;

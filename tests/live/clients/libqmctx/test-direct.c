@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "direct-fixture.h"
+#include "tests/unit/check.h"
 
 static void test_device(void **state)
 {
@@ -80,7 +81,7 @@ static void test_nested(void **state)
 
 static void *in_another_thread(void *ctx)
 {
-    assert_int_equal(qmctx_current(ctx), 0);
+    check(qmctx_current(ctx) == 0);
     return NULL;
 }
 

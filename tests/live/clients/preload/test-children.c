@@ -370,7 +370,8 @@ static void *leave(void *opaque)
     return NULL;
 }
 
-static void test_leave(bool by_uring)
+/* False: it cannot be had here. */
+static bool test_leave(bool by_uring)
 {
     int fd = must_open(routed, O_RDONLY), file = must_open(other, O_RDONLY);
     struct iocb iocb, *list = &iocb;
@@ -380,7 +381,7 @@ static void test_leave(bool by_uring)
     leaving.by_uring = by_uring;
     leaving.at = fresh();
     if (by_uring && io_uring_queue_init(4, &leaving.ring, 0) != 0)
-        return; /* it cannot be had here */
+        return false;
     CHECK(pread(file, leaving.want, BLOCK, leaving.at) == BLOCK);
     close(file);
     file = open(stall, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -399,10 +400,13 @@ static void test_leave(bool by_uring)
         usleep(1000);
     CHECK(unlink(stall) == 0 && pthread_join(thread, NULL) == 0);
     close(fd);
+    return true;
 }
 
 int run_children(const char *path)
 {
+    bool has_uring;
+
     stall = path;
     alarm(PATIENCE);
     test_same_memory();
@@ -410,8 +414,11 @@ int run_children(const char *path)
     test_fork_meanwhile();
     test_handler();
     test_cancel();
-    test_leave(true);
-    test_leave(false);
+    has_uring = test_leave(true);
+    CHECK(test_leave(false));
     check_same(0, (size_t)size);
-    return 0;
+    if (has_uring)
+        return 0;
+    fprintf(stderr, "skipped: io_uring cannot be had here\n");
+    return 77;
 }

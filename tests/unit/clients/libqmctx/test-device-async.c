@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "device-fixture.h"
+#include "tests/unit/check.h"
 
 struct aio {
     char buf[PAGE];

@@ -20,6 +20,7 @@
 
 #include "clients/libqmctx/qmctx.h"
 #include "mock-mount.h"
+#include "tests/unit/check.h"
 
 static char dir[] = "/tmp/qmctx.XXXXXX", path[64];
 
@@ -61,7 +62,7 @@ static struct qm_mount_entry *entry_of(struct mock_mount *m)
 {
     uint32_t index = fsgid() - m->gid_base;
 
-    assert_true(index < m->entries);
+    check(index < m->entries);
     return &m->entry[index];
 }
 
