@@ -268,7 +268,10 @@ static int do_read(struct qm_nbd *n, const struct qm_requester *requester,
 static int do_zero(struct qm_nbd *n, const struct qm_requester *requester,
                    const struct request *r)
 {
-    int error = qm_device_zero(n->device->device, requester, r->length, r->offset);
+    int error =
+        r->command == NBD_CMD_TRIM
+            ? qm_device_trim(n->device->device, requester, r->length, r->offset)
+            : qm_device_zero(n->device->device, requester, r->length, r->offset);
 
     if (error == 0 && (r->flags & FUA))
         error = qm_device_flush(n->device->device, requester, n->seen);

@@ -45,7 +45,7 @@ enum { QM_REGIONS = 4096, QM_REGION_SHIFT = 20 };
 /* What a retained change costs beside its data. */
 enum { QM_CHANGE_BYTES = 256 };
 
-enum change_kind { CHANGE_WRITE, CHANGE_ZERO, CHANGE_MASK };
+enum change_kind { CHANGE_WRITE, CHANGE_ZERO, CHANGE_TRIM, CHANGE_MASK };
 
 /* How a change is sent, and what its answer means. */
 enum change_way {
@@ -53,6 +53,7 @@ enum change_way {
     WAY_COUNT,   /* as it is; then it is not stable, and its loss is told */
     WAY_FUA,     /* with FUA: it is stable */
     WAY_THROUGH, /* and a FLUSH after it, before it is answered: it is stable */
+    WAY_ADVICE,  /* as it is; what it leaves may be lost: it is trimmed */
 };
 
 struct aio;

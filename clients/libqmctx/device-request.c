@@ -89,6 +89,8 @@ static int send_change(struct qm_device *device, struct change *change,
 
     if (change->kind == CHANGE_ZERO)
         rc = qmctx_zero(device->server, change->count, change->offset);
+    else if (change->kind == CHANGE_TRIM)
+        rc = qmctx_trim(device->server, change->count, change->offset);
     else
         rc = qmctx_pwrite(device->server, context, buf, change->count, change->offset,
                           change->way == WAY_FUA);
@@ -167,6 +169,12 @@ int qm_device_zero(struct qm_device *device, const struct qm_requester *requeste
                    uint64_t count, uint64_t offset)
 {
     return change(device, requester, 0, CHANGE_ZERO, NULL, count, offset, false);
+}
+
+int qm_device_trim(struct qm_device *device, const struct qm_requester *requester,
+                   uint64_t count, uint64_t offset)
+{
+    return change(device, requester, 0, CHANGE_TRIM, NULL, count, offset, false);
 }
 
 /* --- flushing --- */

@@ -114,6 +114,10 @@ bool qm_change_prepare(struct qm_device *device, struct change *change)
     if (change->charge > 0)
         return true; /* it was prepared before a loss */
     starve(device, change, false);
+    if (change->kind == CHANGE_TRIM) {
+        change->way = WAY_ADVICE;
+        return true;
+    }
     if (change->kind == CHANGE_WRITE)
         need += change->count;
     if (change->stable || device->mode == QM_RETAIN_FUA) {
@@ -225,6 +229,10 @@ void qm_change_answered(struct qm_device *device, struct change *change)
         return;
     case WAY_COUNT:
         device->answered++;
+        break;
+    case WAY_ADVICE:
+        /* An older write that is sent again over it does no harm: nobody may rely on
+         * what trimming leaves. */
         break;
     default:
         /* Nothing that is older may ever come back over it. */

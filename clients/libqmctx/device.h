@@ -116,6 +116,10 @@ int qm_device_write(struct qm_device *device, const struct qm_requester *request
                     bool fua);
 int qm_device_zero(struct qm_device *device, const struct qm_requester *requester,
                    uint64_t count, uint64_t offset);
+/* Nobody needs what is there any more; what is read then is anything.  A server that
+ * cannot trim does nothing. */
+int qm_device_trim(struct qm_device *device, const struct qm_requester *requester,
+                   uint64_t count, uint64_t offset);
 /* fallocate(2) of a device whose blocks are all there; any mode, any range. */
 int qm_device_allocate(struct qm_device *device, const struct qm_requester *requester,
                        int mode, off_t offset, off_t length);

@@ -163,7 +163,7 @@ int qmctx_flush(struct qmctx *ctx);
  * writes zeros. */
 int qmctx_zero(struct qmctx *ctx, uint64_t count, uint64_t offset);
 /* The range is not needed any more; what it reads as is undefined.  Where the server
- * cannot trim, writes zeros. */
+ * cannot trim, nothing is done. */
 int qmctx_trim(struct qmctx *ctx, uint64_t count, uint64_t offset);
 
 /* Asynchronous: done() is called once for each request that was accepted (0 was

@@ -5,7 +5,7 @@
  * the connections in turn; one that is larger than the server takes goes in parts.
  * What the tagged export does not do (zero, trim) goes over the plain one, but only if
  * the server lets several connections write (multi-conn), and takes one more: else
- * zeros are written.
+ * zeros are written, and what was to be trimmed stays.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -194,8 +194,20 @@ static int write_zeros(struct qmctx *ctx, uint64_t count, uint64_t offset)
     return 0;
 }
 
-static int zero_or_trim(struct qmctx *ctx, enum command command, uint64_t count,
-                        uint64_t offset)
+/* The plain connection, locked, if there is one and the server takes that command over
+ * it; else NULL: it may have as many connections as it takes, or be about to end. Those
+ * that there are say whether it is there. */
+static struct conn *conn_for(struct direct *d, enum command command)
+{
+    struct conn *conn = d->multi_conn ? qm_plain_conn(d) : NULL;
+
+    if (!conn || (command == CMD_TRIM ? conn->can_trim : conn->can_zero))
+        return conn;
+    pthread_mutex_unlock(&conn->lock);
+    return NULL;
+}
+
+int qmctx_zero(struct qmctx *ctx, uint64_t count, uint64_t offset)
 {
     struct direct *d = qm_direct_of(ctx);
     struct conn *conn;
@@ -204,27 +216,26 @@ static int zero_or_trim(struct qmctx *ctx, enum command command, uint64_t count,
         return -1;
     if (count == 0)
         return 0;
-    if (!d->multi_conn)
-        return write_zeros(ctx, count, offset);
-    conn = qm_plain_conn(d);
-    /* The server may have as many connections as it takes, or be about to end: those
-     * that there are say whether it is there. */
+    conn = conn_for(d, CMD_ZERO);
     if (!conn)
         return write_zeros(ctx, count, offset);
-    if (command == CMD_TRIM ? conn->can_trim : conn->can_zero)
-        return transfer(conn, NULL, command, NULL, count, offset, 0, false);
-    pthread_mutex_unlock(&conn->lock);
-    return write_zeros(ctx, count, offset);
-}
-
-int qmctx_zero(struct qmctx *ctx, uint64_t count, uint64_t offset)
-{
-    return zero_or_trim(ctx, CMD_ZERO, count, offset);
+    return transfer(conn, NULL, CMD_ZERO, NULL, count, offset, 0, false);
 }
 
 int qmctx_trim(struct qmctx *ctx, uint64_t count, uint64_t offset)
 {
-    return zero_or_trim(ctx, CMD_TRIM, count, offset);
+    struct direct *d = qm_direct_of(ctx);
+    struct conn *conn;
+
+    if (check(ctx) == -1 || check_range(d, count, offset, true) == -1)
+        return -1;
+    if (count == 0)
+        return 0;
+    conn = conn_for(d, CMD_TRIM);
+    /* It is advice.  Zeros written in its place would fill a thin volume. */
+    if (!conn)
+        return 0;
+    return transfer(conn, NULL, CMD_TRIM, NULL, count, offset, 0, false);
 }
 
 static int start(struct direct *d, qmctx_id id, enum command command, void *buf,

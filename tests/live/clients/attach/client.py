@@ -31,6 +31,7 @@ class Part:
         self.bytes = bytearray(self.nbd.pread(size, self.start))
         self.known = bytearray(b"\1" * size)
         self.error = self.broken = None
+        self.trims = []
         self.wrong = []
 
     def free_range(self, busy):
@@ -73,7 +74,19 @@ class Part:
         elif kind < .95:
             h.aio_zero(count, where, completion=changed, flags=fua)
         else:
-            h.aio_trim(count, where, completion=changed)
+            # What it reads as then is anything: it is zeroed before it is used again, by
+            # finish_trims(), as no request can be made in here.
+            def trimmed(error):
+                if error.value:
+                    return done(error.value)
+                self.trims.append((count, where, changed))
+                return 1
+            h.aio_trim(count, where, completion=trimmed, flags=fua)
+
+    def finish_trims(self):
+        while self.trims:
+            count, where, changed = self.trims.pop()
+            self.nbd.aio_zero(count, where, completion=changed)
 
     def goes_on(self, left):
         return left > 0 or (self.end is not None and not os.path.exists(self.end))
@@ -96,6 +109,7 @@ class Part:
                     left -= 1
                 if left % 97 == 0:
                     self.nbd.flush()
+                self.finish_trims()
                 if busy:
                     self.nbd.poll(-1)
             self.nbd.flush()

@@ -351,7 +351,13 @@ static void test_zeros_are_written(void **state)
     assert_int_equal(buf[sizeof buf - 1], 'x');
     for (size_t i = 1; i < sizeof buf - 1; i++)
         assert_int_equal(buf[i], 0);
+    /* Trimming does not write any: that would fill a thin volume. */
+    memset(buf, 'y', sizeof buf);
+    assert_int_equal(qmctx_pwrite(ctx, 0, buf, 4096, 0, false), 0);
     assert_int_equal(qmctx_trim(ctx, 4096, 0), 0);
+    assert_int_equal(qmctx_pread(ctx, 0, buf, 4096, 0), 0);
+    for (size_t i = 0; i < 4096; i++)
+        assert_int_equal(buf[i], 'y');
     qmctx_close(ctx);
 }
 

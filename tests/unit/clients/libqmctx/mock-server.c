@@ -76,7 +76,8 @@ static bool go(struct mock_conn *c, const char *data)
     info.size = htobe64(c->plain ? m->size : QM_WIRE_SIZE);
     info.flags =
         htobe16((uint16_t)(1 | (m->no_flush ? 0 : 4) | (m->no_fua ? 0 : 8) |
-                           (c->plain ? 64 : 0) | (m->no_multi_conn ? 0 : 256)));
+                           (c->plain ? 64 : 0) | (c->plain && !m->no_trim ? 32 : 0) |
+                           (m->no_multi_conn ? 0 : 256)));
     pthread_mutex_unlock(&m->lock);
     if (!there)
         return reply_option(c->fd, 7, 0x80000006, NULL, 0);
@@ -122,7 +123,7 @@ struct request {
 
 static bool is_change(enum mock_type type)
 {
-    return type == MOCK_WRITE || type == MOCK_ZERO;
+    return type == MOCK_WRITE || type == MOCK_ZERO || type == MOCK_TRIM;
 }
 
 static bool is_changing(struct mock_server *m, uint64_t session)
@@ -209,6 +210,7 @@ static int carry_out(struct mock_server *m, const struct mock_op *op, char *data
         memcpy(at, data, op->count);
         break;
     case MOCK_ZERO:
+    case MOCK_TRIM:
         memset(at, 0, op->count);
         break;
     default:

@@ -19,6 +19,7 @@ enum mock_type {
     MOCK_READ = 0,
     MOCK_WRITE = 1,
     MOCK_FLUSH = 3,
+    MOCK_TRIM = 4,
     MOCK_ZERO = 6,
     MOCK_HEADER = 8, /* read in the control window */
     MOCK_FENCE = 9,
@@ -46,7 +47,7 @@ struct mock_server {
     uint32_t block_size;
     uint64_t instance; /* drawn when it starts; see: */
     bool no_instance;  /* an older server: no instance, no fencing */
-    bool no_fua, no_flush, no_multi_conn;
+    bool no_fua, no_flush, no_trim, no_multi_conn;
     bool unordered;   /* it does not say that requests are carried out in order */
     unsigned at_most; /* connections; more are closed at once; 0: any number */
 

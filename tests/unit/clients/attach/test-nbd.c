@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-nbd.c - what a request of a client becomes at the server: a mock server takes it
+ * down, and says what of it would be left after a crash. */
+#include <endian.h>
+#include <linux/nbd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clients/attach/nbd.h"
+#include "device-fixture.h"
+
+enum { WRITE_ZEROES = 6, FUA = 1, NO_HOLE = 2 };
+
+/* A client of attach, at the other end of a socket pair. */
+static struct client {
+    int fd;
+    struct qm_nbd *nbd;
+    struct qm_nbd_device served;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool over;
+    enum qm_nbd_end how;
+    uint64_t cookie;
+} client = {
+    .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void on_end(void *opaque, enum qm_nbd_end how)
+{
+    struct client *c = opaque;
+
+    pthread_mutex_lock(&c->lock);
+    c->over = true;
+    c->how = how;
+    pthread_cond_signal(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void serve(void)
+{
+    int ends[2], sockets = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+
+    assert_int_equal(sockets, 0);
+    open_device();
+    client.served = (struct qm_nbd_device){.device = device, .size = MOCK_SIZE};
+    client.over = false;
+    client.fd = ends[1];
+    assert_int_equal(
+        qm_nbd_serve(&client.nbd, ends[0], &client.served, on_end, &client), 0);
+}
+
+static int leave(void **state)
+{
+    if (client.fd != -1) {
+        close(client.fd);
+        pthread_mutex_lock(&client.lock);
+        while (!client.over)
+            pthread_cond_wait(&client.changed, &client.lock);
+        pthread_mutex_unlock(&client.lock);
+        client.fd = -1;
+    }
+    return tear_down(state);
+}
+
+static void ask(unsigned command, unsigned flags, unsigned page, const void *data)
+{
+    struct nbd_request r = {.magic = htobe32(NBD_REQUEST_MAGIC),
+                            .type = htobe32(flags << 16 | command),
+                            .from = htobe64((uint64_t)page * PAGE),
+                            .len = htobe32(command == NBD_CMD_FLUSH ? 0 : PAGE)};
+
+    client.cookie++;
+    memcpy(&r.handle, &client.cookie, sizeof client.cookie);
+    assert_int_equal(send(client.fd, &r, sizeof r, 0), sizeof r);
+    if (data)
+        assert_int_equal(send(client.fd, data, PAGE, 0), PAGE);
+}
+
+/* The error that the server says. */
+static unsigned answer(void)
+{
+    struct nbd_reply r;
+
+    assert_int_equal(recv(client.fd, &r, sizeof r, MSG_WAITALL), sizeof r);
+    assert_int_equal(be32toh(r.magic), NBD_REPLY_MAGIC);
+    assert_memory_equal(&r.handle, &client.cookie, sizeof client.cookie);
+    return be32toh(r.error);
+}
+
+static unsigned request(unsigned command, unsigned flags, unsigned page)
+{
+    ask(command, flags, page, NULL);
+    return answer();
+}
+
+static unsigned write_page(unsigned flags, unsigned page, char letter)
+{
+    char data[PAGE];
+
+    memset(data, letter, sizeof data);
+    ask(NBD_CMD_WRITE, flags, page, data);
+    return answer();
+}
+
+/* What a client asked to be on stable storage is there when it is answered. */
+static void test_write_fua(void **state)
+{
+    serve();
+    assert_int_equal(write_page(0, 1, 'a'), 0);
+    assert_int_equal(mock_byte(&mock, true, 1 * PAGE), 0);
+    assert_int_equal(write_page(FUA, 2, 'b'), 0);
+    assert_int_equal(mock_byte(&mock, true, 2 * PAGE), 'b');
+}
+
+/* The same where the server has no FUA. */
+static void test_write_fua_by_flush(void **state)
+{
+    mock.no_fua = true;
+    serve();
+    assert_int_equal(write_page(FUA, 2, 'b'), 0);
+    assert_int_equal(mock_byte(&mock, true, 2 * PAGE), 'b');
+}
+
+static void test_zeroes_fua(void **state)
+{
+    serve();
+    assert_int_equal(write_page(FUA, 3, 'c'), 0);
+    assert_int_equal(request(WRITE_ZEROES, 0, 3), 0);
+    assert_int_equal(mock_byte(&mock, false, 3 * PAGE), 0);
+    assert_int_equal(mock_byte(&mock, true, 3 * PAGE), 'c');
+    assert_int_equal(request(WRITE_ZEROES, FUA | NO_HOLE, 3), 0);
+    assert_int_equal(mock_byte(&mock, true, 3 * PAGE), 0);
+    assert_int_equal(mock_count(&mock, MOCK_ZERO), 2);
+}
+
+static void test_trim_fua(void **state)
+{
+    serve();
+    assert_int_equal(write_page(0, 4, 'd'), 0);
+    assert_int_equal(request(NBD_CMD_TRIM, 0, 5), 0);
+    assert_int_equal(mock_byte(&mock, true, 4 * PAGE), 0);
+    assert_int_equal(request(NBD_CMD_TRIM, FUA, 5), 0);
+    /* It is the device's flush: of what was written before, too. */
+    assert_int_equal(mock_byte(&mock, true, 4 * PAGE), 'd');
+    assert_int_equal(mock_count(&mock, MOCK_TRIM), 2);
+}
+
+static void cannot_trim(void)
+{
+    serve();
+    assert_int_equal(write_page(0, 6, 'e'), 0);
+    assert_int_equal(request(NBD_CMD_TRIM, 0, 6), 0);
+    assert_int_equal(request(NBD_CMD_TRIM, FUA, 6), 0);
+    assert_int_equal(mock_byte(&mock, true, 6 * PAGE), 'e');
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), 1);
+    assert_int_equal(mock_count(&mock, MOCK_ZERO), 0);
+    assert_int_equal(mock_count(&mock, MOCK_TRIM), 0);
+    /* Zeroing is no advice. */
+    assert_int_equal(request(WRITE_ZEROES, 0, 6), 0);
+    assert_int_equal(mock_byte(&mock, false, 6 * PAGE), 0);
+}
+
+/* A server that cannot trim is not made to write: a thin volume would fill up. */
+static void test_trim_is_advice(void **state)
+{
+    mock.no_trim = true;
+    cannot_trim();
+}
+
+static void test_trim_with_one_connection(void **state)
+{
+    mock.no_multi_conn = true;
+    cannot_trim();
+}
+
+/* A write comes after the trimming that was asked for before it, whatever is lost. */
+static void test_trim_keeps_its_place(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 7, .letter = 'g'};
+
+    serve();
+    mock_hold(&mock, MOCK_TRIM, true);
+    ask(NBD_CMD_TRIM, 0, 7, NULL);
+    mock_await_held(&mock, MOCK_TRIM, 1);
+    start_job(&write);
+    mock_cut(&mock);
+    mock_await_held(&mock, MOCK_FENCE, 1);
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), 0);
+    mock_hold(&mock, MOCK_TRIM, false);
+    assert_int_equal(answer(), 0);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(mock_byte(&mock, false, 7 * PAGE), 'g');
+}
+
+/* A flush says an error that was the device's, once to each connection that is a client
+ * of its own. */
+static void test_errors_are_told(void **state)
+{
+    options.mode = QM_RETAIN_OFF;
+    serve();
+    assert_int_equal(write_page(0, 8, 'h'), 0);
+    mock_crash(&mock, true);
+    await_lost();
+    mock_start(&mock);
+    await_reconnections(1);
+    assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), EIO);
+    assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), 0);
+}
+
+int main(void)
+{
+#define NBD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave)
+    const struct CMUnitTest tests[] = {
+        NBD_TEST(test_write_fua),
+        NBD_TEST(test_write_fua_by_flush),
+        NBD_TEST(test_zeroes_fua),
+        NBD_TEST(test_trim_fua),
+        NBD_TEST(test_trim_is_advice),
+        NBD_TEST(test_trim_with_one_connection),
+        NBD_TEST(test_trim_keeps_its_place),
+        NBD_TEST(test_errors_are_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
