@@ -108,7 +108,7 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
                         const struct qms_device *device, struct qm_wire_header *header)
 {
     struct qms_session *session = member_session(member, 0);
-    uint32_t flags = QM_WIRE_HINTED | QM_WIRE_TAKES_EXTENTS;
+    uint32_t flags = QM_WIRE_HINTED | QM_WIRE_TAKES_EXTENTS | QM_WIRE_TAKES_OWNERS;
 
     if (!session) {
         session = qms_session_new(sessions);
@@ -286,6 +286,20 @@ static bool is_fence(const char *bytes, size_t n)
     return n == 1 && memcmp(&record, &fence, sizeof record) == 0;
 }
 
+/* A record that names a session's owner, which came in a WRITE of n. */
+static int own(struct qms_sessions *sessions, struct qms_session *session,
+               const char *bytes, size_t n)
+{
+    struct qm_wire_own record;
+
+    memcpy(&record, bytes, sizeof record);
+    if (n != 1 || record.reserved0 != 0 ||
+        !is_zero(record.reserved, sizeof record.reserved) ||
+        is_zero(record.owner, sizeof record.owner))
+        return EINVAL;
+    return qms_session_own(sessions, session, record.owner);
+}
+
 /* Decodes all n records, judges them, and carries them out. */
 static int apply(struct qms_sessions *sessions, struct qms_session *session,
                  const char *records, size_t n)
@@ -346,7 +360,8 @@ int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
             return EINVAL;
         joined = true;
     }
-    error = apply(sessions, session, buf, n);
+    error = op_of(buf) == QM_WIRE_OWN ? own(sessions, session, buf, n)
+                                      : apply(sessions, session, buf, n);
     if (joined && error == 0)
         member_add(sessions, member, session);
     else if (joined)

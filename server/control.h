@@ -61,7 +61,7 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
 
 /* A WRITE into the window: count bytes at offset.  Returns 0, EINVAL or ENOMEM; or
  * ESHUTDOWN, for a fence whose connection was closed or whose server stops.  Only a
- * fence waits. */
+ * fence waits, and what names an owner. */
 int qms_control_write(struct qms_sessions *sessions, struct qms_member *member,
                       const void *buf, uint32_t count, uint64_t offset);
 

@@ -34,6 +34,7 @@ int qms_sessions_init(struct qms_sessions *s, struct qms_contexts *contexts,
     CDS_INIT_LIST_HEAD(&s->list);
     CDS_INIT_LIST_HEAD(&s->slotless);
     s->count = s->slotless_count = 0;
+    s->owns = 0;
     /* Each is made when a session gets it. */
     s->slots = aligned_alloc(_Alignof(struct qms_slot),
                              (QM_WIRE_SLOT_MAX + 1) * sizeof *s->slots);
@@ -336,30 +337,97 @@ static int wait_for_changes(struct qms_sessions *s, struct qms_session *session)
     return error;
 }
 
+/* The table's lock is held. */
+static void fence(struct qms_session *session)
+{
+    pthread_mutex_lock(&session->change_lock);
+    session->fenced = true;
+    pthread_mutex_unlock(&session->change_lock);
+}
+
+/* Waits for the requests in flight of a session that is fenced.  The table's lock is
+ * held, and let go of meanwhile. */
+static int await_end(struct qms_sessions *s, struct qms_session *session)
+{
+    int error;
+
+    session->refs++;
+    pthread_mutex_unlock(&s->lock);
+    error = wait_for_changes(s, session);
+    pthread_mutex_lock(&s->lock);
+    if (--session->refs == 0)
+        free_session(session);
+    return error;
+}
+
 int qms_session_fence(struct qms_sessions *s, uint64_t id)
 {
     struct qms_session *session;
-    bool last;
-    int error;
+    int error = 0;
 
     pthread_mutex_lock(&s->lock);
     session = find(s, id);
     /* Without members, it has no requests. */
-    if (!session || session->members == 0) {
-        pthread_mutex_unlock(&s->lock);
-        return 0;
+    if (session && session->members > 0) {
+        fence(session);
+        error = await_end(s, session);
     }
-    session->refs++;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+static bool is_changing(struct qms_session *session)
+{
+    bool changing;
+
     pthread_mutex_lock(&session->change_lock);
-    session->fenced = true;
+    changing = session->changes > 0;
     pthread_mutex_unlock(&session->change_lock);
-    pthread_mutex_unlock(&s->lock);
-    error = wait_for_changes(s, session);
+    return changing;
+}
+
+/* Fences the sessions that were the owner's before this one.  Returns one that carries
+ * out changes, or NULL.  The table's lock is held. */
+static struct qms_session *fence_older(struct qms_sessions *s,
+                                       const struct qms_session *session)
+{
+    struct cds_list_head *const lists[] = {&s->list, &s->slotless};
+    struct qms_session *older, *changing = NULL;
+
+    for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++) {
+        cds_list_for_each_entry(older, lists[i], list)
+        {
+            if (older->owned == 0 || older->owned >= session->owned ||
+                older->members == 0 ||
+                memcmp(older->owner, session->owner, sizeof older->owner) != 0)
+                continue;
+            fence(older);
+            if (is_changing(older))
+                changing = older;
+        }
+    }
+    return changing;
+}
+
+int qms_session_own(struct qms_sessions *s, struct qms_session *session,
+                    const uint8_t owner[QM_WIRE_OWNER_SIZE])
+{
+    struct qms_session *older;
+    int error = 0;
+
     pthread_mutex_lock(&s->lock);
-    last = --session->refs == 0;
+    if (session->owned == 0) {
+        memcpy(session->owner, owner, sizeof session->owner);
+        session->owned = ++s->owns;
+    } else if (memcmp(session->owner, owner, sizeof session->owner) != 0) {
+        error = EINVAL;
+    }
+    while (error == 0 && (older = fence_older(s, session)))
+        error = await_end(s, older);
+    /* Another of the owner's came later. */
+    if (error == 0 && session->fenced)
+        error = ESHUTDOWN;
     pthread_mutex_unlock(&s->lock);
-    if (last)
-        free_session(session);
     return error;
 }
 

@@ -10,7 +10,8 @@
  *
  * A session can be fenced: from then on it cannot be joined, and requests to change
  * data over its members' connections are refused.  Such requests in flight are counted,
- * so that a fence can wait for them; reads are not.
+ * so that a fence can wait for them; reads are not.  A session can have an owner, which
+ * outlives it: when the owner has a new one, its older ones are fenced.
  *
  * Locks: the table's lock guards the lists of sessions and their members; a session's
  * own lock serializes changes of its slots, and is taken before the table's; its
@@ -40,6 +41,8 @@ struct qms_session {
     unsigned client;  /* with slots: number, of clients */
     unsigned members; /* connections; 0: it is ending and cannot be joined */
     unsigned refs;    /* one while it is in a list, one for each fence that waits */
+    uint8_t owner[QM_WIRE_OWNER_SIZE];
+    uint64_t owned; /* when it got its owner, a number that rises; 0: it has none */
 
     pthread_mutex_t lock;      /* guards the next, and the slots' contexts */
     struct qms_forest *forest; /* node n is slot first + n - 1 */
@@ -77,6 +80,7 @@ struct qms_sessions {
     unsigned count; /* in the list */
     struct cds_list_head slotless;
     unsigned slotless_count;
+    uint64_t owns;          /* sessions that have got an owner, ever; lock */
     struct qms_slot *slots; /* by the wire's number */
 };
 
@@ -127,6 +131,11 @@ void qms_session_change_end(struct qms_session *session);
  * not include the calling thread's.  Returns 0, also if there is no such session; or
  * ESHUTDOWN if gone() was true; the session stays fenced then. */
 int qms_session_fence(struct qms_sessions *sessions, uint64_t id);
+/* The session, which the caller is a member of, is that owner's from now on; fences all
+ * that were the owner's before, and waits as above.  Returns 0; EINVAL if it has
+ * another owner; ESHUTDOWN as above, or if it was fenced itself meanwhile. */
+int qms_session_own(struct qms_sessions *sessions, struct qms_session *session,
+                    const uint8_t owner[QM_WIRE_OWNER_SIZE]);
 
 /* Calls each() for every slot of every session.  The caller holds the table's lock. */
 void qms_sessions_each_slot(struct qms_sessions *sessions,

@@ -73,6 +73,8 @@ struct qm_wire_header {
 #define QM_WIRE_HINTED 0x4
 /* The server takes QM_WIRE_EXTENTS. */
 #define QM_WIRE_TAKES_EXTENTS 0x8
+/* The server takes QM_WIRE_OWN. */
+#define QM_WIRE_TAKES_OWNERS 0x10
 
 enum qm_wire_op {
     QM_WIRE_BEGIN = 1, /* CTX_BEG; on an open slot it ends what was there */
@@ -82,6 +84,7 @@ enum qm_wire_op {
     QM_WIRE_READS =
         5, /* reads that come over another connection: struct qm_wire_reads */
     QM_WIRE_EXTENTS = 6, /* where a file lies: struct qm_wire_extents */
+    QM_WIRE_OWN = 7,     /* whose the session is: struct qm_wire_own */
 };
 
 /* The kinds of contexts, everywhere: enum qmctx_kind (programs of others include that
@@ -116,6 +119,20 @@ struct qm_wire_record {
  * every request to change data over a connection of that session fails with ESHUTDOWN;
  * the WRITE is answered when those have ended that were being carried out.  A session
  * that does not exist has ended: success. */
+
+/* QM_WIRE_OWN is for a client whose predecessor may have been killed: it names an owner
+ * that both had, and fences all sessions that this owner had before.  It stands alone
+ * in its WRITE, whose answer means what a fence's does.  The connection becomes a
+ * member of `session`, which has one owner for good. */
+#define QM_WIRE_OWNER_SIZE 16
+
+struct qm_wire_own {
+    uint32_t op; /* QM_WIRE_OWN */
+    uint32_t reserved0;
+    uint64_t session;
+    uint8_t owner[QM_WIRE_OWNER_SIZE]; /* hard to guess; not all 0 */
+    uint8_t reserved[480];
+};
 
 /* QM_WIRE_READS is for a client whose reads go over the plain export, through a device
  * driver that knows no contexts: it says in which context each of them is made, in the
@@ -198,6 +215,9 @@ _Static_assert(offsetof(struct qm_wire_record, name) == 72, "layout");
 _Static_assert(sizeof(struct qm_wire_reads) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_reads, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_reads, reads) == 16, "layout");
+_Static_assert(sizeof(struct qm_wire_own) == 512, "one sector");
+_Static_assert(offsetof(struct qm_wire_own, session) == 8, "layout");
+_Static_assert(offsetof(struct qm_wire_own, owner) == 16, "layout");
 _Static_assert(sizeof(struct qm_wire_extents) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_extents, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_extents, extents) == 16, "layout");

@@ -169,6 +169,159 @@ static void test_bad_fences(void **state)
     fixture_undo(f);
 }
 
+struct owner {
+    struct fixture *f;
+    struct client *c;
+    pthread_t thread;
+    char name;
+    int error;
+    _Atomic bool done;
+};
+
+static int own(struct fixture *f, struct client *c, char name)
+{
+    struct qm_wire_own r = {.op = htole32(QM_WIRE_OWN), .session = htole64(c->session)};
+
+    memset(r.owner, name, sizeof r.owner);
+    return client_send(f, c, (struct qm_wire_record *)&r, 1);
+}
+
+static void *send_own(void *opaque)
+{
+    struct owner *o = opaque;
+
+    o->error = own(o->f, o->c, o->name);
+    atomic_store(&o->done, true);
+    return NULL;
+}
+
+static void start_own(struct owner *o, struct fixture *f, struct client *c, char name)
+{
+    *o = (struct owner){.f = f, .c = c, .name = name};
+    assert_int_equal(pthread_create(&o->thread, NULL, send_own, o), 0);
+}
+
+static int end_own(struct owner *o)
+{
+    pthread_join(o->thread, NULL);
+    return o->error;
+}
+
+static bool may_change(struct client *c)
+{
+    int n = qms_member_change_begin(&c->member);
+
+    if (n != -1)
+        qms_member_change_end(&c->member, n);
+    return n != -1;
+}
+
+/* A successor's first word fences all that its owner had, and nobody else. */
+static void test_own(void **state)
+{
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
+    struct client first, second, other, nobodys, next;
+    struct owner o;
+    int n, m;
+
+    client_arrive(f, &first);
+    client_arrive(f, &second);
+    client_arrive(f, &other);
+    client_arrive(f, &nobodys);
+    assert_int_equal(own(f, &first, 'a'), 0);
+    assert_true(may_change(&first));
+    n = qms_member_change_begin(&first.member);
+    m = qms_member_change_begin(&other.member);
+    assert_int_equal(own(f, &other, 'b'), 0);
+    start_own(&o, f, &second, 'a');
+    await_refusal(&first);
+    assert_false(atomic_load(&o.done));
+    qms_member_change_end(&first.member, n);
+    assert_int_equal(end_own(&o), 0);
+    assert_false(may_change(&first));
+    assert_true(may_change(&second));
+    assert_true(may_change(&other));
+    assert_true(may_change(&nobodys));
+    qms_member_change_end(&other.member, m);
+    /* Once more is no harm; an owner is for good. */
+    assert_int_equal(own(f, &second, 'a'), 0);
+    assert_int_equal(own(f, &second, 'b'), EINVAL);
+    assert_true(may_change(&second));
+    assert_true(may_change(&other));
+    /* One that is fenced owns nothing that is newer. */
+    assert_int_equal(own(f, &first, 'a'), ESHUTDOWN);
+    assert_true(may_change(&second));
+    client_leave(f, &second);
+    client_arrive(f, &next);
+    assert_int_equal(own(f, &next, 'a'), 0);
+    assert_true(may_change(&next));
+    client_leave(f, &first);
+    client_leave(f, &other);
+    client_leave(f, &nobodys);
+    client_leave(f, &next);
+    assert_int_equal(qms_sessions_count(&f->sessions), 0);
+    fixture_undo(f);
+}
+
+/* A third comes while the second waits for the first: the last one stays, the second
+ * hears that it does not. */
+static void test_own_in_turn(void **state)
+{
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
+    struct client first, second, third;
+    struct owner two, three;
+    int n;
+
+    client_arrive(f, &first);
+    client_arrive(f, &second);
+    client_arrive(f, &third);
+    assert_int_equal(own(f, &first, 'a'), 0);
+    n = qms_member_change_begin(&first.member);
+    start_own(&two, f, &second, 'a');
+    await_refusal(&first);
+    start_own(&three, f, &third, 'a');
+    await_refusal(&second);
+    qms_member_change_end(&first.member, n);
+    assert_int_equal(end_own(&two), ESHUTDOWN);
+    assert_int_equal(end_own(&three), 0);
+    assert_true(may_change(&third));
+    assert_false(may_change(&second));
+    client_leave(f, &first);
+    client_leave(f, &second);
+    client_leave(f, &third);
+    fixture_undo(f);
+}
+
+static void test_bad_owners(void **state)
+{
+    struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
+    struct client a, b;
+    struct qm_wire_own good, r[2];
+
+    client_arrive(f, &a);
+    client_arrive(f, &b);
+    good = (struct qm_wire_own){
+        .op = htole32(QM_WIRE_OWN), .session = htole64(a.session), .owner = {1}};
+    assert_int_equal(own(f, &a, 0), EINVAL);
+    for (unsigned i = sizeof good.op; i < sizeof good; i++) {
+        r[0] = good;
+        ((char *)&r[0])[i] ^= 1;
+        if (i < offsetof(struct qm_wire_own, owner) ||
+            i >= offsetof(struct qm_wire_own, reserved))
+            assert_int_equal(client_send(f, &a, (struct qm_wire_record *)r, 1), EINVAL);
+    }
+    r[0] = r[1] = good;
+    assert_int_equal(client_send(f, &a, (struct qm_wire_record *)r, 2), EINVAL);
+    /* None of them had an effect. */
+    assert_int_equal(own(f, &b, 'b'), 0);
+    assert_int_equal(own(f, &a, 'a'), 0);
+    assert_true(may_change(&a));
+    assert_true(may_change(&b));
+    client_leave(f, &a);
+    client_leave(f, &b);
+    fixture_undo(f);
+}
+
 /* The session ends in the moment in which its fence need not wait any more. */
 static void test_fence_meets_the_end(void **state)
 {
@@ -199,6 +352,9 @@ int main(void)
         cmocka_unit_test(test_fence_of_one_who_is_gone),
         cmocka_unit_test(test_bad_fences),
         cmocka_unit_test(test_fence_meets_the_end),
+        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_own_in_turn),
+        cmocka_unit_test(test_bad_owners),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
