@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -277,15 +278,58 @@ static bool is_free(const struct attach_options *o)
 }
 
 /* For as long as this process, or its child, lives. */
-static bool take_lock(const struct attach_options *o)
+static bool take_lock(struct attach_options *o)
 {
-    if (attach_lock(o->number, 0) != -1)
+    o->lock = attach_lock(o->number, 0);
+    if (o->lock != -1)
         return true;
     if (errno == EWOULDBLOCK)
         cli_fail("%s: is served by another quickmine attach", o->device);
     else
         cli_fail("/run/quickmine: %s", strerror(errno));
     return false;
+}
+
+/* The same for a socket.  The file says who serves it, also to the next program, after
+ * this one was killed. */
+static bool take_socket(struct attach_options *o)
+{
+    char path[PATH_MAX];
+    int error;
+
+    snprintf(path, sizeof path, "%s.owner", o->socket);
+    error = qm_owner_open(&o->socket_owner, path, 0);
+    if (error == 0)
+        return true;
+    if (error == EWOULDBLOCK)
+        cli_fail("--socket %s: is served by another quickmine attach", o->socket);
+    else
+        cli_fail(
+            "%s: %s", path,
+            error == EPERM || error == ELOOP
+                ? "must be a file of this user alone (remove it if nobody needs it)"
+                : strerror(error));
+    return false;
+}
+
+/* Whose sessions at the server are ours and our predecessors'. */
+static void set_owner(const struct attach_options *o, uint8_t owner[QM_OWNER_SIZE])
+{
+    int error;
+
+    if (o->socket) {
+        memcpy(owner, o->socket_owner.id, QM_OWNER_SIZE);
+        return;
+    }
+    error = qm_owner_read(o->lock, owner);
+    if (error == 0)
+        return;
+    memset(owner, 0, QM_OWNER_SIZE);
+    daemon_log(
+        LOG_WARNING,
+        "the lock of %s cannot be written: %s.  If this program is killed, the next "
+        "one does not know what it had under way",
+        o->device, strerror(error));
 }
 
 static int signal_fd(void)
@@ -426,17 +470,18 @@ static int run_hints(const struct attach_options *o)
 
 static int run(void *opaque)
 {
-    const struct attach_options *o = opaque;
-    const struct qm_device_options options = {.connections = o->connections,
-                                              .plain = o->transport == ATTACH_NONE,
-                                              .mode = o->mode,
-                                              .retain = o->retain,
-                                              .wait = o->wait,
-                                              .grows = true,
-                                              .reconnect = QM_DEVICE_FOREVER,
-                                              .log = on_log};
+    struct attach_options *o = opaque;
+    struct qm_device_options options = {.connections = o->connections,
+                                        .plain = o->transport == ATTACH_NONE,
+                                        .mode = o->mode,
+                                        .retain = o->retain,
+                                        .wait = o->wait,
+                                        .grows = true,
+                                        .reconnect = QM_DEVICE_FOREVER,
+                                        .log = on_log};
     struct qm_nbd_device device = {.whose = NULL};
     _Atomic unsigned seen;
+    bool is_done;
     int status;
 
     if (o->device)
@@ -445,6 +490,7 @@ static int run(void *opaque)
     check_namespace(o);
     if (o->transport == ATTACH_HINTS)
         return run_hints(o);
+    set_owner(o, options.owner);
     if (qm_device_open(o->uri, &options, &device.device) != 0) {
         daemon_log(LOG_ERR, "%s", qmctx_error());
         return CLI_FAILED;
@@ -456,7 +502,11 @@ static int run(void *opaque)
     if (o->device)
         device.seen = &seen;
     status = serve(o, &device);
+    /* Else the next one has to know what this one may have under way. */
+    is_done = qm_device_is_up(device.device);
     qm_device_close(device.device);
+    if (is_done)
+        qm_owner_end(&o->socket_owner);
     return status;
 }
 
@@ -465,10 +515,14 @@ int qm_cmd_attach(int argc, char **argv)
     struct attach_options o = {.door = QM_AGENT_SOCKET,
                                .wait = QM_DEVICE_FOREVER,
                                .dead_seconds = DEAD_SECONDS,
-                               .block_size = 512};
+                               .block_size = 512,
+                               .lock = -1,
+                               .socket_owner = QM_OWNER_NONE};
 
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     if (o.device && (!is_free(&o) || !take_lock(&o)))
+        return CLI_FAILED;
+    if (o.socket && !take_socket(&o))
         return CLI_FAILED;
     return daemon_start("attach", o.foreground, o.pidfile, run, &o);
 }

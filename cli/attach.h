@@ -27,6 +27,8 @@ struct attach_options {
     uint64_t retain, block_size, dead_seconds;
     uint64_t timeout; /* 0: as attach_timeout() says */
     bool foreground, read_only, force, no_threads;
+    int lock;                     /* of the device; attach_lock() */
+    struct qm_owner socket_owner; /* with socket */
 };
 
 /* Takes what the device has grown by, in whole blocks.  Returns whether it has. */

@@ -4,6 +4,7 @@
  *   device.c          its life, what it is, waiting for the server
  *   device-keeper.c   the thread that connects again, and sends again what is retained
  *   device-retain.c   changes: their order, and which of them are not stable yet
+ *   device-owner.c    the file by which a successor is known
  *   device-request.c  synchronous requests
  *   device-async.c    asynchronous ones
  *
@@ -151,6 +152,9 @@ int qm_device_enter(struct qm_device *device, struct patience *patience);
 /* The same without waiting. */
 bool qm_device_try_enter(struct qm_device *device);
 void qm_device_leave(struct qm_device *device);
+/* Nothing of a predecessor is carried out from now on; before the first request over
+ * new connections.  0, or an errno value with qmctx_error(). */
+int qm_device_own(struct qm_device *device);
 /* What a failure means, for a request that is counted in: whether the connection is
  * lost.  If so, the device knows. */
 bool qm_device_lost(struct qm_device *device, int error, const char *why);

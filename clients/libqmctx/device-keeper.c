@@ -111,7 +111,7 @@ static int fence(struct qm_device *device)
         pthread_mutex_unlock(&device->lock);
     }
     device->unfenced = session;
-    return 0;
+    return qm_device_own(device);
 }
 
 /* One attempt.  The lock is not held, and nobody else sends anything.  0, or an errno

@@ -55,6 +55,8 @@ enum qm_retain {
                       another writer's can come between */
 };
 
+#define QM_OWNER_SIZE 16
+
 struct qm_device_options {
     /* 1 to 64.  0: 8, or 32 if the server carries out the requests of one in order; of
      * those beyond 8, as many as it takes whenever it is connected to. */
@@ -67,11 +69,40 @@ struct qm_device_options {
     uint32_t wait;      /* seconds that a request waits while the server is away */
     uint32_t reconnect; /* seconds after which a device gives up for good */
     uint32_t flush_ms;  /* what is retained is flushed after that; 0: 30 seconds */
+    /* Of a program that may be killed, the number that its successor has, too: before
+     * the first request, nothing of the predecessor's is carried out any more.  Two
+     * programs at a time must not have the same.  All 0: none. */
+    uint8_t owner[QM_OWNER_SIZE];
     /* A sentence for a person, without a newline; priority is syslog(3)'s.  Called by
      * any thread, without a lock.  NULL: nobody wants to know. */
     void (*log)(void *opaque, int priority, const char *sentence);
     void *opaque;
 };
+
+/* A number for `owner`, kept in a file for who comes after this program has been
+ * killed; the file is locked for as long as this program, or a child that it forks,
+ * lives. */
+struct qm_owner {
+    int fd, dir; /* -1: it is not open */
+    char *name;  /* in dir */
+    dev_t dev;
+    ino_t ino;
+    uint8_t id[QM_OWNER_SIZE];
+};
+#define QM_OWNER_NONE ((struct qm_owner){.fd = -1, .dir = -1})
+
+/* Opens or makes the file at path, which must be the user's own and nobody else's;
+ * follows no symbolic link in its last part.  Returns 0; EWOULDBLOCK if another program
+ * still has it after wait_ms; EPERM if it is not the user's alone; or another errno
+ * value. */
+int qm_owner_open(struct qm_owner *owner, const char *path, unsigned wait_ms);
+/* Removes the file: no request is under way.  Does nothing if it is not open. */
+void qm_owner_end(struct qm_owner *owner);
+/* In a child, of whose life the lock is to be independent.  Async-signal-safe. */
+void qm_owner_forked(struct qm_owner *owner);
+/* The same number from a file that is open and locked otherwise; makes one if there is
+ * none.  0 or an errno value. */
+int qm_owner_read(int fd, uint8_t id[QM_OWNER_SIZE]);
 
 /* What waits for a request; asked now and then whether it is gone.  NULL in place of a
  * pointer to one: it never is. */

@@ -122,7 +122,8 @@ struct direct {
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* connect_lock; QM_WIRE_ORDERED of the last server */
     _Atomic bool takes_reads;   /* QM_WIRE_HINTED of the last server, */
-    _Atomic bool takes_extents; /* and QM_WIRE_TAKES_EXTENTS */
+    _Atomic bool takes_extents; /* QM_WIRE_TAKES_EXTENTS, */
+    _Atomic bool takes_owners;  /* and QM_WIRE_TAKES_OWNERS */
     bool any_block_size;        /* a server with another one is not another device */
     _Atomic bool multi_conn;
     bool read_only;
@@ -249,6 +250,9 @@ void qm_contexts_free(struct direct *d);
 
 /* Has the server end an old session, and waits until its changes have ended. */
 int qm_direct_fence(struct direct *d, uint64_t session);
+/* Says whose our session is, and waits until no changes of the sessions before it are
+ * carried out any more.  0 too if the server does not know that record. */
+int qm_direct_own(struct direct *d, const uint8_t owner[QM_WIRE_OWNER_SIZE]);
 /* Asks for something small over a connection that nothing is in flight on, if there is
  * one, so that a server that ends can say so; busy: over any.  0 if it answered,
  * whatever it was.  *size_now: what new connections would find, 0 if that was not said.

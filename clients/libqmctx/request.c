@@ -320,6 +320,25 @@ int qm_direct_fence(struct direct *d, uint64_t session)
                     false);
 }
 
+int qm_direct_own(struct direct *d, const uint8_t owner[QM_WIRE_OWNER_SIZE])
+{
+    struct qm_wire_own record = {.op = htole32(QM_WIRE_OWN)};
+    struct qm_peer_id peer;
+    struct conn *conn;
+    uint64_t session;
+
+    qm_direct_peer(d, &peer, &session);
+    if (!atomic_load(&d->takes_owners) || session == 0)
+        return 0;
+    record.session = htole64(session);
+    memcpy(record.owner, owner, sizeof record.owner);
+    conn = qm_context_conn(d, 0);
+    if (!conn)
+        return not_connected();
+    return transfer(conn, NULL, CMD_WRITE, &record, sizeof record, QM_WIRE_CONTROL, 0,
+                    false);
+}
+
 int qm_direct_ping(struct direct *d, bool busy, uint64_t *size_now)
 {
     uint64_t offset = d->contextless ? 0 : QM_WIRE_CONTROL;

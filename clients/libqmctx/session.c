@@ -148,6 +148,7 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
     d->ordered = header.flags & QM_WIRE_ORDERED;
     atomic_store(&d->takes_reads, (header.flags & QM_WIRE_HINTED) != 0);
     atomic_store(&d->takes_extents, (header.flags & QM_WIRE_TAKES_EXTENTS) != 0);
+    atomic_store(&d->takes_owners, (header.flags & QM_WIRE_TAKES_OWNERS) != 0);
     atomic_store(&d->multi_conn, nbd_can_multi_conn(nbd) == 1);
     atomic_store(&d->can_fua, nbd_can_fua(nbd) == 1);
     d->peer.instance = header.instance;

@@ -36,6 +36,11 @@
 /* Seconds that requests on their way have once the mount is to end. */
 #define GRACE 10
 
+/* Beside the file: whose requests they are, for the next program. */
+#define OWNER_SUFFIX ".owner"
+/* For one that has been unmounted, and is still ending. */
+#define PREDECESSOR_MS (2000 * GRACE)
+
 /* Requests served at the same time. */
 #define MAX_THREADS 64
 
@@ -68,6 +73,7 @@ struct life {
     int parent;     /* where to tell that the file can be used, or -1 */
     int pid_fd;     /* of the pid file, or -1 */
     bool pid_created, pid_written;
+    struct qm_owner owner;
     struct qm_device *device;
     struct qm_announce *announce;
     struct qm_threads *threads;
@@ -498,6 +504,30 @@ static struct fuse_session *new_session(struct life *life)
     return session;
 }
 
+/* Whose sessions at the server are ours and our predecessors'.  Returns 0, or -1 after
+ * a message. */
+static int own(struct life *life)
+{
+    char path[PATH_MAX + sizeof OWNER_SUFFIX];
+    int error;
+
+    snprintf(path, sizeof path, "%s" OWNER_SUFFIX, life->file);
+    error = qm_owner_open(&life->owner, path, PREDECESSOR_MS);
+    if (error == EWOULDBLOCK) {
+        qm_mount_log(LOG_ERR, "%s: another quickmine mount serves it", life->file);
+        return -1;
+    }
+    if (error != 0)
+        qm_mount_log(LOG_WARNING,
+                     "%s: %s.  If this program is killed, the next one does not know "
+                     "what it had under way",
+                     path,
+                     error == EPERM || error == ELOOP
+                         ? "must be a file of this user alone"
+                         : strerror(error));
+    return 0;
+}
+
 /* Everything up to and with the mounting.  Returns 0, or -1 after a message. */
 static int set_up(struct life *life)
 {
@@ -514,6 +544,9 @@ static int set_up(struct life *life)
     char err[512];
     int r;
 
+    if (own(life) != 0)
+        return -1;
+    memcpy(device.owner, life->owner.id, sizeof device.owner);
     if (qm_device_open(o->uri, &device, &life->device) != 0) {
         qm_mount_log(LOG_ERR, "%s", qmctx_error());
         return -1;
@@ -570,6 +603,8 @@ static int serve(struct life *life)
 
 static void tear_down(struct life *life)
 {
+    bool done;
+
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
@@ -580,7 +615,11 @@ static void tear_down(struct life *life)
     }
     qm_announce_free(life->announce);
     qm_threads_free(life->threads);
+    /* Else the next one has to know what this one may have under way. */
+    done = life->device && qm_device_is_up(life->device);
     qm_device_close(life->device);
+    if (done)
+        qm_owner_end(&life->owner);
     alarm(0);
     if (life->pid_fd != -1)
         close(life->pid_fd);
@@ -642,7 +681,8 @@ static int run_in_background(struct life *life)
 int qm_cmd_mount(int argc, char **argv)
 {
     struct options options;
-    struct life life = {.options = &options, .parent = -1, .pid_fd = -1};
+    struct life life = {
+        .options = &options, .parent = -1, .pid_fd = -1, .owner = QM_OWNER_NONE};
     int status = 1;
 
     parse(argc, argv, &options);

@@ -47,6 +47,8 @@ struct route {
     unsigned attempts;        /* lock; that have ended, parents' included */
     int error;                /* lock; of the last */
     pthread_cond_t connected; /* lock; an attempt has ended */
+    bool owns;                /* lock; whether there is an owner has been looked at */
+    struct qm_owner owner;    /* then constant, but in a child */
     _Atomic(struct qm_device *) device;
     _Atomic bool known; /* the three that follow, constant from then on: */
     uint64_t size;
@@ -128,6 +130,7 @@ static void add_route(const char *text, size_t len)
             misconfigured(entry, "is there twice");
     pthread_mutex_init(&route->lock, NULL);
     pthread_cond_init(&route->connected, NULL);
+    route->owner = QM_OWNER_NONE;
     route_count++;
 }
 
@@ -217,6 +220,7 @@ void qm_routes_forked(void)
         pthread_cond_init(&route->connected, NULL);
         atomic_store(&route->device, NULL);
         route->connecting = false;
+        qm_owner_forked(&route->owner);
     }
 }
 
@@ -319,6 +323,27 @@ static bool same_device(const struct route *route, const struct qm_device *devic
     return false;
 }
 
+/* Whose sessions at the server are ours and our predecessors': of the first process
+ * that uses the file; its children, and others that use it meanwhile, are nobody's. */
+static void own(struct route *route)
+{
+    char path[PATH_MAX];
+    int n, err;
+
+    if (route->owns || is_child)
+        return;
+    route->owns = true;
+    n = snprintf(path, sizeof path, "%s/.%s.owner", route->dir, route->name);
+    err = n < 0 || (size_t)n >= sizeof path ? ENAMETOOLONG
+                                            : qm_owner_open(&route->owner, path, 0);
+    if (err == 0 || err == EWOULDBLOCK)
+        return;
+    qm_say(
+        "libqmctx-preload: %s: %s.  If this program is killed, the next one does not "
+        "know what it had under way\n",
+        path, strerror(err));
+}
+
 /* A device that may be used; or an errno value. */
 static int open_device(struct route *route, struct qm_device **device)
 {
@@ -332,6 +357,9 @@ static int open_device(struct route *route, struct qm_device **device)
     }
     if (family && (is_child || qm_family_is_large(family)))
         o.mode = QM_RETAIN_FUA;
+    own(route);
+    if (route->owner.fd != -1)
+        memcpy(o.owner, route->owner.id, sizeof o.owner);
     o.plain = route->plain;
     o.log = device_says;
     o.opaque = route;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device-owner.c - see qm_owner_open() in device.h.
+ *
+ * The file may lie in a directory of somebody else, who exchanges what is in it, and
+ * the directory itself: that is looked up once, and held by a descriptor.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clients/libqmctx/device.h"
+
+enum {
+    ATTEMPTS = 16, /* at a file that others remove meanwhile */
+    NAP_MS = 20,
+};
+
+static bool is_set(const uint8_t id[QM_OWNER_SIZE])
+{
+    static const uint8_t none[QM_OWNER_SIZE];
+
+    return memcmp(id, none, sizeof none) != 0;
+}
+
+int qm_owner_read(int fd, uint8_t id[QM_OWNER_SIZE])
+{
+    /* One that was cut short is as good as none: nobody has used it. */
+    if (pread(fd, id, QM_OWNER_SIZE, 0) == QM_OWNER_SIZE && is_set(id))
+        return 0;
+    do {
+        if (getrandom(id, QM_OWNER_SIZE, 0) != QM_OWNER_SIZE)
+            return EIO;
+    } while (!is_set(id));
+    errno = ENOSPC; /* if it is cut short */
+    return pwrite(fd, id, QM_OWNER_SIZE, 0) == QM_OWNER_SIZE ? 0 : errno;
+}
+
+/* A file that nobody else can read or write, or has another name of. */
+static bool is_ours(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
+           (st->st_mode & 077) == 0;
+}
+
+/* Whether it is still what the name leads to: who had the lock before may have removed
+ * it. */
+static bool is_there(const struct qm_owner *owner)
+{
+    struct stat now;
+
+    return fstatat(owner->dir, owner->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           now.st_dev == owner->dev && now.st_ino == owner->ino;
+}
+
+/* 0, an errno value, or -1: again. */
+static int take(struct qm_owner *owner)
+{
+    struct stat st;
+
+    owner->fd = openat(owner->dir, owner->name,
+                       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (owner->fd == -1 || fstat(owner->fd, &st) != 0)
+        return errno;
+    owner->dev = st.st_dev;
+    owner->ino = st.st_ino;
+    if (st.st_nlink == 0)
+        return -1;
+    if (!is_ours(&st))
+        return EPERM;
+    if (flock(owner->fd, LOCK_EX | LOCK_NB) != 0)
+        return errno;
+    return is_there(owner) ? qm_owner_read(owner->fd, owner->id) : -1;
+}
+
+static int take_patiently(struct qm_owner *owner, unsigned wait_ms)
+{
+    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+    int err = ESTALE;
+
+    for (unsigned again = 0, ms = 0;;) {
+        err = take(owner);
+        if (err == 0)
+            return 0;
+        if (owner->fd != -1)
+            close(owner->fd);
+        if (err == EWOULDBLOCK && ms < wait_ms) {
+            nanosleep(&nap, NULL);
+            ms += NAP_MS;
+        } else if (err != -1 || ++again == ATTEMPTS) {
+            return err == -1 ? ESTALE : err;
+        }
+    }
+}
+
+static void let_go(struct qm_owner *owner)
+{
+    if (owner->dir != -1)
+        close(owner->dir);
+    free(owner->name);
+    *owner = QM_OWNER_NONE;
+}
+
+int qm_owner_open(struct qm_owner *owner, const char *path, unsigned wait_ms)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    int err;
+
+    *owner = QM_OWNER_NONE;
+    owner->name = strdup(slash ? slash + 1 : path);
+    if (dir && owner->name)
+        owner->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    err = !dir || !owner->name ? ENOMEM : owner->dir == -1 ? errno : 0;
+    free(dir);
+    if (err == 0)
+        err = take_patiently(owner, wait_ms);
+    if (err != 0)
+        let_go(owner);
+    return err;
+}
+
+void qm_owner_end(struct qm_owner *owner)
+{
+    if (owner->fd == -1)
+        return;
+    /* While it is locked: else it could be the next one's. */
+    if (is_there(owner))
+        unlinkat(owner->dir, owner->name, 0);
+    close(owner->fd);
+    let_go(owner);
+}
+
+void qm_owner_forked(struct qm_owner *owner)
+{
+    struct stat st;
+
+    /* The program may have closed it, and the number be another file's by now. */
+    if (owner->fd != -1 && fstat(owner->fd, &st) == 0 && st.st_dev == owner->dev &&
+        st.st_ino == owner->ino)
+        close(owner->fd);
+    owner->fd = -1;
+}
