@@ -145,7 +145,7 @@ static int stop_fd(void)
 static void make_directory(const char *socket)
 {
     if (socket && strcmp(socket, QM_AGENT_SOCKET) == 0)
-        mkdir("/run/quickmine", 0755);
+        mkdir(QM_AGENT_DIRECTORY, 0755);
 }
 
 static void report(const struct qm_agent *agent)

@@ -219,14 +219,22 @@ int attach_check_unused(const char *device, int *fd, char *err, size_t len)
 int attach_lock(unsigned number, unsigned wait_seconds)
 {
     const struct timespec nap = {.tv_nsec = LOCK_MS * 1000000L};
+    struct stat st;
     char path[64];
     int fd, error;
 
     mkdir("/run/quickmine", 0755);
     snprintf(path, sizeof path, "/run/quickmine/nbd%u.lock", number);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd == -1)
         return -1;
+    /* Who made it could hold the lock for ever, and know whose our sessions are. */
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        st.st_nlink != 1) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
     for (unsigned ms = 0;; ms += LOCK_MS) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
             return fd;

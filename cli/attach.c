@@ -286,7 +286,9 @@ static bool take_lock(struct attach_options *o)
     if (errno == EWOULDBLOCK)
         cli_fail("%s: is served by another quickmine attach", o->device);
     else
-        cli_fail("/run/quickmine: %s", strerror(errno));
+        cli_fail("/run/quickmine/nbd%u.lock: %s", o->number,
+                 errno == EPERM || errno == ELOOP ? "is not a file of this user alone"
+                                                  : strerror(errno));
     return false;
 }
 
@@ -377,7 +379,7 @@ static void check_namespace(const struct attach_options *o)
 static void make_door(const struct attach_options *o)
 {
     if (o->door && strcmp(o->door, QM_AGENT_SOCKET) == 0)
-        mkdir("/run/quickmine", 0755);
+        mkdir(QM_AGENT_DIRECTORY, 0755);
 }
 
 void attach_say_plain(const char *why)

@@ -87,25 +87,40 @@ static bool is_abandoned(const struct sockaddr_un *address)
     return refused;
 }
 
+/* The socket gets its mode before it has a name: the folder may be somebody else's, who
+ * has put a link to any file in its place by the time of a chmod(2). */
+static int bind_for_all(int fd, const struct sockaddr_un *address)
+{
+    mode_t before;
+    int r;
+
+    if (fchmod(fd, 0666) != 0)
+        return errno;
+    before = umask(0);
+    r = bind(fd, (const struct sockaddr *)address, sizeof *address) == 0 ? 0 : errno;
+    umask(before);
+    return r;
+}
+
 static int listen_at(struct qm_door *d, const struct sockaddr_un *address)
 {
     struct stat st;
+    int error;
 
     d->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (d->listener == -1)
         return errno;
     if (is_abandoned(address))
         unlink(address->sun_path);
-    if (bind(d->listener, (const struct sockaddr *)address, sizeof *address) != 0)
-        return errno;
+    error = bind_for_all(d->listener, address);
+    if (error != 0)
+        return error;
     memcpy(d->path, address->sun_path, sizeof d->path);
     if (lstat(d->path, &st) != 0)
         return errno;
     d->dev = st.st_dev;
     d->ino = st.st_ino;
-    if (chmod(d->path, 0666) != 0 || listen(d->listener, BACKLOG) != 0)
-        return errno;
-    return 0;
+    return listen(d->listener, BACKLOG) == 0 ? 0 : errno;
 }
 
 /* How many guests there is room for: who fills it must not keep the program from

@@ -11,6 +11,7 @@
  * Everything else here belongs to the announcing thread.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -151,12 +152,27 @@ int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
     return 0;
 }
 
+/* The folder may be somebody's who has put another file in the socket's place, or
+ * another folder in the folder's: nothing but a socket of root's that has no other name
+ * changes hands. */
+static void give_away(const char *path, uid_t owner)
+{
+    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (fd == -1)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_nlink == 1)
+        (void)!fchownat(fd, "", owner, (gid_t)-1, AT_EMPTY_PATH);
+    close(fd);
+}
+
 void qm_announce_set_owner(struct qm_announce *announce, uid_t owner)
 {
     atomic_store(&announce->owner, owner);
     /* Only root can, and only root needs to: anybody else is the owner. */
     if (geteuid() == 0)
-        (void)!lchown(announce->path, owner, (gid_t)-1);
+        give_away(announce->path, owner);
 }
 
 /* --- programs come and go --- */

@@ -26,7 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QM_AGENT_SOCKET  "/run/quickmine/agent.sock"
+#define QM_AGENT_DIRECTORY                                                             \
+    "/run/quickmine-agent" /* of the agent, not of the servers                         \
+                            */
+#define QM_AGENT_SOCKET  QM_AGENT_DIRECTORY "/agent.sock"
 #define QM_AGENT_MAGIC   UINT64_C(0x31544e4547414d51) /* "QMAGENT1" in bytes */
 #define QM_AGENT_VERSION 1
 

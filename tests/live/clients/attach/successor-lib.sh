@@ -64,7 +64,7 @@ new_writes() {
     # Others are served meanwhile, many times: what may go on has gone on by then.
     timeout 300 "$PYTHON" "$SUCCESSOR" others "$GATED_URI" "$T/written" ||
         fail "the server does not serve"
-    rm "$T/gates/0"
+    rm "${T:?}/gates/0"
     wait_for 60 eval '[ "$(calls "end write 0")" -ge 1 ]' || fail "the write does not end"
     wait_for 60 gone "$NEW" || fail "the successor does not serve"
     wait "$NEW" || fail "new writes: $(cat "$T/new.log")"

@@ -380,6 +380,36 @@ static void test_a_users_share(void **state)
 }
 
 /* Threads may have any names; classes are few. */
+/* When there are too many threads, the one that has not read for longest ends; and so
+ * do those that are idle, however they stand among busy ones. */
+static void test_busy_threads_stay(void **state)
+{
+    const struct qm_sink sink = {begin, end, NULL};
+    struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
+    struct qm_bpf_read read = {.process = 1, .name = "t"};
+    uint64_t first, second;
+
+    for (unsigned i = 1; i <= QM_THREADS_MAX; i++) {
+        read.thread = i;
+        read.ns = i;
+        assert_int_not_equal(qm_agent_threads_find(threads, &read), 0);
+    }
+    first = last - QM_THREADS_MAX + 1;
+    second = first + 1;
+    read.thread = 1;
+    read.ns = QM_THREAD_IDLE;
+    assert_int_equal(qm_agent_threads_find(threads, &read), first);
+    read.thread = QM_THREADS_MAX + 1;
+    assert_int_not_equal(qm_agent_threads_find(threads, &read), 0);
+    assert_false(begun[first].ended);
+    assert_true(begun[second].ended);
+    /* The two of these that have read of late are not idle. */
+    qm_agent_threads_sweep(threads, QM_THREAD_IDLE + QM_THREADS_MAX + 1);
+    for (uint64_t i = first; i <= last; i++)
+        assert_int_equal(begun[i].ended, i != first && i != last);
+    qm_agent_threads_free(threads);
+}
+
 static void test_names_of_threads(void **state)
 {
     const struct qm_sink sink = {begin, end, NULL};
@@ -455,6 +485,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_helpers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_users_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_busy_threads_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_sink_that_refuses, setup, teardown),
     };

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-door.c - the agent's door: who comes in, and what becomes of its folder's files.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients/bpf/door.h"
+
+enum { PATIENCE = 60, DESCRIPTORS = 256 + 3 * 16, MOST = 16, SHARE = MOST / 4 };
+
+static char dir[] = "/tmp/door.XXXXXX", path[64], victim[64];
+static struct qm_door *door;
+static unsigned arrivals;
+static pid_t last;
+static bool hostile; /* the folder's owner puts a link in the socket's place at once */
+
+/* The door's bind(2): in the test's place of it. */
+int bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+    int r = (int)syscall(SYS_bind, fd, address, size);
+
+    if (r == 0 && hostile) {
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink(victim, path), 0);
+    }
+    return r;
+}
+
+static int arrived(void *opaque, pid_t process, uid_t user,
+                   const struct qm_agent_hello *hello, int table)
+{
+    arrivals++;
+    last = process;
+    return 0;
+}
+
+static void left(void *opaque, pid_t process)
+{
+}
+
+static void open_door(void)
+{
+    const struct qm_door_calls calls = {arrived, left, NULL};
+    char err[256];
+
+    if (qm_door_open(&door, path, &calls, err, sizeof err) != 0)
+        fail_msg("%s", err);
+}
+
+static int set_up(void **state)
+{
+    FILE *f;
+
+    strcpy(dir + sizeof dir - 7, "XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0755), 0);
+    snprintf(path, sizeof path, "%s/agent.sock", dir);
+    snprintf(victim, sizeof victim, "%s/victim", dir);
+    f = fopen(victim, "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(chmod(victim, 0600), 0);
+    arrivals = 0;
+    hostile = false;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    qm_door_close(door);
+    door = NULL;
+    unlink(path);
+    unlink(victim);
+    return rmdir(dir);
+}
+
+static mode_t mode_of(const char *file)
+{
+    struct stat st;
+
+    assert_int_equal(lstat(file, &st), 0);
+    return st.st_mode & 07777;
+}
+
+static void test_mode(void **state)
+{
+    mode_t before = umask(077);
+
+    open_door();
+    assert_int_equal(mode_of(path), 0666);
+    assert_int_equal(umask(before), 077);
+    /* What is made later is made as before. */
+}
+
+/* A link in the socket's place is not followed: not for its mode, not at the end. */
+static void test_link_in_its_place(void **state)
+{
+    hostile = true;
+    open_door();
+    assert_int_equal(mode_of(victim), 0600);
+    qm_door_close(door);
+    door = NULL;
+    assert_int_equal(mode_of(victim), 0600);
+}
+
+static int knock(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    strcpy(address.sun_path, path);
+    if (fd == -1 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        _exit(2);
+    return fd;
+}
+
+/* A child, which does not outlive a test that fails. */
+static pid_t start(void)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(PATIENCE);
+    }
+    return child;
+}
+
+static void say_hello(int fd)
+{
+    struct qm_agent_hello hello = {
+        .magic = QM_AGENT_MAGIC, .version = QM_AGENT_VERSION, .slots = 16};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec iov = {&hello, sizeof hello};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    int table = memfd_create("table", MFD_CLOEXEC);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof table);
+    memcpy(CMSG_DATA(c), &table, sizeof table);
+    if (table == -1 || sendmsg(fd, &message, MSG_NOSIGNAL) != sizeof hello)
+        _exit(2);
+    close(table);
+}
+
+/* Whether the door has closed it. */
+static bool is_closed(int fd)
+{
+    char c;
+
+    return recv(fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+/* Serves until a child has come to its next step, and ended one says how. */
+static void await_step(int from_child)
+{
+    struct pollfd p = {.fd = from_child, .events = POLLIN};
+    time_t until = time(NULL) + PATIENCE;
+    char c;
+
+    while (poll(&p, 1, 5) == 0) {
+        assert_true(time(NULL) < until);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+        qm_door_serve(door);
+    }
+    assert_int_equal(read(from_child, &c, 1), 1);
+    qm_door_serve(door);
+}
+
+/* A user that connects more often than his share is refused the rest; others come in.
+ */
+static void test_shares(void **state)
+{
+    struct rlimit before, few;
+    int steps[2], go[2], fds[MOST], open = 0, status;
+    pid_t child;
+    char c = 0;
+
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = DESCRIPTORS;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    open_door();
+    assert_int_equal(pipe(steps), 0);
+    assert_int_equal(pipe(go), 0);
+    child = start();
+    if (child == 0) {
+        if (setresuid(65534, 65534, 65534) != 0)
+            _exit(2);
+        for (int i = 0; i < MOST; i++)
+            fds[i] = knock();
+        (void)!write(steps[1], &c, 1);
+        (void)!read(go[0], &c, 1);
+        for (int i = 0; i < MOST; i++)
+            open += !is_closed(fds[i]);
+        if (open != SHARE)
+            _exit(3);
+        /* One that goes makes place for another of his. */
+        close(fds[0]);
+        (void)!write(steps[1], &c, 1);
+        (void)!read(go[0], &c, 1);
+        fds[0] = knock();
+        say_hello(fds[0]);
+        (void)!write(steps[1], &c, 1);
+        (void)!read(go[0], &c, 1);
+        _exit(is_closed(fds[0]) ? 4 : 0);
+    }
+    await_step(steps[0]);
+    (void)!write(go[1], &c, 1);
+    await_step(steps[0]);
+    (void)!write(go[1], &c, 1);
+    await_step(steps[0]);
+    assert_int_equal(arrivals, 1);
+    assert_int_equal(last, child);
+    /* Another user's place, and root's. */
+    pid_t other = start();
+    if (other == 0) {
+        if (setresuid(65533, 65533, 65533) != 0)
+            _exit(2);
+        fds[0] = knock();
+        say_hello(fds[0]);
+        (void)!write(steps[1], &c, 1);
+        (void)!read(go[0], &c, 1);
+        _exit(is_closed(fds[0]) ? 5 : 0);
+    }
+    await_step(steps[0]);
+    assert_int_equal(arrivals, 2);
+    assert_int_equal(last, other);
+    (void)!write(go[1], "go", 2);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    close(steps[0]);
+    close(steps[1]);
+    close(go[0]);
+    close(go[1]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+/* A process that has said hello and ended before it is heard is not registered: its
+ * number may be another's by now.  Its connection is held by a child of its own. */
+static void test_hello_of_one_who_has_ended(void **state)
+{
+    int steps[2], go[2], status, fd;
+    pid_t child;
+    char c = 0;
+
+    open_door();
+    assert_int_equal(pipe(steps), 0);
+    assert_int_equal(pipe(go), 0);
+    child = start();
+    if (child == 0) {
+        fd = knock();
+        (void)!write(steps[1], &c, 1);
+        (void)!read(go[0], &c, 1);
+        say_hello(fd);
+        if (fork() == 0) {
+            alarm(PATIENCE);
+            close(steps[1]);
+            close(go[1]);
+            (void)!read(go[0], &c, 1);
+            _exit(0);
+        }
+        _exit(0);
+    }
+    close(steps[1]);
+    await_step(steps[0]);
+    (void)!write(go[1], &c, 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    qm_door_serve(door);
+    assert_int_equal(arrivals, 0);
+    (void)!write(go[1], &c, 1);
+    close(steps[0]);
+    close(go[0]);
+    close(go[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_mode, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_link_in_its_place, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_hello_of_one_who_has_ended, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
