@@ -87,18 +87,33 @@ static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
     return tag;
 }
 
-/* Whether nobody waits for the request any more: who made it ends, or the mount. */
+/* Who waits for a request. */
+struct waiter {
+    fuse_req_t req;
+    pid_t process; /* 0: not known yet, or not any more */
+    struct qm_requester requester;
+};
+
+/* Whether nobody waits for the request any more: who made it ends, or the mount.  Of a
+ * thread that had ended before somebody looked nothing is known: its request is
+ * asynchronous, and its process may well wait. */
 static bool unwanted(void *opaque)
 {
-    fuse_req_t req = opaque;
+    struct waiter *w = opaque;
 
-    return fuse_session_exited(fuse_of(req)->session) ||
-           qm_requester_thread_gone(fuse_req_ctx(req)->pid);
+    if (fuse_session_exited(fuse_of(w->req)->session))
+        return true;
+    if (w->process == 0)
+        w->process = qm_requester_process(fuse_req_ctx(w->req)->pid);
+    return qm_requester_process_gone(w->process);
 }
 
-static struct qm_requester requester_of(fuse_req_t req)
+static void wait_as(struct waiter *w, fuse_req_t req)
 {
-    return (struct qm_requester){.gone = unwanted, .opaque = req};
+    *w = (struct waiter){.req = req, .requester = {unwanted, w}};
+    /* It will take a while: the thread is there now. */
+    if (!qm_device_is_up(fuse_of(req)->device))
+        w->process = qm_requester_process(fuse_req_ctx(req)->pid);
 }
 
 /* --- reads and writes --- */
@@ -153,7 +168,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
                     struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
-    struct qm_requester requester = requester_of(req);
+    struct waiter waiter;
     ssize_t n = qm_device_clamp(fuse->device, false, size, offset);
     struct qm_tag *tag;
     char *buf;
@@ -173,8 +188,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         return;
     }
     tag = tag_of(fuse, req);
-    r = qm_device_read(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
-                       (uint64_t)offset);
+    wait_as(&waiter, req);
+    r = qm_device_read(fuse->device, &waiter.requester, qm_tag_context(tag), buf,
+                       (size_t)n, (uint64_t)offset);
     qm_mount_count(&fuse->counts, QM_MOUNT_READ, (size_t)n, r);
     if (r)
         fuse_reply_err(req, r);
@@ -187,7 +203,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
                      off_t offset, struct fuse_file_info *fi)
 {
     struct qm_fuse *fuse = fuse_of(req);
-    struct qm_requester requester = requester_of(req);
+    struct waiter waiter;
     ssize_t n = qm_device_clamp(fuse->device, true, size, offset);
     struct qm_tag *tag;
     int r;
@@ -201,10 +217,11 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
         return;
     }
     tag = tag_of(fuse, req);
+    wait_as(&waiter, req);
     /* The flags are those of this very write: O_SYNC includes O_DSYNC, and so does
      * RWF_DSYNC. */
-    r = qm_device_write(fuse->device, &requester, qm_tag_context(tag), buf, (size_t)n,
-                        (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
+    r = qm_device_write(fuse->device, &waiter.requester, qm_tag_context(tag), buf,
+                        (size_t)n, (uint64_t)offset, (fi->flags & O_DSYNC) != 0);
     qm_mount_count(&fuse->counts, QM_MOUNT_WRITE, (size_t)n, r);
     if (r)
         fuse_reply_err(req, r);
@@ -221,10 +238,12 @@ struct opened {
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
                      struct fuse_file_info *fi)
 {
-    struct qm_requester requester = requester_of(req);
+    struct waiter waiter;
     struct opened *o = (struct opened *)(uintptr_t)fi->fh;
+    int r;
 
-    int r = qm_device_flush(fuse_of(req)->device, &requester, &o->seen);
+    wait_as(&waiter, req);
+    r = qm_device_flush(fuse_of(req)->device, &waiter.requester, &o->seen);
 
     qm_mount_count(&fuse_of(req)->counts, QM_MOUNT_FLUSH, 0, r);
     fuse_reply_err(req, r);
@@ -233,9 +252,12 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                          off_t length, struct fuse_file_info *fi)
 {
-    struct qm_requester requester = requester_of(req);
+    struct waiter waiter;
+    int r;
 
-    int r = qm_device_allocate(fuse_of(req)->device, &requester, mode, offset, length);
+    wait_as(&waiter, req);
+    r = qm_device_allocate(fuse_of(req)->device, &waiter.requester, mode, offset,
+                           length);
 
     qm_mount_count(&fuse_of(req)->counts, QM_MOUNT_ALLOCATE, 0, r);
     fuse_reply_err(req, r);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* requester.h - whether the thread that made a request still waits for the reply. */
+/* requester.h - whether the process that made a request still waits for the reply. */
 #ifndef QM_MOUNT_REQUESTER_H
 #define QM_MOUNT_REQUESTER_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether the thread is ending, has been killed, or is no more.  false if that cannot
- * be told.  thread: its number as this process sees it; 0: unknown. */
-bool qm_requester_thread_gone(pid_t thread);
+/* The process that a thread is of; 0: it is no more, or that cannot be told.  Numbers
+ * are as this process sees them; thread 0: unknown. */
+pid_t qm_requester_process(pid_t thread);
+
+/* Whether the process is ending, has been killed, or is no more.  false if that cannot
+ * be told; process 0: unknown. */
+bool qm_requester_process_gone(pid_t process);
 
 #endif
