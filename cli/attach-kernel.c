@@ -144,8 +144,12 @@ bool attach_detach(const struct attach_options *o, bool server_is_there)
         close(fd);
         return false;
     }
-    if (fd != -1)
-        fsync(fd);
+    if (fd != -1 && fsync(fd) != 0) {
+        daemon_log(LOG_ERR, "%s: cannot be written back: %s; it stays attached",
+                   o->device, strerror(errno));
+        close(fd);
+        return false;
+    }
     ends = qm_kernel_disconnect(o->number, err, sizeof err) == 0;
     if (!ends)
         daemon_log(LOG_ERR, "%s", err);
@@ -201,6 +205,24 @@ static void reconnect(struct attachment *a)
         daemon_log(LOG_ERR, "%s", err);
 }
 
+/* A loss fails every flush for as long as somebody has the device open who may not have
+ * heard of it: several file systems may be on it. */
+static void forget_losses(struct attachment *a)
+{
+    unsigned losses = qm_device_losses(a->device->device);
+    char err[512];
+    int fd;
+
+    if (!a->device->every_flush || atomic_load(a->device->seen) == losses ||
+        attach_check_unused(a->options->device, &fd, err, sizeof err) != 0)
+        return;
+    close(fd);
+    atomic_store(a->device->seen, losses);
+    daemon_log(LOG_NOTICE,
+               "%s: nobody uses it any more who has to hear that writes were lost",
+               a->options->device);
+}
+
 static void grow(struct attachment *a)
 {
     const struct qm_kernel_device d = {
@@ -238,6 +260,8 @@ static int serve(struct attachment *a, int signals)
         }
         if (!a->detaching && !a->said_goodbye && lines_up(a) < a->count)
             reconnect(a);
+        if (!a->detaching)
+            forget_losses(a);
         if (!a->detaching && attach_take_size(a->options, a->device))
             grow(a);
     }

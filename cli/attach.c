@@ -503,6 +503,7 @@ static int run(void *opaque)
     atomic_init(&seen, qm_device_losses(device.device));
     if (o->device)
         device.seen = &seen;
+    device.every_flush = o->device && o->mode == QM_RETAIN_OFF;
     status = serve(o, &device);
     /* Else the next one has to know what this one may have under way. */
     is_done = qm_device_is_up(device.device);

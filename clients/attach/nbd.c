@@ -265,6 +265,14 @@ static int do_read(struct qm_nbd *n, const struct qm_requester *requester,
                           r->offset);
 }
 
+static int do_flush(struct qm_nbd *n, const struct qm_requester *requester)
+{
+    _Atomic unsigned seen = atomic_load(n->seen);
+
+    return qm_device_flush(n->device->device, requester,
+                           n->device->every_flush ? &seen : n->seen);
+}
+
 static int do_zero(struct qm_nbd *n, const struct qm_requester *requester,
                    const struct request *r)
 {
@@ -274,7 +282,7 @@ static int do_zero(struct qm_nbd *n, const struct qm_requester *requester,
             : qm_device_zero(n->device->device, requester, r->length, r->offset);
 
     if (error == 0 && (r->flags & FUA))
-        error = qm_device_flush(n->device->device, requester, n->seen);
+        error = do_flush(n, requester);
     return error;
 }
 
@@ -313,7 +321,7 @@ static int carry_out(struct qm_nbd *n, const struct request *r, struct buffer *d
         return qm_device_write(n->device->device, &requester, 0, data->bytes, r->length,
                                r->offset, r->flags & FUA);
     case NBD_CMD_FLUSH:
-        return qm_device_flush(n->device->device, &requester, n->seen);
+        return do_flush(n, &requester);
     case NBD_CMD_TRIM:
     case WRITE_ZEROES:
         return do_zero(n, &requester, r);

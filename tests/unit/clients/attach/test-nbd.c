@@ -37,17 +37,22 @@ static void on_end(void *opaque, enum qm_nbd_end how)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void serve(void)
+static void serve_again(void)
 {
     int ends[2], sockets = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
 
     assert_int_equal(sockets, 0);
-    open_device();
-    client.served = (struct qm_nbd_device){.device = device, .size = MOCK_SIZE};
     client.over = false;
     client.fd = ends[1];
     assert_int_equal(
         qm_nbd_serve(&client.nbd, ends[0], &client.served, on_end, &client), 0);
+}
+
+static void serve(void)
+{
+    open_device();
+    client.served = (struct qm_nbd_device){.device = device, .size = MOCK_SIZE};
+    serve_again();
 }
 
 static int leave(void **state)
@@ -208,6 +213,35 @@ static void test_errors_are_told(void **state)
     assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), 0);
 }
 
+/* Of several file systems on the kernel's device each hears that writes were lost,
+ * until whose device it is takes it back. */
+static void test_each_hears_of_a_loss(void **state)
+{
+    _Atomic unsigned known;
+
+    options.mode = QM_RETAIN_OFF;
+    serve();
+    atomic_init(&known, qm_device_losses(device));
+    close(client.fd);
+    pthread_mutex_lock(&client.lock);
+    while (!client.over)
+        pthread_cond_wait(&client.changed, &client.lock);
+    pthread_mutex_unlock(&client.lock);
+    client.served.seen = &known;
+    client.served.every_flush = true;
+    serve_again();
+    assert_int_equal(write_page(0, 8, 'h'), 0);
+    mock_crash(&mock, true);
+    await_lost();
+    mock_start(&mock);
+    await_reconnections(1);
+    assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), EIO);
+    assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), EIO);
+    assert_int_equal(request(WRITE_ZEROES, FUA, 1), EIO);
+    atomic_store(&known, qm_device_losses(device));
+    assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), 0);
+}
+
 int main(void)
 {
 #define NBD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave)
@@ -220,6 +254,7 @@ int main(void)
         NBD_TEST(test_trim_with_one_connection),
         NBD_TEST(test_trim_keeps_its_place),
         NBD_TEST(test_errors_are_told),
+        NBD_TEST(test_each_hears_of_a_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
