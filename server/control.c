@@ -131,6 +131,7 @@ void qms_control_header(struct qms_sessions *sessions, struct qms_member *member
     header->block_size = htole32(device->block_size);
     header->instance = htole64(device->instance);
     memcpy(header->boot_id, device->boot_id, sizeof header->boot_id);
+    memcpy(header->volume, device->volume, sizeof header->volume);
     if (session) {
         unsigned count = atomic_load_explicit(&session->count, memory_order_acquire);
 

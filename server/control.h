@@ -48,6 +48,7 @@ struct qms_device {
     bool ordered, readonly;
     uint64_t instance;
     uint8_t boot_id[16];
+    uint8_t volume[16]; /* 0: unknown */
 };
 
 /* Makes the connection a member of an existing session, before its first request.

@@ -393,6 +393,7 @@ static int control_read(struct qms_server *s, struct qms_connection *c, char *bu
     char *text;
 
     memcpy(device.boot_id, s->boot_id, sizeof device.boot_id);
+    qms_volume_identity(device.volume);
     memset(buf, 0, count);
     if (offset < sizeof header) {
         qms_control_header(&s->sessions, &c->member, &device, &header);

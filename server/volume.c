@@ -37,6 +37,19 @@
 static uint64_t parameters; /* a hash of what the layers below were given */
 static char file[PATH_MAX]; /* a parameter "file", links resolved; "": none */
 
+/* Two hashes of what identifies the data; known: there is anything. */
+static struct {
+    uint64_t h[2];
+    bool known;
+} identity;
+
+static void identify(const void *data, size_t len)
+{
+    identity.h[0] = XXH3_64bits_withSeed(data, len, identity.h[0]);
+    identity.h[1] = XXH3_64bits_withSeed(data, len, ~identity.h[1]);
+    identity.known = true;
+}
+
 static void add(const void *data, size_t len)
 {
     parameters = XXH3_64bits_withSeed(data, len, parameters);
@@ -76,8 +89,23 @@ void qms_volume_parameter(const char *key, const char *value)
         add(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
         add(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
     }
-    if (strcmp(key, "file") == 0)
-        strcpy(file, path);
+    if (strcmp(key, "file") != 0)
+        return;
+    strcpy(file, path);
+    identify(&st.stx_ino, sizeof st.stx_ino);
+    if (st.stx_mask & STATX_BTIME) {
+        identify(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
+        identify(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
+    }
+}
+
+void qms_volume_identity(uint8_t id[16])
+{
+    memset(id, 0, 16);
+    if (!identity.known)
+        return;
+    memcpy(id, identity.h, sizeof identity.h);
+    id[0] |= 1; /* 0 is unknown */
 }
 
 void qms_volume_name(char name[32])

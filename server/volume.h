@@ -37,6 +37,11 @@ void qms_volume_parameter(const char *key, const char *value);
 /* A name that follows from these: "nbdkit:" and 16 digits. */
 void qms_volume_name(char name[32]);
 
+/* What tells the data from those of another volume, and stays the same at the next
+ * start: of a regular file that is the parameter "file", its inode and time of birth.
+ * All 0: nothing is known. */
+void qms_volume_identity(uint8_t id[16]);
+
 /* The states of struct qm_tier_config, "" if they are not known; *observed: known
  * changes with each write, and qms_volume_observe() says to what.  The layers below are
  * open. */

@@ -132,6 +132,7 @@ struct direct {
     _Atomic bool ending;    /* whatever is connecting gives up */
     _Atomic bool broken;    /* nothing may connect by itself until qmctx_reconnect() */
     struct qm_peer_id peer; /* connect_lock */
+    uint8_t volume[16];     /* connect_lock; the first that was known */
     _Atomic uint64_t size;  /* bytes; grows only, and only if may_grow */
     bool may_grow;          /* the same server's device; set before it is connected */
     uint32_t block_size;    /* bytes */

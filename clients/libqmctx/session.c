@@ -54,6 +54,7 @@ static int read_header(struct direct *d, struct nbd_handle *nbd,
         .instance = le64toh(h.instance),
     };
     memcpy(header->boot_id, h.boot_id, sizeof header->boot_id);
+    memcpy(header->volume, h.volume, sizeof header->volume);
     if (header->magic != QM_WIRE_MAGIC)
         return wrong_server(d, "it has no header");
     if (header->version != QM_WIRE_VERSION)
@@ -96,6 +97,13 @@ static bool has_grown(const struct direct *d, const struct qm_wire_header *heade
            header->instance == d->peer.instance;
 }
 
+static bool is_known(const uint8_t volume[16])
+{
+    static const uint8_t unknown[16];
+
+    return memcmp(volume, unknown, sizeof unknown) != 0;
+}
+
 /* Whether a server that is connected to again has what it had before; -1 with
  * qmctx_error(), if not. */
 static int check_device(const struct direct *d, const struct qm_wire_header *header,
@@ -107,6 +115,9 @@ static int check_device(const struct direct *d, const struct qm_wire_header *hea
     if (header->size != d->size && !has_grown(d, header))
         snprintf(what, sizeof what, "%" PRIu64 " bytes, not %" PRIu64, header->size,
                  atomic_load(&d->size));
+    else if (is_known(d->volume) && is_known(header->volume) &&
+             memcmp(header->volume, d->volume, sizeof d->volume) != 0)
+        snprintf(what, sizeof what, "another volume of the same size");
     else if (header->block_size != d->block_size && !d->any_block_size)
         snprintf(what, sizeof what, "block size %" PRIu32 ", not %" PRIu32,
                  header->block_size, d->block_size);
@@ -145,6 +156,8 @@ static int begin_session(struct direct *d, struct conn *conn, struct nbd_handle 
         return -1;
     }
     atomic_store(&d->size, header.size);
+    if (!is_known(d->volume))
+        memcpy(d->volume, header.volume, sizeof d->volume);
     d->ordered = header.flags & QM_WIRE_ORDERED;
     atomic_store(&d->takes_reads, (header.flags & QM_WIRE_HINTED) != 0);
     atomic_store(&d->takes_extents, (header.flags & QM_WIRE_TAKES_EXTENTS) != 0);

@@ -61,7 +61,8 @@ struct qm_wire_header {
     uint64_t instance;   /* of the server process, drawn when it starts; 0: unknown */
     uint8_t boot_id[16]; /* of its machine, drawn when that starts; 0: unknown */
     uint64_t size_now;   /* a new connection would find, if it is larger; else 0 */
-    uint8_t reserved[432];
+    uint8_t volume[16];  /* another volume has another; 0: unknown */
+    uint8_t reserved[416];
 };
 
 /* A connection's requests are carried out in the order they were sent.  Without this
@@ -207,6 +208,7 @@ _Static_assert(offsetof(struct qm_wire_header, session) == 40, "layout");
 _Static_assert(offsetof(struct qm_wire_header, instance) == 48, "layout");
 _Static_assert(offsetof(struct qm_wire_header, boot_id) == 56, "layout");
 _Static_assert(offsetof(struct qm_wire_header, size_now) == 72, "layout");
+_Static_assert(offsetof(struct qm_wire_header, volume) == 80, "layout");
 _Static_assert(sizeof(struct qm_wire_record) == 512, "one sector");
 _Static_assert(offsetof(struct qm_wire_record, session) == 8, "layout");
 _Static_assert(offsetof(struct qm_wire_record, klass) == 16, "layout");

@@ -54,7 +54,8 @@ class Tagged:
         assert magic == b"MINECTX1" and self.version == 1 and zero == 0
         self.instance, self.boot_id = struct.unpack("<Q16s", data[48:72])
         (self.size_now,) = struct.unpack("<Q", data[72:80])
-        assert data[80:] == bytes(432)
+        self.volume = data[80:96]
+        assert data[96:] == bytes(416)
 
     def begin(self, slot, parent=0, klass=1, kind=QUERY, name=b""):
         self.h.pwrite(record(BEGIN, self.session, slot, parent, klass, kind, name),

@@ -178,6 +178,7 @@ static int control(struct mock_conn *c, enum mock_type type, char *data)
         header->slot_count = htole32(64);
         header->session = htole64(c->session);
         header->instance = htole64(m->no_instance ? 0 : m->instance);
+        header->volume[0] = m->volume;
         return 0;
     }
     if (le32toh(record->op) == QM_WIRE_FENCE)

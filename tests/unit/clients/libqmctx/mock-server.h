@@ -45,6 +45,7 @@ struct mock_server {
     char dir[32], uri[96];
     uint64_t size; /* that it announces; at most MOCK_SIZE */
     uint32_t block_size;
+    uint8_t volume;    /* 0: it does not say */
     uint64_t instance; /* drawn when it starts; see: */
     bool no_instance;  /* an older server: no instance, no fencing */
     bool no_fua, no_flush, no_trim, no_multi_conn;

@@ -51,6 +51,46 @@ static void test_late_write(void **state)
     assert_int_equal(mock_byte(&mock, true, 7 * PAGE), 'r');
 }
 
+/* Behind the server is another volume: nothing of what is retained is sent to it, nor
+ * is anything else, until the one before is there again. */
+static void test_another_volume(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 2, .letter = 'b'};
+    unsigned writes;
+
+    mock.volume = 1;
+    open_device();
+    put_page(1, 'a', false);
+    mock_crash(&mock, true);
+    start_job(&write);
+    writes = mock_count(&mock, MOCK_WRITE);
+    mock.volume = 2;
+    mock_start(&mock);
+    await(has_been_said, "another volume of the same size");
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), writes);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 0);
+    mock_crash(&mock, false);
+    assert_int_equal(mock_count(&mock, MOCK_WRITE), writes);
+    mock.volume = 1;
+    mock_start(&mock);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'a');
+    assert_int_equal(mock_byte(&mock, false, 2 * PAGE), 'b');
+}
+
+/* One that does not say which volume it has is believed, as before. */
+static void test_unknown_volume(void **state)
+{
+    mock.volume = 1;
+    open_device();
+    put_page(1, 'a', false);
+    mock_crash(&mock, true);
+    mock.volume = 0;
+    mock_start(&mock);
+    await_reconnections(1);
+    assert_int_equal(mock_byte(&mock, true, PAGE), 'a');
+}
+
 /* Zeroing goes over a connection of its own, which is fenced with the others. */
 static void test_late_zeroing(void **state)
 {
@@ -758,6 +798,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_late_write),
+        TEST(test_another_volume),
+        TEST(test_unknown_volume),
         TEST(test_late_zeroing),
         TEST(test_zeroing_without_a_socket),
         TEST(test_fence_that_fails),
