@@ -114,8 +114,9 @@ struct qm_device {
     uint64_t unfenced;     /* the session in which changes were sent; 0: none */
     bool must_resend;      /* to an instance that has not got all of it */
     struct timespec since; /* when it was lost */
-    struct timespec back;  /* when it was back last */
-    uint64_t pause;        /* ms, before the first attempt, if it is lost soon again */
+    bool unsettled;       /* by a server that cannot say when its requests have ended */
+    struct timespec back; /* when it was back last */
+    uint64_t pause;       /* ms, before the first attempt, if it is lost soon again */
 
     struct cds_list_head parked; /* asynchronous requests that cannot be sent yet */
     _Atomic unsigned pending;    /* asynchronous requests, parked or not */

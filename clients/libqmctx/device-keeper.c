@@ -21,6 +21,7 @@ enum {
     BACKOFF_FIRST_MS = 50,
     BACKOFF_MOST_MS = 1000,
     FLAP_MS = 1000, /* a server that is lost so soon again is not to be hurried */
+    SETTLE_MS = 30000,
     FLUSH_AGAIN_MS = 1000, /* after one that failed */
     FLUSH_AGE_MS = 30000,  /* as long as Linux keeps a dirty page by default */
 };
@@ -29,6 +30,7 @@ enum {
 struct absence {
     bool stale_said, failure_said;
     bool other_instance, other_boot;
+    bool sent; /* in the last attempt: some of what is retained */
     uint64_t resent_changes, resent_bytes; /* before it */
 };
 
@@ -121,6 +123,7 @@ static int try_again(struct qm_device *device, struct absence *absence)
     bool resend;
     int err;
 
+    absence->sent = false;
     qm_direct_break(device->direct);
     if (qmctx_reconnect(device->server) == -1)
         return errno;
@@ -129,6 +132,7 @@ static int try_again(struct qm_device *device, struct absence *absence)
     resend = device->must_resend;
     pthread_mutex_unlock(&device->lock);
     err = fence(device);
+    absence->sent = !err && resend;
     if (!err && resend)
         err = qm_retain_resend(device);
     return err;
@@ -197,6 +201,23 @@ static uint64_t longer(uint64_t ms)
                                       : BACKOFF_MOST_MS;
 }
 
+/* Gives a server that cannot be asked time to end what it had begun, of which some has
+ * passed.  The lock is held. */
+static void settle(struct qm_device *device, uint64_t passed)
+{
+    uint64_t ms = device->options.settle_ms ? device->options.settle_ms : SETTLE_MS;
+
+    if (!device->unsettled || device->options.reconnect == 0 || passed >= ms)
+        return;
+    pthread_mutex_unlock(&device->lock);
+    qm_device_log(device, LOG_WARNING,
+                  "writes were under way, and this server cannot say when they have "
+                  "ended: waiting %.1f s",
+                  (double)(ms - passed) / 1000);
+    pthread_mutex_lock(&device->lock);
+    pause_for(device, ms - passed);
+}
+
 /* Until the server is back, or not waited for any more.  The lock is held. */
 static void recover(struct qm_device *device)
 {
@@ -214,6 +235,7 @@ static void recover(struct qm_device *device)
     await_quiet(device);
     if (device->stat.reconnections == 0 || qm_time_since(&device->back) >= FLAP_MS)
         device->pause = 0;
+    settle(device, qm_time_since(&device->since));
     pause = device->pause;
     if (pause > 0)
         pause_for(device, pause);
@@ -230,12 +252,15 @@ static void recover(struct qm_device *device)
             give_up(device);
             return;
         }
+        device->unsettled = absence.sent && device->direct->contextless;
+        settle(device, 0);
         pause_for(device, pause);
         pause = longer(pause);
     }
     if (device->stopping)
         return;
     device->must_resend = false;
+    device->unsettled = false;
     clock_gettime(CLOCK_MONOTONIC, &device->back);
     device->pause = pause;
     device->stat.reconnections++;

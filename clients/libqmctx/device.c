@@ -171,6 +171,9 @@ static bool lose(struct qm_device *device)
     first = state == DEVICE_UP || state == DEVICE_PAUSED;
     if (first) {
         atomic_store(&device->state, DEVICE_LOST);
+        /* What is in the queue may be under way at the server. */
+        device->unsettled = device->direct->contextless &&
+                            (device->unsettled || !cds_list_empty(&device->queue));
         clock_gettime(CLOCK_MONOTONIC, &device->since);
         pthread_cond_signal(&device->changed);
     }
@@ -230,8 +233,8 @@ static int connect_once(struct qm_device *device, const char *uri)
     unsigned n = options->connections ? options->connections : QM_CONNECTIONS_DEVICE;
     int err;
 
-    if ((options->plain ? qmctx_connect_plain : qmctx_connect)(uri, n,
-                                                               &device->server) == -1)
+    if ((options->plain ? qm_direct_connect_any : qmctx_connect)(uri, n,
+                                                                 &device->server) == -1)
         return errno;
     err = qm_device_own(device);
     if (err) {

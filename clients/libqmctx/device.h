@@ -13,6 +13,10 @@
  * when the one before has been answered.  After a loss nothing is sent again before the
  * server has said that nothing of the old session is being carried out (QM_WIRE_FENCE).
  *
+ * Another kind of server cannot say that (`plain`): if the queue of changes was not
+ * empty when its connections were lost, nothing is sent for `settle_ms` after that, in
+ * the hope that what it had begun has ended.
+ *
  * Durability.  Changes are numbered when they are answered.  A FLUSH covers those that
  * were answered before it was sent, and no others.  A change that was acknowledged and
  * is not covered by a FLUSH is *retained*: after a connection to another instance of
@@ -68,6 +72,7 @@ struct qm_device_options {
     uint64_t retain;    /* bytes, when the mode is QM_RETAIN_ON; 0: the default */
     uint32_t wait;      /* seconds that a request waits while the server is away */
     uint32_t reconnect; /* seconds after which a device gives up for good */
+    uint32_t settle_ms; /* 0: 30 seconds; see above */
     uint32_t flush_ms;  /* what is retained is flushed after that; 0: 30 seconds */
     /* Of a program that may be killed, the number that its successor has, too: before
      * the first request, nothing of the predecessor's is carried out any more.  Two

@@ -119,6 +119,7 @@ struct direct {
     struct conn plain; /* for what the tagged export does not do; made when needed */
     time_t plain_at;   /* connect_lock; not before, in s of CLOCK_MONOTONIC */
     bool contextless;  /* the export that the URI names, whatever it is */
+    bool any;          /* ... or the tagged one, without contexts, if there is one */
     bool hints;        /* records go by hints: the export refuses writes */
     bool ordered;      /* connect_lock; QM_WIRE_ORDERED of the last server */
     _Atomic bool takes_reads;   /* QM_WIRE_HINTED of the last server, */
@@ -264,6 +265,10 @@ int qm_direct_aio_flush(struct direct *d, qmctx_done *done, void *opaque);
 
 /* Reads in the control window.  0, or -1 with qmctx_error(). */
 int qm_control_read(struct direct *d, void *buf, size_t count, uint64_t offset);
+
+/* transport-direct.c: as qmctx_connect_plain(), but as a session, if the server is one
+ * of QuickMine's and the URI names no export: it can be fenced then. */
+int qm_direct_connect_any(const char *uri, unsigned connections, struct qmctx **ctx);
 
 /* session.c */
 

@@ -242,6 +242,30 @@ static int go(struct direct *d, struct nbd_handle *nbd)
                    strerror(error ? error : EIO));
 }
 
+/* Whether the server, which may be any, is one of QuickMine's that the URI names no
+ * export of; if so, its tagged export is set, else the URI's.  A handle that is asked
+ * about need not be closed: some servers end with their first client.  0 or -1. */
+static int look_for_ours(struct direct *d, struct nbd_handle *nbd)
+{
+    int error = 0;
+    nbd_completion_callback done = {.callback = option_done, .user_data = &error};
+    char *name = nbd_get_export_name(nbd);
+    bool named = !name || *name;
+
+    free(name);
+    if (named)
+        return 0;
+    if (nbd_set_export_name(nbd, QM_WIRE_EXPORT) == -1 ||
+        nbd_aio_opt_info(nbd, done) == -1)
+        return nbd_failed(d->uri);
+    if (settle(d, nbd, limit(d, STEP_MS)) == -1)
+        return -1;
+    d->contextless = error != 0 || nbd_get_size(nbd) != (int64_t)QM_WIRE_SIZE;
+    return nbd_set_export_name(nbd, d->contextless ? "" : QM_WIRE_EXPORT) == -1
+               ? nbd_failed(d->uri)
+               : 0;
+}
+
 /* The URI names no export, or the very one. */
 static int check_export(struct nbd_handle *nbd)
 {
@@ -298,6 +322,8 @@ static int shake_hands(struct direct *d, const char *export, struct nbd_handle *
         return 0;
     if (!nbd_aio_is_negotiating(nbd))
         return qm_fail(EPROTO, "%s: the server knows no exports", d->uri);
+    if (d->any && !d->size_known && look_for_ours(d, nbd) == -1)
+        return -1;
     if (!d->contextless) {
         if (check_export(nbd) == -1)
             return -1;

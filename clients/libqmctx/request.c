@@ -49,6 +49,8 @@ static struct conn *prepare(struct direct *d, qmctx_id id, int *slot,
 {
     struct conn *conn;
 
+    if (d->any)
+        id = 0; /* contexts have no effect, whoever serves */
     for (;;) {
         conn = qm_context_conn(d, id);
         if (!conn) {

@@ -157,7 +157,7 @@ static int connect_all(struct direct *d, unsigned connections)
     return 0;
 }
 
-static int connect_to(const char *uri, unsigned connections, bool contextless,
+static int connect_to(const char *uri, unsigned connections, bool contextless, bool any,
                       struct qmctx **ctx)
 {
     struct direct *d;
@@ -174,6 +174,7 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
         return qm_fail(ENOMEM, "out of memory");
     d->poll_wake = -1;
     d->contextless = contextless;
+    d->any = any;
     err = direct_init(d, uri);
     if (err) {
         direct_free(d);
@@ -199,12 +200,17 @@ static int connect_to(const char *uri, unsigned connections, bool contextless,
 
 int qmctx_connect(const char *uri, unsigned connections, struct qmctx **ctx)
 {
-    return connect_to(uri, connections, false, ctx);
+    return connect_to(uri, connections, false, false, ctx);
 }
 
 int qmctx_connect_plain(const char *uri, unsigned connections, struct qmctx **ctx)
 {
-    return connect_to(uri, connections, true, ctx);
+    return connect_to(uri, connections, true, false, ctx);
+}
+
+int qm_direct_connect_any(const char *uri, unsigned connections, struct qmctx **ctx)
+{
+    return connect_to(uri, connections, true, true, ctx);
 }
 
 static struct direct *device(const struct qmctx *ctx)

@@ -556,6 +556,57 @@ static void test_plain_server(void **state)
     assert_int_equal(mock_byte(&mock, true, PAGE), 'b');
 }
 
+/* It cannot say when a write has ended whose connection was lost.  So nothing is sent
+ * for a while: the old write does not land on what was written later. */
+static void test_late_write_at_a_plain_server(void **state)
+{
+    struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
+               second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
+
+    options.plain = true;
+    options.settle_ms = 3600 * 1000;
+    open_device();
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&first);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    await(has_been_said, "cannot say when they have ended");
+    start_job(&second);
+    await_asleep(&second);
+    assert_int_equal(mock_open_conns(&mock), 1); /* the one that hangs */
+    mock_hold(&mock, MOCK_WRITE, false);
+    mock_await_ops(&mock, MOCK_WRITE, 1);
+    assert_int_equal(stat_now().reconnections, 0);
+    qm_device_close(device);
+    device = NULL;
+    assert_int_not_equal(finish_job(&first), 0);
+    assert_int_not_equal(finish_job(&second), 0);
+}
+
+/* It takes no longer than that; and where no change was under way, nothing is waited
+ * for. */
+static void test_a_plain_server_settles(void **state)
+{
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'a'};
+
+    options.plain = true;
+    options.settle_ms = 200;
+    open_device();
+    put_page(2, 'x', false);
+    mock_cut(&mock);
+    await_reconnections(1);
+    assert_int_equal(said("cannot say when they have ended"), 0);
+    mock_hold(&mock, MOCK_WRITE, true);
+    start_job(&write);
+    mock_await_held(&mock, MOCK_WRITE, 1);
+    mock_cut(&mock);
+    await(has_been_said, "cannot say when they have ended");
+    mock_hold(&mock, MOCK_WRITE, false);
+    assert_int_equal(finish_job(&write), 0);
+    assert_int_equal(mock_byte(&mock, false, PAGE), 'a');
+    assert_int_equal(stat_now().reconnections, 2);
+}
+
 /* A socket that takes connections and never answers does not keep the device. */
 static void test_silent_server(void **state)
 {
@@ -818,6 +869,8 @@ int main(int argc, char **argv)
         TEST(test_peer_is_watched),
         TEST(test_older_server),
         TEST(test_plain_server),
+        TEST(test_late_write_at_a_plain_server),
+        TEST(test_a_plain_server_settles),
         TEST(test_silent_server),
         TEST(test_waiting),
         TEST(test_giving_up),
