@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* index.c - where in the file a block is: open hash tables with linear probing, 16
- * bytes an entry at a load of at most 4/5, so 20 bytes a block.
+ * bytes an entry at a load of at most 4/5, so 20 bytes a block.  A tier that was made
+ * much smaller has many shards of few blocks, which need more: see size_for().
+ *
+ * A table always has a free entry, or a search in it would not end.
  *
  * Shards, each with a lock, since readers, writers and the log meet here.  The hash is
  * seeded, so that nobody can choose blocks that collide.  A removal shifts entries back
@@ -55,6 +58,7 @@ static struct entry *find(const struct qm_tier *t, const struct shard *s, uint64
     return NULL;
 }
 
+/* The table has a free entry, and another one. */
 static void put(const struct qm_tier *t, struct shard *s, uint64_t h, struct entry e)
 {
     uint64_t i = home(t, s, h);
@@ -116,11 +120,25 @@ static bool same_place(struct entry e, struct entry f)
     return ((e.a ^ f.a) & ~(HEAT | RESTORED)) == 0 && e.b == f.b;
 }
 
+/* The entries of a table for n blocks. */
+static uint64_t entries_for(uint64_t n)
+{
+    return n + n / 4 + 2;
+}
+
+/* The entries of each table where there are so many slots.  Shards do not get the same
+ * number of blocks: the standard deviation is the square root of the mean, and eight of
+ * these above it are never seen.  From 1024 blocks a shard on, the load of 4/5 has room
+ * for that; the number of shards stays when a tier becomes smaller. */
 static uint64_t size_for(unsigned bits, uint64_t slots)
 {
-    uint64_t each = (slots >> bits) + 1;
+    uint64_t each = (slots >> bits) + 1, root = 1;
 
-    return each + each / 4 + 2;
+    while (root * root < each)
+        root++;
+    if (bits > 0 && each < 1024)
+        return each + 8 * root + 2;
+    return entries_for(each);
 }
 
 /* Large tables are of large pages, of which the kernel gives zeroed ones when they are
@@ -169,17 +187,26 @@ void index_free(struct qm_tier *t)
     free(t->shards);
 }
 
+/* Nobody adds blocks meanwhile: that is done with log.lock, or while opening. */
 int index_resize(struct qm_tier *t, uint64_t slots)
 {
-    uint64_t size = size_for(t->shard_bits, slots);
     unsigned n = 1u << t->shard_bits;
     struct entry *tables[64] = {0};
+    uint64_t sizes[64];
 
     for (unsigned i = 0; i < n; i++) {
-        tables[i] = make_table(size);
+        uint64_t holds;
+
+        pthread_mutex_lock(&t->shards[i].lock);
+        holds = entries_for(t->shards[i].used);
+        pthread_mutex_unlock(&t->shards[i].lock);
+        sizes[i] = size_for(t->shard_bits, slots);
+        if (sizes[i] < holds)
+            sizes[i] = holds;
+        tables[i] = make_table(sizes[i]);
         if (!tables[i]) {
-            while (i > 0)
-                free_table(tables[--i], size);
+            while (i-- > 0)
+                free_table(tables[i], sizes[i]);
             return ENOMEM;
         }
     }
@@ -191,14 +218,14 @@ int index_resize(struct qm_tier *t, uint64_t slots)
         old.entries = s->entries;
         old.size = s->size;
         s->entries = tables[i];
-        s->size = size;
+        s->size = sizes[i];
         s->used = 0;
         for (uint64_t k = 0; k < old.size; k++)
             if (old.entries[k].a)
                 put(t, s, hash(t, old.entries[k].a & BLOCK), old.entries[k]);
         pthread_mutex_unlock(&s->lock);
         atomic_fetch_add(&t->index_memory,
-                         (uint64_t)sizeof(struct entry) * (size - old.size));
+                         (uint64_t)sizeof(struct entry) * (sizes[i] - old.size));
         free_table(old.entries, old.size);
     }
     return 0;
