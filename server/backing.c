@@ -29,8 +29,11 @@ struct qms_backing {
     uint64_t delay;    /* ns: the last one, 0: none yet */
     uint64_t next_try; /* ns: no attempt before */
     uint64_t returned; /* ns: when `back` was called */
-    uint64_t readable; /* offset of the last read that succeeded; at first 0 */
-    void *trial;       /* the keeper's buffer */
+    /* What a new connection is tried with: of the last read that succeeded, as much as
+     * the buffer holds, so that it is never more than the device has there. */
+    uint64_t readable; /* at first 0 */
+    uint32_t readable_count;
+    void *trial; /* the keeper's buffer */
     struct connection connections[];
 };
 
@@ -74,8 +77,10 @@ int qms_backing_read(struct qms_backing *b, unsigned worker, void *buf, uint32_t
     pthread_mutex_lock(&b->lock);
     c->users--;
     c->failures = error == 0 ? 0 : c->failures + 1;
-    if (error == 0)
+    if (error == 0) {
         b->readable = offset;
+        b->readable_count = count < b->config.trial ? count : b->config.trial;
+    }
     if (!c->lost && (c->failures >= QMS_BACKING_FAILURES ||
                      (c->failures > 0 && c->losses < b->losses)))
         lose(b, c, error);
@@ -103,12 +108,12 @@ static void wait_until(struct qms_backing *b, uint64_t ns)
     pthread_cond_timedwait(&b->wake, &b->lock, &at);
 }
 
-static void *open_and_try(struct qms_backing *b, uint64_t offset)
+static void *open_and_try(struct qms_backing *b, uint64_t offset, uint32_t count)
 {
     void *opaque = b->config.opaque, *connection = b->config.open(opaque);
 
     if (connection &&
-        b->config.read(opaque, connection, b->trial, b->config.trial, offset) != 0) {
+        b->config.read(opaque, connection, b->trial, count, offset) != 0) {
         b->config.close(opaque, connection);
         connection = NULL;
     }
@@ -121,12 +126,13 @@ static void replace(struct qms_backing *b, struct connection *c)
 {
     void *connection = c->connection;
     uint64_t readable = b->readable, renewals = b->renewals;
+    uint32_t count = b->readable_count;
 
     c->connection = NULL;
     pthread_mutex_unlock(&b->lock);
     if (connection)
         b->config.close(b->config.opaque, connection);
-    connection = open_and_try(b, readable);
+    connection = open_and_try(b, readable, count);
     pthread_mutex_lock(&b->lock);
     c->connection = connection;
     if (connection && renewals != b->renewals)
@@ -200,6 +206,7 @@ struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
         return NULL;
     }
     b->config = *config;
+    b->readable_count = config->trial;
     pthread_mutex_init(&b->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -33,7 +33,9 @@ struct qms_backing;
 struct qms_backing_config {
     unsigned connections;             /* at least 1 */
     uint64_t first_delay, most_delay; /* ns */
-    uint32_t trial;    /* bytes that can be read at any offset that was read */
+    uint32_t trial; /* bytes at offset 0 that can be read; at the last offset that was
+                       read, a new connection is tried with no more than this, nor
+                       more than was read there */
     uint64_t patience; /* ns: how long qms_backing_stop() waits for the keeper */
 
     /* NULL: it failed, and has logged why.  Called by the starting thread and the

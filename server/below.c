@@ -142,12 +142,12 @@ static void backing_back(void *opaque)
             "goes on");
 }
 
-/* As much as there is of every block. */
+/* As much as there is of the first block: the device may come to be larger, not
+ * smaller.
+ */
 static uint32_t trial_bytes(const struct qms_server *s)
 {
-    uint64_t tail = s->size % s->config.block_size;
-
-    return tail > 0 ? tail : s->config.block_size;
+    return s->size < s->config.block_size ? s->size : s->config.block_size;
 }
 
 struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,

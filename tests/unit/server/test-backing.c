@@ -27,6 +27,8 @@ struct device {
     _Atomic bool refuses;        /* to be opened */
     _Atomic bool broken;         /* all reads fail */
     uint64_t bad;                /* offset of a bad sector */
+    uint64_t size;               /* 0: without end */
+    _Atomic bool beyond;         /* something was read beyond the end */
     _Atomic bool misused;        /* a connection was closed during a read */
     _Atomic unsigned opens, attempts, closes, reads, losses, returns;
     uint64_t opened[64];        /* when */
@@ -78,6 +80,8 @@ static int read_device(void *opaque, void *connection, void *buf, uint32_t count
     int error;
 
     d->reads++;
+    if (d->size > 0 && (count > d->size || offset > d->size - count))
+        d->beyond = true;
     c->users++;
     if (offset == 1) {
         d->waiting++;
@@ -113,7 +117,7 @@ static struct qms_backing *make(struct device *d, unsigned connections,
         .connections = connections,
         .first_delay = first_delay,
         .most_delay = 10 * MINUTE,
-        .trial = 1,
+        .trial = 4,
         .patience = patience,
         .open = open_device,
         .close = close_device,
@@ -296,6 +300,30 @@ static void test_beginning_is_bad(void **state)
     undo(&d, b);
 }
 
+/* Where the device ends within a block, only a part of that was read. */
+static void test_end_is_partial(void **state)
+{
+    struct device d;
+    struct qms_backing *b = make(&d, 1, MS, MINUTE);
+    char buf[16];
+
+    d.size = 18;
+    assert_int_equal(qms_backing_read(b, 0, buf, 4, 12), 0);
+    assert_int_equal(qms_backing_read(b, 0, buf, 2, 16), 0);
+    qms_backing_renew(b);
+    for (int i = 0; i < 60000 && qms_backing_read(b, 0, buf, 2, 16) != 0; i++)
+        usleep(1000);
+    assert_int_equal(d.opens, 2);
+    assert_false(d.beyond);
+    /* More than a trial's bytes are not read into its buffer. */
+    assert_int_equal(qms_backing_read(b, 0, buf, 16, 0), 0);
+    qms_backing_renew(b);
+    until_it_works(b, 0);
+    assert_int_equal(d.opens, 3);
+    assert_false(d.beyond);
+    undo(&d, b);
+}
+
 /* The keeper, waiting for long, tries again when somebody has reached the device. */
 static void test_hint(void **state)
 {
@@ -451,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_back_off),
         cmocka_unit_test(test_back_when_it_reads),
         cmocka_unit_test(test_beginning_is_bad),
+        cmocka_unit_test(test_end_is_partial),
         cmocka_unit_test(test_hint),
         cmocka_unit_test(test_reads_in_flight),
         cmocka_unit_test(test_renew),
