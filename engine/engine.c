@@ -77,6 +77,7 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
                               const struct qm_mining_config *mining)
 {
     e->prefetcher = prefetcher;
+    e->number++;
     atomic_store_explicit(&e->ignores_hits,
                           (prefetcher->ops->flags & QM_NO_HITS) &&
                               !(mining->ablate & QM_ABLATE_MISSES),
@@ -215,6 +216,12 @@ void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count)
         e->prefetcher->ops->forget(e->prefetcher, block, count);
 }
 
+void qm_engine_refused(const struct qm_engine *e, uint64_t block, uint32_t count)
+{
+    if (e->prefetcher->ops->refused)
+        e->prefetcher->ops->refused(e->prefetcher, block, count);
+}
+
 unsigned qm_engine_extend(const struct qm_engine *e, struct qm_stream *stream,
                           uint32_t klass, uint64_t block, uint32_t blocks,
                           enum qm_access access,
@@ -269,12 +276,16 @@ static bool is_demanded(const struct qm_candidate *c)
 static void refuse(const struct qm_engine *e, const struct qm_candidate *c,
                    uint64_t block, uint64_t count)
 {
-    if (!c->stream || !e->prefetcher->ops->refused)
+    if (!c->stream)
         return;
     for (; count > 0 && qm_cache_contains(e->cache, block); count--)
         block++;
-    if (count > 0)
-        e->prefetcher->ops->refused(e->prefetcher, block, (uint32_t)count);
+    if (count == 0)
+        return;
+    if (e->refused)
+        e->refused(e->opaque, e->number, block, (uint32_t)count);
+    else
+        qm_engine_refused(e, block, (uint32_t)count);
 }
 
 /* Whether the load of the device admits a candidate. */

@@ -12,6 +12,7 @@
  *   qm_engine_issue()    of these, what is to be prefetched now
  *   qm_engine_forget()   blocks were trimmed
  *   qm_engine_tell()     where files lie
+ *   qm_engine_refused()  blocks that were wanted are not prefetched
  *   qm_engine_wasted()   a prefetched block has left the cache unused
  *
  * A class is a number of the caller's that says on whose behalf is read; 0 is nobody's.
@@ -46,8 +47,8 @@ enum { QM_ENGINE_EXTENTS_MAX = 64 }; /* of one call of qm_engine_tell() */
 
 /* Filled in by the caller before the first call.  After that nothing in it changes but
  * by a caller that keeps all other threads out of qm_engine_extend(), _used(),
- * _wasted(), _forget() and _tell() meanwhile; qm_engine_issue() may be given a copy,
- * since it does not use the prefetcher. */
+ * _wasted(), _forget(), _tell() and _refused() meanwhile; qm_engine_issue() may be
+ * given a copy, since it does not use the prefetcher if there is `refused`. */
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
     struct qm_cache *cache;
@@ -59,7 +60,14 @@ struct qm_engine {
     /* Whether a second tier has a block, as far as is known at the moment.  May be
      * called with the prefetcher's locks held.  NULL: there is none. */
     bool (*in_tier)(void *opaque, uint64_t block);
-    void *opaque;              /* of in_tier */
+    /* Where the prefetcher may be replaced while qm_engine_issue() runs on a copy: is
+     * told of runs that are not issued, or not all of it, and of the number of the
+     * copy; it calls qm_engine_refused(), from where the prefetcher stays, if that has
+     * still this number.  May be called with no lock of the prefetcher's only.  NULL:
+     * qm_engine_issue() calls it. */
+    void (*refused)(void *opaque, uint64_t number, uint64_t block, uint32_t count);
+    uint64_t number;           /* of the prefetcher: how many there were before it */
+    void *opaque;              /* of in_tier and refused */
     uint64_t device_blocks;    /* what lies beyond is not prefetched */
     bool prefetches;           /* false: nobody carries prefetches out */
     bool on_prefetch_hit;      /* candidates on a prefetch hit, too */
@@ -93,6 +101,9 @@ static inline uint32_t qm_engine_class(const struct qm_engine *e, uint32_t klass
 {
     return e->oblivious ? 0 : klass;
 }
+
+/* Blocks of a stream that were candidates are not prefetched now. */
+void qm_engine_refused(const struct qm_engine *e, uint64_t block, uint32_t count);
 
 /* A block that was prefetched for issuer is demanded by a context of class klass. */
 void qm_engine_used(const struct qm_engine *e, uint64_t block, uint32_t issuer,

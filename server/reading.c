@@ -41,7 +41,8 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct issuer issuer = {s, ref};
     unsigned n, throttled, stripe;
-    struct qm_engine e; /* what is issued next needs no prefetcher, but may wait */
+    struct qm_engine e; /* what is issued next may wait, so that is outside the gate;
+                           its prefetcher may be gone then: qms_reading_refused() */
     uint64_t now;
 
     if (qm_engine_ignores(&s->engine, access))
@@ -58,6 +59,16 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
         qm_engine_issue(&e, ref->klass->index, now, candidates, n, issue, &issuer);
     if (throttled > 0)
         qms_stats_add(s->stats, QMS_PREFETCH_THROTTLED, throttled);
+}
+
+void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count)
+{
+    struct qms_server *s = opaque;
+    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+
+    if (s->engine.number == number) /* else its stream has gone with the prefetcher */
+        qm_engine_refused(&s->engine, block, count);
+    qms_gate_leave(&s->contexts.gate, stripe);
 }
 
 /* A context of that class has demanded a block: see qm_engine_found(). */

@@ -49,6 +49,9 @@ void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
 unsigned qms_reading_hinting(void *opaque);
 void qms_reading_hinting_ended(void *opaque, unsigned source);
 void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n);
+/* What the engine says of blocks that are not prefetched (struct qm_engine); opaque is
+ * the server.  Outside the gate. */
+void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count);
 /* For qms_hints_new(). */
 void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome);
 

@@ -92,6 +92,8 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
         s->size / s->config.block_size + (s->size % s->config.block_size > 0);
     s->engine.latency = &s->latency;
     s->engine.rate = &s->rate;
+    s->engine.refused = qms_reading_refused;
+    s->engine.opaque = s;
     qms_tier_place(s);
     qms_server_tune(s, &s->config);
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,

@@ -452,7 +452,6 @@ void qms_tier_place(struct qms_server *s)
     if (!s->config.tier && !s->config.control)
         return;
     s->engine.in_tier = contains;
-    s->engine.opaque = s;
 }
 
 void qms_tier_close(struct qms_server *s)

@@ -153,6 +153,8 @@ struct bare *bare_new(uint64_t blocks, uint64_t prefetch_blocks)
     s->engine.prefetcher = &b->fake.base;
     s->engine.device_blocks = BARE_BLOCKS;
     s->engine.prefetches = prefetch_blocks > 0;
+    s->engine.refused = qms_reading_refused;
+    s->engine.opaque = s;
     qm_device_load_init(&s->load);
     qms_order_init(&s->order);
     s->stats = qms_stats_new();

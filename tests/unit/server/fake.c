@@ -66,8 +66,10 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     unsigned n = f->want_n < max ? f->want_n : max;
 
     count(f, &f->asked, 1);
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
         out[i] = qm_candidate_of(f->wants[i]);
+        out[i].stream = f->streaming;
+    }
     return n;
 }
 
@@ -132,6 +134,15 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
 {
 }
 
+static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t n)
+{
+    struct fake *f = (struct fake *)p;
+
+    count(f, &f->refused, (int)n);
+    f->refused_at = block;
+    f->misused = f->misused || f->gone;
+}
+
 static int save(struct qm_prefetcher *p)
 {
     struct fake *f = (struct fake *)p;
@@ -161,6 +172,7 @@ static const struct qm_prefetcher_ops ops = {
     .discard = discard,
     .forget = forget,
     .ended = ended,
+    .refused = refused,
     .purge = purge,
     .save = save,
 };

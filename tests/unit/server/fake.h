@@ -30,6 +30,10 @@ struct fake {
     unsigned there;      /* owners */
     uint64_t wants[4];   /* candidates */
     unsigned want_n;
+    bool streaming;   /* they are a stream's */
+    unsigned refused; /* blocks, that were not prefetched */
+    uint64_t refused_at;
+    bool gone, misused; /* the test has taken it away; it was told something then */
     uint64_t forgotten, forgotten_n; /* the blocks that were trimmed last */
     pthread_mutex_t slow;            /* held by the test: learn() waits */
 };

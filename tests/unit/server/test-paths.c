@@ -28,8 +28,16 @@ bool __wrap_qm_cache_contains(struct qm_cache *cache, uint64_t block);
 /* Who looks whether a block is there, looks just before it comes. */
 static _Atomic bool looks_before;
 
+/* Called, once, when somebody looks. */
+static void (*_Atomic meanwhile)(struct bare *b);
+static struct bare *whose;
+
 bool __wrap_qm_cache_contains(struct qm_cache *cache, uint64_t block)
 {
+    void (*f)(struct bare *) = atomic_exchange(&meanwhile, NULL);
+
+    if (f)
+        f(whose);
     return !looks_before && __real_qm_cache_contains(cache, block);
 }
 
@@ -174,6 +182,55 @@ static void test_change_that_fails(void **state)
         assert_int_equal(bare_do(b, changes[i], 9 * BLOCK + 100, 200), EIO);
         bare_check(b, 9 * BLOCK, BLOCK);
         bare_free(b);
+    }
+}
+
+static struct fake successor;
+
+/* As replace_policy() does. */
+static void replace_prefetcher(struct bare *b)
+{
+    const struct qm_mining_config mining = {.ablate = 0};
+
+    qms_gate_close(&b->s.contexts.gate);
+    qms_contexts_restart(&b->s.contexts, &b->slot, &successor.base, QM_LEVEL_INNERMOST);
+    qms_contexts_restart(&b->s.contexts, NULL, &successor.base, QM_LEVEL_INNERMOST);
+    qm_engine_set_prefetcher(&b->s.engine, &successor.base, &mining);
+    qms_gate_open(&b->s.contexts.gate);
+    b->fake.gone = true;
+}
+
+/* What a stream wanted, and the budget has no read for, its prefetcher is told of, if
+ * it is there still: the thread that tells may have been overtaken by a change of the
+ * policy. */
+static void test_refused(void **state)
+{
+    for (unsigned replaced = 0; replaced < 2; replaced++) {
+        const struct qm_budget budget = {1, UINT64_MAX / 4};
+        struct bare *b = bare_new(32, 8);
+        struct qm_rate rate;
+
+        qm_rate_init(&rate);
+        qm_rate_set(&rate, &budget);
+        b->s.engine.rate = &rate;
+        b->fake.wants[0] = 20;
+        b->fake.want_n = 1;
+        b->fake.streaming = true;
+        fake_init(&successor);
+        whose = b;
+        atomic_store(&meanwhile, replaced ? replace_prefetcher : NULL);
+        read_block(b, 9);
+        assert_null(atomic_load(&meanwhile));
+        assert_int_equal(b->fake.asked, 1);
+        assert_int_equal(atomic_load(&rate.over), 1);
+        assert_int_equal(b->fake.refused, !replaced);
+        assert_false(b->fake.misused);
+        if (!replaced)
+            assert_int_equal(b->fake.refused_at, 20);
+        assert_int_equal(successor.refused, 0);
+        bare_free(b);
+        fake_check_and_destroy(&successor);
+        qm_rate_destroy(&rate);
     }
 }
 
@@ -571,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_prefetch_before_a_trim),
         cmocka_unit_test(test_prefetch_during_a_change),
         cmocka_unit_test(test_what_is_forgotten),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_demand_before_a_change),
         cmocka_unit_test(test_change_of_what_is_cached),
         cmocka_unit_test(test_change_that_fails),
