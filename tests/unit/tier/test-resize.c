@@ -3,8 +3,9 @@
 #include "testing.h"
 
 #define BLOCK 16384
-#define LARGE (UINT64_C(2) << 30) /* as many shards as there can be are from 4 GiB on  \
-                                   */
+#define LARGE                                                                          \
+    (UINT64_C(2) << 30) /* as many shards as there can be are from 4 GiB on            \
+                         */
 #define WHOLE (UINT64_C(8) << 30)
 #define SMALL (UINT64_C(40) << 20)
 
