@@ -14,7 +14,7 @@
 
 #include "server/below.h"
 #include "server/server.h"
-#include "server/volume.h"
+#include "server/volume-name.h"
 #include "trace/text.h"
 
 #define REPORT_PART 10 /* of the time, clients' statistics may take one */
@@ -73,6 +73,7 @@ static void quickmine_cleanup(nbdkit_backend *backend)
 static void quickmine_unload(void)
 {
     qms_config_free(&qms_server.config);
+    qms_volume_free();
 }
 
 static int quickmine_list_exports(nbdkit_next_list_exports *next,

@@ -12,13 +12,14 @@
 
 #include "server/below.h"
 #include "server/server.h"
+#include "server/tier-file.h"
 #include "server/tier.h"
+#include "server/volume-name.h"
 #include "server/volume.h"
 #include "tier/format.h"
 #include "tier/tier.h"
 
-#define LOOK    (128 << 10) /* bytes in which a tier has its first mark */
-#define READERS 4           /* threads for requests of several blocks */
+#define READERS 4 /* threads for requests of several blocks */
 
 /* At the server's end, memory is handed over for so long. */
 #define FLUSH_NS (UINT64_C(5) * 1000000000)
@@ -38,9 +39,18 @@ static void warn(void *opaque, const char *message)
     qms_log(QMS_WARNING, "tier=%s: %s", s->config.tier, message);
 }
 
+static bool same_volume(void *opaque, const char *had, char *why, size_t len)
+{
+    const struct qms_server *s = opaque;
+    char volume[QMS_VOLUME_NAME];
+
+    qms_volume_name(volume);
+    return !s->config.tier_volume && qms_volume_same(had, volume, why, len);
+}
+
 /* volume is where its name is kept. */
 static struct qm_tier_config configure(const struct qms_config *c, uint64_t size,
-                                       char volume[32])
+                                       char volume[QMS_VOLUME_NAME])
 {
     struct qm_tier_config config;
 
@@ -61,104 +71,17 @@ static struct qm_tier_config configure(const struct qms_config *c, uint64_t size
     return config;
 }
 
-/* Whether another program has a lock on the file, as a server has on its tier. */
-static bool is_locked(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-/* Whether a file begins with something, and that is no tier.  qm_tier_open() judges;
- * this is to tell while a person still watches. */
-static bool is_foreign(int fd)
-{
-    static const char zeros[QM_TIER_PAGE];
-    char page[QM_TIER_PAGE];
-    bool any = false;
-
-    for (off_t at = 0; at < LOOK; at += sizeof page) {
-        ssize_t n = pread(fd, page, sizeof page, at);
-        uint64_t magic;
-
-        if (n <= 0)
-            break;
-        memcpy(&magic, page, sizeof magic);
-        if (n == sizeof page && magic == QM_TIER_MAGIC)
-            return false;
-        any = any || memcmp(page, zeros, (size_t)n) != 0;
-    }
-    return any;
-}
-
-/* What is there already must be a file that can be written to.  Returns 0 or an errno
- * value; *device: it is a block device. */
-static int try_file(const char *path, bool *device)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-    int error = 0;
-
-    if (fd == -1)
-        return errno;
-    if (fstat(fd, &st) == -1)
-        error = errno;
-    else if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-        error = EINVAL;
-    else if (is_locked(fd))
-        error = EBUSY;
-    else if (is_foreign(fd))
-        error = EEXIST;
-    *device = error == 0 && S_ISBLK(st.st_mode);
-    close(fd);
-    return error;
-}
-
-static const char *explain(int error)
-{
-    switch (error) {
-    case EINVAL:
-        return "a tier is a regular file or a block device";
-    case EBUSY:
-        return "another server uses it";
-    case EEXIST:
-        return "it holds something else than a tier; give another path, or if that is "
-               "not needed, overwrite its first 128 KiB with zeros";
-    default:
-        return strerror(error);
-    }
-}
-
-/* Whether a file of that name can be made. */
-static int try_directory(const char *path)
-{
-    char *copy = strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
-    int error = 0;
-
-    if (!copy)
-        return ENOMEM;
-    if (slash)
-        slash[slash == copy] = '\0';
-    if (access(slash ? copy : ".", W_OK | X_OK) == -1)
-        error = errno;
-    free(copy);
-    return error;
-}
-
 /* Whether there can be such a tier, of a volume of size bytes. */
 static int try_tier(const struct qms_config *c, uint64_t size, char *why, size_t len)
 {
-    char volume[32], err[256];
+    char volume[QMS_VOLUME_NAME], err[256];
     struct qm_tier_config config;
     bool device = false;
-    int error = try_file(c->tier, &device);
 
-    if (error == ENOENT)
-        error = try_directory(c->tier);
-    if (error != 0) {
-        snprintf(why, len, "tier=%s: %s", c->tier, explain(error));
+    if (qms_tier_try_file(c->tier, &device, why, len) == -1 ||
+        (c->tier_witness &&
+         qms_tier_try_witness(c->tier_witness, c->tier, why, len) == -1))
         return -1;
-    }
     if (c->tier_size == 0 && !device) {
         snprintf(why, len,
                  "tier=%s: give tier-size=SIZE, too: only that of a block device "
@@ -213,13 +136,15 @@ static void tell_recovered(const struct qms_server *s, struct qm_tier *tier,
 static struct qm_tier *open_tier(struct qms_server *s, bool running, char *why,
                                  size_t len)
 {
-    char volume[32], before[QM_TIER_STATE], known[QM_TIER_STATE], err[512] = "";
+    char volume[QMS_VOLUME_NAME], before[QM_TIER_STATE], known[QM_TIER_STATE],
+        err[512] = "";
     struct qm_tier_config config = configure(&s->config, s->size, volume);
     struct qm_tier *tier;
     bool observed;
     int error;
 
     config.warn = warn;
+    config.same_volume = same_volume;
     config.opaque = s;
     qms_volume_state(before, known, &observed);
     if (running) {

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* volume.c - see volume.h.
  *
- * What is served from a tier must be the volume's, so the tier has to know which volume
- * it is.  The parameters of the layers below name the volume: by their text, by the
- * names of files that they name, links resolved, and by their inodes and times of birth
- * if they are regular files.  Another volume behind the same parameters goes unnoticed
- * unless its size or its state differs: tier-volume is for that.
+ * Which volume it is, by the parameters of the layers below: volume-name.c.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,10 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "plugins/volume-state.h"
+#include "server/volume-name.h"
 #include "server/volume.h"
 #include "tier/io.h"
 
@@ -34,83 +28,12 @@
 
 #define OBJECTS_MAX 1024 /* that nbdkit has loaded, at most */
 
-static uint64_t parameters; /* a hash of what the layers below were given */
-static char file[PATH_MAX]; /* a parameter "file", links resolved; "": none */
-
-/* Two hashes of what identifies the data; known: there is anything. */
-static struct {
-    uint64_t h[2];
-    bool known;
-} identity;
-
-static void identify(const void *data, size_t len)
-{
-    identity.h[0] = XXH3_64bits_withSeed(data, len, identity.h[0]);
-    identity.h[1] = XXH3_64bits_withSeed(data, len, ~identity.h[1]);
-    identity.known = true;
-}
-
-static void add(const void *data, size_t len)
-{
-    parameters = XXH3_64bits_withSeed(data, len, parameters);
-}
+static const char *file; /* a parameter "file", links resolved; "": none */
 
 static bool look(const char *path, struct statx *st)
 {
     return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME,
                  st) == 0;
-}
-
-/* Parameters of nbdkit-rbd-plugin that say how, not what; they differ from one start to
- * the next. */
-static bool is_manner(const char *key)
-{
-    return strcmp(key, "takeover") == 0 || strcmp(key, "connect-timeout") == 0 ||
-           strcmp(key, "slow-after") == 0;
-}
-
-void qms_volume_parameter(const char *key, const char *value)
-{
-    char path[PATH_MAX];
-    struct statx st;
-
-    if (is_manner(key))
-        return;
-    add(key, strlen(key) + 1);
-    add(value, strlen(value) + 1);
-    if (!realpath(value, path) || !look(path, &st))
-        return;
-    add(path, strlen(path) + 1);
-    if (!S_ISREG(st.stx_mode))
-        return;
-    add(&st.stx_ino, sizeof st.stx_ino);
-    /* The next file of this name often gets the same inode. */
-    if (st.stx_mask & STATX_BTIME) {
-        add(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
-        add(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
-    }
-    if (strcmp(key, "file") != 0)
-        return;
-    strcpy(file, path);
-    identify(&st.stx_ino, sizeof st.stx_ino);
-    if (st.stx_mask & STATX_BTIME) {
-        identify(&st.stx_btime.tv_sec, sizeof st.stx_btime.tv_sec);
-        identify(&st.stx_btime.tv_nsec, sizeof st.stx_btime.tv_nsec);
-    }
-}
-
-void qms_volume_identity(uint8_t id[16])
-{
-    memset(id, 0, 16);
-    if (!identity.known)
-        return;
-    memcpy(id, identity.h, sizeof identity.h);
-    id[0] |= 1; /* 0 is unknown */
-}
-
-void qms_volume_name(char name[32])
-{
-    snprintf(name, 32, "nbdkit:%016" PRIx64, parameters);
 }
 
 /* Filters that change where bytes lie, when they come or how they are asked for, but
@@ -197,11 +120,27 @@ static int collect(struct dl_phdr_info *info, size_t size, void *opaque)
     return !objects->all;
 }
 
+bool qms_volume_has_layer(const char *kind, const char *name)
+{
+    struct objects objects = {.all = true};
+    char called[64];
+    bool found = false;
+
+    dl_iterate_phdr(collect, &objects);
+    for (size_t i = 0; i < objects.n; i++) {
+        found = found || (is_called(objects.paths[i], kind, called) &&
+                          strcmp(called, name) == 0);
+        free(objects.paths[i]);
+    }
+    return found;
+}
+
 static struct layers find_layers(void)
 {
     struct layers layers = {0};
     struct objects objects = {.all = true};
 
+    file = qms_volume_file();
     dl_iterate_phdr(collect, &objects);
     for (size_t i = 0; i < objects.n; i++) {
         look_at_object(&layers, objects.paths[i]);
@@ -294,6 +233,7 @@ bool qms_volume_sync(void)
 {
     int fd, r;
 
+    file = qms_volume_file();
     if (file[0] == '\0')
         return true;
     fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

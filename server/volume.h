@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* volume.h - what can be known of the volume below: its name, and whether anybody has
- * changed it while its tier was not open (tier/verify.c).
+/* volume.h - what can be known of the volume below: whether anybody has changed it
+ * while its tier was not open (tier/verify.c).
  *
  * nbdkit tells a filter nothing of the layers below but the parameters that they were
  * given.  There are two proofs that nobody has changed the volume:
@@ -30,17 +30,6 @@
 #include <stdint.h>
 
 #include "tier/tier.h"
-
-/* A parameter of the layers below.  Called before nbdkit changes its directory. */
-void qms_volume_parameter(const char *key, const char *value);
-
-/* A name that follows from these: "nbdkit:" and 16 digits. */
-void qms_volume_name(char name[32]);
-
-/* What tells the data from those of another volume, and stays the same at the next
- * start: of a regular file that is the parameter "file", its inode and time of birth.
- * All 0: nothing is known. */
-void qms_volume_identity(uint8_t id[16]);
 
 /* The states of struct qm_tier_config, "" if they are not known; *observed: known
  * changes with each write, and qms_volume_observe() says to what.  The layers below are

@@ -8,8 +8,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define WITNESS_MAGIC UINT64_C(0x313054494e544957)
-
 static uint64_t pages(uint64_t bytes)
 {
     return (bytes + QM_TIER_PAGE - 1) / QM_TIER_PAGE * QM_TIER_PAGE;
@@ -162,12 +160,12 @@ bool qm_tier_map_ok(const struct qm_tier_map_page *page, uint32_t number,
 
 void qm_tier_testimony_seal(struct qm_tier_testimony *t)
 {
-    t->magic = WITNESS_MAGIC;
+    t->magic = QM_TIER_WITNESS_MAGIC;
     t->check = XXH3_64bits(REST(t, uuid), REST_BYTES(t, uuid));
 }
 
 bool qm_tier_testimony_ok(const struct qm_tier_testimony *t)
 {
-    return t->magic == WITNESS_MAGIC &&
+    return t->magic == QM_TIER_WITNESS_MAGIC &&
            t->check == XXH3_64bits(REST(t, uuid), REST_BYTES(t, uuid));
 }

@@ -60,15 +60,16 @@
 
 #include "tier/tier.h"
 
-#define QM_TIER_PAGE        4096u
-#define QM_TIER_MAGIC       UINT64_C(0x3130524549544d51) /* "QMTIER01" */
-#define QM_TIER_FOOT_MAGIC  UINT64_C(0x31304745534d51ff)
-#define QM_TIER_SUPERS      (2 * QM_TIER_PAGE)
-#define QM_TIER_VOID        UINT64_MAX /* block of a slot that holds none */
-#define QM_TIER_REGION_BITS 22         /* a bit of the map is for 4 MiB of the volume */
-#define QM_TIER_BLOCK_BITS  48         /* of a block's number, at most */
-#define QM_TIER_CHECK_BITS  43         /* of a checksum, that the index has room for */
-#define QM_TIER_NAME        256
+#define QM_TIER_PAGE          4096u
+#define QM_TIER_MAGIC         UINT64_C(0x3130524549544d51) /* "QMTIER01" */
+#define QM_TIER_FOOT_MAGIC    UINT64_C(0x31304745534d51ff)
+#define QM_TIER_WITNESS_MAGIC UINT64_C(0x313054494e544957)
+#define QM_TIER_SUPERS        (2 * QM_TIER_PAGE)
+#define QM_TIER_VOID          UINT64_MAX /* block of a slot that holds none */
+#define QM_TIER_REGION_BITS   22 /* a bit of the map is for 4 MiB of the volume */
+#define QM_TIER_BLOCK_BITS    48 /* of a block's number, at most */
+#define QM_TIER_CHECK_BITS    43 /* of a checksum, that the index has room for */
+#define QM_TIER_NAME          256
 #define QM_TIER_UNVERIFIED                                                             \
     0x80u /* in a tag: live, but not to be believed (verify.c)                         \
            */

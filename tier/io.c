@@ -118,6 +118,61 @@ static int present(void *opaque, uint64_t size)
     return (uint64_t)st.st_size < size ? EIO : st.st_nlink == 0 ? ENOENT : 0;
 }
 
+static bool is_zero(const char *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* Whether [at, end) is zeros. */
+static int look_through(int fd, off_t at, off_t end, bool *blank)
+{
+    char page[QM_TIER_PAGE];
+
+    while (at < end && *blank) {
+        size_t n = end - at < (off_t)sizeof page ? (size_t)(end - at) : sizeof page;
+        int r = qm_tier_pread(fd, page, n, (uint64_t)at);
+
+        if (r != 0)
+            return r;
+        *blank = is_zero(page, n);
+        at += (off_t)n;
+    }
+    return 0;
+}
+
+int qm_tier_blank(int fd, bool *blank)
+{
+    off_t at = 0, end = lseek(fd, 0, SEEK_END);
+
+    *blank = true;
+    if (end == -1)
+        return errno;
+    while (at < end && *blank) {
+        off_t data = lseek(fd, at, SEEK_DATA), hole;
+        int r;
+
+        if (data == -1 && errno == ENXIO) /* there is none from here on */
+            return 0;
+        if (data == -1) /* no file system of holes */
+            data = at;
+        hole = lseek(fd, data, SEEK_HOLE);
+        if (hole <= data)
+            hole = end;
+        r = look_through(fd, data, hole, blank);
+        if (r != 0)
+            return r;
+        at = hole;
+    }
+    return 0;
+}
+
+static int blank_file(void *opaque, bool *blank)
+{
+    struct file *f = opaque;
+
+    return qm_tier_blank(f->fd[QM_TIER_META], blank);
+}
+
 static void close_file(void *opaque)
 {
     struct file *f = opaque;
@@ -230,6 +285,7 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, bool r
     if (f->regular &&
         statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &stx) == 0) {
         io->inode = stx.stx_ino;
+        io->device = st.st_dev;
         if (stx.stx_mask & STATX_BTIME)
             io->birth =
                 (uint64_t)stx.stx_btime.tv_sec * 1000000000u + stx.stx_btime.tv_nsec;
@@ -258,6 +314,7 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, bool r
     io->reserve = reserve_file;
     io->resize = resize_file;
     io->present = present;
+    io->blank = blank_file;
     io->close = close_file;
     return 0;
 fail:
@@ -384,27 +441,69 @@ int qm_tier_witness_read(const char *path, struct qm_tier_testimony *t)
     return e;
 }
 
-int qm_tier_witness_write(const char *path, const struct qm_tier_testimony *t)
+int qm_tier_witness_check(const char *path)
 {
-    size_t n = strlen(path);
-    char *other = malloc(n + 5), *slash;
-    int fd, r = 0;
+    const uint64_t magic = QM_TIER_WITNESS_MAGIC;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char data[sizeof(struct qm_tier_testimony) + 1];
+    struct stat st;
+    ssize_t n;
+    int r = EEXIST;
 
-    if (!other)
-        return ENOMEM;
-    memcpy(other, path, n);
-    memcpy(other + n, ".new", 5);
-    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd == -1) {
+    if (fd == -1)
+        return errno == ENOENT ? 0 : errno;
+    if (fstat(fd, &st) == -1) {
         r = errno;
-        free(other);
-        return r;
+    } else if (S_ISREG(st.st_mode)) {
+        n = pread(fd, data, sizeof data, 0);
+        if (n == -1)
+            r = errno;
+        else if (n < (ssize_t)sizeof data && /* one that is damaged is ours, too */
+                 memcmp(data, &magic,
+                        (size_t)n < sizeof magic ? (size_t)n : sizeof magic) == 0)
+            r = 0;
     }
+    close(fd);
+    return r;
+}
+
+/* Makes the file that is to take the place of the witness.  Returns an errno value. */
+static int write_new(const char *path, const struct qm_tier_testimony *t)
+{
+    int r = qm_tier_witness_check(path), fd;
+
+    if (r != 0)
+        return r;
+    (void)unlink(path); /* of a server that ended meanwhile */
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd == -1)
+        return errno;
+    errno = 0;
     if (write(fd, t, sizeof *t) != (ssize_t)sizeof *t)
         r = errno ? errno : EIO;
     if (fsync(fd) == -1 && r == 0)
         r = errno;
     close(fd);
+    return r;
+}
+
+int qm_tier_witness_write(const char *path, const struct qm_tier_testimony *t)
+{
+    size_t n = strlen(path);
+    char *other = malloc(n + 5), *slash;
+    int fd, r;
+
+    if (!other)
+        return ENOMEM;
+    memcpy(other, path, n);
+    memcpy(other + n, ".new", 5);
+    r = qm_tier_witness_check(path);
+    if (r == 0)
+        r = write_new(other, t);
+    if (r == EEXIST) {
+        free(other);
+        return r;
+    }
     if (r == 0 && rename(other, path) == -1)
         r = errno;
     if (r != 0)

@@ -39,6 +39,9 @@ struct qm_tier_io {
     /* Returns ENOENT if the file has no name any more, EIO if it is shorter than size.
      */
     int (*present)(void *opaque, uint64_t size);
+    /* Whether the file has nothing but zeros; takes no time for holes.  NULL, or of a
+     * device: not looked at. */
+    int (*blank)(void *opaque, bool *blank);
     void (*close)(void *opaque);
     /* Reads n pieces of QM_TIER_DATA at once.  done() is called by this thread, once
      * for each in any order, before it returns.  False: cannot be done in this way now,
@@ -47,13 +50,13 @@ struct qm_tier_io {
                       qm_tier_io_done *done, void *done_opaque);
 
     /* Set when it is opened. */
-    bool fixed;    /* a device: its size cannot be changed */
-    bool direct;   /* QM_TIER_DATA is O_DIRECT */
-    bool fresh;    /* made just now */
-    uint64_t size; /* of the file when it was opened */
-    uint64_t inode, birth;
-    unsigned rings;  /* of io_uring, that read_many() has */
-    uint64_t memory; /* bytes that it has allocated */
+    bool fixed;                    /* a device: its size cannot be changed */
+    bool direct;                   /* QM_TIER_DATA is O_DIRECT */
+    bool fresh;                    /* made just now */
+    uint64_t size;                 /* of the file when it was opened */
+    uint64_t inode, birth, device; /* of a regular file */
+    unsigned rings;                /* of io_uring, that read_many() has */
+    uint64_t memory;               /* bytes that it has allocated */
 };
 
 /* Reads all, or fails.  Returns 0 or an errno value. */
@@ -68,8 +71,14 @@ int qm_tier_io_file(struct qm_tier_io *io, const char *path, bool direct, bool r
 /* No file: data is not kept, metadata in memory (size bytes of address space). */
 int qm_tier_io_null(struct qm_tier_io *io, uint64_t size);
 
-/* The witness file: read it, or replace it durably.  Return errno values. */
+/* Whether a regular file has nothing but zeros.  Returns 0 or an errno value. */
+int qm_tier_blank(int fd, bool *blank);
+
+/* The witness file: read it, or replace it durably.  Return errno values; EEXIST: there
+ * is a file that is neither empty nor a witness, or its own name with ".new" is one,
+ * and stays as it is. */
 struct qm_tier_testimony;
+int qm_tier_witness_check(const char *path);
 int qm_tier_witness_read(const char *path, struct qm_tier_testimony *t);
 int qm_tier_witness_write(const char *path, const struct qm_tier_testimony *t);
 

@@ -121,6 +121,12 @@ static int look(struct qm_tier *t, enum look *found)
             *found = OURS;
         }
     }
+    if (*found == NOTHING && zero && !t->io.fixed && t->io.blank) {
+        int r = t->io.blank(t->io.opaque, &zero);
+
+        if (r != 0)
+            return r;
+    }
     if (*found == NOTHING && !zero)
         *found = magic ? DAMAGED : FOREIGN;
     return 0;
@@ -134,10 +140,14 @@ static bool differs(struct qm_tier *t, char *why, size_t len)
     struct qm_tier_geometry g;
     int r;
 
-    if (strcmp(have->volume, want->volume) != 0)
-        snprintf(why, len, "it was of volume \"%.100s\", not \"%.100s\"", have->volume,
-                 want->volume);
-    else if (have->volume_size != want->size)
+    why[0] = '\0';
+    if (strcmp(have->volume, want->volume) != 0 &&
+        !(t->config.same_volume &&
+          t->config.same_volume(t->config.opaque, have->volume, why, len))) {
+        if (why[0] == '\0')
+            snprintf(why, len, "it was of volume \"%.100s\", not \"%.100s\"",
+                     have->volume, want->volume);
+    } else if (have->volume_size != want->size)
         snprintf(why, len, "the volume had %llu bytes and has %llu now",
                  (unsigned long long)have->volume_size, (unsigned long long)want->size);
     else if (have->block_size != want->block_size)
@@ -380,6 +390,8 @@ static int begin_epoch(struct qm_tier *t)
     if (r == 0) {
         t->super.epoch++;
         snprintf(t->super.boot_id, sizeof t->super.boot_id, "%s", t->config.boot_id);
+        snprintf(t->super.volume, sizeof t->super.volume, "%s",
+                 t->config.identity.volume);
         memset(t->super.known, 0, sizeof t->super.known);
         if (t->config.known)
             snprintf(t->super.known, sizeof t->super.known, "%s", t->config.known);
@@ -430,10 +442,9 @@ int recover_open(struct qm_tier *t, char *err, size_t len)
     t->found = found == OURS;
     if (r == 0 && found == FOREIGN) {
         snprintf(
-            err, len,
-            "%s holds something else than a tier; if that is not needed, remove it "
-            "or overwrite its first 128 KiB with zeros",
-            t->config.path);
+            err, len, "%s holds something else than a tier; if that is not needed, %s",
+            t->config.path,
+            t->io.fixed ? "overwrite its first 128 KiB with zeros" : "remove the file");
         return EINVAL;
     }
     if (r == 0 && t->config.size == 0)

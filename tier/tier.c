@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "tier/internal.h"
@@ -421,6 +422,31 @@ static int open_io(struct qm_tier *t, char *err, size_t len)
     return r;
 }
 
+/* A witness must be empty, or have been one before, and not be the tier itself. */
+static int check_witness(const struct qm_tier *t, char *err, size_t len)
+{
+    const char *path = t->config.witness;
+    struct stat st;
+    int r = path ? qm_tier_witness_check(path) : 0;
+
+    if (r == EEXIST) {
+        snprintf(
+            err, len,
+            "%s holds something else than the witness of a tier; give another path, "
+            "or if that is not needed, remove it",
+            path);
+        return EINVAL;
+    }
+    if (r == 0 && path && t->config.path &&
+        (strcmp(path, t->config.path) == 0 ||
+         (t->io.inode != 0 && stat(path, &st) == 0 && st.st_ino == t->io.inode &&
+          st.st_dev == t->io.device))) {
+        snprintf(err, len, "%s is to be both the tier and its witness", path);
+        return EINVAL;
+    }
+    return 0; /* what else is wrong with it, who writes it says */
+}
+
 /* Whatever was there is not believed the next time. */
 static void give_up(struct qm_tier *t, bool opened)
 {
@@ -448,8 +474,13 @@ int qm_tier_open(const struct qm_tier_config *config, struct qm_tier **tier, cha
         snprintf(err, len, "out of memory");
         return ENOMEM;
     }
-    r = open_io(t, err, len);
+    r = check_witness(t, err, len);
+    if (r == 0)
+        r = open_io(t, err, len);
     opened = r == 0;
+    if (r == 0)
+        r = check_witness(t, err,
+                          len); /* now that it is known which file the tier is */
     if (r == 0)
         r = recover_open(t, err, len);
     recovered = r == 0;

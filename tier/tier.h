@@ -171,7 +171,11 @@ struct qm_tier_config {
      * within qm_tier_open(), possibly with locks held: it must not call the library.
      * NULL: not told.  Each kind of problem is told once. */
     void (*warn)(void *opaque, const char *message);
-    void *opaque; /* for now() and warn() */
+    /* Whether a tier of the volume `had`, which is called otherwise, is of this one all
+     * the same: then it has this name from now on.  If not, why may say what differs.
+     * Called in qm_tier_open().  NULL: it is not. */
+    bool (*same_volume)(void *opaque, const char *had, char *why, size_t len);
+    void *opaque; /* for all of these */
 
     const struct qm_tier_io *io; /* NULL: the file; else the tests' */
     const char *boot_id;         /* NULL: the kernel's; else the tests' */

@@ -441,6 +441,134 @@ static void test_refused(void **state)
     assert_non_null(strstr(err, "/nonexistent/tier: No such file"));
 }
 
+static bool knows(void *opaque, const char *had, char *why, size_t len)
+{
+    const char *known = "a-volume";
+
+    snprintf(why, len, "%s", strcmp(had, known) == 0 ? "" : "it is none of ours");
+    return strcmp(had, known) == 0;
+}
+
+/* A volume that has another name now, as the caller says. */
+static void test_renamed(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t = open_ok(&c);
+
+    assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    qm_tier_close(t, QM_TIER_KEEP);
+    c.identity.volume = "b-volume";
+    c.same_volume = knows;
+    t = open_ok(&c);
+    assert_int_equal(get(t, 1), 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    /* That is its name from now on. */
+    c.same_volume = NULL;
+    t = open_ok(&c);
+    assert_int_equal(get(t, 1), 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+    c.same_volume = knows;
+    c.identity.volume = "c-volume";
+    expect_emptied(&c, "is emptied: it is none of ours");
+}
+
+static void fill_file(const char *name, uint64_t at, const char *text, uint64_t size)
+{
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+    assert_int_equal(pwrite(fd, text, strlen(text), (off_t)at), strlen(text));
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    close(fd);
+}
+
+static void check_file(const char *name, uint64_t at, const char *text, uint64_t size)
+{
+    int fd = open(name, O_RDONLY);
+
+    assert_int_equal(lseek(fd, 0, SEEK_END), size);
+    assert_int_equal(pread(fd, buf, strlen(text), (off_t)at), strlen(text));
+    assert_memory_equal(buf, text, strlen(text));
+    close(fd);
+}
+
+static void refuses(const struct qm_tier_config *c, const char *why)
+{
+    struct qm_tier *t;
+    char err[400];
+
+    assert_int_equal(qm_tier_open(c, &t, err, sizeof err), EINVAL);
+    if (!strstr(err, why))
+        fail_msg("%s", err);
+}
+
+/* A file with data anywhere is somebody's; one of zeros only is empty. */
+static void test_mistyped(void **state)
+{
+    const uint64_t size = UINT64_C(3) << 30;
+    struct qm_tier_config c = config();
+    struct qm_tier *t;
+
+    fill_file(path, size - 5, "data!", size);
+    refuses(&c, "something else than a tier");
+    check_file(path, size - 5, "data!", size);
+    fill_file(path, 1 << 20, "data!", (1 << 20) + 4096);
+    refuses(&c, "something else than a tier");
+    check_file(path, 1 << 20, "data!", (1 << 20) + 4096);
+    fill_file(path, 1 << 20, "", size);
+    t = open_ok(&c);
+    qm_tier_close(t, QM_TIER_KEEP);
+    unlink(path);
+}
+
+/* Nor is a witness written over what is none. */
+static void test_mistyped_witness(void **state)
+{
+    struct qm_tier_config c = config();
+    char other[80];
+    struct qm_tier *t;
+
+    c.witness = witness;
+    fill_file(witness, 0, "precious", 8);
+    refuses(&c, "something else than the witness of a tier");
+    check_file(witness, 0, "precious", 8);
+    assert_int_equal(access(path, F_OK), -1);
+    fill_file(witness, 0, "", 4096); /* zeros: it is not empty */
+    refuses(&c, "something else than the witness of a tier");
+    c.witness = dir;
+    refuses(&c, "something else than the witness of a tier");
+    /* Whatever else is wrong, it stays. */
+    c.witness = witness;
+    fill_file(witness, 0, "precious", 8);
+    c.path = "/nonexistent/tier";
+    refuses(&c, "something else than the witness of a tier");
+    check_file(witness, 0, "precious", 8);
+    c = config();
+    c.witness = path;
+    refuses(&c, "both the tier and its witness");
+    snprintf(other, sizeof other, "%s/../%s/tier", dir, strrchr(dir, '/') + 1);
+    c.witness = other;
+    t = NULL;
+    fill_file(path, 0, "", 0);
+    refuses(&c, "both the tier and its witness");
+    assert_null(t);
+    unlink(path);
+    /* The file beside it, too, is somebody's. */
+    c.witness = witness;
+    unlink(witness);
+    snprintf(other, sizeof other, "%s.new", witness);
+    fill_file(other, 0, "precious", 8);
+    assert_int_equal(qm_tier_witness_write(witness, &(struct qm_tier_testimony){0}),
+                     EEXIST);
+    check_file(other, 0, "precious", 8);
+    unlink(other);
+    /* An empty file becomes one. */
+    fill_file(witness, 0, "", 0);
+    t = open_ok(&c);
+    qm_tier_close(t, QM_TIER_KEEP);
+    unlink(path);
+}
+
 /* Blocks that stayed in their segments when others left are there after an end, and
  * after a kill. */
 static void test_stayed(void **state)
@@ -607,6 +735,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_refused, setup),
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_unflushed, setup),
+        cmocka_unit_test_setup(test_renamed, setup),
+        cmocka_unit_test_setup(test_mistyped, setup),
+        cmocka_unit_test_setup(test_mistyped_witness, setup),
         cmocka_unit_test_setup(test_stayed, setup),
         cmocka_unit_test_setup(test_vanished, setup),
         cmocka_unit_test_setup(test_forget, setup),
