@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* explain.c - a prefetcher that passes everything on, and takes notes.
  *
+ * What is simulated must not depend on it: so it has each operation that the prefetcher
+ * has, and no other.
+ *
  * What was seen is in a table of words, open addressing: the hash of a block or of a
  * pair, and in its low byte how often.  Two that agree in 56 bits of their hash are
  * taken for one.
@@ -35,7 +38,8 @@ struct qm_explain {
 
 struct qm_stream {
     struct qm_stream *of;
-    uint64_t last[FAR]; /* the latest first */
+    const struct qm_prefetcher_ops *ops; /* of's */
+    uint64_t last[FAR];                  /* the latest first */
     unsigned n;
     bool asked; /* since the last access, or there was none */
     uint64_t proposed[PROPOSED];
@@ -206,8 +210,10 @@ static struct qm_stream *begin(struct qm_prefetcher *p, uint32_t klass)
     struct qm_explain *e = explain_of(p);
     struct qm_stream *s = calloc(1, sizeof *s);
 
-    if (s)
+    if (s) {
+        s->ops = e->of->ops;
         s->of = e->of->ops->begin(e->of, klass);
+    }
     if (s && !s->of) {
         free(s);
         return NULL;
@@ -284,6 +290,85 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
     e->of->ops->stats(e->of, out);
 }
 
+static void refused(struct qm_prefetcher *p, uint64_t block, uint32_t count)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->refused(e->of, block, count);
+}
+
+static void request(struct qm_stream *s, uint32_t count)
+{
+    s->ops->request(s->of, count);
+}
+
+static size_t kept(const struct qm_stream *s)
+{
+    return s->ops->kept(s->of);
+}
+
+static void own(struct qm_stream *s, unsigned owner)
+{
+    s->ops->own(s->of, owner);
+}
+
+static void owners(struct qm_prefetcher *p, unsigned there)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->owners(e->of, there);
+}
+
+static void set_degree(struct qm_prefetcher *p, unsigned degree)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->set_degree(e->of, degree);
+}
+
+static int save(struct qm_prefetcher *p)
+{
+    struct qm_explain *e = explain_of(p);
+
+    return e->of->ops->save(e->of);
+}
+
+static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->forget(e->of, block, count);
+}
+
+static void extents(struct qm_prefetcher *p, const struct qm_extent *all, unsigned n)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->extents(e->of, all, n);
+}
+
+static bool knows(struct qm_prefetcher *p, const struct qm_stream *s, uint64_t block)
+{
+    struct qm_explain *e = explain_of(p);
+
+    return e->of->ops->knows(e->of, s->of, block);
+}
+
+static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
+{
+    struct qm_explain *e = explain_of(p);
+
+    e->of->ops->set_memory(e->of, bytes);
+}
+
+static int rules(struct qm_prefetcher *p,
+                 int (*each)(void *opaque, const struct qm_rule *rule), void *opaque)
+{
+    struct qm_explain *e = explain_of(p);
+
+    return e->of->ops->rules(e->of, each, opaque);
+}
+
 struct qm_explain *qm_explain_new(struct qm_prefetcher *prefetcher)
 {
     struct qm_explain *e = calloc(1, sizeof *e);
@@ -297,16 +382,31 @@ struct qm_explain *qm_explain_new(struct qm_prefetcher *prefetcher)
         .name = prefetcher->ops->name,
         .summary = prefetcher->ops->summary,
         .flags = prefetcher->ops->flags,
-        .destroy = destroy,
-        .begin = begin,
+        .parameters = prefetcher->ops->parameters,
+#define HAS(operation) .operation = prefetcher->ops->operation ? (operation) : NULL
+        HAS(destroy),
+        HAS(begin),
         .access = access_block,
-        .candidates = candidates,
-        .end = end,
-        .learn = learn,
-        .discard = discard,
-        .ended = ended,
-        .purge = purge,
-        .stats = stats,
+        HAS(candidates),
+        HAS(refused),
+        HAS(end),
+        HAS(learn),
+        HAS(discard),
+        HAS(request),
+        HAS(kept),
+        HAS(own),
+        HAS(owners),
+        HAS(set_degree),
+        HAS(save),
+        HAS(forget),
+        HAS(extents),
+        HAS(knows),
+        HAS(ended),
+        HAS(set_memory),
+        HAS(purge),
+        HAS(stats),
+        HAS(rules),
+#undef HAS
     };
     e->base.ops = &e->ops;
     return e;

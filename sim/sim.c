@@ -363,7 +363,7 @@ static void start_trade(struct qm_sim *sim, uint64_t rules)
                        .block_size = (uint32_t)sim->config.block_size,
                        .total = sim->config.cache_size + rules,
                        .rules = rules,
-                       .trades = rules > 0 && !sim->explain &&
+                       .trades = rules > 0 &&
                                  strcmp(sim->config.params.eviction, QM_BELADY) != 0 &&
                                  qm_params_trades(&sim->config.params, ops),
                        .simulated = true,

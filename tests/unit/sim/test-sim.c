@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -551,6 +552,75 @@ static void explain_rules(void **state)
     assert_int_equal(with.wasted, without.wasted);
 }
 
+/* A cache that trades with rules; sequences that recur, streams, and what they want
+ * refused for want of budget. */
+static void simulate(const char *policy, bool budget, bool explained,
+                     struct qm_sim_result *result)
+{
+    struct qm_sim_config config;
+    struct qm_sim *sim;
+    uint64_t r = 1;
+
+    qm_sim_defaults(&config);
+    config.params.policy = policy;
+    config.block_size = BLOCK;
+    config.cache_size = 4 << 20;
+    config.explain = explained;
+    if (budget)
+        config.params.budget = (struct qm_budget){50, UINT64_C(1000000000)};
+    sim = new_sim(&config);
+    for (unsigned i = 0; i < 12000; i++) {
+        uint64_t first, stream = (uint64_t)i * 8 % 60000;
+
+        r = r * UINT64_C(6364136223846793005) + 1442695040888963407;
+        first = 100000 + (r >> 33) % 3000 * 50;
+        begin(sim, 1);
+        begin(sim, 2);
+        for (unsigned k = 0; k < 6; k++) {
+            request(sim, QM_TRACE_READ, 1, first + k * 7 % 50, 1);
+            request(sim, QM_TRACE_READ, 2, stream + k, 1);
+        }
+        end(sim, 1);
+        end(sim, 2);
+    }
+    assert_int_equal(qm_sim_finish(sim), 0);
+    qm_sim_result(sim, result);
+    qm_sim_free(sim);
+}
+
+static void explain_changes_nothing(void **state)
+{
+    char names[400], *rest = names, *policy;
+
+    snprintf(names, sizeof names, "%s", qm_prefetcher_names());
+    while ((policy = strsep(&rest, ", ")))
+        for (unsigned budget = 0; budget < 2; budget++) {
+            struct qm_sim_result with, without;
+
+            if (policy[0] == '\0' || strcmp(policy, "cminer") == 0)
+                continue; /* which needs a file of rules */
+            simulate(policy, budget, true, &with);
+            simulate(policy, budget, false, &without);
+#define SAME(what)                                                                     \
+    if (with.what != without.what)                                                     \
+    fail_msg("policy %s, budget %u: " #what " %llu, with explain %llu", policy,        \
+             budget, (unsigned long long)without.what, (unsigned long long)with.what)
+            SAME(cache_blocks);
+            SAME(prefetch_blocks);
+            SAME(hits);
+            SAME(prefetch_hits);
+            SAME(misses);
+            SAME(prefetches);
+            SAME(used);
+            SAME(wasted);
+            SAME(ahead_reads);
+            SAME(over_rate);
+            SAME(mining.rules_bytes);
+            SAME(mining.rules_limit);
+#undef SAME
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,6 +637,7 @@ int main(void)
         cmocka_unit_test(open_contexts_are_not_mined),
         cmocka_unit_test(explain),
         cmocka_unit_test(explain_rules),
+        cmocka_unit_test(explain_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
