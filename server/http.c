@@ -4,7 +4,8 @@
  * One thread of libmicrohttpd serves all connections.  Each document is a response of
  * its own that is kept for KEEP_NS and given to all who ask meanwhile, so that the work
  * of a server that is polled hard is bounded; those who are still reading an older one
- * hold a reference to it, and there are CONNECTIONS of them at most.
+ * hold a reference to it, and there are CONNECTIONS of them at most, each for a time
+ * (http-places.h).
  *
  * Nothing that a client sends is used but its method, its path and its host.
  */
@@ -25,11 +26,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/http-places.h"
 #include "server/listener.h"
 #include "server/metrics.h"
 #include "server/stats.h"
 
-#define CONNECTIONS 16
+#define CONNECTIONS QMS_HTTP_PLACES
 #define TIMEOUT_S   10         /* of a connection on which nothing happens */
 #define MEMORY      (16 << 10) /* for the headers of a connection's request */
 #define KEEP_NS     UINT64_C(200000000)
@@ -58,6 +60,7 @@ struct qms_http {
     int fd;                       /* of another, until the daemon has it; or -1 */
     char url[128];
     struct MHD_Daemon *daemon;
+    struct qms_http_places places; /* while there is a daemon */
     json_t *(*report)(void *opaque, unsigned classes, bool ever);
     void *opaque;
     /* The thread's. */
@@ -366,6 +369,32 @@ static enum MHD_Result answer(void *opaque, struct MHD_Connection *connection,
                   "there are /, /metrics, /api/stats and /healthz\n");
 }
 
+static void connected(void *opaque, struct MHD_Connection *connection, void **place,
+                      enum MHD_ConnectionNotificationCode what)
+{
+    struct qms_http *h = opaque;
+    const union MHD_ConnectionInfo *info;
+
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *place = info ? qms_http_places_enter(&h->places, info->connect_fd) : NULL;
+    } else if (*place) { /* its socket is still open */
+        qms_http_places_leave(&h->places, *place);
+        *place = NULL;
+    }
+}
+
+static void completed(void *opaque, struct MHD_Connection *connection, void **seen,
+                      enum MHD_RequestTerminationCode how)
+{
+    struct qms_http *h = opaque;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    if (info && info->socket_context)
+        qms_http_places_answered(&h->places, info->socket_context);
+}
+
 int qms_http_start(struct qms_http *h,
                    json_t *(*report)(void *opaque, unsigned classes, bool ever),
                    void *opaque)
@@ -376,16 +405,25 @@ int qms_http_start(struct qms_http *h,
         return errno;
     h->report = report;
     h->opaque = opaque;
-    errno = 0;
+    errno = qms_http_places_start(&h->places);
+    if (errno != 0) {
+        if (h->is_unix)
+            close(fd);
+        return errno;
+    }
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, answer, h,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)MEMORY, MHD_OPTION_END);
+        (size_t)MEMORY, MHD_OPTION_NOTIFY_CONNECTION, connected, h,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_END);
     if (!h->daemon) {
+        int error = errno ? errno : EAGAIN;
+
+        qms_http_places_stop(&h->places);
         if (h->is_unix)
             close(fd);
-        return errno ? errno : EAGAIN;
+        return error;
     }
     h->fd = -1; /* the daemon closes it */
     return 0;
@@ -393,8 +431,10 @@ int qms_http_start(struct qms_http *h,
 
 void qms_http_close(struct qms_http *h)
 {
-    if (h->daemon)
+    if (h->daemon) {
         MHD_stop_daemon(h->daemon);
+        qms_http_places_stop(&h->places);
+    }
     for (unsigned i = 0; i < DOCUMENTS; i++)
         if (h->kept[i].response)
             MHD_destroy_response(h->kept[i].response);

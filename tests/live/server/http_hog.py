@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""http_hog.py ADDRESS:PORT: clients that send a byte now and then, and read nothing, take all
+places of the statistics over HTTP, and come back; somebody else is answered all the same."""
+import http.client
+import socket
+import sys
+import threading
+
+host, port = sys.argv[1].rsplit(":", 1)
+stop = threading.Event()
+
+
+def hog():
+    """Never ends a request, and begins anew when it is thrown out."""
+    s = None
+    while not stop.wait(.3):
+        try:
+            if not s:
+                s = socket.create_connection((host, int(port)), timeout=5)
+                s.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: ")
+            s.send(b"a")
+        except OSError:
+            if s:
+                s.close()
+            s = None
+
+
+def ask(timeout):
+    c = http.client.HTTPConnection(host, int(port), timeout=timeout)
+    c.request("GET", "/healthz")
+    answer = c.getresponse().read()
+    c.close()
+    return answer
+
+
+hogs = [threading.Thread(target=hog) for _ in range(24)]
+for t in hogs:
+    t.start()
+try:
+    # All places are taken when nobody is answered at once; then wait for an answer.
+    for _ in range(100):
+        try:
+            ask(.5)
+        except OSError:
+            break
+    answered = 0
+    for _ in range(8):
+        try:
+            answered += ask(30) == b"ok\n"
+        except OSError as e:
+            print("not answered:", e)
+        if answered == 5:
+            break
+    assert answered == 5, answered
+finally:
+    stop.set()
+    for t in hogs:
+        t.join()
+assert ask(60) == b"ok\n"
