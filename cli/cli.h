@@ -56,6 +56,12 @@ extern const struct cli_command cli_trace_commands[], cli_tier_commands[];
 int cli_dispatch(const struct cli_command *commands, const char *program,
                  const char *manual, int argc, char **argv);
 
+/* How many characters have to be changed, added, left out or swapped with the next one
+ * to make b of a; more than CLI_NEAR, up to which words are alike, if either is long.
+ */
+#define CLI_NEAR 2
+unsigned cli_distance(const char *a, const char *b);
+
 /* Prints "quickmine NAME: " and a message to stderr.  Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -58,22 +58,20 @@ static void print_help(FILE *to, const char *program, const char *manual,
             manual);
 }
 
-enum { WORD_MAX = 32, NEAR = 2 };
+enum { WORD_MAX = 32 };
 
 static unsigned least(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
 
-/* How many characters have to be changed, added, left out or swapped with the next one
- * to make b of a; more than NEAR if either is long. */
-static unsigned distance(const char *a, const char *b)
+unsigned cli_distance(const char *a, const char *b)
 {
     size_t m = strlen(a), n = strlen(b);
     unsigned d[WORD_MAX + 1][WORD_MAX + 1];
 
     if (m > WORD_MAX || n > WORD_MAX)
-        return NEAR + 1;
+        return CLI_NEAR + 1;
     for (size_t i = 0; i <= m; i++)
         for (size_t j = 0; j <= n; j++) {
             if (i == 0 || j == 0) {
@@ -94,7 +92,7 @@ static void find_like(const char *word, const char *group,
                       size_t len)
 {
     for (const struct cli_command *c = commands; c->name; c++) {
-        unsigned far = distance(word, c->name);
+        unsigned far = cli_distance(word, c->name);
         char inner[64];
 
         if (strlen(word) > 1 && strncmp(word, c->name, strlen(word)) == 0)
@@ -112,12 +110,12 @@ static void find_like(const char *word, const char *group,
 static int unknown(const struct cli_command *commands, const char *program,
                    const char *manual, const char *word)
 {
-    unsigned best = NEAR + 1;
+    unsigned best = CLI_NEAR + 1;
     char group[64], hint[160];
 
     snprintf(group, sizeof group, "%s ", program);
     find_like(word, group, commands, &best, hint, sizeof hint);
-    if (best <= NEAR) {
+    if (best <= CLI_NEAR) {
         cli_fail("there is no subcommand '%s'; did you mean '%s'?", word, hint);
     } else {
         cli_fail("there is no subcommand '%s'", word);

@@ -24,15 +24,10 @@ void serve_server_free(struct serve_server *server)
 /* Keys that serve understands; all others are the filter's. */
 bool serve_is_own(const char *key)
 {
-    static const char *const own[] = {
-        "backend", "filter",  "quickmine-filter", "nbdkit",         "nbdkit-option",
-        "socket",  "control", "listen",           "stats",          "uri",
-        "threads", "mount",   "readonly",         "lock-directory", "allocator"};
-
     if (strchr(key, '.'))
         return true;
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        if (strcmp(key, own[i]) == 0)
+    for (size_t i = 0; serve_own_keys[i]; i++)
+        if (strcmp(key, serve_own_keys[i]) == 0)
             return true;
     return false;
 }
@@ -212,6 +207,8 @@ int serve_server_read(struct serve_server *server, const struct serve_file *file
     const struct serve_setting *allocator = serve_find(file, "allocator");
 
     *server = (struct serve_server){.file = file};
+    if (serve_check_keys(file) == -1)
+        return -1;
     if (!serve_find(file, "backend") || !serve_find(file, "backend")->value[0]) {
         cli_fail("%s: backend is missing: the plugin of nbdkit that has the data, for "
                  "example: backend = file",

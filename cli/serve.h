@@ -67,6 +67,13 @@ int serve_server_addresses(struct serve_server *server);
 /* Whether the key is serve's; else it is a parameter of the filter. */
 bool serve_is_own(const char *key);
 
+/* Its keys that have no dot; the last is NULL (serve-keys.c). */
+extern const char *const serve_own_keys[];
+
+/* Whether no key is nearly one that there is; else says in which line, and which was
+ * meant.  Returns 0 or -1. */
+int serve_check_keys(const struct serve_file *file);
+
 /* Says what is wrong with a setting's value.  Returns -1. */
 int serve_wrong(const struct serve_file *file, const struct serve_setting *setting,
                 const char *what);
