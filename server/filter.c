@@ -14,6 +14,7 @@
 
 #include "server/below.h"
 #include "server/server.h"
+#include "server/log.h"
 #include "server/volume-name.h"
 #include "trace/text.h"
 
@@ -57,6 +58,7 @@ static int quickmine_thread_model(void)
 
 static int quickmine_get_ready(int thread_model)
 {
+    qms_log_begin();
     return qms_server_ready(&qms_server, thread_model);
 }
 

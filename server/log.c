@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.c - see log.h. */
+/* log.c - see log.h.
+ *
+ * nbdkit lets a filter say errors only, and puts "error: " before each.  A note is
+ * none, so it goes where nbdkit's errors go by a way of its own: to what --log says,
+ * else to the system log if nbdkit has gone into the background, else to stderr.
+ */
 #include "server/log.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <syslog.h>
+#include <unistd.h>
 
 #include <nbdkit-filter.h>
 
@@ -32,6 +39,62 @@ void qms_log_limit(enum qms_log_level level)
     atomic_store(&limit, (int)level);
 }
 
+enum where { STDERR, SYSLOG, NOWHERE, AS_FORKED };
+
+static _Atomic int where = AS_FORKED;
+static pid_t started_as;
+
+/* nbdkit's option --log among its arguments, which follow one another with a zero byte
+ * each; the last one counts. */
+static enum where find_option(const char *arguments, size_t n)
+{
+    static const char *const names_of[] = {"stderr", "syslog", "null"};
+    enum where found = AS_FORKED;
+    const char *value = NULL;
+
+    for (const char *a = arguments; a < arguments + n; a += strlen(a) + 1) {
+        if (value) /* the option was an argument by itself */
+            value = a;
+        else if (strncmp(a, "--log=", 6) == 0)
+            value = a + 6;
+        else if (strcmp(a, "--log") == 0) {
+            value = "";
+            continue;
+        } else
+            continue;
+        for (int i = STDERR; i <= NOWHERE; i++)
+            if (strcmp(value, names_of[i]) == 0)
+                found = (enum where)i;
+        value = NULL;
+    }
+    return found;
+}
+
+void qms_log_begin(void)
+{
+    static char arguments[64 << 10];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t n = file ? fread(arguments, 1, sizeof arguments - 1, file) : 0;
+
+    if (file)
+        fclose(file);
+    arguments[n] = '\0';
+    started_as = getpid();
+    atomic_store(&where, find_option(arguments, n));
+}
+
+static void note(const char *text)
+{
+    int to = atomic_load(&where);
+
+    if (to == AS_FORKED)
+        to = started_as != 0 && getpid() != started_as ? SYSLOG : STDERR;
+    if (to == SYSLOG)
+        syslog(LOG_NOTICE, "note: %s", text);
+    else if (to == STDERR)
+        fprintf(stderr, "nbdkit: note: %s\n", text);
+}
+
 void qms_log(enum qms_log_level level, const char *format, ...)
 {
     char text[1024];
@@ -42,6 +105,9 @@ void qms_log(enum qms_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    nbdkit_error("%s%s%s", level == QMS_ERROR ? "" : names[level],
-                 level == QMS_ERROR ? "" : ": ", text);
+    if (level == QMS_NOTE)
+        note(text);
+    else
+        nbdkit_error("%s%s%s", level == QMS_ERROR ? "" : names[level],
+                     level == QMS_ERROR ? "" : ": ", text);
 }

@@ -20,8 +20,11 @@ int qms_log_parse(const char *name);
 /* Messages above this level are left out.  At first none are. */
 void qms_log_limit(enum qms_log_level level);
 
-/* Logs by nbdkit_error(), as "warning: ..." or "note: ..."; errors have no such word.
- */
+/* Before nbdkit forks: finds where notes go. */
+void qms_log_begin(void);
+
+/* Logs by nbdkit_error(), warnings as "warning: ..."; notes, which are no errors, to
+ * the same place as "nbdkit: note: ...". */
 __attribute__((format(printf, 2, 3))) void qms_log(enum qms_log_level level,
                                                    const char *format, ...);
 
