@@ -9,7 +9,10 @@
 #include <string.h>
 
 #define MARK "quickmine 1 "
-#define LOCK "rbd_lock" /* librbd's name of it */
+
+/* Versions that the header gets by a release: one write, which takes the locker off. */
+#define RELEASE 1
+#define LOCK    "rbd_lock" /* librbd's name of it */
 
 /* The version of the image's header now, and whether somebody has its lock: that
  * client, "client.4123", or "".  Returns 0 or a negative errno. */
@@ -125,6 +128,15 @@ void qmr_owner_take(struct qmr_owner *o, rados_t cluster)
         o->before[0] = o->known[0] = '\0';
 }
 
+void qmr_owner_leaving(struct qmr_owner *o)
+{
+    char client[64];
+
+    o->held = 0;
+    if (!o->has_io || o->known[0] == '\0' || look_at_header(o, &o->held, client) != 0)
+        o->held = 0;
+}
+
 void qmr_owner_leave(struct qmr_owner *o, bool probed)
 {
     const char *last = probed ? o->before : o->known;
@@ -133,6 +145,10 @@ void qmr_owner_leave(struct qmr_owner *o, bool probed)
 
     if (!o->has_io || last[0] == '\0' || o->record == 0 ||
         look_at_header(o, &version, client) != 0 || client[0] != '\0')
+        return;
+    /* Somebody had it since, and may have written: with the release unrecorded, the
+     * next one finds an owner who has not released it, and who does not have it. */
+    if (!probed && (o->held == 0 || version != o->held + RELEASE))
         return;
     (void)write_record(o, last, version);
 }

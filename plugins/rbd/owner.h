@@ -21,8 +21,7 @@
  *
  * What is not seen: writes of who ignores the lock (rados, images served with
  * lock=none); another client that takes the lock, writes, and releases it within the
- * milliseconds between the look at the header and the lock's acquisition, or between
- * the release and that look.
+ * milliseconds between the look at the header and the lock's acquisition.
  *
  * Not for several threads at a time. */
 #ifndef QM_RBD_OWNER_H
@@ -43,6 +42,7 @@ struct qmr_owner {
     bool unbroken; /* nobody has written since `before` ended */
     char header[96], object[96];
     char before[QMR_OWNER_TEXT], known[QMR_OWNER_TEXT]; /* "": not known */
+    uint64_t held;   /* version of the header before the release; 0: not known */
     uint64_t record; /* version of our record; 0: there is none of ours */
 };
 
@@ -54,7 +54,11 @@ void qmr_owner_look(struct qmr_owner *o, rados_t cluster, const char *pool,
 /* The lock is ours from now on. */
 void qmr_owner_take(struct qmr_owner *o, rados_t cluster);
 
-/* The lock is free again.  probed: it was taken without qmr_owner_take(), and nothing
+/* The lock is about to be released. */
+void qmr_owner_leaving(struct qmr_owner *o);
+
+/* The lock is free again, and nobody has had it since qmr_owner_leaving(), or that is
+ * noticed.  probed: it was taken without qmr_owner_take(), and nothing
  * was written, so that the owner before is still the last one. */
 void qmr_owner_leave(struct qmr_owner *o, bool probed);
 

@@ -170,6 +170,8 @@ static void close_all(struct qmr_volume *v)
 
     if (v->is_watched)
         rbd_update_unwatch(v->image, v->watch);
+    if (released)
+        qmr_owner_leaving(&v->owner);
     if (v->is_locked)
         qmr_lock_release(&v->lock);
     if (v->is_open)
