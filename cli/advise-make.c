@@ -159,8 +159,8 @@ static int read_trace(struct maker *m)
         .size = q->device_size ? q->device_size : m->survey.end,
         .clients = r->clients,
         .think_ns = r->think_us * 1000,
-        .threads = QM_PREFETCH_THREADS,
-        .queue = QM_PREFETCH_QUEUE,
+        .threads = QM_PREFETCH_AUTO,
+        .queue = QM_PREFETCH_AUTO,
         .processor = q->processor,
     };
     if (m->survey.end > m->timed.size)

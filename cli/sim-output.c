@@ -71,7 +71,7 @@ static bool add_times(json_t *object, const struct sim_run *run)
         return true;
     times = json_pack(
         "{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:I, s:I, s:f}",
+        "s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
         "clients", (json_int_t)c->clients, "speed", c->speed, "think_ms",
         (double)c->think_ns / 1e6, "mean_us", t->mean, "p50_us", t->p50, "p99_us",
         t->p99, "p999_us", t->p999, "max_us", t->most, "seconds", t->seconds,
@@ -81,7 +81,9 @@ static bool add_times(json_t *object, const struct sim_run *run)
         "prefetch_blocks", (json_int_t)t->prefetch_blocks, "late", (json_int_t)t->late,
         "cancelled", (json_int_t)t->cancelled, "dropped", (json_int_t)t->dropped,
         "throttled", (json_int_t)t->throttled, "prefetch_read_blocks",
-        (json_int_t)t->prefetch_blocks, "processor_seconds", t->computed);
+        (json_int_t)t->prefetch_blocks, "processor_seconds", t->computed,
+        "in_flight_aim", (json_int_t)t->aim, "in_flight_most",
+        (json_int_t)t->in_flight);
     return times && json_object_update_new(object, times) == 0;
 }
 
@@ -313,6 +315,7 @@ static void print_timed_row(const struct sim_run *run, bool eviction, bool tier)
     printf(" %10" PRIu64 " %10" PRIu64, t->demand_reads, t->prefetch_reads);
     print_ratio(ratio(r->misses, r->reads), 7);
     print_ratio(ratio(r->used, r->prefetches), 8);
+    printf(" %9u", r->prefetches > 0 ? t->in_flight : 0);
     print_tier(run, tier);
     printf("\n");
 }
@@ -343,9 +346,9 @@ static void print_timed(const struct sim_runs *runs, bool eviction, bool tier)
     printf("%-10s %-11s", "policy", "level");
     if (eviction)
         printf(" %-8s", "eviction");
-    printf(" %8s %7s %10s %9s %9s %9s %9s %9s %6s %10s %10s %7s %8s", "cache",
+    printf(" %8s %7s %10s %9s %9s %9s %9s %9s %6s %10s %10s %7s %8s %9s", "cache",
            "clients", "requests", "mean ms", "p50", "p99", "p99.9", "reads/s", "busy",
-           "demand", "prefetch", "miss", "accuracy");
+           "demand", "prefetch", "miss", "accuracy", "in-flight");
     print_tier_head(tier);
     printf("\n");
     for (size_t i = 0; i < runs->count; i++)

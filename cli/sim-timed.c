@@ -173,8 +173,8 @@ int sim_timed_make(struct sim_timed *t, const char *file,
     struct qm_virtual_config config = {
         .speed = t->speed,
         .think_ns = t->think_us.value * 1000,
-        .threads = t->threads.set ? (unsigned)t->threads.value : QM_PREFETCH_THREADS,
-        .queue = t->queue.set ? (unsigned)t->queue.value : QM_PREFETCH_QUEUE,
+        .threads = t->threads.set ? (unsigned)t->threads.value : QM_PREFETCH_AUTO,
+        .queue = t->queue.set ? (unsigned)t->queue.value : QM_PREFETCH_AUTO,
         .processor = t->processor,
     };
     char err[200];

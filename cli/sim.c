@@ -119,8 +119,11 @@ static const struct argp_option options[] = {
      "max (default): without the trace's pauses; recorded: at its own times; xN: N "
      "times as fast",
      0},
-    {"prefetch-threads", PREFETCH_THREADS, "N", 0, "that read ahead (4)", 0},
-    {"prefetch-queue", PREFETCH_QUEUE, "N", 0, "prefetches that may wait (128)", 0},
+    {"prefetch-threads", PREFETCH_THREADS, "N|auto", 0,
+     "prefetches in flight at most: as many as pay (auto), or a fixed number", 0},
+    {"prefetch-queue", PREFETCH_QUEUE, "N|auto", 0,
+     "prefetches that may wait: it follows those in flight (auto), or a fixed number",
+     0},
     {"processor", PROCESSOR, "KEY=VALUE[,...]", 0,
      "time to compute, in microseconds: request, read, block; and count: of processors "
      "(none: it takes no time)",
@@ -238,6 +241,20 @@ static void add_tier_admit(struct argp_state *state, const char *word)
     sim_tier_admit(state, &a->tier, word);
 }
 
+static uint64_t number_or_auto(struct argp_state *state, const char *option,
+                               const char *arg, uint64_t most)
+{
+    char *end;
+
+    if (strcmp(arg, "auto") == 0)
+        return QM_PREFETCH_AUTO;
+    if (strspn(arg, "0123456789") != strlen(arg) || strtoull(arg, &end, 10) < 1 ||
+        strtoull(arg, &end, 10) > most)
+        argp_error(state, "%s must be a number from 1 to %llu, or auto, not '%s'",
+                   option, (unsigned long long)most, arg);
+    return strtoull(arg, &end, 10);
+}
+
 static void set(struct cli_setting *setting, uint64_t value)
 {
     setting->set = true;
@@ -353,10 +370,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->timed.speed_set = true;
         return 0;
     case PREFETCH_THREADS:
-        set(&a->timed.threads, cli_number(state, "--prefetch-threads", arg, 1, 64));
+        set(&a->timed.threads,
+            number_or_auto(state, "--prefetch-threads", arg, QM_INFLIGHT_MOST));
         return 0;
     case PREFETCH_QUEUE:
-        set(&a->timed.queue, cli_number(state, "--prefetch-queue", arg, 1, 65536));
+        set(&a->timed.queue, number_or_auto(state, "--prefetch-queue", arg, 65536));
         return 0;
     case PROCESSOR:
         sim_timed_processor(state, arg, &a->timed.processor);

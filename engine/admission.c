@@ -42,11 +42,13 @@ void qm_admission_init(struct qm_admission *a)
 {
     *a = (struct qm_admission){.gap = 0};
     atomic_init(&a->saved, 1);
+    qm_inflight_init(&a->inflight, 0);
     pthread_mutex_init(&a->lock, NULL);
 }
 
 void qm_admission_destroy(struct qm_admission *a)
 {
+    qm_inflight_destroy(&a->inflight);
     pthread_mutex_destroy(&a->lock);
 }
 
@@ -256,6 +258,8 @@ static void note_end(struct qm_admission *a, uint64_t now)
 void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint64_t now,
                       uint64_t ns, unsigned blocks)
 {
+    double idle;
+
     atomic_fetch_sub_explicit(ahead ? &a->ahead : &a->demands, 1, memory_order_relaxed);
     if (blocks == 0)
         return;
@@ -269,5 +273,7 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
     learn_followed(a, others, now, ns);
     if (a->weight >= ENOUGH)
         judge(a);
+    idle = a->sizes[size_of(blocks)].alone;
     pthread_mutex_unlock(&a->lock);
+    qm_inflight_ended(&a->inflight, others, idle > 0 ? (double)ns / idle : 0);
 }

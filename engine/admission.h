@@ -37,6 +37,8 @@
  * line is too flat.  There another measure of U is better: how much longer reads take
  * than those that found no other.
  *
+ * What reads' times say of how many prefetches may be in flight is inflight.h's.
+ *
  * Any thread may call any of these at any time; a caller that has no use for the
  * threshold pays for a lock a read of the device.  Times are the caller's, in
  * nanoseconds.
@@ -48,6 +50,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "engine/inflight.h"
 
 enum {
     QM_ADMISSION_STATES = 8, /* reads on their way: 0, 1, 2 to 3, 4 to 7, ..., 64 up */
@@ -61,6 +65,8 @@ struct qm_admission {
     _Alignas(64) _Atomic float thresholds[QM_ADMISSION_STATES]; /* 0 to 1 */
     _Atomic float took[QM_ADMISSION_STATES]; /* ns, mean of demands' reads of a block */
     _Atomic float saved;                     /* S of those used, 0 to 1; from 1 on */
+
+    struct qm_inflight inflight; /* how many prefetches may be in flight */
 
     _Alignas(64) pthread_mutex_t lock; /* a leaf, of all that follows */
     struct {
@@ -95,6 +101,14 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
  * reads were on their way, and its reader waited for it: 0 ns if it was there.  Not for
  * one that its reader has read itself. */
 void qm_admission_used(struct qm_admission *a, unsigned others, uint64_t waited);
+
+/* How many demands' reads are on their way. */
+static inline unsigned qm_admission_demands(const struct qm_admission *a)
+{
+    int demands = atomic_load_explicit(&a->demands, memory_order_relaxed);
+
+    return demands > 0 ? (unsigned)demands : 0;
+}
 
 /* How many reads are on their way. */
 static inline unsigned qm_admission_reads(const struct qm_admission *a)

@@ -20,9 +20,8 @@
 /* Of prefetch_share: 100 %. */
 #define QM_SHARE_ALL 100000
 
-/* Those who prefetch, and the prefetches that may wait for them. */
-#define QM_PREFETCH_THREADS 4
-#define QM_PREFETCH_QUEUE   128
+/* prefetch-threads and prefetch-queue: as engine/inflight.h decides. */
+#define QM_PREFETCH_AUTO 0
 
 struct qm_params {
     const char *policy;   /* a prefetcher's name; the simulator also has "perfect" */

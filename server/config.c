@@ -26,8 +26,8 @@ void qms_config_defaults(struct qms_config *c)
     *c = (struct qms_config){
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
-        .prefetch_threads = QM_PREFETCH_THREADS,
-        .prefetch_queue = QM_PREFETCH_QUEUE,
+        .prefetch_threads = 4,
+        .prefetch_queue = 128,
         .prefetch_priority = QMS_PRIORITY_LOW,
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,

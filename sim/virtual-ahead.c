@@ -167,6 +167,17 @@ static bool go_on(struct vt_worker *w)
     return false;
 }
 
+/* Whether one more prefetch may be in flight. */
+static bool may_send(struct qm_virtual *v)
+{
+    struct qm_admission *a = &v->sim->admission;
+
+    if (v->busy < qm_inflight_allowed(&a->inflight, qm_admission_demands(a)))
+        return true;
+    qm_inflight_waits(&a->inflight);
+    return false;
+}
+
 /* Takes runs until one has something to read. */
 static void work(struct vt_worker *w)
 {
@@ -178,6 +189,22 @@ static void work(struct vt_worker *w)
         v->queued -= qm_ahead_counts(w->jobs, w->n);
         w->busy = w->n > 0 && go_on(w);
     } while (w->n > 0 && !w->busy);
+    v->busy += w->busy;
+    if (w->busy && v->busy > v->counts.in_flight)
+        v->counts.in_flight = v->busy;
+}
+
+/* Has come to the end of its run, or to the next read of it. */
+static void next(struct vt_worker *w)
+{
+    struct qm_virtual *v = w->actor.v;
+
+    w->busy = go_on(w);
+    if (w->busy)
+        return;
+    v->busy--;
+    v->kick = true;
+    vt_ahead_kick(v);
 }
 
 static void done(struct vt_actor *actor)
@@ -198,9 +225,7 @@ static void done(struct vt_actor *actor)
         free(w->jobs[w->at++]);
     }
     vt_wake(v);
-    w->busy = go_on(w);
-    if (!w->busy)
-        work(w);
+    next(w);
 }
 
 /* What lay in the second tier has come. */
@@ -219,9 +244,7 @@ static void looked(struct vt_looking *looking)
         w->tier[i] = false;
     }
     vt_wake(v);
-    w->busy = go_on(w);
-    if (!w->busy)
-        work(w);
+    next(w);
 }
 
 void vt_ahead_kick(struct qm_virtual *v)
@@ -229,22 +252,28 @@ void vt_ahead_kick(struct qm_virtual *v)
     if (!v->kick)
         return;
     v->kick = false;
-    for (unsigned i = 0; i < v->config.threads && v->ahead.queue.busy_count > 0; i++)
-        if (!v->workers[i].busy)
-            work(&v->workers[i]);
+    for (unsigned i = 0; i < v->threads && v->ahead.queue.busy_count > 0; i++) {
+        if (v->workers[i].busy)
+            continue;
+        if (!may_send(v))
+            break;
+        work(&v->workers[i]);
+    }
 }
 
 int vt_ahead_init(struct qm_virtual *v)
 {
-    v->workers = calloc(v->config.threads, sizeof *v->workers);
+    v->threads = v->config.threads ? v->config.threads : QM_INFLIGHT_MOST;
+    v->sim->admission.inflight.given = v->config.threads;
+    v->workers = calloc(v->threads, sizeof *v->workers);
     if (!v->workers)
         return ENOMEM;
-    for (unsigned i = 0; i < v->config.threads; i++) {
+    for (unsigned i = 0; i < v->threads; i++) {
         v->workers[i].actor = (struct vt_actor){.v = v, .done = done};
         v->workers[i].looking.done = looked;
     }
     return qm_ahead_init(
-        &v->ahead, v->config.queue,
+        &v->ahead, v->config.queue ? v->config.queue : QM_INFLIGHT_QUEUE_MOST,
         qm_ahead_join(QM_VIRTUAL_READ_MAX, (uint32_t)v->sim->config.block_size));
 }
 
@@ -252,7 +281,7 @@ void vt_ahead_destroy(struct qm_virtual *v)
 {
     struct qm_ahead_job *job;
 
-    for (unsigned i = 0; v->workers && i < v->config.threads; i++) {
+    for (unsigned i = 0; v->workers && i < v->threads; i++) {
         struct vt_worker *w = &v->workers[i];
 
         for (; w->busy && w->at < w->n; w->at++) {

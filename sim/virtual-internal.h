@@ -117,7 +117,9 @@ struct qm_virtual {
     struct qm_ahead ahead;
     unsigned queued; /* in ahead */
     struct vt_worker *workers;
-    bool kick; /* something was queued */
+    unsigned threads; /* workers, at most */
+    unsigned busy;    /* of them */
+    bool kick;        /* something was queued, or more may be in flight */
 
     struct qm_deal deal;
     struct qm_prefetcher *order; /* with policy perfect; else NULL */

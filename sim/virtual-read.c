@@ -301,6 +301,7 @@ static void done(struct vt_actor *actor)
         r->at += r->reading;
     r->reading = 0;
     vt_wake(v);
+    v->kick = true; /* a demand less is in flight */
     resume(r);
 }
 

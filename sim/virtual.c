@@ -227,7 +227,10 @@ static void set_sizes(struct qm_virtual *v)
     uint64_t most = qm_params_prefetch_most(&v->sim->config.params, blocks);
 
     v->batch = qm_params_batch(blocks, most);
-    v->ahead.limit = qm_ahead_limit(v->config.queue, most);
+    v->ahead.limit =
+        qm_ahead_limit(v->config.queue ? v->config.queue
+                                       : qm_inflight_queue(&v->sim->admission.inflight),
+                       most);
 }
 
 static void computed_request(void *opaque, void *what)
@@ -487,6 +490,8 @@ void qm_virtual_result(const struct qm_virtual *v, struct qm_virtual_result *res
     double stations = v->config.device.stations;
 
     *result = v->counts;
+    result->aim = v->config.threads ? v->config.threads
+                                    : atomic_load(&v->sim->admission.inflight.aim);
     result->mean = qm_histogram_mean(h) / 1e3;
     result->p50 = (double)qm_histogram_percentile(h, 50) / 1e3;
     result->p99 = (double)qm_histogram_percentile(h, 99) / 1e3;

@@ -13,7 +13,8 @@
  * - A request is looked up and read in batches as server/io.c does it: what is missing
  *   is read by runs of adjacent blocks, one after the other; then it waits for what
  *   others read; a prefetch that still waits for its turn is taken over.
- * - Prefetches wait in engine/ahead.h for one of `threads` that read them; reads of the
+ * - Prefetches wait in engine/ahead.h until one more may be in flight: `threads` at a
+ *   time, or as engine/inflight.h decides; reads of the
  *   device load and of the throttle are told to the engine as by the server, by the
  *   virtual clock.
  *
@@ -65,7 +66,7 @@ struct qm_virtual_config {
     unsigned clients;        /* 0: open loop, with a speed */
     double speed;            /* of the trace's own; 0: closed loop */
     uint64_t think_ns;       /* between a client's requests, in the closed loop */
-    unsigned threads, queue; /* the server's prefetch-threads and -queue */
+    unsigned threads, queue; /* the server's prefetch-threads and -queue; 0: auto */
     struct qm_virtual_processor processor;
 };
 
@@ -82,6 +83,8 @@ struct qm_virtual_result {
     uint64_t cancelled;      /* prefetches that were not worth reading any more */
     uint64_t dropped;        /* candidates: the queue was full */
     uint64_t throttled;      /* candidates: the device was busy */
+    unsigned aim;            /* reads in flight that were aimed at in the end; */
+    unsigned in_flight;      /* prefetches in flight at a time, at most */
     double tier_utilisation; /* as utilisation, of that device */
     double computed;         /* time of processors, in seconds */
 };

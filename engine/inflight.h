@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* inflight.h - how many prefetches may be in flight.
+ *
+ * A backend serves a number of reads at a time; more than these wait in it, and delay
+ * demands.  That number is not known, but a read's time tells, set against the number
+ * of reads that were in flight with it.  For numbers of reads n on a scale of some
+ * steps an octave, the mean of how many times as long as alone a read takes is kept:
+ * slowness(n).  As n / slowness(n) is what the backend serves in a unit of time, and
+ * slowness(n) what that costs each reader, the number to aim at is that for which
+ *
+ *     n / slowness(n)^POWER
+ *
+ * is greatest (Kleinrock, "Power and deterministic rules of thumb for probabilistic
+ * problems in computer communications", ICC 1979, has it with 2): of a backend with s
+ * servers about s, of one that serves any number the greatest that was tried.  Beyond
+ * what was tried it grows a step at a time, and only while prefetches wait for their
+ * turn, so that it does not grow unless that earns something.
+ *
+ * Demands come first: prefetches have what these leave of that number, but at least
+ * one.  A number that a person gives is a number of prefetches, whatever the backend
+ * does.
+ *
+ * Any thread may call any of these at any time.
+ */
+#ifndef QM_ENGINE_INFLIGHT_H
+#define QM_ENGINE_INFLIGHT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    QM_INFLIGHT_MOST = 256,        /* prefetches at a time */
+    QM_INFLIGHT_QUEUE_MOST = 1024, /* that may wait */
+    QM_INFLIGHT_FIRST = 4,         /* until more is known */
+    QM_INFLIGHT_STEPS = 35, /* of the scale: 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, ... */
+};
+
+struct qm_inflight {
+    unsigned given;       /* prefetches; 0: they follow the backend */
+    _Atomic unsigned aim; /* reads in flight to aim at, demands included */
+    _Atomic bool waited;  /* prefetches have waited for their turn of late */
+
+    _Alignas(64) pthread_mutex_t lock; /* a leaf, of all that follows */
+    struct {
+        double slowness, weight; /* mean; faded count */
+    } steps[QM_INFLIGHT_STEPS];
+    unsigned reads; /* that have ended; wraps */
+};
+
+/* given: prefetches in flight, 1 to QM_INFLIGHT_MOST; 0: as many as pay. */
+void qm_inflight_init(struct qm_inflight *f, unsigned given);
+void qm_inflight_destroy(struct qm_inflight *f);
+
+/* How many prefetches may be in flight now, while so many demands are. */
+static inline unsigned qm_inflight_allowed(const struct qm_inflight *f,
+                                           unsigned demands)
+{
+    unsigned aim = atomic_load_explicit(&f->aim, memory_order_relaxed), allowed;
+
+    if (f->given > 0)
+        return f->given;
+    allowed = aim > demands + 1 ? aim - demands : 1;
+    return allowed < QM_INFLIGHT_MOST ? allowed : QM_INFLIGHT_MOST;
+}
+
+/* Prefetches wait although none may be sent: more in flight would have been of use. */
+void qm_inflight_waits(struct qm_inflight *f);
+
+/* A read has ended that was sent while `others` were in flight.  slowness: how many
+ * times as long as alone it took; 0: not known.  ahead: prefetches in flight, with it.
+ */
+void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness);
+
+/* How many prefetches may wait for their turn, where nobody gave a number: some times
+ * as many as may be in flight. */
+unsigned qm_inflight_queue(const struct qm_inflight *f);
+
+#endif
