@@ -46,7 +46,7 @@ static float threshold(void *opaque)
 {
     const struct qm_engine *e = opaque;
 
-    return e->admission ? qm_admission_threshold(e->admission) : 0;
+    return e->admission ? qm_admission_threshold(e->admission) : QM_PRICE_UNKNOWN;
 }
 
 static void reserve(void *opaque, uint64_t blocks)

@@ -35,6 +35,9 @@ enum {
  */
 #define QM_PROBABILITY_UNKNOWN (-1.0f)
 
+/* Where it is not known what a read costs. */
+#define QM_PRICE_UNKNOWN (-1.0f)
+
 /* What should be prefetched: adjacent blocks, which make one read of the device. */
 struct qm_candidate {
     uint64_t block;    /* the first */
@@ -144,8 +147,9 @@ struct qm_mining_config {
      * nanoseconds.  False: not known yet.  Called from candidates().  NULL: nobody
      * knows. */
     bool (*speed)(void *opaque, enum qm_place place, double *begin_ns, double *byte_ns);
-    /* How probable the use of a block must be for it to be prefetched now, 0 to 1;
-     * called from candidates().  NULL: the prefetcher judges by itself. */
+    /* How probable the use of a block must be for its read to be worth it now, 0 to 1,
+     * or QM_PRICE_UNKNOWN; called from candidates().  NULL: nobody knows.  Then the
+     * prefetcher keeps the reads of the device few by itself. */
     float (*threshold)(void *opaque);
     /* blocks: what the windows of the streams that are being read have together, for
      * which the cache should keep place; called from access() and candidates().  NULL:

@@ -6,8 +6,9 @@
  * Krishnan, Vitter, SIGMOD'93).  Only adjacent blocks make a pair (table.h); the
  * paper's window of G blocks is had by a lookahead path: what is likely to follow is
  * taken for read, and so on, likeliest first.  How many steps ahead follows the
- * readers' pace: what is near is known best, so a step further is taken only as far as
- * blocks come late, that is, are demanded while they are still being read.
+ * readers' pace and the backend's latency: what is near is known best, so a step
+ * further is taken only as far as blocks come late, that is, are demanded while they
+ * are still being read.  The number of steps moves until LATE of those used are late.
  *
  * A stream is of the blocks that its context did *not* find in the main cache; hits are
  * passed over.  They need no prefetching, what was learned of them when they came still
@@ -44,8 +45,8 @@
 
 enum {
     DEPTH = 2,            /* steps ahead, where blocks arrive at once */
-    DEPTH_MAX = 6,        /* where all come late */
-    STEPS_MAX = 32,       /* blocks seen on the way, an access */
+    DEPTH_MAX = 32,       /* however late they come */
+    STEPS_MAX = 64,       /* blocks seen on the way, an access */
     CONFIDENCE_PART = 32, /* of the memory for rules, the confidence filter's table's */
 };
 
@@ -55,7 +56,13 @@ enum {
     0.2f /* of the threshold, how probable a step must be to be watched */
 #define FIXED_THRESHOLD 0.5f /* where the threshold does not move */
 
-#define LATE_RATE 0.01f /* how fast the readers' pace is learned */
+#define LATE      0.15f /* of the blocks that are used, which may come late */
+#define LATE_RATE 0.02f /* how fast the number of steps follows, a block */
+
+/* Of the threshold by which the device's reads are kept few, where the caller knows the
+ * price of a read: the rest of it is for the block's place in the cache.  Found by
+ * trying, in virtual time, where a half and a fifth of it do as well. */
+#define PLACE 0.3f
 
 _Static_assert((int)QM_OWNERS == QM_MARKOV_OWNERS, "the same numbers");
 
@@ -63,8 +70,8 @@ struct ppm {
     struct qm_prefetcher base;
     struct qm_markov *pairs;
     struct qm_confidence *confidence;
-    _Atomic float late; /* the share of late ones among those used, of late */
-    unsigned ablate;    /* of enum qm_ablation */
+    _Atomic float depth; /* steps ahead: DEPTH to DEPTH_MAX */
+    unsigned ablate;     /* of enum qm_ablation */
     bool (*cached)(void *opaque, uint64_t block);
     void (*reads)(void *opaque, uint64_t *device, uint64_t *lru);
     float (*threshold)(void *opaque);
@@ -203,6 +210,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->threshold = config->threshold;
     q->opaque = config->opaque;
     q->ablate = config->ablate;
+    atomic_init(&q->depth, DEPTH);
     qm_accuracy_init(&q->accuracy);
     qm_forgotten_init(&q->forgotten);
     *p = &q->base;
@@ -421,8 +429,10 @@ static float threshold(const struct ppm *q)
     float own = q->ablate & QM_ABLATE_THRESHOLD
                     ? FIXED_THRESHOLD
                     : qm_confidence_threshold(q->confidence);
-    float least = q->threshold ? q->threshold(q->opaque) : 0;
+    float least = q->threshold ? q->threshold(q->opaque) : QM_PRICE_UNKNOWN;
 
+    if (least >= 0)
+        own *= PLACE;
     return own > least ? own : least;
 }
 
@@ -430,7 +440,6 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                            struct qm_candidate *out, unsigned max)
 {
     struct search s = {.q = of(p), .stream = stream, .out = out, .max = max};
-    float late = atomic_load_explicit(&s.q->late, memory_order_relaxed);
     struct step *step;
 
     if (!stream->fresh)
@@ -439,7 +448,8 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     s.threshold = threshold(s.q);
     s.depth = s.q->ablate & QM_ABLATE_LOOKAHEAD
                   ? 1
-                  : DEPTH + (unsigned)(late * (DEPTH_MAX - DEPTH) + 0.5f);
+                  : (unsigned)(atomic_load_explicit(&s.q->depth, memory_order_relaxed) +
+                               0.5f);
     s.n = 1;
     s.steps[0] = (struct step){
         .block = stream->last[0],
@@ -464,14 +474,18 @@ static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
                   uint32_t user, enum qm_fate fate)
 {
     struct ppm *q = of(p);
-    float late;
+    float depth;
 
     qm_confidence_ended(q->confidence, block, fate != QM_FATE_UNUSED);
     if (fate == QM_FATE_UNUSED)
         return;
-    late = atomic_load_explicit(&q->late, memory_order_relaxed);
-    late += LATE_RATE * ((fate == QM_FATE_LATE ? 1 : 0) - late);
-    atomic_store_explicit(&q->late, late, memory_order_relaxed);
+    depth = atomic_load_explicit(&q->depth, memory_order_relaxed);
+    depth += LATE_RATE * ((fate == QM_FATE_LATE ? 1 : 0) - LATE);
+    if (depth < DEPTH)
+        depth = DEPTH;
+    if (depth > DEPTH_MAX)
+        depth = DEPTH_MAX;
+    atomic_store_explicit(&q->depth, depth, memory_order_relaxed);
 }
 
 static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
