@@ -97,3 +97,10 @@ if(QM_WITH_FILTER OR QM_WITH_COMMAND)
   qm_component(TIER_RING "a second tier's reads by io_uring" liburing-dev
                TIER_RING_FOUND=liburing-dev)
 endif()
+qm_component(STORE "the hybrid key-value store" libxxhash-dev XXHASH_INCLUDE_DIR=libxxhash-dev)
+if(QM_WITH_STORE)
+  pkg_check_modules(LMDB IMPORTED_TARGET lmdb)
+  qm_component(STORE_BDB "the store's disk layer bdb" libdb5.3-dev
+               DB_INCLUDE_DIR=libdb5.3-dev DB_LIBRARY)
+  qm_component(STORE_LMDB "the store's disk layer lmdb" liblmdb-dev LMDB_FOUND=liblmdb-dev)
+endif()

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* disk-bdb.c - the disk layer on Berkeley DB: a B-tree in a transactional environment.
+ *
+ * A batch is a transaction whose log goes to the kernel, not to the disk: the store's
+ * own log is what makes a change durable, until checkpoint() is called.  Without a lock
+ * subsystem, as one thread at a time is here.  Without checksums of pages, which took
+ * half of the time: each record has one. */
+#include <db.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/store/disk.h"
+
+enum {
+    LOG_FILE = 16 << 20,
+    LOG_BUFFER = 1 << 20,
+    PAGE = 4096,
+    CACHE_LEAST = 100 << 10
+};
+
+struct disk {
+    DB_ENV *env;
+    DB *db;
+};
+
+/* Berkeley DB's own errors are negative. */
+static int error_of(int r)
+{
+    return r == DB_NOTFOUND ? ENOENT : r < 0 ? EIO : r;
+}
+
+static void bdb_close(struct disk *d)
+{
+    if (d->db)
+        d->db->close(d->db, 0);
+    if (d->env)
+        d->env->close(d->env, 0);
+    free(d);
+}
+
+static int open_env(struct disk *d, const struct disk_config *c)
+{
+    /* Berkeley DB adds a quarter for its own tables. */
+    uint64_t cache = c->cache / 5 * 4 < CACHE_LEAST ? CACHE_LEAST : c->cache / 5 * 4;
+    DB_ENV *env;
+    int r = db_env_create(&d->env, 0);
+
+    if (r != 0)
+        return r;
+    env = d->env;
+    env->set_errfile(env, NULL);
+    if ((r = env->set_cachesize(env, (uint32_t)(cache >> 30),
+                                (uint32_t)(cache & ((1u << 30) - 1)), 1)) != 0 ||
+        (r = env->set_lg_max(env, LOG_FILE)) != 0 ||
+        (r = env->set_lg_bsize(env, LOG_BUFFER)) != 0 ||
+        (r = env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1)) != 0 ||
+        (r = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
+        return r;
+    return env->open(env, c->dir,
+                     DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_INIT_LOG |
+                         DB_INIT_TXN | DB_RECOVER,
+                     0600);
+}
+
+static int bdb_open(const struct disk_config *c, struct disk **disk)
+{
+    struct disk *d = calloc(1, sizeof *d);
+    int r;
+
+    if (!d)
+        return ENOMEM;
+    r = open_env(d, c);
+    if (r == 0)
+        r = db_create(&d->db, d->env, 0);
+    if (r == 0)
+        r = d->db->set_pagesize(d->db, PAGE);
+    if (r == 0)
+        r = d->db->open(d->db, NULL, "records", NULL, DB_BTREE,
+                        DB_CREATE | DB_AUTO_COMMIT, 0600);
+    if (r != 0) {
+        bdb_close(d);
+        return error_of(r);
+    }
+    *disk = d;
+    return 0;
+}
+
+static DBT key_of(const uint8_t *hash)
+{
+    return (DBT){.data = (void *)(uintptr_t)hash, .size = DISK_HASH};
+}
+
+static int bdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
+{
+    DBT key = key_of(hash), data = {.flags = DB_DBT_MALLOC};
+    int r = d->db->get(d->db, NULL, &key, &data, 0);
+
+    if (r != 0)
+        return error_of(r);
+    *bytes = data.data;
+    *len = data.size;
+    return 0;
+}
+
+static int apply_one(struct disk *d, DB_TXN *txn, const struct disk_record *r,
+                     void **room, size_t *size)
+{
+    DBT key = key_of(r->hash), data = {0};
+    size_t len = store_disk_size(r);
+    int error;
+
+    if (r->dead) {
+        error = d->db->del(d->db, txn, &key, 0);
+        return error == DB_NOTFOUND ? 0 : error;
+    }
+    if (len > *size) {
+        void *larger = realloc(*room, len * 2);
+
+        if (!larger)
+            return ENOMEM;
+        *room = larger;
+        *size = len * 2;
+    }
+    store_disk_pack(r, *room);
+    data.data = *room;
+    data.size = (uint32_t)len;
+    return d->db->put(d->db, txn, &key, &data, 0);
+}
+
+static int bdb_apply(struct disk *d, const struct disk_record *changes, size_t n)
+{
+    DB_TXN *txn;
+    void *room = NULL;
+    size_t size = 0;
+    int r = d->env->txn_begin(d->env, NULL, &txn, 0);
+
+    if (r != 0)
+        return error_of(r);
+    for (size_t i = 0; i < n && r == 0; i++)
+        r = apply_one(d, txn, &changes[i], &room, &size);
+    free(room);
+    if (r != 0)
+        txn->abort(txn);
+    else
+        r = txn->commit(txn, 0);
+    if (r == 0) /* keeps the log short; costs nothing if little was written */
+        r = d->env->txn_checkpoint(d->env, 4 * (LOG_FILE >> 10), 0, 0);
+    return error_of(r);
+}
+
+static int bdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+                    void *opaque)
+{
+    uint8_t at[DISK_HASH];
+    DBT key = {
+        .data = at, .size = DISK_HASH, .ulen = DISK_HASH, .flags = DB_DBT_USERMEM};
+    DBT data = {.flags = DB_DBT_REALLOC};
+    DBC *cursor;
+    int r, stopped = 0;
+
+    memcpy(at, from, DISK_HASH);
+    if ((r = d->db->cursor(d->db, NULL, &cursor, 0)) != 0)
+        return error_of(r);
+    for (r = cursor->get(cursor, &key, &data, DB_SET_RANGE); r == 0 && stopped == 0;) {
+        stopped = visit(opaque, at, data.data, data.size);
+        if (stopped == 0)
+            r = cursor->get(cursor, &key, &data, DB_NEXT);
+    }
+    free(data.data);
+    cursor->close(cursor);
+    return stopped ? stopped : r == DB_NOTFOUND ? 0 : error_of(r);
+}
+
+static int bdb_checkpoint(struct disk *d)
+{
+    return error_of(d->env->txn_checkpoint(d->env, 0, 0, DB_FORCE));
+}
+
+const struct disk_ops disk_bdb = {
+    .name = "bdb",
+    .open = bdb_open,
+    .get = bdb_get,
+    .apply = bdb_apply,
+    .walk = bdb_walk,
+    .checkpoint = bdb_checkpoint,
+    .close = bdb_close,
+};

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* disk-lmdb.c - the disk layer on LMDB.
+ *
+ * The default: its pages are the kernel's, so a look-up of a key that is on disk copies
+ * nothing but the value, and its files need no recovery.  A batch is a transaction.  It
+ * is synced, although the store's own log makes changes durable: without that, the end
+ * of the machine could damage LMDB's file.  That is one sync a write buffer; in
+ * QMSTORE_NONE, where a file is set aside after any crash, none. */
+#include <errno.h>
+#include <lmdb.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/store/disk.h"
+
+#define MAP_SIZE (UINT64_C(64) << 30) /* of address space; the file grows as needed */
+
+struct disk {
+    MDB_env *env;
+    MDB_dbi db;
+    MDB_txn *reading; /* kept, and renewed for each read */
+    bool sync;
+};
+
+static int error_of(int r)
+{
+    switch (r) {
+    case MDB_NOTFOUND:
+        return ENOENT;
+    case MDB_MAP_FULL:
+        return ENOSPC;
+    default:
+        return r < 0 ? EIO : r;
+    }
+}
+
+static void lmdb_close(struct disk *d)
+{
+    if (d->reading)
+        mdb_txn_abort(d->reading);
+    if (d->env)
+        mdb_env_close(d->env);
+    free(d);
+}
+
+static int lmdb_open(const struct disk_config *c, struct disk **disk)
+{
+    struct disk *d = calloc(1, sizeof *d);
+    MDB_txn *txn = NULL;
+    int r;
+
+    if (!d)
+        return ENOMEM;
+    d->sync = c->sync;
+    r = mdb_env_create(&d->env);
+    if (r == 0)
+        r = mdb_env_set_mapsize(d->env, MAP_SIZE);
+    /* The store has its own lock, and one thread at a time. */
+    if (r == 0)
+        r = mdb_env_open(
+            d->env, c->dir,
+            MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD | (d->sync ? 0 : MDB_NOSYNC), 0600);
+    if (r == 0)
+        r = mdb_txn_begin(d->env, NULL, 0, &txn);
+    if (r == 0 && (r = mdb_dbi_open(txn, NULL, 0, &d->db)) == 0)
+        r = mdb_txn_commit(txn);
+    else if (txn)
+        mdb_txn_abort(txn);
+    if (r == 0 && (r = mdb_txn_begin(d->env, NULL, MDB_RDONLY, &d->reading)) == 0)
+        mdb_txn_reset(d->reading);
+    if (r != 0) {
+        lmdb_close(d);
+        return error_of(r);
+    }
+    *disk = d;
+    return 0;
+}
+
+static MDB_val key_of(const uint8_t *hash)
+{
+    return (MDB_val){DISK_HASH, (void *)(uintptr_t)hash};
+}
+
+static int lmdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
+{
+    MDB_val key = key_of(hash), data;
+    int r = mdb_txn_renew(d->reading);
+
+    if (r != 0)
+        return error_of(r);
+    r = mdb_get(d->reading, d->db, &key, &data);
+    if (r == 0) {
+        *len = data.mv_size;
+        if ((*bytes = malloc(data.mv_size ? data.mv_size : 1)))
+            memcpy(*bytes, data.mv_data, data.mv_size);
+        else
+            r = ENOMEM;
+    }
+    mdb_txn_reset(d->reading);
+    return error_of(r);
+}
+
+static int lmdb_apply(struct disk *d, const struct disk_record *changes, size_t n)
+{
+    MDB_txn *txn;
+    int r = mdb_txn_begin(d->env, NULL, 0, &txn);
+
+    if (r != 0)
+        return error_of(r);
+    for (size_t i = 0; i < n && r == 0; i++) {
+        MDB_val key = key_of(changes[i].hash), data = {0};
+
+        if (changes[i].dead) {
+            r = mdb_del(txn, d->db, &key, NULL);
+            if (r == MDB_NOTFOUND)
+                r = 0;
+            continue;
+        }
+        data.mv_size = store_disk_size(&changes[i]);
+        r = mdb_put(txn, d->db, &key, &data, MDB_RESERVE);
+        if (r == 0)
+            store_disk_pack(&changes[i], data.mv_data);
+    }
+    if (r != 0)
+        mdb_txn_abort(txn);
+    else
+        r = mdb_txn_commit(txn);
+    return error_of(r);
+}
+
+static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+                     void *opaque)
+{
+    MDB_val key = key_of(from), data;
+    MDB_cursor *cursor;
+    int r = mdb_txn_renew(d->reading), stopped = 0;
+
+    if (r != 0)
+        return error_of(r);
+    r = mdb_cursor_open(d->reading, d->db, &cursor);
+    if (r == 0) {
+        r = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
+        while (r == 0 && stopped == 0) {
+            stopped = visit(opaque, key.mv_data, data.mv_data, data.mv_size);
+            if (stopped == 0)
+                r = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+        }
+        mdb_cursor_close(cursor);
+    }
+    mdb_txn_reset(d->reading);
+    return stopped ? stopped : r == MDB_NOTFOUND ? 0 : error_of(r);
+}
+
+static int lmdb_checkpoint(struct disk *d)
+{
+    return error_of(mdb_env_sync(d->env, 1));
+}
+
+const struct disk_ops disk_lmdb = {
+    .name = "lmdb",
+    .open = lmdb_open,
+    .get = lmdb_get,
+    .apply = lmdb_apply,
+    .walk = lmdb_walk,
+    .checkpoint = lmdb_checkpoint,
+    .close = lmdb_close,
+};

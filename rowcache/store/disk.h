@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* disk.h - the disk layer: what the store asks of whatever keeps its cold keys.
+ *
+ * A record is found by its key's 128-bit hash and holds the key, so that a layer needs
+ * no long keys.  A layer is used by one thread at a time.  To add one: a file
+ * disk-NAME.c with a `const struct disk_ops`, and its line in disks[] of disk.c. */
+#ifndef QM_STORE_DISK_H
+#define QM_STORE_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DISK_HASH 16u /* bytes, in the order of memcmp() */
+
+struct disk; /* each layer's own */
+
+struct disk_record {
+    const uint8_t *hash;
+    uint64_t expires;
+    uint32_t frequency;
+    const void *key, *value;
+    uint32_t value_len;
+    uint16_t key_len;
+    bool dead; /* of a change: the record is deleted, if it is there */
+};
+
+struct disk_config {
+    const char *dir; /* of this layer alone */
+    uint64_t cache;  /* bytes of memory that it may use */
+    bool sync;       /* apply() makes durable */
+};
+
+/* Called with a record's bytes, which are valid during the call.  Not 0 ends the walk.
+ */
+typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
+                       size_t len);
+
+struct disk_ops {
+    const char *name;
+    /* What a crash left is recovered.  An error other than ENOMEM, ENOSPC and EROFS
+     * means that the files are damaged. */
+    int (*open)(const struct disk_config *config, struct disk **d);
+    /* *bytes is the caller's, to free().  ENOENT: none. */
+    int (*get)(struct disk *d, const uint8_t *hash, void **bytes, size_t *len);
+    /* Writes records, each as store_disk_pack() makes it.  Carries out all or none,
+     * also after a crash, or those that it carried out may be carried out again. */
+    int (*apply)(struct disk *d, const struct disk_record *changes, size_t n);
+    /* In ascending order of hash, from `from` on. */
+    int (*walk)(struct disk *d, const uint8_t *from, disk_visit *visit, void *opaque);
+    /* What was applied is durable, and a recovery short. */
+    int (*checkpoint)(struct disk *d);
+    void (*close)(struct disk *d);
+};
+
+extern const struct disk_ops disk_bdb, disk_lmdb, disk_files;
+
+/* The layer of that name, or NULL. */
+const struct disk_ops *store_disk_find(const char *name);
+
+/* A record's bytes on disk: a header with a checksum, key, value. */
+size_t store_disk_size(const struct disk_record *r);
+void store_disk_pack(const struct disk_record *r, void *bytes);
+/* Points r into the bytes.  EBADMSG: they are no record. */
+int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r);
+
+#endif
