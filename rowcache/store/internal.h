@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* internal.h - what the store's files share.
+ *
+ * Layers, from the top:
+ *   store.c      opening, configuration, which partition a key belongs to, the thread
+ *   partition.c  where a key is and where it goes: memory, write buffer, disk
+ *   policy-*.c   which entry leaves memory, and who may take its place
+ *   table.c      entries by hash; their memory
+ *   buffer.c     the write buffer: entries on their way to disk
+ *   bloom.c      which keys cannot be on disk
+ *   log.c        the write-ahead log, recover.c its replay
+ *   disk-*.c     the disk layer
+ *
+ * A partition's lock protects all of it but the log's state, which has a lock of its
+ * own (taken after the partition's) so that threads wait for a sync without the former.
+ *
+ * Invariants, under the partition's lock:
+ * - A key has at most one entry.  Its value is the newest; only a key without an entry
+ * is looked for on disk.
+ * - An entry is in memory (place < PLACE_BUFFER, known to the policy) or in the write
+ *   buffer.  A tombstone is in the write buffer: the key's copy on disk is to be
+ * deleted.
+ * - `on_disk`: there is an older copy on disk, which counts as not being there.  An
+ * entry in memory that has one is in `stale`, and the next write of the buffer deletes
+ * it.
+ * - `used` is what the entries, the table and the filters allocate. */
+#ifndef QM_STORE_INTERNAL_H
+#define QM_STORE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rowcache/store/disk.h"
+#include "rowcache/store/log.h"
+#include "rowcache/store/qmstore.h"
+
+struct store_hash {
+    uint64_t high, low; /* high orders keys on disk and in the table; low, partitions */
+};
+
+enum { PLACE_FIRST, PLACE_SECOND, PLACE_THIRD, PLACE_BUFFER };
+
+struct entry {
+    struct entry *next;          /* of the same bucket */
+    struct entry *newer, *older; /* of the list that it is in */
+    void *rank;                  /* of the policy lfu: which list */
+    struct store_hash hash;
+    uint64_t expires;
+    uint32_t frequency, stale; /* stale: its index in partition.stale and 1, or 0 */
+    uint32_t value_len;
+    uint16_t key_len;
+    uint8_t place;
+    bool on_disk : 1, dead : 1;
+    char bytes[]; /* key, value */
+};
+
+struct entry_list {
+    struct entry *newest, *oldest;
+    uint64_t bytes;
+    size_t count;
+};
+
+void store_list_push(struct entry_list *l, struct entry *e);
+void store_list_remove(struct entry_list *l, struct entry *e);
+void store_list_replace(struct entry_list *l, struct entry *old, struct entry *e);
+
+static inline size_t store_entry_size(const struct entry *e)
+{
+    return sizeof *e + e->key_len + e->value_len;
+}
+
+/* What an entry costs, with the allocator's overhead. */
+static inline uint64_t store_entry_bytes(const struct entry *e)
+{
+    return (store_entry_size(e) + 8 + 15) / 16 * 16;
+}
+
+struct table {
+    struct entry **buckets; /* by the hash's highest bits */
+    unsigned bits;
+    size_t count;
+};
+
+int store_table_init(struct table *t);
+void store_table_free(struct table *t); /* and all entries */
+struct entry *store_table_find(const struct table *t, struct store_hash hash,
+                               const void *key, size_t key_len);
+/* May enlarge the table; if it cannot, its chains grow. */
+void store_table_add(struct table *t, struct entry *e);
+void store_table_remove(struct table *t, struct entry *e);
+void store_table_replace(struct table *t, struct entry *old, struct entry *e);
+static inline uint64_t store_table_bytes(const struct table *t)
+{
+    return sizeof *t->buckets << t->bits;
+}
+
+struct bloom {
+    uint64_t *words;
+    uint64_t bits; /* a power of two */
+    unsigned hashes;
+    uint64_t capacity; /* keys for which the false positives are as configured */
+    uint64_t added, removed;
+};
+
+/* capacity: 1024 at least.  p 0: no filter, which says yes to all. */
+int store_bloom_init(struct bloom *b, uint64_t capacity, double p);
+void store_bloom_free(struct bloom *b);
+void store_bloom_add(struct bloom *b, struct store_hash hash);
+bool store_bloom_may_have(const struct bloom *b, struct store_hash hash);
+static inline uint64_t store_bloom_bytes(const struct bloom *b)
+{
+    return b->bits / 8;
+}
+
+struct partition;
+
+/* Which entry leaves memory.  All functions are called under the partition's lock. */
+struct policy_ops {
+    const char *name;
+    bool counts;     /* an entry's frequency decides, so it is kept on disk, too */
+    bool admits_new; /* a new key enters a full memory */
+    int (*init)(struct partition *p);
+    void (*destroy)(struct partition *p);
+    void (*seen)(struct partition *p, struct store_hash hash); /* any access of a key */
+    void (*add)(struct partition *p, struct entry *e);
+    void (*remove)(struct partition *p, struct entry *e);
+    void (*replace)(struct partition *p, struct entry *old, struct entry *e);
+    void (*touch)(struct partition *p, struct entry *e); /* after its frequency grew */
+    struct entry *(*victim)(struct partition *p);        /* NULL: memory is empty */
+    /* Whether a key that is not in memory may take the victim's place. */
+    bool (*admit)(struct partition *p, struct store_hash hash, uint32_t frequency);
+};
+
+extern const struct policy_ops store_lru, store_mru, store_lfu, store_wtinylfu;
+
+struct partition {
+    pthread_mutex_t lock;
+    struct table table;
+    const struct policy_ops *ops;
+    void *policy;
+    struct entry_list buffer; /* oldest first to disk */
+    struct entry **stale;
+    uint32_t stale_count, stale_size;
+    struct bloom bloom;
+    const struct disk_ops *disk_ops;
+    struct disk *disk;
+    struct store_log log;
+    int dir;
+    bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
+
+    uint64_t memory;       /* entries in memory, metadata included: at most */
+    uint64_t buffer_bytes; /* in the buffer: at most */
+    uint64_t used;         /* by entries in memory */
+    uint64_t disk_copies;  /* records on disk, stale ones included */
+    uint64_t shadowed;     /* of them, those of entries with on_disk */
+    size_t dead, memory_keys;
+    int disk_error;          /* of the last write to the disk layer */
+    bool has_expiry;         /* keys may expire, so they are looked for */
+    struct store_hash swept; /* up to here */
+
+    const struct qmstore_config *config;
+    struct qmstore_stats stats; /* counters only */
+};
+
+/* Whether memory is over its bound with `more` bytes. */
+static inline bool store_is_full(const struct partition *p, uint64_t more)
+{
+    return p->used + store_table_bytes(&p->table) + more > p->memory;
+}
+
+uint64_t store_now(void); /* ms since 1970 */
+void store_warn(const struct qmstore_config *config, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* partition.c.  The lock is held, unless said otherwise. */
+struct store_key {
+    struct store_hash hash;
+    const void *bytes;
+    uint16_t len;
+};
+
+struct store_value {
+    const void *bytes;
+    uint32_t len;
+    uint64_t expires;
+};
+
+/* The value's copy, or ENOENT. */
+int store_partition_get(struct partition *p, const struct store_key *key, void **value,
+                        size_t *len, uint64_t *expires);
+/* frequency: for replay, or 0. */
+int store_partition_put(struct partition *p, const struct store_key *key,
+                        const struct store_value *value, uint32_t frequency);
+int store_partition_delete(struct partition *p, const struct store_key *key);
+/* Moves entries to the write buffer until memory is within its bound, and writes that
+ * if it is over its own. */
+int store_partition_balance(struct partition *p);
+uint64_t store_partition_keys(const struct partition *p);
+/* Looks for keys whose life has ended, in some of the partition at each call. */
+void store_partition_sweep(struct partition *p);
+struct store_hash store_hash_of(const void *key, size_t len);
+void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH]);
+struct store_hash store_hash_from(const uint8_t *bytes);
+
+/* store.c: sets `memory` to what the rest leaves. */
+void store_set_memory(struct partition *p);
+uint64_t store_disk_cache(const struct qmstore_config *c); /* bytes, of a partition's */
+
+/* buffer.c */
+void store_buffer_add(struct partition *p, struct entry *e);    /* takes it over */
+void store_buffer_remove(struct partition *p, struct entry *e); /* gives it back */
+int store_buffer_write(struct partition *p); /* all of it, and deletes stale copies */
+void store_stale_add(struct partition *p, struct entry *e);
+void store_stale_remove(struct partition *p, struct entry *e);
+int store_filter_make(struct partition *p); /* from what is on disk */
+
+/* recover.c.  Opens the log in dir and replays it.  *set_aside: the partition's files
+ * are damaged, or of a process that was killed in QMSTORE_NONE. */
+int store_recover(struct partition *p, int dir, bool *set_aside, uint64_t *lost);
+/* A new log with what is in memory; the write buffer goes to disk first. */
+int store_checkpoint(struct partition *p);
+int store_log_change(struct partition *p, const struct store_key *key,
+                     const struct store_value *value, uint32_t frequency, bool more);
+
+#endif

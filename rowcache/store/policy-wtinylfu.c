@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* policy-wtinylfu.c - W-TinyLFU (Einziger, Friedman and Manes, ACM TOS 2017).
+ *
+ * A window of 1 % of memory by LRU, and a main part by segmented LRU: `probation`, and
+ * `protected`, which entries enter by a second access and which has at most 80 % of it.
+ * What leaves the window enters the main part if a sketch of all recent accesses, of
+ * keys on disk too, says that it is asked for more often than the main part's victim.
+ * A key that is found on disk is restored under the same condition, so that a scan of
+ * cold keys moves nothing.
+ *
+ * The sketch is a count-min sketch of 4-bit counters, four a key, halved after ten
+ * times as many accesses as it has counters in a row, so old popularity fades. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rowcache/store/internal.h"
+
+enum { WINDOW = PLACE_FIRST, PROBATION = PLACE_SECOND, PROTECTED = PLACE_THIRD };
+enum { ROWS = 4, MOST = 15, BYTES_A_KEY = 64 /* a guess, to size the sketch */ };
+
+#define WINDOW_SHARE    .01
+#define PROTECTED_SHARE .8
+
+struct wtinylfu {
+    struct entry_list lists[3];
+    uint64_t *sketch; /* words of 16 counters; ROWS rows of `width` counters */
+    uint64_t width, accesses;
+};
+
+static int init(struct partition *p)
+{
+    struct wtinylfu *w = calloc(1, sizeof *w);
+    uint64_t keys = p->memory / BYTES_A_KEY / 4;
+
+    if (!w)
+        return ENOMEM;
+    for (w->width = 1024; w->width < keys;)
+        w->width *= 2;
+    w->sketch = calloc(w->width / 16 * ROWS, sizeof *w->sketch);
+    if (!w->sketch) {
+        free(w);
+        return ENOMEM;
+    }
+    p->policy = w;
+    return 0;
+}
+
+static void destroy(struct partition *p)
+{
+    struct wtinylfu *w = p->policy;
+
+    if (w)
+        free(w->sketch);
+    free(w);
+    p->policy = NULL;
+}
+
+static uint64_t *word(struct wtinylfu *w, struct store_hash hash, unsigned row,
+                      unsigned *shift)
+{
+    uint64_t at = (hash.low ^ (hash.low >> 32)) + row * (hash.high | 1);
+
+    at ^= at >> 29;
+    at &= w->width - 1;
+    *shift = (unsigned)(at % 16) * 4;
+    return &w->sketch[row * (w->width / 16) + at / 16];
+}
+
+static unsigned estimate(struct wtinylfu *w, struct store_hash hash)
+{
+    unsigned least = MOST, shift;
+
+    for (unsigned row = 0; row < ROWS; row++) {
+        const uint64_t *c = word(w, hash, row, &shift);
+        unsigned n = (unsigned)(*c >> shift) & MOST;
+
+        if (n < least)
+            least = n;
+    }
+    return least;
+}
+
+static void seen(struct partition *p, struct store_hash hash)
+{
+    struct wtinylfu *w = p->policy;
+    unsigned shift;
+
+    for (unsigned row = 0; row < ROWS; row++) {
+        uint64_t *c = word(w, hash, row, &shift);
+
+        if (((*c >> shift) & MOST) < MOST)
+            *c += UINT64_C(1) << shift;
+    }
+    if (++w->accesses < w->width * 10)
+        return;
+    for (uint64_t i = 0; i < w->width / 16 * ROWS; i++)
+        w->sketch[i] = (w->sketch[i] >> 1) & UINT64_C(0x7777777777777777);
+    w->accesses /= 2;
+}
+
+static void move(struct wtinylfu *w, struct entry *e, unsigned place)
+{
+    store_list_remove(&w->lists[e->place], e);
+    e->place = (uint8_t)place;
+    store_list_push(&w->lists[place], e);
+}
+
+static void add(struct partition *p, struct entry *e)
+{
+    struct wtinylfu *w = p->policy;
+
+    e->place = WINDOW;
+    store_list_push(&w->lists[WINDOW], e);
+    /* While memory has room, nothing has to be asked for more often than another. */
+    while (!store_is_full(p, 0) && w->lists[WINDOW].count > 1 &&
+           (double)w->lists[WINDOW].bytes > (double)p->memory * WINDOW_SHARE)
+        move(w, w->lists[WINDOW].oldest, PROBATION);
+}
+
+static void discard(struct partition *p, struct entry *e)
+{
+    struct wtinylfu *w = p->policy;
+
+    store_list_remove(&w->lists[e->place], e);
+}
+
+static void replace(struct partition *p, struct entry *old, struct entry *e)
+{
+    struct wtinylfu *w = p->policy;
+
+    store_list_replace(&w->lists[old->place], old, e);
+}
+
+static void touch(struct partition *p, struct entry *e)
+{
+    struct wtinylfu *w = p->policy;
+    struct entry_list *protected = &w->lists[PROTECTED];
+
+    move(w, e, e->place == WINDOW ? WINDOW : PROTECTED);
+    while (protected->count > 1 && (double)protected->bytes > (double)p->memory *
+                                                                  (1 - WINDOW_SHARE) *
+                                                                  PROTECTED_SHARE)
+        move(w, protected->oldest, PROBATION);
+}
+
+/* The main part's. */
+static struct entry *main_victim(struct wtinylfu *w)
+{
+    return w->lists[PROBATION].oldest ? w->lists[PROBATION].oldest
+                                      : w->lists[PROTECTED].oldest;
+}
+
+/* Called when memory is full.  A candidate of the window's that is asked for more often
+ * than the main part's victim enters that part in its place. */
+static struct entry *victim(struct partition *p)
+{
+    struct wtinylfu *w = p->policy;
+    struct entry *candidate = w->lists[WINDOW].oldest, *v = main_victim(w);
+
+    if (!candidate || !v)
+        return candidate ? candidate : v;
+    if (w->lists[WINDOW].count == 1 ||
+        (double)w->lists[WINDOW].bytes <= (double)p->memory * WINDOW_SHARE)
+        return v;
+    if (estimate(w, candidate->hash) <= estimate(w, v->hash))
+        return candidate;
+    move(w, candidate, PROBATION);
+    return v;
+}
+
+static bool admit(struct partition *p, struct store_hash hash, uint32_t frequency)
+{
+    struct wtinylfu *w = p->policy;
+    struct entry *v = main_victim(w);
+
+    return !v || estimate(w, hash) >= estimate(w, v->hash);
+}
+
+const struct policy_ops store_wtinylfu = {
+    .name = "wtinylfu",
+    .admits_new = true,
+    .init = init,
+    .destroy = destroy,
+    .seen = seen,
+    .add = add,
+    .remove = discard,
+    .replace = replace,
+    .touch = touch,
+    .victim = victim,
+    .admit = admit,
+};
