@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* buffer.c - the write buffer: entries that have left memory, and deletions, on their
+ * way to disk in one batch; and the filter of what is there.
+ *
+ * The log is written before the disk layer, so that a crash never finds a change on
+ * disk whose predecessors are lost. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/store/internal.h"
+
+void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH])
+{
+    uint64_t high = htobe64(hash.high), low = htobe64(hash.low);
+
+    memcpy(bytes, &high, 8);
+    memcpy(bytes + 8, &low, 8);
+}
+
+struct store_hash store_hash_from(const uint8_t *bytes)
+{
+    uint64_t high, low;
+
+    memcpy(&high, bytes, 8);
+    memcpy(&low, bytes + 8, 8);
+    return (struct store_hash){be64toh(high), be64toh(low)};
+}
+
+void store_buffer_add(struct partition *p, struct entry *e)
+{
+    e->place = PLACE_BUFFER;
+    store_list_push(&p->buffer, e);
+    p->dead += e->dead;
+}
+
+void store_buffer_remove(struct partition *p, struct entry *e)
+{
+    store_list_remove(&p->buffer, e);
+    p->dead -= e->dead;
+}
+
+void store_stale_add(struct partition *p, struct entry *e)
+{
+    if (p->stale_count == p->stale_size) {
+        uint32_t size = p->stale_size ? p->stale_size * 2 : 64;
+        struct entry **stale = realloc(p->stale, size * sizeof *stale);
+
+        if (!stale)
+            return; /* its copy stays until it is overwritten or deleted: it is shadowed
+                     */
+        p->stale = stale;
+        p->stale_size = size;
+    }
+    p->stale[p->stale_count++] = e;
+    e->stale = p->stale_count;
+}
+
+void store_stale_remove(struct partition *p, struct entry *e)
+{
+    struct entry *last;
+
+    if (e->stale == 0)
+        return;
+    last = p->stale[--p->stale_count];
+    p->stale[e->stale - 1] = last;
+    last->stale = e->stale;
+    e->stale = 0;
+}
+
+static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+{
+    struct partition *p = opaque;
+    struct disk_record r;
+
+    store_bloom_add(&p->bloom, store_hash_from(hash));
+    if (store_disk_unpack(bytes, len, &r) == 0)
+        p->has_expiry |= r.expires != 0;
+    p->disk_copies++;
+    return 0;
+}
+
+int store_filter_make(struct partition *p)
+{
+    static const uint8_t first[DISK_HASH];
+    struct bloom old = p->bloom;
+    uint64_t copies = p->disk_copies;
+    int r = store_bloom_init(&p->bloom, copies * 2, p->config->false_positives);
+
+    p->disk_copies = 0;
+    if (r == 0)
+        r = p->disk_ops->walk(p->disk, first, add_hash, p);
+    if (r != 0) { /* the old one is still right */
+        store_bloom_free(&p->bloom);
+        p->bloom = old;
+        p->disk_copies = copies;
+        return r;
+    }
+    store_bloom_free(&old);
+    p->stats.filter_rebuilds++;
+    store_set_memory(p);
+    return 0;
+}
+
+static struct disk_record record_of(const struct entry *e, uint8_t *hash)
+{
+    store_hash_bytes(e->hash, hash);
+    return (struct disk_record){
+        .hash = hash,
+        .expires = e->expires,
+        .frequency = e->frequency,
+        .key = e->bytes,
+        .key_len = e->key_len,
+        .value = e->bytes + e->key_len,
+        .value_len = e->value_len,
+        .dead = e->dead || e->place != PLACE_BUFFER,
+    };
+}
+
+/* A copy on disk is gone. */
+static void forget_copy(struct partition *p, struct entry *e)
+{
+    if (!e->on_disk)
+        return;
+    e->on_disk = false;
+    p->disk_copies--;
+    p->shadowed--;
+    p->bloom.removed++;
+}
+
+static void done(struct partition *p)
+{
+    struct entry *e;
+
+    while (p->stale_count > 0) {
+        e = p->stale[p->stale_count - 1];
+        store_stale_remove(p, e);
+        forget_copy(p, e);
+    }
+    while ((e = p->buffer.oldest)) {
+        if (e->dead) {
+            forget_copy(p, e);
+        } else if (e->on_disk) {
+            p->shadowed--;
+        } else {
+            p->disk_copies++;
+            store_bloom_add(&p->bloom, e->hash);
+        }
+        store_buffer_remove(p, e);
+        store_table_remove(&p->table, e);
+        free(e);
+    }
+}
+
+int store_buffer_write(struct partition *p)
+{
+    size_t n = p->buffer.count + p->stale_count, i = 0;
+    struct disk_record *changes;
+    uint8_t(*hashes)[DISK_HASH];
+    int r;
+
+    if (n == 0)
+        return 0;
+    if (p->logs && (r = store_log_write(&p->log, p->log.sync)) != 0)
+        return p->disk_error = r;
+    changes = malloc(n * sizeof *changes);
+    hashes = malloc(n * sizeof *hashes);
+    if (!changes || !hashes) {
+        free(changes);
+        free(hashes);
+        return ENOMEM;
+    }
+    for (uint32_t s = 0; s < p->stale_count; s++, i++)
+        changes[i] = record_of(p->stale[s], hashes[i]);
+    for (struct entry *e = p->buffer.oldest; e; e = e->newer, i++)
+        changes[i] = record_of(e, hashes[i]);
+    r = p->disk_ops->apply(p->disk, changes, n);
+    free(changes);
+    free(hashes);
+    p->disk_error = r;
+    if (r != 0)
+        return r;
+    p->stats.disk_writes += n;
+    p->stats.disk_batches++;
+    done(p);
+    /* Too many keys for the filter, or too many of its bits are of keys that left. */
+    if (p->bloom.words && (p->bloom.added - p->bloom.removed > p->bloom.capacity ||
+                           p->bloom.removed > p->bloom.capacity / 2))
+        (void)store_filter_make(p);
+    return 0;
+}

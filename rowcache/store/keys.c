@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keys.c - the functions of qmstore.h that are about keys. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rowcache/store/store.h"
+
+enum { RANGE_KEYS = 64 };
+
+#define LOG_SLACK                                                                      \
+    (UINT64_C(16) << 20) /* a log may be that much longer than twice memory */
+
+static struct partition *partition_of(struct qmstore *s, const void *key, size_t len,
+                                      struct store_key *k)
+{
+    *k = (struct store_key){store_hash_of(key, len), key, (uint16_t)len};
+    return &s->partitions[k->hash.low % s->config.partitions];
+}
+
+static bool is_key(const void *key, size_t len)
+{
+    return key && len > 0 && len <= QMSTORE_KEY_MAX;
+}
+
+int qmstore_get(struct qmstore *s, const void *key, size_t key_len, void **value,
+                size_t *value_len, uint64_t *expires)
+{
+    struct partition *p;
+    struct store_key k;
+    int r;
+
+    if (!is_key(key, key_len))
+        return EINVAL;
+    p = partition_of(s, key, key_len, &k);
+    pthread_mutex_lock(&p->lock);
+    r = store_partition_get(p, &k, value, value_len, expires);
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+/* A log that failed, or has grown long, is begun anew.  The lock is held. */
+static int make_log_ready(struct partition *p)
+{
+    if (!p->logs)
+        return 0;
+    if (p->log.error != 0)
+        return store_checkpoint(p);
+    if (p->log.offset > 2 * p->log.live + LOG_SLACK && store_checkpoint(p) != 0)
+        return p->log.offset > 8 * (p->log.live + LOG_SLACK) ? p->disk_error : 0;
+    return 0;
+}
+
+static int carry_out(struct partition *p, const struct qmstore_change *c, bool logged)
+{
+    struct store_value value = {c->value, (uint32_t)c->value_len, c->expires};
+    struct store_key k = {store_hash_of(c->key, c->key_len), c->key,
+                          (uint16_t)c->key_len};
+    int r;
+
+    if (c->value)
+        return store_partition_put(p, &k, &value, 0);
+    r = store_partition_delete(p, &k);
+    if (r == 0 && p->logs && !logged)
+        r = store_log_change(p, &k, NULL, 0, false);
+    return r;
+}
+
+int qmstore_put(struct qmstore *s, const void *key, size_t key_len, const void *value,
+                size_t value_len, uint64_t expires)
+{
+    struct qmstore_change c = {key, value ? value : "", key_len, value_len, expires};
+
+    return qmstore_batch(s, &c, 1);
+}
+
+int qmstore_delete(struct qmstore *s, const void *key, size_t key_len)
+{
+    struct qmstore_change c = {.key = key, .key_len = key_len};
+    struct partition *p;
+    struct store_key k;
+    uint64_t sequence;
+    int r;
+
+    if (!is_key(key, key_len))
+        return EINVAL;
+    p = partition_of(s, key, key_len, &k);
+    pthread_mutex_lock(&p->lock);
+    r = make_log_ready(p);
+    if (r == 0)
+        r = carry_out(p, &c, false);
+    sequence = p->log.appended;
+    pthread_mutex_unlock(&p->lock);
+    if (r == 0 && p->logs)
+        r = store_log_commit(&p->log, sequence);
+    return r;
+}
+
+/* The changes of one partition: all are logged, then all are made. */
+static int change_partition(struct partition *p, const struct qmstore_change *changes,
+                            const size_t *which, size_t n)
+{
+    uint64_t sequence;
+    int r, first = 0;
+
+    pthread_mutex_lock(&p->lock);
+    r = make_log_ready(p);
+    /* Nothing is logged that cannot be made. */
+    if (r == 0 && p->buffer.bytes > p->buffer_bytes)
+        r = store_buffer_write(p);
+    for (size_t i = 0; p->logs && i < n && r == 0; i++) {
+        const struct qmstore_change *c = &changes[which[i]];
+        struct store_value value = {c->value, (uint32_t)c->value_len, c->expires};
+        struct store_key k = {store_hash_of(c->key, c->key_len), c->key,
+                              (uint16_t)c->key_len};
+
+        r = store_log_change(p, &k, c->value ? &value : NULL, 0, i + 1 < n);
+    }
+    for (size_t i = 0; i < n && r == 0; i++) {
+        int error = carry_out(p, &changes[which[i]], true);
+
+        if (error != 0 && error != ENOENT && first == 0)
+            first = error;
+    }
+    sequence = p->log.appended;
+    pthread_mutex_unlock(&p->lock);
+    if (r == 0 && p->logs)
+        r = store_log_commit(&p->log, sequence);
+    return r ? r : first;
+}
+
+int qmstore_batch(struct qmstore *s, const struct qmstore_change *changes, size_t n)
+{
+    size_t one = 0, *which = &one;
+    struct store_key k;
+    int first = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!is_key(changes[i].key, changes[i].key_len) ||
+            changes[i].value_len > QMSTORE_VALUE_MAX)
+            return EINVAL;
+    if (n == 1)
+        return change_partition(partition_of(s, changes[0].key, changes[0].key_len, &k),
+                                changes, which, 1);
+    if (n == 0)
+        return 0;
+    if (!(which = malloc(n * sizeof *which)))
+        return ENOMEM;
+    for (unsigned at = 0; at < s->config.partitions; at++) {
+        size_t count = 0;
+        int r;
+
+        for (size_t i = 0; i < n; i++)
+            if (partition_of(s, changes[i].key, changes[i].key_len, &k) ==
+                &s->partitions[at])
+                which[count++] = i;
+        if (count > 0 &&
+            (r = change_partition(&s->partitions[at], changes, which, count)) != 0 &&
+            first == 0)
+            first = r;
+    }
+    free(which);
+    return first;
+}
+
+/* A range of hashes of a partition, copied under its lock. */
+struct range {
+    struct partition *p;
+    uint64_t to;
+    struct copy {
+        char *bytes;
+        size_t key_len, value_len;
+        uint64_t expires;
+    } * copies;
+    size_t count, size;
+};
+
+static int copy(struct range *r, const void *key, size_t key_len, const void *value,
+                size_t value_len, uint64_t expires)
+{
+    struct copy *c;
+
+    if (expires != 0 && expires <= store_now())
+        return 0;
+    if (r->count == r->size) {
+        size_t size = r->size ? r->size * 2 : RANGE_KEYS;
+
+        if (!(c = realloc(r->copies, size * sizeof *c)))
+            return ENOMEM;
+        r->copies = c;
+        r->size = size;
+    }
+    c = &r->copies[r->count];
+    *c = (struct copy){malloc(key_len + value_len + 1), key_len, value_len, expires};
+    if (!c->bytes)
+        return ENOMEM;
+    memcpy(c->bytes, key, key_len);
+    if (value_len > 0)
+        memcpy(c->bytes + key_len, value, value_len);
+    r->count++;
+    return 0;
+}
+
+enum { ENOUGH = -1 };
+
+static int copy_record(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+{
+    struct range *r = opaque;
+    struct store_hash h = store_hash_from(hash);
+    struct disk_record record;
+
+    if (h.high > r->to)
+        return ENOUGH;
+    if (store_disk_unpack(bytes, len, &record) != 0) {
+        r->p->stats.damaged++;
+        return 0; /* the others are there */
+    }
+    if (store_table_find(&r->p->table, h, record.key, record.key_len))
+        return 0;
+    return copy(r, record.key, record.key_len, record.value, record.value_len,
+                record.expires);
+}
+
+static int copy_range(struct range *r, uint64_t from)
+{
+    const struct table *t = &r->p->table;
+    uint8_t first[DISK_HASH];
+    int error = 0;
+
+    for (uint64_t b = from >> (64 - t->bits);
+         b <= r->to >> (64 - t->bits) && error == 0; b++)
+        for (struct entry *e = t->buckets[b]; e && error == 0; e = e->next)
+            if (!e->dead && e->hash.high >= from && e->hash.high <= r->to)
+                error = copy(r, e->bytes, e->key_len, e->bytes + e->key_len,
+                             e->value_len, e->expires);
+    if (error != 0)
+        return error;
+    store_hash_bytes((struct store_hash){from, 0}, first);
+    error = r->p->disk_ops->walk(r->p->disk, first, copy_record, r);
+    return error == ENOUGH ? 0 : error;
+}
+
+static int walk_partition(struct partition *p,
+                          int (*each)(void *opaque, const void *key, size_t key_len,
+                                      const void *value, size_t value_len,
+                                      uint64_t expires),
+                          void *opaque)
+{
+    struct range r = {.p = p};
+    uint64_t from = 0;
+    int error;
+
+    do {
+        pthread_mutex_lock(&p->lock);
+        r.to = from + UINT64_MAX / (store_partition_keys(p) / RANGE_KEYS + 1);
+        if (r.to < from || UINT64_MAX - r.to < RANGE_KEYS)
+            r.to = UINT64_MAX;
+        r.count = 0;
+        error = copy_range(&r, from);
+        pthread_mutex_unlock(&p->lock);
+        for (size_t i = 0; i < r.count; i++) {
+            struct copy *c = &r.copies[i];
+
+            if (error == 0)
+                error = each(opaque, c->bytes, c->key_len, c->bytes + c->key_len,
+                             c->value_len, c->expires);
+            free(c->bytes);
+        }
+        from = r.to + 1;
+    } while (error == 0 && from != 0);
+    free(r.copies);
+    return error;
+}
+
+int qmstore_each(struct qmstore *s,
+                 int (*each)(void *opaque, const void *key, size_t key_len,
+                             const void *value, size_t value_len, uint64_t expires),
+                 void *opaque)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < s->config.partitions && r == 0; i++)
+        r = walk_partition(&s->partitions[i], each, opaque);
+    return r;
+}
+
+static int remove_key(void *opaque, const void *key, size_t key_len, const void *value,
+                      size_t value_len, uint64_t expires)
+{
+    int r = qmstore_delete(opaque, key, key_len);
+
+    return r == ENOENT ? 0 : r;
+}
+
+int qmstore_clear(struct qmstore *s)
+{
+    return qmstore_each(s, remove_key, s);
+}
+
+int qmstore_flush(struct qmstore *s)
+{
+    int first = 0;
+
+    for (unsigned i = 0; i < s->config.partitions; i++) {
+        struct partition *p = &s->partitions[i];
+        int r;
+
+        if (p->logs) {
+            r = store_log_write(&p->log, true);
+            if (r != 0) {
+                pthread_mutex_lock(&p->lock);
+                r = make_log_ready(p);
+                pthread_mutex_unlock(&p->lock);
+            }
+        } else {
+            pthread_mutex_lock(&p->lock);
+            r = store_buffer_write(p);
+            pthread_mutex_unlock(&p->lock);
+        }
+        if (first == 0)
+            first = r;
+    }
+    return first;
+}
+
+/* What the files below a directory take on disk. */
+static uint64_t bytes_below(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *stream = fd == -1 ? NULL : fdopendir(fd);
+    uint64_t bytes = 0;
+    struct dirent *e;
+    struct stat st;
+
+    if (!stream) {
+        if (fd != -1)
+            close(fd);
+        return 0;
+    }
+    while ((e = readdir(stream))) {
+        if (e->d_name[0] == '.' ||
+            fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == -1)
+            continue;
+        bytes += (uint64_t)st.st_blocks * 512;
+        if (S_ISDIR(st.st_mode))
+            bytes += bytes_below(fd, e->d_name);
+    }
+    closedir(stream);
+    return bytes;
+}
+
+static uint64_t memory_of(const struct partition *p)
+{
+    uint64_t bytes = p->used + p->buffer.bytes + store_table_bytes(&p->table) +
+                     store_bloom_bytes(&p->bloom) + p->stale_size * sizeof *p->stale +
+                     p->log.size + p->log.spare_size;
+    return bytes + store_disk_cache(p->config);
+}
+
+void qmstore_get_stats(struct qmstore *s, struct qmstore_stats *stats)
+{
+    *stats = (struct qmstore_stats){0};
+    for (unsigned i = 0; i < s->config.partitions; i++) {
+        struct partition *p = &s->partitions[i];
+        const struct qmstore_stats *of = &p->stats;
+
+        pthread_mutex_lock(&p->lock);
+        stats->keys += store_partition_keys(p);
+        stats->memory_keys += p->memory_keys;
+        stats->buffer_keys += p->buffer.count - p->dead;
+        stats->disk_keys += p->disk_copies - p->shadowed;
+        stats->memory += memory_of(p);
+        stats->gets += of->gets;
+        stats->puts += of->puts;
+        stats->deletes += of->deletes;
+        stats->memory_hits += of->memory_hits;
+        stats->buffer_hits += of->buffer_hits;
+        stats->disk_hits += of->disk_hits;
+        stats->misses += of->misses;
+        stats->evictions += of->evictions;
+        stats->restorations += of->restorations;
+        stats->disk_reads += of->disk_reads;
+        stats->false_positives += of->false_positives;
+        stats->disk_writes += of->disk_writes;
+        stats->disk_batches += of->disk_batches;
+        stats->filter_rebuilds += of->filter_rebuilds;
+        stats->expired += of->expired;
+        stats->lost += of->lost;
+        stats->damaged += of->damaged;
+        pthread_mutex_lock(&p->log.lock);
+        stats->syncs += p->log.syncs;
+        stats->log_bytes += p->log.offset + p->log.filled;
+        if (stats->error == 0)
+            stats->error = p->disk_error ? p->disk_error : p->log.error;
+        pthread_mutex_unlock(&p->log.lock);
+        stats->disk += bytes_below(p->dir, ".");
+        pthread_mutex_unlock(&p->lock);
+    }
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* partition.c - where a key is, and where it goes (the thesis, 4.4.2).
+ *
+ * A key in memory is touched.  One in the write buffer or on disk is restored, if
+ * memory has room or the policy gives it the victim's place; else its frequency is kept
+ * where it is.  A new key enters memory, if there is room or the policy lets new keys
+ * in; else it goes to disk. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/store/internal.h"
+
+enum { SWEEP_RECORDS = 64, SWEEP_BUCKETS = 64 };
+
+static struct entry *make(const struct store_key *key, const struct store_value *value,
+                          uint32_t frequency)
+{
+    uint32_t len = value ? value->len : 0;
+    struct entry *e = malloc(sizeof *e + key->len + len);
+
+    if (!e)
+        return NULL;
+    *e = (struct entry){
+        .hash = key->hash,
+        .expires = value ? value->expires : 0,
+        .frequency = frequency,
+        .value_len = len,
+        .key_len = key->len,
+        .dead = !value,
+    };
+    memcpy(e->bytes, key->bytes, key->len);
+    if (len > 0)
+        memcpy(e->bytes + key->len, value->bytes, len);
+    return e;
+}
+
+static bool is_over(uint64_t expires)
+{
+    return expires != 0 && expires <= store_now();
+}
+
+static void enter_memory(struct partition *p, struct entry *e)
+{
+    p->used += store_entry_bytes(e);
+    p->memory_keys++;
+    p->ops->add(p, e);
+    if (e->on_disk)
+        store_stale_add(p, e);
+}
+
+static void leave_memory(struct partition *p, struct entry *e)
+{
+    p->ops->remove(p, e);
+    store_stale_remove(p, e);
+    p->used -= store_entry_bytes(e);
+    p->memory_keys--;
+}
+
+int store_partition_balance(struct partition *p)
+{
+    struct entry *v;
+
+    while (store_is_full(p, 0) && (v = p->ops->victim(p))) {
+        leave_memory(p, v);
+        store_buffer_add(p, v);
+        p->stats.evictions++;
+    }
+    return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
+}
+
+/* The disk does not take what memory evicts: nothing more may come in. */
+static int check_room(struct partition *p)
+{
+    return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
+}
+
+static bool may_enter(struct partition *p, struct store_hash hash, uint64_t bytes,
+                      uint32_t frequency)
+{
+    return !store_is_full(p, bytes) || p->ops->admit(p, hash, frequency);
+}
+
+static void drop(struct partition *p, struct entry *e)
+{
+    if (e->place == PLACE_BUFFER)
+        store_buffer_remove(p, e);
+    else
+        leave_memory(p, e);
+    if (e->on_disk)
+        p->shadowed--;
+    store_table_remove(&p->table, e);
+    free(e);
+}
+
+/* The record on disk, if the key has no entry.  *bytes is to be freed. */
+static int find_on_disk(struct partition *p, const struct store_key *key, void **bytes,
+                        struct disk_record *r)
+{
+    uint8_t hash[DISK_HASH];
+    size_t len;
+    int error;
+
+    if (p->disk_copies == 0 || !store_bloom_may_have(&p->bloom, key->hash))
+        return ENOENT;
+    store_hash_bytes(key->hash, hash);
+    p->stats.disk_reads++;
+    error = p->disk_ops->get(p->disk, hash, bytes, &len);
+    if (error == ENOENT)
+        p->stats.false_positives++;
+    if (error != 0)
+        return error;
+    error = store_disk_unpack(*bytes, len, r);
+    if (error == 0 &&
+        (r->key_len != key->len || memcmp(r->key, key->bytes, key->len) != 0))
+        error = EBADMSG;
+    if (error != 0) {
+        p->stats.damaged++;
+        free(*bytes);
+    }
+    return error;
+}
+
+/* Marks that the key's copy on disk is not its value any more. */
+static void shadow(struct partition *p, struct entry *e)
+{
+    e->on_disk = true;
+    p->shadowed++;
+}
+
+/* Enters an entry of a key that had none. */
+static void settle(struct partition *p, struct entry *e, bool enters)
+{
+    store_table_add(&p->table, e);
+    if (enters)
+        enter_memory(p, e);
+    else
+        store_buffer_add(p, e);
+}
+
+static int bury(struct partition *p, const struct store_key *key)
+{
+    struct entry *e = make(key, NULL, 0);
+
+    if (!e)
+        return ENOMEM;
+    shadow(p, e);
+    settle(p, e, false);
+    return 0;
+}
+
+static int hand_out(const void *bytes, size_t bytes_len, uint64_t ends, void **value,
+                    size_t *len, uint64_t *expires)
+{
+    if (len)
+        *len = bytes_len;
+    if (expires)
+        *expires = ends;
+    if (!value)
+        return 0;
+    if (!(*value = malloc(bytes_len + 1)))
+        return ENOMEM;
+    if (bytes_len > 0)
+        memcpy(*value, bytes, bytes_len);
+    ((char *)*value)[bytes_len] = 0;
+    return 0;
+}
+
+/* A key in the write buffer was asked for. */
+static void get_buffered(struct partition *p, struct entry *e)
+{
+    uint32_t f = e->frequency;
+
+    if (f < UINT32_MAX)
+        e->frequency++;
+    if (!may_enter(p, e->hash, store_entry_bytes(e), f))
+        return;
+    store_buffer_remove(p, e);
+    enter_memory(p, e);
+    p->stats.restorations++;
+    (void)store_partition_balance(p);
+}
+
+/* A key on disk was asked for: whether it takes a place in memory, and if not, that it
+ * was asked for.  Without memory, or while the disk refuses writes, it stays as it is.
+ */
+static void restore(struct partition *p, const struct store_key *key,
+                    const struct disk_record *r)
+{
+    struct store_value value = {r->value, r->value_len, r->expires};
+    uint64_t bytes = sizeof(struct entry) + key->len + r->value_len;
+    bool enters = may_enter(p, key->hash, bytes, r->frequency);
+    struct entry *e;
+
+    if ((!enters && !p->ops->counts) || check_room(p) != 0)
+        return;
+    e = make(key, &value, r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
+    if (!e)
+        return;
+    /* The log has it before its copy on disk is deleted. */
+    if (p->logs && enters &&
+        store_log_change(p, key, &value, e->frequency, false) != 0) {
+        free(e);
+        return;
+    }
+    shadow(p, e);
+    settle(p, e, enters);
+    p->stats.restorations += enters;
+    (void)store_partition_balance(p);
+}
+
+int store_partition_get(struct partition *p, const struct store_key *key, void **value,
+                        size_t *len, uint64_t *expires)
+{
+    struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
+    struct disk_record r;
+    void *bytes;
+    int error;
+
+    p->stats.gets++;
+    p->ops->seen(p, key->hash);
+    if (e && !e->dead && !is_over(e->expires)) {
+        error = hand_out(e->bytes + e->key_len, e->value_len, e->expires, value, len,
+                         expires);
+        if (error != 0)
+            return error;
+        if (e->place == PLACE_BUFFER) {
+            p->stats.buffer_hits++;
+            get_buffered(p, e);
+        } else {
+            p->stats.memory_hits++;
+            if (e->frequency < UINT32_MAX)
+                e->frequency++;
+            p->ops->touch(p, e);
+        }
+        return 0;
+    }
+    p->stats.misses++;
+    if (e) {
+        if (e->dead)
+            return ENOENT;
+        p->stats.expired++;
+        (void)store_partition_delete(p, key);
+        return ENOENT;
+    }
+    error = find_on_disk(p, key, &bytes, &r);
+    if (error != 0)
+        return error;
+    if (is_over(r.expires)) {
+        free(bytes);
+        p->stats.expired++;
+        (void)bury(p, key);
+        return ENOENT;
+    }
+    p->stats.misses--;
+    p->stats.disk_hits++;
+    error = hand_out(r.value, r.value_len, r.expires, value, len, expires);
+    if (error == 0)
+        restore(p, key, &r);
+    free(bytes);
+    return error;
+}
+
+/* Gives an entry another value; it may move. */
+static int change_value(struct partition *p, struct entry **at,
+                        const struct store_value *value)
+{
+    struct entry *old = *at, *e;
+    bool in_memory = old->place != PLACE_BUFFER;
+
+    if (old->value_len != value->len) {
+        if (!(e = malloc(sizeof *e + old->key_len + value->len)))
+            return ENOMEM;
+        memcpy(e, old, sizeof *e + old->key_len);
+        e->value_len = value->len;
+        store_table_replace(&p->table, old, e);
+        if (in_memory) {
+            p->used += store_entry_bytes(e) - store_entry_bytes(old);
+            p->ops->replace(p, old, e);
+            if (e->stale > 0)
+                p->stale[e->stale - 1] = e;
+        } else {
+            store_list_replace(&p->buffer, old, e);
+        }
+        free(old);
+        *at = e;
+    }
+    e = *at;
+    if (value->len > 0)
+        memcpy(e->bytes + e->key_len, value->bytes, value->len);
+    e->expires = value->expires;
+    return 0;
+}
+
+static int put_known(struct partition *p, struct entry *e,
+                     const struct store_value *value, uint32_t frequency)
+{
+    uint32_t f = e->frequency;
+    int error = change_value(p, &e, value);
+
+    if (error != 0)
+        return error;
+    e->frequency = frequency ? frequency : f < UINT32_MAX ? f + 1 : f;
+    if (e->place != PLACE_BUFFER) {
+        p->stats.memory_hits++;
+        p->ops->touch(p, e);
+        return 0;
+    }
+    p->stats.buffer_hits++;
+    store_buffer_remove(p, e);
+    if (may_enter(p, e->hash, store_entry_bytes(e), f)) {
+        enter_memory(p, e);
+        p->stats.restorations++;
+    } else {
+        store_buffer_add(p, e);
+    }
+    return 0;
+}
+
+static int put_absent(struct partition *p, const struct store_key *key,
+                      const struct store_value *value, uint32_t frequency, bool on_disk)
+{
+    uint64_t bytes = sizeof(struct entry) + key->len + value->len;
+    bool enters = !store_is_full(p, bytes) || p->ops->admits_new;
+    struct disk_record r;
+    struct entry *e;
+    uint32_t f = 1;
+
+    if (!on_disk) {
+        void *old;
+        int error = find_on_disk(p, key, &old, &r);
+
+        if (error == 0) {
+            on_disk = true;
+            if (!is_over(r.expires)) {
+                f = r.frequency < UINT32_MAX ? r.frequency + 1 : r.frequency;
+                enters = may_enter(p, key->hash, bytes, r.frequency);
+                p->stats.disk_hits++;
+                p->stats.restorations += enters;
+            } else {
+                p->stats.misses++;
+            }
+            free(old);
+        } else if (error == EBADMSG) {
+            on_disk = true; /* it is overwritten */
+        } else if (error != ENOENT) {
+            return error;
+        } else {
+            p->stats.misses++;
+        }
+    }
+    e = make(key, value, frequency ? frequency : f);
+    if (!e)
+        return ENOMEM;
+    if (on_disk)
+        shadow(p, e);
+    settle(p, e, enters);
+    return 0;
+}
+
+int store_partition_put(struct partition *p, const struct store_key *key,
+                        const struct store_value *value, uint32_t frequency)
+{
+    struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
+    int error = check_room(p);
+
+    if (error != 0)
+        return error;
+    p->stats.puts++;
+    p->has_expiry |= value->expires != 0;
+    p->ops->seen(p, key->hash);
+    if (e && !e->dead) {
+        error = put_known(p, e, value, frequency);
+    } else {
+        bool on_disk = e && e->on_disk;
+
+        if (e)
+            drop(p, e);
+        error = put_absent(p, key, value, frequency, on_disk);
+    }
+    return error ? error : store_partition_balance(p);
+}
+
+int store_partition_delete(struct partition *p, const struct store_key *key)
+{
+    struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
+    struct disk_record r;
+    void *bytes;
+    bool on_disk;
+    int error;
+
+    p->stats.deletes++;
+    if (e && e->dead)
+        return ENOENT;
+    if (!e) {
+        error = find_on_disk(p, key, &bytes, &r);
+        if (error != 0)
+            return error;
+        free(bytes);
+        error = bury(p, key);
+        return error ? error : is_over(r.expires) ? ENOENT : 0;
+    }
+    error = is_over(e->expires) ? ENOENT : 0;
+    on_disk = e->on_disk;
+    drop(p, e);
+    if (on_disk && bury(p, key) != 0)
+        return ENOMEM;
+    return error;
+}
+
+uint64_t store_partition_keys(const struct partition *p)
+{
+    return p->memory_keys + (p->buffer.count - p->dead) +
+           (p->disk_copies - p->shadowed);
+}
+
+struct sweep {
+    struct partition *p;
+    unsigned records;
+    uint64_t until; /* where it ended */
+    struct expired {
+        struct store_hash hash;
+        uint16_t key_len;
+        char *key;
+    } found[SWEEP_RECORDS];
+    unsigned count;
+};
+
+static int look_at(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+{
+    struct sweep *s = opaque;
+    struct disk_record r;
+
+    s->until = store_hash_from(hash).high;
+    if (store_disk_unpack(bytes, len, &r) == 0 && is_over(r.expires)) {
+        struct expired *x = &s->found[s->count];
+
+        *x = (struct expired){store_hash_from(hash), r.key_len, malloc(r.key_len)};
+        if (x->key) {
+            memcpy(x->key, r.key, r.key_len);
+            s->count++;
+        }
+    }
+    return ++s->records == SWEEP_RECORDS;
+}
+
+void store_partition_sweep(struct partition *p)
+{
+    struct sweep s = {.p = p, .until = UINT64_MAX};
+    uint8_t from[DISK_HASH];
+    uint64_t first, last;
+
+    if (!p->has_expiry || p->disk_error != 0)
+        return;
+    store_hash_bytes(p->swept, from);
+    if (p->disk_ops->walk(p->disk, from, look_at, &s) != 0 && s.records < SWEEP_RECORDS)
+        return;
+    if (s.records < SWEEP_RECORDS)
+        s.until = UINT64_MAX;
+    for (unsigned i = 0; i < s.count; i++) {
+        struct expired *x = &s.found[i];
+        struct store_key key = {x->hash, x->key, x->key_len};
+
+        /* One that has an entry has another value. */
+        if (!store_table_find(&p->table, x->hash, x->key, x->key_len) &&
+            bury(p, &key) == 0)
+            p->stats.expired++;
+        free(x->key);
+    }
+    /* The same part of memory. */
+    first = p->swept.high >> (64 - p->table.bits);
+    last = s.until >> (64 - p->table.bits);
+    if (last - first >= SWEEP_BUCKETS) {
+        last = first + SWEEP_BUCKETS - 1;
+        s.until = ((last + 1) << (64 - p->table.bits)) - 1;
+    }
+    for (uint64_t b = first; b <= last; b++) {
+        struct entry *next;
+
+        for (struct entry *e = p->table.buckets[b]; e; e = next) {
+            struct store_key key = {e->hash, e->bytes, e->key_len};
+            struct entry *copy;
+
+            next = e->next;
+            if (e->dead || !is_over(e->expires))
+                continue;
+            p->stats.expired++;
+            if (!e->on_disk) {
+                drop(p, e);
+                continue;
+            }
+            copy = make(&key, NULL, 0);
+            if (!copy)
+                continue;
+            drop(p, e);
+            shadow(p, copy);
+            settle(p, copy, false);
+            break; /* the chain, or the table, is another; the rest is for the next time
+                    */
+        }
+    }
+    p->swept = s.until == UINT64_MAX ? (struct store_hash){0}
+                                     : (struct store_hash){s.until + 1, 0};
+    if (p->buffer.bytes > p->buffer_bytes)
+        (void)store_buffer_write(p);
+}

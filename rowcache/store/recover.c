@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recover.c - the log's replay, and a new log that is as short as memory is.
+ *
+ * The log has every change since the last checkpoint, so it overrules the disk layer.
+ * What the disk layer has of it already is written again: that changes nothing. */
+#include <errno.h>
+
+#include "rowcache/store/internal.h"
+
+int store_log_change(struct partition *p, const struct store_key *key,
+                     const struct store_value *value, uint32_t frequency, bool more)
+{
+    struct store_log_record r = {
+        .frequency = frequency,
+        .key = key->bytes,
+        .key_len = key->len,
+        .dead = !value,
+        .more = more,
+    };
+
+    if (value) {
+        r.expires = value->expires;
+        r.value = value->bytes;
+        r.value_len = value->len;
+    }
+    return store_log_append(&p->log, &r);
+}
+
+static int append_memory(void *opaque,
+                         int (*append)(struct store_log *, struct store_log_record *))
+{
+    struct partition *p = opaque;
+
+    for (size_t i = 0; i < (size_t)1 << p->table.bits; i++) {
+        for (struct entry *e = p->table.buckets[i]; e; e = e->next) {
+            struct store_log_record r = {
+                .expires = e->expires,
+                .frequency = e->frequency,
+                .key = e->bytes,
+                .key_len = e->key_len,
+                .value = e->bytes + e->key_len,
+                .value_len = e->value_len,
+                .dead = e->dead,
+            };
+            int error = append(&p->log, &r);
+
+            if (error != 0)
+                return error;
+        }
+    }
+    return 0;
+}
+
+int store_checkpoint(struct partition *p)
+{
+    int r, refused = store_buffer_write(p);
+
+    /* If the disk layer refuses, the log has what is in the write buffer, too. */
+    if (refused == 0)
+        refused = p->disk_ops->checkpoint(p->disk);
+    if (refused != 0) {
+        p->disk_error = refused;
+        return refused;
+    }
+    r = store_log_restart(&p->log, append_memory, p);
+    return r;
+}
+
+static int replay(void *opaque, const struct store_log_record *r)
+{
+    struct partition *p = opaque;
+    struct store_value value = {r->value, r->value_len, r->expires};
+    struct store_key key = {store_hash_of(r->key, r->key_len), r->key, r->key_len};
+    int error;
+
+    if (!r->dead)
+        return store_partition_put(p, &key, &value, r->frequency);
+    error = store_partition_delete(p, &key);
+    return error == ENOENT ? 0 : error;
+}
+
+int store_recover(struct partition *p, int dir, bool *set_aside, uint64_t *lost)
+{
+    enum qmstore_durability durability = p->config->durability, was;
+    bool clean, damaged;
+    uint64_t checks = p->config->log_buffer;
+    int r;
+
+    *set_aside = false;
+    p->logs = false;
+    r = store_log_open(&p->log, dir, "log", "state", durability, checks, replay, p,
+                       lost, &clean, &was, &damaged);
+    if (r == EBADMSG || (r == 0 && (damaged || (!clean && was == QMSTORE_NONE)))) {
+        *set_aside = true;
+        return 0;
+    }
+    if (r != 0)
+        return r;
+    /* What was read is no use of the store. */
+    p->stats = (struct qmstore_stats){.filter_rebuilds = 0, .lost = *lost};
+    p->logs = durability != QMSTORE_NONE;
+    return 0;
+}

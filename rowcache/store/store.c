@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store.c - opening a store, which partition a key belongs to, and the store's thread.
+ *
+ *   PATH/qmstore     says that this is a store, and what it was made with; locked while
+ * a process has the store open PATH/N/log       a partition's log (log.h) PATH/N/state
+ * what the kernel keeps of a process that was killed PATH/N/disk/     the disk layer's
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rowcache/store/internal.h"
+#include "rowcache/store/store.h"
+
+enum { PARTITIONS_MAX = 256, TICK_MS = 200 };
+
+#define LEAST_MEMORY (UINT64_C(1) << 20) /* of a partition */
+
+static const char *const policies[] = {"lru", "mru", "lfu", "wtinylfu"};
+
+static const struct policy_ops *find_policy(const char *name)
+{
+    static const struct policy_ops *const ops[] = {&store_lru, &store_mru, &store_lfu,
+                                                   &store_wtinylfu};
+
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (strcmp(policies[i], name) == 0)
+            return ops[i];
+    return NULL;
+}
+
+uint64_t store_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+struct store_hash store_hash_of(const void *key, size_t len)
+{
+    XXH128_hash_t h = XXH3_128bits(key, len);
+
+    return (struct store_hash){h.high64, h.low64};
+}
+
+void store_warn(const struct qmstore_config *config, const char *format, ...)
+{
+    char message[512];
+    va_list args;
+
+    if (!config->warn)
+        return;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    config->warn(config->opaque, message);
+}
+
+void qmstore_config_init(struct qmstore_config *config)
+{
+    *config = (struct qmstore_config){
+        .memory = UINT64_C(64) << 20,
+        .partitions = 1,
+        .policy = "wtinylfu",
+        .disk = "lmdb",
+        .durability = QMSTORE_LAZY,
+        .false_positives = .01,
+        .log_buffer = 256 << 10,
+    };
+}
+
+static int refuse(char *err, size_t len, int error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int refuse(char *err, size_t len, int error, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    if (len > 0)
+        vsnprintf(err, len, format, args);
+    va_end(args);
+    return error;
+}
+
+static int check(const struct qmstore_config *c, char *err, size_t len)
+{
+    if (!c->path || !*c->path)
+        return refuse(err, len, EINVAL, "a store needs a directory");
+    if (c->partitions < 1 || c->partitions > PARTITIONS_MAX)
+        return refuse(err, len, EINVAL, "%u partitions: from 1 to %d are possible",
+                      c->partitions, PARTITIONS_MAX);
+    if (c->memory / c->partitions < LEAST_MEMORY)
+        return refuse(
+            err, len, EINVAL,
+            "%llu bytes of memory are too few: each of %u partitions needs 1 MiB",
+            (unsigned long long)c->memory, c->partitions);
+    if (!c->policy || !find_policy(c->policy))
+        return refuse(err, len, EINVAL,
+                      "no policy '%s': there are lru, mru, lfu and wtinylfu",
+                      c->policy ? c->policy : "");
+    if (!c->disk || !store_disk_find(c->disk))
+        return refuse(err, len, EINVAL,
+                      "no disk layer '%s' in this build: there are bdb, lmdb and files",
+                      c->disk ? c->disk : "");
+    if (!(c->false_positives >= 0 && c->false_positives < 1))
+        return refuse(err, len, EINVAL, "false positives are from 0 to below 1");
+    if (c->write_buffer / 2 > c->memory / 4 || c->disk_cache / 2 > c->memory / 4 ||
+        c->log_buffer > c->memory / c->partitions / 4)
+        return refuse(
+            err, len, EINVAL,
+            "the buffers are too large for %llu bytes of memory: at most half for "
+            "write_buffer and disk_cache, a quarter of a partition's for log_buffer",
+            (unsigned long long)c->memory);
+    if (c->durability > QMSTORE_NONE)
+        return refuse(err, len, EINVAL, "no such durability");
+    return 0;
+}
+
+/* Whether the directory has nothing, or nothing but what a process left that was killed
+ * while it made a store. */
+static int is_empty(int dir, bool *empty)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct dirent *entry;
+    DIR *stream;
+
+    if (fd == -1)
+        return errno;
+    if (!(stream = fdopendir(fd))) {
+        int r = errno;
+
+        close(fd);
+        return r;
+    }
+    *empty = true;
+    while ((entry = readdir(stream)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, "qmstore.new") != 0)
+            *empty = false;
+    closedir(stream);
+    return 0;
+}
+
+static int make_format(int dir, const struct qmstore_config *c)
+{
+    int fd = openat(dir, "qmstore.new",
+                    O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int r = 0;
+
+    if (fd == -1)
+        return errno;
+    if (dprintf(fd, "qmstore 1\npartitions %u\ndisk %s\n", c->partitions, c->disk) <
+            0 ||
+        fsync(fd) == -1 || renameat(dir, "qmstore.new", dir, "qmstore") == -1 ||
+        fsync(dir) == -1)
+        r = errno;
+    close(fd);
+    return r;
+}
+
+/* The format file, locked and as this process expects it. */
+static int open_format(struct qmstore *s, char *err, size_t len)
+{
+    const struct qmstore_config *c = &s->config;
+    char text[128], disk[16] = "";
+    unsigned version = 0, partitions = 0;
+    bool empty = false;
+    ssize_t n;
+    int r;
+
+    s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (s->format == -1 && errno == ENOENT) {
+        r = is_empty(s->dir, &empty);
+        if (r == 0 && !empty)
+            return refuse(err, len, ENOTEMPTY,
+                          "%s is neither empty nor a store: nothing was changed",
+                          c->path);
+        if (r == 0)
+            r = make_format(s->dir, c);
+        if (r != 0)
+            return refuse(err, len, r, "%s: %s", c->path, strerror(r));
+        s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    }
+    if (s->format == -1) {
+        r = errno;
+        return refuse(err, len, r, "%s/qmstore: %s", c->path, strerror(r));
+    }
+    if (flock(s->format, LOCK_EX | LOCK_NB) == -1)
+        return refuse(err, len, EBUSY, "%s: another process has this store open",
+                      c->path);
+    n = pread(s->format, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    if (sscanf(text, "qmstore %u\npartitions %u\ndisk %15s\n", &version, &partitions,
+               disk) != 3 ||
+        version != 1)
+        return refuse(err, len, ENOTEMPTY, "%s/qmstore is not of a store of version 1",
+                      c->path);
+    if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
+        return refuse(
+            err, len, EINVAL,
+            "%s was made with %u partitions and the disk layer %s, not with %u and %s",
+            c->path, partitions, disk, c->partitions, c->disk);
+    return 0;
+}
+
+/* What of a partition's memory is left for its entries. */
+void store_set_memory(struct partition *p)
+{
+    const struct qmstore_config *c = p->config;
+    uint64_t all = c->memory / c->partitions;
+    uint64_t other =
+        p->buffer_bytes + store_bloom_bytes(&p->bloom) + store_disk_cache(c);
+
+    if (c->durability != QMSTORE_NONE)
+        other += 4 * c->log_buffer; /* two, each enlarged by doubling */
+    if (p->ops == &store_wtinylfu)
+        other += all / 128; /* the sketch, at most */
+    p->memory = other < all - all / 8 ? all - other : all / 8;
+}
+
+uint64_t store_disk_cache(const struct qmstore_config *c)
+{
+    return (c->disk_cache ? c->disk_cache : c->memory / 8) / c->partitions;
+}
+
+static int open_disk(struct partition *p, int dir, const char *path)
+{
+    const struct qmstore_config *c = p->config;
+    const struct disk_config config = {
+        .dir = path,
+        .cache = store_disk_cache(c),
+        .sync = c->durability != QMSTORE_NONE,
+    };
+
+    p->disk_ops = store_disk_find(c->disk);
+    if (mkdirat(dir, "disk", 0700) == -1 && errno != EEXIST)
+        return errno;
+    return p->disk_ops->open(&config, &p->disk);
+}
+
+static void close_partition(struct partition *p, bool clean)
+{
+    if (p->disk)
+        p->disk_ops->close(p->disk);
+    p->disk = NULL;
+    store_log_close(&p->log, clean);
+    if (p->policy)
+        p->ops->destroy(p);
+    store_table_free(&p->table);
+    store_bloom_free(&p->bloom);
+    free(p->stale);
+    p->stale = NULL;
+    if (p->dir != -1)
+        close(p->dir);
+    p->dir = -1;
+    pthread_mutex_destroy(&p->lock);
+}
+
+/* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
+static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
+{
+    const struct qmstore_config *c = &s->config;
+    struct partition *p = &s->partitions[number];
+    char path[PATH_MAX];
+    uint64_t lost = 0;
+    int r;
+
+    *p = (struct partition){
+        .config = c, .ops = find_policy(c->policy), .dir = -1, .log = {.fd = -1}};
+    *set_aside = false;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->log.lock, NULL);
+    pthread_cond_init(&p->log.written, NULL);
+    p->buffer_bytes =
+        (c->write_buffer ? c->write_buffer : c->memory / 16) / c->partitions;
+    snprintf(path, sizeof path, "%u", number);
+    if (mkdirat(s->dir, path, 0700) == -1 && errno != EEXIST)
+        return errno;
+    p->dir = openat(s->dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (p->dir == -1)
+        return errno;
+    if ((size_t)snprintf(path, sizeof path, "%s/%u/disk", c->path, number) >=
+        sizeof path)
+        return ENAMETOOLONG;
+    r = store_table_init(&p->table);
+    store_set_memory(p);
+    if (r == 0)
+        r = p->ops->init(p);
+    if (r != 0)
+        return r;
+    r = open_disk(p, p->dir, path);
+    if (r == 0)
+        r = store_filter_make(p);
+    if (r != 0) {
+        *set_aside =
+            r != ENOMEM && r != ENOSPC && r != EROFS && r != EACCES && r != EMFILE;
+        return *set_aside ? 0 : r;
+    }
+    r = store_recover(p, p->dir, set_aside, &lost);
+    if (r == 0 && lost > 0)
+        store_warn(c,
+                   "%s/%u: the last %llu changes that an earlier process made are lost",
+                   c->path, number, (unsigned long long)lost);
+    return r;
+}
+
+static int set_partition_aside(struct qmstore *s, unsigned number)
+{
+    char name[16], aside[48];
+
+    snprintf(name, sizeof name, "%u", number);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(aside, sizeof aside, i ? "%u.damaged-%u" : "%u.damaged", number, i);
+        if (renameat2(s->dir, name, s->dir, aside, RENAME_NOREPLACE) == 0) {
+            store_warn(
+                &s->config,
+                "%s/%s is damaged, or of a process that was killed with durability "
+                "none: it is set aside as %s, and begins empty",
+                s->config.path, name, aside);
+            return 0;
+        }
+        if (errno != EEXIST)
+            return errno;
+    }
+    return EEXIST;
+}
+
+static int open_partitions(struct qmstore *s, char *err, size_t len)
+{
+    const struct qmstore_config *c = &s->config;
+
+    for (unsigned i = 0; i < c->partitions; i++) {
+        bool aside;
+        int r = open_partition(s, i, &aside);
+
+        s->opened = i + 1;
+        if (r == 0 && aside) {
+            close_partition(&s->partitions[i], false);
+            s->opened = i;
+            r = set_partition_aside(s, i);
+            if (r == 0) {
+                r = open_partition(s, i, &aside);
+                s->opened = i + 1;
+                if (r == 0 && aside)
+                    r = EIO;
+            }
+        }
+        if (r != 0)
+            return refuse(err, len, r, "%s/%u: %s", c->path, i, strerror(r));
+    }
+    return 0;
+}
+
+/* Each TICK_MS: what is acknowledged goes to the kernel, and keys whose life has ended
+ * leave. */
+static void *run(void *opaque)
+{
+    struct qmstore *s = opaque;
+    struct timespec until;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->ends) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += TICK_MS * 1000000L;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        if (pthread_cond_timedwait(&s->wake, &s->lock, &until) != ETIMEDOUT)
+            continue;
+        pthread_mutex_unlock(&s->lock);
+        for (unsigned i = 0; i < s->config.partitions; i++)
+            store_tick(s, i);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+void store_tick(struct qmstore *s, unsigned i)
+{
+    struct partition *p = &s->partitions[i];
+
+    if (p->logs)
+        (void)store_log_write(&p->log, false);
+    pthread_mutex_lock(&p->lock);
+    store_partition_sweep(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void free_store(struct qmstore *s)
+{
+    if (s->format != -1)
+        close(s->format);
+    if (s->dir != -1)
+        close(s->dir);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->wake);
+    free(s->partitions);
+    free(s->path);
+    free(s);
+}
+
+int qmstore_open(const struct qmstore_config *config, struct qmstore **store, char *err,
+                 size_t err_len)
+{
+    pthread_condattr_t monotonic;
+    struct qmstore *s;
+    int r = check(config, err, err_len);
+
+    if (r != 0)
+        return r;
+    s = calloc(1, sizeof *s);
+    if (!s)
+        return refuse(err, err_len, ENOMEM, "out of memory");
+    s->dir = s->format = -1;
+    s->config = *config;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    s->path = strdup(config->path);
+    s->partitions = calloc(config->partitions, sizeof *s->partitions);
+    if (!s->path || !s->partitions) {
+        free_store(s);
+        return refuse(err, err_len, ENOMEM, "out of memory");
+    }
+    s->config.path = s->path;
+    s->config.policy = find_policy(config->policy)->name;
+    s->config.disk = store_disk_find(config->disk)->name;
+    if (mkdir(s->path, 0700) == -1 && errno != EEXIST)
+        r = errno;
+    if (r == 0 && (s->dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1)
+        r = errno;
+    if (r != 0)
+        (void)refuse(err, err_len, r, "%s: %s", s->path, strerror(r));
+    else
+        r = open_format(s, err, err_len);
+    if (r == 0)
+        r = open_partitions(s, err, err_len);
+    if (r == 0 && !config->threadless) {
+        r = pthread_create(&s->thread, NULL, run, s);
+        if (r != 0)
+            (void)refuse(err, err_len, r, "no thread: %s", strerror(r));
+    }
+    if (r != 0) {
+        for (unsigned i = 0; i < s->opened; i++)
+            close_partition(&s->partitions[i], false);
+        free_store(s);
+        return r;
+    }
+    *store = s;
+    return 0;
+}
+
+int qmstore_close(struct qmstore *s)
+{
+    int first = 0;
+
+    if (!s->config.threadless) {
+        pthread_mutex_lock(&s->lock);
+        s->ends = true;
+        pthread_cond_signal(&s->wake);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    for (unsigned i = 0; i < s->config.partitions; i++) {
+        int r = store_checkpoint(&s->partitions[i]);
+
+        close_partition(&s->partitions[i], r == 0);
+        if (first == 0)
+            first = r;
+    }
+    free_store(s);
+    return first;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store.h - an open store: for store.c, which opens and closes it, and keys.c, which is
+ * what programs call for keys. */
+#ifndef QM_STORE_STORE_H
+#define QM_STORE_STORE_H
+
+#include "rowcache/store/internal.h"
+
+struct qmstore {
+    struct qmstore_config config;
+    char *path;
+    int dir, format;
+    struct partition *partitions;
+    unsigned opened; /* of the partitions, while the store is being opened */
+
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t wake;
+    bool ends;
+};
+
+/* What the thread does with a partition each time. */
+void store_tick(struct qmstore *s, unsigned i);
+
+#endif
