@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* testing.h - what the tests of the hybrid store share. */
+#ifndef QM_TESTS_STORE_TESTING_H
+#define QM_TESTS_STORE_TESTING_H
+
+#include <errno.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rowcache/store/qmstore.h"
+
+static inline uint64_t rnd(uint64_t *seed)
+{
+    uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t rnd_below(uint64_t *seed, uint64_t n)
+{
+    return rnd(seed) % n;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *ftw)
+{
+    return remove(path);
+}
+
+/* A directory of this process's own, below which all is removed. */
+static char test_dir[64];
+
+static inline int make_test_dir(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(test_dir, sizeof test_dir, "%s/qmstore.XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(test_dir) ? 0 : -1;
+}
+
+static inline void remove_below(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline int remove_test_dir(void **state)
+{
+    remove_below(test_dir);
+    return 0;
+}
+
+static inline struct qmstore *open_ok(const struct qmstore_config *c)
+{
+    struct qmstore *s = NULL;
+    char err[400] = "";
+    int r = qmstore_open(c, &s, err, sizeof err);
+
+    if (r != 0)
+        fail_msg("open: %d %s", r, err);
+    return s;
+}
+
+static inline struct qmstore_stats stats_of(struct qmstore *s)
+{
+    struct qmstore_stats stats;
+
+    qmstore_get_stats(s, &stats);
+    return stats;
+}
+
+#endif
