@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store-bench.c - operations a second of a key-value store, on the thesis' workloads:
+ * 4-byte keys and small values, drawn uniformly or by Zipf's law, with memory for a
+ * share of the keys.  Also of LMDB and Berkeley DB alone, with the same work and as
+ * much memory.
+ *
+ * Prints one line: operations a second, of all and of the last fifth; hits of memory
+ * and all look-ups in the last fifth; bytes of memory. */
+#include <argp.h>
+#include <db.h>
+#include <errno.h>
+#include <lmdb.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "rowcache/store/qmstore.h"
+
+enum action { GET, UPDATE, BOTH };
+
+static struct {
+    const char *engine, *policy, *disk, *dir, *durability;
+    unsigned long long operations, keys, memory, seed;
+    unsigned value, partitions, threads;
+    double zipf; /* 0: uniform */
+    double share;
+    enum action action;
+    bool shift; /* popularity moves on five times */
+} o = {
+    .engine = "store",
+    .policy = "lfu",
+    .durability = "none",
+    .operations = 1000000,
+    .keys = 100000,
+    .value = 64,
+    .partitions = 1,
+    .threads = 1,
+    .zipf = 1,
+    .share = .25,
+    .action = BOTH,
+    .seed = 1,
+};
+
+static const struct argp_option options[] = {
+    {"engine", 'e', "NAME", 0, "store, lmdb or bdb", 0},
+    {"policy", 'p', "NAME", 0, "of the store", 0},
+    {"disk", 'd', "NAME", 0, "of the store", 0},
+    {"durability", 'D', "NAME", 0, "of the store: sync, lazy or none", 0},
+    {"operations", 'n', "N", 0, "1000000", 0},
+    {"keys", 'k', "N", 0, "100000", 0},
+    {"value", 'v', "BYTES", 0, "64", 0},
+    {"memory", 'm', "BYTES", 0, "instead of --share", 0},
+    {"share", 's', "SHARE", 0, "of the keys that memory is for; .25", 0},
+    {"zipf", 'z', "S", 0, "exponent; 0: uniform", 0},
+    {"action", 'a', "NAME", 0, "get, update or both", 0},
+    {"partitions", 'P', "N", 0, "1", 0},
+    {"threads", 't', "N", 0, "1", 0},
+    {"seed", 'S', "N", 0, "1", 0},
+    {"shift", 'x', NULL, 0, "popularity moves to other keys five times", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case 'e':
+        o.engine = arg;
+        break;
+    case 'p':
+        o.policy = arg;
+        break;
+    case 'd':
+        o.disk = arg;
+        break;
+    case 'D':
+        o.durability = arg;
+        break;
+    case 'n':
+        o.operations = strtoull(arg, NULL, 10);
+        break;
+    case 'k':
+        o.keys = strtoull(arg, NULL, 10);
+        break;
+    case 'v':
+        o.value = (unsigned)strtoul(arg, NULL, 10);
+        break;
+    case 'm':
+        o.memory = strtoull(arg, NULL, 10);
+        break;
+    case 's':
+        o.share = strtod(arg, NULL);
+        break;
+    case 'z':
+        o.zipf = strtod(arg, NULL);
+        break;
+    case 'a':
+        o.action = *arg == 'g' ? GET : *arg == 'u' ? UPDATE : BOTH;
+        break;
+    case 'P':
+        o.partitions = (unsigned)strtoul(arg, NULL, 10);
+        break;
+    case 't':
+        o.threads = (unsigned)strtoul(arg, NULL, 10);
+        break;
+    case 'S':
+        o.seed = strtoull(arg, NULL, 10);
+        break;
+    case 'x':
+        o.shift = true;
+        break;
+    case ARGP_KEY_ARG:
+        if (o.dir)
+            return ARGP_ERR_UNKNOWN;
+        o.dir = arg;
+        break;
+    case ARGP_KEY_END:
+        if (!o.dir || o.keys == 0 || o.operations == 0 || o.threads == 0 || o.value < 8)
+            argp_usage(state);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static _Noreturn void die(const char *what, int error)
+{
+    fprintf(stderr, "store-bench: %s: %s\n", what,
+            error < 0 ? "failed" : strerror(error));
+    exit(1);
+}
+
+/* The engines. */
+static struct qmstore *store;
+static MDB_env *env;
+static MDB_dbi dbi;
+static DB *bdb;
+static DB_ENV *bdb_env;
+
+static int get(uint32_t key, char *value)
+{
+    if (store) {
+        void *v;
+        int r = qmstore_get(store, &key, sizeof key, &v, NULL, NULL);
+
+        if (r == 0)
+            free(v);
+        return r;
+    }
+    if (env) {
+        MDB_val k = {sizeof key, &key}, v;
+        static __thread MDB_txn *txn;
+        int r = txn ? mdb_txn_renew(txn) : mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+
+        if (r == 0)
+            r = mdb_get(txn, dbi, &k, &v);
+        if (r == 0)
+            memcpy(value, v.mv_data, v.mv_size);
+        mdb_txn_reset(txn);
+        return r == MDB_NOTFOUND ? ENOENT : r;
+    } else {
+        DBT k = {.data = &key, .size = sizeof key};
+        DBT v = {.data = value, .ulen = o.value, .flags = DB_DBT_USERMEM};
+        int r = bdb->get(bdb, NULL, &k, &v, 0);
+
+        return r == DB_NOTFOUND ? ENOENT : r;
+    }
+}
+
+static int put(uint32_t key, char *value)
+{
+    memcpy(value, &key, sizeof key);
+    if (store)
+        return qmstore_put(store, &key, sizeof key, value, o.value, 0);
+    if (env) {
+        MDB_val k = {sizeof key, &key}, v = {o.value, value};
+        MDB_txn *txn;
+        int r = mdb_txn_begin(env, NULL, 0, &txn);
+
+        if (r == 0)
+            r = mdb_put(txn, dbi, &k, &v, 0);
+        return r == 0 ? mdb_txn_commit(txn) : r;
+    } else {
+        DBT k = {.data = &key, .size = sizeof key},
+            v = {.data = value, .size = o.value};
+
+        return bdb->put(bdb, NULL, &k, &v, 0);
+    }
+}
+
+static uint64_t store_entry(void) /* what a key takes in memory */
+{
+    return (96 + 4 + o.value + 15) / 16 * 16 + 8;
+}
+
+static void open_engine(void)
+{
+    uint64_t memory = o.memory;
+    int r;
+
+    mkdir(o.dir, 0700);
+    if (!memory)
+        memory = (uint64_t)((double)(o.keys * store_entry()) * o.share);
+    if (strcmp(o.engine, "store") == 0) {
+        struct qmstore_config c;
+        char err[400];
+
+        qmstore_config_init(&c);
+        c.path = o.dir;
+        c.policy = o.policy;
+        if (o.disk)
+            c.disk = o.disk;
+        c.partitions = o.partitions;
+        c.durability = *o.durability == 's'   ? QMSTORE_SYNC
+                       : *o.durability == 'l' ? QMSTORE_LAZY
+                                              : QMSTORE_NONE;
+        /* The share is of entries; what else there is comes on top, as in the thesis.
+         */
+        c.memory = o.memory
+                       ? o.memory
+                       : memory + memory / 4 + ((UINT64_C(1) << 20) * c.partitions);
+        if (!o.memory) {
+            c.disk_cache = c.memory / 8;
+            c.write_buffer = c.memory / 16;
+        }
+        r = qmstore_open(&c, &store, err, sizeof err);
+        if (r != 0)
+            die(err, r);
+    } else if (strcmp(o.engine, "lmdb") == 0) {
+        MDB_txn *txn;
+
+        if ((r = mdb_env_create(&env)) != 0 ||
+            (r = mdb_env_set_mapsize(env, UINT64_C(8) << 30)) != 0 ||
+            (r = mdb_env_open(env, o.dir, MDB_NOSYNC | MDB_NOTLS, 0600)) != 0 ||
+            (r = mdb_txn_begin(env, NULL, 0, &txn)) != 0 ||
+            (r = mdb_dbi_open(txn, NULL, MDB_INTEGERKEY, &dbi)) != 0 ||
+            (r = mdb_txn_commit(txn)) != 0)
+            die("lmdb", r);
+    } else {
+        if ((r = db_env_create(&bdb_env, 0)) != 0 ||
+            (r = bdb_env->set_cachesize(bdb_env, (uint32_t)(memory >> 30),
+                                        (uint32_t)(memory & ((1u << 30) - 1)), 1)) !=
+                0 ||
+            (r = bdb_env->open(bdb_env, o.dir,
+                               DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_THREAD,
+                               0600)) != 0 ||
+            (r = db_create(&bdb, bdb_env, 0)) != 0 ||
+            (r = bdb->open(bdb, NULL, "db", NULL, DB_HASH, DB_CREATE | DB_THREAD,
+                           0600)) != 0)
+            die("Berkeley DB", r);
+    }
+}
+
+static double *cumulative; /* of Zipf's law */
+
+static uint32_t draw(struct drand48_data *random, double shifted)
+{
+    uint64_t low = 0, high = o.keys - 1;
+    double x;
+
+    drand48_r(random, &x);
+    if (o.zipf == 0)
+        return (uint32_t)((double)o.keys * x);
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+
+        if (cumulative[middle] < x)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    /* Popular keys do not lie together. */
+    low = (low + (uint64_t)shifted * (o.keys / 5)) % o.keys;
+    return (uint32_t)(low * 2654435761u % o.keys);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+struct worker {
+    pthread_t thread;
+    unsigned number;
+    uint64_t from, to;
+};
+
+static void *work(void *opaque)
+{
+    const struct worker *w = opaque;
+    struct drand48_data random;
+    char *value = calloc(1, o.value);
+
+    srand48_r((long)(o.seed * 1000 + w->number + w->from), &random);
+    for (uint64_t i = w->from; i < w->to; i++) {
+        uint32_t key =
+            draw(&random, o.shift ? floor((double)i * 5 / (double)o.operations) : 0);
+        double coin = 0;
+        int r;
+
+        if (o.action == BOTH)
+            drand48_r(&random, &coin);
+        r = o.action == GET || (o.action == BOTH && coin < .5) ? get(key, value)
+                                                               : put(key, value);
+        if (r != 0)
+            die("an operation", r);
+    }
+    free(value);
+    return NULL;
+}
+
+static void run(uint64_t from, uint64_t to)
+{
+    struct worker *workers = calloc(o.threads, sizeof *workers);
+
+    for (unsigned i = 0; i < o.threads; i++) {
+        workers[i] = (struct worker){.number = i,
+                                     .from = from + (to - from) * i / o.threads,
+                                     .to = from + (to - from) * (i + 1) / o.threads};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
+            die("a thread", errno);
+    }
+    for (unsigned i = 0; i < o.threads; i++)
+        pthread_join(workers[i].thread, NULL);
+    free(workers);
+}
+
+int main(int argc, char **argv)
+{
+    const struct argp argp = {options,
+                              parse,
+                              "DIR",
+                              "Operations a second of a key-value "
+                              "store in DIR, which is new or empty.",
+                              NULL,
+                              NULL,
+                              NULL};
+    struct qmstore_stats before = {0}, after = {0};
+    double began, fifth, ended;
+    char *value;
+
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    value = calloc(1, o.value);
+    if (o.zipf > 0) {
+        double sum = 0;
+
+        cumulative = calloc(o.keys, sizeof *cumulative);
+        for (uint64_t i = 0; i < o.keys; i++)
+            cumulative[i] = sum += pow((double)(i + 1), -o.zipf);
+        for (uint64_t i = 0; i < o.keys; i++)
+            cumulative[i] /= sum;
+    }
+    open_engine();
+    /* All keys are there first, in an order that says nothing. */
+    for (uint64_t i = 0; i < o.keys; i++) {
+        int r = put((uint32_t)((i * 7919 + 17) % o.keys), value);
+
+        if (r != 0)
+            die("loading", r);
+    }
+    began = now();
+    run(0, o.operations / 5 * 4);
+    if (store)
+        qmstore_get_stats(store, &before);
+    fifth = now();
+    run(o.operations / 5 * 4, o.operations);
+    ended = now();
+    if (store) {
+        uint64_t hits, all;
+
+        qmstore_get_stats(store, &after);
+        hits = after.memory_hits - before.memory_hits;
+        all = hits + after.buffer_hits - before.buffer_hits + after.disk_hits -
+              before.disk_hits + after.misses - before.misses;
+        printf("%.0f %.0f %llu %llu %llu %llu\n",
+               (double)o.operations / (ended - began),
+               (double)(o.operations / 5) / (ended - fifth), (unsigned long long)hits,
+               (unsigned long long)all, (unsigned long long)after.memory,
+               (unsigned long long)after.memory_keys);
+        return qmstore_close(store) != 0;
+    }
+    printf("%.0f %.0f 0 0 0 0\n", (double)o.operations / (ended - began),
+           (double)(o.operations / 5) / (ended - fifth));
+    return 0;
+}
