@@ -14,7 +14,7 @@ QUICKMINE=$BUILD_DIR/bin/quickmine
 
 # With QM_LEAKS=1, servers say what they leak when they end, but for what nbdkit and Python do.
 # Not by default: the tracer of GCC 12's LeakSanitizer may crash while threads end.
-export LSAN_OPTIONS="suppressions=$SOURCE_DIR/scripts/lib/leaks:print_suppressions=0 ${LSAN_OPTIONS:-}"
+export LSAN_OPTIONS="suppressions=$SOURCE_DIR/scripts/lib/leaks.supp:print_suppressions=0 ${LSAN_OPTIONS:-}"
 
 # Scripts remove files by their names below $T, so none goes on without it.
 T=$(mktemp -d "${TMPDIR:-/tmp}/quickmine.XXXXXXXX") || {
