@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "clients/attach/handshake.h"
 #include "clients/attach/nbd.h"
 #include "device-fixture.h"
 
@@ -242,6 +244,83 @@ static void test_each_hears_of_a_loss(void **state)
     assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), 0);
 }
 
+static void test_flags(void **state)
+{
+    const struct qm_nbd_device open = {.size = 1}, fixed = {.read_only = true};
+    const unsigned always = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH |
+                            NBD_FLAG_SEND_FUA | 1u << 8 /* several connections */;
+
+    assert_int_equal(qm_nbd_flags(&open), always | NBD_FLAG_SEND_TRIM | 1u << 6);
+    assert_int_equal(qm_nbd_flags(&fixed), always | NBD_FLAG_READ_ONLY);
+}
+
+static bool is_over(void *opaque)
+{
+    bool over;
+
+    pthread_mutex_lock(&client.lock);
+    over = client.over;
+    pthread_mutex_unlock(&client.lock);
+    return over;
+}
+
+/* A request whose client has gone is given up, though the server is away. */
+static void test_client_that_goes(void **state)
+{
+    serve();
+    mock_crash(&mock, false);
+    await_lost();
+    ask(NBD_CMD_READ, 0, 0, NULL);
+    close(client.fd);
+    await(is_over, NULL);
+    client.fd = -1;
+    mock_start(&mock);
+    await_up();
+}
+
+/* A command without a range, or with none of its device, does nothing. */
+static void test_no_range(void **state)
+{
+    struct nbd_request r = {.magic = htobe32(NBD_REQUEST_MAGIC),
+                            .type = htobe32(NBD_CMD_TRIM)};
+
+    serve();
+    client.cookie = 0;
+    assert_int_equal(send(client.fd, &r, sizeof r, 0), sizeof r);
+    assert_int_equal(answer(), EINVAL);
+    assert_int_equal(mock_count(&mock, MOCK_TRIM), 0);
+}
+
+static void *shake_hands(void *opaque)
+{
+    return qm_handshake(*(int *)opaque, 4096, 1) == 0 ? opaque : NULL;
+}
+
+/* How long a reply may take to be sent is bounded in the handshake only: a client that
+ * reads late is not cut off later. */
+static void test_handshake_leaves_no_bound(void **state)
+{
+    char greeting[18], export[10];
+    const char answer[] = "\0\0\0\3IHAVEOPT\0\0\0\1\0\0\0\0";
+    struct timeval bound = {.tv_sec = 1};
+    socklen_t len = sizeof bound;
+    pthread_t thread;
+    void *result;
+    int ends[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(pthread_create(&thread, NULL, shake_hands, &ends[0]), 0);
+    assert_int_equal(recv(ends[1], greeting, sizeof greeting, MSG_WAITALL), 18);
+    assert_int_equal(send(ends[1], answer, 20, 0), 20);
+    assert_int_equal(recv(ends[1], export, sizeof export, MSG_WAITALL), 10);
+    pthread_join(thread, &result);
+    assert_non_null(result);
+    assert_int_equal(getsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &bound, &len), 0);
+    assert_int_equal(bound.tv_sec, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
 #define NBD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave)
@@ -255,6 +334,10 @@ int main(void)
         NBD_TEST(test_trim_keeps_its_place),
         NBD_TEST(test_errors_are_told),
         NBD_TEST(test_each_hears_of_a_loss),
+        NBD_TEST(test_flags),
+        NBD_TEST(test_client_that_goes),
+        NBD_TEST(test_no_range),
+        cmocka_unit_test(test_handshake_leaves_no_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -410,6 +410,25 @@ static void test_busy_threads_stay(void **state)
     qm_agent_threads_free(threads);
 }
 
+/* What an io_uring worker reads is its submitter's, if its name says whose. */
+static void test_io_uring_workers(void **state)
+{
+    const struct qm_sink sink = {begin, end, NULL};
+    struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
+    struct qm_bpf_read read = {.process = 1, .thread = 77, .name = "db"};
+    uint64_t submitter = qm_agent_threads_find(threads, &read);
+
+    read.thread = 78;
+    strcpy(read.name, "iou-wrk-77");
+    assert_int_equal(qm_agent_threads_find(threads, &read), submitter);
+    strcpy(read.name, "iou-wrk-77x");
+    assert_int_not_equal(qm_agent_threads_find(threads, &read), submitter);
+    read.process = 2;
+    strcpy(read.name, "iou-wrk-77");
+    assert_int_not_equal(qm_agent_threads_find(threads, &read), submitter);
+    qm_agent_threads_free(threads);
+}
+
 static void test_names_of_threads(void **state)
 {
     const struct qm_sink sink = {begin, end, NULL};
@@ -486,6 +505,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_users_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_busy_threads_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_io_uring_workers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registration, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_sink_that_refuses, setup, teardown),
     };

@@ -146,29 +146,34 @@ static pid_t start(void)
     return child;
 }
 
-static void say_hello(int fd)
+static void say_hello_with(int fd, unsigned tables)
 {
     struct qm_agent_hello hello = {
         .magic = QM_AGENT_MAGIC, .version = QM_AGENT_VERSION, .slots = 16};
     union {
-        char bytes[CMSG_SPACE(sizeof(int))];
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
         struct cmsghdr align;
     } control = {{0}};
     struct iovec iov = {&hello, sizeof hello};
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = &control,
-                             .msg_controllen = sizeof control};
+                             .msg_controllen = CMSG_SPACE(tables * sizeof(int))};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-    int table = memfd_create("table", MFD_CLOEXEC);
+    int table = memfd_create("table", MFD_CLOEXEC), both[2] = {table, table};
 
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof table);
-    memcpy(CMSG_DATA(c), &table, sizeof table);
+    c->cmsg_len = CMSG_LEN(tables * sizeof(int));
+    memcpy(CMSG_DATA(c), both, tables * sizeof(int));
     if (table == -1 || sendmsg(fd, &message, MSG_NOSIGNAL) != sizeof hello)
         _exit(2);
     close(table);
+}
+
+static void say_hello(int fd)
+{
+    say_hello_with(fd, 1);
 }
 
 /* Whether the door has closed it. */
@@ -307,6 +312,60 @@ static void test_hello_of_one_who_has_ended(void **state)
     close(go[1]);
 }
 
+/* Serves until the door has closed the test's own connection. */
+static void await_closed(int fd)
+{
+    time_t until = time(NULL) + PATIENCE;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct qm_agent_welcome answer;
+
+        assert_true(time(NULL) < until);
+        qm_door_serve(door);
+        if (poll(&p, 1, 5) == 1 && recv(fd, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
+            return;
+    }
+}
+
+/* A process has one registration: the newest. */
+static void test_registering_anew(void **state)
+{
+    int first, second;
+
+    open_door();
+    first = knock();
+    qm_door_serve(door);
+    say_hello(first);
+    qm_door_serve(door);
+    assert_int_equal(arrivals, 1);
+    second = knock();
+    qm_door_serve(door);
+    say_hello(second);
+    await_closed(first);
+    assert_int_equal(arrivals, 2);
+    assert_false(is_closed(second));
+    close(first);
+    close(second);
+}
+
+/* Who comes and says nothing, or brings more than one table, does not stay. */
+static void test_silent_and_strange(void **state)
+{
+    int silent, strange;
+
+    open_door();
+    silent = knock();
+    strange = knock();
+    qm_door_serve(door);
+    say_hello_with(strange, 2);
+    await_closed(strange);
+    assert_int_equal(arrivals, 0);
+    await_closed(silent);
+    close(silent);
+    close(strange);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +374,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hello_of_one_who_has_ended, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_registering_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_silent_and_strange, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
