@@ -473,6 +473,96 @@ static void test_renamed(void **state)
     expect_emptied(&c, "is emptied: it is none of ours");
 }
 
+/* The file's operations, and what is written to the superblocks. */
+static struct {
+    struct qm_tier_io file;
+    unsigned supers, undurable;
+    uint64_t dies_at; /* epoch, when that is in the file; 0: never */
+} seen;
+
+static int write_seen(void *opaque, enum qm_tier_file which, const void *data, size_t n,
+                      uint64_t at, bool durable)
+{
+    int r = seen.file.write(opaque, which, data, n, at, durable);
+    struct qm_tier_super super;
+
+    if (which != QM_TIER_META || at >= QM_TIER_SUPERS || n != QM_TIER_PAGE)
+        return r;
+    memcpy(&super, data, sizeof super);
+    seen.supers++;
+    seen.undurable += !durable;
+    if (seen.dies_at != 0 && super.epoch == seen.dies_at)
+        kill(getpid(), SIGKILL);
+    return r;
+}
+
+static struct qm_tier *open_seen(const struct qm_tier_config *config)
+{
+    struct qm_tier_config c = *config;
+    struct qm_tier_io io;
+    char err[400];
+
+    assert_int_equal(qm_tier_io_file(&seen.file, path, true, false, err, sizeof err),
+                     0);
+    io = seen.file;
+    io.write = write_seen;
+    c.io = &io;
+    return open_ok(&c);
+}
+
+/* A server that ends between the announcement of an epoch and the witness' last word
+ * has served nothing: the tier is believed. */
+static void test_killed_while_opening(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier *t;
+    pid_t child;
+    int status;
+
+    c.witness = witness;
+    t = open_ok(&c);
+    assert_int_equal(put(t, 1, 1), 0);
+    qm_tier_drain(t);
+    qm_tier_close(t, QM_TIER_KEEP);
+    child = fork();
+    if (child == 0) {
+        seen.dies_at = 2;
+        (void)open_seen(&c);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    t = open_ok(&c);
+    assert_int_equal(get(t, 1), 1);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static bool observe_one(void *opaque, char text[QM_TIER_STATE])
+{
+    snprintf(text, QM_TIER_STATE, "one");
+    return true;
+}
+
+/* The state that was recorded is erased, durably, before the first change. */
+static void test_erased_durably(void **state)
+{
+    struct qm_tier_config c = config();
+    struct qm_tier_write w;
+    struct qm_tier *t;
+
+    c.verify = QM_TIER_VERIFY_AUTO;
+    c.before = "one";
+    c.known = "one";
+    c.observe = observe_one;
+    t = open_seen(&c);
+    seen.supers = seen.undurable = 0;
+    qm_tier_write_begin(t, &w, 0, BLOCK);
+    assert_int_equal(seen.supers, 1);
+    assert_int_equal(seen.undurable, 0);
+    qm_tier_write_end(t, &w, QM_TIER_DROPPED, NULL);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 static void fill_file(const char *name, uint64_t at, const char *text, uint64_t size)
 {
     int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -736,6 +826,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_unflushed, setup),
         cmocka_unit_test_setup(test_renamed, setup),
+        cmocka_unit_test_setup(test_killed_while_opening, setup),
+        cmocka_unit_test_setup(test_erased_durably, setup),
         cmocka_unit_test_setup(test_mistyped, setup),
         cmocka_unit_test_setup(test_mistyped_witness, setup),
         cmocka_unit_test_setup(test_stayed, setup),
