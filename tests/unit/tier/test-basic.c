@@ -473,6 +473,40 @@ static void test_renamed(void **state)
     expect_emptied(&c, "is emptied: it is none of ours");
 }
 
+/* A change of more blocks than a write of tags has is whole after a kill. */
+static void test_large_change_killed(void **state)
+{
+    struct qm_tier_config c = config();
+    const uint64_t n = 200;
+    struct qm_tier *t;
+    pid_t child;
+    int status;
+
+    c.segment = 1 << 20;
+    c.size = 8 << 20;
+    child = fork();
+    if (child == 0) {
+        t = open_ok(&c);
+        for (uint64_t b = 0; b < n; b++) {
+            while (put(t, b, 1) == EAGAIN)
+                qm_tier_drain(t);
+        }
+        qm_tier_drain(t);
+        qm_tier_sync(t);
+        for (uint64_t b = 0; b < n; b++)
+            if (get(t, b) != 1)
+                _exit(1);
+        change(t, 0, n);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    t = open_ok(&c);
+    for (uint64_t b = 0; b < n; b++)
+        assert_int_equal(get(t, b), 0);
+    qm_tier_close(t, QM_TIER_KEEP);
+}
+
 /* The file's operations, and what is written to the superblocks. */
 static struct {
     struct qm_tier_io file;
@@ -598,11 +632,20 @@ static void test_mistyped(void **state)
     const uint64_t size = UINT64_C(3) << 30;
     struct qm_tier_config c = config();
     struct qm_tier *t;
+    int fd;
 
     fill_file(path, size - 5, "data!", size);
     refuses(&c, "something else than a tier");
     check_file(path, size - 5, "data!", size);
     fill_file(path, 1 << 20, "data!", (1 << 20) + 4096);
+    refuses(&c, "something else than a tier");
+    check_file(path, 1 << 20, "data!", (1 << 20) + 4096);
+    /* Zeros, a hole, and data behind it. */
+    fill_file(path, 1 << 20, "data!", (1 << 20) + 4096);
+    fd = open(path, O_RDWR);
+    memset(buf, 0, 4096);
+    assert_int_equal(pwrite(fd, buf, 4096, 0), 4096);
+    close(fd);
     refuses(&c, "something else than a tier");
     check_file(path, 1 << 20, "data!", (1 << 20) + 4096);
     fill_file(path, 1 << 20, "", size);
@@ -826,6 +869,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_killed, setup),
         cmocka_unit_test_setup(test_unflushed, setup),
         cmocka_unit_test_setup(test_renamed, setup),
+        cmocka_unit_test_setup(test_large_change_killed, setup),
         cmocka_unit_test_setup(test_killed_while_opening, setup),
         cmocka_unit_test_setup(test_erased_durably, setup),
         cmocka_unit_test_setup(test_mistyped, setup),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-resize.c - a tier becomes much smaller, and larger again. */
 #include "testing.h"
+#include "tier/internal.h"
 
 #define BLOCK 16384
 #define LARGE                                                                          \
@@ -58,6 +59,19 @@ static void test_much_smaller(void **state)
     }
 }
 
+/* Whatever it is told, a table has what it holds. */
+static void test_table(void **state)
+{
+    struct qm_tier_config c = dataless(BLOCK, WHOLE, QM_TIER_ADMIT_ALL);
+    struct qm_tier *t = open_ok(&c);
+
+    fill(t, 0, 20000);
+    assert_int_equal(index_resize(t, 64), 0);
+    count(t, 20000);
+    assert_int_equal(stats(t).blocks, 20000);
+    qm_tier_close(t, QM_TIER_FORGET);
+}
+
 static void test_to_and_fro(void **state)
 {
     static const uint64_t sizes[] = {SMALL, WHOLE,     2 * SMALL, LARGE, SMALL,
@@ -98,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_much_smaller),
+        cmocka_unit_test(test_table),
         cmocka_unit_test(test_to_and_fro),
         cmocka_unit_test(test_memory),
     };

@@ -13,6 +13,7 @@ struct ceph {
     char record[300];       /* the object that says who was the last owner */
     uint64_t recorded;      /* its version; 0: there is none */
     uint64_t last;          /* what rados_get_last_version() says */
+    unsigned writes;        /* that were begun */
     unsigned clients;       /* so many have connected */
     void (*released)(void); /* called when a lock was released, once */
     void (*reading)(void);  /* called before a read ends, once */

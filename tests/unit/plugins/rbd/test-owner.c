@@ -149,7 +149,9 @@ static void test_overtaken_read(void **state)
     ceph.reading = overtake;
     assert_int_equal(qmr_volume_read(v, data, sizeof data, 0), ESHUTDOWN);
     assert_int_equal(qmr_volume_read(v, data, sizeof data, 0), ESHUTDOWN);
+    ceph.writes = 0;
     assert_int_equal(qmr_volume_write(v, data, sizeof data, 0), ESHUTDOWN);
+    assert_int_equal(ceph.writes, 0); /* nor is it begun */
     qmr_volume_close(v);
     assert_string_equal(ceph.locker, "client.99"); /* it is not released */
     ceph.locker[0] = '\0';
