@@ -12,8 +12,9 @@
 
 enum { RANGE_KEYS = 64 };
 
-#define LOG_SLACK                                                                      \
-    (UINT64_C(16) << 20) /* a log may be that much longer than twice memory */
+/* A log is begun anew when it is longer than twice what it began with, and that: rarely
+ * enough to cost little, and short enough to be replayed in some seconds. */
+#define LOG_SLACK_MOST (UINT64_C(64) << 20)
 
 static struct partition *partition_of(struct qmstore *s, const void *key, size_t len,
                                       struct store_key *k)
@@ -43,6 +44,13 @@ int qmstore_get(struct qmstore *s, const void *key, size_t key_len, void **value
     return r;
 }
 
+static uint64_t slack(const struct partition *p)
+{
+    uint64_t bytes = 2 * p->config->memory / p->config->partitions;
+
+    return bytes < LOG_SLACK_MOST ? bytes : LOG_SLACK_MOST;
+}
+
 /* A log that failed, or has grown long, is begun anew.  The lock is held. */
 static int make_log_ready(struct partition *p)
 {
@@ -50,8 +58,9 @@ static int make_log_ready(struct partition *p)
         return 0;
     if (p->log.error != 0)
         return store_checkpoint(p);
-    if (p->log.offset > 2 * p->log.live + LOG_SLACK && store_checkpoint(p) != 0)
-        return p->log.offset > 8 * (p->log.live + LOG_SLACK) ? p->disk_error : 0;
+    /* If the disk refuses, the log goes on; for a while. */
+    if (p->log.offset > 2 * p->log.live + slack(p) && store_checkpoint(p) != 0)
+        return p->log.offset > 8 * (p->log.live + slack(p)) ? p->disk_error : 0;
     return 0;
 }
 
