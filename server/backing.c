@@ -29,6 +29,9 @@ struct qms_backing {
     uint64_t delay;    /* ns: the last one, 0: none yet */
     uint64_t next_try; /* ns: no attempt before */
     uint64_t returned; /* ns: when `back` was called */
+    unsigned opened;   /* connections, from the first on */
+    unsigned wanted;   /* of them */
+    uint64_t next_new; /* ns: none is opened before that was not there before */
     /* What a new connection is tried with: of the last read that succeeded, as much as
      * the buffer holds, so that it is never more than the device has there. */
     uint64_t readable; /* at first 0 */
@@ -63,10 +66,11 @@ static void lose(struct qms_backing *b, struct connection *c, int error)
 int qms_backing_read(struct qms_backing *b, unsigned worker, void *buf, uint32_t count,
                      uint64_t offset)
 {
-    struct connection *c = &b->connections[worker % b->config.connections];
+    struct connection *c;
     int error;
 
     pthread_mutex_lock(&b->lock);
+    c = &b->connections[worker % b->opened];
     if (c->lost) {
         pthread_mutex_unlock(&b->lock);
         return ENOTCONN;
@@ -93,7 +97,7 @@ int qms_backing_read(struct qms_backing *b, unsigned worker, void *buf, uint32_t
 /* The lock is held. */
 static struct connection *next_lost(struct qms_backing *b)
 {
-    for (unsigned i = 0; i < b->config.connections; i++)
+    for (unsigned i = 0; i < b->opened; i++)
         if (b->connections[i].lost && b->connections[i].users == 0)
             return &b->connections[i];
     return NULL;
@@ -154,10 +158,47 @@ static void replace(struct qms_backing *b, struct connection *c)
     }
 }
 
+/* Opens one more; the lock is held before and after.  Nobody looks at what is not
+ * counted in `opened`. */
+static void add(struct qms_backing *b)
+{
+    uint64_t readable = b->readable, renewals = b->renewals;
+    uint32_t count = b->readable_count;
+    struct connection *c = &b->connections[b->opened];
+    void *connection;
+
+    pthread_mutex_unlock(&b->lock);
+    connection = open_and_try(b, readable, count);
+    pthread_mutex_lock(&b->lock);
+    if (!connection) {
+        b->next_new = qms_now() + b->config.most_delay;
+        return;
+    }
+    *c = (struct connection){
+        .connection = connection, .losses = b->losses, .lost = renewals != b->renewals};
+    b->opened++;
+}
+
+unsigned qms_backing_want(struct qms_backing *b, unsigned connections)
+{
+    unsigned opened;
+
+    pthread_mutex_lock(&b->lock);
+    if (connections > b->config.connections)
+        connections = b->config.connections;
+    if (connections > b->wanted)
+        b->wanted = connections;
+    opened = b->opened;
+    if (opened < b->wanted && qms_now() >= b->next_new)
+        pthread_cond_signal(&b->wake);
+    pthread_mutex_unlock(&b->lock);
+    return opened;
+}
+
 /* No read is in flight. */
 static void close_all(struct qms_backing *b)
 {
-    for (unsigned i = 0; i < b->config.connections; i++)
+    for (unsigned i = 0; i < b->opened; i++)
         if (b->connections[i].connection)
             b->config.close(b->config.opaque, b->connections[i].connection);
 }
@@ -170,7 +211,9 @@ static void *keeper_thread(void *opaque)
     pthread_mutex_lock(&b->lock);
     while (!b->stop) {
         c = next_lost(b);
-        if (!c)
+        if (!c && b->opened < b->wanted && !b->away && qms_now() >= b->next_new)
+            add(b);
+        else if (!c)
             pthread_cond_wait(&b->wake, &b->lock);
         else if (qms_now() < b->next_try)
             wait_until(b, b->next_try);
@@ -213,7 +256,8 @@ struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
     pthread_cond_init(&b->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
     b->connections[0].connection = first;
-    for (unsigned i = 0; i < config->connections; i++) {
+    b->opened = b->wanted = config->first > 0 ? config->first : config->connections;
+    for (unsigned i = 0; i < b->opened; i++) {
         struct connection *c = &b->connections[i];
 
         if (!c->connection && !(c->connection = config->open(config->opaque))) {
@@ -269,7 +313,7 @@ void qms_backing_renew(struct qms_backing *b)
 {
     pthread_mutex_lock(&b->lock);
     b->renewals++;
-    for (unsigned i = 0; i < b->config.connections; i++)
+    for (unsigned i = 0; i < b->opened; i++)
         b->connections[i].lost = true;
     b->next_try = 0;
     pthread_cond_signal(&b->wake);
@@ -280,7 +324,7 @@ void qms_backing_stats(struct qms_backing *b, struct qms_backing_stats *stats)
 {
     *stats = (struct qms_backing_stats){.open = 0};
     pthread_mutex_lock(&b->lock);
-    for (unsigned i = 0; i < b->config.connections; i++)
+    for (unsigned i = 0; i < b->opened; i++)
         stats->open += !b->connections[i].lost;
     stats->losses = b->losses;
     stats->reopens = b->reopens;

@@ -2,7 +2,8 @@
 /* backing.h - the server's own connections to the layer below.
  *
  * Prefetch threads do not read over the clients' connections, which come and go, but
- * over a fixed number of connections that the server opens for them when it starts.
+ * over connections that the server opens for them: a number of them when it starts,
+ * and more when they are asked for.
  * The server's end of a connection may outlive the other end: an NBD server is
  * restarted, a network fails.  A plugin reports that as it reports a bad sector, by
  * failing reads.  So a connection counts as lost after QMS_BACKING_FAILURES failed
@@ -31,7 +32,8 @@
 struct qms_backing;
 
 struct qms_backing_config {
-    unsigned connections;             /* at least 1 */
+    unsigned connections;             /* at most; at least 1 */
+    unsigned first;                   /* opened at the start; 0: all */
     uint64_t first_delay, most_delay; /* ns */
     uint32_t trial; /* bytes at offset 0 that can be read; at the last offset that was
                        read, a new connection is tried with no more than this, nor
@@ -68,6 +70,12 @@ struct qms_backing *qms_backing_start(const struct qms_backing_config *config,
  * open() or close() for longer than `patience`; then it is left there, with the
  * connections. */
 bool qms_backing_stop(struct qms_backing *backing);
+
+/* From now on `connections` are of use, at most those of the configuration.  They are
+ * opened one by one, by the keeper; where the layer below refuses one, it is asked
+ * again after most_delay.  Returns how many there are already, lost ones included.  Any
+ * thread, and no waiting. */
+unsigned qms_backing_want(struct qms_backing *backing, unsigned connections);
 
 /* Reads over the connection of a worker: worker modulo the number of connections.
  * Returns 0, the layer's error, or ENOTCONN at once while that connection is lost. */

@@ -11,6 +11,9 @@
 
 #define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
 
+/* Connections of which each reads one thing at a time. */
+#define SERIALIZED_MOST 64
+
 /* Between attempts to open a lost connection anew. */
 #define REOPEN_FIRST (UINT64_C(1) * 1000000000)
 #define REOPEN_MOST  (UINT64_C(32) * 1000000000)
@@ -150,11 +153,25 @@ static uint32_t trial_bytes(const struct qms_server *s)
     return s->size < s->config.block_size ? s->size : s->config.block_size;
 }
 
+unsigned qms_below_connections(const struct qms_server *s)
+{
+    const unsigned given = (unsigned)s->config.prefetch_connections;
+
+    if (given > 0)
+        return given;
+    return s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL
+               ? SERIALIZED_MOST
+               : QM_INFLIGHT_MOST / QMS_BELOW_EACH;
+}
+
 struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,
                                     int *error)
 {
     const struct qms_backing_config backing = {
-        .connections = s->config.prefetch_connections,
+        .connections = qms_below_connections(s),
+        .first = s->config.prefetch_threads == QM_PREFETCH_AUTO
+                     ? 1
+                     : (unsigned)s->config.prefetch_connections,
         .first_delay = REOPEN_FIRST,
         .most_delay = REOPEN_MOST,
         .trial = trial_bytes(s),

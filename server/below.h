@@ -15,6 +15,13 @@ struct qms_server;
 nbdkit_next *qms_below_probe(struct qms_server *s);
 void qms_below_close(nbdkit_next *next);
 
+/* Prefetches that share a connection where its requests run in parallel: NBD servers
+ * carry out 16 of a connection at a time. */
+enum { QMS_BELOW_EACH = 16 };
+
+/* How many connections there may be to prefetch over, at most. */
+unsigned qms_below_connections(const struct qms_server *s);
+
 /* Opens the connections to prefetch over; first is one of them, and is taken, also on
  * failure.  NULL as qms_backing_start(). */
 struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,

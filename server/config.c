@@ -26,8 +26,8 @@ void qms_config_defaults(struct qms_config *c)
     *c = (struct qms_config){
         .cache_size = DEFAULT_SIZE,
         .block_size = 16384,
-        .prefetch_threads = 4,
-        .prefetch_queue = 128,
+        .prefetch_threads = QM_PREFETCH_AUTO,
+        .prefetch_queue = QM_PREFETCH_AUTO,
         .prefetch_priority = QMS_PRIORITY_LOW,
         .miner_queue = UINT64_C(64) << 20,
         .rules_save = 60,
@@ -155,8 +155,10 @@ int qms_config_derive(struct qms_config *c)
     struct qm_cache_config cache;
     char err[256];
 
-    if (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads)
-        c->prefetch_connections = c->prefetch_threads; /* more would be of no use */
+    /* More than threads would be of no use. */
+    if (c->prefetch_threads != QM_PREFETCH_AUTO &&
+        (c->prefetch_connections == 0 || c->prefetch_connections > c->prefetch_threads))
+        c->prefetch_connections = c->prefetch_threads;
     c->params.mining.rules_dir = c->rules;
     c->params.mining.rules_for = c->rules_for;
     c->params.mining.trained = c->trained;

@@ -23,6 +23,7 @@ struct qms_config {
     /* What to prefetch, and how. */
     struct qm_params params;
     const struct qm_prefetcher_ops *policy; /* params.policy's */
+    /* QM_PREFETCH_AUTO: as many as pay; connections 0: as needed. */
     uint64_t prefetch_threads, prefetch_connections, prefetch_queue;
     enum qms_priority prefetch_priority;
     uint64_t miner_queue; /* capacity of the miner's queue, bytes */

@@ -70,6 +70,8 @@ static int read_below(struct request *r, void *buf, uint32_t count, uint64_t off
     if (admission)
         qm_admission_end(admission, false, others, now, now - start,
                          rc == -1 ? 0 : blocks);
+    if (r->s->prefetch)
+        qms_prefetch_kick(r->s->prefetch);
     if (rc == -1)
         return err ? err : EIO;
     qm_latency_took(&r->s->latency, QM_PLACE_BACKEND, count, now - start);

@@ -10,6 +10,7 @@
 #include <nbdkit-filter.h>
 
 #include "cache/eviction.h"
+#include "engine/inflight.h"
 #include "mining/core/parameters.h"
 #ifdef QM_HAVE_HTTP
 #include "server/http.h"
@@ -18,7 +19,7 @@
 #include "server/values.h"
 
 #define MAX_QUEUE   65536
-#define MAX_THREADS 256
+#define MAX_THREADS QM_INFLIGHT_MOST
 
 static int set_cache_size(const char *key, const char *value, struct qms_config *c)
 {
@@ -158,10 +159,29 @@ static int set_prefetch_rate(const char *key, const char *value, struct qms_conf
     return 0;
 }
 
+/* A number from 1 to most, or auto. */
+static int ranged_or_auto(const char *key, const char *value, uint64_t most,
+                          uint64_t *n)
+{
+    char allowed[64];
+    uint64_t given;
+
+    if (strcmp(value, "auto") == 0) {
+        *n = QM_PREFETCH_AUTO;
+        return 0;
+    }
+    if (qms_value_number(value, &given) == 0 && given >= 1 && given <= most) {
+        *n = given;
+        return 0;
+    }
+    snprintf(allowed, sizeof allowed, "a number from 1 to %" PRIu64 ", or auto", most);
+    return qms_value_wrong(key, value, allowed);
+}
+
 static int set_prefetch_threads(const char *key, const char *value,
                                 struct qms_config *c)
 {
-    return qms_value_ranged(key, value, 1, MAX_THREADS, &c->prefetch_threads);
+    return ranged_or_auto(key, value, MAX_THREADS, &c->prefetch_threads);
 }
 
 static int set_prefetch_connections(const char *key, const char *value,
@@ -172,7 +192,7 @@ static int set_prefetch_connections(const char *key, const char *value,
 
 static int set_prefetch_queue(const char *key, const char *value, struct qms_config *c)
 {
-    return qms_value_ranged(key, value, 1, MAX_QUEUE, &c->prefetch_queue);
+    return ranged_or_auto(key, value, MAX_QUEUE, &c->prefetch_queue);
 }
 
 static int set_prefetch_priority(const char *key, const char *value,
@@ -410,12 +430,14 @@ const struct qms_key qms_keys[] = {
      "off: learn, but prefetch nothing (default on)"},
     {"prefetch-rate", set_prefetch_rate, QMS_IF_PREFETCHING, "off|N/PERIOD",
      "prefetch reads a period of s, min, h or day at most (default off)"},
-    {"prefetch-threads", set_prefetch_threads, QMS_IF_PREFETCHING, "N",
-     "threads that read ahead (1 to 256; default 4)"},
+    {"prefetch-threads", set_prefetch_threads, QMS_IF_PREFETCHING, "N|auto",
+     "prefetches in flight: as many as pay, or a fixed number (1 to 256; default "
+     "auto)"},
     {"prefetch-connections", set_prefetch_connections, QMS_IF_PREFETCHING, "N",
-     "their connections to the layer below (1 to 256; default: one each)"},
-    {"prefetch-queue", set_prefetch_queue, QMS_IF_PREFETCHING, "N",
-     "prefetches that may wait (1 to 65536; default 128)"},
+     "connections to the layer below for them, at most (1 to 256; default: as needed)"},
+    {"prefetch-queue", set_prefetch_queue, QMS_IF_PREFETCHING, "N|auto",
+     "prefetches that may wait (1 to 65536, or auto: by those in flight; default "
+     "auto)"},
     {"prefetch-priority", set_prefetch_priority, QMS_IF_PREFETCHING, "normal|low|idle",
      "I/O priority of their reads, of files and block devices (default low)"},
     {"miner-queue", set_miner_queue, QMS_IF_LEARNING, "SIZE",

@@ -6,20 +6,32 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <urcu/list.h>
 
 #include "engine/ahead.h"
 #include "server/prefetch.h"
 #include "server/tier.h"
 
+/* Threads that are made as needed end when they have had nothing to do for so long; and
+ * after one could not be made, the next is tried so much later. */
+#define IDLE_SECONDS 5
+#define AGAIN_NS     (UINT64_C(1) * 1000000000)
+
+/* What a plugin below may need; of addresses. */
+#define STACK (UINT64_C(2) << 20)
+
+enum worker_state { WORKER_NONE, WORKER_BEGINS, WORKER_RUNS, WORKER_HAS_ENDED };
+
 struct worker {
     struct qms_prefetch *prefetch;
-    unsigned number;
-    pthread_t thread;
+    enum worker_state state;
+    pthread_t thread; /* to be joined, unless there is none */
 };
 
 struct qms_prefetch {
@@ -34,7 +46,14 @@ struct qms_prefetch {
     pthread_cond_t wake;
     bool stop;
     struct qm_ahead ahead;
-    unsigned started;
+    unsigned alive;    /* threads */
+    unsigned idle;     /* of these, those that wait */
+    unsigned busy;     /* prefetches in flight */
+    unsigned most;     /* of these, ever */
+    unsigned lanes;    /* that the layer below takes, as it said last */
+    uint64_t next;     /* ns: no thread is made before */
+    _Atomic bool held; /* prefetches wait for fewer reads to be in flight */
+    bool *taken;       /* by lane: a read is in flight there */
     struct worker workers[];
 };
 
@@ -107,11 +126,15 @@ static struct qm_ahead_job *make_job(struct qms_prefetch *p, uint64_t block,
     return job;
 }
 
+static struct worker *another(struct qms_prefetch *p);
+static int start(struct qms_prefetch *p, struct worker *w);
+
 unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t count,
                             unsigned client, uint32_t issuer)
 {
     struct qm_ahead_job *made = NULL, **last = &made, *in_vain = NULL, *job;
     unsigned issued = 0, queued = 0;
+    struct worker *more = NULL;
 
     for (; count > 0; block++, count--) {
         job = make_job(p, block, client, issuer, issued % QM_AHEAD_UNIT == 0);
@@ -136,7 +159,11 @@ unsigned qms_prefetch_issue(struct qms_prefetch *p, uint64_t block, uint32_t cou
             in_vain = job;
         }
     }
+    if (queued > 0)
+        more = another(p);
     pthread_mutex_unlock(&p->lock);
+    if (more)
+        (void)start(p, more);
     while ((job = in_vain)) {
         in_vain = job->next;
         give_room(p, job->counts);
@@ -186,8 +213,12 @@ static unsigned waiting(struct qms_prefetch *p)
 
 void qms_prefetch_bound(struct qms_prefetch *p, uint64_t most)
 {
-    unsigned limit = qm_ahead_limit(p->config.queue, most);
+    struct qm_admission *a = atomic_load(&p->admission);
+    unsigned queue = p->config.queue, limit;
 
+    if (queue == 0)
+        queue = a ? qm_inflight_queue(&a->inflight) : QM_AHEAD_LIMIT_MIN;
+    limit = qm_ahead_limit(queue, most);
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add_explicit(&p->room, (int)limit - (int)p->ahead.limit,
                               memory_order_relaxed);
@@ -324,72 +355,257 @@ static void work(struct qms_prefetch *p, unsigned worker, char *buf,
     }
 }
 
+/* How many prefetches may be in flight.  The lock is held. */
+static unsigned allowed(struct qms_prefetch *p)
+{
+    struct qm_admission *a = atomic_load(&p->admission);
+    unsigned n = p->config.threads;
+
+    if (p->config.follows)
+        n = a ? qm_inflight_allowed(&a->inflight, qm_admission_demands(a))
+              : QM_INFLIGHT_FIRST;
+    if (n > p->config.threads)
+        n = p->config.threads;
+    return n;
+}
+
+/* As many of n as the layer below takes, which opens what it needs for n. */
+static unsigned within_lanes(struct qms_prefetch *p, unsigned n)
+{
+    if (p->config.lanes && n > p->lanes)
+        p->lanes = p->config.lanes(p->config.opaque, n);
+    return p->config.lanes && n > p->lanes ? p->lanes : n;
+}
+
+/* Whether one more may be in flight; takes note if not.  The lock is held. */
+static bool may_send(struct qms_prefetch *p)
+{
+    struct qm_admission *a = atomic_load(&p->admission);
+
+    if (p->busy < allowed(p) && p->busy < within_lanes(p, p->busy + 1))
+        return true;
+    atomic_store(&p->held, true);
+    if (a)
+        qm_inflight_waits(&a->inflight);
+    return false;
+}
+
+static bool any_waits(const struct qms_prefetch *p)
+{
+    return p->ahead.queue.busy_count > 0;
+}
+
+/* Something waits: wakes a thread for it, or returns one that the caller is to start,
+ * without the lock, which is held; or NULL. */
+static struct worker *another(struct qms_prefetch *p)
+{
+    if (p->idle > 0) {
+        pthread_cond_signal(&p->wake);
+        return NULL;
+    }
+    if (!p->config.follows || p->stop || p->alive >= p->config.threads ||
+        !may_send(p) || p->alive >= allowed(p) ||
+        p->alive >= within_lanes(p, p->alive + 1) || qms_now() < p->next)
+        return NULL;
+    for (unsigned i = 0; i < p->config.threads; i++) {
+        struct worker *w = &p->workers[i];
+
+        if (w->state == WORKER_BEGINS || w->state == WORKER_RUNS)
+            continue;
+        if (w->state == WORKER_HAS_ENDED) /* it does nothing more but return */
+            pthread_join(w->thread, NULL);
+        w->state = WORKER_BEGINS;
+        p->alive++;
+        return w;
+    }
+    return NULL;
+}
+
+static void *worker_thread(void *opaque);
+
+/* Returns 0 or an errno value. */
+static int start(struct qms_prefetch *p, struct worker *w)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int error;
+
+    pthread_attr_init(&attr);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (p->config.follows)
+        (void)pthread_attr_setstacksize(&attr, STACK);
+#endif
+    sigfillset(&all); /* signals are for nbdkit's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* The lock, so that whoever stops knows the thread. */
+    pthread_mutex_lock(&p->lock);
+    error = p->stop ? ECANCELED : pthread_create(&w->thread, &attr, worker_thread, w);
+    w->state = WORKER_RUNS;
+    if (error != 0) {
+        w->state = WORKER_NONE;
+        p->alive--;
+        p->next = qms_now() + AGAIN_NS;
+    }
+    pthread_mutex_unlock(&p->lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+/* Waits for something to do; the lock is held.  False: there was nothing for long, and
+ * the thread is to end. */
+static bool await(struct qms_prefetch *p)
+{
+    struct timespec until;
+    int error = 0;
+
+    p->idle++;
+    if (p->config.follows) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += IDLE_SECONDS;
+        error = pthread_cond_timedwait(&p->wake, &p->lock, &until);
+    } else {
+        pthread_cond_wait(&p->wake, &p->lock);
+    }
+    p->idle--;
+    return error == 0 || p->stop || any_waits(p) || p->alive == 1;
+}
+
+static unsigned take_lane(struct qms_prefetch *p)
+{
+    unsigned lane = 0;
+
+    while (p->taken[lane])
+        lane++;
+    p->taken[lane] = true;
+    if (++p->busy > p->most)
+        p->most = p->busy;
+    return lane;
+}
+
+/* Reads n jobs. */
+static void carry_out(struct qms_prefetch *p, unsigned lane, struct qm_ahead_job **jobs,
+                      unsigned n)
+{
+    char *buf =
+        aligned_alloc(4096, ((size_t)n * p->config.block_size + 4095) & ~(size_t)4095);
+
+    if (buf) {
+        work(p, lane, buf, jobs, n);
+    } else {
+        qms_stats_add(p->config.stats, QMS_PREFETCH_FAILED, n);
+        while (n > 0) {
+            qm_cache_fail(p->config.cache, jobs[--n]->fill);
+            free_unread(p, jobs[n]);
+        }
+    }
+    free(buf);
+}
+
 static void *worker_thread(void *opaque)
 {
-    struct worker *worker = opaque;
+    struct worker *worker = opaque, *more;
     struct qms_prefetch *p = worker->prefetch;
     struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX];
-    char *buf = NULL;
-    unsigned n;
+    unsigned n, lane;
 
     /* Where that is not allowed, they are read like all others. */
     (void)qms_priority_lower(p->config.priority);
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
-        n = qm_ahead_run(&p->ahead, jobs);
-        give_room(p, qm_ahead_counts(jobs, n));
+        n = any_waits(p) && may_send(p) ? qm_ahead_run(&p->ahead, jobs) : 0;
         if (n == 0) {
-            pthread_cond_wait(&p->wake, &p->lock);
+            if (!await(p))
+                break;
             continue;
         }
+        give_room(p, qm_ahead_counts(jobs, n));
+        lane = take_lane(p);
+        more = any_waits(p) && p->config.follows ? another(p) : NULL;
         pthread_mutex_unlock(&p->lock);
-        if (!buf)
-            buf = aligned_alloc(4096, (size_t)p->ahead.join * p->config.block_size);
-        if (buf) {
-            work(p, worker->number, buf, jobs, n);
-        } else {
-            qms_stats_add(p->config.stats, QMS_PREFETCH_FAILED, n);
-            while (n > 0) {
-                qm_cache_fail(p->config.cache, jobs[--n]->fill);
-                free_unread(p, jobs[n]);
-            }
-        }
+        if (more)
+            (void)start(p, more);
+        carry_out(p, lane, jobs, n);
         pthread_mutex_lock(&p->lock);
+        p->taken[lane] = false;
+        p->busy--;
     }
+    worker->state = WORKER_HAS_ENDED;
+    p->alive--;
     pthread_mutex_unlock(&p->lock);
-    free(buf);
     return NULL;
+}
+
+void qms_prefetch_kick(struct qms_prefetch *p)
+{
+    struct worker *more;
+
+    if (!atomic_load_explicit(&p->held, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->held, false);
+    more = any_waits(p) ? another(p) : NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (more)
+        (void)start(p, more);
+}
+
+void qms_prefetch_get_stats(struct qms_prefetch *p, struct qms_prefetch_stats *stats)
+{
+    pthread_mutex_lock(&p->lock);
+    *stats = (struct qms_prefetch_stats){
+        .threads = p->alive,
+        .busy = p->busy,
+        .most = p->most,
+        .allowed = allowed(p),
+        .queue = p->ahead.limit,
+    };
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void init_wake(pthread_cond_t *wake)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config)
 {
+    const unsigned queue = config->queue ? config->queue : QM_INFLIGHT_QUEUE_MOST;
+    const unsigned first = config->follows ? 1 : config->threads;
     struct qms_prefetch *p =
         calloc(1, sizeof *p + config->threads * sizeof p->workers[0]);
 
     if (!p)
         return NULL;
     p->config = *config;
-    if (qm_ahead_init(&p->ahead, config->queue,
+    p->taken = calloc(config->threads, sizeof p->taken[0]);
+    if (!p->taken ||
+        qm_ahead_init(&p->ahead, queue,
                       qm_ahead_join(config->max_bytes, config->block_size)) != 0) {
+        free(p->taken);
         free(p);
         return NULL;
     }
     qms_prefetch_measure(p, config->load, config->admission);
     atomic_init(&p->size, config->size);
-    atomic_init(&p->room, (int)config->queue);
-    atomic_init(&p->limit, (int)config->queue);
+    atomic_init(&p->room, (int)queue);
+    atomic_init(&p->limit, (int)queue);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, NULL);
-    while (p->started < config->threads) {
-        struct worker *worker = &p->workers[p->started];
-
-        worker->prefetch = p;
-        worker->number = p->started;
-        if (pthread_create(&worker->thread, NULL, worker_thread, worker) != 0) {
+    init_wake(&p->wake);
+    for (unsigned i = 0; i < config->threads; i++)
+        p->workers[i].prefetch = p;
+    for (unsigned i = 0; i < first; i++) {
+        p->workers[i].state = WORKER_BEGINS;
+        p->alive++;
+        if (start(p, &p->workers[i]) != 0) {
             qms_prefetch_stop(p);
             return NULL;
         }
-        p->started++;
     }
     return p;
 }
@@ -414,8 +630,25 @@ void qms_prefetch_stop(struct qms_prefetch *p)
     p->stop = true;
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
-    for (unsigned i = 0; i < p->started; i++)
-        pthread_join(p->workers[i].thread, NULL);
+    /* Nobody starts one any more: whoever issues has gone, and a thread that does has
+     * not ended. */
+    for (bool again = true; again;) {
+        again = false;
+        for (unsigned i = 0; i < p->config.threads; i++) {
+            enum worker_state state;
+
+            pthread_mutex_lock(&p->lock);
+            state = p->workers[i].state;
+            pthread_mutex_unlock(&p->lock);
+            if (state == WORKER_NONE)
+                continue;
+            again = true;
+            if (state == WORKER_BEGINS) /* of a thread that is joined here, too */
+                continue;
+            pthread_join(p->workers[i].thread, NULL);
+            p->workers[i].state = WORKER_NONE;
+        }
+    }
     while ((job = qm_ahead_drain(&p->ahead))) {
         qm_cache_fail(p->config.cache, job->fill);
         free(job);
@@ -423,5 +656,6 @@ void qms_prefetch_stop(struct qms_prefetch *p)
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);
     qm_ahead_destroy(&p->ahead);
+    free(p->taken);
     free(p);
 }

@@ -11,6 +11,9 @@
  * evicted from it in favour of another client's; that block leaves the prefetch cache,
  * too.
  *
+ * Where threads are made as needed, those that have nothing to do for IDLE_SECONDS end.
+ * If one cannot be made, those that there are do the work.
+ *
  * A failed prefetch is counted and otherwise silent: a reader that waited for it reads
  * the block by itself.
  */
@@ -44,16 +47,23 @@ struct qms_prefetch_config {
     uint64_t size;                  /* of the device, in bytes */
     uint32_t block_size;
     uint32_t max_bytes;         /* of one read of the layer below; at least a block */
-    unsigned threads, queue;    /* queue: that may wait, at most */
+    unsigned threads, queue;    /* queue: that may wait, at most; 0: by inflight.h */
+    bool follows;               /* threads are made as needed, up to `threads`, and as
+                                   many prefetches are in flight as engine/inflight.h
+                                   says, by admission's; else all threads are made */
     enum qms_priority priority; /* of the threads' reads */
-    /* Reads count bytes at offset for a worker, 0 to threads - 1, each of which is a
-     * thread.  Returns 0 or an errno value; ENOTCONN if the device was not asked. */
+    /* n prefetches may be in flight: returns how many the layer below takes at present,
+     * at least 1.  NULL: any number. */
+    unsigned (*lanes)(void *opaque, unsigned n);
+    /* Reads count bytes at offset for a worker, 0 to threads - 1, of which each does
+     * one thing at a time.  Returns 0 or an errno value; ENOTCONN if the device was not
+     * asked. */
     int (*read)(void *opaque, unsigned worker, void *buf, uint32_t count,
                 uint64_t offset);
     void *opaque;
 };
 
-/* Starts the threads.  NULL if memory or threads are out. */
+/* Starts the threads, or the first of them.  NULL if memory or threads are out. */
 struct qms_prefetch *qms_prefetch_start(const struct qms_prefetch_config *config);
 
 /* The cache has room for `most` prefetched blocks from now on.  At most
@@ -88,6 +98,21 @@ unsigned qms_prefetch_issue(struct qms_prefetch *prefetch, uint64_t block,
  * reads the block and calls qm_cache_fill() or qm_cache_fail().  Any thread. */
 bool qms_prefetch_take(struct qms_prefetch *prefetch, uint64_t block,
                        struct qm_fill *fill);
+
+/* A demand's read has ended: perhaps there may be more prefetches in flight.  Any
+ * thread; costs nothing where none waits for that. */
+void qms_prefetch_kick(struct qms_prefetch *prefetch);
+
+struct qms_prefetch_stats {
+    unsigned threads; /* that there are */
+    unsigned busy;    /* prefetch reads in flight */
+    unsigned most;    /* of these, at a time, ever */
+    unsigned allowed; /* that may be in flight now */
+    unsigned queue;   /* prefetches that may wait */
+};
+
+void qms_prefetch_get_stats(struct qms_prefetch *prefetch,
+                            struct qms_prefetch_stats *stats);
 
 /* Whether any prefetch waits in the queue, about.  Any thread. */
 bool qms_prefetch_waits(struct qms_prefetch *prefetch);

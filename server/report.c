@@ -192,6 +192,7 @@ static void put_backing(const struct report *r, json_t *o)
 {
     struct qms_server *s = r->s;
     struct qms_backing_stats b = {0};
+    struct qms_prefetch_stats p = {0};
 
     if (s->backing)
         qms_backing_stats(s->backing, &b);
@@ -202,6 +203,13 @@ static void put_backing(const struct report *r, json_t *o)
     put(o, "prefetch_connections", b.open);
     put(o, "prefetch_losses", b.losses);
     put(o, "prefetch_reopens", b.reopens);
+    if (s->prefetch)
+        qms_prefetch_get_stats(s->prefetch, &p);
+    put(o, "prefetch_threads", p.threads);
+    put(o, "prefetch_in_flight", p.busy);
+    put(o, "prefetch_in_flight_most", p.most);
+    put(o, "prefetch_in_flight_allowed", p.allowed);
+    put(o, "prefetch_queue", p.queue);
 }
 
 static void put_latency(const struct report *r, json_t *o)

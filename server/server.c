@@ -38,6 +38,18 @@ static int read_for_prefetch(void *opaque, unsigned worker, void *buf, uint32_t 
     return qms_backing_read(s->backing, worker, buf, count, offset);
 }
 
+/* Connections are opened as they are needed; where one reads one thing at a time, there
+ * cannot be more prefetches in flight. */
+static unsigned lanes(void *opaque, unsigned n)
+{
+    struct qms_server *s = opaque;
+
+    if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL)
+        return qms_backing_want(s->backing, n);
+    (void)qms_backing_want(s->backing, (n + QMS_BELOW_EACH - 1) / QMS_BELOW_EACH);
+    return n;
+}
+
 static void wasted(void *opaque, uint64_t block, uint32_t issuer)
 {
     struct qms_server *s = opaque;
@@ -76,9 +88,10 @@ void qms_server_tune(struct qms_server *s, const struct qms_config *c)
     e->load = c->params.throttle ? &s->load : NULL;
     qm_rate_set(&s->rate, &c->params.budget);
     e->admission = c->params.admission ? &s->admission : NULL;
-    atomic_store(&s->measured, e->admission);
+    /* Without it, too, it says how many prefetches may be in flight. */
+    atomic_store(&s->measured, qm_params_prefetch(&c->params) ? &s->admission : NULL);
     if (s->prefetch)
-        qms_prefetch_measure(s->prefetch, e->load, e->admission);
+        qms_prefetch_measure(s->prefetch, e->load, atomic_load(&s->measured));
 }
 
 static int make_prefetcher(struct qms_server *s, bool with_rules)
@@ -142,12 +155,14 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
         .stats = s->stats,
         .load = s->engine.load,
         .latency = &s->latency,
-        .admission = s->engine.admission,
+        .admission = atomic_load(&s->measured),
         .rate = &s->rate,
         .size = s->size,
         .block_size = s->config.block_size,
         .max_bytes = s->max_bytes,
-        .threads = s->config.prefetch_threads,
+        .threads = QM_INFLIGHT_MOST,
+        .follows = s->config.prefetch_threads == QM_PREFETCH_AUTO,
+        .lanes = lanes,
         .queue = s->config.prefetch_queue,
         .priority = s->config.prefetch_priority,
         .read = read_for_prefetch,
@@ -155,9 +170,11 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     };
     int error;
 
+    if (!config.follows)
+        config.threads = (unsigned)s->config.prefetch_threads;
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
-        config.threads > s->config.prefetch_connections)
-        config.threads = s->config.prefetch_connections;
+        config.threads > qms_below_connections(s))
+        config.threads = qms_below_connections(s);
     s->backing = qms_below_start(s, next, &error);
     if (!s->backing) {
         if (error != 0)
@@ -526,7 +543,10 @@ static unsigned threads_of(const struct qms_config *c)
     unsigned n = (c->record != NULL) + (c->stats != NULL) + (c->control != NULL) +
                  (c->stats_http != NULL) + qms_tier_threads(c);
 
-    return qm_params_prefetch(&c->params) ? n + 1 + (unsigned)c->prefetch_threads : n;
+    /* Of prefetch threads that are made as needed, the first. */
+    return qm_params_prefetch(&c->params)
+               ? n + 1 + (c->prefetch_threads ? (unsigned)c->prefetch_threads : 1)
+               : n;
 }
 
 static void *wait_for_lock(void *lock)

@@ -67,8 +67,10 @@ static bool is_among(struct device *d, uint64_t block, unsigned n)
     return false;
 }
 
-static struct qm_device_load *next_load; /* of the next device; NULL: none */
-static enum qms_priority next_priority;  /* the same */
+static struct qm_device_load *next_load;    /* of the next device; NULL: none */
+static enum qms_priority next_priority;     /* the same */
+static struct qm_admission *next_admission; /* the same; threads are made as needed */
+static unsigned (*next_lanes)(void *opaque, unsigned n);
 
 static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_blocks)
 {
@@ -100,6 +102,9 @@ static struct device *make(unsigned threads, unsigned queue, unsigned prefetch_b
     config.stats = d->stats;
     config.load = next_load;
     config.priority = next_priority;
+    config.admission = next_admission;
+    config.follows = next_admission != NULL;
+    config.lanes = next_lanes;
     d->prefetch = qms_prefetch_start(&config);
     assert_non_null(d->prefetch);
     return d;
@@ -135,6 +140,68 @@ static void demand(struct device *d, uint64_t block)
     if (block == BLOCKS - 1)
         memset(expected + TAIL, 0, BLOCK - TAIL);
     assert_memory_equal(buf, expected, BLOCK);
+}
+
+static void wait_for_begun(struct device *d, unsigned n)
+{
+    pthread_mutex_lock(&d->lock);
+    while (d->begun < n)
+        pthread_cond_wait(&d->begins, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static unsigned two_lanes(void *opaque, unsigned n)
+{
+    (void)opaque;
+    return n < 2 ? n : 2;
+}
+
+/* So many prefetches are in flight as engine/inflight.h says: threads are made for
+ * them, and not for more; demands take of them; a layer below that takes fewer is
+ * heeded. */
+static void test_in_flight(void **state)
+{
+    enum { QUEUED = 24 };
+    static struct qm_admission admission;
+    struct qms_prefetch_stats stats;
+
+    (void)state;
+    for (unsigned demands = 0, most = 12; most > 0; most = most == 12  ? 8
+                                                           : most == 8 ? 2
+                                                                       : 0) {
+        struct device *d;
+
+        qm_admission_init(&admission);
+        atomic_store(&admission.inflight.aim, 12);
+        next_admission = &admission;
+        next_lanes = most == 2 ? two_lanes : NULL;
+        demands = most == 8 ? 4 : 0;
+        for (unsigned i = 0; i < demands; i++)
+            qm_admission_begin(&admission, false);
+        d = make(32, QUEUED, 50);
+        pthread_mutex_lock(&d->gate);
+        for (uint64_t b = 0; b < QUEUED; b++)
+            qms_prefetch_issue(d->prefetch, b * 3, 1, 0, 0);
+        wait_for_begun(d, most);
+        qms_prefetch_get_stats(d->prefetch, &stats);
+        assert_int_equal(stats.busy, most);
+        assert_int_equal(stats.allowed, demands > 0 ? 8 : 12);
+        assert_in_range(stats.threads, most, most + 1);
+        /* Demands end, and leave theirs. */
+        for (unsigned i = 0; i < demands; i++)
+            qm_admission_end(&admission, false, 0, 1, 1, 0);
+        for (unsigned i = 0; i < demands; i++)
+            qms_prefetch_kick(d->prefetch);
+        wait_for_begun(d, most + demands);
+        pthread_mutex_unlock(&d->gate);
+        wait_for_begun(d, QUEUED);
+        qms_prefetch_get_stats(d->prefetch, &stats);
+        assert_int_equal(stats.most, most + demands);
+        undo(d);
+        qm_admission_destroy(&admission);
+    }
+    next_admission = NULL;
+    next_lanes = NULL;
 }
 
 static void test_blocks_arrive(void **state)
@@ -525,6 +592,7 @@ static void test_storm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_flight),
         cmocka_unit_test(test_blocks_arrive),
         cmocka_unit_test(test_priority),
         cmocka_unit_test(test_neighbours_are_joined),
