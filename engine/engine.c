@@ -78,6 +78,7 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
 {
     e->prefetcher = prefetcher;
     e->number++;
+    e->bounded = prefetcher->ops->flags & QM_WEIGHS_READS && !e->blind;
     atomic_store_explicit(&e->ignores_hits,
                           (prefetcher->ops->flags & QM_NO_HITS) &&
                               !(mining->ablate & QM_ABLATE_MISSES),
@@ -288,6 +289,12 @@ static void refuse(const struct qm_engine *e, const struct qm_candidate *c,
         qm_engine_refused(e, block, (uint32_t)count);
 }
 
+/* Whether prefetching has paid of late, for such a candidate. */
+static bool pays(const struct qm_engine *e, const struct qm_candidate *c)
+{
+    return !e->bound || !e->bounded || qm_bound_admits(e->bound, e->cache, c->stream);
+}
+
 /* Whether the load of the device admits a candidate. */
 static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
                         uint64_t now)
@@ -345,7 +352,8 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                                                                 : left);
             if (run == 0) {
                 run = 1;
-            } else if (!is_admitted(e, &candidates[i], now)) {
+            } else if (!pays(e, &candidates[i]) ||
+                       !is_admitted(e, &candidates[i], now)) {
                 throttled += run;
                 refuse(e, &candidates[i], block, run);
             } else {

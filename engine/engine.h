@@ -31,6 +31,7 @@
 
 #include "cache/cache.h"
 #include "engine/admission.h"
+#include "engine/bound.h"
 #include "engine/latency.h"
 #include "engine/load.h"
 #include "engine/params.h"
@@ -56,6 +57,7 @@ struct qm_engine {
     struct qm_admission *admission; /* NULL: probability does not matter */
     struct qm_device_load *load;    /* NULL: how busy the device is does not matter */
     struct qm_rate *rate;           /* NULL: reads ahead have no budget */
+    struct qm_bound *bound;         /* NULL: whether prefetching pays does not matter */
     struct qm_latency *latency;     /* how long reads take; NULL: not known */
     /* Whether a second tier has a block, as far as is known at the moment.  May be
      * called with the prefetcher's locks held.  NULL: there is none. */
@@ -66,13 +68,14 @@ struct qm_engine {
      * still this number.  May be called with no lock of the prefetcher's only.  NULL:
      * qm_engine_issue() calls it. */
     void (*refused)(void *opaque, uint64_t number, uint64_t block, uint32_t count);
-    uint64_t number;           /* of the prefetcher: how many there were before it */
-    void *opaque;              /* of in_tier and refused */
-    uint64_t device_blocks;    /* what lies beyond is not prefetched */
-    bool prefetches;           /* false: nobody carries prefetches out */
-    bool on_prefetch_hit;      /* candidates on a prefetch hit, too */
-    bool oblivious;            /* level none: classes are not told apart */
-    bool blind;                /* the cache does not know what LRU would have read */
+    uint64_t number;        /* of the prefetcher: how many there were before it */
+    void *opaque;           /* of in_tier and refused */
+    uint64_t device_blocks; /* what lies beyond is not prefetched */
+    bool prefetches;        /* false: nobody carries prefetches out */
+    bool on_prefetch_hit;   /* candidates on a prefetch hit, too */
+    bool oblivious;         /* level none: classes are not told apart */
+    bool blind;             /* the cache does not know what LRU would have read */
+    bool bounded; /* `bound` holds: the cache has a shadow for this prefetcher */
     _Atomic bool ignores_hits; /* the prefetcher need not be told of them */
 };
 

@@ -14,6 +14,10 @@
  * given bytes of the other, a step at a time: an eighth of what the rules have.  So
  * rules double or halve in some six steps, and a step is a small part of the cache.
  *
+ * Where so little is missed that there are no such events in QUIET calls, and in
+ * DEMANDS_EACH demands for each block of the cache, there is nothing to earn, and rules
+ * have half of what they had.
+ *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
  * is one without rules.
@@ -29,7 +33,6 @@
 #include <stdlib.h>
 
 #define FIRST_PART 32 /* of the memory, for rules, at first; */
-#define LEAST_PART 64 /* at least; */
 #define MOST_PART  4  /* at most */
 
 #define LEAST_RULES (UINT64_C(64) << 10)
@@ -39,6 +42,8 @@
 #define EVENTS_EACH  2 /* for each block of the cache */
 #define MARGIN       1.25
 #define TURN         2
+#define QUIET        16 /* calls of qm_memory_tick() */
+#define DEMANDS_EACH 8 /* for each block of the cache */
 
 /* The part of the rules that is at the margin, by what their interface says. */
 #define MARGINAL_PART 8.0
@@ -53,21 +58,14 @@ static uint64_t clamp(uint64_t n, uint64_t least, uint64_t most)
     return n < least ? least : n > most ? most : n;
 }
 
-static uint64_t least_rules(uint64_t total)
-{
-    return total / LEAST_PART > LEAST_RULES ? total / LEAST_PART : LEAST_RULES;
-}
-
 uint64_t qm_memory_most_rules(uint64_t total)
 {
-    uint64_t least = least_rules(total);
-
-    return total / MOST_PART > least ? total / MOST_PART : least;
+    return total / MOST_PART > LEAST_RULES ? total / MOST_PART : LEAST_RULES;
 }
 
 uint64_t qm_memory_first_rules(uint64_t total)
 {
-    return clamp(total / FIRST_PART, least_rules(total), qm_memory_most_rules(total));
+    return clamp(total / FIRST_PART, LEAST_RULES, qm_memory_most_rules(total));
 }
 
 void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config)
@@ -157,10 +155,26 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     pthread_mutex_lock(&m->lock);
     if (m->rules > 0)
         rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
-                      least_rules(total), qm_memory_most_rules(total));
+                      LEAST_RULES, qm_memory_most_rules(total));
     error = divide(m, total, rules);
     pthread_mutex_unlock(&m->lock);
     return error;
+}
+
+/* Whether there were so many demands since the last decision that more must have been
+ * missed if there were anything to earn. */
+static bool demanded(struct qm_memory *m, uint64_t blocks)
+{
+    struct qm_cache_stats stats;
+    uint64_t demands;
+
+    m->quiet = 0;
+    qm_cache_get_stats(m->config.cache, &stats);
+    demands = stats.hits + stats.prefetch_hits + stats.misses;
+    if (demands - m->demands < blocks * DEMANDS_EACH)
+        return false;
+    m->demands = demands;
+    return true;
 }
 
 /* What rules should have; what they have if there is nothing to decide. */
@@ -175,8 +189,16 @@ static uint64_t decide(struct qm_memory *m)
 
     qm_cache_get_reads(m->config.cache, &reads);
     events = reads.misses + reads.prefetch_hits;
-    if (events - m->events < EVENTS_LEAST || events - m->events < blocks * EVENTS_EACH)
-        return m->rules;
+    if (events - m->events < EVENTS_LEAST ||
+        events - m->events < blocks * EVENTS_EACH) {
+        if (++m->quiet < QUIET || !demanded(m, blocks))
+            return m->rules;
+        m->events = events;
+        m->misses = reads.misses;
+        m->gain = reads.gain;
+        return clamp(m->rules / 2, LEAST_RULES, most);
+    }
+    m->quiet = 0;
     m->config.prefetcher->ops->stats(m->config.prefetcher, &rules);
     missed = (double)(reads.misses - m->misses) / (double)(events - m->events);
     of_blocks = (reads.gain - m->gain) * missed * QM_CACHE_GAIN_PART /
@@ -189,7 +211,7 @@ static uint64_t decide(struct qm_memory *m)
     m->marginal = rules.marginal;
     if (rules.rules_bytes + 2 * step < m->rules) {
         m->trend = 0;
-        return clamp(rules.rules_bytes + step, least_rules(m->total), most);
+        return clamp(rules.rules_bytes + step, LEAST_RULES, most);
     }
     better = of_rules > of_blocks * MARGIN ? 1 : of_blocks > of_rules * MARGIN ? -1 : 0;
     if (better * m->trend < 0)
@@ -197,8 +219,7 @@ static uint64_t decide(struct qm_memory *m)
     m->trend += better;
     if (better == 0 || abs(m->trend) < TURN)
         return m->rules;
-    return clamp(better > 0 ? m->rules + step : m->rules - step, least_rules(m->total),
-                 most);
+    return clamp(better > 0 ? m->rules + step : m->rules - step, LEAST_RULES, most);
 }
 
 void qm_memory_tick(struct qm_memory *m)

@@ -43,8 +43,10 @@ struct qm_memory {
     /* Of the time since the last decision: what was counted when it began. */
     uint64_t misses, marginal, events;
     double gain;
-    int trend;       /* how often in a row the same was better; below 0: less */
-    uint64_t traded; /* changes, ever */
+    uint64_t demands; /* when it was last looked whether nothing is missed */
+    unsigned quiet;   /* calls of qm_memory_tick() since then */
+    int trend;        /* how often in a row the same was better; below 0: less */
+    uint64_t traded;  /* changes, ever */
 };
 
 void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config);

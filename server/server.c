@@ -107,6 +107,7 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
     s->engine.rate = &s->rate;
     s->engine.refused = qms_reading_refused;
     s->engine.opaque = s;
+    s->engine.bound = &s->bound;
     qms_tier_place(s);
     qms_server_tune(s, &s->config);
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,
@@ -521,6 +522,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     qm_device_load_init(&s->load);
     qm_latency_init(&s->latency);
     qm_admission_init(&s->admission);
+    qm_bound_init(&s->bound);
     qm_rate_init(&s->rate);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);

@@ -83,6 +83,7 @@ struct qms_server {
     bool stop_watched;
     struct qm_device_load load; /* of the device */
     struct qm_admission admission;
+    struct qm_bound bound;
     struct qm_rate rate;                     /* the budget of reads ahead */
     _Atomic(struct qm_admission *) measured; /* it, if it is told of reads; or NULL */
     struct qm_latency latency;               /* of reads of the device */

@@ -24,6 +24,7 @@ struct qm_sim {
     struct qm_engine engine;
     struct qm_device_load load; /* without virtual time, of no device, which is idle */
     struct qm_latency latency;  /* the same; nothing is known of it */
+    struct qm_bound bound;
     struct qm_admission admission;
     struct qm_rate rate; /* by the clock of the trace, or by virtual time */
     struct qm_cache *cache;

@@ -419,6 +419,8 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
         sim->engine.opaque = sim;
     }
     qm_admission_init(&sim->admission);
+    qm_bound_init(&sim->bound);
+    sim->engine.bound = &sim->bound;
     qm_rate_init(&sim->rate);
     qm_rate_set(&sim->rate, &sim->config.params.budget);
     sim->engine.rate = &sim->rate;

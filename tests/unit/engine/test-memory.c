@@ -120,7 +120,7 @@ static void test_follows_what_is_earned(void **state)
     live(6000, 3000, 200);
     assert_int_equal(get().rules, total / 4);
     live(6000, 0, 200);
-    assert_int_equal(get().rules, total / 64);
+    assert_int_equal(get().rules, 64 << 10);
     assert_true(get().traded > 10);
     end();
 }
@@ -140,9 +140,19 @@ static void test_unused_is_not_kept(void **state)
 static void test_needs_evidence(void **state)
 {
     begin(32 * MIB, true);
-    for (unsigned i = 0; i < 1000; i++)
+    for (unsigned i = 0; i < 1008; i++) /* a multiple of QUIET */
         qm_memory_tick(&memory);
     assert_int_equal(get().traded, 0);
+    demand(100, 100000); /* all of it fits */
+    for (unsigned i = 0; i < 15; i++)
+        qm_memory_tick(&memory);
+    assert_int_equal(get().rules, 1 * MIB);
+    for (unsigned i = 0; i < 16; i++)
+        qm_memory_tick(&memory);
+    assert_int_equal(get().rules, MIB / 2);
+    for (unsigned i = 0; i < 1000; i++) /* and then nobody reads */
+        qm_memory_tick(&memory);
+    assert_int_equal(get().rules, MIB / 2);
     end();
     begin(32 * MIB, false); /* nor where rules have a fixed part */
     live(6000, 3000, 50);

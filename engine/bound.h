@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bound.h - prefetching is given up where it does not pay.
+ *
+ * The cache knows what a plain LRU cache of its size would have missed (its shadow).
+ * That is held against what it misses and what the device is read for, of late:
+ *
+ *   pays    misses are fewer than those by PAYS.  Else prefetches take the place of
+ *           blocks that are as good, as where the working set just fits, and only one
+ *           candidate in PROBE is let through, so that it is noticed when they pay
+ *           again.
+ *   spare   the device is read for at most SPARE times as many blocks.  Else streams
+ *           must be more probable than usual: what is read ahead of many short ones,
+ *           and never used, is bounded by it.
+ *
+ * What the device has time for is not looked at: that is admission.h's.
+ *
+ * Any thread may call any of these at any time.
+ */
+#ifndef QM_ENGINE_BOUND_H
+#define QM_ENGINE_BOUND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache/cache.h"
+
+struct qm_bound {
+    _Atomic uint32_t calls;
+    _Atomic bool useless, over;
+    _Atomic uint64_t device, lru, misses; /* counts when it was last decided */
+    _Atomic float more, less;             /* of late: device / lru, misses / lru */
+    _Atomic float weight;                 /* misses of LRU that these are of */
+};
+
+void qm_bound_init(struct qm_bound *b);
+
+/* Whether a candidate may be prefetched, as far as this goes.  Now and then asks the
+ * cache. */
+bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-bound.c - prefetching that does not pay is given up, and taken up again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/bound.h"
+
+enum { BLOCKS = 200, BLOCK = 4096, ROUNDS = 200000 };
+
+static struct qm_cache *make(void)
+{
+    struct qm_cache_config config = {
+        .block_size = BLOCK,
+        .blocks = BLOCKS,
+        .prefetch_blocks = 20,
+        .prefetch_adapts = true,
+        .shards = 1,
+        .eviction = "lru",
+        .shadow = true,
+    };
+    struct qm_cache *cache;
+
+    assert_int_equal(qm_cache_new(&config, &cache), 0);
+    return cache;
+}
+
+static void demand(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_lookup found;
+
+    assert_int_equal(qm_cache_demand(cache, block, NULL, 0, BLOCK, &found), 0);
+    if (found.todo == QM_FETCH)
+        qm_cache_fill(cache, found.fill, NULL);
+}
+
+static void prefetch(struct qm_cache *cache, uint64_t block)
+{
+    struct qm_fill *fill;
+
+    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
+        qm_cache_fill(cache, fill, NULL);
+}
+
+/* A block in `every` that is missed, each of them new, is prefetched before, and
+ * `unused` others with it.  Returns how many of ROUNDS candidates were admitted. */
+static unsigned run(struct qm_bound *b, struct qm_cache *cache, unsigned every,
+                    unsigned unused, bool stream)
+{
+    static uint64_t next = 1000;
+    unsigned admitted = 0;
+
+    for (unsigned i = 0; i < ROUNDS; i++, next++) {
+        const bool may = qm_bound_admits(b, cache, stream);
+
+        admitted += may;
+        if (may && i % every == 0)
+            prefetch(cache, next);
+        for (unsigned n = 0; may && n < unused; n++)
+            prefetch(cache, (UINT64_C(1) << 32) + next * 8 + n);
+        demand(cache, next);
+    }
+    return admitted;
+}
+
+static void test_pays(void **state)
+{
+    struct qm_cache *cache = make();
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    assert_int_equal(run(&b, cache, 2, 0, false), ROUNDS); /* half are used */
+    qm_cache_free(cache);
+}
+
+/* Nothing that is prefetched is demanded: a few are let through, and with these it is
+ * noticed that they pay again. */
+static void test_useless(void **state)
+{
+    struct qm_cache *cache = make();
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    assert_in_range(run(&b, cache, ROUNDS, 1, false), ROUNDS / 100, ROUNDS / 16);
+    assert_in_range(run(&b, cache, 1, 0, false), ROUNDS * 3 / 4, ROUNDS);
+    qm_cache_free(cache);
+}
+
+/* Half of what streams prefetch is unused: as much is let through as keeps the device's
+ * reads near those of a plain cache; of what follows rules, all, which has a bound of
+ * its own. */
+static void test_spare(void **state)
+{
+    struct qm_cache *cache = make();
+    struct qm_cache_reads reads;
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    (void)run(&b, cache, 1, 1, true);
+    qm_cache_get_reads(cache, &reads);
+    assert_in_range(reads.device, reads.lru, reads.lru + reads.lru / 3);
+    qm_bound_init(&b);
+    assert_int_equal(run(&b, cache, 1, 1, false), ROUNDS);
+    qm_cache_free(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pays),
+        cmocka_unit_test(test_useless),
+        cmocka_unit_test(test_spare),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
