@@ -43,7 +43,7 @@
 #define MARGIN       1.25
 #define TURN         2
 #define QUIET        16 /* calls of qm_memory_tick() */
-#define DEMANDS_EACH 8 /* for each block of the cache */
+#define DEMANDS_EACH 8  /* for each block of the cache */
 
 /* The part of the rules that is at the margin, by what their interface says. */
 #define MARGINAL_PART 8.0
