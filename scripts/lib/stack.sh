@@ -100,6 +100,7 @@ stack_load_s3() {
 # stack_load_s3 has filled; what is written goes to a file in front of it and is forgotten.
 stack_jemalloc=libjemalloc.so.2
 stack_backend="file"
+stack_filter=delay # what reads of it take time in
 stack_mariadbd='' # of those that run
 stack_start() {
     local dir=$1 size=$2 pool=$3 connections=$4; shift 4
@@ -134,7 +135,7 @@ stack_serve() {
         ;;
     s3) below=(--filter=cow file "$T/s3/device" cow-block-size=16k) ;;
     esac
-    stack_server=(--filter="$FILTER" --filter=delay "${below[@]}" stats="$T/nbd.stats" "$@")
+    stack_server=(--filter="$FILTER" --filter="$stack_filter" "${below[@]}" stats="$T/nbd.stats" "$@")
     stack_server_start
 }
 
