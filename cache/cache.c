@@ -467,6 +467,7 @@ void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads)
 
         pthread_mutex_lock(&shard->lock);
         reads->device += shard->stats.misses + shard->stats.prefetches;
+        reads->ahead += shard->held.prefetch;
         reads->misses += shard->stats.misses;
         reads->prefetch_hits += shard->stats.prefetch_hits;
         reads->lru += qm_shadow_misses(&shard->shadow);

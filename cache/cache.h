@@ -343,6 +343,7 @@ void qm_cache_get_stats(struct qm_cache *cache, struct qm_cache_stats *stats);
 
 struct qm_cache_reads {
     uint64_t device; /* misses and prefetches */
+    uint64_t ahead;  /* of these, prefetched blocks whose end is not known yet */
     uint64_t lru;    /* lru_misses */
     uint64_t misses, prefetch_hits;
     /* About how many demands more would have been hits (and not prefetch hits or

@@ -33,14 +33,16 @@ static void put(_Atomic float *f, float value)
 static void decide(struct qm_bound *b, struct qm_cache *cache)
 {
     struct qm_cache_reads reads;
+    uint64_t ended;
     float lru;
 
     qm_cache_get_reads(cache, &reads);
+    /* What is read ahead of readers that have not come yet says nothing. */
+    ended = reads.device - reads.ahead;
     put(&b->weight, FADE * get(&b->weight) +
                         (float)(reads.lru - atomic_exchange(&b->lru, reads.lru)));
-    put(&b->more,
-        FADE * get(&b->more) +
-            (float)(reads.device - atomic_exchange(&b->device, reads.device)));
+    put(&b->more, FADE * get(&b->more) +
+                      (float)(int64_t)(ended - atomic_exchange(&b->device, ended)));
     put(&b->less,
         FADE * get(&b->less) +
             (float)(reads.misses - atomic_exchange(&b->misses, reads.misses)));

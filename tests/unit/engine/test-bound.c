@@ -16,7 +16,7 @@ static struct qm_cache *make(void)
     struct qm_cache_config config = {
         .block_size = BLOCK,
         .blocks = BLOCKS,
-        .prefetch_blocks = 20,
+        .prefetch_blocks = 100,
         .prefetch_adapts = true,
         .shards = 1,
         .eviction = "lru",
@@ -110,12 +110,31 @@ static void test_spare(void **state)
     qm_cache_free(cache);
 }
 
+/* A stream that has as much read ahead of it as many times what it has read so far, and
+ * uses all of it, is not held back. */
+static void test_far_ahead(void **state)
+{
+    struct qm_cache *cache = make();
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    for (uint64_t i = 0, next = 0; i < ROUNDS / 10; i++) {
+        assert_true(qm_bound_admits(&b, cache, true));
+        for (; next < i + 90; next++)
+            prefetch(cache, next);
+        demand(cache, i);
+    }
+    qm_cache_free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pays),
         cmocka_unit_test(test_useless),
         cmocka_unit_test(test_spare),
+        cmocka_unit_test(test_far_ahead),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
