@@ -40,15 +40,6 @@ static bool is_over(uint64_t expires)
     return expires != 0 && expires <= store_now();
 }
 
-static void enter_memory(struct partition *p, struct entry *e)
-{
-    p->used += store_entry_bytes(e);
-    p->memory_keys++;
-    p->ops->add(p, e);
-    if (e->on_disk)
-        store_stale_add(p, e);
-}
-
 static void leave_memory(struct partition *p, struct entry *e)
 {
     p->ops->remove(p, e);
@@ -57,15 +48,32 @@ static void leave_memory(struct partition *p, struct entry *e)
     p->memory_keys--;
 }
 
-int store_partition_balance(struct partition *p)
+/* Moves victims to the write buffer until memory has room for `bytes` more. */
+static void make_room(struct partition *p, uint64_t bytes)
 {
     struct entry *v;
 
-    while (store_is_full(p, 0) && (v = p->ops->victim(p))) {
+    while (store_is_full(p, bytes) && (v = p->ops->victim(p))) {
         leave_memory(p, v);
         store_buffer_add(p, v);
         p->stats.evictions++;
     }
+}
+
+/* The victim is chosen before: else, under MRU, it would be the entry itself. */
+static void enter_memory(struct partition *p, struct entry *e)
+{
+    make_room(p, store_entry_bytes(e));
+    p->used += store_entry_bytes(e);
+    p->memory_keys++;
+    p->ops->add(p, e);
+    if (e->on_disk)
+        store_stale_add(p, e);
+}
+
+int store_partition_balance(struct partition *p)
+{
+    make_room(p, 0);
     return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
 }
 
