@@ -53,17 +53,13 @@ static int append_memory(void *opaque,
 
 int store_checkpoint(struct partition *p)
 {
-    int r, refused = store_buffer_write(p);
+    /* A log that failed cannot be written before the disk layer; the new one has what
+     * is in the write buffer, too. */
+    int r = p->log.error == 0 ? store_buffer_write(p) : 0;
 
-    /* If the disk layer refuses, the log has what is in the write buffer, too. */
-    if (refused == 0)
-        refused = p->disk_ops->checkpoint(p->disk);
-    if (refused != 0) {
-        p->disk_error = refused;
-        return refused;
-    }
-    r = store_log_restart(&p->log, append_memory, p);
-    return r;
+    if (r == 0)
+        r = p->disk_error = p->disk_ops->checkpoint(p->disk);
+    return r ? r : store_log_restart(&p->log, append_memory, p);
 }
 
 static int replay(void *opaque, const struct store_log_record *r)

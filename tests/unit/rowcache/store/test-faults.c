@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-faults.c - a person's mistakes, foreign and damaged files, disks that refuse.
+ *
+ * Linked with --wrap for pwrite64 and fdatasync, which the log calls. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include "testing.h"
+
+static int refuses;     /* with this error, or 0 */
+static bool only_syncs; /* writes are carried out */
+
+ssize_t __real_pwrite64(int fd, const void *buf, size_t count, off64_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset);
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset)
+{
+    if (refuses == 0 || only_syncs)
+        return __real_pwrite64(fd, buf, count, offset);
+    errno = refuses;
+    return -1;
+}
+
+int __wrap_fdatasync(int fd)
+{
+    if (refuses == 0)
+        return __real_fdatasync(fd);
+    errno = refuses;
+    return -1;
+}
+
+static char message[600];
+
+static void warn(void *opaque, const char *text)
+{
+    snprintf(message, sizeof message, "%s", text);
+}
+
+static struct qmstore_config config(void)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.log_buffer = 16 << 10;
+    c.threadless = true;
+    c.warn = warn;
+    return c;
+}
+
+static void expect_refused(const struct qmstore_config *c, int error, const char *says)
+{
+    struct qmstore *s = NULL;
+    char err[400] = "";
+    int r = qmstore_open(c, &s, err, sizeof err);
+
+    if (r != error || !strstr(err, says))
+        fail_msg("%d '%s', not %d '%s'", r, err, error, says);
+}
+
+static void test_mistakes(void **state)
+{
+    struct qmstore_config c;
+    char path[128];
+    FILE *f;
+
+#define REFUSED(member, what, says)                                                    \
+    do {                                                                               \
+        c = config();                                                                  \
+        c.member = what;                                                               \
+        expect_refused(&c, EINVAL, says);                                              \
+    } while (0)
+    REFUSED(path, "", "needs a directory");
+    REFUSED(partitions, 0, "from 1 to 256");
+    REFUSED(partitions, 257, "from 1 to 256");
+    REFUSED(partitions, 2, "each of 2 partitions needs 1 MiB");
+    REFUSED(policy, "fifo", "there are lru, mru, lfu and wtinylfu");
+    REFUSED(disk, "mapdb", "there are bdb, lmdb and files");
+    REFUSED(false_positives, 1, "below 1");
+    REFUSED(write_buffer, 1 << 20, "too large");
+    REFUSED(log_buffer, 1 << 20, "too large");
+    c = config();
+    snprintf(path, sizeof path, "%s/file", test_dir);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("a person's", f);
+    fclose(f);
+    expect_refused(&c, ENOTEMPTY, "nothing was changed"); /* the file lies there */
+    c.path = path;
+    expect_refused(&c, ENOTDIR, "file");
+    c.path = "/proc/none/store";
+    expect_refused(&c, ENOENT, "/proc/none/store");
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_other_settings(void **state)
+{
+    struct qmstore_config c = config();
+
+    c.disk = "lmdb";
+    assert_int_equal(qmstore_close(open_ok(&c)), 0);
+    c.disk = "files";
+    expect_refused(&c, EINVAL, "made with 1 partitions and the disk layer lmdb");
+    c.disk = "lmdb";
+    c.memory = 8 << 20;
+    c.partitions = 4;
+    expect_refused(&c, EINVAL, "not with 4");
+    c.partitions = 1;
+    c.policy = "lru"; /* may change, and so may the rest */
+    assert_int_equal(qmstore_close(open_ok(&c)), 0);
+}
+
+static void test_two_processes(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s = open_ok(&c);
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct qmstore *other;
+        char err[400];
+        int r = qmstore_open(&c, &other, err, sizeof err);
+
+        _exit(r == EBUSY && strstr(err, "another process") ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    expect_refused(&c, EBUSY, "another process"); /* nor twice in one */
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+static char big[2000];
+
+static void fill(struct qmstore *s, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++)
+        assert_int_equal(qmstore_put(s, &i, sizeof i, big, sizeof big, 0), 0);
+}
+
+static unsigned count(struct qmstore *s, unsigned to)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < to; i++)
+        n += qmstore_get(s, &i, sizeof i, NULL, NULL, NULL) == 0;
+    return n;
+}
+
+/* What a process does whose disk refuses for a while, and that then ends as if killed.
+ * Returns what was wrong, or 0. */
+static int meet_refusals(const struct qmstore_config *c, int error, bool syncs)
+{
+    struct qmstore *s = open_ok(c);
+    unsigned key = 5000;
+    int r = 0;
+
+    fill(s, 0, 1000);
+    refuses = error;
+    only_syncs = syncs;
+    for (unsigned i = 0; i < 100 && r == 0; i++)
+        r = qmstore_put(s, &key, sizeof key, big, sizeof big, 0);
+    if (r != error)
+        return 1;
+    if (stats_of(s).error != error)
+        return 2;
+    for (unsigned i = 0; i < 1000; i++) { /* memory and disk go on serving */
+        r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
+        if (r != 0)
+            return 3;
+    }
+    refuses = 0;
+    key++;
+    if (qmstore_put(s, &key, sizeof key, big, 100, 0) != 0)
+        return 4;
+    if (qmstore_flush(s) != 0 || stats_of(s).error != 0)
+        return 5;
+    return 0;
+}
+
+/* Changes fail with the disk's error, what is there is served, when the disk takes
+ * writes again all goes on, and nothing acknowledged is lost. */
+static void test_refusals(void **state)
+{
+    static const int errors[] = {ENOSPC, EIO, EROFS};
+
+    for (unsigned e = 0; e < 3; e++) {
+        for (int durability = QMSTORE_SYNC; durability <= QMSTORE_LAZY; durability++) {
+            struct qmstore_config c = config();
+            unsigned key = 5001;
+            struct qmstore *s;
+            int status;
+            pid_t child;
+
+            remove_below(test_dir);
+            c.durability = (enum qmstore_durability)durability;
+            child = fork();
+            if (child == 0)
+                _exit(
+                    meet_refusals(&c, errors[e], e == 1 && durability == QMSTORE_SYNC));
+            assert_int_equal(waitpid(child, &status, 0), child);
+            if (status != 0)
+                fail_msg("error %d, durability %d: %x", errors[e], durability, status);
+            s = open_ok(&c);
+            assert_int_equal(count(s, 1000), 1000);
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+            assert_int_equal(qmstore_close(s), 0);
+        }
+    }
+}
+
+static void overwrite(const char *name, off_t offset)
+{
+    char path[160];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", test_dir, name);
+    fd = open(path, O_RDWR);
+    assert_true(fd != -1);
+    assert_int_equal(pwrite(fd, "\xff\x00\xff\x00 damage", 11, offset), 11);
+    close(fd);
+}
+
+static bool exists(const char *name)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", test_dir, name);
+    return access(path, F_OK) == 0;
+}
+
+/* A damaged partition is set aside as a whole, and the store goes on without. */
+static void test_damage(void **state)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        struct qmstore_config c = config();
+        struct qmstore *s;
+
+        remove_below(test_dir);
+        message[0] = 0;
+        c.disk = "lmdb";
+        s = open_ok(&c);
+        fill(s, 0, 1000);
+        assert_int_equal(qmstore_close(s), 0);
+        if (i < 2) {
+            overwrite("0/log", i == 0 ? 0 : 200);
+        } else { /* LMDB has two such pages */
+            overwrite("0/disk/data.mdb", 16);
+            overwrite("0/disk/data.mdb", 4096 + 16);
+        }
+        s = open_ok(&c);
+        if (!strstr(message, "set aside as 0.damaged"))
+            fail_msg("damage %u: '%s'", i, message);
+        assert_true(exists("0.damaged/log") && exists("0.damaged/disk"));
+        assert_int_equal(stats_of(s).keys, 0);
+        fill(s, 0, 10);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* A log that ends in the middle of a record, as a process that is killed may leave it,
+ * loses that record and what would follow, and says so. */
+static void test_torn(void **state)
+{
+    for (unsigned cut = 1; cut < 4000; cut += 333) {
+        struct qmstore_config c = config();
+        unsigned lost = (cut + 2043) / 2044; /* records of 40 bytes, key and value */
+        struct qmstore *s;
+        struct stat st;
+        char path[160];
+
+        remove_below(test_dir);
+        message[0] = 0;
+        s = open_ok(&c);
+        fill(s, 0, 10);
+        assert_int_equal(qmstore_close(s), 0);
+        snprintf(path, sizeof path, "%s/0/log", test_dir);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(truncate(path, st.st_size - cut), 0);
+        s = open_ok(&c);
+        assert_int_equal(count(s, 10), 10 - lost);
+        assert_non_null(strstr(message, "are lost"));
+        assert_int_equal(stats_of(s).lost, lost);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* A record on disk that is damaged is an error, not another value. */
+static void test_damaged_record(void **state)
+{
+    struct qmstore_config c = config();
+    char command[300];
+    struct qmstore *s;
+    unsigned wrong = 0;
+
+    c.disk = "files";
+    c.policy = "lru";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    snprintf(command, sizeof command,
+             "for f in %s/0/disk/*/*; do printf X | dd of=\"$f\" bs=1 seek=500 "
+             "conv=notrunc status=none; done",
+             test_dir);
+    assert_int_equal(system(command), 0);
+    s = open_ok(&c);
+    for (unsigned i = 0; i < 1000; i++) {
+        int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
+
+        assert_true(r == 0 || r == EBADMSG);
+        wrong += r == EBADMSG;
+    }
+    assert_true(wrong > 100);
+    assert_int_equal(stats_of(s).damaged, wrong);
+    fill(s, 0, 1000); /* a new value mends it */
+    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_mistakes),       TEST(test_other_settings), TEST(test_two_processes),
+        TEST(test_refusals),       TEST(test_damage),         TEST(test_torn),
+        TEST(test_damaged_record),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
