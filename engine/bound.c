@@ -15,51 +15,41 @@
 
 void qm_bound_init(struct qm_bound *b)
 {
-    *b = (struct qm_bound){.useless = false};
+    *b = (struct qm_bound){.deciding = ATOMIC_FLAG_INIT};
 }
 
-static float get(const _Atomic float *f)
-{
-    return atomic_load_explicit(f, memory_order_relaxed);
-}
-
-static void put(_Atomic float *f, float value)
-{
-    atomic_store_explicit(f, value, memory_order_relaxed);
-}
-
-/* Sums that fade: `weight`, misses of LRU; `more` and `less`, blocks of the device and
- * misses. */
+/* One thread at a time, so that counts never seem to go back.  `device` may: it is
+ * without what is read ahead. */
 static void decide(struct qm_bound *b, struct qm_cache *cache)
 {
     struct qm_cache_reads reads;
     uint64_t ended;
-    float lru;
 
     qm_cache_get_reads(cache, &reads);
     /* What is read ahead of readers that have not come yet says nothing. */
     ended = reads.device - reads.ahead;
-    put(&b->weight, FADE * get(&b->weight) +
-                        (float)(reads.lru - atomic_exchange(&b->lru, reads.lru)));
-    put(&b->more, FADE * get(&b->more) +
-                      (float)(int64_t)(ended - atomic_exchange(&b->device, ended)));
-    put(&b->less,
-        FADE * get(&b->less) +
-            (float)(reads.misses - atomic_exchange(&b->misses, reads.misses)));
-    lru = get(&b->weight);
-    if (lru + get(&b->less) < ENOUGH)
+    b->weight = FADE * b->weight + (float)(reads.lru - b->lru);
+    b->more = FADE * b->more + (float)(int64_t)(ended - b->device);
+    b->less = FADE * b->less + (float)(reads.misses - b->misses);
+    b->device = ended;
+    b->lru = reads.lru;
+    b->misses = reads.misses;
+    if (b->weight + b->less < ENOUGH)
         return;
-    atomic_store_explicit(&b->useless, get(&b->less) > PAYS * lru,
+    atomic_store_explicit(&b->useless, b->less > PAYS * b->weight,
                           memory_order_relaxed);
-    atomic_store_explicit(&b->over, get(&b->more) > SPARE * lru, memory_order_relaxed);
+    atomic_store_explicit(&b->over, b->more > SPARE * b->weight, memory_order_relaxed);
 }
 
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream)
 {
     uint32_t call = atomic_fetch_add_explicit(&b->calls, 1, memory_order_relaxed);
 
-    if (call % PERIOD == PERIOD - 1)
+    if (call % PERIOD == PERIOD - 1 &&
+        !atomic_flag_test_and_set_explicit(&b->deciding, memory_order_acquire)) {
         decide(b, cache);
+        atomic_flag_clear_explicit(&b->deciding, memory_order_release);
+    }
     if (atomic_load_explicit(&b->useless, memory_order_relaxed))
         return call % PROBE == 0;
     if (stream && atomic_load_explicit(&b->over, memory_order_relaxed))

@@ -28,9 +28,10 @@
 struct qm_bound {
     _Atomic uint32_t calls;
     _Atomic bool useless, over;
-    _Atomic uint64_t device, lru, misses; /* counts when it was last decided */
-    _Atomic float more, less;             /* of late: device / lru, misses / lru */
-    _Atomic float weight;                 /* misses of LRU that these are of */
+    atomic_flag deciding;         /* by a thread, whose all that follows is meanwhile */
+    uint64_t device, lru, misses; /* counts when it was last decided */
+    float more, less;             /* of late: blocks of the device, misses; they fade */
+    float weight;                 /* ... and misses of LRU */
 };
 
 void qm_bound_init(struct qm_bound *b);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-bound.c - prefetching that does not pay is given up, and taken up again. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,14 +12,14 @@
 
 enum { BLOCKS = 200, BLOCK = 4096, ROUNDS = 200000 };
 
-static struct qm_cache *make(void)
+static struct qm_cache *make(unsigned shards)
 {
     struct qm_cache_config config = {
         .block_size = BLOCK,
-        .blocks = BLOCKS,
-        .prefetch_blocks = 100,
+        .blocks = BLOCKS * shards,
+        .prefetch_blocks = 100 * shards,
         .prefetch_adapts = true,
-        .shards = 1,
+        .shards = shards,
         .eviction = "lru",
         .shadow = true,
     };
@@ -68,7 +69,7 @@ static unsigned run(struct qm_bound *b, struct qm_cache *cache, unsigned every,
 
 static void test_pays(void **state)
 {
-    struct qm_cache *cache = make();
+    struct qm_cache *cache = make(1);
     struct qm_bound b;
 
     (void)state;
@@ -81,7 +82,7 @@ static void test_pays(void **state)
  * noticed that they pay again. */
 static void test_useless(void **state)
 {
-    struct qm_cache *cache = make();
+    struct qm_cache *cache = make(1);
     struct qm_bound b;
 
     (void)state;
@@ -96,7 +97,7 @@ static void test_useless(void **state)
  * its own. */
 static void test_spare(void **state)
 {
-    struct qm_cache *cache = make();
+    struct qm_cache *cache = make(1);
     struct qm_cache_reads reads;
     struct qm_bound b;
 
@@ -114,7 +115,7 @@ static void test_spare(void **state)
  * uses all of it, is not held back. */
 static void test_far_ahead(void **state)
 {
-    struct qm_cache *cache = make();
+    struct qm_cache *cache = make(1);
     struct qm_bound b;
 
     (void)state;
@@ -128,13 +129,52 @@ static void test_far_ahead(void **state)
     qm_cache_free(cache);
 }
 
+struct crowd {
+    struct qm_bound b;
+    struct qm_cache *cache;
+    _Atomic uint64_t next;
+    _Atomic unsigned refused;
+};
+
+static void *ask_often(void *opaque)
+{
+    struct crowd *c = opaque;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t block = c->next++;
+
+        for (unsigned n = 0; n < 16; n++)
+            c->refused += !qm_bound_admits(&c->b, c->cache, false);
+        if (block % 2 == 0)
+            prefetch(c->cache, block);
+        demand(c->cache, block);
+    }
+    return NULL;
+}
+
+/* Several threads that decide at once do not see counts go back, which would look like
+ * more misses than there ever were. */
+static void test_threads(void **state)
+{
+    struct crowd c = {.cache = make(16)};
+    pthread_t threads[8];
+
+    (void)state;
+    qm_bound_init(&c.b);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_often, &c), 0);
+    for (unsigned i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(c.refused, 0); /* half of the misses are saved */
+    qm_cache_free(c.cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pays),
-        cmocka_unit_test(test_useless),
-        cmocka_unit_test(test_spare),
-        cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_pays),    cmocka_unit_test(test_useless),
+        cmocka_unit_test(test_spare),   cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
