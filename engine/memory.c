@@ -161,16 +161,22 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     return error;
 }
 
+/* Demands, ever. */
+static uint64_t count_demands(const struct qm_memory *m)
+{
+    struct qm_cache_stats stats;
+
+    qm_cache_get_stats(m->config.cache, &stats);
+    return stats.hits + stats.prefetch_hits + stats.misses;
+}
+
 /* Whether there were so many demands since the last decision that more must have been
  * missed if there were anything to earn. */
 static bool demanded(struct qm_memory *m, uint64_t blocks)
 {
-    struct qm_cache_stats stats;
-    uint64_t demands;
+    uint64_t demands = count_demands(m);
 
     m->quiet = 0;
-    qm_cache_get_stats(m->config.cache, &stats);
-    demands = stats.hits + stats.prefetch_hits + stats.misses;
     if (demands - m->demands < blocks * DEMANDS_EACH)
         return false;
     m->demands = demands;
@@ -199,6 +205,7 @@ static uint64_t decide(struct qm_memory *m)
         return clamp(m->rules / 2, LEAST_RULES, most);
     }
     m->quiet = 0;
+    m->demands = count_demands(m);
     m->config.prefetcher->ops->stats(m->config.prefetcher, &rules);
     missed = (double)(reads.misses - m->misses) / (double)(events - m->events);
     of_blocks = (reads.gain - m->gain) * missed * QM_CACHE_GAIN_PART /

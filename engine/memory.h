@@ -41,12 +41,11 @@ struct qm_memory {
     bool pending;   /* the cache has not given back all that it should */
 
     /* Of the time since the last decision: what was counted when it began. */
-    uint64_t misses, marginal, events;
+    uint64_t misses, marginal, events, demands;
     double gain;
-    uint64_t demands; /* when it was last looked whether nothing is missed */
-    unsigned quiet;   /* calls of qm_memory_tick() since then */
-    int trend;        /* how often in a row the same was better; below 0: less */
-    uint64_t traded;  /* changes, ever */
+    unsigned quiet;  /* calls of qm_memory_tick() since then */
+    int trend;       /* how often in a row the same was better; below 0: less */
+    uint64_t traded; /* changes, ever */
 };
 
 void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config);

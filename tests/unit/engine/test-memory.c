@@ -160,6 +160,23 @@ static void test_needs_evidence(void **state)
     end();
 }
 
+/* Readers who were busy, and have gone, are no evidence that nothing is to be earned.
+ */
+static void test_nobody_reads(void **state)
+{
+    uint64_t traded;
+
+    begin(32 * MIB, true);
+    live(6000, 3000, 200);
+    assert_int_equal(get().rules, 8 * MIB);
+    traded = get().traded;
+    for (unsigned i = 0; i < 1000; i++)
+        qm_memory_tick(&memory);
+    assert_int_equal(get().rules, 8 * MIB);
+    assert_int_equal(get().traded, traded);
+    end();
+}
+
 static void test_resize(void **state)
 {
     begin(32 * MIB, true);
@@ -199,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_follows_what_is_earned),
         cmocka_unit_test(test_unused_is_not_kept),
         cmocka_unit_test(test_needs_evidence),
+        cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
     };
