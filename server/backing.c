@@ -8,6 +8,10 @@
 #include "server/backing.h"
 #include "server/stats.h"
 
+/* A layer that takes no more connections, which it may log each time, is asked once in
+ * so many most_delay at least. */
+#define REFUSED_MOST 32
+
 struct connection {
     void *connection;  /* NULL while the keeper has none */
     unsigned users;    /* reads in flight */
@@ -32,6 +36,7 @@ struct qms_backing {
     unsigned opened;   /* connections, from the first on */
     unsigned wanted;   /* of them */
     uint64_t next_new; /* ns: none is opened before that was not there before */
+    uint64_t refused;  /* ns: the last wait for that, since one was opened; or 0 */
     /* What a new connection is tried with: of the last read that succeeded, as much as
      * the buffer holds, so that it is never more than the device has there. */
     uint64_t readable; /* at first 0 */
@@ -171,12 +176,16 @@ static void add(struct qms_backing *b)
     connection = open_and_try(b, readable, count);
     pthread_mutex_lock(&b->lock);
     if (!connection) {
-        b->next_new = qms_now() + b->config.most_delay;
+        b->refused = b->refused == 0 ? b->config.most_delay : 2 * b->refused;
+        if (b->refused > REFUSED_MOST * b->config.most_delay)
+            b->refused = REFUSED_MOST * b->config.most_delay;
+        b->next_new = qms_now() + b->refused;
         return;
     }
     *c = (struct connection){
         .connection = connection, .losses = b->losses, .lost = renewals != b->renewals};
     b->opened++;
+    b->refused = 0;
 }
 
 unsigned qms_backing_want(struct qms_backing *b, unsigned connections)
@@ -207,18 +216,22 @@ static void *keeper_thread(void *opaque)
 {
     struct qms_backing *b = opaque;
     struct connection *c;
+    bool more;
 
     pthread_mutex_lock(&b->lock);
     while (!b->stop) {
         c = next_lost(b);
-        if (!c && b->opened < b->wanted && !b->away && qms_now() >= b->next_new)
-            add(b);
-        else if (!c)
-            pthread_cond_wait(&b->wake, &b->lock);
-        else if (qms_now() < b->next_try)
-            wait_until(b, b->next_try);
-        else
+        more = b->opened < b->wanted && !b->away;
+        if (c && qms_now() >= b->next_try)
             replace(b, c);
+        else if (c)
+            wait_until(b, b->next_try);
+        else if (more && qms_now() >= b->next_new)
+            add(b);
+        else if (more)
+            wait_until(b, b->next_new);
+        else
+            pthread_cond_wait(&b->wake, &b->lock);
     }
     pthread_mutex_unlock(&b->lock);
     close_all(b); /* which may hang, so it is nobody else's to do */

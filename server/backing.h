@@ -73,7 +73,8 @@ bool qms_backing_stop(struct qms_backing *backing);
 
 /* From now on `connections` are of use, at most those of the configuration.  They are
  * opened one by one, by the keeper; where the layer below refuses one, it is asked
- * again after most_delay.  Returns how many there are already, lost ones included.  Any
+ * again after most_delay, and then after twice as long each time, up to a bound.
+ * Returns how many there are already, lost ones included.  Any
  * thread, and no waiting. */
 unsigned qms_backing_want(struct qms_backing *backing, unsigned connections);
 

@@ -449,6 +449,79 @@ static void test_stop_while_closing(void **state)
     reaches(&d.closes, 1);
 }
 
+/* The first connection of up to `connections`; a refused one is asked for again after
+ * most_delay. */
+static struct qms_backing *make_growing(struct device *d, unsigned connections,
+                                        uint64_t most_delay)
+{
+    const struct qms_backing_config config = {
+        .connections = connections,
+        .first = 1,
+        .first_delay = MS,
+        .most_delay = most_delay,
+        .trial = 4,
+        .patience = MINUTE,
+        .open = open_device,
+        .close = close_device,
+        .read = read_device,
+        .lost = lost,
+        .back = back,
+        .opaque = d,
+    };
+    struct qms_backing *b;
+    int error;
+
+    *d = (struct device){.bad = 7};
+    pthread_mutex_init(&d->open_gate, NULL);
+    pthread_mutex_init(&d->close_gate, NULL);
+    pthread_mutex_init(&d->gate, NULL);
+    b = qms_backing_start(&config, open_device(d), &error);
+    assert_non_null(b);
+    assert_int_equal(d->opens, 1);
+    return b;
+}
+
+/* Connections are opened when they are of use, and no more than there may be. */
+static void test_grows(void **state)
+{
+    struct qms_backing_stats stats = {0};
+    struct device d;
+    struct qms_backing *b = make_growing(&d, 3, MINUTE);
+
+    (void)state;
+    assert_int_equal(qms_backing_want(b, 1), 1);
+    (void)qms_backing_want(b, 1000);
+    reaches(&d.opens, 3);
+    for (int i = 0; i < 60000 && stats.open < 3; i++) {
+        usleep(1000);
+        qms_backing_stats(b, &stats);
+    }
+    assert_int_equal(stats.open, 3);
+    assert_int_equal(qms_backing_want(b, 1000), 3);
+    assert_int_equal(stats.losses, 0);
+    assert_int_equal(stats.reopens, 0); /* none was there before */
+    undo(&d, b);
+}
+
+/* What was asked for once is asked for again where it was refused, also if nobody asks
+ * any more; those that there are go on meanwhile, and nobody hears of a loss. */
+static void test_refused_and_asked_again(void **state)
+{
+    struct device d;
+    struct qms_backing *b = make_growing(&d, 2, 20 * MS);
+
+    (void)state;
+    d.refuses = true;
+    (void)qms_backing_want(b, 2);
+    reaches(&d.attempts, 4);
+    assert_int_equal(read_at(b, 0, 0), 0);
+    assert_int_equal(read_at(b, 1, 0), 0);
+    d.refuses = false;
+    reaches(&d.opens, 2);
+    assert_int_equal(d.losses, 0);
+    undo(&d, b);
+}
+
 static void test_cannot_open(void **state)
 {
     struct device d = {.refuses = true};
@@ -485,6 +558,8 @@ int main(void)
         cmocka_unit_test(test_renew),
         cmocka_unit_test(test_stop_while_opening),
         cmocka_unit_test(test_stop_while_closing),
+        cmocka_unit_test(test_grows),
+        cmocka_unit_test(test_refused_and_asked_again),
         cmocka_unit_test(test_cannot_open),
     };
 
