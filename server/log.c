@@ -9,6 +9,7 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
@@ -44,6 +45,15 @@ enum where { STDERR, SYSLOG, NOWHERE, AS_FORKED };
 static _Atomic int where = AS_FORKED;
 static pid_t started_as;
 
+/* Whether it is nbdkit's option --run, with or without a value.  Then the server forks,
+ * but its stderr stays what it was, and so does where its errors go. */
+static bool is_run(const char *a)
+{
+    size_t n = strcspn(a, "=");
+
+    return n >= strlen("--ru") && n <= strlen("--run") && strncmp(a, "--run", n) == 0;
+}
+
 /* nbdkit's option --log among its arguments, which follow one another with a zero byte
  * each; the last one counts. */
 static enum where find_option(const char *arguments, size_t n)
@@ -51,6 +61,7 @@ static enum where find_option(const char *arguments, size_t n)
     static const char *const names_of[] = {"stderr", "syslog", "null"};
     enum where found = AS_FORKED;
     const char *value = NULL;
+    bool runs = false;
 
     for (const char *a = arguments; a < arguments + n; a += strlen(a) + 1) {
         if (value) /* the option was an argument by itself */
@@ -60,14 +71,16 @@ static enum where find_option(const char *arguments, size_t n)
         else if (strcmp(a, "--log") == 0) {
             value = "";
             continue;
-        } else
+        } else {
+            runs = runs || is_run(a);
             continue;
+        }
         for (int i = STDERR; i <= NOWHERE; i++)
             if (strcmp(value, names_of[i]) == 0)
                 found = (enum where)i;
         value = NULL;
     }
-    return found;
+    return found == AS_FORKED && runs ? STDERR : found;
 }
 
 void qms_log_begin(void)
