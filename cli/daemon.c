@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "clients/libqmctx/pidfile.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -29,7 +29,7 @@
 static const char *command;
 static atomic_bool to_syslog;
 static int parent = -1; /* where to tell that we are ready */
-static int pid_fd = -1;
+static struct qm_pidfile pid_file = {.dir = -1, .fd = -1};
 
 void daemon_log(int priority, const char *format, ...)
 {
@@ -88,12 +88,7 @@ void daemon_ready(void)
 {
     char state[64];
 
-    if (pid_fd != -1) {
-        (void)!ftruncate(pid_fd, 0);
-        dprintf(pid_fd, "%ld\n", (long)getpid());
-        close(pid_fd);
-        pid_fd = -1;
-    }
+    qm_pidfile_write(&pid_file);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%ld", (long)getpid());
     daemon_notify(state);
     if (parent == -1)
@@ -141,26 +136,24 @@ static int run_in_background(int (*run)(void *opaque), void *opaque)
     close(ends[1]);
     status = wait_for_child(child, ends[0]);
     close(ends[0]);
+    if (status != CLI_OK) /* and the child may have had no time to */
+        qm_pidfile_remove(&pid_file);
     exit(status);
 }
 
 int daemon_start(const char *name, bool foreground, const char *pidfile,
                  int (*run)(void *opaque), void *opaque)
 {
-    char path[PATH_MAX];
+    const char *wrong;
     int status;
 
     command = name;
-    if (pidfile) {
-        pid_fd = open(pidfile, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        if (pid_fd == -1 || !realpath(pidfile, path)) {
-            daemon_log(LOG_ERR, "%s: %s", pidfile, strerror(errno));
-            return CLI_FAILED;
-        }
+    if (pidfile && (wrong = qm_pidfile_open(&pid_file, pidfile))) {
+        daemon_log(LOG_ERR, "%s: %s", pidfile, wrong);
+        return CLI_FAILED;
     }
     status = foreground ? run(opaque) : run_in_background(run, opaque);
-    if (pidfile)
-        unlink(path);
+    qm_pidfile_remove(&pid_file);
     return status;
 }
 

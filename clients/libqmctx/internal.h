@@ -17,7 +17,7 @@
  *   handshake.c contexts.c
  *   conn.c
  *   thread.c
- *   error.c uris.c
+ *   error.c pidfile.c uris.c
  *
  * What a lower layer has to tell a higher one, it tells by a pointer that it was given:
  * struct qm_transport's functions, struct request's ended() and done().

@@ -27,6 +27,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "clients/libqmctx/pidfile.h"
 #include "clients/mount/dead.h"
 #include "clients/mount/fuse-ops.h"
 #include "clients/mount/log.h"
@@ -67,12 +68,11 @@ struct options {
 struct life {
     const struct options *options;
     char file[PATH_MAX]; /* absolute */
-    char *socket, *pidfile;
+    char *socket;
     struct stat st; /* of the file before it was mounted over */
     bool created;   /* the file was not there */
     int parent;     /* where to tell that the file can be used, or -1 */
-    int pid_fd;     /* of the pid file, or -1 */
-    bool pid_created, pid_written;
+    struct qm_pidfile pid_file;
     struct qm_owner owner;
     struct qm_device *device;
     struct qm_announce *announce;
@@ -322,25 +322,20 @@ static char *absolute(const char *path)
 static int prepare_paths(struct life *life)
 {
     const struct options *o = life->options;
+    const char *wrong;
 
     if (o->context_socket)
         life->socket = absolute(o->context_socket);
     else if (asprintf(&life->socket, "%s%s", life->file, QM_MOUNT_SUFFIX) == -1)
         life->socket = NULL;
-    if (!life->socket || (o->pidfile && !(life->pidfile = absolute(o->pidfile)))) {
+    if (!life->socket) {
         qm_mount_log(LOG_ERR, "%s", strerror(errno));
         return -1;
     }
-    if (life->pidfile) {
-        struct stat st;
-
-        life->pid_created = stat(life->pidfile, &st) == -1 && errno == ENOENT;
-        /* Filled in when the file can be used; now it is only seen that it can be. */
-        life->pid_fd = open(life->pidfile, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        if (life->pid_fd == -1) {
-            qm_mount_log(LOG_ERR, "%s: %s", life->pidfile, strerror(errno));
-            return -1;
-        }
+    /* Filled in when the file can be used; now it is only seen that it can be. */
+    if (o->pidfile && (wrong = qm_pidfile_open(&life->pid_file, o->pidfile))) {
+        qm_mount_log(LOG_ERR, "%s: %s", o->pidfile, wrong);
+        return -1;
     }
     return 0;
 }
@@ -367,8 +362,7 @@ static void on_alarm(int sig)
 
     (void)!write(STDERR_FILENO, message, sizeof message - 1);
     unlink(ending->socket);
-    if (ending->pidfile)
-        unlink(ending->pidfile);
+    qm_pidfile_remove(&ending->pid_file);
     if (umount2(ending->file, MNT_DETACH) == -1) {
         pid_t child = fork();
 
@@ -402,13 +396,7 @@ static void on_ready(void *opaque)
 {
     struct life *life = opaque;
 
-    if (life->pid_fd != -1) {
-        (void)!ftruncate(life->pid_fd, 0);
-        dprintf(life->pid_fd, "%ld\n", (long)getpid());
-        close(life->pid_fd);
-        life->pid_fd = -1;
-        life->pid_written = true;
-    }
+    qm_pidfile_write(&life->pid_file);
     if (life->parent != -1) {
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -621,10 +609,7 @@ static void tear_down(struct life *life)
     if (done)
         qm_owner_end(&life->owner);
     alarm(0);
-    if (life->pid_fd != -1)
-        close(life->pid_fd);
-    if (life->pid_written)
-        unlink(life->pidfile);
+    qm_pidfile_remove(&life->pid_file);
 }
 
 static int run(struct life *life)
@@ -681,8 +666,10 @@ static int run_in_background(struct life *life)
 int qm_cmd_mount(int argc, char **argv)
 {
     struct options options;
-    struct life life = {
-        .options = &options, .parent = -1, .pid_fd = -1, .owner = QM_OWNER_NONE};
+    struct life life = {.options = &options,
+                        .parent = -1,
+                        .pid_file = QM_PIDFILE_NONE,
+                        .owner = QM_OWNER_NONE};
     int status = 1;
 
     parse(argc, argv, &options);
@@ -694,9 +681,8 @@ int qm_cmd_mount(int argc, char **argv)
     /* Nothing is left behind that was not there before. */
     if (status != 0 && life.created)
         unlink(life.file);
-    if (status != 0 && life.pid_created)
-        unlink(life.pidfile);
+    if (status != 0)
+        qm_pidfile_remove(&life.pid_file);
     free(life.socket);
-    free(life.pidfile);
     return status;
 }
