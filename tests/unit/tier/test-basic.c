@@ -510,6 +510,7 @@ static void test_large_change_killed(void **state)
 /* The file's operations, and what is written to the superblocks. */
 static struct {
     struct qm_tier_io file;
+    int (*sync)(void *opaque); /* in place of the file's; NULL: the file's */
     unsigned supers, undurable;
     uint64_t dies_at; /* epoch, when that is in the file; 0: never */
 } seen;
@@ -540,6 +541,8 @@ static struct qm_tier *open_seen(const struct qm_tier_config *config)
                      0);
     io = seen.file;
     io.write = write_seen;
+    if (seen.sync)
+        io.sync = seen.sync;
     c.io = &io;
     return open_ok(&c);
 }
@@ -569,6 +572,54 @@ static void test_killed_while_opening(void **state)
     t = open_ok(&c);
     assert_int_equal(get(t, 1), 1);
     qm_tier_close(t, QM_TIER_KEEP);
+}
+
+static struct qm_tier *changing; /* by the next sync of its file; NULL: none */
+
+static int sync_seen(void *opaque)
+{
+    struct qm_tier *t = changing;
+
+    changing = NULL;
+    if (t)
+        change(t, 1, 1);
+    return seen.file.sync(opaque);
+}
+
+/* A change that comes and goes while regions are being unmarked leaves its region
+ * marked: of what lies there, nothing is believed after a crash of the machine. */
+static void test_changed_while_clearing(void **state)
+{
+    for (unsigned changed = 0; changed < 2; changed++) {
+        struct qm_tier_config c = config();
+        struct qm_tier *t;
+        pid_t child;
+        int status;
+
+        unlink(path);
+        c.boot_id = "one";
+        c.sync_ms = 3600000; /* the tick below is the only one */
+        child = fork();
+        if (child == 0) {
+            seen.sync = sync_seen;
+            t = open_seen(&c);
+            change(t, 1, 1);
+            assert_int_equal(put(t, 5, 1), 0);
+            assert_int_equal(qm_tier_sync(t), 0);
+            qm_tier_flush_end(t, qm_tier_flush_begin(t), true);
+            changing = changed ? t : NULL;
+            qm_tier_tick(t, true);
+            if (changing || stats(t).regions_cleared != !changed)
+                _exit(1);
+            kill(getpid(), SIGKILL);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        c.boot_id = "two";
+        t = open_ok(&c);
+        assert_int_equal(get(t, 5), !changed);
+        qm_tier_close(t, QM_TIER_KEEP);
+    }
 }
 
 static bool observe_one(void *opaque, char text[QM_TIER_STATE])
@@ -870,6 +921,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_unflushed, setup),
         cmocka_unit_test_setup(test_renamed, setup),
         cmocka_unit_test_setup(test_large_change_killed, setup),
+        cmocka_unit_test_setup(test_changed_while_clearing, setup),
         cmocka_unit_test_setup(test_killed_while_opening, setup),
         cmocka_unit_test_setup(test_erased_durably, setup),
         cmocka_unit_test_setup(test_mistyped, setup),
