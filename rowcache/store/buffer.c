@@ -2,8 +2,8 @@
 /* buffer.c - the write buffer: entries that have left memory, and deletions, on their
  * way to disk in one batch; and the filter of what is there.
  *
- * The log is written before the disk layer, so that a crash never finds a change on
- * disk whose predecessors are lost. */
+ * The log is synced before the disk layer is written, in QMSTORE_LAZY, too, so that no
+ * crash finds a change on disk whose predecessors are lost. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -129,6 +129,20 @@ static void forget_copy(struct partition *p, struct entry *e)
     p->bloom.removed++;
 }
 
+/* The disk layer may have carried out some of the changes: each entry counts as one
+ * that has a copy, so that what becomes of it deletes or overwrites that. */
+static void suspect(struct partition *p)
+{
+    for (struct entry *e = p->buffer.oldest; e; e = e->newer) {
+        if (e->dead || e->on_disk)
+            continue;
+        e->on_disk = true;
+        p->disk_copies++;
+        p->shadowed++;
+        store_bloom_add(&p->bloom, e->hash);
+    }
+}
+
 static void done(struct partition *p)
 {
     struct entry *e;
@@ -162,7 +176,7 @@ int store_buffer_write(struct partition *p)
 
     if (n == 0)
         return 0;
-    if (p->logs && (r = store_log_write(&p->log, p->log.sync)) != 0)
+    if (p->logs && (r = store_log_write(&p->log, true)) != 0)
         return p->disk_error = r;
     changes = malloc(n * sizeof *changes);
     hashes = malloc(n * sizeof *hashes);
@@ -179,8 +193,10 @@ int store_buffer_write(struct partition *p)
     free(changes);
     free(hashes);
     p->disk_error = r;
-    if (r != 0)
+    if (r != 0) {
+        suspect(p);
         return r;
+    }
     p->stats.disk_writes += n;
     p->stats.disk_batches++;
     done(p);

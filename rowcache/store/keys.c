@@ -54,14 +54,18 @@ static uint64_t slack(const struct partition *p)
 /* A log that failed, or has grown long, is begun anew.  The lock is held. */
 static int make_log_ready(struct partition *p)
 {
+    struct store_log_look log;
+    int r;
+
     if (!p->logs)
         return 0;
-    if (p->log.error != 0)
+    store_log_look(&p->log, &log);
+    if (log.error != 0)
         return store_checkpoint(p);
     /* If the disk refuses, the log goes on; for a while. */
-    if (p->log.offset > 2 * p->log.live + slack(p) && store_checkpoint(p) != 0)
-        return p->log.offset > 8 * (p->log.live + slack(p)) ? p->disk_error : 0;
-    return 0;
+    if (log.offset <= 2 * log.live + slack(p) || (r = store_checkpoint(p)) == 0)
+        return 0;
+    return log.offset > 8 * (log.live + slack(p)) ? r : 0;
 }
 
 static int carry_out(struct partition *p, const struct qmstore_change *c, bool logged)
@@ -73,6 +77,8 @@ static int carry_out(struct partition *p, const struct qmstore_change *c, bool l
 
     if (c->value)
         return store_partition_put(p, &k, &value, 0);
+    if (p->buffer.bytes > p->buffer_bytes && (r = store_buffer_write(p)) != 0)
+        return r;
     r = store_partition_delete(p, &k);
     if (r == 0 && p->logs && !logged)
         r = store_log_change(p, &k, NULL, 0, false);
@@ -362,11 +368,11 @@ static uint64_t bytes_below(int dir, const char *name)
     return bytes;
 }
 
-static uint64_t memory_of(const struct partition *p)
+static uint64_t memory_of(const struct partition *p, const struct store_log_look *log)
 {
     uint64_t bytes = p->used + p->buffer.bytes + store_table_bytes(&p->table) +
                      store_bloom_bytes(&p->bloom) + p->stale_size * sizeof *p->stale +
-                     p->log.size + p->log.spare_size;
+                     log->memory;
     return bytes + store_disk_cache(p->config);
 }
 
@@ -376,13 +382,15 @@ void qmstore_get_stats(struct qmstore *s, struct qmstore_stats *stats)
     for (unsigned i = 0; i < s->config.partitions; i++) {
         struct partition *p = &s->partitions[i];
         const struct qmstore_stats *of = &p->stats;
+        struct store_log_look log;
 
         pthread_mutex_lock(&p->lock);
         stats->keys += store_partition_keys(p);
         stats->memory_keys += p->memory_keys;
         stats->buffer_keys += p->buffer.count - p->dead;
         stats->disk_keys += p->disk_copies - p->shadowed;
-        stats->memory += memory_of(p);
+        store_log_look(&p->log, &log);
+        stats->memory += memory_of(p, &log);
         stats->gets += of->gets;
         stats->puts += of->puts;
         stats->deletes += of->deletes;
@@ -400,12 +408,10 @@ void qmstore_get_stats(struct qmstore *s, struct qmstore_stats *stats)
         stats->expired += of->expired;
         stats->lost += of->lost;
         stats->damaged += of->damaged;
-        pthread_mutex_lock(&p->log.lock);
-        stats->syncs += p->log.syncs;
-        stats->log_bytes += p->log.offset + p->log.filled;
+        stats->syncs += log.syncs;
+        stats->log_bytes += log.bytes;
         if (stats->error == 0)
-            stats->error = p->disk_error ? p->disk_error : p->log.error;
-        pthread_mutex_unlock(&p->log.lock);
+            stats->error = p->disk_error ? p->disk_error : log.error;
         stats->disk += bytes_below(p->dir, ".");
         pthread_mutex_unlock(&p->lock);
     }

@@ -41,6 +41,8 @@ struct store_log_state {
 
 static const char state_magic[8] = "QMSTSTA1";
 
+enum { STATE_SIZE = 4096, LEAST_BUFFER = 4096 };
+
 static int write_all(int fd, const char *bytes, size_t len, uint64_t offset)
 {
     while (len > 0) {
@@ -71,7 +73,7 @@ static void read_boot_id(char boot[40])
 
 static int open_state(struct store_log *l, const char *name, bool *is_new)
 {
-    char zero[4096] = {0};
+    char zero[STATE_SIZE] = {0};
     struct stat st;
     int fd = openat(l->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600),
         r = 0;
@@ -246,6 +248,9 @@ int store_log_open(struct store_log *l, int dir, const char *name,
         r = errno;
     if (r != 0)
         return r;
+    /* What is torn off must not come back behind what is appended now. */
+    if (!*damaged && (fdatasync(l->fd) == -1 || fsync(dir) == -1))
+        return errno;
     l->durable = l->appended;
     l->live = l->offset;
     memcpy(l->state->magic, state_magic, sizeof state_magic);
@@ -253,12 +258,14 @@ int store_log_open(struct store_log *l, int dir, const char *name,
     l->state->durability = durability;
     l->state->clean = 0;
     atomic_store(&l->state->acknowledged, l->appended);
-    return 0;
+    l->opened = true;
+    /* The end of the machine must not find that the last process closed the log. */
+    return msync(l->state, STATE_SIZE, MS_SYNC) == -1 ? errno : 0;
 }
 
 static int reserve(struct store_log *l, size_t more)
 {
-    size_t size = l->size ? l->size : 4096;
+    size_t size = l->size ? l->size : LEAST_BUFFER;
     char *buffer;
 
     while (size < l->filled + more)
@@ -322,7 +329,8 @@ static int write_out(struct store_log *l, bool sync)
         r = errno;
     pthread_mutex_lock(&l->lock);
     l->writing = false;
-    if (l->spare_size < size) {
+    /* One that a large value needed is not kept. */
+    if (l->spare_size < size && size <= 2 * (l->limit + LEAST_BUFFER)) {
         free(l->spare);
         l->spare = bytes;
         l->spare_size = size;
@@ -398,10 +406,20 @@ int store_log_write(struct store_log *l, bool sync)
     until = l->appended;
     while (l->writing)
         pthread_cond_wait(&l->written, &l->lock);
-    if (sync ? l->durable < until : l->filled > 0)
+    error = l->error;
+    if (error == 0 && (sync ? l->durable < until : l->filled > 0))
         error = write_out(l, sync);
     pthread_mutex_unlock(&l->lock);
     return error;
+}
+
+void store_log_look(struct store_log *l, struct store_log_look *look)
+{
+    pthread_mutex_lock(&l->lock);
+    *look = (struct store_log_look){
+        l->error, l->offset, l->live, l->offset + l->filled, l->size + l->spare_size,
+        l->syncs};
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* Appends to the new file, by way of the buffer. */
@@ -485,8 +503,11 @@ int store_log_restart(struct store_log *l,
 void store_log_close(struct store_log *l, bool clean)
 {
     if (l->state) {
-        l->state->clean = clean;
-        munmap(l->state, 4096);
+        if (l->opened) {
+            l->state->clean = clean;
+            (void)msync(l->state, STATE_SIZE, MS_SYNC);
+        }
+        munmap(l->state, STATE_SIZE);
     }
     if (l->fd != -1)
         close(l->fd);

@@ -37,6 +37,7 @@ struct store_log {
     char *path; /* of the file */
     int dir, fd;
     bool sync;
+    bool opened; /* the state is of this process */
     struct store_log_state *state;
 
     pthread_mutex_t lock;
@@ -70,8 +71,17 @@ int store_log_append(struct store_log *l, struct store_log_record *r);
 /* What was appended up to a sequence number is acknowledged. */
 int store_log_commit(struct store_log *l, uint64_t sequence);
 
-/* Writes the buffer; with sync, durably. */
+/* Writes the buffer; with sync, durably.  The error of an earlier write, if there was
+ * one. */
 int store_log_write(struct store_log *l, bool sync);
+
+/* What the log is like just now. */
+struct store_log_look {
+    int error;
+    uint64_t offset, live, bytes, memory, syncs;
+};
+
+void store_log_look(struct store_log *l, struct store_log_look *look);
 
 /* Begins a new log with what `fill` appends by the function that it is given.  On an
  * error the old one stays, and so does the error that it had. */
@@ -81,7 +91,8 @@ int store_log_restart(struct store_log *l,
                                                 struct store_log_record *)),
                       void *opaque);
 
-/* clean: the partition's contents are on disk. */
+/* clean: the partition's contents are on disk.  A log that could not be opened keeps
+ * what the last process said of it. */
 void store_log_close(struct store_log *l, bool clean);
 
 #endif

@@ -53,10 +53,14 @@ static int append_memory(void *opaque,
 
 int store_checkpoint(struct partition *p)
 {
+    struct store_log_look log;
+    int r = 0;
+
+    store_log_look(&p->log, &log);
     /* A log that failed cannot be written before the disk layer; the new one has what
      * is in the write buffer, too. */
-    int r = p->log.error == 0 ? store_buffer_write(p) : 0;
-
+    if (log.error == 0)
+        r = store_buffer_write(p);
     if (r == 0)
         r = p->disk_error = p->disk_ops->checkpoint(p->disk);
     return r ? r : store_log_restart(&p->log, append_memory, p);
@@ -72,6 +76,8 @@ static int replay(void *opaque, const struct store_log_record *r)
     if (!r->dead)
         return store_partition_put(p, &key, &value, r->frequency);
     error = store_partition_delete(p, &key);
+    if ((error == 0 || error == ENOENT) && p->buffer.bytes > p->buffer_bytes)
+        error = store_buffer_write(p);
     return error == ENOENT ? 0 : error;
 }
 

@@ -182,6 +182,11 @@ static int open_format(struct qmstore *s, char *err, size_t len)
     ssize_t n;
     int r;
 
+    /* Two processes that make the store at a time would each lock a file of its own.
+     * Some file systems lock no directories: the format file is locked, too. */
+    if (flock(s->dir, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK)
+        return refuse(err, len, EBUSY, "%s: another process has this store open",
+                      c->path);
     s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (s->format == -1 && errno == ENOENT) {
         r = is_empty(s->dir, &empty);
@@ -270,6 +275,39 @@ static void close_partition(struct partition *p, bool clean)
     pthread_mutex_destroy(&p->lock);
 }
 
+/* Whether an error of the disk layer says that its files are damaged, and not that the
+ * process or the machine lacks something. */
+static bool is_damage(int error)
+{
+    switch (error) {
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EROFS:
+    case EACCES:
+    case EPERM:
+    case EMFILE:
+    case ENFILE:
+    case EINTR:
+    case EAGAIN:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Makes the names below a directory durable. */
+static int sync_names(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+    if (fd == -1)
+        return errno;
+    r = fsync(fd) == -1 ? errno : 0;
+    close(fd);
+    return r;
+}
+
 /* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
 static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
 {
@@ -306,10 +344,12 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
     if (r == 0)
         r = store_filter_make(p);
     if (r != 0) {
-        *set_aside =
-            r != ENOMEM && r != ENOSPC && r != EROFS && r != EACCES && r != EMFILE;
+        *set_aside = is_damage(r);
         return *set_aside ? 0 : r;
     }
+    /* A log that is durable is of no use if its directory is not. */
+    if ((r = sync_names(p->dir, "disk")) != 0 || (r = sync_names(s->dir, ".")) != 0)
+        return r;
     r = store_recover(p, p->dir, set_aside, &lost);
     if (r == 0 && lost > 0)
         store_warn(c,
@@ -420,6 +460,7 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
 {
     pthread_condattr_t monotonic;
     struct qmstore *s;
+    bool is_new = false;
     int r = check(config, err, err_len);
 
     if (r != 0)
@@ -443,10 +484,16 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
     s->config.path = s->path;
     s->config.policy = find_policy(config->policy)->name;
     s->config.disk = store_disk_find(config->disk)->name;
-    if (mkdir(s->path, 0700) == -1 && errno != EEXIST)
+    if (mkdir(s->path, 0700) == 0)
+        is_new = true;
+    else if (errno != EEXIST)
         r = errno;
     if (r == 0 && (s->dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1)
         r = errno;
+    if (r == 0 && is_new)
+        r = sync_names(s->dir, "..");
+    if (r == EACCES && is_new) /* a directory above that only its owner may read */
+        r = 0;
     if (r != 0)
         (void)refuse(err, err_len, r, "%s: %s", s->path, strerror(r));
     else
@@ -459,8 +506,12 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
             (void)refuse(err, err_len, r, "no thread: %s", strerror(r));
     }
     if (r != 0) {
-        for (unsigned i = 0; i < s->opened; i++)
-            close_partition(&s->partitions[i], false);
+        for (unsigned i = 0; i < s->opened; i++) {
+            struct partition *p = &s->partitions[i];
+
+            /* Nothing was changed, so in QMSTORE_NONE nothing is to be set aside. */
+            close_partition(p, p->log.opened && store_checkpoint(p) == 0);
+        }
         free_store(s);
         return r;
     }
