@@ -71,16 +71,25 @@ static void enter_memory(struct partition *p, struct entry *e)
         store_stale_add(p, e);
 }
 
-int store_partition_balance(struct partition *p)
-{
-    make_room(p, 0);
-    return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
-}
-
 /* The disk does not take what memory evicts: nothing more may come in. */
 static int check_room(struct partition *p)
 {
     return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
+}
+
+int store_partition_balance(struct partition *p)
+{
+    uint64_t writes = p->stats.disk_writes;
+    int r;
+
+    make_room(p, 0);
+    r = check_room(p);
+    /* Twice as many records as were written are looked at, so that those whose life has
+     * ended do not pile up, however fast they come. */
+    writes = p->stats.disk_writes - writes;
+    for (uint64_t n = 0; r == 0 && n < 2 * writes; n += SWEEP_RECORDS)
+        store_partition_sweep(p);
+    return r;
 }
 
 static bool may_enter(struct partition *p, struct store_hash hash, uint64_t bytes,
@@ -205,9 +214,8 @@ static void restore(struct partition *p, const struct store_key *key,
     e = make(key, &value, r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
     if (!e)
         return;
-    /* The log has it before its copy on disk is deleted. */
-    if (p->logs && enters &&
-        store_log_change(p, key, &value, e->frequency, false) != 0) {
+    /* The log has it before its copy on disk is deleted or written again. */
+    if (p->logs && store_log_change(p, key, &value, e->frequency, false) != 0) {
         free(e);
         return;
     }
@@ -249,6 +257,7 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
             return ENOENT;
         p->stats.expired++;
         (void)store_partition_delete(p, key);
+        (void)check_room(p);
         return ENOENT;
     }
     error = find_on_disk(p, key, &bytes, &r);
@@ -257,7 +266,8 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
     if (is_over(r.expires)) {
         free(bytes);
         p->stats.expired++;
-        (void)bury(p, key);
+        if (bury(p, key) == 0)
+            (void)check_room(p);
         return ENOENT;
     }
     p->stats.misses--;
@@ -325,9 +335,12 @@ static int put_known(struct partition *p, struct entry *e,
     return 0;
 }
 
+/* dead: the key's tombstone, or NULL. */
 static int put_absent(struct partition *p, const struct store_key *key,
-                      const struct store_value *value, uint32_t frequency, bool on_disk)
+                      const struct store_value *value, uint32_t frequency,
+                      struct entry *dead)
 {
+    bool on_disk = dead && dead->on_disk;
     uint64_t bytes = sizeof(struct entry) + key->len + value->len;
     bool enters = !store_is_full(p, bytes) || p->ops->admits_new;
     struct disk_record r;
@@ -360,6 +373,8 @@ static int put_absent(struct partition *p, const struct store_key *key,
     e = make(key, value, frequency ? frequency : f);
     if (!e)
         return ENOMEM;
+    if (dead)
+        drop(p, dead);
     if (on_disk)
         shadow(p, e);
     settle(p, e, enters);
@@ -377,24 +392,19 @@ int store_partition_put(struct partition *p, const struct store_key *key,
     p->stats.puts++;
     p->has_expiry |= value->expires != 0;
     p->ops->seen(p, key->hash);
-    if (e && !e->dead) {
+    if (e && !e->dead)
         error = put_known(p, e, value, frequency);
-    } else {
-        bool on_disk = e && e->on_disk;
-
-        if (e)
-            drop(p, e);
-        error = put_absent(p, key, value, frequency, on_disk);
-    }
+    else
+        error = put_absent(p, key, value, frequency, e);
     return error ? error : store_partition_balance(p);
 }
 
 int store_partition_delete(struct partition *p, const struct store_key *key)
 {
     struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
+    struct entry *tombstone = NULL;
     struct disk_record r;
     void *bytes;
-    bool on_disk;
     int error;
 
     p->stats.deletes++;
@@ -402,17 +412,23 @@ int store_partition_delete(struct partition *p, const struct store_key *key)
         return ENOENT;
     if (!e) {
         error = find_on_disk(p, key, &bytes, &r);
-        if (error != 0)
+        if (error == 0)
+            free(bytes);
+        else if (error != EBADMSG) /* a damaged one can be removed */
             return error;
-        free(bytes);
+        else
+            r.expires = 0;
         error = bury(p, key);
         return error ? error : is_over(r.expires) ? ENOENT : 0;
     }
     error = is_over(e->expires) ? ENOENT : 0;
-    on_disk = e->on_disk;
+    if (e->on_disk && !(tombstone = make(key, NULL, 0)))
+        return ENOMEM; /* without it, the older value would be back */
     drop(p, e);
-    if (on_disk && bury(p, key) != 0)
-        return ENOMEM;
+    if (tombstone) {
+        shadow(p, tombstone);
+        settle(p, tombstone, false);
+    }
     return error;
 }
 
@@ -461,8 +477,12 @@ void store_partition_sweep(struct partition *p)
     if (!p->has_expiry || p->disk_error != 0)
         return;
     store_hash_bytes(p->swept, from);
-    if (p->disk_ops->walk(p->disk, from, look_at, &s) != 0 && s.records < SWEEP_RECORDS)
+    if (p->disk_ops->walk(p->disk, from, look_at, &s) != 0 &&
+        s.records < SWEEP_RECORDS) {
+        for (unsigned i = 0; i < s.count; i++)
+            free(s.found[i].key);
         return;
+    }
     if (s.records < SWEEP_RECORDS)
         s.until = UINT64_MAX;
     for (unsigned i = 0; i < s.count; i++) {
