@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-bounds.c - what must stay within bounds, or as it was: deletions, expired keys,
+ * large values, a store that cannot be opened, a key on its way from disk. */
+#include "testing.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static unsigned warnings;
+
+static void warned(void *opaque, const char *message)
+{
+    printf("%s\n", message);
+    warnings++;
+}
+
+static void configure(struct qmstore_config *c)
+{
+    qmstore_config_init(c);
+    c->path = test_dir;
+    c->memory = 1 << 20;
+    c->write_buffer = 32 << 10;
+    c->disk_cache = 128 << 10;
+    c->log_buffer = 16 << 10;
+    c->threadless = true;
+    c->warn = warned;
+    warnings = 0;
+}
+
+static void put(struct qmstore *s, uint32_t key, size_t len, uint64_t expires)
+{
+    static char value[6 << 20];
+
+    assert_int_equal(qmstore_put(s, &key, sizeof key, value, len, expires), 0);
+}
+
+static void check_memory(struct qmstore *s, const struct qmstore_config *c)
+{
+    struct qmstore_stats stats = stats_of(s);
+
+    if (stats.memory > c->memory + (64 << 10))
+        fail_msg("%llu bytes of %llu", (unsigned long long)stats.memory,
+                 (unsigned long long)c->memory);
+}
+
+static void test_deletes(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore *s;
+
+    configure(&c);
+    c.durability = QMSTORE_NONE;
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < 60000; key++)
+        put(s, key, 20, 0);
+    for (uint32_t key = 0; key < 60000; key++) {
+        assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+        if (key % 5000 == 0)
+            check_memory(s, &c);
+    }
+    check_memory(s, &c);
+    assert_int_equal(stats_of(s).keys, 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Keys that nobody asks for again, faster than any clock's tick looks for them. */
+static void test_expired(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore_stats stats;
+    struct qmstore *s;
+
+    configure(&c);
+    c.durability = QMSTORE_NONE;
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < 200000; key++)
+        put(s, key, 20, now_ms() - 1);
+    stats = stats_of(s);
+    printf("%llu of 200000 keys are there\n", (unsigned long long)stats.keys);
+    assert_true(stats.keys < 60000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+static void test_large(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore *s;
+
+    configure(&c);
+    s = open_ok(&c);
+    put(s, 1, 6 << 20, 0);
+    for (uint32_t key = 2; key < 40; key++)
+        put(s, key, 2000, 0);
+    check_memory(s, &c);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* The second partition is in the way; the first was closed, and stays as it was. */
+static void test_unopened(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore *s = NULL;
+    char from[100], to[100], err[300];
+
+    configure(&c);
+    c.memory *= 2;
+    c.partitions = 2;
+    c.durability = QMSTORE_NONE;
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < 100; key++)
+        put(s, key, 10, 0);
+    assert_int_equal(qmstore_close(s), 0);
+    snprintf(from, sizeof from, "%s/1", test_dir);
+    snprintf(to, sizeof to, "%s/aside", test_dir);
+    assert_int_equal(rename(from, to), 0);
+    close(open(from, O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(qmstore_open(&c, &s, err, sizeof err), ENOTDIR);
+    assert_int_equal(unlink(from), 0);
+    assert_int_equal(rename(to, from), 0);
+    s = open_ok(&c);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(stats_of(s).keys, 100);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* From disk to the buffer, from there to memory: then its copy on disk is deleted. */
+static void work(const struct qmstore_config *c, uint32_t keys)
+{
+    struct qmstore *s = open_ok(c);
+
+    for (unsigned round = 0; round < 6; round++)
+        for (uint32_t key = 0; key < keys; key++)
+            for (unsigned i = 0; i <= round + key % 3; i++)
+                (void)qmstore_get(s, &key, sizeof key, NULL, NULL, NULL);
+    assert_true(stats_of(s).restorations > 0);
+    _exit(0);
+}
+
+static void test_restored(void **state)
+{
+    struct qmstore_config c;
+    const uint32_t keys = 3000;
+    struct qmstore *s;
+    int status;
+    pid_t pid;
+
+    configure(&c);
+    c.policy = "lfu";
+    c.durability = QMSTORE_SYNC;
+    c.disk = "bdb";
+    {
+        struct qmstore_config filling = c;
+
+        filling.durability = QMSTORE_NONE;
+        s = open_ok(&filling);
+        for (uint32_t key = 0; key < keys; key++)
+            put(s, key, 500, 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+    fflush(NULL);
+    if ((pid = fork()) == 0)
+        work(&c, keys);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < keys; key++)
+        if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
+            fail_msg("key %u is lost", key);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_deletes, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_expired, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_large, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_unopened, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_restored, make_test_dir, remove_test_dir),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
