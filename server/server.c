@@ -86,6 +86,7 @@ void qms_server_tune(struct qms_server *s, const struct qms_config *c)
     e->oblivious = c->params.level == QM_LEVEL_NONE;
     e->throttle = c->params.throttle ? s->throttle : NULL;
     e->load = c->params.throttle ? &s->load : NULL;
+    e->bound = c->params.throttle ? &s->bound : NULL;
     qm_rate_set(&s->rate, &c->params.budget);
     e->admission = c->params.admission ? &s->admission : NULL;
     /* Without it, too, it says how many prefetches may be in flight. */
@@ -107,7 +108,6 @@ static int make_prefetcher(struct qms_server *s, bool with_rules)
     s->engine.rate = &s->rate;
     s->engine.refused = qms_reading_refused;
     s->engine.opaque = s;
-    s->engine.bound = &s->bound;
     qms_tier_place(s);
     qms_server_tune(s, &s->config);
     if (qm_engine_make_prefetcher(&s->engine, s->config.policy, &config, err,

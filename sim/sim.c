@@ -420,7 +420,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     }
     qm_admission_init(&sim->admission);
     qm_bound_init(&sim->bound);
-    sim->engine.bound = &sim->bound;
+    sim->engine.bound = sim->config.params.throttle ? &sim->bound : NULL;
     qm_rate_init(&sim->rate);
     qm_rate_set(&sim->rate, &sim->config.params.budget);
     sim->engine.rate = &sim->rate;
