@@ -4,7 +4,7 @@
  *   device.c          its life, what it is, waiting for the server
  *   device-keeper.c   the thread that connects again, and sends again what is retained
  *   device-retain.c   changes: their order, and which of them are not stable yet
- *   device-owner.c    the file by which a successor is known
+ *   device-owner.c    the file by which a successor is known, and what it asks for
  *   device-request.c  synchronous requests
  *   device-async.c    asynchronous ones
  *

@@ -3,6 +3,9 @@
  *
  * The file may lie in a directory of somebody else, who exchanges what is in it, and
  * the directory itself: that is looked up once, and held by a descriptor.
+ *
+ * The server answers when a predecessor's requests have ended, which takes as long as
+ * its storage hangs: a thread says so meanwhile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,13 +14,15 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "clients/libqmctx/device.h"
+#include "clients/libqmctx/device-internal.h"
 
 enum {
-    ATTEMPTS = 16, /* at a file that others remove meanwhile */
+    LONG_MS = 1000, /* for a predecessor's requests: worth a word */
+    ATTEMPTS = 16,  /* at a file that others remove meanwhile */
     NAP_MS = 20,
 };
 
@@ -145,4 +150,72 @@ void qm_owner_forked(struct qm_owner *owner)
         st.st_ino == owner->ino)
         close(owner->fd);
     owner->fd = -1;
+}
+
+/* --- the server --- */
+
+struct patient {
+    struct qm_device *device;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t answered;
+    bool is_answered, said;
+};
+
+static void *say_so(void *opaque)
+{
+    struct patient *p = opaque;
+    struct timespec until;
+    int error = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    qm_time_add(&until, LONG_MS);
+    pthread_mutex_lock(&p->lock);
+    while (!p->is_answered && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&p->answered, &p->lock, &until);
+    p->said = !p->is_answered;
+    pthread_mutex_unlock(&p->lock);
+    if (p->said)
+        qm_device_log(p->device, LOG_WARNING,
+                      "waiting until the server has carried out writes that were under "
+                      "way before this program");
+    return NULL;
+}
+
+static int own_patiently(struct qm_device *device)
+{
+    struct patient p = {.device = device};
+    pthread_condattr_t monotonic;
+    struct timespec since;
+    pthread_t thread;
+    int err, no_thread;
+
+    pthread_mutex_init(&p.lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p.answered, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    clock_gettime(CLOCK_MONOTONIC, &since);
+    no_thread = qm_device_thread(&thread, say_so, &p);
+    err = qm_direct_own(qm_direct_of(device->server), device->options.owner) == -1
+              ? errno
+              : 0;
+    if (!no_thread) {
+        pthread_mutex_lock(&p.lock);
+        p.is_answered = true;
+        pthread_cond_signal(&p.answered);
+        pthread_mutex_unlock(&p.lock);
+        pthread_join(thread, NULL);
+    }
+    pthread_cond_destroy(&p.answered);
+    pthread_mutex_destroy(&p.lock);
+    if (!err && p.said)
+        qm_device_log(device, LOG_NOTICE, "they have ended, after %.1f s",
+                      (double)qm_time_since(&since) / 1000);
+    return err;
+}
+
+int qm_device_own(struct qm_device *device)
+{
+    _Static_assert(QM_OWNER_SIZE == QM_WIRE_OWNER_SIZE, "they are the same");
+    return is_set(device->options.owner) ? own_patiently(device) : 0;
 }

@@ -17,7 +17,6 @@ enum {
     CLOSE_MS = 5000,       /* that closing waits for the last flush */
     PATIENT_FIRST_MS = 50, /* between attempts of a patient open ... */
     PATIENT_MOST_MS = 1000,
-    LONG_MS = 1000,         /* for a predecessor's requests: worth a word */
     MAX_COUNT = 0x7ffff000, /* of one call; Linux's own limit */
 };
 
@@ -203,29 +202,6 @@ void qm_device_found(struct qm_device *device, uint64_t size)
 }
 
 /* --- life --- */
-
-int qm_device_own(struct qm_device *device)
-{
-    static const uint8_t none[QM_OWNER_SIZE];
-    const uint8_t *owner = device->options.owner;
-    struct timespec since;
-    uint64_t ms;
-
-    _Static_assert(QM_OWNER_SIZE == QM_WIRE_OWNER_SIZE, "they are the same");
-    if (memcmp(owner, none, sizeof none) == 0)
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &since);
-    if (qm_direct_own(qm_direct_of(device->server), owner) == -1)
-        return errno;
-    ms = qm_time_since(&since);
-    if (ms >= LONG_MS)
-        qm_device_log(
-            device, LOG_NOTICE,
-            "writes that were under way before this program have ended, after "
-            "%.1f s",
-            (double)ms / 1000);
-    return 0;
-}
 
 static int connect_once(struct qm_device *device, const char *uri)
 {
