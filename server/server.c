@@ -185,7 +185,7 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     s->prefetch = qms_prefetch_start(&config);
     if (!s->prefetch) {
         nbdkit_error("cannot start %u prefetch threads: out of memory or threads",
-                     config.threads);
+                     config.follows ? 1 : config.threads);
         return -1;
     }
     qms_memory_bound(s);
