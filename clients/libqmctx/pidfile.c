@@ -72,7 +72,7 @@ static int open_file(struct qm_pidfile *file)
 const char *qm_pidfile_open(struct qm_pidfile *file, const char *path)
 {
     const char *wrong = NULL;
-    struct stat st;
+    struct stat st = {.st_ino = 0};
     int error;
 
     *file = QM_PIDFILE_NONE;
