@@ -132,7 +132,8 @@ static void print_blocks(const json_t *s)
            cli_percentage(misses, blocks));
 }
 
-/* Candidates that were not prefetched because the device was busy. */
+/* Candidates that were not prefetched because the device was busy, or because
+ * prefetching did not pay; the server does not tell which. */
 static uint64_t throttled(const json_t *s)
 {
     return cli_count_renamed(s, "throttled", "withheld");
@@ -148,7 +149,8 @@ static const char *why_none(const json_t *s)
     if (blocks_read(s) == 0)
         return "no block was read yet";
     if (throttled(s) > 0)
-        return "the device was busy, and all candidates were throttled";
+        return "the device was busy, or prefetching did not pay: all candidates were "
+               "throttled";
     if (cli_count(s, "over_rate") > 0)
         return "prefetch-rate allowed none";
     if (cli_count(s, "dropped") > 0)
@@ -171,7 +173,7 @@ static void print_prefetches(const json_t *s)
                cli_count(s, "failed"));
     if (issued + cli_count(s, "dropped") + throttled(s) > 0)
         printf("candidates   %" PRIu64 " dropped (full queue), %" PRIu64
-               " throttled (busy device)\n",
+               " throttled (busy device, or does not pay)\n",
                cli_count(s, "dropped"), throttled(s));
     if (strcmp(cli_text(s, "prefetch_rate"), "off") != 0 &&
         json_object_get(s, "prefetch_rate"))

@@ -52,7 +52,7 @@ static const struct metric metrics[] = {
     {NULL, "dropped", "prefetches_dropped", COUNTER, NULL, 1,
      "Candidates and prefetches dropped because the queue was full"},
     {NULL, "throttled", "prefetches_throttled", COUNTER, NULL, 1,
-     "Candidates not prefetched because the device was busy"},
+     "Candidates not prefetched as the device was busy, or as that did not pay"},
     {NULL, "cancelled", "prefetches_cancelled", COUNTER, NULL, 1,
      "Prefetches that need not be read any more"},
     {NULL, "device_reads", "device_reads", COUNTER, NULL, 1,

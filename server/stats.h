@@ -24,7 +24,8 @@ enum qms_counter {
     QMS_PREFETCH_FAILED,    /* prefetches that the layer below did not serve */
     QMS_PREFETCH_DROPPED,   /* candidates and prefetches dropped because the queue was
                                full */
-    QMS_PREFETCH_THROTTLED, /* candidates not prefetched because the device was busy */
+    QMS_PREFETCH_THROTTLED, /* candidates not prefetched: the device was busy, or it did
+                               not pay */
     QMS_PREFETCH_CANCELLED, /* prefetches not read: their block had left the cache, or
                                a reader was about to read it */
     QMS_CONTEXTS_BEGUN,
