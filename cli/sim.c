@@ -77,7 +77,7 @@ static const struct argp_option options[] = {
     {"cache-size", CACHE_SIZE, "SIZE[,SIZE...]", 0, "memory of the cache: 64M, 1G, ...",
      0},
     {"total-memory", TOTAL_MEMORY, "SIZE[,SIZE...]", 0,
-     "memory of the cache and the rules, instead of the cache's size", 0},
+     "the same, with rules whose memory is said, and refused for others", 0},
     {"cache-blocks", CACHE_BLOCKS, "N", 0, "blocks of the cache, instead of its size",
      0},
     {"level", LEVEL, "LEVEL[,LEVEL...]", 0,
@@ -525,7 +525,7 @@ static int run(struct arguments *a, struct qm_trace_reader *reader)
     int status = make_runs(a, block_size, &runs);
 
     if (status == CLI_OK)
-        status = sim_simulate_fitting(&runs, a->file, reader);
+        status = sim_simulate(&runs, a->file, reader);
     if (status == CLI_OK)
         status = a->json ? sim_print_json(&runs) : sim_print_table(&runs);
     sim_runs_free(&runs);

@@ -36,11 +36,6 @@ struct sim_runs {
 int sim_simulate(struct sim_runs *runs, const char *file,
                  struct qm_trace_reader *reader);
 
-/* The same, and again for runs whose rules leave some of their total_memory unused, so
- * that the cache has it. */
-int sim_simulate_fitting(struct sim_runs *runs, const char *file,
-                         struct qm_trace_reader *reader);
-
 /* Of blocks, metadata and rules. */
 uint64_t sim_total_bytes(const struct sim_run *run);
 

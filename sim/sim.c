@@ -26,10 +26,11 @@ void qm_sim_paper(struct qm_sim_config *config)
     qm_params_paper(&config->params);
 }
 
-/* Takes the rules' part off the cache's.  Returns 0 or EINVAL. */
-static int leave_rules(struct qm_sim *sim, char *err, size_t len)
+/* Whether the memory in all can be said for a policy, and leaves something for blocks.
+ * Returns 0 or EINVAL. */
+static int check_total(struct qm_sim *sim, char *err, size_t len)
 {
-    struct qm_sim_config *c = &sim->config;
+    const struct qm_sim_config *c = &sim->config;
 
     if (!c->total_memory || !qm_params_prefetch(&c->params))
         return 0;
@@ -40,14 +41,11 @@ static int leave_rules(struct qm_sim *sim, char *err, size_t len)
                  c->params.policy);
         return EINVAL;
     }
-    if (c->rules_part == 0)
-        c->rules_part = c->params.mining.rules_memory;
-    if (c->rules_part >= c->cache_size) {
-        snprintf(err, len, "rules of %llu bytes leave nothing of %llu for blocks",
-                 (unsigned long long)c->rules_part, (unsigned long long)c->cache_size);
+    if (c->cache_size == 0) {
+        snprintf(err, len, "rules of %llu bytes leave nothing for blocks",
+                 (unsigned long long)c->params.mining.rules_memory);
         return EINVAL;
     }
-    c->cache_size -= c->rules_part;
     return 0;
 }
 
@@ -336,19 +334,22 @@ static uint64_t rules_bytes(const struct qm_sim_config *config)
 {
     const struct qm_prefetcher_ops *ops = qm_prefetcher_find(config->params.policy);
 
-    if (config->cache_blocks > 0 || config->total_memory || config->paper || !ops)
+    if (config->cache_blocks > 0 || config->paper || !ops)
         return 0;
     return qm_params_rules_bytes(&config->params, ops, config->cache_size);
 }
 
-/* The cache's part of the memory, beside which rules take their usual part of it. */
+/* The cache's part of the memory.  Rules whose memory is said are beside it, but in the
+ * memory in all. */
 static uint64_t block_bytes(const struct qm_sim_config *config)
 {
-    uint64_t size = config->cache_size;
+    uint64_t size = config->cache_size, said = config->params.mining.rules_memory;
 
     if (config->cache_blocks > 0)
         return config->cache_blocks * config->block_size;
-    return config->total_memory ? size / 9 * 8 : size - rules_bytes(config);
+    if (config->total_memory && qm_params_prefetch(&config->params))
+        return said < size ? size - said - rules_bytes(config) : 0;
+    return size - rules_bytes(config);
 }
 
 /* A cache whose order of eviction is known from the future cannot grow. */
@@ -406,7 +407,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     }
     memset(sim, 0, sizeof *sim);
     sim->config = *config;
-    if (!config->total_memory && config->cache_blocks == 0)
+    if (config->cache_blocks == 0)
         sim->config.cache_size = bytes;
     sim->measuring = config->warmup == 0 && !config->timed;
     qm_params_complete(&sim->config.params, config->block_size, bytes, rules);
@@ -426,7 +427,7 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     sim->engine.rate = &sim->rate;
     if (sim->config.params.admission && sim->config.timed)
         sim->engine.admission = &sim->admission;
-    if (make_prefetcher(sim, err, len) == 0 && leave_rules(sim, err, len) == 0 &&
+    if (make_prefetcher(sim, err, len) == 0 && check_total(sim, err, len) == 0 &&
         set_capacity(sim, err, len) == 0 && make_tier(sim, err, len) == 0 &&
         make_cache(sim, err, len) == 0 && make_throttle(sim, err, len) == 0 &&
         make_timed(sim, err, len) == 0) {

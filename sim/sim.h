@@ -29,13 +29,11 @@ struct qm_sim_config {
                                 QM_BELADY */
     const struct qm_future *future; /* of the same trace and block size, with what these
                                        two need; else NULL */
-    bool paper;          /* --preset paper: capacity is cache_size / block_size */
-    uint64_t block_size; /* bytes */
-    uint64_t cache_size; /* bytes, metadata included unless paper */
-    bool total_memory;   /* cache_size is the rules' as well: the cache has the rest of
-                            it; only for prefetchers that are bounded, or none */
-    uint64_t rules_part; /* how much of it is the rules', which may come to take less,
-                            or more; 0: rules_memory, which is all they can */
+    bool paper;            /* --preset paper: capacity is cache_size / block_size */
+    uint64_t block_size;   /* bytes */
+    uint64_t cache_size;   /* bytes, metadata included unless paper */
+    bool total_memory;     /* cache_size is also of rules whose memory is said; only for
+                              prefetchers that are bounded, or none */
     uint64_t cache_blocks; /* capacity in blocks; 0: from cache_size */
     uint64_t warmup;       /* read requests at the start that are not counted */
     bool explain;          /* say why reads were missed */

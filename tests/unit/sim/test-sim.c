@@ -349,25 +349,25 @@ static void size_includes_metadata(void **state)
                     1000 * BLOCK);
     qm_sim_free(sim);
     config.params.mining.rules_memory = 0;
-    /* In all, rules are part of it; and their usual part is an eighth of the cache's.
-     */
+    /* In all means the same, unless the rules' memory is said. */
+    for (unsigned i = 0; i < 2; i++) {
+        config.total_memory = i;
+        config.cache_size = 9000 * BLOCK;
+        sim = new_sim(&config);
+        qm_sim_result(sim, &r);
+        assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes +
+                            qm_memory_first_rules(9000 * BLOCK),
+                        8980 * BLOCK, 9000 * BLOCK);
+        qm_sim_free(sim);
+        config.params.mining.rules_memory = 1000 * BLOCK;
+        sim = new_sim(&config);
+        qm_sim_result(sim, &r);
+        assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes,
+                        (i ? 7980 : 8980) * BLOCK, (i ? 8000 : 9000) * BLOCK);
+        qm_sim_free(sim);
+        config.params.mining.rules_memory = 0;
+    }
     config.params.policy = "ppm";
-    config.params.eviction = "lru";
-    config.total_memory = true;
-    config.cache_size = 9000 * BLOCK;
-    sim = new_sim(&config);
-    qm_sim_result(sim, &r);
-    assert_in_range(r.mining.rules_bytes, 1, 100 * BLOCK); /* there are none yet */
-    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 7990 * BLOCK,
-                    8000 * BLOCK);
-    qm_sim_free(sim);
-    config.rules_part = 500 * BLOCK; /* what they turned out to take */
-    sim = new_sim(&config);
-    qm_sim_result(sim, &r);
-    assert_in_range(r.cache_blocks * BLOCK + r.metadata_bytes, 8490 * BLOCK,
-                    8500 * BLOCK);
-    qm_sim_free(sim);
-    config.rules_part = 0;
     config.params.mining.rules_memory = 2000 * BLOCK;
     config.cache_size = 1500 * BLOCK;
     assert_refused(&config, "leave nothing");
