@@ -66,22 +66,3 @@ assert few == 1, few
 change(degree="4")
 many = prefetches(tour[:2], 2)
 client.passed(f"degree: {few}, then {many} blocks")
-
-# The level, of contexts that are open when it changes, too.
-tour = [b + 100 for b in tour]
-a.begin(a.first, kind=TRANSACTION)
-a.begin(a.first + 1, parent=a.first, kind=QUERY)
-change(level="transaction")
-evict()
-client.wait_for(lambda: a.stats()["sequences_queued"] == 0)
-rules = a.stats()["rules"]
-read(tour[:4], a.first + 1)
-a.end(a.first + 1)
-a.begin(a.first + 1, parent=a.first, kind=QUERY)
-read(tour[4:], a.first + 1)
-a.end(a.first + 1)
-a.end(a.first)
-learned(rules)
-# A rule reaches five blocks: the last of the three that follow is of the next query.
-across = prefetches(tour[:2], 3)
-client.passed(f"level: {across} blocks, one of them of the next query")
