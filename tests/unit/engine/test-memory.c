@@ -210,6 +210,32 @@ static void test_another_prefetcher(void **state)
     end();
 }
 
+/* One decision, for which there are events enough. */
+static void decide_once(unsigned earn)
+{
+    demand(6000, 60000);
+    rules.marginal += earn;
+    qm_memory_tick(&memory);
+}
+
+/* Another prefetcher has brought nothing yet: two decisions, and its rules give way.
+ * What the one before had brought is no part of that. */
+static void test_another_counts_anew(void **state)
+{
+    begin(32 * MIB, true);
+    for (unsigned i = 0; i < 6; i++)
+        decide_once(100000);
+    assert_true(get().rules > MIB);
+    rules.marginal = 0;
+    rules.limit = 0;
+    qm_memory_use(&memory, &rules.base);
+    decide_once(0);
+    decide_once(0);
+    assert_int_equal(get().rules, rules.limit);
+    assert_int_equal(get().traded, 6);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
+        cmocka_unit_test(test_another_counts_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
