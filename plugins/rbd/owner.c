@@ -10,8 +10,10 @@
 
 #define MARK "quickmine 1 "
 
-/* Versions that the header gets by a release: one write, which takes the locker off. */
-#define RELEASE 1
+/* A release is one write of the header; another client that has had the lock since, and
+ * has released it, makes two more.  One less than these may have been to other objects
+ * of the header's placement group, as the object map's release is. */
+#define RELEASE 2
 #define LOCK    "rbd_lock" /* librbd's name of it */
 
 /* The version of the image's header now, and whether somebody has its lock: that
@@ -128,13 +130,26 @@ void qmr_owner_take(struct qmr_owner *o, rados_t cluster)
         o->before[0] = o->known[0] = '\0';
 }
 
+/* A write that changes nothing: the version that the header gets by it is the newest in
+ * its placement group, from which the next one is counted, whatever objects were
+ * written to before. */
+static uint64_t touch_header(struct qmr_owner *o)
+{
+    rados_write_op_t op = rados_create_write_op();
+    uint64_t version = 0;
+
+    if (!op)
+        return 0;
+    rados_write_op_create(op, LIBRADOS_CREATE_IDEMPOTENT, NULL);
+    if (rados_write_op_operate(op, o->io, o->header, NULL, 0) == 0)
+        version = rados_get_last_version(o->io);
+    rados_release_write_op(op);
+    return version;
+}
+
 void qmr_owner_leaving(struct qmr_owner *o)
 {
-    char client[64];
-
-    o->held = 0;
-    if (!o->has_io || o->known[0] == '\0' || look_at_header(o, &o->held, client) != 0)
-        o->held = 0;
+    o->held = o->has_io && o->known[0] != '\0' ? touch_header(o) : 0;
 }
 
 void qmr_owner_leave(struct qmr_owner *o, bool probed)
@@ -147,8 +162,10 @@ void qmr_owner_leave(struct qmr_owner *o, bool probed)
         look_at_header(o, &version, client) != 0 || client[0] != '\0')
         return;
     /* Somebody had it since, and may have written: with the release unrecorded, the
-     * next one finds an owner who has not released it, and who does not have it. */
-    if (!probed && (o->held == 0 || version != o->held + RELEASE))
+     * next one finds an owner who has not released it, and who does not have it.  Or
+     * another object of the placement group was written to meanwhile, which only costs
+     * the next one a comparison. */
+    if (!probed && (o->held == 0 || version > o->held + RELEASE))
         return;
     (void)write_record(o, last, version);
 }

@@ -10,14 +10,21 @@
 #include <rados/librados.h>
 #include <rbd/librbd.h>
 
-struct ceph ceph = {.lock = PTHREAD_MUTEX_INITIALIZER, .version = 10};
+struct ceph ceph = {.lock = PTHREAD_MUTEX_INITIALIZER, .version = 10, .newest = 10};
 
 static char handle; /* whatever has to have an address */
+
+/* Its version follows the newest of all objects in its placement group.  The lock is
+ * held. */
+static void change_header(void)
+{
+    ceph.version = ++ceph.newest;
+}
 
 static void have(const char *locker)
 {
     pthread_mutex_lock(&ceph.lock);
-    ceph.version++;
+    change_header();
     snprintf(ceph.locker, sizeof ceph.locker, "%s", locker);
     pthread_mutex_unlock(&ceph.lock);
 }
@@ -149,6 +156,10 @@ void rados_write_op_assert_version(rados_write_op_t op, uint64_t version)
     asserted = version;
 }
 
+void rados_write_op_create(rados_write_op_t op, int exclusive, const char *category)
+{
+}
+
 void rados_write_op_write_full(rados_write_op_t op, const char *data, size_t len)
 {
     snprintf(written, sizeof written, "%.*s", (int)len, data);
@@ -157,6 +168,13 @@ void rados_write_op_write_full(rados_write_op_t op, const char *data, size_t len
 int rados_write_op_operate(rados_write_op_t op, rados_ioctx_t io, const char *object,
                            time_t *when, int flags)
 {
+    if (strncmp(object, "rbd_header.", 11) == 0) {
+        pthread_mutex_lock(&ceph.lock);
+        change_header();
+        ceph.last = ceph.version;
+        pthread_mutex_unlock(&ceph.lock);
+        return 0;
+    }
     if (asserted != 0 && asserted != ceph.recorded)
         return -ERANGE;
     strcpy(ceph.record, written);

@@ -9,6 +9,7 @@
 struct ceph {
     pthread_mutex_t lock;
     uint64_t version;       /* of the image's header */
+    uint64_t newest;        /* of the objects in its placement group */
     char locker[64];        /* who has the exclusive lock, "client.7"; "": nobody */
     char record[300];       /* the object that says who was the last owner */
     uint64_t recorded;      /* its version; 0: there is none */

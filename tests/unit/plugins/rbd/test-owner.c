@@ -97,6 +97,20 @@ static void test_release(void **state)
     qmr_volume_close(v);
 }
 
+/* Other objects of the placement group were written to while it was owned. */
+static void test_written_beside(void **state)
+{
+    char known[QMR_OWNER_TEXT], again[QMR_OWNER_TEXT];
+    struct qmr_volume *v = open_it(false);
+
+    assert_int_equal(qmr_volume_state(v, again, known, QMR_OWNER_TEXT), 0);
+    ceph.newest += 100;
+    qmr_volume_close(v);
+    v = open_it(false);
+    assert_string_equal(before(v, again), known);
+    qmr_volume_close(v);
+}
+
 /* Between the release and the look at the header. */
 static void test_passes_by(void **state)
 {
@@ -182,9 +196,9 @@ static void test_verify(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_release), cmocka_unit_test(test_passes_by),
-        cmocka_unit_test(test_died),    cmocka_unit_test(test_overtaken_read),
-        cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_release),        cmocka_unit_test(test_written_beside),
+        cmocka_unit_test(test_passes_by),      cmocka_unit_test(test_died),
+        cmocka_unit_test(test_overtaken_read), cmocka_unit_test(test_verify),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
