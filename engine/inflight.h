@@ -53,7 +53,7 @@ struct qm_inflight {
 void qm_inflight_init(struct qm_inflight *f, unsigned given);
 void qm_inflight_destroy(struct qm_inflight *f);
 
-/* How many prefetches may be in flight now, while so many demands are. */
+/* How many prefetches may be in flight beside `demands` demands. */
 static inline unsigned qm_inflight_allowed(const struct qm_inflight *f,
                                            unsigned demands)
 {

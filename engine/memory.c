@@ -170,7 +170,7 @@ static uint64_t count_demands(const struct qm_memory *m)
     return stats.hits + stats.prefetch_hits + stats.misses;
 }
 
-/* Whether there were so many demands since the last decision that more must have been
+/* Whether there were enough demands since the last decision that more must have been
  * missed if there were anything to earn. */
 static bool demanded(struct qm_memory *m, uint64_t blocks)
 {

@@ -437,7 +437,7 @@ static int start(struct qms_prefetch *p, struct worker *w)
 #endif
     sigfillset(&all); /* signals are for nbdkit's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* The lock, so that whoever stops knows the thread. */
+    /* The lock, so that the stopping thread knows this one. */
     pthread_mutex_lock(&p->lock);
     error = p->stop ? ECANCELED : pthread_create(&w->thread, &attr, worker_thread, w);
     w->state = WORKER_RUNS;

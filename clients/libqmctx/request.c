@@ -50,7 +50,7 @@ static struct conn *prepare(struct direct *d, qmctx_id id, int *slot,
     struct conn *conn;
 
     if (d->any)
-        id = 0; /* contexts have no effect, whoever serves */
+        id = 0; /* contexts have no effect on any server */
     for (;;) {
         conn = qm_context_conn(d, id);
         if (!conn) {

@@ -15,7 +15,7 @@ struct ceph {
     uint64_t recorded;      /* its version; 0: there is none */
     uint64_t last;          /* what rados_get_last_version() says */
     unsigned writes;        /* that were begun */
-    unsigned clients;       /* so many have connected */
+    unsigned clients;       /* connected so far */
     void (*released)(void); /* called when a lock was released, once */
     void (*reading)(void);  /* called before a read ends, once */
 };
@@ -24,7 +24,7 @@ extern struct ceph ceph;
 
 /* Another client takes the lock, writes, and gives it back. */
 void ceph_passes_by(void);
-/* Another client takes the lock from whoever has it. */
+/* Another client takes the lock from its owner. */
 void ceph_takes(void);
 
 #endif

@@ -6,7 +6,7 @@
  * Each writer has keys of its own and writes down, in memory that outlives it, what it
  * does before it does it, and how far it was acknowledged.  What is found must be what
  * the first k changes of each writer made, for some k: with QMSTORE_SYNC at least those
- * that were acknowledged, with QMSTORE_LAZY so many less as qmstore_open() says, which
+ * that were acknowledged, with QMSTORE_LAZY as many less as qmstore_open() says, which
  * is at most what fits into the log's buffers; with QMSTORE_NONE nothing, and a
  * warning.
  *
