@@ -510,6 +510,8 @@ static int run(void *opaque)
     qm_device_close(device.device);
     if (is_done)
         qm_owner_end(&o->socket_owner);
+    else
+        qm_owner_leave(&o->socket_owner);
     return status;
 }
 

@@ -130,15 +130,20 @@ int qm_owner_open(struct qm_owner *owner, const char *path, unsigned wait_ms)
     return err;
 }
 
-void qm_owner_end(struct qm_owner *owner)
+void qm_owner_leave(struct qm_owner *owner)
 {
     if (owner->fd == -1)
         return;
-    /* While it is locked: else it could be the next one's. */
-    if (is_there(owner))
-        unlinkat(owner->dir, owner->name, 0);
     close(owner->fd);
     let_go(owner);
+}
+
+void qm_owner_end(struct qm_owner *owner)
+{
+    /* While it is locked: else it could be the next one's. */
+    if (owner->fd != -1 && is_there(owner))
+        unlinkat(owner->dir, owner->name, 0);
+    qm_owner_leave(owner);
 }
 
 void qm_owner_forked(struct qm_owner *owner)

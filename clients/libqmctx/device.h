@@ -103,6 +103,8 @@ struct qm_owner {
 int qm_owner_open(struct qm_owner *owner, const char *path, unsigned wait_ms);
 /* Removes the file: no request is under way.  Does nothing if it is not open. */
 void qm_owner_end(struct qm_owner *owner);
+/* Leaves it where it is, for the next program: requests may be under way. */
+void qm_owner_leave(struct qm_owner *owner);
 /* In a child, of whose life the lock is to be independent.  Async-signal-safe. */
 void qm_owner_forked(struct qm_owner *owner);
 /* The same number from a file that is open and locked otherwise; makes one if there is

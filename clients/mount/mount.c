@@ -608,6 +608,8 @@ static void tear_down(struct life *life)
     qm_device_close(life->device);
     if (done)
         qm_owner_end(&life->owner);
+    else
+        qm_owner_leave(&life->owner);
     alarm(0);
     qm_pidfile_remove(&life->pid_file);
 }
