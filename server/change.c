@@ -168,7 +168,6 @@ static int make_prefetcher(struct qms_server *s, const struct qms_config *c,
     char device[64], why[512] = "";
     struct qm_mining_config mining = qms_mining_config(s, c, with_rules, device);
 
-    s->engine.blind = !s->shadowed;
     if (qm_engine_create_prefetcher(&s->engine, c->policy, &mining, p, why,
                                     sizeof why) != 0) {
         snprintf(err, len, "policy=%s: %s", c->policy->name, why);

@@ -143,7 +143,9 @@ static int make_cache(struct qms_server *s)
         return -1;
     }
     s->engine.cache = s->cache;
-    s->shadowed = config.shadow;
+    /* For later prefetchers; the first one is of the policy that the shadow follows
+     * from. */
+    s->engine.blind = !config.shadow;
     return 0;
 }
 

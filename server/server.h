@@ -68,7 +68,6 @@ struct qms_server {
     struct qm_engine engine;
     struct qm_throttle
         *throttle;           /* NULL: no prefetching; the engine's if it throttles */
-    bool shadowed;           /* the cache knows what LRU would have read */
     int save_error;          /* of the last save; the miner's */
     struct qms_miner *miner; /* NULL: nothing to learn */
     struct qms_tiers tiers;
