@@ -75,8 +75,11 @@ static bool is_open(int fd, const struct stat *st)
         long other = strtol(entry->d_name, &end, 10);
         struct stat of;
 
+        /* By its name in /proc: another thread may close it, and its number be another
+         * file's, at any time. */
         found = *end == '\0' && end != entry->d_name && other != fd &&
-                other != dirfd(dir) && fstat((int)other, &of) == 0 && is_same(st, &of);
+                other != dirfd(dir) &&
+                fstatat(dirfd(dir), entry->d_name, &of, 0) == 0 && is_same(st, &of);
     }
     if (dir)
         closedir(dir);
