@@ -8,8 +8,8 @@
 #include "server/backing.h"
 #include "server/stats.h"
 
-/* A layer that takes no more connections, which it may log each time, is asked once in
- * so many most_delay at least. */
+/* A layer that takes no more connections, which it may log each time, is asked ever
+ * less often: at last once in REFUSED_MOST times most_delay. */
 #define REFUSED_MOST 32
 
 struct connection {

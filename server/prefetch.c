@@ -630,8 +630,8 @@ void qms_prefetch_stop(struct qms_prefetch *p)
     p->stop = true;
     pthread_cond_broadcast(&p->wake);
     pthread_mutex_unlock(&p->lock);
-    /* Nobody starts one any more: whoever issues has gone, and a thread that does has
-     * not ended. */
+    /* No thread is started any more: those that issue have gone, and a thread that does
+     * has not ended. */
     for (bool again = true; again;) {
         again = false;
         for (unsigned i = 0; i < p->config.threads; i++) {

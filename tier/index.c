@@ -126,7 +126,7 @@ static uint64_t entries_for(uint64_t n)
     return n + n / 4 + 2;
 }
 
-/* The entries of each table where there are so many slots.  Shards do not get the same
+/* The entries of each table where there are `slots` slots.  Shards do not get the same
  * number of blocks: the standard deviation is the square root of the mean, and eight of
  * these above it are never seen.  From 1024 blocks a shard on, the load of 4/5 has room
  * for that; the number of shards stays when a tier becomes smaller. */
