@@ -23,8 +23,10 @@
  *
  * Both files can be mapped by a test.  Each request is carried out at one moment, as a
  * whole; what was written becomes durable by a FLUSH, or by its FUA flag.  The files
- * are written to by system calls: a server that is killed in the middle of one leaves
- * no page half written, and so no sector.
+ * are written to by system calls from memory that lies in its pages as the bytes lie in
+ * the file's.  A kernel that meets a page of the source that is not mapped stores what
+ * comes before it, and if the process was killed meanwhile, nothing more; so a server
+ * that is killed leaves no page half written, and so no sector.
  */
 #define NBDKIT_API_VERSION 2
 
@@ -45,6 +47,8 @@
 #include <nbdkit-plugin.h>
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+#define SECTOR       512
+#define PAGE         4096
 
 static int64_t size;
 static char *image_path, *durable_path, *stall_path, *late_path, *hold_path, *end_path;
@@ -63,8 +67,6 @@ static struct bytes image = {.fd = -1}, durable = {.fd = -1};
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of both, and of dirty */
 
 /* The pages in which they may differ; a byte each. */
-#define SECTOR 512
-#define PAGE   4096
 static uint8_t *dirty;
 
 static int unruly_config(const char *key, const char *value)
@@ -142,22 +144,32 @@ static int map_reads(void)
     return 0;
 }
 
-/* Stores bytes, or zeros if there are none. */
+/* Stores bytes, or zeros if there are none.  The caller has the lock. */
 static void store(const struct bytes *to, const char *from, size_t count, off_t offset)
 {
-    static const char zeros[1 << 16];
+    static char pages[17 * PAGE] __attribute__((aligned(PAGE)));
 
     while (count > 0) {
-        size_t part = from || count < sizeof zeros ? count : sizeof zeros;
-        ssize_t n = pwrite(to->fd, from ? from : zeros, part, offset);
+        size_t ahead = (size_t)offset % PAGE, room = sizeof pages - ahead;
+        size_t part = count < room ? count : room;
 
-        if (n <= 0) {
-            nbdkit_error("pwrite: %m");
-            abort(); /* the test's disk is full: nothing that it says is of use */
+        if (from)
+            memcpy(pages + ahead, from, part);
+        else
+            memset(pages + ahead, 0, part);
+        /* Once more for what a signal has cut off. */
+        for (size_t at = 0; at < part;) {
+            ssize_t n = pwrite(to->fd, pages + ahead + at, part - at, offset + at);
+
+            if (n <= 0) {
+                nbdkit_error("pwrite: %m");
+                abort(); /* the test's disk is full: nothing that it says is of use */
+            }
+            at += (size_t)n;
         }
-        from = from ? from + n : NULL;
-        count -= (size_t)n;
-        offset += n;
+        from = from ? from + part : NULL;
+        count -= part;
+        offset += part;
     }
 }
 
