@@ -5,6 +5,11 @@
  * We hold a descriptor of each of the kernel's sockets, only to see when its server has
  * gone; then the kernel gets another.  Meanwhile its requests wait.  The agent is a
  * thread; whatever becomes of it, the device works on.
+ *
+ * If there is one connection, nothing is sent again but over the next one that the
+ * kernel gets from us, and each is a session of its own at the server: the one before
+ * is fenced first.  Of several, the kernel sends over another what one had under way,
+ * and asks nobody.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,15 +34,17 @@
 #include "clients/attach/kernel.h"
 #include "clients/attach/plain.h"
 
-#define QUEUES_MOST  4 /* by default */
 #define LOOK_MS      1000
 #define RECONNECT_MS 500
 #define DETACH_LOOKS 30
+#define FENCE_LOOKS  5 /* that a fence may take without a word; of 200 ms */
 
 struct direct_device {
     const struct attach_options *options;
     struct pollfd fds[1 + QM_KERNEL_SOCKETS]; /* the signals', then the sockets' */
     unsigned count;
+    struct qm_plain_session session; /* of the one connection that there is, or none */
+    unsigned fence_looks;
     uint64_t size;
     uint16_t flags;
     char owner[256];
@@ -109,45 +116,109 @@ static void stop_agent(struct helper *h)
         agent_hints_close(h->hints);
 }
 
+static bool fence_goes_on(void *opaque)
+{
+    struct direct_device *d = opaque;
+    struct pollfd signals = d->fds[0];
+
+    if (++d->fence_looks == FENCE_LOOKS)
+        daemon_log(LOG_NOTICE,
+                   "waiting until what was under way has ended at the server");
+    return poll(&signals, 1, 0) == 0 && qm_kernel_connected(d->options->number);
+}
+
+/* A session for the next connection, when nothing of the last one can be carried out
+ * any more. */
+static int open_session(struct direct_device *d, struct qm_plain_session *session,
+                        char *err, size_t len)
+{
+    int error = qm_plain_session_open(d->options->uri, session, err, len);
+
+    d->fence_looks = 0;
+    if (error == 0)
+        error =
+            qm_plain_session_fence(session, d->session.id, fence_goes_on, d, err, len);
+    if (error != 0)
+        qm_plain_session_close(session);
+    return error;
+}
+
+/* Connects one of the sockets. */
+static int connect_socket(struct direct_device *d, struct pollfd *to, uint64_t session,
+                          bool again, char *err, size_t len)
+{
+    const struct attach_options *o = d->options;
+    struct qm_plain plain;
+    int error = qm_plain_connect(o->uri, session, &plain, err, len);
+
+    if (error != 0)
+        return error;
+    if (d->size != 0 && plain.size != d->size) {
+        snprintf(err, len,
+                 "the server has a device of %" PRIu64 " bytes now, not of %" PRIu64,
+                 plain.size, d->size);
+        error = ESTALE;
+    } else if (again) {
+        error = attach_check_same(o, plain.size, err, len);
+    }
+    if (error != 0) {
+        close(plain.fd);
+        return error;
+    }
+    d->size = plain.size;
+    d->flags = plain.flags;
+    *to = (struct pollfd){.fd = plain.fd, .events = POLLRDHUP};
+    return 0;
+}
+
+/* Several connections are one device only if the server says so. */
+static int find_count(struct direct_device *d, char *err, size_t len)
+{
+    struct qm_plain plain;
+    int error;
+
+    if (d->count == 1)
+        return 0;
+    error = qm_plain_connect(d->options->uri, 0, &plain, err, len);
+    if (error != 0)
+        return error;
+    if (!(plain.flags & 1u << 8))
+        d->count = 1;
+    close(plain.fd);
+    return 0;
+}
+
 /* Connects what has no connection, and gives it to the kernel. */
 static int connect_sockets(struct direct_device *d, bool again, char *err, size_t len)
 {
     const struct attach_options *o = d->options;
+    struct qm_plain_session session = {0};
     struct qm_kernel_device k = {.number = o->number,
                                  .block_size = o->block_size,
                                  .timeout = attach_timeout(o),
                                  .dead_seconds = o->dead_seconds,
                                  .owner = d->owner};
-    struct qm_plain plain;
-    int error = 0;
+    int error = find_count(d, err, len);
 
-    for (unsigned i = 1; i <= d->count; i++) {
+    if (error == 0 && d->count == 1)
+        error = open_session(d, &session, err, len);
+    if (error != 0)
+        return error;
+    for (unsigned i = 1; i <= d->count && error == 0; i++) {
         if (d->fds[i].fd != -1)
             continue;
-        error = qm_plain_connect(o->uri, &plain, err, len);
-        if (error != 0)
-            break;
-        if (d->size != 0 && plain.size != d->size) {
-            snprintf(err, len,
-                     "the server has a device of %" PRIu64
-                     " bytes now, not of %" PRIu64,
-                     plain.size, d->size);
-            error = ESTALE;
-        } else if (again) {
-            error = attach_check_same(o, plain.size, err, len);
-        }
-        if (error != 0) {
-            close(plain.fd);
-            break;
-        }
-        d->size = plain.size;
-        d->flags = plain.flags;
-        d->fds[i] = (struct pollfd){.fd = plain.fd, .events = POLLRDHUP};
-        k.sockets[k.count++] = plain.fd;
-        /* Several connections are one device only if the server says so. */
-        if (!(plain.flags & 1u << 8))
-            d->count = 1;
+        error = connect_socket(d, &d->fds[i], session.id, again, err, len);
+        if (error == 0)
+            k.sockets[k.count++] = d->fds[i].fd;
     }
+    k.size = d->size / o->block_size * o->block_size;
+    k.flags = d->flags;
+    k.patience_ms = d->count == 1 ? attach_patience_ms(o) : 0;
+    if (o->read_only)
+        k.flags |= 2;
+    if (error == 0)
+        error =
+            again ? qm_kernel_reconnect(&k, err, len) : qm_kernel_connect(&k, err, len);
     /* What the kernel has not got is no connection of it. */
     if (error != 0) {
         for (unsigned i = 1; i <= d->count; i++)
@@ -157,13 +228,12 @@ static int connect_sockets(struct direct_device *d, bool again, char *err, size_
                     d->fds[i] = (struct pollfd){.fd = -1};
                     break;
                 }
+        qm_plain_session_close(&session);
         return error;
     }
-    k.size = d->size / o->block_size * o->block_size;
-    k.flags = d->flags;
-    if (o->read_only)
-        k.flags |= 2;
-    return again ? qm_kernel_reconnect(&k, err, len) : qm_kernel_connect(&k, err, len);
+    qm_plain_session_close(&d->session);
+    d->session = session;
+    return 0;
 }
 
 static void reconnect(struct direct_device *d)
@@ -179,17 +249,6 @@ static void reconnect(struct direct_device *d)
     else if (!d->away)
         daemon_log(LOG_WARNING, "the server is gone: %s", err);
     d->away = d->fds[1].fd == -1;
-}
-
-static unsigned queues(const struct attach_options *o)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
-    if (o->queues > 0)
-        return o->queues;
-    return processors < 1             ? 1
-           : processors > QUEUES_MOST ? QUEUES_MOST
-                                      : (unsigned)processors;
 }
 
 /* Closes the sockets that have ended.  Returns whether there are any. */
@@ -228,7 +287,7 @@ static int serve(struct direct_device *d)
 
 int attach_serve_hints(const struct attach_options *o, int signals)
 {
-    struct direct_device d = {.options = o, .count = queues(o)};
+    struct direct_device d = {.options = o, .count = o->queues > 0 ? o->queues : 1};
     struct helper helper = {.stop = -1};
     bool again = qm_kernel_connected(o->number);
     int status = CLI_FAILED;
@@ -260,5 +319,6 @@ int attach_serve_hints(const struct attach_options *o, int signals)
     for (unsigned i = 1; i <= d.count; i++)
         if (d.fds[i].fd != -1)
             close(d.fds[i].fd);
+    qm_plain_session_close(&d.session);
     return status;
 }

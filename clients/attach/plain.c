@@ -2,11 +2,18 @@
 /* plain.c - see plain.h. */
 #include "clients/attach/plain.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libnbd.h>
 #include <linux/nbd.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include "clients/protocol/quickmine-protocol.h"
+
+#define LOOK_MS 200 /* while the server fences */
 
 /* What linux/nbd.h has not got in all versions. */
 #define CAN_MULTI_CONN (1u << 8)
@@ -36,13 +43,28 @@ static uint16_t flags_of(struct nbd_handle *nbd)
     return (uint16_t)flags;
 }
 
-static int connect_to(struct nbd_handle *nbd, const char *uri, struct qm_plain *plain,
-                      char *err, size_t len)
+/* Connects to the export of that name in place of none; NULL: to what the URI says. */
+static int connect_export(struct nbd_handle *nbd, const char *uri, const char *export)
+{
+    /* No strict mode: the tagged export is larger than what libnbd thinks possible. */
+    if (nbd_set_request_structured_replies(nbd, false) == -1 ||
+        nbd_set_strict_mode(nbd, 0) == -1)
+        return -1;
+    if (!export)
+        return nbd_connect_uri(nbd, uri);
+    /* A URI sets the name of the export, to "" if it says none. */
+    return nbd_set_opt_mode(nbd, true) == -1 || nbd_connect_uri(nbd, uri) == -1 ||
+                   nbd_set_export_name(nbd, export) == -1 || nbd_opt_go(nbd) == -1
+               ? -1
+               : 0;
+}
+
+static int connect_to(struct nbd_handle *nbd, const char *uri, const char *export,
+                      struct qm_plain *plain, char *err, size_t len)
 {
     int64_t size;
 
-    if (nbd_set_request_structured_replies(nbd, false) == -1 ||
-        nbd_connect_uri(nbd, uri) == -1 || (size = nbd_get_size(nbd)) == -1)
+    if (connect_export(nbd, uri, export) == -1 || (size = nbd_get_size(nbd)) == -1)
         return failure(err, len);
     if (nbd_get_tls_negotiated(nbd) != 0) {
         snprintf(err, len, "the kernel's NBD driver has no TLS: use --transport join");
@@ -58,14 +80,86 @@ static int connect_to(struct nbd_handle *nbd, const char *uri, struct qm_plain *
     return 0;
 }
 
-int qm_plain_connect(const char *uri, struct qm_plain *plain, char *err, size_t len)
+int qm_plain_connect(const char *uri, uint64_t session, struct qm_plain *plain,
+                     char *err, size_t len)
 {
+    char name[sizeof QM_WIRE_PLAIN_EXPORT + 16];
     struct nbd_handle *nbd = nbd_create();
     int error;
 
+    snprintf(name, sizeof name, QM_WIRE_PLAIN_EXPORT "%016" PRIx64, session);
     plain->fd = -1;
-    error = nbd ? connect_to(nbd, uri, plain, err, len) : failure(err, len);
+    error = nbd ? connect_to(nbd, uri, session != 0 ? name : NULL, plain, err, len)
+                : failure(err, len);
     /* It closes its descriptor, and says nothing to the server. */
     nbd_close(nbd);
     return error;
+}
+
+/* Whether the URI leaves the choice of the export to us. */
+static bool names_no_export(struct nbd_handle *nbd)
+{
+    char *name = nbd_get_export_name(nbd);
+    bool none = name && *name == '\0';
+
+    free(name);
+    return none;
+}
+
+int qm_plain_session_open(const char *uri, struct qm_plain_session *session, char *err,
+                          size_t len)
+{
+    struct qm_wire_header header;
+    struct nbd_handle *nbd = nbd_create();
+
+    *session = (struct qm_plain_session){0};
+    if (!nbd || nbd_set_strict_mode(nbd, 0) == -1 ||
+        nbd_set_opt_mode(nbd, true) == -1 || nbd_connect_uri(nbd, uri) == -1) {
+        int error = failure(err, len);
+
+        nbd_close(nbd);
+        return error;
+    }
+    if (nbd_aio_is_negotiating(nbd) == 1 && names_no_export(nbd) &&
+        nbd_set_export_name(nbd, QM_WIRE_EXPORT) == 0 && nbd_opt_go(nbd) == 0 &&
+        nbd_pread(nbd, &header, sizeof header, QM_WIRE_CONTROL, 0) == 0 &&
+        le64toh(header.magic) == QM_WIRE_MAGIC && header.session != 0) {
+        session->nbd = nbd;
+        session->id = le64toh(header.session);
+        return 0;
+    }
+    nbd_close(nbd);
+    return 0;
+}
+
+void qm_plain_session_close(struct qm_plain_session *session)
+{
+    nbd_close(session->nbd);
+    *session = (struct qm_plain_session){0};
+}
+
+int qm_plain_session_fence(struct qm_plain_session *session, uint64_t old,
+                           bool (*goes_on)(void *opaque), void *opaque, char *err,
+                           size_t len)
+{
+    struct qm_wire_record fence = {.op = htole32(QM_WIRE_FENCE),
+                                   .session = htole64(old)};
+    int64_t cookie;
+    int done;
+
+    if (old == 0 || !session->nbd)
+        return 0;
+    cookie = nbd_aio_pwrite(session->nbd, &fence, sizeof fence, QM_WIRE_CONTROL,
+                            NBD_NULL_COMPLETION, 0);
+    if (cookie == -1)
+        return failure(err, len);
+    while ((done = nbd_aio_command_completed(session->nbd, (uint64_t)cookie)) == 0) {
+        if (!goes_on(opaque)) {
+            snprintf(err, len, "the server still carries out what was sent before");
+            return EINTR;
+        }
+        if (nbd_poll(session->nbd, LOOK_MS) == -1)
+            return failure(err, len);
+    }
+    return done == 1 ? 0 : failure(err, len);
 }
