@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* internal.h - what the follower's two threads share.
+ *
+ * lock is over all of it, and is held during callbacks.  The follower thread alone uses
+ * dump, catalogue and binlog, the probe thread alone its connection.
+ */
+#ifndef QM_ROWCACHE_FOLLOW_INTERNAL_H
+#define QM_ROWCACHE_FOLLOW_INTERNAL_H
+
+#include "rowcache/follow/binlog.h"
+#include "rowcache/follow/catalogue.h"
+#include "rowcache/follow/connection.h"
+
+#define QM_WHY     256
+#define QM_PENDING 1024
+
+/* A place in a server's log. */
+struct qm_place {
+    uint64_t file; /* the number that its name ends in */
+    uint64_t position;
+};
+
+/* What was applied and may not be committed yet: settled when the engines are there. */
+struct qm_pending {
+    uint64_t number;
+    struct qm_place place;
+};
+
+struct qm_follow {
+    struct qm_follow_settings settings;
+    struct qm_follow_callbacks calls;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* applied, stop, connected */
+    pthread_t follower, probe;
+    bool stop;
+
+    struct qm_follow_info info;
+    uint64_t number;            /* of the transaction that is being applied */
+    bool known;                 /* info.applied is a position to go on from */
+    struct qm_gtid_list target; /* to reach before following */
+    uint64_t generation;        /* of the connection; 0 while there is none */
+    uint64_t generations;
+    unsigned pending_first, pending_count;
+    struct qm_pending pending[QM_PENDING];
+
+    struct qm_connection dump, catalogue, asker;
+    struct qm_catalogue *tables;
+    struct qm_binlog *binlog;
+    struct qm_gtid transaction;
+    char broken[QM_WHY]; /* by a callback of the parser */
+};
+
+/* "mariadb-bin.000012" and a position.  A name without a number is a file of its own,
+ * after all others. */
+struct qm_place qm_place_of(const char *file, uint64_t position);
+/* With the lock held. */
+void qm_pending_add(struct qm_follow *follow, uint64_t number, struct qm_place place);
+void qm_pending_settle(struct qm_follow *follow, struct qm_place committed);
+
+void qm_say(struct qm_follow *follow, const char *form, ...)
+    __attribute__((format(printf, 2, 3)));
+uint64_t qm_monotonic(void);
+/* Waits that long, or until changed is signalled.  With the lock held. */
+void qm_pause(struct qm_follow *follow, unsigned ms);
+
+void *qm_follow_thread(void *opaque);
+void *qm_probe_thread(void *opaque);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* probe.c - the thread that asks how far the server's log is, and its engines are.
+ *
+ * The server's answer to @@gtid_binlog_pos is not older than the question.  When all of
+ * it is applied, what is kept is as fresh as the question.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/follow/internal.h"
+
+#define QUESTIONS    8
+#define UNSETTLED_MS 5 /* between questions while something is not settled */
+
+struct question {
+    uint64_t asked; /* ns */
+    struct qm_gtid_list position;
+};
+
+struct probe {
+    struct qm_follow *follow;
+    uint64_t generation;
+    unsigned count;
+    struct question question[QUESTIONS]; /* the oldest first */
+};
+
+/* How far the engines have committed. */
+static bool committed(struct qm_connection *connection, struct qm_place *place,
+                      char *why)
+{
+    MYSQL_RES *result =
+        qm_connection_ask(connection, "SHOW STATUS LIKE 'Binlog\\_snapshot\\_%'", why);
+    char file[512] = "";
+    uint64_t position = 0;
+    MYSQL_ROW row;
+
+    if (!result)
+        return false;
+    while ((row = mysql_fetch_row(result))) {
+        if (strcasecmp(row[0], "Binlog_snapshot_file") == 0)
+            snprintf(file, sizeof file, "%s", row[1]);
+        else if (strcasecmp(row[0], "Binlog_snapshot_position") == 0)
+            position = strtoull(row[1], NULL, 10);
+    }
+    mysql_free_result(result);
+    *place = qm_place_of(file, position);
+    if (place->file == UINT64_MAX)
+        *place = (struct qm_place){0, 0};
+    return true;
+}
+
+/* With the lock held: what has been applied meanwhile. */
+static void tell_fresh(struct probe *probe)
+{
+    struct qm_follow *follow = probe->follow;
+    unsigned done = 0;
+
+    while (done < probe->count &&
+           qm_gtid_covers(&follow->info.applied, &probe->question[done].position))
+        done++;
+    if (done == 0)
+        return;
+    follow->calls.fresh(follow->calls.opaque, probe->question[done - 1].asked);
+    probe->count -= done;
+    memmove(probe->question, probe->question + done,
+            probe->count * sizeof probe->question[0]);
+}
+
+static bool ask(struct probe *probe, char *why)
+{
+    struct qm_follow *follow = probe->follow;
+    struct question question = {.asked = qm_monotonic()};
+    struct qm_place place;
+
+    if (!qm_connection_position(&follow->asker, &question.position, why) ||
+        !committed(&follow->asker, &place, why))
+        return false;
+    pthread_mutex_lock(&follow->lock);
+    if (follow->generation == probe->generation) {
+        if (probe->count < QUESTIONS)
+            probe->question[probe->count++] = question;
+        qm_pending_settle(follow, place);
+    }
+    pthread_mutex_unlock(&follow->lock);
+    return true;
+}
+
+/* Asks until the follower's connection is another. */
+static bool ask_on(struct probe *probe, char *why)
+{
+    struct qm_follow *follow = probe->follow;
+    unsigned period = follow->settings.max_lag_ms / 5 + 1;
+    uint64_t asked = 0;
+    bool good = true, same = true;
+
+    while (good && same) {
+        uint64_t since;
+
+        good = ask(probe, why);
+        asked = qm_monotonic();
+        pthread_mutex_lock(&follow->lock);
+        do {
+            unsigned wait = follow->pending_count > 0 && period > UNSETTLED_MS
+                                ? UNSETTLED_MS
+                                : period;
+
+            tell_fresh(probe);
+            since = (qm_monotonic() - asked) / 1000000;
+            same = follow->generation == probe->generation && !follow->stop;
+            if (!good || !same || since >= wait)
+                break;
+            qm_pause(follow, wait - (unsigned)since);
+        } while (true);
+        pthread_mutex_unlock(&follow->lock);
+    }
+    return good;
+}
+
+void *qm_probe_thread(void *opaque)
+{
+    struct qm_follow *follow = opaque;
+    struct probe *probe = calloc(1, sizeof *probe);
+    char why[QM_WHY];
+    bool stop = !probe;
+
+    mysql_thread_init();
+    while (!stop) {
+        unsigned server;
+
+        pthread_mutex_lock(&follow->lock);
+        while (!follow->stop && follow->generation == 0)
+            qm_pause(follow, 1000);
+        stop = follow->stop;
+        server = follow->info.server;
+        probe->follow = follow;
+        probe->generation = follow->generation;
+        probe->count = 0;
+        pthread_mutex_unlock(&follow->lock);
+        if (stop)
+            break;
+        if (!qm_connection_open(&follow->asker, &follow->settings,
+                                follow->settings.servers + server,
+                                follow->settings.timeout_ms, why) ||
+            !ask_on(probe, why)) {
+            pthread_mutex_lock(&follow->lock);
+            if (!follow->stop) {
+                follow->calls.message(follow->calls.opaque, why);
+                qm_pause(follow, 100);
+            }
+            pthread_mutex_unlock(&follow->lock);
+        }
+        qm_connection_close(&follow->asker);
+    }
+    free(probe);
+    mysql_thread_end();
+    return NULL;
+}
