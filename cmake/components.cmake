@@ -104,3 +104,6 @@ if(QM_WITH_STORE)
                DB_INCLUDE_DIR=libdb5.3-dev DB_LIBRARY)
   qm_component(STORE_LMDB "the store's disk layer lmdb" liblmdb-dev LMDB_FOUND=liblmdb-dev)
 endif()
+pkg_check_modules(LIBMARIADB IMPORTED_TARGET libmariadb)
+qm_component(FOLLOW "the follower of MariaDB's binary log" "libmariadb-dev, zlib1g-dev"
+             LIBMARIADB_FOUND=libmariadb-dev ZLIB_FOUND=zlib1g-dev)

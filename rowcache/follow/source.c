@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* source.c - the follower's thread: connects to one server after the other, and reads
+ * its log. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/follow/internal.h"
+
+/* After mysql.h, which it needs. */
+#include <mariadb_rpl.h>
+
+#define PAUSE_FIRST 50 /* ms, before a new connection; doubled each time */
+#define PAUSE_LAST  2000
+#define NOT_IN_LOG  1236 /* ER_MASTER_FATAL_ERROR_READING_BINLOG */
+
+/* The MySQL protocol's own function; libmariadb exports it without declaring it. */
+unsigned long mysql_net_read_packet(MYSQL *mysql);
+
+struct qm_place qm_place_of(const char *file, uint64_t position)
+{
+    const char *dot = strrchr(file, '.');
+    char *rest;
+    struct qm_place place = {UINT64_MAX, position};
+
+    if (dot && dot[1] >= '0' && dot[1] <= '9') {
+        place.file = strtoull(dot + 1, &rest, 10);
+        if (*rest)
+            place.file = UINT64_MAX;
+    }
+    return place;
+}
+
+static bool reached(struct qm_place at, struct qm_place place)
+{
+    return at.file > place.file ||
+           (at.file == place.file && at.position >= place.position);
+}
+
+void qm_pending_add(struct qm_follow *follow, uint64_t number, struct qm_place place)
+{
+    unsigned last = follow->pending_first + follow->pending_count;
+
+    if (follow->pending_count == QM_PENDING)
+        last--; /* the last two become one, which is settled later */
+    else
+        follow->pending_count++;
+    follow->pending[last % QM_PENDING] = (struct qm_pending){number, place};
+}
+
+void qm_pending_settle(struct qm_follow *follow, struct qm_place committed)
+{
+    uint64_t number = 0;
+
+    while (follow->pending_count > 0) {
+        struct qm_pending *first = follow->pending + follow->pending_first % QM_PENDING;
+
+        if (!reached(committed, first->place))
+            break;
+        number = first->number;
+        follow->pending_first = (follow->pending_first + 1) % QM_PENDING;
+        follow->pending_count--;
+    }
+    if (number > 0)
+        follow->calls.settled(follow->calls.opaque, number);
+}
+
+/* What the log has to be like.  On success, what the parser needs to know. */
+static bool check_server(struct qm_follow *follow, bool *crc, bool *lower_case,
+                         char *why)
+{
+    static const char statement[] =
+        "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
+        " VERSION()";
+    MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+    bool good = false;
+
+    if (row && !strstr(row[3], "MariaDB"))
+        snprintf(why, QM_WHY, "the server is not MariaDB but %.60s", row[3]);
+    else if (row && strcmp(row[0], "1") != 0)
+        snprintf(why, QM_WHY,
+                 "the server writes no binary log: put log_bin under [mysqld]");
+    else
+        good = row != NULL;
+    if (good) {
+        *crc = strcmp(row[1], "1") == 0;
+        *lower_case = strcmp(row[2], "0") != 0;
+    }
+    mysql_free_result(result);
+    return good;
+}
+
+/* Where the server's log ends. */
+static bool log_end(struct qm_follow *follow, struct qm_place *place, char *why)
+{
+    MYSQL_RES *result =
+        qm_connection_ask(&follow->catalogue, "SHOW MASTER STATUS", why);
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+
+    if (row)
+        *place = qm_place_of(row[0], strtoull(row[1], NULL, 10));
+    else if (result)
+        snprintf(why, QM_WHY, "SHOW MASTER STATUS says nothing");
+    mysql_free_result(result);
+    return row != NULL;
+}
+
+static void start_anew(struct qm_follow *follow, const struct qm_gtid_list *position,
+                       const char *why)
+{
+    qm_catalogue_defined(follow->tables, NULL, NULL);
+    pthread_mutex_lock(&follow->lock);
+    follow->number++;
+    follow->info.gaps++;
+    follow->info.applied = *position;
+    follow->known = true;
+    follow->calls.gap(follow->calls.opaque, follow->number, why);
+    follow->calls.applied(follow->calls.opaque, follow->number, &follow->info.applied);
+    pthread_cond_broadcast(&follow->changed);
+    pthread_mutex_unlock(&follow->lock);
+}
+
+static void lose(struct qm_follow *follow, const char *why)
+{
+    pthread_mutex_lock(&follow->lock);
+    follow->generation = 0;
+    follow->info.following = false;
+    follow->calls.following(follow->calls.opaque, false, why);
+    pthread_mutex_unlock(&follow->lock);
+}
+
+/* Follows once what is aimed at has been applied. */
+static void look_at_target(struct qm_follow *follow)
+{
+    pthread_mutex_lock(&follow->lock);
+    if (!follow->info.following &&
+        qm_gtid_covers(&follow->info.applied, &follow->target)) {
+        follow->info.following = true;
+        follow->calls.following(follow->calls.opaque, true, "");
+    }
+    pthread_mutex_unlock(&follow->lock);
+}
+
+/* The dump connection, asked for the log from where we are. */
+static bool open_dump(struct qm_follow *follow, const struct qm_follow_server *server,
+                      bool crc, char *why)
+{
+    unsigned period_ms = follow->settings.timeout_ms / 3 + 1;
+    char position[QM_GTID_TEXT], statement[QM_GTID_TEXT + 64];
+    MARIADB_RPL *rpl;
+    bool good;
+
+    if (!qm_connection_open(&follow->dump, &follow->settings, server,
+                            follow->settings.timeout_ms, why))
+        return false;
+    snprintf(statement, sizeof statement, "SET @master_heartbeat_period = %" PRIu64,
+             period_ms * UINT64_C(1000000));
+    if (!qm_connection_tell(&follow->dump, statement, why))
+        return false;
+    snprintf(statement, sizeof statement,
+             "SET @mariadb_slave_capability = 4, @master_binlog_checksum = '%s'",
+             crc ? "CRC32" : "NONE");
+    if (!qm_connection_tell(&follow->dump, statement, why))
+        return false;
+    pthread_mutex_lock(&follow->lock);
+    qm_gtid_print(&follow->info.applied, position);
+    pthread_mutex_unlock(&follow->lock);
+    snprintf(statement, sizeof statement, "SET @slave_connect_state = '%s'", position);
+    if (!qm_connection_tell(&follow->dump, statement, why) ||
+        !qm_connection_tell(&follow->dump,
+                            "SET @slave_gtid_strict_mode = 0,"
+                            " @slave_gtid_ignore_duplicates = 0",
+                            why))
+        return false;
+    rpl = mariadb_rpl_init(follow->dump.mysql);
+    if (!rpl) {
+        snprintf(why, QM_WHY, "no memory");
+        return false;
+    }
+    mariadb_rpl_optionsv(rpl, MARIADB_RPL_SERVER_ID, follow->settings.server_id);
+    good = mariadb_rpl_open(rpl) == 0;
+    if (!good)
+        snprintf(why, QM_WHY, "%s (%u)", mysql_error(follow->dump.mysql),
+                 mysql_errno(follow->dump.mysql));
+    mariadb_rpl_close(rpl);
+    return good;
+}
+
+/* Both connections; the position to start from if there is none. */
+static bool open_both(struct qm_follow *follow, char *why)
+{
+    const struct qm_follow_server *server =
+        follow->settings.servers + follow->info.server;
+    struct qm_gtid_list position;
+    struct qm_place place;
+    bool crc, lower_case;
+
+    if (!qm_connection_open(&follow->catalogue, &follow->settings, server,
+                            follow->settings.timeout_ms, why) ||
+        !check_server(follow, &crc, &lower_case, why) ||
+        !qm_connection_position(&follow->catalogue, &position, why) ||
+        !log_end(follow, &place, why))
+        return false;
+    if (!follow->known)
+        start_anew(follow, &position, "a new start");
+    qm_binlog_reset(follow->binlog, crc, lower_case);
+    follow->broken[0] = '\0';
+    if (!open_dump(follow, server, crc, why))
+        return false;
+    pthread_mutex_lock(&follow->lock);
+    follow->target = position;
+    /* Nothing of an earlier connection is known to be committed before all is that is
+     * in the log now. */
+    follow->pending_count = 0;
+    qm_pending_add(follow, follow->number, place);
+    follow->info.connects++;
+    follow->generation = ++follow->generations;
+    pthread_cond_broadcast(&follow->changed);
+    pthread_mutex_unlock(&follow->lock);
+    return true;
+}
+
+static bool is_stopping(struct qm_follow *follow)
+{
+    bool stop;
+
+    pthread_mutex_lock(&follow->lock);
+    stop = follow->stop;
+    pthread_mutex_unlock(&follow->lock);
+    return stop;
+}
+
+/* Reads until the connection ends, with why.  False: not without a gap. */
+static bool read_log(struct qm_follow *follow, char *why)
+{
+    MYSQL *mysql = follow->dump.mysql;
+
+    look_at_target(follow);
+    for (;;) {
+        unsigned long size = mysql_net_read_packet(mysql);
+        const uint8_t *packet = mysql->net.read_pos;
+        const char *wrong;
+
+        if (size == packet_error) {
+            snprintf(why, QM_WHY, "%s (%u)", mysql_error(mysql), mysql_errno(mysql));
+            return mysql_errno(mysql) != NOT_IN_LOG;
+        }
+        if (size == 0 || packet[0] != 0) {
+            snprintf(why, QM_WHY, "the server ended its log");
+            return true;
+        }
+        wrong = qm_binlog_event(follow->binlog, packet + 1, size - 1);
+        if (wrong) {
+            snprintf(why, QM_WHY, "%s", wrong);
+            return false;
+        }
+        if (follow->broken[0]) {
+            snprintf(why, QM_WHY, "%s", follow->broken);
+            return true;
+        }
+        pthread_mutex_lock(&follow->lock);
+        follow->info.events++;
+        pthread_mutex_unlock(&follow->lock);
+        look_at_target(follow);
+    }
+}
+
+void *qm_follow_thread(void *opaque)
+{
+    struct qm_follow *follow = opaque;
+    unsigned pause = PAUSE_FIRST;
+    char why[QM_WHY] = "";
+
+    mysql_thread_init();
+    while (!is_stopping(follow)) {
+        bool opened = open_both(follow, why), whole = true;
+
+        if (opened) {
+            pause = PAUSE_FIRST;
+            qm_say(follow, "follows the binary log of server %u",
+                   follow->info.server + 1);
+            whole = read_log(follow, why);
+        }
+        if (!is_stopping(follow)) {
+            lose(follow, why);
+            qm_say(follow, "does not follow server %u: %s", follow->info.server + 1,
+                   why);
+        }
+        qm_connection_close(&follow->dump);
+        qm_connection_close(&follow->catalogue);
+        pthread_mutex_lock(&follow->lock);
+        if (!whole)
+            follow->known = false;
+        if (!opened || whole) /* a gap is no reason to go elsewhere */
+            follow->info.server =
+                (follow->info.server + 1) % follow->settings.servers_count;
+        if (!follow->stop) /* a lost connection is tried again at once, elsewhere */
+            qm_pause(follow, pause);
+        pthread_mutex_unlock(&follow->lock);
+        pause = pause * 2 > PAUSE_LAST ? PAUSE_LAST : pause * 2;
+    }
+    mysql_thread_end();
+    return NULL;
+}
