@@ -198,18 +198,15 @@ long qm_print_latin1(const uint8_t *value, size_t length, char *text)
     return to - text;
 }
 
-/* Stored with the parts that change fastest last, but for the versions that are made in
- * their order (6 and up), which are stored as they are. */
-void qm_print_uuid(const uint8_t *value, char *text)
+void qm_print_uuid(const uint8_t *value, bool swapped, char *text)
 {
-    static const uint8_t swapped[16] = {12, 13, 14, 15, 10, 11, 8, 9,
-                                        6,  7,  0,  1,  2,  3,  4, 5};
-    bool plain = (value[6] & 0xf0) >= 0x60 && (value[8] & 0x80);
+    static const uint8_t order[16] = {12, 13, 14, 15, 10, 11, 8, 9,
+                                      6,  7,  0,  1,  2,  3,  4, 5};
 
     for (unsigned i = 0; i < 16; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
             *text++ = '-';
-        text += sprintf(text, "%02x", value[plain ? i : swapped[i]]);
+        text += sprintf(text, "%02x", value[swapped ? order[i] : i]);
     }
 }
 
@@ -217,7 +214,7 @@ void qm_print_uuid(const uint8_t *value, char *text)
  * dots. */
 void qm_print_inet6(const uint8_t *value, char *text)
 {
-    unsigned words[8], gap = 8, gap_length = 1;
+    unsigned words[8], gap = 8, gap_length = 0;
 
     for (unsigned i = 0; i < 8; i++)
         words[i] = (unsigned)qm_big(value + 2 * i, 2);

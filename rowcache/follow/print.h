@@ -3,6 +3,7 @@
 #ifndef QM_ROWCACHE_PRINT_H
 #define QM_ROWCACHE_PRINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +17,8 @@ long qm_print_decimal(unsigned precision, unsigned scale, const uint8_t *value,
 long qm_print_time(uint8_t type, unsigned digits, const uint8_t *value, char *text);
 /* text has room for three times as many bytes. */
 long qm_print_latin1(const uint8_t *value, size_t length, char *text);
-void qm_print_uuid(const uint8_t *value, char *text);
+/* MariaDB before 10.11.5 stores a UUID's parts in another order, swapped. */
+void qm_print_uuid(const uint8_t *value, bool swapped, char *text);
 void qm_print_inet6(const uint8_t *value, char *text);
 
 #endif

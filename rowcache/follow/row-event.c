@@ -68,12 +68,15 @@ static void tell_each(struct reading *r, const struct qm_name *name, unsigned co
 
 /* The key of image, with what it lacks from before (NULL: none). */
 static bool key_of(const struct reading *r, const struct image *image,
-                   const struct image *before, struct qm_keytext *key)
+                   const struct image *before, bool swapped, struct qm_keytext *key)
 {
     qm_keytext_start(key);
     for (unsigned i = 0; i < r->table->key_count; i++) {
-        const struct qm_key_column *column = r->table->key + i;
+        struct qm_key_column how = r->table->key[i], *column = &how;
         const struct value *value = image->value + column->ordinal;
+
+        if (swapped && how.print == QM_PRINT_UUID)
+            how.print = QM_PRINT_UUID_SWAPPED;
 
         if (!value->there && before)
             value = before->value + column->ordinal;
@@ -114,6 +117,24 @@ static bool reference_changed(const struct reading *r, const struct image *befor
     return false;
 }
 
+static void tell_keys(struct reading *r, enum qm_row_event kind,
+                      const struct image *first, const struct image *second,
+                      bool swapped, struct qm_keytext key[2])
+{
+    if (!key_of(r, first, NULL, swapped, key)) {
+        tell_all(r);
+        return;
+    }
+    tell(r, key);
+    if (kind != QM_ROW_UPDATE)
+        return;
+    if (!key_of(r, second, first, swapped, key + 1))
+        tell_all(r);
+    else if (key[0].length != key[1].length ||
+             memcmp(key[0].text, key[1].text, key[0].length) != 0)
+        tell(r, key + 1);
+}
+
 static void row(struct reading *r, enum qm_row_event kind, const struct image *first,
                 const struct image *second, struct qm_keytext key[2])
 {
@@ -126,18 +147,12 @@ static void row(struct reading *r, enum qm_row_event kind, const struct image *f
         tell_each(r, r->table->on_update, r->table->on_update_count);
         r->told_updates = true;
     }
-    if (!key_of(r, first, NULL, key)) {
-        tell_all(r);
-        return;
-    }
-    tell(r, key);
-    if (kind != QM_ROW_UPDATE)
-        return;
-    if (!key_of(r, second, first, key + 1))
-        tell_all(r);
-    else if (key[0].length != key[1].length ||
-             memcmp(key[0].text, key[1].text, key[0].length) != 0)
-        tell(r, key + 1);
+    tell_keys(r, kind, first, second, false, key);
+    for (unsigned i = 0; i < r->table->key_count; i++)
+        if (r->table->key[i].print == QM_PRINT_UUID) { /* both of its readings */
+            tell_keys(r, kind, first, second, true, key);
+            break;
+        }
 }
 
 static const char *rows(struct reading *r, enum qm_row_event kind,

@@ -262,9 +262,10 @@ static bool print_filled(struct qm_column column, const struct qm_key_column *ho
         qm_keytext_add(key, (const char *)whole, size);
         return true;
     case QM_PRINT_UUID:
+    case QM_PRINT_UUID_SWAPPED:
         if (size != 16)
             return false;
-        qm_print_uuid(whole, text);
+        qm_print_uuid(whole, how->print == QM_PRINT_UUID_SWAPPED, text);
         break;
     case QM_PRINT_INET6:
         if (size != 16)
@@ -321,6 +322,7 @@ bool qm_value_print(struct qm_column column, const struct qm_key_column *how,
     }
     case QM_PRINT_BINARY:
     case QM_PRINT_UUID:
+    case QM_PRINT_UUID_SWAPPED:
     case QM_PRINT_INET4:
     case QM_PRINT_INET6:
         if (!print_filled(column, how, value, length, key))

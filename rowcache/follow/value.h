@@ -61,7 +61,8 @@ enum qm_print {
     QM_PRINT_LATIN1,
     QM_PRINT_BINARY, /* of a fixed length, filled with zeros */
     QM_PRINT_LABELS, /* enum and set */
-    QM_PRINT_UUID,
+    QM_PRINT_UUID,   /* the image does not say in which of two orders its parts are: */
+    QM_PRINT_UUID_SWAPPED,
     QM_PRINT_INET4,
     QM_PRINT_INET6,
 };
