@@ -142,7 +142,7 @@ int main(int argc, char **argv)
         perror("qm_follow_start");
         return 1;
     }
-    while (fgets(line, sizeof line, stdin))
+    while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0)
         answer(follow, line);
     qm_follow_stop(follow);
     puts("stopped");
