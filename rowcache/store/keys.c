@@ -259,35 +259,72 @@ static int copy_range(struct range *r, uint64_t from)
     return error == ENOUGH ? 0 : error;
 }
 
-static int walk_partition(struct partition *p,
-                          int (*each)(void *opaque, const void *key, size_t key_len,
-                                      const void *value, size_t value_len,
-                                      uint64_t expires),
-                          void *opaque)
+/* Cursors leave out that many of the hashes' last values, for the partition. */
+#define SCAN_UNIT UINT64_C(256)
+
+typedef int each_key(void *opaque, const void *key, size_t key_len, const void *value,
+                     size_t value_len, uint64_t expires);
+
+/* Walks the keys whose hashes begin at *from; sets it to where the next range begins, 0
+ * at the end. */
+static int walk_range(struct range *r, uint64_t *from, each_key *each, void *opaque)
+{
+    int error;
+
+    pthread_mutex_lock(&r->p->lock);
+    r->to = (*from + UINT64_MAX / (store_partition_keys(r->p) / RANGE_KEYS + 1)) |
+            (SCAN_UNIT - 1);
+    if (r->to < *from || UINT64_MAX - r->to < RANGE_KEYS)
+        r->to = UINT64_MAX;
+    r->count = 0;
+    error = copy_range(r, *from);
+    pthread_mutex_unlock(&r->p->lock);
+    for (size_t i = 0; i < r->count; i++) {
+        struct copy *c = &r->copies[i];
+
+        if (error == 0)
+            error = each(opaque, c->bytes, c->key_len, c->bytes + c->key_len,
+                         c->value_len, c->expires);
+        free(c->bytes);
+    }
+    *from = r->to + 1;
+    return error;
+}
+
+static int walk_partition(struct partition *p, each_key *each, void *opaque)
 {
     struct range r = {.p = p};
     uint64_t from = 0;
     int error;
 
-    do {
-        pthread_mutex_lock(&p->lock);
-        r.to = from + UINT64_MAX / (store_partition_keys(p) / RANGE_KEYS + 1);
-        if (r.to < from || UINT64_MAX - r.to < RANGE_KEYS)
-            r.to = UINT64_MAX;
-        r.count = 0;
-        error = copy_range(&r, from);
-        pthread_mutex_unlock(&p->lock);
-        for (size_t i = 0; i < r.count; i++) {
-            struct copy *c = &r.copies[i];
-
-            if (error == 0)
-                error = each(opaque, c->bytes, c->key_len, c->bytes + c->key_len,
-                             c->value_len, c->expires);
-            free(c->bytes);
-        }
-        from = r.to + 1;
-    } while (error == 0 && from != 0);
+    do
+        error = walk_range(&r, &from, each, opaque);
+    while (error == 0 && from != 0);
     free(r.copies);
+    return error;
+}
+
+int qmstore_scan(struct qmstore *s, uint64_t *cursor,
+                 int (*each)(void *opaque, const void *key, size_t key_len,
+                             const void *value, size_t value_len, uint64_t expires),
+                 void *opaque)
+{
+    uint64_t partition = *cursor / (UINT64_MAX / SCAN_UNIT + 1);
+    uint64_t from = *cursor * SCAN_UNIT;
+    struct range r;
+    int error;
+
+    if (partition >= s->config.partitions)
+        return EINVAL;
+    r = (struct range){.p = &s->partitions[partition]};
+    error = walk_range(&r, &from, each, opaque);
+    free(r.copies);
+    if (from == 0)
+        *cursor = partition + 1 < s->config.partitions
+                      ? (partition + 1) * (UINT64_MAX / SCAN_UNIT + 1)
+                      : 0;
+    else
+        *cursor = partition * (UINT64_MAX / SCAN_UNIT + 1) + from / SCAN_UNIT;
     return error;
 }
 

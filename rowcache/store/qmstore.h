@@ -130,6 +130,15 @@ QMSTORE_PUBLIC int qmstore_each(struct qmstore *store,
                                             size_t value_len, uint64_t expires),
                                 void *opaque);
 
+/* As qmstore_each(), a part of the keys at a time: begins where *cursor says, 0 at
+ * first, and sets it to where to go on, 0 at the end.  A key that is there from the
+ * first call to the last is told once.  EINVAL: no call has returned that cursor. */
+QMSTORE_PUBLIC int qmstore_scan(struct qmstore *store, uint64_t *cursor,
+                                int (*each)(void *opaque, const void *key,
+                                            size_t key_len, const void *value,
+                                            size_t value_len, uint64_t expires),
+                                void *opaque);
+
 /* Removes all keys. */
 QMSTORE_PUBLIC int qmstore_clear(struct qmstore *store);
 
