@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rows.c - the rows that are kept; see rows.h.
+ *
+ * A kept value begins with a header: its kind, and the generation of its table when it
+ * was stored.  A table is emptied by raising its generation.  Tables share 1024
+ * generations, and keys 65536 versions, by their hashes: a collision drops more than it
+ * must, never less.  Versions, positions and what waits are under one lock. */
+#include "rowcache/rows.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rowcache/keytext.h"
+
+enum { SLOTS = 65536, TABLES = 1024, WAITING = 8192, WAITING_BYTES = 32 << 20 };
+
+struct header {
+    uint64_t generation;
+    uint16_t table;
+    uint8_t kind;
+    uint8_t padding[5];
+};
+
+struct touched {
+    uint64_t version, number; /* how often, and by which transaction last */
+};
+
+/* An answer that waits until what it may have seen is applied. */
+struct waiting {
+    struct waiting *next;
+    struct qm_rows_token token;
+    struct qm_gtid_list position;
+    size_t key_length, length;
+    char bytes[]; /* key, then header and value */
+};
+
+struct qm_rows {
+    struct qmstore *store;
+    pthread_mutex_t lock;
+    struct touched slot[SLOTS], table[TABLES];
+    _Atomic uint64_t generation[TABLES];
+    _Atomic bool following;
+    _Atomic uint64_t fresh, max_lag; /* ns */
+    uint64_t settled;
+    struct qm_gtid_list applied;
+    struct waiting *first, **last;
+    size_t count, bytes;
+    struct qm_rows_stats stats;
+};
+
+uint64_t qm_rows_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static unsigned slot_of(const char *key, size_t length)
+{
+    return (unsigned)(XXH3_64bits(key, length) % SLOTS);
+}
+
+static unsigned table_of(const char *table, size_t length)
+{
+    return (unsigned)(XXH3_64bits(table, length) % TABLES);
+}
+
+struct qm_rows *qm_rows_new(struct qmstore *store, unsigned max_lag_ms)
+{
+    struct qm_rows *rows = calloc(1, sizeof *rows);
+
+    if (!rows || qmstore_clear(store) != 0) {
+        free(rows);
+        return NULL;
+    }
+    rows->store = store;
+    rows->last = &rows->first;
+    pthread_mutex_init(&rows->lock, NULL);
+    snprintf(rows->stats.why, sizeof rows->stats.why, "the binary log is not followed");
+    qm_rows_set_max_lag(rows, max_lag_ms);
+    return rows;
+}
+
+static void forget_waiting(struct qm_rows *rows)
+{
+    while (rows->first) {
+        struct waiting *w = rows->first;
+
+        rows->first = w->next;
+        free(w);
+    }
+    rows->last = &rows->first;
+    rows->count = rows->bytes = 0;
+}
+
+void qm_rows_free(struct qm_rows *rows)
+{
+    if (!rows)
+        return;
+    forget_waiting(rows);
+    pthread_mutex_destroy(&rows->lock);
+    free(rows);
+}
+
+void qm_rows_set_max_lag(struct qm_rows *rows, unsigned ms)
+{
+    rows->max_lag = (uint64_t)ms * 1000000;
+}
+
+bool qm_rows_is_following(struct qm_rows *rows)
+{
+    return rows->following;
+}
+
+uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t length)
+{
+    return rows->generation[table_of(table, length)];
+}
+
+/* --- readers --- */
+
+/* Whether what it has seen is applied. */
+static bool caught_up(struct qm_rows *rows, struct qm_reader *reader)
+{
+    bool covers;
+
+    pthread_mutex_lock(&rows->lock);
+    covers = qm_gtid_covers(&rows->applied, reader->seen);
+    pthread_mutex_unlock(&rows->lock);
+    if (covers) {
+        free(reader->seen);
+        reader->seen = NULL;
+    }
+    return covers;
+}
+
+enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
+                              uint64_t now, const char *key, size_t length,
+                              void **value, const char **text, size_t *text_length)
+{
+    uint64_t fresh = atomic_load_explicit(&rows->fresh, memory_order_acquire);
+    struct header header;
+    size_t n;
+
+    if (!rows->following || (now > fresh && now - fresh > rows->max_lag) ||
+        (reader->seen && !caught_up(rows, reader)))
+        return QM_ROWS_NONE;
+    if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
+        return QM_ROWS_NONE;
+    memcpy(&header, *value, n < sizeof header ? 0 : sizeof header);
+    if (n < sizeof header || header.generation != rows->generation[header.table]) {
+        free(*value);
+        return QM_ROWS_NONE;
+    }
+    *text = (const char *)*value + sizeof header;
+    *text_length = n - sizeof header;
+    return header.kind;
+}
+
+void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position)
+{
+    if (position->count == 0)
+        return;
+    if (!reader->seen)
+        reader->seen = calloc(1, sizeof *reader->seen);
+    if (reader->seen)
+        qm_gtid_raise(reader->seen, position);
+}
+
+/* --- fills --- */
+
+struct qm_rows_token qm_rows_begin(struct qm_rows *rows, const char *table,
+                                   size_t table_length, const char *key, size_t length)
+{
+    struct qm_rows_token t = {slot_of(key, length), table_of(table, table_length), 0, 0,
+                              false};
+
+    pthread_mutex_lock(&rows->lock);
+    t.version = rows->slot[t.slot].version;
+    t.generation = rows->generation[t.table];
+    t.storable = rows->following && rows->slot[t.slot].number <= rows->settled &&
+                 rows->table[t.table].number <= rows->settled;
+    if (rows->following && !t.storable)
+        rows->stats.unsettled++;
+    pthread_mutex_unlock(&rows->lock);
+    return t;
+}
+
+static void store(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
+                  size_t key_length, const void *value, size_t length)
+{
+    if (!rows->following || rows->slot[t->slot].version != t->version ||
+        rows->generation[t->table] != t->generation) {
+        rows->stats.raced++;
+        return;
+    }
+    if (qmstore_put(rows->store, key, key_length, value, length, 0) == 0)
+        rows->stats.stored++;
+    else /* it may have been made, or not: then nothing must be there */
+        qmstore_delete(rows->store, key, key_length);
+}
+
+void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
+                 const char *key, size_t length, enum qm_rows_kind kind,
+                 const char *value, size_t value_length,
+                 const struct qm_gtid_list *position)
+{
+    struct header header = {.kind = (uint8_t)kind,
+                            .table = (uint16_t)token->table,
+                            .generation = token->generation};
+    struct waiting *w;
+
+    if (!token->storable || position->count == 0 || length > QMSTORE_KEY_MAX)
+        return;
+    w = malloc(sizeof *w + length + sizeof header + value_length);
+    if (!w)
+        return;
+    *w = (struct waiting){.token = *token,
+                          .position = *position,
+                          .key_length = length,
+                          .length = sizeof header + value_length};
+    memcpy(w->bytes, key, length);
+    memcpy(w->bytes + length, &header, sizeof header);
+    if (value_length > 0)
+        memcpy(w->bytes + length + sizeof header, value, value_length);
+    pthread_mutex_lock(&rows->lock);
+    if (qm_gtid_covers(&rows->applied, position)) {
+        store(rows, token, w->bytes, length, w->bytes + length, w->length);
+    } else if (rows->following && rows->count < WAITING &&
+               rows->bytes + w->length < WAITING_BYTES) {
+        *rows->last = w;
+        rows->last = &w->next;
+        rows->count++;
+        rows->bytes += w->length;
+        w = NULL;
+    }
+    pthread_mutex_unlock(&rows->lock);
+    free(w);
+}
+
+/* In their order: one that cannot be stored yet holds up those behind it. */
+static void store_waiting(struct qm_rows *rows)
+{
+    while (rows->first && qm_gtid_covers(&rows->applied, &rows->first->position)) {
+        struct waiting *w = rows->first;
+
+        rows->first = w->next;
+        if (!rows->first)
+            rows->last = &rows->first;
+        rows->count--;
+        rows->bytes -= w->length;
+        store(rows, &w->token, w->bytes, w->key_length, w->bytes + w->key_length,
+              w->length);
+        free(w);
+    }
+}
+
+/* --- changes --- */
+
+static bool drop(struct qm_rows *rows, const char *key, size_t length, uint64_t number)
+{
+    struct touched *slot = &rows->slot[slot_of(key, length)];
+
+    slot->version++;
+    if (number > slot->number)
+        slot->number = number;
+    return qmstore_delete(rows->store, key, length) == 0;
+}
+
+bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length)
+{
+    bool there;
+
+    pthread_mutex_lock(&rows->lock);
+    there = drop(rows, key, length, 0);
+    pthread_mutex_unlock(&rows->lock);
+    return there;
+}
+
+static void empty_table(struct qm_rows *rows, unsigned table, uint64_t number)
+{
+    rows->generation[table]++;
+    if (number > rows->table[table].number)
+        rows->table[table].number = number;
+}
+
+static void empty_all(struct qm_rows *rows, uint64_t number)
+{
+    for (unsigned i = 0; i < TABLES; i++)
+        empty_table(rows, i, number);
+    forget_waiting(rows);
+}
+
+void qm_rows_drop_all(struct qm_rows *rows)
+{
+    pthread_mutex_lock(&rows->lock);
+    empty_all(rows, 0);
+    pthread_mutex_unlock(&rows->lock);
+    qmstore_clear(rows->store);
+}
+
+static void changed(void *opaque, uint64_t number, const char *schema,
+                    const char *table, const char *key, size_t length)
+{
+    struct qm_rows *rows = opaque;
+    char text[2 * 256 + 2 + QM_KEY_MAX];
+    int n = snprintf(text, sizeof text, "%s.%s:", schema, table);
+
+    pthread_mutex_lock(&rows->lock);
+    rows->stats.invalidations++;
+    if (n > 0 && (size_t)n + length <= sizeof text) {
+        memcpy(text + n, key, length);
+        drop(rows, text, (size_t)n + length, number);
+    } else {
+        empty_all(rows, number);
+    }
+    pthread_mutex_unlock(&rows->lock);
+}
+
+static void all_changed(void *opaque, uint64_t number, const char *schema,
+                        const char *table)
+{
+    struct qm_rows *rows = opaque;
+    char text[2 * 256 + 2];
+    int n = schema && table ? snprintf(text, sizeof text, "%s.%s", schema, table) : -1;
+
+    pthread_mutex_lock(&rows->lock);
+    rows->stats.tables_emptied++;
+    if (n > 0 && (size_t)n < sizeof text)
+        empty_table(rows, table_of(text, (size_t)n), number);
+    else
+        empty_all(rows, number);
+    pthread_mutex_unlock(&rows->lock);
+}
+
+static void gap(void *opaque, uint64_t number, const char *why)
+{
+    struct qm_rows *rows = opaque;
+
+    pthread_mutex_lock(&rows->lock);
+    rows->stats.gaps++;
+    empty_all(rows, number);
+    pthread_mutex_unlock(&rows->lock);
+}
+
+static void applied(void *opaque, uint64_t number, const struct qm_gtid_list *position)
+{
+    struct qm_rows *rows = opaque;
+
+    pthread_mutex_lock(&rows->lock);
+    rows->applied = *position;
+    store_waiting(rows);
+    pthread_mutex_unlock(&rows->lock);
+}
+
+static void settled(void *opaque, uint64_t number)
+{
+    struct qm_rows *rows = opaque;
+
+    pthread_mutex_lock(&rows->lock);
+    rows->settled = number;
+    pthread_mutex_unlock(&rows->lock);
+}
+
+static void fresh(void *opaque, uint64_t ns)
+{
+    struct qm_rows *rows = opaque;
+
+    atomic_store_explicit(&rows->fresh, ns, memory_order_release);
+}
+
+static void following(void *opaque, bool is, const char *why)
+{
+    struct qm_rows *rows = opaque;
+
+    pthread_mutex_lock(&rows->lock);
+    rows->following = is;
+    if (!is)
+        forget_waiting(rows);
+    snprintf(rows->stats.why, sizeof rows->stats.why, "%s", is || !why ? "" : why);
+    pthread_mutex_unlock(&rows->lock);
+}
+
+void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls)
+{
+    *calls = (struct qm_follow_callbacks){
+        .opaque = rows,
+        .changed = changed,
+        .all_changed = all_changed,
+        .gap = gap,
+        .applied = applied,
+        .settled = settled,
+        .fresh = fresh,
+        .following = following,
+        .message = calls->message,
+    };
+}
+
+void qm_rows_get_stats(struct qm_rows *rows, struct qm_rows_stats *stats)
+{
+    uint64_t now = qm_rows_now(), at = rows->fresh;
+
+    pthread_mutex_lock(&rows->lock);
+    *stats = rows->stats;
+    stats->waiting = rows->count;
+    stats->following = rows->following;
+    stats->applied = rows->applied;
+    stats->behind = at == 0 ? -1 : now > at ? (double)(now - at) / 1e9 : 0;
+    pthread_mutex_unlock(&rows->lock);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rows.h - the rows that are kept, and which of them may still be served.
+ *
+ * What is kept under a key is what the database held when everything that was applied
+ * (follow/follow.h) had been committed:
+ *
+ * - A fill takes a token before its SELECT is sent.  If an event touches the row or its
+ *   table before the answer is stored, the answer is not stored.
+ * - A row that changed in a transaction that is not settled is not stored: the SELECT
+ *   may have seen it as it was before.
+ * - An answer may have seen transactions that are not applied yet.  It is stored only
+ *   when they are; until then a reader that was given it (struct qm_reader) reads past
+ *   the cache.
+ * - When the log is not followed, or the last proof of freshness is older than max-lag,
+ *   nothing is found; when it is not followed, nothing is stored.
+ *
+ * Threads: all functions may be called by any; hits take no lock but the store's. */
+#ifndef QM_ROWCACHE_ROWS_H
+#define QM_ROWCACHE_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rowcache/follow/follow.h"
+#include "rowcache/store/qmstore.h"
+
+struct qm_rows;
+
+enum qm_rows_kind { QM_ROWS_NONE, QM_ROWS_ROW, QM_ROWS_ABSENT, QM_ROWS_ALIAS };
+
+/* What one client connection has seen.  Its own thread's. */
+struct qm_reader {
+    struct qm_gtid_list *seen; /* NULL: nothing that might not be applied */
+};
+
+struct qm_rows_token {
+    unsigned slot, table;
+    uint64_t version, generation;
+    bool storable;
+};
+
+struct qm_rows_stats {
+    uint64_t stored, raced, unsettled, waiting, invalidations, tables_emptied, gaps;
+    bool following;
+    double behind; /* seconds since the last proof of freshness; -1: none */
+    char why[160]; /* it is not followed */
+    struct qm_gtid_list applied;
+};
+
+/* The store is the caller's, and is emptied: what an earlier process kept may be old.
+ * Returns NULL where there is no memory. */
+struct qm_rows *qm_rows_new(struct qmstore *store, unsigned max_lag_ms);
+void qm_rows_free(struct qm_rows *rows);
+
+uint64_t qm_rows_now(void); /* ns of the monotonic clock */
+
+/* The value is the caller's, to free(); *text is where it begins in it.  now: of this
+ * wake-up, or later. */
+enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
+                              uint64_t now, const char *key, size_t length,
+                              void **value, const char **text, size_t *text_length);
+
+/* Before a SELECT is sent.  table is the part of the key before its ':'. */
+struct qm_rows_token qm_rows_begin(struct qm_rows *rows, const char *table,
+                                   size_t table_length, const char *key, size_t length);
+/* After it: position is what it may have seen. */
+void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
+                 const char *key, size_t length, enum qm_rows_kind kind,
+                 const char *value, size_t value_length,
+                 const struct qm_gtid_list *position);
+/* The reader was given what may have seen position. */
+void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position);
+
+/* Drops one key, or all; for the operator. */
+bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length);
+void qm_rows_drop_all(struct qm_rows *rows);
+
+uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t length);
+bool qm_rows_is_following(struct qm_rows *rows);
+void qm_rows_set_max_lag(struct qm_rows *rows, unsigned ms);
+void qm_rows_get_stats(struct qm_rows *rows, struct qm_rows_stats *stats);
+
+/* What the follower calls; opaque is the rows.  message stays the caller's. */
+void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls);
+
+#endif
