@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fill.h - reads rows from MariaDB: a pool of threads, each with a connection.
+ *
+ * A job is the caller's until it is given, and again when done() is called with it, by
+ * a thread of the pool.  What was read is stored in the rows before that. */
+#ifndef QM_ROWCACHE_FILL_H
+#define QM_ROWCACHE_FILL_H
+
+#include <stdatomic.h>
+
+#include "rowcache/fill/json.h"
+#include "rowcache/fill/name.h"
+#include "rowcache/follow/follow.h"
+#include "rowcache/rows.h"
+
+struct qm_fill_settings {
+    struct qm_follow_server server;
+    const char *user, *password;
+    const char *ssl_ca, *ssl_cert, *ssl_key;
+    bool ssl_verify;
+    unsigned connections, queue, timeout_ms;
+};
+
+enum qm_fill_outcome { QM_FILL_ROW, QM_FILL_ABSENT, QM_FILL_ERROR };
+
+struct qm_fill_job {
+    struct qm_fill_job *next;
+    struct qm_row_name name;
+    uint64_t queued;       /* qm_rows_now() */
+    _Atomic uint64_t sent; /* the tick when its SELECT was sent; 0: not yet */
+    enum qm_fill_outcome outcome;
+    struct qm_text text; /* the row; or the error, as Redis words it, without '-' */
+    struct qm_gtid_list position;
+};
+
+struct qm_fill_stats {
+    uint64_t queries, errors, connects, refused;
+    unsigned waiting, connected;
+    char error[400]; /* the last one */
+};
+
+struct qm_fill;
+
+/* tick: is raised before each SELECT is sent. */
+struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
+                              struct qm_rows *rows, _Atomic uint64_t *tick,
+                              void (*done)(void *opaque, struct qm_fill_job *job),
+                              void *opaque);
+/* False: too many wait. */
+bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job);
+void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
+/* Those that wait are done with an error. */
+void qm_fill_stop(struct qm_fill *fill);
+
+#endif
