@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plan.c - how the rows of a table are found by a key; see plan.h. */
+#include "rowcache/fill/plan.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add(struct qm_text *text, const char *words)
+{
+    qm_text_add(text, words, strlen(words));
+}
+
+static void add_escaped(struct qm_text *text, MYSQL *mysql, const char *value,
+                        size_t length)
+{
+    char *escaped = malloc(2 * length + 1);
+
+    if (!escaped) {
+        text->failed = true;
+        return;
+    }
+    add(text, "'");
+    qm_text_add(text, escaped,
+                mysql_real_escape_string(mysql, escaped, value, (unsigned long)length));
+    add(text, "'");
+    free(escaped);
+}
+
+static void add_name(struct qm_text *text, const char *name)
+{
+    add(text, "`");
+    for (; *name; name++) {
+        if (*name == '`')
+            add(text, "`");
+        qm_text_add(text, name, 1);
+    }
+    add(text, "`");
+}
+
+static bool is_one_of(const char *type, const char *const *types)
+{
+    for (; *types; types++)
+        if (strcmp(type, *types) == 0)
+            return true;
+    return false;
+}
+
+static void describe(struct qm_plan_column *column, MYSQL_ROW row)
+{
+    static const char *const integers[] = {"tinyint", "smallint", "mediumint", "int",
+                                           "bigint",  "year",     NULL};
+    static const char *const numbers[] = {"decimal", "float", "double", NULL};
+    static const char *const bytes[] = {"binary", "varbinary",  "tinyblob", "blob",
+                                        "bit",    "mediumblob", "longblob", NULL};
+
+    snprintf(column->name, sizeof column->name, "%s", row[0]);
+    column->integer = is_one_of(row[1], integers);
+    column->number = is_one_of(row[1], numbers);
+    column->bytes = is_one_of(row[1], bytes);
+}
+
+unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size)
+{
+    struct qm_text text = {0};
+    const char *index = plan->index[0] ? plan->index : "PRIMARY";
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+    bool there = false;
+
+    add(&text, "SELECT s.COLUMN_NAME, c.DATA_TYPE, s.SUB_PART FROM"
+               " information_schema.COLUMNS c LEFT JOIN information_schema.STATISTICS s"
+               " ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND"
+               " s.COLUMN_NAME = c.COLUMN_NAME AND s.NON_UNIQUE = 0 AND"
+               " s.INDEX_NAME = ");
+    add_escaped(&text, mysql, index, strlen(index));
+    add(&text, " WHERE c.TABLE_SCHEMA = ");
+    add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
+    add(&text, " AND c.TABLE_NAME = ");
+    add_escaped(&text, mysql, plan->table, strlen(plan->table));
+    add(&text, " AND BINARY c.TABLE_SCHEMA = c.TABLE_SCHEMA"
+               " ORDER BY s.SEQ_IN_INDEX");
+    plan->count = 0;
+    plan->prepared = false;
+    if (text.failed ||
+        mysql_real_query(mysql, text.bytes, (unsigned long)text.length) != 0 ||
+        !(result = mysql_store_result(mysql))) {
+        qm_text_free(&text);
+        return mysql_errno(mysql) ? mysql_errno(mysql) : 2008 /* CR_OUT_OF_MEMORY */;
+    }
+    qm_text_free(&text);
+    while ((row = mysql_fetch_row(result))) {
+        there = true;
+        if (!row[0])
+            continue;
+        if (row[2] || plan->count == QM_NAME_PARTS) { /* a part of a column */
+            plan->count = 0;
+            break;
+        }
+        describe(&plan->column[plan->count++], row);
+    }
+    mysql_free_result(result);
+    if (!there)
+        snprintf(why, why_size, "ERR there is no table '%s.%s'", plan->schema,
+                 plan->table);
+    else if (plan->index[0])
+        snprintf(why, why_size, "ERR table '%s.%s' has no unique key '%s'",
+                 plan->schema, plan->table, plan->index);
+    else
+        snprintf(why, why_size,
+                 "ERR table '%s.%s' has no primary key: its rows have no names",
+                 plan->schema, plan->table);
+    return 0;
+}
+
+void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *text)
+{
+    struct qm_text select = {0};
+    char head[32];
+
+    snprintf(head, sizeof head, "PREPARE q%u FROM ", plan->id);
+    add(text, head);
+    add(&select, "SELECT * FROM ");
+    add_name(&select, plan->schema);
+    add(&select, ".");
+    add_name(&select, plan->table);
+    for (unsigned i = 0; i < plan->count; i++) {
+        add(&select, i == 0 ? " WHERE " : " AND ");
+        add_name(&select, plan->column[i].name);
+        add(&select, " = ?");
+    }
+    add(&select, " LIMIT 2");
+    text->failed |= select.failed;
+    if (!text->failed)
+        add_escaped(text, mysql, select.bytes, select.length);
+    qm_text_free(&select);
+}
+
+static bool is_number(const char *value, size_t length, bool integer)
+{
+    size_t digits = 0;
+    bool point = false;
+
+    for (size_t i = 0; i < length; i++) {
+        if (isdigit((unsigned char)value[i]))
+            digits++;
+        else if (value[i] == '.' && !integer && !point)
+            point = true;
+        else if (i > 0 || value[i] != '-')
+            return false;
+    }
+    return digits > 0 && digits <= (integer ? 20 : 65);
+}
+
+static void add_hex(struct qm_text *text, const char *value, size_t length)
+{
+    char two[3];
+
+    add(text, "x'");
+    for (size_t i = 0; i < length; i++) {
+        snprintf(two, sizeof two, "%02x", (unsigned char)value[i]);
+        add(text, two);
+    }
+    add(text, "'");
+}
+
+bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
+                     MYSQL *mysql, struct qm_text *text)
+{
+    char head[32];
+
+    snprintf(head, sizeof head, "EXECUTE q%u USING ", plan->id);
+    add(text, head);
+    for (unsigned i = 0; i < plan->count; i++) {
+        const char *value = name->values + name->part[i].at;
+        size_t length = name->part[i].length;
+        const struct qm_plan_column *column = &plan->column[i];
+
+        if (i > 0)
+            add(text, ", ");
+        if (column->integer || column->number) {
+            if (!is_number(value, length, column->integer))
+                return false;
+            qm_text_add(text, value, length);
+        } else if (column->bytes) {
+            add_hex(text, value, length);
+        } else {
+            add_escaped(text, mysql, value, length);
+        }
+    }
+    add(text, ";SELECT @@gtid_binlog_pos");
+    return true;
+}
