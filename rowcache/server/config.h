@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* config.h - the configuration file of qm-rowcache: lines KEY = VALUE. */
+#ifndef QM_ROWCACHE_CONFIG_H
+#define QM_ROWCACHE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct qm_config {
+    char *listen, *tls_listen, *socket, *metrics; /* addresses; NULL: none */
+    char *tls_cert, *tls_key, *tls_ca;
+    char *password, *schema, *path, *disk, *policy, *durability;
+    char *host, *database_socket, *user, *database_password;
+    char *database_tls_ca, *database_tls_cert, *database_tls_key;
+    bool follow, database_tls_verify;
+    uint64_t socket_mode, max_clients, max_request, memory, plain_memory;
+    uint64_t port, connections, queue, timeout, max_lag, server_id;
+};
+
+/* Reads and checks it; what is wrong is printed to stderr, a line each.  Returns 0 or
+ * -1.  It is freed by qm_config_free() in both cases. */
+int qm_config_read(struct qm_config *config, const char *path);
+void qm_config_free(struct qm_config *config);
+void qm_config_print(const struct qm_config *config);
+
+/* "host:port", "[::1]:port" or ":port", taken apart in place; false: it is none. */
+bool qm_config_address(char *text, char **host, char **port);
+
+#endif
