@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.c - a connection: reading, carrying out commands, writing; see server.h.
+ *
+ * Reads and writes go to the socket at once; only what the socket does not take waits
+ * for an event.  A client that does not read its replies is not read from either, and
+ * what all clients have sent and is not yet carried out is bounded. */
+#include <ctype.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rowcache/server/server.h"
+
+enum {
+    READ_SIZE = 16384,
+    OUT_ENOUGH = 1 << 20, /* not yet sent: no more commands are carried out */
+    OUT_MOST = 1 << 30,   /* the connection is closed */
+    KEPT = 65536,         /* of a buffer that has become empty */
+};
+static const uint64_t in_most = UINT64_C(512) << 20; /* of all clients */
+
+static void process(struct client *c);
+
+bool word_is(const struct client *c, unsigned i, const char *text)
+{
+    return word_length(c, i) == strlen(text) &&
+           strncasecmp(word(c, i), text, strlen(text)) == 0;
+}
+
+bool word_integer(const struct client *c, unsigned i, int64_t *value)
+{
+    char text[24], *end;
+
+    if (word_length(c, i) == 0 || word_length(c, i) > 20)
+        return false;
+    memcpy(text, word(c, i), word_length(c, i));
+    text[word_length(c, i)] = '\0';
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return errno == 0 && *end == '\0' && !isspace((unsigned char)text[0]) &&
+           text[0] != '+' && (size_t)(end - text) == word_length(c, i);
+}
+
+void client_error(struct client *c, const char *format, ...)
+{
+    char text[1000];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->server->errors++;
+    qm_reply_error(&c->out, "%s", text);
+}
+
+void client_reset(struct client *c)
+{
+    c->db = 0;
+    c->resp3 = false;
+    c->name[0] = '\0';
+    c->trusted = !c->server->config->password;
+    c->resp.trusted = c->trusted;
+}
+
+void client_free(struct client *c)
+{
+    struct server *s = c->server;
+
+    if (c->request)
+        rows_abandon(c);
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->clients = c->next;
+    s->clients_count--;
+    s->in_bytes -= c->in_room;
+    event_free(c->readable);
+    event_free(c->writable);
+    SSL_free(c->ssl);
+    close(c->fd);
+    free(c->in);
+    free(c->reader.seen);
+    qm_resp_free(&c->resp);
+    qm_text_free(&c->out);
+    free(c);
+}
+
+/* --- writing --- */
+
+/* As write(): bytes, or -1 with errno EAGAIN. */
+static ssize_t put(struct client *c, const char *bytes, size_t length)
+{
+    int n;
+
+    if (!c->ssl)
+        return send(c->fd, bytes, length, MSG_NOSIGNAL);
+    ERR_clear_error();
+    n = SSL_write(c->ssl, bytes, length > INT32_MAX ? INT32_MAX : (int)length);
+    if (n > 0)
+        return n;
+    n = SSL_get_error(c->ssl, n);
+    errno = n == SSL_ERROR_WANT_READ || n == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
+    return -1;
+}
+
+/* False: the connection is lost. */
+static bool flush(struct client *c)
+{
+    while (c->out_at < c->out.length) {
+        ssize_t n = put(c, c->out.bytes + c->out_at, c->out.length - c->out_at);
+
+        if (n == -1 && errno == EINTR)
+            continue;
+        if (n == -1 && errno == EAGAIN) {
+            if (!c->writing)
+                event_add(c->writable, NULL);
+            c->writing = true;
+            return c->out.length - c->out_at < OUT_MOST;
+        }
+        if (n <= 0)
+            return false;
+        c->out_at += (size_t)n;
+    }
+    if (c->writing)
+        event_del(c->writable);
+    c->writing = false;
+    c->out_at = c->out.length = 0;
+    if (c->out.room > KEPT)
+        qm_text_free(&c->out);
+    return !c->closing;
+}
+
+/* --- reading --- */
+
+static bool make_room(struct client *c)
+{
+    size_t room = c->in_room ? c->in_room : READ_SIZE;
+    struct server *s = c->server;
+    char *in;
+
+    if (c->in_at > 0) {
+        memmove(c->in, c->in + c->in_at, c->in_length - c->in_at);
+        c->in_length -= c->in_at;
+        c->in_at = 0;
+    }
+    if (c->in_length == 0 && c->in_room > KEPT) {
+        free(c->in);
+        s->in_bytes -= c->in_room;
+        c->in = NULL;
+        c->in_room = 0;
+        room = READ_SIZE;
+    }
+    /* A word that is announced is given room as it comes, not before. */
+    while (room - c->in_length < READ_SIZE / 2)
+        room *= 2;
+    if (room == c->in_room)
+        return true;
+    if (s->in_bytes + room - c->in_room > in_most || !(in = realloc(c->in, room)))
+        return false;
+    s->in_bytes += room - c->in_room;
+    c->in = in;
+    c->in_room = room;
+    return true;
+}
+
+static ssize_t get(struct client *c)
+{
+    int n;
+
+    if (!c->ssl)
+        return recv(c->fd, c->in + c->in_length, c->in_room - c->in_length, 0);
+    ERR_clear_error();
+    n = SSL_read(c->ssl, c->in + c->in_length,
+                 c->in_room - c->in_length > INT32_MAX
+                     ? INT32_MAX
+                     : (int)(c->in_room - c->in_length));
+    if (n > 0)
+        return n;
+    n = SSL_get_error(c->ssl, n);
+    errno = n == SSL_ERROR_WANT_READ || n == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
+    return n == SSL_ERROR_ZERO_RETURN ? 0 : -1;
+}
+
+static void readable(evutil_socket_t fd, short what, void *opaque)
+{
+    struct client *c = opaque;
+    ssize_t n;
+
+    c->server->now = qm_rows_now();
+    do {
+        if (!make_room(c)) {
+            client_free(c);
+            return;
+        }
+        n = get(c);
+        if (n == -1 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            client_free(c);
+            return;
+        }
+        c->last = c->server->now;
+        c->in_length += (size_t)n;
+        /* TLS may hold bytes that no event will tell of. */
+    } while (c->ssl && SSL_pending(c->ssl) > 0);
+    process(c);
+}
+
+static void writable(evutil_socket_t fd, short what, void *opaque)
+{
+    struct client *c = opaque;
+
+    c->server->now = qm_rows_now();
+    if (!flush(c)) {
+        client_free(c);
+        return;
+    }
+    if (c->out.length - c->out_at < OUT_ENOUGH)
+        process(c);
+}
+
+/* --- commands --- */
+
+static void run(struct client *c)
+{
+    const struct command *command = qm_command_find(word(c, 0), word_length(c, 0));
+    unsigned n = word_count(c);
+
+    c->server->commands++;
+    if (!command) {
+        char name[130], args[200] = "";
+        size_t used = 0;
+
+        snprintf(name, sizeof name, "%.*s", (int)word_length(c, 0), word(c, 0));
+        for (unsigned i = 1; i < n && used < 128; i++)
+            used += (size_t)snprintf(
+                args + used, sizeof args - used, "'%.*s' ",
+                word_length(c, i) > 60 ? 60 : (int)word_length(c, i), word(c, i));
+        client_error(c, "ERR unknown command '%s', with args beginning with: %s", name,
+                     args);
+        return;
+    }
+    c->command = command->name;
+    if (command->arity > 0 ? (int)n != command->arity : (int)n < -command->arity)
+        client_error(c, "ERR wrong number of arguments for '%s' command",
+                     command->name);
+    else if (!c->trusted && !(command->flags & COMMAND_BEFORE_AUTH))
+        client_error(c, "NOAUTH Authentication required.");
+    else if (c->db == 1 && command->plain)
+        command->plain(c);
+    else
+        command->run(c);
+}
+
+/* Carries out what has come, until it has to wait.  c may be gone after it. */
+static void process(struct client *c)
+{
+    while (!c->request && !c->closing && c->out.length - c->out_at < OUT_ENOUGH) {
+        size_t used = 0;
+        int r =
+            qm_resp_parse(&c->resp, c->in + c->in_at, c->in_length - c->in_at, &used);
+
+        if (r == 0)
+            break;
+        if (r == -1) {
+            c->server->protocol_errors++;
+            client_error(c, "ERR %s", c->resp.error);
+            c->closing = true;
+            break;
+        }
+        c->used = used;
+        if (word_count(c) > 0)
+            run(c);
+        if (!c->request) /* its words stay where they are until it is answered */
+            c->in_at += used;
+    }
+    if (c->in_at == c->in_length)
+        c->in_at = c->in_length = 0;
+    /* Commands that wait are not read behind: the kernel's buffers fill instead. */
+    if (c->request || c->out.length - c->out_at >= OUT_ENOUGH)
+        event_del(c->readable);
+    else
+        event_add(c->readable, NULL);
+    if (c->out.failed || !flush(c))
+        client_free(c);
+}
+
+void client_go_on(struct client *c)
+{
+    c->in_at += c->used;
+    process(c);
+}
+
+void client_new(struct server *s, int fd, SSL *ssl, const char *address)
+{
+    struct client *c = calloc(1, sizeof *c);
+
+    if (c) {
+        c->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, readable, c);
+        c->writable = event_new(s->base, fd, EV_WRITE | EV_PERSIST, writable, c);
+    }
+    if (!c || !c->readable || !c->writable) {
+        if (c && c->readable)
+            event_free(c->readable);
+        free(c);
+        SSL_free(ssl);
+        close(fd);
+        return;
+    }
+    c->server = s;
+    c->fd = fd;
+    c->ssl = ssl;
+    c->id = ++s->next_id;
+    c->created = c->last = qm_rows_now();
+    snprintf(c->address, sizeof c->address, "%s", address);
+    qm_resp_init(&c->resp, s->config->max_request);
+    client_reset(c);
+    c->next = s->clients;
+    if (c->next)
+        c->next->prev = c;
+    s->clients = c;
+    s->clients_count++;
+    event_add(c->readable, NULL);
+}
