@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* listen.c - the sockets at which clients connect; see server.h. */
+#include <errno.h>
+#include <event2/listener.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "rowcache/server/server.h"
+
+struct listener {
+    struct listener *next;
+    struct server *server;
+    struct evconnlistener *at;
+    bool tls;
+    char *path; /* of a Unix socket */
+};
+
+static void accepted(struct evconnlistener *at, evutil_socket_t fd,
+                     struct sockaddr *address, int length, void *opaque)
+{
+    static const char full[] = "-ERR max number of clients reached\r\n";
+    struct listener *l = opaque;
+    struct server *s = l->server;
+    char name[80] = "unix", host[64], port[16];
+    SSL *ssl = NULL;
+    int one = 1;
+
+    s->connections++;
+    if (s->clients_count >= s->max_clients) {
+        s->rejected++;
+        (void)!send(fd, full, sizeof full - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        close(fd);
+        return;
+    }
+    if (l->path) {
+        snprintf(name, sizeof name, "%.70s:0", l->path);
+    } else {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+        if (getnameinfo(address, (socklen_t)length, host, sizeof host, port,
+                        sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+            snprintf(name, sizeof name, "%s:%s", host, port);
+    }
+    if (l->tls) {
+        ssl = SSL_new(s->tls);
+        if (!ssl || SSL_set_fd(ssl, fd) != 1) {
+            SSL_free(ssl);
+            close(fd);
+            return;
+        }
+        SSL_set_accept_state(ssl);
+    }
+    client_new(s, fd, ssl, name);
+}
+
+/* Too many files are open: other connections go on, and this is tried again. */
+static void failed(struct evconnlistener *at, void *opaque)
+{
+}
+
+static int add(struct server *s, int fd, bool tls, const char *path)
+{
+    struct listener *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return -1;
+    l->server = s;
+    l->tls = tls;
+    l->path = path ? strdup(path) : NULL;
+    l->at = evconnlistener_new(s->base, accepted, l,
+                               LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 511, fd);
+    if (!l->at) {
+        free(l->path);
+        free(l);
+        return -1;
+    }
+    evconnlistener_set_error_cb(l->at, failed);
+    l->next = s->listeners;
+    s->listeners = l;
+    return 0;
+}
+
+static int listen_tcp(struct server *s, const char *address, bool tls)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char *copy = strdup(address), *host, *port;
+    int one = 1, fd = -1, error = -1;
+
+    if (!copy || !qm_config_address(copy, &host, &port))
+        goto out;
+    error = getaddrinfo(*host ? host : NULL, port, &hints, &found);
+    if (error != 0) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", address, gai_strerror(error));
+        goto out;
+    }
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd != -1)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    error = fd == -1 || bind(fd, found->ai_addr, found->ai_addrlen) == -1 ||
+                    add(s, fd, tls, NULL) == -1
+                ? -1
+                : 0;
+    if (error) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", address, strerror(errno));
+        if (fd != -1)
+            close(fd);
+    }
+out:
+    if (found)
+        freeaddrinfo(found);
+    free(copy);
+    return error ? -1 : 0;
+}
+
+/* Removes a socket at which nobody listens any more, and nothing else. */
+static bool is_free(const struct sockaddr_un *address)
+{
+    struct stat st;
+    int fd, r;
+
+    if (lstat(address->sun_path, &st) == -1)
+        return errno == ENOENT;
+    if (!S_ISSOCK(st.st_mode)) {
+        errno = EEXIST;
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd == -1)
+        return false;
+    r = connect(fd, (const struct sockaddr *)address, sizeof *address);
+    close(fd);
+    if (r == -1 && errno == ECONNREFUSED)
+        return unlink(address->sun_path) == 0;
+    errno = EADDRINUSE;
+    return false;
+}
+
+static int listen_unix(struct server *s, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    mode_t mask;
+    int fd, r;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    if (!is_free(&address)) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", path, strerror(errno));
+        return -1;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    mask = umask(0777 & ~(mode_t)s->config->socket_mode);
+    r = fd == -1 ? -1 : bind(fd, (struct sockaddr *)&address, sizeof address);
+    umask(mask);
+    if (r == -1 || add(s, fd, false, path) == -1) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", path, strerror(errno));
+        if (fd != -1)
+            close(fd);
+        return -1;
+    }
+    return 0;
+}
+
+static int wrong_tls(const char *path)
+{
+    char text[200];
+
+    ERR_error_string_n(ERR_get_error(), text, sizeof text);
+    fprintf(stderr, "qm-rowcache: %s: %s\n", path, text);
+    return -1;
+}
+
+static int start_tls(struct server *s)
+{
+    const struct qm_config *c = s->config;
+
+    s->tls = SSL_CTX_new(TLS_server_method());
+    if (!s->tls)
+        return wrong_tls("TLS");
+    SSL_CTX_set_min_proto_version(s->tls, TLS1_2_VERSION);
+    SSL_CTX_set_mode(s->tls, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (SSL_CTX_use_certificate_chain_file(s->tls, c->tls_cert) != 1)
+        return wrong_tls(c->tls_cert);
+    if (SSL_CTX_use_PrivateKey_file(s->tls, c->tls_key, SSL_FILETYPE_PEM) != 1)
+        return wrong_tls(c->tls_key);
+    if (c->tls_ca) {
+        if (SSL_CTX_load_verify_locations(s->tls, c->tls_ca, NULL) != 1)
+            return wrong_tls(c->tls_ca);
+        SSL_CTX_set_verify(s->tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                           NULL);
+    }
+    return 0;
+}
+
+int listen_start(struct server *s)
+{
+    const struct qm_config *c = s->config;
+
+    if (c->tls_listen &&
+        (start_tls(s) == -1 || listen_tcp(s, c->tls_listen, true) == -1))
+        return -1;
+    if (c->listen && listen_tcp(s, c->listen, false) == -1)
+        return -1;
+    return c->socket ? listen_unix(s, c->socket) : 0;
+}
+
+void listen_end(struct server *s)
+{
+    while (s->listeners) {
+        struct listener *l = s->listeners;
+
+        s->listeners = l->next;
+        evconnlistener_free(l->at);
+        if (l->path)
+            unlink(l->path);
+        free(l->path);
+        free(l);
+    }
+    SSL_CTX_free(s->tls);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.h - the parts of qm-rowcache's server of the Redis protocol.
+ *
+ * One thread, libevent's loop, runs all of it but the pool of fill.h: commands are
+ * carried out one after the other, hits on the spot.  A command that needs rows from
+ * MariaDB blocks its connection until they are there; those behind it on the
+ * connection wait, others go on.
+ *
+ *   listen.c    sockets, TLS, new connections
+ *   client.c    a connection: reading, writing, bounds
+ *   rows.c      database 0: rows of MariaDB; single flight
+ *   plain.c     database 1: plain keys over libqmstore
+ *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
+ *   info.c      INFO, and metrics for Prometheus
+ *   main.c      configuration, start and end */
+#ifndef QM_ROWCACHE_SERVER_H
+#define QM_ROWCACHE_SERVER_H
+
+#include <event2/event.h>
+#include <openssl/ssl.h>
+#include <uthash.h>
+
+#include "rowcache/fill/fill.h"
+#include "rowcache/rows.h"
+#include "rowcache/server/config.h"
+#include "rowcache/server/resp.h"
+
+struct request;
+struct flight;
+struct listener;
+
+struct client {
+    struct server *server;
+    struct client *next, *prev;
+    uint64_t id, created, last; /* ns */
+    int fd;
+    SSL *ssl; /* NULL: plain */
+    struct event *readable, *writable;
+    char *in; /* what came: bytes from in_at on are not yet commands */
+    size_t in_at, in_length, in_room;
+    struct qm_resp resp;
+    struct qm_text out; /* replies: bytes from out_at on are not yet sent */
+    size_t out_at;
+    size_t used; /* bytes of the command that is being carried out */
+    bool writing, closing;
+    unsigned db;
+    bool resp3, trusted;
+    char name[65], library[65], library_version[33], address[80];
+    const char *command; /* the last one's name */
+    struct qm_reader reader;
+    uint64_t last_read;      /* the tick of the last row that it was given */
+    struct request *request; /* it waits for rows; NULL: it does not */
+};
+
+struct server {
+    const struct qm_config *config;
+    struct event_base *base;
+    struct qm_rows *rows;
+    struct qmstore *row_store, *plain_store;
+    struct qm_fill *fill;
+    struct qm_follow *follow;
+    SSL_CTX *tls;
+    struct listener *listeners;
+    struct client *clients;
+    uint64_t clients_count, next_id, started;
+    uint64_t in_bytes; /* of all clients' buffers */
+    uint64_t now;      /* ns, of this wake-up */
+    uint64_t max_lag;  /* ms */
+    _Atomic uint64_t tick;
+
+    struct flight *flights; /* the newest of each key */
+    pthread_mutex_t done_lock;
+    struct qm_fill_job *done; /* by the pool, not yet answered */
+    struct event *done_event;
+    int done_fd;
+
+    uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
+        max_clients, protocol_errors;
+};
+
+/* A command: words of the client's input are valid during the call. */
+struct command {
+    const char *name;
+    int arity; /* as Redis: negative: at least */
+    unsigned flags;
+    void (*run)(struct client *c);
+    void (*plain)(struct client *c); /* in database 1; NULL: run */
+    const char *group, *summary;
+};
+enum { COMMAND_BEFORE_AUTH = 1, COMMAND_WRITES = 2, COMMAND_READS = 4 };
+
+extern const struct command qm_commands[];
+const struct command *qm_command_find(const char *name, size_t length);
+
+/* client.c */
+void client_new(struct server *server, int fd, SSL *ssl, const char *address);
+void client_free(struct client *c);
+void client_go_on(struct client *c); /* its request is answered */
+void client_reset(struct client *c);
+static inline unsigned word_count(const struct client *c)
+{
+    return c->resp.count;
+}
+static inline const char *word(const struct client *c, unsigned i)
+{
+    return qm_resp_word(&c->resp, c->in + c->in_at, i);
+}
+static inline size_t word_length(const struct client *c, unsigned i)
+{
+    return c->resp.word[i].length;
+}
+bool word_is(const struct client *c, unsigned i, const char *text); /* any case */
+bool word_integer(const struct client *c, unsigned i, int64_t *value);
+void client_error(struct client *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* rows.c of the server */
+int rows_start(struct server *server);
+void rows_done(void *opaque, struct qm_fill_job *job); /* of the pool's threads */
+void rows_abandon(struct client *c);                   /* it goes while it waits */
+void rows_end(struct server *server);
+
+/* listen.c */
+int listen_start(struct server *server);
+void listen_end(struct server *server);
+
+/* info.c */
+int metrics_start(struct server *server);
+void metrics_end(struct server *server);
+
+/* what commands.c lists */
+void cmd_get(struct client *c), cmd_mget(struct client *c),
+    cmd_exists(struct client *c), cmd_hget(struct client *c),
+    cmd_hmget(struct client *c), cmd_hgetall(struct client *c),
+    cmd_hkeys(struct client *c), cmd_hvals(struct client *c),
+    cmd_hlen(struct client *c), cmd_hexists(struct client *c),
+    cmd_ttl(struct client *c), cmd_type(struct client *c), cmd_strlen(struct client *c),
+    cmd_del(struct client *c), cmd_flushdb(struct client *c),
+    cmd_flushall(struct client *c), cmd_dbsize(struct client *c),
+    cmd_scan(struct client *c), cmd_waitgtid(struct client *c),
+    cmd_rows_only(struct client *c), cmd_plain_only(struct client *c);
+void plain_get(struct client *c), plain_mget(struct client *c),
+    plain_exists(struct client *c), plain_ttl(struct client *c),
+    plain_type(struct client *c), plain_strlen(struct client *c),
+    plain_del(struct client *c), plain_flushdb(struct client *c),
+    plain_set(struct client *c), plain_expire(struct client *c),
+    plain_incr(struct client *c), plain_persist(struct client *c),
+    plain_setnx(struct client *c), plain_setex(struct client *c),
+    plain_mset(struct client *c), plain_getset(struct client *c),
+    plain_getdel(struct client *c), plain_append(struct client *c);
+void cmd_ping(struct client *c), cmd_echo(struct client *c),
+    cmd_hello(struct client *c), cmd_auth(struct client *c),
+    cmd_select(struct client *c), cmd_quit(struct client *c),
+    cmd_reset(struct client *c), cmd_command(struct client *c),
+    cmd_client(struct client *c), cmd_config(struct client *c),
+    cmd_info(struct client *c), cmd_multi(struct client *c), cmd_time(struct client *c),
+    cmd_no_multi(struct client *c);
+
+#endif
