@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* info.c - INFO, and metrics for Prometheus; see server.h. */
+#include <event2/buffer.h>
+#include <event2/http.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rowcache/server/server.h"
+
+static struct evhttp *http;
+
+static void add(struct qm_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(struct qm_text *text, const char *format, ...)
+{
+    char line[QM_GTID_TEXT + 200];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n > 0)
+        qm_text_add(text, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+/* One number, in INFO and as a metric. */
+struct number {
+    const char *section, *name, *help;
+    bool gauge;
+    double value;
+};
+
+enum { NUMBERS = 48 };
+
+static size_t collect(struct server *s, struct number *to)
+{
+    struct qm_rows_stats rows;
+    struct qm_fill_stats fill;
+    struct qmstore_stats kept, plain;
+    size_t n = 0;
+
+    qm_rows_get_stats(s->rows, &rows);
+    qm_fill_get_stats(s->fill, &fill);
+    qmstore_get_stats(s->row_store, &kept);
+    qmstore_get_stats(s->plain_store, &plain);
+#define N(section, name, gauge, value, help)                                           \
+    to[n++] = (struct number){section, name, help, gauge, (double)(value)}
+    N("clients", "connected_clients", true, s->clients_count, "Connections");
+    N("clients", "client_buffers_bytes", true, s->in_bytes,
+      "Received, not carried out");
+    N("stats", "total_connections_received", false, s->connections, "Connections ever");
+    N("stats", "rejected_connections", false, s->rejected, "Refused: max-clients");
+    N("stats", "total_commands_processed", false, s->commands, "Commands");
+    N("stats", "total_error_replies", false, s->errors, "Errors replied");
+    N("stats", "protocol_errors", false, s->protocol_errors, "Wrong input");
+    N("stats", "keyspace_hits", false, s->hits, "Rows found");
+    N("stats", "absent_hits", false, s->absent_hits, "Found that there is none");
+    N("stats", "keyspace_misses", false, s->misses, "Rows asked from MariaDB");
+    N("stats", "shared_reads", false, s->shared, "Joined another's read");
+    N("rowcache", "following", true, rows.following, "Whether the log is followed");
+    N("rowcache", "behind_seconds", true, rows.behind,
+      "Since the last proof; -1: none");
+    N("rowcache", "stored", false, rows.stored, "Rows stored");
+    N("rowcache", "raced", false, rows.raced, "Not stored: changed meanwhile");
+    N("rowcache", "unsettled", false, rows.unsettled, "Not stored: commit not settled");
+    N("rowcache", "waiting", true, rows.waiting, "Stored when the log is applied");
+    N("rowcache", "invalidations", false, rows.invalidations, "Changed rows");
+    N("rowcache", "tables_emptied", false, rows.tables_emptied, "Changed tables");
+    N("rowcache", "gaps", false, rows.gaps, "All dropped");
+    N("database", "database_connections", true, fill.connected, "Open now");
+    N("database", "database_connects", false, fill.connects, "Opened ever");
+    N("database", "database_queries", false, fill.queries, "SELECTs");
+    N("database", "database_errors", false, fill.errors, "Errors of the database");
+    N("database", "database_waiting", true, fill.waiting, "Reads that wait");
+    N("database", "database_refused", false, fill.refused,
+      "Refused: the queue is full");
+    N("store", "rows_kept", true, kept.keys, "Rows, and absent ones");
+    N("store", "rows_in_memory", true, kept.memory_keys, "Of them in memory");
+    N("store", "rows_memory_bytes", true, kept.memory, "Memory of rows");
+    N("store", "rows_disk_bytes", true, kept.disk, "Disk of rows");
+    N("store", "plain_keys", true, plain.keys, "Keys of database 1");
+    N("store", "plain_in_memory", true, plain.memory_keys, "Of them in memory");
+    N("store", "plain_memory_bytes", true, plain.memory, "Memory of keys");
+    N("store", "plain_disk_bytes", true, plain.disk, "Disk of keys");
+    N("store", "plain_lost", false, plain.lost, "Changes lost by a crash");
+#undef N
+    return n;
+}
+
+static void add_server(struct server *s, struct qm_text *text)
+{
+    add(text,
+        "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n"
+        "server_name:qm-rowcache\r\nrowcache_version:%s\r\nprocess_id:%ld\r\n"
+        "uptime_in_seconds:%" PRIu64 "\r\n\r\n",
+        QM_VERSION, (long)getpid(), (qm_rows_now() - s->started) / 1000000000);
+}
+
+/* What is text, behind the numbers of its section. */
+static void add_texts(struct server *s, struct qm_text *text, const char *section)
+{
+    struct qm_rows_stats rows;
+    struct qm_fill_stats fill;
+    char position[QM_GTID_TEXT];
+
+    if (strcmp(section, "rowcache") == 0) {
+        qm_rows_get_stats(s->rows, &rows);
+        add(text, "applied:%s\r\n", qm_gtid_print(&rows.applied, position));
+        add(text, "not_following_because:%s\r\n", rows.why);
+    } else if (strcmp(section, "database") == 0) {
+        qm_fill_get_stats(s->fill, &fill);
+        for (char *p = fill.error; *p; p++)
+            if (*p == '\r' || *p == '\n')
+                *p = ' ';
+        add(text, "database_last_error:%s\r\n", fill.error);
+    }
+}
+
+static bool wanted(struct client *c, const char *section)
+{
+    for (unsigned i = 1; i < word_count(c); i++)
+        if (word_is(c, i, section) || word_is(c, i, "all") ||
+            word_is(c, i, "everything") || word_is(c, i, "default"))
+            return true;
+    return word_count(c) == 1;
+}
+
+void cmd_info(struct client *c)
+{
+    struct server *s = c->server;
+    struct number numbers[NUMBERS];
+    size_t n = collect(s, numbers);
+    struct qm_text text = {0};
+
+    if (wanted(c, "server"))
+        add_server(s, &text);
+    for (size_t i = 0; i < n; i++) {
+        const char *section = numbers[i].section;
+
+        if (!wanted(c, section))
+            continue;
+        if (i == 0 || strcmp(numbers[i - 1].section, section) != 0)
+            add(&text, "# %c%s\r\n", section[0] - 32, section + 1);
+        add(&text, "%s:%.10g\r\n", numbers[i].name, numbers[i].value);
+        if (i + 1 == n || strcmp(numbers[i + 1].section, section) != 0) {
+            add_texts(s, &text, section);
+            add(&text, "\r\n");
+        }
+    }
+    qm_reply_bulk(&c->out, text.bytes, text.length);
+    qm_text_free(&text);
+}
+
+/* --- metrics --- */
+
+static void serve_metrics(struct evhttp_request *request, void *opaque)
+{
+    struct server *s = opaque;
+    struct number numbers[NUMBERS];
+    size_t n = collect(s, numbers);
+    struct evbuffer *out = evbuffer_new();
+
+    for (size_t i = 0; out && i < n; i++) {
+        const char *name = numbers[i].name;
+        bool total = strncmp(name, "total_", 6) == 0;
+
+        name += total ? 6 : 0;
+        evbuffer_add_printf(out,
+                            "# HELP quickmine_rowcache_%s%s %s.\n"
+                            "# TYPE quickmine_rowcache_%s%s %s\n"
+                            "quickmine_rowcache_%s%s %.17g\n",
+                            name, numbers[i].gauge ? "" : "_total", numbers[i].help,
+                            name, numbers[i].gauge ? "" : "_total",
+                            numbers[i].gauge ? "gauge" : "counter", name,
+                            numbers[i].gauge ? "" : "_total", numbers[i].value);
+    }
+    evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
+                      "text/plain; version=0.0.4; charset=utf-8");
+    evhttp_send_reply(request, out ? 200 : 500, out ? "OK" : "out of memory", out);
+    if (out)
+        evbuffer_free(out);
+}
+
+int metrics_start(struct server *s)
+{
+    char *copy, *host, *port;
+    int r = -1;
+
+    if (!s->config->metrics)
+        return 0;
+    copy = strdup(s->config->metrics);
+    http = evhttp_new(s->base);
+    if (http && copy && qm_config_address(copy, &host, &port)) {
+        evhttp_set_allowed_methods(http, EVHTTP_REQ_GET);
+        evhttp_set_max_headers_size(http, 8192);
+        evhttp_set_max_body_size(http, 0);
+        evhttp_set_timeout(http, 10);
+        evhttp_set_cb(http, "/metrics", serve_metrics, s);
+        r = evhttp_bind_socket(http, *host ? host : "0.0.0.0", (uint16_t)atoi(port));
+    }
+    free(copy);
+    if (r == -1)
+        fprintf(stderr, "qm-rowcache: metrics: %s cannot be listened at\n",
+                s->config->metrics);
+    return r;
+}
+
+void metrics_end(struct server *s)
+{
+    if (http)
+        evhttp_free(http);
+    http = NULL;
+}
