@@ -107,3 +107,9 @@ endif()
 pkg_check_modules(LIBMARIADB IMPORTED_TARGET libmariadb)
 qm_component(FOLLOW "the follower of MariaDB's binary log" "libmariadb-dev, zlib1g-dev"
              LIBMARIADB_FOUND=libmariadb-dev ZLIB_FOUND=zlib1g-dev)
+pkg_check_modules(LIBEVENT IMPORTED_TARGET libevent)
+pkg_check_modules(OPENSSL IMPORTED_TARGET openssl)
+qm_component(ROWCACHE "the cache of MariaDB's rows, quickmine rowcache"
+             "libevent-dev, libssl-dev, uthash-dev, libjemalloc-dev, libmariadb-dev, libxxhash-dev"
+             QM_WITH_STORE=libxxhash-dev QM_WITH_FOLLOW=libmariadb-dev LIBEVENT_FOUND=libevent-dev
+             OPENSSL_FOUND=libssl-dev UTHASH_INCLUDE_DIR=uthash-dev JEMALLOC_FOUND=libjemalloc-dev)

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* main.c - qm-rowcache: rows of MariaDB behind the Redis protocol.
+ *
+ *   qm-rowcache FILE.conf [--check | --print]
+ *
+ * SIGTERM and SIGINT end it in order: what was asked is answered with an error, the
+ * stores are closed. */
+#include <argp.h>
+#include <errno.h>
+#include <mysql.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rowcache/server/binlog-check.h"
+#include "rowcache/server/server.h"
+
+static void say(void *opaque, const char *message)
+{
+    fprintf(stderr, "qm-rowcache: %s\n", message);
+}
+
+static void end(evutil_socket_t signal, short what, void *opaque)
+{
+    struct server *s = opaque;
+
+    event_base_loopbreak(s->base);
+}
+
+/* --- stores --- */
+
+static struct qmstore *open_store(const struct qm_config *c, const char *name,
+                                  uint64_t memory, bool lasting)
+{
+    static const struct {
+        const char *word;
+        enum qmstore_durability value;
+    } durabilities[] = {
+        {"sync", QMSTORE_SYNC}, {"lazy", QMSTORE_LAZY}, {"none", QMSTORE_NONE}};
+    struct qmstore_config config;
+    struct qmstore *store = NULL;
+    char err[300] = "", *path;
+
+    if (asprintf(&path, "%s/%s", c->path, name) == -1)
+        return NULL;
+    qmstore_config_init(&config);
+    config.path = path;
+    config.memory = memory;
+    config.policy = c->policy;
+    config.disk = c->disk;
+    config.durability = QMSTORE_NONE;
+    config.warn = say;
+    for (int i = 0; lasting && i < 3; i++)
+        if (strcmp(c->durability, durabilities[i].word) == 0)
+            config.durability = durabilities[i].value;
+    if (qmstore_open(&config, &store, err, sizeof err) != 0)
+        fprintf(stderr, "qm-rowcache: %s: %s\n", path, err);
+    free(path);
+    return store;
+}
+
+static bool open_stores(struct server *s)
+{
+    const struct qm_config *c = s->config;
+
+    if (mkdir(c->path, 0700) == -1 && errno != EEXIST) {
+        fprintf(stderr, "qm-rowcache: %s: %s\n", c->path, strerror(errno));
+        return false;
+    }
+    s->row_store = open_store(c, "rows", c->memory, false);
+    if (!s->row_store)
+        return false;
+    s->plain_store = open_store(c, "plain", c->plain_memory, true);
+    return s->plain_store;
+}
+
+static void close_stores(struct server *s)
+{
+    int error;
+
+    if (s->row_store)
+        qmstore_close(s->row_store);
+    error = s->plain_store ? qmstore_close(s->plain_store) : 0;
+    if (error)
+        fprintf(stderr, "qm-rowcache: plain keys: %s\n", strerror(error));
+}
+
+/* --- the database --- */
+
+static struct qm_fill_settings fill_settings(const struct qm_config *c)
+{
+    return (struct qm_fill_settings){
+        .server = {c->host, (unsigned)c->port, c->database_socket},
+        .user = c->user,
+        .password = c->database_password,
+        .ssl_ca = c->database_tls_ca,
+        .ssl_cert = c->database_tls_cert,
+        .ssl_key = c->database_tls_key,
+        .ssl_verify = c->database_tls_verify,
+        .connections = (unsigned)c->connections,
+        .queue = (unsigned)c->queue,
+        .timeout_ms = (unsigned)c->timeout,
+    };
+}
+
+static bool start_following(struct server *s, const struct qm_fill_settings *fill)
+{
+    const struct qm_config *c = s->config;
+    struct qm_follow_settings settings = {
+        .servers = &fill->server,
+        .servers_count = 1,
+        .user = fill->user,
+        .password = fill->password,
+        .ssl_ca = fill->ssl_ca,
+        .ssl_cert = fill->ssl_cert,
+        .ssl_key = fill->ssl_key,
+        .ssl_verify = fill->ssl_verify,
+        .server_id = (uint32_t)c->server_id,
+        .max_lag_ms = (unsigned)c->max_lag,
+        .timeout_ms = (unsigned)c->timeout,
+    };
+    struct qm_follow_callbacks calls = {.message = say};
+
+    if (!c->follow) {
+        say(NULL, "follow is off: nothing is kept, each read goes to the database");
+        return true;
+    }
+    qm_rows_callbacks(s->rows, &calls);
+    s->follow = qm_follow_start(&settings, &calls);
+    if (!s->follow)
+        fprintf(stderr, "qm-rowcache: the binary log cannot be followed: %s\n",
+                strerror(errno));
+    return s->follow;
+}
+
+/* --- start and end --- */
+
+static void raise_files(const struct qm_config *c)
+{
+    struct rlimit limit;
+    rlim_t wanted = c->max_clients + c->connections + 64;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == -1 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted)
+        fprintf(stderr,
+                "qm-rowcache: max-clients is %llu, but only %llu files may be open\n",
+                (unsigned long long)c->max_clients, (unsigned long long)limit.rlim_cur);
+}
+
+static int serve(const struct qm_config *config)
+{
+    struct server s = {.config = config, .started = qm_rows_now(), .tick = 1};
+    struct qm_fill_settings settings = fill_settings(config);
+    struct event *term = NULL, *interrupt = NULL;
+    int status = 1;
+
+    s.max_clients = config->max_clients;
+    s.max_lag = config->max_lag;
+    s.done_fd = -1;
+    signal(SIGPIPE, SIG_IGN);
+    mysql_library_init(0, NULL, NULL); /* before there are threads */
+    raise_files(config);
+    if (config->follow && qm_binlog_check(&settings) == -1)
+        return 1;
+    s.base = event_base_new();
+    if (!s.base || !open_stores(&s))
+        goto out;
+    s.rows = qm_rows_new(s.row_store, (unsigned)config->max_lag);
+    if (!s.rows || rows_start(&s) == -1)
+        goto out;
+    s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
+    if (!s.fill || !start_following(&s, &settings))
+        goto out;
+    if (listen_start(&s) == -1 || metrics_start(&s) == -1)
+        goto out;
+    term = evsignal_new(s.base, SIGTERM, end, &s);
+    interrupt = evsignal_new(s.base, SIGINT, end, &s);
+    if (!term || !interrupt || event_add(term, NULL) == -1 ||
+        event_add(interrupt, NULL) == -1)
+        goto out;
+    say(NULL, "ready");
+    event_base_dispatch(s.base);
+    say(NULL, "ending");
+    status = 0;
+out:
+    listen_end(&s);
+    metrics_end(&s);
+    if (s.follow)
+        qm_follow_stop(s.follow);
+    qm_fill_stop(s.fill);
+    if (s.done_event)
+        rows_end(&s);
+    while (s.clients)
+        client_free(s.clients);
+    if (term)
+        event_free(term);
+    if (interrupt)
+        event_free(interrupt);
+    qm_rows_free(s.rows);
+    close_stores(&s);
+    if (s.base)
+        event_base_free(s.base);
+    libevent_global_shutdown();
+    mysql_library_end();
+    return status;
+}
+
+/* --- the command line --- */
+
+struct options {
+    const char *path;
+    bool check, print;
+};
+
+static const struct argp_option argp_options[] = {
+    {"check", 'c', NULL, 0, "Say what is wrong with FILE, and start nothing", 0},
+    {"print", 'p', NULL, 0, "Print all settings, and start nothing", 0},
+    {0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+
+    switch (key) {
+    case 'c':
+        o->check = true;
+        return 0;
+    case 'p':
+        o->print = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->path)
+            argp_error(state, "one FILE, please");
+        o->path = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!o->path)
+            argp_error(state, "which FILE?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        argp_options,
+        parse,
+        "FILE",
+        "Serve rows of MariaDB by the Redis protocol, as FILE describes it.\v"
+        "See quickmine-rowcache(1).  Exit status: 0, 1 if it failed, 2 for wrong "
+        "usage.",
+        NULL,
+        NULL,
+        NULL};
+    struct options options = {0};
+    struct qm_config config;
+    int status;
+
+    argp_err_exit_status = 2;
+    argp_program_version = "qm-rowcache " QM_VERSION;
+    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    setvbuf(stderr, NULL, _IOLBF, 0);
+    status = qm_config_read(&config, options.path) == 0 ? 0 : 1;
+    if (status == 0 && options.print)
+        qm_config_print(&config);
+    else if (status == 0 && !options.check)
+        status = serve(&config);
+    qm_config_free(&config);
+    return status;
+}
