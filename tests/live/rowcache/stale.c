@@ -2,7 +2,7 @@
 /* stale.c - looks for a read that is older than what was guaranteed.
  *
  *   rowcache-stale [-s SECONDS] [-k KEYS] [-r READERS] [-w WRITERS] [-d US] [-l US]
- *                  [-x WHAT] SOCKET
+ *                  [-x WHAT] -p DIRECTORY SOCKET
  *
  * s.pair has two rows for each k: (2k, v) and (2k+1, v).  A writer raises the v of both
  * in one transaction; one in eight is rolled back, with a version that nobody may see.
@@ -14,8 +14,8 @@
  * - no version of a rolled back transaction is seen.
  *
  * -x changed, settled, race or seen: one mechanism is switched off; then a stale read
- * has to be found.  The last line: reads, hits, stored, stale.  Exit 0: nothing is
- * stale.
+ * has to be found.  DIRECTORY is for the store.  The last line: reads, hits, stored,
+ * stale.  Exit 0: nothing is stale.
  */
 #include <inttypes.h>
 #include <mysql.h>
@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rowcache/follow/follow.h"
@@ -296,15 +295,18 @@ int main(int argc, char **argv)
                                         .following = following,
                                         .message = message};
     unsigned seconds = 5, readers = 3, writers = 2;
-    char path[] = "/tmp/rowcache-stale.XXXXXX", err[256];
+    const char *path = NULL;
+    char err[256];
     struct qmstore_config config;
     struct qm_rows_stats stats;
     struct qmstore *store;
     pthread_t thread[64];
     int option;
 
-    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:")) != -1) {
-        unsigned value = option == 'x' ? 0 : (unsigned)atoi(optarg ? optarg : "0");
+    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:p:")) != -1) {
+        unsigned value = option == 'x' || option == 'p' || option == '?'
+                             ? 0
+                             : (unsigned)atoi(optarg);
 
         if (option == 's')
             seconds = value;
@@ -318,22 +320,25 @@ int main(int argc, char **argv)
             delay = value;
         else if (option == 'l')
             lag = value;
+        else if (option == 'p')
+            path = optarg;
         else if (option == 'x')
             off = optarg;
         else
             return 2;
     }
-    if (optind + 1 != argc || keys < 1 || 2 * keys > KEYS_MAX || readers + writers > 64)
+    if (optind + 1 != argc || !path || keys < 1 || 2 * keys > KEYS_MAX ||
+        readers + writers > 64)
         return 2;
     server.unix_socket = socket_path = argv[optind];
     mysql_library_init(0, NULL, NULL);
     qmstore_config_init(&config);
-    config.path = mkdtemp(path);
+    config.path = path;
     config.memory = 32 << 20;
     config.durability = QMSTORE_NONE;
     config.disk = "files";
-    if (!config.path || qmstore_open(&config, &store, err, sizeof err) != 0) {
-        fprintf(stderr, "the store: %s\n", config.path ? err : "no directory");
+    if (qmstore_open(&config, &store, err, sizeof err) != 0) {
+        fprintf(stderr, "the store: %s\n", err);
         return 2;
     }
     rows = qm_rows_new(store, settings.max_lag_ms);
@@ -357,9 +362,6 @@ int main(int argc, char **argv)
     qm_follow_stop(follow);
     qm_rows_free(rows);
     qmstore_close(store);
-    snprintf(err, sizeof err, "rm -rf '%s'", path);
-    if (system(err) != 0)
-        return 2;
     printf("reads=%" PRIu64 " hits=%" PRIu64 " stored=%" PRIu64 " raced=%" PRIu64
            " unsettled=%" PRIu64 " invalidations=%" PRIu64 " gaps=%" PRIu64
            " stale=%" PRIu64 "\n",
