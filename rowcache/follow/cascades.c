@@ -52,21 +52,21 @@ void qm_cascades_defined(struct qm_cascades *cascades)
 
 static bool acts(const char *rule)
 {
-    return strcmp(rule, "RESTRICT") != 0 && strcmp(rule, "NO ACTION") != 0;
+    return !rule || (strcmp(rule, "RESTRICT") != 0 && strcmp(rule, "NO ACTION") != 0);
 }
 
 static bool load(struct graph *graph, struct qm_connection *connection, char *why)
 {
+    /* The rules are not shown to a user who may only SELECT; the keys are.  A rule that
+     * is not shown counts as one that changes rows. */
     static const char statement[] =
         "SELECT k.REFERENCED_TABLE_SCHEMA, k.REFERENCED_TABLE_NAME, k.TABLE_SCHEMA,"
         " k.TABLE_NAME, k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE"
-        " FROM information_schema.REFERENTIAL_CONSTRAINTS r"
-        " JOIN information_schema.KEY_COLUMN_USAGE k"
+        " FROM information_schema.KEY_COLUMN_USAGE k"
+        " LEFT JOIN information_schema.REFERENTIAL_CONSTRAINTS r"
         " ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA"
         " AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME"
-        " WHERE k.REFERENCED_TABLE_NAME IS NOT NULL"
-        " AND (r.DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION')"
-        " OR r.UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION'))";
+        " WHERE k.REFERENCED_TABLE_NAME IS NOT NULL";
     MYSQL_RES *result = qm_connection_ask(connection, statement, why);
     MYSQL_ROW row;
 
@@ -83,6 +83,7 @@ static bool load(struct graph *graph, struct qm_connection *connection, char *wh
         snprintf(edge->column, QM_NAME_MAX, "%s", row[4]);
         edge->on_delete = acts(row[5]);
         edge->on_update = acts(row[6]);
+        graph->count -= !edge->on_delete && !edge->on_update;
     }
     mysql_free_result(result);
     if (!graph->edge) {

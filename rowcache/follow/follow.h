@@ -37,7 +37,8 @@ struct qm_follow_settings {
     const struct qm_follow_server *servers; /* the next one is tried when one fails */
     unsigned servers_count;
     const char *user,
-        *password; /* it needs REPLICATION SLAVE, BINLOG MONITOR and SELECT */
+        *password; /* it needs REPLICATION SLAVE and BINLOG MONITOR; and SELECT
+                                   on all tables: what it cannot see cascades unseen */
     const char *ssl_ca, *ssl_cert, *ssl_key; /* or NULL */
     bool ssl_verify;
     uint32_t server_id;  /* as a replica's, unique; 0: made up */
