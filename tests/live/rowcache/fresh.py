@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""fresh.py - what the daemon's clients may rely on, with a real MariaDB.
+
+Usage: fresh.py DAEMON-SOCKET DATABASE-SOCKET FLAG PHASE
+FLAG: while that file is there, the daemon does not get the binary log.
+PHASE: steady; restarted-database and restarted-daemon, after such a restart.
+"""
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+DAEMON, DATABASE, FLAG, PHASE = sys.argv[1:]
+DEADLINE, MAX_LAG = 60, 0.5
+
+
+def fail(text):
+    print(f"FAILED: {text}", file=sys.stderr)
+    if os.path.exists(FLAG):
+        os.unlink(FLAG)
+    sys.exit(1)
+
+
+def sql(text):
+    done = subprocess.run(["mariadb", "--no-defaults", "-S", DATABASE, "-u", "root", "-BN", "-e",
+                           text], capture_output=True, text=True)
+    if done.returncode:
+        fail(f"{text}: {done.stderr}")
+    return done.stdout.strip()
+
+
+class Client:
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(DAEMON)
+        self.file = self.socket.makefile("rb")
+
+    def __call__(self, *words):
+        words = [str(word).encode() for word in words]
+        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(
+            b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+        return self.answer()
+
+    def answer(self):
+        line = self.file.readline()
+        if line[:1] == b"$":
+            if int(line[1:]) < 0:
+                return None
+            text = self.file.read(int(line[1:]) + 2)[:-2].decode()
+            return text
+        if line[:1] == b"-":
+            raise RuntimeError(line.decode().strip())
+        return line[1:].decode().strip()
+
+    def row(self, key):
+        """The row, or None; tries again while the database is away."""
+        end = time.monotonic() + DEADLINE
+        while True:
+            try:
+                text = self("GET", key)
+                return json.loads(text) if text is not None else None
+            except RuntimeError as error:
+                if time.monotonic() > end:
+                    fail(f"GET {key}: {error}")
+                time.sleep(0.05)
+
+    def number(self, name):
+        for line in self("INFO").splitlines():
+            if line.startswith(name + ":"):
+                return float(line.split(":")[1])
+        fail(f"INFO has no {name}")
+
+    def kept(self, key):
+        """Reads until the answer comes from what is kept."""
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            before = self.number("keyspace_hits") + self.number("absent_hits")
+            row = self.row(key)
+            if self.number("keyspace_hits") + self.number("absent_hits") > before:
+                return row
+        fail(f"{key} is never kept")
+
+
+def position():
+    return sql("SELECT @@gtid_binlog_pos")
+
+
+def until(what, condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            fail(f"never: {what}")
+        time.sleep(0.01)
+
+
+def expect(what, is_, wanted):
+    if is_ != wanted:
+        fail(f"{what}: {is_}, not {wanted}")
+
+
+def changed(client, what, key, statements, wanted):
+    """What is kept of key is not served any more to whoever knows the GTID."""
+    client.kept(key)
+    sql(statements)
+    client("WAITGTID", position())
+    row = client.row(key)
+    expect(what, row and row.get("v"), wanted)
+    client.kept(key)
+
+
+def steady():
+    client = Client()
+    sql("""CREATE OR REPLACE TABLE s.t (id INT PRIMARY KEY, v INT); INSERT INTO s.t VALUES (1, 1);
+        CREATE OR REPLACE TABLE s.parent (id INT PRIMARY KEY);
+        CREATE OR REPLACE TABLE s.child (id INT PRIMARY KEY, p INT, v INT,
+            FOREIGN KEY (p) REFERENCES s.parent (id) ON DELETE CASCADE);
+        INSERT INTO s.parent VALUES (1); INSERT INTO s.child VALUES (1, 1, 5)""")
+    client("WAITGTID", position())
+    for i in range(2, 30):
+        changed(client, "UPDATE", "s.t:1", f"UPDATE s.t SET v={i}", i)
+    changed(client, "DELETE", "s.t:1", "DELETE FROM s.t", None)
+    changed(client, "INSERT of what was absent", "s.t:1", "INSERT INTO s.t VALUES (1, 7)", 7)
+    changed(client, "rollback", "s.t:1", "BEGIN; UPDATE s.t SET v=8; ROLLBACK", 7)
+    changed(client, "ALTER", "s.t:1", "ALTER TABLE s.t MODIFY v VARCHAR(9)", "7")
+    changed(client, "TRUNCATE", "s.t:1", "TRUNCATE s.t", None)
+    changed(client, "DROP and CREATE", "s.t:1", "DROP TABLE s.t; CREATE TABLE s.t "
+            "(id INT PRIMARY KEY, v INT); INSERT INTO s.t VALUES (1, 1)", 1)
+    changed(client, "a cascade", "s.child:1", "DELETE FROM s.parent", None)
+    changed(client, "a statement", "s.t:1",
+            "SET SESSION binlog_format='STATEMENT'; UPDATE s.t SET v=2", 2)
+    changed(client, "MINIMAL", "s.t:1",
+            "SET SESSION binlog_row_image='MINIMAL'; UPDATE s.t SET v=3", 3)
+
+    # Whoever does not know the GTID gets it soon.
+    client.kept("s.t:1")
+    sql("UPDATE s.t SET v=4")
+    until("an update is seen", lambda: Client().row("s.t:1")["v"] == 4)
+    monotonic()
+    before_commit()
+    lag()
+
+
+def monotonic():
+    """Who has read what is not applied yet gets nothing older of another row."""
+    sql("INSERT INTO s.t VALUES (2, 4), (3, 4)")
+    client = Client()
+    client("WAITGTID", position())
+    client.kept("s.t:1"), client.kept("s.t:2")
+    open(FLAG, "w").close()
+    sql("UPDATE s.t SET v=5")
+    reader = Client()
+    # Not kept, so it is read from the database, and is new.
+    if reader.row("s.t:3")["v"] != 5:
+        fail("monotonic: the row that was not kept is old")
+    expect("monotonic", (reader.row("s.t:1")["v"], reader.row("s.t:2")["v"]), (5, 5))
+    os.unlink(FLAG)
+    client("WAITGTID", position())
+    client.kept("s.t:1")
+
+
+def before_commit():
+    """The events come, and the engine has not committed: what is read then is not kept."""
+    client = Client()
+    client.kept("s.t:1")
+    sql("SET GLOBAL rpl_semi_sync_master_enabled=ON, rpl_semi_sync_master_timeout=600000,"
+        "rpl_semi_sync_master_wait_point=AFTER_SYNC")
+    told = client.number("invalidations")
+    writer = threading.Thread(target=sql, args=("UPDATE s.t SET v=6 WHERE id=1",))
+    writer.start()
+    until("the event is applied", lambda: client.number("invalidations") > told)
+    for _ in range(50):
+        expect("not committed yet", client.row("s.t:1")["v"], 5)
+    sql("SET GLOBAL rpl_semi_sync_master_enabled=OFF")
+    writer.join()
+    expect("committed", Client().row("s.t:1")["v"], 6)
+
+
+def lag():
+    """Nothing older than max-lag is served, whatever holds up the log."""
+    client = Client()
+    client.kept("s.t:1")
+    open(FLAG, "w").close()
+    sql("UPDATE s.t SET v=7 WHERE id=1")
+    committed = time.monotonic()
+    while time.monotonic() < committed + MAX_LAG + 0.3:
+        began = time.monotonic()
+        value = Client().row("s.t:1")["v"]
+        if value != 7 and began > committed + MAX_LAG:
+            fail(f"max-lag: {value} after {began - committed} s")
+    hits = client.number("keyspace_hits")
+    expect("max-lag", Client().row("s.t:1")["v"], 7)
+    expect("hits meanwhile", client.number("keyspace_hits"), hits)
+    os.unlink(FLAG)
+    client.kept("s.t:1")
+
+
+def restarted():
+    client = Client()
+    wanted = int(sql("SELECT v FROM s.t WHERE id=1"))
+    client("WAITGTID", position())
+    expect(PHASE, client.row("s.t:1")["v"], wanted)
+    expect(PHASE, client.kept("s.t:1")["v"], wanted)
+    changed(client, PHASE, "s.t:1", "UPDATE s.t SET v=v+1 WHERE id=1", wanted + 1)
+
+
+steady() if PHASE == "steady" else restarted()

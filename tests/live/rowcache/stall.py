@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""stall.py - between a client and MariaDB; holds up the binary log while FLAG exists.
+
+Usage: stall.py PORT SOCKET FLAG
+"""
+import os
+import socket
+import sys
+import threading
+import time
+
+PORT, SOCKET, FLAG = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+COM_BINLOG_DUMP = 0x12
+
+
+def pump(source, target, on_data):
+    try:
+        while data := source.recv(65536):
+            on_data(data)
+            target.sendall(data)
+    except OSError:
+        pass
+    for end in (source, target):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
+def serve(client):
+    server = socket.socket(socket.AF_UNIX)
+    dumps = threading.Event()
+
+    def from_client(data):
+        if len(data) > 4 and data[4] == COM_BINLOG_DUMP:
+            dumps.set()
+
+    def from_server(data):
+        while dumps.is_set() and os.path.exists(FLAG):
+            time.sleep(0.005)
+
+    try:
+        server.connect(SOCKET)
+    except OSError:
+        client.close()
+        return
+    threading.Thread(target=pump, args=(client, server, from_client), daemon=True).start()
+    pump(server, client, from_server)
+
+
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("127.0.0.1", PORT))
+listener.listen(64)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
