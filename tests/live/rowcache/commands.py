@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""commands.py SOCKET DATABASE-SOCKET - what qm-rowcache answers, by redis-py and by raw bytes."""
+import decimal
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import redis
+
+PATH, DATABASE = sys.argv[1:3]
+AUTH = b"*2\r\n$4\r\nAUTH\r\n$6\r\ngeheim\r\n"
+
+
+def connect(db=0, **more):
+    return redis.Redis(unix_socket_path=PATH, password="geheim", db=db, decode_responses=True, **more)
+
+
+def sql(text):
+    return subprocess.run(["mariadb", "--no-defaults", "-S", DATABASE, "-u", "root", "-BNe", text],
+                          check=True, capture_output=True, text=True).stdout.strip()
+
+
+def fails(text, function, *args):
+    try:
+        answer = function(*args)
+    except redis.exceptions.RedisError as error:
+        assert text in str(error), (text, str(error))
+        return
+    raise AssertionError((text, answer))
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "a condition does not come true"
+        time.sleep(.02)
+
+
+def raw(data, untrusted=False):
+    """What the server answers to bytes, until it closes the connection."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect(PATH)
+        s.sendall(data if untrusted else AUTH + data)
+        answer = b""
+        while True:
+            more = s.recv(65536)
+            if not more:
+                return answer
+            answer += more
+
+
+def rows(r):
+    assert json.loads(r.get("shop.item:42")) == {"id": 42, "name": "name42"}
+    assert r.get("item_42") == r.get("item:42") == r.get("shop.item:42")
+    assert r.get("shop.item:99999") is None and r.get("shop.item:4x") is None
+    assert [v is None for v in r.mget("item:1", "item:99999", "item:2")] == [False, True, False]
+    assert r.exists("item:1", "item:99999", "item:1") == 2
+    assert r.hgetall("item:42") == {"id": "42", "name": "name42"}
+    assert r.hget("item:42", "name") == "name42" and r.hget("item:42", "nix") is None
+    assert r.hmget("item:42", "name", "nix", "id") == ["name42", None, "42"]
+    assert r.hkeys("item:42") == ["id", "name"] and r.hvals("item:42") == ["42", "name42"]
+    assert r.hlen("item:42") == 2 and r.hexists("item:42", "id") and not r.hexists("item:42", "x")
+    assert r.ttl("item:42") == -1 and r.ttl("item:99999") == -2
+    assert r.type("item:42") == "hash" and r.type("item:99999") == "none"
+    fails("there is no table 'shop.nix'", r.get, "shop.nix:1")
+    fails("table 'shop.nokey' has no primary key", r.get, "shop.nokey:1")
+    fails("has 1 columns, not 2", r.get, "item:1:2")
+    fails("only reads them", r.set, "item:1", "x")
+    assert r.get("pair:1:x%3Ay%20%25z") == '{"a":1,"b":"x:y %z","v":7}'
+    assert r.get("shop.pair.byv:8") == '{"a":1,"b":"Upper","v":8}'
+    fails("no unique key 'nix'", r.get, "shop.pair.nix:8")
+
+
+def types(r):
+    key = "shop.types:18446744073709551615"
+    row = json.loads(r.get(key), parse_float=decimal.Decimal)
+    assert row["id"] == 18446744073709551615
+    assert row["d"] == decimal.Decimal("123456789012345678901234567890.0123456789"), row
+    assert row["z"] == 42 and row["f"] == decimal.Decimal("1.5e100") and row["bits"] == 5
+    assert row["b"] == "AP8K" and row["t"] == 'Grüße "q" \\ \n 😀' and row["e"] == "b"
+    assert row["day"] == "2026-02-03" and row["at"] == "2026-02-03 04:05:06.789"
+    assert row["ts"] is None and row["n"] is None and json.loads(row["j"]) == {"k": [1]}
+    assert r.hget(key, "t") == row["t"] and r.hget(key, "n") is None
+
+
+def info(r, name):
+    return r.info()[name]
+
+
+def kept(r):
+    """A row is kept, and dropped when it changes; absence, too."""
+    r.flushdb()
+    for key, statement in (("item:7", "UPDATE shop.item SET name = 'new' WHERE id = 7"),
+                           ("item:3000", "INSERT INTO shop.item VALUES (3000, 'new')"),
+                           ("pair:1:Upper", "UPDATE shop.pair SET v = 9 WHERE b = 'Upper'")):
+        def is_kept():
+            before = info(r, "database_queries")
+            r.get(key)
+            return info(r, "database_queries") == before
+        wait_for(is_kept)
+        old = r.get(key)
+        sql(statement)
+        wait_for(lambda: r.get(key) != old)
+    # Another way to write the key is answered, and not kept.
+    assert r.get("item:007") == r.get("item:7")
+    before = info(r, "database_queries")
+    r.get("item:007")
+    r.get("pair:1:UPPER")
+    r.get("pair:1:UPPER")
+    assert info(r, "database_queries") == before + 3
+    # What was written is seen at once by a connection that says so.
+    for i in range(50):
+        gtid = sql(f"UPDATE shop.item SET name = 'v{i}' WHERE id = 8; SELECT @@last_gtid")
+        assert r.execute_command("WAITGTID", gtid) == "OK"
+        assert json.loads(r.get("item:8"))["name"] == f"v{i}"
+    fails("a GTID is", r.execute_command, "WAITGTID", "nix")
+    assert r.delete("item:8") in (0, 1)
+
+
+def single_flight(r):
+    """Many ask for a key while the database is held up: one SELECT."""
+    r.flushdb()
+    before = info(r, "database_queries")
+    lock = subprocess.Popen(["mariadb", "--no-defaults", "-S", DATABASE, "-u", "root", "-n", "-BN"],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    lock.stdin.write("LOCK TABLES shop.item WRITE; SELECT 'locked';\n")
+    lock.stdin.flush()
+    assert lock.stdout.readline() == "locked\n"
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(connect().get("item:77"))) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: info(r, "shared_reads") >= 39)
+    lock.stdin.close()
+    lock.wait()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 40 and set(answers) == {'{"id":77,"name":"name77"}'}
+    assert info(r, "database_queries") == before + 1
+
+
+def plain():
+    r = connect(db=1)
+    assert r.set("a", "1", ex=100) and r.get("a") == "1" and 0 < r.ttl("a") <= 100
+    assert r.set("a", "2", nx=True) is None and r.set("b", "2", xx=True) is None
+    assert r.set("a", "3", xx=True, get=True) == "1" and r.ttl("a") == -1
+    assert r.incr("a") == 4 and r.decrby("a", 10) == -6 and r.incrby("n", 5) == 5
+    r.set("text", "x")
+    fails("not an integer", r.incr, "text")
+    r.set("big", str(2**63 - 1))
+    fails("would overflow", r.incr, "big")
+    assert r.expire("text", 50) and r.ttl("text") > 0 and r.persist("text") and r.ttl("text") == -1
+    assert not r.expire("nix", 5) and not r.persist("nix")
+    assert r.append("text", "yz") == 3 and r.getset("text", "w") == "xyz" and r.getdel("text") == "w"
+    fails("syntax error", r.execute_command, "SET", "a", "b", "NIX")
+    fails("invalid expire time", r.execute_command, "SET", "a", "b", "EX", "0")
+    fails("WRONGTYPE", r.hgetall, "a")
+    r.set("short", "x", px=1)
+    wait_for(lambda: r.get("short") is None)
+    names = {f"key{i}" for i in range(1000)}
+    for name in names:
+        r.set(name, "v")
+    assert set(r.scan_iter(match="key*")) == names
+    assert sum(1 for _ in r.scan_iter(match="key*", count=7)) == 1000
+    assert r.delete(*names, "nix") == 1000
+    r.set("binary", b"\x00\r\n")
+    assert r.get("binary") == "\x00\r\n" and r.strlen("binary") == 3
+    assert r.flushdb() and r.dbsize() == 0
+
+
+def connection(r):
+    fails("transactions are not supported", r.execute_command, "MULTI")
+    fails("unknown command 'NIX'", r.execute_command, "NIX")
+    fails("wrong number of arguments for 'get'", r.execute_command, "GET")
+    fails("DB index is out of range", r.execute_command, "SELECT", "2")
+    assert r.client_setname("me") and r.client_getname() == "me" and r.client_id() > 0
+    assert r.config_get("max-lag") == {"max-lag": "1000"} and r.config_set("max-lag", 900)
+    fails("must be between", r.config_set, "max-lag", 1)
+    assert b"\r\n*10\r\n$3\r\nget\r\n:2\r\n" in raw(b"COMMAND INFO get\r\nQUIT\r\n")
+    assert b"NOAUTH" in raw(b"GET x\r\nQUIT\r\n*1\r\n$4\r\nQUIT\r\n", untrusted=True)
+    assert b"WRONGPASS" in raw(b"AUTH nix\r\nQUIT\r\n", untrusted=True)
+    hello = raw(b"HELLO 3\r\nHGETALL item:1\r\nGET item:99999\r\nQUIT\r\n")
+    assert hello.startswith(b"+OK\r\n%7\r\n") and hello.endswith(
+        b"%2\r\n$2\r\nid\r\n$1\r\n1\r\n$4\r\nname\r\n$5\r\nname1\r\n_\r\n+OK\r\n"), hello
+    assert b"-NOPROTO" in raw(b"HELLO 4\r\nQUIT\r\n")
+    # A pipeline is answered in its order, though some of it waits.
+    r.flushdb()
+    answer = raw(b"".join(b"GET item:%d\r\nECHO %d\r\n" % (i, i) for i in range(100, 130)) + b"QUIT\r\n")
+    expected = b"+OK\r\n"
+    for i in range(100, 130):
+        row = b'{"id":%d,"name":"name%d"}' % (i, i)
+        expected += b"$%d\r\n%s\r\n$3\r\n%d\r\n" % (len(row), row, i)
+    assert answer == expected + b"+OK\r\n", answer
+
+
+def hostile(r):
+    assert raw(b"*1\r\n$2000000\r\n").endswith(b"-ERR Protocol error: invalid bulk length\r\n")
+    assert raw(b"*1\r\n$-1\r\n").endswith(b"-ERR Protocol error: invalid bulk length\r\n")
+    assert raw(b"*1\r\n$99999999999999999999\r\n").endswith(b"invalid bulk length\r\n")
+    assert raw(b"*2000000\r\n").endswith(b"-ERR Protocol error: invalid multibulk length\r\n")
+    assert raw(b"*1\r\n!1\r\n").endswith(b"-ERR Protocol error: expected '$', got '!'\r\n")
+    assert raw(b"*11\r\n", untrusted=True) == b"-ERR Protocol error: unauthenticated multibulk length\r\n"
+    assert raw(b"*1\r\n$20000\r\n", untrusted=True) == b"-ERR Protocol error: unauthenticated bulk length\r\n"
+    assert raw(b"x" * 70000).endswith(b"-ERR Protocol error: too big inline request\r\n")
+    assert raw(b'GET "a\r\n').endswith(b"-ERR Protocol error: unbalanced quotes in request\r\n")
+    # One byte at a time, and clients that never go on: others are served.
+    slow = []
+    for _ in range(200):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(PATH)
+        s.sendall(AUTH + b"*2\r\n$3\r\nGET\r\n$900000\r\nx")
+        slow.append(s)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect(PATH)
+        for byte in AUTH + b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n":
+            s.sendall(bytes([byte]))
+        answer = b""
+        while not answer.endswith(b"hi\r\n"):
+            answer += s.recv(100)
+    assert r.ping() and info(r, "client_buffers_bytes") < 200 * 40000
+    # One that does not read what it asks for is not read from either.
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(PATH)
+    s.setblocking(False)
+    s.send(AUTH)
+    try:
+        for _ in range(100000):
+            s.send(b"COMMAND DOCS\r\n" * 100)
+    except BlockingIOError:
+        pass
+    assert r.ping()
+    for s in slow + [s]:
+        s.close()
+
+
+def main():
+    r = connect()
+    for test in (rows, types, kept, single_flight, connection, hostile):
+        test(r)
+        print(test.__name__, file=sys.stderr)
+    plain()
+
+
+main()
