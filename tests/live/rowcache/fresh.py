@@ -117,7 +117,8 @@ def steady():
         CREATE OR REPLACE TABLE s.parent (id INT PRIMARY KEY);
         CREATE OR REPLACE TABLE s.child (id INT PRIMARY KEY, p INT, v INT,
             FOREIGN KEY (p) REFERENCES s.parent (id) ON DELETE CASCADE);
-        INSERT INTO s.parent VALUES (1); INSERT INTO s.child VALUES (1, 1, 5)""")
+        CREATE OR REPLACE TABLE s.quiet (id INT PRIMARY KEY, v INT); INSERT INTO s.quiet
+        VALUES (1, 1); INSERT INTO s.parent VALUES (1); INSERT INTO s.child VALUES (1, 1, 5)""")
     client("WAITGTID", position())
     for i in range(2, 30):
         changed(client, "UPDATE", "s.t:1", f"UPDATE s.t SET v={i}", i)
@@ -203,6 +204,10 @@ def restarted():
     client("WAITGTID", position())
     expect(PHASE, client.row("s.t:1")["v"], wanted)
     expect(PHASE, client.kept("s.t:1")["v"], wanted)
+    # A table that only the start has emptied.
+    wanted_quiet = int(sql("SELECT v FROM s.quiet"))
+    expect(PHASE, client.row("s.quiet:1")["v"], wanted_quiet)
+    client.kept("s.quiet:1")
     changed(client, PHASE, "s.t:1", "UPDATE s.t SET v=v+1 WHERE id=1", wanted + 1)
 
 
