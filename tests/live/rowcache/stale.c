@@ -3,6 +3,7 @@
  *
  *   rowcache-stale [-s SECONDS] [-k KEYS] [-r READERS] [-w WRITERS] [-d US] [-l US]
  *                  [-x WHAT] -p DIRECTORY SOCKET
+ *   rowcache-stale [-s ...] [-k ...] [-r ...] [-w ...] -c DAEMON-SOCKET SOCKET
  *
  * s.pair has two rows for each k: (2k, v) and (2k+1, v).  A writer raises the v of both
  * in one transaction; one in eight is rolled back, with a version that nobody may see.
@@ -12,6 +13,9 @@
  * other row;
  * - sync: after qm_follow_wait() for a writer's GTID, a row is at least what it wrote;
  * - no version of a rolled back transaction is seen.
+ *
+ * With -c they are clients of the daemon at that socket instead, which may be killed
+ * meanwhile: a connection's promises end with it.
  *
  * -x changed, settled, race or seen: one mechanism is switched off; then a stale read
  * has to be found.  DIRECTORY is for the store.  The last line: reads, hits, stored,
@@ -24,12 +28,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "rowcache/follow/follow.h"
 #include "rowcache/rows.h"
 
-static const char *socket_path, *off = "";
+static const char *socket_path, *daemon_path, *off = "";
 static unsigned keys = 50, delay, lag;
 static _Atomic bool ended;
 static _Atomic uint64_t reads, hits, stale;
@@ -169,6 +175,7 @@ static void *writer(void *opaque)
 struct client {
     struct qm_reader reader;
     MYSQL *mysql;
+    FILE *daemon; /* NULL: not connected */
     uint64_t seen[KEYS_MAX];
 };
 
@@ -211,6 +218,77 @@ static bool read_row(struct client *client, unsigned id, uint64_t *version, bool
     return true;
 }
 
+static void lose_daemon(struct client *client)
+{
+    if (client->daemon)
+        fclose(client->daemon);
+    client->daemon = NULL;
+    memset(client->seen, 0, sizeof client->seen);
+}
+
+static bool connect_daemon(struct client *client)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", daemon_path);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        client->daemon = fdopen(fd, "r+");
+    if (!client->daemon) {
+        close(fd);
+        usleep(10000);
+    }
+    return client->daemon;
+}
+
+/* One request, in a line; the answer's first line, or the text of a bulk string. */
+static bool ask_daemon(struct client *client, const char *request, char *answer,
+                       size_t size)
+{
+    char line[512];
+
+    if (!client->daemon && !connect_daemon(client))
+        return false;
+    if (send(fileno(client->daemon), request, strlen(request), MSG_NOSIGNAL) !=
+            (ssize_t)strlen(request) ||
+        !fgets(line, sizeof line, client->daemon) ||
+        (line[0] == '$' && line[1] != '-' &&
+         !fgets(line, sizeof line, client->daemon))) {
+        lose_daemon(client);
+        return false;
+    }
+    snprintf(answer, size, "%s", line);
+    return true;
+}
+
+static bool sync_daemon(struct client *client, const struct qm_gtid_list *position)
+{
+    char text[QM_GTID_TEXT], request[QM_GTID_TEXT + 16], answer[512];
+
+    if (position->count == 0)
+        return true;
+    snprintf(request, sizeof request, "WAITGTID %s\r\n", qm_gtid_print(position, text));
+    return ask_daemon(client, request, answer, sizeof answer) && answer[0] == '+';
+}
+
+/* False: the database or the daemon is away. */
+static bool read_daemon(struct client *client, unsigned id, uint64_t *version)
+{
+    char request[64], answer[512];
+    const char *v;
+
+    snprintf(request, sizeof request, "GET s.pair:%u\r\n", id);
+    if (!ask_daemon(client, request, answer, sizeof answer))
+        return false;
+    v = strstr(answer, "\"v\":");
+    if (answer[0] != '{' || !v) {
+        usleep(1000);
+        return false;
+    }
+    *version = strtoull(v + 4, NULL, 10);
+    return true;
+}
+
 static void found_stale(const char *what, unsigned id, uint64_t version, uint64_t least,
                         bool hit)
 {
@@ -236,10 +314,15 @@ static void *reader(void *opaque)
             pthread_mutex_lock(&written_lock);
             least = written[k];
             pthread_mutex_unlock(&written_lock);
-            if (!qm_follow_wait(follow, &least.gtid, 2000))
+            if (daemon_path ? !sync_daemon(client, &least.gtid)
+                            : !qm_follow_wait(follow, &least.gtid, 2000))
                 continue;
         }
-        if (!read_row(client, id, &version, &hit)) {
+        hit = false;
+        if (daemon_path) {
+            if (!read_daemon(client, id, &version))
+                continue;
+        } else if (!read_row(client, id, &version, &hit)) {
             mysql_close(client->mysql);
             client->mysql = connected();
             continue;
@@ -256,6 +339,7 @@ static void *reader(void *opaque)
             client->seen[k] = version;
     }
     mysql_close(client->mysql);
+    lose_daemon(client);
     free(client->reader.seen);
     free(client);
     return NULL;
@@ -281,11 +365,10 @@ static bool fill_table(void)
     return good;
 }
 
-int main(int argc, char **argv)
+/* The rows and the follower, without the daemon. */
+static bool start_rows(struct qmstore **store, const char *path,
+                       const struct qm_follow_settings *settings)
 {
-    struct qm_follow_server server = {0};
-    struct qm_follow_settings settings = {
-        .servers = &server, .servers_count = 1, .user = "root", .max_lag_ms = 1000};
     struct qm_follow_callbacks calls = {.changed = changed,
                                         .all_changed = all_changed,
                                         .gap = gap,
@@ -294,16 +377,41 @@ int main(int argc, char **argv)
                                         .fresh = fresh,
                                         .following = following,
                                         .message = message};
+    struct qmstore_config config;
+    char err[256];
+
+    qmstore_config_init(&config);
+    config.path = path;
+    config.memory = 32 << 20;
+    config.durability = QMSTORE_NONE;
+    config.disk = "files";
+    if (qmstore_open(&config, store, err, sizeof err) != 0) {
+        fprintf(stderr, "the store: %s\n", err);
+        return false;
+    }
+    rows = qm_rows_new(*store, settings->max_lag_ms);
+    if (!rows)
+        return false;
+    qm_rows_callbacks(rows, &inner);
+    follow = qm_follow_start(settings, &calls);
+    while (follow && !qm_rows_is_following(rows))
+        usleep(1000);
+    return follow;
+}
+
+int main(int argc, char **argv)
+{
+    struct qm_follow_server server = {0};
+    struct qm_follow_settings settings = {
+        .servers = &server, .servers_count = 1, .user = "root", .max_lag_ms = 1000};
     unsigned seconds = 5, readers = 3, writers = 2;
     const char *path = NULL;
-    char err[256];
-    struct qmstore_config config;
-    struct qm_rows_stats stats;
+    struct qm_rows_stats stats = {0};
     struct qmstore *store;
     pthread_t thread[64];
     int option;
 
-    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:p:")) != -1) {
+    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:p:c:")) != -1) {
         unsigned value = option == 'x' || option == 'p' || option == '?'
                              ? 0
                              : (unsigned)atoi(optarg);
@@ -320,6 +428,8 @@ int main(int argc, char **argv)
             delay = value;
         else if (option == 'l')
             lag = value;
+        else if (option == 'c')
+            daemon_path = optarg;
         else if (option == 'p')
             path = optarg;
         else if (option == 'x')
@@ -327,29 +437,13 @@ int main(int argc, char **argv)
         else
             return 2;
     }
-    if (optind + 1 != argc || !path || keys < 1 || 2 * keys > KEYS_MAX ||
-        readers + writers > 64)
+    if (optind + 1 != argc || !path == !daemon_path || keys < 1 ||
+        2 * keys > KEYS_MAX || readers + writers > 64)
         return 2;
     server.unix_socket = socket_path = argv[optind];
     mysql_library_init(0, NULL, NULL);
-    qmstore_config_init(&config);
-    config.path = path;
-    config.memory = 32 << 20;
-    config.durability = QMSTORE_NONE;
-    config.disk = "files";
-    if (qmstore_open(&config, &store, err, sizeof err) != 0) {
-        fprintf(stderr, "the store: %s\n", err);
+    if (!fill_table() || (path && !start_rows(&store, path, &settings)))
         return 2;
-    }
-    rows = qm_rows_new(store, settings.max_lag_ms);
-    if (!rows || !fill_table())
-        return 2;
-    qm_rows_callbacks(rows, &inner);
-    follow = qm_follow_start(&settings, &calls);
-    if (!follow)
-        return 2;
-    while (!qm_rows_is_following(rows))
-        usleep(1000);
     for (unsigned i = 0; i < readers + writers; i++)
         pthread_create(&thread[i], NULL, i < readers ? reader : writer,
                        (void *)(uintptr_t)(i + 1));
@@ -358,10 +452,12 @@ int main(int argc, char **argv)
     ended = true;
     for (unsigned i = 0; i < readers + writers; i++)
         pthread_join(thread[i], NULL);
-    qm_rows_get_stats(rows, &stats);
-    qm_follow_stop(follow);
-    qm_rows_free(rows);
-    qmstore_close(store);
+    if (path) {
+        qm_rows_get_stats(rows, &stats);
+        qm_follow_stop(follow);
+        qm_rows_free(rows);
+        qmstore_close(store);
+    }
     printf("reads=%" PRIu64 " hits=%" PRIu64 " stored=%" PRIu64 " raced=%" PRIu64
            " unsettled=%" PRIu64 " invalidations=%" PRIu64 " gaps=%" PRIu64
            " stale=%" PRIu64 "\n",
