@@ -55,10 +55,9 @@ static void parse(const uint8_t *data, size_t size, size_t piece, bool trusted,
                 break;
             promise(used > 0 && used <= there - at);
             for (unsigned i = 0; i < resp.count; i++)
-                promise(resp.inline_length > 0 || (resp.word[i].length <= MOST &&
-                                                   resp.word[i].at +
-                                                           resp.word[i].length <=
-                                                       used));
+                promise(resp.inline_length > 0 ||
+                        (resp.word[i].length <= MOST &&
+                         resp.word[i].at + resp.word[i].length <= used));
             if (said->count < COMMANDS)
                 said->sum[said->count] = sum_of(&resp, bytes + at);
             said->count++;
