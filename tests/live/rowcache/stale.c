@@ -295,7 +295,10 @@ static void found_stale(const char *what, unsigned id, uint64_t version, uint64_
     if (stale++ < 5)
         fprintf(stderr,
                 "stale: %s: row %u is %" PRIu64 ", not %" PRIu64 " or more (%s)\n",
-                what, id, version, least, hit ? "kept" : "from the database");
+                what, id, version, least,
+                daemon_path ? "by the daemon"
+                : hit       ? "kept"
+                            : "from the database");
 }
 
 static void *reader(void *opaque)
