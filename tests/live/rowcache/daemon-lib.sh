@@ -24,12 +24,12 @@ rowcache_conf() {
     } >"$T/rowcache.conf"
 }
 
-# rowcache_start LINES...: returns when it listens; its id is in $DAEMON.
+# rowcache_start LINES...: returns when it answers; its id is in $DAEMON.
 rowcache_start() {
     rowcache_conf "$@"
     background "$ROWCACHE" "$T/rowcache.conf" 2>>"$T/rowcache.log"
     DAEMON=$PID
-    wait_for 20 eval "[ -S '$T/rowcache.sock' ] || gone $DAEMON"
+    wait_for 20 eval "cli PING || gone $DAEMON"
     ! gone "$DAEMON" || { cat "$T/rowcache.log" >&2; fail "qm-rowcache does not start"; }
 }
 rowcache_end() {
