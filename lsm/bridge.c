@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bridge.c - see bridge.h. */
+#include "lsm/watch.h"
+#include "lsm/plan.h"
+#include "lsm/bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct family *family_new(uint32_t ranges, double sample)
+{
+    struct family *f = calloc(1, sizeof *f);
+
+    if (!f)
+        return NULL;
+    f->collector = collector_new(ranges, sample);
+    if (!f->collector) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void family_free(struct family *f)
+{
+    if (!f)
+        return;
+    collector_free(f->collector);
+    free(f);
+}
+
+void family_read(struct family *f, const void *key, size_t len)
+{
+    if (!atomic_load_explicit(&f->keyed, memory_order_relaxed))
+        atomic_store(&f->keyed, true);
+    collector_read(f->collector, key, len);
+}
+
+void family_write(struct family *f, const void *key, size_t len)
+{
+    collector_write(f->collector, key, len);
+}
+
+struct shape *family_shape(struct family *f, int level, uint32_t cut)
+{
+    return shape_new(f->collector, level, cut);
+}
+
+void family_tick(struct family *f, struct watch *w, double window)
+{
+    watch_tick(w, f, window);
+    collector_tick(f->collector, atomic_load(&f->largest));
+    choice_tick(&f->choice);
+}
+
+void family_stats(struct family *f, struct qm_lsm_stats *stats)
+{
+    struct collector_stats c;
+
+    collector_get_stats(f->collector, &c);
+    stats->hits += atomic_load(&f->hits);
+    stats->misses += atomic_load(&f->misses);
+    stats->used += atomic_load(&f->used);
+    stats->late += atomic_load(&f->late);
+    stats->reads += c.reads;
+    stats->writes += c.writes;
+    stats->ranges += c.ranges;
+    stats->spacing = c.spacing;
+    stats->memory += c.bytes;
+}
+
+uint32_t bridge_blocks(const struct shape *s)
+{
+    return s->failed ? 0 : s->n;
+}
+
+int bridge_level(const struct shape *s)
+{
+    return s->level;
+}
+
+const void *bridge_first(const struct shape *s, uint32_t i, size_t *len)
+{
+    return keys_get(&s->firsts, i, len);
+}
+
+uint32_t bridge_plan(enum qm_lsm_mode mode, struct family *f, const struct shape *s,
+                     double price, double window, uint8_t *want)
+{
+    if (s->n > 0)
+        atomic_store(&f->largest, (uint32_t)(s->entries / s->n));
+    return plan_blocks(mode, f, s, price, window, want);
+}
+
+void bridge_capacity(struct watch *w, uint64_t blocks)
+{
+    price_blocks(watch_price(w), blocks);
+}
+
+double bridge_price(struct watch *w)
+{
+    return price_now(watch_price(w));
+}
+
+uint64_t bridge_insertions(struct watch *w)
+{
+    return price_insertions(watch_price(w));
+}

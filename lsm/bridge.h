@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bridge.h - what the C++ files call of the C ones; without atomics, which C++ spells
+ * otherwise. */
+#ifndef QM_LSM_BRIDGE_H
+#define QM_LSM_BRIDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lsm/qmlsm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct family;
+struct file;
+struct shape;
+struct watch;
+
+/* watch.h */
+struct watch *watch_new(void);
+void watch_free(struct watch *w);
+void watch_look(struct watch *w, const uint64_t name[2], bool hit);
+void watch_insert(struct watch *w, const uint64_t name[2]);
+void watch_adopt(struct file *f, const uint64_t name[2]);
+struct file *watch_add(struct watch *w, struct family *family, const uint64_t first[2],
+                       const struct shape *shape, uint64_t data_size,
+                       const uint8_t *warmed, uint64_t max_blocks);
+uint64_t watch_each(struct file *f, unsigned cold,
+                    void (*each)(void *opaque, const uint64_t name[2]), void *opaque);
+void watch_remove(struct watch *w, struct file *f);
+void watch_forget(struct watch *w, struct family *family);
+
+/* shape.h */
+void shape_free(struct shape *s);
+void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);
+void shape_block(struct shape *s, uint64_t raw);
+void shape_finish(struct shape *s);
+
+/* A column family. */
+struct family *family_new(uint32_t ranges, double sample);
+void family_free(struct family *f);
+void family_read(struct family *f, const void *key, size_t len);
+void family_write(struct family *f, const void *key, size_t len);
+struct shape *family_shape(struct family *f, int level, uint32_t cut);
+/* Ends an interval. */
+void family_tick(struct family *f, struct watch *w, double window);
+/* Adds to stats. */
+void family_stats(struct family *f, struct qm_lsm_stats *stats);
+
+uint32_t bridge_blocks(const struct shape *s);
+int bridge_level(const struct shape *s);
+const void *bridge_first(const struct shape *s, uint32_t i, size_t *len);
+uint32_t bridge_plan(enum qm_lsm_mode mode, struct family *f, const struct shape *s,
+                     double price, double window, uint8_t *want);
+/* Tells how many blocks the cache has room for; the price of one, and how many were
+ * inserted since the beginning. */
+void bridge_capacity(struct watch *w, uint64_t blocks);
+double bridge_price(struct watch *w);
+uint64_t bridge_insertions(struct watch *w);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
