@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* choice.c - see choice.h.
+ *
+ * The cells are written by the thread that ends intervals and read by those that write
+ * files; a value that is a moment old does as well. */
+#include "lsm/choice.h"
+
+#include <math.h>
+
+#define PRIOR 8.  /* blocks that what heat says counts for */
+#define KEEP  .98 /* of what was learned, each interval */
+
+uint8_t choice_class(float heat)
+{
+    int exponent;
+
+    if (!(heat > 0))
+        return 0;
+    frexpf(heat, &exponent);
+    exponent += 9;
+    return (uint8_t)(exponent < 1                    ? 1
+                     : exponent > CHOICE_CLASSES - 1 ? CHOICE_CLASSES - 1
+                                                     : exponent);
+}
+
+static int level_of(int level)
+{
+    return level < 0 ? 0 : level >= CHOICE_LEVELS ? CHOICE_LEVELS - 1 : level;
+}
+
+void choice_learn(struct choice *c, int level, uint8_t class, double used, double n)
+{
+    level = level_of(level);
+    atomic_store(&c->cell[level][class].used,
+                 atomic_load(&c->cell[level][class].used) + (float)used);
+    atomic_store(&c->cell[level][class].seen,
+                 atomic_load(&c->cell[level][class].seen) + (float)n);
+}
+
+double choice_value(struct choice *c, int level, float heat, double window)
+{
+    uint8_t class = choice_class(heat);
+    double used = atomic_load(&c->cell[level_of(level)][class].used),
+           seen = atomic_load(&c->cell[level_of(level)][class].seen);
+
+    return (used + PRIOR * (1 - exp(-heat * window))) / (seen + PRIOR);
+}
+
+void choice_tick(struct choice *c)
+{
+    for (int i = 0; i < CHOICE_LEVELS; i++)
+        for (int j = 0; j < CHOICE_CLASSES; j++) {
+            atomic_store(&c->cell[i][j].used, atomic_load(&c->cell[i][j].used) * KEEP);
+            atomic_store(&c->cell[i][j].seen, atomic_load(&c->cell[i][j].seen) * KEEP);
+        }
+}

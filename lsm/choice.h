@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* choice.h - which new blocks are worth a place in the cache.
+ *
+ * Modes off, flush, selective and all are fixed.  Mode adaptive compares two
+ * probabilities for each block of a new file:
+ *
+ * - its value: that it is looked up before it would leave the cache.  Learned by level
+ *   and by class of heat from all blocks of new files, warmed or not (shadow counting):
+ *   a block that was not warmed and is looked up soon counts as one that would have
+ *   paid.  Until a class has been seen, its heat says: 1 - exp(-heat x window).
+ * - its price: that the block which has to leave for it would have been looked up, as
+ *   price.h measures, and a small part for reading the block now.
+ *
+ * All levels and classes above the price: that is mode all; none: off; level 0 alone:
+ * flush; the hot classes: selective.  Uniform access makes value and price equal, and
+ * nothing is warmed. */
+#ifndef QM_LSM_CHOICE_H
+#define QM_LSM_CHOICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CHOICE_LEVELS  8
+#define CHOICE_CLASSES 16
+
+struct choice {
+    struct {
+        _Atomic float used, seen; /* decayed numbers of blocks */
+    } cell[CHOICE_LEVELS][CHOICE_CLASSES];
+};
+
+uint8_t choice_class(float heat);
+
+/* What became of blocks of one class: so many of n were looked up. */
+void choice_learn(struct choice *c, int level, uint8_t class, double used, double n);
+
+/* The probability that a block is looked up within the window. */
+double choice_value(struct choice *c, int level, float heat, double window);
+
+/* Forgets a part, so that what is new counts more. */
+void choice_tick(struct choice *c);
+
+#endif
