@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* core.cc - see core.hpp. */
+#include "lsm/core.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include <rocksdb/sst_file_reader.h>
+#include <rocksdb/table.h>
+
+namespace quickmine::lsm
+{
+
+using rocksdb::Slice;
+using Clock = std::chrono::steady_clock;
+
+static const char property[] = "quickmine.lsm";
+static const size_t max_shaped = 64;  /* files that were built and not yet created */
+static const unsigned cold_after = 8; /* intervals without a look-up */
+
+Family::~Family()
+{
+    family_free(counts);
+}
+
+Core::Core(const qm_lsm_config &c, std::shared_ptr<WatchedCache> in)
+    : config(c), cache(std::move(in))
+{
+}
+
+void Core::start()
+{
+    set_window();
+    if (config.interval_ms > 0)
+        thread_ = std::thread([this] { run(); });
+}
+
+Core::~Core()
+{
+    detach();
+}
+
+void Core::run()
+{
+    std::unique_lock<std::mutex> guard(lock_);
+    while (!closing) {
+        wake_.wait_for(guard, std::chrono::milliseconds(config.interval_ms));
+        if (closing)
+            return;
+        guard.unlock();
+        tick();
+        guard.lock();
+    }
+}
+
+void Core::detach()
+{
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        closing = true;
+        wake_.notify_all();
+    }
+    if (thread_.joinable())
+        thread_.join();
+    std::unique_lock<std::shared_mutex> guard(gate_);
+    if (!open_)
+        return;
+    open_ = false;
+    for (auto &family : families_)
+        watch_forget(cache->watch(), family->counts);
+    files_.clear();
+    for (auto &one : shaped_)
+        shape_free(one.second.shape);
+    shaped_.clear();
+}
+
+/* How long a block stays in the cache, in intervals. */
+void Core::set_window()
+{
+    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
+    size_t capacity = cache->GetCapacity();
+    double mean = entries > 0 && entries != SIZE_MAX && usage > 0
+                      ? static_cast<double>(usage) / static_cast<double>(entries)
+                      : 4200.;
+    uint64_t now = bridge_insertions(cache->watch());
+    uint64_t fresh = now - last_insertions_;
+    double blocks = static_cast<double>(capacity) / mean;
+
+    bridge_capacity(cache->watch(), static_cast<uint64_t>(blocks));
+    last_insertions_ = now;
+    double window = fresh > 0 ? blocks / static_cast<double>(fresh) : 30;
+    window = std::fmin(std::fmax(window, 2), 30);
+    window_ = window_ * .7 + window * .3;
+}
+
+void Core::tick()
+{
+    std::vector<std::shared_ptr<Family>> families;
+    std::shared_lock<std::shared_mutex> gate(gate_);
+
+    if (!open_)
+        return;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        set_window();
+        families = families_;
+    }
+    for (auto &family : families)
+        family_tick(family->counts, cache->watch(), window_);
+}
+
+unsigned Core::add(std::shared_ptr<Family> family)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    unsigned number = static_cast<unsigned>(families_.size());
+
+    if (number < max_families)
+        reads_[number] = family->counts;
+    families_.push_back(std::move(family));
+    return number;
+}
+
+void Core::read(unsigned family, const void *key, size_t len)
+{
+    struct family *f = family < max_families
+                           ? reads_[family].load(std::memory_order_acquire)
+                           : nullptr;
+
+    if (f)
+        family_read(f, key, len);
+}
+
+void Core::stalled(bool yes)
+{
+    stalled_ = yes;
+}
+
+/* A file's shape waits for the file's creation under a token, which RocksDB
+ * hands on with the file's properties.  Files that nobody announces, as those of
+ * SstFileWriter, are forgotten. */
+std::string Core::shaped(std::shared_ptr<Family> family, struct shape *shape)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::lock_guard<std::mutex> guard(lock_);
+    std::string token = std::to_string(++token_) + "-" +
+                        std::to_string(reinterpret_cast<uintptr_t>(this));
+
+    if (!open_ || closing) {
+        shape_free(shape);
+        return token;
+    }
+    if (order_.size() >= max_shaped) {
+        auto old = shaped_.find(order_.front());
+        if (old != shaped_.end()) {
+            shape_free(old->second.shape);
+            shaped_.erase(old);
+        }
+        order_.erase(order_.begin());
+    }
+    shaped_[token] = {std::move(family), shape};
+    order_.push_back(token);
+    return token;
+}
+
+bool Core::take(const rocksdb::TableFileCreationInfo &info, Shaped *out)
+{
+    auto &user = info.table_properties.readable_properties;
+    auto token = user.find(property);
+    std::lock_guard<std::mutex> guard(lock_);
+
+    if (token == user.end())
+        return false;
+    auto it = shaped_.find(token->second);
+    if (it == shaped_.end())
+        return false;
+    *out = it->second;
+    shaped_.erase(it);
+    for (auto one = order_.begin(); one != order_.end(); ++one)
+        if (*one == token->second) {
+            order_.erase(one);
+            break;
+        }
+    return true;
+}
+
+void Core::created(const rocksdb::TableFileCreationInfo &info)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    Shaped shaped;
+
+    if (!open_ || !take(info, &shaped))
+        return;
+    try {
+        if (info.status.ok() && info.file_size > 0 && bridge_blocks(shaped.shape) > 0 &&
+            !closing)
+            warm(info, shaped);
+    } catch (...) {
+        failures_++;
+    }
+    shape_free(shaped.shape);
+}
+
+/* The name of the block at offset 0.  An iterator's first look-up while it seeks the
+ * first key is of that block, unless parts of the index are looked up as well: then a
+ * reader with a cache of its own, which holds the index whole, tells. */
+static bool first_name(Family &family, const std::string &path, const Slice &first,
+                       BlockName *name)
+{
+    rocksdb::Options options = family.options;
+    rocksdb::BlockBasedTableOptions table =
+        *options.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>();
+    std::vector<BlockName> seen;
+    rocksdb::ReadOptions read;
+
+    table.block_cache =
+        std::make_shared<WatchedCache>(rocksdb::NewLRUCache(1 << 20, 0));
+    table.cache_index_and_filter_blocks = false;
+    table.pin_l0_filter_and_index_blocks_in_cache = false;
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    rocksdb::SstFileReader reader(options);
+    if (!reader.Open(path).ok())
+        return false;
+    read.total_order_seek = true;
+    std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(read));
+    purpose().recorded = &seen;
+    it->Seek(first);
+    purpose().recorded = nullptr;
+    if (seen.empty())
+        return false;
+    *name = seen[0];
+    return true;
+}
+
+static void recording(std::vector<BlockName> *names, const std::function<void()> &work)
+{
+    purpose().recorded = names;
+    try {
+        work();
+    } catch (...) {
+        purpose().recorded = nullptr;
+        throw;
+    }
+    purpose().recorded = nullptr;
+}
+
+void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
+{
+    auto begin = Clock::now();
+    uint32_t n = bridge_blocks(shaped.shape), done = 0;
+    std::vector<uint8_t> want(n), have(n);
+    std::vector<BlockName> names;
+    BlockName first;
+    size_t capacity = cache->GetCapacity(), len;
+    bool full =
+        static_cast<double>(cache->GetUsage()) > .97 * static_cast<double>(capacity);
+    double price = full ? bridge_price(cache->watch()) : 0;
+    uint64_t each = info.table_properties.data_size / n + 1;
+    uint64_t bytes = std::min<uint64_t>(
+        config.warm_bytes,
+        static_cast<uint64_t>(config.share * static_cast<double>(capacity)));
+    auto end =
+        begin + std::chrono::milliseconds(stalled_ ? config.stall_ms : config.warm_ms);
+    int level = std::min(std::max(bridge_level(shaped.shape), 0), QM_LSM_LEVELS - 1);
+
+    made_++;
+    blocks_ += n;
+    level_blocks_[level] += n;
+    if (config.mode == QM_LSM_OFF)
+        return;
+    bridge_plan(config.mode, shaped.family->counts, shaped.shape, price, window_,
+                want.data());
+
+    rocksdb::SstFileReader reader(shaped.family->options);
+    if (!reader.Open(info.file_path).ok()) {
+        failures_++;
+        return;
+    }
+    rocksdb::ReadOptions read;
+    read.total_order_seek = true;
+    read.fill_cache = true;
+    read.max_skippable_internal_keys =
+        64; /* of a block of deletions, not all behind it */
+    std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(read));
+    recording(&names, [&] {
+        const void *key = bridge_first(shaped.shape, 0, &len);
+        it->Seek(Slice(static_cast<const char *>(key), len));
+    });
+    if (names.empty()) {
+        failures_++;
+        return;
+    }
+    if (shaped.family->partitioned) {
+        const void *key = bridge_first(shaped.shape, 0, &len);
+        if (!first_name(*shaped.family, info.file_path,
+                        Slice(static_cast<const char *>(key), len), &first))
+            return;
+    } else {
+        first = names[0];
+    }
+    have[0] = want[0];
+    if (!want[0])
+        cache->erase(first);
+    done += want[0];
+    recording(&names, [&] {
+        for (uint32_t i = 1; i < n; i++) {
+            if (!want[i])
+                continue;
+            if (closing || (done + 1) * each > bytes || Clock::now() > end) {
+                cut_++;
+                break;
+            }
+            const void *key = bridge_first(shaped.shape, i, &len);
+            it->Seek(Slice(static_cast<const char *>(key), len));
+            have[i] = 1;
+            done++;
+        }
+    });
+    warmed_ += done;
+    level_warmed_[level] += done;
+    struct file *file =
+        watch_add(cache->watch(), shaped.family->counts, first.word, shaped.shape,
+                  info.table_properties.data_size, have.data(), config.blocks);
+    if (!file) {
+        failures_++;
+        return;
+    }
+    for (auto &name : names)
+        if (name.word[0] == first.word[0])
+            watch_adopt(file, name.word);
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        auto old = files_.find(info.file_path);
+        if (old != files_.end())
+            watch_remove(cache->watch(), old->second);
+        files_[info.file_path] = file;
+    }
+    auto us = static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin)
+            .count());
+    warm_us_ += us;
+    for (uint64_t max = warm_us_max_;
+         us > max && !warm_us_max_.compare_exchange_weak(max, us);)
+        ;
+}
+
+static void erase_one(void *opaque, const uint64_t word[2])
+{
+    BlockName name;
+
+    memcpy(name.word, word, sizeof name.word);
+    static_cast<WatchedCache *>(opaque)->erase(name);
+}
+
+void Core::deleted(const std::string &path)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    struct file *file;
+
+    if (!open_)
+        return;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        auto it = files_.find(path);
+        if (it == files_.end())
+            return;
+        file = it->second;
+        files_.erase(it);
+    }
+    if (config.mode != QM_LSM_OFF)
+        erased_ += watch_each(file, 0, erase_one, cache.get());
+    watch_remove(cache->watch(), file);
+}
+
+/* T1: blocks that the compaction replaces and nobody has looked up for long leave now,
+ * if others need their place. */
+void Core::compaction_begins(const rocksdb::CompactionJobInfo &info)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+
+    if (!open_ || config.mode == QM_LSM_OFF || config.mode == QM_LSM_ERASE ||
+        config.mode == QM_LSM_FLUSH)
+        return;
+    if (static_cast<double>(cache->GetUsage()) <
+        .97 * static_cast<double>(cache->GetCapacity()))
+        return;
+    std::lock_guard<std::mutex> guard(lock_);
+    for (auto &path : info.input_files) {
+        auto it = files_.find(path);
+        if (it != files_.end())
+            cold_ += watch_each(it->second, cold_after, erase_one, cache.get());
+    }
+}
+
+void Core::stats(qm_lsm_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    std::lock_guard<std::mutex> guard(lock_);
+    for (auto &family : families_)
+        family_stats(family->counts, out);
+    out->files = made_;
+    out->blocks = blocks_;
+    out->warmed = warmed_;
+    out->erased = erased_;
+    out->cold = cold_;
+    out->cut = cut_;
+    out->failures = failures_;
+    out->warm_us = warm_us_;
+    out->warm_us_max = warm_us_max_;
+    out->price = bridge_price(cache->watch());
+    out->window = window_;
+    for (int i = 0; i < QM_LSM_LEVELS; i++) {
+        out->level_blocks[i] = level_blocks_[i];
+        out->level_warmed[i] = level_warmed_[i];
+    }
+}
+
+} // namespace quickmine::lsm

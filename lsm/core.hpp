@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* core.hpp - one attached database: its families, its files, its thread.
+ *
+ * The database's options hold a Listener and a Factory for each family; these hold the
+ * Core, and the Core holds the cache.  Nothing of the library holds the options' own
+ * listeners, so nothing keeps itself alive.
+ *
+ * Callbacks run in RocksDB's threads under `gate`, shared; detach() takes it
+ * exclusively, after `closing` made warming end at its next block. */
+#ifndef QM_LSM_CORE_HPP
+#define QM_LSM_CORE_HPP
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <rocksdb/listener.h>
+#include <rocksdb/options.h>
+
+#include "lsm/bridge.h"
+#include "lsm/cache.hpp"
+
+namespace quickmine::lsm
+{
+
+/* A column family: its counters, and options to read its files with. */
+struct Family {
+    struct family *counts = nullptr;
+    rocksdb::Options options;
+    bool partitioned =
+        false;        /* its index: look-ups of a reader are not of data alone */
+    uint32_t cut = 0; /* see shape.h */
+
+    Family() = default;
+    Family(const Family &) = delete;
+    Family &operator=(const Family &) = delete;
+    ~Family();
+};
+
+class Core : public std::enable_shared_from_this<Core>
+{
+  public:
+    Core(const qm_lsm_config &config, std::shared_ptr<WatchedCache> cache);
+    ~Core();
+    void start();
+    void detach();
+    void tick();
+    void stats(qm_lsm_stats *out);
+    void read(unsigned family, const void *key, size_t len);
+
+    /* The number of a new family. */
+    unsigned add(std::shared_ptr<Family> family);
+
+    /* The listener's and the factory's. */
+    void created(const rocksdb::TableFileCreationInfo &info);
+    void deleted(const std::string &path);
+    void compaction_begins(const rocksdb::CompactionJobInfo &info);
+    void stalled(bool yes);
+    std::string shaped(std::shared_ptr<Family> family, struct shape *shape);
+
+    const qm_lsm_config config;
+    const std::shared_ptr<WatchedCache> cache;
+    std::atomic<bool> closing{false};
+
+  private:
+    struct Shaped {
+        std::shared_ptr<Family> family;
+        struct shape *shape;
+    };
+    bool take(const rocksdb::TableFileCreationInfo &info, Shaped *out);
+    void warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped);
+    void set_window();
+    void run();
+
+    std::shared_mutex gate_;
+    bool open_ = true; /* by gate_ */
+
+    std::mutex lock_; /* of all below */
+    std::vector<std::shared_ptr<Family>> families_;
+    std::unordered_map<std::string, Shaped> shaped_; /* by token */
+    std::vector<std::string> order_;                 /* tokens, oldest first */
+    std::unordered_map<std::string, struct file *> files_;
+    std::condition_variable wake_;
+    std::thread thread_;
+    uint64_t token_ = 0, last_insertions_ = 0;
+
+    static constexpr unsigned max_families = 256;
+    std::atomic<struct family *> reads_[max_families] =
+        {}; /* for read(), without lock */
+    std::atomic<double> window_{4};
+    std::atomic<bool> stalled_{false};
+    std::atomic<uint64_t> made_{0}, blocks_{0}, warmed_{0}, erased_{0}, cold_{0},
+        cut_{0}, failures_{0}, warm_us_{0}, warm_us_max_{0};
+    std::atomic<uint64_t> level_blocks_[QM_LSM_LEVELS] = {},
+                          level_warmed_[QM_LSM_LEVELS] = {};
+    friend class Listener;
+};
+
+} // namespace quickmine::lsm
+
+#endif
