@@ -113,3 +113,7 @@ qm_component(ROWCACHE "the cache of MariaDB's rows, quickmine rowcache"
              "libevent-dev, libssl-dev, uthash-dev, libjemalloc-dev, libmariadb-dev, libxxhash-dev"
              QM_WITH_STORE=libxxhash-dev QM_WITH_FOLLOW=libmariadb-dev LIBEVENT_FOUND=libevent-dev
              OPENSSL_FOUND=libssl-dev UTHASH_INCLUDE_DIR=uthash-dev JEMALLOC_FOUND=libjemalloc-dev)
+find_path(ROCKSDB_INCLUDE_DIR rocksdb/db.h)
+find_library(ROCKSDB_LIBRARY rocksdb)
+qm_component(LSM "the library for RocksDB's block cache" librocksdb-dev
+             ROCKSDB_INCLUDE_DIR=librocksdb-dev ROCKSDB_LIBRARY)
