@@ -212,8 +212,8 @@ static std::string look_at(const DBOptions &db, const ColumnFamilyOptions &famil
         return "the table factory does not show its options";
     if (table->no_block_cache)
         return "there is no block cache (no_block_cache)";
-    if (!table->block_cache)
-        also("no block cache is set: RocksDB's default of 8 MiB is used");
+    if (!table->block_cache) /* its factory makes one of 8 MiB, if there may be one */
+        return "there is no block cache";
     if (family.comparator->timestamp_size() > 0)
         return "keys have user-defined timestamps";
     if (family.comparator != rocksdb::BytewiseComparator())
@@ -231,7 +231,7 @@ static std::string look_at(const DBOptions &db, const ColumnFamilyOptions &famil
     if (table->block_cache && table->block_cache->GetPrintableOptions().find(
                                   "secondary_cache") != std::string::npos)
         also("blocks of dead files stay in the secondary cache until it evicts them");
-    if (table->block_cache && table->block_cache->HasStrictCapacityLimit())
+    if (table->block_cache->HasStrictCapacityLimit())
         also("with strict_capacity_limit, warming ends where pinned blocks fill the "
              "cache");
     if (table->prepopulate_block_cache !=

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #define PRIOR 8.  /* blocks that what heat says counts for */
+#define FLOOR .1  /* with room in the cache, what nothing is known of is worth a try */
 #define KEEP  .98 /* of what was learned, each interval */
 
 uint8_t choice_class(float heat)
@@ -43,7 +44,7 @@ double choice_value(struct choice *c, int level, float heat, double window)
     double used = atomic_load(&c->cell[level_of(level)][class].used),
            seen = atomic_load(&c->cell[level_of(level)][class].seen);
 
-    return (used + PRIOR * (1 - exp(-heat * window))) / (seen + PRIOR);
+    return (used + PRIOR * fmax(FLOOR, 1 - exp(-heat * window))) / (seen + PRIOR);
 }
 
 void choice_tick(struct choice *c)

@@ -6,8 +6,9 @@
 #include "lsm/qmlsm.h"
 #include "lsm/watch.h"
 
-#define PLAN_READ_COST .03 /* a block read now, in order, against one read on demand   \
-                            */
+#define PLAN_READ_COST                                                                 \
+    .03 /* a block read now, in order, against one read on demand                      \
+         */
 
 /* Sets want[i] for each block of the shape; returns how many.  price: that of
  * price_now(), 0 if the cache has room.  window: intervals that a block stays in it. */

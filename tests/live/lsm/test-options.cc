@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What attach says of options: works, works with less, refused; and that refused
+ * options are unchanged. */
+#include "tests/live/lsm/testing.hpp"
+
+#include <cstring>
+#include <functional>
+
+#include <rocksdb/c.h>
+#include <rocksdb/comparator.h>
+
+using namespace rocksdb;
+using namespace testing;
+namespace lsm = quickmine::lsm;
+
+static void expect(lsm::Verdict verdict, const char *says,
+                   const std::function<void(Options &)> &change)
+{
+    Options o = options_of(NewLRUCache(1 << 20));
+    change(o);
+    auto factory = o.table_factory;
+    auto attached = lsm::attach(o, still(QM_LSM_ALL));
+    if (attached.verdict != verdict || attached.says.find(says) == std::string::npos)
+        fprintf(stderr, "expected '%s', got %d '%s'\n", says, int(attached.verdict),
+                attached.says.c_str());
+    CHECK(attached.verdict == verdict && attached.says.find(says) != std::string::npos);
+    CHECK(bool(attached) == (verdict != lsm::Verdict::refused));
+    if (!attached) {
+        CHECK(o.table_factory == factory && o.listeners.empty() &&
+              o.table_properties_collector_factories.empty());
+        return;
+    }
+    /* What is said to work opens, writes and reads. */
+    Scratch d;
+    DB *db;
+    OK(DB::Open(o, d / "db", &db));
+    write_keys(db, 0, 400);
+    OK(db->Flush(FlushOptions()));
+    read_keys(db, 0, 400);
+    delete db;
+    lsm::Stats s = attached->stats();
+    CHECK(s.files > 0 && s.failures == 0);
+}
+
+template <typename Change> static std::function<void(Options &)> table(Change change)
+{
+    return [change](Options &o) { change_table(o, change); };
+}
+
+struct Timestamps : Comparator {
+    Timestamps() : Comparator(8)
+    {
+    }
+    const char *Name() const override
+    {
+        return "timestamps";
+    }
+    int Compare(const Slice &a, const Slice &b) const override
+    {
+        return a.compare(b);
+    }
+    void FindShortestSeparator(std::string *, const Slice &) const override
+    {
+    }
+    void FindShortSuccessor(std::string *) const override
+    {
+    }
+};
+
+static void test_verdicts()
+{
+    using T = BlockBasedTableOptions;
+    const auto works = lsm::Verdict::works, less = lsm::Verdict::less,
+               refused = lsm::Verdict::refused;
+
+    expect(works, "", [](Options &) {});
+    expect(works, "", table([](T &t) { t.cache_index_and_filter_blocks = true; }));
+    expect(works, "", table([](T &t) {
+               t.index_type = T::kTwoLevelIndexSearch;
+               t.partition_filters = true;
+           }));
+    expect(works, "",
+           [](Options &o) { o.compaction_style = kCompactionStyleUniversal; });
+    expect(works, "", [](Options &o) {
+        o.compression = kZSTD;
+        o.compression_opts.max_dict_bytes = 4096;
+    });
+    expect(works, "", [](Options &o) {
+        o.compression = kLZ4Compression;
+        o.compression_opts.parallel_threads = 4;
+    });
+    expect(works, "", table([](T &t) {
+               t.block_cache = HyperClockCacheOptions(1 << 20, 1024).MakeSharedCache();
+           }));
+    expect(works, "",
+           table([](T &t) { t.block_cache.reset(); })); /* RocksDB makes one */
+    expect(less, "row cache", [](Options &o) { o.row_cache = NewLRUCache(1 << 20); });
+    expect(less, "blob", [](Options &o) { o.enable_blob_files = true; });
+    expect(less, "prepopulate", table([](T &t) {
+               t.prepopulate_block_cache = T::PrepopulateBlockCache::kFlushOnly;
+           }));
+    expect(less, "strict",
+           table([](T &t) { t.block_cache->SetStrictCapacityLimit(true); }));
+    expect(less, "secondary", table([](T &t) {
+               LRUCacheOptions c;
+               c.capacity = 1 << 20;
+               c.secondary_cache = NewCompressedSecondaryCache(1 << 20);
+               t.block_cache = NewLRUCache(c);
+           }));
+    expect(less, "compressed",
+           table([](T &t) { t.block_cache_compressed = NewLRUCache(1 << 20); }));
+    expect(refused, "no_block_cache", table([](T &t) {
+               t.no_block_cache = true;
+               t.block_cache.reset();
+           }));
+    expect(refused, "table factory",
+           [](Options &o) { o.table_factory.reset(NewPlainTableFactory()); });
+    expect(refused, "table factory",
+           [](Options &o) { o.table_factory.reset(NewCuckooTableFactory()); });
+    expect(refused, "mmap", [](Options &o) { o.allow_mmap_reads = true; });
+    expect(refused, "comparator",
+           [](Options &o) { o.comparator = ReverseBytewiseComparator(); });
+    expect(refused, "timestamps", [](Options &o) {
+        static Timestamps timestamps;
+        o.comparator = &timestamps;
+    });
+}
+
+static void test_config()
+{
+    for (int i = 0; i < 5; i++) {
+        Options o = options_of(NewLRUCache(1 << 20));
+        auto c = still(QM_LSM_ALL);
+        if (i == 0)
+            c.sample = 0;
+        else if (i == 1)
+            c.sample = 1.1;
+        else if (i == 2)
+            c.share = -1;
+        else if (i == 3)
+            c.share = 0. / 0.;
+        else
+            c.mode = qm_lsm_mode(99);
+        auto attached = lsm::attach(o, c);
+        CHECK(!attached && !attached.says.empty() && o.listeners.empty());
+    }
+}
+
+/* Twice is refused; after the first is detached it is allowed. */
+static void test_twice()
+{
+    Options o = options_of(NewLRUCache(1 << 20));
+    auto one = lsm::attach(o, still(QM_LSM_ALL));
+    auto two = lsm::attach(o, still(QM_LSM_ALL));
+    CHECK(one && !two && two.says.find("attached already") != std::string::npos);
+    one->detach();
+    one->detach();
+    auto three = lsm::attach(o, still(QM_LSM_ALL));
+    CHECK(three);
+    Scratch d;
+    DB *db;
+    OK(DB::Open(o, d / "db", &db));
+    write_keys(db, 0, 100);
+    OK(db->Flush(FlushOptions()));
+    CHECK(three->stats().warmed > 0 && one->stats().files == 0);
+    delete db;
+}
+
+/* A cache that nobody else holds, and options that go before the handle, and the other
+ * way round: nothing is used after its end (under the address sanitizer). */
+static void test_lifetimes()
+{
+    for (int which = 0; which < 3; which++) {
+        Scratch d;
+        lsm::Attached attached;
+        DB *db;
+        {
+            Options o = options_of(NewLRUCache(1 << 20));
+            auto c = still(QM_LSM_ALL);
+            c.interval_ms = 1;
+            attached = lsm::attach(o, c);
+            OK(DB::Open(o, d / "db", &db));
+        }
+        write_keys(db, 0, 200);
+        OK(db->Flush(FlushOptions()));
+        if (which == 0)
+            attached.handle.reset();
+        if (which == 1)
+            attached->detach();
+        write_keys(db, 0, 200);
+        OK(db->Flush(FlushOptions()));
+        read_keys(db, 0, 200);
+        delete db;
+        if (attached)
+            attached->stats();
+    }
+    Options unused = options_of(NewLRUCache(1 << 20));
+    lsm::attach(unused, still(QM_LSM_ALL));
+}
+
+static void test_c()
+{
+    rocksdb_options_t *o = rocksdb_options_create();
+    rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
+    rocksdb_cache_t *cache = rocksdb_cache_create_lru(4 << 20);
+    struct qm_lsm_config config;
+    struct qm_lsm *lsm;
+    struct qm_lsm_stats stats;
+    char says[100] = "x", *err = nullptr;
+    Scratch d;
+
+    qm_lsm_config_init(&config);
+    CHECK(config.mode == QM_LSM_ADAPTIVE && config.sample == 1 && config.share == .25);
+    rocksdb_block_based_options_set_no_block_cache(t, 1);
+    rocksdb_options_set_block_based_table_factory(o, t);
+    CHECK(qm_lsm_attach(o, nullptr, &lsm, says, sizeof says) == QM_LSM_REFUSED && !lsm);
+    CHECK(strstr(says, "no_block_cache"));
+    CHECK(qm_lsm_attach(o, nullptr, &lsm, nullptr, 0) == QM_LSM_REFUSED);
+    rocksdb_block_based_options_set_no_block_cache(t, 0);
+    rocksdb_block_based_options_set_block_cache(t, cache);
+    rocksdb_options_set_block_based_table_factory(o, t);
+    rocksdb_options_set_create_if_missing(o, 1);
+    size_t buffer = rocksdb_options_get_write_buffer_size(o);
+    config.mode = QM_LSM_ALL;
+    CHECK(qm_lsm_attach(o, &config, &lsm, says, sizeof says) == QM_LSM_WORKS && lsm);
+    CHECK(!*says && rocksdb_options_get_write_buffer_size(o) == buffer);
+    rocksdb_t *db = rocksdb_open(o, (d / "db").c_str(), &err);
+    CHECK(!err);
+    rocksdb_writeoptions_t *w = rocksdb_writeoptions_create();
+    rocksdb_put(db, w, "key", 3, "value", 5, &err);
+    rocksdb_flushoptions_t *f = rocksdb_flushoptions_create();
+    rocksdb_flush(db, f, &err);
+    CHECK(!err);
+    qm_lsm_read(lsm, "key", 3);
+    qm_lsm_read_family(lsm, 12345, "key", 3); /* there is none: ignored */
+    qm_lsm_tick(lsm);
+    qm_lsm_get_stats(lsm, &stats);
+    CHECK(stats.files == 1 && stats.warmed == 1 && stats.reads == 1);
+    qm_lsm_detach(lsm);
+    rocksdb_put(db, w, "key", 3, "other", 5, &err);
+    rocksdb_flush(db, f, &err);
+    CHECK(!err);
+    rocksdb_close(db);
+    rocksdb_flushoptions_destroy(f);
+    rocksdb_writeoptions_destroy(w);
+    rocksdb_cache_destroy(cache);
+    rocksdb_block_based_options_destroy(t);
+    rocksdb_options_destroy(o);
+}
+
+int main()
+{
+    test_verdicts();
+    test_config();
+    test_twice();
+    test_lifetimes();
+    test_c();
+    return 0;
+}
