@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is warm after a flush and a compaction, in each mode; what leaves the cache;
+ * what ends warming; several families and databases on a cache. */
+#include "tests/live/lsm/testing.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+using namespace rocksdb;
+using namespace testing;
+namespace lsm = quickmine::lsm;
+
+static std::unique_ptr<DB> open(const Options &o, const std::string &path)
+{
+    DB *db;
+    OK(DB::Open(o, path, &db));
+    return std::unique_ptr<DB>(db);
+}
+
+static size_t entries(Cache &cache)
+{
+    size_t n = 0;
+    cache.ApplyToAllEntries([&](const Slice &key, void *, size_t,
+                                Cache::DeleterFn) { n += key.size() == 16; },
+                            Cache::ApplyToAllEntriesOptions());
+    return n;
+}
+
+/* A new file's blocks are in the cache before anybody can read them: no read after a
+ * flush or compaction reads a block. */
+static void warm_all(Options o, lsm::Config c)
+{
+    Scratch d;
+    auto attached = lsm::attach(o, c);
+    CHECK(attached && attached.verdict == lsm::Verdict::works && attached.says.empty());
+    auto db = open(o, d / "db");
+    write_keys(db.get(), 0, 400);
+    OK(db->Flush(FlushOptions()));
+    CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0);
+    write_keys(db.get(), 0, 400, 2);
+    OK(db->Flush(FlushOptions()));
+    OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+    CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0);
+    lsm::Stats s = attached->stats();
+    CHECK(s.files >= 3 && s.warmed == s.blocks && s.failures == 0 && s.cut == 0);
+    CHECK(s.hits > 0 && s.misses == 0 && s.used > 0 && s.late == 0);
+    CHECK(s.warm_us_max > 0 && s.warm_us >= s.warm_us_max);
+    /* The old files' blocks are gone, and with them their memory. */
+    CHECK(s.erased >= 50);
+}
+
+static void test_all()
+{
+    auto cache = NewLRUCache(8 << 20);
+    warm_all(options_of(cache), still(QM_LSM_ALL));
+    warm_all(options_of(cache), still(QM_LSM_ADAPTIVE)); /* there is room */
+    Options o = options_of(cache);
+    change_table(
+        o, [](BlockBasedTableOptions &t) { t.cache_index_and_filter_blocks = true; });
+    warm_all(o, still(QM_LSM_ALL));
+    o.prefix_extractor.reset(NewFixedPrefixTransform(6));
+    warm_all(o, still(QM_LSM_ALL));
+    for (auto type : {kSnappyCompression, kLZ4Compression, kZSTD}) {
+        o = options_of(cache);
+        o.compression = type;
+        warm_all(o, still(QM_LSM_ALL));
+    }
+}
+
+static void test_partitioned()
+{
+    auto cache = NewLRUCache(8 << 20);
+    for (bool in_cache : {false, true}) {
+        Options o = options_of(cache);
+        change_table(o, [in_cache](BlockBasedTableOptions &t) {
+            t.index_type = BlockBasedTableOptions::kTwoLevelIndexSearch;
+            t.partition_filters = true;
+            t.metadata_block_size = 256;
+            t.cache_index_and_filter_blocks = in_cache;
+        });
+        Scratch d;
+        auto attached = lsm::attach(o, still(QM_LSM_ALL));
+        auto db = open(o, d / "db");
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        read_keys(db.get(), 0, 400);
+        lsm::Stats s = attached->stats();
+        /* Data blocks hit, and are told from the parts of the index. */
+        CHECK(s.warmed == s.blocks && s.hits >= 400 && s.misses == 0 &&
+              s.failures == 0);
+    }
+}
+
+/* Without warming the same reads miss; erase removes what died. */
+static void test_off()
+{
+    for (auto mode : {QM_LSM_OFF, QM_LSM_ERASE, QM_LSM_FLUSH}) {
+        auto cache = NewLRUCache(8 << 20);
+        Options o = options_of(cache);
+        Scratch d;
+        auto attached = lsm::attach(o, still(mode));
+        auto db = open(o, d / "db");
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        CHECK((blocks_read([&] { read_keys(db.get(), 0, 400); }) == 0) ==
+              (mode == QM_LSM_FLUSH));
+        size_t before = entries(*cache);
+        OK(db->CompactRange(
+            [] {
+                CompactRangeOptions force;
+                force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
+                return force;
+            }(),
+            nullptr, nullptr));
+        CHECK(mode == QM_LSM_OFF ? entries(*cache) == before : entries(*cache) < 5);
+        CHECK(blocks_read([&] { read_keys(db.get(), 0, 400); }) > 0);
+        lsm::Stats s = attached->stats();
+        CHECK(s.level_blocks[0] > 30 && s.blocks > s.level_blocks[0]);
+        CHECK(s.warmed == (mode == QM_LSM_FLUSH ? s.level_blocks[0] : 0));
+    }
+}
+
+/* Only what is read is warmed, whether look-ups tell or the program. */
+static void test_selective()
+{
+    for (bool keyed : {false, true}) {
+        auto cache = NewLRUCache(8 << 20);
+        Options o = options_of(cache);
+        Scratch d;
+        auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
+        auto db = open(o, d / "db");
+        o.disable_auto_compactions = true;
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        for (int round = 0; round < 4; round++) {
+            if (keyed)
+                for (long i = 100; i < 160; i++)
+                    attached->read(key_of(i));
+            for (int again = 0; again < 3; again++)
+                read_keys(db.get(), 100, 160);
+            if (keyed) /* these are read, too, but not told */
+                read_keys(db.get(), 300, 360);
+            attached->tick();
+        }
+        lsm::Stats before = attached->stats();
+        write_keys(db.get(), 0, 400, 3);
+        OK(db->Flush(FlushOptions()));
+        OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        lsm::Stats after = attached->stats();
+        CHECK(after.warmed > before.warmed);
+        CHECK(after.warmed - before.warmed < (after.blocks - before.blocks) / 2);
+        CHECK(blocks_read([&] { read_keys(db.get(), 105, 155); }) == 0);
+        CHECK(blocks_read([&] { read_keys(db.get(), 200, 290); }) > 3);
+        CHECK(after.writes >= 134);
+    }
+}
+
+/* Bounds of bytes and of a share of the cache end warming; the file is whole all the
+ * same. */
+static void test_bounds()
+{
+    for (int which = 0; which < 2; which++) {
+        auto cache = NewLRUCache(1 << 20);
+        Options o = options_of(cache);
+        auto c = still(QM_LSM_ALL);
+        if (which == 0)
+            c.warm_bytes = 4096;
+        else
+            c.share = .004;
+        Scratch d;
+        auto attached = lsm::attach(o, c);
+        auto db = open(o, d / "db");
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        lsm::Stats s = attached->stats();
+        CHECK(s.cut == 1 && s.warmed >= 3 && s.warmed <= 5 && s.blocks > 30);
+        read_keys(db.get(), 0, 400);
+    }
+}
+
+/* Cold blocks of a compaction's inputs leave a full cache; those that are read stay. */
+static void test_cold()
+{
+    auto cache = NewLRUCache(64 << 10, 0);
+    Options o = options_of(cache);
+    o.disable_auto_compactions = true;
+    Scratch d;
+    auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
+    auto db = open(o, d / "db");
+    write_keys(db.get(), 0, 800);
+    OK(db->Flush(FlushOptions()));
+    read_keys(db.get(), 0, 800);
+    for (int i = 0; i < 12; i++) {
+        read_keys(db.get(), 100, 140);
+        attached->tick();
+    }
+    CHECK(cache->GetUsage() > cache->GetCapacity() * 9 / 10);
+    CompactRangeOptions force;
+    force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
+    OK(db->CompactRange(force, nullptr, nullptr));
+    CHECK(attached->stats().cold > 10);
+    CHECK(blocks_read([&] { read_keys(db.get(), 100, 140); }) == 0);
+}
+
+static unsigned deleted_files_open()
+{
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    char to[4096];
+    CHECK(dir);
+    while (dirent *e = readdir(dir)) {
+        ssize_t len = readlinkat(dirfd(dir), e->d_name, to, sizeof to - 1);
+        if (len > 0) {
+            to[len] = 0;
+            n += std::string(to).find(".sst (deleted)") != std::string::npos;
+        }
+    }
+    closedir(dir);
+    return n;
+}
+
+/* Two families and a second database on one cache: each has its own keys, and no file
+ * stays open that RocksDB has deleted. */
+static void test_several()
+{
+    auto cache = NewLRUCache(8 << 20);
+    Scratch d;
+    Options o = options_of(cache), o2 = options_of(cache), family = options_of(cache);
+    auto one = lsm::attach(o, still(QM_LSM_ALL)),
+         two = lsm::attach(o2, still(QM_LSM_ALL));
+    unsigned number = 0;
+    std::string says;
+    CHECK(one->add_family(family, &number, &says) == lsm::Verdict::works &&
+          number == 1);
+    Options other = options_of(NewLRUCache(1 << 20));
+    CHECK(one->add_family(other, nullptr, &says) == lsm::Verdict::refused);
+    CHECK(says.find("another block cache") != says.npos);
+    o.create_missing_column_families = true;
+    DB *raw;
+    std::vector<ColumnFamilyHandle *> handles;
+    OK(DB::Open(o, d / "one", {{"default", o}, {"more", family}}, &handles, &raw));
+    std::unique_ptr<DB> db(raw), db2 = open(o2, d / "two");
+    for (int round = 0; round < 5; round++) {
+        write_keys(db.get(), 0, 300);
+        write_keys(db2.get(), 1000, 1300);
+        for (long i = 500; i < 800; i++)
+            OK(db->Put(WriteOptions(), handles[1], key_of(i), std::string(100, 'z')));
+        OK(db->Flush(FlushOptions(), handles));
+        OK(db2->Flush(FlushOptions()));
+    }
+    OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+    CHECK(deleted_files_open() == 0);
+    std::string value;
+    CHECK(blocks_read([&] {
+              read_keys(db.get(), 0, 300);
+              read_keys(db2.get(), 1000, 1300);
+              for (long i = 500; i < 800; i++)
+                  OK(db->Get(ReadOptions(), handles[1], key_of(i), &value));
+          }) == 0);
+    lsm::Stats a = one->stats(), b = two->stats();
+    CHECK(a.hits >= 600 && b.hits >= 300 && a.misses + b.misses == 0);
+    one->detach();
+    write_keys(db.get(), 0, 300);
+    OK(db->Flush(FlushOptions()));
+    CHECK(one->stats().warmed == a.warmed); /* the database goes on without */
+    CHECK(blocks_read([&] { read_keys(db.get(), 0, 300); }) > 0);
+    for (auto *h : handles)
+        OK(db->DestroyColumnFamilyHandle(h));
+    db.reset();
+    two.handle.reset(); /* before its database */
+    write_keys(db2.get(), 0, 100);
+    OK(db2->Flush(FlushOptions()));
+}
+
+/* Files of deletions and of ranges of deletions, and a snapshot that keeps them. */
+static void test_tombstones()
+{
+    auto cache = NewLRUCache(8 << 20);
+    Options o = options_of(cache);
+    o.disable_auto_compactions = true;
+    Scratch d;
+    auto attached = lsm::attach(o, still(QM_LSM_ALL));
+    auto db = open(o, d / "db");
+    write_keys(db.get(), 0, 300);
+    OK(db->Flush(FlushOptions()));
+    const Snapshot *snapshot = db->GetSnapshot();
+    for (long i = 0; i < 300; i++)
+        OK(db->Delete(WriteOptions(), key_of(i)));
+    OK(db->Flush(FlushOptions()));
+    OK(db->DeleteRange(WriteOptions(), db->DefaultColumnFamily(), key_of(0),
+                       key_of(150)));
+    OK(db->Flush(FlushOptions())); /* no point key at all */
+    OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+    ReadOptions then;
+    then.snapshot = snapshot;
+    std::string value;
+    for (long i = 0; i < 300; i++) {
+        OK(db->Get(then, key_of(i), &value));
+        CHECK(db->Get(ReadOptions(), key_of(i), &value).IsNotFound());
+    }
+    db->ReleaseSnapshot(snapshot);
+    CHECK(attached->stats().failures == 0);
+}
+
+int main()
+{
+    test_all();
+    test_partitioned();
+    test_off();
+    test_selective();
+    test_bounds();
+    test_cold();
+    test_several();
+    test_tombstones();
+    return 0;
+}
