@@ -342,7 +342,11 @@ class Attachment : public Handle
 
 static std::string look_at_config(const qm_lsm_config &c)
 {
-    if (c.mode < QM_LSM_ADAPTIVE || c.mode > QM_LSM_ALL)
+    int mode; /* of a C program: it may be anything */
+
+    static_assert(sizeof mode == sizeof c.mode);
+    memcpy(&mode, &c.mode, sizeof mode);
+    if (mode < QM_LSM_ADAPTIVE || mode > QM_LSM_ALL)
         return "mode is none of enum qm_lsm_mode";
     if (!(c.sample > 0 && c.sample <= 1))
         return "sample must be above 0 and at most 1";
