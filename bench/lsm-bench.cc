@@ -325,12 +325,13 @@ int main(int argc, char **argv)
     printf(
         "{\"mode\": \"%s\", \"workload\": \"%s\", \"zipf\": %.2f, \"cache\": %zu, "
         "\"seed\": %u, "
-        "\"hit\": %.5f, \"misses_per_1000\": %.2f, \"reads_s\": %.0f, \"p95_us\": "
+        "\"scans\": %.2f, \"hit\": %.5f, \"misses_per_1000\": %.2f, \"reads_s\": %.0f, "
+        "\"p95_us\": "
         "%.1f, "
         "\"worst_200ms\": %.4f, \"busy_misses_per_1000\": %.2f, \"busy_p95_us\": %.1f, "
         "\"flushes\": %ld, \"compactions\": %ld",
         cell.mode.c_str(), cell.workload.c_str(), cell.zipf, cell.cache >> 10,
-        cell.seed,
+        cell.seed, cell.scans,
         static_cast<double>(hits) /
             static_cast<double>(hits + misses + (hits + misses == 0)),
         1000. * static_cast<double>(misses) / static_cast<double>(cell.reads),
