@@ -201,37 +201,6 @@ void Core::created(const rocksdb::TableFileCreationInfo &info)
     shape_free(shaped.shape);
 }
 
-/* The name of the block at offset 0.  An iterator's first look-up while it seeks the
- * first key is of that block, unless parts of the index are looked up as well: then a
- * reader with a cache of its own, which holds the index whole, tells. */
-static bool first_name(Family &family, const std::string &path, const Slice &first,
-                       BlockName *name)
-{
-    rocksdb::Options options = family.options;
-    rocksdb::BlockBasedTableOptions table =
-        *options.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>();
-    std::vector<BlockName> seen;
-    rocksdb::ReadOptions read;
-
-    table.block_cache =
-        std::make_shared<WatchedCache>(rocksdb::NewLRUCache(1 << 20, 0));
-    table.cache_index_and_filter_blocks = false;
-    table.pin_l0_filter_and_index_blocks_in_cache = false;
-    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    rocksdb::SstFileReader reader(options);
-    if (!reader.Open(path).ok())
-        return false;
-    read.total_order_seek = true;
-    std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(read));
-    purpose().recorded = &seen;
-    it->Seek(first);
-    purpose().recorded = nullptr;
-    if (seen.empty())
-        return false;
-    *name = seen[0];
-    return true;
-}
-
 static void recording(std::vector<BlockName> *names, const std::function<void()> &work)
 {
     purpose().recorded = names;
@@ -290,14 +259,12 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
         failures_++;
         return;
     }
-    if (shaped.family->partitioned) {
-        const void *key = bridge_first(shaped.shape, 0, &len);
-        if (!first_name(*shaped.family, info.file_path,
-                        Slice(static_cast<const char *>(key), len), &first))
-            return;
-    } else {
-        first = names[0];
-    }
+    /* The name of the block at offset 0: a part of the index may be looked up before
+     * it, and other blocks behind it if it has deletions alone.  Where that cannot be
+     * told, the file's blocks are left to the cache. */
+    if (shaped.family->partitioned && names.size() > 2)
+        return;
+    first = shaped.family->partitioned ? names.back() : names[0];
     have[0] = want[0];
     if (!want[0])
         cache->erase(first);

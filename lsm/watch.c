@@ -224,7 +224,8 @@ static bool file_blocks(struct file *f, const struct shape *shape, uint64_t data
         if (warmed[i])
             atomic_init(&f->state[i], WARMED);
     }
-    f->ends[n - 1] = (uint32_t)((data_size + 3) / 4);
+    f->ends[n - 1] =
+        (uint32_t)(data_size / 4); /* what follows may begin in these 4 bytes */
     f->n = n;
     return true;
 }
