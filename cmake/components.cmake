@@ -113,7 +113,18 @@ qm_component(ROWCACHE "the cache of MariaDB's rows, quickmine rowcache"
              "libevent-dev, libssl-dev, uthash-dev, libjemalloc-dev, libmariadb-dev, libxxhash-dev"
              QM_WITH_STORE=libxxhash-dev QM_WITH_FOLLOW=libmariadb-dev LIBEVENT_FOUND=libevent-dev
              OPENSSL_FOUND=libssl-dev UTHASH_INCLUDE_DIR=uthash-dev JEMALLOC_FOUND=libjemalloc-dev)
+# The interface of its cache, which lsm/ implements, is another in each release.
 find_path(ROCKSDB_INCLUDE_DIR rocksdb/db.h)
 find_library(ROCKSDB_LIBRARY rocksdb)
+if(ROCKSDB_INCLUDE_DIR)
+  file(STRINGS ${ROCKSDB_INCLUDE_DIR}/rocksdb/version.h rocksdb_version
+       REGEX "define ROCKSDB_(MAJOR|MINOR) ")
+  list(JOIN rocksdb_version "." rocksdb_version)
+  string(REGEX REPLACE "[^0-9.]" "" rocksdb_version "${rocksdb_version}")
+  if(NOT rocksdb_version STREQUAL "7.8" AND NOT DEFINED QM_LSM)
+    message(STATUS "RocksDB here is ${rocksdb_version}: lsm/ is for 7.8, Debian 12's")
+    set(QM_LSM OFF CACHE STRING "RocksDB is of another version")
+  endif()
+endif()
 qm_component(LSM "the library for RocksDB's block cache" librocksdb-dev
              ROCKSDB_INCLUDE_DIR=librocksdb-dev ROCKSDB_LIBRARY)
