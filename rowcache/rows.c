@@ -54,6 +54,9 @@ struct qm_rows {
     struct waiting *first, **last;
     size_t count, bytes;
     struct qm_rows_stats stats;
+    void (*watch)(void *opaque, const char *schema, const char *table, const char *row,
+                  size_t length);
+    void *watcher;
 };
 
 uint64_t qm_rows_now(void)
@@ -126,6 +129,18 @@ uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t leng
     return rows->generation[table_of(table, length)];
 }
 
+static bool is_fresh(struct qm_rows *rows, uint64_t now)
+{
+    uint64_t fresh = atomic_load_explicit(&rows->fresh, memory_order_acquire);
+
+    return rows->following && (now <= fresh || now - fresh <= rows->max_lag);
+}
+
+bool qm_rows_is_fresh(struct qm_rows *rows, uint64_t now)
+{
+    return is_fresh(rows, now);
+}
+
 /* --- readers --- */
 
 /* Whether what it has seen is applied. */
@@ -147,12 +162,10 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
                               uint64_t now, const char *key, size_t length,
                               void **value, const char **text, size_t *text_length)
 {
-    uint64_t fresh = atomic_load_explicit(&rows->fresh, memory_order_acquire);
     struct header header;
     size_t n;
 
-    if (!rows->following || (now > fresh && now - fresh > rows->max_lag) ||
-        (reader->seen && !caught_up(rows, reader)))
+    if (!is_fresh(rows, now) || (reader->seen && !caught_up(rows, reader)))
         return QM_ROWS_NONE;
     if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
         return QM_ROWS_NONE;
@@ -164,6 +177,20 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
     *text = (const char *)*value + sizeof header;
     *text_length = n - sizeof header;
     return header.kind;
+}
+
+bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length)
+{
+    struct qm_reader reader = {0};
+    const char *text;
+    void *value;
+    size_t n;
+
+    if (qm_rows_get(rows, &reader, qm_rows_now(), key, length, &value, &text, &n) ==
+        QM_ROWS_NONE)
+        return false;
+    free(value);
+    return true;
 }
 
 void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position)
@@ -181,8 +208,8 @@ void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position
 struct qm_rows_token qm_rows_begin(struct qm_rows *rows, const char *table,
                                    size_t table_length, const char *key, size_t length)
 {
-    struct qm_rows_token t = {slot_of(key, length), table_of(table, table_length), 0, 0,
-                              false};
+    struct qm_rows_token t = {
+        slot_of(key, length), table_of(table, table_length), 0, 0, false, 0, 0};
 
     pthread_mutex_lock(&rows->lock);
     t.version = rows->slot[t.slot].version;
@@ -195,6 +222,17 @@ struct qm_rows_token qm_rows_begin(struct qm_rows *rows, const char *table,
     return t;
 }
 
+/* When its life ends, as the store has it. */
+static uint64_t end_of(const struct qm_rows_token *t)
+{
+    struct timespec ts;
+
+    if (t->life_ms == 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 + t->life_ms;
+}
+
 static void store(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
                   size_t key_length, const void *value, size_t length)
 {
@@ -203,9 +241,10 @@ static void store(struct qm_rows *rows, const struct qm_rows_token *t, const cha
         rows->stats.raced++;
         return;
     }
-    if (qmstore_put(rows->store, key, key_length, value, length, 0) == 0)
+    if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0) {
         rows->stats.stored++;
-    else /* it may have been made, or not: then nothing must be there */
+        rows->stats.stored_of[t->source]++;
+    } else /* it may have been made, or not: then nothing must be there */
         qmstore_delete(rows->store, key, key_length);
 }
 
@@ -324,6 +363,8 @@ static void changed(void *opaque, uint64_t number, const char *schema,
         empty_all(rows, number);
     }
     pthread_mutex_unlock(&rows->lock);
+    if (rows->watch)
+        rows->watch(rows->watcher, schema, table, key, length);
 }
 
 static void all_changed(void *opaque, uint64_t number, const char *schema,
@@ -340,6 +381,8 @@ static void all_changed(void *opaque, uint64_t number, const char *schema,
     else
         empty_all(rows, number);
     pthread_mutex_unlock(&rows->lock);
+    if (rows->watch)
+        rows->watch(rows->watcher, schema, table, NULL, 0);
 }
 
 static void gap(void *opaque, uint64_t number, const char *why)
@@ -350,6 +393,8 @@ static void gap(void *opaque, uint64_t number, const char *why)
     rows->stats.gaps++;
     empty_all(rows, number);
     pthread_mutex_unlock(&rows->lock);
+    if (rows->watch)
+        rows->watch(rows->watcher, NULL, NULL, NULL, 0);
 }
 
 static void applied(void *opaque, uint64_t number, const struct qm_gtid_list *position)
@@ -388,6 +433,15 @@ static void following(void *opaque, bool is, const char *why)
         forget_waiting(rows);
     snprintf(rows->stats.why, sizeof rows->stats.why, "%s", is || !why ? "" : why);
     pthread_mutex_unlock(&rows->lock);
+}
+
+void qm_rows_watch(struct qm_rows *rows,
+                   void (*watch)(void *opaque, const char *schema, const char *table,
+                                 const char *row, size_t length),
+                   void *opaque)
+{
+    rows->watch = watch;
+    rows->watcher = opaque;
 }
 
 void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls)

@@ -34,14 +34,19 @@ struct qm_reader {
     struct qm_gtid_list *seen; /* NULL: nothing that might not be applied */
 };
 
+enum { QM_ROWS_SOURCES = 4 };
+
 struct qm_rows_token {
     unsigned slot, table;
     uint64_t version, generation;
     bool storable;
+    unsigned source;  /* who fills: 0: a read; others as the caller counts them */
+    unsigned life_ms; /* how long the row may stay; 0: until it changes */
 };
 
 struct qm_rows_stats {
     uint64_t stored, raced, unsettled, waiting, invalidations, tables_emptied, gaps;
+    uint64_t stored_of[QM_ROWS_SOURCES]; /* by the token's source */
     bool following;
     double behind; /* seconds since the last proof of freshness; -1: none */
     char why[160]; /* it is not followed */
@@ -72,14 +77,27 @@ void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
 /* The reader was given what may have seen position. */
 void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position);
 
+/* Whether it is kept, and may be served. */
+bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length);
+
 /* Drops one key, or all; for the operator. */
 bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length);
 void qm_rows_drop_all(struct qm_rows *rows);
 
 uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t length);
 bool qm_rows_is_following(struct qm_rows *rows);
+/* It is followed, and not more than max-lag behind. */
+bool qm_rows_is_fresh(struct qm_rows *rows, uint64_t now);
 void qm_rows_set_max_lag(struct qm_rows *rows, unsigned ms);
 void qm_rows_get_stats(struct qm_rows *rows, struct qm_rows_stats *stats);
+
+/* Is called by the follower's thread for each row that changed (and row NULL: for all
+ * of a table; table NULL, too: for all tables), after it was dropped.  To be set before
+ * there are changes. */
+void qm_rows_watch(struct qm_rows *rows,
+                   void (*watch)(void *opaque, const char *schema, const char *table,
+                                 const char *row, size_t length),
+                   void *opaque);
 
 /* What the follower calls; opaque is the rows.  message stays the caller's. */
 void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls);
