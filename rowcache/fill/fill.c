@@ -15,34 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rowcache/fill/plan.h"
+#include "rowcache/fill/internal.h"
 
-enum { PLANS = 1024, BACKOFF_MS = 1000, UNFOLLOWED_MS = 5000 };
-
-struct worker {
-    struct qm_fill *fill;
-    pthread_t thread;
-    bool started;
-    MYSQL *mysql;
-    struct qm_plan *plans; /* the last used first */
-    unsigned count, next_id;
-};
-
-struct qm_fill {
-    struct qm_fill_settings settings;
-    struct qm_rows *rows;
-    _Atomic uint64_t *tick;
-    void (*done)(void *opaque, struct qm_fill_job *job);
-    void *opaque;
-
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    struct qm_fill_job *first, **last;
-    bool ending;
-    uint64_t failed_at; /* of the last connection that could not be opened */
-    struct qm_fill_stats stats;
-    struct worker worker[];
-};
+enum { PLANS = 1024, BACKOFF_MS = 1000, UNFOLLOWED_MS = 5000, AHEAD_WAITING = 16 };
 
 /* --- a thread's connection --- */
 
@@ -100,7 +75,7 @@ static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
 }
 
 /* False, with a reply in error. */
-static bool connect_worker(struct worker *w, char *error, size_t size)
+bool qm_fill_connect(struct worker *w, char *error, size_t size)
 {
     struct qm_fill *fill = w->fill;
     const struct qm_fill_settings *s = &fill->settings;
@@ -160,7 +135,7 @@ static struct qm_plan *find_plan(struct worker *w, const struct qm_row_name *nam
 }
 
 /* The reply for an error of the connection; a lost one is closed. */
-static void explain(struct worker *w, struct qm_fill_job *job, const char *what)
+void qm_fill_explain(struct worker *w, struct qm_fill_job *job, const char *what)
 {
     unsigned code = mysql_errno(w->mysql);
     bool lost = code >= CR_MIN_ERROR && code <= CR_MAX_ERROR;
@@ -178,7 +153,7 @@ static void explain(struct worker *w, struct qm_fill_job *job, const char *what)
         hang_up(w);
 }
 
-static bool run(MYSQL *mysql, const struct qm_text *text)
+bool qm_fill_run(MYSQL *mysql, const struct qm_text *text)
 {
     if (text->failed) {
         return false;
@@ -187,8 +162,8 @@ static bool run(MYSQL *mysql, const struct qm_text *text)
 }
 
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */
-static struct qm_plan *get_plan(struct worker *w, struct qm_fill_job *job,
-                                const struct qm_rows_token *token)
+struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
+                             const struct qm_rows_token *token)
 {
     struct qm_row_name *name = &job->name;
     struct qm_plan *plan = find_plan(w, name);
@@ -217,7 +192,7 @@ static struct qm_plan *get_plan(struct worker *w, struct qm_fill_job *job,
         (!qm_rows_is_following(w->fill->rows) &&
          now - plan->loaded > UNFOLLOWED_MS * UINT64_C(1000000))) {
         if (qm_plan_load(plan, w->mysql, why, sizeof why) != 0) {
-            explain(w, job, "the table's keys cannot be read");
+            qm_fill_explain(w, job, "the table's keys cannot be read");
             return NULL;
         }
         plan->generation = token->generation;
@@ -236,11 +211,11 @@ static struct qm_plan *get_plan(struct worker *w, struct qm_fill_job *job,
     if (plan->prepared)
         return plan;
     qm_plan_prepare(plan, w->mysql, &text);
-    good = run(w->mysql, &text);
+    good = qm_fill_run(w->mysql, &text);
     qm_text_free(&text);
     if (!good) {
         plan->count = 0; /* it is loaded again */
-        explain(w, job, "the table cannot be read");
+        qm_fill_explain(w, job, "the table cannot be read");
         return NULL;
     }
     plan->prepared = true;
@@ -249,7 +224,7 @@ static struct qm_plan *get_plan(struct worker *w, struct qm_fill_job *job,
 
 /* --- rows --- */
 
-static enum qm_json_kind kind_of(const MYSQL_FIELD *field)
+enum qm_json_kind qm_fill_kind(const MYSQL_FIELD *field)
 {
     switch (field->type) {
     case MYSQL_TYPE_TINY:
@@ -337,7 +312,7 @@ static bool take_row(struct worker *w, struct qm_fill_job *job,
     unsigned n;
 
     if (!result) {
-        explain(w, job, "the row cannot be read");
+        qm_fill_explain(w, job, "the row cannot be read");
         return false;
     }
     if (mysql_num_rows(result) > 1) {
@@ -358,7 +333,7 @@ static bool take_row(struct worker *w, struct qm_fill_job *job,
         qm_json_start(&job->text);
         for (unsigned i = 0; i < n; i++)
             qm_json_add(&job->text, fields[i].name, fields[i].name_length,
-                        kind_of(&fields[i]), row[i], lengths[i]);
+                        qm_fill_kind(&fields[i]), row[i], lengths[i]);
         qm_json_end(&job->text);
     } else {
         *storable = is_plain(plan, &job->name);
@@ -367,7 +342,7 @@ static bool take_row(struct worker *w, struct qm_fill_job *job,
     return true;
 }
 
-static bool take_position(struct worker *w, struct qm_fill_job *job)
+bool qm_fill_position(struct worker *w, struct qm_fill_job *job)
 {
     MYSQL_RES *result =
         mysql_next_result(w->mysql) == 0 ? mysql_store_result(w->mysql) : NULL;
@@ -375,7 +350,7 @@ static bool take_position(struct worker *w, struct qm_fill_job *job)
 
     if (!result) {
         job->text.length = 0;
-        explain(w, job, "the position in the binary log cannot be read");
+        qm_fill_explain(w, job, "the position in the binary log cannot be read");
         return false;
     }
     if (!row || !row[0] || !qm_gtid_parse(&job->position, row[0], strlen(row[0])))
@@ -385,7 +360,7 @@ static bool take_position(struct worker *w, struct qm_fill_job *job)
 }
 
 /* Reads what is left of several results, so that the next query can be sent. */
-static void skip_results(struct worker *w)
+void qm_fill_skip(struct worker *w)
 {
     while (w->mysql && mysql_more_results(w->mysql)) {
         MYSQL_RES *result;
@@ -409,7 +384,7 @@ static void read_row(struct worker *w, struct qm_fill_job *job)
     struct qm_plan *plan;
     bool storable = false, good;
 
-    plan = get_plan(w, job, &token);
+    plan = qm_fill_plan(w, job, &token);
     if (!plan)
         return;
     atomic_store(&job->sent, atomic_fetch_add(fill->tick, 1) + 1);
@@ -421,22 +396,22 @@ static void read_row(struct worker *w, struct qm_fill_job *job)
     pthread_mutex_lock(&fill->lock);
     fill->stats.queries++;
     pthread_mutex_unlock(&fill->lock);
-    good = run(w->mysql, &text);
+    good = qm_fill_run(w->mysql, &text);
     qm_text_free(&text);
     if (!good) {
         plan->count = 0; /* perhaps the table is another one now: it is loaded again */
-        explain(w, job, "the row cannot be read");
+        qm_fill_explain(w, job, "the row cannot be read");
         return;
     }
-    if (!take_row(w, job, plan, &storable) || !take_position(w, job)) {
+    if (!take_row(w, job, plan, &storable) || !qm_fill_position(w, job)) {
         job->outcome = QM_FILL_ERROR;
         plan = w->mysql ? plan : NULL;
         if (plan)
             plan->count = 0;
-        skip_results(w);
+        qm_fill_skip(w);
         return;
     }
-    skip_results(w);
+    qm_fill_skip(w);
     if (job->text.failed) {
         qm_text_free(&job->text);
         qm_text_add(&job->text, "TRYAGAIN out of memory", 22);
@@ -463,11 +438,42 @@ static void carry_out(struct worker *w, struct qm_fill_job *job)
                  fill->settings.timeout_ms);
         qm_text_add(&job->text, error, strlen(error));
         remember_error(fill, error, false);
-    } else if (connect_worker(w, error, sizeof error)) {
+    } else if (qm_fill_connect(w, error, sizeof error)) {
         read_row(w, job);
     } else {
         qm_text_add(&job->text, error, strlen(error));
     }
+}
+
+/* A read goes first, and finds a connection: read-ahead has half of them at most. */
+static bool may_read_ahead(const struct qm_fill *fill)
+{
+    return fill->ahead_first &&
+           fill->ahead_running < (fill->settings.connections + 1) / 2;
+}
+
+/* The lock is held. */
+static void read_ahead(struct worker *w)
+{
+    struct qm_fill *fill = w->fill;
+    struct qm_fill_ahead *ahead = fill->ahead_first;
+    char error[400];
+    bool ending;
+
+    fill->ahead_first = ahead->next;
+    if (!fill->ahead_first)
+        fill->ahead_last = &fill->ahead_first;
+    fill->ahead_waiting--;
+    fill->ahead_running++;
+    ahead->failed = true;
+    ending = fill->ending;
+    pthread_mutex_unlock(&fill->lock);
+    if (!ending && qm_fill_connect(w, error, sizeof error))
+        qm_fill_read_ahead(w, ahead);
+    ahead->done(ahead);
+    pthread_mutex_lock(&fill->lock);
+    fill->ahead_running--;
+    pthread_cond_signal(&fill->wake);
 }
 
 static void *work(void *opaque)
@@ -480,9 +486,13 @@ static void *work(void *opaque)
     for (;;) {
         struct qm_fill_job *job;
 
-        while (!fill->first && !fill->ending)
+        while (!fill->first && !may_read_ahead(fill) && !fill->ending)
             pthread_cond_wait(&fill->wake, &fill->lock);
         job = fill->first;
+        if (!job && fill->ahead_first) {
+            read_ahead(w);
+            continue;
+        }
         if (!job)
             break;
         fill->first = job->next;
@@ -526,6 +536,24 @@ bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job)
     return room;
 }
 
+bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead)
+{
+    bool fresh = qm_rows_is_fresh(fill->rows, qm_rows_now()), room;
+
+    ahead->next = NULL;
+    pthread_mutex_lock(&fill->lock);
+    room = fresh && fill->stats.waiting == 0 && fill->ahead_waiting < AHEAD_WAITING &&
+           !fill->ending;
+    if (room) {
+        *fill->ahead_last = ahead;
+        fill->ahead_last = &ahead->next;
+        fill->ahead_waiting++;
+        pthread_cond_signal(&fill->wake);
+    }
+    pthread_mutex_unlock(&fill->lock);
+    return room;
+}
+
 struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
                               struct qm_rows *rows, _Atomic uint64_t *tick,
                               void (*done)(void *opaque, struct qm_fill_job *job),
@@ -542,6 +570,7 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
     fill->done = done;
     fill->opaque = opaque;
     fill->last = &fill->first;
+    fill->ahead_last = &fill->ahead_first;
     pthread_mutex_init(&fill->lock, NULL);
     pthread_cond_init(&fill->wake, NULL);
     for (unsigned i = 0; i < settings->connections; i++) {

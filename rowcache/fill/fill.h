@@ -33,6 +33,37 @@ struct qm_fill_job {
     struct qm_gtid_list position;
 };
 
+/* Rows of one table that nobody waits for; and what read-ahead has to know of a table.
+ */
+enum { QM_FILL_AHEAD = 256, QM_FILL_FOREIGN = 16 };
+
+struct qm_fill_foreign {
+    char column[QM_NAME_LENGTH + 1], schema[QM_NAME_LENGTH + 1],
+        table[QM_NAME_LENGTH + 1];
+};
+
+/* Its primary key is one integer column, if failed is false. */
+struct qm_fill_table {
+    int64_t first, last; /* keys; last < first: it is empty */
+    unsigned foreign_count;
+    struct qm_fill_foreign foreign[QM_FILL_FOREIGN]; /* that reference such keys */
+};
+
+struct qm_fill_ahead {
+    struct qm_fill_ahead *next;
+    char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1];
+    struct qm_fill_table *describe; /* NULL: it is for rows */
+    unsigned source;                /* of the token */
+    unsigned count;
+    int64_t row[QM_FILL_AHEAD];
+    unsigned life_ms[QM_FILL_AHEAD];
+    void (*done)(struct qm_fill_ahead *ahead); /* by a thread of the pool */
+    /* The answer. */
+    bool failed;
+    unsigned kept, got;           /* were kept already; came from the database */
+    int64_t there[QM_FILL_AHEAD]; /* first those that were kept */
+};
+
 struct qm_fill_stats {
     uint64_t queries, errors, connects, refused;
     unsigned waiting, connected;
@@ -48,6 +79,9 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
                               void *opaque);
 /* False: too many wait. */
 bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job);
+/* For when nobody waits for a connection.  False: somebody does, too many are given
+ * already, or what would be read could not be kept. */
+bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);
 void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
 /* Those that wait are done with an error. */
 void qm_fill_stop(struct qm_fill *fill);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* internal.h - what the parts of fill share: a thread of the pool, and its connection.
+ */
+#ifndef QM_ROWCACHE_FILL_INTERNAL_H
+#define QM_ROWCACHE_FILL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "rowcache/fill/fill.h"
+#include "rowcache/fill/plan.h"
+
+struct worker {
+    struct qm_fill *fill;
+    pthread_t thread;
+    bool started;
+    MYSQL *mysql;
+    struct qm_plan *plans; /* the last used first */
+    unsigned count, next_id;
+};
+
+struct qm_fill {
+    struct qm_fill_settings settings;
+    struct qm_rows *rows;
+    _Atomic uint64_t *tick;
+    void (*done)(void *opaque, struct qm_fill_job *job);
+    void *opaque;
+
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct qm_fill_job *first, **last;
+    struct qm_fill_ahead *ahead_first, **ahead_last;
+    unsigned ahead_waiting, ahead_running;
+    bool ending;
+    uint64_t failed_at; /* of the last connection that could not be opened */
+    struct qm_fill_stats stats;
+    struct worker worker[];
+};
+
+/* False, with a reply in error. */
+bool qm_fill_connect(struct worker *w, char *error, size_t size);
+/* The plan for the job, loaded and prepared; NULL: the job has its error. */
+struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
+                             const struct qm_rows_token *token);
+/* The reply for an error of the connection; a lost one is closed. */
+void qm_fill_explain(struct worker *w, struct qm_fill_job *job, const char *what);
+bool qm_fill_run(MYSQL *mysql, const struct qm_text *text);
+enum qm_json_kind qm_fill_kind(const MYSQL_FIELD *field);
+/* Takes the result of SELECT @@gtid_binlog_pos. */
+bool qm_fill_position(struct worker *w, struct qm_fill_job *job);
+/* Reads what is left of several results, so that the next query can be sent. */
+void qm_fill_skip(struct worker *w);
+
+/* ahead.c */
+void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead);
+
+#endif
