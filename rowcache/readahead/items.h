@@ -32,7 +32,7 @@ bool qm_items_remove(struct qm_items *items, struct qm_item item);
 bool qm_items_oldest(const struct qm_items *items, struct qm_item *item,
                      uint64_t *value);
 /* The i-th in order of entry, of those that are there; false at the end.  *at begins as
- * 0. */
+ * 0.  The one that was said may be removed meanwhile, and no other. */
 bool qm_items_each(const struct qm_items *items, size_t *at, struct qm_item *item,
                    uint64_t *value);
 
