@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, SECRET, ADDRESS, ABSOLUTE, WORD, NUMBER, SIZE, MODE, FLAG };
+#include "rowcache/readahead/seer.h"
+
+enum kind { TEXT, SECRET, ADDRESS, ABSOLUTE, WORD, RULES, NUMBER, SIZE, MODE, FLAG };
 
 static const struct key {
     const char *name;
@@ -45,6 +47,8 @@ static const struct key {
     {"schema", TEXT, AT(schema), NULL, 0, 0, NULL},
     {"follow", FLAG, AT(follow), "on", 0, 0, NULL},
     {"max-lag", NUMBER, AT(max_lag), "1000", 10, 3600000, NULL},
+    {"readahead", WORD, AT(readahead), "off", 0, 0, " off seer "},
+    {"rules", RULES, AT(rules), "sa,ta,fa", 0, 0, NULL},
     {"server-id", NUMBER, AT(server_id), "0", 0, UINT32_MAX, NULL},
     {"connections", NUMBER, AT(connections), "8", 1, 256, NULL},
     {"queue", NUMBER, AT(queue), "10000", 1, 1000000, NULL},
@@ -75,7 +79,7 @@ static void *place(const struct qm_config *config, const struct key *key)
 
 static bool is_text(enum kind kind)
 {
-    return kind <= WORD;
+    return kind <= RULES;
 }
 
 bool qm_config_address(char *text, char **host, char **port)
@@ -99,6 +103,31 @@ bool qm_config_address(char *text, char **host, char **port)
 }
 
 /* --- values --- */
+
+bool qm_config_rules(const char *text, unsigned *rules)
+{
+    static const struct {
+        const char *name;
+        enum qm_seer_rule rule;
+    } all[] = {{"sa", QM_SEER_SA}, {"ta", QM_SEER_TA}, {"fa", QM_SEER_FA}};
+    unsigned found = 0;
+
+    for (;;) {
+        size_t n = strcspn(text, ",");
+        unsigned i = 0;
+
+        while (i < 3 && !(n == 2 && strncmp(text, all[i].name, 2) == 0))
+            i++;
+        if (i == 3 || (found & all[i].rule))
+            return false;
+        found |= all[i].rule;
+        if (text[n] == '\0')
+            break;
+        text += n + 1;
+    }
+    *rules = found;
+    return true;
+}
 
 static bool read_size(const char *value, uint64_t *size)
 {
@@ -132,6 +161,9 @@ static void allowed(const struct key *key, char *text, size_t size)
     case WORD:
         snprintf(text, size, "one of%.*s", (int)strlen(key->words) - 1, key->words);
         break;
+    case RULES:
+        snprintf(text, size, "some of sa,ta,fa, with commas and no blanks");
+        break;
     case NUMBER:
         snprintf(text, size, "a number from %" PRIu64 " to %" PRIu64, key->least,
                  key->most);
@@ -155,6 +187,7 @@ static bool set_text(struct qm_config *config, const struct key *key, const char
 {
     char **to = place(config, key), *copy = strdup(value), *host, *port;
     char word[64];
+    unsigned rules;
     bool good = copy && *copy;
 
     if (good && key->kind == ADDRESS)
@@ -164,6 +197,8 @@ static bool set_text(struct qm_config *config, const struct key *key, const char
     if (good && key->kind == WORD)
         good = snprintf(word, sizeof word, " %s ", value) < (int)sizeof word &&
                !strchr(value, ' ') && strstr(key->words, word);
+    if (good && key->kind == RULES)
+        good = qm_config_rules(value, &rules);
     free(copy);
     if (!good)
         return false;

@@ -12,6 +12,7 @@ struct qm_config {
     char *password, *schema, *path, *disk, *policy, *durability;
     char *host, *database_socket, *user, *database_password;
     char *database_tls_ca, *database_tls_cert, *database_tls_key;
+    char *readahead, *rules;
     bool follow, database_tls_verify;
     uint64_t socket_mode, max_clients, max_request, memory, plain_memory;
     uint64_t port, connections, queue, timeout, max_lag, server_id;
@@ -21,6 +22,8 @@ struct qm_config {
  * -1.  It is freed by qm_config_free() in both cases. */
 int qm_config_read(struct qm_config *config, const char *path);
 void qm_config_free(struct qm_config *config);
+/* "sa,ta,fa" or fewer as QM_SEER_SA | ...; false: it is none. */
+bool qm_config_rules(const char *text, unsigned *rules);
 void qm_config_print(const struct qm_config *config);
 
 /* "host:port", "[::1]:port" or ":port", taken apart in place; false: it is none. */

@@ -379,14 +379,18 @@ struct live {
     uint64_t least, most;
 };
 static const struct live live[] = {
-    {"max-lag", 10, 3600000}, {"maxclients", 1, 1000000}, {"databases", 2, 2},
-    {"save", 0, 0},           {"appendonly", 0, 0},       {NULL, 0, 0},
+    {"max-lag", 10, 3600000}, {"maxclients", 1, 1000000},
+    {"databases", 2, 2},      {"save", 0, 0},
+    {"appendonly", 0, 0},     {"readahead", 0, 1},
+    {"rules", 0, 1},          {NULL, 0, 0},
 };
 
-static void live_value(const struct server *s, const char *name, char *text,
-                       size_t size)
+static void live_value(struct server *s, const char *name, char *text, size_t size)
 {
+    struct readahead_stats ahead;
+
     text[0] = '\0';
+    readahead_get(s, &ahead);
     if (strcmp(name, "maxclients") == 0)
         snprintf(text, size, "%" PRIu64, s->max_clients);
     else if (strcmp(name, "max-lag") == 0)
@@ -395,6 +399,14 @@ static void live_value(const struct server *s, const char *name, char *text,
         snprintf(text, size, "2");
     else if (strcmp(name, "appendonly") == 0)
         snprintf(text, size, "no");
+    else if (strcmp(name, "readahead") == 0)
+        snprintf(text, size, ahead.on ? "seer" : "off");
+    else if (strcmp(name, "rules") == 0)
+        snprintf(text, size, "%s%s%s%s%s", ahead.rules & QM_SEER_SA ? "sa" : "",
+                 (ahead.rules & QM_SEER_SA) && (ahead.rules & ~QM_SEER_SA) ? "," : "",
+                 ahead.rules & QM_SEER_TA ? "ta" : "",
+                 (ahead.rules & QM_SEER_TA) && (ahead.rules & QM_SEER_FA) ? "," : "",
+                 ahead.rules & QM_SEER_FA ? "fa" : "");
 }
 
 static void config_get(struct client *c)
@@ -423,6 +435,35 @@ static void config_get(struct client *c)
     }
 }
 
+/* Those that are words. */
+static void config_set_readahead(struct client *c, const char *name)
+{
+    bool is_rules = strcmp(name, "rules") == 0;
+    char *text = strndup(word(c, 3), word_length(c, 3));
+    unsigned rules;
+    bool good = text && strlen(text) == word_length(c, 3);
+
+    if (good && is_rules)
+        good = qm_config_rules(text, &rules);
+    else if (good)
+        good = strcmp(text, "off") == 0 || strcmp(text, "seer") == 0;
+    if (!good) {
+        client_error(c,
+                     "ERR CONFIG SET failed (possibly related to argument '%s') - "
+                     "argument must be %s",
+                     name,
+                     is_rules ? "some of sa,ta,fa, with commas and no blanks"
+                              : "one of off seer");
+    } else {
+        if (is_rules)
+            readahead_set_rules(c->server, rules);
+        else
+            readahead_set(c->server, strcmp(text, "seer") == 0);
+        qm_reply_simple(&c->out, "OK");
+    }
+    free(text);
+}
+
 static void config_set(struct client *c)
 {
     struct server *s = c->server;
@@ -441,6 +482,8 @@ static void config_set(struct client *c)
                      "ERR CONFIG SET failed (possibly related to argument '%s') - "
                      "can't set immutable config",
                      l->name);
+    } else if (strcmp(l->name, "readahead") == 0 || strcmp(l->name, "rules") == 0) {
+        config_set_readahead(c, l->name);
     } else if (!word_integer(c, 3, &value) || value < (int64_t)l->least ||
                value > (int64_t)l->most) {
         client_error(c,

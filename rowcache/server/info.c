@@ -36,17 +36,19 @@ struct number {
     double value;
 };
 
-enum { NUMBERS = 48 };
+enum { NUMBERS = 80 };
 
 static size_t collect(struct server *s, struct number *to)
 {
     struct qm_rows_stats rows;
     struct qm_fill_stats fill;
+    struct readahead_stats ahead;
     struct qmstore_stats kept, plain;
     size_t n = 0;
 
     qm_rows_get_stats(s->rows, &rows);
     qm_fill_get_stats(s->fill, &fill);
+    readahead_get(s, &ahead);
     qmstore_get_stats(s->row_store, &kept);
     qmstore_get_stats(s->plain_store, &plain);
 #define N(section, name, gauge, value, help)                                           \
@@ -73,6 +75,30 @@ static size_t collect(struct server *s, struct number *to)
     N("rowcache", "invalidations", false, rows.invalidations, "Changed rows");
     N("rowcache", "tables_emptied", false, rows.tables_emptied, "Changed tables");
     N("rowcache", "gaps", false, rows.gaps, "All dropped");
+#define RULE(name, i)                                                                  \
+    N("readahead", "readahead_" name "_asked", false, ahead.asked[i], "Rows wanted");  \
+    N("readahead", "readahead_" name "_fetched", false, ahead.fetched[i],              \
+      "Rows that came from MariaDB");                                                  \
+    N("readahead", "readahead_" name "_stored", false, rows.stored_of[i + 1],          \
+      "Rows stored");                                                                  \
+    N("readahead", "readahead_" name "_used", false, ahead.used[i],                    \
+      "Rows that a client read then");                                                 \
+    N("readahead", "readahead_" name "_wasted", false, ahead.wasted[i],                \
+      "Rows that changed or went before a client read them")
+    RULE("sa", 0);
+    RULE("ta", 1);
+    RULE("fa", 2);
+#undef RULE
+    N("readahead", "readahead_kept", false, ahead.kept, "Wanted rows that were kept");
+    N("readahead", "readahead_dropped", false, ahead.dropped,
+      "Wanted rows that were not asked for: reads waited, or the log was behind");
+    N("readahead", "readahead_failed", false, ahead.failed, "SELECTs that failed");
+    N("readahead", "readahead_passive", false, ahead.passive, "Started by a miss");
+    N("readahead", "readahead_proactive", false, ahead.proactive, "Started by T_h");
+    N("readahead", "readahead_closed", false, ahead.closed,
+      "Not started: the processors were busy");
+    N("readahead", "readahead_cpu_busy", true, ahead.cpu,
+      "Busy part of this machine's processors");
     N("database", "database_connections", true, fill.connected, "Open now");
     N("database", "database_connects", false, fill.connects, "Opened ever");
     N("database", "database_queries", false, fill.queries, "SELECTs");

@@ -176,7 +176,7 @@ static int serve(const struct qm_config *config)
     if (!s.rows || rows_start(&s) == -1)
         goto out;
     s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
-    if (!s.fill || !start_following(&s, &settings))
+    if (!s.fill || readahead_start(&s) == -1 || !start_following(&s, &settings))
         goto out;
     if (listen_start(&s) == -1 || metrics_start(&s) == -1)
         goto out;
@@ -194,9 +194,12 @@ out:
     metrics_end(&s);
     if (s.follow)
         qm_follow_stop(s.follow);
+    if (s.readahead)
+        readahead_set(&s, false); /* the pool is given nothing more */
     qm_fill_stop(s.fill);
     if (s.done_event)
         rows_end(&s);
+    readahead_end(&s);
     while (s.clients)
         client_free(s.clients);
     if (term)
