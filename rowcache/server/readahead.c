@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* readahead.c - read-ahead, preset seer: the decisions of readahead/seer.h, carried out
+ * by the pool of fill.h.
+ *
+ * Rows that were read ahead go to the rows at once: Pre-Cache is empty all the time.
+ * They are remembered until they are read, change or are too many, which tells what was
+ * used from what was wasted.
+ *
+ * The reads come from the loop's thread, changes from the follower's, what was read
+ * ahead from the pool's: all is under one lock.  It is taken before those of the pool
+ * and of the rows, never after. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/readahead/cpu.h"
+#include "rowcache/readahead/items.h"
+#include "rowcache/server/server.h"
+
+enum { TABLES = 1024, REMEMBERED = 65536, GIVEN = 4, RETRY_MS = 100 };
+
+struct table {
+    UT_hash_handle hh;
+    uint32_t id;
+    char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1];
+    char key[2 * QM_NAME_LENGTH + 2]; /* schema.table */
+    bool known, asked;
+    uint64_t changes;  /* of its definition */
+    uint64_t retry_at; /* ms */
+    struct qm_fill_table info;
+};
+
+struct readahead {
+    struct server *server;
+    pthread_mutex_t lock;
+    bool on;
+    unsigned rules, given;
+    struct qm_seer *seer;
+    struct qm_items *ahead; /* read ahead and not yet read: by which rule */
+    struct table *tables, *by_id[TABLES];
+    unsigned count;
+    /* The row whose read is being told. */
+    struct qm_item current;
+    const char *row;
+    size_t row_length;
+    struct event *second; /* for the gates */
+    struct qm_cpu cpu;
+    struct readahead_stats stats;
+};
+
+struct job {
+    struct qm_fill_ahead fill; /* first */
+    struct readahead *ra;
+    struct table *table;
+    uint64_t changes;
+    struct qm_seer_request request;
+    struct qm_fill_table info;
+};
+
+static void give(struct readahead *ra);
+
+/* Under the lock, so that it never goes back for seer. */
+static uint64_t clock_ms(void)
+{
+    return qm_rows_now() / 1000000;
+}
+
+static unsigned index_of(enum qm_seer_rule rule)
+{
+    return rule == QM_SEER_SA ? 0 : rule == QM_SEER_TA ? 1 : 2;
+}
+
+/* --- tables --- */
+
+static struct table *find_table(struct readahead *ra, const char *key, size_t length)
+{
+    struct table *t;
+
+    HASH_FIND(hh, ra->tables, key, length, t);
+    return t;
+}
+
+/* NULL: there are too many, or it is no name. */
+static struct table *get_table(struct readahead *ra, const char *key, size_t length)
+{
+    struct table *t = find_table(ra, key, length);
+    const char *dot = memchr(key, '.', length);
+
+    if (t || !dot || ra->count == TABLES || length >= sizeof t->key ||
+        (size_t)(dot - key) > QM_NAME_LENGTH ||
+        length - (size_t)(dot + 1 - key) > QM_NAME_LENGTH)
+        return t;
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->id = ra->count;
+    memcpy(t->key, key, length);
+    memcpy(t->schema, key, (size_t)(dot - key));
+    memcpy(t->table, dot + 1, length - (size_t)(dot + 1 - key));
+    ra->by_id[ra->count++] = t;
+    HASH_ADD_KEYPTR(hh, ra->tables, t->key, length, t);
+    return t;
+}
+
+static struct job *new_job(struct readahead *ra, struct table *t,
+                           void (*done)(struct qm_fill_ahead *fill))
+{
+    struct job *job = calloc(1, sizeof *job);
+
+    if (!job)
+        return NULL;
+    job->ra = ra;
+    job->table = t;
+    job->changes = t->changes;
+    memcpy(job->fill.schema, t->schema, sizeof t->schema);
+    memcpy(job->fill.table, t->table, sizeof t->table);
+    job->fill.done = done;
+    return job;
+}
+
+static void described(struct qm_fill_ahead *fill)
+{
+    struct job *job = (struct job *)fill;
+    struct table *t = job->table;
+
+    pthread_mutex_lock(&job->ra->lock);
+    t->asked = false;
+    if (!fill->failed && job->changes == t->changes) {
+        t->known = true;
+        t->info = job->info;
+    }
+    pthread_mutex_unlock(&job->ra->lock);
+    free(job);
+}
+
+static void ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
+{
+    struct job *job;
+
+    if (t->asked || ms < t->retry_at)
+        return;
+    t->retry_at = ms + RETRY_MS;
+    job = new_job(ra, t, described);
+    if (!job)
+        return;
+    job->fill.describe = &job->info;
+    t->asked = true;
+    if (qm_fill_give_ahead(ra->server->fill, &job->fill))
+        return;
+    t->asked = false;
+    free(job);
+}
+
+/* --- what the rules ask of a row --- */
+
+static bool read_integer(const char *text, size_t length, int64_t *value)
+{
+    char copy[24] = "", back[24];
+
+    if (length == 0 || length >= sizeof copy)
+        return false;
+    memcpy(copy, text, length);
+    *value = strtoll(copy, NULL, 10);
+    snprintf(back, sizeof back, "%" PRId64, *value);
+    return strcmp(copy, back) == 0;
+}
+
+static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
+                        const struct qm_member *m, struct qm_seer_row *row)
+{
+    struct qm_item *to = &row->foreign[row->foreign_count];
+    char key[2 * QM_NAME_LENGTH + 2];
+    struct table *t;
+    int n = snprintf(key, sizeof key, "%s.%s", f->schema, f->table);
+
+    if (m->null || !read_integer(m->value.bytes, m->value.length, &to->row))
+        return;
+    t = get_table(ra, key, (size_t)n);
+    if (!t)
+        return;
+    to->table = t->id;
+    row->foreign_count++;
+}
+
+static void find_foreign(struct readahead *ra, const struct table *t, const char *text,
+                         size_t length, struct qm_seer_row *row)
+{
+    struct qm_member m = {0};
+    const char *at = text;
+
+    while (qm_json_next(&at, text + length, &m) == 1)
+        for (unsigned i = 0; i < t->info.foreign_count; i++) {
+            const struct qm_fill_foreign *f = &t->info.foreign[i];
+
+            if (row->foreign_count < QM_SEER_FOREIGN &&
+                strlen(f->column) == m.name.length &&
+                memcmp(f->column, m.name.bytes, m.name.length) == 0)
+                add_foreign(ra, f, &m, row);
+        }
+    qm_member_free(&m);
+}
+
+/* qm_seer_calls.describe */
+static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
+{
+    struct readahead *ra = opaque;
+    const struct table *t = ra->by_id[item.table];
+    struct qm_reader reader = {0};
+    char key[2 * QM_NAME_LENGTH + 26];
+    const char *text;
+    size_t length;
+    void *value;
+    int n;
+
+    if (!t->known || t->info.last < t->info.first)
+        return false;
+    *row = (struct qm_seer_row){.first = t->info.first};
+    if (__builtin_sub_overflow(t->info.last, t->info.first, &row->length) ||
+        row->length == INT64_MAX)
+        row->length = INT64_MAX - 1;
+    row->length++;
+    if (t->info.foreign_count == 0)
+        return true;
+    if (ra->row && item.table == ra->current.table && item.row == ra->current.row) {
+        find_foreign(ra, t, ra->row, ra->row_length, row);
+        return true;
+    }
+    n = snprintf(key, sizeof key, "%s:%" PRId64, t->key, item.row);
+    if (qm_rows_get(ra->server->rows, &reader, qm_rows_now(), key, (size_t)n, &value,
+                    &text, &length) == QM_ROWS_NONE)
+        return true;
+    find_foreign(ra, t, text, length, row);
+    free(value);
+    return true;
+}
+
+/* --- rows that were read ahead --- */
+
+static void waste(struct readahead *ra, struct qm_item item)
+{
+    const uint64_t *rule = qm_items_find(ra->ahead, item);
+
+    if (!rule)
+        return;
+    ra->stats.wasted[*rule]++;
+    qm_items_remove(ra->ahead, item);
+}
+
+/* Those of a table; NULL: all. */
+static void waste_table(struct readahead *ra, const struct table *t)
+{
+    struct qm_item item;
+    uint64_t rule;
+    size_t at = 0;
+
+    while (qm_items_each(ra->ahead, &at, &item, &rule))
+        if (!t || item.table == t->id)
+            waste(ra, item);
+}
+
+static void remember(struct readahead *ra, struct qm_item item, unsigned rule)
+{
+    struct qm_item oldest;
+    uint64_t of;
+
+    waste(ra, item); /* it was there before, and is there no more */
+    if (qm_items_count(ra->ahead) >= REMEMBERED &&
+        qm_items_oldest(ra->ahead, &oldest, &of))
+        waste(ra, oldest);
+    *qm_items_add(ra->ahead, item) = rule;
+}
+
+static void fetched(struct qm_fill_ahead *fill)
+{
+    struct job *job = (struct job *)fill;
+    struct readahead *ra = job->ra;
+    unsigned rule = index_of(job->request.rule);
+    struct qm_item pushed;
+
+    pthread_mutex_lock(&ra->lock);
+    ra->given--;
+    ra->stats.failed += fill->failed;
+    ra->stats.kept += fill->kept;
+    ra->stats.fetched[rule] += fill->got;
+    for (unsigned i = fill->kept; ra->on && i < fill->kept + fill->got; i++)
+        remember(ra, (struct qm_item){job->request.table, fill->there[i]}, rule);
+    qm_seer_fetched(ra->seer, &job->request, fill->there, fill->kept + fill->got);
+    while (qm_seer_push(ra->seer, &pushed))
+        ;
+    give(ra);
+    pthread_mutex_unlock(&ra->lock);
+    free(job);
+}
+
+static bool give_one(struct readahead *ra, const struct qm_seer_request *request)
+{
+    struct job *job = ra->on ? new_job(ra, ra->by_id[request->table], fetched) : NULL;
+
+    if (!job)
+        return false;
+    job->request = *request;
+    job->fill.source = index_of(request->rule) + 1;
+    job->fill.count = request->count;
+    for (unsigned i = 0; i < request->count; i++) {
+        job->fill.row[i] = request->row[i];
+        job->fill.life_ms[i] =
+            qm_seer_life(ra->seer, (struct qm_item){request->table, request->row[i]});
+    }
+    if (qm_fill_give_ahead(ra->server->fill, &job->fill))
+        return true;
+    free(job);
+    return false;
+}
+
+/* A few at a time; those that the pool has no time for are dropped. */
+static void give(struct readahead *ra)
+{
+    struct qm_seer_request request;
+
+    while (ra->given < GIVEN && qm_seer_next(ra->seer, &request)) {
+        if (give_one(ra, &request)) {
+            ra->given++;
+        } else {
+            ra->stats.dropped += request.count;
+            qm_seer_fetched(ra->seer, &request, NULL, 0);
+        }
+    }
+}
+
+/* --- what it is told --- */
+
+/* The key's table and row; false: it is not one of a table with one integer. */
+static bool take_apart(const char *key, size_t length, size_t *table, int64_t *row)
+{
+    const char *colon = memchr(key, ':', length);
+
+    if (!colon)
+        return false;
+    *table = (size_t)(colon - key);
+    return read_integer(colon + 1, length - *table - 1, row);
+}
+
+static void tell(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit)
+{
+    const uint64_t *rule = qm_items_find(ra->ahead, item);
+
+    if (rule && hit) {
+        ra->stats.used[*rule]++;
+        qm_items_remove(ra->ahead, item);
+    } else if (rule) {
+        waste(ra, item);
+    }
+    qm_seer_read(ra->seer, ms, item, hit);
+    give(ra);
+}
+
+void readahead_read(struct server *s, const char *key, size_t length, const char *row,
+                    size_t row_length, bool hit)
+{
+    struct readahead *ra = s->readahead;
+    uint64_t ms;
+    struct qm_item item;
+    struct table *t;
+    size_t table;
+
+    if (!ra->on || !take_apart(key, length, &table, &item.row))
+        return;
+    pthread_mutex_lock(&ra->lock);
+    ms = clock_ms();
+    t = get_table(ra, key, table);
+    if (t && !t->known) {
+        ask_of_table(ra, t, ms);
+    } else if (t) {
+        item.table = t->id;
+        ra->current = item;
+        ra->row = row;
+        ra->row_length = row_length;
+        tell(ra, item, ms, hit);
+        ra->row = NULL;
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
+static void forget_definition(struct table *t)
+{
+    t->known = false;
+    t->changes++;
+}
+
+/* qm_rows_watch() */
+static void changed(void *opaque, const char *schema, const char *table,
+                    const char *row, size_t length)
+{
+    struct readahead *ra = opaque;
+    char key[2 * QM_NAME_LENGTH + 2];
+    struct qm_item item;
+    struct table *t;
+    int n = table ? snprintf(key, sizeof key, "%s.%s", schema, table) : 0;
+
+    pthread_mutex_lock(&ra->lock);
+    if (!table)
+        waste_table(ra, NULL);
+    for (unsigned i = 0; !table && i < ra->count; i++)
+        forget_definition(ra->by_id[i]);
+    t = n > 0 && (size_t)n < sizeof key ? find_table(ra, key, (size_t)n) : NULL;
+    if (t && !row) {
+        forget_definition(t);
+        waste_table(ra, t);
+    } else if (t && t->known && read_integer(row, length, &item.row)) {
+        item.table = t->id;
+        if (item.row > t->info.last)
+            t->info.last = item.row;
+        waste(ra, item);
+        if (ra->on)
+            qm_seer_modified(ra->seer, clock_ms(), item);
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
+/* Once a second.  What is not measured lets through. */
+static void tick(evutil_socket_t fd, short what, void *opaque)
+{
+    struct readahead *ra = opaque;
+    struct qm_seer_load load = {.cpu = 0, .disk_idle = 1, .net = 0};
+    double busy;
+    bool measured = qm_cpu_read(&ra->cpu, &busy);
+
+    pthread_mutex_lock(&ra->lock);
+    if (measured)
+        ra->stats.cpu = load.cpu = busy;
+    if (ra->on) {
+        qm_seer_tick(ra->seer, clock_ms(), &load);
+        give(ra);
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
+/* --- start, settings and end --- */
+
+int readahead_start(struct server *s)
+{
+    struct readahead *ra = calloc(1, sizeof *ra);
+    struct qm_seer_settings settings;
+    const struct qm_seer_calls calls = {ra, describe};
+    const struct timeval second = {1, 0};
+
+    if (!ra)
+        return -1;
+    s->readahead = ra;
+    ra->server = s;
+    pthread_mutex_init(&ra->lock, NULL);
+    qm_config_rules(s->config->rules, &ra->rules);
+    qm_seer_settings_init(&settings);
+    settings.rules = ra->rules;
+    ra->seer = qm_seer_new(&settings, &calls);
+    ra->ahead = qm_items_new(REMEMBERED);
+    ra->second = event_new(s->base, -1, EV_PERSIST, tick, ra);
+    if (!ra->seer || !ra->ahead || !ra->second || event_add(ra->second, &second) == -1)
+        return -1;
+    ra->on = strcmp(s->config->readahead, "seer") == 0;
+    qm_rows_watch(s->rows, changed, ra);
+    return 0;
+}
+
+void readahead_end(struct server *s)
+{
+    struct readahead *ra = s->readahead;
+
+    if (!ra)
+        return;
+    if (ra->second)
+        event_free(ra->second);
+    HASH_CLEAR(hh, ra->tables);
+    for (unsigned i = 0; i < ra->count; i++)
+        free(ra->by_id[i]);
+    qm_items_free(ra->ahead);
+    qm_seer_free(ra->seer);
+    pthread_mutex_destroy(&ra->lock);
+    free(ra);
+}
+
+void readahead_set(struct server *s, bool on)
+{
+    struct readahead *ra = s->readahead;
+
+    pthread_mutex_lock(&ra->lock);
+    ra->on = on;
+    if (!on) {
+        qm_items_clear(ra->ahead);
+        give(ra); /* drops what was to be read */
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
+void readahead_set_rules(struct server *s, unsigned rules)
+{
+    struct readahead *ra = s->readahead;
+
+    pthread_mutex_lock(&ra->lock);
+    ra->rules = rules;
+    qm_seer_set_rules(ra->seer, rules, true);
+    pthread_mutex_unlock(&ra->lock);
+}
+
+void readahead_get(struct server *s, struct readahead_stats *stats)
+{
+    struct readahead *ra = s->readahead;
+    struct qm_seer_stats seer;
+
+    pthread_mutex_lock(&ra->lock);
+    *stats = ra->stats;
+    stats->on = ra->on;
+    stats->rules = ra->rules;
+    qm_seer_get_stats(ra->seer, &seer);
+    pthread_mutex_unlock(&ra->lock);
+    memcpy(stats->asked, seer.requested, sizeof stats->asked);
+    stats->passive = seer.passive;
+    stats->proactive = seer.proactive;
+    stats->closed = seer.closed;
+}
