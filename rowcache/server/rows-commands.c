@@ -66,6 +66,8 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
     c->last_read = atomic_load(&s->tick);
     s->hits++;
     s->absent_hits += kind == QM_ROWS_ABSENT;
+    if (kind == QM_ROWS_ROW)
+        readahead_read(s, key, length, a->text, a->length, true);
     return true;
 }
 
@@ -253,6 +255,10 @@ static void land(struct server *s, struct flight *f)
         HASH_DEL(s->flights, f);
     for (; w; w = next) {
         next = w->next;
+        if (w->request->c && f->job.outcome == QM_FILL_ROW &&
+            f->job.name.index[0] == '\0')
+            readahead_read(s, f->job.name.key, f->job.name.length, f->job.text.bytes,
+                           f->job.text.length, false);
         answer(s, w->request, w->index, &f->job);
         free(w);
     }

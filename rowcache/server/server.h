@@ -11,6 +11,7 @@
  *   rows.c      database 0: rows of MariaDB; single flight
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
+ *   readahead.c rows that nobody has asked for yet
  *   info.c      INFO, and metrics for Prometheus
  *   main.c      configuration, start and end */
 #ifndef QM_ROWCACHE_SERVER_H
@@ -21,6 +22,7 @@
 #include <uthash.h>
 
 #include "rowcache/fill/fill.h"
+#include "rowcache/readahead/seer.h"
 #include "rowcache/rows.h"
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
@@ -28,6 +30,7 @@
 struct request;
 struct flight;
 struct listener;
+struct readahead;
 
 struct client {
     struct server *server;
@@ -59,6 +62,7 @@ struct server {
     struct qmstore *row_store, *plain_store;
     struct qm_fill *fill;
     struct qm_follow *follow;
+    struct readahead *readahead;
     SSL_CTX *tls;
     struct listener *listeners;
     struct client *clients;
@@ -123,6 +127,23 @@ void rows_end(struct server *server);
 /* listen.c */
 int listen_start(struct server *server);
 void listen_end(struct server *server);
+
+/* readahead.c */
+struct readahead_stats {
+    uint64_t asked[3], fetched[3], used[3], wasted[3]; /* SA, TA, FA; rows */
+    uint64_t kept, dropped, failed, passive, proactive, closed;
+    double cpu;
+    bool on;
+    unsigned rules;
+};
+int readahead_start(struct server *server);
+void readahead_end(struct server *server); /* after the pool's and the follower's */
+/* A client was given that row; hit: it was kept. */
+void readahead_read(struct server *server, const char *key, size_t length,
+                    const char *row, size_t row_length, bool hit);
+void readahead_set(struct server *server, bool on);
+void readahead_set_rules(struct server *server, unsigned rules);
+void readahead_get(struct server *server, struct readahead_stats *stats);
 
 /* info.c */
 int metrics_start(struct server *server);
