@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """stall.py - between a client and MariaDB; holds up the binary log while FLAG exists.
 
-Usage: stall.py PORT SOCKET FLAG
+Usage: stall.py PORT SOCKET FLAG [TEXT]
+With TEXT: it holds up the answer of each query that has TEXT in it, instead of the log; and makes FLAG.held when MariaDB has given one.
 """
 import os
 import socket
@@ -10,6 +11,7 @@ import threading
 import time
 
 PORT, SOCKET, FLAG = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+TEXT = sys.argv[4].encode() if len(sys.argv) > 4 else None
 COM_BINLOG_DUMP = 0x12
 
 
@@ -29,14 +31,18 @@ def pump(source, target, on_data):
 
 def serve(client):
     server = socket.socket(socket.AF_UNIX)
-    dumps = threading.Event()
+    held = threading.Event()
 
     def from_client(data):
-        if len(data) > 4 and data[4] == COM_BINLOG_DUMP:
-            dumps.set()
+        if TEXT in data if TEXT else len(data) > 4 and data[4] == COM_BINLOG_DUMP:
+            held.set()
+        elif TEXT:
+            held.clear()
 
     def from_server(data):
-        while dumps.is_set() and os.path.exists(FLAG):
+        if TEXT and held.is_set() and os.path.exists(FLAG):
+            open(FLAG + ".held", "w").close()
+        while held.is_set() and os.path.exists(FLAG):
             time.sleep(0.005)
 
     try:

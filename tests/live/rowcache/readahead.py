@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""readahead.py SOCKET DATABASE-SOCKET FLAG - what each rule reads ahead, by redis-py.
+
+FLAG: while that file is there, what is read ahead does not come from the database.
+"""
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+
+import redis
+
+PATH, DATABASE, FLAG = sys.argv[1:]
+r = redis.Redis(unix_socket_path=PATH, decode_responses=True)
+
+
+def sql(text):
+    return subprocess.run(["mariadb", "--no-defaults", "-S", DATABASE, "-u", "root", "-BNe", text],
+                          check=True, capture_output=True, text=True).stdout.strip()
+
+
+def number(name):
+    return int(r.info()[name])
+
+
+def rule(name, what):
+    return number(f"readahead_{name}_{what}")
+
+
+def wait_for(condition, what, step=None):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, what
+        if step:
+            step()
+        time.sleep(.02)
+
+
+def value(key):
+    return json.loads(r.get(key))["v"]
+
+
+def fails(text, *words):
+    try:
+        answer = r.execute_command(*words)
+    except redis.exceptions.RedisError as error:
+        assert text in str(error), (text, str(error))
+        return
+    raise AssertionError((words, answer))
+
+
+far = itertools.count(1000, 500)
+
+
+def start(rules):
+    """Only these rules, all counters as they are, and nothing kept."""
+    r.config_set("readahead", "off")
+    r.config_set("rules", rules)
+    assert r.config_get("rules") == {"rules": rules}
+    r.flushdb()
+    r.config_set("readahead", "seer")
+
+
+def settings():
+    assert r.config_get("readahead") == {"readahead": "off"}
+    assert r.config_get("rules") == {"rules": "sa,ta,fa"}
+    fails("argument must be one of off seer", "CONFIG", "SET", "readahead", "auto")
+    for wrong in ("", "sa,", "sa,sa", "sa, ta", "xa", "SA", "sa,ta,fa,sa"):
+        fails("argument must be some of sa,ta,fa", "CONFIG", "SET", "rules", wrong)
+    assert r.config_get("rules") == {"rules": "sa,ta,fa"}
+
+
+def off():
+    for i in range(1, 201):
+        assert value(f"item:{i}") == i
+    assert number("database_queries") == number("keyspace_misses") == 200
+    for name in "sa", "ta", "fa":
+        assert rule(name, "asked") == rule(name, "fetched") == rule(name, "stored") == 0
+
+
+def read_ahead(name, read):
+    """Reads something new until that rule has stored rows; returns what read() did last."""
+    before, last = rule(name, "stored"), []
+    wait_for(lambda: rule(name, "stored") > before, f"{name} reads nothing ahead",
+             lambda: last.append(read()))
+    # All of it, of the last one.
+    wait_for(lambda: rule(name, "stored") + number("raced") >= rule(name, "fetched"), f"{name}: not stored")
+    return last
+
+
+def read_far():
+    i = next(far)
+    assert value(f"item:{i}") == i
+    return i
+
+
+def all_kept(keys):
+    """Each is there without asking MariaDB."""
+    before = number("database_queries")
+    for key in keys:
+        assert r.get(key) is not None, key
+    return number("database_queries") == before
+
+
+def spatial():
+    start("sa")
+    read = read_ahead("sa", read_far)
+    used = rule("sa", "used")
+    # The read whose neighbours were read ahead: one of the last.
+    of = [i for i in read if all_kept([f"item:{i + 1}"])][-1]
+    assert all_kept(f"item:{i}" for i in range(of - 50, of + 51)), of
+    assert rule("sa", "used") == used + 100, (used, rule("sa", "used"))
+    assert rule("sa", "fetched") % 100 == 0 and rule("ta", "asked") == rule("fa", "asked") == 0
+    # What a change drops is wasted.
+    read_ahead("sa", read_far)
+    wasted = rule("sa", "wasted")
+    sql(f"UPDATE shop.item SET v = -1 WHERE id < {next(far)}")
+    wait_for(lambda: rule("sa", "wasted") > wasted, "nothing is wasted")
+    # Nothing beyond the table's ends, and no table whose key is no integer.
+    asked = rule("sa", "asked")
+    for i in range(1, 101):
+        assert value(f"code:c{i}") == i
+    assert rule("sa", "asked") == asked
+    sql("INSERT INTO shop.parent VALUES (0, 0)")
+
+
+def foreign():
+    start("fa")
+    children = itertools.count(1)
+
+    def read_child():
+        i = next(children)
+        assert json.loads(r.get(f"child:{i}"))["parent"] == i * 100
+        return i
+
+    read = read_ahead("fa", read_child)
+    used, asked = rule("fa", "used"), rule("fa", "asked")
+    assert asked == rule("fa", "fetched") <= 10 * len(read), asked
+    assert any(all_kept([f"parent:{i * 100}"]) for i in read), read
+    assert rule("fa", "used") == used + 1
+
+
+def temporal():
+    start("ta")
+    asked = [rule(name, "asked") for name in ("sa", "fa")]
+    read_far()
+
+    def change_and_read():
+        sql("UPDATE shop.item SET v = v + 1 WHERE id = 199999")
+        read_far()
+
+    used = rule("ta", "used")
+    wait_for(lambda: r.get("item:199999") and rule("ta", "used") > used, "what ta reads is never used",
+             lambda: read_ahead("ta", change_and_read))
+    wait_for(lambda: value("item:199999") == int(sql("SELECT v FROM shop.item WHERE id = 199999")), "stale")
+    assert asked == [rule(name, "asked") for name in ("sa", "fa")]
+
+
+def overtaken():
+    """A commit between the SELECT of a read-ahead and its store."""
+    start("sa")
+    read_ahead("sa", read_far)
+    held = FLAG + ".held"
+    if os.path.exists(held):
+        os.unlink(held)
+    open(FLAG, "w").close()
+    read = []
+    wait_for(lambda: os.path.exists(held), "nothing is held up", lambda: read.append(read_far()))
+    # MariaDB has answered with the rows as they were.
+    low, high = min(read) - 50, max(read) + 50
+    raced, invalidations = number("raced"), number("invalidations")
+    sql(f"UPDATE shop.item SET v = -7 WHERE id BETWEEN {low} AND {high}")
+    wait_for(lambda: number("invalidations") >= invalidations + high - low + 1, "not applied")
+    os.unlink(FLAG)
+    wait_for(lambda: number("raced") >= raced + 50, "what a commit overtook is not thrown away")
+    for i in range(low, high + 1):
+        assert value(f"item:{i}") == -7, i
+
+
+def switched_off():
+    r.config_set("readahead", "off")
+    asked = [rule(name, "asked") for name in ("sa", "ta", "fa")]
+    queries, misses = number("database_queries"), number("keyspace_misses")
+    for _ in range(20):
+        read_far()
+    assert number("database_queries") - queries == number("keyspace_misses") - misses == 20
+    assert asked == [rule(name, "asked") for name in ("sa", "ta", "fa")]
+    assert 0 <= float(r.info()["readahead_cpu_busy"]) <= 1
+
+
+settings()
+off()
+spatial()
+foreign()
+temporal()
+overtaken()
+switched_off()
