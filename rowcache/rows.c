@@ -165,7 +165,8 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
     struct header header;
     size_t n;
 
-    if (!is_fresh(rows, now) || (reader->seen && !caught_up(rows, reader)))
+    if (!is_fresh(rows, now) || reader->blind ||
+        (reader->seen && !caught_up(rows, reader)))
         return QM_ROWS_NONE;
     if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
         return QM_ROWS_NONE;
@@ -199,8 +200,26 @@ void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position
         return;
     if (!reader->seen)
         reader->seen = calloc(1, sizeof *reader->seen);
-    if (reader->seen)
-        qm_gtid_raise(reader->seen, position);
+    if (!reader->seen || !qm_gtid_raise(reader->seen, position))
+        reader->blind = true;
+}
+
+static void empty_table(struct qm_rows *rows, unsigned table, uint64_t number)
+{
+    rows->generation[table]++;
+    if (number > rows->table[table].number)
+        rows->table[table].number = number;
+}
+
+/* Removes a key.  What the store cannot remove must not be found: then its table is
+ * emptied, for the rows' versions are in memory. */
+static bool forget(struct qm_rows *rows, unsigned table, const char *key, size_t length)
+{
+    int error = qmstore_delete(rows->store, key, length);
+
+    if (error != 0 && error != ENOENT)
+        empty_table(rows, table, 0);
+    return error == 0;
 }
 
 /* --- fills --- */
@@ -244,8 +263,9 @@ static void store(struct qm_rows *rows, const struct qm_rows_token *t, const cha
     if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0) {
         rows->stats.stored++;
         rows->stats.stored_of[t->source]++;
-    } else /* it may have been made, or not: then nothing must be there */
-        qmstore_delete(rows->store, key, key_length);
+    } else { /* it may have been made, or not: then nothing must be there */
+        forget(rows, t->table, key, key_length);
+    }
 }
 
 void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
@@ -305,14 +325,17 @@ static void store_waiting(struct qm_rows *rows)
 
 /* --- changes --- */
 
+/* The key begins with its table, and a ':'. */
 static bool drop(struct qm_rows *rows, const char *key, size_t length, uint64_t number)
 {
     struct touched *slot = &rows->slot[slot_of(key, length)];
+    const char *colon = memchr(key, ':', length);
 
     slot->version++;
     if (number > slot->number)
         slot->number = number;
-    return qmstore_delete(rows->store, key, length) == 0;
+    return forget(rows, table_of(key, colon ? (size_t)(colon - key) : length), key,
+                  length);
 }
 
 bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length)
@@ -323,13 +346,6 @@ bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length)
     there = drop(rows, key, length, 0);
     pthread_mutex_unlock(&rows->lock);
     return there;
-}
-
-static void empty_table(struct qm_rows *rows, unsigned table, uint64_t number)
-{
-    rows->generation[table]++;
-    if (number > rows->table[table].number)
-        rows->table[table].number = number;
 }
 
 static void empty_all(struct qm_rows *rows, uint64_t number)

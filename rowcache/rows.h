@@ -32,6 +32,7 @@ enum qm_rows_kind { QM_ROWS_NONE, QM_ROWS_ROW, QM_ROWS_ABSENT, QM_ROWS_ALIAS };
 /* What one client connection has seen.  Its own thread's. */
 struct qm_reader {
     struct qm_gtid_list *seen; /* NULL: nothing that might not be applied */
+    bool blind;                /* what it saw could not be noted: it finds nothing */
 };
 
 enum { QM_ROWS_SOURCES = 4 };

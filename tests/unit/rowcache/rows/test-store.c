@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-store.c - rows over a store that fails: nothing old is found then.  The store is
+ * played here, and holds one key. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rowcache/rows.h"
+
+#define KEY "s.t:1"
+
+static char kept[256];
+static size_t kept_length;
+static bool is_kept;
+static int put_error, delete_error;
+static struct qm_rows *rows;
+static struct qm_follow_callbacks calls;
+static const struct qm_gtid_list begin = {1, {{0, 1, 1}}};
+
+int qmstore_clear(struct qmstore *store)
+{
+    is_kept = false;
+    return 0;
+}
+int qmstore_get(struct qmstore *store, const void *key, size_t key_len, void **value,
+                size_t *value_len, uint64_t *expires)
+{
+    if (!is_kept)
+        return ENOENT;
+    *value = malloc(kept_length + 1);
+    memcpy(*value, kept, kept_length);
+    *value_len = kept_length;
+    return 0;
+}
+/* A put that fails may have been made. */
+int qmstore_put(struct qmstore *store, const void *key, size_t key_len,
+                const void *value, size_t value_len, uint64_t expires)
+{
+    memcpy(kept, value, value_len);
+    kept_length = value_len;
+    is_kept = true;
+    return put_error;
+}
+int qmstore_delete(struct qmstore *store, const void *key, size_t key_len)
+{
+    int error = delete_error ? delete_error : is_kept ? 0 : ENOENT;
+
+    if (error == 0)
+        is_kept = false;
+    return error;
+}
+
+static int setup(void **state)
+{
+    put_error = delete_error = 0;
+    rows = qm_rows_new(NULL, 1000);
+    qm_rows_callbacks(rows, &calls);
+    calls.following(calls.opaque, true, NULL);
+    calls.fresh(calls.opaque, qm_rows_now());
+    calls.applied(calls.opaque, 1, &begin);
+    calls.settled(calls.opaque, 1);
+    return 0;
+}
+
+static int leave(void **state)
+{
+    qm_rows_free(rows);
+    return 0;
+}
+
+static void fill(const char *value)
+{
+    struct qm_rows_token token = qm_rows_begin(rows, KEY, 3, KEY, strlen(KEY));
+
+    qm_rows_put(rows, &token, KEY, strlen(KEY), QM_ROWS_ROW, value, strlen(value),
+                &begin);
+}
+
+static bool finds(struct qm_reader *reader, const char *want)
+{
+    struct qm_reader nobody = {0};
+    const char *text;
+    size_t n;
+    void *value;
+    bool same;
+
+    if (qm_rows_get(rows, reader ? reader : &nobody, qm_rows_now(), KEY, strlen(KEY),
+                    &value, &text, &n) == QM_ROWS_NONE)
+        return false;
+    same = n == strlen(want) && memcmp(text, want, n) == 0;
+    free(value);
+    assert_true(same);
+    return true;
+}
+
+static void test_kept(void **state)
+{
+    fill("one");
+    assert_true(finds(NULL, "one"));
+    calls.changed(calls.opaque, 2, "s", "t", "1", 1);
+    assert_false(finds(NULL, "one"));
+}
+
+/* The row changes, and the store cannot remove it. */
+static void test_not_removed(void **state)
+{
+    fill("one");
+    delete_error = EIO;
+    calls.changed(calls.opaque, 2, "s", "t", "1", 1);
+    assert_true(is_kept);
+    assert_false(finds(NULL, "one"));
+    fill("one");
+    assert_true(qm_rows_drop(rows, KEY, strlen(KEY)) == false);
+    assert_false(finds(NULL, "one"));
+}
+
+/* A newer row cannot be stored, and what the store has then not be removed. */
+static void test_not_stored(void **state)
+{
+    put_error = delete_error = ENOSPC;
+    fill("one");
+    assert_false(finds(NULL, "one"));
+}
+
+/* What a reader saw is of more domains than can be noted: it finds nothing older. */
+static void test_too_many_domains(void **state)
+{
+    struct qm_reader reader = {0};
+    struct qm_gtid_list one = {1, {{0, 1, 1}}};
+
+    fill("one");
+    assert_true(finds(&reader, "one"));
+    for (uint32_t domain = 0; domain <= QM_GTID_DOMAINS; domain++) {
+        one.last[0].domain = domain;
+        qm_reader_saw(&reader, &one);
+    }
+    /* All that could be noted is applied. */
+    for (uint32_t domain = 0; domain < QM_GTID_DOMAINS; domain++)
+        one.last[domain] = (struct qm_gtid){domain, 1, 1};
+    one.count = QM_GTID_DOMAINS;
+    calls.applied(calls.opaque, 2, &one);
+    assert_false(finds(&reader, "one"));
+    free(reader.seen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_kept, setup, leave),
+        cmocka_unit_test_setup_teardown(test_not_removed, setup, leave),
+        cmocka_unit_test_setup_teardown(test_not_stored, setup, leave),
+        cmocka_unit_test_setup_teardown(test_too_many_domains, setup, leave),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
