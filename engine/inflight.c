@@ -66,7 +66,7 @@ static void decide(struct qm_inflight *f)
     double most = 0, slowness = 1, power;
 
     for (unsigned i = 0; i < QM_INFLIGHT_STEPS; i++) {
-        if (f->steps[i].weight < ENOUGH)
+        if (f->steps[i].count < ENOUGH)
             continue;
         /* More reads do not make one faster: where it looks so, that is chance. */
         if (f->steps[i].slowness > slowness)
@@ -97,10 +97,10 @@ void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness)
     if (slowness <= 0)
         return;
     pthread_mutex_lock(&f->lock);
-    f->steps[step].weight += 1;
+    f->steps[step].count += 1;
     f->steps[step].slowness +=
         (slowness - f->steps[step].slowness) *
-        (f->steps[step].weight < 1 / FADE ? 1 / f->steps[step].weight : FADE);
+        (f->steps[step].count < 1 / FADE ? 1 / f->steps[step].count : FADE);
     if (++f->reads % PERIOD == 0)
         decide(f);
     pthread_mutex_unlock(&f->lock);

@@ -44,7 +44,8 @@ struct qm_inflight {
 
     _Alignas(64) pthread_mutex_t lock; /* a leaf, of all that follows */
     struct {
-        double slowness, weight; /* mean; faded count */
+        double slowness; /* mean of the last fifty or so */
+        double count;    /* of all reads */
     } steps[QM_INFLIGHT_STEPS];
     unsigned reads; /* that have ended; wraps */
 };
@@ -69,8 +70,7 @@ static inline unsigned qm_inflight_allowed(const struct qm_inflight *f,
 void qm_inflight_waits(struct qm_inflight *f);
 
 /* A read has ended that was sent while `others` were in flight.  slowness: how many
- * times as long as alone it took; 0: not known.  ahead: prefetches in flight, with it.
- */
+ * times as long as alone it took; 0: not known. */
 void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness);
 
 /* How many prefetches may wait for their turn, where nobody gave a number: some times
