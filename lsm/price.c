@@ -57,10 +57,11 @@ void price_look(struct price *p, uint64_t hash)
 
     if (hash & mask)
         return;
-    now = atomic_load_explicit(&p->insertions, memory_order_relaxed);
-    blocks = atomic_load_explicit(&p->blocks, memory_order_relaxed);
     i = (uint32_t)(hash >> 40) % SLOTS;
     pthread_mutex_lock(&p->lock);
+    /* Under the lock: not below what another thread settled or kept. */
+    now = atomic_load_explicit(&p->insertions, memory_order_relaxed);
+    blocks = atomic_load_explicit(&p->blocks, memory_order_relaxed);
     settle(p, now, blocks);
     if (p->slot[i].hash == hash) {
         d = now - p->slot[i].last;

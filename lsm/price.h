@@ -10,7 +10,7 @@
  *
  *   price = 4 x (look-ups with C <= d < 1.25 C) / insertions
  *
- * Threads: any. */
+ * Threads: any.  A look-up of a sampled block takes a lock, the others take none. */
 #ifndef QM_LSM_PRICE_H
 #define QM_LSM_PRICE_H
 

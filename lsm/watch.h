@@ -8,7 +8,7 @@
  * ignored: files that were there before, other databases, index and filter blocks.
  *
  * A watch belongs to a cache; the files of all databases on that cache are in it.  A
- * look-up takes no lock.
+ * look-up takes no lock but that of price.h, for a sample of the blocks.
  *
  * Threads: any; but a file is added, ended and forgotten by one thread at a time. */
 #ifndef QM_LSM_WATCH_H
