@@ -99,6 +99,8 @@ class Bounds : public rocksdb::TablePropertiesCollector
     {
         if (!shape_ || type == rocksdb::kEntryRangeDeletion)
             return Status::OK();
+        if (foreign_)
+            shape_cut(shape_, family_->block_size);
         shape_key(shape_, key.data(), key.size(), key.size() + value.size() + 12);
         if (flush_)
             family_write(family_->counts, key.data(), key.size());
@@ -106,7 +108,10 @@ class Bounds : public rocksdb::TablePropertiesCollector
     }
     void BlockAdd(uint64_t raw, uint64_t, uint64_t) override
     {
-        if (shape_)
+        /* Threads that compress tell of blocks while the builder adds keys. */
+        if (std::this_thread::get_id() != builder_)
+            foreign_ = true;
+        else if (shape_)
             shape_block(shape_, raw);
     }
     /* RocksDB calls this twice: for the file, and for who asks for its properties. */
@@ -141,6 +146,8 @@ class Bounds : public rocksdb::TablePropertiesCollector
     std::shared_ptr<Core> core_;
     std::shared_ptr<Family> family_;
     bool flush_;
+    const std::thread::id builder_ = std::this_thread::get_id();
+    std::atomic<bool> foreign_{false};
     struct shape *shape_;
     std::string token_;
 };
@@ -258,11 +265,13 @@ static unsigned put(const std::shared_ptr<Core> &core, const DBOptions &db,
         throw std::bad_alloc();
     family->partitioned =
         table.index_type == BlockBasedTableOptions::kTwoLevelIndexSearch;
+    family->block_size = static_cast<uint32_t>(std::max<size_t>(table.block_size, 1));
     /* Blocks that are compressed later end later than their keys come. */
     if (options.compression_opts.max_dict_bytes > 0 ||
         options.compression_opts.parallel_threads > 1 ||
-        options.bottommost_compression_opts.max_dict_bytes > 0)
-        family->cut = static_cast<uint32_t>(table.block_size);
+        options.bottommost_compression_opts.max_dict_bytes > 0 ||
+        options.bottommost_compression_opts.parallel_threads > 1)
+        family->cut = family->block_size;
     std::shared_ptr<rocksdb::TableFactory> factory(
         rocksdb::NewBlockBasedTableFactory(table));
 

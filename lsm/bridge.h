@@ -36,6 +36,7 @@ void watch_forget(struct watch *w, struct family *family);
 /* shape.h */
 void shape_free(struct shape *s);
 void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);
+void shape_cut(struct shape *s, uint32_t bytes);
 void shape_block(struct shape *s, uint64_t raw);
 void shape_finish(struct shape *s);
 

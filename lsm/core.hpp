@@ -36,6 +36,7 @@ struct Family {
     bool partitioned =
         false;        /* its index: look-ups of a reader are not of data alone */
     uint32_t cut = 0; /* see shape.h */
+    uint32_t block_size = 0;
 
     Family() = default;
     Family(const Family &) = delete;

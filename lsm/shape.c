@@ -89,6 +89,11 @@ void shape_key(struct shape *s, const void *key, size_t len, size_t bytes)
         close_block(s, s->open_raw);
 }
 
+void shape_cut(struct shape *s, uint32_t bytes)
+{
+    s->cut = bytes;
+}
+
 void shape_block(struct shape *s, uint64_t raw)
 {
     if (s->cut == 0 && s->open && !s->failed)

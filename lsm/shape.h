@@ -36,6 +36,8 @@ void shape_free(struct shape *s);
 
 /* An entry whose key and value have `bytes` bytes. */
 void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);
+/* From now on blocks are cut after so many bytes. */
+void shape_cut(struct shape *s, uint32_t bytes);
 /* A block of `raw` bytes ends here. */
 void shape_block(struct shape *s, uint64_t raw);
 /* The file is whole; the collector learns from it. */
