@@ -39,10 +39,12 @@ std::shared_ptr<WatchedCache> WatchedCache::of(const std::shared_ptr<Cache> &cac
     return made;
 }
 
+static std::atomic<uint64_t> fronts{0};
+
 WatchedCache::WatchedCache(std::shared_ptr<Cache> behind)
     : Cache(std::shared_ptr<rocksdb::MemoryAllocator>(behind,
                                                       behind->memory_allocator())),
-      behind_(std::move(behind)), watch_(watch_new())
+      behind_(std::move(behind)), watch_(watch_new()), own_(++fronts)
 {
     if (!watch_)
         throw std::bad_alloc();
@@ -50,7 +52,22 @@ WatchedCache::WatchedCache(std::shared_ptr<Cache> behind)
 
 WatchedCache::~WatchedCache()
 {
+    for (auto &name : lasting_)
+        erase(name);
     watch_free(watch_);
+}
+
+/* CacheKey::CreateUniqueForProcessLifetime() makes such names. */
+WatchedCache::Named::Named(const WatchedCache &cache, const Slice &key) : slice(key)
+{
+    if (key.size() != sizeof name.word)
+        return;
+    memcpy(name.word, key.data(), sizeof name.word);
+    if (name.word[0] != 0 || !(name.word[1] >> 63))
+        return;
+    lasting = true;
+    name.word[1] -= cache.own_ << 20;
+    slice = Slice(reinterpret_cast<const char *>(name.word), sizeof name.word);
 }
 
 void WatchedCache::looked(const Slice &key, bool hit)
@@ -81,6 +98,15 @@ void WatchedCache::inserted(const Slice &key)
     watch_insert(watch_, name.word);
 }
 
+void WatchedCache::keep(const BlockName &name)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    for (auto &one : lasting_)
+        if (one.word[1] == name.word[1])
+            return;
+    lasting_.push_back(name);
+}
+
 void WatchedCache::erase(const BlockName &name)
 {
     behind_->Erase(Slice(reinterpret_cast<const char *>(name.word), sizeof name.word));
@@ -94,7 +120,10 @@ const char *WatchedCache::Name() const
 Status WatchedCache::Insert(const Slice &key, void *value, size_t charge,
                             DeleterFn deleter, Handle **handle, Priority priority)
 {
-    Status s = behind_->Insert(key, value, charge, deleter, handle, priority);
+    Named named(*this, key);
+    if (named.lasting)
+        keep(named.name);
+    Status s = behind_->Insert(named.slice, value, charge, deleter, handle, priority);
     if (s.ok())
         inserted(key);
     return s;
@@ -104,7 +133,10 @@ Status WatchedCache::Insert(const Slice &key, void *value,
                             const CacheItemHelper *helper, size_t charge,
                             Handle **handle, Priority priority)
 {
-    Status s = behind_->Insert(key, value, helper, charge, handle, priority);
+    Named named(*this, key);
+    if (named.lasting)
+        keep(named.name);
+    Status s = behind_->Insert(named.slice, value, helper, charge, handle, priority);
     if (s.ok())
         inserted(key);
     return s;
@@ -112,7 +144,7 @@ Status WatchedCache::Insert(const Slice &key, void *value,
 
 Cache::Handle *WatchedCache::Lookup(const Slice &key, rocksdb::Statistics *stats)
 {
-    Handle *found = behind_->Lookup(key, stats);
+    Handle *found = behind_->Lookup(Named(*this, key).slice, stats);
     looked(key, found != nullptr);
     return found;
 }
@@ -121,7 +153,8 @@ Cache::Handle *WatchedCache::Lookup(const Slice &key, const CacheItemHelper *hel
                                     const CreateCallback &create, Priority priority,
                                     bool wait, rocksdb::Statistics *stats)
 {
-    Handle *found = behind_->Lookup(key, helper, create, priority, wait, stats);
+    Handle *found =
+        behind_->Lookup(Named(*this, key).slice, helper, create, priority, wait, stats);
     looked(key, found != nullptr);
     return found;
 }
@@ -145,7 +178,7 @@ void *WatchedCache::Value(Handle *handle)
 }
 void WatchedCache::Erase(const Slice &key)
 {
-    behind_->Erase(key);
+    behind_->Erase(Named(*this, key).slice);
 }
 uint64_t WatchedCache::NewId()
 {

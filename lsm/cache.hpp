@@ -6,7 +6,9 @@
 #ifndef QM_LSM_CACHE_HPP
 #define QM_LSM_CACHE_HPP
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <rocksdb/cache.h>
@@ -94,6 +96,21 @@ class WatchedCache : public rocksdb::Cache
 
     std::shared_ptr<rocksdb::Cache> behind_;
     struct watch *watch_;
+
+    /* RocksDB keeps objects in the cache under names that are the same for the whole
+     * process, with a pointer to the cache that they were inserted through: this one.
+     * So each front has names of its own for them, and takes them along. */
+    struct Named {
+        Named(const WatchedCache &cache, const rocksdb::Slice &key);
+        Named(const Named &) = delete;
+        BlockName name{};
+        rocksdb::Slice slice;
+        bool lasting = false;
+    };
+    void keep(const BlockName &name);
+    const uint64_t own_;
+    std::mutex lock_;
+    std::vector<BlockName> lasting_;
 };
 
 } // namespace quickmine::lsm

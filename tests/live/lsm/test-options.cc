@@ -216,6 +216,58 @@ static void test_lifetimes()
     lsm::attach(unused, still(QM_LSM_ALL));
 }
 
+/* Threads that compress, of the last level alone or since a later change of options. */
+static void test_parallel()
+{
+    for (int later = 0; later < 2; later++) {
+        Scratch d;
+        DB *db;
+        Options o = options_of(NewLRUCache(1 << 20));
+        o.compression = kLZ4Compression;
+        o.write_buffer_size = 4 << 20;
+        o.target_file_size_base = 4 << 20;
+        if (!later) {
+            o.bottommost_compression = kLZ4Compression;
+            o.bottommost_compression_opts.enabled = true;
+            o.bottommost_compression_opts.parallel_threads = 4;
+        }
+        auto attached = lsm::attach(o, still(QM_LSM_ALL));
+        OK(DB::Open(o, d / "db", &db));
+        if (later)
+            OK(db->SetOptions({{"compression_opts", "{parallel_threads=4;}"}}));
+        for (int round = 0; round < 3; round++) {
+            write_keys(db, 0, 8000);
+            OK(db->Flush(FlushOptions()));
+            OK(db->CompactRange(CompactRangeOptions(), nullptr, nullptr));
+        }
+        std::string value;
+        for (long i = 0; i < 8000; i++) {
+            OK(db->Get(ReadOptions(), key_of(i), &value));
+            CHECK(value == std::string(100, char('a' + i % 26)));
+        }
+        delete db;
+        CHECK(attached->stats().files > 0 && attached->stats().failures == 0);
+    }
+}
+
+/* What RocksDB keeps in a cache for itself does not call a front that is gone. */
+static void test_entry_stats()
+{
+    auto cache = NewLRUCache(4 << 20);
+    for (int again = 0; again < 2; again++) {
+        Scratch d;
+        DB *db;
+        std::string text;
+        Options o = options_of(cache);
+        auto attached = lsm::attach(o, still(QM_LSM_ALL));
+        OK(DB::Open(o, d / "db", &db));
+        write_keys(db, 0, 200);
+        OK(db->Flush(FlushOptions()));
+        CHECK(db->GetProperty(DB::Properties::kBlockCacheEntryStats, &text));
+        delete db;
+    }
+}
+
 static void test_c()
 {
     rocksdb_options_t *o = rocksdb_options_create();
@@ -272,6 +324,8 @@ int main()
     test_config();
     test_twice();
     test_lifetimes();
+    test_parallel();
+    test_entry_stats();
     test_c();
     return 0;
 }
