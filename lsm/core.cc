@@ -49,7 +49,11 @@ void Core::run()
         if (closing)
             return;
         guard.unlock();
-        tick();
+        try {
+            tick();
+        } catch (...) { /* no memory: the next interval counts for both */
+            failures_++;
+        }
         guard.lock();
     }
 }

@@ -32,6 +32,7 @@ struct file {
     pthread_mutex_t lock;
     uint64_t *inserted; /* a hash set of words + 1 */
     uint32_t inserted_n, inserted_room;
+    _Atomic uint64_t *names; /* the watch's */
 };
 
 struct watch {
@@ -39,6 +40,7 @@ struct watch {
     pthread_mutex_t lock;
     struct price *price;
     struct file *all;
+    _Atomic uint64_t names; /* room for names of blocks, of all files */
     _Atomic(struct file *) bucket[BUCKETS];
 };
 
@@ -69,6 +71,8 @@ static void file_free(struct file *f)
     free(f->idle);
     free(f->class);
     free(f->inserted);
+    if (f->names)
+        atomic_fetch_sub(f->names, f->inserted_room);
     free(f);
 }
 
@@ -155,9 +159,13 @@ static void remember(struct file *f, uint64_t word)
 
     if (f->inserted_n * 2 >= f->inserted_room) {
         uint32_t room = f->inserted_room ? f->inserted_room * 2 : 64;
-        uint64_t *set = calloc(room, sizeof *set);
-        if (!set)
+        uint64_t *set;
+
+        /* A block whose name is not kept leaves the cache by itself, like any other. */
+        if (atomic_load(f->names) + (room - f->inserted_room) > WATCH_NAMES ||
+            !(set = calloc(room, sizeof *set)))
             return;
+        atomic_fetch_add(f->names, room - f->inserted_room);
         for (uint32_t k = 0; k < f->inserted_room; k++)
             if (f->inserted[k]) {
                 for (i = (uint32_t)mix(f->inserted[k]) & (room - 1); set[i];)
@@ -240,6 +248,7 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
     if (!f)
         return NULL;
     pthread_mutex_init(&f->lock, NULL);
+    f->names = &w->names;
     f->family = family;
     f->name[0] = first[0];
     f->name[1] = first[1];

@@ -52,6 +52,10 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
 /* A block of the file is in the cache; watch_insert() tells so of later ones. */
 void watch_adopt(struct file *f, const uint64_t name[2]);
 
+/* Names of inserted blocks that there is room for, of all files: 32 MiB.  Those beyond
+ * are not told by watch_each(). */
+#define WATCH_NAMES (UINT64_C(4) << 20)
+
 /* The names of the file's blocks that were inserted, for as long as it is there: each
  * is called for each; with cold, only for those of blocks that were not looked up for
  * `cold` intervals. */
