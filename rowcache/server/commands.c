@@ -73,8 +73,7 @@ const struct command qm_commands[] = {
 const struct command *qm_command_find(const char *name, size_t length)
 {
     for (const struct command *c = qm_commands; c->name; c++)
-        if ((name[0] | 0x20) == c->name[0] && strncasecmp(c->name, name, length) == 0 &&
-            c->name[length] == '\0')
+        if (strlen(c->name) == length && strncasecmp(c->name, name, length) == 0)
             return c;
     return NULL;
 }

@@ -198,6 +198,9 @@ def connection(r):
 
 
 def hostile(r):
+    # A name of a command and a NUL, and more: not that command, and nothing is read behind it.
+    assert b"-ERR unknown command" in raw(b"*1\r\n$500000\r\nget\0" + b"x" * 499996 + b"\r\n"
+                                         b"*1\r\n$4\r\nQUIT\r\n")
     assert raw(b"*1\r\n$2000000\r\n").endswith(b"-ERR Protocol error: invalid bulk length\r\n")
     assert raw(b"*1\r\n$-1\r\n").endswith(b"-ERR Protocol error: invalid bulk length\r\n")
     assert raw(b"*1\r\n$99999999999999999999\r\n").endswith(b"invalid bulk length\r\n")
