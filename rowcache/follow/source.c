@@ -73,7 +73,7 @@ static bool check_server(struct qm_follow *follow, bool *crc, bool *lower_case,
 {
     static const char statement[] =
         "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
-        " VERSION()";
+        " VERSION(), @@log_slave_updates, @@gtid_slave_pos";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
     bool good = false;
@@ -83,6 +83,10 @@ static bool check_server(struct qm_follow *follow, bool *crc, bool *lower_case,
     else if (row && strcmp(row[0], "1") != 0)
         snprintf(why, QM_WHY,
                  "the server writes no binary log: put log_bin under [mysqld]");
+    else if (row && strcmp(row[4], "1") != 0 && row[5] && *row[5])
+        snprintf(why, QM_WHY,
+                 "the server is a replica that does not log what it applies: put"
+                 " log_slave_updates under [mysqld]");
     else
         good = row != NULL;
     if (good) {
@@ -100,7 +104,12 @@ static bool log_end(struct qm_follow *follow, struct qm_place *place, char *why)
         qm_connection_ask(&follow->catalogue, "SHOW MASTER STATUS", why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
 
-    if (row)
+    if (row && ((row[2] && *row[2]) || (row[3] && *row[3]))) {
+        snprintf(why, QM_WHY,
+                 "binlog_do_db or binlog_ignore_db is set: not all changes"
+                 " are in the binary log");
+        row = NULL;
+    } else if (row)
         *place = qm_place_of(row[0], strtoull(row[1], NULL, 10));
     else if (result)
         snprintf(why, QM_WHY, "SHOW MASTER STATUS says nothing");
