@@ -110,8 +110,10 @@ static bool describe(struct worker *w, struct qm_fill_job *job,
         good = true;
     }
     mysql_free_result(result);
-    add_foreign_keys(&text, w->mysql, ahead);
-    result = good && w->mysql ? query(w, job, &text) : NULL;
+    good = good && w->mysql; /* the connection may be lost */
+    if (good)
+        add_foreign_keys(&text, w->mysql, ahead);
+    result = good ? query(w, job, &text) : NULL;
     while (result && table->foreign_count < QM_FILL_FOREIGN &&
            (row = mysql_fetch_row(result))) {
         struct qm_fill_foreign *f = &table->foreign[table->foreign_count++];

@@ -49,8 +49,8 @@ static bool is_one_of(const char *type, const char *const *types)
 
 static void describe(struct qm_plan_column *column, MYSQL_ROW row)
 {
-    static const char *const integers[] = {"tinyint", "smallint", "mediumint", "int",
-                                           "bigint",  "year",     NULL};
+    static const char *const integers[] = {"tinyint", "smallint", "mediumint",
+                                           "int",     "bigint",   NULL};
     static const char *const numbers[] = {"decimal", "float", "double", NULL};
     static const char *const bytes[] = {"binary", "varbinary",  "tinyblob", "blob",
                                         "bit",    "mediumblob", "longblob", NULL};
@@ -79,8 +79,12 @@ unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_
     add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
     add(&text, " AND c.TABLE_NAME = ");
     add_escaped(&text, mysql, plan->table, strlen(plan->table));
-    add(&text, " AND BINARY c.TABLE_SCHEMA = c.TABLE_SCHEMA"
-               " ORDER BY s.SEQ_IN_INDEX");
+    /* Where names have no case, a row has one key all the same: what the log says. */
+    add(&text, " AND BINARY c.TABLE_SCHEMA = ");
+    add_escaped(&text, mysql, plan->schema, strlen(plan->schema));
+    add(&text, " AND BINARY c.TABLE_NAME = ");
+    add_escaped(&text, mysql, plan->table, strlen(plan->table));
+    add(&text, " ORDER BY s.SEQ_IN_INDEX");
     plan->count = 0;
     plan->prepared = false;
     if (text.failed ||

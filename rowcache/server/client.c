@@ -285,7 +285,7 @@ static void process(struct client *c)
     if (c->in_at == c->in_length)
         c->in_at = c->in_length = 0;
     /* Commands that wait are not read behind: the kernel's buffers fill instead. */
-    if (c->request || c->out.length - c->out_at >= OUT_ENOUGH)
+    if (c->request || c->closing || c->out.length - c->out_at >= OUT_ENOUGH)
         event_del(c->readable);
     else
         event_add(c->readable, NULL);

@@ -328,6 +328,8 @@ static void check_together(struct reading *r)
         lacks(r, "tls-listen needs tls-cert and tls-key");
     if (!c->tls_listen && (c->tls_cert || c->tls_key || c->tls_ca))
         lacks(r, "tls-cert, tls-key and tls-ca need tls-listen");
+    if (c->schema && strpbrk(c->schema, ".:"))
+        lacks(r, "schema has a . or a :");
     if (c->socket && strlen(c->socket) > 107)
         lacks(r, "socket is longer than 107 bytes");
 }

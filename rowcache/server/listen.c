@@ -196,6 +196,9 @@ static int start_tls(struct server *s)
     if (c->tls_ca) {
         if (SSL_CTX_load_verify_locations(s->tls, c->tls_ca, NULL) != 1)
             return wrong_tls(c->tls_ca);
+        /* Without a context, OpenSSL refuses clients that resume a session. */
+        SSL_CTX_set_session_id_context(s->tls, (const unsigned char *)"qm-rowcache",
+                                       11);
         SSL_CTX_set_verify(s->tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                            NULL);
     }

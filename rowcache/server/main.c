@@ -197,6 +197,9 @@ out:
     if (s.readahead)
         readahead_set(&s, false); /* the pool is given nothing more */
     qm_fill_stop(s.fill);
+    /* What is answered now is the last: no command asks a pool that has ended. */
+    for (struct client *c = s.clients; c; c = c->next)
+        c->closing = true;
     if (s.done_event)
         rows_end(&s);
     readahead_end(&s);

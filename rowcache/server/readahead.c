@@ -174,6 +174,9 @@ static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
     struct table *t;
     int n = snprintf(key, sizeof key, "%s.%s", f->schema, f->table);
 
+    /* A key of such a table would be taken for one of another. */
+    if (strpbrk(f->schema, ".:") || strpbrk(f->table, ".:"))
+        return;
     if (m->null || !read_integer(m->value.bytes, m->value.length, &to->row))
         return;
     t = get_table(ra, key, (size_t)n);

@@ -58,6 +58,9 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
     struct server *s = c->server;
     enum qm_rows_kind kind;
 
+    /* Anew for each key: a wake-up with a long pipeline may take longer than max-lag.
+     */
+    s->now = qm_rows_now();
     kind = qm_rows_get(s->rows, &c->reader, s->now, key, length, &a->value, &a->text,
                        &a->length);
     if (kind == QM_ROWS_NONE)
