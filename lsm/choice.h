@@ -33,7 +33,7 @@ struct choice {
 
 uint8_t choice_class(float heat);
 
-/* What became of blocks of one class: so many of n were looked up. */
+/* Learns from n new blocks of one class, of which `used` were looked up in time. */
 void choice_learn(struct choice *c, int level, uint8_t class, double used, double n);
 
 /* The probability that a block is looked up within the window. */

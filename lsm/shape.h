@@ -14,8 +14,9 @@ struct shape {
     struct collector *collector;
     struct table *table;
     int level;
-    uint32_t cut; /* cut a block after so many bytes; 0: shape_block() says when */
-    bool failed;  /* no memory: n blocks are fewer than there are */
+    uint32_t
+        cut;     /* bytes after which a block is taken to end; 0: shape_block() tells */
+    bool failed; /* no memory: n blocks are fewer than there are */
 
     uint32_t n, room;
     struct keys firsts; /* n, and one more while a block is open */
@@ -36,7 +37,7 @@ void shape_free(struct shape *s);
 
 /* An entry whose key and value have `bytes` bytes. */
 void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);
-/* From now on blocks are cut after so many bytes. */
+/* The ends of later blocks are estimated: a block ends after `bytes` bytes. */
 void shape_cut(struct shape *s, uint32_t bytes);
 /* A block of `raw` bytes ends here. */
 void shape_block(struct shape *s, uint64_t raw);

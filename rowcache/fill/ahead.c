@@ -15,18 +15,6 @@ static void add(struct qm_text *text, const char *words)
     qm_text_add(text, words, strlen(words));
 }
 
-/* Names of a key's column and table come from the database and may hold anything. */
-static void add_name(struct qm_text *text, const char *name)
-{
-    add(text, "`");
-    for (; *name; name++) {
-        if (*name == '`')
-            add(text, "`");
-        qm_text_add(text, name, 1);
-    }
-    add(text, "`");
-}
-
 static void add_quoted(struct qm_text *text, MYSQL *mysql, const char *value)
 {
     char escaped[2 * QM_NAME_LENGTH + 1];
@@ -39,9 +27,9 @@ static void add_quoted(struct qm_text *text, MYSQL *mysql, const char *value)
 
 static void add_table(struct qm_text *text, const struct qm_fill_ahead *ahead)
 {
-    add_name(text, ahead->schema);
+    qm_plan_add_name(text, ahead->schema);
     add(text, ".");
-    add_name(text, ahead->table);
+    qm_plan_add_name(text, ahead->table);
 }
 
 static bool read_integer(const char *text, int64_t *value)
@@ -94,9 +82,9 @@ static bool describe(struct worker *w, struct qm_fill_job *job,
     bool good;
 
     add(&text, "SELECT MIN(");
-    add_name(&text, plan->column[0].name);
+    qm_plan_add_name(&text, plan->column[0].name);
     add(&text, "), MAX(");
-    add_name(&text, plan->column[0].name);
+    qm_plan_add_name(&text, plan->column[0].name);
     add(&text, ") FROM ");
     add_table(&text, ahead);
     result = query(w, job, &text);
@@ -172,7 +160,7 @@ static void add_select(struct qm_text *text, const struct qm_fill_ahead *ahead,
     add(text, "SELECT * FROM ");
     add_table(text, ahead);
     add(text, " WHERE ");
-    add_name(text, plan->column[0].name);
+    qm_plan_add_name(text, plan->column[0].name);
     for (unsigned i = 0; i < n; i++) {
         snprintf(number, sizeof number, "%s%" PRId64, i == 0 ? " IN (" : ",",
                  wanted[i].row);

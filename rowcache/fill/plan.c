@@ -28,7 +28,7 @@ static void add_escaped(struct qm_text *text, MYSQL *mysql, const char *value,
     free(escaped);
 }
 
-static void add_name(struct qm_text *text, const char *name)
+void qm_plan_add_name(struct qm_text *text, const char *name)
 {
     add(text, "`");
     for (; *name; name++) {
@@ -126,12 +126,12 @@ void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *t
     snprintf(head, sizeof head, "PREPARE q%u FROM ", plan->id);
     add(text, head);
     add(&select, "SELECT * FROM ");
-    add_name(&select, plan->schema);
+    qm_plan_add_name(&select, plan->schema);
     add(&select, ".");
-    add_name(&select, plan->table);
+    qm_plan_add_name(&select, plan->table);
     for (unsigned i = 0; i < plan->count; i++) {
         add(&select, i == 0 ? " WHERE " : " AND ");
-        add_name(&select, plan->column[i].name);
+        qm_plan_add_name(&select, plan->column[i].name);
         add(&select, " = ?");
     }
     add(&select, " LIMIT 2");

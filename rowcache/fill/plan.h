@@ -28,6 +28,8 @@ struct qm_plan {
 /* Asks for the key's columns.  Returns 0, or mysql_errno().  count is 0 and why says
  * what is missing, if there is no such table or key. */
 unsigned qm_plan_load(struct qm_plan *plan, MYSQL *mysql, char *why, size_t why_size);
+/* Appends a name, which may hold anything, in backquotes. */
+void qm_plan_add_name(struct qm_text *text, const char *name);
 /* The text of PREPARE. */
 void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *text);
 /* The text of EXECUTE.  False: no row can have these values. */

@@ -22,7 +22,8 @@ bool qm_connection_open(struct qm_connection *connection,
                         const struct qm_follow_server *server, unsigned silence_ms,
                         char *why);
 void qm_connection_close(struct qm_connection *connection);
-/* Whoever reads from it returns at once.  With the lock held. */
+/* Shuts the socket down: a thread that waits in a read returns at once.  The caller
+ * holds the lock of the follower. */
 void qm_connection_cut(struct qm_connection *connection);
 
 /* The result of a statement, or NULL with why. */
