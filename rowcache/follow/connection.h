@@ -23,7 +23,7 @@ bool qm_connection_open(struct qm_connection *connection,
                         char *why);
 void qm_connection_close(struct qm_connection *connection);
 /* Shuts the socket down: a thread that waits in a read returns at once.  The caller
- * holds the lock of the follower. */
+ * holds connection->lock. */
 void qm_connection_cut(struct qm_connection *connection);
 
 /* The result of a statement, or NULL with why. */
