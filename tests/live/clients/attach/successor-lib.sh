@@ -40,14 +40,12 @@ unread() {
 # behind it that the server has not received.
 old_writes() {
     : >"$T/gates/0"
-    if [ "${1:0:1}" = / ]; then
-        # The kernel has one write of a file at a time under way, but for asynchronous ones.
-        background timeout 300 fio --name=old --filename="$1" --ioengine=libaio --iodepth=2 \
-            --direct=1 --rw=write:60k --bs=4k --io_size=8k --size=128k --buffer_pattern='"O"' \
-            >"$T/old.log" 2>&1
-    else
-        background timeout 300 "$PYTHON" "$SUCCESSOR" old "$1" "$T/second" >"$T/old.log" 2>&1
-    fi
+    # The kernel has one write of a file at a time under way, but for asynchronous ones; the
+    # second one is made when the first is at the server, else it may arrive before it.
+    local client=("$PYTHON" "$SUCCESSOR" old)
+    [ "${1:0:1}" != / ] || client=("$PYTHON" "$SOURCE_DIR/tests/live/clients/mount/submitter.py" two)
+    rm -f "${T:?}/second"
+    background timeout 300 "${client[@]}" "$1" "$T/second" >"$T/old.log" 2>&1
     OLD=$PID
     wait_for 30 eval '[ "$(calls "begin write 0")" = 1 ]' ||
         fail "the write does not arrive: $(cat "$T/old.log")"

@@ -1,40 +1,42 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""submitter.py FILE read|write SUBMITTED: a thread submits an asynchronous request, as libaio does, and
-ends; then there is the file SUBMITTED.  Prints what becomes of the request."""
-import ctypes
+"""submitter.py MODE FILE WAY: asynchronous requests to FILE; prints what becomes of them.
+
+read, write  a thread submits one and ends; then there is the file WAY
+two          a write at 0, and one at 64 KiB when there is the file WAY
+"""
 import mmap
 import os
-import struct
 import sys
 import threading
+import time
 
-SETUP, SUBMIT, GETEVENTS = 206, 209, 208  # x86-64
-if os.uname().machine == "aarch64":
-    SETUP, SUBMIT, GETEVENTS = 0, 2, 4
-libc = ctypes.CDLL(None, use_errno=True)
-SIZE, OFFSET = 16384, 1 << 20
+import aio
 
-path, what, submitted = sys.argv[1:]
+mode, path, way = sys.argv[1:]
 fd = os.open(path, os.O_RDWR | os.O_DIRECT)
-page = mmap.mmap(-1, SIZE)
-page[:] = b"Z" * SIZE
-where = ctypes.addressof(ctypes.c_char.from_buffer(page))
-iocb = ctypes.create_string_buffer(struct.pack(
-    "<QIiHhIQQqQII", 7, 0, 0, 1 if what == "write" else 0, 0, fd, where, SIZE, OFFSET, 0, 0, 0))
-iocbs = (ctypes.c_void_p * 1)(ctypes.addressof(iocb))
-context = ctypes.c_ulong(0)
-assert libc.syscall(SETUP, 8, ctypes.byref(context)) == 0
+context = aio.Context()
 
 
-def submit():
-    assert libc.syscall(SUBMIT, context, 1, iocbs) == 1
+def page(letter, size):
+    memory = mmap.mmap(-1, size)
+    memory[:] = letter * size
+    return memory
 
 
-thread = threading.Thread(target=submit)
-thread.start()
-thread.join()
-with open(submitted, "w"):
-    pass
-event = ctypes.create_string_buffer(32)
-assert libc.syscall(GETEVENTS, context, 1, 1, event, None) == 1
-print(struct.unpack("<QQqq", event.raw)[2])
+if mode == "two":
+    context.submit(fd, aio.WRITE, page(b"S", 4096), 0)
+    until = time.monotonic() + 120
+    while not os.path.exists(way):
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+    context.submit(fd, aio.WRITE, page(b"O", 4096), 65536)
+    print(context.wait(), context.wait())
+else:
+    what = {"read": aio.READ, "write": aio.WRITE}[mode]
+    thread = threading.Thread(target=context.submit,
+                              args=(fd, what, page(b"Z", 16384), 1 << 20))
+    thread.start()
+    thread.join()
+    with open(way, "w"):
+        pass
+    print(context.wait())
