@@ -18,6 +18,8 @@
  * - following(false) comes as soon as the connection is lost; following(true) when
  * everything has been applied that the server had logged at the time of the new
  * connection.
+ * - A server that has restarted is followed anew, with a gap: it may have lost what it
+ * had logged.
  *
  * What a server does not log (SET sql_log_bin=0, filters, RESET MASTER followed by as
  * many transactions as were followed before) cannot be followed.

@@ -2,7 +2,7 @@
 /* internal.h - what the follower's two threads share.
  *
  * lock is over all of it, and is held during callbacks.  The follower thread alone uses
- * dump, catalogue and binlog, the probe thread alone its connection.
+ * heard, dump, catalogue and binlog, the probe thread alone its connection.
  */
 #ifndef QM_ROWCACHE_FOLLOW_INTERNAL_H
 #define QM_ROWCACHE_FOLLOW_INTERNAL_H
@@ -38,6 +38,7 @@ struct qm_follow {
     uint64_t number;            /* of the transaction that is being applied */
     bool known;                 /* info.applied is a position to go on from */
     struct qm_gtid_list target; /* to reach before following */
+    uint64_t heard;             /* ns; when a server last said something */
     uint64_t generation;        /* of the connection; 0 while there is none */
     uint64_t generations;
     unsigned pending_first, pending_count;

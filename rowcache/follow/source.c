@@ -67,13 +67,19 @@ void qm_pending_settle(struct qm_follow *follow, struct qm_place committed)
         follow->calls.settled(follow->calls.opaque, number);
 }
 
-/* What the log has to be like.  On success, what the parser needs to know. */
-static bool check_server(struct qm_follow *follow, bool *crc, bool *lower_case,
-                         char *why)
+/* What has to be known of a server. */
+struct server {
+    bool crc, lower_case; /* for the parser */
+    uint64_t up;          /* seconds since it started */
+};
+
+/* What the log has to be like. */
+static bool check_server(struct qm_follow *follow, struct server *server, char *why)
 {
     static const char statement[] =
         "SELECT @@log_bin, @@binlog_checksum = 'CRC32', @@lower_case_table_names,"
-        " VERSION(), @@log_slave_updates, @@gtid_slave_pos";
+        " VERSION(), @@log_slave_updates, @@gtid_slave_pos, VARIABLE_VALUE"
+        " FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'";
     MYSQL_RES *result = qm_connection_ask(&follow->catalogue, statement, why);
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
     bool good = false;
@@ -90,8 +96,9 @@ static bool check_server(struct qm_follow *follow, bool *crc, bool *lower_case,
     else
         good = row != NULL;
     if (good) {
-        *crc = strcmp(row[1], "1") == 0;
-        *lower_case = strcmp(row[2], "0") != 0;
+        server->crc = strcmp(row[1], "1") == 0;
+        server->lower_case = strcmp(row[2], "0") != 0;
+        server->up = row[6] ? strtoull(row[6], NULL, 10) : 0;
     }
     mysql_free_result(result);
     return good;
@@ -115,6 +122,15 @@ static bool log_end(struct qm_follow *follow, struct qm_place *place, char *why)
         snprintf(why, QM_WHY, "SHOW MASTER STATUS says nothing");
     mysql_free_result(result);
     return row != NULL;
+}
+
+/* Whether it may have started after we last heard of it.  A server that is killed and has
+ * not written all that it committed to disk (innodb_flush_log_at_trx_commit=0) lacks
+ * afterwards what its log has, and what was kept of that is nowhere in the log.  Its time
+ * is in whole seconds, hence two more. */
+static bool has_restarted(const struct qm_follow *follow, const struct server *server)
+{
+    return server->up < (qm_monotonic() - follow->heard) / 1000000000 + 2;
 }
 
 static void start_anew(struct qm_follow *follow, const struct qm_gtid_list *position,
@@ -201,24 +217,27 @@ static bool open_dump(struct qm_follow *follow, const struct qm_follow_server *s
 /* Both connections; the position to start from if there is none. */
 static bool open_both(struct qm_follow *follow, char *why)
 {
-    const struct qm_follow_server *server =
+    const struct qm_follow_server *address =
         follow->settings.servers + follow->info.server;
     struct qm_gtid_list position;
     struct qm_place place;
-    bool crc, lower_case;
+    struct server server;
 
-    if (!qm_connection_open(&follow->catalogue, &follow->settings, server,
+    if (!qm_connection_open(&follow->catalogue, &follow->settings, address,
                             follow->settings.timeout_ms, why) ||
-        !check_server(follow, &crc, &lower_case, why) ||
+        !check_server(follow, &server, why) ||
         !qm_connection_position(&follow->catalogue, &position, why) ||
         !log_end(follow, &place, why))
         return false;
     if (!follow->known)
         start_anew(follow, &position, "a new start");
-    qm_binlog_reset(follow->binlog, crc, lower_case);
+    else if (has_restarted(follow, &server))
+        start_anew(follow, &position, "the server has restarted");
+    qm_binlog_reset(follow->binlog, server.crc, server.lower_case);
     follow->broken[0] = '\0';
-    if (!open_dump(follow, server, crc, why))
+    if (!open_dump(follow, address, server.crc, why))
         return false;
+    follow->heard = qm_monotonic();
     pthread_mutex_lock(&follow->lock);
     follow->target = position;
     /* Nothing of an earlier connection is known to be committed before all is that is
@@ -270,6 +289,7 @@ static bool read_log(struct qm_follow *follow, char *why)
             snprintf(why, QM_WHY, "%s", follow->broken);
             return true;
         }
+        follow->heard = qm_monotonic();
         pthread_mutex_lock(&follow->lock);
         follow->info.events++;
         pthread_mutex_unlock(&follow->lock);
