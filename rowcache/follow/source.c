@@ -124,10 +124,10 @@ static bool log_end(struct qm_follow *follow, struct qm_place *place, char *why)
     return row != NULL;
 }
 
-/* Whether it may have started after we last heard of it.  A server that is killed and has
- * not written all that it committed to disk (innodb_flush_log_at_trx_commit=0) lacks
- * afterwards what its log has, and what was kept of that is nowhere in the log.  Its time
- * is in whole seconds, hence two more. */
+/* Whether it may have started after we last heard of it.  A server that is killed and
+ * has not written all that it committed to disk (innodb_flush_log_at_trx_commit=0)
+ * lacks afterwards what its log has, and what was kept of that is nowhere in the log.
+ * Its time is in whole seconds, hence two more. */
 static bool has_restarted(const struct qm_follow *follow, const struct server *server)
 {
     return server->up < (qm_monotonic() - follow->heard) / 1000000000 + 2;

@@ -20,13 +20,13 @@ def fail(text):
     sys.exit(1)
 
 
-def sql(text, socket=None, check=True):
-    """Rows of the last result, as lists of strings."""
+def sql(text, socket=None, force=False):
+    """Rows of all results, as lists of strings.  With force, also of those after an error."""
     done = subprocess.run(
-        ["mariadb", "--no-defaults", "-S", socket or SOCKETS[0], "-u", "root", "-BN", "-e",
-         "SET time_zone='+00:00';" + text], capture_output=True, text=True,
-        errors="backslashreplace")
-    if check and done.returncode:
+        ["mariadb", "--no-defaults", "-S", socket or SOCKETS[0], "-u", "root", "-BN",
+         *(["--force"] if force else [])], input="SET time_zone='+00:00';" + text,
+        capture_output=True, text=True, errors="backslashreplace")
+    if done.returncode and not force:
         fail(f"{text}: {done.stderr}")
     return [line.split("\t") for line in done.stdout.splitlines()]
 
@@ -105,13 +105,16 @@ def escape(column):
 
 
 def read_tables(socket=None):
-    there = {}
-    for name, columns in TABLES.items():
-        rows = sql(f"SELECT CONCAT_WS('/',{','.join(columns)}), t.* FROM {name} t", socket,
-                   check=False)
-        for row in rows:
-            key = b":".join(escape(bytes.fromhex(part)) for part in row[0].split("/"))
-            there[name, key] = "\t".join(row[1:])
+    """By one client, since starting one takes longer than reading; some may not be there."""
+    there, name = {}, ""
+    for row in sql("".join(
+            f"SELECT '=', '{name}'; SELECT CONCAT_WS('/',{','.join(columns)}), t.* FROM {name} t;"
+            for name, columns in TABLES.items()), socket, force=True):
+        if row[0] == "=":
+            name = row[1]
+            continue
+        key = b":".join(escape(bytes.fromhex(part)) for part in row[0].split("/"))
+        there[name, key] = "\t".join(row[1:])
     return there
 
 
