@@ -14,6 +14,7 @@ local function marks(element)
 end
 
 local function read(name)
+    name = name:gsub("^%.%./", "")
     local file = io.open("docs/" .. name, "r") or io.open("bench/" .. name, "r")
     assert(file and name:match("%.svg$"), "no picture " .. name .. " in docs/ or bench/")
     local text = file:read("a")
@@ -31,10 +32,10 @@ end
 local function link(l)
     if l.target:match("^https?://") or l.target:match("^#") then return nil end
     local file = l.target:gsub("#.*", ""):gsub("^%.%./", "")
-    local place = places[file] or places["docs/" .. file]
+    local place = places[file] or places["docs/" .. file] or places["bench/" .. file]
     if not place then
         local there = false
-        for _, dir in ipairs({ "", "docs/", "bench/" }) do
+        for _, dir in ipairs({ "", "docs/", "bench/", "bench/results/" }) do
             local f = io.open(dir .. file, "r")
             if f then f:close() there = true end
         end

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""summary - the figures that one looks for first; also the first table of bench/RESULTS.md."""
+"""summary - the figures that one looks for first; also the first table of bench/results/peers.md."""
 
 from report import paper
 from report.book import computed
