@@ -2,8 +2,9 @@
 /* client.c - a connection: reading, carrying out commands, writing; see server.h.
  *
  * Reads and writes go to the socket at once; only what the socket does not take waits
- * for an event.  A client that does not read its replies is not read from either, and
- * what all clients have sent and is not yet carried out is bounded. */
+ * for an event.  A client that does not read its replies is not read from either: what
+ * waits to be sent is OUT_ENOUGH and one reply, which max-reply bounds.  What all
+ * clients have sent and is not yet carried out is bounded, too. */
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>
@@ -20,7 +21,6 @@
 enum {
     READ_SIZE = 16384,
     OUT_ENOUGH = 1 << 20, /* not yet sent: no more commands are carried out */
-    OUT_MOST = 1 << 30,   /* the connection is closed */
     KEPT = 65536,         /* of a buffer that has become empty */
 };
 static const uint64_t in_most = UINT64_C(512) << 20; /* of all clients */
@@ -57,6 +57,15 @@ void client_error(struct client *c, const char *format, ...)
     va_end(args);
     c->server->errors++;
     qm_reply_error(&c->out, "%s", text);
+}
+
+bool client_reply_fits(struct client *c, size_t from)
+{
+    if (c->out.length - from <= c->server->config->max_reply)
+        return true;
+    c->out.length = from;
+    client_error(c, QM_REPLY_TOO_LONG);
+    return false;
 }
 
 void client_reset(struct client *c)
@@ -123,7 +132,7 @@ static bool flush(struct client *c)
             if (!c->writing)
                 event_add(c->writable, NULL);
             c->writing = true;
-            return c->out.length - c->out_at < OUT_MOST;
+            return true;
         }
         if (n <= 0)
             return false;
@@ -260,6 +269,12 @@ static void run(struct client *c)
         command->run(c);
 }
 
+static void done(struct client *c)
+{
+    c->in_at += c->used;
+    qm_resp_done(&c->resp);
+}
+
 /* Carries out what has come, until it has to wait.  c may be gone after it. */
 static void process(struct client *c)
 {
@@ -280,7 +295,7 @@ static void process(struct client *c)
         if (word_count(c) > 0)
             run(c);
         if (!c->request) /* its words stay where they are until it is answered */
-            c->in_at += used;
+            done(c);
     }
     if (c->in_at == c->in_length)
         c->in_at = c->in_length = 0;
@@ -295,7 +310,7 @@ static void process(struct client *c)
 
 void client_go_on(struct client *c)
 {
-    c->in_at += c->used;
+    done(c);
     process(c);
 }
 

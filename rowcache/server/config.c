@@ -38,6 +38,7 @@ static const struct key {
     {"password", SECRET, AT(password), NULL, 0, 0, NULL},
     {"max-clients", NUMBER, AT(max_clients), "10000", 1, 1000000, NULL},
     {"max-request", SIZE, AT(max_request), "64M", 1 << 10, 512 << 20, NULL},
+    {"max-reply", SIZE, AT(max_reply), "1G", 1 << 20, 1 << 30, NULL},
     {"path", ABSOLUTE, AT(path), NULL, 0, 0, NULL},
     {"memory", SIZE, AT(memory), "256M", 8 << 20, UINT64_C(1) << 44, NULL},
     {"plain-memory", SIZE, AT(plain_memory), "64M", 8 << 20, UINT64_C(1) << 44, NULL},

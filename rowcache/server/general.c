@@ -204,17 +204,19 @@ void cmd_no_multi(struct client *c)
 static void describe_client(const struct client *of, struct qm_text *text)
 {
     uint64_t now = qm_rows_now();
+    size_t words = of->resp.room * sizeof of->resp.word[0];
     char line[600];
     int n = snprintf(
         line, sizeof line,
         "id=%" PRIu64 " addr=%s fd=%d name=%s age=%" PRIu64 " idle=%" PRIu64
-        " flags=%s db=%u qbuf=%zu omem=%zu cmd=%s user=default lib-name=%s lib-ver=%s "
+        " flags=%s db=%u qbuf=%zu argv-mem=%zu omem=%zu tot-mem=%zu cmd=%s "
+        "user=default lib-name=%s lib-ver=%s "
         "resp=%d\n",
         of->id, of->address, of->fd, of->name, (now - of->created) / 1000000000,
         now > of->last ? (now - of->last) / 1000000000 : 0, of->request ? "b" : "N",
-        of->db, of->in_length - of->in_at, of->out.length - of->out_at,
-        of->command ? of->command : "NULL", of->library, of->library_version,
-        of->resp3 ? 3 : 2);
+        of->db, of->in_length - of->in_at, words, of->out.length - of->out_at,
+        of->in_room + words + of->out.room, of->command ? of->command : "NULL",
+        of->library, of->library_version, of->resp3 ? 3 : 2);
 
     qm_text_add(text, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
 }

@@ -11,6 +11,8 @@
 
 #include "rowcache/server/server.h"
 
+enum { SCAN_ENOUGH = 1 << 20 /* bytes; COUNT is a hint */ };
+
 static uint64_t now_ms(void)
 {
     struct timeval tv;
@@ -64,6 +66,8 @@ void plain_get(struct client *c)
 
 void plain_mget(struct client *c)
 {
+    size_t from = c->out.length;
+
     qm_reply_array(&c->out, word_count(c) - 1);
     for (unsigned i = 1; i < word_count(c); i++) {
         void *value;
@@ -75,6 +79,8 @@ void plain_mget(struct client *c)
         }
         qm_reply_bulk(&c->out, value, length);
         free(value);
+        if (c->out.failed || !client_reply_fits(c, from))
+            return;
     }
 }
 
@@ -517,7 +523,8 @@ void cmd_scan(struct client *c)
     scan.pattern = pattern;
     do
         error = qmstore_scan(store_of(c), &cursor, add_key, &scan);
-    while (error == 0 && cursor != 0 && scan.count < (size_t)count && !pattern);
+    while (error == 0 && cursor != 0 && scan.count < (size_t)count &&
+           scan.keys.length < SCAN_ENOUGH && !pattern);
     if (error == EINVAL) { /* as Redis: a cursor that never was ends the walk */
         error = 0;
         cursor = 0;

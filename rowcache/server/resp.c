@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 1024 * 1024, WORDS_UNTRUSTED = 10, BULK_UNTRUSTED = 16384 };
+enum {
+    WORDS_MAX = 1024 * 1024,
+    WORDS_UNTRUSTED = 10,
+    BULK_UNTRUSTED = 16384,
+    WORDS_KEPT = 1024,
+    INLINE_KEPT = 4096,
+};
 
 void qm_resp_init(struct qm_resp *resp, size_t max_bulk)
 {
@@ -19,6 +25,21 @@ void qm_resp_free(struct qm_resp *resp)
     free(resp->word);
     free(resp->inline_words);
     *resp = (struct qm_resp){0};
+}
+
+void qm_resp_done(struct qm_resp *resp)
+{
+    resp->count = 0;
+    if (resp->room > WORDS_KEPT) {
+        free(resp->word);
+        resp->word = NULL;
+        resp->room = 0;
+    }
+    if (resp->inline_length > INLINE_KEPT) {
+        free(resp->inline_words);
+        resp->inline_words = NULL;
+    }
+    resp->inline_length = 0;
 }
 
 static int fail(struct qm_resp *resp, const char *error)

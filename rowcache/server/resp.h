@@ -42,6 +42,8 @@ void qm_resp_free(struct qm_resp *resp);
 /* 1: a command, of *used bytes (it may have no words); 0: more is needed; -1: an error.
  */
 int qm_resp_parse(struct qm_resp *resp, const char *bytes, size_t length, size_t *used);
+/* The command has been carried out: gives back what a long one needed. */
+void qm_resp_done(struct qm_resp *resp);
 /* A word's bytes. */
 const char *qm_resp_word(const struct qm_resp *resp, const char *bytes, unsigned i);
 

@@ -25,7 +25,12 @@ struct request {
     void (*finish)(struct client *c, struct request *r);
     unsigned count, left;
     struct answer *answer;
+    bool bare;    /* whether the rows are there, without their texts */
+    bool failed;  /* an answer is an error: the others do not matter */
+    size_t bytes; /* of the answers' texts */
 };
+
+enum { FIELDS_MOST = 4096 /* MariaDB's tables have no more columns */ };
 
 struct waiter {
     struct waiter *next;
@@ -118,9 +123,30 @@ static struct flight *board(struct client *c, struct answer *a,
     return f;
 }
 
+/* An answer is there.  What is not replied is not held; nor is more than max-reply. */
+static void count_answer(const struct server *s, struct request *r, struct answer *a)
+{
+    if (a->outcome == QM_FILL_ERROR) {
+        r->failed = true;
+        return;
+    }
+    r->bytes += a->length;
+    if (!r->bare && !r->failed && (r->count == 1 || r->bytes <= s->config->max_reply))
+        return;
+    free(a->value);
+    a->value = NULL;
+    a->text = NULL;
+    if (!r->bare && !r->failed) {
+        a->outcome = QM_FILL_ERROR;
+        a->text = QM_REPLY_TOO_LONG;
+        a->length = strlen(a->text);
+        r->failed = true;
+    }
+}
+
 /* Finds the answer at once, or has it waited for. */
-static void ask_one(struct client *c, struct request *r, unsigned i, const char *key,
-                    size_t length)
+static void find(struct client *c, struct request *r, unsigned i, const char *key,
+                 size_t length)
 {
     struct answer *a = &r->answer[i];
     struct qm_row_name name;
@@ -161,8 +187,8 @@ static void free_request(struct request *r)
 
 /* Asks for the rows that words first to first + count - 1 name, and has finish reply.
  */
-static void ask(struct client *c, unsigned first, unsigned count,
-                void (*finish)(struct client *c, struct request *r))
+static void ask_for(struct client *c, unsigned first, unsigned count, bool bare,
+                    void (*finish)(struct client *c, struct request *r))
 {
     struct answer one = {0};
     struct request hit = {.c = c, .count = 1, .answer = &one}, *r;
@@ -184,14 +210,26 @@ static void ask(struct client *c, unsigned first, unsigned count,
     r->c = c;
     r->count = count;
     r->finish = finish;
-    for (unsigned i = 0; i < count; i++)
-        ask_one(c, r, i, word(c, first + i), word_length(c, first + i));
+    r->bare = bare;
+    for (unsigned i = 0; i < count && !r->failed; i++) {
+        unsigned left = r->left;
+
+        find(c, r, i, word(c, first + i), word_length(c, first + i));
+        if (r->left == left)
+            count_answer(c->server, r, &r->answer[i]);
+    }
     if (r->left > 0) {
         c->request = r;
         return;
     }
     finish(c, r);
     free_request(r);
+}
+
+static void ask(struct client *c, unsigned first, unsigned count,
+                void (*finish)(struct client *c, struct request *r))
+{
+    ask_for(c, first, count, false, finish);
 }
 
 void rows_abandon(struct client *c)
@@ -217,6 +255,25 @@ void rows_done(void *opaque, struct qm_fill_job *job)
         (void)!write(s->done_fd, &one, sizeof one);
 }
 
+static void take(struct server *s, struct request *r, struct answer *a,
+                 const struct qm_fill_job *job)
+{
+    a->outcome = job->outcome;
+    a->length = job->text.length;
+    a->value = NULL;
+    if (job->outcome == QM_FILL_ERROR || (!r->bare && !r->failed)) {
+        a->value = malloc(job->text.length + 1);
+        if (!a->value) {
+            set_error(a, "TRYAGAIN", "out of memory");
+        } else {
+            if (job->text.length > 0)
+                memcpy(a->value, job->text.bytes, job->text.length);
+            a->text = a->value;
+        }
+    }
+    count_answer(s, r, a);
+}
+
 static void answer(struct server *s, struct request *r, unsigned i,
                    const struct qm_fill_job *job)
 {
@@ -224,16 +281,7 @@ static void answer(struct server *s, struct request *r, unsigned i,
 
     r->left--;
     if (r->c) {
-        a->outcome = job->outcome;
-        a->value = malloc(job->text.length + 1);
-        if (a->value) {
-            if (job->text.length > 0)
-                memcpy(a->value, job->text.bytes, job->text.length);
-            a->text = a->value;
-            a->length = job->text.length;
-        } else {
-            set_error(a, "TRYAGAIN", "out of memory");
-        }
+        take(s, r, a, job);
         qm_reader_saw(&r->c->reader, &job->position);
         r->c->last_read = atomic_load(&s->tick);
     }
@@ -373,7 +421,7 @@ static void finish_exists(struct client *c, struct request *r)
 
 void cmd_exists(struct client *c)
 {
-    ask(c, 1, word_count(c) - 1, finish_exists);
+    ask_for(c, 1, word_count(c) - 1, true, finish_exists);
 }
 
 static void finish_ttl(struct client *c, struct request *r)
@@ -431,6 +479,12 @@ static void reply_value(struct client *c, const struct qm_member *m)
         qm_reply_bulk(&c->out, m->value.bytes, m->value.length);
 }
 
+static bool is_member(const struct client *c, unsigned i, const struct qm_member *m)
+{
+    return m->name.length == word_length(c, i) &&
+           memcmp(m->name.bytes, word(c, i), m->name.length) == 0;
+}
+
 /* The column that word i names; false: there is none. */
 static bool find_member(struct client *c, const struct answer *a, unsigned i,
                         struct qm_member *m)
@@ -438,8 +492,7 @@ static bool find_member(struct client *c, const struct answer *a, unsigned i,
     const char *at = a->text;
 
     while (a->outcome == QM_FILL_ROW && qm_json_next(&at, a->text + a->length, m) == 1)
-        if (m->name.length == word_length(c, i) &&
-            memcmp(m->name.bytes, word(c, i), m->name.length) == 0)
+        if (is_member(c, i, m))
             return true;
     return false;
 }
@@ -466,18 +519,77 @@ void cmd_hget(struct client *c)
     ask(c, 1, 1, finish_hget);
 }
 
+struct members {
+    struct qm_member *at;
+    size_t count, room;
+};
+
+/* All of a row, so that it is read once for however many fields.  False: there is no
+ * memory. */
+static bool read_members(const struct answer *a, struct members *m)
+{
+    const char *at = a->text;
+
+    while (a->outcome == QM_FILL_ROW) {
+        if (m->count == m->room) {
+            size_t room = m->room ? 2 * m->room : 32;
+            struct qm_member *more = realloc(m->at, room * sizeof *more);
+
+            if (!more)
+                return false;
+            memset(more + m->room, 0, (room - m->room) * sizeof *more);
+            m->at = more;
+            m->room = room;
+        }
+        if (qm_json_next(&at, a->text + a->length, &m->at[m->count]) != 1)
+            break;
+        m->count++;
+    }
+    return true;
+}
+
+static void free_members(struct members *m)
+{
+    for (size_t i = 0; i < m->room; i++)
+        qm_member_free(&m->at[i]);
+    free(m->at);
+}
+
 static void finish_hmget(struct client *c, struct request *r)
 {
+    struct members m = {0};
+    size_t from = c->out.length;
+
     if (any_failed(c, r))
         return;
+    if (!read_members(&r->answer[0], &m)) {
+        client_error(c, "TRYAGAIN out of memory");
+        free_members(&m);
+        return;
+    }
     qm_reply_array(&c->out, word_count(c) - 2);
-    for (unsigned i = 2; i < word_count(c); i++)
-        reply_member(c, &r->answer[0], i);
+    for (unsigned i = 2; i < word_count(c) && !c->out.failed; i++) {
+        size_t j = 0;
+
+        while (j < m.count && !is_member(c, i, &m.at[j]))
+            j++;
+        if (j < m.count)
+            reply_value(c, &m.at[j]);
+        else
+            qm_reply_null(&c->out, c->resp3);
+        if (!client_reply_fits(c, from))
+            break;
+    }
+    free_members(&m);
 }
 
 void cmd_hmget(struct client *c)
 {
-    ask(c, 1, 1, finish_hmget);
+    if (word_count(c) - 2 > FIELDS_MOST)
+        client_error(c, "ERR HMGET takes up to %d fields: a row has no more columns",
+                     FIELDS_MOST);
+    else
+        ask(c, 1, 1, finish_hmget);
 }
 
 static void finish_hexists(struct client *c, struct request *r)

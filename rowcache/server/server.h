@@ -27,6 +27,8 @@
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
 
+#define QM_REPLY_TOO_LONG "ERR the reply is longer than max-reply"
+
 struct request;
 struct flight;
 struct listener;
@@ -115,6 +117,9 @@ static inline size_t word_length(const struct client *c, unsigned i)
 }
 bool word_is(const struct client *c, unsigned i, const char *text); /* any case */
 bool word_integer(const struct client *c, unsigned i, int64_t *value);
+/* Whether the reply that begins at from is within max-reply; if not, an error takes its
+ * place. */
+bool client_reply_fits(struct client *c, size_t from);
 void client_error(struct client *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

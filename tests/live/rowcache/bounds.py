@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""bounds.py SOCKET - what one client may cost the daemon: max-reply is 1M, max-request 1M."""
+import socket
+import sys
+import time
+
+PATH = sys.argv[1]
+LONG = "the reply is longer than max-reply"
+
+
+class Error(Exception):
+    pass
+
+
+class Client:
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(60)
+        self.socket.connect(PATH)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, *words):
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(
+            b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+
+    def __call__(self, *words):
+        self.send(*words)
+        return self.answer()
+
+    def answer(self):
+        line = self.file.readline().decode()
+        kind, rest = line[:1], line[1:].strip()
+        if kind == "*":
+            return [self.answer() for _ in range(int(rest))]
+        if kind == "$":
+            return None if rest == "-1" else self.file.read(int(rest) + 2)[:-2].decode()
+        if kind == ":":
+            return int(rest)
+        if kind == "-":
+            raise Error(rest)
+        assert kind == "+", line
+        return rest
+
+    def fails(self, text, *words):
+        try:
+            answer = self(*words)
+        except Error as error:
+            assert text in str(error), (text, str(error))
+            return
+        raise AssertionError((text, str(answer)[:200]))
+
+    def info(self, name):
+        return float(dict(line.split(":", 1) for line in self("INFO").splitlines() if ":" in line)[name])
+
+    def of(self, client, name):
+        """A number of another client, as CLIENT LIST has it."""
+        for line in self("CLIENT", "LIST").splitlines():
+            fields = dict(field.split("=", 1) for field in line.split(" "))
+            if fields["id"] == str(client):
+                return int(fields[name])
+        raise AssertionError("no such client")
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "a condition does not come true"
+        time.sleep(.02)
+
+
+def replies():
+    c = Client()
+    rows = [f"big:{i}" for i in range(1, 41)]
+    # From the database, and, once they are kept, from there: 40 rows of 64K.
+    c("FLUSHDB")
+    c.fails(LONG, "MGET", *rows)
+    for row in rows:
+        wait_for(lambda: not asks(c, row))
+    c.fails(LONG, "MGET", *rows)
+    c.fails(LONG, "MGET", *["big:1"] * 20)
+    assert len(c("MGET", *rows[:15])) == 15 and len(c("GET", "big:1")) > 65536
+    assert c("EXISTS", *rows, *rows, "big:99") == 80
+    c.fails(LONG, "HMGET", "big:1", *["v"] * 17)
+    assert [len(v) for v in c("HMGET", "big:1", *["v"] * 15)] == [65536] * 15
+    c.fails("up to 4096 fields", "HMGET", "big:1", *["v"] * 4097)
+    assert c("HMGET", "big:1", *["nix"] * 4095, "id") == [None] * 4095 + ["1"]
+    # The first error is the answer: the database is not asked for what comes behind it.
+    before = c.info("database_queries")
+    c.fails("there is no table", "MGET", "nix:1")
+    c.fails("a key is", "MGET", "wrong", *[f"big:{i}" for i in range(1000, 1100)])
+    assert c.info("database_queries") == before
+
+    c("SELECT", 1)
+    c("SET", "k", b"x" * 65536)
+    c.fails(LONG, "MGET", *["k"] * 16)
+    assert c("ECHO", "same connection") == "same connection"
+    assert len(c("MGET", *["k"] * 15)) == 15
+    # COUNT is a hint: 2000 keys of 2000 bytes are not told at once.
+    for i in range(2000):
+        c.send("SET", b"%02000d" % i, "")
+    assert [c.answer() for _ in range(2000)] == ["OK"] * 2000
+    cursor, seen, steps = "0", set(), 0
+    while steps == 0 or cursor != "0":
+        cursor, keys = c("SCAN", cursor, "COUNT", 10**9)
+        assert sum(map(len, keys)) < 3 << 20
+        seen.update(keys)
+        steps += 1
+    assert len(seen) == 2001 and steps > 1, (len(seen), steps)
+    c("FLUSHDB")
+
+
+def asks(c, key):
+    before = c.info("database_queries")
+    c("GET", key)
+    return c.info("database_queries") > before
+
+
+def given_back():
+    """A command of many words holds no memory when it has been carried out."""
+    c, other = Client(), Client()
+    number = c("CLIENT", "ID")
+    assert c("EXISTS", *["big:1"] * 100000) == 100000
+    assert other.of(number, "argv-mem") < 100000
+
+
+for test in (replies, given_back):
+    test()
+    print(test.__name__, file=sys.stderr)
