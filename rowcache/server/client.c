@@ -21,9 +21,8 @@
 enum {
     READ_SIZE = 16384,
     OUT_ENOUGH = 1 << 20, /* not yet sent: no more commands are carried out */
-    KEPT = 65536,         /* of a buffer that has become empty */
+    KEPT = 65536, /* of a buffer that has become empty; each client has that much */
 };
-static const uint64_t in_most = UINT64_C(512) << 20; /* of all clients */
 
 static void process(struct client *c);
 
@@ -77,6 +76,100 @@ void client_reset(struct client *c)
     c->resp.trusted = c->trusted;
 }
 
+/* --- memory for what clients have sent --- */
+
+static size_t beyond(size_t bytes)
+{
+    return bytes > KEPT ? bytes - KEPT : 0;
+}
+
+/* The client's input takes that many bytes.  KEPT of them each client has for itself;
+ * of input-memory it has at most as much as it leaves: so there is room for other
+ * clients' long commands, and always for all short ones.  False: it is too much. */
+static bool charge(struct client *c, size_t bytes)
+{
+    struct server *s = c->server;
+    uint64_t others = s->in_beyond - beyond(c->in_bytes), most = 0;
+
+    if (others < s->config->input_memory)
+        most = (s->config->input_memory - others) / 2;
+    if (bytes > c->in_bytes && beyond(bytes) > most)
+        return false;
+    s->in_beyond = others + beyond(bytes);
+    s->in_bytes += bytes - c->in_bytes;
+    c->in_bytes = bytes;
+    return true;
+}
+
+static size_t words_bytes(const struct client *c)
+{
+    return c->resp.room * sizeof c->resp.word[0];
+}
+
+static void move_to_front(struct client *c)
+{
+    if (c->in_at == 0)
+        return;
+    memmove(c->in, c->in + c->in_at, c->in_length - c->in_at);
+    c->in_length -= c->in_at;
+    c->in_at = 0;
+}
+
+/* The bytes of the command up to the end of the word that is being read; 0: unknown. */
+static size_t whole_word(const struct client *c)
+{
+    return c->resp.in_bulk ? c->resp.at + c->resp.bulk + 2 : 0;
+}
+
+/* Gives back what a long command needed. */
+static void shrink(struct client *c)
+{
+    size_t left = c->in_length - c->in_at;
+    char *in = NULL;
+
+    if (c->request || c->in_room <= KEPT || left > KEPT / 2 || whole_word(c) > KEPT / 2)
+        return;
+    if (left > 0) {
+        move_to_front(c);
+        in = realloc(c->in, KEPT);
+        if (!in)
+            return;
+    } else {
+        free(c->in);
+        c->in_at = c->in_length = 0;
+    }
+    c->in = in;
+    c->in_room = in ? KEPT : 0;
+}
+
+static size_t room_for_more(const struct client *c)
+{
+    size_t room = c->in_room ? c->in_room : READ_SIZE, whole = whole_word(c);
+
+    if (whole > c->in_length && whole <= room)
+        return room;
+    /* A word that is announced is given room as it comes, not before. */
+    while (room - c->in_length < READ_SIZE / 2)
+        room *= 2;
+    return whole > c->in_length && whole < room ? whole : room;
+}
+
+static bool make_room(struct client *c)
+{
+    size_t room;
+    char *in;
+
+    move_to_front(c);
+    room = room_for_more(c);
+    if (room == c->in_room)
+        return true;
+    if (!charge(c, room + words_bytes(c)) || !(in = realloc(c->in, room)))
+        return false;
+    c->in = in;
+    c->in_room = room;
+    return true;
+}
+
 void client_free(struct client *c)
 {
     struct server *s = c->server;
@@ -90,7 +183,7 @@ void client_free(struct client *c)
     else
         s->clients = c->next;
     s->clients_count--;
-    s->in_bytes -= c->in_room;
+    charge(c, 0);
     event_free(c->readable);
     event_free(c->writable);
     SSL_free(c->ssl);
@@ -149,37 +242,6 @@ static bool flush(struct client *c)
 
 /* --- reading --- */
 
-static bool make_room(struct client *c)
-{
-    size_t room = c->in_room ? c->in_room : READ_SIZE;
-    struct server *s = c->server;
-    char *in;
-
-    if (c->in_at > 0) {
-        memmove(c->in, c->in + c->in_at, c->in_length - c->in_at);
-        c->in_length -= c->in_at;
-        c->in_at = 0;
-    }
-    if (c->in_length == 0 && c->in_room > KEPT) {
-        free(c->in);
-        s->in_bytes -= c->in_room;
-        c->in = NULL;
-        c->in_room = 0;
-        room = READ_SIZE;
-    }
-    /* A word that is announced is given room as it comes, not before. */
-    while (room - c->in_length < READ_SIZE / 2)
-        room *= 2;
-    if (room == c->in_room)
-        return true;
-    if (s->in_bytes + room - c->in_room > in_most || !(in = realloc(c->in, room)))
-        return false;
-    s->in_bytes += room - c->in_room;
-    c->in = in;
-    c->in_room = room;
-    return true;
-}
-
 static ssize_t get(struct client *c)
 {
     int n;
@@ -198,6 +260,12 @@ static ssize_t get(struct client *c)
     return n == SSL_ERROR_ZERO_RETURN ? 0 : -1;
 }
 
+static void refuse_input(struct client *c)
+{
+    client_error(c, "OOM the command is too long: see input-memory");
+    c->closing = true;
+}
+
 static void readable(evutil_socket_t fd, short what, void *opaque)
 {
     struct client *c = opaque;
@@ -206,8 +274,8 @@ static void readable(evutil_socket_t fd, short what, void *opaque)
     c->server->now = qm_rows_now();
     do {
         if (!make_room(c)) {
-            client_free(c);
-            return;
+            refuse_input(c);
+            break;
         }
         n = get(c);
         if (n == -1 && (errno == EAGAIN || errno == EINTR))
@@ -283,6 +351,10 @@ static void process(struct client *c)
         int r =
             qm_resp_parse(&c->resp, c->in + c->in_at, c->in_length - c->in_at, &used);
 
+        if (!charge(c, c->in_room + words_bytes(c))) {
+            refuse_input(c);
+            break;
+        }
         if (r == 0)
             break;
         if (r == -1) {
@@ -299,6 +371,8 @@ static void process(struct client *c)
     }
     if (c->in_at == c->in_length)
         c->in_at = c->in_length = 0;
+    shrink(c);
+    charge(c, c->in_room + words_bytes(c));
     /* Commands that wait are not read behind: the kernel's buffers fill instead. */
     if (c->request || c->closing || c->out.length - c->out_at >= OUT_ENOUGH)
         event_del(c->readable);

@@ -39,6 +39,7 @@ static const struct key {
     {"max-clients", NUMBER, AT(max_clients), "10000", 1, 1000000, NULL},
     {"max-request", SIZE, AT(max_request), "64M", 1 << 10, 512 << 20, NULL},
     {"max-reply", SIZE, AT(max_reply), "1G", 1 << 20, 1 << 30, NULL},
+    {"input-memory", SIZE, AT(input_memory), "512M", 1 << 20, UINT64_C(1) << 40, NULL},
     {"path", ABSOLUTE, AT(path), NULL, 0, 0, NULL},
     {"memory", SIZE, AT(memory), "256M", 8 << 20, UINT64_C(1) << 44, NULL},
     {"plain-memory", SIZE, AT(plain_memory), "64M", 8 << 20, UINT64_C(1) << 44, NULL},
@@ -329,6 +330,9 @@ static void check_together(struct reading *r)
         lacks(r, "tls-listen needs tls-cert and tls-key");
     if (!c->tls_listen && (c->tls_cert || c->tls_key || c->tls_ca))
         lacks(r, "tls-cert, tls-key and tls-ca need tls-listen");
+    if (c->input_memory < 2 * c->max_request)
+        lacks(r,
+              "input-memory is less than twice max-request: a client has half of it");
     if (c->schema && strpbrk(c->schema, ".:"))
         lacks(r, "schema has a . or a :");
     if (c->socket && strlen(c->socket) > 107)

@@ -43,6 +43,7 @@ struct client {
     struct event *readable, *writable;
     char *in; /* what came: bytes from in_at on are not yet commands */
     size_t in_at, in_length, in_room;
+    size_t in_bytes; /* the buffer, and the words in it */
     struct qm_resp resp;
     struct qm_text out; /* replies: bytes from out_at on are not yet sent */
     size_t out_at;
@@ -69,7 +70,8 @@ struct server {
     struct listener *listeners;
     struct client *clients;
     uint64_t clients_count, next_id, started;
-    uint64_t in_bytes; /* of all clients' buffers */
+    uint64_t in_bytes;  /* of all clients' input */
+    uint64_t in_beyond; /* of it what is of input-memory */
     uint64_t now;      /* ns, of this wake-up */
     uint64_t max_lag;  /* ms */
     _Atomic uint64_t tick;

@@ -120,10 +120,66 @@ def given_back():
     """A command of many words holds no memory when it has been carried out."""
     c, other = Client(), Client()
     number = c("CLIENT", "ID")
-    assert c("EXISTS", *["big:1"] * 100000) == 100000
-    assert other.of(number, "argv-mem") < 100000
+    assert c("EXISTS", *["big:1"] * 30000) == 30000
+    assert other.of(number, "argv-mem") < 30000
 
 
-for test in (replies, given_back):
+class Refused(Exception):
+    pass
+
+
+def hold(size, watcher):
+    """A client that has sent all of a word of that size but its end."""
+    c = Client()
+    number = c("CLIENT", "ID")
+    try:
+        c.socket.sendall(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % size + b"x" * (size - 1))
+        wait_for(lambda: watcher.of(number, "qbuf") >= size)
+    except (AssertionError, OSError):
+        raise Refused(c.file.readline()) from None
+    return c
+
+
+def input():
+    """Clients that fill the memory for commands: others are served."""
+    other, holders = Client(), []
+    for size in (1000000, 1000000, 900000, 400000, 200000):
+        holders.append(hold(size, other))
+    try:
+        for _ in range(50):
+            holders.append(hold(100000, other))
+        raise AssertionError("there is no bound")
+    except Refused as refused:
+        assert "OOM the command is too long" in str(refused), refused
+    for _ in range(100):
+        holders.append(hold(50000, other))
+    assert len(other("ECHO", "x" * 50000)) == 50000
+    for holder in holders: # nothing was taken from those that were there
+        holder.socket.sendall(b"x\r\n")
+        assert len(holder.answer()) >= 50000
+    # All is given back, though they stay connected.
+    wait_for(lambda: other.info("client_buffers_bytes") <= (len(holders) + 1) * 65536)
+    # One alone has half: of an endless command, the connection ends; others are served.
+    hog = Client()
+    try:
+        for i in range(100):
+            hog.socket.sendall((b"" if i else b"*1000\r\n$4\r\nMSET\r\n") + b"$100000\r\n" + b"x" * 100000 + b"\r\n")
+            number = i
+        raise AssertionError("there is no bound")
+    except OSError:
+        assert 10 < number < 25, number
+    assert b"OOM" in hog.file.readline()
+    assert len(other("ECHO", "x" * 1000000)) == 1000000
+    # So are those of words without bytes.
+    hog = Client()
+    try:
+        hog.socket.sendall(b"*1000000\r\n" + b"$0\r\n\r\n" * 999999)
+    except OSError:
+        pass
+    assert b"OOM" in hog.file.readline()
+    assert len(other("ECHO", "x" * 1000000)) == 1000000
+
+
+for test in (replies, given_back, input):
     test()
     print(test.__name__, file=sys.stderr)
