@@ -188,6 +188,7 @@ void client_free(struct client *c)
     event_free(c->writable);
     SSL_free(c->ssl);
     close(c->fd);
+    listen_go_on(s);
     free(c->in);
     free(c->reader.seen);
     qm_resp_free(&c->resp);

@@ -492,6 +492,14 @@ static void config_set(struct client *c)
                      "ERR CONFIG SET failed (possibly related to argument '%s') - "
                      "argument must be between %" PRIu64 " and %" PRIu64,
                      l->name, l->least, l->most);
+    } else if (strcmp(l->name, "maxclients") == 0 &&
+               (uint64_t)value > s->clients_most) {
+        client_error(
+            c,
+            "ERR CONFIG SET failed (possibly related to argument 'maxclients') "
+            "- The operating system is not able to handle the specified "
+            "number of clients, try with %" PRIu64,
+            s->clients_most);
     } else {
         if (strcmp(l->name, "maxclients") == 0) {
             s->max_clients = (uint64_t)value;

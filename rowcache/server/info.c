@@ -58,6 +58,8 @@ static size_t collect(struct server *s, struct number *to)
       "Received, not carried out");
     N("stats", "total_connections_received", false, s->connections, "Connections ever");
     N("stats", "rejected_connections", false, s->rejected, "Refused: max-clients");
+    N("stats", "accept_failures", false, s->accept_failures,
+      "Connections had to wait: too many files");
     N("stats", "total_commands_processed", false, s->commands, "Commands");
     N("stats", "total_error_replies", false, s->errors, "Errors replied");
     N("stats", "protocol_errors", false, s->protocol_errors, "Wrong input");

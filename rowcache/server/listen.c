@@ -17,6 +17,8 @@
 
 #include "rowcache/server/server.h"
 
+#define SAY_AGAIN (UINT64_C(60) * 1000000000)
+
 struct listener {
     struct listener *next;
     struct server *server;
@@ -63,9 +65,53 @@ static void accepted(struct evconnlistener *at, evutil_socket_t fd,
     client_new(s, fd, ssl, name);
 }
 
-/* Too many files are open: other connections go on, and this is tried again. */
+static void enable(struct server *s, bool on)
+{
+    for (struct listener *l = s->listeners; l; l = l->next)
+        if (on)
+            evconnlistener_enable(l->at);
+        else
+            evconnlistener_disable(l->at);
+}
+
+void listen_go_on(struct server *s)
+{
+    if (!s->again)
+        return;
+    event_free(s->again);
+    s->again = NULL;
+    enable(s, true);
+}
+
+static void try_again(evutil_socket_t fd, short what, void *opaque)
+{
+    listen_go_on(opaque);
+}
+
+/* Too many files are open, most likely: others' connections go on.  The one that waits
+ * would be told at once again: it is not looked at until a file is closed, or later. */
 static void failed(struct evconnlistener *at, void *opaque)
 {
+    static const struct timeval later = {1, 0};
+    const char *error = strerror(errno);
+    struct listener *l = opaque;
+    struct server *s = l->server;
+    uint64_t now = qm_rows_now();
+
+    s->accept_failures++;
+    if (s->said_failure == 0 || now - s->said_failure > SAY_AGAIN) {
+        fprintf(stderr, "qm-rowcache: connections wait: %s\n", error);
+        s->said_failure = now;
+    }
+    if (s->again)
+        return;
+    s->again = evtimer_new(s->base, try_again, s);
+    if (s->again && evtimer_add(s->again, &later) == 0) {
+        enable(s, false);
+    } else if (s->again) {
+        event_free(s->again);
+        s->again = NULL;
+    }
 }
 
 static int add(struct server *s, int fd, bool tls, const char *path)
@@ -219,6 +265,9 @@ int listen_start(struct server *s)
 
 void listen_end(struct server *s)
 {
+    if (s->again)
+        event_free(s->again);
+    s->again = NULL;
     while (s->listeners) {
         struct listener *l = s->listeners;
 

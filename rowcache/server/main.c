@@ -19,6 +19,8 @@
 #include "rowcache/server/binlog-check.h"
 #include "rowcache/server/server.h"
 
+enum { FILES_OF_OTHERS = 64 };
+
 static void say(void *opaque, const char *message)
 {
     fprintf(stderr, "qm-rowcache: %s\n", message);
@@ -139,19 +141,42 @@ static bool start_following(struct server *s, const struct qm_fill_settings *fil
 
 /* --- start and end --- */
 
-static void raise_files(const struct qm_config *c)
+/* Each client needs a file, and so do stores, the pool, the follower and listeners. */
+static bool raise_files(struct server *s)
 {
+    const struct qm_config *c = s->config;
+    /* Most that CONFIG SET maxclients can ask for. */
+    rlim_t others = c->connections + FILES_OF_OTHERS, most = 1000000 + others;
     struct rlimit limit;
-    rlim_t wanted = c->max_clients + c->connections + 64;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == -1 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur < wanted)
+    s->max_clients = c->max_clients;
+    s->clients_most = UINT64_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == -1)
+        return true;
+    if (limit.rlim_cur < most && limit.rlim_cur < limit.rlim_max) {
+        struct rlimit raised = {limit.rlim_max < most ? limit.rlim_max : most,
+                                limit.rlim_max};
+
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+            limit = raised;
+    }
+    if (limit.rlim_cur <= others) {
         fprintf(stderr,
-                "qm-rowcache: max-clients is %llu, but only %llu files may be open\n",
-                (unsigned long long)c->max_clients, (unsigned long long)limit.rlim_cur);
+                "qm-rowcache: only %llu files may be open, and %llu are needed without "
+                "clients: raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)\n",
+                (unsigned long long)limit.rlim_cur, (unsigned long long)others);
+        return false;
+    }
+    s->clients_most = limit.rlim_cur - others;
+    if (s->clients_most < s->max_clients) {
+        fprintf(stderr,
+                "qm-rowcache: max-clients is %llu, not %llu: only %llu files may be "
+                "open\n",
+                (unsigned long long)s->clients_most, (unsigned long long)s->max_clients,
+                (unsigned long long)limit.rlim_cur);
+        s->max_clients = s->clients_most;
+    }
+    return true;
 }
 
 static int serve(const struct qm_config *config)
@@ -161,12 +186,12 @@ static int serve(const struct qm_config *config)
     struct event *term = NULL, *interrupt = NULL;
     int status = 1;
 
-    s.max_clients = config->max_clients;
     s.max_lag = config->max_lag;
     s.done_fd = -1;
     signal(SIGPIPE, SIG_IGN);
     mysql_library_init(0, NULL, NULL); /* before there are threads */
-    raise_files(config);
+    if (!raise_files(&s))
+        return 1;
     if (config->follow && qm_binlog_check(&settings) == -1)
         return 1;
     s.base = event_base_new();

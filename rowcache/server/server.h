@@ -83,7 +83,10 @@ struct server {
     int done_fd;
 
     uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
-        max_clients, protocol_errors;
+        max_clients, protocol_errors, accept_failures;
+    uint64_t clients_most; /* that there are files for */
+    struct event *again;   /* when listening goes on; NULL: it does */
+    uint64_t said_failure; /* ns */
 };
 
 /* A command: words of the client's input are valid during the call. */
@@ -133,6 +136,7 @@ void rows_end(struct server *server);
 
 /* listen.c */
 int listen_start(struct server *server);
+void listen_go_on(struct server *server); /* a file was closed */
 void listen_end(struct server *server);
 
 /* readahead.c */

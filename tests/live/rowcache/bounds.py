@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""bounds.py SOCKET - what one client may cost the daemon: max-reply is 1M, max-request 1M."""
+"""bounds.py SOCKET PID - what one client may cost the daemon: max-reply is 1M, max-request 1M."""
+import resource
 import socket
 import sys
 import time
 
-PATH = sys.argv[1]
+PATH, PID = sys.argv[1], int(sys.argv[2])
 LONG = "the reply is longer than max-reply"
 
 
@@ -180,6 +181,25 @@ def input():
     assert len(other("ECHO", "x" * 1000000)) == 1000000
 
 
-for test in (replies, given_back, input):
+def no_files():
+    """When no file can be opened, connections wait, and the loop does not spin."""
+    c = Client()
+    soft, hard = resource.prlimit(PID, resource.RLIMIT_NOFILE)
+    before = c.info("accept_failures")
+    resource.prlimit(PID, resource.RLIMIT_NOFILE, (1, hard))
+    late = Client()
+    late.send("PING")
+    wait_for(lambda: c.info("accept_failures") > before)
+    # A loop that spins tries it again with each command.
+    before = c.info("accept_failures")
+    for _ in range(2000):
+        assert c("PING") == "PONG"
+    assert c.info("accept_failures") - before < 1000
+    resource.prlimit(PID, resource.RLIMIT_NOFILE, (soft, hard))
+    assert late.answer() == "PONG"
+    assert Client()("PING") == "PONG"
+
+
+for test in (replies, given_back, input, no_files):
     test()
     print(test.__name__, file=sys.stderr)
