@@ -9,10 +9,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "rowcache/readahead/seer.h"
 
@@ -36,6 +39,7 @@ static const struct key {
     {"tls-ca", ABSOLUTE, AT(tls_ca), NULL, 0, 0, NULL},
     {"metrics", ADDRESS, AT(metrics), NULL, 0, 0, NULL},
     {"password", SECRET, AT(password), NULL, 0, 0, NULL},
+    {"protected-mode", FLAG, AT(protected_mode), "on", 0, 0, NULL},
     {"max-clients", NUMBER, AT(max_clients), "10000", 1, 1000000, NULL},
     {"max-request", SIZE, AT(max_request), "64M", 1 << 10, 512 << 20, NULL},
     {"max-reply", SIZE, AT(max_reply), "1G", 1 << 20, 1 << 30, NULL},
@@ -312,6 +316,50 @@ static void lacks(struct reading *r, const char *what)
     fprintf(stderr, "qm-rowcache: %s: %s\n", r->path, what);
 }
 
+/* Other machines may reach it.  A name that is not known is said when it is listened
+ * at.
+ */
+static bool is_public(const char *address)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char *copy = address ? strdup(address) : NULL, *host, *port;
+    bool is = false;
+
+    if (copy && qm_config_address(copy, &host, &port) &&
+        getaddrinfo(*host ? host : NULL, port, &hints, &found) == 0) {
+        const struct sockaddr_in *v4 = (const void *)found->ai_addr;
+        const struct sockaddr_in6 *v6 = (const void *)found->ai_addr;
+
+        if (found->ai_family == AF_INET)
+            is = ntohl(v4->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+        else
+            is = !IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) &&
+                 !(IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) &&
+                   v6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+        freeaddrinfo(found);
+    }
+    free(copy);
+    return is;
+}
+
+static void check_protected(struct reading *r)
+{
+    struct qm_config *c = r->config;
+
+    if (!c->protected_mode || c->password)
+        return;
+    if (is_public(c->listen))
+        lacks(r,
+              "listen lets in whoever reaches it: give a password, an address of this "
+              "machine alone, such as 127.0.0.1, or protected-mode = off");
+    if (is_public(c->tls_listen) && !c->tls_ca)
+        lacks(r,
+              "tls-listen lets in whoever reaches it: give a password, tls-ca, an "
+              "address of this machine alone, such as 127.0.0.1, or protected-mode = "
+              "off");
+}
+
 static void check_together(struct reading *r)
 {
     struct qm_config *c = r->config;
@@ -337,6 +385,7 @@ static void check_together(struct reading *r)
         lacks(r, "schema has a . or a :");
     if (c->socket && strlen(c->socket) > 107)
         lacks(r, "socket is longer than 107 bytes");
+    check_protected(r);
 }
 
 int qm_config_read(struct qm_config *config, const char *path)

@@ -62,6 +62,10 @@ class Client:
                 return int(fields[name])
         raise AssertionError("no such client")
 
+    def all(self, name):
+        return [int(field.split("=")[1]) for line in self("CLIENT", "LIST").splitlines()
+                for field in line.split(" ") if field.startswith(name + "=")]
+
 
 def wait_for(condition):
     end = time.monotonic() + 60
@@ -123,6 +127,13 @@ def given_back():
     number = c("CLIENT", "ID")
     assert c("EXISTS", *["big:1"] * 30000) == 30000
     assert other.of(number, "argv-mem") < 30000
+    # A word that is announced gets no more room than it needs.
+    long = hold(600000, other)
+    long.socket.sendall(b"x\r\n")
+    assert len(long.answer()) == 600000
+    held = hold(600000, other)
+    assert max(other.all("tot-mem")) < 700000, other.all("tot-mem")
+    held.socket.close()
 
 
 class Refused(Exception):
