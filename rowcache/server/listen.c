@@ -24,7 +24,8 @@ struct listener {
     struct server *server;
     struct evconnlistener *at;
     bool tls;
-    char *path; /* of a Unix socket */
+    char *path;        /* of a Unix socket */
+    struct stat bound; /* what was made there */
 };
 
 static void accepted(struct evconnlistener *at, evutil_socket_t fd,
@@ -114,12 +115,26 @@ static void failed(struct evconnlistener *at, void *opaque)
     }
 }
 
+/* Another may have been put at the path since, and even have got the inode's number:
+ * then it is younger. */
+static bool is_there(const struct listener *l)
+{
+    struct stat st;
+
+    return lstat(l->path, &st) == 0 && st.st_dev == l->bound.st_dev &&
+           st.st_ino == l->bound.st_ino &&
+           st.st_mtim.tv_sec == l->bound.st_mtim.tv_sec &&
+           st.st_mtim.tv_nsec == l->bound.st_mtim.tv_nsec;
+}
+
 static int add(struct server *s, int fd, bool tls, const char *path)
 {
     struct listener *l = calloc(1, sizeof *l);
 
-    if (!l)
+    if (!l || (path && lstat(path, &l->bound) == -1)) {
+        free(l);
         return -1;
+    }
     l->server = s;
     l->tls = tls;
     l->path = path ? strdup(path) : NULL;
@@ -273,7 +288,7 @@ void listen_end(struct server *s)
 
         s->listeners = l->next;
         evconnlistener_free(l->at);
-        if (l->path)
+        if (l->path && is_there(l))
             unlink(l->path);
         free(l->path);
         free(l);
