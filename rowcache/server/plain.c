@@ -72,10 +72,16 @@ void plain_mget(struct client *c)
     for (unsigned i = 1; i < word_count(c); i++) {
         void *value;
         size_t length;
+        int error = get(c, i, &value, &length, NULL);
 
-        if (get(c, i, &value, &length, NULL) != 0) {
+        if (error == ENOENT || error == EINVAL) {
             qm_reply_null(&c->out, c->resp3);
             continue;
+        }
+        if (error) {
+            c->out.length = from;
+            failed(c, error);
+            return;
         }
         qm_reply_bulk(&c->out, value, length);
         free(value);
@@ -88,8 +94,13 @@ void plain_exists(struct client *c)
 {
     int64_t there = 0;
 
-    for (unsigned i = 1; i < word_count(c); i++)
-        there += get(c, i, NULL, NULL, NULL) == 0;
+    for (unsigned i = 1; i < word_count(c); i++) {
+        int error = get(c, i, NULL, NULL, NULL);
+
+        if (error != EINVAL && failed(c, error))
+            return;
+        there += error == 0;
+    }
     qm_reply_integer(&c->out, there);
 }
 
@@ -107,7 +118,10 @@ void plain_strlen(struct client *c)
 
 void plain_type(struct client *c)
 {
-    qm_reply_simple(&c->out, get(c, 1, NULL, NULL, NULL) == 0 ? "string" : "none");
+    int error = get(c, 1, NULL, NULL, NULL);
+
+    if (error == EINVAL || !failed(c, error))
+        qm_reply_simple(&c->out, error == 0 ? "string" : "none");
 }
 
 /* TTL and PTTL. */

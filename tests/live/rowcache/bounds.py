@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""bounds.py SOCKET PID - what one client may cost the daemon: max-reply is 1M, max-request 1M."""
+"""bounds.py SOCKET PID [DIRECTORY] - what one client may cost the daemon: max-reply is 1M, max-request 1M.  With
+DIRECTORY: what it says when what it keeps there is damaged."""
+import os
 import resource
 import socket
 import sys
@@ -211,6 +213,35 @@ def no_files():
     assert Client()("PING") == "PONG"
 
 
+def damaged():
+    c = Client()
+    c("SELECT", 1)
+    keys = [f"key{i}" for i in range(300)]
+    for key in keys:
+        c("SET", key, b"x" * 100000)
+    c("SET", "there", "")
+    for at, _, names in os.walk(os.path.join(sys.argv[3], "plain")):
+        for name in names:
+            # Names of cold keys' files are their hashes; the log and others stay.
+            if len(os.path.basename(at)) == 2 and os.path.getsize(os.path.join(at, name)) >= 100000:
+                os.truncate(os.path.join(at, name), 50)
+    lost = []
+    for key in keys:
+        try:
+            assert len(c("GET", key)) == 100000
+        except Error as error:
+            assert str(error).startswith("MISCONF"), error
+            lost.append(key)
+    assert lost, "no key was cold"
+    for words in (["MGET", "there", lost[0], "there"], ["EXISTS", "there", lost[0]], ["TYPE", lost[0]]):
+        c.fails("MISCONF", *words)
+    assert c("MGET", "there", "nix", "") == ["", None, None] and c("EXISTS", "there", "nix", "") == 1
+    assert c("TYPE", "there") == "string" and c("TYPE", "nix") == "none"
+
+
+if len(sys.argv) > 3:
+    damaged()
+    sys.exit()
 for test in (replies, given_back, input, no_files):
     test()
     print(test.__name__, file=sys.stderr)
