@@ -27,7 +27,7 @@
 
 struct qm_rows;
 
-enum qm_rows_kind { QM_ROWS_NONE, QM_ROWS_ROW, QM_ROWS_ABSENT, QM_ROWS_ALIAS };
+enum qm_rows_kind { QM_ROWS_NONE, QM_ROWS_ROW, QM_ROWS_ABSENT };
 
 /* What one client connection has seen.  Its own thread's. */
 struct qm_reader {

@@ -107,6 +107,25 @@ static void test_kept(void **state)
     assert_false(finds(NULL, "one"));
 }
 
+/* What is settled last may be stored: of a row, and of a table. */
+static void test_settled(void **state)
+{
+    calls.changed(calls.opaque, 2, "s", "t", "1", 1);
+    calls.applied(calls.opaque, 2, &begin);
+    fill("one");
+    assert_false(finds(NULL, "one"));
+    calls.settled(calls.opaque, 2);
+    fill("one");
+    assert_true(finds(NULL, "one"));
+    calls.all_changed(calls.opaque, 3, "s", "t");
+    calls.applied(calls.opaque, 3, &begin);
+    fill("two");
+    assert_false(finds(NULL, "two"));
+    calls.settled(calls.opaque, 3);
+    fill("two");
+    assert_true(finds(NULL, "two"));
+}
+
 /* The row changes, and the store cannot remove it. */
 static void test_not_removed(void **state)
 {
@@ -153,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kept, setup, leave),
+        cmocka_unit_test_setup_teardown(test_settled, setup, leave),
         cmocka_unit_test_setup_teardown(test_not_removed, setup, leave),
         cmocka_unit_test_setup_teardown(test_not_stored, setup, leave),
         cmocka_unit_test_setup_teardown(test_too_many_domains, setup, leave),
