@@ -14,7 +14,8 @@ struct qm_config {
     char *database_tls_ca, *database_tls_cert, *database_tls_key;
     char *readahead, *rules;
     bool follow, database_tls_verify, protected_mode;
-    uint64_t socket_mode, max_clients, max_request, max_reply, input_memory, memory, plain_memory;
+    uint64_t socket_mode, max_clients, max_request, max_reply, input_memory, memory,
+        plain_memory;
     uint64_t port, connections, queue, timeout, max_lag, server_id;
 };
 

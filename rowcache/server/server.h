@@ -72,8 +72,8 @@ struct server {
     uint64_t clients_count, next_id, started;
     uint64_t in_bytes;  /* of all clients' input */
     uint64_t in_beyond; /* of it what is of input-memory */
-    uint64_t now;      /* ns, of this wake-up */
-    uint64_t max_lag;  /* ms */
+    uint64_t now;       /* ns, of this wake-up */
+    uint64_t max_lag;   /* ms */
     _Atomic uint64_t tick;
 
     struct flight *flights; /* the newest of each key */
