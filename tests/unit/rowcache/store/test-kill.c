@@ -210,6 +210,7 @@ static void kill_often(const struct qmstore_config *c)
     memset(state, 0, sizeof state);
     warnings = 0;
     for (unsigned i = 0; i < kills; i++, round_number++) {
+        bool early = rnd_below(&seed, 12) == 0;
         pid_t child;
         int status;
 
@@ -218,7 +219,7 @@ static void kill_often(const struct qmstore_config *c)
         if (child == 0)
             live(c);
         /* Some die while they open the store, most later. */
-        while (rnd_below(&seed, 12) > 0 && shared->writers[0].began == 0 &&
+        while (!early && shared->writers[0].began == 0 &&
                waitpid(child, &status, WNOHANG) == 0)
             usleep(100);
         usleep((useconds_t)rnd_below(&seed, 40000));
