@@ -70,7 +70,7 @@ static int start_agent(struct helper *h, const struct attach_options *o, char *e
                        size_t len)
 {
     struct qm_agent_config config = {
-        .socket = o->door, .device_count = 1, .threads = !o->no_threads};
+        .socket = o->registrar, .device_count = 1, .threads = !o->no_threads};
     struct stat st;
     int error;
 

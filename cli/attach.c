@@ -21,7 +21,7 @@
 #include "cli/cli.h"
 #include "cli/daemon.h"
 #include "clients/attach/kernel.h"
-#include "clients/attach/whose.h"
+#include "clients/attach/attribution.h"
 
 #define TIMEOUT      30
 #define PATIENCE_MS  500
@@ -156,7 +156,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         set_transport(state, o, arg);
         return 0;
     case AGENT_SOCKET:
-        o->door = strcmp(arg, "none") == 0 ? NULL : arg;
+        o->registrar = strcmp(arg, "none") == 0 ? NULL : arg;
         return 0;
     case NO_THREADS:
         o->no_threads = true;
@@ -378,7 +378,7 @@ static void check_namespace(const struct attach_options *o)
 /* The directory of the default socket is made: others must exist. */
 static void make_door(const struct attach_options *o)
 {
-    if (o->door && strcmp(o->door, QM_AGENT_SOCKET) == 0)
+    if (o->registrar && strcmp(o->registrar, QM_AGENT_SOCKET) == 0)
         mkdir(QM_AGENT_DIRECTORY, 0755);
 }
 
@@ -394,8 +394,8 @@ void attach_say_plain(const char *why)
 static void open_whose(const struct attach_options *o, struct qm_nbd_device *device)
 {
     const char *watched = o->watch ? o->watch : o->device;
-    struct qm_whose_config config = {
-        .device = device->device, .socket = o->door, .threads = !o->no_threads};
+    struct qm_attribution_config config = {
+        .device = device->device, .socket = o->registrar, .threads = !o->no_threads};
     struct stat st;
     char err[512];
 
@@ -407,17 +407,17 @@ static void open_whose(const struct attach_options *o, struct qm_nbd_device *dev
     }
     config.watched = st.st_rdev;
     make_door(o);
-    if (qm_whose_open(&device->whose, &config, err, sizeof err) != 0)
+    if (qm_attribution_open(&device->whose, &config, err, sizeof err) != 0)
         attach_say_plain(err);
 }
 
-static void report(struct qm_whose *whose)
+static void report(struct qm_attribution *whose)
 {
-    struct qm_whose_stats s;
+    struct qm_attribution_stats s;
 
     if (!whose)
         return;
-    qm_whose_get_stats(whose, &s);
+    qm_attribution_get_stats(whose, &s);
     daemon_log(LOG_INFO,
                "%" PRIu64 " reads submitted: %" PRIu64
                " in contexts of programs, %" PRIu64 " of threads; %" PRIu64
@@ -451,7 +451,7 @@ static int serve(const struct attach_options *o, struct qm_nbd_device *device)
     status = o->device ? attach_serve_kernel(o, device, signals)
                        : attach_serve_socket(o, device, signals);
     report(device->whose);
-    qm_whose_close(device->whose);
+    qm_attribution_close(device->whose);
     close(signals);
     return status;
 }
@@ -517,7 +517,7 @@ static int run(void *opaque)
 
 int qm_cmd_attach(int argc, char **argv)
 {
-    struct attach_options o = {.door = QM_AGENT_SOCKET,
+    struct attach_options o = {.registrar = QM_AGENT_SOCKET,
                                .wait = QM_DEVICE_FOREVER,
                                .dead_seconds = DEAD_SECONDS,
                                .block_size = 512,

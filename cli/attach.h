@@ -18,7 +18,7 @@ struct attach_options {
     unsigned number;    /* N */
     const char *socket; /* where to serve instead */
     const char *watch;  /* the block device whose reads are looked at; NULL: device */
-    const char *door;   /* where programs register; NULL: nowhere */
+    const char *registrar; /* where programs register; NULL: nowhere */
     const char *pidfile;
     enum attach_transport transport;
     unsigned connections, queues; /* queues 0: as the transport has them */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/keys.h"
+#include "server/parameters.h"
 #include "server/server.h"
 #include "server/values.h"
 

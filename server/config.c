@@ -2,7 +2,7 @@
 /* config.c - puts the filter's parameters together, and checks the whole.
  *
  * A preset is a set of defaults, wherever on the command line it stands.  So values are
- * only kept as they come (keys.c), and parsed when all are known.
+ * only kept as they come (parameters.c), and parsed when all are known.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "mining/core/idle.h"
 #include "mining/core/parameters.h"
 #include "server/config.h"
-#include "server/keys.h"
+#include "server/parameters.h"
 #include "server/values.h"
 
 #define DEFAULT_SIZE (UINT64_C(256) << 20)

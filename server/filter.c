@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/below.h"
+#include "server/backend.h"
 #include "server/server.h"
 #include "server/log.h"
 #include "server/volume-name.h"
@@ -187,7 +187,7 @@ static int quickmine_prepare(nbdkit_next *next, void *handle, int readonly)
     int64_t size = next->get_size(next);
     int can_write, multi_conn;
 
-    if (size == -1 || qms_below_max_read(s, next) == -1)
+    if (size == -1 || qms_backend_max_read(s, next) == -1)
         return -1;
     if (c->tagged && (uint64_t)size > QM_WIRE_OFFSET_MASK + 1) {
         nbdkit_error("the device has %" PRIi64

@@ -23,7 +23,7 @@
 
 #include "engine/ahead.h"
 #include "mining/core/rules-dir.h"
-#include "server/below.h"
+#include "server/backend.h"
 #include "server/reading.h"
 #include "server/server.h"
 
@@ -46,7 +46,7 @@ static unsigned lanes(void *opaque, unsigned n)
 
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL)
         return qms_backing_want(s->backing, n);
-    (void)qms_backing_want(s->backing, (n + QMS_BELOW_EACH - 1) / QMS_BELOW_EACH);
+    (void)qms_backing_want(s->backing, (n + QMS_BACKEND_EACH - 1) / QMS_BACKEND_EACH);
     return n;
 }
 
@@ -176,9 +176,9 @@ static int start_prefetching(struct qms_server *s, nbdkit_next *next)
     if (!config.follows)
         config.threads = (unsigned)s->config.prefetch_threads;
     if (s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL &&
-        config.threads > qms_below_connections(s))
-        config.threads = qms_below_connections(s);
-    s->backing = qms_below_start(s, next, &error);
+        config.threads > qms_backend_connections(s))
+        config.threads = qms_backend_connections(s);
+    s->backing = qms_backend_start(s, next, &error);
     if (!s->backing) {
         if (error != 0)
             nbdkit_error("cannot start prefetching: %s", strerror(error));
@@ -387,14 +387,14 @@ static int make_parts(struct qms_server *s, nbdkit_next **next)
 
 static int make_all(struct qms_server *s)
 {
-    nbdkit_next *next = qms_below_probe(s);
+    nbdkit_next *next = qms_backend_probe(s);
     int r;
 
     if (!next)
         return -1;
     r = make_parts(s, &next);
     if (next)
-        qms_below_close(next);
+        qms_backend_close(next);
     return r;
 }
 

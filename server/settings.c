@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "server/config.h"
-#include "server/keys.h"
+#include "server/parameters.h"
 #include "server/values.h"
 
 static void get_policy(const struct qms_config *c, char *text, size_t len)

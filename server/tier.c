@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/below.h"
+#include "server/backend.h"
 #include "server/server.h"
 #include "server/tier-file.h"
 #include "server/tier.h"
@@ -186,7 +186,7 @@ int qms_tier_open(struct qms_server *s)
     char why[PATH_MAX + 1024];
     struct qm_tier *tier;
 
-    qms_grace_init(&s->tiers.grace);
+    qms_quiesce_init(&s->tiers.grace);
     if (!s->config.tier)
         return 0;
     tier = open_tier(s, false, why, sizeof why);
@@ -219,7 +219,7 @@ static void cover_earlier(struct qms_server *s, struct qm_tier *tier)
 
     qm_tier_unflushed(tier);
     flush = qm_tier_flush_begin(tier);
-    qm_tier_flush_end(tier, flush, qms_below_flush(s));
+    qm_tier_flush_end(tier, flush, qms_backend_flush(s));
 }
 
 int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *why,
@@ -247,7 +247,7 @@ int qms_tier_attach(struct qms_server *s, const struct qms_config *next, char *w
     free(was.tier);
     free(was.tier_witness);
     atomic_store(&s->tiers.told, tier);
-    qms_grace_wait(&s->tiers.grace);
+    qms_quiesce_wait(&s->tiers.grace);
     cover_earlier(s, tier);
     atomic_fetch_add(&s->tiers.number, 1);
     atomic_store(&s->tiers.told_all, qms_volume_sync());
@@ -265,11 +265,11 @@ int qms_tier_detach(struct qms_server *s, char *why, size_t len)
         return -1;
     }
     atomic_store(&s->tiers.served, NULL);
-    qms_grace_wait(&s->tiers.grace);
+    qms_quiesce_wait(&s->tiers.grace);
     error = qm_tier_disclaim(tier);
     atomic_store(&s->tiers.told_all, false);
     atomic_store(&s->tiers.told, NULL);
-    qms_grace_wait(&s->tiers.grace);
+    qms_quiesce_wait(&s->tiers.grace);
     error = qm_tier_close(tier, error ? QM_TIER_FORGET : QM_TIER_KEEP);
     if (error != 0)
         qms_log(QMS_WARNING,

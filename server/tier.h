@@ -32,7 +32,7 @@
 #ifndef QMS_TIER_H
 #define QMS_TIER_H
 
-#include "server/grace.h"
+#include "server/quiesce.h"
 #include "tier/tier.h"
 
 struct qms_server;
@@ -40,7 +40,7 @@ struct qms_config;
 struct qm_cache_config;
 
 struct qms_tiers {
-    struct qms_grace grace;
+    struct qms_quiesce grace;
     _Atomic(struct qm_tier *) told;   /* of changes and flushes; NULL: none */
     _Atomic(struct qm_tier *) served; /* looked into and fed: that one, or NULL */
     _Atomic uint64_t number;          /* of the attachment; 0: there was none yet */
@@ -51,20 +51,20 @@ struct qms_tiers {
 /* The tier to be looked into, NULL: none; it stays until the token is left. */
 static inline struct qm_tier *qms_tiers_enter(struct qms_tiers *tiers, unsigned *token)
 {
-    *token = qms_grace_enter(&tiers->grace);
+    *token = qms_quiesce_enter(&tiers->grace);
     return atomic_load(&tiers->served);
 }
 
 /* The tier to be told of a change or a flush. */
 static inline struct qm_tier *qms_tiers_tell(struct qms_tiers *tiers, unsigned *token)
 {
-    *token = qms_grace_enter(&tiers->grace);
+    *token = qms_quiesce_enter(&tiers->grace);
     return atomic_load(&tiers->told);
 }
 
 static inline void qms_tiers_leave(struct qms_tiers *tiers, unsigned token)
 {
-    qms_grace_leave(&tiers->grace, token);
+    qms_quiesce_leave(&tiers->grace, token);
 }
 
 /* Before nbdkit forks: whether there can be such a tier, as far as that can be told

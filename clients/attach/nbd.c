@@ -238,8 +238,8 @@ static bool is_gone(void *opaque)
 static int read_parts(struct qm_nbd *n, const struct qm_requester *requester,
                       const struct request *r, char *to)
 {
-    struct qm_whose_part parts[QM_WHOSE_PARTS];
-    size_t count = qm_whose_read(n->device->whose, r->offset, r->length, parts);
+    struct qm_attribution_part parts[QM_ATTRIBUTION_PARTS];
+    size_t count = qm_attribution_read(n->device->whose, r->offset, r->length, parts);
     int error = 0;
 
     for (size_t i = 0; i < count; i++) {

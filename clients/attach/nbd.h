@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "clients/attach/whose.h"
+#include "clients/attach/attribution.h"
 #include "clients/libqmctx/device.h"
 
 #define QM_NBD_THREADS 64          /* of a connection */
@@ -32,8 +32,8 @@
 
 struct qm_nbd_device {
     struct qm_device *device;
-    struct qm_whose *whose; /* NULL: reads have no context */
-    _Atomic uint64_t size;  /* bytes; not more than the device has; it may grow */
+    struct qm_attribution *whose; /* NULL: reads have no context */
+    _Atomic uint64_t size;        /* bytes; not more than the device has; it may grow */
     bool read_only;
     /* If all connections are one client's: the number of the device's losses that it
      * has been told of.  NULL: each connection is a client of its own. */

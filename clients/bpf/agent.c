@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "clients/bpf/door.h"
+#include "clients/bpf/registrar.h"
 #include "clients/bpf/threads.h"
 #include "clients/bpf/watch.h"
 
@@ -22,7 +22,7 @@
 struct qm_agent {
     struct qm_agent_config config;
     struct qm_watch *watch;
-    struct qm_door *door;
+    struct qm_registrar *registrar;
     struct qm_agent_contexts *contexts;
     struct qm_agent_threads *threads;
     struct qm_agent_stats stats;
@@ -101,7 +101,7 @@ static int out_of_memory(char *err, size_t len)
 static int make(struct qm_agent *a, char *err, size_t len)
 {
     const struct qm_agent_config *c = &a->config;
-    const struct qm_door_calls calls = {arrived, left, a};
+    const struct qm_registrar_calls calls = {arrived, left, a};
     int error;
 
     a->contexts = qm_agent_contexts_new(&c->sink);
@@ -118,7 +118,8 @@ static int make(struct qm_agent *a, char *err, size_t len)
             return error;
         }
     }
-    return c->socket ? qm_door_open(&a->door, c->socket, &calls, err, len) : 0;
+    return c->socket ? qm_registrar_open(&a->registrar, c->socket, &calls, err, len)
+                     : 0;
 }
 
 int qm_agent_open(struct qm_agent **agent, const struct qm_agent_config *config,
@@ -143,7 +144,7 @@ void qm_agent_close(struct qm_agent *a)
 {
     if (!a)
         return;
-    qm_door_close(a->door);
+    qm_registrar_close(a->registrar);
     qm_watch_close(a->watch);
     qm_agent_threads_free(a->threads);
     qm_agent_contexts_free(a->contexts);
@@ -189,11 +190,12 @@ static bool drain(struct qm_agent *a)
 
 void qm_agent_run(struct qm_agent *a, int stop_fd)
 {
-    struct pollfd fds[] = {{.fd = stop_fd, .events = POLLIN},
-                           {.fd = a->door ? qm_door_fd(a->door) : -1, .events = POLLIN},
-                           {.fd = qm_watch_fd(a->watch), .events = POLLIN}};
+    struct pollfd fds[] = {
+        {.fd = stop_fd, .events = POLLIN},
+        {.fd = a->registrar ? qm_registrar_fd(a->registrar) : -1, .events = POLLIN},
+        {.fd = qm_watch_fd(a->watch), .events = POLLIN}};
     const struct timespec interval = {.tv_nsec = POLL_NS};
-    const int door = fds[1].fd;
+    const int registrar = fds[1].fd;
     uint64_t served = 0;
     unsigned vain = 0;
 
@@ -201,7 +203,8 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
         bool sleeps = vain >= BUSY;
 
         /* While it is not to be served, who knocks is to wake nobody. */
-        fds[1].fd = now() - served < QM_DOOR_PAUSE * UINT64_C(1000000) ? -1 : door;
+        fds[1].fd =
+            now() - served < QM_REGISTRAR_PAUSE * UINT64_C(1000000) ? -1 : registrar;
 
         if (sleeps) {
             qm_watch_sleep(a->watch, true);
@@ -209,7 +212,7 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
             sleeps = !drain(a);
         }
         if (sleeps) {
-            poll(fds, 3, fds[1].fd == door ? IDLE_MS : QM_DOOR_PAUSE);
+            poll(fds, 3, fds[1].fd == registrar ? IDLE_MS : QM_REGISTRAR_PAUSE);
             qm_watch_sleep(a->watch, false);
         } else {
             qm_watch_sleep(a->watch, false);
@@ -220,8 +223,8 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
             a->config.tend(a->config.opaque);
         if (fds[0].revents)
             break;
-        if (a->door && fds[1].fd != -1) {
-            qm_door_serve(a->door);
+        if (a->registrar && fds[1].fd != -1) {
+            qm_registrar_serve(a->registrar);
             if (fds[1].revents)
                 served = now();
         }
@@ -232,13 +235,13 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
 void qm_agent_tend(struct qm_agent *a)
 {
     drain(a);
-    if (a->door)
-        qm_door_serve(a->door);
+    if (a->registrar)
+        qm_registrar_serve(a->registrar);
 }
 
 int qm_agent_fd(const struct qm_agent *a)
 {
-    return a->door ? qm_door_fd(a->door) : -1;
+    return a->registrar ? qm_registrar_fd(a->registrar) : -1;
 }
 
 void qm_agent_get_stats(const struct qm_agent *a, struct qm_agent_stats *stats)

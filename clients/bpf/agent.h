@@ -2,9 +2,9 @@
 /* agent.h - the reads of local block devices, with the contexts that cause them.
  *
  * Joins what the kernel tells of reads (watch.h) with what programs tell of their
- * threads (door.h, contexts.h), and hands each read on with its context.  A thread of a
- * process that has not registered, or has no current context, is a context by itself if
- * that is asked for.
+ * threads (registrar.h, contexts.h), and hands each read on with its context.  A thread
+ * of a process that has not registered, or has no current context, is a context by
+ * itself if that is asked for.
  *
  * The agent reads the kernel's ring in short intervals while there is something in it,
  * and sleeps when there has been nothing for a while.  Whatever happens to it, the

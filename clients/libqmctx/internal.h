@@ -12,7 +12,7 @@
  *   device*.c
  *   qmctx.c
  *   transport-direct.c transport-kernel.c transport-mount.c transport-agent.c
- *   transport-told.c transport-attached.c request.c tell.c mount-link.c agent-table.c
+ *   transport-told.c transport-attached.c request.c hints.c mount-link.c agent-table.c
  *   session.c
  *   handshake.c contexts.c
  *   conn.c

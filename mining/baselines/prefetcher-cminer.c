@@ -23,7 +23,7 @@
 #include "mining/baselines/cminer-rules.h"
 #include "mining/baselines/cminer.h"
 #include "mining/core/parameters.h"
-#include "mining/core/forgotten.h"
+#include "mining/core/trimmed.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
 #include "mining/core/sequence.h"
@@ -47,7 +47,7 @@ struct cminer {
     struct qm_cminer_db db;    /* since the last training began */
     pthread_mutex_t training;  /* held while mining: one at a time, in order */
 
-    struct qm_forgotten forgotten;
+    struct qm_trimmed forgotten;
 
     atomic_uint_least64_t sequences, failed, lookups, matches;
 };
@@ -102,7 +102,7 @@ static int make(const struct qm_prefetcher_ops *ops, uint64_t retrain,
         return r;
     }
     pthread_rwlock_init(&c->lock, NULL);
-    qm_forgotten_init(&c->forgotten);
+    qm_trimmed_init(&c->forgotten);
     pthread_mutex_init(&c->gathering, NULL);
     pthread_mutex_init(&c->training, NULL);
     *p = &c->base;
@@ -139,7 +139,7 @@ static int destroy(struct qm_prefetcher *p)
     pthread_mutex_destroy(&c->training);
     pthread_mutex_destroy(&c->gathering);
     pthread_rwlock_destroy(&c->lock);
-    qm_forgotten_destroy(&c->forgotten);
+    qm_trimmed_destroy(&c->forgotten);
     free(c);
     return 0;
 }
@@ -158,7 +158,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
 {
     struct cminer *c = of(p);
     *work = NULL;
-    qm_forgotten_revive(&c->forgotten, block);
+    qm_trimmed_revive(&c->forgotten, block);
     if (stream->seen > 0 && stream->last[1] == block) {
         return;
     }
@@ -195,7 +195,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     }
     for (unsigned i = 0; i < n; i++)
         out[i] = qm_candidate_of(blocks[i]);
-    return qm_forgotten_filter(&c->forgotten, out, n);
+    return qm_trimmed_filter(&c->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -207,7 +207,7 @@ static void end(struct qm_prefetcher *p, struct qm_stream *stream,
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
-    qm_forgotten_add(&of(p)->forgotten, block, count);
+    qm_trimmed_add(&of(p)->forgotten, block, count);
 }
 
 static int add_prefix(void *opaque, const struct qm_cminer_prefix *prefix)

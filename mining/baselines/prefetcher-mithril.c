@@ -51,7 +51,7 @@
 
 #include "mining/baselines/block-index.h"
 #include "mining/core/parameters.h"
-#include "mining/core/forgotten.h"
+#include "mining/core/trimmed.h"
 #include "mining/core/idle.h"
 #include "mining/core/registry.h"
 
@@ -118,7 +118,7 @@ struct mithril {
     uint32_t next_rule; /* the row that goes when all are */
     struct qm_mining_stats stats;
 
-    struct qm_forgotten forgotten;
+    struct qm_trimmed forgotten;
     size_t tables_bytes; /* of all tables but rules */
 };
 
@@ -159,7 +159,7 @@ static int destroy(struct qm_prefetcher *p)
     free(m->rules);
     pthread_mutex_destroy(&m->recording);
     pthread_mutex_destroy(&m->looking_up);
-    qm_forgotten_destroy(&m->forgotten);
+    qm_trimmed_destroy(&m->forgotten);
     free(m);
     return 0;
 }
@@ -207,7 +207,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
                                                     : RULES_MAX;
     pthread_mutex_init(&m->recording, NULL);
     pthread_mutex_init(&m->looking_up, NULL);
-    qm_forgotten_init(&m->forgotten);
+    qm_trimmed_init(&m->forgotten);
     r = make_tables(m);
     if (r != 0) {
         snprintf(err, len, "%s", strerror(r));
@@ -299,7 +299,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
     *work = NULL;
     s->any = true;
     s->last = block;
-    qm_forgotten_revive(&m->forgotten, block);
+    qm_trimmed_revive(&m->forgotten, block);
     if (outcome != QM_ACCESS_MISS) {
         return;
     }
@@ -342,7 +342,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *s,
         }
     }
     pthread_mutex_unlock(&m->looking_up);
-    return qm_forgotten_filter(&m->forgotten, out, n);
+    return qm_trimmed_filter(&m->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **work)
@@ -353,7 +353,7 @@ static void end(struct qm_prefetcher *p, struct qm_stream *s, struct qm_work **w
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
-    qm_forgotten_add(&of(p)->forgotten, block, count);
+    qm_trimmed_add(&of(p)->forgotten, block, count);
 }
 
 static int by_first_time(const void *one, const void *other)

@@ -34,7 +34,7 @@
 #include <string.h>
 
 #include "mining/core/parameters.h"
-#include "mining/core/forgotten.h"
+#include "mining/core/trimmed.h"
 #include "mining/core/idle.h"
 #include "mining/markov/accuracy.h"
 #include "mining/markov/confidence.h"
@@ -77,7 +77,7 @@ struct ppm {
     float (*threshold)(void *opaque);
     void *opaque;
     struct qm_accuracy accuracy;
-    struct qm_forgotten forgotten;
+    struct qm_trimmed forgotten;
     struct qm_rules_dir *dir; /* NULL: rules are in memory */
     pthread_mutex_t saving;   /* one at a time */
     _Atomic bool changed;     /* since saving last began */
@@ -155,7 +155,7 @@ static int destroy(struct qm_prefetcher *p)
     int r = save_changes(p);
 
     pthread_mutex_destroy(&q->saving);
-    qm_forgotten_destroy(&q->forgotten);
+    qm_trimmed_destroy(&q->forgotten);
     release(q);
     return r;
 }
@@ -212,7 +212,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
     q->ablate = config->ablate;
     atomic_init(&q->depth, DEPTH);
     qm_accuracy_init(&q->accuracy);
-    qm_forgotten_init(&q->forgotten);
+    qm_trimmed_init(&q->forgotten);
     *p = &q->base;
     return 0;
 }
@@ -253,7 +253,7 @@ static enum qm_markov_known learn_pair(struct ppm *q, const struct qm_stream *s,
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
-    qm_forgotten_add(&of(p)->forgotten, block, count);
+    qm_trimmed_add(&of(p)->forgotten, block, count);
 }
 
 static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t block,
@@ -268,7 +268,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *s, uint64_t 
         return;
     if (outcome == QM_ACCESS_MISS)
         qm_confidence_missed(q->confidence, block);
-    qm_forgotten_revive(&q->forgotten, block);
+    qm_trimmed_revive(&q->forgotten, block);
     if (s->seen > 0 && s->last[0] == block)
         return;
     if (s->seen > 0)
@@ -391,7 +391,7 @@ static void follow(struct search *s, const struct step *from)
         };
 
         if (!met(s, features.block) &&
-            !qm_forgotten_has(&s->q->forgotten, features.block))
+            !qm_trimmed_has(&s->q->forgotten, features.block))
             propose(s, from, &features);
     }
 }

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "mining/core/parameters.h"
-#include "mining/core/forgotten.h"
+#include "mining/core/trimmed.h"
 #include "mining/core/registry.h"
 #include "mining/quickmine/miner.h"
 #include "mining/quickmine/rules.h"
@@ -32,7 +32,7 @@ struct quickmine {
     uint64_t segment;
     bool skip_hits;
     struct qm_rules *rules;
-    struct qm_forgotten forgotten;
+    struct qm_trimmed forgotten;
     atomic_uint_least64_t sequences, failed;
 };
 
@@ -69,7 +69,7 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         free(q);
         return r;
     }
-    qm_forgotten_init(&q->forgotten);
+    qm_trimmed_init(&q->forgotten);
     *p = &q->base;
     return 0;
 }
@@ -78,7 +78,7 @@ static int destroy(struct qm_prefetcher *p)
 {
     struct quickmine *q = of(p);
     int r = qm_rules_close(q->rules);
-    qm_forgotten_destroy(&q->forgotten);
+    qm_trimmed_destroy(&q->forgotten);
     free(q);
     return r;
 }
@@ -101,7 +101,7 @@ static void access_block(struct qm_prefetcher *p, struct qm_stream *stream,
     struct qm_sequence *s = &stream->sequence;
     size_t reach = q->lookahead - 1; /* of a rule, from its first block to its last */
     *work = NULL;
-    qm_forgotten_revive(&q->forgotten, block);
+    qm_trimmed_revive(&q->forgotten, block);
     if (!qm_sequence_append(s, block)) {
         return;
     }
@@ -146,7 +146,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
                         max < q->degree ? max : q->degree);
     for (unsigned i = 0; i < n; i++)
         out[i] = qm_candidate_of(blocks[i]);
-    return qm_forgotten_filter(&q->forgotten, out, n);
+    return qm_trimmed_filter(&q->forgotten, out, n);
 }
 
 static void end(struct qm_prefetcher *p, struct qm_stream *stream,
@@ -188,7 +188,7 @@ static void discard(struct qm_prefetcher *p, struct qm_work *work)
 
 static void forget(struct qm_prefetcher *p, uint64_t block, uint64_t count)
 {
-    qm_forgotten_add(&of(p)->forgotten, block, count);
+    qm_trimmed_add(&of(p)->forgotten, block, count);
 }
 
 static void ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,

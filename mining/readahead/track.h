@@ -14,11 +14,11 @@
 
 #include <stdatomic.h>
 
-#include "mining/readahead/edges.h"
+#include "mining/readahead/detector.h"
 #include "mining/readahead/extents.h"
-#include "mining/readahead/noted.h"
+#include "mining/readahead/outcomes.h"
 #include "mining/readahead/tracks.h"
-#include "mining/readahead/worth.h"
+#include "mining/readahead/yield.h"
 
 /* misses and markers after which a track's reader is gone */
 #define QM_TRACK_STALE 4096
@@ -55,11 +55,11 @@ struct qm_tracks {
     unsigned n;           /* places in use, from the first on */
     unsigned most;        /* places */
     struct qm_tracks_stats stats;
-    struct qm_worth worth;
-    struct qm_edges edges;
+    struct qm_yield worth;
+    struct qm_detector edges;
     struct qm_track_reach *reach;
     struct qm_track *tracks;
-    struct qm_noted noted;                /* by blocks of the device */
+    struct qm_outcomes noted;             /* by blocks of the device */
     _Atomic(struct qm_extents *) extents; /* NULL until some are told */
 };
 

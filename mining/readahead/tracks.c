@@ -19,7 +19,8 @@
 
 static uint64_t bytes_of(unsigned most)
 {
-    const uint64_t edges = (uint64_t)EDGE_SETS * QM_EDGES_WAYS * sizeof(struct qm_edge);
+    const uint64_t edges =
+        (uint64_t)EDGE_SETS * QM_DETECTOR_WAYS * sizeof(struct qm_edge);
     const uint64_t notes = NOTES * (sizeof(struct qm_note) + sizeof(uint64_t));
 
     /* Extents count when there are some. */
@@ -67,7 +68,7 @@ static bool resize(struct qm_tracks *t, unsigned most)
 
     while (NOTES * most >> bits > 1)
         bits++;
-    if (!tracks || !reach || !qm_noted_resize(&t->noted, bits)) {
+    if (!tracks || !reach || !qm_outcomes_resize(&t->noted, bits)) {
         free(tracks);
         free(reach);
         return false;
@@ -83,13 +84,13 @@ static bool resize(struct qm_tracks *t, unsigned most)
     t->tracks = tracks;
     t->reach = reach;
     t->most = most;
-    return qm_edges_resize(&t->edges, EDGE_SETS * most);
+    return qm_detector_resize(&t->edges, EDGE_SETS * most);
 }
 
 static void release(struct qm_tracks *t)
 {
-    qm_noted_free(&t->noted);
-    qm_edges_free(&t->edges);
+    qm_outcomes_free(&t->noted);
+    qm_detector_free(&t->edges);
     free(t->tracks);
     qm_extents_free(t->extents);
     free(t->reach);
@@ -109,7 +110,7 @@ struct qm_tracks *qm_tracks_new(const struct qm_tracks_config *config)
     t->config = *config;
     qm_windows_init(t);
     pthread_mutex_init(&t->lock, NULL);
-    qm_worth_init(&t->worth);
+    qm_yield_init(&t->worth);
     return t;
 }
 
@@ -161,9 +162,9 @@ static void set_reach(struct qm_tracks *t, const struct qm_track *k)
         *reach = (struct qm_track_reach){low, high};
     else if (k->step > 0)
         *reach =
-            (struct qm_track_reach){below(low, OUT_OF_ORDER), high + QM_EDGES_NEAR};
+            (struct qm_track_reach){below(low, OUT_OF_ORDER), high + QM_DETECTOR_NEAR};
     else
-        *reach = (struct qm_track_reach){below(low, QM_EDGES_NEAR + BACKWARD_REACH),
+        *reach = (struct qm_track_reach){below(low, QM_DETECTOR_NEAR + BACKWARD_REACH),
                                          high + OUT_OF_ORDER};
 }
 
@@ -172,7 +173,7 @@ static bool belongs(const struct qm_track *k, uint64_t block, uint32_t count)
     if (k->stride)
         return (int64_t)(block - k->pos) % k->step == 0;
     if (k->step < 0)
-        return block + count + QM_EDGES_NEAR >= k->end;
+        return block + count + QM_DETECTOR_NEAR >= k->end;
     return true;
 }
 
@@ -234,7 +235,7 @@ static void start(struct qm_tracks *t, struct qm_track *k, uint64_t block,
 static struct qm_track *detect(struct qm_tracks *t, struct qm_strides *strides,
                                struct qm_own own, uint64_t block, uint32_t count)
 {
-    struct qm_run run = qm_edges_read(&t->edges, block, count);
+    struct qm_run run = qm_detector_read(&t->edges, block, count);
     unsigned reads = run.reads;
     int32_t step = run.step;
     bool stride = false;
@@ -411,7 +412,7 @@ uint64_t qm_tracks_on_device(struct qm_tracks *t, uint64_t at, uint32_t *count)
 
 bool qm_tracks_has_note(struct qm_tracks *t, uint64_t block)
 {
-    return qm_noted_has(&t->noted, block);
+    return qm_outcomes_has(&t->noted, block);
 }
 
 /* The track that a note is of, or NULL if it is gone. */
@@ -442,7 +443,7 @@ struct qm_turn qm_tracks_pass(struct qm_tracks *t, struct qm_own own, uint64_t b
     struct qm_track *k;
 
     pthread_mutex_lock(&t->lock);
-    note = qm_noted_find(&t->noted, block);
+    note = qm_outcomes_find(&t->noted, block);
     k = note ? track_of(t, note) : NULL;
     if (k) {
         uint64_t at = position(t, k, block);
@@ -507,19 +508,19 @@ void qm_tracks_ended(struct qm_tracks *t, uint64_t block, enum qm_fate fate)
     struct qm_note *n;
     struct qm_track *k;
 
-    if (!qm_noted_has(&t->noted, block))
+    if (!qm_outcomes_has(&t->noted, block))
         return;
     pthread_mutex_lock(&t->lock);
-    n = qm_noted_find(&t->noted, block);
+    n = qm_outcomes_find(&t->noted, block);
     if (n) {
-        qm_worth_learn(&t->worth, n->bucket, n->distance, fate != QM_FATE_UNUSED);
+        qm_yield_learn(&t->worth, n->bucket, n->distance, fate != QM_FATE_UNUSED);
         k = track_of(t, n);
         if (k) {
             k->late |= fate == QM_FATE_LATE;
         }
         /* A marker that is read is taken when the stream is told of that. */
         if (!n->marker || fate == QM_FATE_UNUSED || !k)
-            qm_noted_remove(&t->noted, block);
+            qm_outcomes_remove(&t->noted, block);
         if (k && n->marker && fate == QM_FATE_UNUSED)
             k->marked = false;
     }

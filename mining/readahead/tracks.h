@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tracks.h - the sequential streams of a device, and how far ahead of them is read.
  *
- * A *track* is a stream that was detected (edges.h, strides.h): it goes forward,
+ * A *track* is a stream that was detected (detector.h, strides.h): it goes forward,
  * backward or in strides.  Before its reader lies its *window*, up to which blocks were
  * asked for.  One of them is the *marker*: when the reader comes by, the window is
  * moved on, by one range of blocks that are not cached, or several where cached ones
  * lie between.  So of a stream that ends no more than its window was read in vain.
  *
- * It is as large as it is worth (worth.h): as far ahead of the reader as streams of
+ * It is as large as it is worth (yield.h): as far ahead of the reader as streams of
  * which so much had been read were read on.  What one context has read counts (runs.h),
  * through what is cached as well, or, where several read a stream together, what the
  * track saw.

@@ -24,14 +24,14 @@ void qm_windows_init(struct qm_tracks *t)
 void qm_window_unmark(struct qm_tracks *t, struct qm_track *k)
 {
     if (k->marked)
-        qm_noted_remove(&t->noted, qm_track_device(t, k->marker));
+        qm_outcomes_remove(&t->noted, qm_track_device(t, k->marker));
     k->marked = false;
 }
 
 void qm_window_keep_sample(struct qm_tracks *t, struct qm_track *k)
 {
     struct qm_note *n =
-        k->marked ? qm_noted_find(&t->noted, qm_track_device(t, k->marker)) : NULL;
+        k->marked ? qm_outcomes_find(&t->noted, qm_track_device(t, k->marker)) : NULL;
 
     if (n)
         n->marker = false;
@@ -256,23 +256,23 @@ static uint64_t distance(const struct qm_track *k, uint64_t block)
 }
 
 static void add_note(struct qm_tracks *t, const struct qm_track *k, uint64_t block,
-                     enum qm_worth_bucket bucket, bool marker)
+                     enum qm_yield_bucket bucket, bool marker)
 {
     if (qm_track_device(t, block) == QM_EXTENTS_NONE)
         return;
-    qm_noted_add(&t->noted, qm_track_device(t, block),
-                 (struct qm_note){
-                     .generation = k->generation,
-                     .track = (uint16_t)(k - t->tracks),
-                     .bucket = (uint8_t)bucket,
-                     .distance = (uint8_t)qm_worth_distance(distance(k, block)),
-                     .marker = marker,
-                 });
+    qm_outcomes_add(&t->noted, qm_track_device(t, block),
+                    (struct qm_note){
+                        .generation = k->generation,
+                        .track = (uint16_t)(k - t->tracks),
+                        .bucket = (uint8_t)bucket,
+                        .distance = (uint8_t)qm_yield_distance(distance(k, block)),
+                        .marker = marker,
+                    });
 }
 
 /* Notes the marker, and samples of what is asked for. */
 static void note(struct qm_tracks *t, struct qm_track *k, const struct asking *a,
-                 enum qm_worth_bucket bucket, bool grows)
+                 enum qm_yield_bucket bucket, bool grows)
 {
     const struct qm_candidate *first = &a->ranges[0], *last = &a->ranges[a->n - 1];
     const bool up = k->step > 0;
@@ -290,7 +290,7 @@ static void note(struct qm_tracks *t, struct qm_track *k, const struct asking *a
 
 /* Nothing is asked for, since the window was larger before: again at its end. */
 static void mark_last(struct qm_tracks *t, struct qm_track *k,
-                      enum qm_worth_bucket bucket)
+                      enum qm_yield_bucket bucket)
 {
     if (k->marked || k->stride || ahead_of(k) == 0)
         return;
@@ -312,10 +312,10 @@ unsigned qm_window_ask(struct qm_tracks *t, struct qm_track *k,
         .max = max < QM_TRACKS_RANGES ? max : QM_TRACKS_RANGES,
     };
     struct asking *a = &asking;
-    const enum qm_worth_bucket bucket =
+    const enum qm_yield_bucket bucket =
         k->stride
-            ? qm_worth_of_stride(k->length)
-            : qm_worth_of_run(k->own > 0, k->two, k->own > 0 ? k->own : k->length);
+            ? qm_yield_of_stride(k->length)
+            : qm_yield_of_run(k->own > 0, k->two, k->own > 0 ? k->own : k->length);
     const uint32_t before = k->window;
     float likely = 1;
     uint32_t reach;
@@ -323,7 +323,7 @@ unsigned qm_window_ask(struct qm_tracks *t, struct qm_track *k,
 
     size_window(t, k);
     grows = comes_sooner(k, before);
-    reach = qm_worth_reach(&t->worth, bucket, k->window);
+    reach = qm_yield_reach(&t->worth, bucket, k->window);
     if (reach == 0) {
         k->window = before;
         return 0; /* it is asked for again when a block is missed */
@@ -340,8 +340,8 @@ unsigned qm_window_ask(struct qm_tracks *t, struct qm_track *k,
     regain_share(t, a->blocks);
     note(t, k, a, bucket, grows);
     for (unsigned i = 0; i < a->n; i++) {
-        float worth = qm_worth_get(&t->worth, bucket,
-                                   qm_worth_distance(distance(k, a->ranges[i].block)));
+        float worth = qm_yield_get(&t->worth, bucket,
+                                   qm_yield_distance(distance(k, a->ranges[i].block)));
 
         /* What lies further ahead is no likelier. */
         a->ranges[i].probability = worth < likely ? worth : likely;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-agent.c - the agent's door, and the tables of programs that register there.
+/* fuzz-agent.c - the agent's registrar, and the tables of programs that register there.
  *
  * An input is a sequence of steps: a table is written to, a program registers (well, or
  * with packets and descriptors of any kind), a read comes with some word, contexts are
  * looked through, a process ends.  There are a few processes; one comes through the
- * door, the others are put where it would put them.
+ * registrar, the others are put where it would put them.
  *
  * Promised: a context begins within one that is open, with a kind and a name that are
  * allowed, ends once, and after what is nested in it; nests no deeper than it may; no
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "clients/bpf/contexts.h"
-#include "clients/bpf/door.h"
+#include "clients/bpf/registrar.h"
 #include "clients/protocol/quickmine-protocol.h"
 #include "fuzz.h"
 
@@ -70,7 +70,7 @@ static void end(void *opaque, uint64_t handle)
 }
 
 static struct qm_agent_contexts *contexts;
-static struct qm_door *door;
+static struct qm_registrar *registrar;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static char directory[64];
 static unsigned guests; /* registered */
@@ -95,19 +95,20 @@ static void left(void *opaque, pid_t process)
 
 static void stop(void)
 {
-    qm_door_close(door);
+    qm_registrar_close(registrar);
     rmdir(directory);
 }
 
 static void start(void)
 {
-    const struct qm_door_calls calls = {arrived, left, NULL};
+    const struct qm_registrar_calls calls = {arrived, left, NULL};
     char err[300];
 
     snprintf(directory, sizeof directory, "/tmp/quickmine-fuzz.XXXXXX");
     promise(mkdtemp(directory));
     snprintf(address.sun_path, sizeof address.sun_path, "%s/agent", directory);
-    promise(qm_door_open(&door, address.sun_path, &calls, err, sizeof err) == 0);
+    promise(qm_registrar_open(&registrar, address.sun_path, &calls, err, sizeof err) ==
+            0);
     atexit(stop);
 }
 
@@ -148,7 +149,7 @@ static struct qm_agent_hello hello_of(struct food *f)
     return hello;
 }
 
-/* The processes are this one, which comes through the door, and made up ones. */
+/* The processes are this one, which registers itself, and made up ones. */
 static pid_t number_of(unsigned process)
 {
     return process == 0 ? getpid() : (pid_t)(1000000000 + process);
@@ -261,8 +262,8 @@ static void step(struct food *f, int *connection)
             if (*connection != -1)
                 close(*connection);
             *connection = knock(f);
-            qm_door_serve(door);
-            qm_door_serve(door);
+            qm_registrar_serve(registrar);
+            qm_registrar_serve(registrar);
         } else {
             struct qm_agent_hello hello = hello_of(f);
 
@@ -274,7 +275,7 @@ static void step(struct food *f, int *connection)
         if (process == 0) {
             if (*connection != -1)
                 (void)!send(*connection, "more of it", index, MSG_NOSIGNAL);
-            qm_door_serve(door);
+            qm_registrar_serve(registrar);
         } else {
             qm_agent_contexts_forget(contexts, number_of(process));
         }
@@ -289,7 +290,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int connection = -1;
     unsigned before;
 
-    if (!door)
+    if (!registrar)
         start();
     before = descriptors();
     contexts = qm_agent_contexts_new(&sink);
@@ -302,8 +303,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (connection != -1)
         close(connection);
     /* Accepts what is left, and sees it end. */
-    qm_door_serve(door);
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
+    qm_registrar_serve(registrar);
     qm_agent_contexts_free(contexts);
     promise(open_count == 0);
     for (unsigned i = 0; i < PROCESSES; i++)

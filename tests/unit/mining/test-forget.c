@@ -2,21 +2,21 @@
 /* Trimmed blocks: the list of them against a naive one, and that no policy proposes
  * them; with block numbers up to the largest. */
 #include "baseline.h"
-#include "mining/core/forgotten.h"
+#include "mining/core/trimmed.h"
 
 enum { SPACE = 8192 };
 
-static struct qm_forgotten forgotten;
+static struct qm_trimmed forgotten;
 
 static int set_up(void **state)
 {
-    qm_forgotten_init(&forgotten);
+    qm_trimmed_init(&forgotten);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    qm_forgotten_destroy(&forgotten);
+    qm_trimmed_destroy(&forgotten);
     return 0;
 }
 
@@ -32,68 +32,68 @@ static void test_model(void **state)
         if (n > SPACE - block)
             n = SPACE - block;
         if (rng_below(&rng, 40) == 0) {
-            qm_forgotten_add(&forgotten, block, n);
+            qm_trimmed_add(&forgotten, block, n);
             memset(model + block, true, n);
         } else {
-            assert_int_equal(qm_forgotten_has(&forgotten, block), model[block]);
+            assert_int_equal(qm_trimmed_has(&forgotten, block), model[block]);
             if (rng_below(&rng, 3) == 0) {
-                qm_forgotten_revive(&forgotten, block);
+                qm_trimmed_revive(&forgotten, block);
                 model[block] = false;
             }
         }
-        assert_true(atomic_load(&forgotten.count) < QM_FORGOTTEN_MAX);
+        assert_true(atomic_load(&forgotten.count) < QM_TRIMMED_MAX);
     }
     for (unsigned b = 0; b < SPACE; b++)
-        assert_int_equal(qm_forgotten_has(&forgotten, b), model[b]);
-    qm_forgotten_add(&forgotten, 0, SPACE);
+        assert_int_equal(qm_trimmed_has(&forgotten, b), model[b]);
+    qm_trimmed_add(&forgotten, 0, SPACE);
     assert_int_equal(atomic_load(&forgotten.count), 1);
 }
 
 /* The list is bounded: the shortest ranges go. */
 static void test_bound(void **state)
 {
-    const uint64_t n = 3 * QM_FORGOTTEN_MAX;
+    const uint64_t n = 3 * QM_TRIMMED_MAX;
 
     for (uint64_t i = 0; i < n; i++)
-        qm_forgotten_add(&forgotten, 10 * i, i % 3 == 0 ? 5 : 1);
-    assert_int_equal(atomic_load(&forgotten.count), QM_FORGOTTEN_MAX);
+        qm_trimmed_add(&forgotten, 10 * i, i % 3 == 0 ? 5 : 1);
+    assert_int_equal(atomic_load(&forgotten.count), QM_TRIMMED_MAX);
     for (uint64_t i = 0; i < n; i += 3)
-        assert_true(qm_forgotten_has(&forgotten, 10 * i + 4));
+        assert_true(qm_trimmed_has(&forgotten, 10 * i + 4));
     for (uint64_t i = 0; i < n; i += 3) /* splits each; one of two has to go */
-        qm_forgotten_revive(&forgotten, 10 * i + 1);
-    assert_int_equal(atomic_load(&forgotten.count), QM_FORGOTTEN_MAX);
+        qm_trimmed_revive(&forgotten, 10 * i + 1);
+    assert_int_equal(atomic_load(&forgotten.count), QM_TRIMMED_MAX);
     for (uint64_t i = 0; i < n; i++)
-        assert_false(qm_forgotten_has(&forgotten, 10 * i + 1));
+        assert_false(qm_trimmed_has(&forgotten, 10 * i + 1));
 }
 
 static void test_limits(void **state)
 {
-    qm_forgotten_add(&forgotten, 7, 0);
-    qm_forgotten_add(&forgotten, QM_BLOCKS_MAX, 5);
-    qm_forgotten_add(&forgotten, UINT64_MAX, UINT64_MAX);
+    qm_trimmed_add(&forgotten, 7, 0);
+    qm_trimmed_add(&forgotten, QM_BLOCKS_MAX, 5);
+    qm_trimmed_add(&forgotten, UINT64_MAX, UINT64_MAX);
     assert_int_equal(atomic_load(&forgotten.count), 0);
-    qm_forgotten_add(&forgotten, QM_BLOCKS_MAX - 1, UINT64_MAX);
-    assert_true(qm_forgotten_has(&forgotten, QM_BLOCKS_MAX - 1));
-    assert_false(qm_forgotten_has(&forgotten, QM_BLOCKS_MAX));
-    qm_forgotten_add(&forgotten, 0, UINT64_MAX);
+    qm_trimmed_add(&forgotten, QM_BLOCKS_MAX - 1, UINT64_MAX);
+    assert_true(qm_trimmed_has(&forgotten, QM_BLOCKS_MAX - 1));
+    assert_false(qm_trimmed_has(&forgotten, QM_BLOCKS_MAX));
+    qm_trimmed_add(&forgotten, 0, UINT64_MAX);
     assert_int_equal(atomic_load(&forgotten.count), 1);
-    assert_true(qm_forgotten_has(&forgotten, 0));
-    qm_forgotten_revive(&forgotten, 0);
-    qm_forgotten_revive(&forgotten, QM_BLOCKS_MAX - 1);
-    assert_false(qm_forgotten_has(&forgotten, 0));
-    assert_true(qm_forgotten_has(&forgotten, 1));
-    assert_false(qm_forgotten_has(&forgotten, QM_BLOCKS_MAX - 1));
+    assert_true(qm_trimmed_has(&forgotten, 0));
+    qm_trimmed_revive(&forgotten, 0);
+    qm_trimmed_revive(&forgotten, QM_BLOCKS_MAX - 1);
+    assert_false(qm_trimmed_has(&forgotten, 0));
+    assert_true(qm_trimmed_has(&forgotten, 1));
+    assert_false(qm_trimmed_has(&forgotten, QM_BLOCKS_MAX - 1));
 }
 
 /* Who reads while the list is being changed does not wait. */
 static void test_never_waits(void **state)
 {
-    qm_forgotten_add(&forgotten, 7, 1);
+    qm_trimmed_add(&forgotten, 7, 1);
     pthread_rwlock_wrlock(&forgotten.lock);
-    assert_false(qm_forgotten_has(&forgotten, 7));
-    qm_forgotten_revive(&forgotten, 7);
+    assert_false(qm_trimmed_has(&forgotten, 7));
+    qm_trimmed_revive(&forgotten, 7);
     pthread_rwlock_unlock(&forgotten.lock);
-    assert_true(qm_forgotten_has(&forgotten, 7));
+    assert_true(qm_trimmed_has(&forgotten, 7));
 }
 
 static const uint64_t path[] = {10, 25, 13}; /* and what is far from it, as hits */

@@ -3,24 +3,24 @@
  */
 #include "testing.h"
 
-#include "mining/readahead/edges.h"
-#include "mining/readahead/noted.h"
+#include "mining/readahead/detector.h"
+#include "mining/readahead/outcomes.h"
 #include "mining/readahead/runs.h"
 #include "mining/readahead/strides.h"
-#include "mining/readahead/worth.h"
+#include "mining/readahead/yield.h"
 
-static struct qm_edges make_edges(uint32_t sets)
+static struct qm_detector make_edges(uint32_t sets)
 {
-    struct qm_edges e = {0};
+    struct qm_detector e = {0};
 
-    assert_true(qm_edges_resize(&e, sets));
+    assert_true(qm_detector_resize(&e, sets));
     return e;
 }
 
-static void expect_run(struct qm_edges *e, uint64_t block, uint32_t count,
+static void expect_run(struct qm_detector *e, uint64_t block, uint32_t count,
                        unsigned reads, int step)
 {
-    struct qm_run run = qm_edges_read(e, block, count);
+    struct qm_run run = qm_detector_read(e, block, count);
 
     assert_int_equal(run.reads, reads);
     if (reads > 1)
@@ -29,7 +29,7 @@ static void expect_run(struct qm_edges *e, uint64_t block, uint32_t count,
 
 static void test_forward(void **state)
 {
-    struct qm_edges e = make_edges(256);
+    struct qm_detector e = make_edges(256);
 
     expect_run(&e, 100, 1, 1, 0);
     expect_run(&e, 101, 1, 2, 1);
@@ -38,80 +38,80 @@ static void test_forward(void **state)
     expect_run(&e, 112, 4, 5, 1); /* near */
     expect_run(&e, 119, 4, 1, 0); /* too far */
     expect_run(&e, 117, 1, 6, 1); /* the run's edge, 116, is still there */
-    qm_edges_free(&e);
+    qm_detector_free(&e);
 }
 
 static void test_backward(void **state)
 {
-    struct qm_edges e = make_edges(256);
+    struct qm_detector e = make_edges(256);
 
     expect_run(&e, 100, 1, 1, 0);
     expect_run(&e, 99, 1, 2, -1);
     expect_run(&e, 95, 4, 3, -1);
     expect_run(&e, 90, 3, 4, -1); /* 93 and 94 are left out */
     expect_run(&e, 80, 3, 1, 0);
-    assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1);
-    assert_int_equal(qm_edges_read(&e, 0, 1).reads, 1); /* nothing is before 0 */
-    qm_edges_free(&e);
+    assert_int_equal(qm_detector_read(&e, 0, 1).reads, 1);
+    assert_int_equal(qm_detector_read(&e, 0, 1).reads, 1); /* nothing is before 0 */
+    qm_detector_free(&e);
 }
 
 /* Reads that were sent in order arrive with two of them swapped. */
 static void test_swapped(void **state)
 {
-    struct qm_edges e = make_edges(256);
+    struct qm_detector e = make_edges(256);
 
     expect_run(&e, 10, 1, 1, 0);
     expect_run(&e, 11, 1, 2, 1);
     expect_run(&e, 13, 1, 3, 1);
     expect_run(&e, 12, 1, 1, 0);
     expect_run(&e, 14, 1, 4, 1);
-    qm_edges_free(&e);
+    qm_detector_free(&e);
 }
 
 /* 64 runs at a time, and as many random reads between: few are lost sight of. */
 static void test_interleaved(void **state)
 {
-    struct qm_edges e = make_edges(256);
+    struct qm_detector e = make_edges(256);
     struct rng rng = {1};
     unsigned lost = 0;
 
     for (unsigned i = 0; i < 20; i++)
         for (uint64_t s = 0; s < 64; s++) {
-            lost += qm_edges_read(&e, (s << 20) + i, 1).reads < 2;
-            qm_edges_read(&e, (UINT64_C(1) << 40) + rng_below(&rng, 1u << 30), 1);
+            lost += qm_detector_read(&e, (s << 20) + i, 1).reads < 2;
+            qm_detector_read(&e, (UINT64_C(1) << 40) + rng_below(&rng, 1u << 30), 1);
         }
     assert_in_range(lost, 64, 64 + 64);
-    qm_edges_free(&e);
+    qm_detector_free(&e);
 }
 
 static void test_random_makes_none(void **state)
 {
-    struct qm_edges e = make_edges(256);
+    struct qm_detector e = make_edges(256);
     struct rng rng = {2};
     unsigned runs = 0;
 
     for (unsigned i = 0; i < 100000; i++)
-        runs += qm_edges_read(&e, rng_below(&rng, 10u << 20), 1).reads > 1;
+        runs += qm_detector_read(&e, rng_below(&rng, 10u << 20), 1).reads > 1;
     assert_in_range(runs, 0, 100); /* by chance, about 256 * 6 / 10 M each */
-    qm_edges_free(&e);
+    qm_detector_free(&e);
 }
 
 /* Runs go on while the table's size changes. */
 static void test_edges_resized(void **state)
 {
     static const uint32_t sets[] = {256, 16, 64, 256, 32};
-    struct qm_edges e = make_edges(128);
+    struct qm_detector e = make_edges(128);
     unsigned lost = 0;
 
     for (unsigned i = 0; i < 5; i++) {
         for (uint64_t s = 0; s < 8; s++)
-            qm_edges_read(&e, (s << 20) + 2 * i, 1);
-        assert_true(qm_edges_resize(&e, sets[i]));
+            qm_detector_read(&e, (s << 20) + 2 * i, 1);
+        assert_true(qm_detector_resize(&e, sets[i]));
         for (uint64_t s = 0; s < 8; s++)
-            lost += qm_edges_read(&e, (s << 20) + 2 * i + 1, 1).reads < 2;
+            lost += qm_detector_read(&e, (s << 20) + 2 * i + 1, 1).reads < 2;
     }
     assert_int_equal(lost, 0);
-    qm_edges_free(&e);
+    qm_detector_free(&e);
 }
 
 static void test_strides(void **state)
@@ -135,80 +135,82 @@ static void test_strides(void **state)
 }
 
 /* Markers stay, whatever is noted beside them, in a table of any size. */
-static void check_markers(struct qm_noted *noted, uint16_t n)
+static void check_markers(struct qm_outcomes *noted, uint16_t n)
 {
     struct rng rng = {3};
     uint64_t markers[128];
 
-    assert_false(qm_noted_has(noted, 0));
-    assert_null(qm_noted_find(noted, 7));
+    assert_false(qm_outcomes_has(noted, 0));
+    assert_null(qm_outcomes_find(noted, 7));
     for (uint16_t i = 0; i < n; i++) {
         markers[i] = rng_next(&rng) >> 16;
-        assert_false(qm_noted_has(noted, markers[i]));
-        qm_noted_add(noted, markers[i], (struct qm_note){.track = i, .marker = true});
+        assert_false(qm_outcomes_has(noted, markers[i]));
+        qm_outcomes_add(noted, markers[i],
+                        (struct qm_note){.track = i, .marker = true});
     }
     for (unsigned i = 0; i < 100000; i++)
-        qm_noted_add(noted, rng_next(&rng) >> 16, (struct qm_note){.marker = false});
+        qm_outcomes_add(noted, rng_next(&rng) >> 16, (struct qm_note){.marker = false});
     for (uint16_t i = 0; i < n; i++) {
-        assert_true(qm_noted_has(noted, markers[i]));
-        assert_int_equal(qm_noted_find(noted, markers[i])->track, i);
+        assert_true(qm_outcomes_has(noted, markers[i]));
+        assert_int_equal(qm_outcomes_find(noted, markers[i])->track, i);
         if (i % 2 == 0)
             continue; /* a change of the size takes it away */
-        qm_noted_remove(noted, markers[i]);
-        assert_false(qm_noted_has(noted, markers[i]));
+        qm_outcomes_remove(noted, markers[i]);
+        assert_false(qm_outcomes_has(noted, markers[i]));
     }
-    qm_noted_add(noted, 5, (struct qm_note){.track = 1});
-    qm_noted_add(noted, 5, (struct qm_note){.track = 2});
-    assert_int_equal(qm_noted_find(noted, 5)->track, 2);
-    qm_noted_remove(noted, 5);
-    assert_null(qm_noted_find(noted, 5));
+    qm_outcomes_add(noted, 5, (struct qm_note){.track = 1});
+    qm_outcomes_add(noted, 5, (struct qm_note){.track = 2});
+    assert_int_equal(qm_outcomes_find(noted, 5)->track, 2);
+    qm_outcomes_remove(noted, 5);
+    assert_null(qm_outcomes_find(noted, 5));
 }
 
 static void test_noted(void **state)
 {
-    static const unsigned bits[] = {QM_NOTED_MOST_BITS, 7, 9, QM_NOTED_MOST_BITS, 8};
-    struct qm_noted noted = {0};
+    static const unsigned bits[] = {QM_OUTCOMES_MOST_BITS, 7, 9, QM_OUTCOMES_MOST_BITS,
+                                    8};
+    struct qm_outcomes noted = {0};
 
     for (unsigned i = 0; i < sizeof bits / sizeof bits[0]; i++) {
-        assert_true(qm_noted_resize(&noted, bits[i]));
+        assert_true(qm_outcomes_resize(&noted, bits[i]));
         check_markers(&noted, (uint16_t)(1u << bits[i] >> 4));
     }
-    qm_noted_free(&noted);
+    qm_outcomes_free(&noted);
 }
 
-static void tell(struct qm_worth *w, unsigned distance, bool used)
+static void tell(struct qm_yield *w, unsigned distance, bool used)
 {
     for (unsigned i = 0; i < 100; i++)
-        qm_worth_learn(w, QM_WORTH_TWO, distance, used);
+        qm_yield_learn(w, QM_YIELD_TWO, distance, used);
 }
 
 /* How often, of 1000 times, it reaches at least as far. */
-static unsigned reaches(struct qm_worth *w, uint32_t blocks)
+static unsigned reaches(struct qm_yield *w, uint32_t blocks)
 {
     unsigned n = 0;
 
     for (unsigned i = 0; i < 1000; i++)
-        n += qm_worth_reach(w, QM_WORTH_TWO, 256) >= blocks;
+        n += qm_yield_reach(w, QM_YIELD_TWO, 256) >= blocks;
     return n;
 }
 
 /* What is never used is tried less and less, but tried; and comes back. */
 static void test_worth(void **state)
 {
-    struct qm_worth w;
+    struct qm_yield w;
 
-    qm_worth_init(&w);
-    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 256), 256);
-    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 5), 5);
+    qm_yield_init(&w);
+    assert_int_equal(qm_yield_reach(&w, QM_YIELD_TWO, 256), 256);
+    assert_int_equal(qm_yield_reach(&w, QM_YIELD_TWO, 5), 5);
     tell(&w, 2, false); /* 4 to 7 blocks ahead */
-    assert_true(qm_worth_get(&w, QM_WORTH_TWO, 2) < 0.05f);
+    assert_true(qm_yield_get(&w, QM_YIELD_TWO, 2) < 0.05f);
     assert_int_equal(reaches(&w, 3), 1000);
     assert_in_range(reaches(&w, 4), 10, 100);
     assert_int_equal(reaches(&w, 8), 0);
-    assert_int_equal(qm_worth_reach(&w, QM_WORTH_TWO, 3), 3);
+    assert_int_equal(qm_yield_reach(&w, QM_YIELD_TWO, 3), 3);
     tell(&w, 0, false);
     assert_in_range(reaches(&w, 1), 10, 100);
-    assert_int_equal(qm_worth_reach(&w, QM_WORTH_OWN_TWO, 256), 256);
+    assert_int_equal(qm_yield_reach(&w, QM_YIELD_OWN_TWO, 256), 256);
     tell(&w, 0, true);
     tell(&w, 2, true);
     assert_int_equal(reaches(&w, 256), 1000);
@@ -218,18 +220,18 @@ static void test_worth(void **state)
  */
 static void test_worth_next(void **state)
 {
-    static const enum qm_worth_bucket own[] = {QM_WORTH_TWO, QM_WORTH_OWN_TWO};
-    struct qm_worth w;
+    static const enum qm_yield_bucket own[] = {QM_YIELD_TWO, QM_YIELD_OWN_TWO};
+    struct qm_yield w;
     unsigned reached;
 
-    qm_worth_init(&w);
+    qm_yield_init(&w);
     for (unsigned i = 0; i < 2; i++) {
         for (unsigned k = 0; k < 900; k++)
             for (unsigned d = 0; d < 2; d++)
-                qm_worth_learn(&w, own[i], d, k % 3 == 2);
+                qm_yield_learn(&w, own[i], d, k % 3 == 2);
         reached = 0;
         for (unsigned k = 0; k < 320; k++)
-            reached += qm_worth_reach(&w, own[i], 256);
+            reached += qm_yield_reach(&w, own[i], 256);
         assert_int_equal(reached, i == 0 ? 10 : 310 + 10 * 3);
     }
 }
@@ -238,20 +240,20 @@ static void test_worth_buckets(void **state)
 {
     static const uint64_t lengths[] = {3, 8, 32, 128};
 
-    assert_int_equal(qm_worth_of_run(false, true, 2), QM_WORTH_TWO);
-    assert_int_equal(qm_worth_of_run(true, true, 2), QM_WORTH_OWN_TWO);
+    assert_int_equal(qm_yield_of_run(false, true, 2), QM_YIELD_TWO);
+    assert_int_equal(qm_yield_of_run(true, true, 2), QM_YIELD_OWN_TWO);
     for (unsigned i = 0; i < 4; i++) {
-        assert_int_equal(qm_worth_of_run(false, false, lengths[i]), QM_WORTH_RUN + i);
-        assert_int_equal(qm_worth_of_run(true, false, lengths[i]),
-                         QM_WORTH_OWN_RUN + i);
+        assert_int_equal(qm_yield_of_run(false, false, lengths[i]), QM_YIELD_RUN + i);
+        assert_int_equal(qm_yield_of_run(true, false, lengths[i]),
+                         QM_YIELD_OWN_RUN + i);
     }
-    assert_int_equal(qm_worth_of_stride(8), QM_WORTH_STRIDE);
-    assert_int_equal(qm_worth_of_stride(9), QM_WORTH_STRIDE_LONG);
-    assert_int_equal(qm_worth_distance(1), 0);
-    assert_int_equal(qm_worth_distance(3), 1);
-    assert_int_equal(qm_worth_distance(4), 2);
-    assert_int_equal(qm_worth_distance(63), 5);
-    assert_int_equal(qm_worth_distance(UINT64_MAX), QM_WORTH_DISTANCES - 1);
+    assert_int_equal(qm_yield_of_stride(8), QM_YIELD_STRIDE);
+    assert_int_equal(qm_yield_of_stride(9), QM_YIELD_STRIDE_LONG);
+    assert_int_equal(qm_yield_distance(1), 0);
+    assert_int_equal(qm_yield_distance(3), 1);
+    assert_int_equal(qm_yield_distance(4), 2);
+    assert_int_equal(qm_yield_distance(63), 5);
+    assert_int_equal(qm_yield_distance(UINT64_MAX), QM_YIELD_DISTANCES - 1);
 }
 
 static bool is_even(void *opaque, uint64_t block)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tell.c - telling the server of reads that are made over another connection, and of
+/* hints.c - telling the server of reads that are made over another connection, and of
  * where files lie.
  *
  * The former records go over the instance's one connection, in the order in which

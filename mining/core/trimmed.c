@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forgotten.c - see forgotten.h. */
-#include "mining/core/forgotten.h"
+/* trimmed.c - see trimmed.h. */
+#include "mining/core/trimmed.h"
 
 #include <string.h>
 
-void qm_forgotten_init(struct qm_forgotten *f)
+void qm_trimmed_init(struct qm_trimmed *f)
 {
     atomic_init(&f->count, 0);
     pthread_rwlock_init(&f->lock, NULL);
 }
 
-void qm_forgotten_destroy(struct qm_forgotten *f)
+void qm_trimmed_destroy(struct qm_trimmed *f)
 {
     pthread_rwlock_destroy(&f->lock);
 }
 
-static unsigned count_of(const struct qm_forgotten *f)
+static unsigned count_of(const struct qm_trimmed *f)
 {
     return atomic_load_explicit(&f->count, memory_order_relaxed);
 }
 
-static void set_count(struct qm_forgotten *f, unsigned n)
+static void set_count(struct qm_trimmed *f, unsigned n)
 {
     atomic_store_explicit(&f->count, n, memory_order_relaxed);
 }
 
 /* The first range that ends after block. */
-static unsigned find(const struct qm_forgotten *f, uint64_t block)
+static unsigned find(const struct qm_trimmed *f, uint64_t block)
 {
     unsigned low = 0, high = count_of(f);
 
@@ -41,7 +41,7 @@ static unsigned find(const struct qm_forgotten *f, uint64_t block)
     return low;
 }
 
-static bool has(const struct qm_forgotten *f, uint64_t block)
+static bool has(const struct qm_trimmed *f, uint64_t block)
 {
     unsigned i = find(f, block);
 
@@ -49,8 +49,8 @@ static bool has(const struct qm_forgotten *f, uint64_t block)
 }
 
 /* Puts with, of n ranges, in the place of those from i to i + gone - 1. */
-static void replace(struct qm_forgotten *f, unsigned i, unsigned gone,
-                    const struct qm_forgotten_range *with, unsigned n)
+static void replace(struct qm_trimmed *f, unsigned i, unsigned gone,
+                    const struct qm_trimmed_range *with, unsigned n)
 {
     unsigned count = count_of(f);
 
@@ -62,11 +62,11 @@ static void replace(struct qm_forgotten *f, unsigned i, unsigned gone,
 }
 
 /* The list may be one longer than it should. */
-static void drop_shortest(struct qm_forgotten *f)
+static void drop_shortest(struct qm_trimmed *f)
 {
     unsigned shortest = 0, count = count_of(f);
 
-    if (count <= QM_FORGOTTEN_MAX)
+    if (count <= QM_TRIMMED_MAX)
         return;
     for (unsigned i = 1; i < count; i++)
         if (f->ranges[i].to - f->ranges[i].from <
@@ -75,9 +75,9 @@ static void drop_shortest(struct qm_forgotten *f)
     replace(f, shortest, 1, NULL, 0);
 }
 
-void qm_forgotten_add(struct qm_forgotten *f, uint64_t block, uint64_t count)
+void qm_trimmed_add(struct qm_trimmed *f, uint64_t block, uint64_t count)
 {
-    struct qm_forgotten_range new = {block, block + count};
+    struct qm_trimmed_range new = {block, block + count};
     unsigned first, last;
 
     if (count == 0 || block >= QM_BLOCKS_MAX)
@@ -98,7 +98,7 @@ void qm_forgotten_add(struct qm_forgotten *f, uint64_t block, uint64_t count)
     pthread_rwlock_unlock(&f->lock);
 }
 
-bool qm_forgotten_search(struct qm_forgotten *f, uint64_t block)
+bool qm_trimmed_search(struct qm_trimmed *f, uint64_t block)
 {
     bool found;
 
@@ -109,34 +109,34 @@ bool qm_forgotten_search(struct qm_forgotten *f, uint64_t block)
     return found;
 }
 
-void qm_forgotten_remove(struct qm_forgotten *f, uint64_t block)
+void qm_trimmed_remove(struct qm_trimmed *f, uint64_t block)
 {
-    struct qm_forgotten_range rest[2];
+    struct qm_trimmed_range rest[2];
     unsigned n = 0, i;
 
-    if (!qm_forgotten_search(f, block) || pthread_rwlock_trywrlock(&f->lock) != 0)
+    if (!qm_trimmed_search(f, block) || pthread_rwlock_trywrlock(&f->lock) != 0)
         return;
     if (has(f, block)) {
         i = find(f, block);
         if (f->ranges[i].from < block)
-            rest[n++] = (struct qm_forgotten_range){f->ranges[i].from, block};
+            rest[n++] = (struct qm_trimmed_range){f->ranges[i].from, block};
         if (f->ranges[i].to > block + 1)
-            rest[n++] = (struct qm_forgotten_range){block + 1, f->ranges[i].to};
+            rest[n++] = (struct qm_trimmed_range){block + 1, f->ranges[i].to};
         replace(f, i, 1, rest, n);
         drop_shortest(f);
     }
     pthread_rwlock_unlock(&f->lock);
 }
 
-unsigned qm_forgotten_filter(struct qm_forgotten *f, struct qm_candidate *candidates,
-                             unsigned n)
+unsigned qm_trimmed_filter(struct qm_trimmed *f, struct qm_candidate *candidates,
+                           unsigned n)
 {
     unsigned kept = 0;
 
-    if (qm_forgotten_none(f))
+    if (qm_trimmed_none(f))
         return n;
     for (unsigned i = 0; i < n; i++)
-        if (!qm_forgotten_has(f, candidates[i].block))
+        if (!qm_trimmed_has(f, candidates[i].block))
             candidates[kept++] = candidates[i];
     return kept;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* edges.h - where recent reads ended, so that one that goes on from there is noticed.
+/* detector.h - where recent reads ended, so that one that goes on from there is
+ * noticed.
  *
  * A read that belongs to no known stream leaves two *edges*: the block behind its last
  * one, where a reader that goes forward reads next, and its first block, in front of
@@ -16,16 +17,17 @@
  *
  * No locking.
  */
-#ifndef QM_EDGES_H
-#define QM_EDGES_H
+#ifndef QM_DETECTOR_H
+#define QM_DETECTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    QM_EDGES_WAYS = 4,
-    QM_EDGES_NEAR = 2, /* blocks that a read may leave out and still continue a run */
-    QM_EDGES_BACK = 8, /* blocks before an edge: reads that came out of order */
+    QM_DETECTOR_WAYS = 4,
+    QM_DETECTOR_NEAR =
+        2, /* blocks that a read may leave out and still continue a run */
+    QM_DETECTOR_BACK = 8, /* blocks before an edge: reads that came out of order */
 };
 
 struct qm_edge {
@@ -35,16 +37,16 @@ struct qm_edge {
     int8_t step;    /* 1: forward; -1: backward */
 };
 
-struct qm_edges {
+struct qm_detector {
     uint32_t now;
     uint32_t n; /* sets; a power of two, or 0: there is no memory yet */
-    struct qm_edge (*sets)[QM_EDGES_WAYS];
+    struct qm_edge (*sets)[QM_DETECTOR_WAYS];
 };
 
 /* From now on there are n sets, a power of two.  False: memory is out, and nothing has
  * changed.  The structure is all 0 before the first time. */
-bool qm_edges_resize(struct qm_edges *edges, uint32_t n);
-void qm_edges_free(struct qm_edges *edges);
+bool qm_detector_resize(struct qm_detector *edges, uint32_t n);
+void qm_detector_free(struct qm_detector *edges);
 
 /* A run that a read continues, the read itself included. */
 struct qm_run {
@@ -53,6 +55,7 @@ struct qm_run {
 };
 
 /* Records a read of count blocks (at least 1) from block on. */
-struct qm_run qm_edges_read(struct qm_edges *edges, uint64_t block, uint32_t count);
+struct qm_run qm_detector_read(struct qm_detector *edges, uint64_t block,
+                               uint32_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* whose.c - see whose.h. */
-#include "clients/attach/whose.h"
+/* attribution.c - see attribution.h. */
+#include "clients/attach/attribution.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "clients/attach/patience.h"
-#include "clients/bpf/door.h"
+#include "clients/bpf/registrar.h"
 
 #define SECTOR  UINT64_C(512)
 #define TEND_MS 20
 
-struct qm_whose {
+struct qm_attribution {
     struct qm_device *device;
     pthread_mutex_t lock; /* the rest, but for what is constant */
     struct qm_agent *agent;
@@ -48,7 +48,7 @@ static struct qm_tag *tag_of(uint64_t handle)
 static uint64_t begin(void *opaque, uint64_t parent, uint16_t kind, uint64_t klass,
                       const char *name)
 {
-    struct qm_whose *w = opaque;
+    struct qm_attribution *w = opaque;
     struct qm_tag *tag;
 
     qm_tag_begin(w->device, tag_of(parent), (enum qmctx_kind)kind, klass, name, &tag);
@@ -67,7 +67,7 @@ static void hold(void *opaque, uint64_t handle)
 
 static void io(void *opaque, uint64_t context, const struct qm_bpf_read *read)
 {
-    struct qm_whose *w = opaque;
+    struct qm_attribution *w = opaque;
 
     if (context != 0)
         hold(w, context);
@@ -76,7 +76,7 @@ static void io(void *opaque, uint64_t context, const struct qm_bpf_read *read)
 
 static void *tend(void *opaque)
 {
-    struct qm_whose *w = opaque;
+    struct qm_attribution *w = opaque;
     struct pollfd fds[] = {{.fd = w->stop, .events = POLLIN},
                            {.fd = qm_agent_fd(w->agent), .events = POLLIN}};
 
@@ -87,13 +87,13 @@ static void *tend(void *opaque)
         pthread_mutex_unlock(&w->lock);
         /* However many want to register, reads have their turn. */
         if (fds[1].revents)
-            poll(fds, 1, QM_DOOR_PAUSE);
+            poll(fds, 1, QM_REGISTRAR_PAUSE);
     }
     return NULL;
 }
 
-static int start(struct qm_whose *w, const struct qm_whose_config *config, char *err,
-                 size_t len)
+static int start(struct qm_attribution *w, const struct qm_attribution_config *config,
+                 char *err, size_t len)
 {
     const struct qm_join_calls calls = {hold, release, w};
     const struct qm_agent_config agent = {.socket = config->socket,
@@ -125,10 +125,11 @@ static int start(struct qm_whose *w, const struct qm_whose_config *config, char 
     return error;
 }
 
-int qm_whose_open(struct qm_whose **whose, const struct qm_whose_config *config,
-                  char *err, size_t len)
+int qm_attribution_open(struct qm_attribution **whose,
+                        const struct qm_attribution_config *config, char *err,
+                        size_t len)
 {
-    struct qm_whose *w = calloc(1, sizeof *w);
+    struct qm_attribution *w = calloc(1, sizeof *w);
     int error;
 
     *whose = NULL;
@@ -140,13 +141,13 @@ int qm_whose_open(struct qm_whose **whose, const struct qm_whose_config *config,
     pthread_mutex_init(&w->lock, NULL);
     error = start(w, config, err, len);
     if (error != 0)
-        qm_whose_close(w);
+        qm_attribution_close(w);
     else
         *whose = w;
     return error;
 }
 
-void qm_whose_close(struct qm_whose *w)
+void qm_attribution_close(struct qm_attribution *w)
 {
     if (!w)
         return;
@@ -164,7 +165,8 @@ void qm_whose_close(struct qm_whose *w)
 
 /* Drains the ring until it has told of the bytes, or there is no hope that it will.
  * The lock is held, and let go of while it waits. */
-static void look(struct qm_whose *w, uint64_t offset, uint32_t bytes, uint64_t arrived)
+static void look(struct qm_attribution *w, uint64_t offset, uint32_t bytes,
+                 uint64_t arrived)
 {
     uint64_t mark = qm_agent_mark(w->agent), nap;
     bool first = true;
@@ -187,24 +189,26 @@ static void look(struct qm_whose *w, uint64_t offset, uint32_t bytes, uint64_t a
     }
 }
 
-size_t qm_whose_read(struct qm_whose *w, uint64_t offset, uint32_t bytes,
-                     struct qm_whose_part parts[QM_WHOSE_PARTS])
+size_t qm_attribution_read(struct qm_attribution *w, uint64_t offset, uint32_t bytes,
+                           struct qm_attribution_part parts[QM_ATTRIBUTION_PARTS])
 {
-    struct qm_join_piece pieces[QM_WHOSE_PARTS];
+    struct qm_join_piece pieces[QM_ATTRIBUTION_PARTS];
     uint64_t arrived = now();
     size_t count;
 
     pthread_mutex_lock(&w->lock);
     look(w, offset, bytes, arrived);
-    count = qm_join_request(w->join, offset, bytes, arrived, pieces, QM_WHOSE_PARTS);
+    count =
+        qm_join_request(w->join, offset, bytes, arrived, pieces, QM_ATTRIBUTION_PARTS);
     pthread_mutex_unlock(&w->lock);
     for (size_t i = 0; i < count; i++)
-        parts[i] = (struct qm_whose_part){pieces[i].offset, (uint32_t)pieces[i].bytes,
-                                          tag_of(pieces[i].context)};
+        parts[i] = (struct qm_attribution_part){
+            pieces[i].offset, (uint32_t)pieces[i].bytes, tag_of(pieces[i].context)};
     return count;
 }
 
-void qm_whose_get_stats(struct qm_whose *w, struct qm_whose_stats *stats)
+void qm_attribution_get_stats(struct qm_attribution *w,
+                              struct qm_attribution_stats *stats)
 {
     pthread_mutex_lock(&w->lock);
     qm_agent_get_stats(w->agent, &stats->agent);

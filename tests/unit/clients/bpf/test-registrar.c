@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-door.c - the agent's door: who comes in, and what becomes of its folder's files.
+/* test-registrar.c - the agent's registrar: which programs register, and the files of
+ * its folder.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,17 +25,17 @@
 
 #include <cmocka.h>
 
-#include "clients/bpf/door.h"
+#include "clients/bpf/registrar.h"
 
 enum { PATIENCE = 60, DESCRIPTORS = 256 + 3 * 16, MOST = 16, SHARE = MOST / 4 };
 
-static char dir[] = "/tmp/door.XXXXXX", path[64], victim[64];
-static struct qm_door *door;
+static char dir[] = "/tmp/registrar.XXXXXX", path[64], victim[64];
+static struct qm_registrar *registrar;
 static unsigned arrivals;
 static pid_t last;
 static bool hostile; /* the folder's owner puts a link in the socket's place at once */
 
-/* The door's bind(2): in the test's place of it. */
+/* The registrar's bind(2): in the test's place of it. */
 int bind(int fd, const struct sockaddr *address, socklen_t size)
 {
     int r = (int)syscall(SYS_bind, fd, address, size);
@@ -60,10 +61,10 @@ static void left(void *opaque, pid_t process)
 
 static void open_door(void)
 {
-    const struct qm_door_calls calls = {arrived, left, NULL};
+    const struct qm_registrar_calls calls = {arrived, left, NULL};
     char err[256];
 
-    if (qm_door_open(&door, path, &calls, err, sizeof err) != 0)
+    if (qm_registrar_open(&registrar, path, &calls, err, sizeof err) != 0)
         fail_msg("%s", err);
 }
 
@@ -87,8 +88,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    qm_door_close(door);
-    door = NULL;
+    qm_registrar_close(registrar);
+    registrar = NULL;
     unlink(path);
     unlink(victim);
     return rmdir(dir);
@@ -118,8 +119,8 @@ static void test_link_in_its_place(void **state)
     hostile = true;
     open_door();
     assert_int_equal(mode_of(victim), 0600);
-    qm_door_close(door);
-    door = NULL;
+    qm_registrar_close(registrar);
+    registrar = NULL;
     assert_int_equal(mode_of(victim), 0600);
 }
 
@@ -176,7 +177,7 @@ static void say_hello(int fd)
     say_hello_with(fd, 1);
 }
 
-/* Whether the door has closed it. */
+/* Whether the registrar has closed it. */
 static bool is_closed(int fd)
 {
     char c;
@@ -194,10 +195,10 @@ static void await_step(int from_child)
     while (poll(&p, 1, 5) == 0) {
         assert_true(time(NULL) < until);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
-        qm_door_serve(door);
+        qm_registrar_serve(registrar);
     }
     assert_int_equal(read(from_child, &c, 1), 1);
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
 }
 
 /* A user that connects more often than his share is refused the rest; others come in.
@@ -304,7 +305,7 @@ static void test_hello_of_one_who_has_ended(void **state)
     (void)!write(go[1], &c, 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
     assert_int_equal(arrivals, 0);
     (void)!write(go[1], &c, 1);
     close(steps[0]);
@@ -312,7 +313,7 @@ static void test_hello_of_one_who_has_ended(void **state)
     close(go[1]);
 }
 
-/* Serves until the door has closed the test's own connection. */
+/* Serves until the registrar has closed the test's own connection. */
 static void await_closed(int fd)
 {
     time_t until = time(NULL) + PATIENCE;
@@ -322,7 +323,7 @@ static void await_closed(int fd)
         struct qm_agent_welcome answer;
 
         assert_true(time(NULL) < until);
-        qm_door_serve(door);
+        qm_registrar_serve(registrar);
         if (poll(&p, 1, 5) == 1 && recv(fd, &answer, sizeof answer, MSG_DONTWAIT) <= 0)
             return;
     }
@@ -335,12 +336,12 @@ static void test_registering_anew(void **state)
 
     open_door();
     first = knock();
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
     say_hello(first);
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
     assert_int_equal(arrivals, 1);
     second = knock();
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
     say_hello(second);
     await_closed(first);
     assert_int_equal(arrivals, 2);
@@ -357,7 +358,7 @@ static void test_silent_and_strange(void **state)
     open_door();
     silent = knock();
     strange = knock();
-    qm_door_serve(door);
+    qm_registrar_serve(registrar);
     say_hello_with(strange, 2);
     await_closed(strange);
     assert_int_equal(arrivals, 0);

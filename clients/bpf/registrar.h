@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* door.h - the socket at which programs register with an agent (quickmine-agent.h).
+/* registrar.h - the socket at which programs register with an agent
+ * (quickmine-agent.h).
  *
  * Any local program may register itself; of another it cannot say anything, since the
  * process is the one that the kernel names (SO_PEERCRED).  A registration ends when its
@@ -10,17 +11,17 @@
  *
  * Threads: one at a time.
  */
-#ifndef QM_BPF_DOOR_H
-#define QM_BPF_DOOR_H
+#ifndef QM_BPF_REGISTRAR_H
+#define QM_BPF_REGISTRAR_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "clients/protocol/quickmine-agent.h"
 
-struct qm_door;
+struct qm_registrar;
 
-struct qm_door_calls {
+struct qm_registrar_calls {
     /* A process registers; `table` is closed after the call.  Returns 0 or an errno
      * value, which it is told. */
     int (*arrived)(void *opaque, pid_t process, uid_t user,
@@ -32,16 +33,17 @@ struct qm_door_calls {
 /* Listens at path, whose directory must exist.  A socket that nobody listens at is
  * replaced; anything else at that path is not touched.  Returns 0, or an errno value
  * with a sentence in err. */
-int qm_door_open(struct qm_door **door, const char *path,
-                 const struct qm_door_calls *calls, char *err, size_t len);
+int qm_registrar_open(struct qm_registrar **registrar, const char *path,
+                      const struct qm_registrar_calls *calls, char *err, size_t len);
 /* Removes the socket; left() is not called.  May be NULL. */
-void qm_door_close(struct qm_door *door);
+void qm_registrar_close(struct qm_registrar *registrar);
 
 /* A descriptor that is readable when there is something to do, and doing it without
  * waiting.  To be called every second, too.  Who lets anybody in as soon as he knocks
- * has time for nothing else when many do: leave QM_DOOR_PAUSE between two calls. */
-#define QM_DOOR_PAUSE 2 /* ms */
-int qm_door_fd(const struct qm_door *door);
-void qm_door_serve(struct qm_door *door);
+ * has time for nothing else when many do: leave QM_REGISTRAR_PAUSE between two calls.
+ */
+#define QM_REGISTRAR_PAUSE 2 /* ms */
+int qm_registrar_fd(const struct qm_registrar *registrar);
+void qm_registrar_serve(struct qm_registrar *registrar);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* door.c - see door.h. */
-#include "clients/bpf/door.h"
+/* registrar.c - see registrar.h. */
+#include "clients/bpf/registrar.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,8 +51,8 @@ struct guest {
     struct guest *prev, *next;
 };
 
-struct qm_door {
-    struct qm_door_calls calls;
+struct qm_registrar {
+    struct qm_registrar_calls calls;
     int listener, epoll;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
     dev_t dev;
@@ -102,7 +102,7 @@ static int bind_for_all(int fd, const struct sockaddr_un *address)
     return r;
 }
 
-static int listen_at(struct qm_door *d, const struct sockaddr_un *address)
+static int listen_at(struct qm_registrar *d, const struct sockaddr_un *address)
 {
     struct stat st;
     int error;
@@ -136,15 +136,15 @@ static unsigned room(void)
     return most < 4 ? 4 : most > GUESTS_MAX ? GUESTS_MAX : (unsigned)most;
 }
 
-int qm_door_open(struct qm_door **door, const char *path,
-                 const struct qm_door_calls *calls, char *err, size_t len)
+int qm_registrar_open(struct qm_registrar **registrar, const char *path,
+                      const struct qm_registrar_calls *calls, char *err, size_t len)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct epoll_event event = {.events = EPOLLIN};
-    struct qm_door *d;
+    struct qm_registrar *d;
     int error;
 
-    *door = NULL;
+    *registrar = NULL;
     if (strlen(path) >= sizeof address.sun_path) {
         snprintf(err, len, "%s: a socket's path has at most %zu bytes", path,
                  sizeof address.sun_path - 1);
@@ -165,14 +165,14 @@ int qm_door_open(struct qm_door **door, const char *path,
         error = errno;
     if (error != 0) {
         snprintf(err, len, "%s: %s", path, strerror(error));
-        qm_door_close(d);
+        qm_registrar_close(d);
         return error;
     }
-    *door = d;
+    *registrar = d;
     return 0;
 }
 
-static void let_go(struct qm_door *d, struct guest *g)
+static void let_go(struct qm_registrar *d, struct guest *g)
 {
     if (g->gone)
         return;
@@ -185,7 +185,7 @@ static void let_go(struct qm_door *d, struct guest *g)
     d->count--;
 }
 
-static void free_gone(struct qm_door *d)
+static void free_gone(struct qm_registrar *d)
 {
     struct guest *g, *next;
 
@@ -198,7 +198,7 @@ static void free_gone(struct qm_door *d)
     }
 }
 
-void qm_door_close(struct qm_door *d)
+void qm_registrar_close(struct qm_registrar *d)
 {
     struct guest *g;
     struct stat st;
@@ -222,12 +222,12 @@ void qm_door_close(struct qm_door *d)
     free(d);
 }
 
-int qm_door_fd(const struct qm_door *d)
+int qm_registrar_fd(const struct qm_registrar *d)
 {
     return d->epoll;
 }
 
-static unsigned guests_of(const struct qm_door *d, uid_t user)
+static unsigned guests_of(const struct qm_registrar *d, uid_t user)
 {
     const struct guest *g;
     unsigned n = 0;
@@ -237,7 +237,7 @@ static unsigned guests_of(const struct qm_door *d, uid_t user)
     return n;
 }
 
-static int attend(struct qm_door *d, struct guest *g, struct end *end, int fd)
+static int attend(struct qm_registrar *d, struct guest *g, struct end *end, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = end};
 
@@ -295,7 +295,7 @@ static int life_of(int fd, const struct ucred *peer, bool *gone)
     return life;
 }
 
-static void welcome(struct qm_door *d, int fd)
+static void welcome(struct qm_registrar *d, int fd)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -370,7 +370,7 @@ static ssize_t receive(int fd, struct qm_agent_hello *hello, int *table)
 }
 
 /* A process that registers anew has no other registration any more. */
-static void replace(struct qm_door *d, const struct guest *by)
+static void replace(struct qm_registrar *d, const struct guest *by)
 {
     struct guest *g;
 
@@ -390,7 +390,7 @@ static bool has_ended(const struct guest *g)
     return g->life.fd != -1 && poll(&life, 1, 0) == 1;
 }
 
-static void listen_to(struct qm_door *d, struct guest *g)
+static void listen_to(struct qm_registrar *d, struct guest *g)
 {
     struct qm_agent_welcome answer = {.magic = QM_AGENT_MAGIC,
                                       .version = QM_AGENT_VERSION};
@@ -424,7 +424,7 @@ static void listen_to(struct qm_door *d, struct guest *g)
         let_go(d, g);
 }
 
-static void serve(struct qm_door *d, const struct end *end)
+static void serve(struct qm_registrar *d, const struct end *end)
 {
     if (end->guest->gone)
         return;
@@ -434,7 +434,7 @@ static void serve(struct qm_door *d, const struct end *end)
         listen_to(d, end->guest);
 }
 
-void qm_door_serve(struct qm_door *d)
+void qm_registrar_serve(struct qm_registrar *d)
 {
     struct epoll_event events[EVENTS];
     struct guest *g;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* noted.c - see noted.h. */
-#include "mining/readahead/noted.h"
+/* outcomes.c - see outcomes.h. */
+#include "mining/readahead/outcomes.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 /* Of all blocks there can be. */
-#define BYTES (sizeof(uint64_t) << QM_NOTED_MOST_BITS)
+#define BYTES (sizeof(uint64_t) << QM_OUTCOMES_MOST_BITS)
 
-static unsigned bits_of(const struct qm_noted *noted)
+static unsigned bits_of(const struct qm_outcomes *noted)
 {
     return atomic_load_explicit(&noted->bits, memory_order_relaxed);
 }
 
 /* The memory of places from n on, which nobody needs any more, is the system's. */
-static void give_back(struct qm_noted *noted, unsigned n)
+static void give_back(struct qm_outcomes *noted, unsigned n)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t kept = n * sizeof *noted->blocks + page - 1;
@@ -34,7 +34,7 @@ static _Atomic uint64_t *reserve(void)
     return blocks == MAP_FAILED ? NULL : blocks;
 }
 
-bool qm_noted_resize(struct qm_noted *noted, unsigned bits)
+bool qm_outcomes_resize(struct qm_outcomes *noted, unsigned bits)
 {
     const unsigned before = noted->blocks ? 1u << bits_of(noted) : 0;
     struct qm_note *notes = calloc(1u << bits, sizeof *notes);
@@ -55,7 +55,7 @@ bool qm_noted_resize(struct qm_noted *noted, unsigned bits)
     return true;
 }
 
-void qm_noted_free(struct qm_noted *noted)
+void qm_outcomes_free(struct qm_outcomes *noted)
 {
     if (noted->blocks)
         (void)munmap((void *)noted->blocks, BYTES);
@@ -69,12 +69,12 @@ static unsigned place_of(uint64_t block, unsigned choice, unsigned bits)
     return (unsigned)(hash >> (choice ? 32 : 64 - bits)) & ((1u << bits) - 1);
 }
 
-static uint64_t at(struct qm_noted *noted, unsigned place)
+static uint64_t at(struct qm_outcomes *noted, unsigned place)
 {
     return atomic_load_explicit(&noted->blocks[place], memory_order_relaxed);
 }
 
-bool qm_noted_has(struct qm_noted *noted, uint64_t block)
+bool qm_outcomes_has(struct qm_outcomes *noted, uint64_t block)
 {
     const unsigned bits = bits_of(noted);
 
@@ -82,7 +82,7 @@ bool qm_noted_has(struct qm_noted *noted, uint64_t block)
            at(noted, place_of(block, 1, bits)) == block + 1;
 }
 
-struct qm_note *qm_noted_find(struct qm_noted *noted, uint64_t block)
+struct qm_note *qm_outcomes_find(struct qm_outcomes *noted, uint64_t block)
 {
     for (unsigned choice = 0; choice < 2; choice++) {
         unsigned place = place_of(block, choice, bits_of(noted));
@@ -94,19 +94,19 @@ struct qm_note *qm_noted_find(struct qm_noted *noted, uint64_t block)
 }
 
 /* Whether a place may be taken by block. */
-static bool yields(struct qm_noted *noted, unsigned place, bool only_free)
+static bool yields(struct qm_outcomes *noted, unsigned place, bool only_free)
 {
     return at(noted, place) == 0 || (!only_free && !noted->notes[place].marker);
 }
 
-void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note)
+void qm_outcomes_add(struct qm_outcomes *noted, uint64_t block, struct qm_note note)
 {
     const unsigned places[2] = {place_of(block, 0, bits_of(noted)),
                                 place_of(block, 1, bits_of(noted))};
     unsigned place;
     bool second; /* one that is free comes first, then one without a marker */
 
-    qm_noted_remove(noted, block);
+    qm_outcomes_remove(noted, block);
     second = !yields(noted, places[0], true) &&
              (yields(noted, places[1], true) || !yields(noted, places[0], false));
     if (second && !yields(noted, places[1], false) && !note.marker)
@@ -116,7 +116,7 @@ void qm_noted_add(struct qm_noted *noted, uint64_t block, struct qm_note note)
     atomic_store_explicit(&noted->blocks[place], block + 1, memory_order_relaxed);
 }
 
-void qm_noted_remove(struct qm_noted *noted, uint64_t block)
+void qm_outcomes_remove(struct qm_outcomes *noted, uint64_t block)
 {
     for (unsigned choice = 0; choice < 2; choice++) {
         unsigned place = place_of(block, choice, bits_of(noted));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.h - the table of the filter's parameters, for config.c and settings.c.
+/* parameters.h - the table of the filter's parameters, for config.c and settings.c.
  *
  * A key's value points into the command line, or is a copy that came with a change
  * while the server ran.  One thread at a time uses the table.
  */
-#ifndef QMS_KEYS_H
-#define QMS_KEYS_H
+#ifndef QMS_PARAMETERS_H
+#define QMS_PARAMETERS_H
 
 #include <nbdkit-filter.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* below.c - the server's connections to the layer below nbdkit's filter: what the
+/* backend.c - the server's connections to the layer below nbdkit's filter: what the
  * device is like, and the connections that are prefetched over (backing.h).
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "server/below.h"
+#include "server/backend.h"
 #include "server/server.h"
 
 #define MAX_READ (UINT32_C(4) << 20) /* of one read of the layer below */
@@ -32,13 +32,13 @@ static nbdkit_next *open_next(nbdkit_backend *backend)
     return next;
 }
 
-void qms_below_close(nbdkit_next *next)
+void qms_backend_close(nbdkit_next *next)
 {
     next->finalize(next);
     nbdkit_next_context_close(next);
 }
 
-int64_t qms_below_max_read(const struct qms_server *s, nbdkit_next *next)
+int64_t qms_backend_max_read(const struct qms_server *s, nbdkit_next *next)
 {
     uint32_t minimum, preferred, maximum;
 
@@ -55,7 +55,7 @@ int64_t qms_below_max_read(const struct qms_server *s, nbdkit_next *next)
     return maximum;
 }
 
-nbdkit_next *qms_below_probe(struct qms_server *s)
+nbdkit_next *qms_backend_probe(struct qms_server *s)
 {
     nbdkit_next *next = open_next(s->backend);
     int64_t size, maximum = -1;
@@ -64,9 +64,9 @@ nbdkit_next *qms_below_probe(struct qms_server *s)
         return NULL;
     size = next->get_size(next);
     if (size != -1)
-        maximum = qms_below_max_read(s, next);
+        maximum = qms_backend_max_read(s, next);
     if (maximum == -1) {
-        qms_below_close(next);
+        qms_backend_close(next);
         return NULL;
     }
     s->size = size;
@@ -74,7 +74,7 @@ nbdkit_next *qms_below_probe(struct qms_server *s)
     return next;
 }
 
-bool qms_below_flush(struct qms_server *s)
+bool qms_backend_flush(struct qms_server *s)
 {
     nbdkit_next *next = open_next(s->backend);
     bool flushed;
@@ -84,7 +84,7 @@ bool qms_below_flush(struct qms_server *s)
         return false;
     flushed = next->can_flush(next) == 1 && next->can_multi_conn(next) == 1 &&
               next->flush(next, 0, &err) == 0;
-    qms_below_close(next);
+    qms_backend_close(next);
     return flushed;
 }
 
@@ -110,13 +110,13 @@ static void *open_backing(void *opaque)
                 ": nothing is prefetched from it",
                 size, atomic_load(&s->size));
     }
-    qms_below_close(next);
+    qms_backend_close(next);
     return NULL;
 }
 
 static void close_backing(void *opaque, void *connection)
 {
-    qms_below_close(connection);
+    qms_backend_close(connection);
 }
 
 static int read_backing(void *opaque, void *connection, void *buf, uint32_t count,
@@ -153,7 +153,7 @@ static uint32_t trial_bytes(const struct qms_server *s)
     return s->size < s->config.block_size ? s->size : s->config.block_size;
 }
 
-unsigned qms_below_connections(const struct qms_server *s)
+unsigned qms_backend_connections(const struct qms_server *s)
 {
     const unsigned given = (unsigned)s->config.prefetch_connections;
 
@@ -161,14 +161,14 @@ unsigned qms_below_connections(const struct qms_server *s)
         return given;
     return s->thread_model < NBDKIT_THREAD_MODEL_PARALLEL
                ? SERIALIZED_MOST
-               : QM_INFLIGHT_MOST / QMS_BELOW_EACH;
+               : QM_INFLIGHT_MOST / QMS_BACKEND_EACH;
 }
 
-struct qms_backing *qms_below_start(struct qms_server *s, nbdkit_next *first,
-                                    int *error)
+struct qms_backing *qms_backend_start(struct qms_server *s, nbdkit_next *first,
+                                      int *error)
 {
     const struct qms_backing_config backing = {
-        .connections = qms_below_connections(s),
+        .connections = qms_backend_connections(s),
         .first = s->config.prefetch_threads == QM_PREFETCH_AUTO
                      ? 1
                      : (unsigned)s->config.prefetch_connections,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* grace.c - see grace.h. */
-#include "server/grace.h"
+/* quiesce.c - see quiesce.h. */
+#include "server/quiesce.h"
 
 #include <time.h>
 
 #define LOOK_NS 100000 /* how often the counts are looked at */
 
-void qms_grace_init(struct qms_grace *g)
+void qms_quiesce_init(struct qms_quiesce *g)
 {
     atomic_init(&g->current, 0);
     for (unsigned i = 0; i < QMS_STRIPES; i++)
@@ -15,12 +15,12 @@ void qms_grace_init(struct qms_grace *g)
     pthread_mutex_init(&g->waiting, NULL);
 }
 
-void qms_grace_destroy(struct qms_grace *g)
+void qms_quiesce_destroy(struct qms_quiesce *g)
 {
     pthread_mutex_destroy(&g->waiting);
 }
 
-unsigned qms_grace_enter(struct qms_grace *g)
+unsigned qms_quiesce_enter(struct qms_quiesce *g)
 {
     unsigned stripe = qms_stripe(), set = atomic_load(&g->current);
 
@@ -28,13 +28,13 @@ unsigned qms_grace_enter(struct qms_grace *g)
     return stripe << 1 | set;
 }
 
-void qms_grace_leave(struct qms_grace *g, unsigned token)
+void qms_quiesce_leave(struct qms_quiesce *g, unsigned token)
 {
     atomic_fetch_sub_explicit(&g->stripes[token >> 1].inside[token & 1], 1,
                               memory_order_release);
 }
 
-void qms_grace_wait(struct qms_grace *g)
+void qms_quiesce_wait(struct qms_quiesce *g)
 {
     const struct timespec look = {.tv_nsec = LOOK_NS};
 

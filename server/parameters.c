@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.c - the table of the filter's parameters: how each is parsed, with which
+/* parameters.c - the table of the filter's parameters: how each is parsed, with which
  * policies it has an effect, and what --help says of it.
  */
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #ifdef QM_HAVE_HTTP
 #include "server/http.h"
 #endif
-#include "server/keys.h"
+#include "server/parameters.h"
 #include "server/values.h"
 
 #define MAX_QUEUE   65536
