@@ -58,6 +58,13 @@ void client_error(struct client *c, const char *format, ...)
     qm_reply_error(&c->out, "%s", text);
 }
 
+void client_hush(struct client *c, size_t from)
+{
+    if (c->mute || c->skip)
+        c->out.length = from;
+    c->skip = false;
+}
+
 bool client_reply_fits(struct client *c, size_t from)
 {
     if (c->out.length - from <= c->server->config->max_reply)
@@ -70,7 +77,7 @@ bool client_reply_fits(struct client *c, size_t from)
 void client_reset(struct client *c)
 {
     c->db = 0;
-    c->resp3 = false;
+    c->resp3 = c->mute = c->skip_next = c->skip = false;
     c->name[0] = '\0';
     c->trusted = !c->server->config->password;
     c->resp.trusted = c->trusted;
@@ -365,8 +372,15 @@ static void process(struct client *c)
             break;
         }
         c->used = used;
-        if (word_count(c) > 0)
+        if (word_count(c) > 0) {
+            size_t from = c->out.length;
+
+            c->skip = c->skip_next;
+            c->skip_next = false;
             run(c);
+            if (!c->request)
+                client_hush(c, from);
+        }
         if (!c->request) /* its words stay where they are until it is answered */
             done(c);
     }

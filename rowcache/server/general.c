@@ -185,7 +185,7 @@ void cmd_multi(struct client *c)
 {
     client_error(c, "ERR transactions are not supported: rows are read-only here, and "
                     "plain keys are changed one at a time; send the commands without "
-                    "MULTI");
+                    "MULTI and WATCH");
 }
 
 void cmd_no_multi(struct client *c)
@@ -258,10 +258,71 @@ static void reply_list(struct client *c, const char *const *lines)
         qm_reply_simple(&c->out, lines[i]);
 }
 
+/* CLIENT KILL ADDRESS, or ID, ADDR and SKIPME with a value each. */
+static void kill_clients(struct client *c)
+{
+    unsigned n = word_count(c), address = n == 3 ? 2 : 0;
+    bool skip_me = n != 3;
+    int64_t id = 0, killed = 0;
+
+    for (unsigned i = 2; n > 3 && i < n; i += 2) {
+        bool more = i + 1 < n;
+
+        if (more && word_is(c, i, "ID") && word_integer(c, i + 1, &id) && id > 0) {
+        } else if (more && word_is(c, i, "ADDR")) {
+            address = i + 1;
+        } else if (more && word_is(c, i, "SKIPME") &&
+                   (word_is(c, i + 1, "yes") || word_is(c, i + 1, "no"))) {
+            skip_me = word_is(c, i + 1, "yes");
+        } else {
+            client_error(c, more && word_is(c, i, "ID")
+                                ? "ERR client-id should be greater than 0"
+                                : "ERR syntax error");
+            return;
+        }
+    }
+    for (struct client *of = c->server->clients, *next; of; of = next) {
+        next = of->next;
+        if ((id > 0 && of->id != (uint64_t)id) ||
+            (address > 0 && !word_is(c, address, of->address)) || (skip_me && of == c))
+            continue;
+        killed++;
+        if (of == c) /* when it has its reply */
+            c->closing = true;
+        else
+            client_free(of);
+        if (n == 3)
+            break;
+    }
+    if (n > 3)
+        qm_reply_integer(&c->out, killed);
+    else if (killed > 0)
+        qm_reply_simple(&c->out, "OK");
+    else
+        client_error(c, "ERR No such client");
+}
+
+static void set_reply(struct client *c)
+{
+    if (word_is(c, 2, "ON")) {
+        c->mute = c->skip = false;
+        qm_reply_simple(&c->out, "OK");
+    } else if (word_is(c, 2, "OFF")) {
+        c->mute = true;
+    } else if (word_is(c, 2, "SKIP")) {
+        c->skip_next = !c->mute;
+        c->skip = true;
+    } else {
+        client_error(c, "ERR syntax error");
+    }
+}
+
 void cmd_client(struct client *c)
 {
     static const char *const help[] = {"CLIENT ID, GETNAME, SETNAME name, INFO, LIST, "
-                                       "SETINFO LIB-NAME|LIB-VER text",
+                                       "SETINFO LIB-NAME|LIB-VER text, KILL address, "
+                                       "KILL ID n ADDR address SKIPME yes|no, "
+                                       "REPLY ON|OFF|SKIP",
                                        NULL};
     unsigned n = word_count(c);
     struct qm_text text = {0};
@@ -276,6 +337,10 @@ void cmd_client(struct client *c)
     } else if (n == 3 && word_is(c, 1, "SETNAME")) {
         if (set_name(c, 2))
             qm_reply_simple(&c->out, "OK");
+    } else if (n >= 3 && word_is(c, 1, "KILL")) {
+        kill_clients(c);
+    } else if (n == 3 && word_is(c, 1, "REPLY")) {
+        set_reply(c);
     } else if (n == 4 && word_is(c, 1, "SETINFO")) {
         set_info(c);
     } else if (n == 2 && word_is(c, 1, "INFO")) {

@@ -289,8 +289,11 @@ static void answer(struct server *s, struct request *r, unsigned i,
         struct client *c = r->c;
 
         if (c) {
+            size_t from = c->out.length;
+
             c->request = NULL;
             r->finish(c, r);
+            client_hush(c, from);
         }
         free_request(r);
         if (c)
@@ -670,6 +673,64 @@ static void finish_hlen(struct client *c, struct request *r)
 void cmd_hlen(struct client *c)
 {
     ask(c, 1, 1, finish_hlen);
+}
+
+/* --- OBJECT and MEMORY: redis's words for what the store does not count --- */
+
+static bool object_refused(struct client *c)
+{
+    if (word_is(c, 1, "ENCODING") && word_count(c) == 3)
+        return false;
+    if (word_is(c, 1, "FREQ") && word_count(c) == 3)
+        client_error(c, "ERR An LFU maxmemory policy is not selected, access frequency "
+                        "not tracked. Please note that when switching between policies "
+                        "at runtime LRU and LFU data will take some time to adjust.");
+    else
+        client_error(c,
+                     "ERR unknown subcommand or wrong number of arguments for '%.*s'. "
+                     "Only OBJECT ENCODING key is known here.",
+                     word_length(c, 1) > 60 ? 60 : (int)word_length(c, 1), word(c, 1));
+    return true;
+}
+
+static void finish_encoding(struct client *c, struct request *r)
+{
+    if (any_failed(c, r))
+        return;
+    if (r->answer[0].outcome == QM_FILL_ROW)
+        qm_reply_string(&c->out, "hashtable");
+    else
+        qm_reply_null(&c->out, c->resp3);
+}
+
+void cmd_object(struct client *c)
+{
+    if (!object_refused(c))
+        ask(c, 2, 1, finish_encoding);
+}
+
+void plain_object(struct client *c)
+{
+    int error;
+
+    if (object_refused(c))
+        return;
+    error = qmstore_get(c->server->plain_store, word(c, 2), word_length(c, 2), NULL,
+                        NULL, NULL);
+    if (error == 0)
+        qm_reply_string(&c->out, "raw");
+    else if (error == ENOENT || error == EINVAL)
+        qm_reply_null(&c->out, c->resp3);
+    else
+        client_error(c, "MISCONF the store refuses: %s", strerror(error));
+}
+
+void cmd_memory(struct client *c)
+{
+    client_error(c,
+                 "ERR unknown subcommand or wrong number of arguments for '%.*s'. The "
+                 "memory of one key is not counted here; INFO store has that of all",
+                 word_length(c, 1) > 60 ? 60 : (int)word_length(c, 1), word(c, 1));
 }
 
 /* --- what is kept --- */

@@ -51,6 +51,7 @@ struct client {
     bool writing, closing;
     unsigned db;
     bool resp3, trusted;
+    bool mute, skip_next, skip; /* CLIENT REPLY: all; the next one; this one */
     char name[65], library[65], library_version[33], address[80];
     const char *command; /* the last one's name */
     struct qm_reader reader;
@@ -108,6 +109,8 @@ void client_new(struct server *server, int fd, SSL *ssl, const char *address);
 void client_free(struct client *c);
 void client_go_on(struct client *c); /* its request is answered */
 void client_reset(struct client *c);
+/* The reply from that byte on is not wanted, if CLIENT REPLY says so. */
+void client_hush(struct client *c, size_t from);
 static inline unsigned word_count(const struct client *c)
 {
     return c->resp.count;
@@ -186,6 +189,7 @@ void cmd_ping(struct client *c), cmd_echo(struct client *c),
     cmd_reset(struct client *c), cmd_command(struct client *c),
     cmd_client(struct client *c), cmd_config(struct client *c),
     cmd_info(struct client *c), cmd_multi(struct client *c), cmd_time(struct client *c),
-    cmd_no_multi(struct client *c);
+    cmd_no_multi(struct client *c), cmd_memory(struct client *c),
+    cmd_object(struct client *c), plain_object(struct client *c);
 
 #endif

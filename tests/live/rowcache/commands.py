@@ -187,6 +187,7 @@ def connection(r):
     assert hello.startswith(b"+OK\r\n%7\r\n") and hello.endswith(
         b"%2\r\n$2\r\nid\r\n$1\r\n1\r\n$4\r\nname\r\n$5\r\nname1\r\n_\r\n+OK\r\n"), hello
     assert b"-NOPROTO" in raw(b"HELLO 4\r\nQUIT\r\n")
+    week(r)
     # A pipeline is answered in its order, though some of it waits.
     r.flushdb()
     answer = raw(b"".join(b"GET item:%d\r\nECHO %d\r\n" % (i, i) for i in range(100, 130)) + b"QUIT\r\n")
@@ -195,6 +196,34 @@ def connection(r):
         row = b'{"id":%d,"name":"name%d"}' % (i, i)
         expected += b"$%d\r\n%s\r\n$3\r\n%d\r\n" % (len(row), row, i)
     assert answer == expected + b"+OK\r\n", answer
+
+
+def week(r):
+    """What clients of Redis send in their first week."""
+    fails("transactions are not supported", r.execute_command, "WATCH", "x")
+    fails("An LFU maxmemory policy is not selected", r.execute_command, "OBJECT", "FREQ", "item:1")
+    fails("INFO store has that of all", r.execute_command, "MEMORY", "USAGE", "item:1")
+    assert r.object("ENCODING", "item:1") == "hashtable" and r.object("ENCODING", "item:99999") is None
+    p = connect(db=1)
+    p.set("encoded", "x")
+    assert p.object("ENCODING", "encoded") == "raw" and p.object("ENCODING", "nix") is None
+    p.delete("encoded")
+    # Also of a reply that waits for the database.
+    r.flushdb()
+    assert raw(b"CLIENT REPLY SKIP\r\nGET item:1\r\nECHO a\r\nCLIENT REPLY OFF\r\nGET item:2\r\nGET\r\n"
+               b"CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nECHO b\r\nQUIT\r\n") == \
+        b"+OK\r\n$1\r\na\r\n+OK\r\n$1\r\nb\r\n+OK\r\n"
+    fails("syntax error", r.execute_command, "CLIENT", "REPLY", "NIX")
+    other = connect()
+    number = other.client_id()
+    assert r.execute_command("CLIENT", "KILL", "ID", number) == 1
+    assert str(number) not in [client["id"] for client in r.client_list()]
+    assert r.execute_command("CLIENT", "KILL", "ID", number) == 0
+    assert r.execute_command("CLIENT", "KILL", "ID", r.client_id()) == 0
+    fails("No such client", r.execute_command, "CLIENT", "KILL", "127.0.0.1:1")
+    fails("syntax error", r.execute_command, "CLIENT", "KILL", "ID", 1, "NIX")
+    fails("should be greater than 0", r.execute_command, "CLIENT", "KILL", "ID", 0)
+    assert raw(b"CLIENT KILL ADDR " + PATH[:70].encode() + b":0 SKIPME no\r\nECHO a\r\n").startswith(b"+OK\r\n:")
 
 
 def hostile(r):
