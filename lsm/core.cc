@@ -13,6 +13,7 @@ namespace quickmine::lsm
 {
 
 using rocksdb::Slice;
+using rocksdb::Status;
 using Clock = std::chrono::steady_clock;
 
 static const char property[] = "quickmine.lsm";
@@ -217,6 +218,21 @@ static void recording(std::vector<BlockName> *names, const std::function<void()>
     purpose().recorded = nullptr;
 }
 
+/* Whether a Seek() has put its block into the cache. */
+enum class Brought { yes, no_room, failed };
+
+static Brought brought_by(const rocksdb::Iterator &it)
+{
+    Status s = it.status();
+
+    if (s.IsMemoryLimit()) /* of a cache with strict_capacity_limit */
+        return Brought::no_room;
+    /* Incomplete: deletions alone.  InvalidArgument: the reader has no merge operator.
+     * Both are met behind the block that was asked for. */
+    return s.ok() || s.IsIncomplete() || s.IsInvalidArgument() ? Brought::yes
+                                                               : Brought::failed;
+}
+
 void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
 {
     auto begin = Clock::now();
@@ -252,17 +268,20 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
     rocksdb::ReadOptions read;
     read.total_order_seek = true;
     read.fill_cache = true;
-    read.max_skippable_internal_keys =
-        64; /* of a block of deletions, not all behind it */
+    read.max_skippable_internal_keys = 1; /* of deletions, not the blocks behind them */
     std::unique_ptr<rocksdb::Iterator> it(reader.NewIterator(read));
+    Brought brought = Brought::failed;
     recording(&names, [&] {
         const void *key = bridge_first(shaped.shape, 0, &len);
         it->Seek(Slice(static_cast<const char *>(key), len));
+        brought = brought_by(*it);
     });
-    if (names.empty()) {
+    if (brought == Brought::no_room)
+        cut_++;
+    else if (brought == Brought::failed || names.empty())
         failures_++;
+    if (brought != Brought::yes || names.empty())
         return;
-    }
     /* The name of the block at offset 0: a part of the index may be looked up before
      * it, and other blocks behind it if it has deletions alone.  Where that cannot be
      * told, the file's blocks are left to the cache. */
@@ -283,6 +302,11 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
             }
             const void *key = bridge_first(shaped.shape, i, &len);
             it->Seek(Slice(static_cast<const char *>(key), len));
+            brought = brought_by(*it);
+            if (brought != Brought::yes) {
+                ++(brought == Brought::no_room ? cut_ : failures_);
+                break;
+            }
             have[i] = 1;
             done++;
         }

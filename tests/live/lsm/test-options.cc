@@ -250,8 +250,9 @@ static void test_parallel()
     }
 }
 
-/* RocksDB keeps an object in the cache that calls the cache by which it was put there: of a
- * front that is gone, none may be left for the next database on the cache behind. */
+/* RocksDB keeps an object in the cache that calls the cache by which it was put there:
+ * of a front that is gone, none may be left for the next database on the cache behind.
+ */
 static void test_entry_stats()
 {
     auto cache = NewLRUCache(4 << 20);
@@ -271,7 +272,8 @@ static void test_entry_stats()
     cache->ApplyToAllEntries(
         [&left](const Slice &key, void *, size_t, Cache::DeleterFn) {
             static const char lasting[8] = {};
-            left += key.size() == 16 && memcmp(key.data(), lasting, sizeof lasting) == 0;
+            left +=
+                key.size() == 16 && memcmp(key.data(), lasting, sizeof lasting) == 0;
         },
         {});
     CHECK(left == 0);
@@ -327,14 +329,16 @@ static void test_c()
     rocksdb_options_destroy(o);
 }
 
-int main()
+int main(int argc, char **argv)
 {
-    test_verdicts();
-    test_config();
-    test_twice();
-    test_lifetimes();
-    test_parallel();
-    test_entry_stats();
-    test_c();
-    return 0;
+    static const testing::Test tests[] = {
+        {"verdicts", test_verdicts},
+        {"config", test_config},
+        {"twice", test_twice},
+        {"lifetimes", test_lifetimes},
+        {"parallel", test_parallel},
+        {"entry_stats", test_entry_stats},
+        {"c", test_c},
+    };
+    return testing::run(tests, argc, argv);
 }

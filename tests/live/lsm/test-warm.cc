@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is warm after a flush and a compaction, in each mode; what leaves the cache;
  * what ends warming; several families and databases on a cache. */
+#include <rocksdb/file_system.h> /* has functions named OK */
+
 #include "tests/live/lsm/testing.hpp"
+
+#include <atomic>
 
 #include <dirent.h>
 #include <unistd.h>
+
+#include <rocksdb/env.h>
+#include <rocksdb/listener.h>
 
 using namespace rocksdb;
 using namespace testing;
@@ -179,6 +186,96 @@ static void test_bounds()
     }
 }
 
+/* Reads of data behind the first KiB, from files that are opened while `armed`, fail.
+ */
+struct Faults : FileSystemWrapper {
+    struct File : FSRandomAccessFileOwnerWrapper {
+        using FSRandomAccessFileOwnerWrapper::FSRandomAccessFileOwnerWrapper;
+        IOStatus Read(uint64_t offset, size_t n, const IOOptions &o, Slice *result,
+                      char *scratch, IODebugContext *debug) const override
+        {
+            if (offset >= failing_from && offset < failing_to)
+                return IOStatus::IOError("a fault of the test's");
+            return FSRandomAccessFileOwnerWrapper::Read(offset, n, o, result, scratch,
+                                                        debug);
+        }
+        uint64_t failing_from = 0, failing_to = 0;
+    };
+    std::atomic<uint64_t> from{0}, to{0};
+    Faults() : FileSystemWrapper(FileSystem::Default())
+    {
+    }
+    const char *Name() const override
+    {
+        return "faults";
+    }
+    IOStatus NewRandomAccessFile(const std::string &name, const FileOptions &o,
+                                 std::unique_ptr<FSRandomAccessFile> *result,
+                                 IODebugContext *debug) override
+    {
+        std::unique_ptr<FSRandomAccessFile> real;
+        IOStatus s = FileSystemWrapper::NewRandomAccessFile(name, o, &real, debug);
+        if (!s.ok())
+            return s;
+        auto file = std::make_unique<File>(std::move(real));
+        file->failing_from = from;
+        file->failing_to = to;
+        *result = std::move(file);
+        return s;
+    }
+};
+
+/* A block that cannot be read is a failure, whether it is the first or a later one; it
+ * is not counted as warmed, and the database does not notice. */
+static void test_read_error()
+{
+    for (uint64_t from : {0, 8 << 10}) {
+        auto faults = std::make_shared<Faults>();
+        auto env = NewCompositeEnv(faults);
+        Options o = options_of(NewLRUCache(8 << 20));
+        o.env = env.get();
+        Scratch d;
+        auto attached = lsm::attach(o, still(QM_LSM_ALL));
+        auto db = open(o, d / "db");
+        write_keys(db.get(), 0, 400);
+        faults->from = from;
+        faults->to = 40 << 10; /* 400 keys are some 46 KiB */
+        OK(db->Flush(FlushOptions()));
+        faults->to = 0;
+        lsm::Stats s = attached->stats();
+        CHECK(s.failures == 1 && s.cut == 0 && s.blocks > 30);
+        CHECK(from == 0 ? s.warmed == 0 : s.warmed >= 3 && s.warmed <= 8);
+        db.reset();
+        db = open(o, d / "db");
+        read_keys(db.get(), 0, 400);
+    }
+}
+
+/* Blocks that a cache with a strict limit has no room for are a cut, and not warmed. */
+static void test_strict()
+{
+    for (size_t room : {600, 5000}) {
+        auto cache = NewLRUCache(64 << 10, 0, true);
+        Options o = options_of(cache);
+        auto c = still(QM_LSM_ALL);
+        Cache::Handle *pinned = nullptr;
+        Scratch d;
+        c.share = 1;
+        auto attached = lsm::attach(o, c);
+        auto db = open(o, d / "db");
+        write_keys(db.get(), 0, 400);
+        OK(cache->Insert("pinned", nullptr, (64 << 10) - room - cache->GetUsage(),
+                         nullptr, &pinned));
+        OK(db->Flush(FlushOptions()));
+        cache->Release(pinned, true);
+        lsm::Stats s = attached->stats();
+        CHECK(s.failures == 0 && s.files == 1);
+        CHECK(room == 600 ? s.cut == 1 && s.warmed == 0
+                          : s.cut == 0 && s.warmed == s.blocks);
+        read_keys(db.get(), 0, 400);
+    }
+}
+
 /* Cold blocks of a compaction's inputs leave a full cache; those that are read stay. */
 static void test_cold()
 {
@@ -305,15 +402,14 @@ static void test_tombstones()
     CHECK(attached->stats().failures == 0);
 }
 
-int main()
+int main(int argc, char **argv)
 {
-    test_all();
-    test_partitioned();
-    test_off();
-    test_selective();
-    test_bounds();
-    test_cold();
-    test_several();
-    test_tombstones();
-    return 0;
+    static const testing::Test tests[] = {
+        {"all", test_all},         {"partitioned", test_partitioned},
+        {"off", test_off},         {"selective", test_selective},
+        {"bounds", test_bounds},   {"read_error", test_read_error},
+        {"strict", test_strict},   {"cold", test_cold},
+        {"several", test_several}, {"tombstones", test_tombstones},
+    };
+    return testing::run(tests, argc, argv);
 }

@@ -133,6 +133,24 @@ inline void write_keys(rocksdb::DB *db, long from, long to, long step = 1)
                    std::string(100, char('a' + i % 26))));
 }
 
+struct Test {
+    const char *name;
+    void (*run)();
+};
+
+/* All, or those that the command line names. */
+template <size_t n> int run(const Test (&tests)[n], int argc, char **argv)
+{
+    for (auto &test : tests) {
+        bool named = argc == 1;
+        for (int i = 1; i < argc; i++)
+            named = named || argv[i] == std::string(test.name);
+        if (named)
+            test.run();
+    }
+    return 0;
+}
+
 } // namespace testing
 
 #endif
