@@ -70,7 +70,10 @@ class Listener : public rocksdb::EventListener
     }
     void OnStallConditionsChanged(const rocksdb::WriteStallInfo &info) override
     {
-        core_->stalled(info.condition.cur != rocksdb::WriteStallCondition::kNormal);
+        quietly([&] {
+            core_->stalled(info.cf_name,
+                           info.condition.cur != rocksdb::WriteStallCondition::kNormal);
+        });
     }
     bool attached() const
     {
@@ -185,7 +188,9 @@ class Factory : public rocksdb::TablePropertiesCollectorFactory
     CreateTablePropertiesCollector(Context c) override
     {
         try {
-            if (!core_->closing)
+            /* The level of a file that SstFileWriter makes is not known, nor whether
+             * it will ever be in the database. */
+            if (!core_->closing && c.level_at_creation >= 0)
                 return new Bounds(core_, family_, c.level_at_creation);
         } catch (...) {
         }
@@ -195,11 +200,34 @@ class Factory : public rocksdb::TablePropertiesCollectorFactory
     {
         return "quickmine.lsm";
     }
+    bool attached() const
+    {
+        return !core_->closing;
+    }
 
   private:
     std::shared_ptr<Core> core_;
     std::shared_ptr<Family> family_;
 };
+
+static bool attached_already(const ColumnFamilyOptions &family)
+{
+    for (auto &one : family.table_properties_collector_factories) {
+        auto *ours = dynamic_cast<Factory *>(one.get());
+        if (ours && ours->attached())
+            return true;
+    }
+    return false;
+}
+
+/* Of any level, as far as these options say: others may be set later. */
+static bool has_dictionaries(const ColumnFamilyOptions &family)
+{
+    return family.compression_opts.max_dict_bytes > 0 ||
+           family.bottommost_compression_opts.max_dict_bytes > 0;
+}
+
+static const char twice[] = "these options are attached already";
 
 /* What options allow: empty, or why they are refused; and in less what does not work.
  */
@@ -241,16 +269,34 @@ static std::string look_at(const DBOptions &db, const ColumnFamilyOptions &famil
     if (table->block_cache->HasStrictCapacityLimit())
         also("with strict_capacity_limit, warming ends where pinned blocks fill the "
              "cache");
+    if (table->cache_index_and_filter_blocks && has_dictionaries(family))
+        also("with dictionaries in the block cache, a file whose first block cannot be "
+             "told from them is not warmed");
     if (table->prepopulate_block_cache !=
         BlockBasedTableOptions::PrepopulateBlockCache::kDisable)
         also("prepopulate_block_cache warms all of each flush, whatever the mode");
     return "";
 }
 
-/* Changes the options of a family. */
-static unsigned put(const std::shared_ptr<Core> &core, const DBOptions &db,
-                    ColumnFamilyOptions &options)
+/* What goes into the options of a family. */
+struct Change {
+    std::shared_ptr<rocksdb::TableFactory> table;
+    std::shared_ptr<Factory> collector;
+    unsigned number;
+
+    /* After prepare(), which made room. */
+    void put(ColumnFamilyOptions &options) noexcept
+    {
+        options.table_properties_collector_factories.push_back(std::move(collector));
+        options.table_factory = std::move(table);
+    }
+};
+
+/* All that can fail. */
+static Change prepare(const std::shared_ptr<Core> &core, const DBOptions &db,
+                      ColumnFamilyOptions &options)
 {
+    Change change;
     auto family = std::make_shared<Family>();
     BlockBasedTableOptions table =
         *options.table_factory->GetOptions<BlockBasedTableOptions>();
@@ -265,11 +311,10 @@ static unsigned put(const std::shared_ptr<Core> &core, const DBOptions &db,
         throw std::bad_alloc();
     family->partitioned =
         table.index_type == BlockBasedTableOptions::kTwoLevelIndexSearch;
+    family->index_in_cache = table.cache_index_and_filter_blocks;
     family->block_size = static_cast<uint32_t>(std::max<size_t>(table.block_size, 1));
     /* Blocks that are compressed later end later than their keys come. */
-    if (options.compression_opts.max_dict_bytes > 0 ||
-        options.compression_opts.parallel_threads > 1 ||
-        options.bottommost_compression_opts.max_dict_bytes > 0 ||
+    if (has_dictionaries(options) || options.compression_opts.parallel_threads > 1 ||
         options.bottommost_compression_opts.parallel_threads > 1)
         family->cut = family->block_size;
     std::shared_ptr<rocksdb::TableFactory> factory(
@@ -286,10 +331,12 @@ static unsigned put(const std::shared_ptr<Core> &core, const DBOptions &db,
     own.statistics.reset();
     own.info_log.reset();
 
-    auto collector = std::make_shared<Factory>(core, family);
-    options.table_properties_collector_factories.push_back(collector);
-    options.table_factory = factory;
-    return core->add(family);
+    auto &others = options.table_properties_collector_factories;
+    others.reserve(others.size() + 1);
+    change.table = std::move(factory);
+    change.collector = std::make_shared<Factory>(core, family);
+    change.number = core->add(family);
+    return change;
 }
 
 class Attachment : public Handle
@@ -308,6 +355,8 @@ class Attachment : public Handle
                        std::string *says) override
     {
         std::string less, why = look_at(db_, options, &less);
+        if (why.empty() && attached_already(options))
+            why = twice;
         if (why.empty()) {
             auto *table = options.table_factory->GetOptions<BlockBasedTableOptions>();
             if (!table->block_cache ||
@@ -320,9 +369,10 @@ class Attachment : public Handle
             *says = why.empty() ? less : why;
         if (!why.empty())
             return Verdict::refused;
-        unsigned number = put(core_, db_, options);
+        Change change = prepare(core_, db_, options);
         if (family)
-            *family = number;
+            *family = change.number;
+        change.put(options);
         return less.empty() ? Verdict::works : Verdict::less;
     }
     void read(const Slice &key, unsigned family) override
@@ -374,8 +424,10 @@ Attached attach(DBOptions &db, ColumnFamilyOptions &family, const Config &config
     for (auto &one : db.listeners) {
         auto *ours = dynamic_cast<Listener *>(one.get());
         if (ours && ours->attached())
-            why = "these options are attached already";
+            why = twice;
     }
+    if (why.empty() && attached_already(family))
+        why = twice;
     result.says = why.empty() ? less : why;
     if (!why.empty())
         return result;
@@ -386,10 +438,12 @@ Attached attach(DBOptions &db, ColumnFamilyOptions &family, const Config &config
     auto handle = std::make_shared<Attachment>(core, db);
     auto listener = std::make_shared<Listener>(core);
     db.listeners.reserve(db.listeners.size() + 1);
-    put(core, db, family);
-    db.listeners.push_back(listener);
+    Change change = prepare(core, db, family);
     core->start();
-    result.handle = handle;
+    /* Nothing fails from here on. */
+    change.put(family);
+    db.listeners.push_back(std::move(listener));
+    result.handle = std::move(handle);
     result.verdict = less.empty() ? Verdict::works : Verdict::less;
     return result;
 }

@@ -28,8 +28,7 @@ void watch_adopt(struct file *f, const uint64_t name[2]);
 struct file *watch_add(struct watch *w, struct family *family, const uint64_t first[2],
                        const struct shape *shape, uint64_t data_size,
                        const uint8_t *warmed, uint64_t max_blocks);
-uint64_t watch_each(struct file *f, unsigned cold,
-                    void (*each)(void *opaque, const uint64_t name[2]), void *opaque);
+uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2]);
 void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 

@@ -69,15 +69,19 @@ enum qm_lsm_verdict qm_lsm_attach(rocksdb_options_t *options,
         Config own;
         if (config)
             static_cast<qm_lsm_config &>(own) = *config;
+        auto made = std::make_unique<qm_lsm>(); /* before the options are changed */
         Attached attached = attach(*in, own);
         tell(says, says_len, attached.says.c_str());
-        if (attached)
-            *lsm = new qm_lsm{attached.handle};
+        made->handle = std::move(attached.handle);
+        if (made->handle)
+            *lsm = made.release();
         return static_cast<qm_lsm_verdict>(attached.verdict);
     } catch (const std::exception &e) {
         tell(says, says_len, e.what());
-        return QM_LSM_REFUSED;
+    } catch (...) {
+        tell(says, says_len, "an unknown exception");
     }
+    return QM_LSM_REFUSED;
 }
 
 enum qm_lsm_verdict qm_lsm_add_family(struct qm_lsm *lsm, rocksdb_options_t *options,
@@ -96,8 +100,10 @@ enum qm_lsm_verdict qm_lsm_add_family(struct qm_lsm *lsm, rocksdb_options_t *opt
         return static_cast<qm_lsm_verdict>(verdict);
     } catch (const std::exception &e) {
         tell(says, says_len, e.what());
-        return QM_LSM_REFUSED;
+    } catch (...) {
+        tell(says, says_len, "an unknown exception");
     }
+    return QM_LSM_REFUSED;
 }
 
 void qm_lsm_read(struct qm_lsm *lsm, const void *key, size_t len)

@@ -50,11 +50,7 @@ void Core::run()
         if (closing)
             return;
         guard.unlock();
-        try {
-            tick();
-        } catch (...) { /* no memory: the next interval counts for both */
-            failures_++;
-        }
+        tick();
         guard.lock();
     }
 }
@@ -99,7 +95,16 @@ void Core::set_window()
     window_ = window_ * .7 + window * .3;
 }
 
-void Core::tick()
+void Core::tick() noexcept
+{
+    try {
+        end_interval();
+    } catch (...) { /* no memory: the next interval counts for both */
+        failures_++;
+    }
+}
+
+void Core::end_interval()
 {
     std::vector<std::shared_ptr<Family>> families;
     std::shared_lock<std::shared_mutex> gate(gate_);
@@ -136,9 +141,21 @@ void Core::read(unsigned family, const void *key, size_t len)
         family_read(f, key, len);
 }
 
-void Core::stalled(bool yes)
+void Core::stalled(const std::string &name, bool yes)
 {
-    stalled_ = yes;
+    std::lock_guard<std::mutex> guard(stalls_lock_);
+
+    if (yes)
+        stalls_.insert(name);
+    else
+        stalls_.erase(name);
+}
+
+bool Core::stalled(const std::string &name)
+{
+    std::lock_guard<std::mutex> guard(stalls_lock_);
+
+    return stalls_.count(name) > 0;
 }
 
 /* A file's shape waits for the file's creation under a token, which RocksDB
@@ -233,6 +250,18 @@ static Brought brought_by(const rocksdb::Iterator &it)
                                                                : Brought::failed;
 }
 
+/* Look-ups of a reader before that of a data block.  A file tells of its own
+ * compression: options may have been others then. */
+static size_t looked_up_before(const Family &family,
+                               const rocksdb::TableProperties &file)
+{
+    auto &text = file.compression_options;
+    bool dictionary = text.find("max_dict_bytes=") != text.npos &&
+                      text.find("max_dict_bytes=0;") == text.npos;
+
+    return size_t(family.partitioned) + size_t(family.index_in_cache && dictionary);
+}
+
 void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
 {
     auto begin = Clock::now();
@@ -248,8 +277,8 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
     uint64_t bytes = std::min<uint64_t>(
         config.warm_bytes,
         static_cast<uint64_t>(config.share * static_cast<double>(capacity)));
-    auto end =
-        begin + std::chrono::milliseconds(stalled_ ? config.stall_ms : config.warm_ms);
+    auto end = begin + std::chrono::milliseconds(
+                           stalled(info.cf_name) ? config.stall_ms : config.warm_ms);
     int level = std::min(std::max(bridge_level(shaped.shape), 0), QM_LSM_LEVELS - 1);
 
     made_++;
@@ -282,12 +311,13 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
         failures_++;
     if (brought != Brought::yes || names.empty())
         return;
-    /* The name of the block at offset 0: a part of the index may be looked up before
-     * it, and other blocks behind it if it has deletions alone.  Where that cannot be
-     * told, the file's blocks are left to the cache. */
-    if (shaped.family->partitioned && names.size() > 2)
+    /* The name of the block at offset 0: others may be looked up before it, and other
+     * blocks behind it if it has deletions alone.  Where that cannot be told, the
+     * file's blocks are left to the cache. */
+    size_t before = looked_up_before(*shaped.family, info.table_properties);
+    if (before > 0 && names.size() > before + 1)
         return;
-    first = shaped.family->partitioned ? names.back() : names[0];
+    first = before > 0 ? names.back() : names[0];
     have[0] = want[0];
     if (!want[0])
         cache->erase(first);
@@ -339,12 +369,19 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
         ;
 }
 
-static void erase_one(void *opaque, const uint64_t word[2])
+/* Erase() frees blocks, which may take long and run code of the program's: no lock is
+ * held. */
+uint64_t Core::erase(const std::vector<Names> &files)
 {
-    BlockName name;
+    uint64_t erased = 0;
 
-    memcpy(name.word, word, sizeof name.word);
-    static_cast<WatchedCache *>(opaque)->erase(name);
+    for (auto &names : files)
+        for (uint64_t i = 0; i < names.n; i++, erased++) {
+            BlockName name;
+            memcpy(name.word, names.name.get()[i], sizeof name.word);
+            cache->erase(name);
+        }
+    return erased;
 }
 
 void Core::deleted(const std::string &path)
@@ -362,8 +399,11 @@ void Core::deleted(const std::string &path)
         file = it->second;
         files_.erase(it);
     }
-    if (config.mode != QM_LSM_OFF)
-        erased_ += watch_each(file, 0, erase_one, cache.get());
+    if (config.mode != QM_LSM_OFF) {
+        std::vector<Names> names(1);
+        names[0].of(file, 0);
+        erased_ += erase(names);
+    }
     watch_remove(cache->watch(), file);
 }
 
@@ -379,12 +419,17 @@ void Core::compaction_begins(const rocksdb::CompactionJobInfo &info)
     if (static_cast<double>(cache->GetUsage()) <
         .97 * static_cast<double>(cache->GetCapacity()))
         return;
-    std::lock_guard<std::mutex> guard(lock_);
-    for (auto &path : info.input_files) {
-        auto it = files_.find(path);
-        if (it != files_.end())
-            cold_ += watch_each(it->second, cold_after, erase_one, cache.get());
+    std::vector<Names> names(info.input_files.size());
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        size_t n = 0;
+        for (auto &path : info.input_files) {
+            auto it = files_.find(path);
+            if (it != files_.end())
+                names[n++].of(it->second, cold_after);
+        }
     }
+    cold_ += erase(names);
 }
 
 void Core::stats(qm_lsm_stats *out)

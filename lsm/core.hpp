@@ -12,8 +12,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <thread>
@@ -33,8 +35,9 @@ namespace quickmine::lsm
 struct Family {
     struct family *counts = nullptr;
     rocksdb::Options options;
-    bool partitioned =
-        false;        /* its index: look-ups of a reader are not of data alone */
+    /* A reader's look-ups are not of data alone: also of a part of the index, or of a
+     * file's dictionary of compression, which is where the index is. */
+    bool partitioned = false, index_in_cache = false;
     uint32_t cut = 0; /* see shape.h */
     uint32_t block_size = 0;
 
@@ -51,7 +54,7 @@ class Core : public std::enable_shared_from_this<Core>
     ~Core();
     void start();
     void detach();
-    void tick();
+    void tick() noexcept;
     void stats(qm_lsm_stats *out);
     void read(unsigned family, const void *key, size_t len);
 
@@ -62,7 +65,9 @@ class Core : public std::enable_shared_from_this<Core>
     void created(const rocksdb::TableFileCreationInfo &info);
     void deleted(const std::string &path);
     void compaction_begins(const rocksdb::CompactionJobInfo &info);
-    void stalled(bool yes);
+    /* Writes to a column family are slowed or stopped, or are no more. */
+    void stalled(const std::string &name, bool yes);
+    bool stalled(const std::string &name);
     std::string shaped(std::shared_ptr<Family> family, struct shape *shape);
 
     const qm_lsm_config config;
@@ -76,11 +81,27 @@ class Core : public std::enable_shared_from_this<Core>
     };
     bool take(const rocksdb::TableFileCreationInfo &info, Shaped *out);
     void warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped);
+    /* Names of a file's blocks that were inserted. */
+    struct Names {
+        std::unique_ptr<uint64_t[][2], decltype(&free)> name{nullptr, free};
+        uint64_t n = 0;
+        void of(struct file *file, unsigned cold)
+        {
+            uint64_t(*names)[2];
+            n = watch_names(file, cold, &names);
+            name.reset(names);
+        }
+    };
+    uint64_t erase(const std::vector<Names> &files);
     void set_window();
+    void end_interval();
     void run();
 
     std::shared_mutex gate_;
     bool open_ = true; /* by gate_ */
+
+    std::mutex stalls_lock_;
+    std::set<std::string> stalls_; /* names of families */
 
     std::mutex lock_; /* of all below */
     std::vector<std::shared_ptr<Family>> families_;
@@ -95,7 +116,6 @@ class Core : public std::enable_shared_from_this<Core>
     std::atomic<struct family *> reads_[max_families] =
         {}; /* for read(), without lock */
     std::atomic<double> window_{4};
-    std::atomic<bool> stalled_{false};
     std::atomic<uint64_t> made_{0}, blocks_{0}, warmed_{0}, erased_{0}, cold_{0},
         cut_{0}, failures_{0}, warm_us_{0}, warm_us_max_{0};
     std::atomic<uint64_t> level_blocks_[QM_LSM_LEVELS] = {},

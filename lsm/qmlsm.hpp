@@ -59,6 +59,7 @@ struct Attached {
     }
 };
 
+/* An exception (no memory, no thread) leaves the options unchanged. */
 QM_LSM_PUBLIC Attached attach(rocksdb::Options &options,
                               const Config &config = Config());
 QM_LSM_PUBLIC Attached attach(rocksdb::DBOptions &db,

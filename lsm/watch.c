@@ -274,22 +274,22 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
     return f;
 }
 
-uint64_t watch_each(struct file *f, unsigned cold,
-                    void (*each)(void *opaque, const uint64_t name[2]), void *opaque)
+uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2])
 {
     uint64_t n = 0;
 
     pthread_mutex_lock(&f->lock);
-    for (uint32_t i = 0; i < f->inserted_room; i++) {
-        uint64_t name[2] = {f->name[0], f->inserted[i] - 1};
+    *names = f->inserted_n > 0 ? malloc(f->inserted_n * sizeof **names) : NULL;
+    for (uint32_t i = 0; *names && i < f->inserted_room; i++) {
+        uint64_t word = f->inserted[i] - 1;
         uint32_t block;
         if (!f->inserted[i])
             continue;
-        block = cold ? block_of(f, name[1]) : 0;
+        block = cold ? block_of(f, word) : 0;
         if (cold && (block == NO_BLOCK || atomic_load(&f->idle[block]) < cold))
             continue;
-        each(opaque, name);
-        n++;
+        (*names)[n][0] = f->name[0];
+        (*names)[n++][1] = word;
     }
     pthread_mutex_unlock(&f->lock);
     return n;

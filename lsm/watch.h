@@ -53,14 +53,13 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
 void watch_adopt(struct file *f, const uint64_t name[2]);
 
 /* Names of inserted blocks that there is room for, of all files: 32 MiB.  Those beyond
- * are not told by watch_each(). */
+ * are not told by watch_names(). */
 #define WATCH_NAMES (UINT64_C(4) << 20)
 
-/* The names of the file's blocks that were inserted, for as long as it is there: each
- * is called for each; with cold, only for those of blocks that were not looked up for
- * `cold` intervals. */
-uint64_t watch_each(struct file *f, unsigned cold,
-                    void (*each)(void *opaque, const uint64_t name[2]), void *opaque);
+/* The names of the file's blocks that were inserted, for as long as it is there: how
+ * many, and in *names a copy that the caller frees.  With cold, only those of blocks
+ * that were not looked up for `cold` intervals.  Without memory there are none. */
+uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2]);
 
 /* The file is gone. */
 void watch_remove(struct watch *w, struct file *f);

@@ -5,9 +5,38 @@
 
 #include <cstring>
 #include <functional>
+#include <new>
 
 #include <rocksdb/c.h>
 #include <rocksdb/comparator.h>
+#include <rocksdb/sst_file_writer.h>
+
+/* Of this thread: how many more may succeed; -1: all. */
+static thread_local long allocations_left = -1;
+
+static bool fails()
+{
+    if (allocations_left > 0)
+        allocations_left--;
+    return allocations_left == 0;
+}
+
+void *operator new(size_t size)
+{
+    void *p = fails() ? nullptr : malloc(size ? size : 1);
+    if (!p)
+        throw std::bad_alloc();
+    return p;
+}
+/* Not inlined: the compiler would take the free() for one of a `new`. */
+__attribute__((noinline)) void operator delete(void *p) noexcept
+{
+    free(p);
+}
+__attribute__((noinline)) void operator delete(void *p, size_t) noexcept
+{
+    free(p);
+}
 
 using namespace rocksdb;
 using namespace testing;
@@ -84,6 +113,10 @@ static void test_verdicts()
     expect(works, "", [](Options &o) {
         o.compression = kZSTD;
         o.compression_opts.max_dict_bytes = 4096;
+    });
+    expect(less, "dictionaries", [](Options &o) {
+        o.bottommost_compression_opts.max_dict_bytes = 4096;
+        change_table(o, [](T &t) { t.cache_index_and_filter_blocks = true; });
     });
     expect(works, "", [](Options &o) {
         o.compression = kLZ4Compression;
@@ -163,6 +196,75 @@ static void test_twice()
     write_keys(db, 0, 100);
     OK(db->Flush(FlushOptions()));
     CHECK(three->stats().warmed > 0 && one->stats().files == 0);
+    delete db;
+}
+
+/* A family's options count as attached wherever they are: with other options of the
+ * database, or as those of a further family. */
+static void test_family_twice()
+{
+    auto cache = NewLRUCache(1 << 20);
+    Options o = options_of(cache), more = options_of(cache), third = options_of(cache);
+    auto one = lsm::attach(o, still(QM_LSM_ALL));
+    unsigned number = 99;
+    std::string says;
+    CHECK(one->add_family(o, &number, &says) == lsm::Verdict::refused);
+    CHECK(says.find("attached already") != says.npos && number == 99);
+    CHECK(one->add_family(more, &number, &says) == lsm::Verdict::works && number == 1);
+    auto factory = more.table_factory;
+    CHECK(one->add_family(more, nullptr, &says) == lsm::Verdict::refused);
+    CHECK(more.table_factory == factory &&
+          more.table_properties_collector_factories.size() == 1);
+    DBOptions fresh;
+    auto two = lsm::attach(fresh, more, still(QM_LSM_ALL));
+    CHECK(!two && two.says.find("attached already") != std::string::npos);
+    CHECK(fresh.listeners.empty());
+    auto other = lsm::attach(third, still(QM_LSM_ALL));
+    CHECK(other->add_family(more, nullptr, &says) == lsm::Verdict::refused);
+    one->detach();
+    CHECK(other->add_family(more, &number, &says) == lsm::Verdict::works);
+}
+
+/* Whichever allocation of attach() fails, options are as before. */
+static void test_no_memory()
+{
+    bool attached = false;
+    for (long n = 0; !attached; n++) {
+        Options o = options_of(NewLRUCache(1 << 20));
+        auto factory = o.table_factory;
+        auto c = still(QM_LSM_ALL);
+        c.interval_ms = 1000;
+        CHECK(n < 10000);
+        try {
+            allocations_left = n;
+            attached = bool(lsm::attach(o, c));
+            allocations_left = -1;
+        } catch (const std::bad_alloc &) {
+            allocations_left = -1;
+            CHECK(o.table_factory == factory && o.listeners.empty() &&
+                  o.table_properties_collector_factories.empty());
+        }
+    }
+}
+
+/* A file of SstFileWriter's is nobody's: neither its level nor whether it will be in
+ * the database is known.  So nothing is learned of its keys. */
+static void test_foreign_files()
+{
+    Options o = options_of(NewLRUCache(1 << 20));
+    auto attached = lsm::attach(o, still(QM_LSM_ALL));
+    Scratch d;
+    SstFileWriter writer(EnvOptions(), o);
+    OK(writer.Open(d / "foreign.sst"));
+    for (long i = 0; i < 1000; i++)
+        OK(writer.Put(key_of(i), "value"));
+    OK(writer.Finish());
+    CHECK(attached->stats().ranges == 1);
+    DB *db;
+    OK(DB::Open(o, d / "db", &db));
+    write_keys(db, 0, 400);
+    OK(db->Flush(FlushOptions()));
+    CHECK(attached->stats().ranges > 10);
     delete db;
 }
 
@@ -314,6 +416,11 @@ static void test_c()
     CHECK(!err);
     qm_lsm_read(lsm, "key", 3);
     qm_lsm_read_family(lsm, 12345, "key", 3); /* there is none: ignored */
+    allocations_left = 0;                     /* nothing is thrown into C */
+    qm_lsm_tick(lsm);
+    allocations_left = -1;
+    qm_lsm_get_stats(lsm, &stats);
+    CHECK(stats.failures == 1);
     qm_lsm_tick(lsm);
     qm_lsm_get_stats(lsm, &stats);
     CHECK(stats.files == 1 && stats.warmed == 1 && stats.reads == 1);
@@ -335,6 +442,9 @@ int main(int argc, char **argv)
         {"verdicts", test_verdicts},
         {"config", test_config},
         {"twice", test_twice},
+        {"family_twice", test_family_twice},
+        {"no_memory", test_no_memory},
+        {"foreign_files", test_foreign_files},
         {"lifetimes", test_lifetimes},
         {"parallel", test_parallel},
         {"entry_stats", test_entry_stats},

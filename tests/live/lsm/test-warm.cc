@@ -6,12 +6,16 @@
 #include "tests/live/lsm/testing.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
 
 #include <dirent.h>
 #include <unistd.h>
 
 #include <rocksdb/env.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/memory_allocator.h>
 
 using namespace rocksdb;
 using namespace testing;
@@ -95,6 +99,36 @@ static void test_partitioned()
         /* Data blocks hit, and are told from the parts of the index. */
         CHECK(s.warmed == s.blocks && s.hits == 400 && s.misses == 0 &&
               s.failures == 0);
+    }
+}
+
+/* A dictionary that is in the cache is not taken for data, also if it came with a later
+ * change of options; with parts of an index or without. */
+static void test_dictionary()
+{
+    for (int which = 0; which < 4; which++) {
+        Options o = options_of(NewLRUCache(8 << 20));
+        o.compression = kZSTD;
+        if (which % 2 == 0)
+            o.compression_opts.max_dict_bytes = 4096;
+        change_table(o, [which](BlockBasedTableOptions &t) {
+            t.cache_index_and_filter_blocks = true;
+            if (which >= 2)
+                t.index_type = BlockBasedTableOptions::kTwoLevelIndexSearch;
+        });
+        Scratch d;
+        auto attached = lsm::attach(o, still(QM_LSM_ALL));
+        auto db = open(o, d / "db");
+        if (which % 2 == 1)
+            OK(db->SetOptions({{"compression_opts", "{max_dict_bytes=4096;}"}}));
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        read_keys(db.get(), 0, 400);
+        lsm::Stats s = attached->stats();
+        /* RocksDB tells of a dictionary's blocks late: with a later change of options
+         * their bounds are not known, but they are told from the dictionary. */
+        CHECK(s.hits + s.misses == 400 && s.failures == 0);
+        CHECK(which % 2 == 1 || s.misses == 0);
     }
 }
 
@@ -184,6 +218,65 @@ static void test_bounds()
         CHECK(s.cut == 1 && s.warmed >= 3 && s.warmed <= 5 && s.blocks > 30);
         read_keys(db.get(), 0, 400);
     }
+}
+
+/* No time at all: one block, whose reading cannot be ended, at most.  A stall of writes
+ * has a bound of its own, for the family that it is of. */
+static void test_time()
+{
+    auto cache = NewLRUCache(8 << 20);
+    Options o = options_of(cache), more = options_of(cache);
+    auto c = still(QM_LSM_ALL);
+    c.warm_ms = 0;
+    {
+        Scratch d;
+        Options o2 = options_of(cache);
+        auto attached = lsm::attach(o2, c);
+        auto db = open(o2, d / "db");
+        write_keys(db.get(), 0, 400);
+        OK(db->Flush(FlushOptions()));
+        CHECK(attached->stats().cut == 1 && attached->stats().warmed <= 1);
+    }
+    c.warm_ms = 600000;
+    c.stall_ms = 0;
+    Scratch d;
+    auto attached = lsm::attach(o, c);
+    CHECK(attached->add_family(more, nullptr) == lsm::Verdict::works);
+    o.create_missing_column_families = true;
+    DB *raw;
+    std::vector<ColumnFamilyHandle *> handles;
+    OK(DB::Open(o, d / "db", {{"default", o}, {"more", more}}, &handles, &raw));
+    std::unique_ptr<DB> db(raw);
+    auto stall = [&](const char *name, WriteStallCondition from,
+                     WriteStallCondition to) {
+        WriteStallInfo info;
+        info.cf_name = name;
+        info.condition.prev = from;
+        info.condition.cur = to;
+        o.listeners.back()->OnStallConditionsChanged(info);
+    };
+    auto cuts = [&](ColumnFamilyHandle *family) {
+        uint64_t before = attached->stats().cut;
+        for (long i = 0; i < 400; i++)
+            OK(db->Put(WriteOptions(), family, key_of(i), std::string(100, 'z')));
+        OK(db->Flush(FlushOptions(), family));
+        return attached->stats().cut - before;
+    };
+    const auto normal = WriteStallCondition::kNormal,
+               delayed = WriteStallCondition::kDelayed,
+               stopped = WriteStallCondition::kStopped;
+    OK(db->SetOptions(handles[0], {{"disable_auto_compactions", "true"}}));
+    OK(db->SetOptions(handles[1], {{"disable_auto_compactions", "true"}}));
+    CHECK(cuts(handles[0]) == 0);
+    stall("more", normal, delayed);
+    CHECK(cuts(handles[0]) == 0 && cuts(handles[1]) == 1);
+    stall("default", normal, stopped);
+    stall("more", delayed, normal);
+    CHECK(cuts(handles[0]) == 1 && cuts(handles[1]) == 0);
+    stall("default", stopped, normal);
+    CHECK(cuts(handles[0]) == 0);
+    for (auto *h : handles)
+        OK(db->DestroyColumnFamilyHandle(h));
 }
 
 /* Reads of data behind the first KiB, from files that are opened while `armed`, fail.
@@ -276,15 +369,43 @@ static void test_strict()
     }
 }
 
-/* Cold blocks of a compaction's inputs leave a full cache; those that are read stay. */
+/* Frees of blocks ask the library for its counts, in another thread: that waits if the
+ * freeing thread holds the library's lock. */
+struct Asking : MemoryAllocator {
+    const char *Name() const override
+    {
+        return "asking";
+    }
+    void *Allocate(size_t size) override
+    {
+        return malloc(size);
+    }
+    void Deallocate(void *p) override
+    {
+        free(p);
+        if (!armed.exchange(false))
+            return;
+        auto answer = std::async(std::launch::async, [this] { ask(); });
+        CHECK(answer.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+        asked++;
+    }
+    std::atomic<bool> armed{false};
+    std::atomic<int> asked{0};
+    std::function<void()> ask;
+};
+
+/* Cold blocks of a compaction's inputs leave a full cache; those that are read stay.
+ * No lock is held meanwhile. */
 static void test_cold()
 {
-    auto cache = NewLRUCache(64 << 10, 0);
+    auto asking = std::make_shared<Asking>();
+    auto cache = NewLRUCache(64 << 10, 0, false, .5, asking);
     Options o = options_of(cache);
     o.disable_auto_compactions = true;
     Scratch d;
     auto attached = lsm::attach(o, still(QM_LSM_SELECTIVE));
     auto db = open(o, d / "db");
+    asking->ask = [&] { attached->stats(); };
     write_keys(db.get(), 0, 800);
     OK(db->Flush(FlushOptions()));
     read_keys(db.get(), 0, 800);
@@ -296,7 +417,9 @@ static void test_cold()
     uint64_t before = attached->stats().blocks;
     CompactRangeOptions force;
     force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
+    asking->armed = true;
     OK(db->CompactRange(force, nullptr, nullptr));
+    CHECK(asking->asked == 1);
     /* The hot ones were not among them, though they died a moment later. */
     CHECK(attached->stats().cold > 10 && attached->stats().cold + 4 <= before);
     CHECK(blocks_read([&] { read_keys(db.get(), 100, 140); }) == 0);
@@ -405,11 +528,18 @@ static void test_tombstones()
 int main(int argc, char **argv)
 {
     static const testing::Test tests[] = {
-        {"all", test_all},         {"partitioned", test_partitioned},
-        {"off", test_off},         {"selective", test_selective},
-        {"bounds", test_bounds},   {"read_error", test_read_error},
-        {"strict", test_strict},   {"cold", test_cold},
-        {"several", test_several}, {"tombstones", test_tombstones},
+        {"all", test_all},
+        {"partitioned", test_partitioned},
+        {"off", test_off},
+        {"selective", test_selective},
+        {"dictionary", test_dictionary},
+        {"bounds", test_bounds},
+        {"time", test_time},
+        {"read_error", test_read_error},
+        {"strict", test_strict},
+        {"cold", test_cold},
+        {"several", test_several},
+        {"tombstones", test_tombstones},
     };
     return testing::run(tests, argc, argv);
 }

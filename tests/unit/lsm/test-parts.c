@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "lsm/epoch.h"
 #include "lsm/overlap.h"
 #include "lsm/plan.h"
 #include "lsm/ranges.h"
@@ -305,9 +306,15 @@ static void test_price(void **state)
     }
 }
 
-static void count_one(void *opaque, const uint64_t name[2])
+static uint64_t names_of(struct file *f, unsigned cold)
 {
-    ++*(int *)opaque;
+    uint64_t(*names)[2], n = watch_names(f, cold, &names);
+
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t j = 0; n < 100 && j < i; j++)
+            assert_true(names[i][1] != names[j][1]);
+    free(names);
+    return n;
 }
 
 /* A look-up's two words find file and block; foreign words, and those behind the data,
@@ -320,7 +327,6 @@ static void test_watch(void **state)
     uint8_t warmed[10] = {1};
     uint64_t first[2] = {77, 0xabcd00}, name[2] = {77, 0};
     struct file *f = watch_add(w, &family, first, s, 10 * 4005, warmed, 1000);
-    int n = 0;
 
     assert_non_null(f);
     for (uint64_t block = 0; block < 10; block++) {
@@ -338,20 +344,124 @@ static void test_watch(void **state)
     assert_int_equal(family.misses, 9);
     assert_int_equal(family.used, 1);
     assert_int_equal(family.late, 9);
-    assert_int_equal(watch_each(f, 0, count_one, &n), 10);
-    assert_int_equal(n, 10);
+    assert_int_equal(names_of(f, 0), 10);
     watch_tick(w, &family, 1);
     collector_tick(family.collector, 0);
     assert_true(choice_value(&family.choice, 1, 0, 1) > .5);
-    assert_int_equal(watch_each(f, 2, count_one, &n), 0);
+    assert_int_equal(names_of(f, 2), 0);
     watch_tick(w, &family, 1);
     watch_tick(w, &family, 1);
-    assert_int_equal(watch_each(f, 2, count_one, &n), 10);
+    assert_int_equal(names_of(f, 2), 10);
     watch_remove(w, f);
     assert_int_equal(family.blocks, 0);
     shape_free(s);
     collector_free(family.collector);
     watch_free(w);
+}
+
+/* Names of all files together are bounded; a file that goes makes room. */
+static void test_names(void **state)
+{
+    struct watch *w = watch_new();
+    struct family family = {.collector = collector_new(1000, 1)};
+    struct shape *s = file(family.collector, 1, 20, 20);
+    uint8_t warmed[1] = {0};
+    struct file *f[2];
+    uint64_t n;
+
+    for (uint64_t i = 0; i < 2; i++)
+        f[i] = watch_add(w, &family, (uint64_t[]){77 + i, 0}, s, 4005, warmed, 1000);
+    for (uint64_t i = 0; i < WATCH_NAMES; i++)
+        watch_insert(w, (uint64_t[]){77, i});
+    n = names_of(f[0], 0);
+    assert_in_range(n, WATCH_NAMES / 2, WATCH_NAMES - 1);
+    watch_insert(w, (uint64_t[]){78, 5}); /* there is no room */
+    assert_int_equal(names_of(f[1], 0), 0);
+    watch_remove(w, f[0]);
+    watch_insert(w, (uint64_t[]){78, 5});
+    assert_int_equal(names_of(f[1], 0), 1);
+    watch_remove(w, f[1]);
+    shape_free(s);
+    collector_free(family.collector);
+    watch_free(w);
+}
+
+struct waiter {
+    struct epoch *epoch;
+    _Atomic bool done;
+};
+
+static void *wait_epoch(void *arg)
+{
+    struct waiter *waiter = arg;
+
+    epoch_wait(waiter->epoch);
+    atomic_store(&waiter->done, true);
+    return NULL;
+}
+
+/* A reader that read the turn, and counts itself only after a writer has waited, is
+ * waited for by the next writer all the same. */
+static void test_epoch(void **state)
+{
+    struct epoch *e = aligned_alloc(64, sizeof *e);
+    unsigned turn;
+    pthread_t thread;
+
+    memset(e, 0, sizeof *e);
+    pthread_mutex_init(&e->writers, NULL);
+    for (int late = 0; late < 2; late++) {
+        struct waiter waiter = {.epoch = e};
+        turn = atomic_load(&e->turn) & 1; /* epoch_enter(), in two parts */
+        if (late)
+            epoch_wait(e);
+        atomic_fetch_add(&e->lane[turn][0].readers, 1);
+        assert_int_equal(pthread_create(&thread, NULL, wait_epoch, &waiter), 0);
+        for (int i = 0; i < 2000; i++) {
+            sched_yield();
+            assert_false(atomic_load(&waiter.done));
+        }
+        epoch_leave(e, turn * EPOCH_LANES);
+        pthread_join(thread, NULL);
+        assert_true(atomic_load(&waiter.done));
+    }
+    pthread_mutex_destroy(&e->writers);
+    free(e);
+}
+
+static void *look(void *arg)
+{
+    struct price *p = arg;
+
+    for (unsigned long i = 0; i < 300000; i++) {
+        price_insert(p);
+        price_look(p, (i % 1100) * UINT64_C(0x9e3779b97f4a7c15));
+        if (i % 16 == 0)
+            assert_true(price_now(p) >= 0);
+    }
+    return NULL;
+}
+
+/* Threads that insert meanwhile: no count of insertions is taken before the one that
+ * another thread has settled already.  If it were, there would seem to have been 2^64
+ * insertions, and the price would be 0 for ever. */
+static void test_price_threads(void **state)
+{
+    struct price *p = price_new();
+    pthread_t thread[4];
+
+    price_blocks(p, 20);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, look, p), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    price_blocks(p, 1000);
+    for (unsigned long i = 0; i < 40000; i++) {
+        price_look(p, (i % 1100) * UINT64_C(0x9e3779b97f4a7c15));
+        price_insert(p);
+    }
+    assert_true(price_now(p) > .5);
+    price_free(p);
 }
 
 /* Modes, on a flushed file and a compacted one with one hot block each. */
@@ -391,7 +501,8 @@ int main(void)
         cmocka_unit_test(test_bounded), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_price),   cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_epoch),   cmocka_unit_test(test_price_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
