@@ -429,41 +429,6 @@ static void test_epoch(void **state)
     free(e);
 }
 
-static void *look(void *arg)
-{
-    struct price *p = arg;
-
-    for (unsigned long i = 0; i < 300000; i++) {
-        price_insert(p);
-        price_look(p, (i % 1100) * UINT64_C(0x9e3779b97f4a7c15));
-        if (i % 16 == 0)
-            assert_true(price_now(p) >= 0);
-    }
-    return NULL;
-}
-
-/* Threads that insert meanwhile: no count of insertions is taken before the one that
- * another thread has settled already.  If it were, there would seem to have been 2^64
- * insertions, and the price would be 0 for ever. */
-static void test_price_threads(void **state)
-{
-    struct price *p = price_new();
-    pthread_t thread[4];
-
-    price_blocks(p, 20);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, look, p), 0);
-    for (int i = 0; i < 4; i++)
-        pthread_join(thread[i], NULL);
-    price_blocks(p, 1000);
-    for (unsigned long i = 0; i < 40000; i++) {
-        price_look(p, (i % 1100) * UINT64_C(0x9e3779b97f4a7c15));
-        price_insert(p);
-    }
-    assert_true(price_now(p) > .5);
-    price_free(p);
-}
-
 /* Modes, on a flushed file and a compacted one with one hot block each. */
 static void test_plan(void **state)
 {
@@ -502,7 +467,7 @@ int main(void)
         cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
         cmocka_unit_test(test_price),   cmocka_unit_test(test_watch),
         cmocka_unit_test(test_plan),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_epoch),   cmocka_unit_test(test_price_threads),
+        cmocka_unit_test(test_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
