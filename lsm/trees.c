@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* trees.c - see trees.h.
+ *
+ * A child is a node behind its parent or a leaf: so no walk is longer than the tree has
+ * nodes, whatever the file says. */
+#include "lsm/trees.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LEAVES       65536u /* of a tree */
+#define DEFAULT_LEFT 2u
+#define MISSING_ZERO 1u
+#define MISSING_NAN  2u
+#define ZERO         1e-35f /* LightGBM's kZeroThreshold, which is a float */
+
+struct node {
+    double threshold;
+    int32_t child[2]; /* left, right; below 0: leaf -1 - child */
+    uint32_t feature;
+    uint8_t missing, default_right;
+};
+
+struct tree {
+    struct node *nodes; /* NULL: one leaf */
+    double *leaves;
+    uint32_t n; /* leaves */
+};
+
+struct model {
+    struct tree *trees;
+    uint32_t n, room;
+    double sigmoid;
+};
+
+struct trees {
+    struct model *models;
+    uint32_t n;
+};
+
+/* What is being read. */
+struct reader {
+    char *at, *end;
+    unsigned long line;
+    uint32_t features;
+    locale_t locale;
+    char *err;
+    size_t err_len;
+};
+
+__attribute__((format(printf, 2, 3))) static int wrong(struct reader *r,
+                                                       const char *format, ...)
+{
+    va_list list;
+    int n = snprintf(r->err, r->err_len, "line %lu: ", r->line);
+
+    if (n >= 0 && (size_t)n < r->err_len) {
+        va_start(list, format);
+        vsnprintf(r->err + n, r->err_len - (size_t)n, format, list);
+        va_end(list);
+    }
+    return -1;
+}
+
+/* The next line, without its end; NULL behind the last. */
+static char *next_line(struct reader *r)
+{
+    char *line = r->at, *end;
+
+    if (line >= r->end)
+        return NULL;
+    end = memchr(line, '\n', (size_t)(r->end - line));
+    if (!end)
+        end = r->end;
+    r->at = end + 1;
+    r->line++;
+    if (end > line && end[-1] == '\r')
+        end[-1] = '\0';
+    *end = '\0';
+    return line;
+}
+
+/* The value of a line key=value, or NULL. */
+static char *value_of(char *line, const char *key)
+{
+    size_t len = strlen(key);
+
+    return strncmp(line, key, len) == 0 && line[len] == '=' ? line + len + 1 : NULL;
+}
+
+static int integer(struct reader *r, char **at, long low, long high, long *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtol(*at, &end, 10);
+    if (end == *at || errno || *out < low || *out > high || (*end && *end != ' '))
+        return wrong(r, "not a number from %ld to %ld", low, high);
+    *at = end + strspn(end, " ");
+    return 0;
+}
+
+static int one_integer(struct reader *r, char *at, long low, long high, long *out)
+{
+    if (integer(r, &at, low, high, out) != 0)
+        return -1;
+    return *at ? wrong(r, "more than one number") : 0;
+}
+
+static int real(struct reader *r, char **at, double *out)
+{
+    char *end;
+
+    *out = strtod_l(*at, &end, r->locale);
+    if (end == *at || isnan(*out) || (*end && *end != ' '))
+        return wrong(r, "not a number");
+    *at = end + strspn(end, " ");
+    return 0;
+}
+
+enum { FEATURE, THRESHOLD, DECISION, LEFT, RIGHT, LEAF, ARRAYS };
+static const char *const arrays[] = {"split_feature", "threshold",   "decision_type",
+                                     "left_child",    "right_child", "leaf_value"};
+
+/* One of the lines of numbers. */
+static int read_array(struct reader *r, struct tree *t, int which, char *at)
+{
+    uint32_t n = which == LEAF ? t->n : t->n - 1;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct node *node = which == LEAF ? NULL : &t->nodes[i];
+        long x = 0;
+        int e;
+        switch (which) {
+        case FEATURE:
+            e = integer(r, &at, 0, (long)r->features - 1, &x);
+            node->feature = (uint32_t)x;
+            break;
+        case THRESHOLD:
+            e = real(r, &at, &node->threshold);
+            break;
+        case DECISION:
+            e = integer(r, &at, 0, 255, &x);
+            if (e == 0 && (x & 1 || x >> 2 > MISSING_NAN))
+                e = wrong(r, "a decision that is not by numbers");
+            node->missing = (uint8_t)(x >> 2);
+            node->default_right = !(x & DEFAULT_LEFT);
+            break;
+        case LEFT:
+        case RIGHT:
+            e = integer(r, &at, -(long)t->n, (long)n - 1, &x);
+            if (e == 0 && x >= 0 && x <= (long)i)
+                e = wrong(r, "a child that is not behind its parent");
+            node->child[which == RIGHT] = (int32_t)x;
+            break;
+        default:
+            e = real(r, &at, &t->leaves[i]);
+            if (e == 0 && isinf(t->leaves[i]))
+                e = wrong(r, "a leaf that is not finite");
+            break;
+        }
+        if (e != 0)
+            return -1;
+    }
+    return *at ? wrong(r, "%s has more numbers than the tree", arrays[which]) : 0;
+}
+
+/* Behind the line Tree=; up to the empty one. */
+static int read_tree(struct reader *r, struct tree *t)
+{
+    unsigned seen = 0, needed;
+    char *line, *value;
+    long n;
+
+    while ((line = next_line(r)) && *line) {
+        if ((value = value_of(line, "num_leaves"))) {
+            if (t->n > 0 || one_integer(r, value, 1, LEAVES, &n) != 0)
+                return wrong(r, "num_leaves is not one number from 1 to %u", LEAVES);
+            t->n = (uint32_t)n;
+            t->leaves = calloc(t->n, sizeof *t->leaves);
+            t->nodes = t->n > 1 ? calloc(t->n - 1, sizeof *t->nodes) : NULL;
+            if (!t->leaves || (t->n > 1 && !t->nodes))
+                return wrong(r, "no memory");
+        } else if ((value = value_of(line, "num_cat")) && strcmp(value, "0") != 0) {
+            return wrong(r, "trees with categories are not supported");
+        } else if ((value = value_of(line, "is_linear")) && strcmp(value, "0") != 0) {
+            return wrong(r, "linear trees are not supported");
+        }
+        for (int i = 0; i < ARRAYS; i++) {
+            if (!(value = value_of(line, arrays[i])))
+                continue;
+            if (t->n == 0 || seen & 1u << i)
+                return wrong(r, "%s comes twice or before num_leaves", arrays[i]);
+            if ((t->n > 1 || i == LEAF) && read_array(r, t, i, value) != 0)
+                return -1;
+            seen |= 1u << i;
+        }
+    }
+    needed = t->n > 1 ? (1u << ARRAYS) - 1 : 1u << LEAF;
+    return (seen & needed) == needed && t->n > 0 ? 0
+                                                 : wrong(r, "the tree is not whole");
+}
+
+static struct tree *add_tree(struct model *m)
+{
+    if (m->n == m->room) {
+        uint32_t room = m->room ? m->room * 2 : 64;
+        struct tree *trees = realloc(m->trees, room * sizeof *trees);
+        if (!trees)
+            return NULL;
+        m->trees = trees;
+        m->room = room;
+    }
+    memset(&m->trees[m->n], 0, sizeof *m->trees);
+    return &m->trees[m->n++];
+}
+
+static int objective(struct reader *r, struct model *m, char *value)
+{
+    static const char binary[] = "binary sigmoid:";
+    char *at = value + sizeof binary - 1;
+
+    if (strncmp(value, binary, sizeof binary - 1) != 0)
+        return wrong(r, "the objective is not binary");
+    if (real(r, &at, &m->sigmoid) != 0 || *at || !(m->sigmoid > 0) || isinf(m->sigmoid))
+        return wrong(r, "sigmoid is not a number above 0");
+    return 0;
+}
+
+/* Behind the line "tree", up to "end of trees". */
+static int read_model(struct reader *r, struct model *m)
+{
+    bool version = false, whole = false, features = false;
+    char *line, *value;
+    struct tree *t;
+    long n;
+
+    while (!whole && (line = next_line(r))) {
+        if ((value = value_of(line, "version"))) {
+            version = strcmp(value, "v3") == 0 || strcmp(value, "v4") == 0;
+            if (!version)
+                return wrong(r, "version %.20s is neither v3 nor v4", value);
+        } else if ((value = value_of(line, "num_class")) ||
+                   (value = value_of(line, "num_tree_per_iteration"))) {
+            if (strcmp(value, "1") != 0)
+                return wrong(r, "several classes are not supported");
+        } else if ((value = value_of(line, "max_feature_idx"))) {
+            if (one_integer(r, value, 0, INT32_MAX - 1, &n) != 0)
+                return -1;
+            if (n + 1 != (long)r->features)
+                return wrong(r, "the model is of %ld features, not %u", n + 1,
+                             r->features);
+            features = true;
+        } else if ((value = value_of(line, "objective"))) {
+            if (objective(r, m, value) != 0)
+                return -1;
+        } else if (strcmp(line, "tree") == 0) {
+            return wrong(r, "the model before this one is not whole");
+        } else if (strcmp(line, "average_output") == 0) {
+            return wrong(r, "random forests are not supported");
+        } else if (value_of(line, "Tree")) {
+            if (!(t = add_tree(m)))
+                return wrong(r, "no memory");
+            if (!features || read_tree(r, t) != 0)
+                return features ? -1 : wrong(r, "max_feature_idx is missing");
+        } else {
+            whole = strcmp(line, "end of trees") == 0;
+        }
+    }
+    if (!whole || !version || !features || !(m->sigmoid > 0) || m->n == 0)
+        return wrong(r, "the model is not whole");
+    return 0;
+}
+
+static int read_models(struct reader *r, struct trees *trees)
+{
+    char *line;
+
+    while ((line = next_line(r))) {
+        if (strcmp(line, "tree") != 0)
+            continue;
+        if (trees->n == TREES_STEPS)
+            return wrong(r, "more than %u models", TREES_STEPS);
+        if (read_model(r, &trees->models[trees->n++]) != 0)
+            return -1;
+    }
+    return trees->n > 0 ? 0 : wrong(r, "no model of LightGBM's");
+}
+
+struct trees *trees_parse(const char *text, size_t len, uint32_t features, char *err,
+                          size_t err_len)
+{
+    struct reader r = {.features = features, .err = err, .err_len = err_len};
+    struct trees *trees = calloc(1, sizeof *trees);
+    char *copy = len <= TREES_BYTES ? malloc(len + 1) : NULL;
+    int e = -1;
+
+    /* The program's locale may write numbers otherwise. */
+    r.locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (trees)
+        trees->models = calloc(TREES_STEPS, sizeof *trees->models);
+    if (len > TREES_BYTES) {
+        wrong(&r, "more than %u MiB", TREES_BYTES >> 20);
+    } else if (!trees || !copy || !r.locale || !trees->models) {
+        wrong(&r, "no memory");
+    } else if (memchr(text, '\0', len)) {
+        wrong(&r, "not a text");
+    } else {
+        memcpy(copy, text, len);
+        r.at = copy;
+        r.end = copy + len;
+        e = read_models(&r, trees);
+    }
+    free(copy);
+    if (r.locale)
+        freelocale(r.locale);
+    if (e == 0)
+        return trees;
+    trees_free(trees);
+    return NULL;
+}
+
+struct trees *trees_read(const char *path, uint32_t features, char *err, size_t err_len)
+{
+    struct trees *trees = NULL;
+    struct stat st;
+    size_t have = 0;
+    char *text;
+    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd == -1 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        snprintf(err, err_len, "%s: %s", path,
+                 fd == -1 ? strerror(errno) : "not a regular file");
+        if (fd != -1)
+            close(fd);
+        return NULL;
+    }
+    if (st.st_size > (off_t)TREES_BYTES)
+        snprintf(err, err_len, "more than %u MiB", TREES_BYTES >> 20);
+    text = st.st_size > (off_t)TREES_BYTES ? NULL : malloc((size_t)st.st_size + 1);
+    while (text && have < (size_t)st.st_size &&
+           (n = read(fd, text + have, (size_t)st.st_size - have)) > 0)
+        have += (size_t)n;
+    close(fd);
+    if (text)
+        trees = trees_parse(text, have, features, err, err_len);
+    else if (st.st_size <= (off_t)TREES_BYTES)
+        snprintf(err, err_len, "no memory");
+    free(text);
+    return trees;
+}
+
+void trees_free(struct trees *trees)
+{
+    if (!trees)
+        return;
+    for (uint32_t i = 0; trees->models && i < trees->n; i++) {
+        struct model *m = &trees->models[i];
+        for (uint32_t k = 0; k < m->n; k++) {
+            free(m->trees[k].nodes);
+            free(m->trees[k].leaves);
+        }
+        free(m->trees);
+    }
+    free(trees->models);
+    free(trees);
+}
+
+uint32_t trees_steps(const struct trees *trees)
+{
+    return trees->n;
+}
+
+/* As Tree::NumericalDecision() of LightGBM. */
+static int32_t next_node(const struct node *node, double x)
+{
+    if (isnan(x) && node->missing != MISSING_NAN)
+        x = 0;
+    if ((node->missing == MISSING_NAN && isnan(x)) ||
+        (node->missing == MISSING_ZERO && x >= -ZERO && x <= ZERO))
+        return node->child[node->default_right];
+    return node->child[!(x <= node->threshold)];
+}
+
+double trees_score(const struct trees *trees, uint32_t step, const double *features)
+{
+    const struct model *m = &trees->models[step];
+    double sum = 0;
+
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct tree *t = &m->trees[i];
+        int32_t at = t->nodes ? 0 : -1;
+        while (at >= 0)
+            at = next_node(&t->nodes[at], features[t->nodes[at].feature]);
+        sum += t->leaves[-1 - at];
+    }
+    return sum;
+}
+
+double trees_probability(const struct trees *trees, uint32_t step,
+                         const double *features)
+{
+    return 1. / (1. + exp(-trees->models[step].sigmoid *
+                          trees_score(trees, step, features)));
+}
