@@ -4,6 +4,7 @@
  * all is known to work. */
 #include "lsm/qmlsm.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -405,12 +406,16 @@ static std::string look_at_config(const qm_lsm_config &c)
 
     static_assert(sizeof mode == sizeof c.mode);
     memcpy(&mode, &c.mode, sizeof mode);
-    if (mode < QM_LSM_ADAPTIVE || mode > QM_LSM_ALL)
+    if (mode < QM_LSM_ADAPTIVE || mode > QM_LSM_LEAPER)
         return "mode is none of enum qm_lsm_mode";
     if (!(c.sample > 0 && c.sample <= 1))
         return "sample must be above 0 and at most 1";
     if (!(c.share > 0 && c.share <= 1))
         return "share must be above 0 and at most 1";
+    if (mode == QM_LSM_LEAPER && !c.model)
+        return "mode leaper needs a model";
+    if (mode != QM_LSM_LEAPER && c.model)
+        return "a model is for mode leaper alone";
     return "";
 }
 
@@ -434,7 +439,28 @@ Attached attach(DBOptions &db, ColumnFamilyOptions &family, const Config &config
     auto *table = family.table_factory->GetOptions<BlockBasedTableOptions>();
     auto behind =
         table->block_cache ? table->block_cache : rocksdb::NewLRUCache(8 << 20);
-    auto core = std::make_shared<Core>(config, WatchedCache::of(behind));
+    auto front = WatchedCache::of(behind);
+    std::unique_ptr<struct trees, decltype(&trees_free)> trees(nullptr, trees_free);
+    std::unique_ptr<struct dump, decltype(&dump_close)> dump(nullptr, dump_close);
+    if (config.model) {
+        char err[200];
+        trees.reset(bridge_trees(config.model, err, sizeof err));
+        if (!trees) {
+            result.says = std::string("the model: ") + err;
+            return result;
+        }
+    }
+    if (config.dump) {
+        dump.reset(dump_open(config.dump, config.dump_bytes));
+        if (!dump) {
+            result.says =
+                std::string("the dump ") + config.dump + ": " + strerror(errno);
+            return result;
+        }
+    }
+    auto core = std::make_shared<Core>(config, front, trees.get(), dump.get());
+    trees.release();
+    dump.release();
     auto handle = std::make_shared<Attachment>(core, db);
     auto listener = std::make_shared<Listener>(core);
     db.listeners.reserve(db.listeners.size() + 1);

@@ -3,7 +3,9 @@
 #include "lsm/watch.h"
 #include "lsm/plan.h"
 #include "lsm/bridge.h"
+#include "lsm/dump.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,23 @@ struct family *family_new(uint32_t ranges, double sample)
         return NULL;
     }
     return f;
+}
+
+struct trees *bridge_trees(const char *path, char *err, size_t err_len)
+{
+    return trees_read(path, FEATURES, err, err_len);
+}
+
+void family_learn(struct family *f, const struct trees *trees, struct dump *dump,
+                  uint32_t number)
+{
+    f->trees = trees;
+    f->dump = dump;
+    f->number = number;
+    atomic_store(&f->steps, 1);
+    f->followed = trees || dump;
+    if (f->followed)
+        collector_follow(f->collector);
 }
 
 void family_free(struct family *f)
@@ -43,14 +62,27 @@ void family_write(struct family *f, const void *key, size_t len)
 
 struct shape *family_shape(struct family *f, int level, uint32_t cut)
 {
-    return shape_new(f->collector, level, cut);
+    struct shape *s = shape_new(f->collector, level, cut);
+
+    if (s && f->trees)
+        shape_predict(s, f->trees, atomic_load(&f->steps));
+    return s;
 }
 
-void family_tick(struct family *f, struct watch *w, double window)
+int family_tick(struct family *f, struct watch *w, double window)
 {
+    int e = 0;
+
     watch_tick(w, f, window);
     collector_tick(f->collector, atomic_load(&f->largest));
     choice_tick(&f->choice);
+    atomic_store(&f->steps, (uint32_t)fmin(fmax(ceil(window), 1), TREES_STEPS));
+    if (f->dump) {
+        struct table *t = collector_table(f->collector);
+        e = dump_interval(f->dump, f->number, f->dumped++, t);
+        table_put(t);
+    }
+    return e;
 }
 
 void family_stats(struct family *f, struct qm_lsm_stats *stats)

@@ -14,9 +14,11 @@
 extern "C" {
 #endif
 
+struct dump;
 struct family;
 struct file;
 struct shape;
+struct trees;
 struct watch;
 
 /* watch.h */
@@ -39,14 +41,23 @@ void shape_cut(struct shape *s, uint32_t bytes);
 void shape_block(struct shape *s, uint64_t raw);
 void shape_finish(struct shape *s);
 
+/* trees.h, of feature.h's number of features; dump.h */
+struct trees *bridge_trees(const char *path, char *err, size_t err_len);
+void trees_free(struct trees *trees);
+struct dump *dump_open(const char *path, uint64_t bytes);
+void dump_close(struct dump *d);
+
 /* A column family. */
 struct family *family_new(uint32_t ranges, double sample);
+/* Before it is used: trees predict its heat, its intervals go to the dump; or NULL. */
+void family_learn(struct family *f, const struct trees *trees, struct dump *dump,
+                  uint32_t number);
 void family_free(struct family *f);
 void family_read(struct family *f, const void *key, size_t len);
 void family_write(struct family *f, const void *key, size_t len);
 struct shape *family_shape(struct family *f, int level, uint32_t cut);
-/* Ends an interval. */
-void family_tick(struct family *f, struct watch *w, double window);
+/* Ends an interval.  -1: the dump could not be written. */
+int family_tick(struct family *f, struct watch *w, double window);
 /* Adds to stats. */
 void family_stats(struct family *f, struct qm_lsm_stats *stats);
 

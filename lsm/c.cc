@@ -50,6 +50,7 @@ void qm_lsm_config_init(struct qm_lsm_config *config)
     config->warm_bytes = 256 << 20;
     config->warm_ms = 1000;
     config->stall_ms = 20;
+    config->dump_bytes = 256 << 20;
 }
 
 static const char foreign[] = "this RocksDB's rocksdb_options_t is not an Options";

@@ -7,6 +7,7 @@
  * well.  They are floats that are stored and loaded whole, by relaxed atomics. */
 #include "lsm/collector.h"
 #include "lsm/epoch.h"
+#include "lsm/feature.h"
 #include "lsm/ranges.h"
 
 #include <math.h>
@@ -30,8 +31,9 @@ struct collector {
     uint32_t matrix_rows, matrix_columns;
 };
 
-static struct table *table_new(struct keys *keys)
+static struct table *table_new(struct keys *keys, bool follow)
 {
+    static _Atomic uint64_t serial;
     struct table *t = calloc(1, sizeof *t);
 
     if (!t)
@@ -47,6 +49,8 @@ static struct table *table_new(struct keys *keys)
         free(t);
         return NULL;
     }
+    t->serial = atomic_fetch_add(&serial, 1);
+    t->follow = follow ? follow_new(t->n) : NULL;
     return t;
 }
 
@@ -59,6 +63,7 @@ void table_put(struct table *t)
     free(t->pages);
     free(t->keys);
     fences_free(t->fences);
+    follow_free(t->follow);
     free(t);
 }
 
@@ -71,7 +76,7 @@ struct collector *collector_new(uint32_t max_ranges, double sample)
     if (!c)
         return NULL;
     memset(c, 0, sizeof *c);
-    t = table_new(&none);
+    t = table_new(&none, false);
     if (!t) {
         free(c);
         return NULL;
@@ -135,8 +140,11 @@ static inline void count(struct collector *c, const void *key, size_t len, bool 
 {
     unsigned token = epoch_enter(&c->epoch);
     struct table *t = atomic_load_explicit(&c->table, memory_order_acquire);
-    struct range *r = touch(c, t, fences_find(t->fences, key, len));
+    uint32_t i = fences_find(t->fences, key, len);
+    struct range *r = touch(c, t, i);
 
+    if (t->follow && !write)
+        follow_read(t->follow, i);
     if (r) {
         _Atomic uint32_t *counter = write ? &r->writes : &r->reads;
         if (c->threshold == UINT32_MAX ||
@@ -155,6 +163,16 @@ void collector_read(struct collector *c, const void *key, size_t len)
 void collector_write(struct collector *c, const void *key, size_t len)
 {
     count(c, key, len, true);
+}
+
+void collector_saw(struct collector *c, const void *key, size_t len)
+{
+    unsigned token = epoch_enter(&c->epoch);
+    struct table *t = atomic_load_explicit(&c->table, memory_order_acquire);
+
+    if (t->follow)
+        follow_read(t->follow, fences_find(t->fences, key, len));
+    epoch_leave(&c->epoch, token);
 }
 
 static void store(float *f, float value)
@@ -195,6 +213,8 @@ static void shift(float *slots, float value)
 }
 
 static struct table *coarser(struct table *old, uint32_t factor);
+static struct table *spliced(struct table *old, const struct keys *sample,
+                             uint32_t from, uint32_t to, float spacing);
 
 /* One row of Algorithm 1's matrix; when it is full, asks whether ranges may grow. */
 static uint32_t matrix_row(struct collector *c, struct table *t)
@@ -258,6 +278,8 @@ void collector_tick(struct collector *c, uint32_t largest)
         store(&r->rate, DECAY * r->rate + (1 - DECAY) * (float)read);
     }
     c->intervals++;
+    if (t->follow)
+        follow_choose(t->follow, t);
     atomic_fetch_add(&c->reads, (uint64_t)reads);
     atomic_fetch_add(&c->writes, (uint64_t)writes);
     factor = matrix_row(c, t);
@@ -269,6 +291,22 @@ void collector_tick(struct collector *c, uint32_t largest)
             atomic_store(&c->spacing, spacing * factor);
             install(c, next);
         }
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void collector_follow(struct collector *c)
+{
+    struct keys none = {0};
+    struct table *t;
+
+    pthread_mutex_lock(&c->lock);
+    t = atomic_load(&c->table);
+    /* What is known already, of a table that was made without. */
+    t = t->follow ? NULL : spliced(t, &none, 0, 0, (float)atomic_load(&c->spacing));
+    if (t) {
+        t->follow = follow_new(t->n);
+        install(c, t);
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -367,7 +405,7 @@ static struct table *coarser(struct table *old, uint32_t factor)
             return NULL;
         }
     }
-    t = table_new(&keys);
+    t = table_new(&keys, old->follow);
     keys_free(&keys);
     if (!t)
         return NULL;
@@ -401,7 +439,7 @@ static struct table *spliced(struct table *old, const struct keys *sample,
     for (uint32_t i = to; r == 0 && i < old->fences->n; i++)
         r = keys_add(&keys, known->bytes + known->at[i],
                      known->at[i + 1] - known->at[i]);
-    t = r == 0 ? table_new(&keys) : NULL;
+    t = r == 0 ? table_new(&keys, old->follow) : NULL;
     keys_free(&keys);
     if (!t)
         return NULL;

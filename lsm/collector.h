@@ -39,11 +39,14 @@ struct table {
     _Atomic uint32_t refs;
     uint32_t n; /* ranges */
     struct fences *fences;
-    float *keys; /* of each range, an estimate */
+    float *keys;           /* of each range, an estimate */
+    uint64_t serial;       /* of all tables of the process */
+    struct follow *follow; /* see feature.h; NULL: nothing is followed */
     _Atomic(struct range_page *) *pages;
 };
 
 struct collector;
+struct follow;
 
 /* NULL: no memory. */
 struct collector *collector_new(uint32_t max_ranges, double sample);
@@ -51,6 +54,11 @@ void collector_free(struct collector *c);
 
 void collector_read(struct collector *c, const void *key, size_t len);
 void collector_write(struct collector *c, const void *key, size_t len);
+
+/* From now on it is followed which ranges are read one after the other. */
+void collector_follow(struct collector *c);
+/* A read that collector_spread() will count was of about this key. */
+void collector_saw(struct collector *c, const void *key, size_t len);
 
 /* Adds n reads that were made somewhere in the keys from first to before last (len 0:
  * no end). */

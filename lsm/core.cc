@@ -25,8 +25,10 @@ Family::~Family()
     family_free(counts);
 }
 
-Core::Core(const qm_lsm_config &c, std::shared_ptr<WatchedCache> in)
-    : config(c), cache(std::move(in))
+Core::Core(const qm_lsm_config &c, std::shared_ptr<WatchedCache> in,
+           struct trees *trees, struct dump *dump)
+    : config(c), cache(std::move(in)), trees_(trees, trees_free),
+      dump_(dump, dump_close)
 {
 }
 
@@ -117,7 +119,8 @@ void Core::end_interval()
         families = families_;
     }
     for (auto &family : families)
-        family_tick(family->counts, cache->watch(), window_);
+        if (family_tick(family->counts, cache->watch(), window_) != 0)
+            failures_++;
 }
 
 unsigned Core::add(std::shared_ptr<Family> family)
@@ -125,6 +128,8 @@ unsigned Core::add(std::shared_ptr<Family> family)
     std::lock_guard<std::mutex> guard(lock_);
     unsigned number = static_cast<unsigned>(families_.size());
 
+    families_.reserve(families_.size() + 1);
+    family_learn(family->counts, trees_.get(), dump_.get(), number);
     if (number < max_families)
         reads_[number] = family->counts;
     families_.push_back(std::move(family));

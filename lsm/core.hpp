@@ -50,7 +50,9 @@ struct Family {
 class Core : public std::enable_shared_from_this<Core>
 {
   public:
-    Core(const qm_lsm_config &config, std::shared_ptr<WatchedCache> cache);
+    /* Of the trees and the dump, which may be NULL, it becomes the owner. */
+    Core(const qm_lsm_config &config, std::shared_ptr<WatchedCache> cache,
+         struct trees *trees, struct dump *dump);
     ~Core();
     void start();
     void detach();
@@ -75,6 +77,8 @@ class Core : public std::enable_shared_from_this<Core>
     std::atomic<bool> closing{false};
 
   private:
+    const std::unique_ptr<struct trees, decltype(&trees_free)> trees_;
+    const std::unique_ptr<struct dump, decltype(&dump_close)> dump_;
     struct Shaped {
         std::shared_ptr<Family> family;
         struct shape *shape;

@@ -36,7 +36,8 @@ enum qm_lsm_mode {
     QM_LSM_ERASE,     /* only remove the blocks of files that are gone */
     QM_LSM_FLUSH,     /* warm all blocks of flushed files */
     QM_LSM_SELECTIVE, /* warm the blocks of hot key ranges */
-    QM_LSM_ALL        /* warm all blocks of new files */
+    QM_LSM_ALL,       /* warm all blocks of new files */
+    QM_LSM_LEAPER     /* warm blocks of key ranges that a trained model predicts */
 };
 
 struct qm_lsm_config {
@@ -49,6 +50,9 @@ struct qm_lsm_config {
     uint64_t warm_bytes;  /* and bytes; 256 MiB */
     unsigned warm_ms;     /* and time; 1000 */
     unsigned stall_ms;    /* time while RocksDB slows or stops writes; 20 */
+    const char *model;    /* of QM_LSM_LEAPER: a file of quickmine lsm train's; NULL */
+    const char *dump;     /* a new file for quickmine lsm train to read; NULL: none */
+    uint64_t dump_bytes;  /* at most; 256 MiB */
 };
 
 struct qm_lsm_stats {

@@ -33,6 +33,13 @@ void shape_free(struct shape *s)
     free(s);
 }
 
+void shape_predict(struct shape *s, const struct trees *trees, uint32_t steps)
+{
+    s->trees = trees;
+    s->steps = steps;
+    s->moment = features_moment(time(NULL));
+}
+
 static void close_block(struct shape *s, uint64_t raw)
 {
     if (s->n == s->room) {
@@ -73,9 +80,14 @@ void shape_key(struct shape *s, const void *key, size_t len, size_t bytes)
                     ? fences_find(s->table->fences, key, len)
                     : fences_find_from(s->table->fences, s->range, key, len);
         if (range != s->range)
-            s->key_heat = table_heat(s->table, range);
+            s->key_heat = s->trees ? (float)features_hot(s->trees, s->steps, s->table,
+                                                         range, &s->moment)
+                                   : table_heat(s->table, range);
         s->range = range;
-        s->open_heat += s->key_heat;
+        if (!s->trees)
+            s->open_heat += s->key_heat;
+        else if (s->open_heat < s->key_heat)
+            s->open_heat = s->key_heat;
         if (++s->since == s->spacing) {
             s->since = 0;
             if (keys_add(&s->sample, key, len) != 0)

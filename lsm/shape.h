@@ -8,7 +8,7 @@
 #ifndef QM_LSM_SHAPE_H
 #define QM_LSM_SHAPE_H
 
-#include "lsm/collector.h"
+#include "lsm/feature.h"
 
 struct shape {
     struct collector *collector;
@@ -30,10 +30,18 @@ struct shape {
     float open_heat, key_heat;
     struct keys sample;
     uint32_t spacing, since;
+
+    const struct trees *trees; /* see shape_predict() */
+    uint32_t steps;
+    struct moment moment;
 };
 
 struct shape *shape_new(struct collector *c, int level, uint32_t cut);
 void shape_free(struct shape *s);
+
+/* Of each block, heat is the highest probability that a range of its keys is read in
+ * one of the next `steps` intervals. */
+void shape_predict(struct shape *s, const struct trees *trees, uint32_t steps);
 
 /* An entry whose key and value have `bytes` bytes. */
 void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);

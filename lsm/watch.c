@@ -147,6 +147,12 @@ void watch_look(struct watch *w, const uint64_t name[2], bool hit)
             atomic_fetch_add_explicit(state & WARMED ? &family->used : &family->late, 1,
                                       memory_order_relaxed);
         }
+        if (family->followed &&
+            !atomic_load_explicit(&family->keyed, memory_order_relaxed)) {
+            size_t len;
+            const uint8_t *key = keys_get(&f->firsts, i, &len);
+            collector_saw(family->collector, key, len);
+        }
         price_look(w->price, mix(name[0] ^ mix(name[1])));
     }
     epoch_leave(&w->epoch, token);

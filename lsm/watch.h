@@ -23,7 +23,13 @@ struct family {
     struct collector *collector;
     struct choice choice;
     _Atomic bool
-        keyed; /* the program tells the keys that it reads: look-ups do not count */
+        keyed;     /* the program tells the keys that it reads: look-ups do not count */
+    bool followed; /* which ranges are read one after the other */
+    const struct trees *trees;     /* the mode leaper's; NULL: the counters say */
+    _Atomic uint32_t steps;        /* into the future that they are asked for */
+    struct dump *dump;             /* of intervals; or NULL */
+    uint32_t number;               /* in it */
+    uint64_t dumped;               /* intervals */
     _Atomic uint32_t largest;      /* keys of a block, in the mean */
     _Atomic uint64_t hits, misses; /* of data blocks of known files */
     _Atomic uint64_t used;         /* warmed blocks that were looked up */

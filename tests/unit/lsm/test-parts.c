@@ -252,6 +252,54 @@ static void test_threads(void **state)
     }
 }
 
+/* 18 features, in their order; a precursor is what is read shortly before, if its rates
+ * are alike; with neither, all is 0 but the time. */
+static void test_features(void **state)
+{
+    struct collector *c = collector_new(1000, 1);
+    struct moment moment = features_moment(3 * 86400 + 5 * 3600 + 6 * 60 + 7);
+    double row[FEATURES];
+    struct table *t;
+    char key[24];
+    uint32_t of[3], other = 0;
+
+    collector_follow(c);
+    shape_free(file(c, 1, 1000, 20));
+    for (int slot = 0; slot < 3; slot++) {
+        for (int i = 0; i < 4000; i++) {
+            collector_read(c, key, make_key(key, 105));
+            collector_read(c, key, make_key(key, 505));
+            if (slot == 0 && i < 2000) /* also before 505, but not in later intervals */
+                collector_read(c, key, make_key(key, 805));
+        }
+        for (int i = 0; i < 10 * slot; i++)
+            collector_write(c, key, make_key(key, 505));
+        collector_tick(c, 0);
+    }
+    t = collector_table(c);
+    for (int i = 0; i < 3; i++)
+        of[i] = fences_find(t->fences, key,
+                            make_key(key, (unsigned long[]){105, 505, 805}[i]));
+    features_of(t, of[1], &moment, row);
+    assert_true(row[0] == 4000 && row[2] == 4000 && row[3] == 0);
+    assert_true(row[6] == 20 && row[7] == 10 && row[8] == 0);
+    assert_true(row[12] == 5 && row[13] == 6 && row[14] == 7);
+    assert_true(row[15] == 4000); /* 105; and 805, whose cosine is .58, had no reads */
+    assert_true(row[16] == 0 && row[17] == 0);
+    while (other == of[0] || other == of[1] || other == of[2])
+        other++;
+    features_of(t, other, &moment, row);
+    for (uint32_t i = 0; i < FEATURES; i++)
+        assert_true(i >= 12 && i < 15 ? row[i] > 0 : row[i] == 0);
+    table_put(t);
+    /* Ranges that replace the followed ones are followed. */
+    shape_free(file(c, 1, 60000, 20));
+    t = collector_table(c);
+    assert_non_null(t->follow);
+    table_put(t);
+    collector_free(c);
+}
+
 /* The first read of an interval always counts; others by chance, and the estimate is
  * near. */
 static void test_sampled(void **state)
@@ -461,13 +509,13 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),  cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_bounded), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_price),   cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_plan),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_fences),   cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_overlap),  cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_bounded),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sampled),  cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_price),    cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_plan),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_features), cmocka_unit_test(test_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
