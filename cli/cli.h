@@ -38,6 +38,7 @@ int qm_cmd_extents(int argc, char **argv);
 int qm_cmd_confine(int argc, char **argv);
 int qm_cmd_serve(int argc, char **argv);
 int qm_cmd_rowcache(int argc, char **argv);
+int qm_cmd_lsm(int argc, char **argv);
 int qm_cmd_agent(int argc, char **argv);  /* where BPF is built */
 int qm_cmd_attach(int argc, char **argv); /* where this is built */
 int qm_cmd_detach(int argc, char **argv);

@@ -22,6 +22,7 @@ static const struct cli_command commands[] = {
      cli_tier_commands},
     {"extents", qm_cmd_extents, "tell a server where files lie", NULL},
     {"rowcache", qm_cmd_rowcache, "serve rows of MariaDB by the Redis protocol", NULL},
+    {"lsm", qm_cmd_lsm, "train models for libquickmine-lsm", NULL},
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF
