@@ -2,7 +2,11 @@
 /* trees.c - see trees.h.
  *
  * A child is a node behind its parent or a leaf: so no walk is longer than the tree has
- * nodes, whatever the file says. */
+ * nodes, whatever the file says.
+ *
+ * Leaves are nodes, too, behind the others, and their own children.  So several trees
+ * are walked side by side, to the depth of the deepest, without branches that the
+ * processor cannot guess; their leaves are added in the file's order. */
 #include "lsm/trees.h"
 
 #include <errno.h>
@@ -21,30 +25,31 @@
 #define DEFAULT_LEFT 2u
 #define MISSING_ZERO 1u
 #define MISSING_NAN  2u
+#define SIDE         16u    /* trees that are walked side by side */
 #define ZERO         1e-35f /* LightGBM's kZeroThreshold, which is a float */
 
 struct node {
     double threshold;
-    int32_t child[2]; /* left, right; below 0: leaf -1 - child */
+    uint32_t child[2]; /* left, right */
     uint32_t feature;
     uint8_t missing, default_right;
 };
 
 struct tree {
-    struct node *nodes; /* NULL: one leaf */
-    double *leaves;
-    uint32_t n; /* leaves */
+    struct node *nodes; /* n - 1 inner ones, n leaves, whose threshold is the value */
+    uint32_t n, depth;  /* leaves; steps to the deepest of them */
 };
 
 struct model {
     struct tree *trees;
     uint32_t n, room;
     double sigmoid;
+    bool zeros; /* a zero is a missing value, somewhere */
 };
 
 struct trees {
     struct model *models;
-    uint32_t n;
+    uint32_t n, features;
 };
 
 /* What is being read. */
@@ -137,7 +142,7 @@ static int read_array(struct reader *r, struct tree *t, int which, char *at)
     uint32_t n = which == LEAF ? t->n : t->n - 1;
 
     for (uint32_t i = 0; i < n; i++) {
-        struct node *node = which == LEAF ? NULL : &t->nodes[i];
+        struct node *node = &t->nodes[which == LEAF ? t->n - 1 + i : i];
         long x = 0;
         int e;
         switch (which) {
@@ -160,11 +165,12 @@ static int read_array(struct reader *r, struct tree *t, int which, char *at)
             e = integer(r, &at, -(long)t->n, (long)n - 1, &x);
             if (e == 0 && x >= 0 && x <= (long)i)
                 e = wrong(r, "a child that is not behind its parent");
-            node->child[which == RIGHT] = (int32_t)x;
+            /* The file has -1 for leaf 0, -2 for leaf 1. */
+            node->child[which == RIGHT] = (uint32_t)(x >= 0 ? x : (long)n - 1 - x);
             break;
         default:
-            e = real(r, &at, &t->leaves[i]);
-            if (e == 0 && isinf(t->leaves[i]))
+            e = real(r, &at, &node->threshold);
+            if (e == 0 && isinf(node->threshold))
                 e = wrong(r, "a leaf that is not finite");
             break;
         }
@@ -172,6 +178,27 @@ static int read_array(struct reader *r, struct tree *t, int which, char *at)
             return -1;
     }
     return *at ? wrong(r, "%s has more numbers than the tree", arrays[which]) : 0;
+}
+
+/* Ends the leaves and finds the depth: parents come before their children. */
+static int measure(struct reader *r, struct tree *t)
+{
+    uint32_t *depth = calloc(2 * t->n - 1, sizeof *depth);
+
+    if (!depth)
+        return wrong(r, "no memory");
+    for (uint32_t i = 0; i < 2 * t->n - 1; i++)
+        for (int side = 0; side < 2; side++) {
+            uint32_t *child = &t->nodes[i].child[side];
+            if (i >= t->n - 1)
+                *child = i;
+            else if (depth[*child] < depth[i] + 1)
+                depth[*child] = depth[i] + 1;
+            if (t->depth < depth[i])
+                t->depth = depth[i];
+        }
+    free(depth);
+    return 0;
 }
 
 /* Behind the line Tree=; up to the empty one. */
@@ -186,9 +213,8 @@ static int read_tree(struct reader *r, struct tree *t)
             if (t->n > 0 || one_integer(r, value, 1, LEAVES, &n) != 0)
                 return wrong(r, "num_leaves is not one number from 1 to %u", LEAVES);
             t->n = (uint32_t)n;
-            t->leaves = calloc(t->n, sizeof *t->leaves);
-            t->nodes = t->n > 1 ? calloc(t->n - 1, sizeof *t->nodes) : NULL;
-            if (!t->leaves || (t->n > 1 && !t->nodes))
+            t->nodes = calloc(2 * t->n - 1, sizeof *t->nodes);
+            if (!t->nodes)
                 return wrong(r, "no memory");
         } else if ((value = value_of(line, "num_cat")) && strcmp(value, "0") != 0) {
             return wrong(r, "trees with categories are not supported");
@@ -206,8 +232,9 @@ static int read_tree(struct reader *r, struct tree *t)
         }
     }
     needed = t->n > 1 ? (1u << ARRAYS) - 1 : 1u << LEAF;
-    return (seen & needed) == needed && t->n > 0 ? 0
-                                                 : wrong(r, "the tree is not whole");
+    if ((seen & needed) != needed || t->n == 0)
+        return wrong(r, "the tree is not whole");
+    return measure(r, t);
 }
 
 static struct tree *add_tree(struct model *m)
@@ -272,6 +299,8 @@ static int read_model(struct reader *r, struct model *m)
                 return wrong(r, "no memory");
             if (!features || read_tree(r, t) != 0)
                 return features ? -1 : wrong(r, "max_feature_idx is missing");
+            for (uint32_t i = 0; i < t->n - 1; i++)
+                m->zeros = m->zeros || t->nodes[i].missing == MISSING_ZERO;
         } else {
             whole = strcmp(line, "end of trees") == 0;
         }
@@ -308,6 +337,8 @@ struct trees *trees_parse(const char *text, size_t len, uint32_t features, char 
     r.locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (trees)
         trees->models = calloc(TREES_STEPS, sizeof *trees->models);
+    if (trees)
+        trees->features = features;
     if (len > TREES_BYTES) {
         wrong(&r, "more than %u MiB", TREES_BYTES >> 20);
     } else if (!trees || !copy || !r.locale || !trees->models) {
@@ -368,7 +399,6 @@ void trees_free(struct trees *trees)
         struct model *m = &trees->models[i];
         for (uint32_t k = 0; k < m->n; k++) {
             free(m->trees[k].nodes);
-            free(m->trees[k].leaves);
         }
         free(m->trees);
     }
@@ -381,30 +411,51 @@ uint32_t trees_steps(const struct trees *trees)
     return trees->n;
 }
 
-/* As Tree::NumericalDecision() of LightGBM. */
-static int32_t next_node(const struct node *node, double x)
+/* As Tree::NumericalDecision() of LightGBM; plain: nothing can be missing. */
+static inline uint32_t next_node(const struct node *node, const double *features,
+                                 bool plain)
 {
-    if (isnan(x) && node->missing != MISSING_NAN)
-        x = 0;
-    if ((node->missing == MISSING_NAN && isnan(x)) ||
-        (node->missing == MISSING_ZERO && x >= -ZERO && x <= ZERO))
+    double x = features[node->feature];
+
+    if (!plain && node->missing != MISSING_NAN) {
+        x = isnan(x) ? 0 : x;
+        if (node->missing == MISSING_ZERO && x >= -ZERO && x <= ZERO)
+            return node->child[node->default_right];
+    } else if (!plain && isnan(x)) {
         return node->child[node->default_right];
+    }
     return node->child[!(x <= node->threshold)];
+}
+
+/* The leaves of SIDE trees or fewer, added to the sum one after the other. */
+static inline double add_leaves(double sum, const struct tree *t, uint32_t n,
+                                const double *features, bool plain)
+{
+    uint32_t at[SIDE] = {0}, depth = 0;
+
+    for (uint32_t k = 0; k < n; k++)
+        depth = t[k].depth > depth ? t[k].depth : depth;
+    for (uint32_t d = 0; d < depth; d++)
+        for (uint32_t k = 0; k < n; k++)
+            at[k] = next_node(&t[k].nodes[at[k]], features, plain);
+    for (uint32_t k = 0; k < n; k++)
+        sum += t[k].nodes[at[k]].threshold;
+    return sum;
 }
 
 double trees_score(const struct trees *trees, uint32_t step, const double *features)
 {
     const struct model *m = &trees->models[step];
+    bool plain = !m->zeros;
     double sum = 0;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < m->n; i++) {
-        const struct tree *t = &m->trees[i];
-        int32_t at = t->nodes ? 0 : -1;
-        while (at >= 0)
-            at = next_node(&t->nodes[at], features[t->nodes[at].feature]);
-        sum += t->leaves[-1 - at];
-    }
-    return sum;
+    for (uint32_t k = 0; k < trees->features; k++)
+        plain = plain && !isnan(features[k]);
+    for (; i + SIDE <= m->n; i += SIDE)
+        sum = plain ? add_leaves(sum, &m->trees[i], SIDE, features, true)
+                    : add_leaves(sum, &m->trees[i], SIDE, features, false);
+    return add_leaves(sum, &m->trees[i], m->n - i, features, false);
 }
 
 double trees_probability(const struct trees *trees, uint32_t step,
