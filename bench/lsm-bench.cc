@@ -35,6 +35,7 @@ namespace
 {
 struct Cell {
     std::string mode = "adaptive", workload = "synthetic", path;
+    std::string model, dump; /* of mode leaper, and to train one from */
     double zipf = .5, scans = 0;
     long keys = 400000, reads = 400000, warmup = 200000;
     size_t cache = 16 << 20;
@@ -139,7 +140,8 @@ void usage()
 {
     fprintf(stderr,
             "usage: lsm-bench DIRECTORY [mode=M] [workload=W] [zipf=Z] [cache=MiB] "
-            "[keys=N] [reads=N] [seed=N] [scans=S] [keyed=1] [series=1] [pace=N]\n");
+            "[model=FILE] [dump=FILE] [keys=N] [reads=N] [seed=N] [scans=S] [keyed=1] "
+            "[series=1] [pace=N]\n");
     exit(2);
 }
 
@@ -161,8 +163,8 @@ void fill(DB *db, const Cell &cell, std::mt19937_64 &g)
 int main(int argc, char **argv)
 {
     Cell cell;
-    const std::vector<std::string> modes = {"adaptive", "off",       "erase",
-                                            "flush",    "selective", "all"};
+    const std::vector<std::string> modes = {"adaptive",  "off", "erase", "flush",
+                                            "selective", "all", "leaper"};
     if (argc < 2)
         usage();
     cell.path = argv[1];
@@ -172,6 +174,10 @@ int main(int argc, char **argv)
                         arg.find('=') == arg.npos ? "" : arg.substr(name.size() + 1);
         if (name == "mode")
             cell.mode = value;
+        else if (name == "model")
+            cell.model = value;
+        else if (name == "dump")
+            cell.dump = value;
         else if (name == "workload")
             cell.workload = value;
         else if (name == "zipf")
@@ -225,6 +231,8 @@ int main(int argc, char **argv)
     lsm::Config config;
     lsm::Attached attached;
     config.interval_ms = cell.interval;
+    config.model = cell.model.empty() ? nullptr : cell.model.c_str();
+    config.dump = cell.dump.empty() ? nullptr : cell.dump.c_str();
     auto mode = std::find(modes.begin(), modes.end(), cell.mode);
     if (mode != modes.end()) {
         config.mode = static_cast<qm_lsm_mode>(mode - modes.begin());
