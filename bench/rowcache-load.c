@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rowcache-load.c - the clients of bench/rowcache: an application that reads rows by
+ * their keys, from MariaDB alone, from Redis as a look-aside cache, or from
+ * qm-rowcache.
+ *
+ *   rowcache-load WAY WORKLOAD DATABASE-SOCKET CACHE-SOCKET CLIENTS SECONDS THINK-US
+ *                 READS-PERCENT SCALE SEED
+ *
+ * WAY is none, redis or rowcache.  Each client is a thread with a connection to each of
+ * the two, and does one thing after the other.  What it does depends on the seed alone.
+ * A row that is not in Redis is read from MariaDB, and set there for LIFE seconds; one
+ * that was written is deleted there.
+ *
+ * Prints one line: reads, share of hits, mean and 95 % of the reads' times (us), rows'
+ * SELECTs, writes, mean of the writes' times (us), errors. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <mysql.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIFE = 180, TABLES = 22, LINES = 4, TIMES = 4000000 };
+
+static const char *way, *workload, *database, *cache;
+static unsigned clients, seconds, think_us, reads_percent, scale;
+static uint64_t seed, end_ns;
+
+struct client {
+    pthread_t thread;
+    uint64_t random;
+    MYSQL *mysql;
+    int fd; /* of the cache; -1: there is none */
+    char in[65536];
+    size_t length; /* of the last bulk reply */
+    unsigned table;
+    uint64_t reads, hits, selects, writes, errors;
+    double write_us;
+    float *us; /* of the reads */
+};
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "rowcache-load: %s: %s\n", what, why);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* splitmix64 */
+static uint64_t draw(struct client *c, uint64_t n)
+{
+    uint64_t z = c->random += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (z ^ z >> 31) % n;
+}
+
+/* --- the cache's protocol --- */
+
+static int dial(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    if (fd == -1 ||
+        connect(fd, (struct sockaddr *)&address, (socklen_t)sizeof address) == -1)
+        die(path, strerror(errno));
+    return fd;
+}
+
+/* Sends a command of n words and takes its reply into in: 1: a value; 0: nil; -1: an
+ * error. */
+static int command(struct client *c, int n, const char *const *words)
+{
+    char out[8192];
+    size_t length = (size_t)snprintf(out, sizeof out, "*%d\r\n", n), got = 0, want;
+    char *eol;
+    long value;
+
+    for (int i = 0; i < n && length < sizeof out; i++)
+        length += (size_t)snprintf(out + length, sizeof out - length, "$%zu\r\n%s\r\n",
+                                   strlen(words[i]), words[i]);
+    if (length >= sizeof out || write(c->fd, out, length) != (ssize_t)length)
+        die(cache, "cannot be written to");
+    for (want = 0; want == 0 || got < want;) {
+        ssize_t r = read(c->fd, c->in + got, sizeof c->in - 1 - got);
+
+        if (r <= 0)
+            die(cache, r == 0 ? "has hung up" : strerror(errno));
+        got += (size_t)r;
+        c->in[got] = '\0';
+        eol = strstr(c->in, "\r\n");
+        if (want != 0 || !eol)
+            continue;
+        want = (size_t)(eol + 2 - c->in);
+        value = c->in[0] == '$' ? strtol(c->in + 1, NULL, 10) : -1;
+        if (c->in[0] != '$')
+            continue;
+        if (value < 0)
+            return 0;
+        if (want + (size_t)value + 2 > sizeof c->in - 1)
+            die(cache, "has too long a reply");
+        memmove(c->in, c->in + want, got - want);
+        got -= want;
+        want = c->length = (size_t)value;
+        want += 2;
+    }
+    if (c->in[0] == '-' && c->length == 0)
+        return -1;
+    return 1;
+}
+
+static int ask(struct client *c, int n, const char *const *words)
+{
+    c->length = 0;
+    return command(c, n, words);
+}
+
+/* --- reads and writes --- */
+
+/* The row's columns, with a zero byte behind each, as the application would put
+ * together what it keeps. */
+static bool select_row(struct client *c, const char *table, uint64_t id, char *text,
+                       size_t size)
+{
+    char query[128];
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row;
+    size_t at = 0;
+    bool there = false;
+
+    snprintf(query, sizeof query, "SELECT * FROM %s WHERE id = %" PRIu64, table, id);
+    c->selects++;
+    if (mysql_query(c->mysql, query) == 0)
+        result = mysql_store_result(c->mysql);
+    if (!result)
+        die("MariaDB", mysql_error(c->mysql));
+    row = mysql_fetch_row(result);
+    for (unsigned i = 0; row && i < mysql_num_fields(result) && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s|", row[i] ? row[i] : "");
+    there = row;
+    mysql_free_result(result);
+    return there;
+}
+
+static void read_row(struct client *c, const char *table, uint64_t id)
+{
+    char key[64], text[2048], life[12];
+    uint64_t began = now_ns(), took;
+    int r;
+
+    snprintf(key, sizeof key, "%s:%" PRIu64, table, id);
+    if (strcmp(way, "none") == 0) {
+        c->errors += !select_row(c, table, id, text, sizeof text);
+    } else {
+        r = ask(c, 2, (const char *[]){"GET", key});
+        if (strcmp(way, "redis") == 0) {
+            c->hits += r == 1;
+            if (r != 1) {
+                c->errors += !select_row(c, table, id, text, sizeof text);
+                snprintf(life, sizeof life, "%d", LIFE);
+                c->errors +=
+                    ask(c, 5, (const char *[]){"SET", key, text, "EX", life}) == -1;
+            }
+        } else {
+            c->errors += r != 1;
+        }
+    }
+    took = now_ns() - began;
+    if (c->reads < TIMES)
+        c->us[c->reads] = (float)took / 1000;
+    c->reads++;
+}
+
+static void write_row(struct client *c, const char *table, uint64_t id)
+{
+    char query[128], key[64];
+    uint64_t began = now_ns();
+
+    snprintf(query, sizeof query, "UPDATE %s SET v = v + 1 WHERE id = %" PRIu64, table,
+             id);
+    if (mysql_query(c->mysql, query) != 0)
+        die("MariaDB", mysql_error(c->mysql));
+    if (strcmp(way, "redis") == 0) {
+        snprintf(key, sizeof key, "%s:%" PRIu64, table, id);
+        ask(c, 2, (const char *[]){"DEL", key});
+    }
+    c->write_us += (double)(now_ns() - began) / 1000;
+    c->writes++;
+}
+
+/* Exponentially distributed. */
+static void think(struct client *c)
+{
+    double u = ((double)draw(c, UINT64_C(1) << 32) + 1) / 4294967297.0;
+    uint64_t ns = (uint64_t)(-log(u) * think_us * 1000);
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+
+    if (think_us > 0)
+        nanosleep(&t, NULL);
+}
+
+/* --- workloads --- */
+
+/* A page of a shop that shows an order: the order, its customer, its lines, each with
+ * its item.  Half of the pages are of the latest twentieth of the orders.  As many
+ * pages as are no reads change the order, too. */
+static void shop(struct client *c)
+{
+    uint64_t orders = UINT64_C(60000) * scale, customers = orders / 2,
+             items = orders / 2;
+    uint64_t order = draw(c, 2) ? 1 + draw(c, orders)
+                                : 1 + orders - orders / 20 + draw(c, orders / 20);
+
+    read_row(c, "orders", order);
+    think(c);
+    if (draw(c, 100) >= reads_percent) {
+        write_row(c, "orders", order);
+        think(c);
+    }
+    read_row(c, "customer", 1 + order * 7919 % customers);
+    for (uint64_t i = 0; i < LINES && now_ns() < end_ns; i++) {
+        uint64_t line = (order - 1) * LINES + 1 + i;
+
+        think(c);
+        read_row(c, "line", line);
+        think(c);
+        read_row(c, "item", 1 + line * 104729 % items);
+    }
+    think(c);
+}
+
+/* The paper's: of the next access .3 are to the table of the last, .3 to one of those
+ * that it references, .4 to any other; the row is any.  Table i references those with
+ * the numbers 2i and 2i+1, and i+1, in a circle. */
+static void paper(struct client *c)
+{
+    uint64_t rows = UINT64_C(10000) * scale, kind = draw(c, 10);
+    char table[8];
+
+    if (kind >= 6)
+        c->table = (c->table + 1 + (unsigned)draw(c, TABLES - 1)) % TABLES;
+    else if (kind >= 3)
+        c->table = (unsigned[]){2 * c->table % TABLES, (2 * c->table + 1) % TABLES,
+                                (c->table + 1) % TABLES}[draw(c, 3)];
+    snprintf(table, sizeof table, "t%u", c->table);
+    if (draw(c, 100) < reads_percent)
+        read_row(c, table, 1 + draw(c, rows));
+    else
+        write_row(c, table, 1 + draw(c, rows));
+    think(c);
+}
+
+static void *run(void *opaque)
+{
+    struct client *c = opaque;
+    void (*page)(struct client * c) = strcmp(workload, "shop") == 0 ? shop : paper;
+
+    mysql_thread_init();
+    while (now_ns() < end_ns)
+        page(c);
+    mysql_thread_end();
+    return NULL;
+}
+
+/* --- what is printed --- */
+
+static uint64_t info(struct client *c, const char *name)
+{
+    char line[64], *at;
+
+    if (ask(c, 1, (const char *[]){"INFO"}) != 1)
+        die(cache, "says no INFO");
+    c->in[c->length] = '\0';
+    snprintf(line, sizeof line, "\n%s:", name);
+    at = strstr(c->in, line);
+    if (!at)
+        die(name, "is not in INFO");
+    return strtoull(at + strlen(line), NULL, 10);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void print(struct client *all, uint64_t hits, uint64_t selects)
+{
+    uint64_t reads = 0, writes = 0, errors = 0, n = 0;
+    double sum = 0, write_us = 0;
+    float *us;
+
+    for (unsigned i = 0; i < clients; i++) {
+        hits += all[i].hits;
+        selects += all[i].selects;
+        reads += all[i].reads;
+        writes += all[i].writes;
+        errors += all[i].errors;
+        write_us += all[i].write_us;
+    }
+    us = malloc((reads + 1) * sizeof *us);
+    if (!us || reads == 0)
+        die("reads", "there are none");
+    for (unsigned i = 0; i < clients; i++)
+        for (uint64_t j = 0; j < all[i].reads && j < TIMES; j++) {
+            us[n++] = all[i].us[j];
+            sum += all[i].us[j];
+        }
+    qsort(us, n, sizeof *us, by_size);
+    printf("%" PRIu64 " %.4f %.0f %.0f %" PRIu64 " %" PRIu64 " %.0f %" PRIu64 "\n",
+           reads, (double)hits / (double)reads, sum / (double)n,
+           (double)us[n * 95 / 100], selects, writes,
+           writes ? write_us / (double)writes : 0, errors);
+    free(us);
+}
+
+static unsigned number(const char *text)
+{
+    return (unsigned)strtoul(text, NULL, 10);
+}
+
+int main(int argc, char **argv)
+{
+    struct client *all;
+    uint64_t hits = 0, selects = 0;
+    bool daemon;
+
+    if (argc != 11)
+        die("usage", "see rowcache-load.c");
+    way = argv[1];
+    workload = argv[2];
+    database = argv[3];
+    cache = argv[4];
+    clients = number(argv[5]);
+    seconds = number(argv[6]);
+    think_us = number(argv[7]);
+    reads_percent = number(argv[8]);
+    scale = number(argv[9]);
+    seed = number(argv[10]);
+    daemon = strcmp(way, "rowcache") == 0;
+    all = calloc(clients, sizeof *all);
+    if (!all || mysql_library_init(0, NULL, NULL) != 0)
+        die("start", "out of memory");
+    for (unsigned i = 0; i < clients; i++) {
+        struct client *c = &all[i];
+
+        c->random = seed << 32 | i;
+        c->us = malloc(TIMES * sizeof *c->us);
+        c->mysql = mysql_init(NULL);
+        c->fd = strcmp(way, "none") == 0 ? -1 : dial(cache);
+        if (!c->us || !c->mysql ||
+            !mysql_real_connect(c->mysql, NULL, "root", NULL, "shop", 0, database, 0))
+            die(database, c->mysql ? mysql_error(c->mysql) : "out of memory");
+    }
+    if (daemon) {
+        hits = info(&all[0], "keyspace_hits");
+        selects = info(&all[0], "database_queries");
+    }
+    end_ns = now_ns() + seconds * UINT64_C(1000000000);
+    for (unsigned i = 0; i < clients; i++)
+        if (pthread_create(&all[i].thread, NULL, run, &all[i]) != 0)
+            die("thread", strerror(errno));
+    for (unsigned i = 0; i < clients; i++)
+        pthread_join(all[i].thread, NULL);
+    if (daemon) {
+        hits = info(&all[0], "keyspace_hits") - hits;
+        selects = info(&all[0], "database_queries") - selects;
+    }
+    print(all, hits, selects);
+    for (unsigned i = 0; i < clients; i++) {
+        mysql_close(all[i].mysql);
+        if (all[i].fd != -1)
+            close(all[i].fd);
+        free(all[i].us);
+    }
+    free(all);
+    mysql_library_end();
+    return 0;
+}
