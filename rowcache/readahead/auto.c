@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* auto.c - read-ahead that learns which of its rules pays for which table; see auto.h.
+ */
+#include "rowcache/readahead/auto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9 };
+
+/* Where each band of SA begins and ends. */
+static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
+                                            {-4, -1}, {-16, -5}, {-50, -17}};
+
+struct qm_auto {
+    struct qm_auto_settings settings;
+    struct qm_seer_calls calls;
+    struct qm_worth *worth;
+    /* Rows that were read ahead and not used; the arm, and when they came: */
+    struct qm_items *fresh;   /* not judged */
+    struct qm_items *old;     /* judged */
+    struct qm_items *recent;  /* rows that were asked for or read: when */
+    struct qm_items *changed; /* for TA: when */
+    unsigned first, count;
+    struct qm_auto_request queue[QM_AUTO_QUEUE];
+    struct qm_auto_stats stats;
+};
+
+void qm_auto_settings_init(struct qm_auto_settings *settings)
+{
+    *settings = (struct qm_auto_settings){
+        .rules = (1 << QM_AUTO_RULES) - 1,
+        .t_ms = 3000,
+        .judge_ms = 5000,
+        .again_ms = 10000,
+        .fresh = 32768,
+        .old = 65536,
+        .recent = 32768,
+    };
+}
+
+struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
+                            const struct qm_seer_calls *calls)
+{
+    struct qm_auto *ra = calloc(1, sizeof *ra);
+
+    if (!ra)
+        return NULL;
+    ra->settings = *settings;
+    ra->calls = *calls;
+    ra->worth = qm_worth_new();
+    ra->fresh = qm_items_new(settings->fresh);
+    ra->old = qm_items_new(settings->old);
+    ra->recent = qm_items_new(settings->recent);
+    ra->changed = qm_items_new(CHANGED);
+    if (!ra->worth || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
+        qm_auto_free(ra);
+        return NULL;
+    }
+    return ra;
+}
+
+void qm_auto_free(struct qm_auto *ra)
+{
+    if (!ra)
+        return;
+    qm_worth_free(ra->worth);
+    qm_items_free(ra->fresh);
+    qm_items_free(ra->old);
+    qm_items_free(ra->recent);
+    qm_items_free(ra->changed);
+    free(ra);
+}
+
+void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
+{
+    ra->settings.rules = rules;
+}
+
+/* --- rows that were read ahead --- */
+
+static uint64_t value_of(unsigned arm, uint64_t now_ms)
+{
+    return now_ms << 16 | arm;
+}
+
+static unsigned arm_of(uint64_t value)
+{
+    return value & 0xffff;
+}
+
+static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
+{
+    return qm_worth_get(ra->worth, arm)->rule;
+}
+
+/* It has gone without use. */
+static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    const uint64_t *fresh = qm_items_find(ra->fresh, item);
+    const uint64_t *value = fresh ? fresh : qm_items_find(ra->old, item);
+
+    if (!value)
+        return;
+    ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
+    if (fresh)
+        qm_worth_judge(ra->worth, now_ms, arm_of(*value), false);
+    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+}
+
+/* The oldest that is out has had its time. */
+static void judge_oldest(struct qm_auto *ra, uint64_t now_ms)
+{
+    struct qm_item item, displaced;
+    uint64_t value, other;
+
+    if (!qm_items_oldest(ra->fresh, &item, &value))
+        return;
+    qm_items_remove(ra->fresh, item);
+    qm_worth_judge(ra->worth, now_ms, arm_of(value), false);
+    if (qm_items_count(ra->old) >= ra->settings.old &&
+        qm_items_oldest(ra->old, &displaced, &other))
+        waste(ra, now_ms, displaced);
+    *qm_items_add(ra->old, item) = value;
+}
+
+void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
+{
+    struct qm_item item;
+    uint64_t value;
+
+    while (qm_items_oldest(ra->fresh, &item, &value) &&
+           now_ms - (value >> 16) >= ra->settings.judge_ms)
+        judge_oldest(ra, now_ms);
+}
+
+/* Returns whether it was there. */
+static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    const uint64_t *fresh = qm_items_find(ra->fresh, item);
+    const uint64_t *value = fresh ? fresh : qm_items_find(ra->old, item);
+
+    if (!value)
+        return false;
+    ra->stats.used[rule_of(ra, arm_of(*value))]++;
+    if (fresh)
+        qm_worth_judge(ra->worth, now_ms, arm_of(*value), true);
+    else
+        qm_worth_late(ra->worth, arm_of(*value));
+    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+    return true;
+}
+
+/* --- what the arms want --- */
+
+static struct qm_auto_request *request_for(struct qm_auto *ra, uint32_t table)
+{
+    struct qm_auto_request *request;
+
+    for (unsigned i = 0; i < ra->count; i++) {
+        request = &ra->queue[(ra->first + i) % QM_AUTO_QUEUE];
+        if (request->table == table && request->count < QM_AUTO_ROWS)
+            return request;
+    }
+    if (ra->count == QM_AUTO_QUEUE)
+        return NULL;
+    request = &ra->queue[(ra->first + ra->count++) % QM_AUTO_QUEUE];
+    request->table = table;
+    request->count = 0;
+    return request;
+}
+
+static bool is_recent(const struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    const uint64_t *when = qm_items_find(ra->recent, item);
+
+    return when && now_ms - *when < ra->settings.again_ms;
+}
+
+static void note_recent(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    qm_items_remove(ra->recent, item); /* it becomes the newest */
+    *qm_items_add(ra->recent, item) = now_ms;
+}
+
+/* The rows from first to last, as far as the arm is allowed, the nearest first. */
+static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
+                 int64_t first, int64_t last, bool down)
+{
+    unsigned n = 0, allowed;
+    int64_t rows[64];
+
+    for (int64_t i = 0; i <= last - first && n < 64; i++) {
+        int64_t row = down ? last - i : first + i;
+
+        if (!is_recent(ra, now_ms, (struct qm_item){table, row}))
+            rows[n++] = row;
+    }
+    allowed = n > 0 ? qm_worth_allow(ra->worth, now_ms, arm, n) : 0;
+    for (unsigned i = 0; i < allowed; i++) {
+        struct qm_auto_request *request = request_for(ra, table);
+
+        if (!request) {
+            ra->stats.overflowed += allowed - i;
+            qm_worth_give_back(ra->worth, arm, allowed - i);
+            return;
+        }
+        request->row[request->count] = rows[i];
+        request->arm[request->count++] = (uint16_t)arm;
+        ra->stats.asked[rule_of(ra, arm)]++;
+        note_recent(ra, now_ms, (struct qm_item){table, rows[i]});
+    }
+}
+
+static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
+                    const struct qm_seer_row *row)
+{
+    int64_t before, behind; /* rows of the table */
+
+    if (__builtin_sub_overflow(item.row, row->first, &before) || before < 0)
+        return;
+    behind = row->length - 1 - before;
+    if (behind < 0)
+        return;
+    for (unsigned i = 0; i < QM_AUTO_BANDS; i++) {
+        int64_t from = bands[i][0], to = bands[i][1];
+
+        from = from < -before ? -before : from;
+        to = to > behind ? behind : to;
+        if (from <= to)
+            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_SA, i),
+                 item.table, item.row + from, item.row + to, to < 0);
+    }
+}
+
+static void temporal(struct qm_auto *ra, uint64_t now_ms)
+{
+    struct qm_item item;
+    uint64_t when;
+
+    for (unsigned i = 0; i < CHANGED_AT_A_TIME; i++) {
+        if (!qm_items_oldest(ra->changed, &item, &when))
+            return;
+        qm_items_remove(ra->changed, item);
+        if (now_ms - when <= ra->settings.t_ms)
+            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_TA, 0),
+                 item.table, item.row, item.row, false);
+    }
+}
+
+static void foreign(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
+                    const struct qm_seer_row *row)
+{
+    for (unsigned i = 0; i < row->foreign_count && i < QM_AUTO_FOREIGN; i++) {
+        struct qm_item to = row->foreign[i];
+
+        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_FA, i), to.table,
+             to.row, to.row, false);
+        if (to.row <= INT64_MAX - FOLLOWING)
+            want(ra, now_ms,
+                 qm_worth_find(ra->worth, item.table, QM_AUTO_FA, QM_AUTO_FOREIGN + i),
+                 to.table, to.row + 1, to.row + FOLLOWING, false);
+    }
+}
+
+/* --- what it is told --- */
+
+static bool has_rule(const struct qm_auto *ra, enum qm_auto_rule rule)
+{
+    return ra->settings.rules >> rule & 1;
+}
+
+enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
+                               bool hit, double us)
+{
+    struct qm_seer_row row;
+    bool ahead;
+
+    if (!hit) {
+        qm_worth_read(ra->worth, us);
+        waste(ra, now_ms, item);
+    }
+    ahead = hit && use(ra, now_ms, item);
+    if (hit && !ahead)
+        return QM_AUTO_HIT;
+    note_recent(ra, now_ms, item);
+    if (has_rule(ra, QM_AUTO_TA))
+        temporal(ra, now_ms);
+    if (!(has_rule(ra, QM_AUTO_SA) || has_rule(ra, QM_AUTO_FA)) ||
+        !ra->calls.describe(ra->calls.opaque, item, &row))
+        return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
+    if (has_rule(ra, QM_AUTO_FA))
+        foreign(ra, now_ms, item, &row);
+    if (has_rule(ra, QM_AUTO_SA))
+        spatial(ra, now_ms, item, &row);
+    return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
+}
+
+void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    if (has_rule(ra, QM_AUTO_MINED))
+        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_MINED, 0),
+             item.table, item.row, item.row, false);
+}
+
+void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
+{
+    waste(ra, now_ms, item);
+    qm_items_remove(ra->recent, item);
+    qm_items_remove(ra->changed, item); /* it becomes the newest */
+    *qm_items_add(ra->changed, item) = now_ms;
+}
+
+void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
+{
+    struct qm_items *all[] = {ra->fresh, ra->old};
+    struct qm_item item;
+    uint64_t value;
+
+    for (unsigned i = 0; i < 2; i++)
+        for (size_t at = 0; qm_items_each(all[i], &at, &item, &value);)
+            if (item.table == table)
+                waste(ra, now_ms, item);
+    for (size_t at = 0; qm_items_each(ra->recent, &at, &item, &value);)
+        if (item.table == table)
+            qm_items_remove(ra->recent, item);
+}
+
+void qm_auto_busy(struct qm_auto *ra, double busy)
+{
+    qm_worth_busy(ra->worth, busy);
+}
+
+bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
+{
+    if (ra->count == 0)
+        return false;
+    *request = ra->queue[ra->first];
+    ra->first = (ra->first + 1) % QM_AUTO_QUEUE;
+    ra->count--;
+    return true;
+}
+
+static bool has(const int64_t *rows, unsigned count, int64_t row)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (rows[i] == row)
+            return true;
+    return false;
+}
+
+void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
+                     const struct qm_auto_request *request, const int64_t *rows,
+                     unsigned count, double us)
+{
+    for (unsigned i = 0; i < request->count; i++) {
+        struct qm_item item = {request->table, request->row[i]};
+        unsigned arm = request->arm[i];
+
+        if (!has(rows, count, item.row)) {
+            qm_worth_give_back(ra->worth, arm, 1);
+            continue;
+        }
+        waste(ra, now_ms, item); /* it was there before, and is there no more */
+        ra->stats.fetched[rule_of(ra, arm)]++;
+        qm_worth_paid(ra->worth, arm, 1, us / count);
+        if (qm_items_count(ra->fresh) >= ra->settings.fresh)
+            judge_oldest(ra, now_ms);
+        *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
+    }
+}
+
+void qm_auto_forget(struct qm_auto *ra)
+{
+    struct qm_item item;
+    uint64_t value;
+
+    while (qm_items_oldest(ra->fresh, &item, &value)) {
+        qm_worth_give_back(ra->worth, arm_of(value), 1);
+        qm_items_remove(ra->fresh, item);
+    }
+    qm_items_clear(ra->old);
+    qm_items_clear(ra->recent);
+    qm_items_clear(ra->changed);
+}
+
+void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats)
+{
+    *stats = ra->stats;
+}
+
+const struct qm_worth *qm_auto_worth(const struct qm_auto *ra)
+{
+    return ra->worth;
+}

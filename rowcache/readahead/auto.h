@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* auto.h - read-ahead that learns which of its rules pays for which table: decisions
+ * only, in virtual time.
+ *
+ * The rules are SEER-MCache's (seer.h), each divided into arms (worth.h), for each
+ * table:
+ *
+ *   SA  the rows 1 to 4, 5 to 16 and 17 to 50 behind the one that was read, and as many
+ *       before it
+ *   TA  the rows of the table that changed in the last T
+ *   FA  for each foreign key, the row that it references, and the 9 that follow that
+ *   M   rows that somebody else predicts (qm_auto_predicted)
+ *
+ * A read that misses, and one that finds a row that was read ahead, asks all arms of
+ * its table.  What the arms that are on, or on trial, want is put into requests, one
+ * for each table, so that several reads' rows come by one SELECT.
+ *
+ * A row that came is out until a client reads it (used), it has gone, or JUDGE_MS have
+ * passed; then its arm is judged.  It is remembered after that, and counts when it is
+ * used late. */
+#ifndef QM_ROWCACHE_AUTO_H
+#define QM_ROWCACHE_AUTO_H
+
+#include "rowcache/readahead/seer.h"
+#include "rowcache/readahead/worth.h"
+
+enum qm_auto_rule { QM_AUTO_SA, QM_AUTO_TA, QM_AUTO_FA, QM_AUTO_MINED, QM_AUTO_RULES };
+
+enum {
+    QM_AUTO_ROWS = 256,  /* of a request */
+    QM_AUTO_QUEUE = 16,  /* requests */
+    QM_AUTO_BANDS = 6,   /* of SA */
+    QM_AUTO_FOREIGN = 8, /* keys of a table, for FA */
+};
+
+struct qm_auto_settings {
+    unsigned rules; /* 1 << QM_AUTO_SA | ... */
+    unsigned t_ms;  /* of TA */
+    unsigned judge_ms;
+    unsigned again_ms;           /* a row is not asked for again in that time */
+    unsigned fresh, old, recent; /* bounds, in rows: out, remembered, asked for */
+};
+
+void qm_auto_settings_init(struct qm_auto_settings *settings);
+
+/* Rows of one table to read, and for which arm each. */
+struct qm_auto_request {
+    uint32_t table;
+    unsigned count;
+    int64_t row[QM_AUTO_ROWS];
+    uint16_t arm[QM_AUTO_ROWS];
+};
+
+enum qm_auto_read {
+    QM_AUTO_MISS,
+    QM_AUTO_AHEAD, /* it was read ahead, and this is its first read */
+    QM_AUTO_HIT
+};
+
+struct qm_auto_stats {
+    /* by rule; rows */
+    uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
+        wasted[QM_AUTO_RULES];
+    uint64_t overflowed;
+};
+
+struct qm_auto;
+
+struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
+                            const struct qm_seer_calls *calls);
+void qm_auto_free(struct qm_auto *ra);
+void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
+
+/* A client's read.  hit: it was kept; else it waited for us. */
+enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
+                               bool hit, double us);
+/* That row may be read soon. */
+void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
+/* A row was changed or inserted. */
+void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
+/* All rows of a table have gone. */
+void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
+/* The share of the connections that clients' reads have. */
+void qm_auto_busy(struct qm_auto *ra, double busy);
+/* To be called now and then. */
+void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
+
+/* Takes the oldest request. */
+bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
+/* The rows of that request that were not there yet and came, for which the database
+ * took us.  count 0: none, it was not asked, or it failed. */
+void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
+                     const struct qm_auto_request *request, const int64_t *rows,
+                     unsigned count, double us);
+/* Forgets which rows were read ahead; keeps what was learned. */
+void qm_auto_forget(struct qm_auto *ra);
+
+void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats);
+/* The arms, for INFO. */
+const struct qm_worth *qm_auto_worth(const struct qm_auto *ra);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-auto.c - read-ahead that learns, in virtual time: what each rule asks for, and
+ * that a rule that does not pay for a table stops, there and nowhere else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/auto.h"
+
+enum { LENGTH = 100000, US = 1000 };
+
+static unsigned foreign_count;
+static int64_t first_row, last_row;
+
+static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
+{
+    *row = (struct qm_seer_row){.first = first_row,
+                                .length = last_row - first_row + 1,
+                                .foreign_count = foreign_count};
+    for (unsigned i = 0; i < foreign_count; i++)
+        row->foreign[i] = (struct qm_item){100 + i, item.row * 10};
+    return item.table != 99;
+}
+
+static struct qm_auto *new_auto(unsigned rules)
+{
+    static const struct qm_seer_calls calls = {.describe = describe};
+    struct qm_auto_settings settings;
+    struct qm_auto *ra;
+
+    qm_auto_settings_init(&settings);
+    settings.rules = rules;
+    foreign_count = 0;
+    first_row = 1;
+    last_row = LENGTH;
+    ra = qm_auto_new(&settings, &calls);
+    assert_non_null(ra);
+    return ra;
+}
+
+static struct qm_item item(uint32_t table, int64_t row)
+{
+    return (struct qm_item){table, row};
+}
+
+static enum qm_auto_read miss(struct qm_auto *ra, uint64_t now, struct qm_item of)
+{
+    return qm_auto_read(ra, now, of, false, US);
+}
+
+/* Carries out all that is asked for; returns how many rows that were. */
+static unsigned fetch_all(struct qm_auto *ra, uint64_t now, double us)
+{
+    static struct qm_auto_request request;
+    unsigned rows = 0;
+
+    while (qm_auto_next(ra, &request)) {
+        rows += request.count;
+        qm_auto_fetched(ra, now, &request, request.row, request.count, us);
+    }
+    return rows;
+}
+
+static unsigned rows_of(const struct qm_auto_request *request, int64_t first,
+                        int64_t last)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < request->count; i++)
+        n += request->row[i] >= first && request->row[i] <= last;
+    return n;
+}
+
+static void test_spatial(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    static struct qm_auto_request request;
+
+    assert_int_equal(miss(ra, 0, item(1, 1000)), QM_AUTO_MISS);
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.table, 1);
+    assert_int_equal(request.count, 100);
+    assert_int_equal(rows_of(&request, 950, 999), 50);
+    assert_int_equal(rows_of(&request, 1001, 1050), 50);
+    assert_false(qm_auto_next(ra, &request));
+    /* The same again: they are on their way. */
+    miss(ra, 1, item(1, 1000));
+    assert_false(qm_auto_next(ra, &request));
+    qm_auto_free(ra);
+}
+
+/* Not beyond the table, nor of one that is not known, nor where numbers end. */
+static void test_ends(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    static struct qm_auto_request request;
+
+    miss(ra, 0, item(1, 1));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(rows_of(&request, 2, 51), request.count);
+    miss(ra, 0, item(2, LENGTH - 1));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(rows_of(&request, LENGTH - 51, LENGTH), request.count);
+    assert_int_equal(rows_of(&request, LENGTH, LENGTH), 1);
+    miss(ra, 0, item(99, 500));
+    miss(ra, 0, item(1, LENGTH + 1));
+    miss(ra, 0, item(1, -5));
+    assert_false(qm_auto_next(ra, &request));
+    first_row = INT64_MIN;
+    last_row = -2;
+    miss(ra, 0, item(3, INT64_MAX));
+    assert_false(qm_auto_next(ra, &request));
+    first_row = INT64_MAX - 2;
+    last_row = INT64_MAX;
+    miss(ra, 0, item(4, INT64_MAX));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.count, 2);
+    qm_auto_free(ra);
+}
+
+static void test_foreign(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_FA);
+    static struct qm_auto_request request;
+
+    foreign_count = QM_SEER_FOREIGN;
+    miss(ra, 0, item(1, 7));
+    for (unsigned i = 0; i < QM_AUTO_FOREIGN; i++) {
+        assert_true(qm_auto_next(ra, &request));
+        assert_int_equal(request.table, 100 + i);
+        assert_int_equal(request.count, 10);
+        assert_int_equal(request.row[0], 70);
+    }
+    assert_false(qm_auto_next(ra, &request));
+    qm_auto_free(ra);
+}
+
+static void test_temporal(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
+    static struct qm_auto_request request;
+
+    qm_auto_modified(ra, 1000, item(2, 5));
+    qm_auto_modified(ra, 3500, item(2, 6));
+    miss(ra, 5000, item(1, 1));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.table, 2);
+    assert_int_equal(request.count, 1); /* the other changed longer than T ago */
+    assert_int_equal(request.row[0], 6);
+    assert_false(qm_auto_next(ra, &request));
+    qm_auto_free(ra);
+}
+
+static void test_predicted(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_MINED);
+    static struct qm_auto_request request;
+
+    qm_auto_predicted(ra, 0, item(3, 9));
+    qm_auto_predicted(ra, 0, item(3, 12));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.count, 2);
+    qm_auto_set_rules(ra, 0);
+    qm_auto_predicted(ra, 0, item(3, 13));
+    assert_false(qm_auto_next(ra, &request));
+    qm_auto_free(ra);
+}
+
+/* A scan of one table: what lies behind is used, what lies before is not; of another
+ * table nothing is used. */
+static void test_learns(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    static struct qm_auto_request request;
+    unsigned seed = 1, ahead = 0, at_random = 0;
+    uint64_t now = 0;
+
+    for (int64_t row = 1; row <= 4000; row++, now += 10) {
+        bool kept = false;
+
+        /* Until it is known: a read is a hit if it was read ahead. */
+        if (qm_auto_read(ra, now, item(1, row), true, 0) == QM_AUTO_AHEAD)
+            ahead++, kept = true;
+        if (!kept)
+            miss(ra, now, item(1, row));
+        fetch_all(ra, now, 100);
+        seed = seed * 1103515245 + 12345;
+        miss(ra, now, item(2, 1 + seed % LENGTH));
+        at_random = fetch_all(ra, now, 5000); /* each of them on a page of its own */
+        qm_auto_tick(ra, now);
+    }
+    assert_true(ahead > 3000);
+    assert_int_equal(at_random, 0);
+    /* The scan goes on: what is behind only. */
+    assert_int_equal(qm_auto_read(ra, now, item(1, 4001), true, 0), QM_AUTO_AHEAD);
+    for (unsigned i = 0; qm_auto_next(ra, &request); i++)
+        assert_int_equal(rows_of(&request, 4002, 4051), request.count);
+    qm_auto_free(ra);
+}
+
+static void test_outcomes(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    struct qm_auto_stats stats;
+
+    miss(ra, 0, item(1, 1000));
+    assert_int_equal(fetch_all(ra, 0, 100), 100);
+    assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_AHEAD);
+    assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_HIT);
+    fetch_all(ra, 1, 100);
+    qm_auto_modified(ra, 2, item(1, 1002)); /* wasted */
+    miss(ra, 3, item(1, 1003));             /* it has left */
+    qm_auto_tick(ra, 20000);                /* all are judged */
+    assert_int_equal(qm_auto_read(ra, 20001, item(1, 1004), true, 0),
+                     QM_AUTO_AHEAD); /* late */
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.used[QM_AUTO_SA], 2);
+    assert_int_equal(stats.wasted[QM_AUTO_SA], 2);
+    qm_auto_emptied(ra, 20002, 1);
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.used[QM_AUTO_SA] + stats.wasted[QM_AUTO_SA],
+                     stats.fetched[QM_AUTO_SA]);
+    qm_auto_free(ra);
+}
+
+/* Requests wait in a bounded queue; what it has no place for, and what is not asked
+ * from the database, does not count as out. */
+static void test_bounds(void **state)
+{
+    struct qm_auto *ra = new_auto((1 << QM_AUTO_RULES) - 1);
+    static struct qm_auto_request request;
+    struct qm_auto_stats stats;
+    unsigned requests = 0;
+
+    for (uint32_t table = 0; table < 60; table++)
+        miss(ra, 0, item(table, 1000));
+    qm_auto_get_stats(ra, &stats);
+    assert_true(stats.overflowed > 0);
+    while (qm_auto_next(ra, &request)) {
+        requests++;
+        assert_true(request.count <= QM_AUTO_ROWS);
+        qm_auto_fetched(ra, 0, &request, NULL, 0, 0);
+    }
+    assert_int_equal(requests, QM_AUTO_QUEUE);
+    for (unsigned i = 1; i <= 6; i++)
+        assert_int_equal(qm_worth_get(qm_auto_worth(ra), i)->out, 0);
+    qm_auto_forget(ra);
+    qm_auto_free(ra);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spatial),   cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_temporal),
+        cmocka_unit_test(test_predicted), cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_outcomes),  cmocka_unit_test(test_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
