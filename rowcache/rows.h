@@ -35,7 +35,7 @@ struct qm_reader {
     bool blind;                /* what it saw could not be noted: it finds nothing */
 };
 
-enum { QM_ROWS_SOURCES = 4 };
+enum { QM_ROWS_SOURCES = 5 };
 
 struct qm_rows_token {
     unsigned slot, table;

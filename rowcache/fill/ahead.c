@@ -144,7 +144,7 @@ static unsigned choose(struct worker *w, struct qm_fill_ahead *ahead,
         }
         one->token =
             qm_rows_begin(w->fill->rows, one->key, table, one->key, one->length);
-        one->token.source = ahead->source;
+        one->token.source = ahead->source[i];
         one->token.life_ms = ahead->life_ms[i];
         n += one->token.storable; /* what could not be kept is not read */
     }
@@ -248,6 +248,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     struct qm_rows_token token;
     struct qm_row_name *name;
     struct qm_plan *plan;
+    uint64_t began;
 
     if (!job)
         return;
@@ -260,9 +261,11 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     token = qm_rows_begin(w->fill->rows, name->key, name->table_length, name->key,
                           name->table_length);
     plan = qm_fill_plan(w, job, &token);
+    began = qm_rows_now();
     if (plan && plan->column[0].integer)
         ahead->failed = ahead->describe ? !describe(w, job, ahead, plan)
                                         : !read_rows(w, job, ahead, plan);
+    ahead->us = (double)(qm_rows_now() - began) / 1000;
     qm_text_free(&job->text);
     free(job);
 }

@@ -503,11 +503,13 @@ static void *work(void *opaque)
             job->outcome = QM_FILL_ERROR;
             qm_text_add(&job->text, "TRYAGAIN the server is shutting down", 36);
         }
+        fill->stats.busy++;
         pthread_mutex_unlock(&fill->lock);
         if (job->text.length == 0)
             carry_out(w, job);
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
+        fill->stats.busy--;
     }
     pthread_mutex_unlock(&fill->lock);
     hang_up(w);

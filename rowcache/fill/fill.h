@@ -53,21 +53,22 @@ struct qm_fill_ahead {
     struct qm_fill_ahead *next;
     char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1];
     struct qm_fill_table *describe; /* NULL: it is for rows */
-    unsigned source;                /* of the token */
     unsigned count;
     int64_t row[QM_FILL_AHEAD];
+    uint8_t source[QM_FILL_AHEAD]; /* of the token */
     unsigned life_ms[QM_FILL_AHEAD];
     void (*done)(struct qm_fill_ahead *ahead); /* by a thread of the pool */
     /* The answer. */
     bool failed;
+    double us;                    /* that the database took */
     unsigned kept, got;           /* were kept already; came from the database */
     int64_t there[QM_FILL_AHEAD]; /* first those that were kept */
 };
 
 struct qm_fill_stats {
     uint64_t queries, errors, connects, refused;
-    unsigned waiting, connected;
-    char error[400]; /* the last one */
+    unsigned waiting, connected, busy; /* busy: with reads, not with read-ahead */
+    char error[400];                   /* the last one */
 };
 
 struct qm_fill;

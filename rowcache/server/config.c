@@ -53,7 +53,7 @@ static const struct key {
     {"schema", TEXT, AT(schema), NULL, 0, 0, NULL},
     {"follow", FLAG, AT(follow), "on", 0, 0, NULL},
     {"max-lag", NUMBER, AT(max_lag), "1000", 10, 3600000, NULL},
-    {"readahead", WORD, AT(readahead), "off", 0, 0, " off seer "},
+    {"readahead", WORD, AT(readahead), "off", 0, 0, " off seer auto "},
     {"rules", RULES, AT(rules), "sa,ta,fa", 0, 0, NULL},
     {"server-id", NUMBER, AT(server_id), "0", 0, UINT32_MAX, NULL},
     {"connections", NUMBER, AT(connections), "8", 1, 256, NULL},

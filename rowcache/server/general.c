@@ -467,7 +467,7 @@ static void live_value(struct server *s, const char *name, char *text, size_t si
     else if (strcmp(name, "appendonly") == 0)
         snprintf(text, size, "no");
     else if (strcmp(name, "readahead") == 0)
-        snprintf(text, size, ahead.on ? "seer" : "off");
+        snprintf(text, size, "%s", readahead_presets[ahead.preset]);
     else if (strcmp(name, "rules") == 0)
         snprintf(text, size, "%s%s%s%s%s", ahead.rules & QM_SEER_SA ? "sa" : "",
                  (ahead.rules & QM_SEER_SA) && (ahead.rules & ~QM_SEER_SA) ? "," : "",
@@ -513,19 +513,17 @@ static void config_set_readahead(struct client *c, const char *name)
     if (good && is_rules)
         good = qm_config_rules(text, &rules);
     else if (good)
-        good = strcmp(text, "off") == 0 || strcmp(text, "seer") == 0;
+        good = readahead_set(c->server, text);
     if (!good) {
         client_error(c,
                      "ERR CONFIG SET failed (possibly related to argument '%s') - "
                      "argument must be %s",
                      name,
                      is_rules ? "some of sa,ta,fa, with commas and no blanks"
-                              : "one of off seer");
+                              : "one of off seer auto");
     } else {
         if (is_rules)
             readahead_set_rules(c->server, rules);
-        else
-            readahead_set(c->server, strcmp(text, "seer") == 0);
         qm_reply_simple(&c->out, "OK");
     }
     free(text);

@@ -99,6 +99,11 @@ static size_t collect(struct server *s, struct number *to)
     N("readahead", "readahead_proactive", false, ahead.proactive, "Started by T_h");
     N("readahead", "readahead_closed", false, ahead.closed,
       "Not started: the processors were busy");
+    N("readahead", "readahead_price", true, ahead.price,
+      "What auto asks of a rule: the database's time that it saves, a time that it "
+      "takes");
+    N("readahead", "readahead_read_us", true, ahead.read_us,
+      "A read's time in the database, as auto knows it");
     N("readahead", "readahead_cpu_busy", true, ahead.cpu,
       "Busy part of this machine's processors");
     N("database", "database_connections", true, fill.connected, "Open now");
@@ -141,6 +146,8 @@ static void add_texts(struct server *s, struct qm_text *text, const char *sectio
         qm_rows_get_stats(s->rows, &rows);
         add(text, "applied:%s\r\n", qm_gtid_print(&rows.applied, position));
         add(text, "not_following_because:%s\r\n", rows.why);
+    } else if (strcmp(section, "readahead") == 0) {
+        readahead_add_tables(s, text);
     } else if (strcmp(section, "database") == 0) {
         qm_fill_get_stats(s->fill, &fill);
         for (char *p = fill.error; *p; p++)

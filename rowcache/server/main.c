@@ -220,7 +220,7 @@ out:
     if (s.follow)
         qm_follow_stop(s.follow);
     if (s.readahead)
-        readahead_set(&s, false); /* the pool is given nothing more */
+        readahead_set(&s, "off"); /* the pool is given nothing more */
     qm_fill_stop(s.fill);
     /* What is answered now is the last: no command asks a pool that has ended. */
     for (struct client *c = s.clients; c; c = c->next)

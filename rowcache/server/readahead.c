@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* readahead.c - read-ahead, preset seer: the decisions of readahead/seer.h, carried out
- * by the pool of fill.h.
+/* readahead.c - read-ahead: the decisions of readahead/seer.h and readahead/auto.h,
+ * carried out by the pool of fill.h.
  *
- * Rows that were read ahead go to the rows at once: Pre-Cache is empty all the time.
- * They are remembered until they are read, change or are too many, which tells what was
- * used from what was wasted.
+ * Rows that were read ahead go to the rows at once: seer's Pre-Cache is empty all the
+ * time.  They are remembered until they are read, change or are too many, which tells
+ * what was used from what was wasted; auto does that by itself.
  *
  * The reads come from the loop's thread, changes from the follower's, what was read
  * ahead from the pool's: all is under one lock.  It is taken before those of the pool
@@ -18,7 +18,16 @@
 #include "rowcache/readahead/items.h"
 #include "rowcache/server/server.h"
 
-enum { TABLES = 1024, REMEMBERED = 65536, GIVEN = 4, RETRY_MS = 100 };
+enum {
+    TABLES = 1024,
+    REMEMBERED = 65536,
+    GIVEN = 4,
+    RETRY_MS = 100,
+    LIFE_MS = 600000, /* of a row that auto has read */
+    SHOWN = 64        /* tables in INFO */
+};
+
+const char *const readahead_presets[] = {"off", "seer", "auto", NULL};
 
 struct table {
     UT_hash_handle hh;
@@ -34,10 +43,11 @@ struct table {
 struct readahead {
     struct server *server;
     pthread_mutex_t lock;
-    bool on;
+    enum readahead_preset preset;
     unsigned rules, given;
     struct qm_seer *seer;
-    struct qm_items *ahead; /* read ahead and not yet read: by which rule */
+    struct qm_items *ahead; /* by seer, and not yet read: by which rule */
+    struct qm_auto *learner;
     struct table *tables, *by_id[TABLES];
     unsigned count;
     /* The row whose read is being told. */
@@ -54,7 +64,11 @@ struct job {
     struct readahead *ra;
     struct table *table;
     uint64_t changes;
-    struct qm_seer_request request;
+    enum readahead_preset preset;
+    union {
+        struct qm_seer_request seer;
+        struct qm_auto_request learner;
+    } request;
     struct qm_fill_table info;
 };
 
@@ -274,61 +288,107 @@ static void remember(struct readahead *ra, struct qm_item item, unsigned rule)
     *qm_items_add(ra->ahead, item) = rule;
 }
 
+static void seer_fetched(struct readahead *ra, const struct qm_seer_request *request,
+                         const struct qm_fill_ahead *fill)
+{
+    unsigned rule = index_of(request->rule);
+    struct qm_item pushed;
+
+    ra->stats.fetched[rule] += fill->got;
+    for (unsigned i = fill->kept;
+         ra->preset == READAHEAD_SEER && i < fill->kept + fill->got; i++)
+        remember(ra, (struct qm_item){request->table, fill->there[i]}, rule);
+    qm_seer_fetched(ra->seer, request, fill->there, fill->kept + fill->got);
+    while (qm_seer_push(ra->seer, &pushed))
+        ;
+}
+
 static void fetched(struct qm_fill_ahead *fill)
 {
     struct job *job = (struct job *)fill;
     struct readahead *ra = job->ra;
-    unsigned rule = index_of(job->request.rule);
-    struct qm_item pushed;
 
     pthread_mutex_lock(&ra->lock);
     ra->given--;
     ra->stats.failed += fill->failed;
     ra->stats.kept += fill->kept;
-    ra->stats.fetched[rule] += fill->got;
-    for (unsigned i = fill->kept; ra->on && i < fill->kept + fill->got; i++)
-        remember(ra, (struct qm_item){job->request.table, fill->there[i]}, rule);
-    qm_seer_fetched(ra->seer, &job->request, fill->there, fill->kept + fill->got);
-    while (qm_seer_push(ra->seer, &pushed))
-        ;
+    if (job->preset == READAHEAD_SEER)
+        seer_fetched(ra, &job->request.seer, fill);
+    else /* what came after it was switched off is not remembered */
+        qm_auto_fetched(ra->learner, clock_ms(), &job->request.learner,
+                        fill->there + fill->kept,
+                        ra->preset == READAHEAD_AUTO ? fill->got : 0, fill->us);
     give(ra);
     pthread_mutex_unlock(&ra->lock);
     free(job);
 }
 
-static bool give_one(struct readahead *ra, const struct qm_seer_request *request)
+static bool give_job(struct readahead *ra, struct job *job)
 {
-    struct job *job = ra->on ? new_job(ra, ra->by_id[request->table], fetched) : NULL;
+    if (qm_fill_give_ahead(ra->server->fill, &job->fill)) {
+        ra->given++;
+        return true;
+    }
+    free(job);
+    return false;
+}
+
+static bool give_seer(struct readahead *ra, const struct qm_seer_request *request)
+{
+    struct job *job = ra->preset == READAHEAD_SEER
+                          ? new_job(ra, ra->by_id[request->table], fetched)
+                          : NULL;
 
     if (!job)
         return false;
-    job->request = *request;
-    job->fill.source = index_of(request->rule) + 1;
+    job->preset = READAHEAD_SEER;
+    job->request.seer = *request;
     job->fill.count = request->count;
     for (unsigned i = 0; i < request->count; i++) {
         job->fill.row[i] = request->row[i];
+        job->fill.source[i] = (uint8_t)(index_of(request->rule) + 1);
         job->fill.life_ms[i] =
             qm_seer_life(ra->seer, (struct qm_item){request->table, request->row[i]});
     }
-    if (qm_fill_give_ahead(ra->server->fill, &job->fill))
-        return true;
-    free(job);
-    return false;
+    return give_job(ra, job);
+}
+
+static bool give_auto(struct readahead *ra, const struct qm_auto_request *request)
+{
+    const struct qm_worth *worth = qm_auto_worth(ra->learner);
+    struct job *job = ra->preset == READAHEAD_AUTO
+                          ? new_job(ra, ra->by_id[request->table], fetched)
+                          : NULL;
+
+    if (!job)
+        return false;
+    job->preset = READAHEAD_AUTO;
+    job->request.learner = *request;
+    job->fill.count = request->count;
+    for (unsigned i = 0; i < request->count; i++) {
+        job->fill.row[i] = request->row[i];
+        job->fill.source[i] = (uint8_t)(qm_worth_get(worth, request->arm[i])->rule + 1);
+        job->fill.life_ms[i] = LIFE_MS;
+    }
+    return give_job(ra, job);
 }
 
 /* A few at a time; those that the pool has no time for are dropped. */
 static void give(struct readahead *ra)
 {
-    struct qm_seer_request request;
+    struct qm_seer_request seer;
+    struct qm_auto_request learner;
 
-    while (ra->given < GIVEN && qm_seer_next(ra->seer, &request)) {
-        if (give_one(ra, &request)) {
-            ra->given++;
-        } else {
-            ra->stats.dropped += request.count;
-            qm_seer_fetched(ra->seer, &request, NULL, 0);
+    while (ra->given < GIVEN && qm_seer_next(ra->seer, &seer))
+        if (!give_seer(ra, &seer)) {
+            ra->stats.dropped += seer.count;
+            qm_seer_fetched(ra->seer, &seer, NULL, 0);
         }
-    }
+    while (ra->given < GIVEN && qm_auto_next(ra->learner, &learner))
+        if (!give_auto(ra, &learner)) {
+            ra->stats.dropped += learner.count;
+            qm_auto_fetched(ra->learner, clock_ms(), &learner, NULL, 0, 0);
+        }
 }
 
 /* --- what it is told --- */
@@ -344,7 +404,7 @@ static bool take_apart(const char *key, size_t length, size_t *table, int64_t *r
     return read_integer(colon + 1, length - *table - 1, row);
 }
 
-static void tell(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit)
+static void tell_seer(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit)
 {
     const uint64_t *rule = qm_items_find(ra->ahead, item);
 
@@ -355,19 +415,32 @@ static void tell(struct readahead *ra, struct qm_item item, uint64_t ms, bool hi
         waste(ra, item);
     }
     qm_seer_read(ra->seer, ms, item, hit);
-    give(ra);
 }
 
-void readahead_read(struct server *s, const char *key, size_t length, const char *row,
-                    size_t row_length, bool hit)
+static void tell_auto(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit,
+                      double us)
 {
+    struct qm_fill_stats fill;
+
+    if (!hit) {
+        qm_fill_get_stats(ra->server->fill, &fill);
+        qm_auto_busy(ra->learner,
+                     (double)fill.busy / (double)ra->server->config->connections);
+    }
+    qm_auto_read(ra->learner, ms, item, hit, us);
+}
+
+void readahead_read(struct client *c, const char *key, size_t length, const char *row,
+                    size_t row_length, bool hit, uint64_t since)
+{
+    struct server *s = c->server;
     struct readahead *ra = s->readahead;
     uint64_t ms;
     struct qm_item item;
     struct table *t;
     size_t table;
 
-    if (!ra->on || !take_apart(key, length, &table, &item.row))
+    if (ra->preset == READAHEAD_OFF || !take_apart(key, length, &table, &item.row))
         return;
     pthread_mutex_lock(&ra->lock);
     ms = clock_ms();
@@ -379,7 +452,12 @@ void readahead_read(struct server *s, const char *key, size_t length, const char
         ra->current = item;
         ra->row = row;
         ra->row_length = row_length;
-        tell(ra, item, ms, hit);
+        if (ra->preset == READAHEAD_SEER)
+            tell_seer(ra, item, ms, hit);
+        else
+            tell_auto(ra, item, ms, hit,
+                      hit ? 0 : (double)(qm_rows_now() - since) / 1000);
+        give(ra);
         ra->row = NULL;
     }
     pthread_mutex_unlock(&ra->lock);
@@ -404,19 +482,24 @@ static void changed(void *opaque, const char *schema, const char *table,
     pthread_mutex_lock(&ra->lock);
     if (!table)
         waste_table(ra, NULL);
-    for (unsigned i = 0; !table && i < ra->count; i++)
+    for (unsigned i = 0; !table && i < ra->count; i++) {
         forget_definition(ra->by_id[i]);
+        qm_auto_emptied(ra->learner, clock_ms(), i);
+    }
     t = n > 0 && (size_t)n < sizeof key ? find_table(ra, key, (size_t)n) : NULL;
     if (t && !row) {
         forget_definition(t);
         waste_table(ra, t);
+        qm_auto_emptied(ra->learner, clock_ms(), t->id);
     } else if (t && t->known && read_integer(row, length, &item.row)) {
         item.table = t->id;
         if (item.row > t->info.last)
             t->info.last = item.row;
         waste(ra, item);
-        if (ra->on)
+        if (ra->preset == READAHEAD_SEER)
             qm_seer_modified(ra->seer, clock_ms(), item);
+        else if (ra->preset == READAHEAD_AUTO)
+            qm_auto_modified(ra->learner, clock_ms(), item);
     }
     pthread_mutex_unlock(&ra->lock);
 }
@@ -432,10 +515,11 @@ static void tick(evutil_socket_t fd, short what, void *opaque)
     pthread_mutex_lock(&ra->lock);
     if (measured)
         ra->stats.cpu = load.cpu = busy;
-    if (ra->on) {
+    if (ra->preset == READAHEAD_SEER)
         qm_seer_tick(ra->seer, clock_ms(), &load);
-        give(ra);
-    }
+    else if (ra->preset == READAHEAD_AUTO)
+        qm_auto_tick(ra->learner, clock_ms());
+    give(ra);
     pthread_mutex_unlock(&ra->lock);
 }
 
@@ -445,6 +529,7 @@ int readahead_start(struct server *s)
 {
     struct readahead *ra = calloc(1, sizeof *ra);
     struct qm_seer_settings settings;
+    struct qm_auto_settings learning;
     const struct qm_seer_calls calls = {ra, describe};
     const struct timeval second = {1, 0};
 
@@ -458,10 +543,14 @@ int readahead_start(struct server *s)
     settings.rules = ra->rules;
     ra->seer = qm_seer_new(&settings, &calls);
     ra->ahead = qm_items_new(REMEMBERED);
+    qm_auto_settings_init(&learning);
+    learning.rules = ra->rules;
+    ra->learner = qm_auto_new(&learning, &calls);
     ra->second = event_new(s->base, -1, EV_PERSIST, tick, ra);
-    if (!ra->seer || !ra->ahead || !ra->second || event_add(ra->second, &second) == -1)
+    if (!ra->seer || !ra->ahead || !ra->learner || !ra->second ||
+        event_add(ra->second, &second) == -1)
         return -1;
-    ra->on = strcmp(s->config->readahead, "seer") == 0;
+    readahead_set(s, s->config->readahead);
     qm_rows_watch(s->rows, changed, ra);
     return 0;
 }
@@ -479,21 +568,39 @@ void readahead_end(struct server *s)
         free(ra->by_id[i]);
     qm_items_free(ra->ahead);
     qm_seer_free(ra->seer);
+    qm_auto_free(ra->learner);
     pthread_mutex_destroy(&ra->lock);
     free(ra);
 }
 
-void readahead_set(struct server *s, bool on)
+/* Drops what was to be read: its preset is another. */
+static void drop_queued(struct readahead *ra)
+{
+    unsigned given = ra->given;
+
+    ra->given = 0;
+    give(ra);
+    ra->given += given;
+}
+
+bool readahead_set(struct server *s, const char *name)
 {
     struct readahead *ra = s->readahead;
+    unsigned preset = READAHEAD_OFF;
 
+    while (readahead_presets[preset] && strcmp(readahead_presets[preset], name) != 0)
+        preset++;
+    if (!readahead_presets[preset])
+        return false;
     pthread_mutex_lock(&ra->lock);
-    ra->on = on;
-    if (!on) {
+    if (ra->preset != preset) {
+        ra->preset = preset;
         qm_items_clear(ra->ahead);
-        give(ra); /* drops what was to be read */
+        qm_auto_forget(ra->learner);
+        drop_queued(ra);
     }
     pthread_mutex_unlock(&ra->lock);
+    return true;
 }
 
 void readahead_set_rules(struct server *s, unsigned rules)
@@ -502,7 +609,8 @@ void readahead_set_rules(struct server *s, unsigned rules)
 
     pthread_mutex_lock(&ra->lock);
     ra->rules = rules;
-    qm_seer_set_rules(ra->seer, rules, true);
+    qm_seer_set_rules(ra->seer, rules & QM_SEER_ALL, true);
+    qm_auto_set_rules(ra->learner, rules);
     pthread_mutex_unlock(&ra->lock);
 }
 
@@ -510,15 +618,89 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
 {
     struct readahead *ra = s->readahead;
     struct qm_seer_stats seer;
+    struct qm_auto_stats learner;
 
     pthread_mutex_lock(&ra->lock);
     *stats = ra->stats;
-    stats->on = ra->on;
+    stats->preset = ra->preset;
     stats->rules = ra->rules;
     qm_seer_get_stats(ra->seer, &seer);
+    qm_auto_get_stats(ra->learner, &learner);
+    stats->price = qm_worth_price(qm_auto_worth(ra->learner));
+    stats->read_us = qm_worth_read_us(qm_auto_worth(ra->learner));
     pthread_mutex_unlock(&ra->lock);
-    memcpy(stats->asked, seer.requested, sizeof stats->asked);
+    for (unsigned i = 0; i < QM_AUTO_RULES; i++) {
+        stats->asked[i] = learner.asked[i] + (i < 3 ? seer.requested[i] : 0);
+        stats->fetched[i] += learner.fetched[i];
+        stats->used[i] += learner.used[i];
+        stats->wasted[i] += learner.wasted[i];
+    }
+    stats->dropped += learner.overflowed;
     stats->passive = seer.passive;
     stats->proactive = seer.proactive;
     stats->closed = seer.closed;
+}
+
+/* --- what INFO says of tables --- */
+
+static const char *const rule_names[QM_AUTO_RULES] = {"sa", "ta", "fa", "mined"};
+
+struct sum {
+    unsigned arms[QM_WORTH_OFF + 1];
+    double used, judged;
+};
+
+static void add_rule(struct qm_text *text, const char *name, const struct sum *sum,
+                     bool *first)
+{
+    static const char *const states[] = {"trial", "on", "off"};
+    enum qm_worth_state state = sum->arms[QM_WORTH_ON]      ? QM_WORTH_ON
+                                : sum->arms[QM_WORTH_TRIAL] ? QM_WORTH_TRIAL
+                                                            : QM_WORTH_OFF;
+    char line[64];
+    int n;
+
+    if (sum->arms[0] + sum->arms[1] + sum->arms[2] == 0)
+        return;
+    n = snprintf(line, sizeof line, "%s%s=%s,%s_used=%.2f", *first ? "" : ",", name,
+                 states[state], name, sum->judged > 0 ? sum->used / sum->judged : 0);
+    *first = false;
+    qm_text_add(text, line, (size_t)n);
+}
+
+/* Of the first tables, each rule's state, and which share of its rows is used. */
+void readahead_add_tables(struct server *s, struct qm_text *text)
+{
+    struct readahead *ra = s->readahead;
+    struct sum sum[SHOWN][QM_AUTO_RULES] = {0};
+    const struct qm_worth_arm *arm;
+    const struct qm_worth *worth;
+
+    pthread_mutex_lock(&ra->lock);
+    worth = qm_auto_worth(ra->learner);
+    for (unsigned i = 1; (arm = qm_worth_get(worth, i)); i++)
+        if (arm->table < SHOWN) {
+            struct sum *to = &sum[arm->table][arm->rule];
+
+            to->arms[arm->state]++;
+            to->used += arm->used;
+            to->judged += arm->judged;
+        }
+    for (unsigned i = 0; i < SHOWN && i < ra->count; i++) {
+        bool first = true;
+
+        for (unsigned rule = 0; rule < QM_AUTO_RULES; rule++) {
+            if (first &&
+                sum[i][rule].arms[0] + sum[i][rule].arms[1] + sum[i][rule].arms[2] >
+                    0) {
+                qm_text_add(text, "readahead_of_", 13);
+                qm_text_add(text, ra->by_id[i]->key, strlen(ra->by_id[i]->key));
+                qm_text_add(text, ":", 1);
+            }
+            add_rule(text, rule_names[rule], &sum[i][rule], &first);
+        }
+        if (!first)
+            qm_text_add(text, "\r\n", 2);
+    }
+    pthread_mutex_unlock(&ra->lock);
 }

@@ -75,7 +75,7 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
     s->hits++;
     s->absent_hits += kind == QM_ROWS_ABSENT;
     if (kind == QM_ROWS_ROW)
-        readahead_read(s, key, length, a->text, a->length, true);
+        readahead_read(c, key, length, a->text, a->length, true, 0);
     return true;
 }
 
@@ -311,8 +311,8 @@ static void land(struct server *s, struct flight *f)
         next = w->next;
         if (w->request->c && f->job.outcome == QM_FILL_ROW &&
             f->job.name.index[0] == '\0')
-            readahead_read(s, f->job.name.key, f->job.name.length, f->job.text.bytes,
-                           f->job.text.length, false);
+            readahead_read(w->request->c, f->job.name.key, f->job.name.length,
+                           f->job.text.bytes, f->job.text.length, false, f->job.queued);
         answer(s, w->request, w->index, &f->job);
         free(w);
     }

@@ -22,7 +22,7 @@
 #include <uthash.h>
 
 #include "rowcache/fill/fill.h"
-#include "rowcache/readahead/seer.h"
+#include "rowcache/readahead/auto.h"
 #include "rowcache/rows.h"
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
@@ -143,19 +143,26 @@ void listen_go_on(struct server *server); /* a file was closed */
 void listen_end(struct server *server);
 
 /* readahead.c */
+enum readahead_preset { READAHEAD_OFF, READAHEAD_SEER, READAHEAD_AUTO };
+extern const char *const readahead_presets[];
 struct readahead_stats {
-    uint64_t asked[3], fetched[3], used[3], wasted[3]; /* SA, TA, FA; rows */
+    /* by qm_auto_rule; rows */
+    uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
+        wasted[QM_AUTO_RULES];
     uint64_t kept, dropped, failed, passive, proactive, closed;
-    double cpu;
-    bool on;
-    unsigned rules;
+    double cpu, price, read_us;
+    enum readahead_preset preset;
+    unsigned rules; /* 1 << QM_AUTO_SA | ... */
 };
 int readahead_start(struct server *server);
 void readahead_end(struct server *server); /* after the pool's and the follower's */
-/* A client was given that row; hit: it was kept. */
-void readahead_read(struct server *server, const char *key, size_t length,
-                    const char *row, size_t row_length, bool hit);
-void readahead_set(struct server *server, bool on);
+/* A client was given that row; hit: it was kept, else it has waited since then. */
+void readahead_read(struct client *c, const char *key, size_t length, const char *row,
+                    size_t row_length, bool hit, uint64_t since);
+/* False: there is no preset of that name. */
+bool readahead_set(struct server *server, const char *preset);
+/* INFO's lines of tables. */
+void readahead_add_tables(struct server *server, struct qm_text *text);
 void readahead_set_rules(struct server *server, unsigned rules);
 void readahead_get(struct server *server, struct readahead_stats *stats);
 

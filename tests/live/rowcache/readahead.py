@@ -54,19 +54,20 @@ def fails(text, *words):
 far = itertools.count(1000, 500)
 
 
-def start(rules):
+def start(rules, preset="seer"):
     """Only these rules, all counters as they are, and nothing kept."""
     r.config_set("readahead", "off")
     r.config_set("rules", rules)
     assert r.config_get("rules") == {"rules": rules}
     r.flushdb()
-    r.config_set("readahead", "seer")
+    r.config_set("readahead", preset)
+    assert r.config_get("readahead") == {"readahead": preset}
 
 
 def settings():
     assert r.config_get("readahead") == {"readahead": "off"}
     assert r.config_get("rules") == {"rules": "sa,ta,fa"}
-    fails("argument must be one of off seer", "CONFIG", "SET", "readahead", "auto")
+    fails("argument must be one of off seer auto", "CONFIG", "SET", "readahead", "on")
     for wrong in ("", "sa,", "sa,sa", "sa, ta", "xa", "SA", "sa,ta,fa,sa"):
         fails("argument must be some of sa,ta,fa", "CONFIG", "SET", "rules", wrong)
     assert r.config_get("rules") == {"rules": "sa,ta,fa"}
@@ -179,6 +180,50 @@ def overtaken():
         assert value(f"item:{i}") == -7, i
 
 
+def state(table, name):
+    return r.info().get(f"readahead_of_shop.{table}", {}).get(name)
+
+
+def learned():
+    """auto: what pays for a table is on there, and what does not is off."""
+    start("sa,fa", "auto")
+    base, wasted, ta = 150000, rule("sa", "wasted"), rule("ta", "asked")
+    used, queries, scan, row = rule("sa", "used"), number("database_queries"), 0, itertools.count(base)
+
+    def read_next():
+        nonlocal scan
+        i = next(row)
+        assert value(f"item:{i}") == i
+        scan += 1
+
+    wait_for(lambda: state("item", "sa") == "on", "a scan does not turn sa on", read_next)
+    for _ in range(500):
+        read_next()
+    assert rule("sa", "used") > used + 300, (used, rule("sa", "used"))
+    assert number("database_queries") - queries < scan, "as many SELECTs as without"
+    assert .1 < r.info()["readahead_of_shop.item"]["sa_used"] <= 1
+    assert rule("ta", "asked") == ta and rule("sa", "stored") > 300
+    # What a change drops is read anew.
+    sql(f"UPDATE shop.item SET v = -3 WHERE id BETWEEN {base + scan} AND {base + scan + 60}")
+    wait_for(lambda: rule("sa", "wasted") > wasted, "nothing is wasted")
+    wait_for(lambda: value(f"item:{base + scan}") == -3, "stale")
+    # Rows that nobody reads: fa of one table is tried, and ends.
+    children = itertools.cycle(range(1, 1001))
+
+    def read_child():
+        assert r.get(f"child:{next(children)}") is not None
+
+    wait_for(lambda: state("child", "fa") == "off", "fa is not used and does not end", read_child)
+    # sa of another is tried by few rows, and by no more than one for four misses.
+    asked, misses = rule("sa", "asked"), number("keyspace_misses")
+    for i in range(1000, 60000, 101):
+        assert value(f"parent:{i}") == i
+    assert number("keyspace_misses") - misses > 500
+    assert rule("sa", "asked") - asked <= 512 + (number("keyspace_misses") - misses) / 4 + 100
+    assert state("parent", "sa") in ("trial", "off")
+    assert state("code", "sa") is None
+
+
 def switched_off():
     r.config_set("readahead", "off")
     asked = [rule(name, "asked") for name in ("sa", "ta", "fa")]
@@ -196,4 +241,5 @@ spatial()
 foreign()
 temporal()
 overtaken()
+learned()
 switched_off()
