@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-miner.c - rows that follow each other on a connection are predicted, whatever
+ * others read meanwhile, and all of it is bounded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/miner.h"
+
+enum { LENGTH = 5 };
+
+/* Rows without order, of two tables. */
+static struct qm_item step(int64_t path, int64_t i)
+{
+    return (struct qm_item){(uint32_t)(i % 2), (path * 7919 + i * 104729) % 100003};
+}
+
+static bool predicts(struct qm_miner *m, uint64_t client, struct qm_item read,
+                     struct qm_item next)
+{
+    struct qm_item predicted[QM_MINER_PREDICTED];
+    unsigned n = qm_miner_read(m, client, read, QM_MINER_MISS, 0, predicted);
+    bool found = false;
+
+    assert_true(n <= QM_MINER_PREDICTED);
+    for (unsigned i = 0; i < n; i++)
+        found |= predicted[i].table == next.table && predicted[i].row == next.row;
+    return found;
+}
+
+static void test_follows(void **state)
+{
+    struct qm_miner *m = qm_miner_new();
+    unsigned found = 0;
+
+    assert_non_null(m);
+    /* Eight connections, in turns, each along paths that all take. */
+    for (int64_t round = 0; round < 40; round++)
+        for (int64_t i = 0; i < LENGTH; i++)
+            for (uint64_t client = 0; client < 8; client++) {
+                int64_t path = (round + (int64_t)client * 5) % 40;
+                bool there = predicts(m, client, step(path, i), step(path, i + 1));
+
+                /* Each path but the first was taken before by another. */
+                if (round >= 20 && i + 1 < LENGTH)
+                    found += there;
+            }
+    assert_true(found > 20 * 8 * (LENGTH - 1) * 9 / 10);
+    qm_miner_free(m);
+}
+
+/* A row that has lost its number is predicted no more, nor is the one that has it. */
+static void test_bounds(void **state)
+{
+    struct qm_miner *m = qm_miner_new();
+    struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
+
+    assert_non_null(m);
+    for (int i = 0; i < 10; i++) {
+        predicts(m, 1, a, b);
+        predicts(m, 1, b, a);
+    }
+    assert_true(predicts(m, 1, a, b));
+    for (int64_t i = 0; i < 3 * QM_MINER_ROWS; i++)
+        qm_miner_read(m, 2 + (uint64_t)i % (2 * QM_MINER_STREAMS),
+                      (struct qm_item){6, i}, QM_MINER_MISS, 0, predicted);
+    assert_int_equal(qm_miner_read(m, 1, a, QM_MINER_MISS, 0, predicted), 0);
+    assert_int_equal(qm_miner_read(m, 1, a, QM_MINER_HIT, 0, predicted), 0);
+    qm_miner_ended(m, b, false);
+    qm_miner_ended(m, a, true);
+    qm_miner_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
