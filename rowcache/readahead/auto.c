@@ -14,7 +14,7 @@ static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
 
 struct qm_auto {
     struct qm_auto_settings settings;
-    struct qm_seer_calls calls;
+    struct qm_auto_calls calls;
     struct qm_worth *worth;
     /* Rows that were read ahead and not used; the arm, and when they came: */
     struct qm_items *fresh;   /* not judged */
@@ -40,7 +40,7 @@ void qm_auto_settings_init(struct qm_auto_settings *settings)
 }
 
 struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
-                            const struct qm_seer_calls *calls)
+                            const struct qm_auto_calls *calls)
 {
     struct qm_auto *ra = calloc(1, sizeof *ra);
 
@@ -94,6 +94,15 @@ static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
     return qm_worth_get(ra->worth, arm)->rule;
 }
 
+/* One that is out. */
+static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
+                  unsigned arm, bool used)
+{
+    qm_worth_judge(ra->worth, now_ms, arm, used);
+    if (ra->calls.ended && rule_of(ra, arm) == QM_AUTO_MINED)
+        ra->calls.ended(ra->calls.opaque, item, used);
+}
+
 /* It has gone without use. */
 static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
@@ -104,7 +113,7 @@ static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
         return;
     ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
     if (fresh)
-        qm_worth_judge(ra->worth, now_ms, arm_of(*value), false);
+        judge(ra, now_ms, item, arm_of(*value), false);
     qm_items_remove(fresh ? ra->fresh : ra->old, item);
 }
 
@@ -117,7 +126,7 @@ static void judge_oldest(struct qm_auto *ra, uint64_t now_ms)
     if (!qm_items_oldest(ra->fresh, &item, &value))
         return;
     qm_items_remove(ra->fresh, item);
-    qm_worth_judge(ra->worth, now_ms, arm_of(value), false);
+    judge(ra, now_ms, item, arm_of(value), false);
     if (qm_items_count(ra->old) >= ra->settings.old &&
         qm_items_oldest(ra->old, &displaced, &other))
         waste(ra, now_ms, displaced);
@@ -144,7 +153,7 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
         return false;
     ra->stats.used[rule_of(ra, arm_of(*value))]++;
     if (fresh)
-        qm_worth_judge(ra->worth, now_ms, arm_of(*value), true);
+        judge(ra, now_ms, item, arm_of(*value), true);
     else
         qm_worth_late(ra->worth, arm_of(*value));
     qm_items_remove(fresh ? ra->fresh : ra->old, item);

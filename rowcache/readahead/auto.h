@@ -64,10 +64,19 @@ struct qm_auto_stats {
     uint64_t overflowed;
 };
 
+struct qm_auto_calls {
+    void *opaque;
+    /* False: nothing is known of it, and SA and FA ask for nothing. */
+    bool (*describe)(void *opaque, struct qm_item item, struct qm_seer_row *row);
+    /* A predicted row that was fetched was used, or was not in its time.  NULL: it does
+     * not matter. */
+    void (*ended)(void *opaque, struct qm_item item, bool used);
+};
+
 struct qm_auto;
 
 struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
-                            const struct qm_seer_calls *calls);
+                            const struct qm_auto_calls *calls);
 void qm_auto_free(struct qm_auto *ra);
 void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
 

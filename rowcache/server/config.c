@@ -17,8 +17,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "rowcache/readahead/seer.h"
-
 enum kind { TEXT, SECRET, ADDRESS, ABSOLUTE, WORD, RULES, NUMBER, SIZE, MODE, FLAG };
 
 static const struct key {
@@ -53,8 +51,8 @@ static const struct key {
     {"schema", TEXT, AT(schema), NULL, 0, 0, NULL},
     {"follow", FLAG, AT(follow), "on", 0, 0, NULL},
     {"max-lag", NUMBER, AT(max_lag), "1000", 10, 3600000, NULL},
-    {"readahead", WORD, AT(readahead), "off", 0, 0, " off seer auto "},
-    {"rules", RULES, AT(rules), "sa,ta,fa", 0, 0, NULL},
+    {"readahead", WORD, AT(readahead), "auto", 0, 0, " off seer auto "},
+    {"rules", RULES, AT(rules), "sa,ta,fa,mined", 0, 0, NULL},
     {"server-id", NUMBER, AT(server_id), "0", 0, UINT32_MAX, NULL},
     {"connections", NUMBER, AT(connections), "8", 1, 256, NULL},
     {"queue", NUMBER, AT(queue), "10000", 1, 1000000, NULL},
@@ -110,23 +108,23 @@ bool qm_config_address(char *text, char **host, char **port)
 
 /* --- values --- */
 
+const char *const qm_config_rule_names[] = {"sa", "ta", "fa", "mined", NULL};
+
 bool qm_config_rules(const char *text, unsigned *rules)
 {
-    static const struct {
-        const char *name;
-        enum qm_seer_rule rule;
-    } all[] = {{"sa", QM_SEER_SA}, {"ta", QM_SEER_TA}, {"fa", QM_SEER_FA}};
     unsigned found = 0;
 
     for (;;) {
         size_t n = strcspn(text, ",");
         unsigned i = 0;
 
-        while (i < 3 && !(n == 2 && strncmp(text, all[i].name, 2) == 0))
+        while (qm_config_rule_names[i] &&
+               (strlen(qm_config_rule_names[i]) != n ||
+                memcmp(qm_config_rule_names[i], text, n) != 0))
             i++;
-        if (i == 3 || (found & all[i].rule))
+        if (!qm_config_rule_names[i] || (found >> i & 1))
             return false;
-        found |= all[i].rule;
+        found |= 1U << i;
         if (text[n] == '\0')
             break;
         text += n + 1;
@@ -168,7 +166,7 @@ static void allowed(const struct key *key, char *text, size_t size)
         snprintf(text, size, "one of%.*s", (int)strlen(key->words) - 1, key->words);
         break;
     case RULES:
-        snprintf(text, size, "some of sa,ta,fa, with commas and no blanks");
+        snprintf(text, size, "some of sa,ta,fa,mined, with commas and no blanks");
         break;
     case NUMBER:
         snprintf(text, size, "a number from %" PRIu64 " to %" PRIu64, key->least,

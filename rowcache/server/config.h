@@ -23,7 +23,8 @@ struct qm_config {
  * -1.  It is freed by qm_config_free() in both cases. */
 int qm_config_read(struct qm_config *config, const char *path);
 void qm_config_free(struct qm_config *config);
-/* "sa,ta,fa" or fewer as QM_SEER_SA | ...; false: it is none. */
+extern const char *const qm_config_rule_names[]; /* by qm_auto_rule; then NULL */
+/* Such names, with commas, as 1 << QM_AUTO_SA | ...; false: they are none. */
 bool qm_config_rules(const char *text, unsigned *rules);
 void qm_config_print(const struct qm_config *config);
 

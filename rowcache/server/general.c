@@ -469,11 +469,10 @@ static void live_value(struct server *s, const char *name, char *text, size_t si
     else if (strcmp(name, "readahead") == 0)
         snprintf(text, size, "%s", readahead_presets[ahead.preset]);
     else if (strcmp(name, "rules") == 0)
-        snprintf(text, size, "%s%s%s%s%s", ahead.rules & QM_SEER_SA ? "sa" : "",
-                 (ahead.rules & QM_SEER_SA) && (ahead.rules & ~QM_SEER_SA) ? "," : "",
-                 ahead.rules & QM_SEER_TA ? "ta" : "",
-                 (ahead.rules & QM_SEER_TA) && (ahead.rules & QM_SEER_FA) ? "," : "",
-                 ahead.rules & QM_SEER_FA ? "fa" : "");
+        for (unsigned i = 0; qm_config_rule_names[i]; i++)
+            if (ahead.rules >> i & 1)
+                snprintf(text + strlen(text), size - strlen(text), "%s%s",
+                         *text ? "," : "", qm_config_rule_names[i]);
 }
 
 static void config_get(struct client *c)
@@ -519,7 +518,7 @@ static void config_set_readahead(struct client *c, const char *name)
                      "ERR CONFIG SET failed (possibly related to argument '%s') - "
                      "argument must be %s",
                      name,
-                     is_rules ? "some of sa,ta,fa, with commas and no blanks"
+                     is_rules ? "some of sa,ta,fa,mined, with commas and no blanks"
                               : "one of off seer auto");
     } else {
         if (is_rules)

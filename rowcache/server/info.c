@@ -90,6 +90,7 @@ static size_t collect(struct server *s, struct number *to)
     RULE("sa", 0);
     RULE("ta", 1);
     RULE("fa", 2);
+    RULE("mined", 3);
 #undef RULE
     N("readahead", "readahead_kept", false, ahead.kept, "Wanted rows that were kept");
     N("readahead", "readahead_dropped", false, ahead.dropped,

@@ -16,6 +16,7 @@
 
 #include "rowcache/readahead/cpu.h"
 #include "rowcache/readahead/items.h"
+#include "rowcache/readahead/miner.h"
 #include "rowcache/server/server.h"
 
 enum {
@@ -48,6 +49,7 @@ struct readahead {
     struct qm_seer *seer;
     struct qm_items *ahead; /* by seer, and not yet read: by which rule */
     struct qm_auto *learner;
+    struct qm_miner *miner;
     struct table *tables, *by_id[TABLES];
     unsigned count;
     /* The row whose read is being told. */
@@ -417,17 +419,46 @@ static void tell_seer(struct readahead *ra, struct qm_item item, uint64_t ms, bo
     qm_seer_read(ra->seer, ms, item, hit);
 }
 
-static void tell_auto(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit,
-                      double us)
+/* qm_auto_calls.ended */
+static void ended(void *opaque, struct qm_item item, bool used)
 {
+    const struct readahead *ra = opaque;
+
+    qm_miner_ended(ra->miner, item, used);
+}
+
+/* How probable the use of a mined row must be, so that it may earn its price: several
+ * come by one SELECT. */
+static double least_probability(const struct readahead *ra)
+{
+    return qm_worth_price(qm_auto_worth(ra->learner)) / 2;
+}
+
+static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item,
+                      uint64_t ms, bool hit, double us)
+{
+    static const enum qm_miner_outcome outcomes[] = {
+        [QM_AUTO_MISS] = QM_MINER_MISS,
+        [QM_AUTO_AHEAD] = QM_MINER_AHEAD,
+        [QM_AUTO_HIT] = QM_MINER_HIT,
+    };
+    struct qm_item predicted[QM_MINER_PREDICTED];
     struct qm_fill_stats fill;
+    enum qm_auto_read read;
+    unsigned n;
 
     if (!hit) {
         qm_fill_get_stats(ra->server->fill, &fill);
         qm_auto_busy(ra->learner,
                      (double)fill.busy / (double)ra->server->config->connections);
     }
-    qm_auto_read(ra->learner, ms, item, hit, us);
+    read = qm_auto_read(ra->learner, ms, item, hit, us);
+    if (!(ra->rules >> QM_AUTO_MINED & 1))
+        return;
+    n = qm_miner_read(ra->miner, client, item, outcomes[read], least_probability(ra),
+                      predicted);
+    for (unsigned i = 0; i < n; i++)
+        qm_auto_predicted(ra->learner, ms, predicted[i]);
 }
 
 void readahead_read(struct client *c, const char *key, size_t length, const char *row,
@@ -455,7 +486,7 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
         if (ra->preset == READAHEAD_SEER)
             tell_seer(ra, item, ms, hit);
         else
-            tell_auto(ra, item, ms, hit,
+            tell_auto(ra, c->id, item, ms, hit,
                       hit ? 0 : (double)(qm_rows_now() - since) / 1000);
         give(ra);
         ra->row = NULL;
@@ -531,6 +562,7 @@ int readahead_start(struct server *s)
     struct qm_seer_settings settings;
     struct qm_auto_settings learning;
     const struct qm_seer_calls calls = {ra, describe};
+    const struct qm_auto_calls learner = {ra, describe, ended};
     const struct timeval second = {1, 0};
 
     if (!ra)
@@ -540,14 +572,15 @@ int readahead_start(struct server *s)
     pthread_mutex_init(&ra->lock, NULL);
     qm_config_rules(s->config->rules, &ra->rules);
     qm_seer_settings_init(&settings);
-    settings.rules = ra->rules;
+    settings.rules = ra->rules & QM_SEER_ALL;
     ra->seer = qm_seer_new(&settings, &calls);
     ra->ahead = qm_items_new(REMEMBERED);
     qm_auto_settings_init(&learning);
     learning.rules = ra->rules;
-    ra->learner = qm_auto_new(&learning, &calls);
+    ra->learner = qm_auto_new(&learning, &learner);
+    ra->miner = qm_miner_new();
     ra->second = event_new(s->base, -1, EV_PERSIST, tick, ra);
-    if (!ra->seer || !ra->ahead || !ra->learner || !ra->second ||
+    if (!ra->seer || !ra->ahead || !ra->learner || !ra->miner || !ra->second ||
         event_add(ra->second, &second) == -1)
         return -1;
     readahead_set(s, s->config->readahead);
@@ -569,6 +602,7 @@ void readahead_end(struct server *s)
     qm_items_free(ra->ahead);
     qm_seer_free(ra->seer);
     qm_auto_free(ra->learner);
+    qm_miner_free(ra->miner);
     pthread_mutex_destroy(&ra->lock);
     free(ra);
 }
@@ -643,8 +677,6 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
 
 /* --- what INFO says of tables --- */
 
-static const char *const rule_names[QM_AUTO_RULES] = {"sa", "ta", "fa", "mined"};
-
 struct sum {
     unsigned arms[QM_WORTH_OFF + 1];
     double used, judged;
@@ -697,7 +729,7 @@ void readahead_add_tables(struct server *s, struct qm_text *text)
                 qm_text_add(text, ra->by_id[i]->key, strlen(ra->by_id[i]->key));
                 qm_text_add(text, ":", 1);
             }
-            add_rule(text, rule_names[rule], &sum[i][rule], &first);
+            add_rule(text, qm_config_rule_names[rule], &sum[i][rule], &first);
         }
         if (!first)
             qm_text_add(text, "\r\n", 2);

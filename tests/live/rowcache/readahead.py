@@ -65,12 +65,13 @@ def start(rules, preset="seer"):
 
 
 def settings():
-    assert r.config_get("readahead") == {"readahead": "off"}
-    assert r.config_get("rules") == {"rules": "sa,ta,fa"}
+    assert r.config_get("readahead") == {"readahead": "auto"}
+    assert r.config_get("rules") == {"rules": "sa,ta,fa,mined"}
     fails("argument must be one of off seer auto", "CONFIG", "SET", "readahead", "on")
     for wrong in ("", "sa,", "sa,sa", "sa, ta", "xa", "SA", "sa,ta,fa,sa"):
-        fails("argument must be some of sa,ta,fa", "CONFIG", "SET", "rules", wrong)
-    assert r.config_get("rules") == {"rules": "sa,ta,fa"}
+        fails("argument must be some of sa,ta,fa,mined", "CONFIG", "SET", "rules", wrong)
+    assert r.config_get("rules") == {"rules": "sa,ta,fa,mined"}
+    r.config_set("readahead", "off")
 
 
 def off():
@@ -224,6 +225,22 @@ def learned():
     assert state("code", "sa") is None
 
 
+def mined():
+    """What one connection reads after another row, whatever that is."""
+    start("mined", "auto")
+    path = [(i * 7919) % 90000 + 100000 for i in range(20)]
+
+    def read_path():
+        changes = number("invalidations")
+        sql(f"UPDATE shop.item SET v = v + 1 WHERE id IN ({','.join(map(str, path))})")
+        wait_for(lambda: number("invalidations") >= changes + len(path), "not applied")
+        for i in path:
+            assert r.get(f"item:{i}") is not None
+
+    wait_for(lambda: rule("mined", "used") >= 10, "what follows is not mined", read_path)
+    assert rule("mined", "stored") > 0
+
+
 def switched_off():
     r.config_set("readahead", "off")
     asked = [rule(name, "asked") for name in ("sa", "ta", "fa")]
@@ -242,4 +259,5 @@ foreign()
 temporal()
 overtaken()
 learned()
+mined()
 switched_off()

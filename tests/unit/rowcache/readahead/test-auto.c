@@ -25,9 +25,16 @@ static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
     return item.table != 99;
 }
 
+static unsigned used_count, unused_count;
+
+static void ended(void *opaque, struct qm_item item, bool used)
+{
+    *(used ? &used_count : &unused_count) += item.table == 3;
+}
+
 static struct qm_auto *new_auto(unsigned rules)
 {
-    static const struct qm_seer_calls calls = {.describe = describe};
+    static const struct qm_auto_calls calls = {.describe = describe, .ended = ended};
     struct qm_auto_settings settings;
     struct qm_auto *ra;
 
@@ -163,6 +170,11 @@ static void test_predicted(void **state)
     qm_auto_predicted(ra, 0, item(3, 12));
     assert_true(qm_auto_next(ra, &request));
     assert_int_equal(request.count, 2);
+    qm_auto_fetched(ra, 0, &request, request.row, 2, 100);
+    assert_int_equal(qm_auto_read(ra, 1, item(3, 12), true, 0), QM_AUTO_AHEAD);
+    qm_auto_tick(ra, 20000);
+    assert_int_equal(used_count, 1);
+    assert_int_equal(unused_count, 1);
     qm_auto_set_rules(ra, 0);
     qm_auto_predicted(ra, 0, item(3, 13));
     assert_false(qm_auto_next(ra, &request));
