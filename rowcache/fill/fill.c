@@ -426,13 +426,31 @@ static void read_row(struct worker *w, struct qm_fill_job *job)
 
 /* --- the pool --- */
 
+static bool is_late(const struct qm_fill *fill, const struct qm_fill_job *job)
+{
+    return qm_rows_now() - job->queued > fill->settings.timeout_ms * UINT64_C(1000000);
+}
+
+/* A connection that waited in the pool may have been closed since by a server that has
+ * restarted, or that waits no longer for it: the read goes on over a new one, once. */
+static void read_again(struct worker *w, struct qm_fill_job *job)
+{
+    char error[400];
+
+    if (is_late(w->fill, job) || !qm_fill_connect(w, error, sizeof error))
+        return;
+    job->text.length = 0;
+    read_row(w, job);
+}
+
 static void carry_out(struct worker *w, struct qm_fill_job *job)
 {
     struct qm_fill *fill = w->fill;
+    bool waited = w->mysql != NULL;
     char error[400];
 
     job->outcome = QM_FILL_ERROR;
-    if (qm_rows_now() - job->queued > fill->settings.timeout_ms * UINT64_C(1000000)) {
+    if (is_late(fill, job)) {
         snprintf(error, sizeof error,
                  "TRYAGAIN the database is slow: the read waited for %u ms",
                  fill->settings.timeout_ms);
@@ -440,6 +458,8 @@ static void carry_out(struct worker *w, struct qm_fill_job *job)
         remember_error(fill, error, false);
     } else if (qm_fill_connect(w, error, sizeof error)) {
         read_row(w, job);
+        if (waited && !w->mysql && job->outcome == QM_FILL_ERROR)
+            read_again(w, job);
     } else {
         qm_text_add(&job->text, error, strlen(error));
     }
