@@ -24,9 +24,13 @@ rowcache_conf() {
     } >"$T/rowcache.conf"
 }
 
-# rowcache_start LINES...: returns when it answers; its id is in $DAEMON.
+# rowcache_start LINES...: with these; rowcache_run: with the file as it is.  Returns when it
+# answers; its id is in $DAEMON.
 rowcache_start() {
     rowcache_conf "$@"
+    rowcache_run
+}
+rowcache_run() {
     background "$ROWCACHE" "$T/rowcache.conf" 2>>"$T/rowcache.log"
     DAEMON=$PID
     wait_for 20 eval "cli PING || gone $DAEMON"
