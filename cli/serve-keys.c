@@ -13,7 +13,7 @@
 #include "cli/cli.h"
 #include "cli/serve.h"
 
-/* The filter's: all of server/keys.c, as the test cli-serve_keys checks. */
+/* The filter's: all of server/parameters.c, as the test cli-serve_keys checks. */
 static const char *const filters[] = {"admission",
                                       "block-size",
                                       "cache-blocks",
