@@ -21,8 +21,12 @@ static const struct cli_command commands[] = {
     {"tier", qm_cmd_tier, "attach and detach a live server's second tier",
      cli_tier_commands},
     {"extents", qm_cmd_extents, "tell a server where files lie", NULL},
+#ifdef QM_HAVE_ROWCACHE
     {"rowcache", qm_cmd_rowcache, "serve rows of MariaDB by the Redis protocol", NULL},
+#endif
+#ifdef QM_HAVE_LSM
     {"lsm", qm_cmd_lsm, "train models for libquickmine-lsm", NULL},
+#endif
     {"confine", qm_cmd_confine, "run a program that uses CAP_SETGID for contexts only",
      NULL},
 #ifdef QM_HAVE_BPF
