@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PAIRS 16384u /* that are counted; a rarer one leaves for a new one */
-#define EACH  16u    /* of so many reads of a thread, one is counted */
+#define EACH  16u    /* reads of a thread for each that is counted */
 #define NONE  UINT32_MAX
 
 struct pair {

@@ -348,14 +348,14 @@ static void check_protected(struct reading *r)
     if (!c->protected_mode || c->password)
         return;
     if (is_public(c->listen))
-        lacks(r,
-              "listen lets in whoever reaches it: give a password, an address of this "
-              "machine alone, such as 127.0.0.1, or protected-mode = off");
+        lacks(
+            r,
+            "listen would serve other machines without a password: give a password, a "
+            "loopback address such as 127.0.0.1, or protected-mode = off");
     if (is_public(c->tls_listen) && !c->tls_ca)
-        lacks(r,
-              "tls-listen lets in whoever reaches it: give a password, tls-ca, an "
-              "address of this machine alone, such as 127.0.0.1, or protected-mode = "
-              "off");
+        lacks(r, "tls-listen would serve other machines without a password: give a "
+                 "password, tls-ca, a loopback address such as 127.0.0.1, or "
+                 "protected-mode = off");
 }
 
 static void check_together(struct reading *r)
