@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rows-ask.h - asks for rows: of those that are kept, else of MariaDB.  The loop's
+ * thread. */
+#ifndef QM_ROWCACHE_ROWS_ASK_H
+#define QM_ROWCACHE_ROWS_ASK_H
+
+#include "rowcache/server/server.h"
+
+struct answer {
+    enum qm_fill_outcome outcome;
+    void *value; /* to be freed, or NULL */
+    const char *text;
+    size_t length;
+};
+
+struct request {
+    struct client *c; /* NULL: it has gone */
+    void (*finish)(struct client *c, struct request *r);
+    unsigned count, left;
+    struct answer *answer;
+    bool bare;    /* whether the rows are there, without their texts */
+    bool failed;  /* an answer is an error: the others do not matter */
+    size_t bytes; /* of the answers' texts */
+};
+
+/* Asks for the rows that words first to first + count - 1 name, and has finish reply:
+ * before it returns, or when all answers are there; not if the client has gone by then.
+ * bare: finish does not need the rows' texts. */
+void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
+              void (*finish)(struct client *c, struct request *r));
+
+#endif
