@@ -227,6 +227,7 @@ static bool read_rows(struct worker *w, struct qm_fill_job *job,
         add_select(&text, ahead, plan, wanted, n);
         pthread_mutex_lock(&w->fill->lock);
         w->fill->stats.queries++;
+        w->fill->stats.ahead_queries++;
         pthread_mutex_unlock(&w->fill->lock);
         result = query(w, job, &text);
         good = result && qm_fill_position(w, job);

@@ -67,6 +67,7 @@ struct qm_fill_ahead {
 
 struct qm_fill_stats {
     uint64_t queries, errors, connects, refused;
+    uint64_t ahead_queries;            /* of queries: those of read-ahead */
     unsigned waiting, connected, busy; /* busy: with reads, not with read-ahead */
     char error[400];                   /* the last one */
 };

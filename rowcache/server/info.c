@@ -95,6 +95,8 @@ static size_t collect(struct server *s, struct number *to)
     N("readahead", "readahead_kept", false, ahead.kept, "Wanted rows that were kept");
     N("readahead", "readahead_dropped", false, ahead.dropped,
       "Wanted rows that were not asked for: reads waited, or the log was behind");
+    N("readahead", "readahead_queries", false, fill.ahead_queries,
+      "SELECTs, of database_queries");
     N("readahead", "readahead_failed", false, ahead.failed, "SELECTs that failed");
     N("readahead", "readahead_passive", false, ahead.passive, "Started by a miss");
     N("readahead", "readahead_proactive", false, ahead.proactive, "Started by T_h");
