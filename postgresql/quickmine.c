@@ -300,7 +300,7 @@ static PlannedStmt *on_plan(Query *parse, const char *text, int options,
 {
     planner_hook_type next = next_planner ? next_planner : standard_planner;
     PlannedStmt *plan;
-    bool planned = false;
+    volatile bool planned = false;
     int frame;
 
     if (!tracking() || !parse->queryId)
@@ -322,7 +322,7 @@ static PlannedStmt *on_plan(Query *parse, const char *text, int options,
 static void on_start(QueryDesc *query, int flags)
 {
     ExecutorStart_hook_type next = next_start ? next_start : standard_ExecutorStart;
-    bool started = false;
+    volatile bool started = false;
     int frame;
 
     if (!tracking()) {

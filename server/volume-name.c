@@ -251,8 +251,8 @@ static void write_key(char text[40], const char *key)
 
 void qms_volume_name(char name[QMS_VOLUME_NAME])
 {
-    char list[QMS_VOLUME_NAME] = "", item[80], key[40];
-    const size_t most = QMS_VOLUME_NAME - 1 - SHORTEST - sizeof " ...";
+    enum { MOST = QMS_VOLUME_NAME - 1 - SHORTEST - sizeof " ..." };
+    char list[MOST + 1] = "", item[80], key[40];
     bool cut = !complete;
     uint64_t all = 0;
 
@@ -271,7 +271,7 @@ void qms_volume_name(char name[QMS_VOLUME_NAME])
         all = hash(all, p->key, strlen(p->key) + 1);
         all = hash(all, &p->text, sizeof p->text);
         all = hash(all, &file, sizeof file);
-        cut = cut || strlen(list) + (size_t)n > most;
+        cut = cut || strlen(list) + (size_t)n > MOST;
         if (!cut)
             strcat(list, item);
     }

@@ -323,7 +323,13 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && std::string(argv[1]) == "--write")
         write_for_ever(argv[2], strtoull(argv[3], nullptr, 0), atoi(argv[4]));
-    long operations = argc > 1 ? atol(argv[1]) : 6000;
+#ifdef __SANITIZE_THREAD__
+    long operations = 1500; /* what follows has the threads */
+#else
+    long operations = 6000;
+#endif
+    if (argc > 1)
+        operations = atol(argv[1]);
     uint64_t seed = argc > 2 ? strtoull(argv[2], nullptr, 0) : 7;
 
     killed(seed);

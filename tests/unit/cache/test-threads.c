@@ -25,6 +25,13 @@
 #define SECTORS   (MOST * PER_BLOCK)
 #define WORDS     (SECTOR / sizeof(uint64_t))
 
+/* A step takes some ten times as long with a sanitizer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STEPS 2500
+#else
+#define STEPS 10000
+#endif
+
 struct world {
     struct qm_cache *cache;
     uint64_t blocks; /* of the device */
@@ -234,7 +241,7 @@ static struct world *new_world(uint64_t blocks, bool collide)
     struct world *w = calloc(1, sizeof(*w));
 
     assert_non_null(w);
-    w->steps = 10000;
+    w->steps = STEPS;
     w->blocks = blocks;
     w->writes_collide = collide;
     for (uint64_t i = 0; i < MOST; i++)
@@ -334,7 +341,7 @@ static void run_resized(const char *eviction, bool adapts, unsigned shards)
     pthread_t threads[THREADS];
     struct qm_cache_stats s;
 
-    w->steps = 4000;
+    w->steps = STEPS * 2 / 5;
     w->large_writes = true;
     w->cache = new_cache(&(struct qm_cache_config){.block_size = BLOCK,
                                                    .blocks = MOST,
