@@ -37,4 +37,7 @@ function(qm_script_test name script)
     PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${T_LABELS}"
                ENVIRONMENT
                "BUILD_DIR=${CMAKE_BINARY_DIR};SOURCE_DIR=${CMAKE_SOURCE_DIR};QM_SANITIZE=${QM_SANITIZE};QM_LEFT_OUT=${left_out}")
+  if("long" IN_LIST T_LABELS)
+    set_tests_properties(${name} PROPERTIES COST 100) # begun first, so that none is alone at the end
+  endif()
 endfunction()
