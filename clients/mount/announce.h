@@ -36,7 +36,7 @@ void qm_announce_set_report(struct qm_announce *announce,
 int qm_announce_start(struct qm_announce *announce, void (*tick)(void *opaque),
                       void *opaque);
 
-/* The file has another owner, which may connect from now on. */
+/* The file has another owner: that user may connect from now on. */
 void qm_announce_set_owner(struct qm_announce *announce, uid_t owner);
 
 /* The context that a request's group id stands for: a reference, or NULL.  See
