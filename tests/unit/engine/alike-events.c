@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "alike.h"
+#include "tests/unit/random.h"
 
 struct qm_event events[EVENTS];
 size_t event_count;
@@ -11,11 +12,7 @@ static uint64_t state;
 
 static uint64_t draw(uint64_t below)
 {
-    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (x ^ x >> 31) % below;
+    return rnd_below(&state, below);
 }
 
 static const char *const class_names[CLASSES] = {"a", "b", "c", "d", "e", "f", "g"};
