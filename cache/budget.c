@@ -61,8 +61,8 @@ unsigned qm_budget_shards(uint64_t blocks, uint64_t prefetch_blocks, unsigned wa
     return n;
 }
 
-/* Who asks for one shard wants the exact order of accesses, also if several threads
- * take turns: they share a ring. */
+/* One shard means the exact order of accesses, also if several threads take turns: they
+ * share a ring. */
 unsigned qm_budget_stripes(unsigned wanted_shards)
 {
     long cpus = sysconf(_SC_NPROCESSORS_CONF);

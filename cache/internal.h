@@ -9,8 +9,7 @@
  * A reader that finds a block which is `hittable` copies its bytes and notes the access
  * in a ring; everything else happens under the shard's mutex:
  *
- *   - whatever changes the table, the eviction orders, a block's part or its
- * references;
+ *   - changes of the table, the eviction orders, a block's part or its references;
  *   - noted accesses are applied (drained) before any decision that depends on order,
  *     and before a block leaves the main cache.
  *

@@ -421,8 +421,8 @@ void qm_shard_grow(struct qm_shard *shard)
     pthread_mutex_unlock(&shard->lock);
 }
 
-/* Readers find the one or the other, and both have the same bytes; who found the former
- * may note a hit on it, which is lost. */
+/* Readers find the one or the other, and both have the same bytes; a reader that found
+ * the former may note a hit on it, which is lost. */
 void qm_shard_move(struct qm_shard *shard, struct qm_block *from, struct qm_block *to)
 {
     const struct qm_evict_ops *ops =

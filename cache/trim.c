@@ -192,8 +192,8 @@ static bool move_out(struct qm_shard *shard, struct qm_block *block)
     return true;
 }
 
-/* Moves what can be moved.  Who follows the lists of slabs must meet every block, so
- * meanwhile nobody does. */
+/* Moves all blocks that can be moved.  A walk of the lists of slabs must meet every
+ * block, so no thread makes one meanwhile. */
 static void move_all(struct qm_shard *shard)
 {
     struct qm_block_slab *slab;

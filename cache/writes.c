@@ -5,8 +5,8 @@
  *
  *   1. A filled block holds what a reader of the layer below would get, or would have
  *      got when the oldest overlapping write in flight began.
- *   2. When qm_cache_write_end() returns, no look-up that begins later finds older
- * bytes.
+ *   2. A look-up that begins after qm_cache_write_end() has returned finds no older
+ *      bytes.
  *
  * A fill that overlaps in time with a write may have read the old bytes, the new ones
  * or a mixture.  So the data of a fill is refused while an overlapping write is in

@@ -205,8 +205,8 @@ static void reconnect(struct attachment *a)
         daemon_log(LOG_ERR, "%s", err);
 }
 
-/* A loss fails every flush for as long as somebody has the device open who may not have
- * heard of it: several file systems may be on it. */
+/* A loss fails every flush for as long as any program has the device open that may not
+ * have heard of it: several file systems may be on it. */
 static void forget_losses(struct attachment *a)
 {
     unsigned losses = qm_device_losses(a->device->device);

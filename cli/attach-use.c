@@ -228,7 +228,7 @@ int attach_lock(unsigned number, unsigned wait_seconds)
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd == -1)
         return -1;
-    /* Who made it could hold the lock for ever, and know whose our sessions are. */
+    /* The file's owner could hold the lock for ever, and read our sessions' number. */
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
         st.st_nlink != 1) {
         close(fd);

@@ -2,8 +2,8 @@
 /* admission.h - how probable the use of a block must be for it to be prefetched now.
  *
  * A prefetch that is used saves its reader a part S of the time T that a read takes,
- * and costs the device nothing, since the block would have been read anyhow.  One that
- * is not used is a read more, which delays others, all together by D.  So the gain
+ * and costs the device nothing, since the block would have been read anyway.  One that
+ * is not used is an additional read, which delays all others together by D.  The gain
  * exceeds the cost from probability D / (D + S * T) on:
  *
  *     p * S * T > (1 - p) * D    <=>    p > D / (D + S * T)
@@ -27,7 +27,7 @@
  * on their way when it was sent: the slope of a straight line through these (least
  * squares, where the older counts less) is by how much one read delays another.  That,
  * times the reads that come in a unit of time, is U: of a device with one station the
- * slope is the time that a read takes, of one with four a quarter of it.  So the time
+ * slope is the time that a read takes, of one with four a quarter of it.  The time
  * that a read takes alone, divided by the slope, is how many reads keep the device
  * busy, and the slope times the demands that follow is D.
  *
@@ -37,7 +37,7 @@
  * line is too flat.  There another measure of U is better: how much longer reads take
  * than those that found no other.
  *
- * What reads' times say of how many prefetches may be in flight is inflight.h's.
+ * inflight.h derives from reads' times how many prefetches may be in flight.
  *
  * Any thread may call any of these at any time; a caller that has no use for the
  * threshold pays for a lock a read of the device.  Times are the caller's, in

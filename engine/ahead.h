@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ahead.h - prefetches that wait to be read, and which are read next.
  *
- * A prefetch has entered the cache before it is queued here.  Those who read take runs:
- * the job whose turn it is (fair.h) and those of the blocks that follow it on the
- * device, so that one read serves them all; each counts for its client.  A demand whose
- * block's prefetch still waits takes it over, by qm_ahead_take(), and reads it itself.
+ * A prefetch has entered the cache before it is queued here.  A reading thread takes a
+ * run: the job whose turn it is (fair.h) and the jobs of the blocks that follow it on
+ * the device, so that one read serves them all; each counts for its client.  A demand
+ * whose block's prefetch still waits takes it over, by qm_ahead_take(), and reads it
+ * itself.
  *
  * Nothing here locks or reads: the server has threads around it, the simulator a clock
  * of its own.

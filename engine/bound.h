@@ -2,17 +2,16 @@
 /* bound.h - prefetching is given up where it does not pay.
  *
  * The cache knows what a plain LRU cache of its size would have missed (its shadow).
- * That is held against what it misses and what the device is read for, of late:
+ * It is compared with the recent misses and the recent reads of the device:
  *
- *   pays    misses are fewer than those by PAYS.  Else prefetches take the place of
- *           blocks that are as good, as where the working set just fits, and only one
- *           candidate in PROBE is let through, so that it is noticed when they pay
- *           again.
- *   spare   the device is read for at most SPARE times as many blocks.  Else streams
- *           must be more probable than usual: what is read ahead of many short ones,
- *           and never used, is bounded by it.
+ *   pays    misses are fewer than the shadow's by PAYS.  Otherwise prefetches displace
+ *           blocks that are as good, as where the working set just fits.  Then only one
+ *           candidate in PROBE is admitted, which shows when prefetches pay again.
+ *   spare   the device is read for at most SPARE times as many blocks.  Otherwise
+ *           streams must be more probable than usual, which bounds the useless
+ *           prefetches of many short streams.
  *
- * What the device has time for is not looked at: that is admission.h's.
+ * The load of the device is not considered here: see admission.h.
  *
  * Any thread may call any of these at any time.
  */

@@ -15,7 +15,8 @@
  *   qm_engine_refused()  blocks that were wanted are not prefetched
  *   qm_engine_wasted()   a prefetched block has left the cache unused
  *
- * A class is a number of the caller's that says on whose behalf is read; 0 is nobody's.
+ * A class is a number of the caller's that says on whose behalf a read is made; 0: no
+ * class.
  *
  * Threads: any function may be called by any number of threads at a time, but for
  * qm_engine_extend() on one stream, which the caller serializes.  A hit takes no lock
@@ -71,7 +72,7 @@ struct qm_engine {
     uint64_t number;        /* of the prefetcher: how many there were before it */
     void *opaque;           /* of in_tier and refused */
     uint64_t device_blocks; /* what lies beyond is not prefetched */
-    bool prefetches;        /* false: nobody carries prefetches out */
+    bool prefetches;        /* false: the caller carries no prefetches out */
     bool on_prefetch_hit;   /* candidates on a prefetch hit, too */
     bool oblivious;         /* level none: classes are not told apart */
     bool blind;             /* the cache does not know what LRU would have read */

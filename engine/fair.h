@@ -8,8 +8,8 @@
  *
  * Of n clients with a backlog, a client below its 1/n share of the capacity evicts the
  * newest item of the longest backlog if the queue is full (longest queue drop: Suter
- * and others, INFOCOM'98).  So a single client can use the whole queue, and cannot keep
- * others out of it.
+ * and others, INFOCOM'98).  A single client can therefore use the whole queue, but
+ * cannot keep others out of it.
  *
  * Nothing here locks: the caller does.  Choosing takes time linear in the number of
  * clients with a backlog.

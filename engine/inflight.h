@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* inflight.h - how many prefetches may be in flight.
  *
- * A backend serves a number of reads at a time; more than these wait in it, and delay
- * demands.  That number is not known, but a read's time tells, set against the number
- * of reads that were in flight with it.  For numbers of reads n on a scale of some
- * steps an octave, the mean of how many times as long as alone a read takes is kept:
- * slowness(n).  As n / slowness(n) is what the backend serves in a unit of time, and
- * slowness(n) what that costs each reader, the number to aim at is that for which
+ * A backend serves a limited number of reads in parallel; more reads wait in it and
+ * delay demands.  The limit is estimated from how long reads take at each number of
+ * reads in flight.  slowness(n) is the mean time of a read beside n - 1 others, as a
+ * multiple of its time alone, for n on a scale of some steps an octave.  The backend's
+ * throughput is n / slowness(n), and each reader pays slowness(n) for it; the number to
+ * aim at is the n for which
  *
  *     n / slowness(n)^POWER
  *
@@ -14,11 +14,10 @@
  * problems in computer communications", ICC 1979, has it with 2): of a backend with s
  * servers about s, of one that serves any number the greatest that was tried.  Beyond
  * what was tried it grows a step at a time, and only while prefetches wait for their
- * turn, so that it does not grow unless that earns something.
+ * turn, so that it does not grow without a gain.
  *
- * Demands come first: prefetches have what these leave of that number, but at least
- * one.  A number that a person gives is a number of prefetches, whatever the backend
- * does.
+ * Demands come first: prefetches get the rest of that number, but at least one.  A
+ * configured number is a number of prefetches, whatever the backend does.
  *
  * Any thread may call any of these at any time.
  */
@@ -73,8 +72,8 @@ void qm_inflight_waits(struct qm_inflight *f);
  * times as long as alone it took; 0: not known. */
 void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness);
 
-/* How many prefetches may wait for their turn, where nobody gave a number: some times
- * as many as may be in flight. */
+/* How many prefetches may wait for their turn if none is configured: a multiple of the
+ * number that may be in flight. */
 unsigned qm_inflight_queue(const struct qm_inflight *f);
 
 #endif

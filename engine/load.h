@@ -43,8 +43,8 @@ struct qm_device_load {
     } sizes[QM_DEVICE_LOAD_SIZES];
     uint64_t window, period; /* their start times */
     unsigned reads;          /* in this window */
-    unsigned beside;         /* those of them that ended while demands were in flight */
-    bool drained;            /* the queue was empty once in this window */
+    unsigned beside; /* of reads: those that ended while demands were in flight */
+    bool drained;    /* the queue was empty once in this window */
     double
         slowness; /* duration in the last window, as a multiple of an idle device's */
 };

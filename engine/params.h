@@ -73,9 +73,9 @@ bool qm_params_trades(const struct qm_params *params,
 void qm_params_complete(struct qm_params *params, uint64_t block_size,
                         uint64_t cache_bytes, uint64_t rules_bytes);
 
-/* At level none, the single sequence does not end while anything is read.  So it is
- * mined in segments of the default length, even if sequences are mined at their end
- * only. */
+/* At level none, the single sequence does not end while anything is read.  It is
+ * therefore mined in segments of the default length, even if sequences are mined at
+ * their end only. */
 void qm_params_bound_segment(struct qm_mining_config *mining, enum qm_level level);
 
 /* Initial size of the prefetch partition of a cache of `blocks` blocks; 0 if the policy

@@ -9,8 +9,8 @@
  *
  * A token is taken when it is decided to read ahead: qm_rate_take() promises one read.
  * The read comes later, or never, as its blocks wait in a queue meanwhile: they are
- * joined with others', or a demand reads them.  So the thread that reads says how many
- * promises the read's blocks had, and gets back those that were not needed:
+ * joined with others', or a demand reads them.  The reading thread therefore says how
+ * many promises the read's blocks had, and gets back those that were not needed:
  * qm_rate_read().  A promise whose read will not come is given back by
  * qm_rate_return().  Tokens and promises together are never more than BURST.
  *

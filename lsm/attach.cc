@@ -118,7 +118,7 @@ class Bounds : public rocksdb::TablePropertiesCollector
         else if (shape_)
             shape_block(shape_, raw);
     }
-    /* RocksDB calls this twice: for the file, and for who asks for its properties. */
+    /* RocksDB calls this twice: for the file, and for a caller that asks for its properties. */
     Status Finish(rocksdb::UserCollectedProperties *) override
     {
         quietly([&] {

@@ -7,8 +7,8 @@
  * - its value: that it is looked up before it would leave the cache.  Learned by level
  *   and by class of heat from all blocks of new files, warmed or not (shadow counting):
  *   a block that was not warmed and is looked up soon counts as one that would have
- *   paid.  Until a class has been seen, its heat says: 1 - exp(-heat x window), at
- * least .1.
+ *   paid.  Until a class has been seen, its heat says: 1 - exp(-heat x window), but
+ *   no less than .1.
  * - its price: that the block which has to leave for it would have been looked up, as
  *   price.h measures, and a small part for reading the block now.
  *

@@ -2,9 +2,9 @@
 /* collector.c - see collector.h.
  *
  * `lock` orders those that replace the table and those that end an interval; readers
- * reach the table inside an epoch.  What ends an interval writes the rates without
- * atomics; who builds a file reads them so, too: a rate of half an interval ago does as
- * well.  They are floats that are stored and loaded whole, by relaxed atomics. */
+ * reach the table inside an epoch.  The rates are floats, stored and loaded
+ * whole by relaxed atomics, without a lock: a thread that builds a file may read a rate
+ * of the interval before, which does as well. */
 #include "lsm/collector.h"
 #include "lsm/epoch.h"
 #include "lsm/feature.h"

@@ -32,7 +32,7 @@ void follow_read(struct follow *f, uint32_t range);
 /* Chooses precursors anew.  Slots of the table must not change meanwhile. */
 void follow_choose(struct follow *f, struct table *t);
 
-/* What does not depend on the range. */
+/* The features that do not depend on the range. */
 struct moment {
     double hour, minute, second;
 };

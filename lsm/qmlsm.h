@@ -8,9 +8,10 @@
  *
  * How reads are seen.  qm_lsm_attach() puts a cache of its own in front of the block
  * cache of the options.  It sees each look-up: the file, and by its offset the block,
- * whose keys are known since the file was written.  So a program need not be changed.
- * What this cannot see are reads that the memtable answers; a program that calls
- * qm_lsm_read() for each read tells these, too, and from then on its calls alone count.
+ * whose keys are known since the file was written.  The program's reads need
+ * no change.  Reads that the memtable answers are not seen; a program that calls
+ * qm_lsm_read() for each read reports these, too, and from then on only its calls
+ * count.
  *
  * Nothing here throws into RocksDB, prints or exits.  Contents of the database, its
  * files and the answers to reads are the same with and without: only the cache differs.
@@ -77,7 +78,7 @@ struct qm_lsm_stats {
 /* The defaults above. */
 QM_LSM_PUBLIC void qm_lsm_config_init(struct qm_lsm_config *config);
 
-/* What attach says of options. */
+/* The verdict of attach on options. */
 enum qm_lsm_verdict { QM_LSM_WORKS, QM_LSM_LESS, QM_LSM_REFUSED };
 
 typedef struct rocksdb_options_t rocksdb_options_t; /* as in rocksdb/c.h */

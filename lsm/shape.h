@@ -2,7 +2,7 @@
 /* shape.h - the blocks of a table file while it is written: first keys, sizes, heat.
  *
  * Heat is the number of reads an interval that a block is expected to get: the sum over
- * its keys of what the collector says of their ranges.  So a block of a flushed file,
+ * its keys of what the collector says of their ranges.  A block of a flushed file,
  * whose few keys lie far apart, is judged by these keys and not by all that lies
  * between.  A shape is used by one thread at a time. */
 #ifndef QM_LSM_SHAPE_H

@@ -15,8 +15,8 @@ end
 
 local function read(name)
     name = name:gsub("^%.%./", "")
-    local file = io.open("docs/" .. name, "r") or io.open("bench/" .. name, "r")
-    assert(file and name:match("%.svg$"), "no picture " .. name .. " in docs/ or bench/")
+    local file = io.open("docs/" .. name, "r") or io.open("bench/results/" .. name, "r")
+    assert(file and name:match("%.svg$"), "no picture " .. name .. " in docs/ or bench/results/")
     local text = file:read("a")
     file:close()
     return text

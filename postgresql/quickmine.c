@@ -7,21 +7,21 @@
  *
  * What PostgreSQL tells, and what it does not:
  *
- *   - Nothing tells that a transaction begins: its context begins with the first
- * query's. Callbacks tell that it is over, after an error as well.
+ *   - No hook is called when a transaction begins: its context begins with its first
+ *     query's.  Callbacks are called when it is over, also after an error.
  *   - A query is planned, started, run, finished and ended by five calls.  With the
- *     simple protocol nothing comes between them; with the extended one and with
- * cursors anything may, a portal is run in pieces, and nothing tells that a message is
- * over. So a query of a client has one context from its planning until it has run, and
- * for what is planned or run apart from that, contexts of the same class.  Within
- *     functions, where the outer query goes on between any two calls, each call has a
- *     context of its own.
+ *     simple protocol nothing comes between them.  With the extended protocol and with
+ *     cursors anything may: a portal is run in pieces, and no hook is called at a
+ *     message's end.  A client's query therefore has one context from its planning
+ *     until it has run; parts that are planned or run apart have contexts of the same
+ *     class.  Within functions, where the outer query goes on between any two calls,
+ *     each call has a context of its own.
  *   - Statements that only run or steer others (FETCH, EXECUTE, EXPLAIN, BEGIN, ...)
- * have no context, as the others do.
+ *     have no context, since the others have.
  *   - A parallel worker is a process of its own, and runs the executor with the query
- * id of the leader's statement: the hooks do the same there as in a backend.  Over the
- * agent's transport its context is the leader's, which shows it while it runs a plan
- * that has workers.
+ *     id of the leader's statement: the hooks do the same there as in a backend.  Over
+ *     the agent's transport its context is the leader's, which the leader shows while
+ *     it runs a plan that has workers.
  *
  * An error leaves by longjmp: PG_FINALLY leaves the frames that it passes, and the
  * (sub)transaction's end sees to what is kept between them.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rows.h - the rows that are kept, and which of them may still be served.
  *
- * What is kept under a key is what the database held when everything that was applied
+ * The row under a key is the database's row after all transactions that were applied
  * (follow/follow.h) had been committed:
  *
  * - A fill takes a token before its SELECT is sent.  If an event touches the row or its
@@ -41,7 +41,7 @@ struct qm_rows_token {
     unsigned slot, table;
     uint64_t version, generation;
     bool storable;
-    unsigned source;  /* who fills: 0: a read; others as the caller counts them */
+    unsigned source;  /* of the fill: 0: a read; others as the caller counts them */
     unsigned life_ms; /* how long the row may stay; 0: until it changes */
 };
 
@@ -100,7 +100,7 @@ void qm_rows_watch(struct qm_rows *rows,
                                  const char *row, size_t length),
                    void *opaque);
 
-/* What the follower calls; opaque is the rows.  message stays the caller's. */
+/* Sets the follower's callbacks; opaque is the rows.  message stays the caller's. */
 void qm_rows_callbacks(struct qm_rows *rows, struct qm_follow_callbacks *calls);
 
 #endif

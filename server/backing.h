@@ -6,8 +6,8 @@
  * and more when they are asked for.
  * The server's end of a connection may outlive the other end: an NBD server is
  * restarted, a network fails.  A plugin reports that as it reports a bad sector, by
- * failing reads.  So a connection counts as lost after QMS_BACKING_FAILURES failed
- * reads in succession.  A thread of this module, the keeper, closes it and opens
+ * failing reads.  A connection therefore counts as lost after QMS_BACKING_FAILURES
+ * failed reads in succession.  A thread of this module, the keeper, closes it and opens
  * another. Until then its reads fail at once, so a reader that waits for a block never
  * waits for a connection.
  *

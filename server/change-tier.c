@@ -76,7 +76,7 @@ static int parse(const struct qms_setting *settings, size_t n, struct qms_config
                 if (strcmp(qms_keys[k].key, x->key) == 0)
                     r = qms_key_set(k, x->value, next);
         } else if (x->value[0] != '/' || strlen(x->value) >= PATH_MAX) {
-            /* The server's directory is not that of who asks. */
+            /* The server's directory is not the client's. */
             r = qms_value_wrong(x->key, x->value, "an absolute path");
         } else {
             char **to = strcmp(x->key, "tier") == 0 ? &next->tier : &next->tier_witness;

@@ -2,8 +2,7 @@
 /* change-tier.h - attaches, detaches, replaces and resizes the second tier while the
  * server runs: requests of the control socket that set keys of the tier.
  *
- *   {"set": {"tier": "/PATH", "tier-size": "10G"}}   attach; or replace, if there is
- * one
+ *   {"set": {"tier": "/PATH", "tier-size": "10G"}}   attach, or replace
  *   {"set": {"tier-size": "20G"}}                    another size for what is attached
  *   {"set": {"tier": ""}}                            detach
  *   {"get": ["tier"]}                                and the other keys

@@ -326,7 +326,7 @@ static json_t *get_values(const struct qms_server *s, const json_t *wanted)
     return o;
 }
 
-/* What has changed, for the log and for who asked. */
+/* The changes, for the log and for the reply. */
 static json_t *tell_changes(const struct qms_server *s,
                             const struct qms_setting *settings, size_t n,
                             char (*before)[VALUE_MAX], uid_t user)

@@ -37,8 +37,8 @@ enum qms_class_counter {
     QMS_CLASS_WASTED,
     QMS_CLASS_REQUESTS, /* read requests */
     QMS_CLASS_NS,       /* that they took, in nanoseconds */
-    /* What is above counts for the innermost class alone.  This is what contexts of
-     * other classes did that are nested in contexts of this one: */
+    /* The counts above are of the innermost class alone.  These are of contexts of
+     * other classes that are nested in contexts of this one: */
     QMS_CLASS_NESTED_HITS,
     QMS_CLASS_NESTED_PREFETCH_HITS,
     QMS_CLASS_NESTED_MISSES,

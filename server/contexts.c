@@ -368,7 +368,8 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
         recorder = recorder_of(c, root ? root->id : 0);
     if (root) {
         *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around, 1};
-        /* Who has no recorder is outside the gate in which a shadow is exchanged. */
+        /* A caller without a recorder is outside the gate, in which shadows are
+         * exchanged. */
         if (recorder && slot->recorded)
             recorded_id = slot->id;
     } else {

@@ -3,8 +3,8 @@
  *
  * A slot holds at most one open context: one of the wire's slots, a plain connection's
  * own, or the one for all reads at level `none`.  Contexts form trees by nesting; the
- * lock of the root's slot guards the whole tree.  So two readers contend for a lock
- * only if their contexts are nested in the same root.
+ * lock of the root's slot guards the whole tree.  Two readers contend for a lock only
+ * if their contexts are nested in the same root.
  *
  * Threads: the session's lock (sessions.h) serializes beginning and ending contexts in
  * the slots of a session.  A plain connection's slot needs no lock for that: the first
@@ -50,7 +50,7 @@ struct qms_slot {
     struct qms_class *klass;
     uint64_t id;   /* unique since the server started */
     uint64_t kept; /* blocks in its stream's sequence */
-    uint64_t held; /* those of them that qms_contexts.held counts */
+    uint64_t held; /* of kept: blocks counted in qms_contexts.held */
     bool recorded; /* the trace has its begin */
     struct qms_around around;
 };

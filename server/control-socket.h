@@ -15,7 +15,7 @@
 
 struct qms_control_socket;
 
-/* What qms_stats_socket_open() does. */
+/* As qms_stats_socket_open(). */
 struct qms_control_socket *qms_control_socket_open(const char *path, char *err,
                                                    size_t len);
 

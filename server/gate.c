@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* gate.c - see gate.h.
  *
- * Who enters counts itself first and looks at the flag then; who closes sets the flag
- * first and looks at the counts then.  Both are sequentially consistent, so at least
- * one of them sees the other.
+ * A thread that enters counts itself first and looks at the flag then; one that closes
+ * sets the flag first and looks at the counts then.  Both are sequentially consistent,
+ * so at least one of them sees the other.
  */
 #include "server/gate.h"
 

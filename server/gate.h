@@ -7,7 +7,7 @@
  * until no thread is inside and keeps others out until it is opened.
  *
  * Entering counts in one of several stripes, a cache line each, and reads a flag that
- * hardly ever changes.  So readers do not contend for a line while the gate is open.
+ * hardly ever changes, so readers do not contend for a line while the gate is open.
  *
  * A thread that is inside may take any lock but must not enter again, nor call what
  * may: the cache calls wasted() with its own locks held, which a thread inside may wait
@@ -39,8 +39,8 @@ unsigned qms_gate_enter(struct qms_gate *gate);
 bool qms_gate_try_enter(struct qms_gate *gate, unsigned *stripe);
 void qms_gate_leave(struct qms_gate *gate, unsigned stripe);
 
-/* Closes the gate; returns when nobody is inside.  Another thread that closes it waits.
- * The caller must hold no lock that a thread inside may wait for. */
+/* Closes the gate; returns when no thread is inside.  Another thread that closes it
+ * waits. The caller must hold no lock that a thread inside may wait for. */
 void qms_gate_close(struct qms_gate *gate);
 void qms_gate_open(struct qms_gate *gate);
 

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hints.h - joins what a client says is read with the reads that come.
+/* hints.h - joins clients' hints about reads with the reads themselves.
  *
  * A client may use the plain export through a device driver that knows no contexts, and
  * say over the tagged export in which context each of those reads is made
  * (QM_WIRE_READS of quickmine-protocol(7)).  A hint and its read travel on different
  * connections, so either may come first.  Here they meet: for each block first in,
- * first out.  What is left alone is handed back, a read as one of no context.
+ * first out.  A hint or a read that meets no partner is *left alone* and handed back;
+ * such a read counts as one without a context.
  *
- * Both come in about the order in which the reads were submitted.  So what waits is
- * left alone when a hint and a read have met that both came QMS_HINT_WINDOW after it,
- * and of which one is of the same source: a connection that reads, or a session that
- * says what is read.  While a session says nothing, or a connection does not read, what
- * is theirs waits, however busy others are: a machine that gives an agent no processor
- * for two seconds costs no context.  QMS_HINT_PATIENCE is the end of that.
+ * Hints and reads arrive in about the order in which the reads were submitted.  A hint
+ * or read is therefore left alone when a later pair has met: both arrived
+ * QMS_HINT_WINDOW after it, and one of them has its source (a connection that reads, or
+ * a session that sends hints).  While its source is silent it waits, however busy other
+ * sources are: an agent that gets no processor for two seconds loses no context.
+ * QMS_HINT_PATIENCE bounds the wait.
  *
- * Hints are advice of a client that need not be honest.  A lie can make the statistics
- * and what is learned wrong, of contexts of its own session and of reads that no
- * context is known of; nothing else depends on them.  Who guesses what another's
- * connection reads can make others of its reads be left alone.
+ * A client may lie in its hints.  A lie can falsify the statistics and the learning of
+ * its own session's contexts and of reads without a context; nothing else depends on
+ * hints.  A client that guesses what another connection reads can make that
+ * connection's reads be left alone.
  *
  * Memory is fixed: STRIPES times two rings.  Where they are full, the source that has
  * most in one loses its oldest there, which count as left alone.  Blocks are spread
@@ -44,7 +45,8 @@
 
 struct qms_hints;
 
-/* What a read counts for: the class of its context, and those around it. */
+/* The classes that a read counts for: its context's, and those of enclosing contexts.
+ */
 struct qms_hint {
     uint32_t klass; /* index */
     struct qms_around around;

@@ -352,9 +352,9 @@ static void read_ours(struct request *r, struct piece *p, unsigned n)
     qms_tiers_leave(&r->s->tiers, token);
 }
 
-/* Waits for somebody else's read of a piece.  If it fails, or is not kept, the piece is
- * read by whoever comes first, perhaps by us; but not a piece of no bytes: that is
- * advice, and the layer below has no reads of nothing. */
+/* Waits for another request's read of a piece.  If it fails, or is not kept, the first
+ * of those that wait reads the piece, perhaps this one; but not a piece of no bytes:
+ * that is advice, and the layer below has no empty reads. */
 static void wait_for(struct request *r, struct piece *p)
 {
     struct qms_server *s = r->s;

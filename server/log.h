@@ -8,7 +8,7 @@
 
 /* Of a message, and the least that is logged. */
 enum qms_log_level {
-    QMS_ERROR,   /* somebody has to do something */
+    QMS_ERROR,   /* an operator has to act */
     QMS_WARNING, /* less works than should */
     QMS_NOTE,    /* what has changed */
 };

@@ -3,8 +3,8 @@
  *
  * A change (a write, zeroing, a trim) is queued when it arrives, and waits until all
  * changes that arrived before it and overlap with it have left; one that overlaps with
- * none does not wait.  So changes are answered in the order in which they took effect,
- * over all connections.
+ * none does not wait.  Changes are therefore answered in the order in which they took
+ * effect, over all connections.
  *
  * It cannot deadlock by itself: a change waits only for earlier ones.  While it waits,
  * a caller must hold nothing that an earlier change may need.

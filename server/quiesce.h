@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* quiesce.h - waits until nobody uses what has been taken away, while newcomers go on.
+/* quiesce.h - waits until no thread uses an object that was made unreachable.
  *
  * Threads use something between qms_quiesce_enter() and qms_quiesce_leave(), and may
- * wait for I/O there, for as long as it takes; they may enter again meanwhile.  Who
- * takes it away first sees to it that nobody finds it any more (a pointer becomes
- * NULL), and then waits: qms_quiesce_wait() returns when all that had entered before
- * have left. Unlike a gate (gate.h) it keeps nobody out.
+ * wait for I/O there, for as long as it takes; they may enter again meanwhile.  To take
+ * it away, a thread first makes it unreachable (a pointer becomes NULL), and then
+ * waits: qms_quiesce_wait() returns when all threads that had entered before have left.
+ * Unlike a gate (gate.h) it keeps no thread out.
  *
  * As sleepable RCU does, it counts in two sets, of which one is current.  A thread that
  * has read which one is, and counts itself late, may count in the other one; so both

@@ -43,13 +43,14 @@ void qms_reading_found(struct qms_reading *r, uint64_t block,
 /* It has ended. */
 void qms_reading_end(struct qms_reading *r, uint32_t count);
 
-/* What sessions say of reads (struct qms_sessions); opaque is the server. */
+/* Receives the sessions' hints about reads (struct qms_sessions); opaque is the server.
+ */
 void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
                         uint64_t offset, uint32_t length);
 unsigned qms_reading_hinting(void *opaque);
 void qms_reading_hinting_ended(void *opaque, unsigned source);
 void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n);
-/* What the engine says of blocks that are not prefetched (struct qm_engine); opaque is
+/* Receives the blocks that the engine does not prefetch (struct qm_engine); opaque is
  * the server.  Outside the gate. */
 void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count);
 /* For qms_hints_new(). */

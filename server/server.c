@@ -57,8 +57,8 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     unsigned stripe;
 
     qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
-    /* The cache's lock is held, so there is no waiting for who changes the engine, and
-     * the prefetcher misses this one. */
+    /* The cache's lock is held, so this must not wait for a change of the engine;
+     * during one, the prefetcher misses this event. */
     if (!qms_gate_try_enter(&s->contexts.gate, &stripe))
         return;
     qm_engine_wasted(&s->engine, block, issuer);
@@ -268,9 +268,9 @@ static void close_http(struct qms_server *s)
 }
 #endif
 
-/* nbdkit tells only those who sleep that it stops, and a change that waits for its turn
- * cannot sleep.  So this thread does meanwhile; it is not of a connection, whose end is
- * no reason for a change not to be carried out. */
+/* nbdkit tells only threads in nbdkit_nanosleep() that it stops, and a change that
+ * waits for its turn cannot sleep.  This thread sleeps in its place; it belongs to no
+ * connection, since the end of one is no reason to give a change up. */
 static void *watch_for_stop(void *opaque)
 {
     struct qms_server *s = opaque;
@@ -497,7 +497,7 @@ static void read_boot_id(uint8_t *id)
         memset(id, 0, 16);
 }
 
-/* Who this is, for clients that connect again: drawn by the process that serves. */
+/* The instance, for clients that connect again: drawn by the process that serves. */
 static void identify(struct qms_server *s)
 {
     do {

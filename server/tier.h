@@ -14,17 +14,18 @@
  *   server's end what memory holds is handed over, too
  *
  * A tier can be attached and detached while connections are served (struct qms_tiers).
- * Who uses it does so between qms_tiers_enter() and qms_tiers_leave(), for as long as
- * it needs the same one: a change from before it is begun until after it has ended, a
- * read from before the layer below is read until the tier has seen the data.
+ * A thread uses it between qms_tiers_enter() and qms_tiers_leave(), for as long as it
+ * needs the same tier: a change from before it begins until after it has ended, a read
+ * from before it reads the layer below until the tier has seen the data.
  *
- * attach  1. changes that begin are told to it.  2. Those that were begun before end.
- *         3. It is looked into and fed.  So it misses no change of what it is given,
- * and data that was read while an unknown change was in flight is never compared. What
- * it holds is compared in any case: this server itself has written without it
- * detach  1. it is not looked into or fed any more.  2. The state of the volume that it
- *         has recorded is erased, durably: what comes now it does not see.  3. Changes
- *         are not told to it any more; those that were end.  4. It is closed
+ * attach  1. Changes that begin are told to it.  2. Those that were begun before end.
+ *         3. It is looked into and fed.  It thereby sees every change of the blocks
+ *         that it is given, and data that was read during a change that it did not see
+ *         is never compared.  Its old contents are compared in any case, since this
+ *         server has written without it.
+ * detach  1. It is not looked into or fed any more.  2. The state of the volume that it
+ *         has recorded is erased, durably, since it does not see later changes.
+ *         3. Changes are no longer told to it; those that were end.  4. It is closed.
  *
  * A ticket is the tier's own and the number of its attachment, so that a block that
  * left memory before is not given to a tier that came after.

@@ -41,8 +41,8 @@ bool qms_volume_has(const struct stat *st,
 /* The parameter "file", if that is a regular file, links resolved; else "". */
 const char *qms_volume_file(void);
 
-/* What tells the data from those of another volume, and stays the same at the next
- * start: of that file its inode and time of birth.  All 0: nothing is known. */
+/* Identifies the data of the volume, the same at each start: of that file its inode and
+ * time of birth.  All 0: nothing is known. */
 void qms_volume_identity(uint8_t id[16]);
 
 /* Whether nbdkit has loaded nbdkit-NAME-KIND; kind is "-filter.so" or "-plugin.so".

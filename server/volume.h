@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* volume.h - what can be known of the volume below: whether anybody has changed it
- * while its tier was not open (tier/verify.c).
+/* volume.h - whether another program can have changed the volume below while its tier
+ * was not open (tier/verify.c).
  *
- * nbdkit tells a filter nothing of the layers below but the parameters that they were
- * given.  There are two proofs that nobody has changed the volume:
+ * All that nbdkit tells a filter about the layers below are their parameters.  There
+ * are two proofs that no other program has changed the volume:
  *
- *   - nbdkit's file plugin serves a regular file whose change time is still the one
- * that was recorded.  The kernel sets it with every change, whoever makes it, and no
+ *   - nbdkit's file plugin serves a regular file whose change time is still the
+ *     recorded one.  The kernel sets it with every change, by any program, and no
  *     program can set it back.  The file must lie on ext2, ext3, ext4, xfs, btrfs, f2fs
  *     or zfs: what other file systems do with change times is not believed.
  *   - The plugin says so itself: see plugins/volume-state.h.
@@ -15,7 +15,7 @@
  * cache do.  In all other cases nothing is known, and the tier's blocks are compared
  * with the volume.
  *
- * What the change time does not tell: a change in the tick of the clock (10 ms at most)
+ * The change time does not show: a change in the tick of the clock (10 ms at most)
  * in which it was recorded, which is why it is recorded later; a program that has had
  * the file mapped, writable, since before; a machine that crashes within the seconds
  * that the file system takes to write a time that another program's change had set,

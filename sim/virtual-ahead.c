@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* virtual-ahead.c - those who prefetch, in virtual time: server/prefetch.c without
+/* virtual-ahead.c - the prefetch threads, in virtual time: server/prefetch.c without
  * threads (virtual.h).
  *
  * A worker takes a run of jobs out of the queue and has the device read it, but for the

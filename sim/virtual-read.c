@@ -189,9 +189,8 @@ static bool read_tier(struct vt_reader *r, unsigned first, unsigned n)
     return r->looking.pending > 0;
 }
 
-/* Waits for others' reads of pieces.  If such a read is not kept, the piece is read by
- * whoever comes first, perhaps by this reader.  False: there is nothing left to wait
- * for. */
+/* Waits for others' reads of pieces.  If such a read is not kept, the first that waits
+ * reads the piece, perhaps this reader.  False: there is nothing left to wait for. */
 static bool wait_next(struct vt_reader *r)
 {
     struct qm_virtual *v = r->actor.v;

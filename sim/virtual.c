@@ -587,8 +587,8 @@ struct qm_virtual *qm_virtual_new(struct qm_sim *sim,
     return NULL;
 }
 
-/* Of a run that was given up, the cache's fills: first all are failed, then who waits
- * for one takes leave of it. */
+/* Of a run that was given up, the cache's fills: first all are failed, then the
+ * readers that wait for one give it up. */
 static void give_up(struct qm_virtual *v)
 {
     for (unsigned i = 0; v->clients && i < v->config.clients; i++)

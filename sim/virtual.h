@@ -7,9 +7,9 @@
  *
  * - Clients make requests one by one.  Either each makes its next one when the last was
  *   answered, after a pause (closed loop); or when the trace says so, at a factor of
- * its time, and a client that is late makes it at once (as quickmine replay --speed);
- * or without clients each request comes when it is due, whatever became of the others
- *   (open loop).  sim/deal.h says whose a request is.
+ *   its time, and a client that is late makes it at once (as quickmine replay
+ *   --speed); or, without clients, each request comes when it is due, whatever became
+ *   of the others (open loop).  sim/deal.h says whose a request is.
  * - A request is looked up and read in batches as server/io.c does it: what is missing
  *   is read by runs of adjacent blocks, one after the other; then it waits for what
  *   others read; a prefetch that still waits for its turn is taken over.
@@ -20,8 +20,8 @@
  *
  * - With a second tier (sim/tier.h), a request's missing blocks that it holds are read
  *   from its device first, all at once, and then the others, as server/io.c does it.
- *   Writes of the trace drop the tier's copies when their client comes to them, and
- * take no time.
+ *   Writes of the trace drop the tier's copies when their client comes to them, in no
+ *   time.
  *
  * - Client and server compute on processors that they share, if that is to take time: a
  *   request before it is looked up (in one piece: what the client computes to send it

@@ -3,8 +3,8 @@
  * volume may have changed since the file was last known to be right about them.
  *
  * A bit is *wanted*, then *marked*: durable in the file.  A change marks its regions
- * before it goes on; whoever writes a page of the map writes all that are wanted in it,
- * so writers that come together wait for one disk write.
+ * before it goes on; a thread that writes a page of the map writes all wanted bits in
+ * it, so writers that come together wait for one disk write.
  *
  * A bit is cleared when (1) no change of the region is in flight, (2) a flush of the
  * volume that began after its last change has succeeded, (3) the file was synced after

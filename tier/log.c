@@ -12,12 +12,12 @@
  *
  * The order keeps invariant (I) of format.h: write a footer that lists those blocks
  * that stay, or zeros if there is none, durably; remove from the index the blocks that
- * leave; wait for those who pinned the segment before; make the tags of all slots that
- * are free live; fill.  A crash at any moment loses none that stay, unless it tears a
- * footer.  The tags of those that stay are not touched, since a change may kill them at
- * any time: the new incarnation has the same live tag.  A slot is written to once in an
- * incarnation, and no footer of another one is ever there with it, so what a footer
- * lists is in its slot or has the wrong checksum. */
+ * leave; wait for the threads that had pinned the segment; make the tags of all slots
+ * that are free live; fill.  A crash at any moment loses none that stay, unless it
+ * tears a footer.  The tags of those that stay are not touched, since a change may kill
+ * them at any time: the new incarnation has the same live tag.  A slot is written to
+ * once in an incarnation, and no footer of another one is ever there with it, so what a
+ * footer lists is in its slot or has the wrong checksum. */
 #include "tier/internal.h"
 
 #include <errno.h>
@@ -258,7 +258,7 @@ static uint32_t choose(struct qm_tier *t, uint32_t number, unsigned limit, bool 
     return free_slots;
 }
 
-/* Waits until all who had pinned a segment when this was called have let go. */
+/* Waits until all threads that had pinned the segment at the call have let go. */
 static void wait_for_pins(struct segment *s)
 {
     const struct timespec wait = {0, 20000};

@@ -7,8 +7,8 @@
  * The library knows neither NBD nor prefetching, and does I/O on its own file only.
  *
  *   qm_tier_open()         opens or makes a tier, and recovers what it holds
- *   qm_tier_read()         looks up blocks, several at once, and reads those that are
- * there qm_tier_insert()       hands over a block that was evicted from memory
+ *   qm_tier_read()         looks up blocks, and reads those that it has, in parallel
+ *   qm_tier_insert()       hands over a block that was evicted from memory
  *   qm_tier_write_begin()  before each change of the volume, and ..._end() after it
  *   qm_tier_flush_begin()  before each flush of the volume, and ..._end() after it
  *   qm_tier_close()        ends it, at the server's end or while service goes on
@@ -19,16 +19,16 @@
  *
  *   1. From qm_tier_open() to qm_tier_close() no byte of the volume changes but between
  *      qm_tier_write_begin() and ..._end(): by writes, zeroing and trims, of this
- * program, and of all others.  What happens to the volume while the tier is not open is
- * the caller's to say, by the states in struct qm_tier_config; what it cannot say is
- *      found out block by block: see enum qm_tier_verify.
- *   2. A ticket is taken (qm_tier_ticket()) while the evicted data is certain to be
- * that of the volume or a write is in flight that was begun before: in a cache, before
- * the block is unlinked or under the same lock.  The cache is brought up to date before
- *      qm_tier_write_end().
+ *      program and of all others.  The caller says, by the states in struct
+ *      qm_tier_config, what happened to the volume while the tier was not open; what it
+ *      cannot say is found out block by block: see enum qm_tier_verify.
+ *   2. A ticket is taken (qm_tier_ticket()) while the evicted data certainly equals the
+ *      volume's, or a write is in flight that was begun before: in a cache, before the
+ *      block is unlinked or under the same lock.  The cache is brought up to date
+ *      before qm_tier_write_end().
  *   3. If qm_tier_open() fails, and the volume is served without the tier, either a
- * witness was configured (see struct qm_tier_config), or the file is removed before the
- * tier is used again.
+ *      witness was configured (see struct qm_tier_config), or the file is removed
+ *      before the tier is used again.
  *
  * Two kinds of crash.  If the process dies, all that it has written is still in the
  * kernel: a change marks the copy that it outdates by one buffered pwrite() before
@@ -358,8 +358,8 @@ int qm_tier_resize(struct qm_tier *tier, uint64_t size);
  * drained:
  *
  *   lookups == hits + misses
- *   qm_tier_insert() == inserted + voided + exists + refused + scans + over_rate +
- * stale + full + failed
+ *   qm_tier_insert() == inserted + voided + exists + refused + scans + over_rate
+ *                       + stale + full + failed
  */
 struct qm_tier_stats {
     uint64_t lookups, hits, misses;

@@ -20,7 +20,8 @@
  *
  * The tag of an unverified slot has the bit QM_TIER_UNVERIFIED, so that neither the
  * server's end nor a crash makes it believed.  It is set, durably, before a new state
- * is recorded, and taken away by a buffered write: who loses that compares again.
+ * is recorded, and taken away by a buffered write: if that is lost, the block is
+ * compared again.
  *
  * A tag that is set to live must not undo that a change has killed it: kill and removal
  * from the index, and look-up and the tag's change, exclude each other by verify.lock
@@ -30,9 +31,9 @@
  * from the file, durably, before the first of them, and recorded again when nothing
  * changes.  So a recorded state never stands for an older version of the volume than
  * the tier has: if the volume is set back to that version, the tier is not believed.
- * Who erases it looks first whether it is still the volume's: if not, or if that is not
- * known, no state is recorded any more.  What others change between this program's own
- * changes, while no state is recorded, goes unnoticed. */
+ * Before a state is erased, it is compared with the volume's: if they differ, or if
+ * that is not known, no state is recorded any more.  What others change between this
+ * program's own changes, while no state is recorded, goes unnoticed. */
 #include "tier/internal.h"
 
 #include <errno.h>

@@ -51,8 +51,8 @@ int qm_kernel_disconnect(unsigned number, char *err, size_t len);
 int qm_kernel_number(const char *path);
 /* Whether the device is connected, by whomever. */
 bool qm_kernel_connected(unsigned number);
-/* Copies what the kernel says of who has connected it, or "": nobody, or somebody who
- * did not say, or an old kernel (before 5.14). */
+/* Copies the name that the connecting program gave the kernel; "": it is not connected,
+ * the program gave none, or the kernel is old (before 5.14). */
 void qm_kernel_owner(unsigned number, char *owner, size_t len);
 /* Its size in bytes; 0: not known. */
 uint64_t qm_kernel_size(unsigned number);

@@ -12,8 +12,8 @@
  * has had requests at the same time, and one that waits, up to QM_NBD_THREADS.
  *
  * The kernel waits QM_NBD_* seconds for a reply, then closes the connection and sends
- * its requests again over the next one.  So a request whose connection is closed is
- * given up, as soon as that is possible.
+ * its requests again over the next one.  A request whose connection is closed is
+ * therefore given up, as soon as that is possible.
  *
  * Threads: any.
  */
@@ -43,7 +43,7 @@ struct qm_nbd_device {
     bool every_flush;
 };
 
-/* What the client is told (NBD_FLAG_*). */
+/* The transmission flags that the client gets (NBD_FLAG_*). */
 uint16_t qm_nbd_flags(const struct qm_nbd_device *device);
 
 struct qm_nbd;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* patience.h - for how long a read waits for what the kernel tells of it.
+/* patience.h - for how long a read waits for the kernel's event about it.
  *
- * A read is written into the kernel's ring before its request is sent.  So when the
- * ring has been read up to where it stood as the request arrived, nothing more will
- * come, and nothing is waited for.  What the ring holds cannot be read while a
- * processor is still writing a record before it: that takes less than a microsecond,
- * unless the processor itself stands still.  In a virtual machine it may, for some tens
- * of milliseconds. Then it is waited for, up to a bound; and no longer once the bound
- * was met several times in a row, until something comes again.
+ * The kernel writes a read's event into its ring before it sends the request.  When the
+ * ring has been read up to its end at the request's arrival, no event will follow, and
+ * the read does not wait.  An event cannot be read while a processor still writes a
+ * record before it.  That takes less than a microsecond, unless the processor stands
+ * still, for some tens of milliseconds in a virtual machine.  The read then waits, up
+ * to a bound.  After several waits in vain in a row, reads do not wait until an event
+ * comes again.
  */
 #ifndef QM_ATTACH_PATIENCE_H
 #define QM_ATTACH_PATIENCE_H
@@ -22,7 +22,7 @@ struct qm_patience {
     unsigned vain; /* in a row */
 };
 
-/* What is known of a read after a look into the ring. */
+/* A read's state after a look into the ring. */
 struct qm_patience_look {
     bool known;      /* the ring has told of it */
     bool past;       /* the ring has been read up to where it stood at the arrival */

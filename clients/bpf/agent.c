@@ -202,7 +202,7 @@ void qm_agent_run(struct qm_agent *a, int stop_fd)
     for (;;) {
         bool sleeps = vain >= BUSY;
 
-        /* While it is not to be served, who knocks is to wake nobody. */
+        /* While it is not to be served, new connections must not wake this thread. */
         fds[1].fd =
             now() - served < QM_REGISTRAR_PAUSE * UINT64_C(1000000) ? -1 : registrar;
 

@@ -31,7 +31,7 @@ struct qm_agent_config {
     struct qm_sink sink;
     /* A read, or write, of a disk: `context` is a handle of the sink, or 0. */
     void (*io)(void *opaque, uint64_t context, const struct qm_bpf_read *read);
-    /* What was told so far is complete; called when the ring has been emptied. */
+    /* All events so far were passed on; called when the ring has been emptied. */
     void (*flush)(void *opaque);
     /* Called by qm_agent_run() some 50 times a second, also while nothing is read: to
      * go on with what could not be done at once.  May be NULL. */

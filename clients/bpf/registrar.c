@@ -87,8 +87,8 @@ static bool is_abandoned(const struct sockaddr_un *address)
     return refused;
 }
 
-/* The socket gets its mode before it has a name: the folder may be somebody else's, who
- * has put a link to any file in its place by the time of a chmod(2). */
+/* The socket gets its mode before it has a name: the folder's owner may be another
+ * user, who puts a link to any file in its place before a chmod(2). */
 static int bind_for_all(int fd, const struct sockaddr_un *address)
 {
     mode_t before;
@@ -123,8 +123,8 @@ static int listen_at(struct qm_registrar *d, const struct sockaddr_un *address)
     return listen(d->listener, BACKLOG) == 0 ? 0 : errno;
 }
 
-/* How many guests there is room for: who fills it must not keep the program from
- * opening anything else. */
+/* How many registrations there is room for: a flood of them must not keep the program
+ * from opening other files. */
 static unsigned room(void)
 {
     struct rlimit limit;

@@ -2,12 +2,11 @@
 /* registrar.h - the socket at which programs register with an agent
  * (quickmine-agent.h).
  *
- * Any local program may register itself; of another it cannot say anything, since the
- * process is the one that the kernel names (SO_PEERCRED).  A registration ends when its
- * connection or its process does.  Registrations are bounded, by the descriptors that
- * the program may have, too, of which some are left to the rest of it; a user's to a
- * quarter of all (root's are not).  A connection that says nothing for some seconds is
- * closed.
+ * Any local program may register itself, and no other, since the kernel names the
+ * process (SO_PEERCRED).  A registration ends with its connection or its process.  The
+ * number of registrations is bounded, also by the descriptors that this program may
+ * have, some of which it keeps for itself; a user other than root has at most a quarter
+ * of all.  A connection that sends nothing for some seconds is closed.
  *
  * Threads: one at a time.
  */
@@ -30,7 +29,7 @@ struct qm_registrar_calls {
     void *opaque;
 };
 
-/* Listens at path, whose directory must exist.  A socket that nobody listens at is
+/* Listens at path, whose directory must exist.  A socket without a listener is
  * replaced; anything else at that path is not touched.  Returns 0, or an errno value
  * with a sentence in err. */
 int qm_registrar_open(struct qm_registrar **registrar, const char *path,
@@ -38,10 +37,10 @@ int qm_registrar_open(struct qm_registrar **registrar, const char *path,
 /* Removes the socket; left() is not called.  May be NULL. */
 void qm_registrar_close(struct qm_registrar *registrar);
 
-/* A descriptor that is readable when there is something to do, and doing it without
- * waiting.  To be called every second, too.  Who lets anybody in as soon as he knocks
- * has time for nothing else when many do: leave QM_REGISTRAR_PAUSE between two calls.
- */
+/* A descriptor that is readable when there is work, and the function that does it
+ * without waiting.  Call it every second, too, and leave QM_REGISTRAR_PAUSE between two
+ * calls: accepting each connection at once, the program would have no time for anything
+ * else under a flood of them. */
 #define QM_REGISTRAR_PAUSE 2 /* ms */
 int qm_registrar_fd(const struct qm_registrar *registrar);
 void qm_registrar_serve(struct qm_registrar *registrar);

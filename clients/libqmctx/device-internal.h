@@ -12,17 +12,17 @@
  * and is counted in `active` until it has been answered and that has been noted, or has
  * failed.  A thread that finds a connection lost sets DEVICE_LOST and closes all
  * connections; the keeper then waits for `active` to become 0, and from there on it is
- * alone with the server until it sets DEVICE_UP.  So nothing of before a loss is noted
- * after it, and nothing passes what is sent again.
+ * alone with the server until it sets DEVICE_UP.  Nothing from before a loss is
+ * therefore noted after it, and no request overtakes those that are sent again.
  *
  * A change is in `queue` from its arrival until it is over.  It is sent when none that
  * came before it overlaps it.  When it is answered, it gets the next number, and unless
  * it is stable, it is in `retained` until a FLUSH that was sent later succeeds.
  *
- * What is sent again is, of each byte, the newest that is retained: pieces that do not
- * overlap, so that neither their order nor an interruption matters.  A change that is
- * stable when it is answered (FUA) and overlaps an older retained one hides that from
- * then on: it is retained as well, without its data (CHANGE_MASK).
+ * After a loss the newest retained value of each byte is sent again, in pieces that do
+ * not overlap, so that neither their order nor an interruption matters.  A change that
+ * is stable when it is answered (FUA) and overlaps an older retained one hides that
+ * from then on: it is retained as well, without its data (CHANGE_MASK).
  */
 #ifndef QMCTX_DEVICE_INTERNAL_H
 #define QMCTX_DEVICE_INTERNAL_H
@@ -43,7 +43,7 @@ enum {
 
 enum { QM_REGIONS = 4096, QM_REGION_SHIFT = 20 };
 
-/* What a retained change costs beside its data. */
+/* The memory of a retained change without its data. */
 enum { QM_CHANGE_BYTES = 256 };
 
 enum change_kind { CHANGE_WRITE, CHANGE_ZERO, CHANGE_TRIM, CHANGE_MASK };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* device-owner.c - see qm_owner_open() in device.h.
  *
- * The file may lie in a directory of somebody else, who exchanges what is in it, and
- * the directory itself: that is looked up once, and held by a descriptor.
+ * The file may lie in a directory of another user, who exchanges its contents and the
+ * directory itself: it is looked up once, and held by a descriptor.
  *
  * The server answers when a predecessor's requests have ended, which takes as long as
  * its storage hangs: a thread says so meanwhile.
@@ -53,7 +53,7 @@ static bool is_ours(const struct stat *st)
            (st->st_mode & 077) == 0;
 }
 
-/* Whether it is still what the name leads to: who had the lock before may have removed
+/* Whether the name still leads to it: the previous holder of the lock may have removed
  * it. */
 static bool is_there(const struct qm_owner *owner)
 {

@@ -257,7 +257,7 @@ int qm_device_flush(struct qm_device *device, const struct qm_requester *request
         return parents();
     err = flush(device, requester);
     losses = atomic_load(&device->losses);
-    /* Who gave up waiting has been told nothing about what was lost. */
+    /* A requester that gave up waiting was not told of the loss. */
     if (err && !qm_device_is_up(device))
         return err;
     if (atomic_exchange(seen, losses) != losses && !err)

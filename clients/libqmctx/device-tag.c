@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device-tag.c - an open context of the server's, held by whoever uses it. */
+/* device-tag.c - an open context of the server's, held by its users. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>

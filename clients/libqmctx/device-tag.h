@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device-tag.h - an open context of the server's, held by whoever uses it.
+/* device-tag.h - an open context of the server's, held by its users.
  *
- * A tag keeps its context open: the table that it stands in has one reference, and each
- * request that is on its way with it another, so that a context that ends in the midst
- * of its reads ends on the wire after the last of them.  So does each of those around
- * it, since what is nested in a context ends with it.
+ * A tag keeps its context open: its table has one reference, and each request in flight
+ * with it another, so that a context that ends during its reads ends on the wire after
+ * the last of them.  Enclosing contexts do so, too, since nested contexts end with
+ * them.
  */
 #ifndef QMCTX_DEVICE_TAG_H
 #define QMCTX_DEVICE_TAG_H

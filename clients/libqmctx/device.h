@@ -22,8 +22,8 @@
  * is not covered by a FLUSH is *retained*: after a connection to another instance of
  * the server it is sent again and flushed, before any other request goes on (NFS's
  * unstable writes and COMMIT, RFC 1813).  Of each byte the newest is sent, so the order
- * does not matter.  So a restart of the server is a pause, even if the layer below it
- * forgot what was not flushed.  The data of writes with FUA is never retained.  A
+ * does not matter.  A restart of the server is therefore a pause, even if the layer
+ * below it lost unflushed data.  The data of writes with FUA is never retained.  A
  * change is lost only if it could not be retained (QM_RETAIN_OFF), or if waiting ends
  * before it could be sent again; each opener's next flush says so once.
  *
@@ -79,13 +79,13 @@ struct qm_device_options {
      * programs at a time must not have the same.  All 0: none. */
     uint8_t owner[QM_OWNER_SIZE];
     /* A sentence for a person, without a newline; priority is syslog(3)'s.  Called by
-     * any thread, without a lock.  NULL: nobody wants to know. */
+     * any thread, without a lock.  NULL: no log. */
     void (*log)(void *opaque, int priority, const char *sentence);
     void *opaque;
 };
 
-/* A number for `owner`, kept in a file for who comes after this program has been
- * killed; the file is locked for as long as this program, or a child that it forks,
+/* A number for `owner`, kept in a file for the next program after this one was killed;
+ * the file is locked for as long as this program, or a child that it forks,
  * lives. */
 struct qm_owner {
     int fd, dir; /* -1: it is not open */
@@ -111,7 +111,7 @@ void qm_owner_forked(struct qm_owner *owner);
  * none.  0 or an errno value. */
 int qm_owner_read(int fd, uint8_t id[QM_OWNER_SIZE]);
 
-/* What waits for a request; asked now and then whether it is gone.  NULL in place of a
+/* The program that waits for a request; asked now and then whether it is gone.  A NULL
  * pointer to one: it never is. */
 struct qm_requester {
     bool (*gone)(void *opaque);

@@ -103,7 +103,7 @@ struct conn {
     struct cds_list_head finished; /* lock; requests whose done() is due */
 };
 
-/* What a server says of itself in its header; zeros: it does not. */
+/* The server's identity, from its header; zeros: not told. */
 struct qm_peer_id {
     uint64_t instance;
     uint8_t boot_id[16];
@@ -298,7 +298,7 @@ void qm_direct_end(struct direct *d);
 /* Whether none of the connections has been closed by the server, but for those that it
  * did not take.  Does not wait. */
 bool qm_direct_all_up(struct direct *d);
-/* What the server that was connected to last says of itself, and our session there (0:
+/* The identity of the server that was connected last, and our session there (0:
  * there is none, or no records can be written). */
 void qm_direct_peer(struct direct *d, struct qm_peer_id *peer, uint64_t *session);
 

@@ -19,7 +19,7 @@
  *   thread.c
  *   error.c pidfile.c uris.c
  *
- * What a lower layer has to tell a higher one, it tells by a pointer that it was given:
+ * A lower layer calls a higher one by function pointers that it was given:
  * struct qm_transport's functions, struct request's ended() and done().
  *
  * Locks, outermost first; none is held while waiting for the network:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pidfile.h - the file that a command in the background writes its number to.
  *
- * A person gives its name, perhaps another than was meant, perhaps in a directory of
- * somebody else.  So nothing is written over but an empty file or a pid file, no link
- * is followed, and only the file that was opened is removed.
+ * Its name may be mistyped, or lie in a directory of another user.  Therefore only an
+ * empty file or a pid file is written over, no link is followed, and only the file that
+ * was opened is removed.
  */
 #ifndef QMCTX_PIDFILE_H
 #define QMCTX_PIDFILE_H

@@ -157,7 +157,7 @@ int qmctx_pread(struct qmctx *ctx, qmctx_id id, void *buf, size_t count,
                 uint64_t offset);
 int qmctx_pwrite(struct qmctx *ctx, qmctx_id id, const void *buf, size_t count,
                  uint64_t offset, bool fua);
-/* What was written before, over any connection, is on stable storage now. */
+/* All earlier writes, over any connection, are on stable storage when it returns. */
 int qmctx_flush(struct qmctx *ctx);
 /* The range reads as zeros from now on.  May make holes; where the server cannot zero,
  * writes zeros. */
@@ -194,7 +194,7 @@ struct qmctx_read {
  * learn and prefetch.  Waits for the server only if it does not carry out a
  * connection's requests in order.  ctx has one connection.  ENOTSUP: it has more, or
  * the server does not take this.  EAGAIN: the server does not answer; nothing was sent.
- * What a busy server does not take at once is sent by the next call; n may be 0.
+ * Hints that a busy server does not take at once are sent by the next call; n may be 0.
  */
 int qmctx_tell_reads(struct qmctx *ctx, const struct qmctx_read *reads, size_t n);
 

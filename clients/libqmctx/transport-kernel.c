@@ -6,9 +6,9 @@
  * of what was current before it.  Nothing is kept beside: the kernel tells the device's
  * server, and ends all contexts with the process.
  *
- * What is current may have been set by the program itself, or by another instance.  The
- * outermost frame begins in it, and whoever ends a frame while something else is
- * current leaves that so.
+ * The program itself, or another instance, may have set the current context.  The
+ * outermost frame begins in it, and a frame that ends while another context is current
+ * leaves it so.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * a thread sees by one load whether its own idea is still right.  If not, it lets go of
  * the old link and announces all its open contexts anew over the new one.
  *
- * Whoever begins a context looks after the link, at most once a second and without ever
- * waiting: next_check says when the next look is due.
+ * Every thread that begins a context looks after the link, at most once a second and
+ * without ever waiting: next_check says when the next look is due.
  */
 #include <limits.h>
 #include <poll.h>

@@ -152,9 +152,9 @@ int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
     return 0;
 }
 
-/* The folder may be somebody's who has put another file in the socket's place, or
- * another folder in the folder's: nothing but a socket of root's that has no other name
- * changes hands. */
+/* The folder's owner may have put another file in the socket's place, or another folder
+ * in the folder's: only a socket of root's that has no other name gets another owner.
+ */
 static void give_away(const char *path, uid_t owner)
 {
     int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);

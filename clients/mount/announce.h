@@ -2,8 +2,8 @@
 /* announce.h - the socket on which programs announce that their threads have contexts.
  *
  * One thread accepts them, hands each its shared memory and its range of group ids, and
- * hears when contexts end; see quickmine-mount.h.  Every second it looks for ends that
- * nobody told it of.
+ * hears when contexts end; see quickmine-mount.h.  Every second it looks for contexts
+ * whose end was not told.
  */
 #ifndef QM_MOUNT_ANNOUNCE_H
 #define QM_MOUNT_ANNOUNCE_H
@@ -25,7 +25,8 @@ struct qm_announce;
 int qm_announce_listen(const char *path, uid_t owner, struct qm_device *device,
                        struct qm_announce **announce, char *err, size_t len);
 
-/* What asking programs are told; before the thread is started. */
+/* The function that writes the statistics for programs that ask; before the thread is
+ * started. */
 void qm_announce_set_report(struct qm_announce *announce,
                             void (*report)(void *opaque, char *text, size_t len),
                             void *opaque);
@@ -35,7 +36,7 @@ void qm_announce_set_report(struct qm_announce *announce,
 int qm_announce_start(struct qm_announce *announce, void (*tick)(void *opaque),
                       void *opaque);
 
-/* The file has another owner, who may connect from now on. */
+/* The file has another owner: that user may connect from now on. */
 void qm_announce_set_owner(struct qm_announce *announce, uid_t owner);
 
 /* The context that a request's group id stands for: a reference, or NULL.  See

@@ -6,8 +6,8 @@
  * again, so what is taken away has no use any more.  It is detached: a program that has
  * the file open keeps its errors, and does not get the new mount in its place.
  *
- * Its directory may be that of a user who exchanges it meanwhile, so that we would take
- * away what is mounted elsewhere.  So it is looked up once, and held by a descriptor.
+ * Its directory may belong to a user who exchanges it meanwhile, so that another mount
+ * would be taken away.  It is therefore looked up once, and held by a descriptor.
  */
 #include "clients/mount/dead.h"
 

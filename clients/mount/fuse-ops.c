@@ -7,8 +7,8 @@
  * end.
  *
  * Requests go past the page cache (direct_io), each as its program made it, up to
- * QM_FUSE_MAX_REQUEST; so the thread and the group id that come with a request are
- * those of who caused it.
+ * QM_FUSE_MAX_REQUEST; so the thread and the group id of a request are its
+ * cause's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static struct qm_fuse *fuse_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* The context of who caused the request: a reference, or NULL. */
+/* The context of the thread that caused the request: a reference, or NULL. */
 static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
 {
     const struct fuse_ctx *who = fuse_req_ctx(req);
@@ -87,15 +87,15 @@ static struct qm_tag *tag_of(struct qm_fuse *fuse, fuse_req_t req)
     return tag;
 }
 
-/* Who waits for a request. */
+/* The requester of a request. */
 struct waiter {
     fuse_req_t req;
     pid_t process; /* 0: not known yet, or not any more */
     struct qm_requester requester;
 };
 
-/* Whether nobody waits for the request any more: who made it ends, or the mount.  Of a
- * thread that had ended before somebody looked nothing is known: its request is
+/* Whether no program waits for the request any more: its thread ends, or the mount.  If
+ * the thread had ended before the first look, this is not known: the request is
  * asynchronous, and its process may well wait. */
 static bool unwanted(void *opaque)
 {

@@ -17,7 +17,7 @@
 /* The largest request in bytes, both ways; the kernel splits larger ones. */
 #define QM_FUSE_MAX_REQUEST (1 << 20)
 
-/* What the operations work on; the session's user data.  The pointers are set before
+/* The state of the operations; the session's user data.  The pointers are set before
  * the first request comes, and outlive the last. */
 struct qm_fuse {
     struct qm_device *device;

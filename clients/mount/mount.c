@@ -4,8 +4,8 @@
  * In the background is the default.  The process forks first, before anything has
  * threads or connections; the child does all the work, with its messages still going to
  * the terminal, and tells its parent through a pipe when the file can be used.  Only
- * then it leaves the terminal.  So whoever started it sees what went wrong, and gets
- * the exit status.
+ * then it leaves the terminal.  The user who started it therefore sees what went wrong,
+ * and gets the exit status.
  *
  * The end: SIGTERM, SIGINT and SIGHUP make libfuse's loop return (in the main thread;
  * all others block them), requests that are on their way are waited for, the file is

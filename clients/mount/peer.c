@@ -101,7 +101,7 @@ int qm_peer_attach(struct qm_peer *peer, uint32_t number, int *memory)
     }
     peer->shared = map;
     atomic_store(&peer->used, 0);
-    /* Last: who sees the number may use the memory. */
+    /* Last: a thread that sees the number may use the memory. */
     atomic_store_explicit(&peer->number, number, memory_order_release);
     *memory = fd;
     return 0;
@@ -306,7 +306,7 @@ void qm_peer_sweep(struct qm_peer *peer)
         struct entry *entry = &peer->entries[i];
         struct qm_tag *tag = NULL;
 
-        /* Whoever holds it is just looking at it himself. */
+        /* Another thread holds it, and is just looking at the entry itself. */
         if (pthread_mutex_trylock(&entry->lock) != 0)
             continue;
         if (entry->begun && entry->version != version_of(&peer->shared[i]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stats.h - what a mount counts, and how another process asks for it.
  *
- * Over the socket for contexts (quickmine-mount.h): so those who may announce contexts
- * may ask.
+ * Over the socket for contexts (quickmine-mount.h), so every program that may announce
+ * contexts may ask.
  */
 #ifndef QM_MOUNT_STATS_H
 #define QM_MOUNT_STATS_H

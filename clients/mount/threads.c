@@ -4,7 +4,7 @@
  * A hash table by thread id, and a list of the same entries by when they were used
  * last, under one lock, which is held for no longer than a look-up.  A context is begun
  * without the lock: its entry says `beginning` meanwhile, which keeps it in the
- * table, and whoever else wants it waits.
+ * table, and other threads that want it wait.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,13 +2,13 @@
 /* aio.c - libaio, on routed files.
  *
  * A context of libaio keeps, beside the kernel's, a list of events of routed files that
- * are done.  Whoever waits has to wait for both: a request of our own in the kernel's
- * context, a poll of an eventfd (the bell), completes when there is something on the
- * list.  It takes one of the context's places, for which io_setup() asks, and is never
- * shown to the program.
+ * are done.  A thread that waits has to wait for both: a request of our own in the
+ * kernel's context, a poll of an eventfd (the bell), completes when there is something
+ * on the list.  It takes one of the context's places, for which io_setup() asks, and is
+ * never shown to the program.
  *
- * The bell is armed as long as somebody waits, and rung only then.  Who is woken by it
- * arms it again for the others.
+ * The bell is armed as long as a thread waits, and rung only then.  The thread that it
+ * wakes arms it again for the others.
  */
 #include <errno.h>
 #include <libaio.h>

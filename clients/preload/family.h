@@ -6,12 +6,12 @@
  * copy that is sent again could overwrite what another process has written since, what
  * it has read could become older again, and its fsync(2) would not cover the copy.
  *
- * So one process retains at most, the one in which the library was loaded, and only
+ * Therefore only the process in which the library was loaded retains writes, and only
  * until the first of its children connects.  From then on each write of all of them is
- * stable when it is answered (FUA), and nobody retains anything.  The processes meet in
- * memory that they share: a flag which such a child sets, and a mutex which the process
- * that retains holds as long as it does.  The mutex is robust, so that it is free when
- * that process has ended, however it did.
+ * stable when it is answered (FUA), and no process retains anything.  The processes
+ * meet in memory that they share: a flag which such a child sets, and a mutex which the
+ * process that retains holds as long as it does.  The mutex is robust, so that it is
+ * free when that process has ended, however it did.
  */
 #ifndef QM_PRELOAD_FAMILY_H
 #define QM_PRELOAD_FAMILY_H
@@ -36,7 +36,7 @@ bool qm_family_is_large(struct family *family);
  * use. */
 int qm_family_watch(struct family *family, struct qm_device *device);
 
-/* By a child, before it connects: waits until nobody retains anything, and nobody will.
+/* By a child, before it connects: waits until no process retains anything, or will.
  * wait: as of struct qm_device_options.  0, or EIO: not within that time. */
 int qm_family_join(struct family *family, uint32_t wait);
 

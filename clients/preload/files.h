@@ -8,8 +8,8 @@
  *
  * A descriptor can also be closed, and its number used again, where this library does
  * not see it: by a raw system call, or by a child of vfork(), which has descriptors of
- * its own but shares all memory, this table included.  So the table is a hint, and
- * qm_file_get() asks the kernel before anything is done with a routed file:
+ * its own but shares all memory, this table included.  The table is therefore a hint,
+ * and qm_file_get() asks the kernel before anything is done with a routed file:
  *
  *   - In a process other than the table's, no descriptor is routed, and the table is
  *     never changed.  Calls there go to the kernel, for which the descriptor is the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* next.h - functions that stand in the place of another library's.
  *
- * What the program calls is found here first.  NEXT(f) is the function that it would
- * have called: of the C library, libaio or liburing.
+ * The program's calls are bound to the functions here first.  NEXT(f) is the function
+ * that it would have called: of the C library, libaio or liburing.
  */
 #ifndef QM_PRELOAD_NEXT_H
 #define QM_PRELOAD_NEXT_H

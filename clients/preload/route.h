@@ -41,8 +41,8 @@ bool qm_route_is_read_only(const struct route *route);
 /* For requests; in a child, connects anew.  NULL with errno. */
 struct qm_device *qm_route_device(struct route *route);
 
-/* What a program is told, for an error of a device: that of a file which cannot be read
- * or written now, never of one that does not exist. */
+/* The errno value that a program gets for an error of a device: one of a file that
+ * cannot be read or written now, never of one that does not exist. */
 int qm_route_error(int error);
 
 #endif

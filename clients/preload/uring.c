@@ -5,15 +5,15 @@
  * the new entries, those of routed files are started here, and turned into ones that do
  * nothing and complete silently.  When the server has replied, a completion is put into
  * the program's own ring by IORING_OP_MSG_RING, with the program's data and result,
- * from a ring that is kept for this.  So entries of routed and other files mix freely,
- * and whoever waits for completions does so as ever, in the kernel.
+ * from a ring that is kept for this.  Entries of routed and other files therefore mix
+ * freely, and the program waits for completions as ever, in the kernel.
  *
  * What cannot be had so is left as it is, and the placeholder makes the kernel refuse
  * it with EBADF: entries that are linked to others, buffers that the kernel picks, and
  * operations that are not below.
  *
  * A ring that has requests here is in the list `rings`, and io_uring_queue_exit() waits
- * until it has none, so that no completion goes to who has its descriptor next.
+ * until it has none, so that no completion goes to the next owner of its descriptor.
  */
 #include <errno.h>
 #include <liburing.h>

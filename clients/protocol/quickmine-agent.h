@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* quickmine-agent.h - contexts of threads, for an agent on the same machine.
  *
- * What a program and `quickmine agent` (or `quickmine attach`) share.  A program has
- * one 64-bit word for each of its threads, in static thread-local storage:
+ * Shared by programs and `quickmine agent` (or `quickmine attach`).  A program has one
+ * 64-bit word for each of its threads, in static thread-local storage:
  *
  *     generation << 16 | slot          0: no context
  *
  * A BPF program reads the word of the thread that submits a read to the block layer.
- * What the word stands for is in a table of slots, which the program owns and the agent
- * maps read-only.  So a change of context is a store into a table nobody waits for, and
- * one into the word: no system call.
+ * The word refers to a table of slots, which the program owns and the agent maps
+ * read-only.  A change of context is a store into the table, which waits for nothing,
+ * and one into the word: no system call.
  *
  * The program connects to the agent's socket (SOCK_SEQPACKET) and sends one
  * qm_agent_hello, with the descriptor of the table (a memfd, sealed against shrinking)

@@ -7,7 +7,7 @@
  * (SCM_RIGHTS), sealed against shrinking: an array of struct qm_mount_entry.  An entry
  * describes one context that is open in the program.  A thread enters a context by
  * filling in a free entry and calling setfsgid (hello.gid_base + index): the number
- * then comes with each of its FUSE requests, and the mount looks the entry up.  So a
+ * then comes with each of its FUSE requests, and the mount looks the entry up.  A
  * context in which nothing is read costs two setfsgid() and no message at all; the
  * mount begins it on the wire at its first read.
  *

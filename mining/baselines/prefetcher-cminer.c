@@ -9,8 +9,8 @@
  * A stream of cminer+ hands out each segment as work when it is complete; learn() puts
  * them into the sequence database.  The call that completes what there is to be mined
  * takes the database away, so that others can fill the next one, mines it, and replaces
- * the rules.  Who looks up holds a lock that all of them share, which is waited for
- * only to put the new rules in place.
+ * the rules.  Look-ups hold a lock that they share; only the replacement of the rules
+ * waits for it.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -8,15 +8,14 @@
  *
  * What the paper leaves open:
  * - The extents.  Here they are 4 blocks backward and 8 forward: well within the 16
- * that are prefetched, so that a jump lands in them.
+ *   that are prefetched, so that a jump lands in them.
  * - A run's size counts different blocks: a block that is read again while it lies
- *   within the backward extent does not make a run larger.  It takes two at least,
- * however large blocks are.
+ *   within the backward extent does not make a run larger.  A run has two at least,
+ *   however large blocks are.
  * - How often.  Word for word, every reference would ask for 16 blocks, most of which
  *   have been asked for.  Here a run asks when at most 8 of those that it asked for lie
- *   before its reader, so about every 8 blocks.  It asks for all 16 then: those that
- * are cached are skipped by who asks, and those that got lost on the way are read
- * again.
+ *   before its reader, so about every 8 blocks.  It asks for all 16 then: the caller
+ *   skips cached ones, and those that got lost on the way are read again.
  * - How many runs.  A stream remembers the 64 that it used last; if a reference fits
  *   several, it belongs to the one used last.
  *

@@ -131,7 +131,7 @@ static void join(struct qm_throttle *t, uint32_t a, uint32_t b)
         t->classes[a].set = b;
 }
 
-/* Makes the sets anew from who uses what is prefetched for whom. */
+/* Makes the sets anew from which class uses prefetches of which other. */
 static void make_sets(struct qm_throttle *t)
 {
     for (uint32_t i = 0; i < t->top; i++)

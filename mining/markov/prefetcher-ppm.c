@@ -24,7 +24,7 @@
  * 4 KiB blocks), which is that of the block before it.  That a block of another region
  * followed is not learned.
  *
- * Nobody waits for a lock but who saves: see table.h and confidence.h.
+ * Only saving waits for a lock: see table.h and confidence.h.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -17,8 +17,8 @@
  * a one as a rule; that those with higher counts do not stay for ever, one in
  * FADE_EVERY of the entering pairs lowers the counts of all in its line.
  *
- * All of that passes over pairs that are another's who is there and has no more than
- * his share of the line.  Such a pair's count is lowered by its owner's reads only:
+ * All of that passes over pairs of other owners that are present and have no more than
+ * their share of the line.  Such a pair's count is lowered by its owner's reads only:
  * that others read something else after the same block says little of what he will
  * read.
  *
@@ -270,7 +270,7 @@ void qm_markov_owners(struct qm_markov *p, unsigned there)
     atomic_store_explicit(&p->owners, there & ~1u, memory_order_relaxed);
 }
 
-/* Whether w is of somebody who is there, other than owner. */
+/* Whether w belongs to another owner, which is present. */
 static bool is_others(const struct qm_markov *p, const struct word *w, unsigned owner)
 {
     return w->owner != owner &&
@@ -300,8 +300,8 @@ static bool goes_before(const struct word *a, const struct word *b)
     return a->count < b->count || (a->count == b->count && a->age > b->age);
 }
 
-/* Which of a line's words are of others who are there and have their share of it or
- * less, when something of owner's enters. */
+/* Which of a line's words belong to other owners that are present and have their share
+ * of it or less, when a pair of owner's enters. */
 static unsigned spared(const struct qm_markov *p, const struct word *words,
                        unsigned owner)
 {

@@ -54,8 +54,8 @@ static void pause_briefly(void)
 #endif
 }
 
-/* A look-up is on a read's path: it goes before those who add, and it rather finds
- * nothing than wait for ever (Berkeley DB may have to read a slow disk, and sleeps for
+/* A look-up is on a read's path: it goes before additions, and rather finds nothing
+ * than waits for ever (Berkeley DB may have to read a slow disk, and sleeps for
  * seconds when it cannot write).  Returns whether it got the lock. */
 static bool lock_first(struct qm_rules *rules)
 {

@@ -13,7 +13,8 @@
  *           its STATUS, and that of several statements before the last one's.
  *   STATUS  after each statement, with the query id of the LOG; nested ones have other
  *           ids, and an EXECUTE in a procedure has two STATUS with the same one.
- * (release_thd() is not called between requests.)
+ *
+ * release_thd() is not called between requests.
  *
  * Only the SQL commands EXECUTE and EXECUTE IMMEDIATE fit in nowhere: they may have no
  * STATUS, no RESULT, or one too many.  So, unless in a procedure, they are passed over,

@@ -8,8 +8,8 @@
  * changed.  Since everything that happens in the model happens to a request, there is
  * always somebody who comes in time.
  *
- * Who comes late does not delay the model: what followed began at the time it should
- * have.  By how much replies were late is part of the statistics.
+ * A thread that comes late does not delay the model: later requests began at the time
+ * at which they should have.  By how much replies were late is part of the statistics.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -33,8 +33,8 @@ struct qm_fill_job {
     struct qm_gtid_list position;
 };
 
-/* Rows of one table that nobody waits for; and what read-ahead has to know of a table.
- */
+/* Rows of one table to read ahead of any request; and the keys of a table that
+ * read-ahead needs. */
 enum { QM_FILL_AHEAD = 256, QM_FILL_FOREIGN = 16 };
 
 struct qm_fill_foreign {
@@ -81,8 +81,8 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
                               void *opaque);
 /* False: too many wait. */
 bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job);
-/* For when nobody waits for a connection.  False: somebody does, too many are given
- * already, or what would be read could not be kept. */
+/* Takes a job only if no read waits for a connection.  False: one waits, too many jobs
+ * are given already, or the rows could not be kept. */
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);
 void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
 /* Those that wait are done with an error. */

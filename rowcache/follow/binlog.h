@@ -13,7 +13,7 @@
 
 #define QM_KEY_COLUMNS 16
 
-/* What the log does not say of a table. */
+/* The facts about a table that the log does not contain. */
 struct qm_table {
     unsigned columns;   /* of the table: else this is not the table of that image */
     unsigned key_count; /* 0: rows cannot be told apart */

@@ -20,7 +20,8 @@ struct qm_place {
     uint64_t position;
 };
 
-/* What was applied and may not be committed yet: settled when the engines are there. */
+/* Transactions that were applied and may not be committed yet: settled when the engines
+ * are there. */
 struct qm_pending {
     uint64_t number;
     struct qm_place place;

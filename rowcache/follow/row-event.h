@@ -7,7 +7,8 @@
 
 enum qm_row_event { QM_ROW_WRITE, QM_ROW_UPDATE, QM_ROW_DELETE };
 
-/* What is after the map's number in the event.  NULL, or what is wrong. */
+/* Parses the event after the map's number.  Returns NULL, or a sentence that says what
+ * is wrong. */
 const char *qm_row_event(const struct qm_binlog_calls *calls, const struct qm_map *map,
                          enum qm_row_event kind, bool compressed, struct qm_bytes *b);
 

@@ -9,7 +9,7 @@
  *       before it
  *   TA  the rows of the table that changed in the last T
  *   FA  for each foreign key, the row that it references, and the 9 that follow that
- *   M   rows that somebody else predicts (qm_auto_predicted)
+ *   M   rows that the caller predicts (qm_auto_predicted)
  *
  * A read that misses, and one that finds a row that was read ahead, asks all arms of
  * its table.  What the arms that are on, or on trial, want is put into requests, one

@@ -32,7 +32,7 @@ void qm_miner_free(struct qm_miner *miner);
 unsigned qm_miner_read(struct qm_miner *miner, uint64_t client, struct qm_item item,
                        enum qm_miner_outcome outcome, double threshold,
                        struct qm_item predicted[QM_MINER_PREDICTED]);
-/* What became of a row that was predicted and fetched. */
+/* A row that was predicted and fetched was used, or has gone unused. */
 void qm_miner_ended(struct qm_miner *miner, struct qm_item item, bool used);
 
 #endif

@@ -60,8 +60,8 @@ struct qm_seer_load {
 
 #define QM_SEER_FOREIGN 16
 
-/* What is known of a row: the table's first row and how many there are, and the rows
- * that its foreign keys reference. */
+/* The facts about a row that the rules need: the table's first row, the number of its
+ * rows, and the rows that the row's foreign keys reference. */
 struct qm_seer_row {
     int64_t first, length;
     unsigned foreign_count;

@@ -11,7 +11,7 @@
  *   rows.c      database 0: rows of MariaDB; single flight
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
- *   readahead.c rows that nobody has asked for yet
+ *   readahead.c rows that no client has asked for yet
  *   info.c      INFO, and metrics for Prometheus
  *   main.c      configuration, start and end */
 #ifndef QM_ROWCACHE_SERVER_H

@@ -38,7 +38,7 @@ typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
 
 struct disk_ops {
     const char *name;
-    /* What a crash left is recovered.  An error other than ENOMEM, ENOSPC and EROFS
+    /* Recovers after a crash.  An error other than ENOMEM, ENOSPC and EROFS
      * means that the files are damaged. */
     int (*open)(const struct disk_config *config, struct disk **d);
     /* *bytes is the caller's, to free().  ENOENT: none. */
@@ -48,7 +48,7 @@ struct disk_ops {
     int (*apply)(struct disk *d, const struct disk_record *changes, size_t n);
     /* In ascending order of hash, from `from` on. */
     int (*walk)(struct disk *d, const uint8_t *from, disk_visit *visit, void *opaque);
-    /* What was applied is durable, and a recovery short. */
+    /* Makes all that was applied durable, and the next recovery short. */
     int (*checkpoint)(struct disk *d);
     void (*close)(struct disk *d);
 };

@@ -4,7 +4,7 @@
  * Layers, from the top:
  *   store.c      opening, configuration, which partition a key belongs to, the thread
  *   partition.c  where a key is and where it goes: memory, write buffer, disk
- *   policy-*.c   which entry leaves memory, and who may take its place
+ *   policy-*.c   which entry leaves memory, and which may take its place
  *   table.c      entries by hash; their memory
  *   buffer.c     the write buffer: entries on their way to disk
  *   bloom.c      which keys cannot be on disk
@@ -16,13 +16,12 @@
  *
  * Invariants, under the partition's lock:
  * - A key has at most one entry.  Its value is the newest; only a key without an entry
- * is looked for on disk.
+ *   is looked for on disk.
  * - An entry is in memory (place < PLACE_BUFFER, known to the policy) or in the write
  *   buffer.  A tombstone is in the write buffer: the key's copy on disk is to be
- * deleted.
- * - `on_disk`: there is an older copy on disk, which counts as not being there.  An
- * entry in memory that has one is in `stale`, and the next write of the buffer deletes
- * it.
+ *   deleted.
+ * - `on_disk`: there is an older copy on disk, which counts as absent.  An entry in
+ *   memory that has one is in `stale`, and the next write of the buffer deletes it.
  * - `used` is what the entries, the table and the filters allocate. */
 #ifndef QM_STORE_INTERNAL_H
 #define QM_STORE_INTERNAL_H
@@ -69,7 +68,7 @@ static inline size_t store_entry_size(const struct entry *e)
     return sizeof *e + e->key_len + e->value_len;
 }
 
-/* What an entry costs, with the allocator's overhead. */
+/* An entry's memory in bytes, with the allocator's overhead. */
 static inline uint64_t store_entry_bytes(const struct entry *e)
 {
     return (store_entry_size(e) + 8 + 15) / 16 * 16;
@@ -152,7 +151,7 @@ struct partition {
     uint64_t buffer_bytes; /* in the buffer: at most */
     uint64_t used;         /* by entries in memory */
     uint64_t disk_copies;  /* records on disk, stale ones included */
-    uint64_t shadowed;     /* of them, those of entries with on_disk */
+    uint64_t shadowed;     /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
     int disk_error;          /* of the last write to the disk layer */
     bool has_expiry;         /* keys may expire, so they are looked for */

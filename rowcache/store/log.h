@@ -68,14 +68,15 @@ int store_log_open(struct store_log *l, int dir, const char *name,
 /* With the next sequence number, which is set in r. */
 int store_log_append(struct store_log *l, struct store_log_record *r);
 
-/* What was appended up to a sequence number is acknowledged. */
+/* Records up to a sequence number are acknowledged: waits until they are durable, with
+ * durability sync. */
 int store_log_commit(struct store_log *l, uint64_t sequence);
 
 /* Writes the buffer; with sync, durably.  The error of an earlier write, if there was
  * one. */
 int store_log_write(struct store_log *l, bool sync);
 
-/* What the log is like just now. */
+/* The present state of the log. */
 struct store_log_look {
     int error;
     uint64_t offset, live, bytes, memory, syncs;

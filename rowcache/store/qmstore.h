@@ -5,7 +5,7 @@
  * After "a caching platform for data-intensive applications" (the thesis): a key is in
  * memory or on disk.  What memory evicts goes to disk through a write buffer, is found
  * there behind a Bloom filter, and is restored to memory when it is hot again: under
- * LFU, when its frequency is at least that of the next victim.
+ * LFU, when its frequency is at least the next victim's.
  *
  * A key is a sequence of 1 to QMSTORE_KEY_MAX bytes, a value of 0 to QMSTORE_VALUE_MAX.
  * Each key has one value: the newest that qmstore_put() has acknowledged, wherever it

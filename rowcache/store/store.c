@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* store.c - opening a store, which partition a key belongs to, and the store's thread.
  *
- *   PATH/qmstore     says that this is a store, and what it was made with; locked while
- * a process has the store open PATH/N/log       a partition's log (log.h) PATH/N/state
- * what the kernel keeps of a process that was killed PATH/N/disk/     the disk layer's
+ *   PATH/qmstore   says that this is a store, and its settings; locked while it is open
+ *   PATH/N/log     a partition's log (log.h)
+ *   PATH/N/state   a mapped page, which survives a process that is killed
+ *   PATH/N/disk/   the disk layer's files
  */
 #include <dirent.h>
 #include <errno.h>

@@ -19,7 +19,7 @@ struct qmstore {
     bool ends;
 };
 
-/* What the thread does with a partition each time. */
+/* One round of the background thread over a partition. */
 void store_tick(struct qmstore *s, unsigned i);
 
 #endif

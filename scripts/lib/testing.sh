@@ -30,6 +30,24 @@ say() { printf '%s\n' "$*" >&2; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { say "skipped: $*"; exit 77; }
 
+# refused MESSAGE COMMAND...: COMMAND must fail, with MESSAGE in what it says.
+refused() {
+    local message=$1; shift
+    "$@" >"$T/refused.log" 2>&1 && fail "succeeded: $*"
+    grep -q -- "$message" "$T/refused.log" ||
+        { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
+}
+
+# misused FUNCTION MESSAGE ARGS...: FUNCTION, which writes to $T/out and perhaps $T/err, must end
+# with 2 for these arguments, and say MESSAGE.
+misused() {
+    local function=$1 message=$2 rc=0; shift 2
+    "$function" "$@" || rc=$?
+    [ $rc = 2 ] || fail "status $rc: $*"
+    cat "$T/out" "$T/err" 2>/dev/null >"$T/misused"
+    grep -q -- "$message" "$T/misused" || fail "another message: $* : $(cat "$T/misused")"
+}
+
 # dates_changes PATH: whether a server believes its file system's change times (server/volume.c).
 dates_changes() {
     case $(stat -f -c %t "$1") in

@@ -12,170 +12,18 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "sim/sim.h"
 #include "mining/baselines/cminer-file.h"
 #include "server/server.h"
+#include "alike.h"
 
-#define BLOCK       UINT64_C(4096)
 #define DEVICE_SIZE (UINT64_C(1) << 40)
-#define SLOTS       12
-#define EVENTS      2500
-#define REQUEST_MAX 6 /* blocks */
-
-/* ---- what is noted */
-
-struct note {
-    char what; /* 'b'egins, 'd'emanded, 'a'ccess, 'n' candidates, 'c'andidate,
- 'p'refetched, 'e'nded, 'l'earns,
- 't'oken taken or not */
-    uint64_t block;
-    uint32_t a, b, c;
-};
-
-struct notes {
-    struct note *notes;
-    size_t count, capacity;
-};
-
-static struct notes of_server, of_sim, *noting; /* NULL: nothing is noted */
-
-static void note(char what, uint64_t block, uint32_t a, uint32_t b, uint32_t c)
-{
-    if (!noting)
-        return;
-    if (noting->count == noting->capacity) {
-        noting->capacity = noting->capacity ? 2 * noting->capacity : 1024;
-        noting->notes =
-            realloc(noting->notes, noting->capacity * sizeof noting->notes[0]);
-        assert_non_null(noting->notes);
-    }
-    noting->notes[noting->count++] = (struct note){what, block, a, b, c};
-}
-
-static unsigned count_of(const struct notes *notes, char what)
-{
-    unsigned n = 0;
-
-    for (size_t i = 0; i < notes->count; i++)
-        n += notes->notes[i].what == what;
-    return n;
-}
-
-static void print_note(const char *whose, const struct notes *notes, size_t i)
-{
-    const struct note *n = &notes->notes[i];
-
-    if (i >= notes->count)
-        print_error("%s: the end\n", whose);
-    else
-        print_error("%s: %zu: %c %" PRIu64 " %u %u %u\n", whose, i, n->what, n->block,
-                    n->a, n->b, n->c);
-}
-
-static void compare_notes(void)
-{
-    size_t i = 0;
-
-    while (i < of_server.count && i < of_sim.count &&
-           of_server.notes[i].what == of_sim.notes[i].what &&
-           of_server.notes[i].block == of_sim.notes[i].block &&
-           of_server.notes[i].a == of_sim.notes[i].a &&
-           of_server.notes[i].b == of_sim.notes[i].b &&
-           of_server.notes[i].c == of_sim.notes[i].c)
-        i++;
-    if (i == of_server.count && i == of_sim.count)
-        return;
-    for (size_t k = i < 5 ? 0 : i - 5; k < i; k++)
-        print_note("both", &of_server, k);
-    print_note("server", &of_server, i);
-    print_note("simulator", &of_sim, i);
-    fail();
-}
-
-/* ---- the prefetcher, whichever it is, with an ear at its door */
-
-static const struct qm_prefetcher_ops *heard;
-static struct qm_prefetcher_ops ear;
-
-const struct qm_prefetcher_ops *__real_qm_prefetcher_find(const char *name);
-const struct qm_prefetcher_ops *__wrap_qm_prefetcher_find(const char *name);
-
-static int ear_create(const struct qm_mining_config *config, struct qm_prefetcher **p,
-                      char *err, size_t len)
-{
-    int error = heard->create(config, p, err, len);
-
-    if (error == 0)
-        (*p)->ops = &ear;
-    return error;
-}
-
-/* The server begins streams at level none, too, that nothing is read in. */
-static bool level_none;
-
-static struct qm_stream *ear_begin(struct qm_prefetcher *p, uint32_t klass)
-{
-    if (!level_none)
-        note('b', 0, klass, 0, 0);
-    return heard->begin(p, klass);
-}
-
-static void ear_access(struct qm_prefetcher *p, struct qm_stream *stream,
-                       uint64_t block, enum qm_access outcome, struct qm_work **work)
-{
-    note('a', block, outcome, 0, 0);
-    heard->access(p, stream, block, outcome, work);
-}
-
-static unsigned ear_candidates(struct qm_prefetcher *p, struct qm_stream *stream,
-                               struct qm_candidate *out, unsigned max)
-{
-    unsigned n = heard->candidates(p, stream, out, max);
-
-    note('n', 0, max, n, 0);
-    for (unsigned i = 0; i < n; i++)
-        note('c', out[i].block, out[i].count, 0, 0);
-    return n;
-}
-
-static int ear_learn(struct qm_prefetcher *p, struct qm_work *work)
-{
-    note('l', 0, 0, 0, 0);
-    return heard->learn(p, work);
-}
-
-static void ear_ended(struct qm_prefetcher *p, uint64_t block, uint32_t issuer,
-                      uint32_t user, enum qm_fate fate)
-{
-    note('e', block, issuer, user, fate);
-    heard->ended(p, block, issuer, user, fate);
-}
-
-const struct qm_prefetcher_ops *__wrap_qm_prefetcher_find(const char *name)
-{
-    heard = __real_qm_prefetcher_find(name);
-    if (!heard)
-        return NULL;
-    ear = *heard;
-    ear.create = ear_create;
-    ear.begin = ear_begin;
-    ear.access = ear_access;
-    ear.candidates = ear_candidates;
-    ear.learn = ear_learn;
-    ear.ended = ear_ended;
-    return &ear;
-}
 
 /* ---- the cache, and what the server does later */
 
@@ -316,123 +164,6 @@ void __wrap_qms_miner_push(struct qms_miner *miner, unsigned client,
     struct qm_prefetcher *p = server.engine.prefetcher;
 
     assert_int_equal(p->ops->learn(p, work), 0);
-}
-
-/* ---- the reads: the same events for both */
-
-static struct qm_event events[EVENTS];
-static size_t event_count;
-
-static uint64_t state;
-
-static uint64_t draw(uint64_t below)
-{
-    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (x ^ x >> 31) % below;
-}
-
-#define CLASSES 7
-#define SCRIPTS 20
-#define LENGTH  12
-
-static const char *const class_names[CLASSES] = {"a", "b", "c", "d", "e", "f", "g"};
-
-/* Blocks that are read one after the other, again and again; some runs, too. */
-static uint64_t scripts[SCRIPTS][LENGTH];
-
-static void make_scripts(void)
-{
-    for (unsigned i = 0; i < SCRIPTS; i++) {
-        uint64_t run = i % 4 == 0 ? 1000 + draw(100000) : 0;
-
-        for (unsigned k = 0; k < LENGTH; k++)
-            scripts[i][k] = run ? run + k : draw(500);
-    }
-}
-
-/* A context that is open in the trace; slot 0 is none. */
-static struct {
-    bool open;
-    uint32_t parent;
-    unsigned script, at;
-} contexts[SLOTS + 1];
-
-static void add_end(uint32_t slot)
-{
-    for (uint32_t i = 1; i <= SLOTS; i++)
-        if (contexts[i].open && contexts[i].parent == slot)
-            contexts[i].parent = UINT32_MAX; /* ends with it */
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t i = 1; i <= SLOTS; i++) {
-            if (!contexts[i].open || contexts[i].parent != UINT32_MAX)
-                continue;
-            contexts[i].open = false;
-            for (uint32_t k = 1; k <= SLOTS; k++)
-                if (contexts[k].open && contexts[k].parent == i) {
-                    contexts[k].parent = UINT32_MAX;
-                    again = true;
-                }
-        }
-    }
-    contexts[slot].open = false;
-    events[event_count++] = (struct qm_event){.type = QM_TRACE_END, .slot = slot};
-}
-
-static void add_begin(uint32_t slot)
-{
-    uint32_t parent = (uint32_t)draw(SLOTS + 1);
-    unsigned klass = (unsigned)draw(CLASSES);
-
-    if (parent == slot || !contexts[parent].open)
-        parent = 0;
-    contexts[slot].open = true;
-    contexts[slot].parent = parent;
-    contexts[slot].script = (unsigned)draw(SCRIPTS);
-    contexts[slot].at = 0;
-    events[event_count++] = (struct qm_event){
-        .type = QM_TRACE_BEGIN,
-        .slot = slot,
-        .kind = klass % 2 ? QM_QUERY : QM_TRANSACTION,
-        .parent_slot = parent,
-        .klass = class_names[klass],
-    };
-}
-
-static void add_read(uint32_t slot)
-{
-    uint64_t block = draw(3000), skip = draw(4) ? 0 : draw(BLOCK);
-    uint64_t blocks = draw(3) ? 1 : 1 + draw(REQUEST_MAX);
-
-    if (slot > 0 && draw(10) > 0)
-        block = scripts[contexts[slot].script][contexts[slot].at++ % LENGTH];
-    events[event_count++] = (struct qm_event){
-        .type = QM_TRACE_READ,
-        .slot = slot,
-        .offset = block * BLOCK + skip,
-        .length = blocks * BLOCK - skip - (draw(4) ? 0 : draw(BLOCK - skip)),
-    };
-}
-
-static void make_events(unsigned seed)
-{
-    state = seed;
-    event_count = 0;
-    memset(contexts, 0, sizeof contexts);
-    make_scripts();
-    while (event_count < EVENTS - 1) {
-        uint32_t slot = (uint32_t)draw(SLOTS + 1);
-
-        if (slot > 0 && !contexts[slot].open)
-            add_begin(slot);
-        else if (slot > 0 && draw(25) == 0)
-            add_end(slot);
-        else if (slot > 0 || draw(4) == 0)
-            add_read(slot);
-    }
 }
 
 /* ---- nbdkit, and the layer below */
@@ -859,8 +590,7 @@ static int make_trained(void **unused)
     close(file);
     qm_cminer_defaults(&info.config);
     for (unsigned seed = 100; seed < 200; seed++) {
-        state = seed;
-        make_scripts();
+        make_scripts(seed);
         for (unsigned i = 0; i < SCRIPTS; i++)
             assert_int_equal(qm_cminer_add(&db, scripts[i], LENGTH), 0);
     }

@@ -15,15 +15,7 @@
 #include "lsm/overlap.h"
 #include "lsm/plan.h"
 #include "lsm/ranges.h"
-
-static uint64_t rnd(uint64_t *seed)
-{
-    uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
+#include "tests/unit/random.h"
 
 static size_t make_key(char *key, unsigned long n)
 {

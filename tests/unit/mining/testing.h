@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "mining/core/prefetcher.h"
+#include "tests/unit/random.h"
 
 /* Reproducible: each test begins with a seed of its own. */
 struct rng {
@@ -22,10 +23,7 @@ struct rng {
 
 static inline uint64_t rng_next(struct rng *rng)
 {
-    uint64_t x = rng->state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
+    return rnd(&rng->state);
 }
 
 static inline uint64_t rng_below(struct rng *rng, uint64_t n)

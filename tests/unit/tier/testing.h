@@ -17,20 +17,7 @@
 #include <cmocka.h>
 
 #include "tier/tier.h"
-
-static inline uint64_t rnd(uint64_t *seed)
-{
-    uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-static inline uint64_t rnd_below(uint64_t *seed, uint64_t n)
-{
-    return rnd(seed) % n;
-}
+#include "tests/unit/random.h"
 
 /* A block's data: its number and version, all over. */
 static inline void make_block(void *buf, size_t size, uint64_t block, uint64_t version)

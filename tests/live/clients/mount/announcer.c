@@ -3,9 +3,8 @@
  * record.
  *
  *   mount-announcer announce SOCKET FILE THREADS ROUNDS   in contexts within contexts
- *   mount-announcer plain FILE THREADS READS              in none, in threads with
- * names mount-announcer forever SOCKET FILE                   in one context, until it
- * is killed
+ *   mount-announcer plain FILE THREADS READS              in none; threads have names
+ *   mount-announcer forever SOCKET FILE                   in one context, until killed
  *
  * announce: the class of each context is a number of its own, so that each line of the
  * output names one context exactly: "class parent's-class nth-read offset length".

@@ -54,11 +54,3 @@ check_nothing_left() {
 
 # can_read: whether the device can be read just now, whatever is cached.
 can_read() { dd if="$DEV" of=/dev/null bs=4096 count=1 iflag=direct 2>"$T/dd.log"; }
-
-# refused MESSAGE COMMAND...: COMMAND must fail, with MESSAGE in what it says.
-refused() {
-    local message=$1; shift
-    "$@" >"$T/refused.log" 2>&1 && fail "succeeded: $*"
-    grep -q -- "$message" "$T/refused.log" ||
-        { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
-}

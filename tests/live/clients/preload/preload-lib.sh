@@ -40,14 +40,6 @@ routed() {
         QMCTX_PRELOAD_FILES="${ROUTES:-$DEV=$(nbd_uri server)}" "$@"
 }
 
-# refused MESSAGE COMMAND...: COMMAND must fail, with MESSAGE in what it says.
-refused() {
-    local message=$1; shift
-    "$@" >"$T/refused.log" 2>&1 && fail "succeeded: $*"
-    grep -q -- "$message" "$T/refused.log" ||
-        { cat "$T/refused.log" >&2; fail "does not say '$message': $*"; }
-}
-
 # Reads of the trace, as the programs print them.
 reads_by_context() {
     awk '$1 == "B" { class[$3] = $5; parent[$3] = $6 }

@@ -2,12 +2,12 @@
 /* gids.c - what a process with CAP_SETGID can do with it.
  *
  *   plugin-gids deny NAME... -- COMMAND...
- *                          runs COMMAND where the system calls of these names fail, as
- * under systemd's SystemCallFilter=~NAME..., those of other architectures
- *                          (SystemCallArchitectures=native) and user namespaces
- *                          (RestrictNamespaces=yes)
- *   plugin-gids try        tries all that changes a group id, and prints a line for
- * each: its name, and "yes" or "no"
+ *       runs COMMAND where these system calls fail, as under systemd's
+ *       SystemCallFilter=~NAME..., SystemCallArchitectures=native and
+ *       RestrictNamespaces=yes
+ *   plugin-gids try
+ *       tries each system call that changes a group id, and prints its name and "yes"
+ *       or "no"
  */
 #include <errno.h>
 #include <grp.h>

@@ -33,6 +33,7 @@ int tear_down(void **state);
 void open_device(void);
 /* Whether the device has said something that contains text; how often. */
 unsigned said(const char *text);
+bool has_been_said(void *text); /* for await() */
 struct qm_device_stat stat_now(void);
 /* Waits, bounded, until it holds. */
 void await(bool (*holds)(void *), void *opaque);
