@@ -290,6 +290,53 @@ static void test_torn(void **state)
     }
 }
 
+/* The same in the middle of a batch: none of it is there, all before it is, and the
+ * partition is not taken for damaged, however many whole records of the batch there
+ * are. */
+static void test_torn_batch(void **state)
+{
+    enum { CHANGES = 6, BEFORE = 10 };
+
+    for (unsigned cut = 1; cut < CHANGES * 2044; cut += 1700) {
+        struct qmstore_change changes[CHANGES];
+        struct qmstore_config c = config();
+        unsigned keys[CHANGES];
+        struct qmstore *s;
+        struct stat st;
+        char path[160];
+        int status;
+        pid_t child;
+
+        remove_below(test_dir);
+        message[0] = 0;
+        for (unsigned i = 0; i < CHANGES; i++) {
+            keys[i] = BEFORE + i;
+            changes[i] =
+                (struct qmstore_change){&keys[i], big, sizeof keys[i], sizeof big, 0};
+        }
+        child = fork();
+        if (child == 0) {
+            s = open_ok(&c);
+            fill(s, 0, BEFORE);
+            if (qmstore_batch(s, changes, CHANGES) != 0 || qmstore_flush(s) != 0)
+                _exit(1);
+            _exit(0); /* as if killed */
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        snprintf(path, sizeof path, "%s/0/log", test_dir);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(truncate(path, st.st_size - cut), 0);
+        s = open_ok(&c);
+        if (count(s, BEFORE + CHANGES) != BEFORE)
+            fail_msg("cut by %u: %u keys; '%s'", cut, count(s, BEFORE + CHANGES),
+                     message);
+        assert_non_null(strstr(message, "are lost"));
+        assert_int_equal(stats_of(s).lost, CHANGES);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 /* A record on disk that is damaged is an error, not another value. */
 static void test_damaged_record(void **state)
 {
@@ -328,7 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_mistakes),       TEST(test_other_settings), TEST(test_two_processes),
         TEST(test_refusals),       TEST(test_damage),         TEST(test_torn),
-        TEST(test_damaged_record),
+        TEST(test_damaged_record), TEST(test_torn_batch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
