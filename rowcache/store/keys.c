@@ -230,7 +230,7 @@ static int copy_record(void *opaque, const uint8_t *hash, const void *bytes, siz
 
     if (h.high > r->to)
         return ENOUGH;
-    if (store_disk_unpack(bytes, len, &record) != 0) {
+    if (store_record_unpack(h, bytes, len, &record) != 0) {
         r->p->stats.damaged++;
         return 0; /* the others are there */
     }

@@ -337,6 +337,49 @@ static void test_torn_batch(void **state)
     }
 }
 
+/* A file of a record that was given another's name is that one's no more than damage
+ * is: neither a look-up nor a walk tells its value. */
+static int walked(void *opaque, const void *key, size_t key_len, const void *value,
+                  size_t value_len, uint64_t expires)
+{
+    unsigned i;
+
+    memcpy(&i, key, sizeof i);
+    ++((unsigned char *)opaque)[i];
+    return 0;
+}
+
+static void test_renamed_record(void **state)
+{
+    struct qmstore_config c = config();
+    static unsigned char seen[1000];
+    char command[400];
+    struct qmstore *s;
+    unsigned wrong = 0;
+
+    c.disk = "files";
+    c.policy = "lru";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    snprintf(command, sizeof command,
+             "set -- %s/0/disk/*/*; first=$1; shift; for f; do cp \"$first\" \"$f\"; "
+             "done",
+             test_dir);
+    assert_int_equal(system(command), 0);
+    s = open_ok(&c);
+    assert_int_equal(qmstore_each(s, walked, seen), 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
+
+        assert_true(r == 0 || r == EBADMSG);
+        assert_int_equal(seen[i], r == 0);
+        wrong += r == EBADMSG;
+    }
+    assert_true(wrong > 100);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* A record on disk that is damaged is an error, not another value. */
 static void test_damaged_record(void **state)
 {
@@ -375,7 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_mistakes),       TEST(test_other_settings), TEST(test_two_processes),
         TEST(test_refusals),       TEST(test_damage),         TEST(test_torn),
-        TEST(test_damaged_record), TEST(test_torn_batch),
+        TEST(test_damaged_record), TEST(test_torn_batch),     TEST(test_renamed_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
