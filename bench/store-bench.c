@@ -2,7 +2,8 @@
 /* store-bench.c - operations a second of a key-value store, on the thesis' workloads:
  * 4-byte keys and small values, drawn uniformly or by Zipf's law, with memory for a
  * share of the keys.  Also of LMDB and Berkeley DB alone, with the same work and as
- * much memory.
+ * much memory, and of Redis with maxmemory: what it has evicted is a miss, and is set
+ * again, as a program does that has it elsewhere.
  *
  * Prints one line: operations a second, of all and of the last fifth; hits of memory
  * and all look-ups in the last fifth; bytes of memory. */
@@ -21,11 +22,12 @@
 #include <time.h>
 
 #include "rowcache/store/qmstore.h"
+#include "store-redis.h"
 
 enum action { GET, UPDATE, BOTH };
 
 static struct {
-    const char *engine, *policy, *disk, *dir, *durability;
+    const char *engine, *policy, *disk, *dir, *durability, *socket;
     unsigned long long operations, keys, memory, seed;
     unsigned value, partitions, threads;
     double zipf; /* 0: uniform */
@@ -48,7 +50,7 @@ static struct {
 };
 
 static const struct argp_option options[] = {
-    {"engine", 'e', "NAME", 0, "store, lmdb or bdb", 0},
+    {"engine", 'e', "NAME", 0, "store, lmdb, bdb or redis", 0},
     {"policy", 'p', "NAME", 0, "of the store", 0},
     {"disk", 'd', "NAME", 0, "of the store", 0},
     {"durability", 'D', "NAME", 0, "of the store: sync, lazy or none", 0},
@@ -62,6 +64,7 @@ static const struct argp_option options[] = {
     {"partitions", 'P', "N", 0, "1", 0},
     {"threads", 't', "N", 0, "1", 0},
     {"seed", 'S', "N", 0, "1", 0},
+    {"socket", 's' + 256, "PATH", 0, "of the server, for redis", 0},
     {"shift", 'x', NULL, 0, "popularity moves to other keys five times", 0},
     {0},
 };
@@ -111,6 +114,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'S':
         o.seed = strtoull(arg, NULL, 10);
         break;
+    case 's' + 256:
+        o.socket = arg;
+        break;
     case 'x':
         o.shift = true;
         break;
@@ -142,9 +148,18 @@ static MDB_env *env;
 static MDB_dbi dbi;
 static DB *bdb;
 static DB_ENV *bdb_env;
+static bool redis;
+static _Atomic uint64_t redis_hits, redis_misses;
 
 static int get(uint32_t key, char *value)
 {
+    if (redis) {
+        int r = redis_get(key, value, o.value);
+
+        redis_hits += r == 0;
+        redis_misses += r == ENOENT;
+        return r == ENOENT ? redis_put(key, value, o.value) : r;
+    }
     if (store) {
         void *v;
         int r = qmstore_get(store, &key, sizeof key, &v, NULL, NULL);
@@ -176,6 +191,8 @@ static int get(uint32_t key, char *value)
 static int put(uint32_t key, char *value)
 {
     memcpy(value, &key, sizeof key);
+    if (redis)
+        return redis_put(key, value, o.value);
     if (store)
         return qmstore_put(store, &key, sizeof key, value, o.value, 0);
     if (env) {
@@ -199,6 +216,13 @@ static uint64_t store_entry(void) /* what a key takes in memory */
     return (96 + 4 + o.value + 15) / 16 * 16 + 8;
 }
 
+/* The share is of entries; what else there is comes on top, as in the thesis. */
+static uint64_t with_overhead(uint64_t memory)
+{
+    return o.memory ? o.memory
+                    : memory + memory / 4 + (UINT64_C(1) << 20) * o.partitions;
+}
+
 static void open_engine(void)
 {
     uint64_t memory = o.memory;
@@ -207,6 +231,12 @@ static void open_engine(void)
     mkdir(o.dir, 0700);
     if (!memory)
         memory = (uint64_t)((double)(o.keys * store_entry()) * o.share);
+    if (strcmp(o.engine, "redis") == 0) {
+        if (!o.socket || (r = redis_open(o.socket, with_overhead(memory))) != 0)
+            die("redis", o.socket ? r : EINVAL);
+        redis = true;
+        return;
+    }
     if (strcmp(o.engine, "store") == 0) {
         struct qmstore_config c;
         char err[400];
@@ -220,11 +250,7 @@ static void open_engine(void)
         c.durability = *o.durability == 's'   ? QMSTORE_SYNC
                        : *o.durability == 'l' ? QMSTORE_LAZY
                                               : QMSTORE_NONE;
-        /* The share is of entries; what else there is comes on top, as in the thesis.
-         */
-        c.memory = o.memory
-                       ? o.memory
-                       : memory + memory / 4 + ((UINT64_C(1) << 20) * c.partitions);
+        c.memory = with_overhead(memory);
         if (!o.memory) {
             c.disk_cache = c.memory / 8;
             c.write_buffer = c.memory / 16;
@@ -371,6 +397,7 @@ int main(int argc, char **argv)
     run(0, o.operations / 5 * 4);
     if (store)
         qmstore_get_stats(store, &before);
+    redis_hits = redis_misses = 0;
     fifth = now();
     run(o.operations / 5 * 4, o.operations);
     ended = now();
@@ -388,7 +415,8 @@ int main(int argc, char **argv)
                (unsigned long long)after.memory_keys);
         return qmstore_close(store) != 0;
     }
-    printf("%.0f %.0f 0 0 0 0\n", (double)o.operations / (ended - began),
-           (double)(o.operations / 5) / (ended - fifth));
+    printf("%.0f %.0f %llu %llu 0 0\n", (double)o.operations / (ended - began),
+           (double)(o.operations / 5) / (ended - fifth), (unsigned long long)redis_hits,
+           (unsigned long long)(redis_hits + redis_misses));
     return 0;
 }
