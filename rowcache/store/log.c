@@ -235,11 +235,13 @@ int store_log_open(struct store_log *l, int dir, const char *name,
     l->fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd == -1 || fstat(l->fd, &st) == -1)
         return errno;
+    *lost = 0;
     if (st.st_size < (off_t)sizeof(struct header)) { /* new, or torn when it was */
-        l->appended = acknowledged;
+        /* None is acknowledged before the header is on disk. */
+        if (acknowledged > 0)
+            return EBADMSG;
         l->offset = sizeof(struct header);
-        *lost = 0;
-        r = write_header(l->fd, acknowledged);
+        r = write_header(l->fd, 0);
     } else {
         r = read_log(l, (uint64_t)st.st_size, each, opaque, damaged);
         *lost = acknowledged > l->appended ? acknowledged - l->appended : 0;

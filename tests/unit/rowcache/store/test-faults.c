@@ -237,9 +237,10 @@ static bool exists(const char *name)
 /* A damaged partition is set aside as a whole, and the store goes on without. */
 static void test_damage(void **state)
 {
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         struct qmstore_config c = config();
         struct qmstore *s;
+        char path[160];
 
         remove_below(test_dir);
         message[0] = 0;
@@ -249,6 +250,9 @@ static void test_damage(void **state)
         assert_int_equal(qmstore_close(s), 0);
         if (i < 2) {
             overwrite("0/log", i == 0 ? 0 : 200);
+        } else if (i == 2) {
+            snprintf(path, sizeof path, "%s/0/log", test_dir);
+            assert_int_equal(truncate(path, 10), 0);
         } else { /* LMDB has two such pages */
             overwrite("0/disk/data.mdb", 16);
             overwrite("0/disk/data.mdb", 4096 + 16);
