@@ -214,6 +214,51 @@ static void test_refusals(void **state)
     }
 }
 
+/* Keys that were deleted stay so when the log is begun anew after it has failed: it
+ * then has what is in the write buffer, too. */
+static int delete_and_fail(const struct qmstore_config *c)
+{
+    struct qmstore *s = open_ok(c);
+    unsigned key;
+
+    fill(s, 0, 1000);
+    for (key = 0; key < 20; key++)
+        if (qmstore_delete(s, &key, sizeof key) != 0)
+            return 1;
+    key = 5000;
+    refuses = EIO;
+    for (unsigned i = 0; i < 100; i++)
+        if (qmstore_put(s, &key, sizeof key, big, sizeof big, 0) == EIO)
+            break;
+    refuses = 0;
+    if (stats_of(s).error != EIO)
+        return 2;
+    return qmstore_put(s, &key, sizeof key, big, 100, 0) || qmstore_flush(s) ? 3 : 0;
+}
+
+static void test_deleted_before_refusal(void **state)
+{
+    for (int durability = QMSTORE_SYNC; durability <= QMSTORE_LAZY; durability++) {
+        struct qmstore_config c = config();
+        struct qmstore *s;
+        int status;
+        pid_t child;
+
+        remove_below(test_dir);
+        c.durability = (enum qmstore_durability)durability;
+        if ((child = fork()) == 0)
+            _exit(delete_and_fail(&c));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            fail_msg("durability %d: %x", durability, status);
+        s = open_ok(&c);
+        for (unsigned key = 0; key < 1000; key++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                             key < 20 ? ENOENT : 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 static void overwrite(const char *name, off_t offset)
 {
     char path[160];
@@ -420,9 +465,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_mistakes),       TEST(test_other_settings), TEST(test_two_processes),
-        TEST(test_refusals),       TEST(test_damage),         TEST(test_torn),
-        TEST(test_damaged_record), TEST(test_torn_batch),     TEST(test_renamed_record),
+        TEST(test_mistakes),
+        TEST(test_other_settings),
+        TEST(test_two_processes),
+        TEST(test_refusals),
+        TEST(test_damage),
+        TEST(test_torn),
+        TEST(test_damaged_record),
+        TEST(test_torn_batch),
+        TEST(test_deleted_before_refusal),
+        TEST(test_renamed_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
