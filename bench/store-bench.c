@@ -2,10 +2,13 @@
 /* store-bench.c - operations a second of a key-value store, on the thesis' workloads:
  * 4-byte keys and small values, drawn uniformly or by Zipf's law, with memory for a
  * share of the keys.  Also of LMDB and Berkeley DB alone, with the same work and as
- * much memory.
+ * much memory, and of Redis with maxmemory: what it has evicted is a miss, and is set
+ * again, as a program does that has it elsewhere.
  *
  * Prints one line: operations a second, of all and of the last fifth; hits of memory
- * and all look-ups in the last fifth; bytes of memory. */
+ * and all look-ups in the last fifth; bytes of memory, keys there; operations a second
+ * of this process's CPU time, which other programs disturb less (0: another process
+ * does the work). */
 #include <argp.h>
 #include <db.h>
 #include <errno.h>
@@ -17,15 +20,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "rowcache/store/qmstore.h"
+#include "store-redis.h"
 
 enum action { GET, UPDATE, BOTH };
 
 static struct {
-    const char *engine, *policy, *disk, *dir, *durability;
+    const char *engine, *policy, *disk, *dir, *durability, *socket;
     unsigned long long operations, keys, memory, seed;
     unsigned value, partitions, threads;
     double zipf; /* 0: uniform */
@@ -48,7 +53,7 @@ static struct {
 };
 
 static const struct argp_option options[] = {
-    {"engine", 'e', "NAME", 0, "store, lmdb or bdb", 0},
+    {"engine", 'e', "NAME", 0, "store, lmdb, bdb or redis", 0},
     {"policy", 'p', "NAME", 0, "of the store", 0},
     {"disk", 'd', "NAME", 0, "of the store", 0},
     {"durability", 'D', "NAME", 0, "of the store: sync, lazy or none", 0},
@@ -62,6 +67,7 @@ static const struct argp_option options[] = {
     {"partitions", 'P', "N", 0, "1", 0},
     {"threads", 't', "N", 0, "1", 0},
     {"seed", 'S', "N", 0, "1", 0},
+    {"socket", 's' + 256, "PATH", 0, "of the server, for redis", 0},
     {"shift", 'x', NULL, 0, "popularity moves to other keys five times", 0},
     {0},
 };
@@ -111,6 +117,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'S':
         o.seed = strtoull(arg, NULL, 10);
         break;
+    case 's' + 256:
+        o.socket = arg;
+        break;
     case 'x':
         o.shift = true;
         break;
@@ -142,9 +151,18 @@ static MDB_env *env;
 static MDB_dbi dbi;
 static DB *bdb;
 static DB_ENV *bdb_env;
+static bool redis;
+static _Atomic uint64_t redis_hits, redis_misses;
 
 static int get(uint32_t key, char *value)
 {
+    if (redis) {
+        int r = redis_get(key, value, o.value);
+
+        redis_hits += r == 0;
+        redis_misses += r == ENOENT;
+        return r == ENOENT ? redis_put(key, value, o.value) : r;
+    }
     if (store) {
         void *v;
         int r = qmstore_get(store, &key, sizeof key, &v, NULL, NULL);
@@ -176,6 +194,8 @@ static int get(uint32_t key, char *value)
 static int put(uint32_t key, char *value)
 {
     memcpy(value, &key, sizeof key);
+    if (redis)
+        return redis_put(key, value, o.value);
     if (store)
         return qmstore_put(store, &key, sizeof key, value, o.value, 0);
     if (env) {
@@ -194,19 +214,43 @@ static int put(uint32_t key, char *value)
     }
 }
 
-static uint64_t store_entry(void) /* what a key takes in memory */
+static uint64_t power_of_two(double n)
 {
-    return (96 + 4 + o.value + 15) / 16 * 16 + 8;
+    uint64_t p = 1;
+
+    while ((double)p < n)
+        p *= 2;
+    return p;
+}
+
+/* The memory with which the store has the share of its keys in memory (its sixth figure
+ * tells): their entries, a bucket each, the filter of those on disk, and a sixteenth
+ * and an eighth of it all for the write buffer and the disk layer's cache. */
+static uint64_t memory(void)
+{
+    double keys = (double)o.keys * o.share;
+    uint64_t entry = (72 + 4 + o.value + 8 + 15) / 16 * 16;
+    double buckets = 8 * (double)power_of_two(keys / o.partitions) * o.partitions;
+    double filter =
+        (double)power_of_two(((double)o.keys - keys) / o.partitions * 1.5 * 9.6) / 8 *
+        o.partitions;
+
+    return o.memory ? o.memory
+                    : (uint64_t)((keys * (double)entry + buckets + filter) * 16 / 13);
 }
 
 static void open_engine(void)
 {
-    uint64_t memory = o.memory;
+    uint64_t bytes = memory();
     int r;
 
     mkdir(o.dir, 0700);
-    if (!memory)
-        memory = (uint64_t)((double)(o.keys * store_entry()) * o.share);
+    if (strcmp(o.engine, "redis") == 0) {
+        if (!o.socket || (r = redis_open(o.socket, bytes)) != 0)
+            die("redis", o.socket ? r : EINVAL);
+        redis = true;
+        return;
+    }
     if (strcmp(o.engine, "store") == 0) {
         struct qmstore_config c;
         char err[400];
@@ -220,15 +264,7 @@ static void open_engine(void)
         c.durability = *o.durability == 's'   ? QMSTORE_SYNC
                        : *o.durability == 'l' ? QMSTORE_LAZY
                                               : QMSTORE_NONE;
-        /* The share is of entries; what else there is comes on top, as in the thesis.
-         */
-        c.memory = o.memory
-                       ? o.memory
-                       : memory + memory / 4 + ((UINT64_C(1) << 20) * c.partitions);
-        if (!o.memory) {
-            c.disk_cache = c.memory / 8;
-            c.write_buffer = c.memory / 16;
-        }
+        c.memory = bytes < o.partitions << 20 ? o.partitions << 20 : bytes;
         r = qmstore_open(&c, &store, err, sizeof err);
         if (r != 0)
             die(err, r);
@@ -244,8 +280,8 @@ static void open_engine(void)
             die("lmdb", r);
     } else {
         if ((r = db_env_create(&bdb_env, 0)) != 0 ||
-            (r = bdb_env->set_cachesize(bdb_env, (uint32_t)(memory >> 30),
-                                        (uint32_t)(memory & ((1u << 30) - 1)), 1)) !=
+            (r = bdb_env->set_cachesize(bdb_env, (uint32_t)(bytes >> 30),
+                                        (uint32_t)(bytes & ((1u << 30) - 1)), 1)) !=
                 0 ||
             (r = bdb_env->open(bdb_env, o.dir,
                                DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_THREAD,
@@ -286,6 +322,15 @@ static double now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static double processor_time(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
 struct worker {
@@ -345,7 +390,7 @@ int main(int argc, char **argv)
                               NULL,
                               NULL};
     struct qmstore_stats before = {0}, after = {0};
-    double began, fifth, ended;
+    double began, fifth, ended, processor;
     char *value;
 
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
@@ -368,12 +413,15 @@ int main(int argc, char **argv)
             die("loading", r);
     }
     began = now();
+    processor = processor_time();
     run(0, o.operations / 5 * 4);
     if (store)
         qmstore_get_stats(store, &before);
+    redis_hits = redis_misses = 0;
     fifth = now();
     run(o.operations / 5 * 4, o.operations);
     ended = now();
+    processor = redis ? 0 : (double)o.operations / (processor_time() - processor);
     if (store) {
         uint64_t hits, all;
 
@@ -381,14 +429,15 @@ int main(int argc, char **argv)
         hits = after.memory_hits - before.memory_hits;
         all = hits + after.buffer_hits - before.buffer_hits + after.disk_hits -
               before.disk_hits + after.misses - before.misses;
-        printf("%.0f %.0f %llu %llu %llu %llu\n",
+        printf("%.0f %.0f %llu %llu %llu %llu %.0f\n",
                (double)o.operations / (ended - began),
                (double)(o.operations / 5) / (ended - fifth), (unsigned long long)hits,
                (unsigned long long)all, (unsigned long long)after.memory,
-               (unsigned long long)after.memory_keys);
+               (unsigned long long)after.memory_keys, processor);
         return qmstore_close(store) != 0;
     }
-    printf("%.0f %.0f 0 0 0 0\n", (double)o.operations / (ended - began),
-           (double)(o.operations / 5) / (ended - fifth));
+    printf("%.0f %.0f %llu %llu 0 0 %.0f\n", (double)o.operations / (ended - began),
+           (double)(o.operations / 5) / (ended - fifth), (unsigned long long)redis_hits,
+           (unsigned long long)(redis_hits + redis_misses), processor);
     return 0;
 }

@@ -28,6 +28,19 @@ struct store_hash store_hash_from(const uint8_t *bytes)
     return (struct store_hash){be64toh(high), be64toh(low)};
 }
 
+/* A file that was given another's name has a checksum that is right. */
+int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
+                        struct disk_record *r)
+{
+    int error = store_disk_unpack(bytes, len, r);
+    struct store_hash right;
+
+    if (error != 0)
+        return error;
+    right = store_hash_of(r->key, r->key_len);
+    return right.high == hash.high && right.low == hash.low ? 0 : EBADMSG;
+}
+
 void store_buffer_add(struct partition *p, struct entry *e)
 {
     e->place = PLACE_BUFFER;

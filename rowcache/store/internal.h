@@ -200,6 +200,9 @@ void store_partition_sweep(struct partition *p);
 struct store_hash store_hash_of(const void *key, size_t len);
 void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH]);
 struct store_hash store_hash_from(const uint8_t *bytes);
+/* What the disk layer has for a hash.  EBADMSG: it is damaged, or another key's. */
+int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
+                        struct disk_record *r);
 
 /* store.c: sets `memory` to what the rest leaves. */
 void store_set_memory(struct partition *p);

@@ -230,7 +230,7 @@ static int copy_record(void *opaque, const uint8_t *hash, const void *bytes, siz
 
     if (h.high > r->to)
         return ENOUGH;
-    if (store_disk_unpack(bytes, len, &record) != 0) {
+    if (store_record_unpack(h, bytes, len, &record) != 0) {
         r->p->stats.damaged++;
         return 0; /* the others are there */
     }
@@ -319,13 +319,15 @@ int qmstore_scan(struct qmstore *s, uint64_t *cursor,
     r = (struct range){.p = &s->partitions[partition]};
     error = walk_range(&r, &from, each, opaque);
     free(r.copies);
+    if (error != 0) /* none is left out when the call is made again */
+        return error;
     if (from == 0)
         *cursor = partition + 1 < s->config.partitions
                       ? (partition + 1) * (UINT64_MAX / SCAN_UNIT + 1)
                       : 0;
     else
         *cursor = partition * (UINT64_MAX / SCAN_UNIT + 1) + from / SCAN_UNIT;
-    return error;
+    return 0;
 }
 
 int qmstore_each(struct qmstore *s,

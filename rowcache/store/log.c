@@ -136,10 +136,11 @@ static bool parse(const char *map, uint64_t size, uint64_t offset,
     return true;
 }
 
-/* Hands over whole batches; l->offset and l->appended are then behind the last. */
+/* Hands over whole batches; l->offset and l->appended are then behind the last, and
+ * *torn is where what is no record begins. */
 static int replay(struct store_log *l, const char *map, uint64_t size,
                   int (*each)(void *opaque, const struct store_log_record *r),
-                  void *opaque)
+                  void *opaque, uint64_t *torn)
 {
     struct store_log_record r;
     uint64_t next;
@@ -148,6 +149,7 @@ static int replay(struct store_log *l, const char *map, uint64_t size,
         uint64_t end = l->offset, sequence = l->appended;
 
         do {
+            *torn = end;
             if (!parse(map, size, end, &r, &next) || r.sequence != sequence + 1)
                 return 0;
             end = next;
@@ -166,13 +168,14 @@ static int replay(struct store_log *l, const char *map, uint64_t size,
 }
 
 /* Whether there is a whole record behind the first that is not: then it is no torn end.
- */
-static bool goes_on(const struct store_log *l, const char *map, uint64_t size)
+ * Whole records before it, of the batch that it belongs to, say nothing. */
+static bool goes_on(const struct store_log *l, const char *map, uint64_t size,
+                    uint64_t torn)
 {
     struct store_log_record r;
     uint64_t next;
 
-    for (uint64_t at = l->offset + 1; at + sizeof(struct record) <= size; at++)
+    for (uint64_t at = torn + 1; at + sizeof(struct record) <= size; at++)
         if (parse(map, size, at, &r, &next) && r.sequence > l->appended)
             return true;
     return false;
@@ -183,6 +186,7 @@ static int read_log(struct store_log *l, uint64_t size,
                     void *opaque, bool *damaged)
 {
     struct header h;
+    uint64_t torn = 0;
     char *map;
     int r;
 
@@ -197,8 +201,8 @@ static int read_log(struct store_log *l, uint64_t size,
     }
     l->appended = le64toh(h.sequence);
     l->offset = sizeof h;
-    r = replay(l, map, size, each, opaque);
-    *damaged = r == 0 && l->offset < size && goes_on(l, map, size);
+    r = replay(l, map, size, each, opaque, &torn);
+    *damaged = r == 0 && l->offset < size && goes_on(l, map, size, torn);
     munmap(map, size);
     return r;
 }
@@ -231,11 +235,13 @@ int store_log_open(struct store_log *l, int dir, const char *name,
     l->fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd == -1 || fstat(l->fd, &st) == -1)
         return errno;
+    *lost = 0;
     if (st.st_size < (off_t)sizeof(struct header)) { /* new, or torn when it was */
-        l->appended = acknowledged;
+        /* None is acknowledged before the header is on disk. */
+        if (acknowledged > 0)
+            return EBADMSG;
         l->offset = sizeof(struct header);
-        *lost = 0;
-        r = write_header(l->fd, acknowledged);
+        r = write_header(l->fd, 0);
     } else {
         r = read_log(l, (uint64_t)st.st_size, each, opaque, damaged);
         *lost = acknowledged > l->appended ? acknowledged - l->appended : 0;

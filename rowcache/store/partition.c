@@ -127,7 +127,7 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
         p->stats.false_positives++;
     if (error != 0)
         return error;
-    error = store_disk_unpack(*bytes, len, r);
+    error = store_record_unpack(key->hash, *bytes, len, r);
     if (error == 0 &&
         (r->key_len != key->len || memcmp(r->key, key->bytes, key->len) != 0))
         error = EBADMSG;
@@ -453,13 +453,14 @@ struct sweep {
 static int look_at(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
 {
     struct sweep *s = opaque;
+    struct store_hash h = store_hash_from(hash);
     struct disk_record r;
 
-    s->until = store_hash_from(hash).high;
-    if (store_disk_unpack(bytes, len, &r) == 0 && is_over(r.expires)) {
+    s->until = h.high;
+    if (store_record_unpack(h, bytes, len, &r) == 0 && is_over(r.expires)) {
         struct expired *x = &s->found[s->count];
 
-        *x = (struct expired){store_hash_from(hash), r.key_len, malloc(r.key_len)};
+        *x = (struct expired){h, r.key_len, malloc(r.key_len)};
         if (x->key) {
             memcpy(x->key, r.key, r.key_len);
             s->count++;

@@ -132,7 +132,9 @@ QMSTORE_PUBLIC int qmstore_each(struct qmstore *store,
 
 /* As qmstore_each(), a part of the keys at a time: begins where *cursor says, 0 at
  * first, and sets it to where to go on, 0 at the end.  A key that is there from the
- * first call to the last is told once.  EINVAL: no call has returned that cursor. */
+ * first call to the last is told once.  On an error, and if `each` ends the walk,
+ * *cursor stays: the next call tells the same part again.  EINVAL: there is no such
+ * cursor. */
 QMSTORE_PUBLIC int qmstore_scan(struct qmstore *store, uint64_t *cursor,
                                 int (*each)(void *opaque, const void *key,
                                             size_t key_len, const void *value,

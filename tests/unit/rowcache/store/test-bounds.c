@@ -179,6 +179,80 @@ static void test_restored(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* The disk takes nothing: what is asked for there is served, and pushes nothing out of
+ * memory that the disk would have to take. */
+static void test_refused(void **state)
+{
+    const uint32_t keys = 2000;
+    struct qmstore_config c;
+    struct qmstore *s;
+    char name[120];
+
+    configure(&c);
+    c.policy = "lru";
+    c.disk = "files";
+    c.durability = QMSTORE_NONE;
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < keys; key++)
+        put(s, key, 1000, 0);
+    assert_true(stats_of(s).disk_keys > keys / 2);
+    snprintf(name, sizeof name, "%s/0/disk/new", test_dir);
+    assert_int_equal(mkdir(name, 0700), 0); /* where the layer writes a file */
+    for (unsigned round = 0; round < 2; round++)
+        for (uint32_t key = 0; key < keys; key++) {
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+            if (key % 200 == 0)
+                check_memory(s, &c);
+        }
+    assert_true(stats_of(s).error != 0);
+    assert_int_equal(rmdir(name), 0);
+    put(s, keys, 1000, 0);
+    for (uint32_t key = 0; key <= keys; key++)
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+    assert_int_equal(stats_of(s).error, 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A log of what is overwritten all the time is begun anew. */
+static void test_log(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore *s;
+
+    configure(&c);
+    s = open_ok(&c);
+    for (uint32_t i = 0; i < 20000; i++) {
+        put(s, i % 100, 2000, 0);
+        if (i % 500 == 0 && stats_of(s).log_bytes > 8 * c.memory)
+            fail_msg("a log of %llu bytes", (unsigned long long)stats_of(s).log_bytes);
+    }
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* Values that grow and shrink where they are: what they take is reckoned anew. */
+static void test_growing(void **state)
+{
+    const uint32_t keys = 200;
+    struct qmstore_config c;
+    struct qmstore *s;
+
+    configure(&c);
+    c.durability = QMSTORE_NONE;
+    c.policy = "lru";
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < keys; key++)
+        put(s, key, 10, 0);
+    for (uint32_t key = 0; key < keys; key++)
+        put(s, key, 20000, 0);
+    if (stats_of(s).memory_keys * 20000 > c.memory)
+        fail_msg("%llu keys of 20000 bytes in memory",
+                 (unsigned long long)stats_of(s).memory_keys);
+    for (uint32_t key = 0; key < 3000; key++)
+        put(s, key, 10, 0);
+    assert_int_equal(stats_of(s).memory_keys, 3000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +261,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_unopened, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_restored, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_refused, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_log, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_growing, make_test_dir, remove_test_dir),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

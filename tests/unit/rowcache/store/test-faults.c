@@ -214,6 +214,51 @@ static void test_refusals(void **state)
     }
 }
 
+/* Keys that were deleted stay so when the log is begun anew after it has failed: it
+ * then has what is in the write buffer, too. */
+static int delete_and_fail(const struct qmstore_config *c)
+{
+    struct qmstore *s = open_ok(c);
+    unsigned key;
+
+    fill(s, 0, 1000);
+    for (key = 0; key < 20; key++)
+        if (qmstore_delete(s, &key, sizeof key) != 0)
+            return 1;
+    key = 5000;
+    refuses = EIO;
+    for (unsigned i = 0; i < 100; i++)
+        if (qmstore_put(s, &key, sizeof key, big, sizeof big, 0) == EIO)
+            break;
+    refuses = 0;
+    if (stats_of(s).error != EIO)
+        return 2;
+    return qmstore_put(s, &key, sizeof key, big, 100, 0) || qmstore_flush(s) ? 3 : 0;
+}
+
+static void test_deleted_before_refusal(void **state)
+{
+    for (int durability = QMSTORE_SYNC; durability <= QMSTORE_LAZY; durability++) {
+        struct qmstore_config c = config();
+        struct qmstore *s;
+        int status;
+        pid_t child;
+
+        remove_below(test_dir);
+        c.durability = (enum qmstore_durability)durability;
+        if ((child = fork()) == 0)
+            _exit(delete_and_fail(&c));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            fail_msg("durability %d: %x", durability, status);
+        s = open_ok(&c);
+        for (unsigned key = 0; key < 1000; key++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                             key < 20 ? ENOENT : 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 static void overwrite(const char *name, off_t offset)
 {
     char path[160];
@@ -237,9 +282,10 @@ static bool exists(const char *name)
 /* A damaged partition is set aside as a whole, and the store goes on without. */
 static void test_damage(void **state)
 {
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         struct qmstore_config c = config();
         struct qmstore *s;
+        char path[160];
 
         remove_below(test_dir);
         message[0] = 0;
@@ -249,6 +295,9 @@ static void test_damage(void **state)
         assert_int_equal(qmstore_close(s), 0);
         if (i < 2) {
             overwrite("0/log", i == 0 ? 0 : 200);
+        } else if (i == 2) {
+            snprintf(path, sizeof path, "%s/0/log", test_dir);
+            assert_int_equal(truncate(path, 10), 0);
         } else { /* LMDB has two such pages */
             overwrite("0/disk/data.mdb", 16);
             overwrite("0/disk/data.mdb", 4096 + 16);
@@ -290,6 +339,96 @@ static void test_torn(void **state)
     }
 }
 
+/* The same in the middle of a batch: none of it is there, all before it is, and the
+ * partition is not taken for damaged, however many whole records of the batch there
+ * are. */
+static void test_torn_batch(void **state)
+{
+    enum { CHANGES = 6, BEFORE = 10 };
+
+    for (unsigned cut = 1; cut < CHANGES * 2044; cut += 1700) {
+        struct qmstore_change changes[CHANGES];
+        struct qmstore_config c = config();
+        unsigned keys[CHANGES];
+        struct qmstore *s;
+        struct stat st;
+        char path[160];
+        int status;
+        pid_t child;
+
+        remove_below(test_dir);
+        message[0] = 0;
+        for (unsigned i = 0; i < CHANGES; i++) {
+            keys[i] = BEFORE + i;
+            changes[i] =
+                (struct qmstore_change){&keys[i], big, sizeof keys[i], sizeof big, 0};
+        }
+        child = fork();
+        if (child == 0) {
+            s = open_ok(&c);
+            fill(s, 0, BEFORE);
+            if (qmstore_batch(s, changes, CHANGES) != 0 || qmstore_flush(s) != 0)
+                _exit(1);
+            _exit(0); /* as if killed */
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        snprintf(path, sizeof path, "%s/0/log", test_dir);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(truncate(path, st.st_size - cut), 0);
+        s = open_ok(&c);
+        if (count(s, BEFORE + CHANGES) != BEFORE)
+            fail_msg("cut by %u: %u keys; '%s'", cut, count(s, BEFORE + CHANGES),
+                     message);
+        assert_non_null(strstr(message, "are lost"));
+        assert_int_equal(stats_of(s).lost, CHANGES);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* A file of a record that was given another's name is that one's no more than damage
+ * is: neither a look-up nor a walk tells its value. */
+static int walked(void *opaque, const void *key, size_t key_len, const void *value,
+                  size_t value_len, uint64_t expires)
+{
+    unsigned i;
+
+    memcpy(&i, key, sizeof i);
+    ++((unsigned char *)opaque)[i];
+    return 0;
+}
+
+static void test_renamed_record(void **state)
+{
+    struct qmstore_config c = config();
+    static unsigned char seen[1000];
+    char command[400];
+    struct qmstore *s;
+    unsigned wrong = 0;
+
+    c.disk = "files";
+    c.policy = "lru";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    snprintf(command, sizeof command,
+             "set -- %s/0/disk/*/*; first=$1; shift; for f; do cp \"$first\" \"$f\"; "
+             "done",
+             test_dir);
+    assert_int_equal(system(command), 0);
+    s = open_ok(&c);
+    assert_int_equal(qmstore_each(s, walked, seen), 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
+
+        assert_true(r == 0 || r == EBADMSG);
+        assert_int_equal(seen[i], r == 0);
+        wrong += r == EBADMSG;
+    }
+    assert_true(wrong > 100);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* A record on disk that is damaged is an error, not another value. */
 static void test_damaged_record(void **state)
 {
@@ -326,9 +465,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_mistakes),       TEST(test_other_settings), TEST(test_two_processes),
-        TEST(test_refusals),       TEST(test_damage),         TEST(test_torn),
+        TEST(test_mistakes),
+        TEST(test_other_settings),
+        TEST(test_two_processes),
+        TEST(test_refusals),
+        TEST(test_damage),
+        TEST(test_torn),
         TEST(test_damaged_record),
+        TEST(test_torn_batch),
+        TEST(test_deleted_before_refusal),
+        TEST(test_renamed_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

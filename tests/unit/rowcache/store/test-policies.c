@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-policies.c - which keys are in memory and which on disk, as the thesis'
  * algorithms say (4.4.2); the Bloom filter; keys whose life ends. */
+#include <sys/stat.h>
+
 #include "rowcache/store/store.h"
+
 #include "testing.h"
 
 enum { VALUE = 4000 };
@@ -229,6 +232,43 @@ static void test_shift(void **state)
     assert_true(lfu > mru);
 }
 
+/* Popularity fades: keys that come rarely, but for a long time, do not push out those
+ * that come often. */
+static void test_fading(void **state)
+{
+    enum { OFTEN = 1600, RARELY = 6000, SIZE = 400, ROUNDS = 300, COUNTED = 50 };
+    struct qmstore_config c;
+    uint64_t hits = 0, seed = 9;
+    struct qmstore *s;
+    uint32_t rare = 0;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.durability = QMSTORE_NONE;
+    c.threadless = true;
+    s = open_ok(&c);
+    for (uint32_t k = 0; k < OFTEN + RARELY; k++)
+        assert_int_equal(qmstore_put(s, &k, sizeof k, value, SIZE, 0), 0);
+    for (unsigned i = 0; i < ROUNDS * OFTEN; i++) {
+        uint64_t before = s->partitions[0].stats.memory_hits;
+        uint32_t k = (uint32_t)rnd_below(&seed, OFTEN);
+
+        assert_int_equal(qmstore_get(s, &k, sizeof k, NULL, NULL, NULL), 0);
+        if (i >= (ROUNDS - COUNTED) * OFTEN)
+            hits += s->partitions[0].stats.memory_hits - before;
+        if (i % 2 != 0)
+            continue;
+        k = OFTEN + rare++ % RARELY;
+        assert_int_equal(qmstore_get(s, &k, sizeof k, NULL, NULL, NULL), 0);
+    }
+    printf("%llu keys in memory; of those asked for often, %.2f %% found there\n",
+           (unsigned long long)stats_of(s).memory_keys,
+           (double)hits * 100 / OFTEN / COUNTED);
+    assert_true(hits > (uint64_t)OFTEN * COUNTED * 95 / 100);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* As many false positives as configured; a full one is still right. */
 static void test_bloom(void **state)
 {
@@ -278,6 +318,41 @@ static void test_filter_is_rebuilt(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* A batch that the disk refused may be there in part; what is written again is found.
+ */
+static void test_failed_batch(void **state)
+{
+    enum { KEYS = 40 };
+    struct qmstore_config c;
+    struct partition *p;
+    struct qmstore *s;
+    char name[120];
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.policy = "lru";
+    c.disk = "files";
+    c.durability = QMSTORE_NONE;
+    c.threadless = true;
+    s = open_ok(&c);
+    p = &s->partitions[0];
+    p->memory = store_table_bytes(&p->table);
+    for (uint32_t k = 0; k < KEYS; k++)
+        assert_int_equal(qmstore_put(s, &k, sizeof k, value, 100, 0), 0);
+    assert_int_equal(p->buffer.count, KEYS);
+    snprintf(name, sizeof name, "%s/0/disk/new", test_dir);
+    assert_int_equal(mkdir(name, 0700), 0); /* where the layer writes a file */
+    assert_int_equal(store_buffer_write(p), EISDIR);
+    assert_int_equal(p->buffer.count, KEYS);
+    assert_int_equal(rmdir(name), 0);
+    assert_int_equal(store_buffer_write(p), 0);
+    assert_int_equal(p->buffer.count, 0);
+    for (uint32_t k = 0; k < KEYS; k++)
+        assert_int_equal(qmstore_get(s, &k, sizeof k, NULL, NULL, NULL), 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 static void test_expiry(void **state)
 {
     struct qmstore *s = open_for("lru", 50);
@@ -313,6 +388,7 @@ int main(void)
         TEST(test_lru),    TEST(test_mru),
         TEST(test_lfu),    TEST(test_wtinylfu),
         TEST(test_shift),  TEST(test_bloom),
+        TEST(test_fading), TEST(test_failed_batch),
         TEST(test_expiry), TEST(test_filter_is_rebuilt),
     };
 
