@@ -419,9 +419,10 @@ static void read_row(struct worker *w, struct qm_fill_job *job)
         return;
     }
     if (storable && name->index[0] == '\0')
-        qm_rows_put(fill->rows, &token, name->key, name->length,
-                    job->outcome == QM_FILL_ROW ? QM_ROWS_ROW : QM_ROWS_ABSENT,
-                    job->text.bytes, job->text.length, &job->position);
+        job->kept =
+            qm_rows_put(fill->rows, &token, name->key, name->length,
+                        job->outcome == QM_FILL_ROW ? QM_ROWS_ROW : QM_ROWS_ABSENT,
+                        job->text.bytes, job->text.length, &job->position);
 }
 
 /* --- the pool --- */
@@ -537,25 +538,43 @@ static void *work(void *opaque)
     return NULL;
 }
 
-bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job)
+static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
 {
     bool room;
 
     job->next = NULL;
     job->queued = qm_rows_now();
     job->text.length = 0;
+    job->kept = false;
     pthread_mutex_lock(&fill->lock);
-    room = fill->stats.waiting < fill->settings.queue && !fill->ending;
+    room = fill->stats.waiting < most && !fill->ending;
     if (room) {
         *fill->last = job;
         fill->last = &job->next;
         fill->stats.waiting++;
         pthread_cond_signal(&fill->wake);
-    } else {
-        fill->stats.refused++;
     }
     pthread_mutex_unlock(&fill->lock);
     return room;
+}
+
+bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    bool given = give(fill, job, fill->settings.queue);
+
+    if (!given) {
+        pthread_mutex_lock(&fill->lock);
+        fill->stats.refused++;
+        pthread_mutex_unlock(&fill->lock);
+    }
+    return given;
+}
+
+bool qm_fill_give_early(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    unsigned most = fill->settings.connections;
+
+    return give(fill, job, most < fill->settings.queue ? most : fill->settings.queue);
 }
 
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead)
