@@ -224,22 +224,14 @@ static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t tab
 static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                     const struct qm_seer_row *row)
 {
-    int64_t before, behind; /* rows of the table */
+    int64_t first, last;
 
-    if (__builtin_sub_overflow(item.row, row->first, &before) || before < 0)
+    if (item.row < row->first || item.row > row->last)
         return;
-    behind = row->length - 1 - before;
-    if (behind < 0)
-        return;
-    for (unsigned i = 0; i < QM_AUTO_BANDS; i++) {
-        int64_t from = bands[i][0], to = bands[i][1];
-
-        from = from < -before ? -before : from;
-        to = to > behind ? behind : to;
-        if (from <= to)
+    for (unsigned i = 0; i < QM_AUTO_BANDS; i++)
+        if (qm_seer_range(row, item.row, bands[i][0], bands[i][1], &first, &last))
             want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_SA, i),
-                 item.table, item.row + from, item.row + to, to < 0);
-    }
+                 item.table, first, last, bands[i][1] < 0);
 }
 
 static void temporal(struct qm_auto *ra, uint64_t now_ms)

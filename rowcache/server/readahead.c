@@ -234,11 +234,7 @@ static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 
     if (!t->known || t->info.last < t->info.first)
         return false;
-    *row = (struct qm_seer_row){.first = t->info.first};
-    if (__builtin_sub_overflow(t->info.last, t->info.first, &row->length) ||
-        row->length == INT64_MAX)
-        row->length = INT64_MAX - 1;
-    row->length++;
+    *row = (struct qm_seer_row){.first = t->info.first, .last = t->info.last};
     if (t->info.foreign_count == 0)
         return true;
     if (ra->row && item.table == ra->current.table && item.row == ra->current.row) {

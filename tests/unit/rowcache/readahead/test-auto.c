@@ -17,9 +17,8 @@ static int64_t first_row, last_row;
 
 static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 {
-    *row = (struct qm_seer_row){.first = first_row,
-                                .length = last_row - first_row + 1,
-                                .foreign_count = foreign_count};
+    *row = (struct qm_seer_row){
+        .first = first_row, .last = last_row, .foreign_count = foreign_count};
     for (unsigned i = 0; i < foreign_count; i++)
         row->foreign[i] = (struct qm_item){100 + i, item.row * 10};
     return item.table != 99;
