@@ -312,6 +312,35 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     *qm_items_add(ra->changed, item) = now_ms;
 }
 
+void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
+{
+    struct qm_items *all[] = {ra->fresh, ra->old};
+
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t *value = qm_items_find(all[i], item);
+
+        if (!value)
+            continue;
+        ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
+        if (all[i] == ra->fresh) /* it is not judged */
+            qm_worth_give_back(ra->worth, arm_of(*value), 1);
+        qm_items_remove(all[i], item);
+    }
+    qm_items_remove(ra->recent, item); /* it may be asked for at once */
+}
+
+void qm_auto_dropped_all(struct qm_auto *ra)
+{
+    struct qm_items *all[] = {ra->fresh, ra->old};
+    struct qm_item item;
+    uint64_t value;
+
+    for (unsigned i = 0; i < 2; i++)
+        while (qm_items_oldest(all[i], &item, &value))
+            qm_auto_dropped(ra, item);
+    qm_items_clear(ra->recent);
+}
+
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
 {
     struct qm_items *all[] = {ra->fresh, ra->old};

@@ -87,6 +87,9 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
 void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
 /* A row was changed or inserted. */
 void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
+/* A row is kept no more, for a reason that says nothing of what read it ahead; all. */
+void qm_auto_dropped(struct qm_auto *ra, struct qm_item item);
+void qm_auto_dropped_all(struct qm_auto *ra);
 /* All rows of a table have gone. */
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* The share of the connections that clients' reads have. */

@@ -531,6 +531,26 @@ static void changed(void *opaque, const char *schema, const char *table,
     pthread_mutex_unlock(&ra->lock);
 }
 
+void readahead_dropped(struct server *s, const char *key, size_t length)
+{
+    struct readahead *ra = s->readahead;
+    struct qm_item item;
+    struct table *t;
+    size_t table;
+
+    pthread_mutex_lock(&ra->lock);
+    if (!key) {
+        waste_table(ra, NULL);
+        qm_auto_dropped_all(ra->learner);
+    } else if (take_apart(key, length, &table, &item.row) &&
+               (t = find_table(ra, key, table))) {
+        item.table = t->id;
+        waste(ra, item);
+        qm_auto_dropped(ra->learner, item);
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
 /* Once a second.  What is not measured lets through. */
 static void tick(evutil_socket_t fd, short what, void *opaque)
 {

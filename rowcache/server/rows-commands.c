@@ -392,14 +392,17 @@ void cmd_del(struct client *c)
 
     for (unsigned i = 1; i < word_count(c); i++)
         if (!qm_row_name_parse(&name, word(c, i), word_length(c, i),
-                               c->server->config->schema))
+                               c->server->config->schema)) {
             dropped += qm_rows_drop(c->server->rows, name.key, name.length);
+            readahead_dropped(c->server, name.key, name.length);
+        }
     qm_reply_integer(&c->out, dropped);
 }
 
 void cmd_flushdb(struct client *c)
 {
     qm_rows_drop_all(c->server->rows);
+    readahead_dropped(c->server, NULL, 0);
     qm_reply_simple(&c->out, "OK");
 }
 

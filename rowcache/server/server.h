@@ -183,6 +183,8 @@ void readahead_end(struct server *server); /* after the pool's and the follower'
 /* A client was given that row; hit: it was kept, else it has waited since then. */
 void readahead_read(struct client *c, const char *key, size_t length, const char *row,
                     size_t row_length, bool hit, uint64_t since);
+/* An operator has dropped that row; NULL: all. */
+void readahead_dropped(struct server *server, const char *key, size_t length);
 /* False: there is no preset of that name. */
 bool readahead_set(struct server *server, const char *preset);
 /* INFO's lines of tables. */

@@ -237,6 +237,36 @@ static void test_outcomes(void **state)
     qm_auto_free(ra);
 }
 
+/* What an operator drops is not out any more, may be asked for anew, and is not held
+ * against its rule. */
+static void test_dropped(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    static struct qm_auto_request request;
+    const struct qm_worth_arm *arm;
+    struct qm_auto_stats stats;
+
+    miss(ra, 0, item(1, 1000));
+    assert_int_equal(fetch_all(ra, 0, 100), 100);
+    qm_auto_dropped(ra, item(1, 1001));
+    qm_auto_dropped(ra, item(1, 2000)); /* was not read ahead */
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.wasted[QM_AUTO_SA], 1);
+    assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_HIT);
+    miss(ra, 1, item(1, 1000));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.count, 1);
+    assert_int_equal(request.row[0], 1001);
+    qm_auto_fetched(ra, 1, &request, NULL, 0, 0);
+    qm_auto_tick(ra, 20000); /* 99 are judged, and dropped then */
+    qm_auto_dropped_all(ra);
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.wasted[QM_AUTO_SA], 100);
+    for (unsigned i = 1; (arm = qm_worth_get(qm_auto_worth(ra), i)); i++)
+        assert_int_equal(arm->out, 0);
+    qm_auto_free(ra);
+}
+
 /* Requests wait in a bounded queue; what it has no place for, and what is not asked
  * from the database, does not count as out. */
 static void test_bounds(void **state)
@@ -269,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_foreign),   cmocka_unit_test(test_temporal),
         cmocka_unit_test(test_predicted), cmocka_unit_test(test_learns),
         cmocka_unit_test(test_outcomes),  cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
