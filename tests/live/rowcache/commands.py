@@ -62,6 +62,9 @@ def rows(r):
     assert r.hgetall("item:42") == {"id": "42", "name": "name42"}
     assert r.hget("item:42", "name") == "name42" and r.hget("item:42", "nix") is None
     assert r.hmget("item:42", "name", "nix", "id") == ["name42", None, "42"]
+    types = r.hgetall("types:18446744073709551615")
+    names = [*reversed(types), "nix", "", "D", "ids", *types]
+    assert r.hmget("types:18446744073709551615", names) == [types.get(name) for name in names]
     assert r.hkeys("item:42") == ["id", "name"] and r.hvals("item:42") == ["42", "name42"]
     assert r.hlen("item:42") == 2 and r.hexists("item:42", "id") and not r.hexists("item:42", "x")
     assert r.ttl("item:42") == -1 and r.ttl("item:99999") == -2
