@@ -182,7 +182,18 @@ def plain():
 
 
 def connection(r):
-    fails("transactions are not supported", r.execute_command, "MULTI")
+    # Refused as a whole or one by one: what stands between is carried out by itself.
+    for command in ("MULTI", "UNWATCH"):
+        fails("transactions are not supported", r.execute_command, command)
+    fails("transactions are not supported", r.execute_command, "WATCH", "item:1")
+    for command in ("EXEC", "DISCARD"):
+        fails(f"{command} without MULTI", r.execute_command, command)
+    for db in (0, 1):
+        answer = raw(b"SELECT %d\r\nMULTI\r\nEXISTS item:1\r\nEXEC\r\nQUIT\r\n" % db)
+        assert answer.startswith(b"+OK\r\n+OK\r\n-ERR transactions are not supported"), answer
+        assert answer.endswith(b"\r\n:%d\r\n-ERR EXEC without MULTI\r\n+OK\r\n" % (1 - db)), answer
+    with r.pipeline(transaction=True) as pipe:
+        fails("transactions are not supported", pipe.get("item:1").execute)
     fails("unknown command 'NIX'", r.execute_command, "NIX")
     fails("wrong number of arguments for 'get'", r.execute_command, "GET")
     fails("DB index is out of range", r.execute_command, "SELECT", "2")
