@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "rowcache/keytext.h"
+#include "rowcache/key/keytext.h"
 
 enum { SLOTS = 65536, TABLES = 1024, WAITING = 8192, WAITING_BYTES = 32 << 20 };
 
