@@ -15,7 +15,7 @@ static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
 struct qm_auto {
     struct qm_auto_settings settings;
     struct qm_auto_calls calls;
-    struct qm_worth *worth;
+    struct qm_rule_yield *yield;
     /* Rows that were read ahead and not used; the arm, and when they came: */
     struct qm_items *fresh;   /* not judged */
     struct qm_items *old;     /* judged */
@@ -48,12 +48,12 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
         return NULL;
     ra->settings = *settings;
     ra->calls = *calls;
-    ra->worth = qm_worth_new();
+    ra->yield = qm_rule_yield_new();
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_items_new(settings->recent);
     ra->changed = qm_items_new(CHANGED);
-    if (!ra->worth || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
+    if (!ra->yield || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
         qm_auto_free(ra);
         return NULL;
     }
@@ -64,7 +64,7 @@ void qm_auto_free(struct qm_auto *ra)
 {
     if (!ra)
         return;
-    qm_worth_free(ra->worth);
+    qm_rule_yield_free(ra->yield);
     qm_items_free(ra->fresh);
     qm_items_free(ra->old);
     qm_items_free(ra->recent);
@@ -91,14 +91,14 @@ static unsigned arm_of(uint64_t value)
 
 static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
 {
-    return qm_worth_get(ra->worth, arm)->rule;
+    return qm_rule_yield_get(ra->yield, arm)->rule;
 }
 
 /* One that is out. */
 static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                   unsigned arm, bool used)
 {
-    qm_worth_judge(ra->worth, now_ms, arm, used);
+    qm_rule_yield_judge(ra->yield, now_ms, arm, used);
     if (ra->calls.ended && rule_of(ra, arm) == QM_AUTO_MINED)
         ra->calls.ended(ra->calls.opaque, item, used);
 }
@@ -155,7 +155,7 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     if (fresh)
         judge(ra, now_ms, item, arm_of(*value), true);
     else
-        qm_worth_late(ra->worth, arm_of(*value));
+        qm_rule_yield_late(ra->yield, arm_of(*value));
     qm_items_remove(fresh ? ra->fresh : ra->old, item);
     return true;
 }
@@ -205,13 +205,13 @@ static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t tab
         if (!is_recent(ra, now_ms, (struct qm_item){table, row}))
             rows[n++] = row;
     }
-    allowed = n > 0 ? qm_worth_allow(ra->worth, now_ms, arm, n) : 0;
+    allowed = n > 0 ? qm_rule_yield_allow(ra->yield, now_ms, arm, n) : 0;
     for (unsigned i = 0; i < allowed; i++) {
         struct qm_auto_request *request = request_for(ra, table);
 
         if (!request) {
             ra->stats.overflowed += allowed - i;
-            qm_worth_give_back(ra->worth, arm, allowed - i);
+            qm_rule_yield_give_back(ra->yield, arm, allowed - i);
             return;
         }
         request->row[request->count] = rows[i];
@@ -230,7 +230,7 @@ static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
         return;
     for (unsigned i = 0; i < QM_AUTO_BANDS; i++)
         if (qm_seer_range(row, item.row, bands[i][0], bands[i][1], &first, &last))
-            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_SA, i),
+            want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_SA, i),
                  item.table, first, last, bands[i][1] < 0);
 }
 
@@ -244,7 +244,7 @@ static void temporal(struct qm_auto *ra, uint64_t now_ms)
             return;
         qm_items_remove(ra->changed, item);
         if (now_ms - when <= ra->settings.t_ms)
-            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_TA, 0),
+            want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_TA, 0),
                  item.table, item.row, item.row, false);
     }
 }
@@ -255,11 +255,12 @@ static void foreign(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
     for (unsigned i = 0; i < row->foreign_count && i < QM_AUTO_FOREIGN; i++) {
         struct qm_item to = row->foreign[i];
 
-        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_FA, i), to.table,
-             to.row, to.row, false);
+        want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA, i),
+             to.table, to.row, to.row, false);
         if (to.row <= INT64_MAX - FOLLOWING)
             want(ra, now_ms,
-                 qm_worth_find(ra->worth, item.table, QM_AUTO_FA, QM_AUTO_FOREIGN + i),
+                 qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA,
+                                    QM_AUTO_FOREIGN + i),
                  to.table, to.row + 1, to.row + FOLLOWING, false);
     }
 }
@@ -278,7 +279,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     bool ahead;
 
     if (!hit) {
-        qm_worth_read(ra->worth, us);
+        qm_rule_yield_read(ra->yield, us);
         waste(ra, now_ms, item);
     }
     ahead = hit && use(ra, now_ms, item);
@@ -300,7 +301,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
 void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     if (has_rule(ra, QM_AUTO_MINED))
-        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_MINED, 0),
+        want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_MINED, 0),
              item.table, item.row, item.row, false);
 }
 
@@ -323,7 +324,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
             continue;
         ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
         if (all[i] == ra->fresh) /* it is not judged */
-            qm_worth_give_back(ra->worth, arm_of(*value), 1);
+            qm_rule_yield_give_back(ra->yield, arm_of(*value), 1);
         qm_items_remove(all[i], item);
     }
     qm_items_remove(ra->recent, item); /* it may be asked for at once */
@@ -358,7 +359,7 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
 
 void qm_auto_busy(struct qm_auto *ra, double busy)
 {
-    qm_worth_busy(ra->worth, busy);
+    qm_rule_yield_busy(ra->yield, busy);
 }
 
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
@@ -388,12 +389,12 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         unsigned arm = request->arm[i];
 
         if (!has(rows, count, item.row)) {
-            qm_worth_give_back(ra->worth, arm, 1);
+            qm_rule_yield_give_back(ra->yield, arm, 1);
             continue;
         }
         waste(ra, now_ms, item); /* it was there before, and is there no more */
         ra->stats.fetched[rule_of(ra, arm)]++;
-        qm_worth_paid(ra->worth, arm, 1, us / count);
+        qm_rule_yield_paid(ra->yield, arm, 1, us / count);
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
         *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
@@ -406,7 +407,7 @@ void qm_auto_forget(struct qm_auto *ra)
     uint64_t value;
 
     while (qm_items_oldest(ra->fresh, &item, &value)) {
-        qm_worth_give_back(ra->worth, arm_of(value), 1);
+        qm_rule_yield_give_back(ra->yield, arm_of(value), 1);
         qm_items_remove(ra->fresh, item);
     }
     qm_items_clear(ra->old);
@@ -419,7 +420,7 @@ void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats)
     *stats = ra->stats;
 }
 
-const struct qm_worth *qm_auto_worth(const struct qm_auto *ra)
+const struct qm_rule_yield *qm_auto_yield(const struct qm_auto *ra)
 {
-    return ra->worth;
+    return ra->yield;
 }

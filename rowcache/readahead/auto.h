@@ -2,7 +2,7 @@
 /* auto.h - read-ahead that learns which of its rules pays for which table: decisions
  * only, in virtual time.
  *
- * The rules are SEER-MCache's (seer.h), each divided into arms (worth.h), for each
+ * The rules are SEER-MCache's (seer.h), each divided into arms (yield.h), for each
  * table:
  *
  *   SA  the rows 1 to 4, 5 to 16 and 17 to 50 behind the one that was read, and as many
@@ -22,7 +22,7 @@
 #define QM_ROWCACHE_AUTO_H
 
 #include "rowcache/readahead/seer.h"
-#include "rowcache/readahead/worth.h"
+#include "rowcache/readahead/yield.h"
 
 enum qm_auto_rule { QM_AUTO_SA, QM_AUTO_TA, QM_AUTO_FA, QM_AUTO_MINED, QM_AUTO_RULES };
 
@@ -109,6 +109,6 @@ void qm_auto_forget(struct qm_auto *ra);
 
 void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats);
 /* The arms, for INFO. */
-const struct qm_worth *qm_auto_worth(const struct qm_auto *ra);
+const struct qm_rule_yield *qm_auto_yield(const struct qm_auto *ra);
 
 #endif

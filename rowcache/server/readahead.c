@@ -353,7 +353,7 @@ static bool give_seer(struct readahead *ra, const struct qm_seer_request *reques
 
 static bool give_auto(struct readahead *ra, const struct qm_auto_request *request)
 {
-    const struct qm_worth *worth = qm_auto_worth(ra->learner);
+    const struct qm_rule_yield *yield = qm_auto_yield(ra->learner);
     struct job *job = ra->preset == READAHEAD_AUTO
                           ? new_job(ra, ra->by_id[request->table], fetched)
                           : NULL;
@@ -365,7 +365,8 @@ static bool give_auto(struct readahead *ra, const struct qm_auto_request *reques
     job->fill.count = request->count;
     for (unsigned i = 0; i < request->count; i++) {
         job->fill.row[i] = request->row[i];
-        job->fill.source[i] = (uint8_t)(qm_worth_get(worth, request->arm[i])->rule + 1);
+        job->fill.source[i] =
+            (uint8_t)(qm_rule_yield_get(yield, request->arm[i])->rule + 1);
         job->fill.life_ms[i] = LIFE_MS;
     }
     return give_job(ra, job);
@@ -427,7 +428,7 @@ static void ended(void *opaque, struct qm_item item, bool used)
  * come by one SELECT. */
 static double least_probability(const struct readahead *ra)
 {
-    return qm_worth_price(qm_auto_worth(ra->learner)) / 2;
+    return qm_rule_yield_price(qm_auto_yield(ra->learner)) / 2;
 }
 
 static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item,
@@ -676,8 +677,8 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
     stats->rules = ra->rules;
     qm_seer_get_stats(ra->seer, &seer);
     qm_auto_get_stats(ra->learner, &learner);
-    stats->price = qm_worth_price(qm_auto_worth(ra->learner));
-    stats->read_us = qm_worth_read_us(qm_auto_worth(ra->learner));
+    stats->price = qm_rule_yield_price(qm_auto_yield(ra->learner));
+    stats->read_us = qm_rule_yield_read_us(qm_auto_yield(ra->learner));
     pthread_mutex_unlock(&ra->lock);
     for (unsigned i = 0; i < QM_AUTO_RULES; i++) {
         stats->asked[i] = learner.asked[i] + (i < 3 ? seer.requested[i] : 0);
@@ -694,7 +695,7 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
 /* --- what INFO says of tables --- */
 
 struct sum {
-    unsigned arms[QM_WORTH_OFF + 1];
+    unsigned arms[QM_RULE_YIELD_OFF + 1];
     double used, judged;
 };
 
@@ -702,9 +703,10 @@ static void add_rule(struct qm_text *text, const char *name, const struct sum *s
                      bool *first)
 {
     static const char *const states[] = {"trial", "on", "off"};
-    enum qm_worth_state state = sum->arms[QM_WORTH_ON]      ? QM_WORTH_ON
-                                : sum->arms[QM_WORTH_TRIAL] ? QM_WORTH_TRIAL
-                                                            : QM_WORTH_OFF;
+    enum qm_rule_yield_state state = sum->arms[QM_RULE_YIELD_ON] ? QM_RULE_YIELD_ON
+                                     : sum->arms[QM_RULE_YIELD_TRIAL]
+                                         ? QM_RULE_YIELD_TRIAL
+                                         : QM_RULE_YIELD_OFF;
     char line[64];
     int n;
 
@@ -721,12 +723,12 @@ void readahead_add_tables(struct server *s, struct qm_text *text)
 {
     struct readahead *ra = s->readahead;
     struct sum sum[SHOWN][QM_AUTO_RULES] = {0};
-    const struct qm_worth_arm *arm;
-    const struct qm_worth *worth;
+    const struct qm_rule_yield_arm *arm;
+    const struct qm_rule_yield *yield;
 
     pthread_mutex_lock(&ra->lock);
-    worth = qm_auto_worth(ra->learner);
-    for (unsigned i = 1; (arm = qm_worth_get(worth, i)); i++)
+    yield = qm_auto_yield(ra->learner);
+    for (unsigned i = 1; (arm = qm_rule_yield_get(yield, i)); i++)
         if (arm->table < SHOWN) {
             struct sum *to = &sum[arm->table][arm->rule];
 

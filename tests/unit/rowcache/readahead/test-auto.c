@@ -243,7 +243,7 @@ static void test_dropped(void **state)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     static struct qm_auto_request request;
-    const struct qm_worth_arm *arm;
+    const struct qm_rule_yield_arm *arm;
     struct qm_auto_stats stats;
 
     miss(ra, 0, item(1, 1000));
@@ -262,7 +262,7 @@ static void test_dropped(void **state)
     qm_auto_dropped_all(ra);
     qm_auto_get_stats(ra, &stats);
     assert_int_equal(stats.wasted[QM_AUTO_SA], 100);
-    for (unsigned i = 1; (arm = qm_worth_get(qm_auto_worth(ra), i)); i++)
+    for (unsigned i = 1; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
         assert_int_equal(arm->out, 0);
     qm_auto_free(ra);
 }
@@ -287,7 +287,7 @@ static void test_bounds(void **state)
     }
     assert_int_equal(requests, QM_AUTO_QUEUE);
     for (unsigned i = 1; i <= 6; i++)
-        assert_int_equal(qm_worth_get(qm_auto_worth(ra), i)->out, 0);
+        assert_int_equal(qm_rule_yield_get(qm_auto_yield(ra), i)->out, 0);
     qm_auto_forget(ra);
     qm_auto_free(ra);
 }
