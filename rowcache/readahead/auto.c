@@ -3,10 +3,11 @@
  */
 #include "rowcache/readahead/auto.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9 };
+enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, OUT_BITS = 15 };
 
 /* Where each band of SA begins and ends. */
 static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
@@ -17,8 +18,10 @@ struct qm_auto {
     struct qm_auto_calls calls;
     struct qm_rule_yield *yield;
     /* Rows that were read ahead and not used; the arm, and when they came: */
-    struct qm_items *fresh;   /* not judged */
-    struct qm_items *old;     /* judged */
+    struct qm_items *fresh; /* not judged */
+    struct qm_items *old;   /* judged */
+    /* How many are in the two, by a hash of their numbers. */
+    _Atomic uint32_t out[1 << OUT_BITS];
     struct qm_items *recent;  /* rows that were asked for or read: when */
     struct qm_items *changed; /* for TA: when */
     unsigned first, count;
@@ -79,6 +82,29 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
 
 /* --- rows that were read ahead --- */
 
+static unsigned out_slot(int64_t row)
+{
+    return (unsigned)((uint64_t)row * 0x9e3779b97f4a7c15u >> (64 - OUT_BITS));
+}
+
+static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t value)
+{
+    *qm_items_add(ra->fresh, item) = value;
+    atomic_fetch_add_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
+/* It was there. */
+static void leave(struct qm_auto *ra, struct qm_items *from, struct qm_item item)
+{
+    qm_items_remove(from, item);
+    atomic_fetch_sub_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
+bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row)
+{
+    return atomic_load_explicit(&ra->out[out_slot(row)], memory_order_relaxed) > 0;
+}
+
 static uint64_t value_of(unsigned arm, uint64_t now_ms)
 {
     return now_ms << 16 | arm;
@@ -114,7 +140,7 @@ static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
     if (fresh)
         judge(ra, now_ms, item, arm_of(*value), false);
-    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+    leave(ra, fresh ? ra->fresh : ra->old, item);
 }
 
 /* The oldest that is out has had its time. */
@@ -156,7 +182,7 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
         judge(ra, now_ms, item, arm_of(*value), true);
     else
         qm_rule_yield_late(ra->yield, arm_of(*value));
-    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+    leave(ra, fresh ? ra->fresh : ra->old, item);
     return true;
 }
 
@@ -325,7 +351,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
         ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
         if (all[i] == ra->fresh) /* it is not judged */
             qm_rule_yield_give_back(ra->yield, arm_of(*value), 1);
-        qm_items_remove(all[i], item);
+        leave(ra, all[i], item);
     }
     qm_items_remove(ra->recent, item); /* it may be asked for at once */
 }
@@ -397,7 +423,7 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         qm_rule_yield_paid(ra->yield, arm, 1, us / count);
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
-        *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
+        add_fresh(ra, item, value_of(arm, now_ms));
     }
 }
 
@@ -408,9 +434,10 @@ void qm_auto_forget(struct qm_auto *ra)
 
     while (qm_items_oldest(ra->fresh, &item, &value)) {
         qm_rule_yield_give_back(ra->yield, arm_of(value), 1);
-        qm_items_remove(ra->fresh, item);
+        leave(ra, ra->fresh, item);
     }
-    qm_items_clear(ra->old);
+    while (qm_items_oldest(ra->old, &item, &value))
+        leave(ra, ra->old, item);
     qm_items_clear(ra->recent);
     qm_items_clear(ra->changed);
 }

@@ -83,6 +83,10 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
 /* A client's read.  hit: it was kept; else it waited for us. */
 enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                                bool hit, double us);
+/* False: no row of that number, of whatever table, was read ahead and not used, so a
+ * hit of it says nothing.  Any thread may ask, without the lock of the others; what
+ * another thread has just read ahead may be missed once. */
+bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row);
 /* That row may be read soon. */
 void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
 /* A row was changed or inserted. */

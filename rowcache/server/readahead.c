@@ -170,16 +170,25 @@ static void ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
 
 /* --- what the rules ask of a row --- */
 
+/* As it is printed: no zeros before it, no other sign than -. */
 static bool read_integer(const char *text, size_t length, int64_t *value)
 {
-    char copy[24] = "", back[24];
+    bool negative = length > 0 && *text == '-';
+    int64_t v = 0;
 
-    if (length == 0 || length >= sizeof copy)
+    text += negative;
+    length -= negative;
+    if (length == 0 || (*text == '0' && (length > 1 || negative)))
         return false;
-    memcpy(copy, text, length);
-    *value = strtoll(copy, NULL, 10);
-    snprintf(back, sizeof back, "%" PRId64, *value);
-    return strcmp(copy, back) == 0;
+    for (size_t i = 0; i < length; i++) {
+        int digit = text[i] - '0';
+
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, negative ? -digit : digit, &v))
+            return false;
+    }
+    *value = v;
+    return true;
 }
 
 static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
@@ -469,6 +478,10 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
     size_t table;
 
     if (ra->preset == READAHEAD_OFF || !take_apart(key, length, &table, &item.row))
+        return;
+    /* Most hits: then auto has nothing to learn, and takes no lock. */
+    if (hit && ra->preset == READAHEAD_AUTO &&
+        !qm_auto_may_be_ahead(ra->learner, item.row))
         return;
     pthread_mutex_lock(&ra->lock);
     ms = clock_ms();

@@ -219,7 +219,10 @@ static void test_outcomes(void **state)
 
     miss(ra, 0, item(1, 1000));
     assert_int_equal(fetch_all(ra, 0, 100), 100);
+    for (int64_t row = 950; row <= 1050; row++)
+        assert_int_equal(qm_auto_may_be_ahead(ra, row), row != 1000);
     assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_AHEAD);
+    assert_false(qm_auto_may_be_ahead(ra, 1001));
     assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_HIT);
     fetch_all(ra, 1, 100);
     qm_auto_modified(ra, 2, item(1, 1002)); /* wasted */
@@ -234,6 +237,8 @@ static void test_outcomes(void **state)
     qm_auto_get_stats(ra, &stats);
     assert_int_equal(stats.used[QM_AUTO_SA] + stats.wasted[QM_AUTO_SA],
                      stats.fetched[QM_AUTO_SA]);
+    for (int64_t row = 900; row < 1100; row++)
+        assert_false(qm_auto_may_be_ahead(ra, row));
     qm_auto_free(ra);
 }
 
