@@ -196,7 +196,8 @@ void cmd_no_multi(struct client *c)
     for (; c->command[i]; i++)
         name[i] = (char)toupper((unsigned char)c->command[i]);
     name[i] = '\0';
-    client_error(c, "ERR %s without MULTI", name);
+    /* Clients that send all at once show this error, not that of MULTI. */
+    client_error(c, "ERR %s without MULTI: transactions are not supported", name);
 }
 
 /* --- CLIENT --- */

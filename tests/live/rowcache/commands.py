@@ -191,7 +191,7 @@ def connection(r):
     for db in (0, 1):
         answer = raw(b"SELECT %d\r\nMULTI\r\nEXISTS item:1\r\nEXEC\r\nQUIT\r\n" % db)
         assert answer.startswith(b"+OK\r\n+OK\r\n-ERR transactions are not supported"), answer
-        assert answer.endswith(b"\r\n:%d\r\n-ERR EXEC without MULTI\r\n+OK\r\n" % (1 - db)), answer
+        assert answer.endswith(b"\r\n:%d\r\n-ERR EXEC without MULTI: transactions are not supported\r\n+OK\r\n" % (1 - db)), answer
     with r.pipeline(transaction=True) as pipe:
         fails("transactions are not supported", pipe.get("item:1").execute)
     fails("unknown command 'NIX'", r.execute_command, "NIX")
