@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "rowcache/keytext.h"
+#include "rowcache/key/keytext.h"
 
 enum { SLOTS = 65536, TABLES = 1024, WAITING = 8192, WAITING_BYTES = 32 << 20 };
 
@@ -158,6 +158,12 @@ static bool caught_up(struct qm_rows *rows, struct qm_reader *reader)
     return covers;
 }
 
+bool qm_rows_serves(struct qm_rows *rows, struct qm_reader *reader, uint64_t now)
+{
+    return is_fresh(rows, now) && !reader->blind &&
+           (!reader->seen || caught_up(rows, reader));
+}
+
 enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
                               uint64_t now, const char *key, size_t length,
                               void **value, const char **text, size_t *text_length)
@@ -165,8 +171,7 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
     struct header header;
     size_t n;
 
-    if (!is_fresh(rows, now) || reader->blind ||
-        (reader->seen && !caught_up(rows, reader)))
+    if (!qm_rows_serves(rows, reader, now))
         return QM_ROWS_NONE;
     if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
         return QM_ROWS_NONE;
@@ -252,23 +257,25 @@ static uint64_t end_of(const struct qm_rows_token *t)
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 + t->life_ms;
 }
 
-static void store(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
+static bool store(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
                   size_t key_length, const void *value, size_t length)
 {
     if (!rows->following || rows->slot[t->slot].version != t->version ||
         rows->generation[t->table] != t->generation) {
         rows->stats.raced++;
-        return;
+        return false;
     }
-    if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0) {
-        rows->stats.stored++;
-        rows->stats.stored_of[t->source]++;
-    } else { /* it may have been made, or not: then nothing must be there */
+    if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) != 0) {
+        /* it may have been made, or not: then nothing must be there */
         forget(rows, t->table, key, key_length);
+        return false;
     }
+    rows->stats.stored++;
+    rows->stats.stored_of[t->source]++;
+    return true;
 }
 
-void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
+bool qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
                  const char *key, size_t length, enum qm_rows_kind kind,
                  const char *value, size_t value_length,
                  const struct qm_gtid_list *position)
@@ -277,12 +284,13 @@ void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
                             .table = (uint16_t)token->table,
                             .generation = token->generation};
     struct waiting *w;
+    bool stored = false;
 
     if (!token->storable || position->count == 0 || length > QMSTORE_KEY_MAX)
-        return;
+        return false;
     w = malloc(sizeof *w + length + sizeof header + value_length);
     if (!w)
-        return;
+        return false;
     *w = (struct waiting){.token = *token,
                           .position = *position,
                           .key_length = length,
@@ -293,7 +301,7 @@ void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
         memcpy(w->bytes + length + sizeof header, value, value_length);
     pthread_mutex_lock(&rows->lock);
     if (qm_gtid_covers(&rows->applied, position)) {
-        store(rows, token, w->bytes, length, w->bytes + length, w->length);
+        stored = store(rows, token, w->bytes, length, w->bytes + length, w->length);
     } else if (rows->following && rows->count < WAITING &&
                rows->bytes + w->length < WAITING_BYTES) {
         *rows->last = w;
@@ -304,6 +312,7 @@ void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
     }
     pthread_mutex_unlock(&rows->lock);
     free(w);
+    return stored;
 }
 
 /* In their order: one that cannot be stored yet holds up those behind it. */

@@ -70,14 +70,17 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
 /* Before a SELECT is sent.  table is the part of the key before its ':'. */
 struct qm_rows_token qm_rows_begin(struct qm_rows *rows, const char *table,
                                    size_t table_length, const char *key, size_t length);
-/* After it: position is what it may have seen. */
-void qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
+/* After it: position is what it may have seen.  True: it is kept already, and does not
+ * wait for the log. */
+bool qm_rows_put(struct qm_rows *rows, const struct qm_rows_token *token,
                  const char *key, size_t length, enum qm_rows_kind kind,
                  const char *value, size_t value_length,
                  const struct qm_gtid_list *position);
 /* The reader was given what may have seen position. */
 void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position);
 
+/* Whether the reader is given what is kept: else it reads past it. */
+bool qm_rows_serves(struct qm_rows *rows, struct qm_reader *reader, uint64_t now);
 /* Whether it is kept, and may be served. */
 bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length);
 

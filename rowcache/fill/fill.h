@@ -29,6 +29,7 @@ struct qm_fill_job {
     uint64_t queued;       /* qm_rows_now() */
     _Atomic uint64_t sent; /* the tick when its SELECT was sent; 0: not yet */
     enum qm_fill_outcome outcome;
+    bool kept;           /* whoever asks the rows for it finds it */
     struct qm_text text; /* the row; or the error, as Redis words it, without '-' */
     struct qm_gtid_list position;
 };
@@ -81,6 +82,9 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
                               void *opaque);
 /* False: too many wait. */
 bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job);
+/* As qm_fill_give() for a read that nobody waits for yet: as many may wait as the pool
+ * has connections. */
+bool qm_fill_give_early(struct qm_fill *fill, struct qm_fill_job *job);
 /* Takes a job only if no read waits for a connection.  False: one waits, too many jobs
  * are given already, or the rows could not be kept. */
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);

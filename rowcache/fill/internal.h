@@ -36,6 +36,11 @@ struct qm_fill {
     struct worker worker[];
 };
 
+/* read.c */
+void qm_fill_hang_up(struct worker *w);
+/* connecting: none is tried for a while. */
+void qm_fill_remember_error(struct qm_fill *fill, const char *error, bool connecting);
+void qm_fill_read(struct worker *w, struct qm_fill_job *job);
 /* False, with a reply in error. */
 bool qm_fill_connect(struct worker *w, char *error, size_t size);
 /* The plan for the job, loaded and prepared; NULL: the job has its error. */

@@ -11,7 +11,7 @@
 #ifndef QM_ROWCACHE_NAME_H
 #define QM_ROWCACHE_NAME_H
 
-#include "rowcache/keytext.h"
+#include "rowcache/key/keytext.h"
 
 enum { QM_NAME_PARTS = 16, QM_NAME_LENGTH = 64 * 4 };
 

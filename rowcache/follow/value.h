@@ -9,7 +9,7 @@
 #define QM_ROWCACHE_VALUE_H
 
 #include "rowcache/follow/bytes.h"
-#include "rowcache/keytext.h"
+#include "rowcache/key/keytext.h"
 
 /* Types of columns in the binary log. */
 enum qm_type {

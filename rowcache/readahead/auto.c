@@ -3,10 +3,11 @@
  */
 #include "rowcache/readahead/auto.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9 };
+enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, OUT_BITS = 15 };
 
 /* Where each band of SA begins and ends. */
 static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
@@ -15,10 +16,12 @@ static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
 struct qm_auto {
     struct qm_auto_settings settings;
     struct qm_auto_calls calls;
-    struct qm_worth *worth;
+    struct qm_rule_yield *yield;
     /* Rows that were read ahead and not used; the arm, and when they came: */
-    struct qm_items *fresh;   /* not judged */
-    struct qm_items *old;     /* judged */
+    struct qm_items *fresh; /* not judged */
+    struct qm_items *old;   /* judged */
+    /* How many are in the two, by a hash of their numbers. */
+    _Atomic uint32_t out[1 << OUT_BITS];
     struct qm_items *recent;  /* rows that were asked for or read: when */
     struct qm_items *changed; /* for TA: when */
     unsigned first, count;
@@ -48,12 +51,12 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
         return NULL;
     ra->settings = *settings;
     ra->calls = *calls;
-    ra->worth = qm_worth_new();
+    ra->yield = qm_rule_yield_new();
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_items_new(settings->recent);
     ra->changed = qm_items_new(CHANGED);
-    if (!ra->worth || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
+    if (!ra->yield || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
         qm_auto_free(ra);
         return NULL;
     }
@@ -64,7 +67,7 @@ void qm_auto_free(struct qm_auto *ra)
 {
     if (!ra)
         return;
-    qm_worth_free(ra->worth);
+    qm_rule_yield_free(ra->yield);
     qm_items_free(ra->fresh);
     qm_items_free(ra->old);
     qm_items_free(ra->recent);
@@ -79,6 +82,29 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
 
 /* --- rows that were read ahead --- */
 
+static unsigned out_slot(int64_t row)
+{
+    return (unsigned)((uint64_t)row * 0x9e3779b97f4a7c15u >> (64 - OUT_BITS));
+}
+
+static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t value)
+{
+    *qm_items_add(ra->fresh, item) = value;
+    atomic_fetch_add_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
+/* It was there. */
+static void leave(struct qm_auto *ra, struct qm_items *from, struct qm_item item)
+{
+    qm_items_remove(from, item);
+    atomic_fetch_sub_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
+bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row)
+{
+    return atomic_load_explicit(&ra->out[out_slot(row)], memory_order_relaxed) > 0;
+}
+
 static uint64_t value_of(unsigned arm, uint64_t now_ms)
 {
     return now_ms << 16 | arm;
@@ -91,14 +117,14 @@ static unsigned arm_of(uint64_t value)
 
 static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
 {
-    return qm_worth_get(ra->worth, arm)->rule;
+    return qm_rule_yield_get(ra->yield, arm)->rule;
 }
 
 /* One that is out. */
 static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                   unsigned arm, bool used)
 {
-    qm_worth_judge(ra->worth, now_ms, arm, used);
+    qm_rule_yield_judge(ra->yield, now_ms, arm, used);
     if (ra->calls.ended && rule_of(ra, arm) == QM_AUTO_MINED)
         ra->calls.ended(ra->calls.opaque, item, used);
 }
@@ -114,7 +140,7 @@ static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
     if (fresh)
         judge(ra, now_ms, item, arm_of(*value), false);
-    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+    leave(ra, fresh ? ra->fresh : ra->old, item);
 }
 
 /* The oldest that is out has had its time. */
@@ -155,8 +181,8 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     if (fresh)
         judge(ra, now_ms, item, arm_of(*value), true);
     else
-        qm_worth_late(ra->worth, arm_of(*value));
-    qm_items_remove(fresh ? ra->fresh : ra->old, item);
+        qm_rule_yield_late(ra->yield, arm_of(*value));
+    leave(ra, fresh ? ra->fresh : ra->old, item);
     return true;
 }
 
@@ -205,13 +231,13 @@ static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t tab
         if (!is_recent(ra, now_ms, (struct qm_item){table, row}))
             rows[n++] = row;
     }
-    allowed = n > 0 ? qm_worth_allow(ra->worth, now_ms, arm, n) : 0;
+    allowed = n > 0 ? qm_rule_yield_allow(ra->yield, now_ms, arm, n) : 0;
     for (unsigned i = 0; i < allowed; i++) {
         struct qm_auto_request *request = request_for(ra, table);
 
         if (!request) {
             ra->stats.overflowed += allowed - i;
-            qm_worth_give_back(ra->worth, arm, allowed - i);
+            qm_rule_yield_give_back(ra->yield, arm, allowed - i);
             return;
         }
         request->row[request->count] = rows[i];
@@ -224,22 +250,14 @@ static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t tab
 static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                     const struct qm_seer_row *row)
 {
-    int64_t before, behind; /* rows of the table */
+    int64_t first, last;
 
-    if (__builtin_sub_overflow(item.row, row->first, &before) || before < 0)
+    if (item.row < row->first || item.row > row->last)
         return;
-    behind = row->length - 1 - before;
-    if (behind < 0)
-        return;
-    for (unsigned i = 0; i < QM_AUTO_BANDS; i++) {
-        int64_t from = bands[i][0], to = bands[i][1];
-
-        from = from < -before ? -before : from;
-        to = to > behind ? behind : to;
-        if (from <= to)
-            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_SA, i),
-                 item.table, item.row + from, item.row + to, to < 0);
-    }
+    for (unsigned i = 0; i < QM_AUTO_BANDS; i++)
+        if (qm_seer_range(row, item.row, bands[i][0], bands[i][1], &first, &last))
+            want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_SA, i),
+                 item.table, first, last, bands[i][1] < 0);
 }
 
 static void temporal(struct qm_auto *ra, uint64_t now_ms)
@@ -252,7 +270,7 @@ static void temporal(struct qm_auto *ra, uint64_t now_ms)
             return;
         qm_items_remove(ra->changed, item);
         if (now_ms - when <= ra->settings.t_ms)
-            want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_TA, 0),
+            want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_TA, 0),
                  item.table, item.row, item.row, false);
     }
 }
@@ -263,11 +281,12 @@ static void foreign(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
     for (unsigned i = 0; i < row->foreign_count && i < QM_AUTO_FOREIGN; i++) {
         struct qm_item to = row->foreign[i];
 
-        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_FA, i), to.table,
-             to.row, to.row, false);
+        want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA, i),
+             to.table, to.row, to.row, false);
         if (to.row <= INT64_MAX - FOLLOWING)
             want(ra, now_ms,
-                 qm_worth_find(ra->worth, item.table, QM_AUTO_FA, QM_AUTO_FOREIGN + i),
+                 qm_rule_yield_find(ra->yield, item.table, QM_AUTO_FA,
+                                    QM_AUTO_FOREIGN + i),
                  to.table, to.row + 1, to.row + FOLLOWING, false);
     }
 }
@@ -286,7 +305,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     bool ahead;
 
     if (!hit) {
-        qm_worth_read(ra->worth, us);
+        qm_rule_yield_read(ra->yield, us);
         waste(ra, now_ms, item);
     }
     ahead = hit && use(ra, now_ms, item);
@@ -308,7 +327,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
 void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     if (has_rule(ra, QM_AUTO_MINED))
-        want(ra, now_ms, qm_worth_find(ra->worth, item.table, QM_AUTO_MINED, 0),
+        want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_MINED, 0),
              item.table, item.row, item.row, false);
 }
 
@@ -318,6 +337,35 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     qm_items_remove(ra->recent, item);
     qm_items_remove(ra->changed, item); /* it becomes the newest */
     *qm_items_add(ra->changed, item) = now_ms;
+}
+
+void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
+{
+    struct qm_items *all[] = {ra->fresh, ra->old};
+
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t *value = qm_items_find(all[i], item);
+
+        if (!value)
+            continue;
+        ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
+        if (all[i] == ra->fresh) /* it is not judged */
+            qm_rule_yield_give_back(ra->yield, arm_of(*value), 1);
+        leave(ra, all[i], item);
+    }
+    qm_items_remove(ra->recent, item); /* it may be asked for at once */
+}
+
+void qm_auto_dropped_all(struct qm_auto *ra)
+{
+    struct qm_items *all[] = {ra->fresh, ra->old};
+    struct qm_item item;
+    uint64_t value;
+
+    for (unsigned i = 0; i < 2; i++)
+        while (qm_items_oldest(all[i], &item, &value))
+            qm_auto_dropped(ra, item);
+    qm_items_clear(ra->recent);
 }
 
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
@@ -337,7 +385,7 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
 
 void qm_auto_busy(struct qm_auto *ra, double busy)
 {
-    qm_worth_busy(ra->worth, busy);
+    qm_rule_yield_busy(ra->yield, busy);
 }
 
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
@@ -367,15 +415,15 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         unsigned arm = request->arm[i];
 
         if (!has(rows, count, item.row)) {
-            qm_worth_give_back(ra->worth, arm, 1);
+            qm_rule_yield_give_back(ra->yield, arm, 1);
             continue;
         }
         waste(ra, now_ms, item); /* it was there before, and is there no more */
         ra->stats.fetched[rule_of(ra, arm)]++;
-        qm_worth_paid(ra->worth, arm, 1, us / count);
+        qm_rule_yield_paid(ra->yield, arm, 1, us / count);
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
-        *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
+        add_fresh(ra, item, value_of(arm, now_ms));
     }
 }
 
@@ -385,10 +433,11 @@ void qm_auto_forget(struct qm_auto *ra)
     uint64_t value;
 
     while (qm_items_oldest(ra->fresh, &item, &value)) {
-        qm_worth_give_back(ra->worth, arm_of(value), 1);
-        qm_items_remove(ra->fresh, item);
+        qm_rule_yield_give_back(ra->yield, arm_of(value), 1);
+        leave(ra, ra->fresh, item);
     }
-    qm_items_clear(ra->old);
+    while (qm_items_oldest(ra->old, &item, &value))
+        leave(ra, ra->old, item);
     qm_items_clear(ra->recent);
     qm_items_clear(ra->changed);
 }
@@ -398,7 +447,7 @@ void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats)
     *stats = ra->stats;
 }
 
-const struct qm_worth *qm_auto_worth(const struct qm_auto *ra)
+const struct qm_rule_yield *qm_auto_yield(const struct qm_auto *ra)
 {
-    return ra->worth;
+    return ra->yield;
 }

@@ -2,7 +2,7 @@
 /* auto.h - read-ahead that learns which of its rules pays for which table: decisions
  * only, in virtual time.
  *
- * The rules are SEER-MCache's (seer.h), each divided into arms (worth.h), for each
+ * The rules are SEER-MCache's (seer.h), each divided into arms (yield.h), for each
  * table:
  *
  *   SA  the rows 1 to 4, 5 to 16 and 17 to 50 behind the one that was read, and as many
@@ -22,7 +22,7 @@
 #define QM_ROWCACHE_AUTO_H
 
 #include "rowcache/readahead/seer.h"
-#include "rowcache/readahead/worth.h"
+#include "rowcache/readahead/yield.h"
 
 enum qm_auto_rule { QM_AUTO_SA, QM_AUTO_TA, QM_AUTO_FA, QM_AUTO_MINED, QM_AUTO_RULES };
 
@@ -83,10 +83,17 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules);
 /* A client's read.  hit: it was kept; else it waited for us. */
 enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                                bool hit, double us);
+/* False: no row of that number, of whatever table, was read ahead and not used, so a
+ * hit of it says nothing.  Any thread may ask, without the lock of the others; what
+ * another thread has just read ahead may be missed once. */
+bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row);
 /* That row may be read soon. */
 void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
 /* A row was changed or inserted. */
 void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item);
+/* A row is kept no more, for a reason that says nothing of what read it ahead; all. */
+void qm_auto_dropped(struct qm_auto *ra, struct qm_item item);
+void qm_auto_dropped_all(struct qm_auto *ra);
 /* All rows of a table have gone. */
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* The share of the connections that clients' reads have. */
@@ -106,6 +113,6 @@ void qm_auto_forget(struct qm_auto *ra);
 
 void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats);
 /* The arms, for INFO. */
-const struct qm_worth *qm_auto_worth(const struct qm_auto *ra);
+const struct qm_rule_yield *qm_auto_yield(const struct qm_auto *ra);
 
 #endif

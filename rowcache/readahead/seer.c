@@ -111,19 +111,41 @@ static void enqueue(struct qm_seer *seer, const struct qm_seer_request *request)
         seer->outstanding++;
 }
 
+bool qm_seer_range(const struct qm_seer_row *row, int64_t number, int from, int to,
+                   int64_t *first, int64_t *last)
+{
+    /* Beyond the last number there is none; before the first one the table's begin. */
+    if (__builtin_add_overflow(number, from, first)) {
+        if (from > 0)
+            return false;
+        *first = INT64_MIN;
+    }
+    if (__builtin_add_overflow(number, to, last)) {
+        if (to < 0)
+            return false;
+        *last = INT64_MAX;
+    }
+    if (*first < row->first)
+        *first = row->first;
+    if (*last > row->last)
+        *last = row->last;
+    return *first <= *last;
+}
+
 /* Those of row on, both ways, that the table has. */
 static void spatial(struct qm_seer *seer, struct qm_item item,
                     const struct qm_seer_row *row, unsigned level)
 {
     struct qm_seer_request request = {QM_SEER_SA, level, item.table, 0, {0}};
-    int64_t n = seer->settings.n;
+    int n = (int)seer->settings.n;
+    int64_t first, last;
 
-    for (int64_t i = -n; i <= n; i++) {
-        int64_t at = item.row - row->first + i;
-
-        if (i == 0 || at < 0 || at > row->length - 1)
+    if (!qm_seer_range(row, item.row, -n, n, &first, &last))
+        return;
+    for (int64_t i = 0; i <= last - first; i++) {
+        if (first + i == item.row)
             continue;
-        request.row[request.count++] = row->first + at;
+        request.row[request.count++] = first + i;
         if (request.count == QM_SEER_ROWS) {
             enqueue(seer, &request);
             request.count = 0;
@@ -172,7 +194,8 @@ static void foreign(struct qm_seer *seer, const struct qm_seer_row *row, unsigne
         struct qm_seer_request request = {QM_SEER_FA, level, from.table, 0, {0}};
         unsigned rows = draw(seer, seer->settings.y);
 
-        while (request.count < rows && request.count < QM_SEER_ROWS) {
+        while (request.count < rows && request.count < QM_SEER_ROWS &&
+               from.row <= INT64_MAX - request.count) {
             request.row[request.count] = from.row + request.count;
             request.count++;
         }

@@ -60,10 +60,10 @@ struct qm_seer_load {
 
 #define QM_SEER_FOREIGN 16
 
-/* The facts about a row that the rules need: the table's first row, the number of its
- * rows, and the rows that the row's foreign keys reference. */
+/* The facts about a row that the rules need: the table's first and last row, which may
+ * be any numbers, and the rows that the row's foreign keys reference. */
 struct qm_seer_row {
-    int64_t first, length;
+    int64_t first, last;
     unsigned foreign_count;
     struct qm_item foreign[QM_SEER_FOREIGN];
 };
@@ -73,6 +73,10 @@ struct qm_seer_calls {
     /* False: nothing is known of it, and there is no read-ahead for it. */
     bool (*describe)(void *opaque, struct qm_item item, struct qm_seer_row *row);
 };
+
+/* The rows from number + from to number + to that the table has.  False: none. */
+bool qm_seer_range(const struct qm_seer_row *row, int64_t number, int from, int to,
+                   int64_t *first, int64_t *last);
 
 #define QM_SEER_ROWS 256
 

@@ -181,8 +181,7 @@ void client_free(struct client *c)
 {
     struct server *s = c->server;
 
-    if (c->request)
-        rows_abandon(c);
+    rows_abandon(c);
     if (c->next)
         c->next->prev = c->prev;
     if (c->prev)
@@ -348,6 +347,7 @@ static void run(struct client *c)
 static void done(struct client *c)
 {
     c->in_at += c->used;
+    c->looked = c->looked > c->used ? c->looked - c->used : 0;
     qm_resp_done(&c->resp);
 }
 
@@ -384,8 +384,12 @@ static void process(struct client *c)
         if (!c->request) /* its words stay where they are until it is answered */
             done(c);
     }
-    if (c->in_at == c->in_length)
+    if (c->request && !c->closing)
+        pipeline_look(c);
+    if (c->in_at == c->in_length) {
         c->in_at = c->in_length = 0;
+        rows_in_order(c);
+    }
     shrink(c);
     charge(c, c->in_room + words_bytes(c));
     /* Commands that wait are not read behind: the kernel's buffers fill instead. */

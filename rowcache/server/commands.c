@@ -74,6 +74,17 @@ const struct command qm_commands[] = {
     {0},
 };
 
+bool qm_command_has_key(const struct command *of)
+{
+    return of->flags & (READ | WRITE) && strcmp(of->group, "server") != 0 &&
+           strcmp(of->name, "scan") != 0;
+}
+
+bool qm_command_has_keys(const struct command *of)
+{
+    return qm_command_has_key(of) && of->arity == -2;
+}
+
 const struct command *qm_command_find(const char *name, size_t length)
 {
     for (const struct command *c = qm_commands; c->name; c++)

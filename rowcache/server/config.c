@@ -356,6 +356,10 @@ static void check_protected(struct reading *r)
         lacks(r, "tls-listen would serve other machines without a password: give a "
                  "password, tls-ca, a loopback address such as 127.0.0.1, or "
                  "protected-mode = off");
+    if (is_public(c->metrics))
+        lacks(r, "metrics would serve other machines, and nothing here asks for a "
+                 "password: give a loopback address such as 127.0.0.1, or "
+                 "protected-mode = off");
 }
 
 static void check_together(struct reading *r)

@@ -196,7 +196,8 @@ void cmd_no_multi(struct client *c)
     for (; c->command[i]; i++)
         name[i] = (char)toupper((unsigned char)c->command[i]);
     name[i] = '\0';
-    client_error(c, "ERR %s without MULTI", name);
+    /* Clients that send all at once show this error, not that of MULTI. */
+    client_error(c, "ERR %s without MULTI: transactions are not supported", name);
 }
 
 /* --- CLIENT --- */
@@ -371,9 +372,7 @@ static size_t commands_count(void)
 
 static void describe_command(struct client *c, const struct command *of)
 {
-    bool key = of->flags & (COMMAND_READS | COMMAND_WRITES) &&
-               strcmp(of->group, "server") != 0 && strcmp(of->name, "scan") != 0;
-    bool many = key && of->arity == -2;
+    bool key = qm_command_has_key(of), many = qm_command_has_keys(of);
 
     qm_reply_array(&c->out, 10);
     qm_reply_string(&c->out, of->name);
@@ -582,7 +581,8 @@ void cmd_config(struct client *c)
     } else if (word_is(c, 1, "RESETSTAT") && word_count(c) == 2) {
         struct server *s = c->server;
 
-        s->hits = s->absent_hits = s->misses = s->shared = s->commands = s->errors = 0;
+        s->hits = s->absent_hits = s->misses = s->shared = s->early = 0;
+        s->commands = s->errors = 0;
         qm_reply_simple(&c->out, "OK");
     } else {
         unknown_subcommand(c, "CONFIG");

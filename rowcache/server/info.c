@@ -67,6 +67,8 @@ static size_t collect(struct server *s, struct number *to)
     N("stats", "absent_hits", false, s->absent_hits, "Found that there is none");
     N("stats", "keyspace_misses", false, s->misses, "Rows asked from MariaDB");
     N("stats", "shared_reads", false, s->shared, "Joined another's read");
+    N("stats", "early_reads", false, s->early,
+      "Begun while an earlier command of the pipeline waited");
     N("rowcache", "following", true, rows.following, "Whether the log is followed");
     N("rowcache", "behind_seconds", true, rows.behind,
       "Since the last proof; -1: none");

@@ -168,6 +168,7 @@ void plain_flushdb(struct client *c)
 void cmd_flushall(struct client *c)
 {
     qm_rows_drop_all(c->server->rows);
+    readahead_dropped(c->server, NULL, 0);
     plain_flushdb(c);
 }
 

@@ -170,16 +170,25 @@ static void ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
 
 /* --- what the rules ask of a row --- */
 
+/* As it is printed: no zeros before it, no other sign than -. */
 static bool read_integer(const char *text, size_t length, int64_t *value)
 {
-    char copy[24] = "", back[24];
+    bool negative = length > 0 && *text == '-';
+    int64_t v = 0;
 
-    if (length == 0 || length >= sizeof copy)
+    text += negative;
+    length -= negative;
+    if (length == 0 || (*text == '0' && (length > 1 || negative)))
         return false;
-    memcpy(copy, text, length);
-    *value = strtoll(copy, NULL, 10);
-    snprintf(back, sizeof back, "%" PRId64, *value);
-    return strcmp(copy, back) == 0;
+    for (size_t i = 0; i < length; i++) {
+        int digit = text[i] - '0';
+
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, negative ? -digit : digit, &v))
+            return false;
+    }
+    *value = v;
+    return true;
 }
 
 static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
@@ -234,11 +243,7 @@ static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 
     if (!t->known || t->info.last < t->info.first)
         return false;
-    *row = (struct qm_seer_row){.first = t->info.first};
-    if (__builtin_sub_overflow(t->info.last, t->info.first, &row->length) ||
-        row->length == INT64_MAX)
-        row->length = INT64_MAX - 1;
-    row->length++;
+    *row = (struct qm_seer_row){.first = t->info.first, .last = t->info.last};
     if (t->info.foreign_count == 0)
         return true;
     if (ra->row && item.table == ra->current.table && item.row == ra->current.row) {
@@ -357,7 +362,7 @@ static bool give_seer(struct readahead *ra, const struct qm_seer_request *reques
 
 static bool give_auto(struct readahead *ra, const struct qm_auto_request *request)
 {
-    const struct qm_worth *worth = qm_auto_worth(ra->learner);
+    const struct qm_rule_yield *yield = qm_auto_yield(ra->learner);
     struct job *job = ra->preset == READAHEAD_AUTO
                           ? new_job(ra, ra->by_id[request->table], fetched)
                           : NULL;
@@ -369,7 +374,8 @@ static bool give_auto(struct readahead *ra, const struct qm_auto_request *reques
     job->fill.count = request->count;
     for (unsigned i = 0; i < request->count; i++) {
         job->fill.row[i] = request->row[i];
-        job->fill.source[i] = (uint8_t)(qm_worth_get(worth, request->arm[i])->rule + 1);
+        job->fill.source[i] =
+            (uint8_t)(qm_rule_yield_get(yield, request->arm[i])->rule + 1);
         job->fill.life_ms[i] = LIFE_MS;
     }
     return give_job(ra, job);
@@ -431,7 +437,7 @@ static void ended(void *opaque, struct qm_item item, bool used)
  * come by one SELECT. */
 static double least_probability(const struct readahead *ra)
 {
-    return qm_worth_price(qm_auto_worth(ra->learner)) / 2;
+    return qm_rule_yield_price(qm_auto_yield(ra->learner)) / 2;
 }
 
 static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item,
@@ -472,6 +478,10 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
     size_t table;
 
     if (ra->preset == READAHEAD_OFF || !take_apart(key, length, &table, &item.row))
+        return;
+    /* Most hits: then auto has nothing to learn, and takes no lock. */
+    if (hit && ra->preset == READAHEAD_AUTO &&
+        !qm_auto_may_be_ahead(ra->learner, item.row))
         return;
     pthread_mutex_lock(&ra->lock);
     ms = clock_ms();
@@ -531,6 +541,26 @@ static void changed(void *opaque, const char *schema, const char *table,
             qm_seer_modified(ra->seer, clock_ms(), item);
         else if (ra->preset == READAHEAD_AUTO)
             qm_auto_modified(ra->learner, clock_ms(), item);
+    }
+    pthread_mutex_unlock(&ra->lock);
+}
+
+void readahead_dropped(struct server *s, const char *key, size_t length)
+{
+    struct readahead *ra = s->readahead;
+    struct qm_item item;
+    struct table *t;
+    size_t table;
+
+    pthread_mutex_lock(&ra->lock);
+    if (!key) {
+        waste_table(ra, NULL);
+        qm_auto_dropped_all(ra->learner);
+    } else if (take_apart(key, length, &table, &item.row) &&
+               (t = find_table(ra, key, table))) {
+        item.table = t->id;
+        waste(ra, item);
+        qm_auto_dropped(ra->learner, item);
     }
     pthread_mutex_unlock(&ra->lock);
 }
@@ -660,8 +690,8 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
     stats->rules = ra->rules;
     qm_seer_get_stats(ra->seer, &seer);
     qm_auto_get_stats(ra->learner, &learner);
-    stats->price = qm_worth_price(qm_auto_worth(ra->learner));
-    stats->read_us = qm_worth_read_us(qm_auto_worth(ra->learner));
+    stats->price = qm_rule_yield_price(qm_auto_yield(ra->learner));
+    stats->read_us = qm_rule_yield_read_us(qm_auto_yield(ra->learner));
     pthread_mutex_unlock(&ra->lock);
     for (unsigned i = 0; i < QM_AUTO_RULES; i++) {
         stats->asked[i] = learner.asked[i] + (i < 3 ? seer.requested[i] : 0);
@@ -678,7 +708,7 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
 /* --- what INFO says of tables --- */
 
 struct sum {
-    unsigned arms[QM_WORTH_OFF + 1];
+    unsigned arms[QM_RULE_YIELD_OFF + 1];
     double used, judged;
 };
 
@@ -686,9 +716,10 @@ static void add_rule(struct qm_text *text, const char *name, const struct sum *s
                      bool *first)
 {
     static const char *const states[] = {"trial", "on", "off"};
-    enum qm_worth_state state = sum->arms[QM_WORTH_ON]      ? QM_WORTH_ON
-                                : sum->arms[QM_WORTH_TRIAL] ? QM_WORTH_TRIAL
-                                                            : QM_WORTH_OFF;
+    enum qm_rule_yield_state state = sum->arms[QM_RULE_YIELD_ON] ? QM_RULE_YIELD_ON
+                                     : sum->arms[QM_RULE_YIELD_TRIAL]
+                                         ? QM_RULE_YIELD_TRIAL
+                                         : QM_RULE_YIELD_OFF;
     char line[64];
     int n;
 
@@ -705,12 +736,12 @@ void readahead_add_tables(struct server *s, struct qm_text *text)
 {
     struct readahead *ra = s->readahead;
     struct sum sum[SHOWN][QM_AUTO_RULES] = {0};
-    const struct qm_worth_arm *arm;
-    const struct qm_worth *worth;
+    const struct qm_rule_yield_arm *arm;
+    const struct qm_rule_yield *yield;
 
     pthread_mutex_lock(&ra->lock);
-    worth = qm_auto_worth(ra->learner);
-    for (unsigned i = 1; (arm = qm_worth_get(worth, i)); i++)
+    yield = qm_auto_yield(ra->learner);
+    for (unsigned i = 1; (arm = qm_rule_yield_get(yield, i)); i++)
         if (arm->table < SHOWN) {
             struct sum *to = &sum[arm->table][arm->rule];
 

@@ -29,4 +29,13 @@ struct request {
 void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
               void (*finish)(struct client *c, struct request *r));
 
+/* Reads a row for a command of the client that comes later.  Nobody waits for it: it is
+ * kept, as any row that is read, and that command finds it there or does not.  So what
+ * the command may be given is decided when it is carried out, by what the connection
+ * has seen until then; a row that was read too early for that is read again.
+ * False: it has as many as it may. */
+bool rows_ask_early(struct client *c, const char *key, size_t length);
+/* Whether what would be read could be found afterwards. */
+bool rows_may_ask_early(struct client *c);
+
 #endif

@@ -201,6 +201,41 @@ static bool read_members(const struct answer *a, struct members *m)
     return true;
 }
 
+static int compare(const struct qm_member *m, const char *name, size_t length)
+{
+    size_t n = m->name.length < length ? m->name.length : length;
+    int r = n > 0 ? memcmp(m->name.bytes, name, n) : 0;
+
+    return r ? r : (m->name.length > length) - (m->name.length < length);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct qm_member *other = b;
+
+    return compare(a, other->name.bytes, other->name.length);
+}
+
+/* The column that word i names, of members sorted by name; NULL: there is none. */
+static const struct qm_member *find_sorted(const struct client *c,
+                                           const struct members *m, unsigned i)
+{
+    size_t low = 0, high = m->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int r = compare(&m->at[middle], word(c, i), word_length(c, i));
+
+        if (r == 0)
+            return &m->at[middle];
+        if (r < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 static void free_members(struct members *m)
 {
     for (size_t i = 0; i < m->room; i++)
@@ -220,14 +255,14 @@ static void finish_hmget(struct client *c, struct request *r)
         free_members(&m);
         return;
     }
+    if (m.count > 0)
+        qsort(m.at, m.count, sizeof m.at[0], by_name);
     qm_reply_array(&c->out, word_count(c) - 2);
     for (unsigned i = 2; i < word_count(c) && !c->out.failed; i++) {
-        size_t j = 0;
+        const struct qm_member *found = find_sorted(c, &m, i);
 
-        while (j < m.count && !is_member(c, i, &m.at[j]))
-            j++;
-        if (j < m.count)
-            reply_value(c, &m.at[j]);
+        if (found)
+            reply_value(c, found);
         else
             qm_reply_null(&c->out, c->resp3);
         if (!client_reply_fits(c, from))
@@ -392,14 +427,17 @@ void cmd_del(struct client *c)
 
     for (unsigned i = 1; i < word_count(c); i++)
         if (!qm_row_name_parse(&name, word(c, i), word_length(c, i),
-                               c->server->config->schema))
+                               c->server->config->schema)) {
             dropped += qm_rows_drop(c->server->rows, name.key, name.length);
+            readahead_dropped(c->server, name.key, name.length);
+        }
     qm_reply_integer(&c->out, dropped);
 }
 
 void cmd_flushdb(struct client *c)
 {
     qm_rows_drop_all(c->server->rows);
+    readahead_dropped(c->server, NULL, 0);
     qm_reply_simple(&c->out, "OK");
 }
 

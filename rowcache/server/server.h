@@ -4,11 +4,13 @@
  * One thread, libevent's loop, runs all of it but the pool of fill.h: commands are
  * carried out one after the other, hits on the spot.  A command that needs rows from
  * MariaDB blocks its connection until they are there; those behind it on the
- * connection wait, others go on.
+ * connection wait, while their rows are read; others go on.
  *
  *   listen.c    sockets, TLS, new connections
  *   client.c    a connection: reading, writing, bounds
- *   rows.c      database 0: rows of MariaDB; single flight
+ *   rows-ask.c  asking for rows of MariaDB: single flight
+ *   rows-commands.c  database 0: the commands
+ *   pipeline.c  reads that wait behind another: their rows are asked for
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
  *   readahead.c rows that no client has asked for yet
@@ -34,6 +36,18 @@ struct flight;
 struct listener;
 struct readahead;
 
+/* Rows that were asked for early, before their command was carried out. */
+enum { EARLY_MOST = 64 };
+struct early_row {
+    uint64_t key, took; /* its hash, 0: none; ns */
+};
+struct early {
+    struct flight *flying;
+    unsigned count;           /* of them */
+    struct early_row *landed; /* EARLY_MOST that are not yet asked for, or NULL */
+    unsigned landed_count;
+};
+
 struct client {
     struct server *server;
     struct client *next, *prev;
@@ -47,7 +61,9 @@ struct client {
     struct qm_resp resp;
     struct qm_text out; /* replies: bytes from out_at on are not yet sent */
     size_t out_at;
-    size_t used; /* bytes of the command that is being carried out */
+    size_t used;   /* bytes of the command that is being carried out */
+    size_t looked; /* from in_at on: rows of the commands there are asked for */
+    struct early early;
     bool writing, closing;
     unsigned db;
     bool resp3, trusted;
@@ -78,13 +94,14 @@ struct server {
     _Atomic uint64_t tick;
 
     struct flight *flights; /* the newest of each key */
+    bool calm;              /* the last row that was read could be kept at once */
     pthread_mutex_t done_lock;
     struct qm_fill_job *done; /* by the pool, not yet answered */
     struct event *done_event;
     int done_fd;
 
     uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
-        max_clients, protocol_errors, accept_failures;
+        early, max_clients, protocol_errors, accept_failures;
     uint64_t clients_most; /* that there are files for */
     struct event *again;   /* when listening goes on; NULL: it does */
     uint64_t said_failure; /* ns */
@@ -103,6 +120,9 @@ enum { COMMAND_BEFORE_AUTH = 1, COMMAND_WRITES = 2, COMMAND_READS = 4 };
 
 extern const struct command qm_commands[];
 const struct command *qm_command_find(const char *name, size_t length);
+/* Word 1 names a key; so do all words behind it. */
+bool qm_command_has_key(const struct command *of);
+bool qm_command_has_keys(const struct command *of);
 
 /* client.c */
 void client_new(struct server *server, int fd, SSL *ssl, const char *address);
@@ -131,10 +151,14 @@ bool client_reply_fits(struct client *c, size_t from);
 void client_error(struct client *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* rows.c of the server */
+/* pipeline.c */
+void pipeline_look(struct client *c); /* it waits for rows */
+
+/* rows-ask.c */
 int rows_start(struct server *server);
 void rows_done(void *opaque, struct qm_fill_job *job); /* of the pool's threads */
-void rows_abandon(struct client *c);                   /* it goes while it waits */
+void rows_abandon(struct client *c);                   /* it goes */
+void rows_in_order(struct client *c); /* all that came is carried out */
 void rows_end(struct server *server);
 
 /* listen.c */
@@ -159,6 +183,8 @@ void readahead_end(struct server *server); /* after the pool's and the follower'
 /* A client was given that row; hit: it was kept, else it has waited since then. */
 void readahead_read(struct client *c, const char *key, size_t length, const char *row,
                     size_t row_length, bool hit, uint64_t since);
+/* An operator has dropped that row; NULL: all. */
+void readahead_dropped(struct server *server, const char *key, size_t length);
 /* False: there is no preset of that name. */
 bool readahead_set(struct server *server, const char *preset);
 /* INFO's lines of tables. */

@@ -62,6 +62,9 @@ def rows(r):
     assert r.hgetall("item:42") == {"id": "42", "name": "name42"}
     assert r.hget("item:42", "name") == "name42" and r.hget("item:42", "nix") is None
     assert r.hmget("item:42", "name", "nix", "id") == ["name42", None, "42"]
+    types = r.hgetall("types:18446744073709551615")
+    names = [*reversed(types), "nix", "", "D", "ids", *types]
+    assert r.hmget("types:18446744073709551615", names) == [types.get(name) for name in names]
     assert r.hkeys("item:42") == ["id", "name"] and r.hvals("item:42") == ["42", "name42"]
     assert r.hlen("item:42") == 2 and r.hexists("item:42", "id") and not r.hexists("item:42", "x")
     assert r.ttl("item:42") == -1 and r.ttl("item:99999") == -2
@@ -179,7 +182,18 @@ def plain():
 
 
 def connection(r):
-    fails("transactions are not supported", r.execute_command, "MULTI")
+    # Refused as a whole or one by one: what stands between is carried out by itself.
+    for command in ("MULTI", "UNWATCH"):
+        fails("transactions are not supported", r.execute_command, command)
+    fails("transactions are not supported", r.execute_command, "WATCH", "item:1")
+    for command in ("EXEC", "DISCARD"):
+        fails(f"{command} without MULTI", r.execute_command, command)
+    for db in (0, 1):
+        answer = raw(b"SELECT %d\r\nMULTI\r\nEXISTS item:1\r\nEXEC\r\nQUIT\r\n" % db)
+        assert answer.startswith(b"+OK\r\n+OK\r\n-ERR transactions are not supported"), answer
+        assert answer.endswith(b"\r\n:%d\r\n-ERR EXEC without MULTI: transactions are not supported\r\n+OK\r\n" % (1 - db)), answer
+    with r.pipeline(transaction=True) as pipe:
+        fails("transactions are not supported", pipe.get("item:1").execute)
     fails("unknown command 'NIX'", r.execute_command, "NIX")
     fails("wrong number of arguments for 'get'", r.execute_command, "GET")
     fails("DB index is out of range", r.execute_command, "SELECT", "2")

@@ -128,6 +128,21 @@ def spatial():
     sql("INSERT INTO shop.parent VALUES (0, 0)")
 
 
+def dropped():
+    """What DEL and FLUSHDB take away is not taken for kept."""
+    start("sa")
+    before = [rule("sa", what) for what in ("fetched", "used", "wasted")]
+    read = read_ahead("sa", read_far)
+    gone = sum(r.delete(f"item:{i + 5}") for i in read)
+    assert gone > 0 and rule("sa", "wasted") == before[2] + gone, (gone, before)
+
+    def none_left():
+        fetched, used, wasted = (rule("sa", what) - b for what, b in zip(("fetched", "used", "wasted"), before))
+        return fetched == used + wasted
+
+    wait_for(none_left, "FLUSHDB does not tell read-ahead", r.flushdb)
+
+
 def foreign():
     start("fa")
     children = itertools.count(1)
@@ -257,6 +272,7 @@ def switched_off():
 settings()
 off()
 spatial()
+dropped()
 foreign()
 temporal()
 overtaken()

@@ -17,9 +17,8 @@ static int64_t first_row, last_row;
 
 static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 {
-    *row = (struct qm_seer_row){.first = first_row,
-                                .length = last_row - first_row + 1,
-                                .foreign_count = foreign_count};
+    *row = (struct qm_seer_row){
+        .first = first_row, .last = last_row, .foreign_count = foreign_count};
     for (unsigned i = 0; i < foreign_count; i++)
         row->foreign[i] = (struct qm_item){100 + i, item.row * 10};
     return item.table != 99;
@@ -220,7 +219,10 @@ static void test_outcomes(void **state)
 
     miss(ra, 0, item(1, 1000));
     assert_int_equal(fetch_all(ra, 0, 100), 100);
+    for (int64_t row = 950; row <= 1050; row++)
+        assert_int_equal(qm_auto_may_be_ahead(ra, row), row != 1000);
     assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_AHEAD);
+    assert_false(qm_auto_may_be_ahead(ra, 1001));
     assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_HIT);
     fetch_all(ra, 1, 100);
     qm_auto_modified(ra, 2, item(1, 1002)); /* wasted */
@@ -235,6 +237,38 @@ static void test_outcomes(void **state)
     qm_auto_get_stats(ra, &stats);
     assert_int_equal(stats.used[QM_AUTO_SA] + stats.wasted[QM_AUTO_SA],
                      stats.fetched[QM_AUTO_SA]);
+    for (int64_t row = 900; row < 1100; row++)
+        assert_false(qm_auto_may_be_ahead(ra, row));
+    qm_auto_free(ra);
+}
+
+/* What an operator drops is not out any more, may be asked for anew, and is not held
+ * against its rule. */
+static void test_dropped(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    static struct qm_auto_request request;
+    const struct qm_rule_yield_arm *arm;
+    struct qm_auto_stats stats;
+
+    miss(ra, 0, item(1, 1000));
+    assert_int_equal(fetch_all(ra, 0, 100), 100);
+    qm_auto_dropped(ra, item(1, 1001));
+    qm_auto_dropped(ra, item(1, 2000)); /* was not read ahead */
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.wasted[QM_AUTO_SA], 1);
+    assert_int_equal(qm_auto_read(ra, 1, item(1, 1001), true, 0), QM_AUTO_HIT);
+    miss(ra, 1, item(1, 1000));
+    assert_true(qm_auto_next(ra, &request));
+    assert_int_equal(request.count, 1);
+    assert_int_equal(request.row[0], 1001);
+    qm_auto_fetched(ra, 1, &request, NULL, 0, 0);
+    qm_auto_tick(ra, 20000); /* 99 are judged, and dropped then */
+    qm_auto_dropped_all(ra);
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.wasted[QM_AUTO_SA], 100);
+    for (unsigned i = 1; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
+        assert_int_equal(arm->out, 0);
     qm_auto_free(ra);
 }
 
@@ -258,7 +292,7 @@ static void test_bounds(void **state)
     }
     assert_int_equal(requests, QM_AUTO_QUEUE);
     for (unsigned i = 1; i <= 6; i++)
-        assert_int_equal(qm_worth_get(qm_auto_worth(ra), i)->out, 0);
+        assert_int_equal(qm_rule_yield_get(qm_auto_yield(ra), i)->out, 0);
     qm_auto_forget(ra);
     qm_auto_free(ra);
 }
@@ -270,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_foreign),   cmocka_unit_test(test_temporal),
         cmocka_unit_test(test_predicted), cmocka_unit_test(test_learns),
         cmocka_unit_test(test_outcomes),  cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,14 +14,15 @@
 #define LENGTH 1000
 
 static unsigned foreign_count;
+static int64_t first_row = 1, last_row = LENGTH, foreign_row = 7;
 static const struct qm_seer_load light = {.1, .9, .1};
 
 static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 {
     *row = (struct qm_seer_row){
-        .first = 1, .length = LENGTH, .foreign_count = foreign_count};
+        .first = first_row, .last = last_row, .foreign_count = foreign_count};
     for (unsigned i = 0; i < foreign_count; i++)
-        row->foreign[i] = (struct qm_item){100 + i, 7};
+        row->foreign[i] = (struct qm_item){100 + i, foreign_row};
     return item.table != 99;
 }
 
@@ -91,6 +92,41 @@ static void test_spatial(void **state)
         assert_false(qm_seer_next(seer, &request));
         qm_seer_free(seer);
     }
+}
+
+/* Where the numbers end, and where a table has more of them than a number can say. */
+static void test_ends(void **state)
+{
+    static const struct {
+        int64_t row, from, to;
+    } tries[] = {{INT64_MIN, INT64_MIN, INT64_MIN + 50},
+                 {INT64_MAX, INT64_MAX - 50, INT64_MAX},
+                 {INT64_MAX - 1, INT64_MAX - 51, INT64_MAX},
+                 {0, -50, 50}};
+    struct qm_seer_request request;
+
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
+        struct qm_seer *seer = seer_with(QM_SEER_SA | QM_SEER_FA, false);
+        uint64_t rows = (uint64_t)tries[i].to - (uint64_t)tries[i].from;
+
+        first_row = INT64_MIN;
+        last_row = foreign_row = INT64_MAX;
+        foreign_count = 5;
+        qm_seer_read(seer, 0, (struct qm_item){1, tries[i].row}, false);
+        assert_true(qm_seer_next(seer, &request));
+        assert_int_equal(request.count, rows);
+        for (unsigned j = 0; j < request.count; j++)
+            assert_true(request.row[j] >= tries[i].from &&
+                        request.row[j] <= tries[i].to);
+        while (qm_seer_next(seer, &request)) {
+            assert_int_equal(request.count, 1);
+            assert_true(request.row[0] == INT64_MAX);
+        }
+        qm_seer_free(seer);
+    }
+    first_row = 1;
+    last_row = LENGTH;
+    foreign_row = 7;
 }
 
 /* What changed between t-T and t, across all tables. */
@@ -359,12 +395,13 @@ static void test_items(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),        cmocka_unit_test(test_spatial),
-        cmocka_unit_test(test_temporal),        cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_window),          cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_precache),        cmocka_unit_test(test_proactive),
-        cmocka_unit_test(test_proactive_fails), cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_lives),           cmocka_unit_test(test_items),
+        cmocka_unit_test(test_settings),  cmocka_unit_test(test_spatial),
+        cmocka_unit_test(test_ends),      cmocka_unit_test(test_temporal),
+        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_window),
+        cmocka_unit_test(test_rules),     cmocka_unit_test(test_precache),
+        cmocka_unit_test(test_proactive), cmocka_unit_test(test_proactive_fails),
+        cmocka_unit_test(test_gates),     cmocka_unit_test(test_lives),
+        cmocka_unit_test(test_items),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

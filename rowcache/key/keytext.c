@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keytext.c - a key's columns as one text; see keytext.h. */
-#include "rowcache/keytext.h"
+#include "rowcache/key/keytext.h"
 
 static bool is_escaped(unsigned char c)
 {

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* read.c - a pool thread's connection to MariaDB, and reading rows by it; see fill.h.
+ *
+ * Each connection has plans (plan.h) whose statements are prepared on it.  One that
+ * fails is closed; for a second after that all jobs get its error at once, so that
+ * nothing piles up in front of a database that is away. */
+#include <errmsg.h>
+#include <mysqld_error.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rowcache/fill/internal.h"
+
+enum { PLANS = 1024, BACKOFF_MS = 1000, UNFOLLOWED_MS = 5000 };
+
+/* --- a thread's connection --- */
+
+static void forget_plans(struct worker *w)
+{
+    while (w->plans) {
+        struct qm_plan *plan = w->plans;
+
+        w->plans = plan->next;
+        free(plan);
+    }
+    w->count = 0;
+}
+
+void qm_fill_hang_up(struct worker *w)
+{
+    if (!w->mysql)
+        return;
+    mysql_close(w->mysql);
+    w->mysql = NULL;
+    forget_plans(w);
+    pthread_mutex_lock(&w->fill->lock);
+    w->fill->stats.connected--;
+    pthread_mutex_unlock(&w->fill->lock);
+}
+
+void qm_fill_remember_error(struct qm_fill *fill, const char *error, bool connecting)
+{
+    pthread_mutex_lock(&fill->lock);
+    fill->stats.errors++;
+    if (connecting)
+        fill->failed_at = qm_rows_now();
+    snprintf(fill->stats.error, sizeof fill->stats.error, "%s", error);
+    pthread_mutex_unlock(&fill->lock);
+}
+
+static void set_options(MYSQL *mysql, const struct qm_fill_settings *s)
+{
+    unsigned seconds = (s->timeout_ms + 999) / 1000;
+    my_bool verify = s->ssl_verify, no = 0;
+
+    mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &seconds);
+    mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &seconds);
+    mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &seconds);
+    mysql_options(mysql, MYSQL_OPT_RECONNECT, &no);
+    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    /* The key's text is computed from these, as the follower does. */
+    mysql_options(mysql, MYSQL_INIT_COMMAND,
+                  "SET sql_mode = '', time_zone = '+00:00', autocommit = 1,"
+                  " sql_select_limit = DEFAULT, old_mode = ''");
+    if (s->ssl_ca || s->ssl_cert) {
+        mysql_ssl_set(mysql, s->ssl_key, s->ssl_cert, s->ssl_ca, NULL, NULL);
+        mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+    }
+}
+
+/* False, with a reply in error. */
+bool qm_fill_connect(struct worker *w, char *error, size_t size)
+{
+    struct qm_fill *fill = w->fill;
+    const struct qm_fill_settings *s = &fill->settings;
+    bool soon;
+
+    if (w->mysql)
+        return true;
+    pthread_mutex_lock(&fill->lock);
+    soon = fill->failed_at != 0 &&
+           qm_rows_now() - fill->failed_at < BACKOFF_MS * UINT64_C(1000000);
+    if (soon)
+        snprintf(error, size, "%s", fill->stats.error);
+    pthread_mutex_unlock(&fill->lock);
+    if (soon)
+        return false;
+    w->mysql = mysql_init(NULL);
+    if (!w->mysql) {
+        snprintf(error, size, "TRYAGAIN out of memory");
+        return false;
+    }
+    set_options(w->mysql, s);
+    if (!mysql_real_connect(w->mysql, s->server.host, s->user, s->password, NULL,
+                            s->server.port, s->server.unix_socket,
+                            CLIENT_MULTI_STATEMENTS)) {
+        snprintf(error, size, "TRYAGAIN the database cannot be reached: %s",
+                 mysql_error(w->mysql));
+        mysql_close(w->mysql);
+        w->mysql = NULL;
+        qm_fill_remember_error(fill, error, true);
+        return false;
+    }
+    pthread_mutex_lock(&fill->lock);
+    fill->failed_at = 0;
+    fill->stats.connected++;
+    fill->stats.connects++;
+    pthread_mutex_unlock(&fill->lock);
+    return true;
+}
+
+/* --- plans --- */
+
+static struct qm_plan *find_plan(struct worker *w, const struct qm_row_name *name)
+{
+    for (struct qm_plan **at = &w->plans; *at; at = &(*at)->next) {
+        struct qm_plan *plan = *at;
+
+        if (strcmp(plan->table, name->table) != 0 ||
+            strcmp(plan->schema, name->schema) != 0 ||
+            strcmp(plan->index, name->index) != 0)
+            continue;
+        *at = plan->next;
+        plan->next = w->plans;
+        w->plans = plan;
+        return plan;
+    }
+    return NULL;
+}
+
+/* The reply for an error of the connection; a lost one is closed. */
+void qm_fill_explain(struct worker *w, struct qm_fill_job *job, const char *what)
+{
+    unsigned code = mysql_errno(w->mysql);
+    bool lost = code >= CR_MIN_ERROR && code <= CR_MAX_ERROR;
+    bool later = lost || code == ER_LOCK_WAIT_TIMEOUT || code == ER_LOCK_DEADLOCK ||
+                 code == ER_SERVER_SHUTDOWN || code == ER_CON_COUNT_ERROR ||
+                 code == ER_CONNECTION_KILLED || code == ER_STATEMENT_TIMEOUT;
+    char error[400];
+
+    snprintf(error, sizeof error, "%s %s: %s (%u)", later ? "TRYAGAIN" : "ERR", what,
+             mysql_error(w->mysql), code);
+    qm_text_add(&job->text, error, strlen(error));
+    job->outcome = QM_FILL_ERROR;
+    qm_fill_remember_error(w->fill, error, false);
+    if (lost || code == ER_SERVER_SHUTDOWN || code == ER_CONNECTION_KILLED)
+        qm_fill_hang_up(w);
+}
+
+bool qm_fill_run(MYSQL *mysql, const struct qm_text *text)
+{
+    if (text->failed) {
+        return false;
+    }
+    return mysql_real_query(mysql, text->bytes, (unsigned long)text->length) == 0;
+}
+
+/* The plan for the job, loaded and prepared; NULL: the job has its error. */
+struct qm_plan *qm_fill_plan(struct worker *w, struct qm_fill_job *job,
+                             const struct qm_rows_token *token)
+{
+    struct qm_row_name *name = &job->name;
+    struct qm_plan *plan = find_plan(w, name);
+    struct qm_text text = {0};
+    uint64_t now = qm_rows_now();
+    char why[800];
+    bool good;
+
+    if (!plan) {
+        if (w->count >= PLANS)
+            forget_plans(w); /* their statements stay until the numbers are reused */
+        plan = calloc(1, sizeof *plan);
+        if (!plan) {
+            qm_text_add(&job->text, "TRYAGAIN out of memory", 22);
+            return NULL;
+        }
+        memcpy(plan->schema, name->schema, sizeof plan->schema);
+        memcpy(plan->table, name->table, sizeof plan->table);
+        memcpy(plan->index, name->index, sizeof plan->index);
+        plan->id = w->next_id++ % PLANS;
+        plan->next = w->plans;
+        w->plans = plan;
+        w->count++;
+    }
+    if (plan->count == 0 || plan->generation != token->generation ||
+        (!qm_rows_is_following(w->fill->rows) &&
+         now - plan->loaded > UNFOLLOWED_MS * UINT64_C(1000000))) {
+        if (qm_plan_load(plan, w->mysql, why, sizeof why) != 0) {
+            qm_fill_explain(w, job, "the table's keys cannot be read");
+            return NULL;
+        }
+        plan->generation = token->generation;
+        plan->loaded = now;
+    }
+    if (plan->count == 0) {
+        qm_text_add(&job->text, why, strlen(why));
+        return NULL;
+    }
+    if (plan->count != name->parts) {
+        snprintf(why, sizeof why, "ERR the key of '%s.%s' has %u columns, not %u",
+                 name->schema, name->table, plan->count, name->parts);
+        qm_text_add(&job->text, why, strlen(why));
+        return NULL;
+    }
+    if (plan->prepared)
+        return plan;
+    qm_plan_prepare(plan, w->mysql, &text);
+    good = qm_fill_run(w->mysql, &text);
+    qm_text_free(&text);
+    if (!good) {
+        plan->count = 0; /* it is loaded again */
+        qm_fill_explain(w, job, "the table cannot be read");
+        return NULL;
+    }
+    plan->prepared = true;
+    return plan;
+}
+
+/* --- rows --- */
+
+enum qm_json_kind qm_fill_kind(const MYSQL_FIELD *field)
+{
+    switch (field->type) {
+    case MYSQL_TYPE_TINY:
+    case MYSQL_TYPE_SHORT:
+    case MYSQL_TYPE_INT24:
+    case MYSQL_TYPE_LONG:
+    case MYSQL_TYPE_LONGLONG:
+    case MYSQL_TYPE_YEAR:
+    case MYSQL_TYPE_FLOAT:
+    case MYSQL_TYPE_DOUBLE:
+    case MYSQL_TYPE_DECIMAL:
+    case MYSQL_TYPE_NEWDECIMAL:
+        return QM_JSON_NUMBER;
+    case MYSQL_TYPE_BIT:
+        return QM_JSON_BITS;
+    case MYSQL_TYPE_DATE:
+    case MYSQL_TYPE_NEWDATE:
+    case MYSQL_TYPE_TIME:
+    case MYSQL_TYPE_DATETIME:
+    case MYSQL_TYPE_TIMESTAMP:
+        return QM_JSON_TEXT;
+    default:
+        return field->charsetnr == 63 ? QM_JSON_BYTES : QM_JSON_TEXT;
+    }
+}
+
+/* One column's value in the text of the key. */
+static void add_key(struct qm_keytext *key, const struct qm_plan_column *column,
+                    const char *value, size_t length)
+{
+    bool negative = column->integer && length > 0 && *value == '-';
+
+    if (column->integer && !negative)
+        while (length > 1 && *value == '0')
+            value++, length--;
+    qm_keytext_add(key, value, length);
+}
+
+/* Whether the row's own key is the text that was asked for. */
+static bool is_canonical(const struct qm_plan *plan, const struct qm_row_name *name,
+                         const MYSQL_FIELD *fields, unsigned n, MYSQL_ROW row,
+                         const unsigned long *lengths)
+{
+    struct qm_keytext key;
+
+    qm_keytext_start(&key);
+    for (unsigned i = 0; i < plan->count; i++) {
+        unsigned j = 0;
+
+        while (j < n && strcasecmp(fields[j].name, plan->column[i].name) != 0)
+            j++;
+        if (j == n || !row[j])
+            return false;
+        add_key(&key, &plan->column[i], row[j], lengths[j]);
+    }
+    return !key.failed && key.length == name->length - name->values_at &&
+           memcmp(key.text, name->key + name->values_at, key.length) == 0;
+}
+
+/* Absence is certain for this text alone: no collation, no other way to write it. */
+static bool is_plain(const struct qm_plan *plan, const struct qm_row_name *name)
+{
+    for (unsigned i = 0; i < plan->count; i++) {
+        const char *value = name->values + name->part[i].at;
+        size_t length = name->part[i].length;
+
+        if (!plan->column[i].integer)
+            return false;
+        if (*value == '-')
+            value++, length--;
+        if (length == 0 || (*value == '0' && (length > 1 || value[-1] == '-')))
+            return false;
+    }
+    return true;
+}
+
+/* The row of the result into the job.  False: the job has its error.  *storable: the
+ * answer is that of the key that was asked for. */
+static bool take_row(struct worker *w, struct qm_fill_job *job,
+                     const struct qm_plan *plan, bool *storable)
+{
+    MYSQL_RES *result = mysql_store_result(w->mysql);
+    MYSQL_FIELD *fields;
+    MYSQL_ROW row;
+    unsigned n;
+
+    if (!result) {
+        qm_fill_explain(w, job, "the row cannot be read");
+        return false;
+    }
+    if (mysql_num_rows(result) > 1) {
+        static const char many[] = "TRYAGAIN the table's definition has changed";
+
+        mysql_free_result(result);
+        qm_text_add(&job->text, many, sizeof many - 1);
+        return false;
+    }
+    row = mysql_fetch_row(result);
+    fields = mysql_fetch_fields(result);
+    n = mysql_num_fields(result);
+    job->outcome = row ? QM_FILL_ROW : QM_FILL_ABSENT;
+    if (row) {
+        unsigned long *lengths = mysql_fetch_lengths(result);
+
+        *storable = is_canonical(plan, &job->name, fields, n, row, lengths);
+        qm_json_start(&job->text);
+        for (unsigned i = 0; i < n; i++)
+            qm_json_add(&job->text, fields[i].name, fields[i].name_length,
+                        qm_fill_kind(&fields[i]), row[i], lengths[i]);
+        qm_json_end(&job->text);
+    } else {
+        *storable = is_plain(plan, &job->name);
+    }
+    mysql_free_result(result);
+    return true;
+}
+
+bool qm_fill_position(struct worker *w, struct qm_fill_job *job)
+{
+    MYSQL_RES *result =
+        mysql_next_result(w->mysql) == 0 ? mysql_store_result(w->mysql) : NULL;
+    MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
+
+    if (!result) {
+        job->text.length = 0;
+        qm_fill_explain(w, job, "the position in the binary log cannot be read");
+        return false;
+    }
+    if (!row || !row[0] || !qm_gtid_parse(&job->position, row[0], strlen(row[0])))
+        job->position.count = 0;
+    mysql_free_result(result);
+    return true;
+}
+
+/* Reads what is left of several results, so that the next query can be sent. */
+void qm_fill_skip(struct worker *w)
+{
+    while (w->mysql && mysql_more_results(w->mysql)) {
+        MYSQL_RES *result;
+
+        if (mysql_next_result(w->mysql) != 0) {
+            qm_fill_hang_up(w);
+            return;
+        }
+        result = mysql_store_result(w->mysql);
+        mysql_free_result(result);
+    }
+}
+
+void qm_fill_read(struct worker *w, struct qm_fill_job *job)
+{
+    struct qm_fill *fill = w->fill;
+    struct qm_row_name *name = &job->name;
+    struct qm_rows_token token = qm_rows_begin(
+        fill->rows, name->key, name->table_length, name->key, name->length);
+    struct qm_text text = {0};
+    struct qm_plan *plan;
+    bool storable = false, good;
+
+    plan = qm_fill_plan(w, job, &token);
+    if (!plan)
+        return;
+    atomic_store(&job->sent, atomic_fetch_add(fill->tick, 1) + 1);
+    if (!qm_plan_execute(plan, name, w->mysql, &text)) {
+        qm_text_free(&text);
+        job->outcome = QM_FILL_ABSENT; /* no number has this text */
+        return;
+    }
+    pthread_mutex_lock(&fill->lock);
+    fill->stats.queries++;
+    pthread_mutex_unlock(&fill->lock);
+    good = qm_fill_run(w->mysql, &text);
+    qm_text_free(&text);
+    if (!good) {
+        plan->count = 0; /* perhaps the table is another one now: it is loaded again */
+        qm_fill_explain(w, job, "the row cannot be read");
+        return;
+    }
+    if (!take_row(w, job, plan, &storable) || !qm_fill_position(w, job)) {
+        job->outcome = QM_FILL_ERROR;
+        plan = w->mysql ? plan : NULL;
+        if (plan)
+            plan->count = 0;
+        qm_fill_skip(w);
+        return;
+    }
+    qm_fill_skip(w);
+    if (job->text.failed) {
+        qm_text_free(&job->text);
+        qm_text_add(&job->text, "TRYAGAIN out of memory", 22);
+        job->outcome = QM_FILL_ERROR;
+        return;
+    }
+    if (storable && name->index[0] == '\0')
+        job->kept =
+            qm_rows_put(fill->rows, &token, name->key, name->length,
+                        job->outcome == QM_FILL_ROW ? QM_ROWS_ROW : QM_ROWS_ABSENT,
+                        job->text.bytes, job->text.length, &job->position);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* yield.c - which ways to read ahead earn what they cost; see yield.h. */
+#include "rowcache/readahead/yield.h"
+
+#include <stdlib.h>
+
+enum { BUCKETS = 8192, KEEP = 1024 };
+
+#define LOW    .25
+#define MARGIN 1.25       /* what is off has to earn more */
+#define SMOOTH (1. / 32)  /* of the newest of the times */
+#define RISE   (1. / 512) /* how fast the best time is forgotten, a read */
+
+struct qm_rule_yield {
+    struct qm_rule_yield_arm arm[QM_RULE_YIELD_ARMS + 1];
+    unsigned bucket[BUCKETS], count;
+    double read_us, best_us; /* 0: not known */
+    double busy, budget;
+};
+
+struct qm_rule_yield *qm_rule_yield_new(void)
+{
+    struct qm_rule_yield *yield = calloc(1, sizeof *yield);
+
+    if (yield)
+        yield->budget = QM_RULE_YIELD_BUDGET;
+    return yield;
+}
+
+void qm_rule_yield_free(struct qm_rule_yield *yield)
+{
+    free(yield);
+}
+
+unsigned qm_rule_yield_find(struct qm_rule_yield *yield, uint32_t table, unsigned rule,
+                            unsigned slot)
+{
+    uint64_t hash =
+        ((uint64_t)table << 16 | rule << 8 | slot) * UINT64_C(0x9e3779b97f4a7c15);
+    unsigned *bucket = &yield->bucket[(hash >> 40) % BUCKETS];
+
+    for (unsigned i = *bucket; i; i = yield->arm[i].chain) {
+        const struct qm_rule_yield_arm *arm = &yield->arm[i];
+
+        if (arm->table == table && arm->rule == rule && arm->slot == slot)
+            return i;
+    }
+    if (yield->count == QM_RULE_YIELD_ARMS)
+        return 0;
+    yield->arm[++yield->count] = (struct qm_rule_yield_arm){
+        .table = table,
+        .rule = (uint8_t)rule,
+        .slot = (uint8_t)slot,
+        .retry_ms = QM_RULE_YIELD_RETRY_MS,
+        .chain = *bucket,
+    };
+    *bucket = yield->count;
+    return yield->count;
+}
+
+const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yield,
+                                                  unsigned arm)
+{
+    return arm > 0 && arm <= yield->count ? &yield->arm[arm] : NULL;
+}
+
+static struct qm_rule_yield_arm *get(struct qm_rule_yield *yield, unsigned arm)
+{
+    return arm > 0 && arm <= yield->count ? &yield->arm[arm] : NULL;
+}
+
+double qm_rule_yield_price(const struct qm_rule_yield *yield)
+{
+    double slow = yield->read_us > 0 ? 1 - yield->best_us / yield->read_us : 0;
+
+    return LOW + (slow > yield->busy ? slow : yield->busy);
+}
+
+double qm_rule_yield_read_us(const struct qm_rule_yield *yield)
+{
+    return yield->read_us;
+}
+
+static bool earns(const struct qm_rule_yield *yield,
+                  const struct qm_rule_yield_arm *arm, double margin)
+{
+    double share = arm->judged > 0 ? arm->used / arm->judged : 0;
+
+    return share * yield->read_us > arm->cost_us * qm_rule_yield_price(yield) * margin;
+}
+
+unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
+                             unsigned rows)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+    unsigned least = QM_RULE_YIELD_TRIAL_ROWS * 2;
+
+    if (!a)
+        return 0;
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
+        a->state = QM_RULE_YIELD_TRIAL;
+        a->used = a->judged = 0;
+    }
+    if (a->state == QM_RULE_YIELD_OFF)
+        return 0;
+    if (a->state == QM_RULE_YIELD_TRIAL) {
+        if (rows > (a->out < least ? least - a->out : 0))
+            rows = a->out < least ? least - a->out : 0;
+        if (rows > yield->budget)
+            rows = (unsigned)yield->budget;
+        yield->budget -= rows;
+    }
+    a->out += rows;
+    return rows;
+}
+
+static void no_longer_out(struct qm_rule_yield_arm *a, unsigned rows)
+{
+    a->out -= rows < a->out ? rows : a->out;
+}
+
+void qm_rule_yield_give_back(struct qm_rule_yield *yield, unsigned arm, unsigned rows)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a)
+        return;
+    no_longer_out(a, rows);
+    if (a->state == QM_RULE_YIELD_TRIAL)
+        yield->budget += rows;
+    if (yield->budget > QM_RULE_YIELD_BUDGET)
+        yield->budget = QM_RULE_YIELD_BUDGET;
+}
+
+void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
+                        double us)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || rows == 0)
+        return;
+    us /= rows;
+    a->cost_us = a->cost_us > 0 ? a->cost_us + (us - a->cost_us) / 16 : us;
+}
+
+static void decide(struct qm_rule_yield *yield, uint64_t now_ms,
+                   struct qm_rule_yield_arm *a)
+{
+    if (a->state == QM_RULE_YIELD_OFF || a->judged < QM_RULE_YIELD_TRIAL_ROWS)
+        return;
+    if (earns(yield, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
+        a->state = QM_RULE_YIELD_ON;
+        /* What has earned for long is tried again soon. */
+        if (a->judged >= KEEP / 2)
+            a->retry_ms = QM_RULE_YIELD_RETRY_MS;
+        return;
+    }
+    a->state = QM_RULE_YIELD_OFF;
+    a->retry_at = now_ms + a->retry_ms;
+    a->retry_ms = a->retry_ms * 2 < QM_RULE_YIELD_RETRY_MOST_MS
+                      ? a->retry_ms * 2
+                      : QM_RULE_YIELD_RETRY_MOST_MS;
+}
+
+void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
+                         bool used)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a)
+        return;
+    no_longer_out(a, 1);
+    a->judged++;
+    a->used += used;
+    if (a->judged >= KEEP) {
+        a->judged /= 2;
+        a->used /= 2;
+    }
+    decide(yield, now_ms, a);
+}
+
+void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || a->used >= a->judged) /* halved meanwhile */
+        return;
+    a->used++;
+    /* It was judged too early. */
+    if (a->state == QM_RULE_YIELD_OFF && a->judged >= QM_RULE_YIELD_TRIAL_ROWS &&
+        earns(yield, a, MARGIN))
+        a->state = QM_RULE_YIELD_ON;
+}
+
+void qm_rule_yield_read(struct qm_rule_yield *yield, double us)
+{
+    yield->read_us =
+        yield->read_us > 0 ? yield->read_us + (us - yield->read_us) * SMOOTH : us;
+    if (yield->best_us == 0 || yield->read_us < yield->best_us)
+        yield->best_us = yield->read_us;
+    else
+        yield->best_us += (yield->read_us - yield->best_us) * RISE;
+    yield->budget += 1. / QM_RULE_YIELD_SHARE;
+    if (yield->budget > QM_RULE_YIELD_BUDGET)
+        yield->budget = QM_RULE_YIELD_BUDGET;
+}
+
+void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy)
+{
+    yield->busy += (busy - yield->busy) * SMOOTH;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* yield.h - which ways to read ahead earn what they cost: decisions only, in virtual
+ * time.
+ *
+ * An arm is one way to find rows for one table.  Of the rows that an arm fetched, a
+ * share is used.  It earns
+ *
+ *   share * (time of a client's read) > (the database's time for a fetched row) * price
+ *
+ * where both times are measured.  The price is LOW when the pool of connections is idle
+ * and the database as fast as it was at its best, and LOW + 1 when it is all busy or
+ * much slower: above 1, an arm takes more of the database's time off than it puts on.
+ *
+ * A new arm is on trial: at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out at
+ * a time.  When that many are judged it is on or off.  One that does not earn goes off,
+ * and is on trial again after a while, each time twice as long.  All trials together
+ * fetch at most one row for each QM_RULE_YIELD_SHARE misses of clients, and
+ * QM_RULE_YIELD_BUDGET at first. */
+#ifndef QM_ROWCACHE_YIELD_H
+#define QM_ROWCACHE_YIELD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum qm_rule_yield_state { QM_RULE_YIELD_TRIAL, QM_RULE_YIELD_ON, QM_RULE_YIELD_OFF };
+
+enum {
+    QM_RULE_YIELD_ARMS = 4096, /* more are never allowed anything */
+    QM_RULE_YIELD_TRIAL_ROWS = 48,
+    QM_RULE_YIELD_RETRY_MS = 10000, /* the first time; at most: */
+    QM_RULE_YIELD_RETRY_MOST_MS = 300000,
+    QM_RULE_YIELD_BUDGET = 512,
+    QM_RULE_YIELD_SHARE = 4,
+};
+
+struct qm_rule_yield;
+
+struct qm_rule_yield_arm {
+    uint32_t table;
+    uint8_t rule, slot; /* as the caller counts them */
+    enum qm_rule_yield_state state;
+    double used, judged; /* of late ones more than of early ones */
+    double cost_us;      /* of a row; 0: not known */
+    unsigned out;        /* allowed, and not judged */
+    uint64_t retry_at, retry_ms;
+    unsigned chain;
+};
+
+struct qm_rule_yield *qm_rule_yield_new(void);
+void qm_rule_yield_free(struct qm_rule_yield *yield);
+
+/* Its number, from 1 on; 0: there are too many. */
+unsigned qm_rule_yield_find(struct qm_rule_yield *yield, uint32_t table, unsigned rule,
+                            unsigned slot);
+/* NULL: there is none of that number. */
+const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yield,
+                                                  unsigned arm);
+
+/* How many of these rows may be fetched now.  Each of them is then judged once, or
+ * given back. */
+unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
+                             unsigned rows);
+/* Rows that were allowed are not there, or were not asked for. */
+void qm_rule_yield_give_back(struct qm_rule_yield *yield, unsigned arm, unsigned rows);
+/* That many came, for which the database took us. */
+void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
+                        double us);
+/* A row was used; or was not in the time that it has for that. */
+void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
+                         bool used);
+/* One that was judged as not used is, after all. */
+void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm);
+
+/* A client's read waited that long for the database. */
+void qm_rule_yield_read(struct qm_rule_yield *yield, double us);
+/* The share of the pool's connections that clients' reads have now, 0 to 1. */
+void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy);
+double qm_rule_yield_price(const struct qm_rule_yield *yield);
+double qm_rule_yield_read_us(const struct qm_rule_yield *yield);
+
+#endif

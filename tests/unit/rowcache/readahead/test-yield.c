@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-yield.c - which arms are on, in virtual time: what is used, what it costs, how
+ * busy the database is, and that what is off is tried again, seldom. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/yield.h"
+
+/* A pool that is idle, reads of 1000 us. */
+static struct qm_rule_yield *new_worth(void)
+{
+    struct qm_rule_yield *w = qm_rule_yield_new();
+
+    assert_non_null(w);
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_read(w, 1000);
+    return w;
+}
+
+static enum qm_rule_yield_state state_of(struct qm_rule_yield *w, unsigned arm)
+{
+    return qm_rule_yield_get(w, arm)->state;
+}
+
+/* Rows that cost us each, of which used of a hundred are used. */
+static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
+                      unsigned rows, double us, unsigned used)
+{
+    unsigned allowed = qm_rule_yield_allow(w, now, arm, rows);
+
+    qm_rule_yield_paid(w, arm, allowed, us * allowed);
+    for (unsigned i = 0; i < allowed; i++)
+        qm_rule_yield_judge(w, now, arm, i * 61 % 100 < used);
+    return allowed;
+}
+
+static void test_trial(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned good = qm_rule_yield_find(w, 1, 0, 0),
+             bad = qm_rule_yield_find(w, 1, 0, 1);
+
+    assert_int_equal(qm_rule_yield_find(w, 1, 0, 0), good);
+    assert_int_not_equal(good, bad);
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_TRIAL);
+    fetch(w, 0, good, 96, 100, 50); /* .5 * 1000 > 100 * .25 */
+    fetch(w, 0, bad, 96, 100, 1);   /* .01 * 1000 < 100 * .25 */
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_ON);
+    assert_int_equal(state_of(w, bad), QM_RULE_YIELD_OFF);
+    assert_int_equal(qm_rule_yield_allow(w, 1, bad, 10), 0);
+    /* On, there is no bound. */
+    assert_int_equal(qm_rule_yield_allow(w, 1, good, 5000), 5000);
+    qm_rule_yield_free(w);
+}
+
+/* As many as are out on trial. */
+static void test_few_are_out(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 60);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 36);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 0);
+    qm_rule_yield_give_back(w, arm, 10);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 10);
+    qm_rule_yield_free(w);
+}
+
+/* The work of one that was on becomes another: off, and on trial later, each time
+ * twice as late. */
+static void test_changes(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+    uint64_t now = 0, last = 0, tried[6];
+    unsigned n = 0;
+
+    fetch(w, now, arm, 96, 100, 90);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    for (unsigned rows = 0; state_of(w, arm) == QM_RULE_YIELD_ON; rows += 50) {
+        assert_true(rows < 5000);
+        fetch(w, now, arm, 50, 100, 0);
+    }
+    for (last = now; n < 6; now += 100) {
+        qm_rule_yield_read(w, 1000);
+        if (fetch(w, now, arm, 96, 100, 0) > 0) {
+            while (state_of(w, arm) == QM_RULE_YIELD_TRIAL)
+                fetch(w, now, arm, 96, 100, 0);
+            tried[n++] = now - last;
+            last = now;
+        }
+    }
+    assert_int_equal(tried[0], QM_RULE_YIELD_RETRY_MS);
+    assert_int_equal(tried[1], 2 * QM_RULE_YIELD_RETRY_MS);
+    assert_int_equal(tried[5], QM_RULE_YIELD_RETRY_MOST_MS);
+    /* And on again. */
+    now += QM_RULE_YIELD_RETRY_MOST_MS;
+    fetch(w, now, arm, 96, 100, 90);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    qm_rule_yield_free(w);
+}
+
+/* The price rises with the connections that are busy, and with the database's time. */
+static void test_price(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+    double idle = qm_rule_yield_price(w);
+
+    fetch(w, 0, arm, 96, 500, 30); /* .3 * 1000 > 500 * .25 */
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    for (int i = 0; i < 200; i++)
+        qm_rule_yield_busy(w, 1);
+    assert_true(qm_rule_yield_price(w) > idle + .9);
+    fetch(w, 0, arm, 96, 500, 30); /* .3 * 1000 < 500 * 1.25 */
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    for (int i = 0; i < 400; i++)
+        qm_rule_yield_busy(w, 0);
+    assert_true(qm_rule_yield_price(w) < idle + .01);
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_read(w, 5000);
+    assert_true(qm_rule_yield_price(w) > idle + .5);
+    qm_rule_yield_free(w);
+}
+
+/* What takes work off the database stays on, however busy it is. */
+static void test_cheap(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    for (int i = 0; i < 200; i++)
+        qm_rule_yield_busy(w, 1);
+    fetch(w, 0, arm, 96, 20, 10); /* .1 * 1000 > 20 * 1.25 */
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    qm_rule_yield_free(w);
+}
+
+/* All trials together: BUDGET rows, and one for each SHARE misses. */
+static void test_budget(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned rows = 0;
+
+    for (unsigned table = 0; table < 1000; table++)
+        rows += qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
+    assert_int_equal(rows, QM_RULE_YIELD_BUDGET);
+    for (int i = 0; i < 80; i++)
+        qm_rule_yield_read(w, 1000);
+    for (unsigned table = 1000; table < 2000; table++)
+        rows += qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
+    assert_int_equal(rows, QM_RULE_YIELD_BUDGET + 80 / QM_RULE_YIELD_SHARE);
+    qm_rule_yield_free(w);
+}
+
+/* Rows that are used after they were judged bring the arm back at once. */
+static void test_late(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    fetch(w, 0, arm, 96, 100, 0);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    for (int i = 0; i < 20; i++)
+        qm_rule_yield_late(w, arm);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    qm_rule_yield_free(w);
+}
+
+static void test_bound(void **state)
+{
+    struct qm_rule_yield *w = new_worth();
+
+    for (unsigned i = 0; i < QM_RULE_YIELD_ARMS; i++)
+        assert_int_equal(qm_rule_yield_find(w, i, 3, 9), i + 1);
+    assert_int_equal(qm_rule_yield_find(w, QM_RULE_YIELD_ARMS, 3, 9), 0);
+    assert_int_equal(qm_rule_yield_find(w, 7, 3, 9), 8);
+    assert_int_equal(qm_rule_yield_allow(w, 0, 0, 10), 0);
+    qm_rule_yield_judge(w, 0, 0, true);
+    qm_rule_yield_late(w, QM_RULE_YIELD_ARMS + 1);
+    assert_null(qm_rule_yield_get(w, 0));
+    qm_rule_yield_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trial),   cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_changes), cmocka_unit_test(test_price),
+        cmocka_unit_test(test_cheap),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_late),    cmocka_unit_test(test_bound),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
