@@ -10,7 +10,7 @@
 #include "rowcache/readahead/yield.h"
 
 /* A pool that is idle, reads of 1000 us. */
-static struct qm_rule_yield *new_worth(void)
+static struct qm_rule_yield *new_yield(void)
 {
     struct qm_rule_yield *w = qm_rule_yield_new();
 
@@ -39,7 +39,7 @@ static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
 
 static void test_trial(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned good = qm_rule_yield_find(w, 1, 0, 0),
              bad = qm_rule_yield_find(w, 1, 0, 1);
 
@@ -59,7 +59,7 @@ static void test_trial(void **state)
 /* As many as are out on trial. */
 static void test_few_are_out(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 60), 60);
@@ -74,7 +74,7 @@ static void test_few_are_out(void **state)
  * twice as late. */
 static void test_changes(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     uint64_t now = 0, last = 0, tried[6];
     unsigned n = 0;
@@ -107,7 +107,7 @@ static void test_changes(void **state)
 /* The price rises with the connections that are busy, and with the database's time. */
 static void test_price(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
     double idle = qm_rule_yield_price(w);
 
@@ -130,7 +130,7 @@ static void test_price(void **state)
 /* What takes work off the database stays on, however busy it is. */
 static void test_cheap(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     for (int i = 0; i < 200; i++)
@@ -143,7 +143,7 @@ static void test_cheap(void **state)
 /* All trials together: BUDGET rows, and one for each SHARE misses. */
 static void test_budget(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned rows = 0;
 
     for (unsigned table = 0; table < 1000; table++)
@@ -160,7 +160,7 @@ static void test_budget(void **state)
 /* Rows that are used after they were judged bring the arm back at once. */
 static void test_late(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
     fetch(w, 0, arm, 96, 100, 0);
@@ -173,7 +173,7 @@ static void test_late(void **state)
 
 static void test_bound(void **state)
 {
-    struct qm_rule_yield *w = new_worth();
+    struct qm_rule_yield *w = new_yield();
 
     for (unsigned i = 0; i < QM_RULE_YIELD_ARMS; i++)
         assert_int_equal(qm_rule_yield_find(w, i, 3, 9), i + 1);
