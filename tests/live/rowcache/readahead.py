@@ -134,7 +134,7 @@ def dropped():
     before = [rule("sa", what) for what in ("fetched", "used", "wasted")]
     read = read_ahead("sa", read_far)
     gone = sum(r.delete(f"item:{i + 5}") for i in read)
-    assert gone > 0 and rule("sa", "wasted") == before[2] + gone, (gone, before)
+    assert gone > 0 and rule("sa", "wasted") >= before[2] + gone, (gone, before)
 
     def none_left():
         fetched, used, wasted = (rule("sa", what) - b for what, b in zip(("fetched", "used", "wasted"), before))
