@@ -351,10 +351,15 @@ static void done(struct client *c)
     qm_resp_done(&c->resp);
 }
 
-/* Carries out what has come, until it has to wait.  c may be gone after it. */
-static void process(struct client *c)
+static bool is_full(const struct client *c)
 {
-    while (!c->request && !c->closing && c->out.length - c->out_at < OUT_ENOUGH) {
+    return c->out.length - c->out_at >= OUT_ENOUGH;
+}
+
+/* Carries out what has come, until it has to wait. */
+static void carry_out(struct client *c)
+{
+    while (!c->request && !c->closing && !is_full(c)) {
         size_t used = 0;
         int r =
             qm_resp_parse(&c->resp, c->in + c->in_at, c->in_length - c->in_at, &used);
@@ -392,13 +397,27 @@ static void process(struct client *c)
     }
     shrink(c);
     charge(c, c->in_room + words_bytes(c));
+}
+
+/* As carry_out(), and sends the replies.  c may be gone after it. */
+static void process(struct client *c)
+{
+    bool was_full;
+
+    do {
+        carry_out(c);
+        was_full = is_full(c);
+        if (c->out.failed || !flush(c)) {
+            client_free(c);
+            return;
+        }
+        /* The socket may have taken all: then no event comes. */
+    } while (was_full && !is_full(c) && !c->request && !c->closing);
     /* Commands that wait are not read behind: the kernel's buffers fill instead. */
-    if (c->request || c->closing || c->out.length - c->out_at >= OUT_ENOUGH)
+    if (c->request || c->closing || is_full(c))
         event_del(c->readable);
     else
         event_add(c->readable, NULL);
-    if (c->out.failed || !flush(c))
-        client_free(c);
 }
 
 void client_go_on(struct client *c)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""bounds.py SOCKET PID [DIRECTORY] - what one client may cost the daemon: max-reply is 1M, max-request 1M.  With
+"""bounds.py SOCKET PID PORT [DIRECTORY] - what one client may cost the daemon: max-reply is 1M, max-request 1M.  With
 DIRECTORY: what it says when what it keeps there is damaged."""
 import os
 import resource
@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-PATH, PID = sys.argv[1], int(sys.argv[2])
+PATH, PID, PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 LONG = "the reply is longer than max-reply"
 
 
@@ -16,10 +16,10 @@ class Error(Exception):
 
 
 class Client:
-    def __init__(self):
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, port=0):
+        self.socket = socket.socket(socket.AF_INET if port else socket.AF_UNIX)
         self.socket.settimeout(60)
-        self.socket.connect(PATH)
+        self.socket.connect(("127.0.0.1", port) if port else PATH)
         self.file = self.socket.makefile("rb")
 
     def send(self, *words):
@@ -128,6 +128,18 @@ def asks(c, key):
     return c.queries() > before
 
 
+def taken_at_once():
+    """Long replies that the kernel takes without a wait hold up nothing behind them.  A TCP socket's
+    buffer grows with what was sent."""
+    c = Client(PORT)
+    for _ in range(100):
+        for _ in range(3):
+            c.send("HMGET", "big:1", *["v"] * 15)
+        for _ in range(3):
+            assert list(map(len, c.answer())) == [65536] * 15
+        assert c("PING") == "PONG"
+
+
 def given_back():
     """A command of many words holds no memory when it has been carried out."""
     c, other = Client(), Client()
@@ -225,7 +237,7 @@ def damaged():
     for key in keys:
         c("SET", key, b"x" * 100000)
     c("SET", "there", "")
-    for at, _, names in os.walk(os.path.join(sys.argv[3], "plain")):
+    for at, _, names in os.walk(os.path.join(sys.argv[4], "plain")):
         for name in names:
             # Names of cold keys' files are their hashes; the log and others stay.
             if len(os.path.basename(at)) == 2 and os.path.getsize(os.path.join(at, name)) >= 100000:
@@ -244,9 +256,9 @@ def damaged():
     assert c("TYPE", "there") == "string" and c("TYPE", "nix") == "none"
 
 
-if len(sys.argv) > 3:
+if len(sys.argv) > 4:
     damaged()
     sys.exit()
-for test in (replies, given_back, input, no_files):
+for test in (replies, taken_at_once, given_back, input, no_files):
     test()
     print(test.__name__, file=sys.stderr)
