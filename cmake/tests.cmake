@@ -26,6 +26,10 @@ endfunction()
 # that are not built) in its environment, ends 0 when it passed, and 77 when something it needs cannot be had (skipped).
 function(qm_script_test name script)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
+  set(cost 0)
+  if(T_TIMEOUT OR "long" IN_LIST T_LABELS)
+    set(cost 100) # begun first, so that none is alone at the end
+  endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT ${QM_TEST_TIMEOUT})
   endif()
@@ -34,10 +38,7 @@ function(qm_script_test name script)
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})
   set_tests_properties(
     ${name}
-    PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${T_LABELS}"
+    PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${T_LABELS}" COST ${cost}
                ENVIRONMENT
                "BUILD_DIR=${CMAKE_BINARY_DIR};SOURCE_DIR=${CMAKE_SOURCE_DIR};QM_SANITIZE=${QM_SANITIZE};QM_LEFT_OUT=${left_out}")
-  if("long" IN_LIST T_LABELS)
-    set_tests_properties(${name} PROPERTIES COST 100) # begun first, so that none is alone at the end
-  endif()
 endfunction()
