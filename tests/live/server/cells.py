@@ -10,6 +10,7 @@ import random
 import struct
 import sys
 import threading
+import time
 
 import nbd
 
@@ -24,6 +25,7 @@ class Cells:
         self.wrong = []
         self.writes = self.reads = 0
         self.seed = seed
+        self.most_writes = None # for each read; None: any number
         self.stop = lambda: False
 
     def _write(self, h, r, k):
@@ -72,7 +74,10 @@ class Cells:
         at = 0
         while not self.stop() and not self.wrong:
             if writes:
-                self._write(h, r, k)
+                if self.most_writes and self.writes > self.most_writes * self.reads:
+                    time.sleep(.001)
+                else:
+                    self._write(h, r, k)
                 continue
             if at >= self.n or r.random() < .05:
                 at = r.randrange(self.n)
@@ -102,6 +107,8 @@ def main(path, stop, seed=1):
     h.connect_unix(path)
     cells = Cells(h.get_size(), int(seed))
     cells.stop = lambda: os.path.exists(stop)
+    # On a fast file system there would be three, which leave hardly anything in a tier.
+    cells.most_writes = 1
     for t in cells.threads(path):
         t.join()
     print("%d writes, %d reads" % (cells.writes, cells.reads))
