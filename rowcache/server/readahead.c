@@ -14,65 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rowcache/readahead/cpu.h"
-#include "rowcache/readahead/items.h"
-#include "rowcache/readahead/miner.h"
-#include "rowcache/server/server.h"
+#include "rowcache/server/readahead-internal.h"
 
 enum {
-    TABLES = 1024,
     REMEMBERED = 65536,
     GIVEN = 4,
-    RETRY_MS = 100,
-    LIFE_MS = 600000, /* of a row that auto has read */
-    SHOWN = 64        /* tables in INFO */
+    LIFE_MS = 600000 /* of a row that auto has read */
 };
 
 const char *const readahead_presets[] = {"off", "seer", "auto", NULL};
-
-struct table {
-    UT_hash_handle hh;
-    uint32_t id;
-    char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1];
-    char key[2 * QM_NAME_LENGTH + 2]; /* schema.table */
-    bool known, asked;
-    uint64_t changes;  /* of its definition */
-    uint64_t retry_at; /* ms */
-    struct qm_fill_table info;
-};
-
-struct readahead {
-    struct server *server;
-    pthread_mutex_t lock;
-    enum readahead_preset preset;
-    unsigned rules, given;
-    struct qm_seer *seer;
-    struct qm_items *ahead; /* by seer, and not yet read: by which rule */
-    struct qm_auto *learner;
-    struct qm_miner *miner;
-    struct table *tables, *by_id[TABLES];
-    unsigned count;
-    /* The row whose read is being told. */
-    struct qm_item current;
-    const char *row;
-    size_t row_length;
-    struct event *second; /* for the gates */
-    struct qm_cpu cpu;
-    struct readahead_stats stats;
-};
-
-struct job {
-    struct qm_fill_ahead fill; /* first */
-    struct readahead *ra;
-    struct table *table;
-    uint64_t changes;
-    enum readahead_preset preset;
-    union {
-        struct qm_seer_request seer;
-        struct qm_auto_request learner;
-    } request;
-    struct qm_fill_table info;
-};
 
 static void give(struct readahead *ra);
 
@@ -85,178 +35,6 @@ static uint64_t clock_ms(void)
 static unsigned index_of(enum qm_seer_rule rule)
 {
     return rule == QM_SEER_SA ? 0 : rule == QM_SEER_TA ? 1 : 2;
-}
-
-/* --- tables --- */
-
-static struct table *find_table(struct readahead *ra, const char *key, size_t length)
-{
-    struct table *t;
-
-    HASH_FIND(hh, ra->tables, key, length, t);
-    return t;
-}
-
-/* NULL: there are too many, or it is no name. */
-static struct table *get_table(struct readahead *ra, const char *key, size_t length)
-{
-    struct table *t = find_table(ra, key, length);
-    const char *dot = memchr(key, '.', length);
-
-    if (t || !dot || ra->count == TABLES || length >= sizeof t->key ||
-        (size_t)(dot - key) > QM_NAME_LENGTH ||
-        length - (size_t)(dot + 1 - key) > QM_NAME_LENGTH)
-        return t;
-    t = calloc(1, sizeof *t);
-    if (!t)
-        return NULL;
-    t->id = ra->count;
-    memcpy(t->key, key, length);
-    memcpy(t->schema, key, (size_t)(dot - key));
-    memcpy(t->table, dot + 1, length - (size_t)(dot + 1 - key));
-    ra->by_id[ra->count++] = t;
-    HASH_ADD_KEYPTR(hh, ra->tables, t->key, length, t);
-    return t;
-}
-
-static struct job *new_job(struct readahead *ra, struct table *t,
-                           void (*done)(struct qm_fill_ahead *fill))
-{
-    struct job *job = calloc(1, sizeof *job);
-
-    if (!job)
-        return NULL;
-    job->ra = ra;
-    job->table = t;
-    job->changes = t->changes;
-    memcpy(job->fill.schema, t->schema, sizeof t->schema);
-    memcpy(job->fill.table, t->table, sizeof t->table);
-    job->fill.done = done;
-    return job;
-}
-
-static void described(struct qm_fill_ahead *fill)
-{
-    struct job *job = (struct job *)fill;
-    struct table *t = job->table;
-
-    pthread_mutex_lock(&job->ra->lock);
-    t->asked = false;
-    if (!fill->failed && job->changes == t->changes) {
-        t->known = true;
-        t->info = job->info;
-    }
-    pthread_mutex_unlock(&job->ra->lock);
-    free(job);
-}
-
-static void ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
-{
-    struct job *job;
-
-    if (t->asked || ms < t->retry_at)
-        return;
-    t->retry_at = ms + RETRY_MS;
-    job = new_job(ra, t, described);
-    if (!job)
-        return;
-    job->fill.describe = &job->info;
-    t->asked = true;
-    if (qm_fill_give_ahead(ra->server->fill, &job->fill))
-        return;
-    t->asked = false;
-    free(job);
-}
-
-/* --- what the rules ask of a row --- */
-
-/* As it is printed: no zeros before it, no other sign than -. */
-static bool read_integer(const char *text, size_t length, int64_t *value)
-{
-    bool negative = length > 0 && *text == '-';
-    int64_t v = 0;
-
-    text += negative;
-    length -= negative;
-    if (length == 0 || (*text == '0' && (length > 1 || negative)))
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        int digit = text[i] - '0';
-
-        if (digit < 0 || digit > 9 || __builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, negative ? -digit : digit, &v))
-            return false;
-    }
-    *value = v;
-    return true;
-}
-
-static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
-                        const struct qm_member *m, struct qm_seer_row *row)
-{
-    struct qm_item *to = &row->foreign[row->foreign_count];
-    char key[2 * QM_NAME_LENGTH + 2];
-    struct table *t;
-    int n = snprintf(key, sizeof key, "%s.%s", f->schema, f->table);
-
-    /* A key of such a table would be taken for one of another. */
-    if (strpbrk(f->schema, ".:") || strpbrk(f->table, ".:"))
-        return;
-    if (m->null || !read_integer(m->value.bytes, m->value.length, &to->row))
-        return;
-    t = get_table(ra, key, (size_t)n);
-    if (!t)
-        return;
-    to->table = t->id;
-    row->foreign_count++;
-}
-
-static void find_foreign(struct readahead *ra, const struct table *t, const char *text,
-                         size_t length, struct qm_seer_row *row)
-{
-    struct qm_member m = {0};
-    const char *at = text;
-
-    while (qm_json_next(&at, text + length, &m) == 1)
-        for (unsigned i = 0; i < t->info.foreign_count; i++) {
-            const struct qm_fill_foreign *f = &t->info.foreign[i];
-
-            if (row->foreign_count < QM_SEER_FOREIGN &&
-                strlen(f->column) == m.name.length &&
-                memcmp(f->column, m.name.bytes, m.name.length) == 0)
-                add_foreign(ra, f, &m, row);
-        }
-    qm_member_free(&m);
-}
-
-/* qm_seer_calls.describe */
-static bool describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
-{
-    struct readahead *ra = opaque;
-    const struct table *t = ra->by_id[item.table];
-    struct qm_reader reader = {0};
-    char key[2 * QM_NAME_LENGTH + 26];
-    const char *text;
-    size_t length;
-    void *value;
-    int n;
-
-    if (!t->known || t->info.last < t->info.first)
-        return false;
-    *row = (struct qm_seer_row){.first = t->info.first, .last = t->info.last};
-    if (t->info.foreign_count == 0)
-        return true;
-    if (ra->row && item.table == ra->current.table && item.row == ra->current.row) {
-        find_foreign(ra, t, ra->row, ra->row_length, row);
-        return true;
-    }
-    n = snprintf(key, sizeof key, "%s:%" PRId64, t->key, item.row);
-    if (qm_rows_get(ra->server->rows, &reader, qm_rows_now(), key, (size_t)n, &value,
-                    &text, &length) == QM_ROWS_NONE)
-        return true;
-    find_foreign(ra, t, text, length, row);
-    free(value);
-    return true;
 }
 
 /* --- rows that were read ahead --- */
@@ -343,7 +121,7 @@ static bool give_job(struct readahead *ra, struct job *job)
 static bool give_seer(struct readahead *ra, const struct qm_seer_request *request)
 {
     struct job *job = ra->preset == READAHEAD_SEER
-                          ? new_job(ra, ra->by_id[request->table], fetched)
+                          ? readahead_new_job(ra, ra->by_id[request->table], fetched)
                           : NULL;
 
     if (!job)
@@ -364,7 +142,7 @@ static bool give_auto(struct readahead *ra, const struct qm_auto_request *reques
 {
     const struct qm_rule_yield *yield = qm_auto_yield(ra->learner);
     struct job *job = ra->preset == READAHEAD_AUTO
-                          ? new_job(ra, ra->by_id[request->table], fetched)
+                          ? readahead_new_job(ra, ra->by_id[request->table], fetched)
                           : NULL;
 
     if (!job)
@@ -409,7 +187,7 @@ static bool take_apart(const char *key, size_t length, size_t *table, int64_t *r
     if (!colon)
         return false;
     *table = (size_t)(colon - key);
-    return read_integer(colon + 1, length - *table - 1, row);
+    return readahead_read_integer(colon + 1, length - *table - 1, row);
 }
 
 static void tell_seer(struct readahead *ra, struct qm_item item, uint64_t ms, bool hit)
@@ -485,9 +263,9 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
         return;
     pthread_mutex_lock(&ra->lock);
     ms = clock_ms();
-    t = get_table(ra, key, table);
+    t = readahead_get_table(ra, key, table);
     if (t && !t->known) {
-        ask_of_table(ra, t, ms);
+        readahead_ask_of_table(ra, t, ms);
     } else if (t) {
         item.table = t->id;
         ra->current = item;
@@ -527,12 +305,13 @@ static void changed(void *opaque, const char *schema, const char *table,
         forget_definition(ra->by_id[i]);
         qm_auto_emptied(ra->learner, clock_ms(), i);
     }
-    t = n > 0 && (size_t)n < sizeof key ? find_table(ra, key, (size_t)n) : NULL;
+    t = n > 0 && (size_t)n < sizeof key ? readahead_find_table(ra, key, (size_t)n)
+                                        : NULL;
     if (t && !row) {
         forget_definition(t);
         waste_table(ra, t);
         qm_auto_emptied(ra->learner, clock_ms(), t->id);
-    } else if (t && t->known && read_integer(row, length, &item.row)) {
+    } else if (t && t->known && readahead_read_integer(row, length, &item.row)) {
         item.table = t->id;
         if (item.row > t->info.last)
             t->info.last = item.row;
@@ -557,7 +336,7 @@ void readahead_dropped(struct server *s, const char *key, size_t length)
         waste_table(ra, NULL);
         qm_auto_dropped_all(ra->learner);
     } else if (take_apart(key, length, &table, &item.row) &&
-               (t = find_table(ra, key, table))) {
+               (t = readahead_find_table(ra, key, table))) {
         item.table = t->id;
         waste(ra, item);
         qm_auto_dropped(ra->learner, item);
@@ -591,8 +370,8 @@ int readahead_start(struct server *s)
     struct readahead *ra = calloc(1, sizeof *ra);
     struct qm_seer_settings settings;
     struct qm_auto_settings learning;
-    const struct qm_seer_calls calls = {ra, describe};
-    const struct qm_auto_calls learner = {ra, describe, ended};
+    const struct qm_seer_calls calls = {ra, readahead_describe};
+    const struct qm_auto_calls learner = {ra, readahead_describe, ended};
     const struct timeval second = {1, 0};
 
     if (!ra)
@@ -675,95 +454,5 @@ void readahead_set_rules(struct server *s, unsigned rules)
     ra->rules = rules;
     qm_seer_set_rules(ra->seer, rules & QM_SEER_ALL, true);
     qm_auto_set_rules(ra->learner, rules);
-    pthread_mutex_unlock(&ra->lock);
-}
-
-void readahead_get(struct server *s, struct readahead_stats *stats)
-{
-    struct readahead *ra = s->readahead;
-    struct qm_seer_stats seer;
-    struct qm_auto_stats learner;
-
-    pthread_mutex_lock(&ra->lock);
-    *stats = ra->stats;
-    stats->preset = ra->preset;
-    stats->rules = ra->rules;
-    qm_seer_get_stats(ra->seer, &seer);
-    qm_auto_get_stats(ra->learner, &learner);
-    stats->price = qm_rule_yield_price(qm_auto_yield(ra->learner));
-    stats->read_us = qm_rule_yield_read_us(qm_auto_yield(ra->learner));
-    pthread_mutex_unlock(&ra->lock);
-    for (unsigned i = 0; i < QM_AUTO_RULES; i++) {
-        stats->asked[i] = learner.asked[i] + (i < 3 ? seer.requested[i] : 0);
-        stats->fetched[i] += learner.fetched[i];
-        stats->used[i] += learner.used[i];
-        stats->wasted[i] += learner.wasted[i];
-    }
-    stats->dropped += learner.overflowed;
-    stats->passive = seer.passive;
-    stats->proactive = seer.proactive;
-    stats->closed = seer.closed;
-}
-
-/* --- what INFO says of tables --- */
-
-struct sum {
-    unsigned arms[QM_RULE_YIELD_OFF + 1];
-    double used, judged;
-};
-
-static void add_rule(struct qm_text *text, const char *name, const struct sum *sum,
-                     bool *first)
-{
-    static const char *const states[] = {"trial", "on", "off"};
-    enum qm_rule_yield_state state = sum->arms[QM_RULE_YIELD_ON] ? QM_RULE_YIELD_ON
-                                     : sum->arms[QM_RULE_YIELD_TRIAL]
-                                         ? QM_RULE_YIELD_TRIAL
-                                         : QM_RULE_YIELD_OFF;
-    char line[64];
-    int n;
-
-    if (sum->arms[0] + sum->arms[1] + sum->arms[2] == 0)
-        return;
-    n = snprintf(line, sizeof line, "%s%s=%s,%s_used=%.2f", *first ? "" : ",", name,
-                 states[state], name, sum->judged > 0 ? sum->used / sum->judged : 0);
-    *first = false;
-    qm_text_add(text, line, (size_t)n);
-}
-
-/* Of the first tables, each rule's state, and which share of its rows is used. */
-void readahead_add_tables(struct server *s, struct qm_text *text)
-{
-    struct readahead *ra = s->readahead;
-    struct sum sum[SHOWN][QM_AUTO_RULES] = {0};
-    const struct qm_rule_yield_arm *arm;
-    const struct qm_rule_yield *yield;
-
-    pthread_mutex_lock(&ra->lock);
-    yield = qm_auto_yield(ra->learner);
-    for (unsigned i = 1; (arm = qm_rule_yield_get(yield, i)); i++)
-        if (arm->table < SHOWN) {
-            struct sum *to = &sum[arm->table][arm->rule];
-
-            to->arms[arm->state]++;
-            to->used += arm->used;
-            to->judged += arm->judged;
-        }
-    for (unsigned i = 0; i < SHOWN && i < ra->count; i++) {
-        bool first = true;
-
-        for (unsigned rule = 0; rule < QM_AUTO_RULES; rule++) {
-            if (first &&
-                sum[i][rule].arms[0] + sum[i][rule].arms[1] + sum[i][rule].arms[2] >
-                    0) {
-                qm_text_add(text, "readahead_of_", 13);
-                qm_text_add(text, ra->by_id[i]->key, strlen(ra->by_id[i]->key));
-                qm_text_add(text, ":", 1);
-            }
-            add_rule(text, qm_config_rule_names[rule], &sum[i][rule], &first);
-        }
-        if (!first)
-            qm_text_add(text, "\r\n", 2);
-    }
     pthread_mutex_unlock(&ra->lock);
 }

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* readahead-internal.h - what the files of the server's read-ahead share:
+ *
+ *   readahead.c         what it is told, what it asks for, settings
+ *   readahead-tables.c  tables: keys, foreign keys, what the rules ask of a row
+ *   readahead-info.c    its numbers
+ *
+ * All functions want readahead.lock held, but for readahead_read_integer(). */
+#ifndef QM_ROWCACHE_READAHEAD_INTERNAL_H
+#define QM_ROWCACHE_READAHEAD_INTERNAL_H
+
+#include "rowcache/readahead/cpu.h"
+#include "rowcache/readahead/items.h"
+#include "rowcache/readahead/miner.h"
+#include "rowcache/server/server.h"
+
+enum { READAHEAD_TABLES = 1024 };
+
+struct table {
+    UT_hash_handle hh;
+    uint32_t id;
+    char schema[QM_NAME_LENGTH + 1], table[QM_NAME_LENGTH + 1];
+    char key[2 * QM_NAME_LENGTH + 2]; /* schema.table */
+    bool known, asked;
+    uint64_t changes;  /* of its definition */
+    uint64_t retry_at; /* ms */
+    struct qm_fill_table info;
+};
+
+struct readahead {
+    struct server *server;
+    pthread_mutex_t lock;
+    enum readahead_preset preset;
+    unsigned rules, given;
+    struct qm_seer *seer;
+    struct qm_items *ahead; /* by seer, and not yet read: by which rule */
+    struct qm_auto *learner;
+    struct qm_miner *miner;
+    struct table *tables, *by_id[READAHEAD_TABLES];
+    unsigned count;
+    /* The row whose read is being told. */
+    struct qm_item current;
+    const char *row;
+    size_t row_length;
+    struct event *second; /* for the gates */
+    struct qm_cpu cpu;
+    struct readahead_stats stats;
+};
+
+struct job {
+    struct qm_fill_ahead fill; /* first */
+    struct readahead *ra;
+    struct table *table;
+    uint64_t changes;
+    enum readahead_preset preset;
+    union {
+        struct qm_seer_request seer;
+        struct qm_auto_request learner;
+    } request;
+    struct qm_fill_table info;
+};
+
+struct table *readahead_find_table(struct readahead *ra, const char *key,
+                                   size_t length);
+/* As readahead_find_table(), and adds it.  NULL: there are too many, or it is no name.
+ */
+struct table *readahead_get_table(struct readahead *ra, const char *key, size_t length);
+/* For the pool to read, of a table.  NULL: out of memory. */
+struct job *readahead_new_job(struct readahead *ra, struct table *t,
+                              void (*done)(struct qm_fill_ahead *fill));
+/* Has the pool read what the table's keys are, unless it has been asked lately. */
+void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms);
+/* qm_seer_calls.describe */
+bool readahead_describe(void *opaque, struct qm_item item, struct qm_seer_row *row);
+/* A number as it is printed: no zeros before it, no other sign than -. */
+bool readahead_read_integer(const char *text, size_t length, int64_t *value);
+
+#endif
