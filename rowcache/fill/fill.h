@@ -29,7 +29,7 @@ struct qm_fill_job {
     uint64_t queued;       /* qm_rows_now() */
     _Atomic uint64_t sent; /* the tick when its SELECT was sent; 0: not yet */
     enum qm_fill_outcome outcome;
-    bool kept;           /* whoever asks the rows for it finds it */
+    bool kept;           /* the row is in the cache when done() is called */
     struct qm_text text; /* the row; or the error, as Redis words it, without '-' */
     struct qm_gtid_list position;
 };

@@ -357,9 +357,8 @@ static void check_protected(struct reading *r)
                  "password, tls-ca, a loopback address such as 127.0.0.1, or "
                  "protected-mode = off");
     if (is_public(c->metrics))
-        lacks(r, "metrics would serve other machines, and nothing here asks for a "
-                 "password: give a loopback address such as 127.0.0.1, or "
-                 "protected-mode = off");
+        lacks(r, "metrics would serve other machines: give clients a password, metrics "
+                 "a loopback address such as 127.0.0.1, or protected-mode = off");
 }
 
 static void check_together(struct reading *r)

@@ -201,39 +201,24 @@ static bool read_members(const struct answer *a, struct members *m)
     return true;
 }
 
-static int compare(const struct qm_member *m, const char *name, size_t length)
-{
-    size_t n = m->name.length < length ? m->name.length : length;
-    int r = n > 0 ? memcmp(m->name.bytes, name, n) : 0;
-
-    return r ? r : (m->name.length > length) - (m->name.length < length);
-}
-
 static int by_name(const void *a, const void *b)
 {
-    const struct qm_member *other = b;
+    const struct qm_text *x = &((const struct qm_member *)a)->name;
+    const struct qm_text *y = &((const struct qm_member *)b)->name;
+    size_t n = x->length < y->length ? x->length : y->length;
+    int r = n > 0 ? memcmp(x->bytes, y->bytes, n) : 0;
 
-    return compare(a, other->name.bytes, other->name.length);
+    return r ? r : (x->length > y->length) - (x->length < y->length);
 }
 
 /* The column that word i names, of members sorted by name; NULL: there is none. */
 static const struct qm_member *find_sorted(const struct client *c,
                                            const struct members *m, unsigned i)
 {
-    size_t low = 0, high = m->count;
+    struct qm_member key = {
+        .name = {.bytes = (char *)(uintptr_t)word(c, i), .length = word_length(c, i)}};
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int r = compare(&m->at[middle], word(c, i), word_length(c, i));
-
-        if (r == 0)
-            return &m->at[middle];
-        if (r < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return m->count > 0 ? bsearch(&key, m->at, m->count, sizeof key, by_name) : NULL;
 }
 
 static void free_members(struct members *m)

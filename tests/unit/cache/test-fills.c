@@ -9,7 +9,8 @@
 #include "cache/internal.h"
 #include "blocks.h"
 
-/* A fill that fails: whoever waits gets EAGAIN, and his next demand is not counted. */
+/* A fill that fails: a waiting reader gets EAGAIN, and its next demand is not counted.
+ */
 static void test_fail(void **state)
 {
     struct qm_cache *cache = new_cache(&base);

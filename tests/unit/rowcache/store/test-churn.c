@@ -14,7 +14,7 @@
 
 #include "testing.h"
 
-/* So many keys are asked for at a time; as many more may live still. */
+/* Keys that are in use at a time. As many of earlier times may not have expired yet. */
 enum { THREADS = 2, KEYS = 3000, LONGEST = 4000, LIFE = 30 * 60 * 1000 };
 enum { REOPENED = 4 * 60 };
 
