@@ -3,62 +3,33 @@
 DIRECTORY: what it says when what it keeps there is damaged."""
 import os
 import resource
-import socket
 import sys
-import time
+
+import resp
+from resp import wait_for
 
 PATH, PID, PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 LONG = "the reply is longer than max-reply"
 
 
-class Error(Exception):
-    pass
-
-
-class Client:
+class Client(resp.Client):
     def __init__(self, port=0):
-        self.socket = socket.socket(socket.AF_INET if port else socket.AF_UNIX)
-        self.socket.settimeout(60)
-        self.socket.connect(("127.0.0.1", port) if port else PATH)
-        self.file = self.socket.makefile("rb")
-
-    def send(self, *words):
-        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(
-            b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
-
-    def __call__(self, *words):
-        self.send(*words)
-        return self.answer()
-
-    def answer(self):
-        line = self.file.readline().decode()
-        kind, rest = line[:1], line[1:].strip()
-        if kind == "*":
-            return [self.answer() for _ in range(int(rest))]
-        if kind == "$":
-            return None if rest == "-1" else self.file.read(int(rest) + 2)[:-2].decode()
-        if kind == ":":
-            return int(rest)
-        if kind == "-":
-            raise Error(rest)
-        assert kind == "+", line
-        return rest
+        super().__init__(PATH, port)
 
     def fails(self, text, *words):
         try:
             answer = self(*words)
-        except Error as error:
+        except resp.Error as error:
             assert text in str(error), (text, str(error))
             return
         raise AssertionError((text, str(answer)[:200]))
 
     def info(self, name):
-        return float(dict(line.split(":", 1) for line in self("INFO").splitlines() if ":" in line)[name])
+        return float(self.numbers()[name])
 
     def queries(self):
         """SELECTs that clients waited for: without read-ahead's, which come when they like."""
-        fields = dict(line.split(":", 1) for line in self("INFO").splitlines() if ":" in line)
+        fields = self.numbers()
         return int(fields["database_queries"]) - int(fields["readahead_queries"])
 
     def of(self, client, name):
@@ -72,13 +43,6 @@ class Client:
     def all(self, name):
         return [int(field.split("=")[1]) for line in self("CLIENT", "LIST").splitlines()
                 for field in line.split(" ") if field.startswith(name + "=")]
-
-
-def wait_for(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "a condition does not come true"
-        time.sleep(.02)
 
 
 def replies():
@@ -246,7 +210,7 @@ def damaged():
     for key in keys:
         try:
             assert len(c("GET", key)) == 100000
-        except Error as error:
+        except resp.Error as error:
             assert str(error).startswith("MISCONF"), error
             lost.append(key)
     assert lost, "no key was cold"

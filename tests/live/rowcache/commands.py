@@ -6,9 +6,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import redis
+
+from resp import wait_for
 
 PATH, DATABASE = sys.argv[1:3]
 AUTH = b"*2\r\n$4\r\nAUTH\r\n$6\r\ngeheim\r\n"
@@ -30,13 +31,6 @@ def fails(text, function, *args):
         assert text in str(error), (text, str(error))
         return
     raise AssertionError((text, answer))
-
-
-def wait_for(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "a condition does not come true"
-        time.sleep(.02)
 
 
 def raw(data, untrusted=False):

@@ -7,11 +7,12 @@ PHASE: steady; restarted-database and restarted-daemon, after such a restart.
 """
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
+
+import resp
 
 DAEMON, DATABASE, FLAG, PHASE = sys.argv[1:]
 DEADLINE, MAX_LAG = 60, 0.5
@@ -32,28 +33,9 @@ def sql(text):
     return done.stdout.strip()
 
 
-class Client:
+class Client(resp.Client):
     def __init__(self):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(DAEMON)
-        self.file = self.socket.makefile("rb")
-
-    def __call__(self, *words):
-        words = [str(word).encode() for word in words]
-        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(
-            b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
-        return self.answer()
-
-    def answer(self):
-        line = self.file.readline()
-        if line[:1] == b"$":
-            if int(line[1:]) < 0:
-                return None
-            text = self.file.read(int(line[1:]) + 2)[:-2].decode()
-            return text
-        if line[:1] == b"-":
-            raise RuntimeError(line.decode().strip())
-        return line[1:].decode().strip()
+        super().__init__(DAEMON)
 
     def row(self, key):
         """The row, or None; tries again while the database is away."""
@@ -62,7 +44,7 @@ class Client:
             try:
                 text = self("GET", key)
                 return json.loads(text) if text is not None else None
-            except RuntimeError as error:
+            except resp.Error as error:
                 if time.monotonic() > end:
                     fail(f"GET {key}: {error}")
                 time.sleep(0.05)

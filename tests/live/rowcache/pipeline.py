@@ -3,47 +3,34 @@
 
 While FLAG is there, what MariaDB answers of the row 7771 is held up, see stall.py."""
 import os
-import socket
 import subprocess
 import sys
-import time
+
+import resp
+from resp import wait_for
 
 PATH, DATABASE, FLAG = sys.argv[1:]
 MARIADB = ["mariadb", "--no-defaults", "-S", DATABASE, "-u", "root", "-BN", "shop"]
-
-
-def wait_for(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "a condition does not come true"
-        time.sleep(.02)
 
 
 def sql(text):
     return subprocess.run([*MARIADB, "-e", text], check=True, capture_output=True, text=True).stdout.strip()
 
 
-class Client:
+class Client(resp.Client):
+    """Of commands that are lines of words; several are sent at once."""
+
     def __init__(self):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(60)
-        self.socket.connect(PATH)
-        self.file = self.socket.makefile("rb")
+        super().__init__(PATH)
 
     def send(self, *commands):
-        """All at once, each a line of words."""
-        self.socket.sendall(b"".join(b"*%d\r\n" % len(words) + b"".join(
-            b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
-            for words in (command.encode().split() for command in commands)))
+        self.socket.sendall(b"".join(self.packed(*command.split()) for command in commands))
 
     def answer(self):
-        line = self.file.readline().decode()
-        kind, rest = line[:1], line[1:].strip()
-        if kind == "*":
-            return [self.answer() for _ in range(int(rest))]
-        if kind == "$":
-            return None if rest == "-1" else self.file.read(int(rest) + 2)[:-2].decode()
-        return int(rest) if kind == ":" else line.strip()
+        try:
+            return super().answer()
+        except resp.Error as error:
+            return f"-{error}"
 
     def __call__(self, *commands):
         self.send(*commands)
