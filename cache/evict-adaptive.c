@@ -85,6 +85,10 @@ static const struct candidate {
 #define REGRET_LEAST 6
 #define DRIFT        0.01
 
+/* Times the regret that would do: by so much the policy in use must lag behind its own
+ * small cache before another takes over. */
+#define LAG 16
+
 /* Reluctance: at first, by how much it grows with a change, at most. */
 #define RELUCTANCE      0.3
 #define RELUCTANCE_GROW 2
@@ -116,6 +120,9 @@ struct adaptive {
     int64_t gain;           /* of the sample's demands, hits that it had more */
     double gained;          /* the same of all, with samples that were others */
     double regret[CANDIDATES];
+    double lag[CANDIDATES]; /* the same, beside the blocks themselves: the policy in use
+                               may have come into a state that its small cache is not in
+                               */
     double reluctance;
 };
 
@@ -311,7 +318,7 @@ static void take_over(struct adaptive *a, unsigned to)
     if (a->reluctance > RELUCTANCE_MOST)
         a->reluctance = RELUCTANCE_MOST;
     for (unsigned i = 0; i < CANDIDATES; i++)
-        a->regret[i] = 0;
+        a->regret[i] = a->lag[i] = 0;
 }
 
 static double most(double a, double b)
@@ -335,8 +342,29 @@ static unsigned regret(struct adaptive *a, const bool hit[CANDIDATES])
     return best;
 }
 
-/* Tells the small caches of a demand, and acts on it. */
-static void sample(struct adaptive *a, uint64_t block)
+/* The other candidate that lags the most, if the policy in use does by `enough`: its
+ * small cache hits what it misses itself. */
+static unsigned lag(struct adaptive *a, const bool hit[CANDIDATES], bool real,
+                    double enough)
+{
+    unsigned best = a->active;
+
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        a->lag[i] += hit[i] - real - (real ? 0 : DRIFT);
+        if (a->lag[i] < 0)
+            a->lag[i] = 0;
+    }
+    if (a->lag[a->active] < enough)
+        return best;
+    for (unsigned i = 0; i < CANDIDATES; i++)
+        if (i != a->active && a->lag[i] > enough / 2 &&
+            (best == a->active || a->lag[i] > a->lag[best]))
+            best = i;
+    return best;
+}
+
+/* Tells the small caches of a demand, and acts on it.  real: the block was there. */
+static void sample(struct adaptive *a, uint64_t block, bool real)
 {
     bool hit[CANDIDATES];
     unsigned best;
@@ -353,7 +381,10 @@ static void sample(struct adaptive *a, uint64_t block)
     a->reluctance += (1 - a->reluctance) / (LATE * size);
     a->missed += !hit[a->active] - a->missed / (LATE * size);
     enough = a->reluctance * most(REGRET * size, REGRET_MISS * a->missed);
-    if (a->regret[best] > most(enough, REGRET_LEAST))
+    enough = most(enough, REGRET_LEAST);
+    if (a->regret[best] <= enough)
+        best = lag(a, hit, real, enough * LAG);
+    if (best != a->active)
         take_over(a, best);
 }
 
@@ -365,7 +396,7 @@ static void adaptive_insert(void *policy, struct qm_evict_node *node)
     if (!has_ghosts(candidates[a->active].ops))
         qm_ghosts_take(a->ghosts, node->block);
     candidates[a->active].ops->insert(a->policies[a->active], node);
-    sample(a, node->block);
+    sample(a, node->block, false);
 }
 
 static void adaptive_touch(void *policy, struct qm_evict_node *node)
@@ -374,7 +405,7 @@ static void adaptive_touch(void *policy, struct qm_evict_node *node)
 
     qm_sketch_count(&a->sketch, node->block);
     candidates[a->active].ops->touch(a->policies[a->active], node);
-    sample(a, node->block);
+    sample(a, node->block, true);
 }
 
 static void adaptive_remove(void *policy, struct qm_evict_node *node)

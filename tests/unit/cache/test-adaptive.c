@@ -147,6 +147,30 @@ static uint64_t misses_of_files(const char *name, uint64_t blocks, uint64_t span
     return missed;
 }
 
+/* Misses of blocks of which each is read twice: between both are so many others. */
+static uint64_t misses_of_twice(const char *name, uint64_t blocks, uint64_t apart)
+{
+    struct qm_mini *cache = qm_mini_new(qm_evict_find(name), NULL, blocks);
+    uint64_t missed = 0;
+
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 50000; i++) {
+        missed += !qm_mini_demand(cache, 7 * i);
+        if (i >= apart / 2)
+            missed += !qm_mini_demand(cache, 7 * (i - apart / 2));
+    }
+    qm_mini_free(cache);
+    return missed;
+}
+
+/* S3-FIFO that begins empty hits these second reads, and one that takes over a cache
+ * full of other blocks never does: its small cache lies, and that shows. */
+static void test_small_cache_lies(void **state)
+{
+    assert_int_equal(misses_of_twice("s3fifo", 963, 924), 50000);
+    assert_in_range(misses_of_twice("adaptive", 963, 924), 50000, 55000);
+}
+
 /* After a change, W-TinyLFU's window is what its small cache promised. */
 static void test_follows_files(void **state)
 {
@@ -245,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_follows_the_best),
         cmocka_unit_test(test_follows_changes),
         cmocka_unit_test(test_follows_files),
+        cmocka_unit_test(test_small_cache_lies),
         cmocka_unit_test(test_loses_nothing),
     };
 
