@@ -144,7 +144,7 @@ uint64_t qm_cache_footprint(uint64_t blocks, uint32_t block_size)
     struct qm_limits l;
 
     qm_limits_get(&l, share, block_size, true, stripes, qm_evict_max_bytes(share),
-                  qm_budget_beside(share, blocks, true, true));
+                  qm_budget_beside(share, share * n, true, true));
     l.bytes -= l.buckets * sizeof(struct cds_lfht_node);
     l.bytes += max_u64(2 * share, QM_MIN_BUCKETS) * sizeof(struct cds_lfht_node);
     return sizeof(struct qm_cache) + MALLOC_SMALL + n * l.bytes;

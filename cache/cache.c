@@ -471,6 +471,7 @@ void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads)
         reads->misses += shard->stats.misses;
         reads->prefetch_hits += shard->stats.prefetch_hits;
         reads->lru += qm_shadow_misses(&shard->shadow);
+        reads->plain += qm_shadow_larger_misses(&shard->shadow);
         if (shard->main_ops->gain)
             reads->gain += shard->main_ops->gain(shard->main);
         pthread_mutex_unlock(&shard->lock);

@@ -100,7 +100,7 @@ struct qm_cache_config {
                                                 has create_for().  NULL: by name */
     void *own_opaque;                        /* for create_for() */
     bool shadow; /* estimate the misses of an LRU cache of as many blocks, for
-                    stats.lru_misses; takes from 28 bytes a block (small caches) down to
+                    stats.lru_misses; takes from 29 bytes a block (small caches) down to
                     half a byte (large ones) */
     bool data;   /* false: keep track of blocks but hold no bytes (for
                     simulation): buffers passed in may be NULL */
@@ -206,6 +206,11 @@ void qm_cache_free(struct qm_cache *cache);
  *            are in flight there: call again with the same number
  * A second call waits for the first. */
 int qm_cache_resize(struct qm_cache *cache, uint64_t blocks);
+
+/* From now on struct qm_cache_reads' plain is of a cache of so many blocks, but of no
+ * fewer than this one has, and at most by a 32nd more: it has the memory of what is
+ * beside this one, too. */
+void qm_cache_compare(struct qm_cache *cache, uint64_t blocks);
 
 /* The number of blocks that the cache can have so that stats.bytes never exceeds
  * `bytes` after qm_cache_resize(): other than qm_cache_blocks_within(), with the shards
@@ -345,6 +350,7 @@ struct qm_cache_reads {
     uint64_t device; /* misses and prefetches */
     uint64_t ahead;  /* of these, prefetched blocks whose end is not known yet */
     uint64_t lru;    /* lru_misses */
+    uint64_t plain;  /* the same, of a larger cache: see qm_cache_compare() */
     uint64_t misses, prefetch_hits;
     /* About how many demands more would have been hits (and not prefetch hits or
      * misses) if the cache had been larger by one of QM_CACHE_GAIN_PART; 0 unless the

@@ -159,11 +159,12 @@ int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block)
     return qm_ghosts_take_aged(ghosts, block, &age);
 }
 
-void qm_ghosts_drop(struct qm_ghosts *ghosts, int queue)
+uint64_t qm_ghosts_drop(struct qm_ghosts *ghosts, int queue)
 {
-    uint32_t oldest = ghosts->queues[queue].oldest;
+    uint64_t block = ghosts->entries[ghosts->queues[queue].oldest].block;
 
-    forget(ghosts, find(ghosts, ghosts->entries[oldest].block));
+    forget(ghosts, find(ghosts, block));
+    return block;
 }
 
 int qm_ghosts_reserve(struct qm_ghosts *ghosts, uint64_t capacity)

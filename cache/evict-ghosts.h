@@ -37,7 +37,7 @@ int qm_ghosts_take(struct qm_ghosts *ghosts, uint64_t block);
  * forgotten ones included. */
 int qm_ghosts_take_aged(struct qm_ghosts *ghosts, uint64_t block, uint32_t *age);
 
-/* Forgets the oldest of queue, which must not be empty. */
-void qm_ghosts_drop(struct qm_ghosts *ghosts, int queue);
+/* Forgets the oldest of queue, which must not be empty; returns it. */
+uint64_t qm_ghosts_drop(struct qm_ghosts *ghosts, int queue);
 
 #endif

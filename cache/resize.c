@@ -165,7 +165,8 @@ static void set_capacity(struct qm_shard *shard, uint64_t blocks)
     if (blocks > shard->main_made && prefetch < blocks - shard->main_made)
         prefetch = blocks - shard->main_made;
     qm_balance_resize(&shard->balance, blocks, prefetch);
-    qm_shadow_resize(&shard->shadow, blocks);
+    qm_shadow_resize(&shard->shadow, blocks,
+                     shard->cache->compared / shard->cache->shard_count);
     qm_shard_resize_main(shard);
     pthread_mutex_unlock(&shard->lock);
 }
@@ -303,4 +304,20 @@ int qm_cache_resize(struct qm_cache *cache, uint64_t blocks)
     error = resize(cache, blocks);
     pthread_mutex_unlock(&cache->resize_lock);
     return error;
+}
+
+void qm_cache_compare(struct qm_cache *cache, uint64_t blocks)
+{
+    pthread_mutex_lock(&cache->resize_lock);
+    cache->compared = blocks;
+    for (unsigned i = 0; i < cache->shard_count; i++) {
+        struct qm_shard *shard = &cache->shards[i];
+        const uint64_t share = share_of(cache, qm_cache_capacity(cache), i);
+
+        pthread_mutex_lock(&shard->lock);
+        qm_shard_drain(shard);
+        qm_shadow_resize(&shard->shadow, share, blocks / cache->shard_count);
+        pthread_mutex_unlock(&shard->lock);
+    }
+    pthread_mutex_unlock(&cache->resize_lock);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shadow.c - estimates the misses of a plain LRU cache of the same size.
+/* shadow.c - see shadow.h.
  *
  * It scales up the number of misses, not the miss ratio: a few hot blocks make up many
  * of all demands, and chance decides whether they are in the sample, but they hardly
@@ -38,16 +38,23 @@ static uint64_t capacity(uint64_t blocks, uint64_t all)
     return (blocks * threshold(all) + ONE - 1) / ONE;
 }
 
+/* The same, at most. */
+static uint64_t most(uint64_t blocks, uint64_t all)
+{
+    return capacity(blocks + blocks / QM_SHADOW_BEYOND, all);
+}
+
 size_t qm_shadow_bytes(uint64_t blocks, uint64_t all)
 {
-    return capacity(blocks, all) * QM_GHOST_BYTES + 128;
+    return most(blocks, all) * QM_GHOST_BYTES + 128;
 }
 
 int qm_shadow_init(struct qm_shadow *s, uint64_t blocks, uint64_t all)
 {
     *s = (struct qm_shadow){.capacity = capacity(blocks, all), .below = threshold(all)};
-    s->made = s->capacity;
-    s->ghosts = qm_ghosts_new(s->capacity);
+    s->larger = s->capacity;
+    s->made = most(blocks, all);
+    s->ghosts = qm_ghosts_new(s->made);
     return s->ghosts ? 0 : ENOMEM;
 }
 
@@ -56,21 +63,50 @@ void qm_shadow_destroy(struct qm_shadow *s)
     qm_ghosts_free(s->ghosts);
 }
 
+enum { SAME = 0, BEYOND = 1 }; /* the queues */
+
+/* Moves what is too much for either cache on, the oldest first. */
+static void push_out(struct qm_shadow *s)
+{
+    while (qm_ghosts_count(s->ghosts, SAME) > s->capacity) {
+        uint64_t block = qm_ghosts_drop(s->ghosts, SAME);
+
+        qm_ghosts_add(s->ghosts, BEYOND, block);
+    }
+    while (qm_ghosts_count(s->ghosts, BEYOND) > 0 &&
+           qm_ghosts_count(s->ghosts, SAME) + qm_ghosts_count(s->ghosts, BEYOND) >
+               s->larger)
+        qm_ghosts_drop(s->ghosts, BEYOND);
+}
+
 void qm_shadow_demand(struct qm_shadow *s, uint64_t block)
 {
+    int queue;
+
     if (!s->ghosts || qm_hash(block) >> HASH_SHIFT >= s->below)
         return;
-    if (qm_ghosts_take(s->ghosts, block) == QM_GHOST_NONE) {
+    queue = qm_ghosts_take(s->ghosts, block);
+    if (queue != SAME)
         s->missed++;
-        if (qm_ghosts_count(s->ghosts, 0) == s->capacity)
-            qm_ghosts_drop(s->ghosts, 0);
-    }
-    qm_ghosts_add(s->ghosts, 0, block);
+    if (queue == BEYOND)
+        s->saved++;
+    if (qm_ghosts_count(s->ghosts, SAME) + qm_ghosts_count(s->ghosts, BEYOND) ==
+        s->larger)
+        qm_ghosts_drop(s->ghosts,
+                       qm_ghosts_count(s->ghosts, BEYOND) > 0 ? BEYOND : SAME);
+    qm_ghosts_add(s->ghosts, SAME, block);
+    push_out(s);
 }
 
 uint64_t qm_shadow_misses(const struct qm_shadow *s)
 {
     return s->ghosts ? s->before + s->missed * ONE / s->below : 0;
+}
+
+uint64_t qm_shadow_larger_misses(const struct qm_shadow *s)
+{
+    return s->ghosts ? qm_shadow_misses(s) - s->saved_before - s->saved * ONE / s->below
+                     : 0;
 }
 
 /* What is reserved is for a sample of its own size, and of shards that are all alike,
@@ -86,23 +122,28 @@ int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all)
 {
     if (!s->ghosts)
         return 0;
-    if (qm_ghosts_reserve(s->ghosts, capacity(blocks, all)) != 0)
+    if (qm_ghosts_reserve(s->ghosts, most(blocks, all)) != 0)
         return ENOMEM;
-    s->made = capacity(blocks, all);
+    s->made = most(blocks, all);
     s->capacity = within(s, s->capacity);
+    s->larger = within(s, s->larger);
     if (threshold(all) < s->below) {
         s->before = qm_shadow_misses(s);
-        s->missed = 0;
+        s->saved_before = s->before - qm_shadow_larger_misses(s);
+        s->missed = s->saved = 0;
         s->below = threshold(all);
     }
     return 0;
 }
 
-void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks)
+void qm_shadow_resize(struct qm_shadow *s, uint64_t blocks, uint64_t larger)
 {
+    const uint64_t most_larger = blocks + blocks / QM_SHADOW_BEYOND;
+
     if (!s->ghosts)
         return;
+    larger = larger < blocks ? blocks : larger > most_larger ? most_larger : larger;
     s->capacity = within(s, (blocks * s->below + ONE - 1) / ONE);
-    while (qm_ghosts_count(s->ghosts, 0) > s->capacity)
-        qm_ghosts_drop(s->ghosts, 0);
+    s->larger = within(s, (larger * s->below + ONE - 1) / ONE);
+    push_out(s);
 }

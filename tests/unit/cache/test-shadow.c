@@ -35,7 +35,8 @@ static void prefetch(struct qm_cache *cache, uint64_t block)
 }
 
 /* A shard of 3136 of 12543 blocks has a directory of 1025, and what is reserved before
- * it grows is for 1024, as all of its like: from then on it holds no more. */
+ * it grows is for 1024, as all of its like, and a 32nd: from then on it holds no more.
+ */
 static void test_rounding(void **state)
 {
     struct qm_shadow s;
@@ -47,12 +48,12 @@ static void test_rounding(void **state)
     for (uint64_t block = 0; block < 20000; block++)
         qm_shadow_demand(&s, block);
     assert_int_equal(qm_shadow_reserve(&s, made, 4 * made), 0);
-    assert_int_equal(qm_shadow_bytes(made, 4 * made), 1024 * QM_GHOST_BYTES + 128);
+    assert_int_equal(qm_shadow_bytes(made, 4 * made), 1056 * QM_GHOST_BYTES + 128);
     for (uint64_t block = 20000; block < 40000; block++)
         qm_shadow_demand(&s, block);
-    assert_int_equal(qm_ghosts_count(s.ghosts, 0), 1024);
-    qm_shadow_resize(&s, made);
-    assert_true(s.capacity <= 1024);
+    assert_int_equal(qm_ghosts_count(s.ghosts, 0), 1025);
+    qm_shadow_resize(&s, 2 * made, 0);
+    assert_int_equal(s.capacity, 1056);
     qm_shadow_destroy(&s);
 }
 
@@ -130,6 +131,37 @@ static void test_reads(void **state)
     qm_cache_free(cache);
 }
 
+/* A cache that is compared with a larger one also knows what that would have missed: of
+ * a loop that just fits there, next to nothing.  More than a 32nd it is not larger. */
+static void test_larger(void **state)
+{
+    struct qm_cache *cache = make(1000, 1, "lru", 10);
+    struct qm_cache_reads reads;
+
+    qm_cache_compare(cache, 1020);
+    for (uint64_t i = 0; i < 10200; i++)
+        demand(cache, i % 1020);
+    demand(cache, 1000000);
+    qm_cache_get_reads(cache, &reads);
+    assert_int_equal(reads.lru, 10201);
+    assert_int_equal(reads.plain, 1021);
+    qm_cache_compare(cache, 2000);
+    for (uint64_t i = 0; i < 10310; i++)
+        demand(cache, i % 1031);
+    qm_cache_get_reads(cache, &reads);
+    assert_in_range(reads.plain, 1021 + 11, 1021 + 1031);
+    for (uint64_t i = 0; i < 10330; i++) /* one more than fits */
+        demand(cache, i % 1033);
+    qm_cache_get_reads(cache, &reads);
+    assert_true(reads.plain > 10000);
+    assert_int_equal(stats_of(cache).lru_misses, reads.lru);
+    qm_cache_compare(cache, 0);
+    for (uint64_t i = 0; i < 10; i++)
+        demand(cache, 2000000 + i);
+    assert_int_equal(stats_of(cache).lru_misses, reads.lru + 10);
+    qm_cache_free(cache);
+}
+
 /* Who waited in vain and asks again wanted the block once. */
 static void test_again_counts_once(void **state)
 {
@@ -182,9 +214,13 @@ static void test_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),    cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_reads),    cmocka_unit_test(test_again_counts_once),
-        cmocka_unit_test(test_none),     cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_again_counts_once),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_rounding),
     };
 
