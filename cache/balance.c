@@ -40,7 +40,9 @@
  * reserved.  Else those that nobody uses would stay for as long as few others come: on
  * a busy device, which is read ahead of little, they held 2 to 6 % of a cache.  Waiting
  * is counted in blocks that enter the main part, as that is what a place is worth to
- * others.  It begins with no limit to speak of, which comes down as blocks are used.
+ * others, and in its hits, of which HITS count as one: where a hot set nearly fits,
+ * next to none enter.  It begins with no limit to speak of, which comes down as blocks
+ * are used.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,6 +69,7 @@ enum { OF_MAIN = 0, OF_PREFETCH = 1 };
  * arrivals. */
 #define STALE      4
 #define WAIT_LEAST 16
+#define HITS       16
 
 static uint64_t most(const struct qm_balance *b)
 {
@@ -215,6 +218,13 @@ enum qm_part qm_balance_victim(const struct qm_balance *b, enum qm_part part,
     if (share < needed)
         share = needed < most(b) ? needed : most(b);
     return held->prefetch + incoming > share ? QM_PART_PREFETCH : QM_PART_MAIN;
+}
+
+void qm_balance_hits(struct qm_balance *b, uint32_t hits)
+{
+    b->hits += hits;
+    b->arrivals += b->hits / HITS;
+    b->hits %= HITS;
 }
 
 void qm_balance_used(struct qm_balance *b, uint32_t came)

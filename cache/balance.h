@@ -25,7 +25,9 @@ struct qm_balance {
     bool adapts;              /* the share changes; else the following are unused */
     double exact;             /* the share, with its fraction of a block */
     struct qm_ghosts *ghosts; /* blocks that the parts evicted */
-    uint32_t arrivals;        /* blocks that entered the main part; wraps */
+    uint32_t arrivals;        /* blocks that entered the main part, and a part of its
+                                 hits; wraps */
+    uint32_t hits;            /* of the main part that do not count as arrivals yet */
     double usual;             /* arrivals for which nine in ten wait for their use */
     double used, missed; /* of late: prefetched blocks, and ghosts of the main part */
 };
@@ -72,6 +74,9 @@ static inline uint32_t qm_balance_came(const struct qm_balance *b)
 {
     return b->arrivals;
 }
+
+/* The main part was hit so often. */
+void qm_balance_hits(struct qm_balance *b, uint32_t hits);
 
 /* A block that came then is used. */
 void qm_balance_used(struct qm_balance *b, uint32_t came);

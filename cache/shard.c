@@ -147,7 +147,7 @@ bool qm_shard_drain(struct qm_shard *shard)
 
     for (unsigned i = 0; i < shard->cache->stripes; i++) {
         struct qm_ring *ring = &shard->rings[i];
-        uint32_t used;
+        uint32_t used, hits = 0;
 
         if (atomic_load_explicit(&ring->used, memory_order_relaxed) == 0)
             continue;
@@ -158,9 +158,11 @@ bool qm_shard_drain(struct qm_shard *shard)
         used = atomic_load_explicit(&ring->used, memory_order_relaxed);
         for (uint32_t k = 0; k < used; k++)
             if (ring->slot[k]->part == QM_PART_MAIN) {
+                hits++;
                 shard->main_ops->touch(shard->main, &ring->slot[k]->evict);
                 qm_shadow_demand(&shard->shadow, ring->slot[k]->evict.block);
             }
+        qm_balance_hits(&shard->balance, hits);
         atomic_store_explicit(&ring->used, 0, memory_order_relaxed);
         atomic_flag_clear_explicit(&ring->busy, memory_order_release);
     }

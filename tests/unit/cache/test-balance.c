@@ -50,7 +50,7 @@ struct model {
     struct list main_left, prefetch_left; /* what was given up */
     uint64_t left_at[UNIVERSE], prefetch_gave;
     struct list filling; /* of prefetch */
-    uint64_t arrivals, came[UNIVERSE];
+    uint64_t hits, arrivals, came[UNIVERSE];
     double usual;
 };
 
@@ -121,6 +121,7 @@ static enum qm_outcome model_demand(struct model *m, uint64_t block)
     if (has(&m->main, block)) {
         take(&m->main, block);
         put(&m->main, block);
+        m->arrivals += ++m->hits % 16 == 0;
         return QM_HIT;
     }
     if (has(&m->prefetch, block)) {
