@@ -39,7 +39,9 @@
  * that do have a key that many blocks follow).  That a pair has given way is no reason
  * to grow: where many blocks follow one, they do so for ever.
  *
- * To shrink, the last line that was split is joined with the one that it came of.
+ * To shrink, the last line that was split is joined with the one that it came of.  A
+ * table that may have fewer than its first lines knows a sample of the keys: those
+ * whose line is among the first `active` ones.
  *
  * One thread splits or joins, no other waits for it: they may miss what is being moved,
  * or leave something in the old line, where it is not found any more and grows old.
@@ -64,8 +66,9 @@ enum {
     AGE_MAX = 15,
     FADE_EVERY = 4,
     HELD_PER_LINE = 2,
-    LEVELS = 5,     /* a table begins with a 32nd of its lines, */
-    FIRST_MIN = 64, /* but a page of them if it has that */
+    LEVELS = 5,       /* a table begins with a 32nd of its lines, */
+    FIRST_MIN = 64,   /* but a page of them if it has that, */
+    SAMPLE_PART = 32, /* and can do with a part of these */
     NEXT_BITS = 56,
     /* Blocks that are tried to find out what a table's keys are of: no more than an
      * eighth of the keys that it can tell apart, so that few are taken for another, and
@@ -82,10 +85,11 @@ struct line {
 struct qm_markov {
     void *memory; /* that the lines are in */
     struct line *lines;
-    uint64_t first;               /* lines in use at first */
+    uint64_t first;               /* lines in use at first, */
+    atomic_uint_least64_t active; /* or as many if there may be less: none is split */
     unsigned levels;              /* n is first << levels */
     uint64_t n;                   /* lines there can be */
-    atomic_uint_least64_t most;   /* lines that may be in use now; first to n */
+    atomic_uint_least64_t most;   /* lines that may be in use now; to n */
     atomic_uint_least64_t extent; /* level << NEXT_BITS | next: see struct extent */
     atomic_flag splitting;
     atomic_uint owners; /* that are there */
@@ -143,6 +147,7 @@ struct qm_markov *qm_markov_new(uint64_t bytes)
     p->first = p->n >> p->levels;
     p->n = p->first << p->levels;
     atomic_init(&p->most, p->n);
+    atomic_init(&p->active, p->first);
     p->memory = calloc(p->n + 1, LINE);
     if (!p->memory) {
         free(p);
@@ -193,19 +198,27 @@ static struct extent extent_of(const struct qm_markov *p)
     };
 }
 
+static uint64_t active_lines(const struct qm_markov *p)
+{
+    return atomic_load_explicit(&p->active, memory_order_relaxed);
+}
+
 static uint64_t lines_in_use(const struct qm_markov *p)
 {
     struct extent e = extent_of(p);
 
-    return (p->first << e.level) + e.next;
+    return (p->first << e.level) + e.next - (p->first - active_lines(p));
 }
 
-/* Where a key of that tag is that was in line start, below first, in the beginning. */
+/* Where a key of that tag is that was in line start, below first, in the beginning;
+ * NULL: it is not in the sample. */
 static struct line *line_at(const struct qm_markov *p, uint64_t start, unsigned tag)
 {
     struct extent e = extent_of(p);
     uint64_t i = start + p->first * (tag & ((1u << e.level) - 1));
 
+    if (start >= active_lines(p))
+        return NULL;
     if (i < e.next && tag >> e.level & 1)
         i += p->first << e.level;
     return &p->lines[i];
@@ -385,7 +398,7 @@ enum qm_markov_known qm_markov_learn(struct qm_markov *p, unsigned owner, uint64
     struct word new = {.block = block, .tag = tag_of(key), .count = 1, .owner = owner};
     enum qm_markov_known known = QM_MARKOV_NEW;
 
-    if (block >= QM_MARKOV_BLOCKS)
+    if (block >= QM_MARKOV_BLOCKS || !line)
         return known;
     for (unsigned i = 0; i < WAYS; i++) {
         uint64_t was = load(line, i);
@@ -412,7 +425,7 @@ enum qm_markov_known qm_markov_learn(struct qm_markov *p, unsigned owner, uint64
 
 void qm_markov_expect(const struct qm_markov *p, uint64_t key)
 {
-    __builtin_prefetch(line_of(p, key));
+    __builtin_prefetch(line_of(p, key)); /* of NULL it does nothing */
 }
 
 /* What follows the key of that tag in the line, at least min_count times. */
@@ -438,7 +451,9 @@ static unsigned find_tag(const struct line *line, unsigned tag, unsigned min_cou
 unsigned qm_markov_find(const struct qm_markov *p, uint64_t key,
                         struct qm_markov_pair found[QM_MARKOV_FOUND_MAX])
 {
-    return find_tag(line_of(p, key), tag_of(key), 1, found);
+    const struct line *line = line_of(p, key);
+
+    return line ? find_tag(line, tag_of(key), 1, found) : 0;
 }
 
 uint64_t qm_markov_lines(const struct qm_markov *p)
@@ -457,7 +472,7 @@ static int each_key(const struct qm_markov *p, uint64_t number, unsigned min_cou
     struct qm_markov_pair found[QM_MARKOV_FOUND_MAX];
     int r = 0;
 
-    for (unsigned from = 0; r == 0;) {
+    for (unsigned from = 0; line && r == 0;) {
         unsigned tag = TAGS;
 
         for (unsigned i = 0; i < WAYS; i++) {
@@ -497,12 +512,15 @@ void qm_markov_reserve(struct qm_markov *p, uint64_t n)
         split_next(p);
 }
 
-/* Puts a pair into its line: in a free place, or in that of one with a lower count. */
+/* Puts a pair into its line: in a free place, or in that of one with a lower count; or
+ * nowhere, where there is no line. */
 static void put(struct qm_markov *p, struct line *line, struct word new)
 {
     unsigned at = WAYS;
     struct word least = new;
 
+    if (!line)
+        return;
     for (unsigned i = 0; i < WAYS; i++) {
         uint64_t was = load(line, i);
         struct word w = unpack(was);
@@ -664,6 +682,21 @@ static void join_last(struct qm_markov *p)
     atomic_fetch_add_explicit(&p->evicted, gone, memory_order_relaxed);
 }
 
+/* From now on the first n lines are active. */
+static void set_active(struct qm_markov *p, uint64_t n)
+{
+    uint64_t before = active_lines(p), gone = 0;
+
+    atomic_store_explicit(&p->active, n, memory_order_relaxed);
+    for (uint64_t i = n; i < before; i++)
+        for (unsigned k = 0; k < WAYS; k++) {
+            gone += unpack(load(&p->lines[i], k)).count > 0;
+            atomic_store_explicit(&p->lines[i].words[k], 0, memory_order_relaxed);
+        }
+    atomic_fetch_sub_explicit(&p->held, gone, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->evicted, gone, memory_order_relaxed);
+}
+
 /* The pages that have none of the lines in use, but were in use. */
 static void give_back(const struct qm_markov *p, uint64_t before)
 {
@@ -680,16 +713,21 @@ static void give_back(const struct qm_markov *p, uint64_t before)
 void qm_markov_set_bytes(struct qm_markov *p, uint64_t bytes)
 {
     uint64_t most = bytes / LINE > 1 ? bytes / LINE - 1 : 1, before = lines_in_use(p);
+    const uint64_t least = p->first > SAMPLE_PART ? p->first / SAMPLE_PART : 1;
 
-    most = most < p->first ? p->first : most > p->n ? p->n : most;
-    atomic_store_explicit(&p->most, most, memory_order_relaxed);
-    if (before <= most)
+    most = most < least ? least : most > p->n ? p->n : most;
+    if (before <= most && active_lines(p) == p->first) {
+        atomic_store_explicit(&p->most, most, memory_order_relaxed);
         return;
+    }
     while (atomic_flag_test_and_set_explicit(&p->splitting, memory_order_acquire))
         ; /* a line is being split: some 20 ns */
+    atomic_store_explicit(&p->most, most, memory_order_relaxed);
     before = lines_in_use(p);
-    while (lines_in_use(p) > most)
+    while (lines_in_use(p) > most && lines_in_use(p) > p->first)
         join_last(p);
-    give_back(p, before);
+    set_active(p, most < p->first ? most : p->first);
+    if (lines_in_use(p) < before)
+        give_back(p, before);
     atomic_flag_clear_explicit(&p->splitting, memory_order_release);
 }

@@ -277,7 +277,47 @@ static void test_set_bytes(void **state)
         kept += count_of(p, i, NULL, &wrong) > 0;
     assert_true(kept > known * 8 / 10);
     qm_markov_set_bytes(p, 0);
-    assert_in_range(table_stats(p).bytes, 1, 8 * MIB / 32 + LINE);
+    assert_in_range(table_stats(p).bytes, 1, 8 * MIB / 1024 + LINE);
+    qm_markov_free(p);
+}
+
+/* Of less than a 32nd it knows a sample of the keys, all of whose pairs are as they are
+ * elsewhere, and when it has grown it learns the others anew. */
+static void test_sample_of_keys(void **state)
+{
+    enum { KEYS = 4000 };
+    struct qm_markov *p = qm_markov_new(8 * MIB);
+    unsigned wrong = 0, known = 0, again = 0, later = 0;
+
+    for (uint64_t i = 0; i < KEYS; i++)
+        learn(p, i);
+    qm_markov_set_bytes(p, 8 * MIB / 320);
+    assert_in_range(table_stats(p).bytes, 8 * MIB / 320 - LINE, 8 * MIB / 320);
+    for (uint64_t i = 0; i < KEYS; i++)
+        known += count_of(p, i, NULL, &wrong) > 0;
+    assert_in_range(known, KEYS / 10 * 8 / 10, KEYS / 10 * 12 / 10);
+    assert_int_equal(table_stats(p).held, known);
+    for (uint64_t i = 0; i < KEYS; i++)
+        learn(p, i);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        unsigned count = count_of(p, i, NULL, &wrong);
+
+        assert_true(count == 0 || count == 2);
+        again += count > 0;
+    }
+    assert_int_equal(again, known);
+    assert_in_range(table_stats(p).bytes, 8 * MIB / 320 - LINE, 8 * MIB / 320);
+
+    qm_markov_set_bytes(p, 8 * MIB);
+    for (uint64_t i = 0; i < KEYS; i++)
+        later += count_of(p, i, NULL, &wrong) > 0;
+    assert_int_equal(later, known);
+    later = 0;
+    for (uint64_t i = 0; i < KEYS; i++)
+        learn(p, i);
+    for (uint64_t i = 0; i < KEYS; i++)
+        later += count_of(p, i, NULL, &wrong) > 0;
+    assert_true(later > KEYS * 95 / 100);
     qm_markov_free(p);
 }
 
@@ -405,7 +445,7 @@ static void test_set_bytes_among_threads(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, learner, &learners[i]), 0);
     }
     for (unsigned i = 0; i < 200; i++)
-        qm_markov_set_bytes(p, (i * 7 % 32 + 1) * (4 * MIB / 32));
+        qm_markov_set_bytes(p, i * 7 % 33 * (4 * MIB / 32)); /* also a sample */
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     qm_markov_set_bytes(p, 4 * MIB);
@@ -429,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_carried_over),
         cmocka_unit_test(test_set_bytes),
+        cmocka_unit_test(test_sample_of_keys),
         cmocka_unit_test(test_marginal),
         cmocka_unit_test(test_cannot_be),
         cmocka_unit_test(test_threads),
