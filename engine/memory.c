@@ -15,8 +15,15 @@
  * rules double or halve in some six steps, and a step is a small part of the cache.
  *
  * Where so little is missed that there are no such events in QUIET calls, and in
- * DEMANDS_EACH demands for each block of the cache, there is nothing to earn, and rules
- * have half of what they had.
+ * DEMANDS_EACH demands for each block of the cache, there is little to earn, and rules
+ * have half of what they had, down to the least with which they learn much.
+ *
+ * A hot set that just fits without rules needs that, too.  If in such a time more was
+ * missed than a plain cache that has all of the memory would have missed (its shadow),
+ * rules have the least at once, and if that is so again they sleep: they keep a
+ * thousandth, which is a block or two.  They wake when there is something to decide by,
+ * or when a WAKE_PART of the demands misses.  Each time that this was in vain they
+ * sleep twice as long before misses alone wake them again.
  *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
@@ -35,7 +42,18 @@
 #define FIRST_PART 32 /* of the memory, for rules, at first; */
 #define MOST_PART  4  /* at most */
 
-#define LEAST_RULES (UINT64_C(64) << 10)
+/* The least for rules that are awake: a part of their most, and what they take beside
+ * their table.  Asleep they ask for less than they can do with. */
+#define LEAST_PART    32
+#define LEAST_BESIDE  (UINT64_C(48) << 10)
+#define LEAST_RULES   (UINT64_C(64) << 10)
+#define ASLEEP        (UINT64_C(1) << 10)
+#define WAKE_PART     32 /* of the demands */
+#define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
+#define VAIN_LEAST    8  /* and this many */
+#define PLAINLY_PART  8  /* the same, after which it is not waited for more demands */
+#define PLAINLY_LEAST 32
+#define PATIENCE_MAX  64 /* times of QUIET calls */
 
 #define STEP_PART    8 /* of what rules have */
 #define EVENTS_LEAST 4096
@@ -63,9 +81,30 @@ uint64_t qm_memory_most_rules(uint64_t total)
     return total / MOST_PART > LEAST_RULES ? total / MOST_PART : LEAST_RULES;
 }
 
+/* The least of rules that are awake. */
+static uint64_t least_rules(uint64_t total)
+{
+    const uint64_t most = qm_memory_most_rules(total);
+
+    return clamp(most / LEAST_PART + LEAST_BESIDE, LEAST_RULES, most);
+}
+
 uint64_t qm_memory_first_rules(uint64_t total)
 {
     return clamp(total / FIRST_PART, LEAST_RULES, qm_memory_most_rules(total));
+}
+
+static uint64_t blocks_within(const struct qm_memory *m, uint64_t bytes)
+{
+    return m->config.simulated ? qm_cache_blocks_within(bytes, m->config.block_size)
+                               : qm_cache_resize_within(m->config.cache, bytes);
+}
+
+/* What rules cost shows against a cache that has their memory, too. */
+static void compare(const struct qm_memory *m)
+{
+    if (m->rules > 0)
+        qm_cache_compare(m->config.cache, blocks_within(m, m->total));
 }
 
 void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config)
@@ -75,8 +114,10 @@ void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config)
         .total = config->total,
         .rules = config->rules,
         .given = config->rules,
+        .patience = 1,
     };
     pthread_mutex_init(&m->lock, NULL);
+    compare(m);
 }
 
 void qm_memory_destroy(struct qm_memory *m)
@@ -109,12 +150,6 @@ void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
     pthread_mutex_unlock(&m->lock);
 }
 
-static uint64_t blocks_within(const struct qm_memory *m, uint64_t bytes)
-{
-    return m->config.simulated ? qm_cache_blocks_within(bytes, m->config.block_size)
-                               : qm_cache_resize_within(m->config.cache, bytes);
-}
-
 /* Gives the cache and the rules their parts.  What becomes smaller is first, and what
  * becomes larger waits until that memory is given back: so at no moment do they have
  * more than the larger of the old and the new total.  As qm_memory_resize(). */
@@ -144,6 +179,7 @@ static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
         m->given = rules;
     m->total = total;
     m->rules = rules;
+    compare(m);
     return error;
 }
 
@@ -155,7 +191,7 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     pthread_mutex_lock(&m->lock);
     if (m->rules > 0)
         rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
-                      LEAST_RULES, qm_memory_most_rules(total));
+                      m->asleep ? ASLEEP : LEAST_RULES, qm_memory_most_rules(total));
     error = divide(m, total, rules);
     pthread_mutex_unlock(&m->lock);
     return error;
@@ -170,63 +206,138 @@ static uint64_t count_demands(const struct qm_memory *m)
     return stats.hits + stats.prefetch_hits + stats.misses;
 }
 
-/* Whether there were enough demands since the last decision that more must have been
- * missed if there were anything to earn. */
-static bool demanded(struct qm_memory *m, uint64_t blocks)
-{
-    uint64_t demands = count_demands(m);
+/* What was counted since the last decision. */
+struct since {
+    uint64_t misses, hits; /* of these, what had been prefetched */
+    uint64_t plain;        /* misses of a plain cache; */
+    bool compared;         /* unless nobody knows these */
+    uint64_t demands;
+    uint64_t marginal; /* see struct qm_mining_stats */
+    double gain;       /* see struct qm_cache_reads */
+    uint64_t rules_bytes;
+};
 
-    m->quiet = 0;
-    if (demands - m->demands < blocks * DEMANDS_EACH)
-        return false;
-    m->demands = demands;
-    return true;
-}
-
-/* What rules should have; what they have if there is nothing to decide. */
-static uint64_t decide(struct qm_memory *m)
+static struct since count(const struct qm_memory *m)
 {
     struct qm_cache_reads reads;
-    struct qm_mining_stats rules;
-    uint64_t blocks = qm_cache_capacity(m->config.cache), step = m->rules / STEP_PART;
-    uint64_t events, most = qm_memory_most_rules(m->total);
-    double missed, of_blocks, of_rules;
-    int better;
+    struct qm_mining_stats stats;
 
     qm_cache_get_reads(m->config.cache, &reads);
-    events = reads.misses + reads.prefetch_hits;
-    if (events - m->events < EVENTS_LEAST ||
-        events - m->events < blocks * EVENTS_EACH) {
-        if (++m->quiet < QUIET || !demanded(m, blocks))
-            return m->rules;
-        m->events = events;
-        m->misses = reads.misses;
-        m->gain = reads.gain;
-        return clamp(m->rules / 2, LEAST_RULES, most);
-    }
+    m->config.prefetcher->ops->stats(m->config.prefetcher, &stats);
+    return (struct since){
+        .misses = reads.misses - m->misses,
+        .hits = reads.prefetch_hits - m->hits,
+        .plain = reads.plain - m->plain,
+        .compared = reads.lru > 0,
+        .demands = count_demands(m) - m->demands,
+        .marginal = stats.marginal - m->marginal,
+        .gain = reads.gain - m->gain,
+        .rules_bytes = stats.rules_bytes,
+    };
+}
+
+/* The next decision is made of what is counted from now on. */
+static void begin_to_count(struct qm_memory *m, const struct since *s)
+{
+    m->misses += s->misses;
+    m->hits += s->hits;
+    m->plain += s->plain;
+    m->demands += s->demands;
+    m->marginal += s->marginal;
+    m->gain += s->gain;
     m->quiet = 0;
-    m->demands = count_demands(m);
-    m->config.prefetcher->ops->stats(m->config.prefetcher, &rules);
-    missed = (double)(reads.misses - m->misses) / (double)(events - m->events);
-    of_blocks = (reads.gain - m->gain) * missed * QM_CACHE_GAIN_PART /
-                ((double)blocks * m->config.block_size);
-    of_rules = (double)(rules.marginal - m->marginal) * MARGINAL_PART * WEIGHT /
-               (double)rules.rules_bytes;
-    m->events = events;
-    m->misses = reads.misses;
-    m->gain = reads.gain;
-    m->marginal = rules.marginal;
-    if (rules.rules_bytes + 2 * step < m->rules) {
-        m->trend = 0;
-        return clamp(rules.rules_bytes + step, LEAST_RULES, most);
+}
+
+/* Whether a plain cache would have missed less, by one of `part` and `least` misses. */
+static bool is_vain(const struct since *s, unsigned part, unsigned least)
+{
+    return s->compared && s->misses > s->plain + s->plain / part + least &&
+           s->hits < s->misses;
+}
+
+/* Rules were in vain.  What they should have. */
+static uint64_t yield(struct qm_memory *m)
+{
+    const uint64_t least = least_rules(m->total);
+
+    m->trend = 0;
+    if (!m->vain) {
+        m->vain = true;
+        return m->rules < least ? m->rules : least;
     }
+    m->vain = false;
+    m->asleep = true;
+    m->slept = 0;
+    m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
+    return ASLEEP;
+}
+
+/* The same, where little was missed, of many demands. */
+static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
+{
+    const uint64_t least = least_rules(m->total);
+
+    if (m->asleep) {
+        if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
+            return m->rules;
+        m->asleep = false;
+        return least;
+    }
+    if (is_vain(s, VAIN_PART, VAIN_LEAST))
+        return yield(m);
+    m->vain = false;
+    m->patience = 1;
+    return clamp(m->rules / 2, least, qm_memory_most_rules(m->total));
+}
+
+/* And where much was. */
+static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t blocks)
+{
+    const uint64_t most = qm_memory_most_rules(m->total), least = least_rules(m->total);
+    const uint64_t step = m->rules / STEP_PART;
+    double missed, of_rules, of_blocks;
+    int better;
+
+    m->vain = false;
+    if (m->asleep) {
+        m->asleep = false;
+        return least;
+    }
+    if (s->rules_bytes + 2 * step < m->rules) {
+        m->trend = 0;
+        return clamp(s->rules_bytes + step, least, most);
+    }
+    missed = (double)s->misses / (double)(s->misses + s->hits);
+    of_blocks =
+        s->gain * missed * QM_CACHE_GAIN_PART / ((double)blocks * m->config.block_size);
+    of_rules = (double)s->marginal * MARGINAL_PART * WEIGHT / (double)s->rules_bytes;
     better = of_rules > of_blocks * MARGIN ? 1 : of_blocks > of_rules * MARGIN ? -1 : 0;
     if (better * m->trend < 0)
         m->trend = 0;
     m->trend += better;
     if (better == 0 || abs(m->trend) < TURN)
         return m->rules;
-    return clamp(better > 0 ? m->rules + step : m->rules - step, LEAST_RULES, most);
+    return clamp(better > 0 ? m->rules + step : m->rules - step, least, most);
+}
+
+/* What rules should have; what they have if there is nothing to decide. */
+static uint64_t decide(struct qm_memory *m)
+{
+    const uint64_t blocks = qm_cache_capacity(m->config.cache);
+    const struct since s = count(m);
+    bool busy, quiet;
+
+    busy =
+        s.misses + s.hits >= EVENTS_LEAST && s.misses + s.hits >= blocks * EVENTS_EACH;
+    quiet = ++m->quiet % QUIET == 0 && s.demands >= blocks * DEMANDS_EACH;
+    if (!m->asleep && is_vain(&s, PLAINLY_PART, PLAINLY_LEAST)) {
+        begin_to_count(m, &s);
+        return yield(m);
+    }
+    if (!busy && !quiet)
+        return m->rules;
+    begin_to_count(m, &s);
+    return busy ? decide_busy(m, &s, blocks) : decide_quiet(m, &s);
 }
 
 void qm_memory_tick(struct qm_memory *m)

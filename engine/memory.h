@@ -41,11 +41,15 @@ struct qm_memory {
     bool pending;   /* the cache has not given back all that it should */
 
     /* Of the time since the last decision: what was counted when it began. */
-    uint64_t misses, marginal, events, demands;
+    uint64_t misses, hits, plain, marginal, demands;
     double gain;
-    unsigned quiet;  /* calls of qm_memory_tick() since then */
-    int trend;       /* how often in a row the same was better; below 0: less */
-    uint64_t traded; /* changes, ever */
+    unsigned quiet;    /* calls of qm_memory_tick() since then */
+    int trend;         /* how often in a row the same was better; below 0: less */
+    bool vain;         /* rules saved less, when that was last asked, than blocks had */
+    bool asleep;       /* rules have next to nothing: see memory.c */
+    unsigned slept;    /* decisions since then at which they might have woken, */
+    unsigned patience; /* and how many of these it takes */
+    uint64_t traded;   /* changes, ever */
 };
 
 void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config);

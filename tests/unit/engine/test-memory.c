@@ -38,7 +38,7 @@ static const struct qm_prefetcher_ops ops = {.set_memory = set_memory, .stats = 
 static struct qm_cache *cache;
 static struct qm_memory memory;
 
-static void begin(uint64_t total, bool trades)
+static void begin_with(uint64_t total, bool trades, bool shadow)
 {
     const struct qm_cache_config config = {
         .block_size = BLOCK,
@@ -47,6 +47,7 @@ static void begin(uint64_t total, bool trades)
         .prefetch_adapts = true,
         .shards = 1,
         .eviction = "adaptive",
+        .shadow = shadow,
     };
 
     assert_int_equal(qm_cache_new(&config, &cache), 0);
@@ -62,6 +63,11 @@ static void begin(uint64_t total, bool trades)
                                 .trades = trades,
                                 .simulated = true,
                             });
+}
+
+static void begin(uint64_t total, bool trades)
+{
+    begin_with(total, trades, false);
 }
 
 static void end(void)
@@ -120,7 +126,7 @@ static void test_follows_what_is_earned(void **state)
     live(6000, 3000, 200);
     assert_int_equal(get().rules, total / 4);
     live(6000, 0, 200);
-    assert_int_equal(get().rules, 64 << 10);
+    assert_int_equal(get().rules, total / 4 / 32 + (48 << 10));
     assert_true(get().traded > 10);
     end();
 }
@@ -174,6 +180,40 @@ static void test_nobody_reads(void **state)
         qm_memory_tick(&memory);
     assert_int_equal(get().rules, 8 * MIB);
     assert_int_equal(get().traded, traded);
+    end();
+}
+
+/* A hot set that fits if rules have next to nothing: they give back what they have, and
+ * the cache comes to miss nothing.  When more is missed they have the least again, and
+ * if that is in vain they sleep longer. */
+static void test_sleeps(void **state)
+{
+    const uint64_t total = 32 * MIB, least = total / 4 / 32 + (48 << 10);
+    const uint64_t fits = qm_cache_blocks_within(total - 1024, BLOCK) - 1;
+    struct qm_cache_stats before, after;
+    unsigned asleep = 0, awake = 0;
+
+    begin_with(total, true, true);
+    live(fits, 0, 20);
+    assert_int_equal(get().rules, 1024);
+    qm_cache_get_stats(cache, &before);
+    live(fits, 0, 100);
+    qm_cache_get_stats(cache, &after);
+    assert_int_equal(get().rules, 1024);
+    assert_true(after.misses - before.misses < 20);
+    /* A tenth more does not fit at all. */
+    for (unsigned i = 0; i < 1000; i++) {
+        live(fits * 11 / 10, 0, 1);
+        asleep += get().rules == 1024;
+        awake += get().rules == least;
+    }
+    assert_true(awake > 100);
+    live(20000, 1000, 100); /* and where there is much to decide by, they grow */
+    assert_true(get().rules > least);
+    end();
+    begin(total, true); /* without a shadow nobody knows */
+    live(fits, 0, 100);
+    assert_true(get().rules >= least);
     end();
 }
 
@@ -243,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_unused_is_not_kept),
         cmocka_unit_test(test_needs_evidence),
         cmocka_unit_test(test_nobody_reads),
+        cmocka_unit_test(test_sleeps),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
         cmocka_unit_test(test_another_counts_anew),
