@@ -57,13 +57,15 @@ dates_changes() {
 }
 
 # wait_for SECONDS COMMAND...: until it succeeds; 1 if it never does.  The bound is for what
-# hangs, not for what is slow on a busy machine: it is LEAST_SECONDS at least.
+# hangs, not for what is slow on a busy machine: it is LEAST_SECONDS at least.  COMMAND is often a
+# process that takes as long to start as the first pauses, so that these become longer.
 LEAST_SECONDS=60
 wait_for() {
-    local deadline=$((SECONDS + ($1 > LEAST_SECONDS ? $1 : LEAST_SECONDS))); shift
+    local deadline=$((SECONDS + ($1 > LEAST_SECONDS ? $1 : LEAST_SECONDS))) ms=20; shift
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $deadline ] || return 1
-        sleep 0.05
+        sleep "$(printf '0.%03d' $ms)"
+        [ $ms -ge 200 ] || ms=$((ms * 3 / 2))
     done
 }
 
