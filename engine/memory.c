@@ -42,12 +42,11 @@
 #define FIRST_PART 32 /* of the memory, for rules, at first; */
 #define MOST_PART  4  /* at most */
 
-/* The least for rules that are awake: a part of their most, and what they take beside
- * their table.  Asleep they ask for less than they can do with. */
-#define LEAST_PART    32
-#define LEAST_BESIDE  (UINT64_C(48) << 10)
-#define LEAST_RULES   (UINT64_C(64) << 10)
-#define ASLEEP        (UINT64_C(1) << 10)
+/* What rules ask for at least while they are awake, and asleep, when they get the least
+ * that they can do with. */
+#define LEAST_RULES (UINT64_C(64) << 10)
+#define ASLEEP      (UINT64_C(1) << 10)
+
 #define WAKE_PART     32 /* of the demands */
 #define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
 #define VAIN_LEAST    8  /* and this many */
@@ -79,14 +78,6 @@ static uint64_t clamp(uint64_t n, uint64_t least, uint64_t most)
 uint64_t qm_memory_most_rules(uint64_t total)
 {
     return total / MOST_PART > LEAST_RULES ? total / MOST_PART : LEAST_RULES;
-}
-
-/* The least of rules that are awake. */
-static uint64_t least_rules(uint64_t total)
-{
-    const uint64_t most = qm_memory_most_rules(total);
-
-    return clamp(most / LEAST_PART + LEAST_BESIDE, LEAST_RULES, most);
 }
 
 uint64_t qm_memory_first_rules(uint64_t total)
@@ -258,12 +249,10 @@ static bool is_vain(const struct since *s, unsigned part, unsigned least)
 /* Rules were in vain.  What they should have. */
 static uint64_t yield(struct qm_memory *m)
 {
-    const uint64_t least = least_rules(m->total);
-
     m->trend = 0;
     if (!m->vain) {
         m->vain = true;
-        return m->rules < least ? m->rules : least;
+        return LEAST_RULES;
     }
     m->vain = false;
     m->asleep = true;
@@ -275,25 +264,23 @@ static uint64_t yield(struct qm_memory *m)
 /* The same, where little was missed, of many demands. */
 static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
 {
-    const uint64_t least = least_rules(m->total);
-
     if (m->asleep) {
         if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
             return m->rules;
         m->asleep = false;
-        return least;
+        return LEAST_RULES;
     }
     if (is_vain(s, VAIN_PART, VAIN_LEAST))
         return yield(m);
     m->vain = false;
     m->patience = 1;
-    return clamp(m->rules / 2, least, qm_memory_most_rules(m->total));
+    return clamp(m->rules / 2, LEAST_RULES, qm_memory_most_rules(m->total));
 }
 
 /* And where much was. */
 static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t blocks)
 {
-    const uint64_t most = qm_memory_most_rules(m->total), least = least_rules(m->total);
+    const uint64_t most = qm_memory_most_rules(m->total);
     const uint64_t step = m->rules / STEP_PART;
     double missed, of_rules, of_blocks;
     int better;
@@ -301,11 +288,11 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     m->vain = false;
     if (m->asleep) {
         m->asleep = false;
-        return least;
+        return LEAST_RULES;
     }
     if (s->rules_bytes + 2 * step < m->rules) {
         m->trend = 0;
-        return clamp(s->rules_bytes + step, least, most);
+        return clamp(s->rules_bytes + step, LEAST_RULES, most);
     }
     missed = (double)s->misses / (double)(s->misses + s->hits);
     of_blocks =
@@ -317,7 +304,7 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     m->trend += better;
     if (better == 0 || abs(m->trend) < TURN)
         return m->rules;
-    return clamp(better > 0 ? m->rules + step : m->rules - step, least, most);
+    return clamp(better > 0 ? m->rules + step : m->rules - step, LEAST_RULES, most);
 }
 
 /* What rules should have; what they have if there is nothing to decide. */
