@@ -130,29 +130,21 @@ static uint64_t give_rules(const struct qm_memory *m, uint64_t rules)
     return stats.rules_limit > rules ? stats.rules_limit : rules;
 }
 
-void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
-{
-    pthread_mutex_lock(&m->lock);
-    m->config.prefetcher = prefetcher;
-    m->marginal = 0; /* it begins to count anew */
-    m->trend = 0;
-    m->given = m->rules;
-    (void)give_rules(m, m->rules);
-    pthread_mutex_unlock(&m->lock);
-}
-
 /* Gives the cache and the rules their parts.  What becomes smaller is first, and what
  * becomes larger waits until that memory is given back: so at no moment do they have
  * more than the larger of the old and the new total.  As qm_memory_resize(). */
 static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
 {
     const bool fewer = rules < m->given;
+    const uint64_t asked = rules;
     uint64_t blocks = 0;
     int error = EINVAL;
 
     if (rules < total && blocks_within(m, total - rules) > 0) {
         if (fewer)
             rules = give_rules(m, rules);
+        if (fewer && asked == LEAST_RULES)
+            m->floor = rules;
         if (rules < total)
             blocks = blocks_within(m, total - rules);
     }
@@ -164,14 +156,39 @@ static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
         return error;
     }
     m->pending = error == EAGAIN;
-    if (rules > m->given && !m->pending)
-        (void)give_rules(m, rules);
+    if (!fewer && rules > m->given && !m->pending) {
+        /* Of more they would take more; and they may take more than they are given. */
+        uint64_t take = give_rules(m, rules == m->floor ? LEAST_RULES : rules);
+
+        if (take > rules && take < total &&
+            (blocks = blocks_within(m, total - take)) > 0) {
+            error = qm_cache_resize(m->config.cache, blocks);
+            m->pending = error == EAGAIN;
+            rules = take;
+        }
+    }
     if (rules < m->given || !m->pending)
         m->given = rules;
     m->total = total;
     m->rules = rules;
     compare(m);
     return error;
+}
+
+void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&m->lock);
+    m->config.prefetcher = prefetcher;
+    m->marginal = 0; /* it begins to count anew */
+    m->trend = 0;
+    m->given = m->rules;
+    if (m->asleep) {
+        m->asleep = m->vain = false;
+        (void)divide(m, m->total, qm_memory_first_rules(m->total));
+    } else {
+        (void)give_rules(m, m->rules);
+    }
+    pthread_mutex_unlock(&m->lock);
 }
 
 int qm_memory_resize(struct qm_memory *m, uint64_t total)
@@ -268,7 +285,7 @@ static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
         if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
             return m->rules;
         m->asleep = false;
-        return LEAST_RULES;
+        return m->floor > LEAST_RULES ? m->floor : LEAST_RULES;
     }
     if (is_vain(s, VAIN_PART, VAIN_LEAST))
         return yield(m);
@@ -288,7 +305,7 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     m->vain = false;
     if (m->asleep) {
         m->asleep = false;
-        return LEAST_RULES;
+        return m->floor > LEAST_RULES ? m->floor : LEAST_RULES;
     }
     if (s->rules_bytes + 2 * step < m->rules) {
         m->trend = 0;
