@@ -474,6 +474,8 @@ void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads)
         reads->plain += qm_shadow_larger_misses(&shard->shadow);
         if (shard->main_ops->gain)
             reads->gain += shard->main_ops->gain(shard->main);
+        if (shard->main_ops->alone)
+            reads->alone += shard->main_ops->alone(shard->main);
         pthread_mutex_unlock(&shard->lock);
     }
 }

@@ -356,6 +356,9 @@ struct qm_cache_reads {
      * misses) if the cache had been larger by one of QM_CACHE_GAIN_PART; 0 unless the
      * eviction is adaptive. */
     double gain;
+    /* About the demands that would have missed without prefetching, as the eviction
+     * knows; 0 unless it is adaptive. */
+    double alone;
 };
 
 void qm_cache_get_reads(struct qm_cache *cache, struct qm_cache_reads *reads);

@@ -85,9 +85,10 @@ static const struct candidate {
 #define REGRET_LEAST 6
 #define DRIFT        0.01
 
-/* Times the regret that would do: by so much the policy in use must lag behind its own
- * small cache before another takes over. */
-#define LAG 16
+/* Times the regret that would do: so often must the policy in use have missed what its
+ * own small cache hit, beyond what it hit itself, before another takes over. */
+#define LAG       16
+#define LAG_LEAST 64 /* blocks of the small cache: smaller ones always differ */
 
 /* Reluctance: at first, by how much it grows with a change, at most. */
 #define RELUCTANCE      0.3
@@ -119,10 +120,12 @@ struct adaptive {
     struct qm_mini *larger; /* of the policy in use */
     int64_t gain;           /* of the sample's demands, hits that it had more */
     double gained;          /* the same of all, with samples that were others */
+    uint64_t alone;         /* of the sample's demands, misses of the policy in use */
+    double missed_alone;    /* as gained */
     double regret[CANDIDATES];
-    double lag[CANDIDATES]; /* the same, beside the blocks themselves: the policy in use
-                               may have come into a state that its small cache is not in
-                               */
+    double lag[CANDIDATES]; /* hits of each that the policy in use missed, less its own:
+                               it may have come into a state that its small cache is not
+                               in */
     double reluctance;
 };
 
@@ -258,6 +261,8 @@ static int adaptive_reserve(void *policy, uint64_t capacity)
     if (ok) {
         a->gained += (double)a->gain * (double)ONE / (double)a->below;
         a->gain = 0;
+        a->missed_alone += (double)a->alone * (double)ONE / (double)a->below;
+        a->alone = 0;
         a->most = sample;
         a->below = below;
     }
@@ -350,7 +355,7 @@ static unsigned lag(struct adaptive *a, const bool hit[CANDIDATES], bool real,
     unsigned best = a->active;
 
     for (unsigned i = 0; i < CANDIDATES; i++) {
-        a->lag[i] += hit[i] - real - (real ? 0 : DRIFT);
+        a->lag[i] += real ? -1 : hit[i] ? 1 : -DRIFT;
         if (a->lag[i] < 0)
             a->lag[i] = 0;
     }
@@ -376,6 +381,7 @@ static void sample(struct adaptive *a, uint64_t block, bool real)
     for (unsigned i = 0; i < CANDIDATES; i++)
         hit[i] = qm_mini_demand(a->minis[i], block);
     a->gain += qm_mini_demand(a->larger, block) - hit[a->active];
+    a->alone += !hit[a->active];
     best = regret(a, hit);
     size = (double)sample_of(a->capacity, a->below);
     a->reluctance += (1 - a->reluctance) / (LATE * size);
@@ -383,7 +389,7 @@ static void sample(struct adaptive *a, uint64_t block, bool real)
     enough = a->reluctance * most(REGRET * size, REGRET_MISS * a->missed);
     enough = most(enough, REGRET_LEAST);
     if (a->regret[best] <= enough)
-        best = lag(a, hit, real, enough * LAG);
+        best = size < LAG_LEAST ? a->active : lag(a, hit, real, enough * LAG);
     if (best != a->active)
         take_over(a, best);
 }
@@ -447,6 +453,13 @@ static double adaptive_gain(void *policy)
     return a->gained + (double)a->gain * (double)ONE / (double)a->below;
 }
 
+static double adaptive_alone(void *policy)
+{
+    struct adaptive *a = policy;
+
+    return a->missed_alone + (double)a->alone * (double)ONE / (double)a->below;
+}
+
 const struct qm_evict_ops qm_evict_adaptive = {
     .name = "adaptive",
     .create = adaptive_create,
@@ -458,5 +471,6 @@ const struct qm_evict_ops qm_evict_adaptive = {
     .remove = adaptive_remove,
     .evict = adaptive_evict,
     .gain = adaptive_gain,
+    .alone = adaptive_alone,
     .bytes = adaptive_bytes,
 };
