@@ -13,9 +13,47 @@
 #define ENOUGH 256.0f /* misses of either before anything is said */
 #define FADE   0.9f   /* of what is known, a decision */
 
+/* For the value: what fades more slowly; where fewer than one of FEW misses was saved,
+ * what is said of no prefetching is compared with the misses there are. */
+#define LONGER      0.98f
+#define FEW         20
+#define BIAS_RATE   0.1f
+#define BIAS_MOST   1.5f
+#define VALUE_LEAST 0.25f
+
 void qm_bound_init(struct qm_bound *b)
 {
-    *b = (struct qm_bound){.deciding = ATOMIC_FLAG_INIT};
+    *b = (struct qm_bound){.deciding = ATOMIC_FLAG_INIT, .bias = 1};
+    atomic_init(&b->value, 1);
+}
+
+/* What would have been missed without prefetching is known from a sample, which has a
+ * bias. */
+static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
+                     uint64_t ended)
+{
+    float alone, value = 1;
+
+    b->by_alone = LONGER * b->by_alone + (float)(reads->alone - b->alone);
+    b->by_misses = LONGER * b->by_misses + (float)(reads->misses - b->misses);
+    b->by_used = LONGER * b->by_used + (float)(reads->prefetch_hits - b->used);
+    b->by_device = LONGER * b->by_device + (float)(int64_t)(ended - b->device);
+    b->alone = reads->alone;
+    b->used = reads->prefetch_hits;
+    if (b->by_alone < ENOUGH) /* or nobody knows */
+        return;
+    alone = b->bias * b->by_alone;
+    if (b->by_used * FEW < b->by_misses) {
+        b->bias += BIAS_RATE * (b->by_misses / b->by_alone - b->bias);
+        b->bias = b->bias < 1 / BIAS_MOST ? 1 / BIAS_MOST
+                  : b->bias > BIAS_MOST   ? BIAS_MOST
+                                          : b->bias;
+    } else if (b->by_used > 0) {
+        value = (alone - b->by_misses) / b->by_used;
+        value = value < VALUE_LEAST ? VALUE_LEAST : value > 1 ? 1 : value;
+    }
+    atomic_store_explicit(&b->value, value, memory_order_relaxed);
+    atomic_store_explicit(&b->dear, b->by_device > alone, memory_order_relaxed);
 }
 
 /* One thread at a time, so that counts never seem to go back.  `device` may: it is
@@ -28,6 +66,7 @@ static void decide(struct qm_bound *b, struct qm_cache *cache)
     qm_cache_get_reads(cache, &reads);
     /* What is read ahead of readers that have not come yet says nothing. */
     ended = reads.device - reads.ahead;
+    evaluate(b, &reads, ended);
     b->weight = FADE * b->weight + (float)(reads.lru - b->lru);
     b->more = FADE * b->more + (float)(int64_t)(ended - b->device);
     b->less = FADE * b->less + (float)(reads.misses - b->misses);

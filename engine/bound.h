@@ -11,6 +11,14 @@
  *           streams must be more probable than usual, which bounds the useless
  *           prefetches of many short streams.
  *
+ * And the cache knows, about, what would have been missed without prefetching, by the
+ * eviction in use:
+ *
+ *   value   misses that a prefetched block has saved if it was used: those without
+ *           prefetching, less those there were, by the blocks used.  Where memory is
+ *           short it is far below 1: what is prefetched takes the place of what would
+ *           have been hit.
+ *
  * The load of the device is not considered here: see admission.h.
  *
  * Any thread may call any of these at any time.
@@ -31,6 +39,12 @@ struct qm_bound {
     uint64_t device, lru, misses; /* counts when it was last decided */
     float more, less;             /* of late: blocks of the device, misses; they fade */
     float weight;                 /* ... and misses of LRU */
+    uint64_t used; /* the same: prefetch hits; and misses without, about */
+    double alone;
+    float by_alone, by_misses, by_used, by_device; /* of late, for longer */
+    float bias;                                    /* misses for each of by_alone */
+    _Atomic float value;
+    _Atomic bool dear;
 };
 
 void qm_bound_init(struct qm_bound *b);
@@ -38,5 +52,17 @@ void qm_bound_init(struct qm_bound *b);
 /* Whether a candidate may be prefetched, as far as this goes.  Now and then asks the
  * cache. */
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
+
+/* Whether more blocks are read of the device than without prefetching. */
+static inline bool qm_bound_is_dear(const struct qm_bound *b)
+{
+    return atomic_load_explicit(&b->dear, memory_order_relaxed);
+}
+
+/* The value, above 0 and at most 1: what is not known is 1. */
+static inline float qm_bound_value(const struct qm_bound *b)
+{
+    return atomic_load_explicit(&b->value, memory_order_relaxed);
+}
 
 #endif

@@ -42,11 +42,25 @@ static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
     return e->latency && qm_latency_get(e->latency, place, begin_ns, byte_ns);
 }
 
+#define DEAR           0.3
+#define THRESHOLD_MOST 0.95f /* so that something shows when less would do */
+
+/* Misses that a prefetched block saves if it is used. */
+static float value(const struct qm_engine *e)
+{
+    return e->bound && e->bounded ? qm_bound_value(e->bound) : 1;
+}
+
 static float threshold(void *opaque)
 {
     const struct qm_engine *e = opaque;
 
-    return e->admission ? qm_admission_threshold(e->admission) : QM_PRICE_UNKNOWN;
+    float t;
+
+    if (!e->admission)
+        return QM_PRICE_UNKNOWN;
+    t = qm_admission_threshold(e->admission) / value(e);
+    return t < THRESHOLD_MOST ? t : THRESHOLD_MOST;
 }
 
 static void reserve(void *opaque, uint64_t blocks)
@@ -78,6 +92,7 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
 {
     e->prefetcher = prefetcher;
     e->number++;
+    e->block_size = mining->block_size;
     e->bounded = prefetcher->ops->flags & QM_WEIGHS_READS && !e->blind;
     atomic_store_explicit(&e->ignores_hits,
                           (prefetcher->ops->flags & QM_NO_HITS) &&
@@ -295,14 +310,26 @@ static bool pays(const struct qm_engine *e, const struct qm_candidate *c)
     return !e->bound || !e->bounded || qm_bound_admits(e->bound, e->cache, c->stream);
 }
 
+/* Whether blocks that are read ahead are an additional load: more are read with
+ * prefetching than without, and what a read delays others by is not its beginning,
+ * which those behind it do not have, but its blocks. */
+static bool is_dear(const struct qm_engine *e)
+{
+    double begin_ns, byte_ns;
+
+    return e->bound && e->bounded && e->admission && qm_bound_is_dear(e->bound) &&
+           get_speed((void *)(uintptr_t)e, QM_PLACE_BACKEND, &begin_ns, &byte_ns) &&
+           byte_ns * e->block_size > DEAR * qm_admission_delay(e->admission);
+}
+
 /* Whether the load of the device admits a candidate. */
 static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
                         uint64_t now)
 {
-    if (is_demanded(c))
+    if (is_demanded(c) && !is_dear(e))
         return true;
     if (e->admission && c->probability >= 0)
-        return qm_admission_admits(e->admission, c->probability);
+        return qm_admission_admits(e->admission, c->probability * value(e));
     return now == 0 || !e->load || qm_device_load_admit(e->load, now);
 }
 

@@ -71,6 +71,7 @@ struct qm_engine {
     void (*refused)(void *opaque, uint64_t number, uint64_t block, uint32_t count);
     uint64_t number;        /* of the prefetcher: how many there were before it */
     void *opaque;           /* of in_tier and refused */
+    uint32_t block_size;    /* bytes; of the prefetcher's configuration, 0: not known */
     uint64_t device_blocks; /* what lies beyond is not prefetched */
     bool prefetches;        /* false: the caller carries no prefetches out */
     bool on_prefetch_hit;   /* candidates on a prefetch hit, too */
