@@ -5,7 +5,7 @@
  * however many wait for it.  A connection may join a flight unless its SELECT was sent
  * before the connection was last given a row: the answer could be older than that.
  *
- * Of its own early flights (rows_ask_early()) most are too old in this sense.  There it
+ * Of its own early flights (rows-early.c) most are too old in this sense.  There it
  * waits until the row has landed and looks whether it is kept: what is kept is as new
  * as all that is applied, whenever it was read (rows.h).  Only if it is not found is
  * the row read again. */
@@ -16,111 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "rowcache/server/rows-ask.h"
-
-struct waiter {
-    struct waiter *next;
-    struct request *request;
-    unsigned index;
-    bool look; /* not for this answer: it looks again when that is there */
-};
-
-struct flight {
-    struct qm_fill_job job; /* first: a job is a flight */
-    struct waiter *waiters;
-    bool newest;                /* it is in the table */
-    struct client *early;       /* for which it is early; NULL: for none */
-    struct flight *next, *prev; /* the client's others */
-    UT_hash_handle hh;
-};
-
-/* --- early flights --- */
-
-static uint64_t hash(const char *key, size_t length)
-{
-    uint64_t h = XXH3_64bits(key, length);
-
-    return h ? h : 1;
-}
-
-static void begin_early(struct client *c, struct flight *f)
-{
-    f->early = c;
-    f->prev = NULL;
-    f->next = c->early.flying;
-    if (f->next)
-        f->next->prev = f;
-    c->early.flying = f;
-    c->early.count++;
-}
-
-static void end_early(struct flight *f)
-{
-    struct early *e = &f->early->early;
-
-    if (f->next)
-        f->next->prev = f->prev;
-    if (f->prev)
-        f->prev->next = f->next;
-    else
-        e->flying = f->next;
-    e->count--;
-    f->early = NULL;
-}
-
-/* It counts as a miss when its command is carried out. */
-static void note_landed(struct early *e, const struct flight *f, uint64_t now)
-{
-    for (unsigned i = 0; i < EARLY_MOST; i++)
-        if (e->landed[i].key == 0) {
-            e->landed[i].key = hash(f->job.name.key, f->job.name.length);
-            e->landed[i].took = now - f->job.queued;
-            e->landed_count++;
-            return;
-        }
-}
-
-/* It is kept, and its landing is still to be told. */
-static bool take_flying(struct client *c, const char *key, size_t length,
-                        uint64_t *took)
-{
-    for (struct flight *f = c->early.flying; f; f = f->next)
-        if (f->job.name.length == length && memcmp(f->job.name.key, key, length) == 0) {
-            *took = c->server->now - f->job.queued;
-            end_early(f);
-            return true;
-        }
-    return false;
-}
-
-/* Whether its row came early: then took says how long that was. */
-static bool take_landed(struct early *e, const char *key, size_t length, uint64_t *took)
-{
-    uint64_t wanted;
-
-    if (e->landed_count == 0)
-        return false;
-    wanted = hash(key, length);
-    for (unsigned i = 0; i < EARLY_MOST; i++)
-        if (e->landed[i].key == wanted) {
-            e->landed[i].key = 0;
-            e->landed_count--;
-            *took = e->landed[i].took;
-            return true;
-        }
-    return false;
-}
-
-void rows_in_order(struct client *c)
-{
-    if (c->early.landed_count > 0)
-        memset(c->early.landed, 0, EARLY_MOST * sizeof c->early.landed[0]);
-    c->early.landed_count = 0;
-    c->looked = 0;
-}
+#include "rowcache/server/rows-ask-internal.h"
 
 /* --- asking --- */
 
@@ -151,8 +47,8 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
         return false;
     a->outcome = kind == QM_ROWS_ROW ? QM_FILL_ROW : QM_FILL_ABSENT;
     c->last_read = atomic_load(&s->tick);
-    early = take_landed(&c->early, key, length, &took) ||
-            take_flying(c, key, length, &took);
+    early = rows_take_landed(&c->early, key, length, &took) ||
+            rows_take_flying(c, key, length, &took);
     s->misses += early;
     s->hits += !early;
     s->absent_hits += !early && kind == QM_ROWS_ABSENT;
@@ -181,7 +77,7 @@ static struct flight *board(struct client *c, struct answer *a,
     if (f && may_join(c, f)) {
         if (f->early == c) {
             s->misses++;
-            end_early(f);
+            rows_end_early(f);
         } else {
             s->shared++;
         }
@@ -266,7 +162,8 @@ static void find(struct client *c, struct request *r, unsigned i, const char *ke
     if ((name.length != length || memcmp(name.key, key, length) != 0) &&
         look(c, a, name.key, name.length))
         return;
-    take_landed(&c->early, name.key, name.length, &took); /* it may not be given that */
+    rows_take_landed(&c->early, name.key, name.length,
+                     &took); /* it may not be given that */
     f = board(c, a, &name, &again);
     if (!f)
         return;
@@ -327,52 +224,10 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     free_request(r);
 }
 
-bool rows_may_ask_early(struct client *c)
-{
-    struct server *s = c->server;
-
-    /* While rows change all the time, what a client has been given is ahead of the log,
-     * and it would have to read most rows again. */
-    return s->calm && qm_rows_serves(s->rows, &c->reader, s->now);
-}
-
-bool rows_ask_early(struct client *c, const char *key, size_t length)
-{
-    struct server *s = c->server;
-    uint64_t most = 2 * s->config->connections;
-    struct qm_row_name name;
-    struct flight *f;
-
-    if (c->early.count + c->early.landed_count >=
-        (most < EARLY_MOST ? most : EARLY_MOST))
-        return false;
-    if (qm_row_name_parse(&name, key, length, s->config->schema) ||
-        name.index[0] != '\0')
-        return true; /* its command says what is wrong; or it is not kept */
-    HASH_FIND(hh, s->flights, name.key, name.length, f);
-    if (f || qm_rows_has(s->rows, name.key, name.length))
-        return true;
-    if (!c->early.landed)
-        c->early.landed = calloc(EARLY_MOST, sizeof c->early.landed[0]);
-    f = c->early.landed ? calloc(1, sizeof *f) : NULL;
-    if (!f)
-        return false;
-    f->job.name = name;
-    if (!qm_fill_give_early(s->fill, &f->job)) {
-        free(f);
-        return false;
-    }
-    s->early++;
-    begin_early(c, f);
-    f->newest = true;
-    HASH_ADD_KEYPTR(hh, s->flights, f->job.name.key, f->job.name.length, f);
-    return true;
-}
-
 void rows_abandon(struct client *c)
 {
     while (c->early.flying)
-        end_early(c->early.flying);
+        rows_end_early(c->early.flying);
     free(c->early.landed);
     c->early.landed = NULL;
     if (!c->request)
@@ -466,7 +321,7 @@ static bool look_again(struct server *s, struct waiter *w,
     } else if (c->closing) {
         set_error(a, "TRYAGAIN", "the server is shutting down");
     } else if (!look(c, a, name->key, name->length)) {
-        take_landed(&c->early, name->key, name->length, &took);
+        rows_take_landed(&c->early, name->key, name->length, &took);
         f = board(c, a, name, &again);
         if (f) {
             wait_for(f, w, again);
@@ -487,8 +342,8 @@ static void land(struct server *s, struct flight *f)
         s->calm = f->job.kept;
     if (f->early) {
         if (f->job.kept)
-            note_landed(&f->early->early, f, s->now);
-        end_early(f);
+            rows_note_landed(&f->early->early, f, s->now);
+        rows_end_early(f);
     }
     for (; w; w = next) {
         next = w->next;

@@ -9,6 +9,7 @@
  *   listen.c    sockets, TLS, new connections
  *   client.c    a connection: reading, writing, bounds
  *   rows-ask.c  asking for rows of MariaDB: single flight
+ *   rows-early.c  rows that are read before their command is carried out
  *   rows-commands.c  database 0: the commands
  *   pipeline.c  reads that wait behind another: their rows are asked for
  *   plain.c     database 1: plain keys over libqmstore
