@@ -73,11 +73,30 @@ static bool open_stores(struct server *s)
         fprintf(stderr, "qm-rowcache: %s: %s\n", c->path, strerror(errno));
         return false;
     }
-    s->row_store = open_store(c, "rows", c->memory, false);
-    if (!s->row_store)
-        return false;
+    if (!qm_config_has_redis(c)) {
+        s->row_store = open_store(c, "rows", c->memory, false);
+        if (!s->row_store)
+            return false;
+    }
     s->plain_store = open_store(c, "plain", c->plain_memory, true);
     return s->plain_store;
+}
+
+/* The rows, wherever they are kept. */
+static bool make_rows(struct server *s)
+{
+    unsigned max_lag = (unsigned)s->config->max_lag;
+    struct qm_rows_place place;
+
+    if (!qm_config_has_redis(s->config)) {
+        s->rows = qm_rows_new(s->row_store, max_lag);
+        return s->rows;
+    }
+    if (rows_redis_start(s) == -1)
+        return false;
+    place = qm_redis_place(s->redis);
+    s->rows = qm_rows_new_at(&place, max_lag);
+    return s->rows;
 }
 
 static void close_stores(struct server *s)
@@ -197,8 +216,7 @@ static int serve(const struct qm_config *config)
     s.base = event_base_new();
     if (!s.base || !open_stores(&s))
         goto out;
-    s.rows = qm_rows_new(s.row_store, (unsigned)config->max_lag);
-    if (!s.rows || rows_start(&s) == -1)
+    if (!make_rows(&s) || rows_start(&s) == -1)
         goto out;
     s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
     if (!s.fill || readahead_start(&s) == -1 || !start_following(&s, &settings))
@@ -225,6 +243,7 @@ out:
     /* What is answered now is the last: no command asks a pool that has ended. */
     for (struct client *c = s.clients; c; c = c->next)
         c->closing = true;
+    rows_redis_end(&s);
     if (s.done_event)
         rows_end(&s);
     readahead_end(&s);

@@ -462,6 +462,10 @@ void cmd_dbsize(struct client *c)
 {
     struct qmstore_stats stats;
 
+    if (!store_of(c)) {
+        rows_redis_dbsize(c);
+        return;
+    }
     qmstore_get_stats(store_of(c), &stats);
     qm_reply_integer(&c->out, (int64_t)stats.keys);
 }
@@ -532,6 +536,11 @@ void cmd_scan(struct client *c)
         return;
     }
     if (!read_scan(c, &pattern, &count, &none)) {
+        free(pattern);
+        return;
+    }
+    if (!store_of(c)) {
+        rows_redis_scan(c, text, pattern, none ? 0 : count);
         free(pattern);
         return;
     }

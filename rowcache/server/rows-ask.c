@@ -8,7 +8,10 @@
  * Of its own early flights (rows-early.c) most are too old in this sense.  There it
  * waits until the row has landed and looks whether it is kept: what is kept is as new
  * as all that is applied, whenever it was read (rows.h).  Only if it is not found is
- * the row read again. */
+ * the row read again.
+ *
+ * Rows that are kept in a Redis are looked for there first: an answer that comes when
+ * the connection may not be given it any more is none. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,20 +34,14 @@ static void set_error(struct answer *a, const char *kind, const char *what)
     a->length = strlen(a->text);
 }
 
-static bool look(struct client *c, struct answer *a, const char *key, size_t length)
+/* The answer of the row that is kept; a has its text. */
+static void count_found(struct client *c, struct answer *a, enum qm_rows_kind kind,
+                        const char *key, size_t length)
 {
     struct server *s = c->server;
-    enum qm_rows_kind kind;
     uint64_t took = 0;
     bool early;
 
-    /* Anew for each key: a wake-up with a long pipeline may take longer than max-lag.
-     */
-    s->now = qm_rows_now();
-    kind = qm_rows_get(s->rows, &c->reader, s->now, key, length, &a->value, &a->text,
-                       &a->length);
-    if (kind == QM_ROWS_NONE)
-        return false;
     a->outcome = kind == QM_ROWS_ROW ? QM_FILL_ROW : QM_FILL_ABSENT;
     c->last_read = atomic_load(&s->tick);
     early = rows_take_landed(&c->early, key, length, &took) ||
@@ -54,7 +51,21 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
     s->absent_hits += !early && kind == QM_ROWS_ABSENT;
     if (kind == QM_ROWS_ROW)
         readahead_read(c, key, length, a->text, a->length, !early, s->now - took);
-    return true;
+}
+
+static bool look(struct client *c, struct answer *a, const char *key, size_t length)
+{
+    struct server *s = c->server;
+    enum qm_rows_kind kind;
+
+    /* Anew for each key: a wake-up with a long pipeline may take longer than max-lag.
+     */
+    s->now = qm_rows_now();
+    kind = qm_rows_get(s->rows, &c->reader, s->now, key, length, &a->value, &a->text,
+                       &a->length);
+    if (kind != QM_ROWS_NONE)
+        count_found(c, a, kind, key, length);
+    return kind != QM_ROWS_NONE;
 }
 
 static bool may_join(const struct client *c, const struct flight *f)
@@ -140,41 +151,127 @@ static void wait_for(struct flight *f, struct waiter *w, bool look)
     f->waiters = w;
 }
 
+/* Has the row read, and the answer waited for.  False: a has an error. */
+static bool want_read(struct client *c, struct request *r, unsigned i,
+                      const struct qm_row_name *name)
+{
+    struct waiter *w = malloc(sizeof *w);
+    struct flight *f;
+    uint64_t took;
+    bool again;
+
+    if (!w) {
+        set_error(&r->answer[i], "TRYAGAIN", "out of memory");
+        return false;
+    }
+    /* it may not be given that */
+    rows_take_landed(&c->early, name->key, name->length, &took);
+    f = board(c, &r->answer[i], name, &again);
+    if (!f) {
+        free(w);
+        return false;
+    }
+    *w = (struct waiter){NULL, r, i, false};
+    wait_for(f, w, again);
+    return true;
+}
+
+static void answered(struct request *r);
+
+/* --- rows that are kept in a Redis --- */
+
+struct lookup {
+    struct qm_redis_lookup redis; /* first */
+    struct request *request;
+    unsigned index;
+    size_t length;
+    char key[]; /* canonical */
+};
+
+static void looked(struct qm_redis_lookup *redis, enum qm_rows_kind kind,
+                   const char *text, size_t length)
+{
+    struct lookup *l = (struct lookup *)redis;
+    struct request *r = l->request;
+    struct answer *a = &r->answer[l->index];
+    struct client *c = r->c;
+    struct qm_row_name name;
+    struct server *s;
+
+    if (!c || r->failed) {
+        a->outcome = QM_FILL_ABSENT; /* it does not matter */
+        goto out;
+    }
+    s = c->server;
+    s->now = qm_rows_now();
+    if (c->closing) {
+        set_error(a, "TRYAGAIN", "the server is shutting down");
+    } else if (kind != QM_ROWS_NONE && qm_rows_serves(s->rows, &c->reader, s->now) &&
+               (a->value = malloc(length + 1))) {
+        memcpy(a->value, text, length);
+        a->text = a->value;
+        a->length = length;
+        count_found(c, a, kind, l->key, l->length);
+    } else if (qm_row_name_parse(&name, l->key, l->length, NULL)) {
+        set_error(a, "ERR", "no key"); /* it was one */
+    } else if (want_read(c, r, l->index, &name)) {
+        free(l);
+        return;
+    }
+    count_answer(s, r, a);
+out:
+    free(l);
+    answered(r);
+}
+
+/* False: it cannot be looked for there now. */
+static bool look_up(struct client *c, struct request *r, unsigned i,
+                    const struct qm_row_name *name)
+{
+    struct server *s = c->server;
+    struct lookup *l;
+
+    s->now = qm_rows_now();
+    if (name->index[0] != '\0' || !qm_rows_serves(s->rows, &c->reader, s->now))
+        return false;
+    l = malloc(sizeof *l + name->length);
+    if (!l)
+        return false;
+    *l = (struct lookup){{NULL, looked}, r, i, name->length};
+    memcpy(l->key, name->key, name->length);
+    if (qm_redis_get(s->redis, &l->redis, l->key, l->length))
+        return true;
+    free(l);
+    return false;
+}
+
+/* --- a command's rows --- */
+
 /* Finds the answer at once, or has it waited for. */
 static void find(struct client *c, struct request *r, unsigned i, const char *key,
                  size_t length)
 {
     struct answer *a = &r->answer[i];
+    bool redis = c->server->redis != NULL;
     struct qm_row_name name;
     const char *wrong;
-    struct flight *f;
-    struct waiter *w;
-    uint64_t took;
-    bool again;
 
-    if (length > 0 && length <= QM_KEY_MAX && look(c, a, key, length))
+    if (!redis && length > 0 && length <= QM_KEY_MAX && look(c, a, key, length))
         return;
     wrong = qm_row_name_parse(&name, key, length, c->server->config->schema);
     if (wrong) {
         set_error(a, "ERR", wrong);
         return;
     }
-    if ((name.length != length || memcmp(name.key, key, length) != 0) &&
-        look(c, a, name.key, name.length))
-        return;
-    rows_take_landed(&c->early, name.key, name.length,
-                     &took); /* it may not be given that */
-    f = board(c, a, &name, &again);
-    if (!f)
-        return;
-    w = malloc(sizeof *w);
-    if (!w) {
-        set_error(a, "TRYAGAIN", "out of memory");
+    if (redis && look_up(c, r, i, &name)) {
+        r->left++;
         return;
     }
-    *w = (struct waiter){NULL, r, i, false};
-    wait_for(f, w, again);
-    r->left++;
+    if (!redis && (name.length != length || memcmp(name.key, key, length) != 0) &&
+        look(c, a, name.key, name.length))
+        return;
+    if (want_read(c, r, i, &name))
+        r->left++;
 }
 
 static void free_request(struct request *r)
@@ -191,7 +288,7 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     struct answer one = {0};
     struct request hit = {.c = c, .count = 1, .answer = &one}, *r;
 
-    if (count == 1 && word_length(c, first) > 0 &&
+    if (count == 1 && !c->server->redis && word_length(c, first) > 0 &&
         look(c, &one, word(c, first), word_length(c, first))) {
         finish(c, &hit);
         free(one.value);
@@ -320,7 +417,10 @@ static bool look_again(struct server *s, struct waiter *w,
         a->outcome = QM_FILL_ABSENT; /* it does not matter */
     } else if (c->closing) {
         set_error(a, "TRYAGAIN", "the server is shutting down");
-    } else if (!look(c, a, name->key, name->length)) {
+    } else if (s->redis && look_up(c, r, w->index, name)) {
+        free(w);
+        return true;
+    } else if (s->redis || !look(c, a, name->key, name->length)) {
         rows_take_landed(&c->early, name->key, name->length, &took);
         f = board(c, a, name, &again);
         if (f) {

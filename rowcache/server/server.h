@@ -12,6 +12,7 @@
  *   rows-early.c  rows that are read before their command is carried out
  *   rows-commands.c  database 0: the commands
  *   pipeline.c  reads that wait behind another: their rows are asked for
+ *   rows-redis.c  rows that are kept in a Redis
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
  *   readahead.c rows that no client has asked for yet
@@ -26,6 +27,7 @@
 
 #include "rowcache/fill/fill.h"
 #include "rowcache/readahead/auto.h"
+#include "rowcache/redis/redis.h"
 #include "rowcache/rows.h"
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
@@ -80,7 +82,9 @@ struct server {
     const struct qm_config *config;
     struct event_base *base;
     struct qm_rows *rows;
-    struct qmstore *row_store, *plain_store;
+    struct qmstore *row_store, *plain_store; /* row_store: NULL with redis */
+    struct qm_redis *redis;                  /* or NULL */
+    struct event *redis_fresh;
     struct qm_fill *fill;
     struct qm_follow *follow;
     struct readahead *readahead;
@@ -161,6 +165,14 @@ void rows_done(void *opaque, struct qm_fill_job *job); /* of the pool's threads 
 void rows_abandon(struct client *c);                   /* it goes */
 void rows_in_order(struct client *c); /* all that came is carried out */
 void rows_end(struct server *server);
+
+/* rows-redis.c */
+int rows_redis_start(struct server *server);
+void rows_redis_end(struct server *server);
+void rows_redis_dbsize(struct client *c);
+/* SCAN, its options read. */
+void rows_redis_scan(struct client *c, const char *cursor, const char *pattern,
+                     int64_t count);
 
 /* listen.c */
 int listen_start(struct server *server);
