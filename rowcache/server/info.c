@@ -73,6 +73,8 @@ static size_t collect(struct server *s, struct number *to)
     N("stats", "shared_reads", false, s->shared, "Joined another's read");
     N("stats", "early_reads", false, s->early,
       "Begun while an earlier command of the pipeline waited");
+    N("stats", "cancelled_reads", false, s->cancelled,
+      "Not made: the client went before");
     N("rowcache", "following", true, rows.following, "Whether the log is followed");
     N("rowcache", "behind_seconds", true, rows.behind,
       "Since the last proof; -1: none");

@@ -19,11 +19,16 @@
 #include "rowcache/server/binlog-check.h"
 #include "rowcache/server/server.h"
 
-enum { FILES_OF_OTHERS = 64 };
+enum { FILES_OF_OTHERS = 64, SWEEP_MS = 200 };
 
 static void say(void *opaque, const char *message)
 {
     fprintf(stderr, "qm-rowcache: %s\n", message);
+}
+
+static void sweep(evutil_socket_t fd, short what, void *opaque)
+{
+    client_sweep(opaque);
 }
 
 static void end(evutil_socket_t signal, short what, void *opaque)
@@ -202,7 +207,8 @@ static int serve(const struct qm_config *config)
 {
     struct server s = {.config = config, .started = qm_rows_now(), .tick = 1};
     struct qm_fill_settings settings = fill_settings(config);
-    struct event *term = NULL, *interrupt = NULL;
+    struct event *term = NULL, *interrupt = NULL, *sweeping = NULL;
+    struct timeval often = {0, SWEEP_MS * 1000};
     int status = 1;
 
     s.max_lag = config->max_lag;
@@ -225,8 +231,9 @@ static int serve(const struct qm_config *config)
         goto out;
     term = evsignal_new(s.base, SIGTERM, end, &s);
     interrupt = evsignal_new(s.base, SIGINT, end, &s);
-    if (!term || !interrupt || event_add(term, NULL) == -1 ||
-        event_add(interrupt, NULL) == -1)
+    sweeping = event_new(s.base, -1, EV_PERSIST, sweep, &s);
+    if (!term || !interrupt || !sweeping || event_add(term, NULL) == -1 ||
+        event_add(interrupt, NULL) == -1 || event_add(sweeping, &often) == -1)
         goto out;
     say(NULL, "ready");
     event_base_dispatch(s.base);
@@ -240,6 +247,7 @@ out:
     if (s.readahead)
         readahead_set(&s, "off"); /* the pool is given nothing more */
     qm_fill_stop(s.fill);
+    s.fill = NULL;
     /* What is answered now is the last: no command asks a pool that has ended. */
     for (struct client *c = s.clients; c; c = c->next)
         c->closing = true;
@@ -249,6 +257,8 @@ out:
     readahead_end(&s);
     while (s.clients)
         client_free(s.clients);
+    if (sweeping)
+        event_free(sweeping);
     if (term)
         event_free(term);
     if (interrupt)

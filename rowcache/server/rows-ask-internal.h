@@ -7,6 +7,8 @@
 
 struct waiter {
     struct waiter *next;
+    struct waiter *sibling, *elder; /* of the same request */
+    struct flight *flight;
     struct request *request;
     unsigned index;
     bool look; /* not for this answer: it looks again when that is there */

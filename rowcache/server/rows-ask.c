@@ -146,9 +146,28 @@ static void count_answer(const struct server *s, struct request *r, struct answe
 
 static void wait_for(struct flight *f, struct waiter *w, bool look)
 {
+    struct request *r = w->request;
+
     w->look = look;
     w->next = f->waiters;
     f->waiters = w;
+    w->flight = f;
+    w->elder = NULL;
+    w->sibling = r->waiters;
+    if (r->waiters)
+        r->waiters->elder = w;
+    r->waiters = w;
+}
+
+/* It waits no more, or for another flight. */
+static void end_wait(struct waiter *w)
+{
+    if (w->elder)
+        w->elder->sibling = w->sibling;
+    else
+        w->request->waiters = w->sibling;
+    if (w->sibling)
+        w->sibling->elder = w->elder;
 }
 
 /* Has the row read, and the answer waited for.  False: a has an error. */
@@ -171,7 +190,7 @@ static bool want_read(struct client *c, struct request *r, unsigned i,
         free(w);
         return false;
     }
-    *w = (struct waiter){NULL, r, i, false};
+    *w = (struct waiter){.request = r, .index = i};
     wait_for(f, w, again);
     return true;
 }
@@ -321,16 +340,50 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     free_request(r);
 }
 
+/* Nobody waits for it but the one who goes: it need not be read, and its place in the
+ * queue is another's. */
+static bool cancel(struct server *s, struct flight *f)
+{
+    if (!s->fill || !qm_fill_take_back(s->fill, &f->job))
+        return false;
+    if (f->newest)
+        HASH_DEL(s->flights, f);
+    qm_text_free(&f->job.text);
+    free(f);
+    s->cancelled++;
+    return true;
+}
+
 void rows_abandon(struct client *c)
 {
-    while (c->early.flying)
-        rows_end_early(c->early.flying);
+    struct request *r = c->request;
+    struct waiter *w, *next;
+
+    while (c->early.flying) {
+        struct flight *f = c->early.flying;
+
+        rows_end_early(f);
+        if (!f->waiters)
+            cancel(c->server, f);
+    }
     free(c->early.landed);
     c->early.landed = NULL;
-    if (!c->request)
+    if (!r)
         return;
-    c->request->c = NULL;
+    r->c = NULL;
     c->request = NULL;
+    for (w = r->waiters; w; w = next) {
+        struct flight *f = w->flight;
+
+        next = w->sibling;
+        if (f->waiters != w || w->next || f->early || !cancel(c->server, f))
+            continue;
+        end_wait(w);
+        free(w);
+        r->left--;
+    }
+    if (r->left == 0 && r->count > 0)
+        free_request(r);
 }
 
 /* --- what the pool has done --- */
@@ -447,6 +500,7 @@ static void land(struct server *s, struct flight *f)
     }
     for (; w; w = next) {
         next = w->next;
+        end_wait(w);
         if (w->look) {
             if (look_again(s, w, &f->job.name))
                 continue;

@@ -106,7 +106,7 @@ struct server {
     int done_fd;
 
     uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
-        early, max_clients, protocol_errors, accept_failures;
+        early, cancelled, max_clients, protocol_errors, accept_failures;
     uint64_t clients_most; /* that there are files for */
     struct event *again;   /* when listening goes on; NULL: it does */
     uint64_t said_failure; /* ns */
@@ -132,7 +132,8 @@ bool qm_command_has_keys(const struct command *of);
 /* client.c */
 void client_new(struct server *server, int fd, SSL *ssl, const char *address);
 void client_free(struct client *c);
-void client_go_on(struct client *c); /* its request is answered */
+void client_go_on(struct client *c);      /* its request is answered */
+void client_sweep(struct server *server); /* of clients that have hung up */
 void client_reset(struct client *c);
 /* The reply from that byte on is not wanted, if CLIENT REPLY says so. */
 void client_hush(struct client *c, size_t from);
