@@ -35,18 +35,25 @@ bool word_is(const struct client *c, unsigned i, const char *text)
            strncasecmp(word(c, i), text, strlen(text)) == 0;
 }
 
+bool text_integer(const char *text, size_t length, int64_t *value)
+{
+    char copy[24], *end;
+    const char *digits = text + (length > 0 && text[0] == '-');
+
+    /* As Redis: no blanks, no +, no zeros before a number, no -0. */
+    if (length == 0 || length > 20 || !isdigit((unsigned char)*digits) ||
+        (*digits == '0' && length > 1))
+        return false;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    errno = 0;
+    *value = strtoll(copy, &end, 10);
+    return errno == 0 && (size_t)(end - copy) == length;
+}
+
 bool word_integer(const struct client *c, unsigned i, int64_t *value)
 {
-    char text[24], *end;
-
-    if (word_length(c, i) == 0 || word_length(c, i) > 20)
-        return false;
-    memcpy(text, word(c, i), word_length(c, i));
-    text[word_length(c, i)] = '\0';
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    return errno == 0 && *end == '\0' && !isspace((unsigned char)text[0]) &&
-           text[0] != '+' && (size_t)(end - text) == word_length(c, i);
+    return text_integer(word(c, i), word_length(c, i), value);
 }
 
 void client_error(struct client *c, const char *format, ...)

@@ -151,6 +151,7 @@ static inline size_t word_length(const struct client *c, unsigned i)
 }
 bool word_is(const struct client *c, unsigned i, const char *text); /* any case */
 bool word_integer(const struct client *c, unsigned i, int64_t *value);
+bool text_integer(const char *text, size_t length, int64_t *value);
 /* Whether the reply that begins at from is within max-reply; if not, an error takes its
  * place. */
 bool client_reply_fits(struct client *c, size_t from);
