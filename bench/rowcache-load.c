@@ -4,21 +4,21 @@
  * qm-rowcache.
  *
  *   rowcache-load WAY WORKLOAD DATABASE-SOCKET CACHE-SOCKET CLIENTS SECONDS THINK-US
- *                 READS-PERCENT SCALE SEED
+ *                 READS-PERCENT SCALE SEED ACCESSES
  *
  * WAY is none, redis or rowcache.  Each client is a thread with a connection to each of
- * the two, and does one thing after the other.  What it does depends on the seed alone.
+ * the two, and does one thing after the other.  What it does depends on the seed alone;
+ * it ends when SECONDS have passed, or, if it is not 0, after ACCESSES.
  * A row that is not in Redis is read from MariaDB, and set there for LIFE seconds; one
  * that was written is deleted there.
  *
  * Prints one line: reads, share of hits, mean and 95 % of the reads' times (us), rows'
- * SELECTs, writes, mean of the writes' times (us), errors. */
+ * SELECTs, writes, mean of the writes' times (us), errors, seconds. */
+#include "rowcache-load.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <mysql.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,24 +27,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIFE = 180, TABLES = 22, LINES = 4, TIMES = 4000000 };
+enum { LIFE = 180, TIMES = 4000000 };
 
-static const char *way, *workload, *database, *cache;
-static unsigned clients, seconds, think_us, reads_percent, scale;
-static uint64_t seed, end_ns;
-
-struct client {
-    pthread_t thread;
-    uint64_t random;
-    MYSQL *mysql;
-    int fd; /* of the cache; -1: there is none */
-    char in[65536];
-    size_t length; /* of the last bulk reply */
-    unsigned table;
-    uint64_t reads, hits, selects, writes, errors;
-    double write_us;
-    float *us; /* of the reads */
-};
+unsigned scale, reads_percent;
+static const char *way, *database, *cache;
+static const struct workload *workload;
+static unsigned clients, seconds, think_us;
+static uint64_t seed, end_ns, most; /* accesses of a client; 0: any number */
 
 static void die(const char *what, const char *why)
 {
@@ -61,7 +50,7 @@ static uint64_t now_ns(void)
 }
 
 /* splitmix64 */
-static uint64_t draw(struct client *c, uint64_t n)
+uint64_t draw(struct client *c, uint64_t n)
 {
     uint64_t z = c->random += 0x9e3779b97f4a7c15u;
 
@@ -159,7 +148,7 @@ static bool select_row(struct client *c, const char *table, uint64_t id, char *t
     return there;
 }
 
-static void read_row(struct client *c, const char *table, uint64_t id)
+void read_row(struct client *c, const char *table, uint64_t id)
 {
     char key[64], text[2048], life[12];
     uint64_t began = now_ns(), took;
@@ -188,7 +177,7 @@ static void read_row(struct client *c, const char *table, uint64_t id)
     c->reads++;
 }
 
-static void write_row(struct client *c, const char *table, uint64_t id)
+void write_row(struct client *c, const char *table, uint64_t id)
 {
     char query[128], key[64];
     uint64_t began = now_ns();
@@ -205,8 +194,13 @@ static void write_row(struct client *c, const char *table, uint64_t id)
     c->writes++;
 }
 
+bool is_over(const struct client *c)
+{
+    return now_ns() >= end_ns || (most && c->reads + c->writes >= most);
+}
+
 /* Exponentially distributed. */
-static void think(struct client *c)
+void think(struct client *c)
 {
     double u = ((double)draw(c, UINT64_C(1) << 32) + 1) / 4294967297.0;
     uint64_t ns = (uint64_t)(-log(u) * think_us * 1000);
@@ -216,65 +210,13 @@ static void think(struct client *c)
         nanosleep(&t, NULL);
 }
 
-/* --- workloads --- */
-
-/* A page of a shop that shows an order: the order, its customer, its lines, each with
- * its item.  Half of the pages are of the latest twentieth of the orders.  As many
- * pages as are no reads change the order, too. */
-static void shop(struct client *c)
-{
-    uint64_t orders = UINT64_C(60000) * scale, customers = orders / 2,
-             items = orders / 2;
-    uint64_t order = draw(c, 2) ? 1 + draw(c, orders)
-                                : 1 + orders - orders / 20 + draw(c, orders / 20);
-
-    read_row(c, "orders", order);
-    think(c);
-    if (draw(c, 100) >= reads_percent) {
-        write_row(c, "orders", order);
-        think(c);
-    }
-    read_row(c, "customer", 1 + order * 7919 % customers);
-    for (uint64_t i = 0; i < LINES && now_ns() < end_ns; i++) {
-        uint64_t line = (order - 1) * LINES + 1 + i;
-
-        think(c);
-        read_row(c, "line", line);
-        think(c);
-        read_row(c, "item", 1 + line * 104729 % items);
-    }
-    think(c);
-}
-
-/* The paper's: of the next access .3 are to the table of the last, .3 to one of those
- * that it references, .4 to any other; the row is any.  Table i references those with
- * the numbers 2i and 2i+1, and i+1, in a circle. */
-static void paper(struct client *c)
-{
-    uint64_t rows = UINT64_C(10000) * scale, kind = draw(c, 10);
-    char table[8];
-
-    if (kind >= 6)
-        c->table = (c->table + 1 + (unsigned)draw(c, TABLES - 1)) % TABLES;
-    else if (kind >= 3)
-        c->table = (unsigned[]){2 * c->table % TABLES, (2 * c->table + 1) % TABLES,
-                                (c->table + 1) % TABLES}[draw(c, 3)];
-    snprintf(table, sizeof table, "t%u", c->table);
-    if (draw(c, 100) < reads_percent)
-        read_row(c, table, 1 + draw(c, rows));
-    else
-        write_row(c, table, 1 + draw(c, rows));
-    think(c);
-}
-
 static void *run(void *opaque)
 {
     struct client *c = opaque;
-    void (*page)(struct client * c) = strcmp(workload, "shop") == 0 ? shop : paper;
 
     mysql_thread_init();
-    while (now_ns() < end_ns)
-        page(c);
+    while (!is_over(c))
+        workload->act(c);
     mysql_thread_end();
     return NULL;
 }
@@ -302,7 +244,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print(struct client *all, uint64_t hits, uint64_t selects)
+static void print(struct client *all, uint64_t hits, uint64_t selects, double took)
 {
     uint64_t reads = 0, writes = 0, errors = 0, n = 0;
     double sum = 0, write_us = 0;
@@ -325,10 +267,10 @@ static void print(struct client *all, uint64_t hits, uint64_t selects)
             sum += all[i].us[j];
         }
     qsort(us, n, sizeof *us, by_size);
-    printf("%" PRIu64 " %.4f %.0f %.0f %" PRIu64 " %" PRIu64 " %.0f %" PRIu64 "\n",
+    printf("%" PRIu64 " %.4f %.0f %.0f %" PRIu64 " %" PRIu64 " %.0f %" PRIu64 " %.2f\n",
            reads, (double)hits / (double)reads, sum / (double)n,
            (double)us[n * 95 / 100], selects, writes,
-           writes ? write_us / (double)writes : 0, errors);
+           writes ? write_us / (double)writes : 0, errors, took);
     free(us);
 }
 
@@ -340,13 +282,16 @@ static unsigned number(const char *text)
 int main(int argc, char **argv)
 {
     struct client *all;
-    uint64_t hits = 0, selects = 0;
+    uint64_t hits = 0, selects = 0, began, ended;
     bool daemon;
 
-    if (argc != 11)
+    if (argc != 12)
         die("usage", "see rowcache-load.c");
     way = argv[1];
-    workload = argv[2];
+    for (workload = workloads; workload->name && strcmp(workload->name, argv[2]) != 0;)
+        workload++;
+    if (!workload->name)
+        die(argv[2], "is no workload");
     database = argv[3];
     cache = argv[4];
     clients = number(argv[5]);
@@ -355,6 +300,7 @@ int main(int argc, char **argv)
     reads_percent = number(argv[8]);
     scale = number(argv[9]);
     seed = number(argv[10]);
+    most = number(argv[11]);
     daemon = strcmp(way, "rowcache") == 0;
     all = calloc(clients, sizeof *all);
     if (!all || mysql_library_init(0, NULL, NULL) != 0)
@@ -374,17 +320,19 @@ int main(int argc, char **argv)
         hits = info(&all[0], "keyspace_hits");
         selects = info(&all[0], "database_queries");
     }
-    end_ns = now_ns() + seconds * UINT64_C(1000000000);
+    began = now_ns();
+    end_ns = began + seconds * UINT64_C(1000000000);
     for (unsigned i = 0; i < clients; i++)
         if (pthread_create(&all[i].thread, NULL, run, &all[i]) != 0)
             die("thread", strerror(errno));
     for (unsigned i = 0; i < clients; i++)
         pthread_join(all[i].thread, NULL);
+    ended = now_ns();
     if (daemon) {
         hits = info(&all[0], "keyspace_hits") - hits;
         selects = info(&all[0], "database_queries") - selects;
     }
-    print(all, hits, selects);
+    print(all, hits, selects, (double)(ended - began) / 1e9);
     for (unsigned i = 0; i < clients; i++) {
         mysql_close(all[i].mysql);
         if (all[i].fd != -1)

@@ -109,10 +109,11 @@ qm_component(FOLLOW "the follower of MariaDB's binary log" "libmariadb-dev, zlib
              LIBMARIADB_FOUND=libmariadb-dev ZLIB_FOUND=zlib1g-dev)
 pkg_check_modules(LIBEVENT IMPORTED_TARGET libevent)
 pkg_check_modules(OPENSSL IMPORTED_TARGET openssl)
+pkg_check_modules(HIREDIS IMPORTED_TARGET hiredis)
 qm_component(ROWCACHE "the cache of MariaDB's rows, quickmine rowcache"
-             "libevent-dev, libssl-dev, uthash-dev, libjemalloc-dev, libmariadb-dev, libxxhash-dev"
+             "libevent-dev, libhiredis-dev, libssl-dev, uthash-dev, libjemalloc-dev, libmariadb-dev, libxxhash-dev"
              QM_WITH_STORE=libxxhash-dev QM_WITH_FOLLOW=libmariadb-dev LIBEVENT_FOUND=libevent-dev
-             OPENSSL_FOUND=libssl-dev UTHASH_INCLUDE_DIR=uthash-dev JEMALLOC_FOUND=libjemalloc-dev)
+             HIREDIS_FOUND=libhiredis-dev OPENSSL_FOUND=libssl-dev UTHASH_INCLUDE_DIR=uthash-dev JEMALLOC_FOUND=libjemalloc-dev)
 # The interface of its cache, which lsm/ implements, is another in each release.
 find_path(ROCKSDB_INCLUDE_DIR rocksdb/db.h)
 find_library(ROCKSDB_LIBRARY rocksdb)

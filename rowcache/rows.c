@@ -4,7 +4,10 @@
  * A kept value begins with a header: its kind, and the generation of its table when it
  * was stored.  A table is emptied by raising its generation.  Tables share 1024
  * generations, and keys 65536 versions, by their hashes: a collision drops more than it
- * must, never less.  Versions, positions and what waits are under one lock. */
+ * must, never less.  Versions, positions and what waits are under one lock.
+ *
+ * At another place (qm_rows_new_at()) values have no header, for others may read them:
+ * to empty a table there is to empty the place, if rows of that table may be there. */
 #include "rowcache/rows.h"
 
 #include <errno.h>
@@ -43,7 +46,9 @@ struct waiting {
 };
 
 struct qm_rows {
-    struct qmstore *store;
+    struct qmstore *store;      /* or NULL: */
+    struct qm_rows_place place; /* if put is set */
+    bool placed[TABLES];        /* rows of it may be there */
     pthread_mutex_t lock;
     struct touched slot[SLOTS], table[TABLES];
     _Atomic uint64_t generation[TABLES];
@@ -77,19 +82,34 @@ static unsigned table_of(const char *table, size_t length)
     return (unsigned)(XXH3_64bits(table, length) % TABLES);
 }
 
-struct qm_rows *qm_rows_new(struct qmstore *store, unsigned max_lag_ms)
+static struct qm_rows *new_rows(unsigned max_lag_ms)
 {
     struct qm_rows *rows = calloc(1, sizeof *rows);
 
-    if (!rows || qmstore_clear(store) != 0) {
-        free(rows);
+    if (!rows)
         return NULL;
-    }
-    rows->store = store;
     rows->last = &rows->first;
     pthread_mutex_init(&rows->lock, NULL);
     snprintf(rows->stats.why, sizeof rows->stats.why, "the binary log is not followed");
     qm_rows_set_max_lag(rows, max_lag_ms);
+    return rows;
+}
+
+struct qm_rows *qm_rows_new(struct qmstore *store, unsigned max_lag_ms)
+{
+    struct qm_rows *rows = qmstore_clear(store) == 0 ? new_rows(max_lag_ms) : NULL;
+
+    if (rows)
+        rows->store = store;
+    return rows;
+}
+
+struct qm_rows *qm_rows_new_at(const struct qm_rows_place *place, unsigned max_lag_ms)
+{
+    struct qm_rows *rows = new_rows(max_lag_ms);
+
+    if (rows)
+        rows->place = *place;
     return rows;
 }
 
@@ -171,7 +191,7 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
     struct header header;
     size_t n;
 
-    if (!qm_rows_serves(rows, reader, now))
+    if (rows->place.put || !qm_rows_serves(rows, reader, now))
         return QM_ROWS_NONE;
     if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
         return QM_ROWS_NONE;
@@ -192,6 +212,9 @@ bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length)
     void *value;
     size_t n;
 
+    if (rows->place.put)
+        return is_fresh(rows, qm_rows_now()) &&
+               rows->place.has(rows->place.opaque, key, length);
     if (qm_rows_get(rows, &reader, qm_rows_now(), key, length, &value, &text, &n) ==
         QM_ROWS_NONE)
         return false;
@@ -214,14 +237,25 @@ static void empty_table(struct qm_rows *rows, unsigned table, uint64_t number)
     rows->generation[table]++;
     if (number > rows->table[table].number)
         rows->table[table].number = number;
+    if (rows->placed[table]) {
+        rows->place.clear(rows->place.opaque);
+        memset(rows->placed, 0, sizeof rows->placed);
+    }
 }
 
 /* Removes a key.  What the store cannot remove must not be found: then its table is
  * emptied, for the rows' versions are in memory. */
 static bool forget(struct qm_rows *rows, unsigned table, const char *key, size_t length)
 {
-    int error = qmstore_delete(rows->store, key, length);
+    int error;
 
+    if (rows->place.put) {
+        bool there = rows->place.has(rows->place.opaque, key, length);
+
+        rows->place.remove(rows->place.opaque, key, length);
+        return there;
+    }
+    error = qmstore_delete(rows->store, key, length);
     if (error != 0 && error != ENOENT)
         empty_table(rows, table, 0);
     return error == 0;
@@ -257,19 +291,36 @@ static uint64_t end_of(const struct qm_rows_token *t)
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 + t->life_ms;
 }
 
+/* Keeps what store() has found to be right.  It may have been kept, or not, if this
+ * fails: then nothing must be there. */
+static bool keep(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
+                 size_t key_length, const char *value, size_t length)
+{
+    size_t header = sizeof(struct header);
+
+    if (!rows->place.put) {
+        if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) == 0)
+            return true;
+        forget(rows, t->table, key, key_length);
+        return false;
+    }
+    if (!rows->place.put(rows->place.opaque, key, key_length, value + header,
+                         length - header, t->life_ms))
+        return false;
+    rows->placed[t->table] = true;
+    return true;
+}
+
 static bool store(struct qm_rows *rows, const struct qm_rows_token *t, const char *key,
-                  size_t key_length, const void *value, size_t length)
+                  size_t key_length, const char *value, size_t length)
 {
     if (!rows->following || rows->slot[t->slot].version != t->version ||
         rows->generation[t->table] != t->generation) {
         rows->stats.raced++;
         return false;
     }
-    if (qmstore_put(rows->store, key, key_length, value, length, end_of(t)) != 0) {
-        /* it may have been made, or not: then nothing must be there */
-        forget(rows, t->table, key, key_length);
+    if (!keep(rows, t, key, key_length, value, length))
         return false;
-    }
     rows->stats.stored++;
     rows->stats.stored_of[t->source]++;
     return true;
@@ -369,7 +420,8 @@ void qm_rows_drop_all(struct qm_rows *rows)
     pthread_mutex_lock(&rows->lock);
     empty_all(rows, 0);
     pthread_mutex_unlock(&rows->lock);
-    qmstore_clear(rows->store);
+    if (!rows->place.put)
+        qmstore_clear(rows->store);
 }
 
 static void changed(void *opaque, uint64_t number, const char *schema,

@@ -57,6 +57,23 @@ struct qm_rows_stats {
 /* The store is the caller's, and is emptied: what an earlier process kept may be old.
  * Returns NULL where there is no memory. */
 struct qm_rows *qm_rows_new(struct qmstore *store, unsigned max_lag_ms);
+
+/* Another place for the rows than a store, from which the caller reads them by itself:
+ * qm_rows_get() finds none there.  All but has() are called with a lock held, in the
+ * order in which they must have their effect, and do not wait.  What the caller asks
+ * of the place after qm_rows_serves() must be asked behind all that the place was told
+ * before. */
+struct qm_rows_place {
+    void *opaque;
+    /* length 0: it is known that there is no such row.  False: it is not kept. */
+    bool (*put)(void *opaque, const char *key, size_t key_length, const char *value,
+                size_t length, unsigned life_ms);
+    void (*remove)(void *opaque, const char *key, size_t length);
+    void (*clear)(void *opaque);
+    /* It may be there.  Any thread. */
+    bool (*has)(void *opaque, const char *key, size_t length);
+};
+struct qm_rows *qm_rows_new_at(const struct qm_rows_place *place, unsigned max_lag_ms);
 void qm_rows_free(struct qm_rows *rows);
 
 uint64_t qm_rows_now(void); /* ns of the monotonic clock */

@@ -86,6 +86,21 @@ static void read_ahead(struct worker *w)
     pthread_cond_signal(&fill->wake);
 }
 
+/* The lock is held. */
+static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    if (job->prev)
+        job->prev->next = job->next;
+    else
+        fill->first = job->next;
+    if (job->next)
+        job->next->prev = job->prev;
+    else
+        fill->last = job->prev;
+    job->waits = false;
+    fill->stats.waiting--;
+}
+
 static void *work(void *opaque)
 {
     struct worker *w = opaque;
@@ -105,10 +120,7 @@ static void *work(void *opaque)
         }
         if (!job)
             break;
-        fill->first = job->next;
-        if (!fill->first)
-            fill->last = &fill->first;
-        fill->stats.waiting--;
+        unlink_job(fill, job);
         if (fill->ending) {
             job->outcome = QM_FILL_ERROR;
             qm_text_add(&job->text, "TRYAGAIN the server is shutting down", 36);
@@ -138,8 +150,13 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
     pthread_mutex_lock(&fill->lock);
     room = fill->stats.waiting < most && !fill->ending;
     if (room) {
-        *fill->last = job;
-        fill->last = &job->next;
+        job->prev = fill->last;
+        if (fill->last)
+            fill->last->next = job;
+        else
+            fill->first = job;
+        fill->last = job;
+        job->waits = true;
         fill->stats.waiting++;
         pthread_cond_signal(&fill->wake);
     }
@@ -164,6 +181,18 @@ bool qm_fill_give_early(struct qm_fill *fill, struct qm_fill_job *job)
     unsigned most = fill->settings.connections;
 
     return give(fill, job, most < fill->settings.queue ? most : fill->settings.queue);
+}
+
+bool qm_fill_take_back(struct qm_fill *fill, struct qm_fill_job *job)
+{
+    bool waits;
+
+    pthread_mutex_lock(&fill->lock);
+    waits = job->waits;
+    if (waits)
+        unlink_job(fill, job);
+    pthread_mutex_unlock(&fill->lock);
+    return waits;
 }
 
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead)
@@ -199,7 +228,6 @@ struct qm_fill *qm_fill_start(const struct qm_fill_settings *settings,
     fill->tick = tick;
     fill->done = done;
     fill->opaque = opaque;
-    fill->last = &fill->first;
     fill->ahead_last = &fill->ahead_first;
     pthread_mutex_init(&fill->lock, NULL);
     pthread_cond_init(&fill->wake, NULL);

@@ -24,7 +24,8 @@ struct qm_fill_settings {
 enum qm_fill_outcome { QM_FILL_ROW, QM_FILL_ABSENT, QM_FILL_ERROR };
 
 struct qm_fill_job {
-    struct qm_fill_job *next;
+    struct qm_fill_job *next, *prev;
+    bool waits; /* for a thread */
     struct qm_row_name name;
     uint64_t queued;       /* qm_rows_now() */
     _Atomic uint64_t sent; /* the tick when its SELECT was sent; 0: not yet */
@@ -85,6 +86,8 @@ bool qm_fill_give(struct qm_fill *fill, struct qm_fill_job *job);
 /* As qm_fill_give() for a read that nobody waits for yet: as many may wait as the pool
  * has connections. */
 bool qm_fill_give_early(struct qm_fill *fill, struct qm_fill_job *job);
+/* The job is the caller's again, and will not be done.  False: a thread has it. */
+bool qm_fill_take_back(struct qm_fill *fill, struct qm_fill_job *job);
 /* Takes a job only if no read waits for a connection.  False: one waits, too many jobs
  * are given already, or the rows could not be kept. */
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);

@@ -27,7 +27,7 @@ struct qm_fill {
 
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct qm_fill_job *first, **last;
+    struct qm_fill_job *first, *last;
     struct qm_fill_ahead *ahead_first, **ahead_last;
     unsigned ahead_waiting, ahead_running;
     bool ending;

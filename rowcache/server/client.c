@@ -3,11 +3,14 @@
  *
  * Reads and writes go to the socket at once; only what the socket does not take waits
  * for an event.  A client that does not read its replies is not read from either: what
- * waits to be sent is OUT_ENOUGH and one reply, which max-reply bounds.  What all
- * clients have sent and is not yet carried out is bounded, too. */
+ * waits to be sent is OUT_ENOUGH and one reply, which max-reply bounds.  One that
+ * hangs up while it waits for rows is noticed, as Redis does it, and what it has sent
+ * and is not carried out is forgotten.  What all clients have sent and is not yet
+ * carried out is bounded, too. */
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,18 +35,25 @@ bool word_is(const struct client *c, unsigned i, const char *text)
            strncasecmp(word(c, i), text, strlen(text)) == 0;
 }
 
+bool text_integer(const char *text, size_t length, int64_t *value)
+{
+    char copy[24], *end;
+    const char *digits = text + (length > 0 && text[0] == '-');
+
+    /* As Redis: no blanks, no +, no zeros before a number, no -0. */
+    if (length == 0 || length > 20 || !isdigit((unsigned char)*digits) ||
+        (*digits == '0' && length > 1))
+        return false;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    errno = 0;
+    *value = strtoll(copy, &end, 10);
+    return errno == 0 && (size_t)(end - copy) == length;
+}
+
 bool word_integer(const struct client *c, unsigned i, int64_t *value)
 {
-    char text[24], *end;
-
-    if (word_length(c, i) == 0 || word_length(c, i) > 20)
-        return false;
-    memcpy(text, word(c, i), word_length(c, i));
-    text[word_length(c, i)] = '\0';
-    errno = 0;
-    *value = strtoll(text, &end, 10);
-    return errno == 0 && *end == '\0' && !isspace((unsigned char)text[0]) &&
-           text[0] != '+' && (size_t)(end - text) == word_length(c, i);
+    return text_integer(word(c, i), word_length(c, i), value);
 }
 
 void client_error(struct client *c, const char *format, ...)
@@ -418,6 +428,31 @@ static void process(struct client *c)
         event_del(c->readable);
     else
         event_add(c->readable, NULL);
+}
+
+/* Who hangs up while it waits for rows is not told of by libevent: what it has sent may
+ * be before that, and of a connection that was reset epoll would tell without end.  So
+ * all of them are looked at now and then, by one poll().  Who does not take its replies
+ * is noticed when it is written to. */
+void client_sweep(struct server *s)
+{
+    struct pollfd *fds =
+        s->clients_count ? calloc(s->clients_count, sizeof *fds) : NULL;
+    struct client *next;
+    nfds_t n = 0, i = 0;
+
+    if (!fds)
+        return;
+    for (struct client *c = s->clients; c; c = c->next)
+        if (c->request)
+            fds[n++] = (struct pollfd){.fd = c->fd, .events = POLLRDHUP};
+    if (n > 0 && poll(fds, n, 0) > 0)
+        for (struct client *c = s->clients; c && i < n; c = next) {
+            next = c->next;
+            if (c->request && fds[i++].revents)
+                client_free(c);
+        }
+    free(fds);
 }
 
 void client_go_on(struct client *c)

@@ -66,6 +66,13 @@ static const struct key {
     {"database.tls-cert", ABSOLUTE, AT(database_tls_cert), NULL, 0, 0, NULL},
     {"database.tls-key", ABSOLUTE, AT(database_tls_key), NULL, 0, 0, NULL},
     {"database.tls-verify", FLAG, AT(database_tls_verify), "on", 0, 0, NULL},
+    {"redis.host", TEXT, AT(redis_host), NULL, 0, 0, NULL},
+    {"redis.port", NUMBER, AT(redis_port), "6379", 1, 65535, NULL},
+    {"redis.socket", ABSOLUTE, AT(redis_socket), NULL, 0, 0, NULL},
+    {"redis.database", NUMBER, AT(redis_database), "0", 0, 65535, NULL},
+    {"redis.user", TEXT, AT(redis_user), NULL, 0, 0, NULL},
+    {"redis.password", SECRET, AT(redis_password), NULL, 0, 0, NULL},
+    {"redis.timeout", NUMBER, AT(redis_timeout), "500", 20, 60000, NULL},
 #undef AT
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
@@ -373,6 +380,10 @@ static void check_together(struct reading *r)
         lacks(r, "database.socket or database.host is missing");
     if (c->host && c->database_socket)
         lacks(r, "database.socket and database.host exclude each other");
+    if (c->redis_host && c->redis_socket)
+        lacks(r, "redis.socket and redis.host exclude each other");
+    if (c->redis_user && !c->redis_password)
+        lacks(r, "redis.user needs redis.password");
     if (!c->listen && !c->socket && !c->tls_listen)
         lacks(r, "listen, socket or tls-listen is missing: where clients connect");
     if (c->tls_listen && (!c->tls_cert || !c->tls_key))

@@ -12,12 +12,20 @@ struct qm_config {
     char *password, *schema, *path, *disk, *policy, *durability;
     char *host, *database_socket, *user, *database_password;
     char *database_tls_ca, *database_tls_cert, *database_tls_key;
+    char *redis_host, *redis_socket, *redis_user, *redis_password;
     char *readahead, *rules;
     bool follow, database_tls_verify, protected_mode;
     uint64_t socket_mode, max_clients, max_request, max_reply, input_memory, memory,
         plain_memory;
     uint64_t port, connections, queue, timeout, max_lag, server_id;
+    uint64_t redis_port, redis_database, redis_timeout;
 };
+
+/* Rows are kept in a Redis, not in the store. */
+static inline bool qm_config_has_redis(const struct qm_config *config)
+{
+    return config->redis_host || config->redis_socket;
+}
 
 /* Reads and checks it; what is wrong is printed to stderr, a line each.  Returns 0 or
  * -1.  It is freed by qm_config_free() in both cases. */

@@ -36,20 +36,24 @@ struct number {
     double value;
 };
 
-enum { NUMBERS = 80 };
+enum { NUMBERS = 96 };
 
 static size_t collect(struct server *s, struct number *to)
 {
     struct qm_rows_stats rows;
     struct qm_fill_stats fill;
     struct readahead_stats ahead;
-    struct qmstore_stats kept, plain;
+    struct qmstore_stats kept = {0}, plain;
+    struct qm_redis_stats redis = {0};
     size_t n = 0;
 
     qm_rows_get_stats(s->rows, &rows);
     qm_fill_get_stats(s->fill, &fill);
     readahead_get(s, &ahead);
-    qmstore_get_stats(s->row_store, &kept);
+    if (s->row_store)
+        qmstore_get_stats(s->row_store, &kept);
+    if (s->redis)
+        qm_redis_get_stats(s->redis, &redis);
     qmstore_get_stats(s->plain_store, &plain);
 #define N(section, name, gauge, value, help)                                           \
     to[n++] = (struct number){section, name, help, gauge, (double)(value)}
@@ -69,6 +73,8 @@ static size_t collect(struct server *s, struct number *to)
     N("stats", "shared_reads", false, s->shared, "Joined another's read");
     N("stats", "early_reads", false, s->early,
       "Begun while an earlier command of the pipeline waited");
+    N("stats", "cancelled_reads", false, s->cancelled,
+      "Not made: the client went before");
     N("rowcache", "following", true, rows.following, "Whether the log is followed");
     N("rowcache", "behind_seconds", true, rows.behind,
       "Since the last proof; -1: none");
@@ -118,6 +124,19 @@ static size_t collect(struct server *s, struct number *to)
     N("database", "database_waiting", true, fill.waiting, "Reads that wait");
     N("database", "database_refused", false, fill.refused,
       "Refused: the queue is full");
+    if (s->redis) {
+        N("redis", "redis_up", true, redis.up, "Rows are kept in Redis");
+        N("redis", "redis_connects", false, redis.connects, "Taken over, empty");
+        N("redis", "redis_losses", false, redis.losses, "Connections given up");
+        N("redis", "redis_dispossessed", false, redis.dispossessed,
+          "Found to be taken or emptied by others");
+        N("redis", "redis_lookups", false, redis.lookups, "Rows looked for");
+        N("redis", "redis_found", false, redis.found, "Rows found");
+        N("redis", "redis_waiting", true, redis.waiting, "Commands that wait");
+        N("redis", "redis_put_errors", false, redis.put_errors,
+          "Rows that Redis did not take");
+        N("redis", "redis_rows", true, redis.keys, "As last counted; -1: not known");
+    }
     N("store", "rows_kept", true, kept.keys, "Rows, and absent ones");
     N("store", "rows_in_memory", true, kept.memory_keys, "Of them in memory");
     N("store", "rows_memory_bytes", true, kept.memory, "Memory of rows");
@@ -153,6 +172,14 @@ static void add_texts(struct server *s, struct qm_text *text, const char *sectio
         add(text, "not_following_because:%s\r\n", rows.why);
     } else if (strcmp(section, "readahead") == 0) {
         readahead_add_tables(s, text);
+    } else if (strcmp(section, "redis") == 0) {
+        struct qm_redis_stats redis;
+
+        qm_redis_get_stats(s->redis, &redis);
+        for (char *p = redis.why; *p; p++)
+            if (*p == '\r' || *p == '\n')
+                *p = ' ';
+        add(text, "redis_last_error:%s\r\n", redis.why);
     } else if (strcmp(section, "database") == 0) {
         qm_fill_get_stats(s->fill, &fill);
         for (char *p = fill.error; *p; p++)

@@ -19,11 +19,16 @@
 #include "rowcache/server/binlog-check.h"
 #include "rowcache/server/server.h"
 
-enum { FILES_OF_OTHERS = 64 };
+enum { FILES_OF_OTHERS = 64, SWEEP_MS = 200 };
 
 static void say(void *opaque, const char *message)
 {
     fprintf(stderr, "qm-rowcache: %s\n", message);
+}
+
+static void sweep(evutil_socket_t fd, short what, void *opaque)
+{
+    client_sweep(opaque);
 }
 
 static void end(evutil_socket_t signal, short what, void *opaque)
@@ -73,11 +78,30 @@ static bool open_stores(struct server *s)
         fprintf(stderr, "qm-rowcache: %s: %s\n", c->path, strerror(errno));
         return false;
     }
-    s->row_store = open_store(c, "rows", c->memory, false);
-    if (!s->row_store)
-        return false;
+    if (!qm_config_has_redis(c)) {
+        s->row_store = open_store(c, "rows", c->memory, false);
+        if (!s->row_store)
+            return false;
+    }
     s->plain_store = open_store(c, "plain", c->plain_memory, true);
     return s->plain_store;
+}
+
+/* The rows, wherever they are kept. */
+static bool make_rows(struct server *s)
+{
+    unsigned max_lag = (unsigned)s->config->max_lag;
+    struct qm_rows_place place;
+
+    if (!qm_config_has_redis(s->config)) {
+        s->rows = qm_rows_new(s->row_store, max_lag);
+        return s->rows;
+    }
+    if (rows_redis_start(s) == -1)
+        return false;
+    place = qm_redis_place(s->redis);
+    s->rows = qm_rows_new_at(&place, max_lag);
+    return s->rows;
 }
 
 static void close_stores(struct server *s)
@@ -183,7 +207,8 @@ static int serve(const struct qm_config *config)
 {
     struct server s = {.config = config, .started = qm_rows_now(), .tick = 1};
     struct qm_fill_settings settings = fill_settings(config);
-    struct event *term = NULL, *interrupt = NULL;
+    struct event *term = NULL, *interrupt = NULL, *sweeping = NULL;
+    struct timeval often = {0, SWEEP_MS * 1000};
     int status = 1;
 
     s.max_lag = config->max_lag;
@@ -197,8 +222,7 @@ static int serve(const struct qm_config *config)
     s.base = event_base_new();
     if (!s.base || !open_stores(&s))
         goto out;
-    s.rows = qm_rows_new(s.row_store, (unsigned)config->max_lag);
-    if (!s.rows || rows_start(&s) == -1)
+    if (!make_rows(&s) || rows_start(&s) == -1)
         goto out;
     s.fill = qm_fill_start(&settings, s.rows, &s.tick, rows_done, &s);
     if (!s.fill || readahead_start(&s) == -1 || !start_following(&s, &settings))
@@ -207,8 +231,9 @@ static int serve(const struct qm_config *config)
         goto out;
     term = evsignal_new(s.base, SIGTERM, end, &s);
     interrupt = evsignal_new(s.base, SIGINT, end, &s);
-    if (!term || !interrupt || event_add(term, NULL) == -1 ||
-        event_add(interrupt, NULL) == -1)
+    sweeping = event_new(s.base, -1, EV_PERSIST, sweep, &s);
+    if (!term || !interrupt || !sweeping || event_add(term, NULL) == -1 ||
+        event_add(interrupt, NULL) == -1 || event_add(sweeping, &often) == -1)
         goto out;
     say(NULL, "ready");
     event_base_dispatch(s.base);
@@ -222,14 +247,18 @@ out:
     if (s.readahead)
         readahead_set(&s, "off"); /* the pool is given nothing more */
     qm_fill_stop(s.fill);
+    s.fill = NULL;
     /* What is answered now is the last: no command asks a pool that has ended. */
     for (struct client *c = s.clients; c; c = c->next)
         c->closing = true;
+    rows_redis_end(&s);
     if (s.done_event)
         rows_end(&s);
     readahead_end(&s);
     while (s.clients)
         client_free(s.clients);
+    if (sweeping)
+        event_free(sweeping);
     if (term)
         event_free(term);
     if (interrupt)

@@ -430,12 +430,7 @@ void plain_incr(struct client *c)
     if (failed(c, error))
         return;
     if (error == 0) {
-        char *end = old, *text_of = old;
-
-        errno = 0;
-        number = length > 0 && length < 21 ? strtoll(text_of, &end, 10) : 0;
-        if (end != text_of + length || length == 0 || errno != 0 ||
-            (text_of[0] != '-' && (text_of[0] < '0' || text_of[0] > '9'))) {
+        if (!text_integer(old, length, &number)) {
             free(old);
             client_error(c, "ERR value is not an integer or out of range");
             return;
@@ -462,6 +457,10 @@ void cmd_dbsize(struct client *c)
 {
     struct qmstore_stats stats;
 
+    if (!store_of(c)) {
+        rows_redis_dbsize(c);
+        return;
+    }
     qmstore_get_stats(store_of(c), &stats);
     qm_reply_integer(&c->out, (int64_t)stats.keys);
 }
@@ -498,10 +497,12 @@ static bool read_scan(struct client *c, char **pattern, int64_t *count, bool *no
             free(*pattern);
             *pattern = strndup(word(c, i + 1), word_length(c, i + 1));
         } else if (word_is(c, i, "COUNT")) {
-            if (!word_integer(c, i + 1, count) || *count < 1) {
-                client_error(c, *count < 1
-                                    ? "ERR syntax error"
-                                    : "ERR value is not an integer or out of range");
+            if (!word_integer(c, i + 1, count)) {
+                client_error(c, "ERR value is not an integer or out of range");
+                return false;
+            }
+            if (*count < 1) {
+                client_error(c, "ERR syntax error");
                 return false;
             }
         } else if (word_is(c, i, "TYPE")) {
@@ -532,6 +533,11 @@ void cmd_scan(struct client *c)
         return;
     }
     if (!read_scan(c, &pattern, &count, &none)) {
+        free(pattern);
+        return;
+    }
+    if (!store_of(c)) {
+        rows_redis_scan(c, text, pattern, none ? 0 : count);
         free(pattern);
         return;
     }

@@ -5,10 +5,13 @@
  * however many wait for it.  A connection may join a flight unless its SELECT was sent
  * before the connection was last given a row: the answer could be older than that.
  *
- * Of its own early flights (rows_ask_early()) most are too old in this sense.  There it
+ * Of its own early flights (rows-early.c) most are too old in this sense.  There it
  * waits until the row has landed and looks whether it is kept: what is kept is as new
  * as all that is applied, whenever it was read (rows.h).  Only if it is not found is
- * the row read again. */
+ * the row read again.
+ *
+ * Rows that are kept in a Redis are looked for there first: an answer that comes when
+ * the connection may not be given it any more is none. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,111 +19,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "rowcache/server/rows-ask.h"
-
-struct waiter {
-    struct waiter *next;
-    struct request *request;
-    unsigned index;
-    bool look; /* not for this answer: it looks again when that is there */
-};
-
-struct flight {
-    struct qm_fill_job job; /* first: a job is a flight */
-    struct waiter *waiters;
-    bool newest;                /* it is in the table */
-    struct client *early;       /* for which it is early; NULL: for none */
-    struct flight *next, *prev; /* the client's others */
-    UT_hash_handle hh;
-};
-
-/* --- early flights --- */
-
-static uint64_t hash(const char *key, size_t length)
-{
-    uint64_t h = XXH3_64bits(key, length);
-
-    return h ? h : 1;
-}
-
-static void begin_early(struct client *c, struct flight *f)
-{
-    f->early = c;
-    f->prev = NULL;
-    f->next = c->early.flying;
-    if (f->next)
-        f->next->prev = f;
-    c->early.flying = f;
-    c->early.count++;
-}
-
-static void end_early(struct flight *f)
-{
-    struct early *e = &f->early->early;
-
-    if (f->next)
-        f->next->prev = f->prev;
-    if (f->prev)
-        f->prev->next = f->next;
-    else
-        e->flying = f->next;
-    e->count--;
-    f->early = NULL;
-}
-
-/* It counts as a miss when its command is carried out. */
-static void note_landed(struct early *e, const struct flight *f, uint64_t now)
-{
-    for (unsigned i = 0; i < EARLY_MOST; i++)
-        if (e->landed[i].key == 0) {
-            e->landed[i].key = hash(f->job.name.key, f->job.name.length);
-            e->landed[i].took = now - f->job.queued;
-            e->landed_count++;
-            return;
-        }
-}
-
-/* It is kept, and its landing is still to be told. */
-static bool take_flying(struct client *c, const char *key, size_t length,
-                        uint64_t *took)
-{
-    for (struct flight *f = c->early.flying; f; f = f->next)
-        if (f->job.name.length == length && memcmp(f->job.name.key, key, length) == 0) {
-            *took = c->server->now - f->job.queued;
-            end_early(f);
-            return true;
-        }
-    return false;
-}
-
-/* Whether its row came early: then took says how long that was. */
-static bool take_landed(struct early *e, const char *key, size_t length, uint64_t *took)
-{
-    uint64_t wanted;
-
-    if (e->landed_count == 0)
-        return false;
-    wanted = hash(key, length);
-    for (unsigned i = 0; i < EARLY_MOST; i++)
-        if (e->landed[i].key == wanted) {
-            e->landed[i].key = 0;
-            e->landed_count--;
-            *took = e->landed[i].took;
-            return true;
-        }
-    return false;
-}
-
-void rows_in_order(struct client *c)
-{
-    if (c->early.landed_count > 0)
-        memset(c->early.landed, 0, EARLY_MOST * sizeof c->early.landed[0]);
-    c->early.landed_count = 0;
-    c->looked = 0;
-}
+#include "rowcache/server/rows-ask-internal.h"
 
 /* --- asking --- */
 
@@ -135,30 +34,38 @@ static void set_error(struct answer *a, const char *kind, const char *what)
     a->length = strlen(a->text);
 }
 
+/* The answer of the row that is kept; a has its text. */
+static void count_found(struct client *c, struct answer *a, enum qm_rows_kind kind,
+                        const char *key, size_t length)
+{
+    struct server *s = c->server;
+    uint64_t took = 0;
+    bool early;
+
+    a->outcome = kind == QM_ROWS_ROW ? QM_FILL_ROW : QM_FILL_ABSENT;
+    c->last_read = atomic_load(&s->tick);
+    early = rows_take_landed(&c->early, key, length, &took) ||
+            rows_take_flying(c, key, length, &took);
+    s->misses += early;
+    s->hits += !early;
+    s->absent_hits += !early && kind == QM_ROWS_ABSENT;
+    if (kind == QM_ROWS_ROW)
+        readahead_read(c, key, length, a->text, a->length, !early, s->now - took);
+}
+
 static bool look(struct client *c, struct answer *a, const char *key, size_t length)
 {
     struct server *s = c->server;
     enum qm_rows_kind kind;
-    uint64_t took = 0;
-    bool early;
 
     /* Anew for each key: a wake-up with a long pipeline may take longer than max-lag.
      */
     s->now = qm_rows_now();
     kind = qm_rows_get(s->rows, &c->reader, s->now, key, length, &a->value, &a->text,
                        &a->length);
-    if (kind == QM_ROWS_NONE)
-        return false;
-    a->outcome = kind == QM_ROWS_ROW ? QM_FILL_ROW : QM_FILL_ABSENT;
-    c->last_read = atomic_load(&s->tick);
-    early = take_landed(&c->early, key, length, &took) ||
-            take_flying(c, key, length, &took);
-    s->misses += early;
-    s->hits += !early;
-    s->absent_hits += !early && kind == QM_ROWS_ABSENT;
-    if (kind == QM_ROWS_ROW)
-        readahead_read(c, key, length, a->text, a->length, !early, s->now - took);
-    return true;
+    if (kind != QM_ROWS_NONE)
+        count_found(c, a, kind, key, length);
+    return kind != QM_ROWS_NONE;
 }
 
 static bool may_join(const struct client *c, const struct flight *f)
@@ -181,7 +88,7 @@ static struct flight *board(struct client *c, struct answer *a,
     if (f && may_join(c, f)) {
         if (f->early == c) {
             s->misses++;
-            end_early(f);
+            rows_end_early(f);
         } else {
             s->shared++;
         }
@@ -239,45 +146,151 @@ static void count_answer(const struct server *s, struct request *r, struct answe
 
 static void wait_for(struct flight *f, struct waiter *w, bool look)
 {
+    struct request *r = w->request;
+
     w->look = look;
     w->next = f->waiters;
     f->waiters = w;
+    w->flight = f;
+    w->elder = NULL;
+    w->sibling = r->waiters;
+    if (r->waiters)
+        r->waiters->elder = w;
+    r->waiters = w;
 }
+
+/* It waits no more, or for another flight. */
+static void end_wait(struct waiter *w)
+{
+    if (w->elder)
+        w->elder->sibling = w->sibling;
+    else
+        w->request->waiters = w->sibling;
+    if (w->sibling)
+        w->sibling->elder = w->elder;
+}
+
+/* Has the row read, and the answer waited for.  False: a has an error. */
+static bool want_read(struct client *c, struct request *r, unsigned i,
+                      const struct qm_row_name *name)
+{
+    struct waiter *w = malloc(sizeof *w);
+    struct flight *f;
+    uint64_t took;
+    bool again;
+
+    if (!w) {
+        set_error(&r->answer[i], "TRYAGAIN", "out of memory");
+        return false;
+    }
+    /* it may not be given that */
+    rows_take_landed(&c->early, name->key, name->length, &took);
+    f = board(c, &r->answer[i], name, &again);
+    if (!f) {
+        free(w);
+        return false;
+    }
+    *w = (struct waiter){.request = r, .index = i};
+    wait_for(f, w, again);
+    return true;
+}
+
+static void answered(struct request *r);
+
+/* --- rows that are kept in a Redis --- */
+
+struct lookup {
+    struct qm_redis_lookup redis; /* first */
+    struct request *request;
+    unsigned index;
+    size_t length;
+    char key[]; /* canonical */
+};
+
+static void looked(struct qm_redis_lookup *redis, enum qm_rows_kind kind,
+                   const char *text, size_t length)
+{
+    struct lookup *l = (struct lookup *)redis;
+    struct request *r = l->request;
+    struct answer *a = &r->answer[l->index];
+    struct client *c = r->c;
+    struct qm_row_name name;
+    struct server *s;
+
+    if (!c || r->failed) {
+        a->outcome = QM_FILL_ABSENT; /* it does not matter */
+        goto out;
+    }
+    s = c->server;
+    s->now = qm_rows_now();
+    if (c->closing) {
+        set_error(a, "TRYAGAIN", "the server is shutting down");
+    } else if (kind != QM_ROWS_NONE && qm_rows_serves(s->rows, &c->reader, s->now) &&
+               (a->value = malloc(length + 1))) {
+        memcpy(a->value, text, length);
+        a->text = a->value;
+        a->length = length;
+        count_found(c, a, kind, l->key, l->length);
+    } else if (qm_row_name_parse(&name, l->key, l->length, NULL)) {
+        set_error(a, "ERR", "no key"); /* it was one */
+    } else if (want_read(c, r, l->index, &name)) {
+        free(l);
+        return;
+    }
+    count_answer(s, r, a);
+out:
+    free(l);
+    answered(r);
+}
+
+/* False: it cannot be looked for there now. */
+static bool look_up(struct client *c, struct request *r, unsigned i,
+                    const struct qm_row_name *name)
+{
+    struct server *s = c->server;
+    struct lookup *l;
+
+    s->now = qm_rows_now();
+    if (name->index[0] != '\0' || !qm_rows_serves(s->rows, &c->reader, s->now))
+        return false;
+    l = malloc(sizeof *l + name->length);
+    if (!l)
+        return false;
+    *l = (struct lookup){{NULL, looked}, r, i, name->length};
+    memcpy(l->key, name->key, name->length);
+    if (qm_redis_get(s->redis, &l->redis, l->key, l->length))
+        return true;
+    free(l);
+    return false;
+}
+
+/* --- a command's rows --- */
 
 /* Finds the answer at once, or has it waited for. */
 static void find(struct client *c, struct request *r, unsigned i, const char *key,
                  size_t length)
 {
     struct answer *a = &r->answer[i];
+    bool redis = c->server->redis != NULL;
     struct qm_row_name name;
     const char *wrong;
-    struct flight *f;
-    struct waiter *w;
-    uint64_t took;
-    bool again;
 
-    if (length > 0 && length <= QM_KEY_MAX && look(c, a, key, length))
+    if (!redis && length > 0 && length <= QM_KEY_MAX && look(c, a, key, length))
         return;
     wrong = qm_row_name_parse(&name, key, length, c->server->config->schema);
     if (wrong) {
         set_error(a, "ERR", wrong);
         return;
     }
-    if ((name.length != length || memcmp(name.key, key, length) != 0) &&
-        look(c, a, name.key, name.length))
-        return;
-    take_landed(&c->early, name.key, name.length, &took); /* it may not be given that */
-    f = board(c, a, &name, &again);
-    if (!f)
-        return;
-    w = malloc(sizeof *w);
-    if (!w) {
-        set_error(a, "TRYAGAIN", "out of memory");
+    if (redis && look_up(c, r, i, &name)) {
+        r->left++;
         return;
     }
-    *w = (struct waiter){NULL, r, i, false};
-    wait_for(f, w, again);
-    r->left++;
+    if (!redis && (name.length != length || memcmp(name.key, key, length) != 0) &&
+        look(c, a, name.key, name.length))
+        return;
+    if (want_read(c, r, i, &name))
+        r->left++;
 }
 
 static void free_request(struct request *r)
@@ -294,7 +307,7 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     struct answer one = {0};
     struct request hit = {.c = c, .count = 1, .answer = &one}, *r;
 
-    if (count == 1 && word_length(c, first) > 0 &&
+    if (count == 1 && !c->server->redis && word_length(c, first) > 0 &&
         look(c, &one, word(c, first), word_length(c, first))) {
         finish(c, &hit);
         free(one.value);
@@ -327,58 +340,50 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     free_request(r);
 }
 
-bool rows_may_ask_early(struct client *c)
+/* Nobody waits for it but the one who goes: it need not be read, and its place in the
+ * queue is another's. */
+static bool cancel(struct server *s, struct flight *f)
 {
-    struct server *s = c->server;
-
-    /* While rows change all the time, what a client has been given is ahead of the log,
-     * and it would have to read most rows again. */
-    return s->calm && qm_rows_serves(s->rows, &c->reader, s->now);
-}
-
-bool rows_ask_early(struct client *c, const char *key, size_t length)
-{
-    struct server *s = c->server;
-    uint64_t most = 2 * s->config->connections;
-    struct qm_row_name name;
-    struct flight *f;
-
-    if (c->early.count + c->early.landed_count >=
-        (most < EARLY_MOST ? most : EARLY_MOST))
+    if (!s->fill || !qm_fill_take_back(s->fill, &f->job))
         return false;
-    if (qm_row_name_parse(&name, key, length, s->config->schema) ||
-        name.index[0] != '\0')
-        return true; /* its command says what is wrong; or it is not kept */
-    HASH_FIND(hh, s->flights, name.key, name.length, f);
-    if (f || qm_rows_has(s->rows, name.key, name.length))
-        return true;
-    if (!c->early.landed)
-        c->early.landed = calloc(EARLY_MOST, sizeof c->early.landed[0]);
-    f = c->early.landed ? calloc(1, sizeof *f) : NULL;
-    if (!f)
-        return false;
-    f->job.name = name;
-    if (!qm_fill_give_early(s->fill, &f->job)) {
-        free(f);
-        return false;
-    }
-    s->early++;
-    begin_early(c, f);
-    f->newest = true;
-    HASH_ADD_KEYPTR(hh, s->flights, f->job.name.key, f->job.name.length, f);
+    if (f->newest)
+        HASH_DEL(s->flights, f);
+    qm_text_free(&f->job.text);
+    free(f);
+    s->cancelled++;
     return true;
 }
 
 void rows_abandon(struct client *c)
 {
-    while (c->early.flying)
-        end_early(c->early.flying);
+    struct request *r = c->request;
+    struct waiter *w, *next;
+
+    while (c->early.flying) {
+        struct flight *f = c->early.flying;
+
+        rows_end_early(f);
+        if (!f->waiters)
+            cancel(c->server, f);
+    }
     free(c->early.landed);
     c->early.landed = NULL;
-    if (!c->request)
+    if (!r)
         return;
-    c->request->c = NULL;
+    r->c = NULL;
     c->request = NULL;
+    for (w = r->waiters; w; w = next) {
+        struct flight *f = w->flight;
+
+        next = w->sibling;
+        if (f->waiters != w || w->next || f->early || !cancel(c->server, f))
+            continue;
+        end_wait(w);
+        free(w);
+        r->left--;
+    }
+    if (r->left == 0 && r->count > 0)
+        free_request(r);
 }
 
 /* --- what the pool has done --- */
@@ -465,8 +470,11 @@ static bool look_again(struct server *s, struct waiter *w,
         a->outcome = QM_FILL_ABSENT; /* it does not matter */
     } else if (c->closing) {
         set_error(a, "TRYAGAIN", "the server is shutting down");
-    } else if (!look(c, a, name->key, name->length)) {
-        take_landed(&c->early, name->key, name->length, &took);
+    } else if (s->redis && look_up(c, r, w->index, name)) {
+        free(w);
+        return true;
+    } else if (s->redis || !look(c, a, name->key, name->length)) {
+        rows_take_landed(&c->early, name->key, name->length, &took);
         f = board(c, a, name, &again);
         if (f) {
             wait_for(f, w, again);
@@ -487,11 +495,12 @@ static void land(struct server *s, struct flight *f)
         s->calm = f->job.kept;
     if (f->early) {
         if (f->job.kept)
-            note_landed(&f->early->early, f, s->now);
-        end_early(f);
+            rows_note_landed(&f->early->early, f, s->now);
+        rows_end_early(f);
     }
     for (; w; w = next) {
         next = w->next;
+        end_wait(w);
         if (w->look) {
             if (look_again(s, w, &f->job.name))
                 continue;

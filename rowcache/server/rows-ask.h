@@ -16,11 +16,12 @@ struct answer {
 struct request {
     struct client *c; /* NULL: it has gone */
     void (*finish)(struct client *c, struct request *r);
-    unsigned count, left;
+    unsigned count, left; /* count 0: it does not wait for rows */
     struct answer *answer;
-    bool bare;    /* whether the rows are there, without their texts */
-    bool failed;  /* an answer is an error: the others do not matter */
-    size_t bytes; /* of the answers' texts */
+    struct waiter *waiters; /* for reads of MariaDB */
+    bool bare;              /* whether the rows are there, without their texts */
+    bool failed;            /* an answer is an error: the others do not matter */
+    size_t bytes;           /* of the answers' texts */
 };
 
 /* Asks for the rows that words first to first + count - 1 name, and has finish reply:

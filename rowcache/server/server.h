@@ -9,8 +9,10 @@
  *   listen.c    sockets, TLS, new connections
  *   client.c    a connection: reading, writing, bounds
  *   rows-ask.c  asking for rows of MariaDB: single flight
+ *   rows-early.c  rows that are read before their command is carried out
  *   rows-commands.c  database 0: the commands
  *   pipeline.c  reads that wait behind another: their rows are asked for
+ *   rows-redis.c  rows that are kept in a Redis
  *   plain.c     database 1: plain keys over libqmstore
  *   general.c   PING, HELLO, CLIENT, COMMAND, CONFIG, ...
  *   readahead.c rows that no client has asked for yet
@@ -25,6 +27,7 @@
 
 #include "rowcache/fill/fill.h"
 #include "rowcache/readahead/auto.h"
+#include "rowcache/redis/redis.h"
 #include "rowcache/rows.h"
 #include "rowcache/server/config.h"
 #include "rowcache/server/resp.h"
@@ -79,7 +82,9 @@ struct server {
     const struct qm_config *config;
     struct event_base *base;
     struct qm_rows *rows;
-    struct qmstore *row_store, *plain_store;
+    struct qmstore *row_store, *plain_store; /* row_store: NULL with redis */
+    struct qm_redis *redis;                  /* or NULL */
+    struct event *redis_fresh;
     struct qm_fill *fill;
     struct qm_follow *follow;
     struct readahead *readahead;
@@ -101,7 +106,7 @@ struct server {
     int done_fd;
 
     uint64_t connections, rejected, commands, errors, hits, absent_hits, misses, shared,
-        early, max_clients, protocol_errors, accept_failures;
+        early, cancelled, max_clients, protocol_errors, accept_failures;
     uint64_t clients_most; /* that there are files for */
     struct event *again;   /* when listening goes on; NULL: it does */
     uint64_t said_failure; /* ns */
@@ -127,7 +132,8 @@ bool qm_command_has_keys(const struct command *of);
 /* client.c */
 void client_new(struct server *server, int fd, SSL *ssl, const char *address);
 void client_free(struct client *c);
-void client_go_on(struct client *c); /* its request is answered */
+void client_go_on(struct client *c);      /* its request is answered */
+void client_sweep(struct server *server); /* of clients that have hung up */
 void client_reset(struct client *c);
 /* The reply from that byte on is not wanted, if CLIENT REPLY says so. */
 void client_hush(struct client *c, size_t from);
@@ -145,6 +151,7 @@ static inline size_t word_length(const struct client *c, unsigned i)
 }
 bool word_is(const struct client *c, unsigned i, const char *text); /* any case */
 bool word_integer(const struct client *c, unsigned i, int64_t *value);
+bool text_integer(const char *text, size_t length, int64_t *value);
 /* Whether the reply that begins at from is within max-reply; if not, an error takes its
  * place. */
 bool client_reply_fits(struct client *c, size_t from);
@@ -160,6 +167,14 @@ void rows_done(void *opaque, struct qm_fill_job *job); /* of the pool's threads 
 void rows_abandon(struct client *c);                   /* it goes */
 void rows_in_order(struct client *c); /* all that came is carried out */
 void rows_end(struct server *server);
+
+/* rows-redis.c */
+int rows_redis_start(struct server *server);
+void rows_redis_end(struct server *server);
+void rows_redis_dbsize(struct client *c);
+/* SCAN, its options read. */
+void rows_redis_scan(struct client *c, const char *cursor, const char *pattern,
+                     int64_t count);
 
 /* listen.c */
 int listen_start(struct server *server);

@@ -3,7 +3,8 @@
  *
  *   rowcache-stale [-s SECONDS] [-k KEYS] [-r READERS] [-w WRITERS] [-d US] [-l US]
  *                  [-x WHAT] -p DIRECTORY SOCKET
- *   rowcache-stale [-s ...] [-k ...] [-r ...] [-w ...] -c DAEMON-SOCKET SOCKET
+ *   rowcache-stale [-s ...] [-k ...] [-r ...] [-w ...] [-m ROWS] -c DAEMON-SOCKET
+ * SOCKET
  *
  * s.pair has two rows for each k: (2k, v) and (2k+1, v).  A writer raises the v of both
  * in one transaction; one in eight is rolled back, with a version that nobody may see.
@@ -15,7 +16,9 @@
  * - no version of a rolled back transaction is seen.
  *
  * With -c they are clients of the daemon at that socket instead, which may be killed
- * meanwhile: a connection's promises end with it.
+ * meanwhile: a connection's promises end with it.  -m: a reader asks for that many rows
+ * by one MGET.  Each counts as a read, and none of them may be older than what was read
+ * before that MGET.
  *
  * -x changed, settled, race or seen: one mechanism is switched off; then a stale read
  * has to be found.  DIRECTORY is for the store.  The last line: reads, hits, stored,
@@ -36,7 +39,7 @@
 #include "rowcache/rows.h"
 
 static const char *socket_path, *daemon_path, *off = "";
-static unsigned keys = 50, delay, lag;
+static unsigned keys = 50, delay, lag, rows_a_read = 1;
 static _Atomic bool ended;
 static _Atomic uint64_t reads, hits, stale;
 static struct qm_rows *rows;
@@ -44,6 +47,7 @@ static struct qm_follow *follow;
 static struct qm_follow_callbacks inner;
 
 #define KEYS_MAX 10000
+enum { ROWS_MAX = 64 };
 static pthread_mutex_t written_lock = PTHREAD_MUTEX_INITIALIZER;
 /* What was committed with which GTID, of the last writer of k. */
 static struct written {
@@ -271,21 +275,33 @@ static bool sync_daemon(struct client *client, const struct qm_gtid_list *positi
     return ask_daemon(client, request, answer, sizeof answer) && answer[0] == '+';
 }
 
-/* False: the database or the daemon is away. */
-static bool read_daemon(struct client *client, unsigned id, uint64_t *version)
+/* The rows of one MGET.  False: the database or the daemon is away. */
+static bool read_daemon(struct client *client, const unsigned *ids, uint64_t *versions,
+                        unsigned count)
 {
-    char request[64], answer[512];
-    const char *v;
+    char request[32 + ROWS_MAX * 24] = "MGET", answer[512];
+    size_t at = 4;
 
-    snprintf(request, sizeof request, "GET s.pair:%u\r\n", id);
+    for (unsigned i = 0; i < count; i++)
+        at += (size_t)snprintf(request + at, sizeof request - at, " s.pair:%u", ids[i]);
+    snprintf(request + at, sizeof request - at, "\r\n");
     if (!ask_daemon(client, request, answer, sizeof answer))
         return false;
-    v = strstr(answer, "\"v\":");
-    if (answer[0] != '{' || !v) {
+    if (answer[0] != '*') { /* it cannot answer now */
         usleep(1000);
         return false;
     }
-    *version = strtoull(v + 4, NULL, 10);
+    for (unsigned i = 0; i < count; i++) {
+        const char *v;
+
+        if (!fgets(answer, sizeof answer, client->daemon) || answer[0] != '$' ||
+            !fgets(answer, sizeof answer, client->daemon) ||
+            !(v = strstr(answer, "\"v\":"))) {
+            lose_daemon(client);
+            return false;
+        }
+        versions[i] = strtoull(v + 4, NULL, 10);
+    }
     return true;
 }
 
@@ -301,6 +317,49 @@ static void found_stale(const char *what, unsigned id, uint64_t version, uint64_
                             : "from the database");
 }
 
+static void check_read(struct client *client, unsigned id, uint64_t version,
+                       uint64_t seen, const struct written *least, bool hit)
+{
+    unsigned k = id / 2;
+
+    reads++;
+    hits += hit;
+    if (version < seen)
+        found_stale("monotonic", id, version, seen, hit);
+    if (version < least->version)
+        found_stale("sync", id, version, least->version, hit);
+    if (version >= 1000000000)
+        found_stale("rolled back", id, version, 0, hit);
+    if (version > client->seen[k])
+        client->seen[k] = version;
+}
+
+/* The rows that a reader asks for at once; what is at least to be seen of the first. */
+static void read_some(struct client *client, unsigned *seed,
+                      const struct written *least, unsigned first)
+{
+    static const struct written nothing;
+    unsigned ids[ROWS_MAX] = {first};
+    uint64_t versions[ROWS_MAX], seen[ROWS_MAX];
+    bool hit = false;
+
+    for (unsigned i = 1; i < rows_a_read; i++)
+        ids[i] = (unsigned)rand_r(seed) % (2 * keys);
+    if (daemon_path) {
+        if (!read_daemon(client, ids, versions, rows_a_read))
+            return;
+    } else if (!read_row(client, ids[0], &versions[0], &hit)) {
+        mysql_close(client->mysql);
+        client->mysql = connected();
+        return;
+    }
+    for (unsigned i = 0; i < rows_a_read; i++)
+        seen[i] = client->seen[ids[i] / 2];
+    for (unsigned i = 0; i < rows_a_read; i++)
+        check_read(client, ids[i], versions[i], seen[i], i == 0 ? least : &nothing,
+                   hit);
+}
+
 static void *reader(void *opaque)
 {
     unsigned seed = 77 + (unsigned)(uintptr_t)opaque;
@@ -308,38 +367,18 @@ static void *reader(void *opaque)
 
     client->mysql = connected();
     while (!ended) {
-        unsigned k = (unsigned)rand_r(&seed) % keys, id = 2 * k + rand_r(&seed) % 2;
-        bool sync = rand_r(&seed) % 16 == 0, hit;
+        unsigned id = (unsigned)rand_r(&seed) % (2 * keys);
         struct written least = {0};
-        uint64_t version;
 
-        if (sync) {
+        if (rand_r(&seed) % 16 == 0) {
             pthread_mutex_lock(&written_lock);
-            least = written[k];
+            least = written[id / 2];
             pthread_mutex_unlock(&written_lock);
             if (daemon_path ? !sync_daemon(client, &least.gtid)
                             : !qm_follow_wait(follow, &least.gtid, 2000))
                 continue;
         }
-        hit = false;
-        if (daemon_path) {
-            if (!read_daemon(client, id, &version))
-                continue;
-        } else if (!read_row(client, id, &version, &hit)) {
-            mysql_close(client->mysql);
-            client->mysql = connected();
-            continue;
-        }
-        reads++;
-        hits += hit;
-        if (version < client->seen[k])
-            found_stale("monotonic", id, version, client->seen[k], hit);
-        if (version < least.version)
-            found_stale("sync", id, version, least.version, hit);
-        if (version >= 1000000000)
-            found_stale("rolled back", id, version, 0, hit);
-        if (version > client->seen[k])
-            client->seen[k] = version;
+        read_some(client, &seed, &least, id);
     }
     mysql_close(client->mysql);
     lose_daemon(client);
@@ -414,7 +453,7 @@ int main(int argc, char **argv)
     pthread_t thread[64];
     int option;
 
-    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:p:c:")) != -1) {
+    while ((option = getopt(argc, argv, "s:k:r:w:x:d:l:p:c:m:")) != -1) {
         unsigned value = option == 'x' || option == 'p' || option == '?'
                              ? 0
                              : (unsigned)atoi(optarg);
@@ -431,6 +470,8 @@ int main(int argc, char **argv)
             delay = value;
         else if (option == 'l')
             lag = value;
+        else if (option == 'm')
+            rows_a_read = value;
         else if (option == 'c')
             daemon_path = optarg;
         else if (option == 'p')
@@ -441,7 +482,8 @@ int main(int argc, char **argv)
             return 2;
     }
     if (optind + 1 != argc || !path == !daemon_path || keys < 1 ||
-        2 * keys > KEYS_MAX || readers + writers > 64)
+        2 * keys > KEYS_MAX || readers + writers > 64 || rows_a_read < 1 ||
+        rows_a_read > ROWS_MAX || (rows_a_read > 1 && path))
         return 2;
     server.unix_socket = socket_path = argv[optind];
     mysql_library_init(0, NULL, NULL);

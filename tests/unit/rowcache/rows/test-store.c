@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-store.c - rows over a store that fails: nothing old is found then.  The store is
- * played here, and holds one key. */
+/* test-store.c - rows over a store that fails: nothing old is found then; and at
+ * another place, which is told all that the store would be, in the right order.  Both
+ * are played here, and hold one key. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,6 +169,101 @@ static void test_too_many_domains(void **state)
     free(reader.seen);
 }
 
+/* --- another place --- */
+
+static char place[256]; /* "-": nothing is kept */
+static unsigned cleared;
+
+static bool place_put(void *opaque, const char *key, size_t key_length,
+                      const char *value, size_t length, unsigned life_ms)
+{
+    snprintf(place, sizeof place, "%.*s=%.*s %u", (int)key_length, key, (int)length,
+             value, life_ms);
+    return true;
+}
+static void place_remove(void *opaque, const char *key, size_t length)
+{
+    strcpy(place, "-");
+}
+static void place_clear(void *opaque)
+{
+    cleared++;
+    strcpy(place, "-");
+}
+static bool place_has(void *opaque, const char *key, size_t length)
+{
+    return strcmp(place, "-") != 0;
+}
+
+static int setup_place(void **state)
+{
+    static const struct qm_rows_place at = {NULL, place_put, place_remove, place_clear,
+                                            place_has};
+
+    strcpy(place, "-");
+    cleared = 0;
+    rows = qm_rows_new_at(&at, 1000);
+    qm_rows_callbacks(rows, &calls);
+    calls.following(calls.opaque, true, NULL);
+    calls.fresh(calls.opaque, qm_rows_now());
+    calls.applied(calls.opaque, 1, &begin);
+    calls.settled(calls.opaque, 1);
+    return 0;
+}
+
+/* The row as it is, without a header; and nothing of a row that is not there. */
+static void test_place_put(void **state)
+{
+    struct qm_rows_token token = qm_rows_begin(rows, KEY, 3, KEY, strlen(KEY));
+
+    fill("{}");
+    assert_string_equal(place, KEY "={} 0");
+    assert_true(qm_rows_has(rows, KEY, strlen(KEY)));
+    token.life_ms = 7;
+    assert_true(
+        qm_rows_put(rows, &token, KEY, strlen(KEY), QM_ROWS_ABSENT, NULL, 0, &begin));
+    assert_string_equal(place, KEY "= 7");
+    assert_true(qm_rows_drop(rows, KEY, strlen(KEY)));
+    assert_false(qm_rows_drop(rows, KEY, strlen(KEY)));
+    assert_string_equal(place, "-");
+}
+
+/* A fill that began before a change does not come to the place after it. */
+static void test_place_older(void **state)
+{
+    struct qm_rows_token token = qm_rows_begin(rows, KEY, 3, KEY, strlen(KEY));
+
+    fill("old");
+    calls.changed(calls.opaque, 1, "s", "t", "1", 1);
+    assert_string_equal(place, "-");
+    assert_false(
+        qm_rows_put(rows, &token, KEY, strlen(KEY), QM_ROWS_ROW, "older", 5, &begin));
+    assert_string_equal(place, "-");
+    fill("new");
+    assert_string_equal(place, KEY "=new 0");
+}
+
+/* Only a table of which rows may be there empties the place. */
+static void test_place_tables(void **state)
+{
+    calls.all_changed(calls.opaque, 1, "s", "t");
+    assert_int_equal(cleared, 0);
+    fill("one");
+    calls.all_changed(calls.opaque, 1, "s", "other");
+    assert_int_equal(cleared, 0);
+    assert_string_equal(place, KEY "=one 0");
+    calls.all_changed(calls.opaque, 1, "s", "t");
+    assert_int_equal(cleared, 1);
+    assert_string_equal(place, "-");
+    fill("two");
+    calls.gap(calls.opaque, 1, "lost");
+    assert_int_equal(cleared, 2);
+    fill("three");
+    qm_rows_drop_all(rows);
+    assert_int_equal(cleared, 3);
+    assert_string_equal(place, "-");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +272,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_not_removed, setup, leave),
         cmocka_unit_test_setup_teardown(test_not_stored, setup, leave),
         cmocka_unit_test_setup_teardown(test_too_many_domains, setup, leave),
+        cmocka_unit_test_setup_teardown(test_place_put, setup_place, leave),
+        cmocka_unit_test_setup_teardown(test_place_older, setup_place, leave),
+        cmocka_unit_test_setup_teardown(test_place_tables, setup_place, leave),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
