@@ -7,25 +7,29 @@ import statistics
 import sys
 
 
+FIXED = "off", "stock", "erase", "flush", "selective", "all"  # adaptive chooses among what these do
+
+
 def table(runs):
     cells = collections.defaultdict(lambda: collections.defaultdict(list))
-    for run in runs:
-        cell = (run["workload"], run["zipf"], run["scans"], run["cache"] // 1024)
+    for run in sorted(runs, key=lambda run: run["seed"]):
+        cell = (run["workload"], run["zipf"], run["scans"], run["cache"] / 1024)
         cells[cell][run["mode"]].append(run)
     for cell, modes in cells.items():
-        print("%s, Zipf %.1f, %d %% scans, cache %d MiB" %
+        print("%s, Zipf %.1f, %d %% scans, cache %g MiB" %
               (cell[0], cell[1], 100 * cell[2], cell[3]))
-        print("  %-12s %7s %9s %8s %7s %7s %6s" %
-              ("mode", "hits %", "busy miss", "reads/s", "p95 us", "worst %", "below"))
+        print("  %-12s %7s %8s %8s %8s %8s %7s %6s" %
+              ("mode", "hits %", "misses", "busy", "mean us", "busy us", "worst %", "below"))
         rows = {mode: {key: statistics.median(run[key] for run in list_)
-                       for key in ("hit", "busy_misses_per_1000", "reads_s", "p95_us",
-                                   "worst_200ms")}
+                       for key in ("hit", "misses_per_1000", "busy_misses_per_1000", "mean_us",
+                                   "busy_mean_us", "worst_200ms")}
                 for mode, list_ in modes.items()}
-        best = max(row["hit"] for mode, row in rows.items() if mode != "adaptive")
+        best = max((row["hit"] for mode, row in rows.items() if mode in FIXED), default=0)
         for mode, row in rows.items():
-            print("  %-12s %7.2f %9.1f %8.0f %7.1f %7.2f %6.2f" %
-                  (mode, 100 * row["hit"], row["busy_misses_per_1000"], row["reads_s"],
-                   row["p95_us"], 100 * row["worst_200ms"], 100 * (best - row["hit"])))
+            print("  %-12s %7.2f %8.1f %8.1f %8.1f %8.1f %7.2f %6.2f" %
+                  (mode, 100 * row["hit"], row["misses_per_1000"], row["busy_misses_per_1000"],
+                   row["mean_us"], row["busy_mean_us"], 100 * row["worst_200ms"],
+                   100 * (best - row["hit"])))
 
 
 def chart(runs, path):
