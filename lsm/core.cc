@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 static const char property[] = "quickmine.lsm";
 static const size_t max_shaped = 64;  /* files that were built and not yet created */
-static const unsigned cold_after = 8; /* intervals without a look-up */
+static const unsigned cold_after = 8; /* intervals without a look-up, at least */
 
 Family::~Family()
 {
@@ -121,6 +121,16 @@ void Core::end_interval()
     for (auto &family : families)
         if (family_tick(family->counts, cache->watch(), window_) != 0)
             failures_++;
+    qm_lsm_stats now = {};
+    for (auto &family : families)
+        family_stats(family->counts, &now);
+    std::lock_guard<std::mutex> guard(lock_);
+    intervals_++;
+    phases_interval(&phases_, now.hits - last_hits_, now.misses - last_misses_,
+                    cache->GetOccupancyCount(), compacted_);
+    last_hits_ = now.hits;
+    last_misses_ = now.misses;
+    compacted_ = !jobs_.empty();
 }
 
 unsigned Core::add(std::shared_ptr<Family> family)
@@ -379,6 +389,7 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
 uint64_t Core::erase(const std::vector<Names> &files)
 {
     uint64_t erased = 0;
+    size_t before = cache->GetUsage(), after;
 
     for (auto &names : files)
         for (uint64_t i = 0; i < names.n; i++, erased++) {
@@ -406,35 +417,82 @@ void Core::deleted(const std::string &path)
     }
     if (config.mode != QM_LSM_OFF) {
         std::vector<Names> names(1);
-        names[0].of(file, 0);
+        names[0].of(file);
         erased_ += erase(names);
     }
     watch_remove(cache->watch(), file);
 }
 
-/* T1: blocks that the compaction replaces and nobody has looked up for long leave now,
- * if others need their place. */
+/* Blocks of the files that a compaction replaces. */
+static uint64_t blocks_of(const rocksdb::CompactionJobInfo &info)
+{
+    uint64_t n = 0;
+
+    for (auto &path : info.input_files) {
+        auto it = info.table_properties.find(path);
+        if (it != info.table_properties.end() && it->second)
+            n += it->second->num_data_blocks;
+    }
+    return n;
+}
+
+/* The first phase: blocks that the compaction replaces and nobody will read until it
+ * ends leave now, if others need their place. */
 void Core::compaction_begins(const rocksdb::CompactionJobInfo &info)
 {
     std::shared_lock<std::shared_mutex> gate(gate_);
 
-    if (!open_ || config.mode == QM_LSM_OFF || config.mode == QM_LSM_ERASE ||
-        config.mode == QM_LSM_FLUSH)
+    if (!open_)
         return;
-    if (static_cast<double>(cache->GetUsage()) <
-        .97 * static_cast<double>(cache->GetCapacity()))
-        return;
-    std::vector<Names> names(info.input_files.size());
+    std::vector<struct file *> files;
+    double t1;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        size_t n = 0;
+        t1 = phases_t1(&phases_, blocks_of(info));
+        purpose().ends = static_cast<double>(intervals_) + t1;
+        jobs_[info.job_id] = intervals_;
+        compacted_ = true;
         for (auto &path : info.input_files) {
             auto it = files_.find(path);
             if (it != files_.end())
-                names[n++].of(it->second, cold_after);
+                files.push_back(it->second);
         }
     }
+    if (config.mode == QM_LSM_OFF || config.mode == QM_LSM_ERASE ||
+        config.mode == QM_LSM_FLUSH ||
+        static_cast<double>(cache->GetUsage()) <
+            .97 * static_cast<double>(cache->GetCapacity()))
+        return;
+    /* Without the lock: they are there as long as the compaction is. */
+    std::vector<Names> names(files.size());
+    auto steps = static_cast<uint32_t>(std::fmax(std::ceil(t1), 1));
+    for (size_t i = 0; i < files.size(); i++)
+        names[i].cold(files[i], steps, std::max(steps, cold_after));
     cold_ += erase(names);
+}
+
+void Core::compaction_ends(const rocksdb::CompactionJobInfo &info)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::lock_guard<std::mutex> guard(lock_);
+    auto job = jobs_.find(info.job_id);
+
+    purpose().ends = 0;
+    if (job == jobs_.end())
+        return;
+    if (info.status.ok())
+        phases_compaction(&phases_, blocks_of(info), intervals_ - job->second);
+    jobs_.erase(job);
+}
+
+/* The second phase begins when the compaction ends, for a flush now. */
+void Core::phase_of_new(uint32_t *from, uint32_t *steps)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    double rest = purpose().ends - static_cast<double>(intervals_);
+
+    *from = static_cast<uint32_t>(std::fmax(rest, 0));
+    *steps = phases_t2(&phases_, cache->GetOccupancyCount(), window_);
 }
 
 void Core::stats(qm_lsm_stats *out)

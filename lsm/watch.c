@@ -280,7 +280,19 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
     return f;
 }
 
-uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2])
+const struct keys *watch_firsts(const struct file *f, uint32_t *n)
+{
+    *n = f->n;
+    return &f->firsts;
+}
+
+struct family *watch_family(const struct file *f)
+{
+    return f->family;
+}
+
+uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
+                     uint64_t (**names)[2])
 {
     uint64_t n = 0;
 
@@ -291,8 +303,10 @@ uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2])
         uint32_t block;
         if (!f->inserted[i])
             continue;
-        block = cold ? block_of(f, word) : 0;
-        if (cold && (block == NO_BLOCK || atomic_load(&f->idle[block]) < cold))
+        block = cold || hot ? block_of(f, word) : 0;
+        if (block == NO_BLOCK || (hot && hot[block]) ||
+            (cold && (atomic_load(&f->idle[block]) < cold ||
+                      atomic_load_explicit(&f->reads[block], memory_order_relaxed))))
             continue;
         (*names)[n][0] = f->name[0];
         (*names)[n++][1] = word;
@@ -358,8 +372,7 @@ void watch_remove(struct watch *w, struct file *f)
 {
     pthread_mutex_lock(&w->lock);
     fold(f);
-    if (f->age > 0)
-        learn(f);
+    learn(f);
     unlink_file(w, f);
     pthread_mutex_unlock(&w->lock);
     epoch_wait(&w->epoch);

@@ -26,7 +26,6 @@ struct family {
         keyed;     /* the program tells the keys that it reads: look-ups do not count */
     bool followed; /* which ranges are read one after the other */
     const struct trees *trees;     /* the mode leaper's; NULL: the counters say */
-    _Atomic uint32_t steps;        /* into the future that they are asked for */
     struct dump *dump;             /* of intervals; or NULL */
     uint32_t number;               /* in it */
     uint64_t dumped;               /* intervals */
@@ -64,8 +63,13 @@ void watch_adopt(struct file *f, const uint64_t name[2]);
 
 /* The names of the file's blocks that were inserted, for as long as it is there: how
  * many, and in *names a copy that the caller frees.  With cold, only those of blocks
- * that were not looked up for `cold` intervals.  Without memory there are none. */
-uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2]);
+ * that were not looked up for `cold` intervals; with hot, which has a flag for each
+ * block, only those of others.  Without memory there are none. */
+uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
+                     uint64_t (**names)[2]);
+/* For cold_check(): first keys of the file's n blocks, 0 if they are not tracked. */
+const struct keys *watch_firsts(const struct file *f, uint32_t *n);
+struct family *watch_family(const struct file *f);
 
 /* The file is gone. */
 void watch_remove(struct watch *w, struct file *f);

@@ -91,6 +91,7 @@ static void test_ranges(void **state)
     assert_true(ranges_choose(matrix, 4, 1024, RANGES_ALPHA) >= 512);
 }
 
+/* A block may begin where the one before it ends: two have keys of one range. */
 static void test_overlap(void **state)
 {
     for (uint64_t seed = 1; seed < 400; seed++) {
@@ -99,7 +100,7 @@ static void test_overlap(void **state)
         uint32_t m = rnd(&s) % 60, n = rnd(&s) % 60;
         uint8_t a[60], b[60], c[60];
         for (uint32_t i = 0; i < m; i++) {
-            block[i].first = at += 1 + rnd(&s) % 4;
+            block[i].first = at += (seed % 2) + rnd(&s) % 4;
             block[i].last = at += rnd(&s) % 4;
         }
         at = rnd(&s) % 20;
@@ -348,7 +349,7 @@ static void test_price(void **state)
 
 static uint64_t names_of(struct file *f, unsigned cold)
 {
-    uint64_t(*names)[2], n = watch_names(f, cold, &names);
+    uint64_t(*names)[2], n = watch_names(f, cold, NULL, &names);
 
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t j = 0; n < 100 && j < i; j++)
