@@ -158,7 +158,17 @@ double bridge_price(struct watch *w)
     return price_now(watch_price(w));
 }
 
-uint64_t bridge_insertions(struct watch *w)
+void bridge_erased(struct watch *w, uint64_t blocks)
 {
-    return price_insertions(watch_price(w));
+    price_erased(watch_price(w), blocks);
+}
+
+uint64_t bridge_clock(struct watch *w)
+{
+    return price_clock(watch_price(w));
+}
+
+uint64_t bridge_residence(struct watch *w)
+{
+    return price_residence(watch_price(w));
 }

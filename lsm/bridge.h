@@ -73,11 +73,13 @@ int bridge_level(const struct shape *s);
 const void *bridge_first(const struct shape *s, uint32_t i, size_t *len);
 uint32_t bridge_plan(enum qm_lsm_mode mode, struct family *f, const struct shape *s,
                      double price, double window, uint8_t *want);
-/* Tells how many blocks the cache has room for; the price of one, and how many were
- * inserted since the beginning. */
+/* Tells how many blocks the cache has room for, and that some were erased; see price.h
+ */
 void bridge_capacity(struct watch *w, uint64_t blocks);
+void bridge_erased(struct watch *w, uint64_t blocks);
 double bridge_price(struct watch *w);
-uint64_t bridge_insertions(struct watch *w);
+uint64_t bridge_clock(struct watch *w);
+uint64_t bridge_residence(struct watch *w);
 
 #ifdef __cplusplus
 }

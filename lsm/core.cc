@@ -78,22 +78,29 @@ void Core::detach()
     shaped_.clear();
 }
 
+/* Bytes of a block in the cache. */
+double Core::mean_block() const
+{
+    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
+
+    return entries > 0 && entries != SIZE_MAX && usage > 0
+               ? static_cast<double>(usage) / static_cast<double>(entries)
+               : 4200.;
+}
+
 /* How long a block stays in the cache, in intervals. */
 void Core::set_window()
 {
-    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
-    size_t capacity = cache->GetCapacity();
-    double mean = entries > 0 && entries != SIZE_MAX && usage > 0
-                      ? static_cast<double>(usage) / static_cast<double>(entries)
-                      : 4200.;
-    uint64_t now = bridge_insertions(cache->watch());
-    uint64_t fresh = now - last_insertions_;
-    double blocks = static_cast<double>(capacity) / mean;
+    auto *watch = cache->watch();
+    double blocks = static_cast<double>(cache->GetCapacity()) / mean_block();
 
-    bridge_capacity(cache->watch(), static_cast<uint64_t>(blocks));
-    last_insertions_ = now;
-    double window = fresh > 0 ? blocks / static_cast<double>(fresh) : 30;
-    window = std::fmin(std::fmax(window, 2), 30);
+    bridge_capacity(watch, static_cast<uint64_t>(blocks));
+    uint64_t now = bridge_clock(watch), fresh = now - last_clock_;
+    last_clock_ = now;
+    double window = fresh > 0 ? static_cast<double>(bridge_residence(watch)) /
+                                    static_cast<double>(fresh)
+                              : 30;
+    window = std::fmin(std::fmax(window, .1), 30);
     window_ = window_ * .7 + window * .3;
 }
 
@@ -285,9 +292,7 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
     std::vector<BlockName> names;
     BlockName first;
     size_t capacity = cache->GetCapacity(), len;
-    bool full =
-        static_cast<double>(cache->GetUsage()) > .97 * static_cast<double>(capacity);
-    double price = full ? bridge_price(cache->watch()) : 0;
+    double price = bridge_price(cache->watch());
     uint64_t each = info.table_properties.data_size / n + 1;
     uint64_t bytes = std::min<uint64_t>(
         config.warm_bytes,
@@ -397,6 +402,12 @@ uint64_t Core::erase(const std::vector<Names> &files)
             memcpy(name.word, names.name.get()[i], sizeof name.word);
             cache->erase(name);
         }
+    /* How many of them were there, nearly: others may insert meanwhile. */
+    after = cache->GetUsage();
+    if (after < before)
+        bridge_erased(
+            cache->watch(),
+            static_cast<uint64_t>(static_cast<double>(before - after) / mean_block()));
     return erased;
 }
 

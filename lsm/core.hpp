@@ -109,6 +109,7 @@ class Core : public std::enable_shared_from_this<Core>
             name.reset(names);
         }
     };
+    double mean_block() const;
     uint64_t erase(const std::vector<Names> &files);
     void set_window();
     void end_interval();
@@ -127,7 +128,7 @@ class Core : public std::enable_shared_from_this<Core>
     std::unordered_map<std::string, struct file *> files_;
     std::condition_variable wake_;
     std::thread thread_;
-    uint64_t token_ = 0, last_insertions_ = 0;
+    uint64_t token_ = 0, last_clock_ = 0;
     struct phases phases_ = {};
     std::unordered_map<int, uint64_t> jobs_; /* compactions: when they began */
     bool compacted_ = false;                 /* one ran in this interval */

@@ -31,7 +31,7 @@ struct family {
     uint64_t dumped;               /* intervals */
     _Atomic uint32_t largest;      /* keys of a block, in the mean */
     _Atomic uint64_t hits, misses; /* of data blocks of known files */
-    _Atomic uint64_t used;         /* warmed blocks that were looked up */
+    _Atomic uint64_t used;         /* warmed blocks that were looked up in time */
     _Atomic uint64_t late;         /* blocks not warmed that were looked up */
     _Atomic uint64_t blocks;       /* that are tracked */
 };
@@ -77,7 +77,8 @@ void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 
 /* Ends an interval: look-ups of known files become reads of key ranges, and what became
- * of new blocks is learned when their files are `window` intervals old. */
+ * of new blocks is learned when they would have left the cache, or are `window`
+ * intervals old. */
 void watch_tick(struct watch *w, struct family *family, double window);
 
 #endif

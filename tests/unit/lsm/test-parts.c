@@ -336,7 +336,7 @@ static void test_price(void **state)
         struct price *p = price_new();
         price_blocks(p, 1000);
         for (unsigned long i = 0; i < 40000; i++) {
-            price_look(p, (i % loop) * UINT64_C(0x9e3779b97f4a7c15));
+            price_look(p, (i % loop) * UINT64_C(0x9e3779b97f4a7c15), false);
             price_insert(p);
         }
         if (loop == 1100)
@@ -370,6 +370,7 @@ static void test_watch(void **state)
     struct file *f = watch_add(w, &family, first, s, 10 * 4005, warmed, 1000);
 
     assert_non_null(f);
+    price_blocks(watch_price(w), 1000);
     for (uint64_t block = 0; block < 10; block++) {
         name[1] = first[1] ^ (block * 4005 >> 2);
         watch_look(w, name, block == 0);
@@ -493,7 +494,7 @@ static void test_plan(void **state)
         assert_int_equal(want[2] + want[3], 2);
         assert_int_equal(plan_blocks(QM_LSM_ADAPTIVE, &family, s, .5, 5, want), 2);
         assert_int_equal(want[3], 1);
-        assert_int_equal(plan_blocks(QM_LSM_ADAPTIVE, &family, s, 1, 5, want), 0);
+        assert_int_equal(plan_blocks(QM_LSM_ADAPTIVE, &family, s, 9, 5, want), 0);
         shape_free(s);
     }
     collector_free(family.collector);
