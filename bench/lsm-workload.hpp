@@ -27,7 +27,7 @@ struct Cell {
     std::string mode = "adaptive", workload = "synthetic", path;
     std::string model, dump; /* of mode leaper, and to train one from */
     double zipf = .5, scans = 0;
-    long keys = 100000, reads = 200000, warmup = 100000;
+    long keys = 100000, reads = 100000, warmup = 60000;
     size_t cache = 8 << 20;
     unsigned seed = 1;
     unsigned interval = 200;
