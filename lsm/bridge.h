@@ -26,6 +26,7 @@ struct watch *watch_new(void);
 void watch_free(struct watch *w);
 void watch_look(struct watch *w, const uint64_t name[2], bool hit);
 void watch_insert(struct watch *w, const uint64_t name[2]);
+void watch_erased(struct watch *w, const uint64_t name[2]);
 void watch_adopt(struct file *f, const uint64_t name[2]);
 struct file *watch_add(struct watch *w, struct family *family, const uint64_t first[2],
                        const struct shape *shape, uint64_t data_size,

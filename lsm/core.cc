@@ -401,6 +401,7 @@ uint64_t Core::erase(const std::vector<Names> &files)
             BlockName name;
             memcpy(name.word, names.name.get()[i], sizeof name.word);
             cache->erase(name);
+            watch_erased(cache->watch(), name.word);
         }
     /* How many of them were there, nearly: others may insert meanwhile. */
     after = cache->GetUsage();

@@ -124,6 +124,18 @@ void price_erased(struct price *p, uint64_t blocks)
     atomic_fetch_add(&p->room, (int64_t)blocks);
 }
 
+void price_forget(struct price *p, uint64_t hash)
+{
+    uint32_t i = (uint32_t)(hash >> 40) % SLOTS;
+
+    if (hash & atomic_load_explicit(&p->mask, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (p->slot[i].hash == hash)
+        p->slot[i].hash = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
 void price_blocks(struct price *p, uint64_t blocks)
 {
     uint64_t mask = 0, before;

@@ -40,6 +40,9 @@ void price_free(struct price *p);
 void price_look(struct price *p, uint64_t hash, bool hit);
 void price_insert(struct price *p);
 void price_erased(struct price *p, uint64_t blocks);
+/* A block is in the cache no more, not for want of a place: its next look-up says
+ * nothing. */
+void price_forget(struct price *p, uint64_t hash);
 void price_blocks(struct price *p, uint64_t blocks);
 
 double price_now(struct price *p);

@@ -217,6 +217,11 @@ void watch_insert(struct watch *w, const uint64_t name[2])
     epoch_leave(&w->epoch, token);
 }
 
+void watch_erased(struct watch *w, const uint64_t name[2])
+{
+    price_forget(w->price, mix(name[0] ^ mix(name[1])));
+}
+
 static bool file_blocks(struct file *f, const struct shape *shape, uint64_t data_size,
                         const uint8_t *warmed)
 {

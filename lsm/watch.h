@@ -46,6 +46,8 @@ struct price *watch_price(struct watch *w);
 /* From the cache: two words that name a block. */
 void watch_look(struct watch *w, const uint64_t name[2], bool hit);
 void watch_insert(struct watch *w, const uint64_t name[2]);
+/* It was erased. */
+void watch_erased(struct watch *w, const uint64_t name[2]);
 
 /* A new file; first is the name of its block at offset 0, warmed[i] is 1 if block i was
  * put into the cache.  max_blocks: more are not tracked in the family.  NULL: no
