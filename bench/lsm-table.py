@@ -1,31 +1,78 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""lsm-table - medians of lsm-bench's lines; with --chart FILE, two runs as curves."""
+"""lsm-table - medians of lsm-bench's lines; with --pages, as the tables of bench/results/lsm.md; with
+--chart FILE, two runs as curves."""
 import collections
 import json
 import statistics
 import sys
 
 
+FIXED = "off", "stock", "erase", "flush", "selective", "all"  # adaptive chooses among what these do
+
+
 def table(runs):
     cells = collections.defaultdict(lambda: collections.defaultdict(list))
-    for run in runs:
-        cell = (run["workload"], run["zipf"], run["scans"], run["cache"] // 1024)
+    for run in sorted(runs, key=lambda run: run["seed"]):
+        cell = (run["workload"], run["zipf"], run["scans"], run["cache"] / 1024)
         cells[cell][run["mode"]].append(run)
     for cell, modes in cells.items():
-        print("%s, Zipf %.1f, %d %% scans, cache %d MiB" %
+        print("%s, Zipf %.1f, %d %% scans, cache %g MiB" %
               (cell[0], cell[1], 100 * cell[2], cell[3]))
-        print("  %-12s %7s %9s %8s %7s %7s %6s" %
-              ("mode", "hits %", "busy miss", "reads/s", "p95 us", "worst %", "below"))
+        print("  %-12s %7s %8s %8s %8s %8s %7s %6s" %
+              ("mode", "hits %", "misses", "busy", "mean us", "busy us", "worst %", "below"))
         rows = {mode: {key: statistics.median(run[key] for run in list_)
-                       for key in ("hit", "busy_misses_per_1000", "reads_s", "p95_us",
-                                   "worst_200ms")}
+                       for key in ("hit", "misses_per_1000", "busy_misses_per_1000", "mean_us",
+                                   "busy_mean_us", "worst_200ms")}
                 for mode, list_ in modes.items()}
-        best = max(row["hit"] for mode, row in rows.items() if mode != "adaptive")
+        best = max((row["hit"] for mode, row in rows.items() if mode in FIXED), default=0)
         for mode, row in rows.items():
-            print("  %-12s %7.2f %9.1f %8.0f %7.1f %7.2f %6.2f" %
-                  (mode, 100 * row["hit"], row["busy_misses_per_1000"], row["reads_s"],
-                   row["p95_us"], 100 * row["worst_200ms"], 100 * (best - row["hit"])))
+            print("  %-12s %7.2f %8.1f %8.1f %8.1f %8.1f %7.2f %6.2f" %
+                  (mode, 100 * row["hit"], row["misses_per_1000"], row["busy_misses_per_1000"],
+                   row["mean_us"], row["busy_mean_us"], 100 * row["worst_200ms"],
+                   100 * (best - row["hit"])))
+
+
+def label(cell):
+    workload, zipf, scans, _ = cell
+    if workload == "synthetic":
+        return "Zipf %.1f" % zipf + (", %d %% scans" % round(100 * scans) if scans else "")
+    return workload
+
+
+def pages(runs):
+    """Rows of the page's tables."""
+    cells = collections.defaultdict(lambda: collections.defaultdict(list))
+    for run in runs:
+        cell = (run["workload"], run["zipf"], run["scans"], run["cache"] / 1024)
+        cells[cell][run["mode"]].append(run)
+    order = sorted(cells, key=lambda c: ("synthetic hot commerce messaging day".split().index(c[0]),
+                                         c[2], c[1], c[3]))
+
+    def median(cell, mode, key):
+        return statistics.median(run[key] for run in cells[cell][mode])
+    modes = "stock", "flush", "selective", "all", "incremental", "oracle", "adaptive"
+    print("| workload | cache | " + " | ".join(modes) + " | below the best | seeds |")
+    print("|---|---:|" + "---:|" * (len(modes) + 2))
+    for cell in order:
+        rates = [100 * median(cell, mode, "hit") for mode in modes]
+        best = max(rates[:4])
+        print("| %s | %g MiB | %s | %.2f | %d |" %
+              (label(cell), cell[3], " | ".join("%.2f" % rate for rate in rates), best - rates[-1],
+               min(len(cells[cell][mode]) for mode in modes)))
+    print()
+    print("| workload | cache | stock | incremental | adaptive | of stock's | of incremental's | "
+          "latency: stock | incremental | adaptive | worst 200 ms: stock | adaptive |")
+    print("|---|---:|" + "---:|" * 10)
+    for cell in order:
+        busy = [median(cell, mode, "busy_misses_per_1000")
+                for mode in ("stock", "incremental", "adaptive")]
+        times = [median(cell, mode, "busy_mean_us") for mode in ("stock", "incremental", "adaptive")]
+        print("| %s | %g MiB | %s | %.2f | %.2f | %s | %.1f %% | %.1f %% |" %
+              (label(cell), cell[3], " | ".join("%.1f" % n for n in busy), busy[2] / busy[0],
+               busy[2] / busy[1], " | ".join("%.1f us" % n for n in times),
+               100 * median(cell, "stock", "worst_200ms"),
+               100 * median(cell, "adaptive", "worst_200ms")))
 
 
 def chart(runs, path):
@@ -70,7 +117,9 @@ def chart(runs, path):
 
 def main():
     runs = [json.loads(line) for line in sys.stdin]
-    if sys.argv[1:2] == ["--chart"]:
+    if sys.argv[1:] == ["--pages"]:
+        pages(runs)
+    elif sys.argv[1:2] == ["--chart"]:
         chart(runs, sys.argv[2])
     else:
         table(runs)

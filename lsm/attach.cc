@@ -61,9 +61,10 @@ class Listener : public rocksdb::EventListener
         quietly([&] { core_->compaction_begins(info); });
     }
     void OnCompactionCompleted(rocksdb::DB *,
-                               const rocksdb::CompactionJobInfo &) override
+                               const rocksdb::CompactionJobInfo &info) override
     {
         purpose().background = false;
+        quietly([&] { core_->compaction_ends(info); });
     }
     void OnSubcompactionBegin(const rocksdb::SubcompactionJobInfo &) override
     {
@@ -91,8 +92,11 @@ class Bounds : public rocksdb::TablePropertiesCollector
   public:
     Bounds(std::shared_ptr<Core> core, std::shared_ptr<Family> family, int level)
         : core_(std::move(core)), family_(std::move(family)), flush_(level == 0),
-          shape_(family_shape(family_->counts, level, family_->cut))
+          shape_(nullptr)
     {
+        uint32_t from, steps;
+        core_->phase_of_new(&from, &steps);
+        shape_ = family_shape(family_->counts, level, family_->cut, from, steps);
     }
     ~Bounds() override
     {
@@ -118,7 +122,8 @@ class Bounds : public rocksdb::TablePropertiesCollector
         else if (shape_)
             shape_block(shape_, raw);
     }
-    /* RocksDB calls this twice: for the file, and for a caller that asks for its properties. */
+    /* RocksDB calls this twice: for the file, and for a caller that asks for its
+     * properties. */
     Status Finish(rocksdb::UserCollectedProperties *) override
     {
         quietly([&] {

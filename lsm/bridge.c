@@ -3,9 +3,9 @@
 #include "lsm/watch.h"
 #include "lsm/plan.h"
 #include "lsm/bridge.h"
+#include "lsm/cold.h"
 #include "lsm/dump.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,6 @@ void family_learn(struct family *f, const struct trees *trees, struct dump *dump
     f->trees = trees;
     f->dump = dump;
     f->number = number;
-    atomic_store(&f->steps, 1);
     f->followed = trees || dump;
     if (f->followed)
         collector_follow(f->collector);
@@ -60,13 +59,39 @@ void family_write(struct family *f, const void *key, size_t len)
     collector_write(f->collector, key, len);
 }
 
-struct shape *family_shape(struct family *f, int level, uint32_t cut)
+struct shape *family_shape(struct family *f, int level, uint32_t cut, uint32_t from,
+                           uint32_t steps)
 {
     struct shape *s = shape_new(f->collector, level, cut);
 
     if (s && f->trees)
-        shape_predict(s, f->trees, atomic_load(&f->steps));
+        shape_predict(s, f->trees, from, steps);
     return s;
+}
+
+uint64_t family_cold(struct file *file, uint32_t steps, unsigned idle,
+                     uint64_t (**names)[2])
+{
+    struct family *f = watch_family(file);
+    uint32_t n;
+    const struct keys *firsts = watch_firsts(file, &n);
+    struct moment moment;
+    struct table *t;
+    uint8_t *hot;
+    uint64_t found;
+
+    *names = NULL;
+    if (!f->trees)
+        return watch_names(file, idle, NULL, names);
+    if (n == 0 || !(hot = malloc(n)))
+        return 0;
+    moment = features_moment(time(NULL));
+    t = collector_table(f->collector);
+    cold_check(firsts, n, t, f->trees, steps, &moment, hot);
+    table_put(t);
+    found = watch_names(file, 0, hot, names);
+    free(hot);
+    return found;
 }
 
 int family_tick(struct family *f, struct watch *w, double window)
@@ -76,7 +101,6 @@ int family_tick(struct family *f, struct watch *w, double window)
     watch_tick(w, f, window);
     collector_tick(f->collector, atomic_load(&f->largest));
     choice_tick(&f->choice);
-    atomic_store(&f->steps, (uint32_t)fmin(fmax(ceil(window), 1), TREES_STEPS));
     if (f->dump) {
         struct table *t = collector_table(f->collector);
         e = dump_interval(f->dump, f->number, f->dumped++, t);
@@ -134,7 +158,17 @@ double bridge_price(struct watch *w)
     return price_now(watch_price(w));
 }
 
-uint64_t bridge_insertions(struct watch *w)
+void bridge_erased(struct watch *w, uint64_t blocks)
 {
-    return price_insertions(watch_price(w));
+    price_erased(watch_price(w), blocks);
+}
+
+uint64_t bridge_clock(struct watch *w)
+{
+    return price_clock(watch_price(w));
+}
+
+uint64_t bridge_residence(struct watch *w)
+{
+    return price_residence(watch_price(w));
 }

@@ -26,11 +26,13 @@ struct watch *watch_new(void);
 void watch_free(struct watch *w);
 void watch_look(struct watch *w, const uint64_t name[2], bool hit);
 void watch_insert(struct watch *w, const uint64_t name[2]);
+void watch_erased(struct watch *w, const uint64_t name[2]);
 void watch_adopt(struct file *f, const uint64_t name[2]);
 struct file *watch_add(struct watch *w, struct family *family, const uint64_t first[2],
                        const struct shape *shape, uint64_t data_size,
                        const uint8_t *warmed, uint64_t max_blocks);
-uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2]);
+uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
+                     uint64_t (**names)[2]);
 void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 
@@ -55,9 +57,15 @@ void family_learn(struct family *f, const struct trees *trees, struct dump *dump
 void family_free(struct family *f);
 void family_read(struct family *f, const void *key, size_t len);
 void family_write(struct family *f, const void *key, size_t len);
-struct shape *family_shape(struct family *f, int level, uint32_t cut);
+/* from, steps: for the trees, of which intervals the heat is. */
+struct shape *family_shape(struct family *f, int level, uint32_t cut, uint32_t from,
+                           uint32_t steps);
 /* Ends an interval.  -1: the dump could not be written. */
 int family_tick(struct family *f, struct watch *w, double window);
+/* The names of the file's inserted blocks that nobody will read in the next `steps`
+ * intervals: as the trees predict, or as none has read them for `idle` intervals. */
+uint64_t family_cold(struct file *f, uint32_t steps, unsigned idle,
+                     uint64_t (**names)[2]);
 /* Adds to stats. */
 void family_stats(struct family *f, struct qm_lsm_stats *stats);
 
@@ -66,11 +74,13 @@ int bridge_level(const struct shape *s);
 const void *bridge_first(const struct shape *s, uint32_t i, size_t *len);
 uint32_t bridge_plan(enum qm_lsm_mode mode, struct family *f, const struct shape *s,
                      double price, double window, uint8_t *want);
-/* Tells how many blocks the cache has room for; the price of one, and how many were
- * inserted since the beginning. */
+/* Tells how many blocks the cache has room for, and that some were erased; see price.h
+ */
 void bridge_capacity(struct watch *w, uint64_t blocks);
+void bridge_erased(struct watch *w, uint64_t blocks);
 double bridge_price(struct watch *w);
-uint64_t bridge_insertions(struct watch *w);
+uint64_t bridge_clock(struct watch *w);
+uint64_t bridge_residence(struct watch *w);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,7 @@ struct BlockName {
 /* What the calling thread's look-ups are for. */
 struct Purpose {
     bool background = false; /* a compaction: does not count */
+    double ends = 0;         /* it, by our guess: intervals since attach */
     std::vector<BlockName> *recorded =
         nullptr; /* warming: append to it, and do not count */
 };

@@ -10,6 +10,9 @@
 #define PRIOR 8.  /* blocks that what heat says counts for */
 #define FLOOR .1  /* with room in the cache, what nothing is known of is worth a try */
 #define KEEP  .98 /* of what was learned, each interval */
+/* All else that was learned counts for this many blocks, or twice as many as the newest
+ * file has, at most: so that a change is seen. */
+#define FEW 200.f
 
 uint8_t choice_class(float heat)
 {
@@ -31,11 +34,14 @@ static int level_of(int level)
 
 void choice_learn(struct choice *c, int level, uint8_t class, double used, double n)
 {
+    float before, keep;
+
     level = level_of(level);
+    before = atomic_load(&c->cell[level][class].seen);
+    keep = before > 0 ? fminf(1, fmaxf(FEW, 2 * (float)n) / before) : 1;
     atomic_store(&c->cell[level][class].used,
-                 atomic_load(&c->cell[level][class].used) + (float)used);
-    atomic_store(&c->cell[level][class].seen,
-                 atomic_load(&c->cell[level][class].seen) + (float)n);
+                 keep * atomic_load(&c->cell[level][class].used) + (float)used);
+    atomic_store(&c->cell[level][class].seen, keep * before + (float)n);
 }
 
 double choice_value(struct choice *c, int level, float heat, double window)

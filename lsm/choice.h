@@ -9,8 +9,11 @@
  *   a block that was not warmed and is looked up soon counts as one that would have
  *   paid.  Until a class has been seen, its heat says: 1 - exp(-heat x window), but
  *   no less than .1.
- * - its price: that the block which has to leave for it would have been looked up, as
- *   price.h measures, and a small part for reading the block now.
+ * - its price, as price.h measures, and a small part for reading the block now.  The
+ *   price is of a place for as long as a block stays that is never used.  A new block
+ *   takes the place only until it is used first: without warming it would be there from
+ *   then on, too.  Of blocks that are used with probability v, at rates that do not
+ *   change, that is v / -ln(1 - v) of the time; so v > 1 - exp(-price) pays.
  *
  * All levels and classes above the price: that is mode all; none: off; level 0 alone:
  * flush; the hot classes: selective.  Uniform access makes value and price equal, and

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 static const char property[] = "quickmine.lsm";
 static const size_t max_shaped = 64;  /* files that were built and not yet created */
-static const unsigned cold_after = 8; /* intervals without a look-up */
+static const unsigned cold_after = 8; /* intervals without a look-up, at least */
 
 Family::~Family()
 {
@@ -78,22 +78,29 @@ void Core::detach()
     shaped_.clear();
 }
 
+/* Bytes of a block in the cache. */
+double Core::mean_block() const
+{
+    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
+
+    return entries > 0 && entries != SIZE_MAX && usage > 0
+               ? static_cast<double>(usage) / static_cast<double>(entries)
+               : 4200.;
+}
+
 /* How long a block stays in the cache, in intervals. */
 void Core::set_window()
 {
-    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
-    size_t capacity = cache->GetCapacity();
-    double mean = entries > 0 && entries != SIZE_MAX && usage > 0
-                      ? static_cast<double>(usage) / static_cast<double>(entries)
-                      : 4200.;
-    uint64_t now = bridge_insertions(cache->watch());
-    uint64_t fresh = now - last_insertions_;
-    double blocks = static_cast<double>(capacity) / mean;
+    auto *watch = cache->watch();
+    double blocks = static_cast<double>(cache->GetCapacity()) / mean_block();
 
-    bridge_capacity(cache->watch(), static_cast<uint64_t>(blocks));
-    last_insertions_ = now;
-    double window = fresh > 0 ? blocks / static_cast<double>(fresh) : 30;
-    window = std::fmin(std::fmax(window, 2), 30);
+    bridge_capacity(watch, static_cast<uint64_t>(blocks));
+    uint64_t now = bridge_clock(watch), fresh = now - last_clock_;
+    last_clock_ = now;
+    double window = fresh > 0 ? static_cast<double>(bridge_residence(watch)) /
+                                    static_cast<double>(fresh)
+                              : 30;
+    window = std::fmin(std::fmax(window, .1), 30);
     window_ = window_ * .7 + window * .3;
 }
 
@@ -121,6 +128,16 @@ void Core::end_interval()
     for (auto &family : families)
         if (family_tick(family->counts, cache->watch(), window_) != 0)
             failures_++;
+    qm_lsm_stats now = {};
+    for (auto &family : families)
+        family_stats(family->counts, &now);
+    std::lock_guard<std::mutex> guard(lock_);
+    intervals_++;
+    phases_interval(&phases_, now.hits - last_hits_, now.misses - last_misses_,
+                    cache->GetOccupancyCount(), compacted_);
+    last_hits_ = now.hits;
+    last_misses_ = now.misses;
+    compacted_ = !jobs_.empty();
 }
 
 unsigned Core::add(std::shared_ptr<Family> family)
@@ -275,9 +292,7 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
     std::vector<BlockName> names;
     BlockName first;
     size_t capacity = cache->GetCapacity(), len;
-    bool full =
-        static_cast<double>(cache->GetUsage()) > .97 * static_cast<double>(capacity);
-    double price = full ? bridge_price(cache->watch()) : 0;
+    double price = bridge_price(cache->watch());
     uint64_t each = info.table_properties.data_size / n + 1;
     uint64_t bytes = std::min<uint64_t>(
         config.warm_bytes,
@@ -379,13 +394,21 @@ void Core::warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
 uint64_t Core::erase(const std::vector<Names> &files)
 {
     uint64_t erased = 0;
+    size_t before = cache->GetUsage(), after;
 
     for (auto &names : files)
         for (uint64_t i = 0; i < names.n; i++, erased++) {
             BlockName name;
             memcpy(name.word, names.name.get()[i], sizeof name.word);
             cache->erase(name);
+            watch_erased(cache->watch(), name.word);
         }
+    /* How many of them were there, nearly: others may insert meanwhile. */
+    after = cache->GetUsage();
+    if (after < before)
+        bridge_erased(
+            cache->watch(),
+            static_cast<uint64_t>(static_cast<double>(before - after) / mean_block()));
     return erased;
 }
 
@@ -406,35 +429,82 @@ void Core::deleted(const std::string &path)
     }
     if (config.mode != QM_LSM_OFF) {
         std::vector<Names> names(1);
-        names[0].of(file, 0);
+        names[0].of(file);
         erased_ += erase(names);
     }
     watch_remove(cache->watch(), file);
 }
 
-/* T1: blocks that the compaction replaces and nobody has looked up for long leave now,
- * if others need their place. */
+/* Blocks of the files that a compaction replaces. */
+static uint64_t blocks_of(const rocksdb::CompactionJobInfo &info)
+{
+    uint64_t n = 0;
+
+    for (auto &path : info.input_files) {
+        auto it = info.table_properties.find(path);
+        if (it != info.table_properties.end() && it->second)
+            n += it->second->num_data_blocks;
+    }
+    return n;
+}
+
+/* The first phase: blocks that the compaction replaces and nobody will read until it
+ * ends leave now, if others need their place. */
 void Core::compaction_begins(const rocksdb::CompactionJobInfo &info)
 {
     std::shared_lock<std::shared_mutex> gate(gate_);
 
-    if (!open_ || config.mode == QM_LSM_OFF || config.mode == QM_LSM_ERASE ||
-        config.mode == QM_LSM_FLUSH)
+    if (!open_)
         return;
-    if (static_cast<double>(cache->GetUsage()) <
-        .97 * static_cast<double>(cache->GetCapacity()))
-        return;
-    std::vector<Names> names(info.input_files.size());
+    std::vector<struct file *> files;
+    double t1;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        size_t n = 0;
+        t1 = phases_t1(&phases_, blocks_of(info));
+        purpose().ends = static_cast<double>(intervals_) + t1;
+        jobs_[info.job_id] = intervals_;
+        compacted_ = true;
         for (auto &path : info.input_files) {
             auto it = files_.find(path);
             if (it != files_.end())
-                names[n++].of(it->second, cold_after);
+                files.push_back(it->second);
         }
     }
+    if (config.mode == QM_LSM_OFF || config.mode == QM_LSM_ERASE ||
+        config.mode == QM_LSM_FLUSH ||
+        static_cast<double>(cache->GetUsage()) <
+            .97 * static_cast<double>(cache->GetCapacity()))
+        return;
+    /* Without the lock: they are there as long as the compaction is. */
+    std::vector<Names> names(files.size());
+    auto steps = static_cast<uint32_t>(std::fmax(std::ceil(t1), 1));
+    for (size_t i = 0; i < files.size(); i++)
+        names[i].cold(files[i], steps, std::max(steps, cold_after));
     cold_ += erase(names);
+}
+
+void Core::compaction_ends(const rocksdb::CompactionJobInfo &info)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    std::lock_guard<std::mutex> guard(lock_);
+    auto job = jobs_.find(info.job_id);
+
+    purpose().ends = 0;
+    if (job == jobs_.end())
+        return;
+    if (info.status.ok())
+        phases_compaction(&phases_, blocks_of(info), intervals_ - job->second);
+    jobs_.erase(job);
+}
+
+/* The second phase begins when the compaction ends, for a flush now. */
+void Core::phase_of_new(uint32_t *from, uint32_t *steps)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    double rest = purpose().ends - static_cast<double>(intervals_);
+
+    *from = static_cast<uint32_t>(std::fmax(rest, 0));
+    *steps = phases_t2(&phases_, cache->GetOccupancyCount(), window_);
 }
 
 void Core::stats(qm_lsm_stats *out)

@@ -28,6 +28,10 @@
 #include "lsm/bridge.h"
 #include "lsm/cache.hpp"
 
+extern "C" {
+#include "lsm/phases.h"
+}
+
 namespace quickmine::lsm
 {
 
@@ -67,6 +71,9 @@ class Core : public std::enable_shared_from_this<Core>
     void created(const rocksdb::TableFileCreationInfo &info);
     void deleted(const std::string &path);
     void compaction_begins(const rocksdb::CompactionJobInfo &info);
+    void compaction_ends(const rocksdb::CompactionJobInfo &info);
+    /* For the trees: which intervals a file that is built now will be read in. */
+    void phase_of_new(uint32_t *from, uint32_t *steps);
     /* Writes to a column family are slowed or stopped, or are no more. */
     void stalled(const std::string &name, bool yes);
     bool stalled(const std::string &name);
@@ -89,13 +96,20 @@ class Core : public std::enable_shared_from_this<Core>
     struct Names {
         std::unique_ptr<uint64_t[][2], decltype(&free)> name{nullptr, free};
         uint64_t n = 0;
-        void of(struct file *file, unsigned cold)
+        void of(struct file *file)
         {
             uint64_t(*names)[2];
-            n = watch_names(file, cold, &names);
+            n = watch_names(file, 0, nullptr, &names);
+            name.reset(names);
+        }
+        void cold(struct file *file, uint32_t steps, unsigned idle)
+        {
+            uint64_t(*names)[2];
+            n = family_cold(file, steps, idle, &names);
             name.reset(names);
         }
     };
+    double mean_block() const;
     uint64_t erase(const std::vector<Names> &files);
     void set_window();
     void end_interval();
@@ -114,7 +128,12 @@ class Core : public std::enable_shared_from_this<Core>
     std::unordered_map<std::string, struct file *> files_;
     std::condition_variable wake_;
     std::thread thread_;
-    uint64_t token_ = 0, last_insertions_ = 0;
+    uint64_t token_ = 0, last_clock_ = 0;
+    struct phases phases_ = {};
+    std::unordered_map<int, uint64_t> jobs_; /* compactions: when they began */
+    bool compacted_ = false;                 /* one ran in this interval */
+    uint64_t last_hits_ = 0, last_misses_ = 0;
+    std::atomic<uint64_t> intervals_{0};
 
     static constexpr unsigned max_families = 256;
     std::atomic<struct family *> reads_[max_families] =

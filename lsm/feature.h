@@ -41,8 +41,9 @@ struct moment features_moment(time_t now);
 void features_of(struct table *t, uint32_t range, const struct moment *moment,
                  double out[FEATURES]);
 
-/* The highest probability of the first steps that the range is read. */
-double features_hot(const struct trees *trees, uint32_t steps, struct table *t,
-                    uint32_t range, const struct moment *moment);
+/* The highest probability that the range is read in one of `steps` intervals behind the
+ * next `from` ones; where there are fewer models, of the last. */
+double features_hot(const struct trees *trees, uint32_t from, uint32_t steps,
+                    struct table *t, uint32_t range, const struct moment *moment);
 
 #endif

@@ -33,7 +33,7 @@ void overlap_merge(const struct interval *blocks, uint32_t m,
     while (i < m && j < n) {
         if (blocks[i].first <= ranges[j].last && ranges[j].first <= blocks[i].last)
             hit[i] = 1;
-        if (blocks[i].last < ranges[j].last)
+        if (blocks[i].last <= ranges[j].last)
             i++;
         else
             j++;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* overlap.h - which blocks meet a hot key range: Algorithm 3 of Leaper.
  *
- * Blocks and hot ranges are sorted and disjoint, as positions on one axis; both ends of
- * an interval belong to it.  The printed algorithm is corrected: its binary search
- * stops before the block that a range ends in, and its sort-merge moves on by the wrong
- * side when two ends are equal.  Both ways give the same answer. */
+ * Blocks and hot ranges are sorted, as positions on one axis; both ends of an interval
+ * belong to it.  Ranges are disjoint; a block may begin where the one before it ends,
+ * since two blocks may have keys of one range.  The printed algorithm is corrected: its
+ * binary search stops before the block that a range ends in, and its sort-merge moves
+ * on by the wrong side when two ends are equal.  Both ways give the same answer. */
 #ifndef QM_LSM_OVERLAP_H
 #define QM_LSM_OVERLAP_H
 

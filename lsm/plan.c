@@ -23,14 +23,14 @@ uint32_t plan_blocks(enum qm_lsm_mode mode, struct family *family,
             yes = true;
             break;
         case QM_LSM_SELECTIVE: /* more likely used than not */
-            yes = 1 - exp(-shape->heat[i] * window) > .5;
+            yes = 1 - exp(-shape->heat[i] * fmax(window, 2)) > .5;
             break;
         case QM_LSM_LEAPER: /* heat is a probability */
             yes = shape->heat[i] > .5f;
             break;
         case QM_LSM_ADAPTIVE:
             yes = choice_value(&family->choice, shape->level, shape->heat[i], window) >
-                  price + PLAN_READ_COST;
+                  1 - exp(-price) + PLAN_READ_COST;
             break;
         }
         want[i] = yes;

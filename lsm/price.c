@@ -6,18 +6,25 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define SLOTS 8192u /* sampled blocks; a newer one displaces an older one */
+#define SLOTS 16384u /* sampled blocks; a newer one displaces an older one */
+#define EACH  4u     /* slots for each block that is sampled: few displace another */
+#define STEP  16     /* part of its error by which a look-up moves the residence */
 
 struct price {
-    _Atomic uint64_t insertions;
+    _Atomic uint64_t evictions;
+    _Atomic int64_t room; /* blocks that can be inserted without one */
     _Atomic uint64_t blocks;
+    _Atomic uint64_t residence[2]; /* of blocks that were hit last; that were missed */
     _Atomic uint64_t mask; /* a block is sampled if these bits of its hash are 0 */
     pthread_mutex_t lock;
     struct {
         uint64_t hash, last;
+        bool missed; /* then */
     } slot[SLOTS];
-    double beyond; /* look-ups with C <= d < 1.25 C, of the sample, decayed */
-    double since;  /* insertions, decayed likewise */
+    double beyond;           /* look-ups with R <= d < 1.25 R, of the sample, decayed */
+    double since;            /* evictions, decayed likewise */
+    double missed, hit_then; /* look-ups that missed; that hit a block which was missed
+                                the time before; both likewise */
     uint64_t settled;
 };
 
@@ -38,21 +45,44 @@ void price_free(struct price *p)
     free(p);
 }
 
-/* Half of what was counted before counts, after as many insertions as the cache has
+/* Half of what was counted before counts, after as many evictions as the cache has
  * blocks. */
 static void settle(struct price *p, uint64_t now, uint64_t blocks)
 {
+    uint64_t residence;
+
     if (now - p->settled < blocks / 4 + 16)
         return;
     p->since = p->since * .84 + (double)(now - p->settled);
     p->beyond *= .84;
+    p->missed *= .84;
+    p->hit_then *= .84;
     p->settled = now;
+    /* Where no look-up tells, as in a loop over more than the cache, towards the blocks
+     * that it has. */
+    for (int i = 0; i < 2; i++) {
+        residence = atomic_load_explicit(&p->residence[i], memory_order_relaxed);
+        if (residence < blocks)
+            atomic_store(&p->residence[i], residence + (blocks - residence + 31) / 32);
+    }
 }
 
-void price_look(struct price *p, uint64_t hash)
+/* Under the lock: a look-up d evictions after the one before. */
+static uint64_t moved(uint64_t residence, uint64_t blocks, uint64_t d, bool hit)
+{
+    if (hit && d > residence)
+        residence += (d - residence + STEP - 1) / STEP;
+    else if (!hit && d < residence)
+        residence -= (residence - d + STEP - 1) / STEP;
+    if (residence > blocks * 2)
+        return blocks * 2;
+    return residence < blocks / 16 + 1 ? blocks / 16 + 1 : residence;
+}
+
+void price_look(struct price *p, uint64_t hash, bool hit)
 {
     uint64_t mask = atomic_load_explicit(&p->mask, memory_order_relaxed), now, blocks,
-             d;
+             residence, d;
     uint32_t i;
 
     if (hash & mask)
@@ -60,46 +90,87 @@ void price_look(struct price *p, uint64_t hash)
     i = (uint32_t)(hash >> 40) % SLOTS;
     pthread_mutex_lock(&p->lock);
     /* Under the lock: not below what another thread settled or kept. */
-    now = atomic_load_explicit(&p->insertions, memory_order_relaxed);
+    now = atomic_load_explicit(&p->evictions, memory_order_relaxed);
     blocks = atomic_load_explicit(&p->blocks, memory_order_relaxed);
     settle(p, now, blocks);
-    if (p->slot[i].hash == hash) {
+    if (p->slot[i].hash == hash && blocks > 0) {
+        bool missed = p->slot[i].missed;
+        residence = atomic_load_explicit(&p->residence[missed], memory_order_relaxed);
         d = now - p->slot[i].last;
-        if (blocks > 0 && d >= blocks && d < blocks + blocks / 4)
+        p->hit_then += missed && hit;
+        if (d >= residence && d < residence + residence / 4)
             p->beyond += (double)(mask + 1);
+        atomic_store(&p->residence[missed], moved(residence, blocks, d, hit));
     }
+    p->missed += !hit;
     p->slot[i].hash = hash;
     p->slot[i].last = now;
+    p->slot[i].missed = !hit;
     pthread_mutex_unlock(&p->lock);
 }
 
 void price_insert(struct price *p)
 {
-    atomic_fetch_add_explicit(&p->insertions, 1, memory_order_relaxed);
+    int64_t room = atomic_load_explicit(&p->room, memory_order_relaxed);
+
+    while (room > 0)
+        if (atomic_compare_exchange_weak(&p->room, &room, room - 1))
+            return;
+    atomic_fetch_add_explicit(&p->evictions, 1, memory_order_relaxed);
+}
+
+void price_erased(struct price *p, uint64_t blocks)
+{
+    atomic_fetch_add(&p->room, (int64_t)blocks);
+}
+
+void price_forget(struct price *p, uint64_t hash)
+{
+    uint32_t i = (uint32_t)(hash >> 40) % SLOTS;
+
+    if (hash & atomic_load_explicit(&p->mask, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (p->slot[i].hash == hash)
+        p->slot[i].hash = 0;
+    pthread_mutex_unlock(&p->lock);
 }
 
 void price_blocks(struct price *p, uint64_t blocks)
 {
-    uint64_t mask = 0;
+    uint64_t mask = 0, before;
 
-    while (blocks * 4 / (mask + 1) > SLOTS)
+    while (blocks * EACH / (mask + 1) > SLOTS)
         mask = mask * 2 + 1;
     atomic_store(&p->mask, mask);
-    atomic_store(&p->blocks, blocks);
+    before = atomic_exchange(&p->blocks, blocks);
+    if (before == 0) {
+        atomic_store(&p->residence[0], blocks);
+        atomic_store(&p->residence[1], blocks);
+        atomic_fetch_add(&p->room, (int64_t)blocks);
+    }
 }
 
 double price_now(struct price *p)
 {
-    double price;
+    double price, used, fresh, other;
 
     pthread_mutex_lock(&p->lock);
-    settle(p, atomic_load(&p->insertions), atomic_load(&p->blocks));
+    settle(p, atomic_load(&p->evictions), atomic_load(&p->blocks));
     price = p->since > 0 ? 4 * p->beyond / p->since : 0;
+    used = p->missed > p->hit_then ? p->hit_then / p->missed : p->missed > 0;
     pthread_mutex_unlock(&p->lock);
-    return price > 1 ? 1 : price;
+    fresh = (double)atomic_load(&p->residence[1]);
+    other = (double)atomic_load(&p->residence[0]);
+    return fresh > 0 ? price * fresh / ((1 - used) * fresh + used * other) : price;
 }
 
-uint64_t price_insertions(struct price *p)
+uint64_t price_clock(struct price *p)
 {
-    return atomic_load(&p->insertions);
+    return atomic_load_explicit(&p->evictions, memory_order_relaxed);
+}
+
+uint64_t price_residence(struct price *p)
+{
+    return atomic_load_explicit(&p->residence[1], memory_order_relaxed);
 }

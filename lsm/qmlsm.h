@@ -61,7 +61,7 @@ struct qm_lsm_stats {
     uint64_t files;        /* that were written */
     uint64_t blocks,
         warmed;        /* their data blocks; those that were read into the cache */
-    uint64_t used;     /* warmed blocks that were then looked up */
+    uint64_t used;     /* warmed blocks that were looked up before they left */
     uint64_t late;     /* blocks not warmed that were looked up */
     uint64_t erased;   /* blocks of files that are gone */
     uint64_t cold;     /* cold blocks of a compaction's inputs that left early */

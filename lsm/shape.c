@@ -33,9 +33,11 @@ void shape_free(struct shape *s)
     free(s);
 }
 
-void shape_predict(struct shape *s, const struct trees *trees, uint32_t steps)
+void shape_predict(struct shape *s, const struct trees *trees, uint32_t from,
+                   uint32_t steps)
 {
     s->trees = trees;
+    s->from = from;
     s->steps = steps;
     s->moment = features_moment(time(NULL));
 }
@@ -80,8 +82,8 @@ void shape_key(struct shape *s, const void *key, size_t len, size_t bytes)
                     ? fences_find(s->table->fences, key, len)
                     : fences_find_from(s->table->fences, s->range, key, len);
         if (range != s->range)
-            s->key_heat = s->trees ? (float)features_hot(s->trees, s->steps, s->table,
-                                                         range, &s->moment)
+            s->key_heat = s->trees ? (float)features_hot(s->trees, s->from, s->steps,
+                                                         s->table, range, &s->moment)
                                    : table_heat(s->table, range);
         s->range = range;
         if (!s->trees)

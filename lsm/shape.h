@@ -32,7 +32,7 @@ struct shape {
     uint32_t spacing, since;
 
     const struct trees *trees; /* see shape_predict() */
-    uint32_t steps;
+    uint32_t from, steps;
     struct moment moment;
 };
 
@@ -40,8 +40,9 @@ struct shape *shape_new(struct collector *c, int level, uint32_t cut);
 void shape_free(struct shape *s);
 
 /* Of each block, heat is the highest probability that a range of its keys is read in
- * one of the next `steps` intervals. */
-void shape_predict(struct shape *s, const struct trees *trees, uint32_t steps);
+ * one of `steps` intervals behind the next `from` ones. */
+void shape_predict(struct shape *s, const struct trees *trees, uint32_t from,
+                   uint32_t steps);
 
 /* An entry whose key and value have `bytes` bytes. */
 void shape_key(struct shape *s, const void *key, size_t len, size_t bytes);

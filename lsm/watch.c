@@ -14,6 +14,7 @@
 #define BUCKETS  4096u
 #define USED     1u
 #define WARMED   2u
+#define SEEN     4u /* looked up, too late for USED */
 #define NO_BLOCK UINT32_MAX
 
 struct file {
@@ -22,6 +23,7 @@ struct file {
     struct family *family;
     uint64_t name[2];
     int level;
+    uint64_t born;           /* by the price's clock */
     uint32_t n, age;         /* blocks; intervals */
     bool learned;            /* what became of its blocks */
     uint32_t *ends;          /* of each block, a quarter of its offset */
@@ -142,10 +144,16 @@ void watch_look(struct watch *w, const uint64_t name[2], bool hit)
         atomic_fetch_add_explicit(&f->reads[i], 1, memory_order_relaxed);
         atomic_fetch_add_explicit(hit ? &family->hits : &family->misses, 1,
                                   memory_order_relaxed);
-        if (!(state & USED)) {
-            atomic_fetch_or_explicit(&f->state[i], USED, memory_order_relaxed);
-            atomic_fetch_add_explicit(state & WARMED ? &family->used : &family->late, 1,
-                                      memory_order_relaxed);
+        if (!(state & (USED | SEEN))) {
+            bool in_time =
+                price_clock(w->price) - f->born < price_residence(w->price) ||
+                (hit && (state & WARMED));
+            atomic_fetch_or_explicit(&f->state[i], in_time ? USED : SEEN,
+                                     memory_order_relaxed);
+            if (in_time || !(state & WARMED))
+                atomic_fetch_add_explicit(state & WARMED ? &family->used
+                                                         : &family->late,
+                                          1, memory_order_relaxed);
         }
         if (family->followed &&
             !atomic_load_explicit(&family->keyed, memory_order_relaxed)) {
@@ -153,7 +161,7 @@ void watch_look(struct watch *w, const uint64_t name[2], bool hit)
             const uint8_t *key = keys_get(&f->firsts, i, &len);
             collector_saw(family->collector, key, len);
         }
-        price_look(w->price, mix(name[0] ^ mix(name[1])));
+        price_look(w->price, mix(name[0] ^ mix(name[1])), hit);
     }
     epoch_leave(&w->epoch, token);
 }
@@ -209,6 +217,11 @@ void watch_insert(struct watch *w, const uint64_t name[2])
     epoch_leave(&w->epoch, token);
 }
 
+void watch_erased(struct watch *w, const uint64_t name[2])
+{
+    price_forget(w->price, mix(name[0] ^ mix(name[1])));
+}
+
 static bool file_blocks(struct file *f, const struct shape *shape, uint64_t data_size,
                         const uint8_t *warmed)
 {
@@ -259,6 +272,7 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
     f->name[0] = first[0];
     f->name[1] = first[1];
     f->level = shape->level;
+    f->born = price_clock(w->price);
     if (shape->n > 0 && !shape->failed && data_size / 4 < UINT32_MAX &&
         atomic_load(&family->blocks) + shape->n <= max_blocks) {
         if (!file_blocks(f, shape, data_size, warmed)) {
@@ -280,7 +294,19 @@ struct file *watch_add(struct watch *w, struct family *family, const uint64_t fi
     return f;
 }
 
-uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2])
+const struct keys *watch_firsts(const struct file *f, uint32_t *n)
+{
+    *n = f->n;
+    return &f->firsts;
+}
+
+struct family *watch_family(const struct file *f)
+{
+    return f->family;
+}
+
+uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
+                     uint64_t (**names)[2])
 {
     uint64_t n = 0;
 
@@ -291,8 +317,10 @@ uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2])
         uint32_t block;
         if (!f->inserted[i])
             continue;
-        block = cold ? block_of(f, word) : 0;
-        if (cold && (block == NO_BLOCK || atomic_load(&f->idle[block]) < cold))
+        block = cold || hot ? block_of(f, word) : 0;
+        if (block == NO_BLOCK || (hot && hot[block]) ||
+            (cold && (atomic_load(&f->idle[block]) < cold ||
+                      atomic_load_explicit(&f->reads[block], memory_order_relaxed))))
             continue;
         (*names)[n][0] = f->name[0];
         (*names)[n++][1] = word;
@@ -358,8 +386,7 @@ void watch_remove(struct watch *w, struct file *f)
 {
     pthread_mutex_lock(&w->lock);
     fold(f);
-    if (f->age > 0)
-        learn(f);
+    learn(f);
     unlink_file(w, f);
     pthread_mutex_unlock(&w->lock);
     epoch_wait(&w->epoch);
@@ -394,7 +421,8 @@ void watch_tick(struct watch *w, struct family *family, double window)
         if (f->family != family)
             continue;
         fold(f);
-        if (++f->age >= window)
+        if (++f->age >= window ||
+            price_clock(w->price) - f->born >= price_residence(w->price))
             learn(f);
     }
     pthread_mutex_unlock(&w->lock);

@@ -26,13 +26,12 @@ struct family {
         keyed;     /* the program tells the keys that it reads: look-ups do not count */
     bool followed; /* which ranges are read one after the other */
     const struct trees *trees;     /* the mode leaper's; NULL: the counters say */
-    _Atomic uint32_t steps;        /* into the future that they are asked for */
     struct dump *dump;             /* of intervals; or NULL */
     uint32_t number;               /* in it */
     uint64_t dumped;               /* intervals */
     _Atomic uint32_t largest;      /* keys of a block, in the mean */
     _Atomic uint64_t hits, misses; /* of data blocks of known files */
-    _Atomic uint64_t used;         /* warmed blocks that were looked up */
+    _Atomic uint64_t used;         /* warmed blocks that were looked up in time */
     _Atomic uint64_t late;         /* blocks not warmed that were looked up */
     _Atomic uint64_t blocks;       /* that are tracked */
 };
@@ -47,6 +46,8 @@ struct price *watch_price(struct watch *w);
 /* From the cache: two words that name a block. */
 void watch_look(struct watch *w, const uint64_t name[2], bool hit);
 void watch_insert(struct watch *w, const uint64_t name[2]);
+/* It was erased. */
+void watch_erased(struct watch *w, const uint64_t name[2]);
 
 /* A new file; first is the name of its block at offset 0, warmed[i] is 1 if block i was
  * put into the cache.  max_blocks: more are not tracked in the family.  NULL: no
@@ -64,8 +65,13 @@ void watch_adopt(struct file *f, const uint64_t name[2]);
 
 /* The names of the file's blocks that were inserted, for as long as it is there: how
  * many, and in *names a copy that the caller frees.  With cold, only those of blocks
- * that were not looked up for `cold` intervals.  Without memory there are none. */
-uint64_t watch_names(struct file *f, unsigned cold, uint64_t (**names)[2]);
+ * that were not looked up for `cold` intervals; with hot, which has a flag for each
+ * block, only those of others.  Without memory there are none. */
+uint64_t watch_names(struct file *f, unsigned cold, const uint8_t *hot,
+                     uint64_t (**names)[2]);
+/* For cold_check(): first keys of the file's n blocks, 0 if they are not tracked. */
+const struct keys *watch_firsts(const struct file *f, uint32_t *n);
+struct family *watch_family(const struct file *f);
 
 /* The file is gone. */
 void watch_remove(struct watch *w, struct file *f);
@@ -73,7 +79,8 @@ void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 
 /* Ends an interval: look-ups of known files become reads of key ranges, and what became
- * of new blocks is learned when their files are `window` intervals old. */
+ * of new blocks is learned when they would have left the cache, or are `window`
+ * intervals old. */
 void watch_tick(struct watch *w, struct family *family, double window);
 
 #endif

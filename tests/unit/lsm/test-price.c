@@ -12,6 +12,13 @@
 
 #include "lsm/price.h"
 
+static uint64_t mixed(uint64_t x)
+{
+    x = (x + 1) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
 static struct price *the_price;
 static uint64_t others;
 
@@ -43,7 +50,7 @@ static void test_others(void **state)
         price_blocks(the_price, 1000);
         for (unsigned long k = 0; k < 40000; k++) {
             others = k % 100 == 99 ? 10 : 0;
-            price_look(the_price, (k % loop[i]) * UINT64_C(0x9e3779b97f4a7c15));
+            price_look(the_price, (k % loop[i]) * UINT64_C(0x9e3779b97f4a7c15), false);
             price_insert(the_price);
         }
         others = 0;
@@ -56,9 +63,64 @@ static void test_others(void **state)
     }
 }
 
+/* An LRU cache of CACHE among BLOCKS blocks that are looked up alike, and what is
+ * erased now and then.  A block stays for 1,216 look-ups, two thirds of which evict. */
+#define BLOCKS 3000
+#define CACHE  1000
+
+static void test_lru(void **state)
+{
+    static uint64_t last[BLOCKS],
+        stay; /* when each was looked up; 0: it is not there */
+    uint64_t x = 5, stayed = 0, left = 0, evictions = 0;
+    struct price *p = price_new();
+    unsigned n = 0;
+
+    price_blocks(p, CACHE);
+    for (uint64_t now = 1; now < 60000; now++) {
+        x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+        uint32_t i = (uint32_t)(x >> 33) % BLOCKS, old = BLOCKS;
+        price_look(p, mixed(i), last[i] > 0);
+        if (last[i] == 0) {
+            price_insert(p);
+            if (n < CACHE) {
+                n++;
+            } else {
+                for (uint32_t k = 0; k < BLOCKS; k++)
+                    if (last[k] > 0 && (old == BLOCKS || last[k] < last[old]))
+                        old = k;
+                stayed += now - last[old];
+                left++;
+                last[old] = 0;
+                evictions++;
+            }
+        }
+        last[i] = now;
+        if (now % 1000 == 0) { /* what makes room evicts nothing */
+            for (uint32_t k = 0, gone = 0; k < BLOCKS && gone < 20; k++)
+                if (last[k] > 0) {
+                    price_forget(p, mixed(k));
+                    last[k] = 0;
+                    gone++;
+                    n--;
+                }
+            price_erased(p, 20);
+        }
+    }
+    stay = stayed / left;
+    assert_in_range(stay, 1150, 1350);
+    assert_int_equal(price_clock(p), evictions);
+    assert_in_range(price_residence(p), 700, 930);
+    /* What a block is worth that is looked up as all others are, no more and no less:
+     * 1 - exp(-price) is the probability that it is looked up in time. */
+    assert_true(price_now(p) > .28 && price_now(p) < .5);
+    price_free(p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_others)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_others),
+                                       cmocka_unit_test(test_lru)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
