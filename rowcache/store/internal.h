@@ -8,9 +8,7 @@
  *   table.c      entries by hash; their memory
  *   buffer.c     the write buffer: entries on their way to disk
  *   bloom.c      which keys cannot be on disk
- *   cold.c       how often keys on disk were asked for
- *   log.c        the write-ahead log, recover.c its replay, state.c what the last
- *                process was
+ *   log.c        the write-ahead log, recover.c its replay
  *   disk-*.c     the disk layer
  *
  * A partition's lock protects all of it but the log's state, which has a lock of its
@@ -22,11 +20,8 @@
  * - An entry is in memory (place < PLACE_BUFFER, known to the policy) or in the write
  *   buffer.  A tombstone is in the write buffer: the key's copy on disk is to be
  *   deleted.
- * - `on_disk`: there is a copy on disk, which counts as absent.  It is the same as the
- *   entry if that is `clean`: in memory, and not changed since it came from there, so
- *   that it leaves memory without a write.  Else the copy is older.  An entry in memory
- *   with an older copy is in `stale`, and the next write of the buffer deletes it.
- * - A copy on disk is deleted only when the log has what followed it.
+ * - `on_disk`: there is an older copy on disk, which counts as absent.  An entry in
+ *   memory that has one is in `stale`, and the next write of the buffer deletes it.
  * - `used` is what the entries, the table and the filters allocate. */
 #ifndef QM_STORE_INTERNAL_H
 #define QM_STORE_INTERNAL_H
@@ -50,13 +45,11 @@ struct entry {
     void *rank;                  /* of the policy lfu: which list */
     struct store_hash hash;
     uint64_t expires;
-    uint32_t frequency;
-    uint32_t copy; /* clean: its copy's frequency; else its index in partition.stale and
-                      1, or 0 */
+    uint32_t frequency, stale; /* stale: its index in partition.stale and 1, or 0 */
     uint32_t value_len;
     uint16_t key_len;
     uint8_t place;
-    bool on_disk : 1, dead : 1, clean : 1;
+    bool on_disk : 1, dead : 1;
     char bytes[]; /* key, value */
 };
 
@@ -91,8 +84,6 @@ int store_table_init(struct table *t);
 void store_table_free(struct table *t); /* and all entries */
 struct entry *store_table_find(const struct table *t, struct store_hash hash,
                                const void *key, size_t key_len);
-/* Whether there is an entry of a key with that hash. */
-bool store_table_has(const struct table *t, struct store_hash hash);
 /* May enlarge the table; if it cannot, its chains grow. */
 void store_table_add(struct table *t, struct entry *e);
 void store_table_remove(struct table *t, struct entry *e);
@@ -119,26 +110,6 @@ static inline uint64_t store_bloom_bytes(const struct bloom *b)
 {
     return b->bits / 8;
 }
-
-/* How often keys on disk were asked for since their records were written. */
-struct cold {
-    uint32_t *slots;
-    uint64_t buckets; /* 0: counts nothing */
-};
-
-#define COLD_MOST UINT32_C(1023) /* calls of a key */
-
-/* For that many keys, but with no more bytes than that. */
-int store_cold_init(struct cold *c, uint64_t keys, uint64_t bytes);
-void store_cold_free(struct cold *c);
-uint32_t store_cold_count(const struct cold *c, struct store_hash hash);
-void store_cold_remove(struct cold *c, struct store_hash hash);
-/* false: there is no room, or too many calls; nothing was changed. */
-bool store_cold_add(struct cold *c, struct store_hash hash, uint32_t calls);
-/* A key was asked for.  Without room, others' counts fade.  false: its count is at its
- * most, or there is no table. */
-bool store_cold_seen(struct cold *c, struct store_hash hash);
-uint64_t store_cold_bytes(const struct cold *c);
 
 struct partition;
 
@@ -170,19 +141,17 @@ struct partition {
     struct entry **stale;
     uint32_t stale_count, stale_size;
     struct bloom bloom;
-    struct cold cold; /* if the policy counts */
     const struct disk_ops *disk_ops;
     struct disk *disk;
     struct store_log log;
     int dir;
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
 
-    uint64_t memory;         /* entries in memory, metadata included: at most */
-    uint64_t buffer_bytes;   /* in the buffer: at most */
-    uint64_t used;           /* by entries in memory */
-    uint64_t disk_copies;    /* records on disk, stale ones included */
-    uint64_t damaged_copies; /* of them, when the filter was made */
-    uint64_t shadowed;       /* of them, bytes of entries with on_disk */
+    uint64_t memory;       /* entries in memory, metadata included: at most */
+    uint64_t buffer_bytes; /* in the buffer: at most */
+    uint64_t used;         /* by entries in memory */
+    uint64_t disk_copies;  /* records on disk, stale ones included */
+    uint64_t shadowed;     /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
     int disk_error;          /* of the last write to the disk layer */
     bool has_expiry;         /* keys may expire, so they are looked for */
