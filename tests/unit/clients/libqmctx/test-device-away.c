@@ -174,7 +174,7 @@ static void test_late_write_at_a_plain_server(void **state)
 
     options.plain = true;
     options.settle_ms = 3600 * 1000;
-    options.wait = 1; /* so the jobs end before the device is closed */
+    options.wait = 5; /* so the jobs end before the device is closed */
     open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&first);
