@@ -77,8 +77,9 @@ def places(tcp):
     waiting = lambda n: lambda: c.number("database_waiting") == n
     cancelled = c.number("cancelled_reads")
     with Lock():
-        first = Client().send("GET", f"item:{base}")
         misses = c.number("keyspace_misses")
+        first = Client().send("GET", f"item:{base}")
+        wait_for(lambda: c.number("keyspace_misses") > misses, "the first read has not come")
         wait_for(waiting(0), "the first read is not begun")
         some = [Client(tcp).send("GET", f"item:{base + i}") for i in range(1, 5)]
         wait_for(waiting(4), "four reads do not wait")
