@@ -75,7 +75,7 @@ static inline uint32_t qm_balance_came(const struct qm_balance *b)
     return b->arrivals;
 }
 
-/* The main part was hit so often. */
+/* Counts hits of the main part. */
 void qm_balance_hits(struct qm_balance *b, uint32_t hits);
 
 /* A block that came then is used. */

@@ -207,9 +207,10 @@ void qm_cache_free(struct qm_cache *cache);
  * A second call waits for the first. */
 int qm_cache_resize(struct qm_cache *cache, uint64_t blocks);
 
-/* From now on struct qm_cache_reads' plain is of a cache of so many blocks, but of no
- * fewer than this one has, and at most by a 32nd more: it has the memory of what is
- * beside this one, too. */
+/* Sets the size of the LRU cache whose misses qm_cache_get_reads() gives as `plain`: in
+ * blocks, at least this cache's capacity, at most a 32nd more.  For a caller that has
+ * other uses of memory beside the cache, and wants to know what these cost in misses.
+ * Without config.shadow it does nothing. */
 void qm_cache_compare(struct qm_cache *cache, uint64_t blocks);
 
 /* The number of blocks that the cache can have so that stats.bytes never exceeds
@@ -350,14 +351,14 @@ struct qm_cache_reads {
     uint64_t device; /* misses and prefetches */
     uint64_t ahead;  /* of these, prefetched blocks whose end is not known yet */
     uint64_t lru;    /* lru_misses */
-    uint64_t plain;  /* the same, of a larger cache: see qm_cache_compare() */
+    uint64_t plain;  /* the same for the size that qm_cache_compare() set */
     uint64_t misses, prefetch_hits;
     /* About how many demands more would have been hits (and not prefetch hits or
      * misses) if the cache had been larger by one of QM_CACHE_GAIN_PART; 0 unless the
      * eviction is adaptive. */
     double gain;
-    /* About the demands that would have missed without prefetching, as the eviction
-     * knows; 0 unless it is adaptive. */
+    /* Estimated misses without prefetching, with the same eviction; 0 unless it is
+     * adaptive. */
     double alone;
 };
 

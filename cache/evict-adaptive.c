@@ -22,6 +22,12 @@
  * and it falls back slowly.  The first change is the easiest, since nothing speaks for
  * the policy that happens to be in use then.
  *
+ * The small cache of the policy in use may be in another state than that policy:
+ * S3-FIFO that has taken over a cache full of other blocks keeps these, and a small one
+ * that began empty does not.  So the blocks themselves are compared, too: if the policy
+ * in use misses what its small cache hits more often than it hits, by LAG times the
+ * share above, the candidate that hits the most of these takes over.
+ *
  * When a policy takes over, all blocks move to it, those that are worth the least
  * first.  What it needs to know is there already: W-TinyLFU's sketch, and the ghosts,
  * which ARC and S3-FIFO share, are kept up at all times.  A change takes some 50 ns a

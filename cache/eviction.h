@@ -81,8 +81,8 @@ struct qm_evict_ops {
      * create(), if the capacity had been larger by one of QM_EVICT_GAIN_PART.  NULL: it
      * does not know. */
     double (*gain)(void *policy);
-    /* About how many demands would have missed, since create(), if nothing but demands
-     * had come.  NULL: it does not know. */
+    /* Estimated misses since create(), if nothing had been prefetched.  NULL: it does
+     * not know. */
     double (*alone)(void *policy);
     /* A node's place in memory changes: `to` has from's contents, and has taken its
      * place in its list.  NULL: nothing but the list points to nodes.  Those of a

@@ -173,7 +173,7 @@ struct qm_cache {
     _Atomic uint64_t blocks;   /* present capacity; config.blocks is the first one */
 
     pthread_mutex_t resize_lock; /* one thread resizes */
-    uint64_t compared;           /* blocks of the shadows, if more; resize_lock */
+    uint64_t compared;           /* qm_cache_compare()'s; resize_lock */
     pthread_rwlock_t slabs_lock; /* slabs go with it held for writing, and their lists
                                     are followed with it held for reading, or with the
                                     shard's mutex */

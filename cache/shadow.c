@@ -128,8 +128,10 @@ int qm_shadow_reserve(struct qm_shadow *s, uint64_t blocks, uint64_t all)
     s->capacity = within(s, s->capacity);
     s->larger = within(s, s->larger);
     if (threshold(all) < s->below) {
+        const uint64_t larger = qm_shadow_larger_misses(s);
+
         s->before = qm_shadow_misses(s);
-        s->saved_before = s->before - qm_shadow_larger_misses(s);
+        s->saved_before = s->before - larger;
         s->missed = s->saved = 0;
         s->below = threshold(all);
     }

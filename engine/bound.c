@@ -27,12 +27,18 @@ void qm_bound_init(struct qm_bound *b)
     atomic_init(&b->value, 1);
 }
 
+static float within(float x, float least, float most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 /* What would have been missed without prefetching is known from a sample, which has a
  * bias. */
 static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
                      uint64_t ended)
 {
     float alone, value = 1;
+    bool known;
 
     b->by_alone = LONGER * b->by_alone + (float)(reads->alone - b->alone);
     b->by_misses = LONGER * b->by_misses + (float)(reads->misses - b->misses);
@@ -40,20 +46,17 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
     b->by_device = LONGER * b->by_device + (float)(int64_t)(ended - b->device);
     b->alone = reads->alone;
     b->used = reads->prefetch_hits;
-    if (b->by_alone < ENOUGH) /* or nobody knows */
-        return;
+    known = b->by_alone >= ENOUGH; /* else it is too early, or nobody knows */
     alone = b->bias * b->by_alone;
-    if (b->by_used * FEW < b->by_misses) {
+    if (known && b->by_used * FEW < b->by_misses) {
         b->bias += BIAS_RATE * (b->by_misses / b->by_alone - b->bias);
-        b->bias = b->bias < 1 / BIAS_MOST ? 1 / BIAS_MOST
-                  : b->bias > BIAS_MOST   ? BIAS_MOST
-                                          : b->bias;
-    } else if (b->by_used > 0) {
-        value = (alone - b->by_misses) / b->by_used;
-        value = value < VALUE_LEAST ? VALUE_LEAST : value > 1 ? 1 : value;
+        b->bias = within(b->bias, 1 / BIAS_MOST, BIAS_MOST);
+    } else if (known && b->by_used > 0) {
+        value = within((alone - b->by_misses) / b->by_used, VALUE_LEAST, 1);
     }
     atomic_store_explicit(&b->value, value, memory_order_relaxed);
-    atomic_store_explicit(&b->dear, b->by_device > alone, memory_order_relaxed);
+    atomic_store_explicit(&b->dear, known && b->by_device > alone,
+                          memory_order_relaxed);
 }
 
 /* One thread at a time, so that counts never seem to go back.  `device` may: it is

@@ -37,12 +37,12 @@ static enum qm_place get_place(void *opaque, uint64_t block)
 static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
                       double *byte_ns)
 {
-    struct qm_engine *e = opaque;
+    const struct qm_engine *e = opaque;
 
     return e->latency && qm_latency_get(e->latency, place, begin_ns, byte_ns);
 }
 
-#define DEAR           0.3
+#define DEAR           0.3 /* part of a read's delay that its block's transfer takes */
 #define THRESHOLD_MOST 0.95f /* so that something shows when less would do */
 
 /* Misses that a prefetched block saves if it is used. */
@@ -318,7 +318,8 @@ static bool is_dear(const struct qm_engine *e)
     double begin_ns, byte_ns;
 
     return e->bound && e->bounded && e->admission && qm_bound_is_dear(e->bound) &&
-           get_speed((void *)(uintptr_t)e, QM_PLACE_BACKEND, &begin_ns, &byte_ns) &&
+           e->latency &&
+           qm_latency_get(e->latency, QM_PLACE_BACKEND, &begin_ns, &byte_ns) &&
            byte_ns * e->block_size > DEAR * qm_admission_delay(e->admission);
 }
 

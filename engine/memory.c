@@ -136,15 +136,12 @@ static uint64_t give_rules(const struct qm_memory *m, uint64_t rules)
 static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
 {
     const bool fewer = rules < m->given;
-    const uint64_t asked = rules;
     uint64_t blocks = 0;
     int error = EINVAL;
 
     if (rules < total && blocks_within(m, total - rules) > 0) {
         if (fewer)
             rules = give_rules(m, rules);
-        if (fewer && asked == LEAST_RULES)
-            m->floor = rules;
         if (rules < total)
             blocks = blocks_within(m, total - rules);
     }
@@ -157,8 +154,7 @@ static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
     }
     m->pending = error == EAGAIN;
     if (!fewer && rules > m->given && !m->pending) {
-        /* Of more they would take more; and they may take more than they are given. */
-        uint64_t take = give_rules(m, rules == m->floor ? LEAST_RULES : rules);
+        uint64_t take = give_rules(m, rules);
 
         if (take > rules && take < total &&
             (blocks = blocks_within(m, total - take)) > 0) {
@@ -197,9 +193,11 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     int error;
 
     pthread_mutex_lock(&m->lock);
-    if (m->rules > 0)
+    if (m->asleep)
+        rules = ASLEEP;
+    else if (m->rules > 0)
         rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
-                      m->asleep ? ASLEEP : LEAST_RULES, qm_memory_most_rules(total));
+                      LEAST_RULES, qm_memory_most_rules(total));
     error = divide(m, total, rules);
     pthread_mutex_unlock(&m->lock);
     return error;
@@ -285,7 +283,7 @@ static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
         if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
             return m->rules;
         m->asleep = false;
-        return m->floor > LEAST_RULES ? m->floor : LEAST_RULES;
+        return LEAST_RULES;
     }
     if (is_vain(s, VAIN_PART, VAIN_LEAST))
         return yield(m);
@@ -305,7 +303,7 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     m->vain = false;
     if (m->asleep) {
         m->asleep = false;
-        return m->floor > LEAST_RULES ? m->floor : LEAST_RULES;
+        return LEAST_RULES;
     }
     if (s->rules_bytes + 2 * step < m->rules) {
         m->trend = 0;

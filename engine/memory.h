@@ -46,7 +46,6 @@ struct qm_memory {
     unsigned quiet;    /* calls of qm_memory_tick() since then */
     int trend;         /* how often in a row the same was better; below 0: less */
     bool vain;         /* rules saved less, when that was last asked, than blocks had */
-    uint64_t floor;    /* what rules take that ask for the least; 0: not known */
     bool asleep;       /* rules have next to nothing: see memory.c */
     unsigned slept;    /* decisions since then at which they might have woken, */
     unsigned patience; /* and how many of these it takes */

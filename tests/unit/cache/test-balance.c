@@ -348,6 +348,27 @@ static void test_in_flight_stays(void **state)
     qm_cache_free(cache);
 }
 
+/* Where nothing is missed, hits tell that time passes: what was prefetched long ago and
+ * not used goes before blocks that are hit. */
+static void test_stale_by_hits(void **state)
+{
+    struct qm_cache *cache = make(100, 50, "lru");
+
+    for (uint64_t b = 0; b < 90; b++)
+        demand(cache, b);
+    for (uint64_t b = 0; b < 10; b++)
+        prefetch(cache, 1000 + b);
+    for (unsigned i = 0; i < 100; i++)
+        for (uint64_t b = 0; b < 90; b++)
+            assert_int_equal(demand(cache, b), QM_HIT);
+    for (uint64_t b = 0; b < 10; b++)
+        demand(cache, 2000 + b);
+    assert_int_equal(stats_of(cache).prefetch_blocks, 0);
+    for (uint64_t b = 0; b < 90; b++)
+        assert_int_equal(demand(cache, b), QM_HIT);
+    qm_cache_free(cache);
+}
+
 /* Place that is reserved is the prefetch part's, up to half of the cache, until it is
  * no longer reserved. */
 static void test_reserved(void **state)
@@ -566,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_worthless_shrinks),
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_in_flight_stays),
+        cmocka_unit_test(test_stale_by_hits),
         cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_reserved_must_pay),
         cmocka_unit_test(test_stale),

@@ -131,8 +131,8 @@ static void test_reads(void **state)
     qm_cache_free(cache);
 }
 
-/* A cache that is compared with a larger one also knows what that would have missed: of
- * a loop that just fits there, next to nothing.  More than a 32nd it is not larger. */
+/* A cache that is compared with a larger one also knows the misses of that one: of a
+ * loop that just fits there, next to none.  It is larger by a 32nd at most. */
 static void test_larger(void **state)
 {
     struct qm_cache *cache = make(1000, 1, "lru", 10);
@@ -160,6 +160,23 @@ static void test_larger(void **state)
         demand(cache, 2000000 + i);
     assert_int_equal(stats_of(cache).lru_misses, reads.lru + 10);
     qm_cache_free(cache);
+}
+
+/* When the sample becomes a smaller one, what was estimated stays. */
+static void test_larger_keeps_its_misses(void **state)
+{
+    struct qm_shadow s;
+
+    assert_int_equal(qm_shadow_init(&s, 1000, 1000), 0);
+    qm_shadow_resize(&s, 1000, 1020);
+    for (uint64_t i = 0; i < 10200; i++)
+        qm_shadow_demand(&s, i % 1020);
+    assert_int_equal(qm_shadow_misses(&s), 10200);
+    assert_int_equal(qm_shadow_larger_misses(&s), 1020);
+    assert_int_equal(qm_shadow_reserve(&s, 100000, 100000), 0);
+    assert_int_equal(qm_shadow_misses(&s), 10200);
+    assert_int_equal(qm_shadow_larger_misses(&s), 1020);
+    qm_shadow_destroy(&s);
 }
 
 /* Who waited in vain and asks again wanted the block once. */
@@ -218,6 +235,7 @@ int main(void)
         cmocka_unit_test(test_sample),
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_larger_keeps_its_misses),
         cmocka_unit_test(test_again_counts_once),
         cmocka_unit_test(test_none),
         cmocka_unit_test(test_bytes),

@@ -12,21 +12,26 @@
 
 enum { BLOCKS = 200, BLOCK = 4096, ROUNDS = 200000 };
 
-static struct qm_cache *make(unsigned shards)
+static struct qm_cache *make_of(uint64_t blocks, unsigned shards, const char *eviction)
 {
     struct qm_cache_config config = {
         .block_size = BLOCK,
-        .blocks = BLOCKS * shards,
-        .prefetch_blocks = 100 * shards,
+        .blocks = blocks,
+        .prefetch_blocks = blocks / 2,
         .prefetch_adapts = true,
         .shards = shards,
-        .eviction = "lru",
+        .eviction = eviction,
         .shadow = true,
     };
     struct qm_cache *cache;
 
     assert_int_equal(qm_cache_new(&config, &cache), 0);
     return cache;
+}
+
+static struct qm_cache *make(unsigned shards)
+{
+    return make_of((uint64_t)BLOCKS * shards, shards, "lru");
 }
 
 static void demand(struct qm_cache *cache, uint64_t block)
@@ -129,6 +134,52 @@ static void test_far_ahead(void **state)
     qm_cache_free(cache);
 }
 
+/* Random reads of 1,900 blocks, and of a stream every tenth, which is prefetched so
+ * many blocks ahead. */
+static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
+                               uint64_t ahead, uint64_t reads)
+{
+    static uint64_t stream = UINT64_C(1) << 32, x = 1;
+
+    stream += 1000000; /* another */
+    for (uint64_t i = 0, next = stream; i < reads; i++) {
+        (void)qm_bound_admits(b, cache, false);
+        x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+        demand(cache, (x >> 33) % 1900);
+        if (i % 10 != 0)
+            continue;
+        for (; next <= stream + ahead; next++)
+            prefetch(cache, next);
+        demand(cache, stream++);
+    }
+}
+
+/* What is prefetched far ahead is used as well as what is near, and takes the places of
+ * blocks that would have been hit meanwhile.  Each used block counts as a saved miss
+ * only where it saves one.  With LRU nobody knows, and it counts in full. */
+static void test_value(void **state)
+{
+    struct qm_cache *cache = make_of(2000, 1, "adaptive");
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    assert_true(qm_bound_value(&b) >= 1);
+    assert_false(qm_bound_is_dear(&b));
+    read_beside_stream(&b, cache, 300, 200000);
+    assert_true(qm_bound_value(&b) < 0.3F);
+    assert_true(qm_bound_is_dear(&b));
+    read_beside_stream(&b, cache, 2, 200000);
+    assert_true(qm_bound_value(&b) > 0.7F);
+    qm_cache_free(cache);
+    cache = make_of(2000, 1, "lru");
+    qm_bound_init(&b);
+    read_beside_stream(&b, cache, 300, 50000);
+    assert_true(qm_bound_value(&b) >= 1);
+    assert_false(qm_bound_is_dear(&b));
+    qm_cache_free(cache);
+}
+
 struct crowd {
     struct qm_bound b;
     struct qm_cache *cache;
@@ -172,9 +223,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pays),    cmocka_unit_test(test_useless),
-        cmocka_unit_test(test_spare),   cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_pays),  cmocka_unit_test(test_useless),
+        cmocka_unit_test(test_spare), cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_value), cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

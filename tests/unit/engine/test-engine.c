@@ -534,6 +534,61 @@ static void test_probability(void **state)
     qm_admission_destroy(&admission);
 }
 
+static int issued_of(float probability, bool stream)
+{
+    const struct qm_candidate wanted = {
+        .block = 50, .count = 2, .probability = probability, .stream = stream};
+
+    issued_n = 0;
+    (void)qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
+    return (int)issued_n;
+}
+
+/* A candidate's probability counts as far as a used block saves a miss.  And a stream
+ * waits for the device like others while more is read of it than without prefetching,
+ * if a read delays others by the transfer of its blocks. */
+static void test_value(void **state)
+{
+    struct qm_latency latency;
+    struct qm_admission admission;
+    struct qm_bound bound;
+
+    (void)state;
+    qm_admission_init(&admission);
+    qm_bound_init(&bound);
+    qm_latency_init(&latency);
+    for (unsigned i = 0; i < 200; i++) /* 100 us, and 30 for a block */
+        qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 4 + 1) * UINT64_C(4096),
+                        100000 + (i % 4 + 1) * UINT64_C(30000));
+    engine.admission = &admission;
+    engine.bound = &bound;
+    engine.bounded = true;
+    engine.latency = &latency;
+    engine.block_size = 4096;
+    atomic_store(&admission.thresholds[0], 0.55F);
+    assert_int_equal(issued_of(0.6F, false), 1);
+    atomic_store(&bound.value, 0.5F);
+    assert_int_equal(issued_of(0.6F, false), 0);
+    engine.bounded = false; /* of another prefetcher nothing is known */
+    assert_int_equal(issued_of(0.6F, false), 1);
+    engine.bounded = true;
+
+    atomic_store(&admission.delayed, 40000);
+    assert_int_equal(issued_of(0.6F, true), 1);
+    atomic_store(&bound.dear, true);
+    assert_int_equal(issued_of(0.6F, true), 0);
+    atomic_store(&admission.delayed, 400000); /* by its seek */
+    assert_int_equal(issued_of(0.6F, true), 1);
+    atomic_store(&admission.delayed, 40000);
+    engine.latency = NULL; /* nobody knows */
+    assert_int_equal(issued_of(0.6F, true), 1);
+    engine.admission = NULL;
+    engine.bound = NULL;
+    engine.bounded = false;
+    qm_latency_destroy(&latency);
+    qm_admission_destroy(&admission);
+}
+
 static struct qm_mining_config made_with;
 
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **made,
@@ -594,6 +649,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_probability, make, undo),
+        cmocka_unit_test_setup_teardown(test_value, make, undo),
         cmocka_unit_test_setup_teardown(test_place, make, undo),
     };
 

@@ -17,11 +17,12 @@
 static struct {
     struct qm_prefetcher base;
     uint64_t limit, used, marginal;
+    uint64_t takes; /* at least, unless it is given next to nothing */
 } rules;
 
 static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
 {
-    rules.limit = bytes;
+    rules.limit = bytes >= 64 << 10 && bytes < rules.takes ? rules.takes : bytes;
 }
 
 static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
@@ -30,6 +31,7 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
         .rules_bytes =
             rules.used > 0 && rules.used < rules.limit ? rules.used : rules.limit,
         .marginal = rules.marginal,
+        .rules_limit = rules.limit,
     };
 }
 
@@ -53,7 +55,7 @@ static void begin_with(uint64_t total, bool trades, bool shadow)
     assert_int_equal(qm_cache_new(&config, &cache), 0);
     rules.base.ops = &ops;
     rules.limit = qm_memory_first_rules(total);
-    rules.used = rules.marginal = 0;
+    rules.used = rules.marginal = rules.takes = 0;
     qm_memory_init(&memory, &(struct qm_memory_config){
                                 .cache = cache,
                                 .prefetcher = &rules.base,
@@ -217,6 +219,31 @@ static void test_sleeps(void **state)
     end();
 }
 
+/* Rules that take more than they are given when they wake: what they take counts, as
+ * get() sees after each tick.  Where another prefetcher takes over while they sleep, it
+ * gets what rules get at first. */
+static void test_takes_more(void **state)
+{
+    const uint64_t total = 32 * MIB;
+    const uint64_t fits = qm_cache_blocks_within(total - 1024, BLOCK) - 1;
+    unsigned changes = 0;
+
+    begin_with(total, true, true);
+    rules.takes = 300 << 10;
+    for (unsigned i = 0; i < 1000; i++) {
+        const uint64_t before = get().rules;
+
+        live(fits * 11 / 10, 0, 1);
+        changes += before == 1024 && get().rules == rules.takes;
+    }
+    assert_true(changes > 2);
+    live(fits, 0, 300);
+    assert_int_equal(get().rules, 1024);
+    qm_memory_use(&memory, &rules.base);
+    assert_int_equal(get().rules, qm_memory_first_rules(total));
+    end();
+}
+
 static void test_resize(void **state)
 {
     begin(32 * MIB, true);
@@ -284,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_needs_evidence),
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_sleeps),
+        cmocka_unit_test(test_takes_more),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
         cmocka_unit_test(test_another_counts_anew),
