@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lsm-time.hpp - virtual time for a reader and RocksDB's threads.
  *
- * Each has a clock of its own, which its work moves on by what a model says: so many
- * microseconds a read, a block, a key that is written.  Whoever is ahead of another by
- * more than `slack` waits for it.  So a compaction takes the same time, in reads, on a
+ * Each thread has a clock, which a model moves on: by a number of microseconds for a
+ * read, a block, a key that is written.  A thread that is ahead of another by more than
+ * `slack` waits for it.  So a compaction takes the same time, in reads, on a
  * machine of any speed and load, and hit rates during it can be repeated.
  *
  * A clock that waits for one whose thread will not go on (RocksDB's own locks) gives up

@@ -25,7 +25,7 @@ def rate():
 
 
 class Behaviour:
-    """act() is called so many times a second while it is on."""
+    """act() is called each_second times a second while it is on."""
     each_second = 0
 
     def begin(self):

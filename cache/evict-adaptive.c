@@ -91,8 +91,8 @@ static const struct candidate {
 #define REGRET_LEAST 6
 #define DRIFT        0.01
 
-/* Times the regret that would do: so often must the policy in use have missed what its
- * own small cache hit, beyond what it hit itself, before another takes over. */
+/* The lag at which another policy takes over, as a multiple of the regret that would
+ * do. */
 #define LAG       16
 #define LAG_LEAST 64 /* blocks of the small cache: smaller ones always differ */
 

@@ -13,11 +13,11 @@
 #define ENOUGH 256.0f /* misses of either before anything is said */
 #define FADE   0.9f   /* of what is known, a decision */
 
-/* For the value: what fades more slowly; where fewer than one of FEW misses was saved,
- * what is said of no prefetching is compared with the misses there are. */
-#define LONGER      0.98f
+/* Of the value.  The bias of the estimate is learned while fewer blocks are used than
+ * one for FEW misses: then the estimate should be the number of misses. */
+#define LONGER      0.98f /* as FADE */
 #define FEW         20
-#define BIAS_RATE   0.1f
+#define BIAS_RATE   0.1f /* part of its error, a decision */
 #define BIAS_MOST   1.5f
 #define VALUE_LEAST 0.25f
 

@@ -50,7 +50,7 @@
 #define WAKE_PART     32 /* of the demands */
 #define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
 #define VAIN_LEAST    8  /* and this many */
-#define PLAINLY_PART  8  /* the same, after which it is not waited for more demands */
+#define PLAINLY_PART  8  /* the same, for a decision at once */
 #define PLAINLY_LEAST 32
 #define PATIENCE_MAX  64 /* times of QUIET calls */
 

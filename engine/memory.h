@@ -45,7 +45,7 @@ struct qm_memory {
     double gain;
     unsigned quiet;    /* calls of qm_memory_tick() since then */
     int trend;         /* how often in a row the same was better; below 0: less */
-    bool vain;         /* rules saved less, when that was last asked, than blocks had */
+    bool vain;         /* the last decision was that a plain cache misses less */
     bool asleep;       /* rules have next to nothing: see memory.c */
     unsigned slept;    /* decisions since then at which they might have woken, */
     unsigned patience; /* and how many of these it takes */

@@ -23,7 +23,7 @@ void phases_compaction(struct phases *p, uint64_t blocks, uint64_t intervals)
     }
 }
 
-/* The recovery took so many intervals. */
+/* The cache has recovered from a compaction: its time is a sample of T2. */
 static void recovered(struct phases *p, uint64_t blocks)
 {
     if (p->peak > p->usual + RISE && blocks > 0 && p->lookups > 0)

@@ -26,7 +26,8 @@ struct phases {
     bool known;     /* usual */
 };
 
-/* A compaction of so many blocks took so many intervals, and has ended. */
+/* A compaction has ended that read `blocks` blocks in `intervals` intervals: a sample
+ * of T1. */
 void phases_compaction(struct phases *p, uint64_t blocks, uint64_t intervals);
 
 /* An interval ended: its hits and misses, the blocks in the cache, and whether a
@@ -34,11 +35,10 @@ void phases_compaction(struct phases *p, uint64_t blocks, uint64_t intervals);
 void phases_interval(struct phases *p, uint64_t hits, uint64_t misses, uint64_t blocks,
                      bool compaction);
 
-/* Intervals that a compaction of so many blocks will take; 0 as long as nothing is
- * known. */
+/* T1, in intervals, of a compaction that reads `blocks` blocks; 0 before the first
+ * sample. */
 double phases_t1(const struct phases *p, uint64_t blocks);
-/* Intervals after it, 1 to PHASES_STEPS; otherwise: what is taken while nothing is
- * known. */
+/* T2, in intervals, 1 to PHASES_STEPS; otherwise: its value before the first sample. */
 uint32_t phases_t2(const struct phases *p, uint64_t blocks, double otherwise);
 
 #endif

@@ -45,7 +45,7 @@ struct qm_redis {
     char name[REDIS_NAME + 1];  /* of this connection, in QM_REDIS_OWNER */
     char put_sha[REDIS_SHA + 1], clear_sha[REDIS_SHA + 1];
     uint64_t sent, answered;   /* commands over this connection */
-    uint64_t mark, mark_at;    /* so many were sent then (ns) */
+    uint64_t mark, mark_at;    /* `sent` at an earlier time, and that time (ns) */
     uint64_t ticked, retry_at; /* ns */
     uint64_t counted_at;       /* when keys was asked for */
     bool owned;                /* this process has had the database */

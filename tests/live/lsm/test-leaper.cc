@@ -60,38 +60,54 @@ static void test_refused()
     }
 }
 
+/* A database whose files hold the keys below `keys`, in the preset of a model. */
+struct Predicted {
+    Scratch d;
+    lsm::Attached attached;
+    std::unique_ptr<DB> db;
+
+    Predicted(const std::string &model, std::shared_ptr<Cache> cache, long keys)
+    {
+        Options o = options_of(std::move(cache));
+        o.disable_auto_compactions = true;
+        auto c = still(QM_LSM_LEAPER);
+        c.model = model.c_str();
+        attached = lsm::attach(o, c);
+        CHECK(attached);
+        DB *raw;
+        OK(DB::Open(o, d / "db", &raw));
+        db.reset(raw);
+        write_keys(db.get(), 0, keys);
+        OK(db->Flush(FlushOptions()));
+    }
+    void compact()
+    {
+        CompactRangeOptions force;
+        force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
+        OK(db->CompactRange(force, nullptr, nullptr));
+    }
+};
+
 static void run(const std::string &model, bool by_calls)
 {
-    Options o = options_of(NewLRUCache(8 << 20));
-    o.disable_auto_compactions = true;
-    Scratch d;
-    auto c = still(QM_LSM_LEAPER);
-    c.model = model.c_str();
-    auto attached = lsm::attach(o, c);
-    CHECK(attached);
-    DB *raw;
-    OK(DB::Open(o, d / "db", &raw));
-    std::unique_ptr<DB> db(raw);
-    write_keys(db.get(), 0, 2000);
-    OK(db->Flush(FlushOptions()));
-    CHECK(attached->stats().warmed == 0); /* nothing has been read */
+    Predicted p(model, NewLRUCache(8 << 20), 2000);
+    DB *db = p.db.get();
+    CHECK(p.attached->stats().warmed == 0); /* nothing has been read */
     for (int round = 0; round < 6; round++) {
         for (int again = 0; again < 3; again++) {
-            read_keys(db.get(), 500, 700);
+            read_keys(db, 500, 700);
             for (long i = 500; by_calls && i < 700; i++)
-                attached->read(key_of(i));
+                p.attached->read(key_of(i));
         }
-        attached->tick();
+        p.attached->tick();
     }
-    lsm::Stats before = attached->stats();
-    CompactRangeOptions force;
-    force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
-    OK(db->CompactRange(force, nullptr, nullptr));
-    lsm::Stats after = attached->stats();
+    lsm::Stats before = p.attached->stats();
+    p.compact();
+    lsm::Stats after = p.attached->stats();
     CHECK(after.failures == 0 && after.warmed > before.warmed + 10);
     CHECK(after.warmed - before.warmed < (after.blocks - before.blocks) / 2);
-    CHECK(blocks_read([&] { read_keys(db.get(), 510, 690); }) == 0);
-    CHECK(blocks_read([&] { read_keys(db.get(), 1000, 1200); }) > 10);
+    CHECK(blocks_read([&] { read_keys(db, 510, 690); }) == 0);
+    CHECK(blocks_read([&] { read_keys(db, 1000, 1200); }) > 10);
 }
 
 static void test_hot()
@@ -111,32 +127,21 @@ static void test_cold()
     std::string model = d / "model";
     write_file(model, model_text());
     auto cache = NewLRUCache(64 << 10, 0);
-    Options o = options_of(cache);
-    o.disable_auto_compactions = true;
-    auto c = still(QM_LSM_LEAPER);
-    c.model = model.c_str();
-    auto attached = lsm::attach(o, c);
-    CHECK(attached);
-    DB *raw;
-    OK(DB::Open(o, d / "db", &raw));
-    std::unique_ptr<DB> db(raw);
-    write_keys(db.get(), 0, 800);
-    OK(db->Flush(FlushOptions()));
-    attached->tick();
-    read_keys(db.get(), 0, 800);
+    Predicted p(model, cache, 800);
+    DB *db = p.db.get();
+    p.attached->tick();
+    read_keys(db, 0, 800);
     for (int i = 0; i < 2; i++) { /* then these alone; the counters see no others */
-        attached->tick();
-        read_keys(db.get(), 100, 140);
+        p.attached->tick();
+        read_keys(db, 100, 140);
     }
-    attached->tick();
+    p.attached->tick();
     CHECK(cache->GetUsage() > cache->GetCapacity() * 9 / 10);
-    CompactRangeOptions force;
-    force.bottommost_level_compaction = BottommostLevelCompaction::kForce;
-    uint64_t before = attached->stats().blocks;
-    OK(db->CompactRange(force, nullptr, nullptr));
-    lsm::Stats s = attached->stats();
+    uint64_t before = p.attached->stats().blocks;
+    p.compact();
+    lsm::Stats s = p.attached->stats();
     CHECK(s.failures == 0 && s.cold > 10 && s.cold + 4 <= before && s.erased >= 4);
-    CHECK(blocks_read([&] { read_keys(db.get(), 100, 140); }) == 0);
+    CHECK(blocks_read([&] { read_keys(db, 100, 140); }) == 0);
 }
 
 /* Hot ranges stay for some intervals; what comes next follows what is read now. */

@@ -21,7 +21,7 @@ def pack(*words):
 
 
 def ask(path, data, pieces, end=END):
-    """What is answered, up to the end or until the connection is closed, which a ! says."""
+    """The answers, to the last one; a ! at the end if the connection was closed."""
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(path)
         s.settimeout(60)

@@ -147,7 +147,8 @@ static uint64_t misses_of_files(const char *name, uint64_t blocks, uint64_t span
     return missed;
 }
 
-/* Misses of blocks of which each is read twice: between both are so many others. */
+/* Misses of a pattern that reads each block twice, with `apart` reads of others between
+ * both. */
 static uint64_t misses_of_twice(const char *name, uint64_t blocks, uint64_t apart)
 {
     struct qm_mini *cache = qm_mini_new(qm_evict_find(name), NULL, blocks);

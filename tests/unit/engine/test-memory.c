@@ -241,6 +241,7 @@ static void test_takes_more(void **state)
     assert_int_equal(get().rules, 1024);
     qm_memory_use(&memory, &rules.base);
     assert_int_equal(get().rules, qm_memory_first_rules(total));
+    assert_false(memory.asleep);
     end();
 }
 

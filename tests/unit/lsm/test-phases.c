@@ -25,7 +25,7 @@ static void test_t1(void **state)
     assert_true(phases_t1(&p, 3000) < 7.5);
 }
 
-/* 1,000 look-ups an interval, of which so many miss. */
+/* An interval of 1,000 look-ups. */
 static void interval(struct phases *p, uint64_t misses, bool compaction)
 {
     phases_interval(p, 1000 - misses, misses, 500, compaction);
