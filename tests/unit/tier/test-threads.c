@@ -219,7 +219,8 @@ static void wait_for(_Atomic uint64_t *counter, uint64_t many)
         nanosleep(&a_while, NULL);
 }
 
-/* Which run is read whole, when, and written after is chance. */
+/* Moves wait for the disk and reads do not: on a slow one, reads may have had their
+ * hits before a block of the sample was handed on. */
 static bool wait_for_a_hand_on(void)
 {
     const struct timespec a_while = {0, 1000000};
