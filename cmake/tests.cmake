@@ -7,9 +7,13 @@ set(QM_TEST_TIMEOUT 600)
 add_custom_target(cmocka-programs)
 
 # qm_test(NAME SOURCES... [LIBS libs...] [LABELS labels...]): a cmocka test
-# program, run by CTest.  It has the label cmocka, too.
+# program, run by CTest.  It has the label cmocka, too; and where QM_PURE is set
+# (tests/CMakeLists.txt), the label pure, unless it has threads.
 function(qm_test name)
   cmake_parse_arguments(T "" "" "LIBS;LABELS" ${ARGN})
+  if(QM_PURE AND NOT "concurrent" IN_LIST T_LABELS)
+    list(APPEND T_LABELS pure)
+  endif()
   add_executable(${name} ${T_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                            ${CMAKE_BINARY_DIR}/tests)
