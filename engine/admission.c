@@ -38,6 +38,12 @@
  * model's disks, whose busy time is known. */
 #define FLAT 1.6
 
+/* How many standard errors an estimate must lie on the side of a busy device, to count.
+ * Found by trying, in virtual time: the slope is of hundreds of reads, and on a busy
+ * device a whole one makes it too low. */
+#define ALONE_SURE 2.0
+#define SLOPE_SURE 0.5
+
 void qm_admission_init(struct qm_admission *a)
 {
     *a = (struct qm_admission){.gap = 0};
@@ -76,8 +82,13 @@ static void learn_alone(struct qm_admission *a, double others, double ns, unsign
     double weight = exp2(-ALONE_HALF * (others < OTHERS_MOST ? others : OTHERS_MOST));
 
     a->sizes[size].alone_weight += weight;
-    if (a->sizes[size].alone_weight > ALONE_MOST)
+    a->sizes[size].alone_squares += weight * weight;
+    if (a->sizes[size].alone_weight > ALONE_MOST) {
+        double part = ALONE_MOST / a->sizes[size].alone_weight;
+
         a->sizes[size].alone_weight = ALONE_MOST;
+        a->sizes[size].alone_squares *= part * part;
+    }
     a->sizes[size].alone +=
         weight / a->sizes[size].alone_weight * (ns - a->sizes[size].alone);
 }
@@ -99,7 +110,27 @@ static void learn(struct qm_admission *a, double others, double ns, unsigned siz
     /* Welford's: once with the mean before, once with that after. */
     a->spread = (1 - FADE) * a->spread + by_others * (others - a->sizes[size].others);
     a->covariance = (1 - FADE) * a->covariance + by_others * (ns - a->sizes[size].ns);
+    a->strays = (1 - FADE) * a->strays + by_ns * (ns - a->sizes[size].ns);
     a->weight = (1 - FADE) * a->weight + 1;
+}
+
+/* By how much reads' times stray from the line: the standard deviation, ns.  The lock
+ * is held. */
+static double deviation(const struct qm_admission *a)
+{
+    double line = a->spread > 0 ? a->covariance * a->covariance / a->spread : 0;
+
+    return a->strays > line ? sqrt((a->strays - line) / a->weight) : 0;
+}
+
+/* How long a read of that size takes alone, ns, if chance made those seen short.  The
+ * lock is held. */
+static double most_alone(const struct qm_admission *a, unsigned size)
+{
+    double error =
+        deviation(a) * sqrt(a->sizes[size].alone_squares) / a->sizes[size].alone_weight;
+
+    return a->sizes[size].alone + ALONE_SURE * error;
 }
 
 /* The part of the time that the device is busy, by how much longer than alone reads
@@ -110,7 +141,7 @@ static double busy_by_waiting(const struct qm_admission *a)
 
     for (unsigned i = 0; i < QM_ADMISSION_SIZES; i++)
         if (a->sizes[i].alone > 0) {
-            waited += a->sizes[i].weight * (a->sizes[i].ns / a->sizes[i].alone - 1);
+            waited += a->sizes[i].weight * (a->sizes[i].ns / most_alone(a, i) - 1);
             weight += a->sizes[i].weight;
         }
     waited = waited > 0 ? waited / weight : 0;
@@ -120,9 +151,11 @@ static double busy_by_waiting(const struct qm_admission *a)
 /* By how much a read delays another, ns.  The lock is held. */
 static double delay(const struct qm_admission *a)
 {
-    double slope = a->spread > 0 ? FLAT * a->covariance / a->spread : 0;
+    double slope = 0;
 
-    return slope > 0 ? slope : 0;
+    if (a->spread > 0)
+        slope = a->covariance / a->spread - SLOPE_SURE * deviation(a) / sqrt(a->spread);
+    return slope > 0 ? FLAT * slope : 0;
 }
 
 /* How long a read of a block, or of a few, takes alone, ns; 0: not known.  The lock is

@@ -37,6 +37,11 @@
  * line is too flat.  There another measure of U is better: how much longer reads take
  * than those that found no other.
  *
+ * Both are estimates of few reads at times: where a dozen clients never pause, one read
+ * may have been alone, the first of all, and its time is chance on a device whose
+ * reads' times stray.  A high U keeps back the prefetches that would show better.  So
+ * what chance may have made of either does not count.
+ *
  * inflight.h derives from reads' times how many prefetches may be in flight.
  *
  * Any thread may call any of these at any time; a caller that has no use for the
@@ -73,8 +78,10 @@ struct qm_admission {
     struct {
         double weight, others, ns;  /* faded count; means */
         double alone, alone_weight; /* mean ns of those that found no other, about */
+        double alone_squares;       /* of the weights of these */
     } sizes[QM_ADMISSION_SIZES];
     double weight, spread, covariance; /* of all, within their size */
+    double strays;                     /* as spread, of ns */
     struct {
         double took_weight;      /* reads that took is of */
         double followed, weight; /* mean of demands that a read more delays; count */

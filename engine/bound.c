@@ -14,7 +14,9 @@
 #define FADE   0.9f   /* of what is known, a decision */
 
 /* Of the value.  The bias of the estimate is learned while fewer blocks are used than
- * one for FEW misses: then the estimate should be the number of misses. */
+ * one for FEW misses: then the estimate should be the number of misses.  It may be
+ * wrong by as many for all that, and where not many more are used, that would be all
+ * that is seen: so as many count as used, and as having saved a miss each. */
 #define LONGER      0.98f /* as FADE */
 #define FEW         20
 #define BIAS_RATE   0.1f /* part of its error, a decision */
@@ -37,7 +39,7 @@ static float within(float x, float least, float most)
 static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
                      uint64_t ended)
 {
-    float alone, value = 1;
+    float alone, error, value = 1;
     bool known;
 
     b->by_alone = LONGER * b->by_alone + (float)(reads->alone - b->alone);
@@ -52,7 +54,9 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
         b->bias += BIAS_RATE * (b->by_misses / b->by_alone - b->bias);
         b->bias = within(b->bias, 1 / BIAS_MOST, BIAS_MOST);
     } else if (known && b->by_used > 0) {
-        value = within((alone - b->by_misses) / b->by_used, VALUE_LEAST, 1);
+        error = b->by_misses / FEW;
+        value = (alone - b->by_misses + error) / (b->by_used + error);
+        value = within(value, VALUE_LEAST, 1);
     }
     atomic_store_explicit(&b->value, value, memory_order_relaxed);
     atomic_store_explicit(&b->dear, known && b->by_device > alone,

@@ -82,6 +82,92 @@ static void test_waiting(void **state)
     qm_admission_destroy(&a);
 }
 
+/* Pseudorandom, below n. */
+static unsigned chance(unsigned n)
+{
+    static uint64_t x = 1;
+
+    x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (unsigned)((x >> 33) % n);
+}
+
+static void read_one(struct qm_admission *a, uint64_t *now, unsigned others,
+                     uint64_t ms)
+{
+    *now += 6 * MS;
+    qm_admission_begin(a, false);
+    qm_admission_end(a, false, others, *now, ms * MS, 1);
+}
+
+/* So many reads find so many others, and take `mean` ms, less or more by a third. */
+static void stray(struct qm_admission *a, uint64_t *now, unsigned n, unsigned others,
+                  unsigned mean)
+{
+    for (unsigned i = 0; i < n; i++)
+        read_one(a, now, others, mean * 2 / 3 + chance(mean * 2 / 3));
+}
+
+/* Two dozen clients read all the time, so that one read found no other, the first.  Its
+ * time says nothing if reads' times stray as far. */
+static void test_once_alone(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    read_one(&a, &now, 0, 90);
+    stray(&a, &now, READS, 23, 140);
+    assert_threshold(&a, 0);
+    qm_admission_destroy(&a);
+    qm_admission_init(&a);
+    read_one(&a, &now, 0, 90);
+    stray(&a, &now, READS, 23, 400);
+    assert_true(qm_admission_threshold(&a) > 0.5F);
+    qm_admission_destroy(&a);
+}
+
+/* It says something if these were many, and if they were nearly alone. */
+static void test_often_alone(void **state)
+{
+    struct qm_admission a;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    stray(&a, &now, 10 * READS, 0, 90);
+    stray(&a, &now, READS, 23, 140);
+    assert_true(qm_admission_threshold(&a) > 0.5F);
+    qm_admission_destroy(&a);
+    qm_admission_init(&a);
+    stray(&a, &now, READS / 10, 2, 90);
+    stray(&a, &now, READS, 23, 140);
+    assert_true(qm_admission_threshold(&a) > 0.5F);
+    qm_admission_destroy(&a);
+}
+
+/* A slope that is chance is seldom taken for that of a busy device. */
+static void test_no_slope(void **state)
+{
+    enum { TIMES = 200 };
+    struct qm_admission a;
+    unsigned busy = 0;
+    uint64_t now = MS;
+
+    (void)state;
+    qm_admission_init(&a);
+    for (unsigned i = 0; i < TIMES; i++) {
+        for (unsigned n = 0; n < READS; n++) {
+            now += MS;
+            qm_admission_begin(&a, false);
+            qm_admission_end(&a, false, chance(4), now, (90 + chance(20)) * MS, 1);
+        }
+        busy += qm_admission_threshold(&a) > 0.1F;
+    }
+    assert_in_range(busy, 1, TIMES * 2 / 5);
+    qm_admission_destroy(&a);
+}
+
 /* A device on which reads do not delay each other lets everything pass. */
 static void test_wide(void **state)
 {
@@ -200,13 +286,11 @@ static void test_burst(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_failed),
-        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_burst),
-        cmocka_unit_test(test_late_is_forgotten),
+        cmocka_unit_test(test_busy),       cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_once_alone), cmocka_unit_test(test_often_alone),
+        cmocka_unit_test(test_no_slope),   cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_failed),     cmocka_unit_test(test_late),
+        cmocka_unit_test(test_burst),      cmocka_unit_test(test_late_is_forgotten),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

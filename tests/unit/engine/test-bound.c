@@ -134,10 +134,10 @@ static void test_far_ahead(void **state)
     qm_cache_free(cache);
 }
 
-/* Random reads of 1,900 blocks, and of a stream every tenth, which is prefetched so
- * many blocks ahead. */
-static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
-                               uint64_t ahead, uint64_t reads)
+/* Random reads of so many blocks, and of a stream every so many reads, which is
+ * prefetched so many blocks ahead. */
+static void read_beside(struct qm_bound *b, struct qm_cache *cache, uint64_t blocks,
+                        uint64_t every, uint64_t ahead, uint64_t reads)
 {
     static uint64_t stream = UINT64_C(1) << 32, x = 1;
 
@@ -145,13 +145,19 @@ static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
     for (uint64_t i = 0, next = stream; i < reads; i++) {
         (void)qm_bound_admits(b, cache, false);
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407;
-        demand(cache, (x >> 33) % 1900);
-        if (i % 10 != 0)
+        demand(cache, (x >> 33) % blocks);
+        if (i % every != 0)
             continue;
         for (; next <= stream + ahead; next++)
             prefetch(cache, next);
         demand(cache, stream++);
     }
+}
+
+static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
+                               uint64_t ahead, uint64_t reads)
+{
+    read_beside(b, cache, 1900, 10, ahead, reads);
 }
 
 /* What is prefetched far ahead is used as well as what is near, and takes the places of
@@ -177,6 +183,21 @@ static void test_value(void **state)
     read_beside_stream(&b, cache, 300, 50000);
     assert_true(qm_bound_value(&b) >= 1);
     assert_false(qm_bound_is_dear(&b));
+    qm_cache_free(cache);
+}
+
+/* Where few of the blocks that are read had been prefetched, and all of these save a
+ * miss, the estimate's error is as large as what they save: it is not taken to be next
+ * to nothing. */
+static void test_value_of_few(void **state)
+{
+    struct qm_cache *cache = make_of(2000, 1, "adaptive");
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    read_beside(&b, cache, 4000, 20, 10, 400000);
+    assert_true(qm_bound_value(&b) > 0.35F);
     qm_cache_free(cache);
 }
 
@@ -223,9 +244,10 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pays),  cmocka_unit_test(test_useless),
-        cmocka_unit_test(test_spare), cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_value), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_pays),    cmocka_unit_test(test_useless),
+        cmocka_unit_test(test_spare),   cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_value),   cmocka_unit_test(test_value_of_few),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
