@@ -8,6 +8,7 @@
  *   table.c      entries by hash; their memory
  *   buffer.c     the write buffer: entries on their way to disk
  *   bloom.c      which keys cannot be on disk
+ *   cold.c       how often keys on disk were asked for
  *   log.c        the write-ahead log, recover.c its replay
  *   disk-*.c     the disk layer
  *
@@ -111,6 +112,26 @@ static inline uint64_t store_bloom_bytes(const struct bloom *b)
     return b->bits / 8;
 }
 
+/* How often keys on disk were asked for since their records were written. */
+struct cold {
+    uint32_t *slots;
+    uint64_t buckets; /* 0: counts nothing */
+};
+
+#define COLD_MOST UINT32_C(1023) /* calls of a key */
+
+/* For that many keys, but with no more bytes than that. */
+int store_cold_init(struct cold *c, uint64_t keys, uint64_t bytes);
+void store_cold_free(struct cold *c);
+uint32_t store_cold_count(const struct cold *c, struct store_hash hash);
+void store_cold_remove(struct cold *c, struct store_hash hash);
+/* false: there is no room, or too many calls; nothing was changed. */
+bool store_cold_add(struct cold *c, struct store_hash hash, uint32_t calls);
+/* A key was asked for.  Without room, others' counts fade.  false: its count is at its
+ * most, or there is no table. */
+bool store_cold_seen(struct cold *c, struct store_hash hash);
+uint64_t store_cold_bytes(const struct cold *c);
+
 struct partition;
 
 /* Which entry leaves memory.  All functions are called under the partition's lock. */
@@ -141,6 +162,7 @@ struct partition {
     struct entry **stale;
     uint32_t stale_count, stale_size;
     struct bloom bloom;
+    struct cold cold; /* if the policy counts */
     const struct disk_ops *disk_ops;
     struct disk *disk;
     struct store_log log;
