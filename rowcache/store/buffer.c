@@ -41,6 +41,9 @@ int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
     return right.high == hash.high && right.low == hash.low ? 0 : EBADMSG;
 }
 
+/* Of a partition's memory, the most that counts of keys on disk take. */
+enum { COLD_SHARE = 16 };
+
 void store_buffer_add(struct partition *p, struct entry *e)
 {
     e->place = PLACE_BUFFER;
@@ -82,12 +85,20 @@ void store_stale_remove(struct partition *p, struct entry *e)
     e->stale = 0;
 }
 
+struct making {
+    struct partition *p;
+    struct cold cold; /* the one before */
+};
+
 static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
 {
-    struct partition *p = opaque;
+    struct making *m = opaque;
+    struct partition *p = m->p;
+    struct store_hash h = store_hash_from(hash);
     struct disk_record r;
 
-    store_bloom_add(&p->bloom, store_hash_from(hash));
+    store_bloom_add(&p->bloom, h);
+    (void)store_cold_add(&p->cold, h, store_cold_count(&m->cold, h));
     if (store_disk_unpack(bytes, len, &r) == 0)
         p->has_expiry |= r.expires != 0;
     p->disk_copies++;
@@ -97,20 +108,28 @@ static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t
 int store_filter_make(struct partition *p)
 {
     static const uint8_t first[DISK_HASH];
+    struct making m = {p, p->cold};
     struct bloom old = p->bloom;
     uint64_t copies = p->disk_copies;
     int r = store_bloom_init(&p->bloom, copies * 2, p->config->false_positives);
 
+    p->cold = (struct cold){0};
+    if (r == 0 && p->ops->counts)
+        r = store_cold_init(&p->cold, p->bloom.capacity,
+                            p->config->memory / p->config->partitions / COLD_SHARE);
     p->disk_copies = 0;
     if (r == 0)
-        r = p->disk_ops->walk(p->disk, first, add_hash, p);
-    if (r != 0) { /* the old one is still right */
+        r = p->disk_ops->walk(p->disk, first, add_hash, &m);
+    if (r != 0) { /* the old ones are still right */
         store_bloom_free(&p->bloom);
+        store_cold_free(&p->cold);
         p->bloom = old;
+        p->cold = m.cold;
         p->disk_copies = copies;
         return r;
     }
     store_bloom_free(&old);
+    store_cold_free(&m.cold);
     p->stats.filter_rebuilds++;
     store_set_memory(p);
     return 0;
@@ -214,8 +233,9 @@ int store_buffer_write(struct partition *p)
     p->stats.disk_batches++;
     done(p);
     /* Too many keys for the filter, or too many of its bits are of keys that left. */
-    if (p->bloom.words && (p->bloom.added - p->bloom.removed > p->bloom.capacity ||
-                           p->bloom.removed > p->bloom.capacity / 2))
+    if ((p->bloom.words || p->ops->counts) &&
+        (p->bloom.added - p->bloom.removed > p->bloom.capacity ||
+         p->bloom.removed > p->bloom.capacity / 2))
         (void)store_filter_make(p);
     return 0;
 }

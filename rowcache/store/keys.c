@@ -410,8 +410,8 @@ static uint64_t bytes_below(int dir, const char *name)
 static uint64_t memory_of(const struct partition *p, const struct store_log_look *log)
 {
     uint64_t bytes = p->used + p->buffer.bytes + store_table_bytes(&p->table) +
-                     store_bloom_bytes(&p->bloom) + p->stale_size * sizeof *p->stale +
-                     log->memory;
+                     store_bloom_bytes(&p->bloom) + store_cold_bytes(&p->cold) +
+                     p->stale_size * sizeof *p->stale + log->memory;
     return bytes + store_disk_cache(p->config);
 }
 

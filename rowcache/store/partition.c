@@ -115,6 +115,7 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
                         struct disk_record *r)
 {
     uint8_t hash[DISK_HASH];
+    uint32_t calls;
     size_t len;
     int error;
 
@@ -134,8 +135,12 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
     if (error != 0) {
         p->stats.damaged++;
         free(*bytes);
+        return error;
     }
-    return error;
+    calls = store_cold_count(&p->cold, key->hash);
+    r->frequency =
+        r->frequency < UINT32_MAX - calls ? r->frequency + calls : UINT32_MAX;
+    return 0;
 }
 
 /* Marks that the key's copy on disk is not its value any more. */
@@ -143,6 +148,7 @@ static void shadow(struct partition *p, struct entry *e)
 {
     e->on_disk = true;
     p->shadowed++;
+    store_cold_remove(&p->cold, e->hash);
 }
 
 /* Enters an entry of a key that had none. */
@@ -209,7 +215,9 @@ static void restore(struct partition *p, const struct store_key *key,
     bool enters = may_enter(p, key->hash, bytes, r->frequency);
     struct entry *e;
 
-    if ((!enters && !p->ops->counts) || check_room(p) != 0)
+    if (!enters && (!p->ops->counts || store_cold_seen(&p->cold, key->hash)))
+        return;
+    if (check_room(p) != 0)
         return;
     e = make(key, &value, r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
     if (!e)

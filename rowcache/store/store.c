@@ -228,8 +228,8 @@ void store_set_memory(struct partition *p)
 {
     const struct qmstore_config *c = p->config;
     uint64_t all = c->memory / c->partitions;
-    uint64_t other =
-        p->buffer_bytes + store_bloom_bytes(&p->bloom) + store_disk_cache(c);
+    uint64_t other = p->buffer_bytes + store_bloom_bytes(&p->bloom) +
+                     store_cold_bytes(&p->cold) + store_disk_cache(c);
 
     if (c->durability != QMSTORE_NONE)
         other += 4 * c->log_buffer; /* two, each enlarged by doubling */
@@ -268,6 +268,7 @@ static void close_partition(struct partition *p, bool clean)
         p->ops->destroy(p);
     store_table_free(&p->table);
     store_bloom_free(&p->bloom);
+    store_cold_free(&p->cold);
     free(p->stale);
     p->stale = NULL;
     if (p->dir != -1)

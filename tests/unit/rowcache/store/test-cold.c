@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-cold.c - how often keys on disk were asked for: counted without a write, exactly
+ * while there is room, and within bounds when there is none. */
+#include "rowcache/store/store.h"
+
+#include "testing.h"
+
+static struct store_hash hash_of(uint32_t key)
+{
+    return store_hash_of(&key, sizeof key);
+}
+
+/* Counts as a plain array does. */
+static void test_exact(void **state)
+{
+    enum { KEYS = 5000 };
+    static uint32_t model[KEYS];
+    uint64_t seed = 3;
+    struct cold c;
+
+    assert_int_equal(store_cold_init(&c, KEYS, UINT64_C(1) << 20), 0);
+    assert_true(store_cold_bytes(&c) <= 5 * KEYS);
+    for (unsigned i = 0; i < 50 * KEYS; i++) {
+        uint32_t key = (uint32_t)rnd_below(&seed, KEYS);
+
+        if (rnd(&seed) % 40 == 0) {
+            store_cold_remove(&c, hash_of(key));
+            model[key] = 0;
+        } else if (rnd(&seed) % 8 == 0) {
+            bool fits = model[key] + 300 <= COLD_MOST;
+
+            assert_int_equal(store_cold_add(&c, hash_of(key), 300), fits);
+            model[key] += fits ? 300 : 0;
+        } else {
+            bool counts = model[key] < COLD_MOST;
+
+            assert_int_equal(store_cold_seen(&c, hash_of(key)), counts);
+            model[key] += counts;
+        }
+    }
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(store_cold_count(&c, hash_of(key)), model[key]);
+    for (uint32_t key = KEYS; key < 20 * KEYS; key++)
+        assert_int_equal(store_cold_count(&c, hash_of(key)), 0);
+    store_cold_free(&c);
+}
+
+/* Of many more keys than there is room for, those that come often are known. */
+static void test_full(void **state)
+{
+    enum { ROOM = 1000, KEYS = 20000, OFTEN = 100, ROUNDS = 40 };
+    struct cold c;
+    uint32_t least = UINT32_MAX, rare = 0;
+
+    assert_int_equal(store_cold_init(&c, KEYS, ROOM * 4), 0);
+    assert_true(store_cold_bytes(&c) <= ROOM * 4);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (uint32_t key = 0; key < OFTEN; key++)
+            for (unsigned i = 0; i < 10; i++)
+                assert_true(store_cold_seen(&c, hash_of(key)));
+        for (uint32_t i = 0; i < 1000; i++, rare++)
+            assert_true(store_cold_seen(&c, hash_of(OFTEN + rare % (KEYS - OFTEN))));
+    }
+    for (uint32_t key = 0; key < OFTEN; key++) {
+        uint32_t n = store_cold_count(&c, hash_of(key));
+
+        assert_true(n <= 10 * ROUNDS);
+        least = n < least ? n : least;
+    }
+    printf("of %d calls, %u are known at least\n", 10 * ROUNDS, least);
+    assert_true(least > 10 * ROUNDS / 4);
+    store_cold_free(&c);
+}
+
+static struct qmstore *open_lfu(enum qmstore_durability durability)
+{
+    struct qmstore_config c;
+
+    remove_below(test_dir);
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.policy = "lfu";
+    c.durability = durability;
+    c.threadless = true;
+    return open_ok(&c);
+}
+
+static void get(struct qmstore *s, uint32_t key)
+{
+    assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+}
+
+/* Keys that memory has no place for, while those in memory come more often. */
+static void test_no_write(void **state)
+{
+    enum { KEYS = 3000, SIZE = 1000, CALLS = 2000 };
+    static char value[SIZE];
+
+    for (int d = QMSTORE_SYNC; d <= QMSTORE_NONE; d++) {
+        struct qmstore *s = open_lfu((enum qmstore_durability)d);
+        struct partition *p = &s->partitions[0];
+        struct qmstore_stats before, after;
+        struct entry *v;
+        uint32_t hot, cold = KEYS - 1;
+
+        for (uint32_t key = 0; key < KEYS; key++)
+            assert_int_equal(qmstore_put(s, &key, sizeof key, value, SIZE, 0), 0);
+        assert_int_equal(qmstore_flush(s), 0);
+        assert_int_equal(store_buffer_write(p), 0);
+        /* All in memory have come CALLS times. */
+        for (hot = 0; hot < KEYS; hot++)
+            if (store_table_find(&p->table, hash_of(hot), &hot, sizeof hot))
+                for (unsigned i = 1; i < CALLS; i++)
+                    get(s, hot);
+        v = p->ops->victim(p);
+        assert_int_equal(v->frequency, CALLS);
+        before = stats_of(s);
+        assert_true(before.disk_keys > KEYS / 3);
+        for (unsigned i = 1; i < 1000; i++)
+            for (uint32_t key = KEYS - 20; key < KEYS; key++)
+                get(s, key);
+        after = stats_of(s);
+        assert_int_equal(after.disk_hits - before.disk_hits, 999 * 20);
+        assert_int_equal(after.disk_writes, before.disk_writes);
+        assert_int_equal(after.log_bytes, before.log_bytes);
+        assert_int_equal(after.buffer_keys, 0);
+        assert_int_equal(after.restorations, before.restorations);
+        /* More than can be counted: its record is written anew, now and then. */
+        for (unsigned i = 1000; i < CALLS; i++) {
+            get(s, cold);
+            if (store_table_find(&p->table, hash_of(cold), &cold, sizeof cold))
+                assert_int_equal(store_buffer_write(p), 0);
+        }
+        after = stats_of(s);
+        assert_int_equal(after.disk_writes - before.disk_writes, 1);
+        /* As often as the victim: now it is restored, with one more. */
+        assert_int_equal(after.restorations, before.restorations);
+        get(s, cold);
+        assert_int_equal(stats_of(s).restorations, before.restorations + 1);
+        assert_int_equal(
+            store_table_find(&p->table, hash_of(cold), &cold, sizeof cold)->frequency,
+            CALLS + 1);
+        assert_int_equal(store_cold_count(&p->cold, hash_of(cold)), 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* The filter is made anew, and with it the table; the counts stay. */
+static void test_rebuilt(void **state)
+{
+    enum { KEYS = 4000 };
+    struct qmstore *s = open_lfu(QMSTORE_NONE);
+    struct partition *p = &s->partitions[0];
+    static uint32_t counts[KEYS];
+    unsigned counted = 0;
+
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(qmstore_put(s, &key, sizeof key, test_dir, 60, 0), 0);
+    p->memory = 0; /* nothing is restored */
+    assert_int_equal(store_buffer_write(p), 0);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        for (unsigned i = 0; i < key % 7; i++)
+            (void)store_cold_seen(&p->cold, hash_of(key));
+        counts[key] = store_cold_count(&p->cold, hash_of(key));
+        counted += counts[key] > 0;
+    }
+    assert_true(counted > KEYS / 8);
+    assert_int_equal(store_filter_make(p), 0);
+    for (uint32_t key = 0; key < KEYS; key++)
+        if (!store_table_find(&p->table, hash_of(key), &key, sizeof key))
+            assert_int_equal(store_cold_count(&p->cold, hash_of(key)), counts[key]);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_exact),
+        TEST(test_full),
+        TEST(test_no_write),
+        TEST(test_rebuilt),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
