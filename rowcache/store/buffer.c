@@ -70,19 +70,19 @@ void store_stale_add(struct partition *p, struct entry *e)
         p->stale_size = size;
     }
     p->stale[p->stale_count++] = e;
-    e->stale = p->stale_count;
+    e->copy = p->stale_count;
 }
 
 void store_stale_remove(struct partition *p, struct entry *e)
 {
     struct entry *last;
 
-    if (e->stale == 0)
+    if (e->clean || e->copy == 0)
         return;
     last = p->stale[--p->stale_count];
-    p->stale[e->stale - 1] = last;
-    last->stale = e->stale;
-    e->stale = 0;
+    p->stale[e->copy - 1] = last;
+    last->copy = e->copy;
+    e->copy = 0;
 }
 
 struct making {
@@ -199,6 +199,13 @@ static void done(struct partition *p)
     }
 }
 
+static int by_hash(const void *a, const void *b)
+{
+    const struct disk_record *x = a, *y = b;
+
+    return memcmp(x->hash, y->hash, DISK_HASH);
+}
+
 int store_buffer_write(struct partition *p)
 {
     size_t n = p->buffer.count + p->stale_count, i = 0;
@@ -221,6 +228,7 @@ int store_buffer_write(struct partition *p)
         changes[i] = record_of(p->stale[s], hashes[i]);
     for (struct entry *e = p->buffer.oldest; e; e = e->newer, i++)
         changes[i] = record_of(e, hashes[i]);
+    qsort(changes, n, sizeof *changes, by_hash);
     r = p->disk_ops->apply(p->disk, changes, n);
     free(changes);
     free(hashes);

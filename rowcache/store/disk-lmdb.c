@@ -5,7 +5,9 @@
  * nothing but the value, and its files need no recovery.  A batch is a transaction.  It
  * is synced, although the store's own log makes changes durable: without that, the end
  * of the machine could damage LMDB's file.  That is one sync a write buffer; in
- * QMSTORE_NONE, where a file is set aside after any crash, none. */
+ * QMSTORE_NONE, where a file is set aside after any crash, none; and a batch is several
+ * transactions there, as LMDB's time for a page grows with the pages of a transaction,
+ * and so does its memory: it keeps each page until the transaction ends. */
 #include <errno.h>
 #include <lmdb.h>
 #include <stdlib.h>
@@ -15,11 +17,14 @@
 
 #define MAP_SIZE (UINT64_C(64) << 30) /* of address space; the file grows as needed */
 
+enum { PAGE = 4096, PAGES_MOST = 128 * PAGE };
+
 struct disk {
     MDB_env *env;
     MDB_dbi db;
     MDB_txn *reading; /* kept, and renewed for each read */
     bool sync;
+    uint64_t pages; /* bytes of pages of a transaction that is not synced, about */
 };
 
 static int error_of(int r)
@@ -52,6 +57,7 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
     if (!d)
         return ENOMEM;
     d->sync = c->sync;
+    d->pages = c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
     r = mdb_env_create(&d->env);
     if (r == 0)
         r = mdb_env_set_mapsize(d->env, MAP_SIZE);
@@ -100,32 +106,59 @@ static int lmdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *l
     return error_of(r);
 }
 
-static int lmdb_apply(struct disk *d, const struct disk_record *changes, size_t n)
+static int apply_some(struct disk *d, const struct disk_record *changes, size_t n)
 {
+    MDB_cursor *cursor;
     MDB_txn *txn;
     int r = mdb_txn_begin(d->env, NULL, 0, &txn);
 
     if (r != 0)
         return error_of(r);
+    r = mdb_cursor_open(txn, d->db, &cursor);
+    if (r != 0) {
+        mdb_txn_abort(txn);
+        return error_of(r);
+    }
+    /* A cursor finds a key that is on the page of the last without a way from the root.
+     */
     for (size_t i = 0; i < n && r == 0; i++) {
         MDB_val key = key_of(changes[i].hash), data = {0};
 
         if (changes[i].dead) {
-            r = mdb_del(txn, d->db, &key, NULL);
+            r = mdb_cursor_get(cursor, &key, &data, MDB_SET);
+            if (r == 0)
+                r = mdb_cursor_del(cursor, 0);
             if (r == MDB_NOTFOUND)
                 r = 0;
             continue;
         }
         data.mv_size = store_disk_size(&changes[i]);
-        r = mdb_put(txn, d->db, &key, &data, MDB_RESERVE);
+        r = mdb_cursor_put(cursor, &key, &data, MDB_RESERVE);
         if (r == 0)
             store_disk_pack(&changes[i], data.mv_data);
     }
+    mdb_cursor_close(cursor);
     if (r != 0)
         mdb_txn_abort(txn);
     else
         r = mdb_txn_commit(txn);
     return error_of(r);
+}
+
+static int lmdb_apply(struct disk *d, const struct disk_record *changes, size_t n)
+{
+    int r = 0;
+
+    if (d->sync)
+        return apply_some(d, changes, n);
+    for (size_t from = 0, i; from < n && r == 0; from = i) {
+        uint64_t bytes = 0;
+
+        for (i = from; i < n && bytes < d->pages; i++)
+            bytes += PAGE + (changes[i].dead ? 0 : store_disk_size(&changes[i]));
+        r = apply_some(d, &changes[from], i - from);
+    }
+    return r;
 }
 
 static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,

@@ -43,8 +43,9 @@ struct disk_ops {
     int (*open)(const struct disk_config *config, struct disk **d);
     /* *bytes is the caller's, to free().  ENOENT: none. */
     int (*get)(struct disk *d, const uint8_t *hash, void **bytes, size_t *len);
-    /* Writes records, each as store_disk_pack() makes it.  Carries out all or none,
-     * also after a crash, or those that it carried out may be carried out again. */
+    /* Writes records, each as store_disk_pack() makes it, one a hash, in ascending
+     * order of hash.  Carries out all or none, also after a crash, or those that it
+     * carried out may be carried out again. */
     int (*apply)(struct disk *d, const struct disk_record *changes, size_t n);
     /* In ascending order of hash, from `from` on. */
     int (*walk)(struct disk *d, const uint8_t *from, disk_visit *visit, void *opaque);

@@ -21,8 +21,11 @@
  * - An entry is in memory (place < PLACE_BUFFER, known to the policy) or in the write
  *   buffer.  A tombstone is in the write buffer: the key's copy on disk is to be
  *   deleted.
- * - `on_disk`: there is an older copy on disk, which counts as absent.  An entry in
- *   memory that has one is in `stale`, and the next write of the buffer deletes it.
+ * - `on_disk`: there is a copy on disk, which counts as absent.  It is the same as the
+ *   entry if that is `clean`: in memory, and not changed since it came from there, so
+ *   that it leaves memory without a write.  Else the copy is older.  An entry in memory
+ *   with an older copy is in `stale`, and the next write of the buffer deletes it.
+ * - A copy on disk is deleted only when the log has what followed it.
  * - `used` is what the entries, the table and the filters allocate. */
 #ifndef QM_STORE_INTERNAL_H
 #define QM_STORE_INTERNAL_H
@@ -46,11 +49,13 @@ struct entry {
     void *rank;                  /* of the policy lfu: which list */
     struct store_hash hash;
     uint64_t expires;
-    uint32_t frequency, stale; /* stale: its index in partition.stale and 1, or 0 */
+    uint32_t frequency;
+    uint32_t copy; /* clean: its copy's frequency; else its index in partition.stale and
+                      1, or 0 */
     uint32_t value_len;
     uint16_t key_len;
     uint8_t place;
-    bool on_disk : 1, dead : 1;
+    bool on_disk : 1, dead : 1, clean : 1;
     char bytes[]; /* key, value */
 };
 

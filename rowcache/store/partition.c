@@ -48,16 +48,53 @@ static void leave_memory(struct partition *p, struct entry *e)
     p->memory_keys--;
 }
 
-/* Moves victims to the write buffer until memory has room for `bytes` more. */
+/* An entry is, or becomes, another than its copy on disk. */
+static void dirty(struct entry *e)
+{
+    e->clean = false;
+    e->copy = 0;
+}
+
+/* The log has an entry before its copy on disk is written again.  A log that fails
+ * keeps the buffer from being written, until a new one has all entries. */
+static void log_again(struct partition *p, const struct entry *e)
+{
+    struct store_key key = {e->hash, e->bytes, e->key_len};
+    struct store_value value = {e->bytes + e->key_len, e->value_len, e->expires};
+
+    if (p->logs)
+        (void)store_log_change(p, &key, &value, e->frequency, false);
+}
+
+/* From memory to disk, by way of the write buffer if its copy there is older, or its
+ * frequency cannot be kept elsewhere. */
+static void evict(struct partition *p, struct entry *e)
+{
+    bool stays =
+        e->clean &&
+        (!p->ops->counts || store_cold_add(&p->cold, e->hash, e->frequency - e->copy));
+
+    leave_memory(p, e);
+    p->stats.evictions++;
+    if (!stays) {
+        if (e->clean)
+            log_again(p, e);
+        dirty(e);
+        store_buffer_add(p, e);
+        return;
+    }
+    p->shadowed--;
+    store_table_remove(&p->table, e);
+    free(e);
+}
+
+/* Evicts until memory has room for `bytes` more. */
 static void make_room(struct partition *p, uint64_t bytes)
 {
     struct entry *v;
 
-    while (store_is_full(p, bytes) && (v = p->ops->victim(p))) {
-        leave_memory(p, v);
-        store_buffer_add(p, v);
-        p->stats.evictions++;
-    }
+    while (store_is_full(p, bytes) && (v = p->ops->victim(p)))
+        evict(p, v);
 }
 
 /* The victim is chosen before: else, under MRU, it would be the entry itself. */
@@ -67,7 +104,7 @@ static void enter_memory(struct partition *p, struct entry *e)
     p->used += store_entry_bytes(e);
     p->memory_keys++;
     p->ops->add(p, e);
-    if (e->on_disk)
+    if (e->on_disk && !e->clean)
         store_stale_add(p, e);
 }
 
@@ -213,6 +250,7 @@ static void restore(struct partition *p, const struct store_key *key,
     struct store_value value = {r->value, r->value_len, r->expires};
     uint64_t bytes = sizeof(struct entry) + key->len + r->value_len;
     bool enters = may_enter(p, key->hash, bytes, r->frequency);
+    uint32_t calls = store_cold_count(&p->cold, key->hash);
     struct entry *e;
 
     if (!enters && (!p->ops->counts || store_cold_seen(&p->cold, key->hash)))
@@ -222,11 +260,10 @@ static void restore(struct partition *p, const struct store_key *key,
     e = make(key, &value, r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
     if (!e)
         return;
-    /* The log has it before its copy on disk is deleted or written again. */
-    if (p->logs && store_log_change(p, key, &value, e->frequency, false) != 0) {
-        free(e);
-        return;
-    }
+    e->clean = enters;
+    e->copy = enters ? r->frequency - calls : 0;
+    if (!enters)
+        log_again(p, e);
     shadow(p, e);
     settle(p, e, enters);
     p->stats.restorations += enters;
@@ -303,8 +340,8 @@ static int change_value(struct partition *p, struct entry **at,
         if (in_memory) {
             p->used += store_entry_bytes(e) - store_entry_bytes(old);
             p->ops->replace(p, old, e);
-            if (e->stale > 0)
-                p->stale[e->stale - 1] = e;
+            if (!e->clean && e->copy > 0)
+                p->stale[e->copy - 1] = e;
         } else {
             store_list_replace(&p->buffer, old, e);
         }
@@ -327,6 +364,10 @@ static int put_known(struct partition *p, struct entry *e,
     if (error != 0)
         return error;
     e->frequency = frequency ? frequency : f < UINT32_MAX ? f + 1 : f;
+    if (e->clean) {
+        dirty(e);
+        store_stale_add(p, e);
+    }
     if (e->place != PLACE_BUFFER) {
         p->stats.memory_hits++;
         p->ops->touch(p, e);

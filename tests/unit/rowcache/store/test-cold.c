@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-cold.c - how often keys on disk were asked for: counted without a write, exactly
- * while there is room, and within bounds when there is none. */
+/* test-cold.c - gets write nothing: how often keys on disk were asked for is counted in
+ * memory, exactly while there is room, and within bounds when there is none; keys that
+ * come back and leave again as they were are not written. */
 #include "rowcache/store/store.h"
 
 #include "testing.h"
@@ -173,14 +174,84 @@ static void test_rebuilt(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Asks for keys up and down, so that LFU restores some, too. */
+static void get_all(struct qmstore *s, uint32_t keys, unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; round++)
+        for (uint32_t i = 0; i < keys; i++)
+            get(s, round % 2 ? keys - 1 - i : i);
+}
+
+/* Keys go to memory and back, and are written when they were changed. */
+static void test_unchanged(void **state)
+{
+    enum { KEYS = 2000, SIZE = 1000 };
+    static const char *const policies[] = {"lru", "wtinylfu", "lfu"};
+    static char value[SIZE], want[SIZE];
+
+    for (unsigned n = 0; n < 6; n++) {
+        struct qmstore_stats before, after;
+        struct qmstore_config c;
+        struct qmstore *s;
+        uint32_t key;
+
+        remove_below(test_dir);
+        qmstore_config_init(&c);
+        c.path = test_dir;
+        c.memory = 1 << 20;
+        c.policy = policies[n % 3];
+        c.durability = n < 3 ? QMSTORE_SYNC : QMSTORE_NONE;
+        c.threadless = true;
+        s = open_ok(&c);
+        for (key = 0; key < KEYS; key++)
+            assert_int_equal(qmstore_put(s, &key, sizeof key, value, SIZE, 0), 0);
+        /* Nearly all that was put has left memory; what is there came from disk. */
+        get_all(s, KEYS, 20);
+        assert_int_equal(store_buffer_write(&s->partitions[0]), 0);
+        before = stats_of(s);
+        get_all(s, KEYS, 6);
+        after = stats_of(s);
+        if (after.restorations == before.restorations)
+            fail_msg("%s: nothing was restored", c.policy);
+        assert_true(after.evictions > before.evictions);
+        assert_true(after.disk_writes - before.disk_writes <
+                    (after.evictions - before.evictions) / 2);
+        if (n < 3)
+            assert_true(after.log_bytes - before.log_bytes <
+                        (after.evictions - before.evictions) * SIZE / 2);
+        assert_int_equal(after.keys, KEYS);
+        /* A changed one is not what the disk has; nor is one that was deleted. */
+        memset(want, 1, SIZE);
+        for (key = 0; key < KEYS; key += 2)
+            assert_int_equal(qmstore_put(s, &key, sizeof key, want, SIZE, 0), 0);
+        for (key = 1; key < KEYS; key += 4)
+            assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+        for (unsigned round = 0; round < 6; round++) {
+            for (key = 0; key < KEYS; key++) {
+                void *v = NULL;
+                int r = qmstore_get(s, &key, sizeof key, &v, NULL, NULL);
+
+                assert_int_equal(r, key % 4 == 1 ? ENOENT : 0);
+                if (r == 0)
+                    assert_memory_equal(v, key % 2 ? value : want, SIZE);
+                free(v);
+            }
+            if (round == 3) {
+                assert_int_equal(qmstore_close(s), 0);
+                s = open_ok(&c);
+            }
+        }
+        assert_int_equal(stats_of(s).keys, KEYS / 4 * 3);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_exact),
-        TEST(test_full),
-        TEST(test_no_write),
-        TEST(test_rebuilt),
+        TEST(test_exact),   TEST(test_full),      TEST(test_no_write),
+        TEST(test_rebuilt), TEST(test_unchanged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
