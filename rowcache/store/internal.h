@@ -9,7 +9,8 @@
  *   buffer.c     the write buffer: entries on their way to disk
  *   bloom.c      which keys cannot be on disk
  *   cold.c       how often keys on disk were asked for
- *   log.c        the write-ahead log, recover.c its replay
+ *   log.c        the write-ahead log, recover.c its replay, state.c what the last
+ *                process was
  *   disk-*.c     the disk layer
  *
  * A partition's lock protects all of it but the log's state, which has a lock of its

@@ -32,16 +32,7 @@ enum { DEAD = 1, MORE = 2 };
 
 static const char magic[8] = "QMSTLOG1";
 
-struct store_log_state {
-    char magic[8];
-    uint32_t clean, durability; /* of the last process */
-    _Atomic uint64_t acknowledged;
-    char boot[40]; /* the machine's, since it was started */
-};
-
-static const char state_magic[8] = "QMSTSTA1";
-
-enum { STATE_SIZE = 4096, LEAST_BUFFER = 4096 };
+enum { LEAST_BUFFER = 4096 };
 
 static int write_all(int fd, const char *bytes, size_t len, uint64_t offset)
 {
@@ -56,45 +47,6 @@ static int write_all(int fd, const char *bytes, size_t len, uint64_t offset)
         len -= (size_t)n;
         offset += (size_t)n;
     }
-    return 0;
-}
-
-static void read_boot_id(char boot[40])
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-    memset(boot, 0, 40);
-    if (fd == -1)
-        return;
-    if (read(fd, boot, 36) != 36)
-        memset(boot, 0, 40);
-    close(fd);
-}
-
-static int open_state(struct store_log *l, const char *name, bool *is_new)
-{
-    char zero[STATE_SIZE] = {0};
-    struct stat st;
-    int fd = openat(l->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600),
-        r = 0;
-    void *map;
-
-    if (fd == -1)
-        return errno;
-    if (fstat(fd, &st) == -1)
-        r = errno;
-    else if (st.st_size <
-             (off_t)sizeof zero) /* written, so that a full disk shows here */
-        r = write_all(fd, zero, sizeof zero, 0);
-    map = r == 0 ? mmap(NULL, sizeof zero, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                 : MAP_FAILED;
-    if (r == 0 && map == MAP_FAILED)
-        r = errno;
-    close(fd);
-    if (r != 0)
-        return r;
-    l->state = map;
-    *is_new = memcmp(l->state->magic, state_magic, sizeof state_magic) != 0;
     return 0;
 }
 
@@ -214,41 +166,44 @@ int store_log_open(struct store_log *l, int dir, const char *name,
                    void *opaque, uint64_t *lost, bool *clean,
                    enum qmstore_durability *was, bool *damaged)
 {
-    uint64_t acknowledged;
-    char boot[40];
+    struct store_state_was last;
     struct stat st;
-    bool is_new;
     int r;
 
-    *l = (struct store_log){
-        .dir = dir, .fd = -1, .sync = durability == QMSTORE_SYNC, .limit = limit};
+    *l = (struct store_log){.dir = dir,
+                            .fd = -1,
+                            .state = {.fd = -1},
+                            .sync = durability == QMSTORE_SYNC,
+                            .durability = durability,
+                            .limit = limit};
     *damaged = false;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->written, NULL);
     if (!(l->path = strdup(name)))
         return ENOMEM;
-    if ((r = open_state(l, state_name, &is_new)) != 0)
+    if ((r = store_state_open(&l->state, dir, state_name, &last)) != 0)
         return r;
-    *clean = is_new || l->state->clean;
-    *was = is_new ? durability : (enum qmstore_durability)l->state->durability;
-    acknowledged = is_new ? 0 : atomic_load(&l->state->acknowledged);
+    l->is_new = last.is_new;
+    *clean = last.clean;
+    *was = last.is_new ? durability : last.durability;
     l->fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd == -1 || fstat(l->fd, &st) == -1)
         return errno;
     *lost = 0;
     if (st.st_size < (off_t)sizeof(struct header)) { /* new, or torn when it was */
         /* None is acknowledged before the header is on disk. */
-        if (acknowledged > 0)
+        if (last.acknowledged > 0)
             return EBADMSG;
         l->offset = sizeof(struct header);
         r = write_header(l->fd, 0);
+    } else if (last.is_new && st.st_size > (off_t)sizeof(struct header)) {
+        return EBADMSG; /* the state was on disk before any record */
     } else {
         r = read_log(l, (uint64_t)st.st_size, each, opaque, damaged);
-        *lost = acknowledged > l->appended ? acknowledged - l->appended : 0;
+        *lost = last.acknowledged > l->appended ? last.acknowledged - l->appended : 0;
     }
-    read_boot_id(boot);
     /* When the machine ended, what was not synced was written in any order, or not. */
-    if (!*clean && memcmp(boot, l->state->boot, sizeof boot) != 0)
+    if (!*clean && !last.same_boot)
         *damaged = false;
     if (r == 0 && !*damaged && ftruncate(l->fd, (off_t)l->offset) == -1)
         r = errno;
@@ -259,14 +214,8 @@ int store_log_open(struct store_log *l, int dir, const char *name,
         return errno;
     l->durable = l->appended;
     l->live = l->offset;
-    memcpy(l->state->magic, state_magic, sizeof state_magic);
-    memcpy(l->state->boot, boot, sizeof boot);
-    l->state->durability = durability;
-    l->state->clean = 0;
-    atomic_store(&l->state->acknowledged, l->appended);
     l->opened = true;
-    /* The end of the machine must not find that the last process closed the log. */
-    return msync(l->state, STATE_SIZE, MS_SYNC) == -1 ? errno : 0;
+    return store_state_write(&l->state, durability, false, l->appended);
 }
 
 static int reserve(struct store_log *l, size_t more)
@@ -382,7 +331,6 @@ int store_log_append(struct store_log *l, struct store_log_record *r)
 
 int store_log_commit(struct store_log *l, uint64_t sequence)
 {
-    uint64_t was = atomic_load_explicit(&l->state->acknowledged, memory_order_relaxed);
     int error = 0;
 
     if (l->sync) {
@@ -397,9 +345,8 @@ int store_log_commit(struct store_log *l, uint64_t sequence)
         }
         pthread_mutex_unlock(&l->lock);
     }
-    while (error == 0 && was < sequence &&
-           !atomic_compare_exchange_weak(&l->state->acknowledged, &was, sequence))
-        ;
+    if (error == 0)
+        store_state_acknowledge(&l->state, sequence);
     return error;
 }
 
@@ -487,7 +434,7 @@ int store_log_restart(struct store_log *l,
         /* Until the name is durable, a crash may find the old file, without what is
          * appended from now on. */
         l->error = r = fsync(l->dir) == -1 ? errno : 0;
-        atomic_store(&l->state->acknowledged, l->appended);
+        store_state_set_acknowledged(&l->state, l->appended);
         close(was.fd);
         free(was.buffer);
     } else {
@@ -508,13 +455,11 @@ int store_log_restart(struct store_log *l,
 
 void store_log_close(struct store_log *l, bool clean)
 {
-    if (l->state) {
-        if (l->opened) {
-            l->state->clean = clean;
-            (void)msync(l->state, STATE_SIZE, MS_SYNC);
-        }
-        munmap(l->state, STATE_SIZE);
-    }
+    if (l->opened)
+        (void)store_state_write(&l->state, l->durability, clean,
+                                store_state_acknowledged(&l->state));
+    if (l->path)
+        store_state_close(&l->state);
     if (l->fd != -1)
         close(l->fd);
     free(l->buffer);

@@ -5,8 +5,8 @@
  * is appended is in a buffer first.  store_log_commit() in QMSTORE_SYNC writes and
  * syncs it; of several threads, one does so for all.  In QMSTORE_LAZY the buffer is
  * written when it is full, so the end of the process loses it.  How much that was is
- * known from a small mapped file, which has the newest sequence number that was
- * acknowledged: the kernel keeps it when the process dies.
+ * known from the state (state.h), which has the newest sequence number that was
+ * acknowledged.
  *
  * store_log_append() and store_log_restart() are called under the partition's lock, the
  * others without. */
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "rowcache/store/qmstore.h"
+#include "rowcache/store/state.h"
 
 struct store_log_record {
     uint64_t sequence, expires;
@@ -31,14 +32,14 @@ struct store_log_record {
     bool more; /* the next record belongs to the same batch */
 };
 
-struct store_log_state; /* of the mapped file */
-
 struct store_log {
     char *path; /* of the file */
     int dir, fd;
     bool sync;
     bool opened; /* the state is of this process */
-    struct store_log_state *state;
+    bool is_new; /* there was no state */
+    enum qmstore_durability durability;
+    struct store_state state;
 
     pthread_mutex_t lock;
     pthread_cond_t written;

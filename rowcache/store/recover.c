@@ -88,11 +88,13 @@ int store_recover(struct partition *p, int dir, bool *set_aside, uint64_t *lost)
     uint64_t checks = p->config->log_buffer;
     int r;
 
+    /* Nothing was on disk before the state was. */
     *set_aside = false;
     p->logs = false;
     r = store_log_open(&p->log, dir, "log", "state", durability, checks, replay, p,
                        lost, &clean, &was, &damaged);
-    if (r == EBADMSG || (r == 0 && (damaged || (!clean && was == QMSTORE_NONE)))) {
+    if (r == EBADMSG || (r == 0 && (damaged || (!clean && was == QMSTORE_NONE) ||
+                                    (p->log.is_new && p->disk_copies > 0)))) {
         *set_aside = true;
         return 0;
     }

@@ -25,12 +25,13 @@
 enum { GOOD = 1, CUT = 2, REBOOT = 4, KILLED = 8, STATE = 16 };
 enum { RECORDS = 24, LONGEST = 90, HEADER = 24, HEAD = 40, STATE_SIZE = 4096 };
 
-/* As log.c has it. */
+/* As state.c has it. */
 struct state {
     char magic[8];
     uint32_t clean, durability;
     uint64_t acknowledged;
     char boot[40];
+    uint64_t checksum;
 };
 
 struct image {
@@ -177,6 +178,13 @@ static void damage(struct food *f, uint8_t how)
     }
 }
 
+static void seal_state(void)
+{
+    uint64_t sum = XXH3_64bits(state, offsetof(struct state, checksum));
+
+    memcpy(state + offsetof(struct state, checksum), &sum, sizeof sum);
+}
+
 static void make_good(void)
 {
     uint64_t sum;
@@ -240,12 +248,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.clean = !(how & KILLED);
     s.boot[0] ^= how & REBOOT ? 1 : 0;
     memcpy(state, &s, sizeof s);
+    seal_state();
     if (how & CUT)
         image.length = image.length * eat_number(&f, 1) / 256;
     only_cut = f.left <= 3;
     damage(&f, how);
-    if (how & GOOD)
+    if (how & GOOD) {
         make_good();
+        seal_state();
+    }
     write_file("log", image.bytes, image.length);
     write_file("state", state, sizeof state);
 

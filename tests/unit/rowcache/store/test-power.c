@@ -18,6 +18,9 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { KEYS = 250, LONGEST = 4000, CHANGES = 4000, FILES = 6000, SECTOR = 512 };
 
 int __real_renameat(int from_dir, const char *from, int to_dir, const char *to);
@@ -479,15 +482,21 @@ static void warned(void *opaque, const char *message)
 /* Another machine, or this one since it was started again. */
 static void reboot(void)
 {
-    char path[200];
+    char path[200], head[72];
+    uint64_t sum;
     int fd;
 
     snprintf(path, sizeof path, "%s/0/state", image);
-    fd = open(path, O_WRONLY);
+    fd = open(path, O_RDWR);
     if (fd == -1)
         return;
-    if (lseek(fd, 0, SEEK_END) >= 64)
-        (void)!pwritev(fd, &(struct iovec){(void *)(uintptr_t) "?", 1}, 1, 24);
+    if (read(fd, head, sizeof head) == sizeof head && head[0] == 'Q') {
+        head[24] = '?';
+        sum = XXH3_64bits(head, 64);
+        memcpy(head + 64, &sum, sizeof sum);
+        assert_int_equal(pwritev(fd, &(struct iovec){head, sizeof head}, 1, 0),
+                         sizeof head);
+    }
     close(fd);
 }
 
