@@ -10,12 +10,12 @@
  * and so does its memory: it keeps each page until the transaction ends. */
 #include <errno.h>
 #include <lmdb.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rowcache/store/disk.h"
-
-#define MAP_SIZE (UINT64_C(64) << 30) /* of address space; the file grows as needed */
+#include "rowcache/store/disk-lmdb.h"
 
 enum { PAGE = 4096, PAGES_MOST = 128 * PAGE };
 
@@ -51,16 +51,25 @@ static void lmdb_close(struct disk *d)
 static int lmdb_open(const struct disk_config *c, struct disk **disk)
 {
     struct disk *d = calloc(1, sizeof *d);
+    char name[PATH_MAX];
     MDB_txn *txn = NULL;
     int r;
 
     if (!d)
         return ENOMEM;
+    if ((size_t)snprintf(name, sizeof name, "%s/data.mdb", c->dir) >= sizeof name)
+        r = ENAMETOOLONG;
+    else
+        r = store_lmdb_check(name);
+    if (r != 0) {
+        free(d);
+        return r;
+    }
     d->sync = c->sync;
     d->pages = c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
     r = mdb_env_create(&d->env);
     if (r == 0)
-        r = mdb_env_set_mapsize(d->env, MAP_SIZE);
+        r = mdb_env_set_mapsize(d->env, LMDB_MAP_SIZE);
     /* The store has its own lock, and one thread at a time. */
     if (r == 0)
         r = mdb_env_open(
