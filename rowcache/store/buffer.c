@@ -99,8 +99,10 @@ static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t
 
     store_bloom_add(&p->bloom, h);
     (void)store_cold_add(&p->cold, h, store_cold_count(&m->cold, h));
-    if (store_disk_unpack(bytes, len, &r) == 0)
+    if (store_record_unpack(h, bytes, len, &r) == 0)
         p->has_expiry |= r.expires != 0;
+    else
+        p->damaged_copies++;
     p->disk_copies++;
     return 0;
 }
@@ -117,7 +119,7 @@ int store_filter_make(struct partition *p)
     if (r == 0 && p->ops->counts)
         r = store_cold_init(&p->cold, p->bloom.capacity,
                             p->config->memory / p->config->partitions / COLD_SHARE);
-    p->disk_copies = 0;
+    p->disk_copies = p->damaged_copies = 0;
     if (r == 0)
         r = p->disk_ops->walk(p->disk, first, add_hash, &m);
     if (r != 0) { /* the old ones are still right */

@@ -91,6 +91,8 @@ int store_table_init(struct table *t);
 void store_table_free(struct table *t); /* and all entries */
 struct entry *store_table_find(const struct table *t, struct store_hash hash,
                                const void *key, size_t key_len);
+/* Whether there is an entry of a key with that hash. */
+bool store_table_has(const struct table *t, struct store_hash hash);
 /* May enlarge the table; if it cannot, its chains grow. */
 void store_table_add(struct table *t, struct entry *e);
 void store_table_remove(struct table *t, struct entry *e);
@@ -175,11 +177,12 @@ struct partition {
     int dir;
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
 
-    uint64_t memory;       /* entries in memory, metadata included: at most */
-    uint64_t buffer_bytes; /* in the buffer: at most */
-    uint64_t used;         /* by entries in memory */
-    uint64_t disk_copies;  /* records on disk, stale ones included */
-    uint64_t shadowed;     /* of them, bytes of entries with on_disk */
+    uint64_t memory;         /* entries in memory, metadata included: at most */
+    uint64_t buffer_bytes;   /* in the buffer: at most */
+    uint64_t used;           /* by entries in memory */
+    uint64_t disk_copies;    /* records on disk, stale ones included */
+    uint64_t damaged_copies; /* of them, when the filter was made */
+    uint64_t shadowed;       /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
     int disk_error;          /* of the last write to the disk layer */
     bool has_expiry;         /* keys may expire, so they are looked for */

@@ -166,7 +166,8 @@ struct qmstore_stats {
     uint64_t filter_rebuilds, expired;
     uint64_t lost;    /* changes that an earlier process had acknowledged, and that are
                          not there; known after the end of a process only */
-    uint64_t damaged; /* records on disk whose checksum is wrong */
+    uint64_t damaged; /* records on disk whose checksum is wrong: found at opening, and
+                         each time that one was asked for */
     int error;        /* why changes are refused just now, or 0 */
 };
 

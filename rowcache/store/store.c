@@ -357,6 +357,9 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
         store_warn(c,
                    "%s/%u: the last %llu changes that an earlier process made are lost",
                    c->path, number, (unsigned long long)lost);
+    if (r == 0 && p->stats.damaged > 0)
+        store_warn(c, "%s/%u: %llu records on disk are damaged", c->path, number,
+                   (unsigned long long)p->stats.damaged);
     return r;
 }
 

@@ -49,6 +49,15 @@ struct entry *store_table_find(const struct table *t, struct store_hash hash,
     return e;
 }
 
+bool store_table_has(const struct table *t, struct store_hash hash)
+{
+    const struct entry *e = *bucket(t, hash);
+
+    while (e && !(e->hash.high == hash.high && e->hash.low == hash.low))
+        e = e->next;
+    return e != NULL;
+}
+
 static void enlarge(struct table *t)
 {
     struct table larger = {.bits = t->bits + 1};

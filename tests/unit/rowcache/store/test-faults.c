@@ -405,6 +405,7 @@ static void test_renamed_record(void **state)
     char command[400];
     struct qmstore *s;
     unsigned wrong = 0;
+    uint64_t found;
 
     c.disk = "files";
     c.policy = "lru";
@@ -447,7 +448,10 @@ static void test_damaged_record(void **state)
              "conv=notrunc status=none; done",
              test_dir);
     assert_int_equal(system(command), 0);
+    message[0] = 0;
     s = open_ok(&c);
+    found = stats_of(s).damaged;
+    assert_non_null(strstr(message, "records on disk are damaged"));
     for (unsigned i = 0; i < 1000; i++) {
         int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
 
@@ -455,7 +459,8 @@ static void test_damaged_record(void **state)
         wrong += r == EBADMSG;
     }
     assert_true(wrong > 100);
-    assert_int_equal(stats_of(s).damaged, wrong);
+    assert_int_equal(found, wrong);
+    assert_int_equal(stats_of(s).damaged, 2 * wrong);
     fill(s, 0, 1000); /* a new value mends it */
     assert_int_equal(count(s, 1000), 1000);
     assert_int_equal(qmstore_close(s), 0);
