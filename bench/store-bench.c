@@ -224,8 +224,9 @@ static uint64_t power_of_two(double n)
 }
 
 /* The memory with which the store has the share of its keys in memory (its sixth figure
- * tells): their entries, a bucket each, the filter of those on disk, and a sixteenth
- * and an eighth of it all for the write buffer and the disk layer's cache. */
+ * tells): their entries, a bucket each, the filter of those on disk, a sixteenth and an
+ * eighth of it all for the write buffer and the disk layer's cache, and under LFU
+ * counts of keys on disk, in at most a sixteenth. */
 static uint64_t memory(void)
 {
     double keys = (double)o.keys * o.share;
@@ -235,8 +236,11 @@ static uint64_t memory(void)
         (double)power_of_two(((double)o.keys - keys) / o.partitions * 1.5 * 9.6) / 8 *
         o.partitions;
 
-    return o.memory ? o.memory
-                    : (uint64_t)((keys * (double)entry + buckets + filter) * 16 / 13);
+    double counts = strcmp(o.policy, "lfu") ? 0 : ((double)o.keys - keys) * 1.5 * 4.6;
+    double other = keys * (double)entry + buckets + filter;
+    double all = fmin((other + counts) * 16 / 13, other * 16 / 12);
+
+    return o.memory ? o.memory : (uint64_t)all;
 }
 
 static void open_engine(void)
