@@ -405,7 +405,6 @@ static void test_renamed_record(void **state)
     char command[400];
     struct qmstore *s;
     unsigned wrong = 0;
-    uint64_t found;
 
     c.disk = "files";
     c.policy = "lru";
@@ -437,6 +436,7 @@ static void test_damaged_record(void **state)
     char command[300];
     struct qmstore *s;
     unsigned wrong = 0;
+    uint64_t found;
 
     c.disk = "files";
     c.policy = "lru";
