@@ -27,6 +27,7 @@ enum {
 struct disk {
     DB_ENV *env;
     DB *db;
+    int panic; /* the error for which the environment gave up, or 0 */
 };
 
 /* Berkeley DB's own errors are negative. */
@@ -44,6 +45,21 @@ static void bdb_close(struct disk *d)
     free(d);
 }
 
+static void notice(DB_ENV *env, uint32_t event, void *info)
+{
+    struct disk *d = env->app_private;
+
+    if (event == DB_EVENT_PANIC && d->panic == 0)
+        d->panic = *(int *)info;
+}
+
+/* Berkeley DB tells its caller that it gave up, whatever the cause: a disk that is full
+ * must not count as a damaged file. */
+static int error_at_opening(const struct disk *d, int r)
+{
+    return error_of(r == DB_RUNRECOVERY && d->panic > 0 ? d->panic : r);
+}
+
 static int open_env(struct disk *d, const struct disk_config *c)
 {
     /* Berkeley DB adds a quarter for its own tables. */
@@ -55,7 +71,9 @@ static int open_env(struct disk *d, const struct disk_config *c)
         return r;
     env = d->env;
     env->set_errfile(env, NULL);
-    if ((r = env->set_cachesize(env, (uint32_t)(cache >> 30),
+    env->app_private = d;
+    if ((r = env->set_event_notify(env, notice)) != 0 ||
+        (r = env->set_cachesize(env, (uint32_t)(cache >> 30),
                                 (uint32_t)(cache & ((1u << 30) - 1)), 1)) != 0 ||
         (r = env->set_lg_max(env, LOG_FILE)) != 0 ||
         (r = env->set_lg_bsize(env, LOG_BUFFER)) != 0 ||
@@ -102,8 +120,9 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
         r = d->db->open(d->db, NULL, RECORDS, NULL, DB_BTREE,
                         DB_CREATE | DB_AUTO_COMMIT, 0600);
     if (r != 0) {
+        r = error_at_opening(d, r);
         bdb_close(d);
-        return error_of(r);
+        return r;
     }
     *disk = d;
     return 0;

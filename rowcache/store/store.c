@@ -285,6 +285,7 @@ static bool is_damage(int error)
     case ENOMEM:
     case ENOSPC:
     case EDQUOT:
+    case EFBIG: /* a limit of the process's */
     case EROFS:
     case EACCES:
     case EPERM:
@@ -347,6 +348,8 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
         r = store_filter_make(p);
     if (r != 0) {
         *set_aside = is_damage(r);
+        if (*set_aside)
+            store_warn(c, "%s: %s", path, strerror(r));
         return *set_aside ? 0 : r;
     }
     /* A log that is durable is of no use if its directory is not. */

@@ -4,6 +4,7 @@
  * Linked with --wrap for pwrite64 and fdatasync, which the log calls. */
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 
@@ -31,6 +32,22 @@ int __wrap_fdatasync(int fd)
         return __real_fdatasync(fd);
     errno = refuses;
     return -1;
+}
+
+/* Writes that Berkeley DB makes until they are refused; -1: none is. */
+static int writes_left = -1;
+
+/* Takes the place of the C library's in the libraries, too. */
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *buf,
+                                                     size_t count)
+{
+    if (writes_left > 0)
+        writes_left--;
+    if (writes_left == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_write, fd, buf, count);
 }
 
 static char message[600];
@@ -312,6 +329,49 @@ static void test_damage(void **state)
     }
 }
 
+/* Opens a store on a disk that is full after some writes.  Returns what was wrong, or
+ * 0.  Called in a child: Berkeley DB frees not all when it gives up. */
+static int open_full(const struct qmstore_config *c, int writes)
+{
+    struct qmstore *s;
+    char err[400] = "";
+
+    writes_left = writes;
+    if (qmstore_open(c, &s, err, sizeof err) != ENOSPC)
+        return 1;
+    if (writes_left != 0)
+        return 2;
+    return message[0] != 0 || !strstr(err, strerror(ENOSPC)) ? 3 : 0;
+}
+
+/* A disk that is full when the store is opened is no damage: the open is refused, and
+ * finds everything when there is room. */
+static void test_full_at_opening(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+
+    c.disk = "bdb";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    message[0] = 0;
+    for (int writes = 1; writes < 1000; writes *= 3) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0)
+            _exit(open_full(&c, writes));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            fail_msg("%d writes: %x", writes, status);
+        assert_false(exists("0.damaged"));
+    }
+    s = open_ok(&c);
+    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* A log that ends in the middle of a record, as a process that is killed may leave it,
  * loses that record and what would follow, and says so. */
 static void test_torn(void **state)
@@ -470,15 +530,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_mistakes),
-        TEST(test_other_settings),
-        TEST(test_two_processes),
-        TEST(test_refusals),
-        TEST(test_damage),
-        TEST(test_torn),
-        TEST(test_damaged_record),
-        TEST(test_torn_batch),
-        TEST(test_deleted_before_refusal),
+        TEST(test_mistakes),       TEST(test_other_settings),
+        TEST(test_two_processes),  TEST(test_refusals),
+        TEST(test_damage),         TEST(test_full_at_opening),
+        TEST(test_torn),           TEST(test_damaged_record),
+        TEST(test_torn_batch),     TEST(test_deleted_before_refusal),
         TEST(test_renamed_record),
     };
 
