@@ -6,11 +6,15 @@
  * subsystem, as one thread at a time is here.  Without checksums of pages, which took
  * half of the time: each record has one, and opening verifies the pages. */
 #include <db.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rowcache/store/disk.h"
@@ -21,13 +25,18 @@ enum {
     LOG_FILE = 16 << 20,
     LOG_BUFFER = 1 << 20,
     PAGE = 4096,
-    CACHE_LEAST = 100 << 10
+    CACHE_LEAST = 100 << 10,
+    CACHE_AGAIN = 512 << 10, /* for the second verification */
 };
+
+enum { WORDS = 200 };
 
 struct disk {
     DB_ENV *env;
     DB *db;
-    int panic; /* the error for which the environment gave up, or 0 */
+    int panic;         /* the error for which the environment gave up, or 0 */
+    bool unwritten;    /* a write failed */
+    char words[WORDS]; /* the first thing that Berkeley DB said */
 };
 
 /* Berkeley DB's own errors are negative. */
@@ -51,19 +60,23 @@ static void notice(DB_ENV *env, uint32_t event, void *info)
 
     if (event == DB_EVENT_PANIC && d->panic == 0)
         d->panic = *(int *)info;
+    if (event == DB_EVENT_WRITE_FAILED)
+        d->unwritten = true;
 }
 
-/* Berkeley DB tells its caller that it gave up, whatever the cause: a disk that is full
- * must not count as a damaged file. */
-static int error_at_opening(const struct disk *d, int r)
+/* The first words tell the cause, those after it what came of it. */
+static void listen(const DB_ENV *env, const char *prefix, const char *words)
 {
-    return error_of(r == DB_RUNRECOVERY && d->panic > 0 ? d->panic : r);
+    struct disk *d = env->app_private;
+
+    if (!d->words[0])
+        snprintf(d->words, sizeof d->words, "%s", words);
 }
 
-static int open_env(struct disk *d, const struct disk_config *c)
+/* An environment in the directory.  What its cache has no room for goes to temporary
+ * files there, too: a /var/tmp that cannot be written must not matter. */
+static int make_env(struct disk *d, uint64_t cache)
 {
-    /* Berkeley DB adds a quarter for its own tables. */
-    uint64_t cache = c->cache / 5 * 4 < CACHE_LEAST ? CACHE_LEAST : c->cache / 5 * 4;
     DB_ENV *env;
     int r = db_env_create(&d->env, 0);
 
@@ -71,11 +84,24 @@ static int open_env(struct disk *d, const struct disk_config *c)
         return r;
     env = d->env;
     env->set_errfile(env, NULL);
+    env->set_errcall(env, listen);
     env->app_private = d;
     if ((r = env->set_event_notify(env, notice)) != 0 ||
-        (r = env->set_cachesize(env, (uint32_t)(cache >> 30),
-                                (uint32_t)(cache & ((1u << 30) - 1)), 1)) != 0 ||
-        (r = env->set_lg_max(env, LOG_FILE)) != 0 ||
+        (r = env->set_tmp_dir(env, ".")) != 0 ||
+        (r = env->set_flags(env, DB_NOMMAP, 1)) != 0) /* no SIGBUS */
+        return r;
+    return env->set_cachesize(env, (uint32_t)(cache >> 30),
+                              (uint32_t)(cache & ((1u << 30) - 1)), 1);
+}
+
+static int open_env(struct disk *d, const struct disk_config *c)
+{
+    /* Berkeley DB adds a quarter for its own tables. */
+    uint64_t cache = c->cache / 5 * 4 < CACHE_LEAST ? CACHE_LEAST : c->cache / 5 * 4;
+    int r = make_env(d, cache);
+    DB_ENV *env = d->env;
+
+    if (r != 0 || (r = env->set_lg_max(env, LOG_FILE)) != 0 ||
         (r = env->set_lg_bsize(env, LOG_BUFFER)) != 0 ||
         (r = env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1)) != 0 ||
         (r = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
@@ -84,6 +110,13 @@ static int open_env(struct disk *d, const struct disk_config *c)
                      DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL | DB_INIT_LOG |
                          DB_INIT_TXN | DB_RECOVER,
                      0600);
+}
+
+/* Whether a verification says that pages are damaged: it answers EINVAL for a page of a
+ * kind that it does not know. */
+static bool is_bad(int r)
+{
+    return r == DB_VERIFY_BAD || r == EINVAL;
 }
 
 /* Berkeley DB trusts its pages. */
@@ -102,30 +135,112 @@ static int verify(struct disk *d, const char *dir)
     return db->verify(db, RECORDS, NULL, NULL, 0); /* frees db */
 }
 
-static int bdb_open(const struct disk_config *c, struct disk **disk)
+/* Whether the records are damaged for one who knows nothing of the environment in which
+ * they seemed to be, and has a cache of its own. */
+static int verify_again(const char *dir)
 {
-    struct disk *d = calloc(1, sizeof *d);
-    int r;
+    struct disk d = {0};
+    int r = make_env(&d, CACHE_AGAIN);
 
-    if (!d)
-        return ENOMEM;
-    r = open_env(d, c);
     if (r == 0)
-        r = verify(d, c->dir);
+        r = d.env->open(d.env, dir, DB_CREATE | DB_PRIVATE | DB_INIT_MPOOL, 0600);
     if (r == 0)
-        r = db_create(&d->db, d->env, 0);
+        r = verify(&d, dir);
+    if (d.env)
+        d.env->close(d.env, 0);
+    return r;
+}
+
+/* Whether all bytes of the files can be read: Berkeley DB's EIO is then its judgement
+ * of what they say, and else the device's. */
+static bool can_be_read(const char *dir)
+{
+    char bytes[16 << 10]; /* nobody looks at them */
+    DIR *stream = opendir(dir);
+    struct dirent *entry;
+    ssize_t n = 0;
+
+    if (!stream)
+        return false;
+    while (n == 0 && (entry = readdir(stream))) {
+        int fd = openat(dirfd(stream), entry->d_name, O_RDONLY | O_CLOEXEC);
+        struct stat st;
+
+        if (fd == -1 || fstat(fd, &st) == -1)
+            n = -1;
+        else if (S_ISREG(st.st_mode))
+            while ((n = read(fd, bytes, sizeof bytes)) > 0)
+                ;
+        if (fd != -1)
+            close(fd);
+    }
+    closedir(stream);
+    return n == 0;
+}
+
+/* The error for the caller: EBADMSG is for what is certainly damage.  Berkeley DB tells
+ * its caller that it gave up, whatever the cause, and answers EIO for what it could not
+ * write: a disk that is full must not count as a damaged file. */
+static int error_at_opening(const struct disk *d, int r, const char *dir)
+{
+    if (r == DB_RUNRECOVERY && d->panic > 0)
+        r = d->panic;
+    switch (r) {
+    case DB_VERIFY_BAD:
+    case DB_PAGE_NOTFOUND:
+    case DB_NOTFOUND:
+    case DB_RUNRECOVERY:
+        return d->unwritten ? EIO : EBADMSG;
+    case DB_OLD_VERSION:
+    case DB_VERSION_MISMATCH:
+        return ENOTSUP;
+    case EIO:
+        return d->unwritten || !can_be_read(dir) ? EIO : EBADMSG;
+    default:
+        return error_of(r);
+    }
+}
+
+static int open_records(struct disk *d)
+{
+    int r = db_create(&d->db, d->env, 0);
+
     if (r == 0)
         r = d->db->set_pagesize(d->db, PAGE);
     if (r == 0)
         r = d->db->open(d->db, NULL, RECORDS, NULL, DB_BTREE,
                         DB_CREATE | DB_AUTO_COMMIT, 0600);
-    if (r != 0) {
-        r = error_at_opening(d, r);
-        bdb_close(d);
-        return r;
+    return r;
+}
+
+static int bdb_open(const struct disk_config *c, struct disk **disk)
+{
+    struct disk *d = calloc(1, sizeof *d);
+    int r, error = 0;
+
+    if (!d)
+        return ENOMEM;
+    r = open_env(d, c);
+    if (r == 0) {
+        r = verify(d, c->dir);
+        if (is_bad(r)) {
+            error = is_bad(verify_again(c->dir)) ? EBADMSG : EIO;
+        } else if (r != 0) { /* it came to no judgement */
+            error = error_of(r);
+        } else {
+            r = open_records(d);
+        }
     }
-    *disk = d;
-    return 0;
+    if (r == 0) {
+        *disk = d;
+        return 0;
+    }
+    if (error == 0)
+        error = error_at_opening(d, r, c->dir);
+    if (c->why)
+        snprintf(c->why, c->why_len, "%s", d->words[0] ? d->words : db_strerror(r));
+    bdb_close(d);
+    return error;
 }
 
 static DBT key_of(const uint8_t *hash)

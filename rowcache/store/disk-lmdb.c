@@ -39,6 +39,23 @@ static int error_of(int r)
     }
 }
 
+/* Of an open that fails.  EBADMSG: the file is damaged. */
+static int error_at_opening(int r)
+{
+    switch (r) {
+    case MDB_INVALID:
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_NOTFOUND:
+    case MDB_PANIC:
+        return EBADMSG;
+    case MDB_VERSION_MISMATCH:
+        return ENOTSUP;
+    default:
+        return error_of(r);
+    }
+}
+
 static void lmdb_close(struct disk *d)
 {
     if (d->reading)
@@ -85,7 +102,7 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
         mdb_txn_reset(d->reading);
     if (r != 0) {
         lmdb_close(d);
-        return error_of(r);
+        return error_at_opening(r);
     }
     *disk = d;
     return 0;

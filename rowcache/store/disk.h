@@ -29,6 +29,8 @@ struct disk_config {
     const char *dir; /* of this layer alone */
     uint64_t cache;  /* bytes of memory that it may use */
     bool sync;       /* apply() makes durable */
+    char *why;       /* what the layer's library says of an open that fails; or NULL */
+    size_t why_len;
 };
 
 /* Called with a record's bytes, which are valid during the call.  Not 0 ends the walk.
@@ -38,8 +40,8 @@ typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
 
 struct disk_ops {
     const char *name;
-    /* Recovers after a crash.  An error other than ENOMEM, ENOSPC and EROFS
-     * means that the files are damaged. */
+    /* Recovers after a crash.  EBADMSG: the files are damaged, for certain; so is what
+     * store.c's is_damage() does not know for something else. */
     int (*open)(const struct disk_config *config, struct disk **d);
     /* *bytes is the caller's, to free().  ENOENT: none. */
     int (*get)(struct disk *d, const uint8_t *hash, void **bytes, size_t *len);

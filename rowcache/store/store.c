@@ -243,13 +243,16 @@ uint64_t store_disk_cache(const struct qmstore_config *c)
     return (c->disk_cache ? c->disk_cache : c->memory / 8) / c->partitions;
 }
 
-static int open_disk(struct partition *p, int dir, const char *path)
+static int open_disk(struct partition *p, int dir, const char *path, char *why,
+                     size_t why_len)
 {
     const struct qmstore_config *c = p->config;
     const struct disk_config config = {
         .dir = path,
         .cache = store_disk_cache(c),
         .sync = c->durability != QMSTORE_NONE,
+        .why = why,
+        .why_len = why_len,
     };
 
     p->disk_ops = store_disk_find(c->disk);
@@ -286,6 +289,8 @@ static bool is_damage(int error)
     case ENOSPC:
     case EDQUOT:
     case EFBIG: /* a limit of the process's */
+    case EIO:   /* of the device, which may answer when it is asked again */
+    case ENOTSUP:
     case EROFS:
     case EACCES:
     case EPERM:
@@ -311,8 +316,11 @@ static int sync_names(int dir, const char *name)
     return r;
 }
 
+enum { WHY = 200 }; /* bytes of what a library says of an error */
+
 /* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
-static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
+static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
+                          char *why)
 {
     const struct qmstore_config *c = &s->config;
     struct partition *p = &s->partitions[number];
@@ -323,6 +331,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
     *p = (struct partition){
         .config = c, .ops = find_policy(c->policy), .dir = -1, .log = {.fd = -1}};
     *set_aside = false;
+    *why = 0;
     pthread_mutex_init(&p->lock, NULL);
     pthread_mutex_init(&p->log.lock, NULL);
     pthread_cond_init(&p->log.written, NULL);
@@ -343,13 +352,13 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside)
         r = p->ops->init(p);
     if (r != 0)
         return r;
-    r = open_disk(p, p->dir, path);
+    r = open_disk(p, p->dir, path, why, WHY);
     if (r == 0)
         r = store_filter_make(p);
     if (r != 0) {
         *set_aside = is_damage(r);
         if (*set_aside)
-            store_warn(c, "%s: %s", path, strerror(r));
+            store_warn(c, *why ? "%s: %s: %s" : "%s: %s", path, strerror(r), why);
         return *set_aside ? 0 : r;
     }
     /* A log that is durable is of no use if its directory is not. */
@@ -393,7 +402,8 @@ static int open_partitions(struct qmstore *s, char *err, size_t len)
 
     for (unsigned i = 0; i < c->partitions; i++) {
         bool aside;
-        int r = open_partition(s, i, &aside);
+        char why[WHY];
+        int r = open_partition(s, i, &aside, why);
 
         s->opened = i + 1;
         if (r == 0 && aside) {
@@ -401,14 +411,15 @@ static int open_partitions(struct qmstore *s, char *err, size_t len)
             s->opened = i;
             r = set_partition_aside(s, i);
             if (r == 0) {
-                r = open_partition(s, i, &aside);
+                r = open_partition(s, i, &aside, why);
                 s->opened = i + 1;
                 if (r == 0 && aside)
                     r = EIO;
             }
         }
         if (r != 0)
-            return refuse(err, len, r, "%s/%u: %s", c->path, i, strerror(r));
+            return refuse(err, len, r, *why ? "%s/%u: %s: %s" : "%s/%u: %s", c->path, i,
+                          strerror(r), why);
     }
     return 0;
 }

@@ -50,11 +50,94 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *buf,
     return syscall(SYS_write, fd, buf, count);
 }
 
-static char message[600];
+static char message[600], message_before[600];
+
+/* Files that are made outside of the test's directory are refused, as where /var/tmp
+ * may only be read, and counted. */
+static bool only_inside;
+static unsigned made_outside;
+
+/* A library may call open() and pread() by these names, whatever this file calls. */
+__attribute__((visibility("default"))) int open_of_library(const char *path, int flags,
+                                                           ...) __asm__("open");
+__attribute__((visibility("default"))) ssize_t
+pread_of_library(int fd, void *buf, size_t count, off_t offset) __asm__("pread");
+
+int open_of_library(const char *path, int flags, ...)
+{
+    mode_t mode = 0;
+    va_list args;
+
+    if (flags & O_CREAT) {
+        va_start(args, flags);
+        mode = va_arg(args, mode_t);
+        va_end(args);
+    }
+    if (only_inside && (flags & O_CREAT) &&
+        strncmp(path, test_dir, strlen(test_dir)) != 0) {
+        made_outside++;
+        errno = EROFS;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* What reading Berkeley DB's records comes to. */
+static enum {
+    RIGHT,
+    FAILS,
+    FAILS_ONCE,
+    WRONG_ONCE, /* the next page is another than on disk */
+    WRONG
+} reading;
 
 static void warn(void *opaque, const char *text)
 {
+    memcpy(message_before, message, sizeof message);
     snprintf(message, sizeof message, "%s", text);
+    if (strstr(text, "set aside"))
+        reading = RIGHT; /* of what takes its place */
+}
+
+static bool is_records(int fd)
+{
+    char link[40], path[200];
+    ssize_t n;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path);
+    return n > 13 && memcmp(path + n - 13, "/disk/records", 13) == 0;
+}
+
+static ssize_t spoil(int fd, char *bytes, ssize_t n)
+{
+    enum { TRIES = 101 }; /* Berkeley DB's, of one read */
+    static unsigned tried;
+
+    if (reading == RIGHT || !is_records(fd))
+        return n;
+    if (reading == FAILS || reading == FAILS_ONCE) {
+        if (reading == FAILS_ONCE && ++tried == TRIES)
+            reading = RIGHT;
+        errno = EIO;
+        return -1;
+    }
+    if (n == 4096) {
+        memset(bytes + 20, 0xff, 6); /* how much is on the page, and its kind */
+        if (reading == WRONG_ONCE)
+            reading = RIGHT;
+    }
+    return n;
+}
+
+__attribute__((visibility("default"))) ssize_t read(int fd, void *buf, size_t count)
+{
+    return spoil(fd, buf, syscall(SYS_read, fd, buf, count));
+}
+
+ssize_t pread_of_library(int fd, void *buf, size_t count, off_t offset)
+{
+    return spoil(fd, buf, syscall(SYS_pread64, fd, buf, count, offset));
 }
 
 static struct qmstore_config config(void)
@@ -372,6 +455,78 @@ static void test_full_at_opening(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Berkeley DB makes temporary files when it verifies with a small cache. */
+static void test_temporary_files(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+
+    c.disk = "bdb";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    message[0] = 0;
+    made_outside = 0;
+    only_inside = true;
+    s = open_ok(&c);
+    only_inside = false;
+    assert_string_equal(message, "");
+    assert_int_equal(made_outside, 0);
+    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* As open_full(), where reads of Berkeley DB's are of that kind. */
+static int open_reading(const struct qmstore_config *c, int kind)
+{
+    struct qmstore *s;
+    char err[400] = "";
+
+    reading = kind;
+    if (qmstore_open(c, &s, err, sizeof err) != EIO)
+        return 1;
+    if (message[0] != 0 || !strstr(err, "0: Input/output error: BDB"))
+        return 2;
+    return strstr(err, kind == WRONG_ONCE ? "Page 0" : "read:") ? 0 : 3;
+}
+
+/* What is not certainly damage is an error of qmstore_open(), and all is there when it
+ * is over: a device that fails, pages that one of two verifications finds damaged.  If
+ * both do, they are.  Berkeley DB's words are told. */
+static void test_certain(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+
+    c.disk = "bdb";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    message[0] = 0;
+    for (int kind = FAILS; kind <= WRONG_ONCE; kind++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0)
+            _exit(open_reading(&c, kind));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0)
+            fail_msg("reading %d: %x", kind, status);
+        assert_false(exists("0.damaged"));
+        s = open_ok(&c);
+        assert_int_equal(count(s, 1000), 1000);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+    reading = WRONG;
+    s = open_ok(&c);
+    reading = RIGHT;
+    if (!strstr(message_before, "0/disk: Bad message: BDB") ||
+        !strstr(message, "set aside as 0.damaged"))
+        fail_msg("'%s' '%s'", message_before, message);
+    assert_int_equal(count(s, 1000), 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* A log that ends in the middle of a record, as a process that is killed may leave it,
  * loses that record and what would follow, and says so. */
 static void test_torn(void **state)
@@ -535,7 +690,8 @@ int main(void)
         TEST(test_damage),         TEST(test_full_at_opening),
         TEST(test_torn),           TEST(test_damaged_record),
         TEST(test_torn_batch),     TEST(test_deleted_before_refusal),
-        TEST(test_renamed_record),
+        TEST(test_renamed_record), TEST(test_temporary_files),
+        TEST(test_certain),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
