@@ -83,7 +83,8 @@ QMSTORE_PUBLIC void qmstore_config_init(struct qmstore_config *config);
 
 /* Opens or makes a store.  What a crash left is recovered.  Files that are damaged are
  * set aside (renamed to NAME.damaged) with a warning, and the partition starts without
- * them.  Returns 0, or an errno value with a sentence in err:
+ * them; where that is not certain, as with EIO, nothing is moved.  Returns 0, or an
+ * errno value with a sentence in err:
  *   EINVAL     a value is out of range, or another than the store was made with
  *   ENOTEMPTY  the directory is neither empty nor a store's; nothing was changed
  *   EBUSY      another process has the store open */
