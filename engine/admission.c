@@ -123,8 +123,8 @@ static double deviation(const struct qm_admission *a)
     return a->strays > line ? sqrt((a->strays - line) / a->weight) : 0;
 }
 
-/* How long a read of that size takes alone, ns, if chance made those seen short.  The
- * lock is held. */
+/* The most that a read of that size takes alone, ns: the mean of those seen, and what
+ * chance may have taken off it.  The lock is held. */
 static double most_alone(const struct qm_admission *a, unsigned size)
 {
     double error =
@@ -169,29 +169,28 @@ static double alone(const struct qm_admission *a)
     return a->sizes[size].alone;
 }
 
-/* The least probability at which a read is worth it, with that many demands to follow
- * it.  The lock is held. */
-static double worth_from(const struct qm_admission *a, double followed)
+/* The least probability at which a read is worth it, which delays each of the demands
+ * that follow by `delayed` ns.  The lock is held. */
+static double worth_from(const struct qm_admission *a, double delayed, double followed)
 {
-    double saved = atomic_load_explicit(&a->saved, memory_order_relaxed), delayed;
+    double saved = atomic_load_explicit(&a->saved, memory_order_relaxed);
 
     if (saved < SAVED_LEAST)
         saved = SAVED_LEAST;
-    delayed = delay(a) < alone(a) ? delay(a) : alone(a);
-    delayed *= followed;
+    delayed = (delayed < alone(a) ? delayed : alone(a)) * followed;
     return delayed > 0 ? delayed / (delayed + saved * alone(a)) : 0;
 }
 
-/* The lock is held. */
-static void judge(struct qm_admission *a)
+/* delayed: what delay() says.  The lock is held. */
+static void judge(struct qm_admission *a, double delayed)
 {
-    double busy = a->gap > 0 ? delay(a) / a->gap : 0;
+    double busy = a->gap > 0 ? delayed / a->gap : 0;
     double waiting = busy_by_waiting(a);
     double average = busy > waiting ? busy : waiting, now;
 
-    atomic_store_explicit(&a->delayed, (float)delay(a), memory_order_relaxed);
+    atomic_store_explicit(&a->delayed, (float)delayed, memory_order_relaxed);
     for (unsigned i = 0; i < QM_ADMISSION_STATES; i++) {
-        now = worth_from(a, a->states[i].followed);
+        now = worth_from(a, delayed, a->states[i].followed);
         now = now > average ? now : average;
         atomic_store_explicit(&a->thresholds[i], now < MOST ? (float)now : MOST,
                               memory_order_relaxed);
@@ -219,13 +218,14 @@ static void learn_took(struct qm_admission *a, unsigned others, double ns)
 
 /* For each state: how many demands a read more would have delayed, if it had been sent
  * in that state.  These are the demands that begin until it would have ended, and until
- * fewer reads are on their way than the device serves at a time.  The lock is held. */
-static void learn_followed(struct qm_admission *a, unsigned others, uint64_t now,
-                           uint64_t ns)
+ * fewer reads are on their way than the device serves at a time.  delayed: what delay()
+ * says.  The lock is held. */
+static void learn_followed(struct qm_admission *a, double delayed, unsigned others,
+                           uint64_t now, uint64_t ns)
 {
     const unsigned reads = qm_admission_reads(a), state = qm_admission_state(reads);
     const unsigned begun = atomic_load_explicit(&a->begun, memory_order_relaxed);
-    double together = delay(a) > 0 ? alone(a) / delay(a) : TOGETHER_MOST;
+    double together = delayed > 0 ? alone(a) / delayed : TOGETHER_MOST;
 
     if (together < 1)
         together = 1;
@@ -292,7 +292,7 @@ static void note_end(struct qm_admission *a, uint64_t now)
 void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint64_t now,
                       uint64_t ns, unsigned blocks)
 {
-    double idle;
+    double idle, delayed;
 
     atomic_fetch_sub_explicit(ahead ? &a->ahead : &a->demands, 1, memory_order_relaxed);
     if (blocks == 0)
@@ -304,9 +304,10 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
         forget_saved(a);
     if (!ahead && blocks == 1)
         learn_took(a, others, (double)ns);
-    learn_followed(a, others, now, ns);
+    delayed = delay(a);
+    learn_followed(a, delayed, others, now, ns);
     if (a->weight >= ENOUGH)
-        judge(a);
+        judge(a, delayed);
     idle = a->sizes[size_of(blocks)].alone;
     pthread_mutex_unlock(&a->lock);
     qm_inflight_ended(&a->inflight, others, idle > 0 ? (double)ns / idle : 0);

@@ -37,10 +37,10 @@
  * line is too flat.  There another measure of U is better: how much longer reads take
  * than those that found no other.
  *
- * Both are estimates of few reads at times: where a dozen clients never pause, one read
- * may have been alone, the first of all, and its time is chance on a device whose
- * reads' times stray.  A high U keeps back the prefetches that would show better.  So
- * what chance may have made of either does not count.
+ * Either may rest on few reads.  Where a dozen clients never pause, only the first read
+ * found no other.  If the times of a device's reads vary, that one may have been short
+ * by chance; then all others seem to wait, U seems high, prefetches are kept back, and
+ * no read is ever alone again.  So both are lowered by a number of standard errors.
  *
  * inflight.h derives from reads' times how many prefetches may be in flight.
  *

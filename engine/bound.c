@@ -14,9 +14,9 @@
 #define FADE   0.9f   /* of what is known, a decision */
 
 /* Of the value.  The bias of the estimate is learned while fewer blocks are used than
- * one for FEW misses: then the estimate should be the number of misses.  It may be
- * wrong by as many for all that, and where not many more are used, that would be all
- * that is seen: so as many count as used, and as having saved a miss each. */
+ * one for FEW misses: then the estimate should be the number of misses.  It may still
+ * be wrong by one miss in FEW.  Where about as few blocks are used, that error alone
+ * would decide; so that many blocks are added, each of which saved a miss. */
 #define LONGER      0.98f /* as FADE */
 #define FEW         20
 #define BIAS_RATE   0.1f /* part of its error, a decision */

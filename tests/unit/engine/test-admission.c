@@ -99,7 +99,8 @@ static void read_one(struct qm_admission *a, uint64_t *now, unsigned others,
     qm_admission_end(a, false, others, *now, ms * MS, 1);
 }
 
-/* So many reads find so many others, and take `mean` ms, less or more by a third. */
+/* Ends n reads, each of which found `others` others on their way.  Their times are
+ * spread evenly from two thirds to four thirds of `mean` ms. */
 static void stray(struct qm_admission *a, uint64_t *now, unsigned n, unsigned others,
                   unsigned mean)
 {

@@ -134,8 +134,9 @@ static void test_far_ahead(void **state)
     qm_cache_free(cache);
 }
 
-/* Random reads of so many blocks, and of a stream every so many reads, which is
- * prefetched so many blocks ahead. */
+/* Makes `reads` random reads of blocks 0 to blocks - 1.  One in `every` is followed by
+ * the next read of a stream, of which `ahead` blocks are prefetched before its reader.
+ */
 static void read_beside(struct qm_bound *b, struct qm_cache *cache, uint64_t blocks,
                         uint64_t every, uint64_t ahead, uint64_t reads)
 {
