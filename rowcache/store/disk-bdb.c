@@ -112,13 +112,6 @@ static int open_env(struct disk *d, const struct disk_config *c)
                      0600);
 }
 
-/* Whether a verification says that pages are damaged: it answers EINVAL for a page of a
- * kind that it does not know. */
-static bool is_bad(int r)
-{
-    return r == DB_VERIFY_BAD || r == EINVAL;
-}
-
 /* Berkeley DB trusts its pages. */
 static int verify(struct disk *d, const char *dir)
 {
@@ -190,6 +183,7 @@ static int error_at_opening(const struct disk *d, int r, const char *dir)
     case DB_PAGE_NOTFOUND:
     case DB_NOTFOUND:
     case DB_RUNRECOVERY:
+    case EINVAL: /* of a log, or of pages that recovery meets */
         return d->unwritten ? EIO : EBADMSG;
     case DB_OLD_VERSION:
     case DB_VERSION_MISMATCH:
@@ -223,8 +217,8 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
     r = open_env(d, c);
     if (r == 0) {
         r = verify(d, c->dir);
-        if (is_bad(r)) {
-            error = is_bad(verify_again(c->dir)) ? EBADMSG : EIO;
+        if (r == DB_VERIFY_BAD) {
+            error = verify_again(c->dir) == DB_VERIFY_BAD ? EBADMSG : EIO;
         } else if (r != 0) { /* it came to no judgement */
             error = error_of(r);
         } else {

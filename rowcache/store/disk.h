@@ -40,8 +40,8 @@ typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
 
 struct disk_ops {
     const char *name;
-    /* Recovers after a crash.  EBADMSG: the files are damaged, for certain; so is what
-     * store.c's is_damage() does not know for something else. */
+    /* Recovers after a crash.  EBADMSG: the files are damaged, for certain, and are set
+     * aside.  Any other error leaves them where they are. */
     int (*open)(const struct disk_config *config, struct disk **d);
     /* *bytes is the caller's, to free().  ENOENT: none. */
     int (*get)(struct disk *d, const uint8_t *hash, void **bytes, size_t *len);

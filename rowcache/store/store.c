@@ -280,30 +280,6 @@ static void close_partition(struct partition *p, bool clean)
     pthread_mutex_destroy(&p->lock);
 }
 
-/* Whether an error of the disk layer says that its files are damaged, and not that the
- * process or the machine lacks something. */
-static bool is_damage(int error)
-{
-    switch (error) {
-    case ENOMEM:
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: /* a limit of the process's */
-    case EIO:   /* of the device, which may answer when it is asked again */
-    case ENOTSUP:
-    case EROFS:
-    case EACCES:
-    case EPERM:
-    case EMFILE:
-    case ENFILE:
-    case EINTR:
-    case EAGAIN:
-        return false;
-    default:
-        return true;
-    }
-}
-
 /* Makes the names below a directory durable. */
 static int sync_names(int dir, const char *name)
 {
@@ -356,7 +332,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if (r == 0)
         r = store_filter_make(p);
     if (r != 0) {
-        *set_aside = is_damage(r);
+        *set_aside = r == EBADMSG;
         if (*set_aside)
             store_warn(c, *why ? "%s: %s: %s" : "%s: %s", path, strerror(r), why);
         return *set_aside ? 0 : r;

@@ -54,7 +54,7 @@ static char message[600], message_before[600];
 
 /* Files that are made outside of the test's directory are refused, as where /var/tmp
  * may only be read, and counted. */
-static bool only_inside;
+static bool only_inside, none_temporary; /* no such files anywhere */
 static unsigned made_outside;
 
 /* A library may call open() and pread() by these names, whatever this file calls. */
@@ -76,6 +76,10 @@ int open_of_library(const char *path, int flags, ...)
     if (only_inside && (flags & O_CREAT) &&
         strncmp(path, test_dir, strlen(test_dir)) != 0) {
         made_outside++;
+        errno = EROFS;
+        return -1;
+    }
+    if (none_temporary && (flags & O_CREAT) && strstr(path, "/BDB")) {
         errno = EROFS;
         return -1;
     }
@@ -412,8 +416,46 @@ static void test_damage(void **state)
     }
 }
 
+/* A store on Berkeley DB that has 1,000 keys and is closed. */
+static struct qmstore_config bdb_of_1000(void)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+
+    c.disk = "bdb";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    message[0] = 0;
+    return c;
+}
+
+static void all_are_there(const struct qmstore_config *c)
+{
+    struct qmstore *s = open_ok(c);
+
+    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* Opens it in a child, since Berkeley DB frees not all when it gives up: `how` returns
+ * what was wrong, or 0.  Nothing is set aside. */
+static void refuses_to_open(int (*how)(const struct qmstore_config *c, int with),
+                            const struct qmstore_config *c, int with)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        _exit(how(c, with));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0)
+        fail_msg("with %d: %x", with, status);
+    assert_false(exists("0.damaged"));
+}
+
 /* Opens a store on a disk that is full after some writes.  Returns what was wrong, or
- * 0.  Called in a child: Berkeley DB frees not all when it gives up. */
+ * 0. */
 static int open_full(const struct qmstore_config *c, int writes)
 {
     struct qmstore *s;
@@ -431,41 +473,31 @@ static int open_full(const struct qmstore_config *c, int writes)
  * finds everything when there is room. */
 static void test_full_at_opening(void **state)
 {
-    struct qmstore_config c = config();
-    struct qmstore *s;
+    struct qmstore_config c = bdb_of_1000();
 
-    c.disk = "bdb";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
-    message[0] = 0;
-    for (int writes = 1; writes < 1000; writes *= 3) {
-        pid_t child = fork();
-        int status;
-
-        if (child == 0)
-            _exit(open_full(&c, writes));
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (status != 0)
-            fail_msg("%d writes: %x", writes, status);
-        assert_false(exists("0.damaged"));
-    }
-    s = open_ok(&c);
-    assert_int_equal(count(s, 1000), 1000);
-    assert_int_equal(qmstore_close(s), 0);
+    for (int writes = 1; writes < 1000; writes *= 3)
+        refuses_to_open(open_full, &c, writes);
+    all_are_there(&c);
 }
 
-/* Berkeley DB makes temporary files when it verifies with a small cache. */
+static int open_without_temporary(const struct qmstore_config *c, int with)
+{
+    struct qmstore *s;
+    char err[400] = "";
+
+    none_temporary = true;
+    if (qmstore_open(c, &s, err, sizeof err) == 0)
+        return 1;
+    return message[0] != 0 || !strstr(err, "temporary open") ? 2 : 0;
+}
+
+/* Berkeley DB makes temporary files when it verifies with a small cache: in the store's
+ * directory, and if it cannot, nothing is damaged. */
 static void test_temporary_files(void **state)
 {
-    struct qmstore_config c = config();
+    struct qmstore_config c = bdb_of_1000();
     struct qmstore *s;
 
-    c.disk = "bdb";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
-    message[0] = 0;
     made_outside = 0;
     only_inside = true;
     s = open_ok(&c);
@@ -474,6 +506,8 @@ static void test_temporary_files(void **state)
     assert_int_equal(made_outside, 0);
     assert_int_equal(count(s, 1000), 1000);
     assert_int_equal(qmstore_close(s), 0);
+    refuses_to_open(open_without_temporary, &c, 0);
+    all_are_there(&c);
 }
 
 /* As open_full(), where reads of Berkeley DB's are of that kind. */
@@ -495,27 +529,12 @@ static int open_reading(const struct qmstore_config *c, int kind)
  * both do, they are.  Berkeley DB's words are told. */
 static void test_certain(void **state)
 {
-    struct qmstore_config c = config();
+    struct qmstore_config c = bdb_of_1000();
     struct qmstore *s;
 
-    c.disk = "bdb";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
-    message[0] = 0;
     for (int kind = FAILS; kind <= WRONG_ONCE; kind++) {
-        pid_t child = fork();
-        int status;
-
-        if (child == 0)
-            _exit(open_reading(&c, kind));
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (status != 0)
-            fail_msg("reading %d: %x", kind, status);
-        assert_false(exists("0.damaged"));
-        s = open_ok(&c);
-        assert_int_equal(count(s, 1000), 1000);
-        assert_int_equal(qmstore_close(s), 0);
+        refuses_to_open(open_reading, &c, kind);
+        all_are_there(&c);
     }
     reading = WRONG;
     s = open_ok(&c);
