@@ -14,6 +14,17 @@ struct qm_device *device;
 struct qm_device_options options;
 _Atomic unsigned seen;
 
+struct task {
+    struct job job;
+    pthread_t thread;
+    int result;
+    char read;
+    _Atomic bool over;
+    _Atomic int tid;
+    struct task *next;
+};
+static struct task *tasks; /* not finished; of the test's thread */
+
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static char log_text[1 << 16];
 
@@ -58,8 +69,33 @@ int set_up(void **state)
     return 0;
 }
 
+/* A test that has failed leaves its jobs; the device cannot be closed under them. */
+static void end_tasks(void)
+{
+    time_t until = time(NULL) + PATIENCE;
+
+    for (unsigned i = 0; tasks && i < MOCK_TYPES; i++)
+        mock_hold(&mock, i, false);
+    if (tasks && !mock.running)
+        mock_start(&mock);
+    while (tasks) {
+        struct task *task = tasks;
+
+        if (time(NULL) > until)
+            _exit(1); /* without cmocka's report, but not held up by what hangs */
+        if (atomic_load(&task->over)) {
+            pthread_join(task->thread, NULL);
+            tasks = task->next;
+            free(task);
+        } else {
+            usleep(2000);
+        }
+    }
+}
+
 int tear_down(void **state)
 {
+    end_tasks();
     qm_device_close(device);
     device = NULL;
     mock_destroy(&mock);
@@ -155,55 +191,80 @@ int flush(void)
 
 static void *run(void *opaque)
 {
-    struct job *job = opaque;
+    struct task *task = opaque;
+    const struct job *job = &task->job;
     size_t count = (job->pages ? job->pages : 1) * (size_t)PAGE;
     uint64_t offset = (uint64_t)job->page * PAGE;
     char *buf = malloc(count);
 
-    atomic_store(&job->tid, (int)gettid());
+    atomic_store(&task->tid, (int)gettid());
     memset(buf, job->letter, count);
     switch (job->what) {
     case JOB_WRITE:
-        job->result =
+        task->result =
             qm_device_write(device, job->requester, 0, buf, count, offset, job->fua);
         break;
     case JOB_READ:
-        job->result = qm_device_read(device, job->requester, 0, buf, count, offset);
-        job->letter = buf[0];
+        task->result = qm_device_read(device, job->requester, 0, buf, count, offset);
+        task->read = buf[0];
         break;
     case JOB_ZERO:
-        job->result = qm_device_zero(device, job->requester, count, offset);
+        task->result = qm_device_zero(device, job->requester, count, offset);
+        break;
+    case JOB_STOP_RETAINING:
+        task->result = qm_device_stop_retaining(device);
         break;
     default:
-        job->result = qm_device_flush(device, job->requester, &seen);
+        task->result = qm_device_flush(device, job->requester, &seen);
     }
     free(buf);
-    atomic_store(&job->over, true);
+    atomic_store(&task->over, true);
     return NULL;
 }
 
 void start_job(struct job *job)
 {
-    atomic_store(&job->over, false);
-    atomic_store(&job->tid, 0);
-    assert_int_equal(pthread_create(&job->thread, NULL, run, job), 0);
+    struct task *task = calloc(1, sizeof *task);
+
+    assert_non_null(task);
+    task->job = *job;
+    job->task = task;
+    assert_int_equal(pthread_create(&task->thread, NULL, run, task), 0);
+    task->next = tasks;
+    tasks = task;
 }
 
 int finish_job(struct job *job)
 {
-    pthread_join(job->thread, NULL);
-    return job->result;
+    struct task *task = job->task, **at = &tasks;
+    int result;
+
+    pthread_join(task->thread, NULL);
+    if (job->what == JOB_READ)
+        job->letter = task->read;
+    result = task->result;
+    while (*at != task)
+        at = &(*at)->next;
+    *at = task->next;
+    free(task);
+    job->task = NULL;
+    return result;
+}
+
+bool job_is_over(void *job)
+{
+    return atomic_load(&((struct job *)job)->task->over);
 }
 
 static bool is_asleep(void *opaque)
 {
-    struct job *job = opaque;
+    struct task *task = opaque;
     char path[64], text[256] = "", *state;
     FILE *file;
 
-    if (atomic_load(&job->over))
+    if (atomic_load(&task->over))
         return true;
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&job->tid));
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&task->tid));
     file = fopen(path, "r");
     if (!file)
         return false;
@@ -214,5 +275,5 @@ static bool is_asleep(void *opaque)
 
 void await_asleep(struct job *job)
 {
-    await(is_asleep, job);
+    await(is_asleep, job->task);
 }

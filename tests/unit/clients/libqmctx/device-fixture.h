@@ -27,6 +27,7 @@ extern struct qm_device *device;         /* closed by tear_down */
 extern struct qm_device_options options; /* log is set */
 extern _Atomic unsigned seen;
 int set_up(void **state);
+/* Also waits, bounded, for jobs that a test which failed has not finished. */
 int tear_down(void **state);
 
 /* The server started, the device opened. */
@@ -47,20 +48,19 @@ int try_put_page(unsigned page, char letter, bool fua);
 char get_page(unsigned page);
 int flush(void);
 
-/* A request by a thread of its own. */
+/* A request by a thread of its own, which has what it needs in a task of its own: a
+ * test that fails leaves its frame while the thread runs. */
 struct job {
-    pthread_t thread;
-    enum { JOB_WRITE, JOB_READ, JOB_FLUSH, JOB_ZERO } what;
+    enum { JOB_WRITE, JOB_READ, JOB_FLUSH, JOB_ZERO, JOB_STOP_RETAINING } what;
     unsigned page, pages;
     char letter; /* written, or read */
     bool fua;
-    int result;
-    _Atomic bool over;
-    _Atomic int tid;
     const struct qm_requester *requester;
+    struct task *task; /* from start_job() to finish_job() */
 };
 void start_job(struct job *job);
 int finish_job(struct job *job);
+bool job_is_over(void *job); /* for await() */
 /* Waits until it waits for something, or is over. */
 void await_asleep(struct job *job);
 

@@ -548,3 +548,15 @@ char mock_byte(struct mock_server *m, bool durable, uint64_t offset)
     pthread_mutex_unlock(&m->lock);
     return c;
 }
+
+bool mock_is_all_durable(struct mock_server *m)
+{
+    bool same;
+
+    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&storage);
+    same = memcmp(m->image, m->durable, MOCK_SIZE) == 0;
+    pthread_mutex_unlock(&storage);
+    pthread_mutex_unlock(&m->lock);
+    return same;
+}

@@ -92,5 +92,6 @@ void mock_await_ops(struct mock_server *m, enum mock_type type, unsigned n);
 unsigned mock_count(struct mock_server *m, enum mock_type type);
 unsigned mock_open_conns(struct mock_server *m);
 char mock_byte(struct mock_server *m, bool durable, uint64_t offset);
+bool mock_is_all_durable(struct mock_server *m);
 
 #endif

@@ -162,11 +162,6 @@ static void test_zeroing_tries_once(void **state)
     assert_int_equal(mock_count(&mock, MOCK_ZERO), 1);
 }
 
-static bool is_over(void *opaque)
-{
-    return atomic_load(&((struct job *)opaque)->over);
-}
-
 /* Where there is no FLUSH, none is sent over another connection either, which could not
  * be made. */
 static void test_flushing_at_the_limit(void **state)
@@ -179,7 +174,7 @@ static void test_flushing_at_the_limit(void **state)
     open_device();
     put_page(1, 'a', false);
     start_job(&sync);
-    await(is_over, &sync);
+    await(job_is_over, &sync);
     assert_int_equal(finish_job(&sync), 0);
     assert_int_equal(stat_now().reconnections, 0);
     assert_int_equal(accepted(), 4);

@@ -212,26 +212,17 @@ static void test_stop_retaining(void **state)
     assert_int_equal(mock_byte(&mock, true, PAGE), 'c');
 }
 
-static void *stop_retaining(void *opaque)
-{
-    struct job *job = opaque;
-
-    atomic_store(&job->tid, (int)gettid());
-    job->result = qm_device_stop_retaining(device);
-    atomic_store(&job->over, true);
-    return NULL;
-}
-
 /* ... what is still in flight included. */
 static void test_stop_retaining_in_flight(void **state)
 {
-    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'}, stop = {0};
+    struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'},
+               stop = {.what = JOB_STOP_RETAINING};
 
     open_device();
     mock_hold(&mock, MOCK_WRITE, true);
     start_job(&write);
     mock_await_held(&mock, MOCK_WRITE, 1);
-    assert_int_equal(pthread_create(&stop.thread, NULL, stop_retaining, &stop), 0);
+    start_job(&stop);
     await_asleep(&stop);
     mock_hold(&mock, MOCK_WRITE, false);
     assert_int_equal(finish_job(&write), 0);
@@ -302,7 +293,7 @@ static void test_no_room(void **state)
     start_job(&write);
     await_asleep(&write);
     assert_int_equal(mock_count(&mock, MOCK_WRITE), 3);
-    assert_false(atomic_load(&write.over));
+    assert_false(job_is_over(&write));
     mock_hold(&mock, MOCK_FLUSH, false);
     assert_int_equal(finish_job(&write), 0);
     assert_true(stat_now().background_flushes > 0);
