@@ -207,6 +207,22 @@ static int open_records(struct disk *d)
     return r;
 }
 
+/* Berkeley DB unlinks a temporary file when it has made it; a process that was killed
+ * between the two has left it.  One that cannot be removed does no harm. */
+static void remove_temporary(const char *dir)
+{
+    static const char name[] = "BDBnnnnn"; /* digits, or letters */
+    DIR *stream = opendir(dir);
+    struct dirent *entry;
+
+    while (stream && (entry = readdir(stream)))
+        if (strlen(entry->d_name) == sizeof name - 1 &&
+            strncmp(entry->d_name, name, 3) == 0)
+            (void)unlinkat(dirfd(stream), entry->d_name, 0);
+    if (stream)
+        closedir(stream);
+}
+
 static int bdb_open(const struct disk_config *c, struct disk **disk)
 {
     struct disk *d = calloc(1, sizeof *d);
@@ -214,6 +230,7 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
 
     if (!d)
         return ENOMEM;
+    remove_temporary(c->dir);
     r = open_env(d, c);
     if (r == 0) {
         r = verify(d, c->dir);
@@ -323,6 +340,11 @@ static int bdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
     return stopped ? stopped : r == DB_NOTFOUND ? 0 : error_of(r);
 }
 
+static const char *bdb_words(const struct disk *d)
+{
+    return d->words[0] ? d->words : NULL;
+}
+
 static int bdb_checkpoint(struct disk *d)
 {
     return error_of(d->env->txn_checkpoint(d->env, 0, 0, DB_FORCE));
@@ -335,5 +357,6 @@ const struct disk_ops disk_bdb = {
     .apply = bdb_apply,
     .walk = bdb_walk,
     .checkpoint = bdb_checkpoint,
+    .words = bdb_words,
     .close = bdb_close,
 };

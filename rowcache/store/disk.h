@@ -53,6 +53,9 @@ struct disk_ops {
     int (*walk)(struct disk *d, const uint8_t *from, disk_visit *visit, void *opaque);
     /* Makes all that was applied durable, and the next recovery short. */
     int (*checkpoint)(struct disk *d);
+    /* What the layer's library said first of an error; NULL: nothing.  Valid until
+     * close().  NULL itself: the library says nothing. */
+    const char *(*words)(const struct disk *d);
     void (*close)(struct disk *d);
 };
 

@@ -329,8 +329,9 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if (r != 0)
         return r;
     r = open_disk(p, p->dir, path, why, WHY);
-    if (r == 0)
-        r = store_filter_make(p);
+    if (r == 0 && (r = store_filter_make(p)) != 0 && p->disk_ops->words &&
+        p->disk_ops->words(p->disk))
+        snprintf(why, WHY, "%s", p->disk_ops->words(p->disk));
     if (r != 0) {
         *set_aside = r == EBADMSG;
         if (*set_aside)

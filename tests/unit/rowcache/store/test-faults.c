@@ -91,7 +91,8 @@ static enum {
     RIGHT,
     FAILS,
     FAILS_ONCE,
-    WRONG_ONCE, /* the next page is another than on disk */
+    FAILS_LATER, /* after some that do not */
+    WRONG_ONCE,  /* the next page is another than on disk */
     WRONG
 } reading;
 
@@ -113,6 +114,8 @@ static bool is_records(int fd)
     return n > 13 && memcmp(path + n - 13, "/disk/records", 13) == 0;
 }
 
+static int reads_left; /* with FAILS_LATER */
+
 static ssize_t spoil(int fd, char *bytes, ssize_t n)
 {
     enum { TRIES = 101 }; /* Berkeley DB's, of one read */
@@ -120,7 +123,11 @@ static ssize_t spoil(int fd, char *bytes, ssize_t n)
 
     if (reading == RIGHT || !is_records(fd))
         return n;
-    if (reading == FAILS || reading == FAILS_ONCE) {
+    if (reading == FAILS_LATER && reads_left > 0) {
+        reads_left--;
+        return n;
+    }
+    if (reading <= FAILS_LATER) {
         if (reading == FAILS_ONCE && ++tried == TRIES)
             reading = RIGHT;
         errno = EIO;
@@ -375,6 +382,17 @@ static void overwrite(const char *name, off_t offset)
     close(fd);
 }
 
+static void make(const char *name)
+{
+    char path[160];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", test_dir, name);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd != -1);
+    close(fd);
+}
+
 static bool exists(const char *name)
 {
     char path[160];
@@ -438,10 +456,9 @@ static void all_are_there(const struct qmstore_config *c)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-/* Opens it in a child, since Berkeley DB frees not all when it gives up: `how` returns
- * what was wrong, or 0.  Nothing is set aside. */
-static void refuses_to_open(int (*how)(const struct qmstore_config *c, int with),
-                            const struct qmstore_config *c, int with)
+/* What `how` returns in a child, since Berkeley DB frees not all when it gives up. */
+static int in_child(int (*how)(const struct qmstore_config *c, int with),
+                    const struct qmstore_config *c, int with)
 {
     pid_t child = fork();
     int status;
@@ -449,8 +466,17 @@ static void refuses_to_open(int (*how)(const struct qmstore_config *c, int with)
     if (child == 0)
         _exit(how(c, with));
     assert_int_equal(waitpid(child, &status, 0), child);
-    if (status != 0)
-        fail_msg("with %d: %x", with, status);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -status;
+}
+
+/* `how` returns what was wrong, or 0.  Nothing is set aside. */
+static void refuses_to_open(int (*how)(const struct qmstore_config *c, int with),
+                            const struct qmstore_config *c, int with)
+{
+    int wrong = in_child(how, c, with);
+
+    if (wrong != 0)
+        fail_msg("with %d: %d", with, wrong);
     assert_false(exists("0.damaged"));
 }
 
@@ -508,6 +534,13 @@ static void test_temporary_files(void **state)
     assert_int_equal(qmstore_close(s), 0);
     refuses_to_open(open_without_temporary, &c, 0);
     all_are_there(&c);
+    /* One that a killed process has left. */
+    make("0/disk/BDB01234");
+    make("0/disk/BDB0123");
+    make("0/disk/bdb01234");
+    all_are_there(&c);
+    assert_false(exists("0/disk/BDB01234"));
+    assert_true(exists("0/disk/BDB0123") && exists("0/disk/bdb01234"));
 }
 
 /* As open_full(), where reads of Berkeley DB's are of that kind. */
@@ -522,6 +555,32 @@ static int open_reading(const struct qmstore_config *c, int kind)
     if (message[0] != 0 || !strstr(err, "0: Input/output error: BDB"))
         return 2;
     return strstr(err, kind == WRONG_ONCE ? "Page 0" : "read:") ? 0 : 3;
+}
+
+enum { NOT_SO_MANY = 100 };
+
+/* The same from a later read on; NOT_SO_MANY: opening does not read that often. */
+static int open_failing_later(const struct qmstore_config *c, int reads)
+{
+    int wrong;
+
+    reads_left = reads;
+    wrong = open_reading(c, FAILS_LATER);
+    return wrong == 1 && reads_left > 0 ? NOT_SO_MANY : wrong;
+}
+
+/* ... whenever that is: in recovery, in verification, or in the walk over all keys. */
+static void test_failing_later(void **state)
+{
+    struct qmstore_config c = bdb_of_1000();
+    int reads = 1, wrong;
+
+    while ((wrong = in_child(open_failing_later, &c, reads)) == 0)
+        reads += reads / 3 + 1;
+    if (wrong != NOT_SO_MANY || reads < 200)
+        fail_msg("after %d reads: %d", reads, wrong);
+    assert_false(exists("0.damaged"));
+    all_are_there(&c);
 }
 
 /* What is not certainly damage is an error of qmstore_open(), and all is there when it
@@ -710,7 +769,7 @@ int main(void)
         TEST(test_torn),           TEST(test_damaged_record),
         TEST(test_torn_batch),     TEST(test_deleted_before_refusal),
         TEST(test_renamed_record), TEST(test_temporary_files),
-        TEST(test_certain),
+        TEST(test_certain),        TEST(test_failing_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
