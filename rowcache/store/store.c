@@ -294,6 +294,15 @@ static int sync_names(int dir, const char *name)
 
 enum { WHY = 200 }; /* bytes of what a library says of an error */
 
+/* What the disk layer's library says of an error since the layer was opened. */
+static void tell_words(const struct partition *p, char *why)
+{
+    const char *words = p->disk_ops->words ? p->disk_ops->words(p->disk) : NULL;
+
+    if (words)
+        snprintf(why, WHY, "%s", words);
+}
+
 /* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
 static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
                           char *why)
@@ -329,9 +338,8 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if (r != 0)
         return r;
     r = open_disk(p, p->dir, path, why, WHY);
-    if (r == 0 && (r = store_filter_make(p)) != 0 && p->disk_ops->words &&
-        p->disk_ops->words(p->disk))
-        snprintf(why, WHY, "%s", p->disk_ops->words(p->disk));
+    if (r == 0 && (r = store_filter_make(p)) != 0)
+        tell_words(p, why);
     if (r != 0) {
         *set_aside = r == EBADMSG;
         if (*set_aside)
@@ -342,6 +350,8 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if ((r = sync_names(p->dir, "disk")) != 0 || (r = sync_names(s->dir, ".")) != 0)
         return r;
     r = store_recover(p, p->dir, set_aside, &lost);
+    if (r != 0) /* it walks, too */
+        tell_words(p, why);
     if (r == 0 && lost > 0)
         store_warn(c,
                    "%s/%u: the last %llu changes that an earlier process made are lost",

@@ -64,10 +64,9 @@ int open_of_library(const char *path, int flags, ...)
 /* What reading Berkeley DB's records comes to. */
 static enum {
     RIGHT,
-    FAILS,
+    FAILS, /* after reads_left that do not */
     FAILS_ONCE,
-    FAILS_LATER, /* after some that do not */
-    WRONG_ONCE,  /* the next page is another than on disk */
+    WRONG_ONCE, /* the next page is another than on disk */
     WRONG
 } reading;
 
@@ -91,7 +90,7 @@ static bool is_records(int fd)
     return n > 13 && memcmp(path + n - 13, "/disk/records", 13) == 0;
 }
 
-static int reads_left; /* with FAILS_LATER */
+static int reads_left;
 
 static ssize_t spoil(int fd, char *bytes, ssize_t n)
 {
@@ -100,11 +99,11 @@ static ssize_t spoil(int fd, char *bytes, ssize_t n)
 
     if (reading == RIGHT || !is_records(fd))
         return n;
-    if (reading == FAILS_LATER && reads_left > 0) {
+    if (reading == FAILS && reads_left > 0) {
         reads_left--;
         return n;
     }
-    if (reading <= FAILS_LATER) {
+    if (reading == FAILS || reading == FAILS_ONCE) {
         if (reading == FAILS_ONCE && ++tried == TRIES)
             reading = RIGHT;
         errno = EIO;
@@ -271,7 +270,7 @@ static int open_failing_later(const struct qmstore_config *c, int reads)
     int wrong;
 
     reads_left = reads;
-    wrong = open_reading(c, FAILS_LATER);
+    wrong = open_reading(c, FAILS);
     return wrong == 1 && reads_left > 0 ? NOT_SO_MANY : wrong;
 }
 
