@@ -48,8 +48,8 @@ int try_put_page(unsigned page, char letter, bool fua);
 char get_page(unsigned page);
 int flush(void);
 
-/* A request by a thread of its own, which has what it needs in a task of its own: a
- * test that fails leaves its frame while the thread runs. */
+/* A request by a thread of its own, which has what it needs, but for the requester, in
+ * a task of its own: a test that fails leaves its frame while the thread runs. */
 struct job {
     enum { JOB_WRITE, JOB_READ, JOB_FLUSH, JOB_ZERO, JOB_STOP_RETAINING } what;
     unsigned page, pages;
