@@ -6,8 +6,10 @@
 #include "lsm/choice.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define PRIOR 8.  /* blocks that what heat says counts for */
+#define NEAR  .25 /* what a class tells of the next, of half or double the heat */
 #define FLOOR .1  /* with room in the cache, what nothing is known of is worth a try */
 #define KEEP  .98 /* of what was learned, each interval */
 /* All else that was learned counts for this many blocks, or twice as many as the newest
@@ -47,10 +49,22 @@ void choice_learn(struct choice *c, int level, uint8_t class, double used, doubl
 double choice_value(struct choice *c, int level, float heat, double window)
 {
     uint8_t class = choice_class(heat);
-    double used = atomic_load(&c->cell[level_of(level)][class].used),
-           seen = atomic_load(&c->cell[level_of(level)][class].seen);
+    double near_used = 0, near_seen = PRIOR, prior, used = 0, seen = 0;
 
-    return (used + PRIOR * fmax(FLOOR, 1 - exp(-heat * window))) / (seen + PRIOR);
+    level = level_of(level);
+    for (int i = 0; i < CHOICE_CLASSES; i++) {
+        double u = atomic_load(&c->cell[level][i].used),
+               s = atomic_load(&c->cell[level][i].seen),
+               weight = pow(NEAR, abs(i - class));
+        near_used += weight * u;
+        near_seen += weight * s;
+        if (i == class) {
+            used = u;
+            seen = s;
+        }
+    }
+    prior = fmax(FLOOR, fmax(1 - exp(-heat * window), near_used / near_seen));
+    return (used + PRIOR * prior) / (seen + PRIOR);
 }
 
 void choice_tick(struct choice *c)

@@ -421,7 +421,7 @@ void watch_tick(struct watch *w, struct family *family, double window)
         if (f->family != family)
             continue;
         fold(f);
-        if (++f->age >= window ||
+        if (f->age++ >= window ||
             price_clock(w->price) - f->born >= price_residence(w->price))
             learn(f);
     }

@@ -79,8 +79,8 @@ void watch_remove(struct watch *w, struct file *f);
 void watch_forget(struct watch *w, struct family *family);
 
 /* Ends an interval: look-ups of known files become reads of key ranges, and what became
- * of new blocks is learned when they would have left the cache, or are `window`
- * intervals old. */
+ * of new blocks is learned when they would have left the cache, or when `window` whole
+ * intervals have passed since: an interval that a file was born in does not count. */
 void watch_tick(struct watch *w, struct family *family, double window);
 
 #endif

@@ -322,6 +322,11 @@ static void test_choice(void **state)
     choice_learn(&c, 1, choice_class(0), 900, 1000); /* cold blocks are used, too */
     assert_true(choice_value(&c, 1, 0, 10) > .8);
     assert_true(choice_value(&c, 2, 0, 10) < .11); /* of that level alone */
+    /* A class that was not seen: by those near it, not by those far away. */
+    assert_true(choice_value(&c, 1, .001f, .1) > .8);
+    assert_true(choice_value(&c, 1, .5f, .1) < .11);
+    choice_learn(&c, 1, choice_class(.001f), 0, 200);
+    assert_true(choice_value(&c, 1, .001f, .1) < .05);
     choice_learn(&c, 0, choice_class(1), 0, 1000);
     assert_true(choice_value(&c, 0, 1, 10) < .1);
     for (float heat = 0; heat < 100; heat += .01f)
@@ -387,12 +392,13 @@ static void test_watch(void **state)
     assert_int_equal(family.used, 1);
     assert_int_equal(family.late, 9);
     assert_int_equal(names_of(f, 0), 10);
-    watch_tick(w, &family, 1);
+    watch_tick(w, &family, .5); /* it may have been born a moment ago */
+    assert_true(choice_value(&family.choice, 1, 0, .5) < .11);
     collector_tick(family.collector, 0);
-    assert_true(choice_value(&family.choice, 1, 0, 1) > .5);
     assert_int_equal(names_of(f, 2), 0);
-    watch_tick(w, &family, 1);
-    watch_tick(w, &family, 1);
+    watch_tick(w, &family, .5);
+    assert_true(choice_value(&family.choice, 1, 0, .5) > .5);
+    watch_tick(w, &family, .5);
     assert_int_equal(names_of(f, 2), 10);
     watch_remove(w, f);
     assert_int_equal(family.blocks, 0);
