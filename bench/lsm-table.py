@@ -62,15 +62,17 @@ def pages(runs):
                min(len(cells[cell][mode]) for mode in modes)))
     print()
     print("| workload | cache | stock | incremental | adaptive | of stock's | of incremental's | "
-          "latency: stock | incremental | adaptive | worst 200 ms: stock | adaptive |")
-    print("|---|---:|" + "---:|" * 10)
+          "latency: stock | incremental | adaptive | p95: stock | adaptive | worst 200 ms: stock | "
+          "adaptive |")
+    print("|---|---:|" + "---:|" * 12)
     for cell in order:
         busy = [median(cell, mode, "busy_misses_per_1000")
                 for mode in ("stock", "incremental", "adaptive")]
         times = [median(cell, mode, "busy_mean_us") for mode in ("stock", "incremental", "adaptive")]
-        print("| %s | %g MiB | %s | %.2f | %.2f | %s | %.1f %% | %.1f %% |" %
+        print("| %s | %g MiB | %s | %.2f | %.2f | %s | %.0f us | %.0f us | %.1f %% | %.1f %% |" %
               (label(cell), cell[3], " | ".join("%.1f" % n for n in busy), busy[2] / busy[0],
                busy[2] / busy[1], " | ".join("%.1f us" % n for n in times),
+               median(cell, "stock", "busy_p95_us"), median(cell, "adaptive", "busy_p95_us"),
                100 * median(cell, "stock", "worst_200ms"),
                100 * median(cell, "adaptive", "worst_200ms")))
 
