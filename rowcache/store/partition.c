@@ -433,11 +433,12 @@ static int put_absent(struct partition *p, const struct store_key *key,
 int store_partition_put(struct partition *p, const struct store_key *key,
                         const struct store_value *value, uint32_t frequency)
 {
-    struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
-    int error = check_room(p);
+    int error = check_room(p); /* frees what is in the buffer */
+    struct entry *e;
 
     if (error != 0)
         return error;
+    e = store_table_find(&p->table, key->hash, key->bytes, key->len);
     p->stats.puts++;
     p->has_expiry |= value->expires != 0;
     p->ops->seen(p, key->hash);

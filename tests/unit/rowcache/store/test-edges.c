@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-edges.c - orders of changes, settings and moments that are rare: the write
+ * buffer is written in the middle of a batch, a batch pushes out a key that it changes,
+ * buffers have no room at all, keys' lives end while the disk refuses.
+ *
+ * The store's clock is the test's (linked with --wrap=store_now).
+ *
+ *   store-edges [TEST] */
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "rowcache/store/store.h"
+
+#include "testing.h"
+
+enum { SIZE = 400 };
+
+static char value[2 * SIZE];
+static uint64_t now = UINT64_C(1600000000000);
+
+uint64_t __wrap_store_now(void);
+
+uint64_t __wrap_store_now(void)
+{
+    return now;
+}
+
+static struct qmstore_config config(const char *policy, const char *disk,
+                                    enum qmstore_durability durability)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 1 << 20;
+    c.policy = policy;
+    c.disk = disk;
+    c.durability = durability;
+    c.threadless = true;
+    return c;
+}
+
+static void put(struct qmstore *s, uint32_t key, size_t len)
+{
+    assert_int_equal(qmstore_put(s, &key, sizeof key, value, len, 0), 0);
+}
+
+/* A batch's deletion fills the write buffer, which is written before the next change:
+ * of a key that was there. */
+static void test_buffer_written_in_batch(void **state)
+{
+    enum { KEYS = 20 };
+    struct qmstore_config c = config("lru", "lmdb", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+    struct partition *p = &s->partitions[0];
+    uint32_t deleted = 0, changed = KEYS + 3;
+    const struct qmstore_change changes[] = {
+        {.key = &deleted, .key_len = sizeof deleted},
+        {.key = &changed,
+         .value = value,
+         .key_len = sizeof changed,
+         .value_len = 2 * SIZE},
+    };
+    uint64_t batches;
+
+    p->memory = 0; /* all goes to the buffer at once */
+    for (uint32_t key = 0; key < KEYS; key++)
+        put(s, key, SIZE);
+    assert_int_equal(store_buffer_write(p), 0);
+    for (uint32_t key = KEYS; key < 2 * KEYS; key++)
+        put(s, key, SIZE);
+    assert_int_equal(p->buffer.count, KEYS);
+    p->buffer_bytes = p->buffer.bytes; /* it is full */
+    batches = stats_of(s).disk_batches;
+    assert_int_equal(qmstore_batch(s, changes, 2), 0);
+    assert_int_equal(stats_of(s).disk_batches, batches + 1);
+    assert_int_equal(stats_of(s).keys, 2 * KEYS - 1);
+    for (unsigned i = 0; i < 2; i++) {
+        for (uint32_t key = 0; key < 2 * KEYS; key++) {
+            void *v = NULL;
+            size_t len = 0;
+
+            assert_int_equal(qmstore_get(s, &key, sizeof key, &v, &len, NULL),
+                             key == deleted ? ENOENT : 0);
+            if (key != deleted)
+                assert_int_equal(len, key == changed ? 2 * SIZE : SIZE);
+            free(v);
+        }
+        assert_int_equal(qmstore_close(s), 0);
+        s = open_ok(&c);
+        assert_int_equal(stats_of(s).keys, 2 * KEYS - 1);
+    }
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_buffer_written_in_batch),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
