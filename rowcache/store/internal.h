@@ -188,6 +188,11 @@ struct partition {
     bool has_expiry;         /* keys may expire, so they are looked for */
     struct store_hash swept; /* up to here */
 
+    /* Changes of a batch that the log has, while they are made. */
+    const struct qmstore_change *changes;
+    const size_t *which; /* of them */
+    size_t which_count;
+
     const struct qmstore_config *config;
     struct qmstore_stats stats; /* counters only */
 };

@@ -135,12 +135,16 @@ static int change_partition(struct partition *p, const struct qmstore_change *ch
 
         r = store_log_change(p, &k, c->value ? &value : NULL, 0, i + 1 < n);
     }
+    p->changes = changes;
+    p->which = which;
+    p->which_count = n;
     for (size_t i = 0; i < n && r == 0; i++) {
         int error = carry_out(p, &changes[which[i]], true);
 
         if (error != 0 && error != ENOENT && first == 0)
             first = error;
     }
+    p->which_count = 0;
     sequence = p->log.appended;
     pthread_mutex_unlock(&p->lock);
     if (r == 0 && p->logs)

@@ -93,11 +93,80 @@ static void test_buffer_written_in_batch(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+static struct entry *entry_of(struct partition *p, uint32_t key)
+{
+    return store_table_find(&p->table, store_hash_of(&key, sizeof key), &key,
+                            sizeof key);
+}
+
+enum { HOT, GROWS, CHANGED };
+
+/* Under LFU: CHANGED came from disk, was asked for more often than can be counted
+ * there, and is the victim when GROWS takes more room, in a batch that then changes it.
+ * Returns what was not as it is to be, or 0. */
+static int push_out_in_batch(const struct qmstore_config *c, bool deletes)
+{
+    static const uint32_t keys[] = {HOT, GROWS, CHANGED};
+    struct qmstore *s = open_ok(c);
+    struct partition *p = &s->partitions[0];
+    const struct qmstore_change changes[] = {
+        {&keys[GROWS], value, sizeof keys[0], 2 * SIZE, 0},
+        {&keys[CHANGED], deletes ? NULL : value, sizeof keys[0], SIZE / 2, 0},
+    };
+    struct entry *e;
+
+    put(s, CHANGED, SIZE);
+    p->memory = 0;
+    if (store_partition_balance(p) != 0 || store_buffer_write(p) != 0)
+        return 1;
+    p->memory = UINT64_C(1) << 20;
+    put(s, HOT, SIZE);
+    put(s, GROWS, SIZE);
+    for (unsigned i = 0; i < 4 * COLD_MOST; i++)
+        for (unsigned key = HOT; key <= (i % 2 ? GROWS : CHANGED); key++)
+            if (qmstore_get(s, &keys[key], sizeof keys[0], NULL, NULL, NULL) != 0)
+                return 2;
+    e = entry_of(p, CHANGED);
+    if (!e || !e->clean || p->ops->victim(p) != e ||
+        e->frequency - e->copy <= COLD_MOST)
+        return 3;
+    p->memory = p->used + store_table_bytes(&p->table); /* it is full */
+    if (qmstore_batch(s, changes, 2) != 0)
+        return 4;
+    return stats_of(s).evictions > 0 ? 0 : 5;
+}
+
+/* What the batch made of the key is there after a crash, and not what left memory. */
+static void test_pushed_out_in_batch(void **state)
+{
+    for (unsigned deletes = 0; deletes < 2; deletes++) {
+        struct qmstore_config c = config("lfu", "lmdb", QMSTORE_SYNC);
+        uint32_t key = CHANGED;
+        size_t len = 0;
+        struct qmstore *s;
+        int status;
+        pid_t pid;
+
+        remove_below(test_dir);
+        fflush(NULL);
+        if ((pid = fork()) == 0)
+            _exit(push_out_in_batch(&c, deletes));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        s = open_ok(&c);
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, &len, NULL),
+                         deletes ? ENOENT : 0);
+        assert_int_equal(len, deletes ? 0 : SIZE / 2);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_buffer_written_in_batch),
+        TEST(test_pushed_out_in_batch),
     };
 
     if (argc > 1)
