@@ -319,7 +319,7 @@ int store_log_append(struct store_log *l, struct store_log_record *r)
     else
         l->error = error; /* a batch that is half there must not get another end */
     /* A batch is written as a whole. */
-    while (error == 0 && l->filled >= l->limit && !r->more) {
+    while (error == 0 && l->filled > 0 && l->filled >= l->limit && !r->more) {
         if (l->writing)
             pthread_cond_wait(&l->written, &l->lock);
         else

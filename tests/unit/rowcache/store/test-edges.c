@@ -161,12 +161,38 @@ static void test_pushed_out_in_batch(void **state)
     }
 }
 
+/* A log without a buffer: each change is the kernel's when the function returns. */
+static void test_no_log_buffer(void **state)
+{
+    enum { KEYS = 50 };
+    struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
+    struct qmstore *s;
+    int status;
+    pid_t pid;
+
+    c.log_buffer = 0;
+    fflush(NULL);
+    if ((pid = fork()) == 0) {
+        s = open_ok(&c);
+        for (uint32_t key = 0; key < KEYS; key++)
+            put(s, key, SIZE);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    s = open_ok(&c);
+    assert_int_equal(stats_of(s).keys, KEYS);
+    assert_int_equal(stats_of(s).lost, 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_buffer_written_in_batch),
         TEST(test_pushed_out_in_batch),
+        TEST(test_no_log_buffer),
     };
 
     if (argc > 1)
