@@ -83,7 +83,7 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
         return r;
     }
     d->sync = c->sync;
-    d->pages = c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
+    d->pages = c->cache < PAGE ? PAGE : c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
     r = mdb_env_create(&d->env);
     if (r == 0)
         r = mdb_env_set_mapsize(d->env, LMDB_MAP_SIZE);

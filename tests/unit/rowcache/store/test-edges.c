@@ -186,6 +186,34 @@ static void test_no_log_buffer(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Less than a byte of the disk layer's cache for each partition, and of the buffer. */
+static void test_no_cache(void **state)
+{
+    enum { KEYS = 50 };
+    static const char *const disks[] = {"lmdb", "bdb", "files"};
+
+    for (unsigned d = 0; d < 3; d++) {
+        struct qmstore_config c = config("lru", disks[d], QMSTORE_NONE);
+        struct qmstore *s;
+
+        remove_below(test_dir);
+        c.partitions = 2;
+        c.memory *= 2;
+        c.disk_cache = 1;
+        c.write_buffer = 1;
+        s = open_ok(&c);
+        for (unsigned i = 0; i < 2; i++)
+            s->partitions[i].memory = 0;
+        for (uint32_t key = 0; key < KEYS; key++)
+            put(s, key, SIZE);
+        assert_int_equal(stats_of(s).disk_keys, KEYS);
+        assert_int_equal(qmstore_close(s), 0);
+        s = open_ok(&c);
+        assert_int_equal(stats_of(s).keys, KEYS);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
@@ -193,6 +221,7 @@ int main(int argc, char **argv)
         TEST(test_buffer_written_in_batch),
         TEST(test_pushed_out_in_batch),
         TEST(test_no_log_buffer),
+        TEST(test_no_cache),
     };
 
     if (argc > 1)
