@@ -537,9 +537,12 @@ int qmstore_close(struct qmstore *s)
         pthread_join(s->thread, NULL);
     }
     for (unsigned i = 0; i < s->config.partitions; i++) {
-        int r = store_checkpoint(&s->partitions[i]);
+        struct partition *p = &s->partitions[i];
+        int r = store_checkpoint(p);
 
-        close_partition(&s->partitions[i], r == 0);
+        if (r != 0 && p->logs) /* without room for a new log, the old one has some */
+            (void)store_log_write(&p->log, true);
+        close_partition(p, r == 0);
         if (first == 0)
             first = r;
     }

@@ -214,14 +214,34 @@ static void test_no_cache(void **state)
     }
 }
 
+/* A disk that has no room for a new log takes what is in the log's buffer: closing the
+ * store loses nothing. */
+static void test_closed_without_new_log(void **state)
+{
+    enum { KEYS = 10 };
+    struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
+    struct qmstore *s = open_ok(&c);
+    char name[100];
+
+    for (uint32_t key = 0; key < KEYS; key++)
+        put(s, key, SIZE);
+    snprintf(name, sizeof name, "%s/0/log.new", test_dir);
+    assert_int_equal(mkdir(name, 0700), 0); /* where the new log is made */
+    assert_int_equal(qmstore_close(s), EISDIR);
+    assert_int_equal(rmdir(name), 0);
+    s = open_ok(&c);
+    assert_int_equal(stats_of(s).keys, KEYS);
+    assert_int_equal(stats_of(s).lost, 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_buffer_written_in_batch),
-        TEST(test_pushed_out_in_batch),
-        TEST(test_no_log_buffer),
-        TEST(test_no_cache),
+        TEST(test_buffer_written_in_batch), TEST(test_pushed_out_in_batch),
+        TEST(test_no_log_buffer),           TEST(test_no_cache),
+        TEST(test_closed_without_new_log),
     };
 
     if (argc > 1)
