@@ -324,8 +324,8 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
     if (is_over(r.expires)) {
         free(bytes);
         p->stats.expired++;
-        if (bury(p, key) == 0)
-            (void)check_room(p);
+        if (check_room(p) == 0)
+            (void)bury(p, key);
         return ENOENT;
     }
     p->stats.misses--;

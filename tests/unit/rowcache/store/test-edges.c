@@ -45,6 +45,12 @@ static void put(struct qmstore *s, uint32_t key, size_t len)
     assert_int_equal(qmstore_put(s, &key, sizeof key, value, len, 0), 0);
 }
 
+static struct entry *entry_of(struct partition *p, uint32_t key)
+{
+    return store_table_find(&p->table, store_hash_of(&key, sizeof key), &key,
+                            sizeof key);
+}
+
 /* A batch's deletion fills the write buffer, which is written before the next change:
  * of a key that was there. */
 static void test_buffer_written_in_batch(void **state)
@@ -91,12 +97,6 @@ static void test_buffer_written_in_batch(void **state)
         assert_int_equal(stats_of(s).keys, 2 * KEYS - 1);
     }
     assert_int_equal(qmstore_close(s), 0);
-}
-
-static struct entry *entry_of(struct partition *p, uint32_t key)
-{
-    return store_table_find(&p->table, store_hash_of(&key, sizeof key), &key,
-                            sizeof key);
 }
 
 enum { HOT, GROWS, CHANGED };
@@ -235,13 +235,51 @@ static void test_closed_without_new_log(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Keys on disk whose life has ended are to be removed there; while it refuses that,
+ * those that are asked for do not pile up. */
+static void test_expired_while_refused(void **state)
+{
+    enum { KEYS = 4000 };
+    struct qmstore_config c = config("lru", "files", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+    struct partition *p = &s->partitions[0];
+    char name[100];
+
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(
+            qmstore_put(s, &key, sizeof key, value, SIZE, now + 1000 + key % 2), 0);
+    p->memory = 0;
+    assert_int_equal(store_partition_balance(p), 0);
+    assert_int_equal(store_buffer_write(p), 0);
+    assert_int_equal(stats_of(s).disk_keys, KEYS);
+    snprintf(name, sizeof name, "%s/0/disk/new", test_dir);
+    assert_int_equal(mkdir(name, 0700), 0); /* where the layer writes a file */
+    put(s, KEYS, SIZE);
+    p->buffer_bytes = SIZE;
+    now += 1000; /* of half of them */
+    for (uint32_t key = 0; key < KEYS; key++) {
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                         key % 2 ? 0 : ENOENT);
+        assert_true(p->buffer.count <= 3);
+    }
+    assert_int_equal(stats_of(s).error, EISDIR);
+    assert_int_equal(rmdir(name), 0);
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                         key % 2 ? 0 : ENOENT);
+    assert_int_equal(store_buffer_write(p), 0);
+    assert_int_equal(stats_of(s).keys, KEYS / 2 + 1);
+    assert_int_equal(qmstore_close(s), 0);
+    now -= 1000;
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_buffer_written_in_batch), TEST(test_pushed_out_in_batch),
         TEST(test_no_log_buffer),           TEST(test_no_cache),
-        TEST(test_closed_without_new_log),
+        TEST(test_closed_without_new_log),  TEST(test_expired_while_refused),
     };
 
     if (argc > 1)
