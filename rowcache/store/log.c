@@ -453,11 +453,13 @@ int store_log_restart(struct store_log *l,
     return r;
 }
 
-void store_log_close(struct store_log *l, bool clean)
+int store_log_close(struct store_log *l, bool clean)
 {
+    int r = 0;
+
     if (l->opened)
-        (void)store_state_write(&l->state, l->durability, clean,
-                                store_state_acknowledged(&l->state));
+        r = store_state_write(&l->state, l->durability, clean,
+                              store_state_acknowledged(&l->state));
     if (l->path)
         store_state_close(&l->state);
     if (l->fd != -1)
@@ -468,4 +470,5 @@ void store_log_close(struct store_log *l, bool clean)
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->written);
     *l = (struct store_log){.fd = -1};
+    return r;
 }

@@ -94,7 +94,7 @@ int store_log_restart(struct store_log *l,
                       void *opaque);
 
 /* clean: the partition's contents are on disk.  A log that could not be opened keeps
- * what the last process said of it. */
-void store_log_close(struct store_log *l, bool clean);
+ * what the last process said of it.  An error: the state does not say that. */
+int store_log_close(struct store_log *l, bool clean);
 
 #endif

@@ -261,12 +261,14 @@ static int open_disk(struct partition *p, int dir, const char *path, char *why,
     return p->disk_ops->open(&config, &p->disk);
 }
 
-static void close_partition(struct partition *p, bool clean)
+static int close_partition(struct partition *p, bool clean)
 {
+    int r;
+
     if (p->disk)
         p->disk_ops->close(p->disk);
     p->disk = NULL;
-    store_log_close(&p->log, clean);
+    r = store_log_close(&p->log, clean);
     if (p->policy)
         p->ops->destroy(p);
     store_table_free(&p->table);
@@ -278,6 +280,7 @@ static void close_partition(struct partition *p, bool clean)
         close(p->dir);
     p->dir = -1;
     pthread_mutex_destroy(&p->lock);
+    return r;
 }
 
 /* Makes the names below a directory durable. */
@@ -394,7 +397,7 @@ static int open_partitions(struct qmstore *s, char *err, size_t len)
 
         s->opened = i + 1;
         if (r == 0 && aside) {
-            close_partition(&s->partitions[i], false);
+            (void)close_partition(&s->partitions[i], false);
             s->opened = i;
             r = set_partition_aside(s, i);
             if (r == 0) {
@@ -516,7 +519,7 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
             struct partition *p = &s->partitions[i];
 
             /* Nothing was changed, so in QMSTORE_NONE nothing is to be set aside. */
-            close_partition(p, p->log.opened && store_checkpoint(p) == 0);
+            (void)close_partition(p, p->log.opened && store_checkpoint(p) == 0);
         }
         free_store(s);
         return r;
@@ -538,13 +541,13 @@ int qmstore_close(struct qmstore *s)
     }
     for (unsigned i = 0; i < s->config.partitions; i++) {
         struct partition *p = &s->partitions[i];
-        int r = store_checkpoint(p);
+        int r = store_checkpoint(p), error;
 
         if (r != 0 && p->logs) /* without room for a new log, the old one has some */
             (void)store_log_write(&p->log, true);
-        close_partition(p, r == 0);
+        error = close_partition(p, r == 0);
         if (first == 0)
-            first = r;
+            first = r ? r : error;
     }
     free_store(s);
     return first;

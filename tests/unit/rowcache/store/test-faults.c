@@ -11,6 +11,19 @@
 
 static int refuses;     /* with this error, or 0 */
 static bool only_syncs; /* writes are carried out */
+static bool only_state; /* writes of any other file are carried out, and all syncs */
+
+static bool is_refused(int fd)
+{
+    char link[40], path[200];
+    ssize_t n;
+
+    if (refuses == 0 || !only_state)
+        return refuses != 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path);
+    return n > 6 && memcmp(path + n - 6, "/state", 6) == 0;
+}
 
 ssize_t __real_pwrite64(int fd, const void *buf, size_t count, off64_t offset);
 ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset);
@@ -19,7 +32,7 @@ int __wrap_fdatasync(int fd);
 
 ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset)
 {
-    if (refuses == 0 || only_syncs)
+    if (!is_refused(fd) || only_syncs)
         return __real_pwrite64(fd, buf, count, offset);
     errno = refuses;
     return -1;
@@ -27,7 +40,7 @@ ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset)
 
 int __wrap_fdatasync(int fd)
 {
-    if (refuses == 0)
+    if (!is_refused(fd))
         return __real_fdatasync(fd);
     errno = refuses;
     return -1;
@@ -174,6 +187,31 @@ static void test_refusals(void **state)
             assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
             assert_int_equal(qmstore_close(s), 0);
         }
+    }
+}
+
+/* Who is told that the store was closed finds it so: in QMSTORE_NONE, a partition whose
+ * state does not say that is set aside. */
+static void test_state_refused(void **state)
+{
+    for (unsigned error = 0; error < 2; error++) {
+        struct qmstore_config c = config();
+        struct qmstore *s;
+
+        remove_below(test_dir);
+        message[0] = 0;
+        c.durability = QMSTORE_NONE;
+        s = open_ok(&c);
+        fill(s, 0, 10);
+        refuses = error ? EIO : 0;
+        only_state = true;
+        assert_int_equal(qmstore_close(s), refuses);
+        refuses = 0;
+        only_state = false;
+        s = open_ok(&c);
+        assert_int_equal(count(s, 10), error ? 0 : 10);
+        assert_int_equal(message[0] != 0, error);
+        assert_int_equal(qmstore_close(s), 0);
     }
 }
 
@@ -435,6 +473,7 @@ int main(void)
         TEST(test_torn_batch),
         TEST(test_deleted_before_refusal),
         TEST(test_renamed_record),
+        TEST(test_state_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
