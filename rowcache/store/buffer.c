@@ -186,6 +186,9 @@ static void done(struct partition *p)
         store_stale_remove(p, e);
         forget_copy(p, e);
     }
+    free(p->stale);
+    p->stale = NULL;
+    p->stale_size = 0;
     while ((e = p->buffer.oldest)) {
         if (e->dead) {
             forget_copy(p, e);

@@ -178,7 +178,7 @@ struct partition {
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
 
     uint64_t memory;         /* entries in memory, metadata included: at most */
-    uint64_t buffer_bytes;   /* in the buffer: at most */
+    uint64_t buffer_bytes;   /* in the buffer, and of `stale`: at most */
     uint64_t used;           /* by entries in memory */
     uint64_t disk_copies;    /* records on disk, stale ones included */
     uint64_t damaged_copies; /* of them, when the filter was made */
@@ -201,6 +201,12 @@ struct partition {
 static inline bool store_is_full(const struct partition *p, uint64_t more)
 {
     return p->used + store_table_bytes(&p->table) + more > p->memory;
+}
+
+/* Whether the write buffer is over its bound, with the list of stale copies. */
+static inline bool store_buffer_is_full(const struct partition *p)
+{
+    return p->buffer.bytes + p->stale_size * sizeof *p->stale > p->buffer_bytes;
 }
 
 uint64_t store_now(void); /* ms since 1970 */

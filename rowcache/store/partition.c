@@ -124,7 +124,7 @@ static void enter_memory(struct partition *p, struct entry *e)
 /* The disk does not take what memory evicts: nothing more may come in. */
 static int check_room(struct partition *p)
 {
-    return p->buffer.bytes > p->buffer_bytes ? store_buffer_write(p) : 0;
+    return store_buffer_is_full(p) ? store_buffer_write(p) : 0;
 }
 
 int store_partition_balance(struct partition *p)
@@ -593,6 +593,5 @@ void store_partition_sweep(struct partition *p)
     }
     p->swept = s.until == UINT64_MAX ? (struct store_hash){0}
                                      : (struct store_hash){s.until + 1, 0};
-    if (p->buffer.bytes > p->buffer_bytes)
-        (void)store_buffer_write(p);
+    (void)check_room(p);
 }

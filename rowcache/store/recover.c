@@ -76,7 +76,7 @@ static int replay(void *opaque, const struct store_log_record *r)
     if (!r->dead)
         return store_partition_put(p, &key, &value, r->frequency);
     error = store_partition_delete(p, &key);
-    if ((error == 0 || error == ENOENT) && p->buffer.bytes > p->buffer_bytes)
+    if ((error == 0 || error == ENOENT) && store_buffer_is_full(p))
         error = store_buffer_write(p);
     return error == ENOENT ? 0 : error;
 }

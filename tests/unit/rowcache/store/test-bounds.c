@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-bounds.c - what must stay within bounds, or as it was: deletions, expired keys,
  * large values, a store that cannot be opened, a key on its way from disk. */
-#include "testing.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+
+#include "rowcache/store/store.h"
+
+#include "testing.h"
 
 static unsigned warnings;
 
@@ -253,6 +255,39 @@ static void test_growing(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Keys of memory that came from disk and are changed have copies there to be deleted,
+ * whose list is within the bound, too. */
+static void test_changed(void **state)
+{
+    static const char *const policies[] = {"lru", "lfu", "wtinylfu"};
+    const uint32_t keys = 300000;
+
+    for (unsigned n = 0; n < 3; n++) {
+        struct qmstore_config c;
+        struct qmstore *s;
+
+        remove_below(test_dir);
+        configure(&c);
+        c.memory = 16 << 20;
+        c.policy = policies[n];
+        c.durability = QMSTORE_NONE;
+        s = open_ok(&c);
+        for (uint32_t key = 0; key < keys; key++)
+            put(s, key, 8, 0);
+        for (uint32_t i = 0; i < 3 * keys; i++) {
+            uint32_t key = i % keys;
+            uint64_t hits = s->partitions[0].stats.memory_hits;
+
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+            if (i >= 2 * keys && s->partitions[0].stats.memory_hits > hits)
+                put(s, key, 8, 0);
+            if (i % 1000 == 0)
+                check_memory(s, &c);
+        }
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_log, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_growing, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_changed, make_test_dir, remove_test_dir),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
