@@ -151,6 +151,8 @@ static int meet_refusals(const struct qmstore_config *c, int error, bool syncs)
             return 3;
     }
     refuses = 0;
+    if (syncs && (qmstore_flush(s) != 0 || stats_of(s).error != 0))
+        return 6; /* it begins the log anew, as a change does */
     key++;
     if (qmstore_put(s, &key, sizeof key, big, 100, 0) != 0)
         return 4;
