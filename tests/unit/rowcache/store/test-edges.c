@@ -273,13 +273,227 @@ static void test_expired_while_refused(void **state)
     now -= 1000;
 }
 
+/* A key that came from disk, is asked for more often than can be counted there, and
+ * goes through the write buffer back to memory: its copy on disk is then deleted.  At
+ * first it is in memory, or stays on disk.  Returns what was not as it is to be, or 0.
+ */
+static int come_back(const struct qmstore_config *c, bool from_memory)
+{
+    struct qmstore *s = open_ok(c);
+    struct partition *p = &s->partitions[0];
+    const uint64_t memory = p->memory;
+    const uint32_t key = CHANGED;
+    struct entry *e;
+
+    put(s, key, SIZE);
+    p->memory = 0;
+    if (store_partition_balance(p) != 0 || store_buffer_write(p) != 0)
+        return 1;
+    if (qmstore_close(s) != 0)
+        return 2;
+    s = open_ok(c);
+    p = &s->partitions[0];
+    if (entry_of(p, key))
+        return 3;
+    put(s, HOT, SIZE); /* the victim, which comes more often */
+    for (unsigned i = 0; i < 4 * COLD_MOST; i++)
+        (void)qmstore_get(s, &(uint32_t){HOT}, sizeof key, NULL, NULL, NULL);
+    if (!from_memory)
+        p->memory = p->used + store_table_bytes(&p->table); /* it is full */
+    for (unsigned i = 0; i < COLD_MOST + 2; i++)
+        if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
+            return 4;
+    p->memory = p->used + store_table_bytes(&p->table) - (from_memory ? 1 : 0);
+    if (store_partition_balance(p) != 0)
+        return 5;
+    e = entry_of(p, key);
+    if (!e || e->place != PLACE_BUFFER || !e->on_disk)
+        return 6;
+    p->memory = memory;
+    if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
+        return 7;
+    if (e->place == PLACE_BUFFER || p->stale_count != 1)
+        return 8;
+    if (store_buffer_write(p) != 0 || p->disk_copies != 0)
+        return 9;
+    return 0;
+}
+
+static void test_back_from_buffer(void **state)
+{
+    for (unsigned from_memory = 0; from_memory < 2; from_memory++) {
+        struct qmstore_config c = config("lfu", "lmdb", QMSTORE_SYNC);
+        uint32_t key = CHANGED;
+        struct qmstore *s;
+        int status;
+        pid_t pid;
+
+        remove_below(test_dir);
+        fflush(NULL);
+        if ((pid = fork()) == 0)
+            _exit(come_back(&c, from_memory));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        s = open_ok(&c);
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* A disk layer that looks at what it is told, and fails on demand. */
+static const struct disk_ops *below;
+static unsigned in_order;
+static int fails; /* a batch in its middle, and each walk */
+
+static int checked_apply(struct disk *d, const struct disk_record *changes, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        assert_true(memcmp(changes[i - 1].hash, changes[i].hash, DISK_HASH) < 0);
+    in_order += n > 1;
+    if (fails != 0) {
+        assert_int_equal(below->apply(d, changes, n / 2), 0);
+        return fails;
+    }
+    return below->apply(d, changes, n);
+}
+
+static int failing_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+                        void *opaque)
+{
+    return fails ? fails : below->walk(d, from, visit, opaque);
+}
+
+static struct qmstore *open_checked(const struct qmstore_config *c)
+{
+    static struct disk_ops checked;
+    struct qmstore *s = open_ok(c);
+
+    below = s->partitions[0].disk_ops;
+    checked = *below;
+    checked.apply = checked_apply;
+    checked.walk = failing_walk;
+    s->partitions[0].disk_ops = &checked;
+    in_order = 0;
+    fails = 0;
+    return s;
+}
+
+/* What a disk layer may rely on; with copies of keys that come from memory. */
+static void test_order(void **state)
+{
+    enum { KEYS = 5000 };
+    struct qmstore_config c = config("lru", "lmdb", QMSTORE_NONE);
+    struct qmstore *s = open_checked(&c);
+
+    for (unsigned round = 0; round < 2; round++) {
+        for (uint32_t key = 0; key < KEYS; key++)
+            put(s, key, SIZE);
+        for (uint32_t key = 0; key < KEYS; key += 10)
+            (void)qmstore_delete(s, &key, sizeof key);
+    }
+    assert_true(in_order > 10);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A batch that was carried out in part, before its keys are deleted: they stay so. */
+static void test_part(void **state)
+{
+    enum { KEYS = 40 };
+    struct qmstore_config c = config("lru", "files", QMSTORE_NONE);
+    struct qmstore *s = open_checked(&c);
+    struct partition *p = &s->partitions[0];
+
+    p->memory = 0;
+    for (uint32_t key = 0; key < KEYS; key++)
+        put(s, key, SIZE);
+    fails = ENOSPC;
+    assert_int_equal(store_buffer_write(p), ENOSPC);
+    assert_int_equal(stats_of(s).keys, KEYS);
+    fails = 0;
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(stats_of(s).keys, 0);
+        for (uint32_t key = 0; key < KEYS; key++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                             ENOENT);
+        assert_int_equal(qmstore_close(s), 0);
+        s = open_ok(&c);
+    }
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A filter that cannot be made anew: the old one, and what is counted, stay. */
+static void test_no_new_filter(void **state)
+{
+    enum { KEYS = 400, CALLS = 5 };
+    struct qmstore_config c = config("lfu", "lmdb", QMSTORE_NONE);
+    struct qmstore *s = open_checked(&c);
+    struct partition *p = &s->partitions[0];
+    struct qmstore_stats stats;
+
+    for (uint32_t key = 0; key < KEYS; key++)
+        put(s, key, SIZE);
+    p->memory = 0;
+    assert_int_equal(store_partition_balance(p), 0);
+    assert_int_equal(store_buffer_write(p), 0);
+    for (unsigned i = 0; i < CALLS; i++)
+        for (uint32_t key = 0; key < KEYS; key++)
+            (void)store_cold_seen(&p->cold, store_hash_of(&key, sizeof key));
+    fails = EIO;
+    assert_int_equal(store_filter_make(p), EIO);
+    fails = 0;
+    stats = stats_of(s);
+    assert_int_equal(stats.keys, KEYS);
+    assert_int_equal(stats.disk_keys, KEYS);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        assert_int_equal(store_cold_count(&p->cold, store_hash_of(&key, sizeof key)),
+                         CALLS);
+        assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+    }
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A log that cannot be begun anew goes on for a while, and then changes are refused. */
+static void test_long_log(void **state)
+{
+    enum { MOST = 100 << 10 };
+    struct qmstore_config c = config("lru", "lmdb", QMSTORE_LAZY);
+    struct qmstore *s;
+    uint32_t key = 1;
+    char name[100];
+    int r = 0;
+
+    c.log_buffer = 0;
+    s = open_ok(&c);
+    s->config.memory = 4 << 10; /* of which the log's length depends */
+    snprintf(name, sizeof name, "%s/0/log.new", test_dir);
+    assert_int_equal(mkdir(name, 0700), 0); /* where the new log is made */
+    for (unsigned i = 0; r == 0 && i < 2 * MOST / SIZE; i++)
+        r = qmstore_put(s, &key, sizeof key, value, SIZE, 0);
+    assert_int_equal(r, EISDIR);
+    assert_true(stats_of(s).log_bytes > MOST / 4 && stats_of(s).log_bytes < MOST);
+    assert_int_equal(rmdir(name), 0);
+    put(s, key, SIZE);
+    assert_true(stats_of(s).log_bytes < 4 * SIZE);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_buffer_written_in_batch), TEST(test_pushed_out_in_batch),
-        TEST(test_no_log_buffer),           TEST(test_no_cache),
-        TEST(test_closed_without_new_log),  TEST(test_expired_while_refused),
+        TEST(test_buffer_written_in_batch),
+        TEST(test_pushed_out_in_batch),
+        TEST(test_no_log_buffer),
+        TEST(test_no_cache),
+        TEST(test_closed_without_new_log),
+        TEST(test_expired_while_refused),
+        TEST(test_back_from_buffer),
+        TEST(test_order),
+        TEST(test_part),
+        TEST(test_no_new_filter),
+        TEST(test_long_log),
     };
 
     if (argc > 1)
