@@ -2,6 +2,7 @@
 /* test-bounds.c - what must stay within bounds, or as it was: deletions, expired keys,
  * large values, a store that cannot be opened, a key on its way from disk. */
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -288,6 +289,37 @@ static void test_changed(void **state)
     }
 }
 
+/* What the store says that it takes is what it allocates, filters and counts of keys on
+ * disk included. */
+static void test_told(void **state)
+{
+#ifndef __SANITIZE_ADDRESS__
+    const uint32_t keys = 18000;
+    struct mallinfo2 before = mallinfo2(), after;
+    struct qmstore_stats stats;
+    struct qmstore_config c;
+    struct qmstore *s;
+    uint64_t allocated, told;
+
+    configure(&c);
+    c.policy = "lfu";
+    c.disk = "files"; /* allocates nothing that stays */
+    c.durability = QMSTORE_NONE;
+    s = open_ok(&c);
+    for (uint32_t key = 0; key < keys; key++)
+        put(s, key, 8, 0);
+    stats = stats_of(s);
+    after = mallinfo2();
+    allocated = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+    told = stats.memory - store_disk_cache(&c);
+    assert_true(stats.disk_keys > keys / 3 && stats.memory <= c.memory);
+    if (told > allocated * 103 / 100 || told < allocated * 97 / 100)
+        fail_msg("%llu bytes told, %llu allocated", (unsigned long long)told,
+                 (unsigned long long)allocated);
+    assert_int_equal(qmstore_close(s), 0);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +332,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_log, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_growing, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_changed, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_told, make_test_dir, remove_test_dir),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
