@@ -7,22 +7,26 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include "rowcache/store/store.h"
+
 #include "faults.h"
 
-static int refuses;     /* with this error, or 0 */
-static bool only_syncs; /* writes are carried out */
-static bool only_state; /* writes of any other file are carried out, and all syncs */
+static int refuses;      /* with this error, or 0 */
+static bool only_syncs;  /* writes are carried out */
+static off64_t least;    /* so are writes before this offset */
+static const char *only; /* of the file with that name: all else is carried out */
 
 static bool is_refused(int fd)
 {
     char link[40], path[200];
     ssize_t n;
 
-    if (refuses == 0 || !only_state)
+    if (refuses == 0 || !only)
         return refuses != 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof path);
-    return n > 6 && memcmp(path + n - 6, "/state", 6) == 0;
+    return n > (ssize_t)strlen(only) &&
+           memcmp(path + n - strlen(only), only, strlen(only)) == 0;
 }
 
 ssize_t __real_pwrite64(int fd, const void *buf, size_t count, off64_t offset);
@@ -32,7 +36,7 @@ int __wrap_fdatasync(int fd);
 
 ssize_t __wrap_pwrite64(int fd, const void *buf, size_t count, off64_t offset)
 {
-    if (!is_refused(fd) || only_syncs)
+    if (!is_refused(fd) || only_syncs || offset < least)
         return __real_pwrite64(fd, buf, count, offset);
     errno = refuses;
     return -1;
@@ -206,15 +210,68 @@ static void test_state_refused(void **state)
         s = open_ok(&c);
         fill(s, 0, 10);
         refuses = error ? EIO : 0;
-        only_state = true;
+        only = "/state";
         assert_int_equal(qmstore_close(s), refuses);
         refuses = 0;
-        only_state = false;
+        only = NULL;
         s = open_ok(&c);
         assert_int_equal(count(s, 10), error ? 0 : 10);
         assert_int_equal(message[0] != 0, error);
         assert_int_equal(qmstore_close(s), 0);
     }
+}
+
+/* A change that fills the log's buffer by itself is synced, too. */
+static void test_large_not_synced(void **state)
+{
+    struct qmstore_config c = config();
+    unsigned key = 1;
+    struct qmstore *s;
+
+    c.durability = QMSTORE_SYNC;
+    c.log_buffer = sizeof big / 2;
+    s = open_ok(&c);
+    refuses = EIO;
+    only_syncs = true;
+    assert_int_equal(qmstore_put(s, &key, sizeof key, big, sizeof big, 0), EIO);
+    refuses = 0;
+    only_syncs = false;
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* A new log that has no room: the old one goes on, with what is in its buffer. */
+static int go_on(const struct qmstore_config *c)
+{
+    struct qmstore *s = open_ok(c);
+
+    fill(s, 0, 5);
+    refuses = ENOSPC;
+    only = "/log.new";
+    least = 1; /* it begins well */
+    if (store_checkpoint(&s->partitions[0]) != ENOSPC)
+        return 1;
+    if (exists("0/log.new"))
+        return 2;
+    fill(s, 5, 10);
+    return qmstore_flush(s) != 0 || stats_of(s).error != 0 ? 3 : 0;
+}
+
+static void test_new_log_refused(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+    int status;
+    pid_t child;
+
+    fflush(NULL);
+    if ((child = fork()) == 0)
+        _exit(go_on(&c));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    s = open_ok(&c);
+    assert_int_equal(count(s, 10), 10);
+    assert_int_equal(stats_of(s).lost, 0);
+    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* Keys that were deleted stay so when the log is begun anew after it has failed: it
@@ -476,6 +533,8 @@ int main(void)
         TEST(test_deleted_before_refusal),
         TEST(test_renamed_record),
         TEST(test_state_refused),
+        TEST(test_large_not_synced),
+        TEST(test_new_log_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
