@@ -96,6 +96,8 @@ bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream)
         decide(b, cache);
         atomic_flag_clear_explicit(&b->deciding, memory_order_release);
     }
+    if (atomic_load_explicit(&b->resting, memory_order_relaxed))
+        return false;
     if (atomic_load_explicit(&b->useless, memory_order_relaxed))
         return call % PROBE == 0;
     if (stream && atomic_load_explicit(&b->over, memory_order_relaxed))

@@ -19,7 +19,8 @@
  *           short it is far below 1: what is prefetched takes the place of what would
  *           have been hit.
  *
- * The load of the device is not considered here: see admission.h.
+ * The load of the device is not considered here: see admission.h.  Where the places of
+ * rules and prefetched blocks cost more than these save, memory.h has prefetching rest.
  *
  * Any thread may call any of these at any time.
  */
@@ -45,6 +46,7 @@ struct qm_bound {
     float bias;                                    /* misses for each of by_alone */
     _Atomic float value;
     _Atomic bool dear;
+    _Atomic bool resting;
 };
 
 void qm_bound_init(struct qm_bound *b);
@@ -52,6 +54,13 @@ void qm_bound_init(struct qm_bound *b);
 /* Whether a candidate may be prefetched, as far as this goes.  Now and then asks the
  * cache. */
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
+
+/* Whether nothing at all is to be prefetched, until it is said again: memory.h says it.
+ */
+static inline void qm_bound_rest(struct qm_bound *b, bool resting)
+{
+    atomic_store_explicit(&b->resting, resting, memory_order_relaxed);
+}
 
 /* Whether more blocks are read of the device than without prefetching. */
 static inline bool qm_bound_is_dear(const struct qm_bound *b)

@@ -25,6 +25,25 @@
  * or when a WAKE_PART of the demands misses.  Each time that this was in vain they
  * sleep twice as long before misses alone wake them again.
  *
+ * Where blocks are worth much, prefetching as a whole may cost more than it saves:
+ * those of few rules and those that wait take places, and useless reads delay others.
+ * Compared are, in misses,
+ *
+ *   saved   the used blocks, times the part of a read's time that each saves (S of
+ *           admission.h)
+ *   places  what as many blocks more would have hit: a share of what an eighth would
+ *   reads   the unused blocks, times the cost of a read by the threshold of
+ * admission.h, PRICE_MOST at most, as at the moment of a burst it says far more
+ *
+ * If places are more than one of VAIN_PART of the misses, and saved is less than places
+ * and reads, twice in a row, rules sleep and nothing at all is prefetched.  Estimates
+ * of what would have been missed without prefetching are not used for this: they are
+ * some percent off, and all there is to decide about is a few percent.  It is tried
+ * again when such a time has passed twice, and after each vain try twice as often; and
+ * at once when WAKE_GROWN times as much is missed, as of a scan that comes.  Rules that
+ * have more than FEW_RULES have earned it, or have yet to be cut, and do not sleep for
+ * this.
+ *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
  * is one without rules.
@@ -53,6 +72,10 @@
 #define PLAINLY_PART  8  /* the same, for a decision at once */
 #define PLAINLY_LEAST 32
 #define PATIENCE_MAX  64 /* times of QUIET calls */
+
+#define FEW_RULES  (2 * LEAST_RULES)
+#define PRICE_MOST 1.0  /* misses */
+#define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
 
 #define STEP_PART    8 /* of what rules have */
 #define EVENTS_LEAST 4096
@@ -171,6 +194,13 @@ static int divide(struct qm_memory *m, uint64_t total, uint64_t rules)
     return error;
 }
 
+static void rest(struct qm_memory *m, bool resting)
+{
+    m->resting = resting;
+    if (m->config.bound)
+        qm_bound_rest(m->config.bound, resting);
+}
+
 void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&m->lock);
@@ -180,6 +210,7 @@ void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
     m->given = m->rules;
     if (m->asleep) {
         m->asleep = m->vain = false;
+        rest(m, false);
         (void)divide(m, m->total, qm_memory_first_rules(m->total));
     } else {
         (void)give_rules(m, m->rules);
@@ -203,21 +234,14 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     return error;
 }
 
-/* Demands, ever. */
-static uint64_t count_demands(const struct qm_memory *m)
-{
-    struct qm_cache_stats stats;
-
-    qm_cache_get_stats(m->config.cache, &stats);
-    return stats.hits + stats.prefetch_hits + stats.misses;
-}
-
 /* What was counted since the last decision. */
 struct since {
     uint64_t misses, hits; /* of these, what had been prefetched */
     uint64_t plain;        /* misses of a plain cache; */
     bool compared;         /* unless nobody knows these */
     uint64_t demands;
+    uint64_t wasted;   /* prefetched blocks that left unused */
+    uint64_t held;     /* prefetched blocks that wait, now */
     uint64_t marginal; /* see struct qm_mining_stats */
     double gain;       /* see struct qm_cache_reads */
     uint64_t rules_bytes;
@@ -226,16 +250,20 @@ struct since {
 static struct since count(const struct qm_memory *m)
 {
     struct qm_cache_reads reads;
+    struct qm_cache_stats cache;
     struct qm_mining_stats stats;
 
     qm_cache_get_reads(m->config.cache, &reads);
+    qm_cache_get_stats(m->config.cache, &cache);
     m->config.prefetcher->ops->stats(m->config.prefetcher, &stats);
     return (struct since){
         .misses = reads.misses - m->misses,
         .hits = reads.prefetch_hits - m->hits,
         .plain = reads.plain - m->plain,
         .compared = reads.lru > 0,
-        .demands = count_demands(m) - m->demands,
+        .demands = cache.hits + cache.prefetch_hits + cache.misses - m->demands,
+        .wasted = cache.wasted - m->wasted,
+        .held = cache.prefetch_blocks,
         .marginal = stats.marginal - m->marginal,
         .gain = reads.gain - m->gain,
         .rules_bytes = stats.rules_bytes,
@@ -249,9 +277,12 @@ static void begin_to_count(struct qm_memory *m, const struct since *s)
     m->hits += s->hits;
     m->plain += s->plain;
     m->demands += s->demands;
+    m->wasted += s->wasted;
     m->marginal += s->marginal;
     m->gain += s->gain;
     m->quiet = 0;
+    m->held = m->price = 0;
+    m->ticks = 0;
 }
 
 /* Whether a plain cache would have missed less, by one of `part` and `least` misses. */
@@ -259,6 +290,59 @@ static bool is_vain(const struct since *s, unsigned part, unsigned least)
 {
     return s->compared && s->misses > s->plain + s->plain / part + least &&
            s->hits < s->misses;
+}
+
+/* The part of the demands that missed, or would have without prefetching. */
+static double missed(const struct since *s)
+{
+    return (double)(s->misses + s->hits) / (double)s->demands;
+}
+
+/* The part of a read's time that a prefetched block saves if it is used. */
+static double saved(const struct qm_memory *m)
+{
+    const struct qm_admission *a = m->config.admission;
+
+    return a ? (double)atomic_load_explicit(&a->saved, memory_order_relaxed) : 1;
+}
+
+/* What a read ahead costs at the moment, in misses: of the probability from which on it
+ * is worth it (admission.h). */
+static double price(const struct qm_memory *m)
+{
+    double p = m->config.admission ? qm_admission_threshold(m->config.admission) : 0;
+    double cost = saved(m) * p / (1 - p);
+
+    return cost < PRICE_MOST ? cost : PRICE_MOST;
+}
+
+/* Whether the places that rules and prefetched blocks take cost much, and prefetching
+ * saves less than that and its useless reads. */
+static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t blocks)
+{
+    const double taken =
+        m->held / m->ticks + (double)s->rules_bytes / m->config.block_size;
+    const double places = s->gain * QM_CACHE_GAIN_PART * taken / (double)blocks;
+    const double reads = (double)s->wasted * m->price / m->ticks;
+
+    return places > (double)s->misses / VAIN_PART &&
+           saved(m) * (double)s->hits < places + reads;
+}
+
+static uint64_t wake(struct qm_memory *m)
+{
+    m->asleep = false;
+    rest(m, false);
+    return LEAST_RULES;
+}
+
+static uint64_t fall_asleep(struct qm_memory *m)
+{
+    m->vain = false;
+    m->asleep = true;
+    m->slept = 0;
+    m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
+    return ASLEEP;
 }
 
 /* Rules were in vain.  What they should have. */
@@ -269,11 +353,7 @@ static uint64_t yield(struct qm_memory *m)
         m->vain = true;
         return LEAST_RULES;
     }
-    m->vain = false;
-    m->asleep = true;
-    m->slept = 0;
-    m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
-    return ASLEEP;
+    return fall_asleep(m);
 }
 
 /* The same, where little was missed, of many demands. */
@@ -282,8 +362,7 @@ static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
     if (m->asleep) {
         if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
             return m->rules;
-        m->asleep = false;
-        return LEAST_RULES;
+        return wake(m);
     }
     if (is_vain(s, VAIN_PART, VAIN_LEAST))
         return yield(m);
@@ -301,10 +380,8 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     int better;
 
     m->vain = false;
-    if (m->asleep) {
-        m->asleep = false;
-        return LEAST_RULES;
-    }
+    if (m->asleep)
+        return wake(m);
     if (s->rules_bytes + 2 * step < m->rules) {
         m->trend = 0;
         return clamp(s->rules_bytes + step, LEAST_RULES, most);
@@ -322,13 +399,42 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     return clamp(better > 0 ? m->rules + step : m->rules - step, LEAST_RULES, most);
 }
 
+/* The same, of what was counted since the last decision. */
+static uint64_t decide_by(struct qm_memory *m, const struct since *s, bool busy)
+{
+    const uint64_t blocks = qm_cache_capacity(m->config.cache);
+
+    if (m->resting) {
+        if (missed(s) > m->missed * WAKE_GROWN)
+            m->patience = 1;
+        if (++m->slept < m->patience)
+            return m->rules;
+        m->vain = true; /* a bad time more will do */
+        return wake(m);
+    }
+    if (!m->asleep && m->rules < FEW_RULES && is_dear(m, s, blocks)) {
+        if (!m->vain) {
+            m->vain = true;
+            return m->rules;
+        }
+        m->missed = missed(s);
+        rest(m, true);
+        return fall_asleep(m);
+    }
+    return busy ? decide_busy(m, s, blocks) : decide_quiet(m, s);
+}
+
 /* What rules should have; what they have if there is nothing to decide. */
 static uint64_t decide(struct qm_memory *m)
 {
     const uint64_t blocks = qm_cache_capacity(m->config.cache);
     const struct since s = count(m);
     bool busy, quiet;
+    uint64_t rules;
 
+    m->held += (double)s.held;
+    m->price += price(m);
+    m->ticks++;
     busy =
         s.misses + s.hits >= EVENTS_LEAST && s.misses + s.hits >= blocks * EVENTS_EACH;
     quiet = ++m->quiet % QUIET == 0 && s.demands >= blocks * DEMANDS_EACH;
@@ -338,8 +444,9 @@ static uint64_t decide(struct qm_memory *m)
     }
     if (!busy && !quiet)
         return m->rules;
+    rules = decide_by(m, &s, busy);
     begin_to_count(m, &s);
-    return busy ? decide_busy(m, &s, blocks) : decide_quiet(m, &s);
+    return rules;
 }
 
 void qm_memory_tick(struct qm_memory *m)

@@ -3,8 +3,9 @@
  *
  * Blocks, their metadata and the rules of the prefetcher have a number of bytes
  * together, which may be changed at any time.  If they trade, the rules' part follows
- * what the last bytes of each have earned of late: see memory.c.  It reads no clock and
- * is deterministic: the server and the simulator call it now and then.
+ * what the last bytes of each have earned of late, and where prefetching costs more
+ * than it saves, all of it rests: see memory.c.  It reads no clock and is
+ * deterministic: the server and the simulator call it now and then.
  *
  * Threads: qm_memory_tick(), qm_memory_resize() and qm_memory_get_stats() may be called
  * by any at any time, while the cache and the prefetcher are used; they wait for each
@@ -18,11 +19,15 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/admission.h"
+#include "engine/bound.h"
 #include "mining/core/prefetcher.h"
 
 struct qm_memory_config {
     struct qm_cache *cache;
     struct qm_prefetcher *prefetcher;
+    const struct qm_admission *admission; /* what reads ahead cost; NULL: nothing */
+    struct qm_bound *bound;               /* told to rest; NULL: nobody is */
     uint32_t block_size;
     uint64_t total; /* bytes for blocks, metadata and rules */
     uint64_t rules; /* of these, the rules' at first; 0: they are not of it, and have
@@ -41,12 +46,17 @@ struct qm_memory {
     bool pending;   /* the cache has not given back all that it should */
 
     /* Of the time since the last decision: what was counted when it began. */
-    uint64_t misses, hits, plain, marginal, demands;
+    uint64_t misses, hits, plain, marginal, demands, wasted;
     double gain;
+    double held, price; /* sums, of each call of qm_memory_tick(): prefetched blocks
+                           that wait; cost of a read ahead, in misses */
+    unsigned ticks;
     unsigned quiet;    /* calls of qm_memory_tick() since then */
     int trend;         /* how often in a row the same was better; below 0: less */
     bool vain;         /* the last decision was that a plain cache misses less */
-    bool asleep;       /* rules have next to nothing: see memory.c */
+    bool asleep;       /* rules have next to nothing: see memory.c; */
+    bool resting;      /* and nothing is prefetched: */
+    double missed;     /* when that began, so many of the demands missed */
     unsigned slept;    /* decisions since then at which they might have woken, */
     unsigned patience; /* and how many of these it takes */
     uint64_t traded;   /* changes, ever */

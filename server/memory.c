@@ -39,6 +39,8 @@ void qms_memory_start(struct qms_server *s)
     qm_memory_init(&s->memory, &(struct qm_memory_config){
                                    .cache = s->cache,
                                    .prefetcher = s->engine.prefetcher,
+                                   .admission = s->engine.admission,
+                                   .bound = s->engine.bound,
                                    .block_size = (uint32_t)c->block_size,
                                    .total = c->cache_blocks == 0 ? c->cache_size : 0,
                                    .rules = c->rules_bytes,

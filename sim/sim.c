@@ -361,6 +361,8 @@ static void start_trade(struct qm_sim *sim, uint64_t rules)
                    &(struct qm_memory_config){
                        .cache = sim->cache,
                        .prefetcher = sim->engine.prefetcher,
+                       .admission = sim->engine.admission,
+                       .bound = sim->engine.bound,
                        .block_size = (uint32_t)sim->config.block_size,
                        .total = sim->config.cache_size + rules,
                        .rules = rules,

@@ -202,6 +202,22 @@ static void test_value_of_few(void **state)
     qm_cache_free(cache);
 }
 
+/* While it rests nothing is let through, and after that what pays. */
+static void test_rests(void **state)
+{
+    struct qm_cache *cache = make(1);
+    struct qm_bound b;
+
+    (void)state;
+    qm_bound_init(&b);
+    qm_bound_rest(&b, true);
+    assert_int_equal(run(&b, cache, 2, 0, false), 0);
+    assert_int_equal(run(&b, cache, 2, 0, true), 0);
+    qm_bound_rest(&b, false);
+    assert_in_range(run(&b, cache, 2, 0, false), ROUNDS * 3 / 4, ROUNDS);
+    qm_cache_free(cache);
+}
+
 struct crowd {
     struct qm_bound b;
     struct qm_cache *cache;
@@ -245,10 +261,10 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pays),    cmocka_unit_test(test_useless),
-        cmocka_unit_test(test_spare),   cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_value),   cmocka_unit_test(test_value_of_few),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_pays),  cmocka_unit_test(test_useless),
+        cmocka_unit_test(test_spare), cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_value), cmocka_unit_test(test_value_of_few),
+        cmocka_unit_test(test_rests), cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,8 @@ static const struct qm_prefetcher_ops ops = {.set_memory = set_memory, .stats = 
 
 static struct qm_cache *cache;
 static struct qm_memory memory;
+static struct qm_admission admission;
+static struct qm_bound bound;
 
 static void begin_with(uint64_t total, bool trades, bool shadow)
 {
@@ -56,9 +58,13 @@ static void begin_with(uint64_t total, bool trades, bool shadow)
     rules.base.ops = &ops;
     rules.limit = qm_memory_first_rules(total);
     rules.used = rules.marginal = rules.takes = 0;
+    qm_admission_init(&admission);
+    qm_bound_init(&bound);
     qm_memory_init(&memory, &(struct qm_memory_config){
                                 .cache = cache,
                                 .prefetcher = &rules.base,
+                                .admission = &admission,
+                                .bound = &bound,
                                 .block_size = BLOCK,
                                 .total = total,
                                 .rules = qm_memory_first_rules(total),
@@ -75,6 +81,7 @@ static void begin(uint64_t total, bool trades)
 static void end(void)
 {
     qm_memory_destroy(&memory);
+    qm_admission_destroy(&admission);
     qm_cache_free(cache);
 }
 
@@ -245,6 +252,134 @@ static void test_takes_more(void **state)
     end();
 }
 
+/* A cache of 278 blocks, if rules have none, whose readers read 350 by chance: a block
+ * more or less shows, so that the four that rules have are dear. */
+#define SMALL (300 * (uint64_t)BLOCK)
+enum { HOT = 350 };
+
+static void prefetch(uint64_t block)
+{
+    struct qm_fill *fill;
+
+    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
+        qm_cache_fill(cache, fill, NULL);
+}
+
+/* Times as live(); before one read of a hot block in ten, `used` blocks that are
+ * prefetched are read, and in one of `waste` (0: never) a block is prefetched that
+ * nobody reads.  Returns how often rules were asleep after that. */
+static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
+{
+    static uint64_t next = UINT64_C(1) << 32;
+    unsigned asleep = 0;
+
+    for (unsigned i = 0; i < times; i++) {
+        for (unsigned n = 0; n < 200; n++) {
+            struct qm_lookup found;
+
+            for (unsigned k = 0; k < used; k++, next++) {
+                prefetch(next);
+                assert_int_equal(qm_cache_demand(cache, next, NULL, 0, BLOCK, &found),
+                                 0);
+            }
+            if (waste > 0 && n % waste == 0)
+                prefetch(next++);
+            demand(HOT, 10);
+        }
+        qm_memory_tick(&memory);
+        asleep += get().rules == 1024;
+    }
+    return asleep;
+}
+
+static void live_until(bool resting)
+{
+    for (unsigned i = 0; i < 2000 && memory.resting != resting; i++)
+        live(HOT, 0, 1);
+    assert_true(memory.resting == resting);
+}
+
+static bool admits(void)
+{
+    return qm_bound_admits(&bound, cache, true) ||
+           qm_bound_admits(&bound, cache, false);
+}
+
+/* Nothing that is prefetched is used, and the rules' blocks would be: nothing is
+ * prefetched any more, for longer and longer, but it is tried again.  When much more is
+ * missed that is soon. */
+static void test_rests(void **state)
+{
+    unsigned asleep;
+
+    begin(SMALL, true);
+    for (unsigned i = 0; i < 100 && get().rules >= 128 << 10; i++)
+        live(HOT, 0, 1);
+    live(HOT, 0, 16); /* once is not enough */
+    assert_true(admits());
+    live(HOT, 0, 16);
+    assert_false(admits());
+    asleep = live_beside(0, 0, 1000);
+    assert_in_range(asleep, 850, 985);
+    live_until(false);
+    assert_true(admits());
+    live(HOT, 0, 16); /* this time it is */
+    assert_false(admits());
+    assert_true(memory.patience > 8);
+    live(20000, 0, 6);
+    assert_true(get().rules > 1024);
+    assert_true(admits());
+    end();
+}
+
+/* Another prefetcher takes over while nothing is prefetched: it begins anew. */
+static void test_rests_with_another(void **state)
+{
+    begin(SMALL, true);
+    live_until(true);
+    qm_memory_use(&memory, &rules.base);
+    assert_int_equal(get().rules, qm_memory_first_rules(SMALL));
+    assert_true(admits());
+    end();
+}
+
+/* Blocks that are used pay for the rules' places; not where they save next to nothing
+ * of a read's time, and not if useless reads cost as much on a busy device: one costs a
+ * saved miss at most. */
+static void test_rests_by_what_it_saves(void **state)
+{
+    begin(SMALL, true);
+    assert_int_equal(live_beside(1, 0, 150), 0);
+    atomic_store(&admission.saved, .02F);
+    assert_true(live_beside(1, 0, 150) > 50);
+    end();
+    begin(SMALL, true);
+    assert_int_equal(live_beside(1, 1, 150), 0);
+    atomic_store(&admission.thresholds[0], .9F);
+    assert_int_equal(live_beside(1, 4, 150), 0);
+    assert_true(live_beside(1, 1, 150) > 50);
+    end();
+}
+
+/* Blocks that are prefetched and wait take places, too. */
+static void test_rests_by_what_waits(void **state)
+{
+    begin(SMALL, true);
+    rules.used = 1;
+    assert_int_equal(live_beside(0, 0, 150), 0);
+    assert_true(live_beside(0, 1, 150) > 50);
+    end();
+}
+
+/* Rules that have earned more than the least are cut step by step first. */
+static void test_many_rules_do_not_rest(void **state)
+{
+    begin(SMALL, true);
+    rules.takes = 130 << 10;
+    assert_true(live_beside(0, 0, 150) == 0);
+    end();
+}
+
 static void test_resize(void **state)
 {
     begin(32 * MIB, true);
@@ -313,6 +448,11 @@ int main(void)
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_sleeps),
         cmocka_unit_test(test_takes_more),
+        cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_rests_with_another),
+        cmocka_unit_test(test_rests_by_what_it_saves),
+        cmocka_unit_test(test_rests_by_what_waits),
+        cmocka_unit_test(test_many_rules_do_not_rest),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
         cmocka_unit_test(test_another_counts_anew),
