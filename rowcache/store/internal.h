@@ -57,7 +57,8 @@ struct entry {
     uint16_t key_len;
     uint8_t place;
     bool on_disk : 1, dead : 1, clean : 1;
-    char bytes[]; /* key, value */
+    bool changing : 1; /* a batch that the log has changes it: the log's is newer */
+    char bytes[];      /* key, value */
 };
 
 struct entry_list {
@@ -187,11 +188,6 @@ struct partition {
     int disk_error;          /* of the last write to the disk layer */
     bool has_expiry;         /* keys may expire, so they are looked for */
     struct store_hash swept; /* up to here */
-
-    /* Changes of a batch that the log has, while they are made. */
-    const struct qmstore_change *changes;
-    const size_t *which; /* of them */
-    size_t which_count;
 
     const struct qmstore_config *config;
     struct qmstore_stats stats; /* counters only */

@@ -115,6 +115,20 @@ int qmstore_delete(struct qmstore *s, const void *key, size_t key_len)
     return r;
 }
 
+/* Entries of these keys are `changing`, or no more. */
+static void mark(struct partition *p, const struct qmstore_change *changes,
+                 const size_t *which, size_t n, bool changing)
+{
+    for (size_t i = 0; p->logs && i < n; i++) {
+        const struct qmstore_change *c = &changes[which[i]];
+        struct entry *e = store_table_find(&p->table, store_hash_of(c->key, c->key_len),
+                                           c->key, c->key_len);
+
+        if (e)
+            e->changing = changing;
+    }
+}
+
 /* The changes of one partition: all are logged, then all are made. */
 static int change_partition(struct partition *p, const struct qmstore_change *changes,
                             const size_t *which, size_t n)
@@ -135,16 +149,14 @@ static int change_partition(struct partition *p, const struct qmstore_change *ch
 
         r = store_log_change(p, &k, c->value ? &value : NULL, 0, i + 1 < n);
     }
-    p->changes = changes;
-    p->which = which;
-    p->which_count = n;
+    mark(p, changes, which, n, true);
     for (size_t i = 0; i < n && r == 0; i++) {
         int error = carry_out(p, &changes[which[i]], true);
 
         if (error != 0 && error != ENOENT && first == 0)
             first = error;
     }
-    p->which_count = 0;
+    mark(p, changes, which, n, false);
     sequence = p->log.appended;
     pthread_mutex_unlock(&p->lock);
     if (r == 0 && p->logs)

@@ -55,18 +55,6 @@ static void dirty(struct entry *e)
     e->copy = 0;
 }
 
-/* Whether the batch that is being made changes the entry's key. */
-static bool is_changing(const struct partition *p, const struct entry *e)
-{
-    for (size_t i = 0; i < p->which_count; i++) {
-        const struct qmstore_change *c = &p->changes[p->which[i]];
-
-        if (c->key_len == e->key_len && memcmp(c->key, e->bytes, e->key_len) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The log has an entry before its copy on disk is written again.  A log that fails
  * keeps the buffer from being written, until a new one has all entries.  What the log
  * has of a batch is newer, and must stay the last. */
@@ -75,7 +63,7 @@ static void log_again(struct partition *p, const struct entry *e)
     struct store_key key = {e->hash, e->bytes, e->key_len};
     struct store_value value = {e->bytes + e->key_len, e->value_len, e->expires};
 
-    if (p->logs && !is_changing(p, e))
+    if (p->logs && !e->changing)
         (void)store_log_change(p, &key, &value, e->frequency, false);
 }
 
