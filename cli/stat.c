@@ -215,6 +215,7 @@ static void print_throttle(const json_t *s)
     const json_t *load = json_object_get(s, "load");
     uint64_t percent = cli_count(load, "percent");
     unsigned reduced = count_state(s, "reduced"), off = count_state(s, "off");
+    const bool resting = cli_flag(s, "prefetch_resting", false);
 
     if (!does_prefetch(s))
         return;
@@ -222,13 +223,16 @@ static void print_throttle(const json_t *s)
         printf("throttle     off (throttle=off)\n");
         return;
     }
-    if (percent == 100)
+    if (resting)
+        printf("throttle     nothing is prefetched for a while: in this cache it costs "
+               "more than it saves");
+    else if (percent == 100)
         printf("throttle     not active: all candidates are prefetched");
     else if (percent == 0)
         printf("throttle     only a probe now and then is prefetched");
     else
         printf("throttle     %" PRIu64 " %% of candidates are prefetched", percent);
-    if (percent < 100)
+    if (percent < 100 && !resting)
         printf(
             ": the device was busy; its last reads took %.1f times as long as when it "
             "is idle",

@@ -472,6 +472,7 @@ void qm_memory_get_stats(struct qm_memory *m, struct qm_memory_stats *stats)
         .rules = m->rules,
         .blocks = qm_cache_capacity(m->config.cache),
         .traded = m->traded,
+        .resting = m->resting,
     };
     pthread_mutex_unlock(&m->lock);
 }

@@ -90,6 +90,7 @@ struct qm_memory_stats {
     uint64_t rules;  /* of these, the rules'; 0: they are not of it */
     uint64_t blocks; /* capacity of the cache */
     uint64_t traded; /* how often the division changed */
+    bool resting;    /* nothing is prefetched, as it costs more than it saves */
 };
 
 void qm_memory_get_stats(struct qm_memory *m, struct qm_memory_stats *stats);

@@ -125,6 +125,8 @@ static const struct metric metrics[] = {
      "Memory that rules may take at present"},
     {NULL, "rules_traded", "rules_traded", COUNTER, NULL, 1,
      "Changes of the division of cache-size between rules and blocks"},
+    {NULL, "prefetch_resting", "prefetch_resting", GAUGE, NULL, 1,
+     "1 if nothing is prefetched at present, because it costs more than it saves"},
     {NULL, "rules_saves", "rules_saves", COUNTER, NULL, 1,
      "Times the rules were saved"},
     {NULL, "rules_save_errors", "rules_save_errors", COUNTER, NULL, 1,

@@ -294,9 +294,9 @@ static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
 
 static void live_until(bool resting)
 {
-    for (unsigned i = 0; i < 2000 && memory.resting != resting; i++)
+    for (unsigned i = 0; i < 2000 && get().resting != resting; i++)
         live(HOT, 0, 1);
-    assert_true(memory.resting == resting);
+    assert_true(get().resting == resting);
 }
 
 static bool admits(void)
