@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-faults.c - a person's mistakes, foreign and damaged files, disks that refuse.
  *
- * Linked with --wrap for pwrite64 and fdatasync, which the log calls. */
+ * Linked with --wrap for pwrite64 and fdatasync, which the log calls, and for LMDB's
+ * commit. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -49,6 +50,47 @@ int __wrap_fdatasync(int fd)
     errno = refuses;
     return -1;
 }
+
+#ifdef QM_STORE_LMDB
+static unsigned commits; /* LMDB's last of so many is refused; 0: none is */
+
+int __real_mdb_txn_commit(void *txn);
+int __wrap_mdb_txn_commit(void *txn);
+void mdb_txn_abort(void *txn);
+
+int __wrap_mdb_txn_commit(void *txn)
+{
+    if (commits == 0 || --commits > 0)
+        return __real_mdb_txn_commit(txn);
+    mdb_txn_abort(txn);
+    return EIO;
+}
+
+/* In QMSTORE_NONE, LMDB has a transaction for each page.  One that is refused is not
+ * forgotten for those behind it: what it should have written stays in the buffer. */
+static void test_part_refused(void **state)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+    unsigned n = 0;
+    int r = 0;
+
+    c.disk = "lmdb";
+    c.durability = QMSTORE_NONE;
+    c.disk_cache = 1;
+    s = open_ok(&c);
+    for (commits = 3; n < 2000 && r == 0; n++)
+        r = qmstore_put(s, &n, sizeof n, big, sizeof big, 0);
+    assert_int_equal(r, EIO);
+    assert_int_equal(commits, 0);
+    assert_int_equal(count(s, n - 1), n - 1);
+    assert_int_equal(qmstore_flush(s), 0);
+    assert_int_equal(qmstore_close(s), 0);
+    s = open_ok(&c);
+    assert_int_equal(count(s, n - 1), n - 1);
+    assert_int_equal(qmstore_close(s), 0);
+}
+#endif
 
 static void expect_refused(const struct qmstore_config *c, int error, const char *says)
 {
@@ -526,6 +568,9 @@ int main(void)
         TEST(test_other_settings),
         TEST(test_two_processes),
         TEST(test_refusals),
+#ifdef QM_STORE_LMDB
+        TEST(test_part_refused),
+#endif
         TEST(test_damage),
         TEST(test_torn),
         TEST(test_damaged_record),
