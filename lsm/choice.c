@@ -9,12 +9,14 @@
 #include <stdlib.h>
 
 #define PRIOR 8.  /* blocks that what heat says counts for */
-#define NEAR  .25 /* what a class tells of the next, of half or double the heat */
 #define FLOOR .1  /* with room in the cache, what nothing is known of is worth a try */
 #define KEEP  .98 /* of what was learned, each interval */
 /* All else that was learned counts for this many blocks, or twice as many as the newest
  * file has, at most: so that a change is seen. */
 #define FEW 200.f
+/* A block of a class that is d away, of 2^d times the heat or a part of it, tells as
+ * much of a class as 1 / 2^(NEAR d) of its own. */
+#define NEAR 2
 
 uint8_t choice_class(float heat)
 {
@@ -55,7 +57,7 @@ double choice_value(struct choice *c, int level, float heat, double window)
     for (int i = 0; i < CHOICE_CLASSES; i++) {
         double u = atomic_load(&c->cell[level][i].used),
                s = atomic_load(&c->cell[level][i].seen),
-               weight = pow(NEAR, abs(i - class));
+               weight = 1. / (UINT32_C(1) << (NEAR * abs(i - class)));
         near_used += weight * u;
         near_seen += weight * s;
         if (i == class) {
