@@ -55,8 +55,7 @@ void qm_bound_init(struct qm_bound *b);
  * cache. */
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
 
-/* Whether nothing at all is to be prefetched, until it is said again: memory.h says it.
- */
+/* true stops all prefetching, false lets it go on.  memory.c calls it. */
 static inline void qm_bound_rest(struct qm_bound *b, bool resting)
 {
     atomic_store_explicit(&b->resting, resting, memory_order_relaxed);

@@ -56,7 +56,7 @@ struct qm_memory {
     bool vain;         /* the last decision was that a plain cache misses less */
     bool asleep;       /* rules have next to nothing: see memory.c; */
     bool resting;      /* and nothing is prefetched: */
-    double missed;     /* when that began, so many of the demands missed */
+    double missed;     /* the part of the demands that missed when that began */
     unsigned slept;    /* decisions since then at which they might have woken, */
     unsigned patience; /* and how many of these it takes */
     uint64_t traded;   /* changes, ever */

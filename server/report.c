@@ -334,7 +334,8 @@ static void put_memory(struct qms_server *s, json_t *o, uint64_t rules_limit)
     put(o, "cache_size", memory.total);
     put(o, "rules_limit", rules_limit);
     put(o, "rules_traded", memory.traded);
-    put_bool(o, "prefetch_resting", memory.resting);
+    put_bool(o, "prefetch_resting",
+             memory.resting && s->engine.bound && s->engine.bounded);
 }
 
 static void get_mining(struct qms_server *s, struct qm_mining_stats *m,

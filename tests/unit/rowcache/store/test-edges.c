@@ -136,6 +136,20 @@ static int push_out_in_batch(const struct qmstore_config *c, bool deletes)
     return stats_of(s).evictions > 0 ? 0 : 5;
 }
 
+/* In a process that ends without closing the store. */
+static void run_and_end(int (*run)(const struct qmstore_config *, bool),
+                        const struct qmstore_config *c, bool how)
+{
+    int status;
+    pid_t pid;
+
+    fflush(NULL);
+    if ((pid = fork()) == 0)
+        _exit(run(c, how));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* What the batch made of the key is there after a crash, and not what left memory. */
 static void test_pushed_out_in_batch(void **state)
 {
@@ -144,15 +158,9 @@ static void test_pushed_out_in_batch(void **state)
         uint32_t key = CHANGED;
         size_t len = 0;
         struct qmstore *s;
-        int status;
-        pid_t pid;
 
         remove_below(test_dir);
-        fflush(NULL);
-        if ((pid = fork()) == 0)
-            _exit(push_out_in_batch(&c, deletes));
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
+        run_and_end(push_out_in_batch, &c, deletes);
         s = open_ok(&c);
         assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, &len, NULL),
                          deletes ? ENOENT : 0);
@@ -325,15 +333,9 @@ static void test_back_from_buffer(void **state)
         struct qmstore_config c = config("lfu", "lmdb", QMSTORE_SYNC);
         uint32_t key = CHANGED;
         struct qmstore *s;
-        int status;
-        pid_t pid;
 
         remove_below(test_dir);
-        fflush(NULL);
-        if ((pid = fork()) == 0)
-            _exit(come_back(&c, from_memory));
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
+        run_and_end(come_back, &c, from_memory);
         s = open_ok(&c);
         assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
         assert_int_equal(qmstore_close(s), 0);

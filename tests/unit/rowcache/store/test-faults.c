@@ -52,7 +52,7 @@ int __wrap_fdatasync(int fd)
 }
 
 #ifdef QM_STORE_LMDB
-static unsigned commits; /* LMDB's last of so many is refused; 0: none is */
+static unsigned commits; /* which of LMDB's commits is refused: 1 is the next, 0 none */
 
 int __real_mdb_txn_commit(void *txn);
 int __wrap_mdb_txn_commit(void *txn);
