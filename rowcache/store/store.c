@@ -295,6 +295,18 @@ static int sync_names(int dir, const char *name)
     return r;
 }
 
+/* A partition's lock is held for a microsecond or so, unless the disk layer is asked:
+ * to spin for that long costs less than to sleep. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t adaptive;
+
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
+}
+
 enum { WHY = 200 }; /* bytes of what a library says of an error */
 
 /* What the disk layer's library says of an error since the layer was opened. */
@@ -320,7 +332,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
         .config = c, .ops = find_policy(c->policy), .dir = -1, .log = {.fd = -1}};
     *set_aside = false;
     *why = 0;
-    pthread_mutex_init(&p->lock, NULL);
+    init_lock(&p->lock);
     pthread_mutex_init(&p->log.lock, NULL);
     pthread_cond_init(&p->log.written, NULL);
     p->buffer_bytes =
