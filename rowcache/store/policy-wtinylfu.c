@@ -9,7 +9,10 @@
  * cold keys moves nothing.
  *
  * The sketch is a count-min sketch of 4-bit counters, four a key, halved after ten
- * times as many accesses as it has counters in a row, so old popularity fades. */
+ * times as many accesses as it has counters in a row, so old popularity fades.  Where
+ * it ends at once, the keys that were popular would keep others out for as long.  So
+ * the sketch is halved twice when the share of hits falls suddenly: counters of 15
+ * become 3, which a new key reaches by four accesses. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,14 +20,19 @@
 
 enum { WINDOW = PLACE_FIRST, PROBATION = PLACE_SECOND, PROTECTED = PLACE_THIRD };
 enum { ROWS = 4, MOST = 15, BYTES_A_KEY = 64 /* a guess, to size the sketch */ };
+enum { PERIOD = 1000 }; /* accesses, at least; or an eighth of the keys in memory */
 
 #define WINDOW_SHARE    .01
 #define PROTECTED_SHARE .8
+/* Of the share of hits; three times what chance does in a period of PERIOD accesses. */
+#define FALL .05
 
 struct wtinylfu {
     struct entry_list lists[3];
     uint64_t *sketch; /* words of 16 counters; ROWS rows of `width` counters */
     uint64_t width, accesses;
+    uint64_t sampled, hits; /* accesses of this period */
+    double rate;            /* hits of an access, lately */
 };
 
 static int init(struct partition *p)
@@ -80,11 +88,34 @@ static unsigned estimate(struct wtinylfu *w, struct store_hash hash)
     return least;
 }
 
+static void halve(struct wtinylfu *w)
+{
+    for (uint64_t i = 0; i < w->width / 16 * ROWS; i++)
+        w->sketch[i] = (w->sketch[i] >> 1) & UINT64_C(0x7777777777777777);
+    w->accesses /= 2;
+}
+
+/* A period of accesses has ended.  See FALL. */
+static void judge(struct wtinylfu *w)
+{
+    double rate = (double)w->hits / (double)w->sampled;
+
+    if (rate < w->rate - FALL) {
+        halve(w);
+        halve(w);
+        w->rate = rate;
+    }
+    w->rate += (rate - w->rate) / 4; /* of some four periods */
+    w->sampled = w->hits = 0;
+}
+
 static void seen(struct partition *p, struct store_hash hash)
 {
     struct wtinylfu *w = p->policy;
     unsigned shift;
 
+    if (++w->sampled >= PERIOD && w->sampled >= p->memory_keys / 8)
+        judge(w);
     for (unsigned row = 0; row < ROWS; row++) {
         uint64_t *c = word(w, hash, row, &shift);
 
@@ -93,9 +124,7 @@ static void seen(struct partition *p, struct store_hash hash)
     }
     if (++w->accesses < w->width * 10)
         return;
-    for (uint64_t i = 0; i < w->width / 16 * ROWS; i++)
-        w->sketch[i] = (w->sketch[i] >> 1) & UINT64_C(0x7777777777777777);
-    w->accesses /= 2;
+    halve(w);
 }
 
 static void move(struct wtinylfu *w, struct entry *e, unsigned place)
@@ -136,6 +165,7 @@ static void touch(struct partition *p, struct entry *e)
     struct wtinylfu *w = p->policy;
     struct entry_list *protected = &w->lists[PROTECTED];
 
+    w->hits++;
     move(w, e, e->place == WINDOW ? WINDOW : PROTECTED);
     while (protected->count > 1 && (double)protected->bytes > (double)p->memory *
                                                                   (1 - WINDOW_SHARE) *

@@ -179,9 +179,9 @@ static void test_wtinylfu(void **state)
 
 /* Hits of memory in the last fifth of calls, by Zipf's law whose popular keys change
  * five times. */
-static uint64_t hits_of(const char *policy)
+static uint64_t hits_of(const char *policy, size_t value_len, unsigned calls)
 {
-    enum { KEYS = 4000, CALLS = 400000 };
+    enum { KEYS = 4000 };
     static double cumulative[KEYS];
     uint64_t seed = 5, before = 0, hits;
     struct qmstore_config c;
@@ -198,11 +198,11 @@ static uint64_t hits_of(const char *policy)
     c.durability = QMSTORE_NONE;
     c.threadless = true;
     s = open_ok(&c);
-    for (unsigned i = 0; i < CALLS; i++) {
+    for (unsigned i = 0; i < calls; i++) {
         double x = sum * (double)(rnd(&seed) >> 11) / 9007199254740992.;
         uint32_t low = 0, high = KEYS - 1;
 
-        if (i == CALLS / 5 * 4)
+        if (i == calls / 5 * 4)
             before = stats_of(s).memory_hits;
         while (low < high) {
             uint32_t middle = (low + high) / 2;
@@ -212,9 +212,9 @@ static uint64_t hits_of(const char *policy)
             else
                 high = middle;
         }
-        low = (low + i / (CALLS / 5) * (KEYS / 5)) % KEYS;
+        low = (low + i / (calls / 5) * (KEYS / 5)) % KEYS;
         if (qmstore_get(s, &low, sizeof low, NULL, NULL, NULL) == ENOENT)
-            assert_int_equal(qmstore_put(s, &low, sizeof low, value, 1000, 0), 0);
+            assert_int_equal(qmstore_put(s, &low, sizeof low, value, value_len, 0), 0);
     }
     hits = stats_of(s).memory_hits - before;
     assert_int_equal(qmstore_close(s), 0);
@@ -223,13 +223,26 @@ static uint64_t hits_of(const char *policy)
 
 static void test_shift(void **state)
 {
-    uint64_t lfu = hits_of("lfu"), wtinylfu = hits_of("wtinylfu"), mru = hits_of("mru");
+    /* Memory for a fifth of the keys; for half of them, whose popularity shifts when
+     * each was asked for twice. */
+    static const struct {
+        size_t value;
+        unsigned calls;
+    } tries[] = {{1000, 400000}, {250, 40000}};
 
-    printf("popularity shifts: lfu %llu hits, wtinylfu %llu, mru %llu\n",
-           (unsigned long long)lfu, (unsigned long long)wtinylfu,
-           (unsigned long long)mru);
-    assert_true(wtinylfu > lfu);
-    assert_true(lfu > mru);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t lfu = hits_of("lfu", tries[i].value, tries[i].calls);
+        uint64_t mru = hits_of("mru", tries[i].value, tries[i].calls);
+        uint64_t wtinylfu = hits_of("wtinylfu", tries[i].value, tries[i].calls);
+
+        printf(
+            "popularity shifts, values of %zu bytes: lfu %llu hits, wtinylfu %llu, mru "
+            "%llu\n",
+            tries[i].value, (unsigned long long)lfu, (unsigned long long)wtinylfu,
+            (unsigned long long)mru);
+        assert_true(wtinylfu * 100 > lfu * 103);
+        assert_true(lfu > mru);
+    }
 }
 
 /* Popularity fades: keys that come rarely, but for a long time, do not push out those
