@@ -37,13 +37,10 @@ class Behaviour:
     def end(self):
         pass
 
-    def run(self, on, ended):
-        while not ended.is_set():
-            if on.wait(.1) and self.each_second:
-                began = time.monotonic()
-                for _ in range(max(1, self.each_second // 20)):
-                    self.act()
-                time.sleep(max(0, .05 - (time.monotonic() - began)))
+    def run(self, ended):
+        while not ended.wait(.05):
+            for _ in range(self.each_second // 20):
+                self.act()
 
 
 class Idle(Behaviour):
@@ -80,20 +77,24 @@ class Huge(Behaviour):
 
 
 def measure(name, behaviour):
-    on, ended = threading.Event(), threading.Event()
-    shares = []
-    for _ in range(PAIRS):
-        alone = rate()
+    def beside():
+        ended = threading.Event()
         behaviour.begin()
-        thread = threading.Thread(target=behaviour.run, args=(on, ended))
+        thread = threading.Thread(target=behaviour.run, args=(ended,))
         thread.start()
-        on.set()
-        shares.append(100 * rate() / alone)
-        on.clear()
+        result = rate()
         ended.set()
         thread.join()
-        ended.clear()
         behaviour.end()
+        return result
+
+    shares = []
+    for pair in range(PAIRS):  # each is the first in every second pair: what is first may be slower
+        if pair % 2:
+            alone, other = rate(), beside()
+        else:
+            other, alone = beside(), rate()
+        shares.append(100 * other / alone)
     low, middle, high = statistics.quantiles(shares, n=4) if len(shares) > 1 else shares * 3
     print(f"{name:8s} {middle:6.1f} % {low:6.1f} % {high:6.1f} %", flush=True)
 
