@@ -182,13 +182,9 @@ void features_of(struct table *t, uint32_t range, const struct moment *moment,
 double features_hot(const struct trees *trees, uint32_t from, uint32_t steps,
                     struct table *t, uint32_t range, const struct moment *moment)
 {
-    double row[FEATURES], most = 0;
+    double row[FEATURES];
     uint32_t n = trees_steps(trees);
 
-    if (from >= n)
-        from = n - 1;
     features_of(t, range, moment, row);
-    for (uint32_t i = from; i < from + steps && i < n; i++)
-        most = fmax(most, trees_probability(trees, i, row));
-    return most;
+    return trees_probability(trees, from < n ? from : n - 1, steps, row);
 }

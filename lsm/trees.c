@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* trees.c - see trees.h.
  *
- * A child is a node behind its parent or a leaf: so no walk is longer than the tree has
- * nodes, whatever the file says.
- *
- * Leaves are nodes, too, behind the others, and their own children.  So several trees
- * are walked side by side, to the depth of the deepest, without branches that the
- * processor cannot guess; their leaves are added in the file's order. */
+ * Reads the file; masks.c evaluates.  A node is one child's of a node before it, and a
+ * leaf likewise: so it is a tree, whatever the file says. */
 #include "lsm/trees.h"
+#include "lsm/masks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,33 +20,11 @@
 
 #define LEAVES       65536u /* of a tree */
 #define DEFAULT_LEFT 2u
-#define MISSING_ZERO 1u
-#define MISSING_NAN  2u
-#define SIDE         16u    /* trees that are walked side by side */
-#define ZERO         1e-35f /* LightGBM's kZeroThreshold, which is a float */
-
-struct node {
-    double threshold;
-    uint32_t child[2]; /* left, right */
-    uint32_t feature;
-    uint8_t missing, default_right;
-};
-
-struct tree {
-    struct node *nodes; /* n - 1 inner ones, n leaves, whose threshold is the value */
-    uint32_t n, depth;  /* leaves; steps to the deepest of them */
-};
-
-struct model {
-    struct tree *trees;
-    uint32_t n, room;
-    double sigmoid;
-    bool zeros; /* a zero is a missing value, somewhere */
-};
 
 struct trees {
-    struct model *models;
-    uint32_t n, features;
+    double sigmoid[TREES_STEPS];
+    uint32_t n; /* models */
+    struct masks *masks;
 };
 
 /* What is being read. */
@@ -57,6 +32,9 @@ struct reader {
     char *at, *end;
     unsigned long line;
     uint32_t features;
+    struct tree *trees; /* of all models */
+    uint32_t n, room;
+    uint32_t begin[TREES_STEPS + 1]; /* of each model, its first tree */
     locale_t locale;
     char *err;
     size_t err_len;
@@ -167,6 +145,8 @@ static int read_array(struct reader *r, struct tree *t, int which, char *at)
                 e = wrong(r, "a child that is not behind its parent");
             /* The file has -1 for leaf 0, -2 for leaf 1. */
             node->child[which == RIGHT] = (uint32_t)(x >= 0 ? x : (long)n - 1 - x);
+            if (e == 0 && t->nodes[node->child[which == RIGHT]].parents++ > 0)
+                e = wrong(r, "a child of two nodes");
             break;
         default:
             e = real(r, &at, &node->threshold);
@@ -180,25 +160,20 @@ static int read_array(struct reader *r, struct tree *t, int which, char *at)
     return *at ? wrong(r, "%s has more numbers than the tree", arrays[which]) : 0;
 }
 
-/* Ends the leaves and finds the depth: parents come before their children. */
-static int measure(struct reader *r, struct tree *t)
+/* Counts leaves below each node, and those to the left of it. */
+static void count_leaves(struct tree *t)
 {
-    uint32_t *depth = calloc(2 * t->n - 1, sizeof *depth);
+    struct node *nodes = t->nodes;
 
-    if (!depth)
-        return wrong(r, "no memory");
-    for (uint32_t i = 0; i < 2 * t->n - 1; i++)
-        for (int side = 0; side < 2; side++) {
-            uint32_t *child = &t->nodes[i].child[side];
-            if (i >= t->n - 1)
-                *child = i;
-            else if (depth[*child] < depth[i] + 1)
-                depth[*child] = depth[i] + 1;
-            if (t->depth < depth[i])
-                t->depth = depth[i];
-        }
-    free(depth);
-    return 0;
+    for (uint32_t i = 2 * t->n - 1; i-- > 0;)
+        nodes[i].leaves = i >= t->n - 1 ? 1
+                                        : nodes[nodes[i].child[0]].leaves +
+                                              nodes[nodes[i].child[1]].leaves;
+    for (uint32_t i = 0; i < t->n - 1; i++) {
+        struct node *left = &nodes[nodes[i].child[0]];
+        left->first = nodes[i].first;
+        nodes[nodes[i].child[1]].first = nodes[i].first + left->leaves;
+    }
 }
 
 /* Behind the line Tree=; up to the empty one. */
@@ -234,40 +209,42 @@ static int read_tree(struct reader *r, struct tree *t)
     needed = t->n > 1 ? (1u << ARRAYS) - 1 : 1u << LEAF;
     if ((seen & needed) != needed || t->n == 0)
         return wrong(r, "the tree is not whole");
-    return measure(r, t);
+    count_leaves(t);
+    return 0;
 }
 
-static struct tree *add_tree(struct model *m)
+static struct tree *add_tree(struct reader *r)
 {
-    if (m->n == m->room) {
-        uint32_t room = m->room ? m->room * 2 : 64;
-        struct tree *trees = realloc(m->trees, room * sizeof *trees);
+    if (r->n == r->room) {
+        uint32_t room = r->room ? r->room * 2 : 64;
+        struct tree *trees = realloc(r->trees, room * sizeof *trees);
         if (!trees)
             return NULL;
-        m->trees = trees;
-        m->room = room;
+        r->trees = trees;
+        r->room = room;
     }
-    memset(&m->trees[m->n], 0, sizeof *m->trees);
-    return &m->trees[m->n++];
+    memset(&r->trees[r->n], 0, sizeof *r->trees);
+    return &r->trees[r->n++];
 }
 
-static int objective(struct reader *r, struct model *m, char *value)
+static int objective(struct reader *r, double *sigmoid, char *value)
 {
     static const char binary[] = "binary sigmoid:";
     char *at = value + sizeof binary - 1;
 
     if (strncmp(value, binary, sizeof binary - 1) != 0)
         return wrong(r, "the objective is not binary");
-    if (real(r, &at, &m->sigmoid) != 0 || *at || !(m->sigmoid > 0) || isinf(m->sigmoid))
+    if (real(r, &at, sigmoid) != 0 || *at || !(*sigmoid > 0) || isinf(*sigmoid))
         return wrong(r, "sigmoid is not a number above 0");
     return 0;
 }
 
 /* Behind the line "tree", up to "end of trees". */
-static int read_model(struct reader *r, struct model *m)
+static int read_model(struct reader *r, double *sigmoid)
 {
     bool version = false, whole = false, features = false;
     char *line, *value;
+    uint32_t before = r->n;
     struct tree *t;
     long n;
 
@@ -288,24 +265,22 @@ static int read_model(struct reader *r, struct model *m)
                              r->features);
             features = true;
         } else if ((value = value_of(line, "objective"))) {
-            if (objective(r, m, value) != 0)
+            if (objective(r, sigmoid, value) != 0)
                 return -1;
         } else if (strcmp(line, "tree") == 0) {
             return wrong(r, "the model before this one is not whole");
         } else if (strcmp(line, "average_output") == 0) {
             return wrong(r, "random forests are not supported");
         } else if (value_of(line, "Tree")) {
-            if (!(t = add_tree(m)))
+            if (!(t = add_tree(r)))
                 return wrong(r, "no memory");
             if (!features || read_tree(r, t) != 0)
                 return features ? -1 : wrong(r, "max_feature_idx is missing");
-            for (uint32_t i = 0; i < t->n - 1; i++)
-                m->zeros = m->zeros || t->nodes[i].missing == MISSING_ZERO;
         } else {
             whole = strcmp(line, "end of trees") == 0;
         }
     }
-    if (!whole || !version || !features || !(m->sigmoid > 0) || m->n == 0)
+    if (!whole || !version || !features || !(*sigmoid > 0) || r->n == before)
         return wrong(r, "the model is not whole");
     return 0;
 }
@@ -319,10 +294,17 @@ static int read_models(struct reader *r, struct trees *trees)
             continue;
         if (trees->n == TREES_STEPS)
             return wrong(r, "more than %u models", TREES_STEPS);
-        if (read_model(r, &trees->models[trees->n++]) != 0)
+        if (read_model(r, &trees->sigmoid[trees->n++]) != 0)
             return -1;
+        r->begin[trees->n] = r->n;
     }
-    return trees->n > 0 ? 0 : wrong(r, "no model of LightGBM's");
+    if (trees->n == 0)
+        return wrong(r, "no model of LightGBM's");
+    trees->masks = masks_new(r->trees, r->begin, trees->n, r->features);
+    if (!trees->masks && errno == EFBIG)
+        return wrong(r, "the models need more than %u MiB of memory",
+                     MASKS_BYTES >> 20);
+    return trees->masks ? 0 : wrong(r, "no memory");
 }
 
 struct trees *trees_parse(const char *text, size_t len, uint32_t features, char *err,
@@ -335,13 +317,11 @@ struct trees *trees_parse(const char *text, size_t len, uint32_t features, char 
 
     /* The program's locale may write numbers otherwise. */
     r.locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (trees)
-        trees->models = calloc(TREES_STEPS, sizeof *trees->models);
-    if (trees)
-        trees->features = features;
     if (len > TREES_BYTES) {
         wrong(&r, "more than %u MiB", TREES_BYTES >> 20);
-    } else if (!trees || !copy || !r.locale || !trees->models) {
+    } else if (features > MASKS_FEATURES) {
+        wrong(&r, "more than %u features", MASKS_FEATURES);
+    } else if (!trees || !copy || !r.locale) {
         wrong(&r, "no memory");
     } else if (memchr(text, '\0', len)) {
         wrong(&r, "not a text");
@@ -352,6 +332,9 @@ struct trees *trees_parse(const char *text, size_t len, uint32_t features, char 
         e = read_models(&r, trees);
     }
     free(copy);
+    for (uint32_t i = 0; i < r.n; i++)
+        free(r.trees[i].nodes);
+    free(r.trees);
     if (r.locale)
         freelocale(r.locale);
     if (e == 0)
@@ -393,16 +376,8 @@ struct trees *trees_read(const char *path, uint32_t features, char *err, size_t 
 
 void trees_free(struct trees *trees)
 {
-    if (!trees)
-        return;
-    for (uint32_t i = 0; trees->models && i < trees->n; i++) {
-        struct model *m = &trees->models[i];
-        for (uint32_t k = 0; k < m->n; k++) {
-            free(m->trees[k].nodes);
-        }
-        free(m->trees);
-    }
-    free(trees->models);
+    if (trees)
+        masks_free(trees->masks);
     free(trees);
 }
 
@@ -411,56 +386,23 @@ uint32_t trees_steps(const struct trees *trees)
     return trees->n;
 }
 
-/* As Tree::NumericalDecision() of LightGBM; plain: nothing can be missing. */
-static inline uint32_t next_node(const struct node *node, const double *features,
-                                 bool plain)
-{
-    double x = features[node->feature];
-
-    if (!plain && node->missing != MISSING_NAN) {
-        x = isnan(x) ? 0 : x;
-        if (node->missing == MISSING_ZERO && x >= -ZERO && x <= ZERO)
-            return node->child[node->default_right];
-    } else if (!plain && isnan(x)) {
-        return node->child[node->default_right];
-    }
-    return node->child[!(x <= node->threshold)];
-}
-
-/* The leaves of SIDE trees or fewer, added to the sum one after the other. */
-static inline double add_leaves(double sum, const struct tree *t, uint32_t n,
-                                const double *features, bool plain)
-{
-    uint32_t at[SIDE] = {0}, depth = 0;
-
-    for (uint32_t k = 0; k < n; k++)
-        depth = t[k].depth > depth ? t[k].depth : depth;
-    for (uint32_t d = 0; d < depth; d++)
-        for (uint32_t k = 0; k < n; k++)
-            at[k] = next_node(&t[k].nodes[at[k]], features, plain);
-    for (uint32_t k = 0; k < n; k++)
-        sum += t[k].nodes[at[k]].threshold;
-    return sum;
-}
-
 double trees_score(const struct trees *trees, uint32_t step, const double *features)
 {
-    const struct model *m = &trees->models[step];
-    bool plain = !m->zeros;
-    double sum = 0;
-    uint32_t i = 0;
+    uint32_t bins[MASKS_FEATURES];
 
-    for (uint32_t k = 0; k < trees->features; k++)
-        plain = plain && !isnan(features[k]);
-    for (; i + SIDE <= m->n; i += SIDE)
-        sum = plain ? add_leaves(sum, &m->trees[i], SIDE, features, true)
-                    : add_leaves(sum, &m->trees[i], SIDE, features, false);
-    return add_leaves(sum, &m->trees[i], m->n - i, features, false);
+    masks_bins(trees->masks, features, bins);
+    return masks_sum(trees->masks, step, bins);
 }
 
-double trees_probability(const struct trees *trees, uint32_t step,
+double trees_probability(const struct trees *trees, uint32_t from, uint32_t steps,
                          const double *features)
 {
-    return 1. / (1. + exp(-trees->models[step].sigmoid *
-                          trees_score(trees, step, features)));
+    uint32_t bins[MASKS_FEATURES];
+    double most = 0;
+
+    masks_bins(trees->masks, features, bins);
+    for (uint32_t i = from; i < from + steps && i < trees->n; i++)
+        most = fmax(most, 1. / (1. + exp(-trees->sigmoid[i] *
+                                         masks_sum(trees->masks, i, bins))));
+    return most;
 }

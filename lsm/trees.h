@@ -5,8 +5,10 @@
  * the other (quickmine lsm train).  What is read: binary classification by numbers
  * (objective=binary), format v3 and v4.  Refused: categories, linear trees, random
  * forests, several classes, other objectives, another number of features, and whatever
- * is not as LightGBM writes it.  Scores and probabilities are LightGBM's to the last
- * bit: it adds leaves in the same order, in doubles.
+ * is not as LightGBM writes it, or would take more than MASKS_BYTES (masks.h) of
+ * memory: which no file of numbers below TREES_BYTES does, as LightGBM writes them by
+ * default. Scores and probabilities are LightGBM's to the last bit: it adds leaves in
+ * the same order, in doubles.
  *
  * Threads: a model is immutable. */
 #ifndef QM_LSM_TREES_H
@@ -29,9 +31,10 @@ void trees_free(struct trees *trees);
 
 uint32_t trees_steps(const struct trees *trees);
 
-/* The sum of the leaves, and the probability that it stands for, of one step. */
+/* The sum of the leaves of a step.  features: as many numbers as were given to read. */
 double trees_score(const struct trees *trees, uint32_t step, const double *features);
-double trees_probability(const struct trees *trees, uint32_t step,
+/* The highest probability of `steps` steps from `from` on, of those that there are. */
+double trees_probability(const struct trees *trees, uint32_t from, uint32_t steps,
                          const double *features);
 
 #endif

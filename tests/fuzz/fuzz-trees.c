@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     promise(t || *err);
     for (uint32_t step = 0; t && step < trees_steps(t); step++)
         for (int i = 0; i < 3; i++) {
-            double p = trees_probability(t, step, rows[i]);
+            double p = trees_probability(t, step, 1, rows[i]);
             promise(isnan(p) || (p >= 0 && p <= 1));
         }
     trees_free(t);

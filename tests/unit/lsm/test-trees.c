@@ -49,7 +49,7 @@ static void compare_all(const struct trees *t)
         freelocale(c);
         for (uint32_t step = 0; step < 2; step++) {
             double score = trees_score(t, step, row),
-                   probability = trees_probability(t, step, row);
+                   probability = trees_probability(t, step, 1, row);
             assert_memory_equal(&score, &row[FEATURES + 2 * step], sizeof score);
             assert_memory_equal(&probability, &row[FEATURES + 2 * step + 1],
                                 sizeof score);
@@ -124,6 +124,7 @@ static void test_refused(void **state)
     expect("is_linear=0", "is_linear=1", "linear");
     expect("left_child=1 ", "left_child=0 ", "behind");
     expect("left_child=1 ", "left_child=-9 ", "from -8 to 6");
+    expect("left_child=1 -1", "left_child=1 -2", "two nodes");
     expect("split_feature=", "split_feature=18 ", "from 0 to 17");
     expect("decision_type=", "decision_type=1 ", "numbers");
     expect("threshold=", "threshold=nan ", "not a number");
