@@ -43,6 +43,23 @@ static double since(const struct timespec *a)
     return (double)(b.tv_sec - a->tv_sec) * 1e9 + (double)(b.tv_nsec - a->tv_nsec);
 }
 
+/* Six intervals in which ranges are read and written more or less often, so that their
+ * features differ. */
+static void fill_intervals(void)
+{
+    for (unsigned i = 0; i < 6 * 300000; i++) {
+        unsigned long x = i * 2654435761ul % 300000, y = x * x / 300000;
+        char key[24];
+        size_t len = (size_t)sprintf(key, "user%08lu", (y * 7919 + i % 50) % 300000);
+        if (i % 3 == 0)
+            collector_write(collector, key, len);
+        else
+            collector_read(collector, key, len);
+        if (i % 300000 == 299999)
+            collector_tick(collector, 0);
+    }
+}
+
 /* The best of 20 times, of the first step and of all. */
 static void predict(const char *path, struct collector *c)
 {
@@ -107,7 +124,7 @@ int main(int argc, char **argv)
                 pthread_join(thread[i], NULL);
             printf("%-28s %lu threads: %.0f ns\n", names[what], n, since(&a) / READS);
         }
-    collector_tick(collector, 0);
+    fill_intervals();
     if (argc > 1)
         predict(argv[1], collector);
     shape_free(s);
