@@ -15,8 +15,7 @@
  * file has, at most: so that a change is seen. */
 #define FEW 200.f
 /* A block of a class that is d away, of 2^d times the heat or a part of it, tells as
- * much of a class as 1 / 2^(NEAR d) of its own. */
-#define NEAR 2
+ * much of a class as 1 / 2^d of its own. */
 
 uint8_t choice_class(float heat)
 {
@@ -51,13 +50,13 @@ void choice_learn(struct choice *c, int level, uint8_t class, double used, doubl
 double choice_value(struct choice *c, int level, float heat, double window)
 {
     uint8_t class = choice_class(heat);
-    double near_used = 0, near_seen = PRIOR, prior, used = 0, seen = 0;
+    double near_used = 0, near_seen = 1, prior, used = 0, seen = 0;
 
     level = level_of(level);
     for (int i = 0; i < CHOICE_CLASSES; i++) {
         double u = atomic_load(&c->cell[level][i].used),
                s = atomic_load(&c->cell[level][i].seen),
-               weight = 1. / (UINT32_C(1) << (NEAR * abs(i - class)));
+               weight = 1. / (1 << abs(i - class));
         near_used += weight * u;
         near_seen += weight * s;
         if (i == class) {

@@ -324,7 +324,8 @@ static void test_choice(void **state)
     assert_true(choice_value(&c, 2, 0, 10) < .11); /* of that level alone */
     /* A class that was not seen: by those near it, not by those far away. */
     assert_true(choice_value(&c, 1, .001f, .1) > .8);
-    assert_true(choice_value(&c, 1, .5f, .1) < .11);
+    assert_true(choice_value(&c, 1, .03f, .1) > .85);
+    assert_true(choice_value(&c, 1, 100, .0001) < .11);
     choice_learn(&c, 1, choice_class(.001f), 0, 200);
     assert_true(choice_value(&c, 1, .001f, .1) < .05);
     choice_learn(&c, 0, choice_class(1), 0, 1000);
