@@ -25,6 +25,7 @@ class Policy:
     contexts: bool = False  # mines by the workload's level
     trained: bool = False
     live: bool = True
+    default: bool = False  # as a user gets it: nothing is set but sizes
 
 
 POLICIES = {p.name: p for p in (
@@ -36,7 +37,8 @@ POLICIES = {p.name: p for p in (
     Policy("cminer", "C-Miner*", "cminer", trained=True),
     Policy("quickmine", "QuickMine, paper", "quickmine", contexts=True),
     Policy("ppm", "QuickMine, associations", "ppm", paper=False, contexts=True),
-    Policy("defaults", "QuickMine, defaults", DEFAULT, paper=False, contexts=True),
+    Policy("defaults", "QuickMine, defaults", DEFAULT, paper=False, contexts=True,
+           default=True),
     Policy("perfect", "perfect knowledge", "perfect", contexts=True, live=False),
 )}
 

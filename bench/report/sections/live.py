@@ -17,7 +17,8 @@ DEVICE = ("device=disk", "device-disks=15", "device-queue=sstf")
 # Of 250 GB each, of which a database of 40 or 60 GB fills the outermost part: seeks are
 # as short here.
 DISK_GB, DATABASE_GB = 250, {"tpcw": 40, "rubis": 40, "tpcc": 60}
-# Workers enough that the disks' queues, and not they, are what is waited for.
+# Workers enough that the disks' queues, and not they, are what is waited for.  The default
+# finds its own number.
 WORKERS = ("prefetch-threads=16", "prefetch-queue=256")
 SEGMENT_READS = {True: 6_000, False: 40_000}  # by whether the comparison is quick
 SEGMENTS = {True: 3, False: 5}
@@ -27,8 +28,9 @@ WARM_READS = {True: 100_000, False: None}
 def parameters(jobs, workload, trace, policy, size):
     block = trace.info.get("block_size")
     level = workload.level if policy.contexts else "none"
-    own = [f"policy={policy.policy}", f"level={level}", f"block-size={block}", "shards=1",
-           *WORKERS]
+    own = [f"policy={policy.policy}", f"block-size={block}"]
+    if not policy.default:
+        own += [f"level={level}", "shards=1", *WORKERS]
     # As in the simulator: the paper counts data only, the defaults count everything.
     own += ["preset=paper", f"cache-blocks={size // block}"] if policy.paper else [
         f"cache-size={size}"]

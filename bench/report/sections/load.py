@@ -70,13 +70,13 @@ def virtual(context, workload, trace, name, eviction, clients, disks):
     span = about["database_bytes"] * DISK_GB // DATABASE_GB[workload.name]
     device = [d.removeprefix("device-").removeprefix("device=") for d in DEVICE
               if not d.startswith("device-disks=")] + [f"disks={disks}"]
+    # LRU and W-TinyLFU prefetch nothing, and the default has nothing set but its size.
     run = trace.sim(
         f"{policy.title}{' with ' + eviction if eviction else ''}, {clients} clients, "
         f"{disks} disks", [
-            "--policy", policy.policy, "--level", workload.level if policy.contexts else "none",
-            "--cache-size", str(size), "--device", ",".join([*device, f"span={span}"]),
-            "--clients", str(clients), *(("--eviction", eviction) if eviction else ()),
-            "--prefetch-threads", "16", "--prefetch-queue", "256"])
+            "--policy", policy.policy, "--cache-size", str(size),
+            "--device", ",".join([*device, f"span={span}"]), "--clients", str(clients),
+            *(("--eviction", eviction) if eviction else ())])
     return run.find(cache_size=size) if run else None
 
 
