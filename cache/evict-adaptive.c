@@ -6,10 +6,12 @@
  * of the blocks, in caches that are smaller by as much (evict-mini.h), and one of them
  * is in use for the blocks themselves.
  *
- * W-TinyLFU is there twice.  The first's window gives way: it has WINDOW percent of the
- * blocks at first and none of those that prefetches or rules took since; its small
- * cache has one block.  Databases, which hardly ever read a block again soon, need no
- * more. The second's window keeps WIDE percent, for programs that read files.
+ * W-TinyLFU is there twice.  The first's small cache has a window of one block, since
+ * databases, which hardly ever read a block again soon, need no more.  Its own window
+ * yields until it has one block, too, unless what is prefetched and used refills it, up
+ * to WINDOW percent of the blocks: each prefetch evicts a block of it, and of one block
+ * nothing would remain until its next use.  The second's window keeps WIDE percent, for
+ * programs that read files.
  *
  * The regret of each other one is how many misses fewer it would have had in the sample
  * than the one in use.  It grows by 1 if that one misses and the other does not,
@@ -59,11 +61,13 @@
 static const struct candidate {
     const struct qm_evict_ops *ops;
     unsigned window, sampled; /* percent, of W-TinyLFU and of its small cache */
-    bool keeps;
+    bool keeps, yields;
 } candidates[] = {
-    {&qm_evict_wtinylfu, WINDOW, 0, false}, {&qm_evict_lru, 0, 0, false},
-    {&qm_evict_arc, 0, 0, false},           {&qm_evict_s3fifo, 0, 0, false},
-    {&qm_evict_wtinylfu, WIDE, WIDE, true},
+    {&qm_evict_wtinylfu, WINDOW, 0, false, true},
+    {&qm_evict_lru, 0, 0, false, false},
+    {&qm_evict_arc, 0, 0, false, false},
+    {&qm_evict_s3fifo, 0, 0, false, false},
+    {&qm_evict_wtinylfu, WIDE, WIDE, true, false},
 };
 
 #define CANDIDATES (sizeof(candidates) / sizeof(candidates[0]))
@@ -187,7 +191,8 @@ static void adaptive_destroy(void *policy)
 static struct qm_mini *new_mini(struct adaptive *a, unsigned i, uint64_t blocks)
 {
     const struct candidate *c = &candidates[i];
-    struct qm_wtinylfu_config sampled = {c->sampled, c->keeps, &a->sample_sketch};
+    struct qm_wtinylfu_config sampled = {c->sampled, c->keeps, false,
+                                         &a->sample_sketch};
 
     return qm_mini_new(c->ops, c->ops == &qm_evict_wtinylfu ? &sampled : NULL, blocks);
 }
@@ -197,7 +202,7 @@ static bool make(struct adaptive *a, unsigned i, uint64_t sample)
 {
     const struct qm_evict_ops *ops = candidates[i].ops;
     struct qm_wtinylfu_config own = {candidates[i].window, candidates[i].keeps,
-                                     &a->sketch};
+                                     candidates[i].yields, &a->sketch};
 
     if (ops == &qm_evict_wtinylfu)
         a->policies[i] = ops->create_for(a->capacity, &own);

@@ -25,7 +25,8 @@
  * The window loses blocks when the policy gets fewer of them (resize()), and has none
  * after a change from another policy (admit()).  Unless it keeps its share, it then
  * stays as small until the policy gets more blocks: each newcomer takes the place of
- * the one before.
+ * the one before.  A window that yields also loses a block each time that an eighth of
+ * the blocks (YIELD_PART) have entered in place of others.
  *
  * Every call is O(1) on average.
  */
@@ -38,15 +39,17 @@
 #define SEGMENT(node) ((node)->aux[0])
 
 #define WINDOW_PART 3 /* percent */
+#define YIELD_PART  8 /* of the blocks */
 
 enum segment { WINDOW, PROBATION, PROTECTED, SEGMENTS };
 
 struct wtinylfu {
     struct cds_list_head order[SEGMENTS]; /* the latest first */
     uint64_t count[SEGMENTS];
-    uint64_t window_share, protected_share;
+    uint64_t capacity, window_share, protected_share;
     unsigned window; /* percent of the blocks */
-    bool keeps;
+    bool keeps, yields;
+    uint64_t entered;         /* in place of others, since the window yielded a block */
     struct qm_sketch *sketch; /* own, or another's, who counts */
     struct qm_sketch own;
 };
@@ -55,6 +58,7 @@ static void wtinylfu_resize(void *policy, uint64_t capacity)
 {
     struct wtinylfu *w = policy;
 
+    w->capacity = capacity;
     w->window_share = capacity * w->window / 100;
     if (w->window_share == 0 && capacity > 0)
         w->window_share = 1;
@@ -74,6 +78,7 @@ static void *wtinylfu_create_for(uint64_t capacity, void *opaque)
         CDS_INIT_LIST_HEAD(&w->order[i]);
     w->window = config->window;
     w->keeps = config->keeps;
+    w->yields = config->yields;
     w->sketch = config->sketch;
     if (!w->sketch && qm_sketch_init(w->sketch = &w->own, capacity) != 0) {
         free(w);
@@ -185,12 +190,24 @@ static struct qm_evict_node *leave(struct wtinylfu *w, struct qm_evict_node *can
     return victim;
 }
 
+/* A block is about to enter in place of another.  The main part gets the window's
+ * oldest when it is time for that. */
+static void yield_window(struct wtinylfu *w)
+{
+    if (w->count[WINDOW] <= 1 || ++w->entered <= w->capacity / YIELD_PART)
+        return;
+    w->entered = 0;
+    move(w, oldest(w, WINDOW), PROBATION);
+}
+
 static struct qm_evict_node *wtinylfu_evict(void *policy, uint64_t incoming)
 {
     struct wtinylfu *w = policy;
     bool grows = w->keeps && w->count[WINDOW] < w->window_share &&
                  w->count[PROBATION] + w->count[PROTECTED] > 0;
 
+    if (w->yields && incoming != QM_EVICT_NOBODY)
+        yield_window(w);
     return leave(w, grows ? NULL : oldest(w, WINDOW));
 }
 

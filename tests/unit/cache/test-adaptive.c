@@ -194,6 +194,72 @@ static void test_follows_files(void **state)
         }
 }
 
+enum { HOT = 388, OTHERS_THERE = 12, ALL = HOT + OTHERS_THERE, FIRST = 1 << 20 };
+
+struct beside {
+    const struct qm_evict_ops *ops;
+    void *policy;
+    struct qm_evict_node nodes[ALL]; /* the first are of hot blocks */
+    uint64_t next;                   /* block that nobody has read */
+};
+
+static void enter(struct beside *b, struct qm_evict_node *node)
+{
+    node->block = b->next++;
+    b->ops->insert(b->policy, node);
+}
+
+/* n blocks that nobody reads twice enter, each in place of another, beside reads of hot
+ * ones.  Returns how many enter until one of them has to go, at least: some take the
+ * place of a hot block, as their counters in the sketch are others', too. */
+static uint64_t stay(struct beside *b, unsigned n)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct qm_evict_node *node = b->ops->evict(b->policy, b->next);
+        struct qm_evict_node *hot = &b->nodes[b->next % HOT];
+
+        assert_non_null(node);
+        if (node->block >= FIRST && b->next - node->block < least)
+            least = b->next - node->block;
+        enter(b, node);
+        if (hot->block < FIRST)
+            b->ops->touch(b->policy, hot);
+    }
+    return least;
+}
+
+/* W-TinyLFU's window grows when blocks enter in place of none, as when rules or
+ * prefetched blocks give theirs back.  Where that ends, it comes down to one block, as
+ * its small cache has it. */
+static void test_window_yields(void **state)
+{
+    struct beside *b = calloc(1, sizeof(*b));
+
+    assert_non_null(b);
+    b->ops = qm_evict_find("adaptive");
+    assert_non_null(b->policy = b->ops->create(ALL));
+    for (unsigned i = 0; i < HOT; i++)
+        enter(b, &b->nodes[i]);
+    for (unsigned i = 0; i < 6 * HOT; i++)
+        b->ops->touch(b->policy, &b->nodes[i % HOT]);
+    b->next = FIRST;
+    for (unsigned i = HOT; i < ALL; i++)
+        enter(b, &b->nodes[i]);
+    assert_int_equal(stay(b, OTHERS_THERE), OTHERS_THERE);
+    assert_in_range(stay(b, OTHERS_THERE / 2 * ALL / 8), OTHERS_THERE / 2,
+                    OTHERS_THERE / 2 + 2);
+    assert_int_equal(stay(b, OTHERS_THERE * ALL / 8), 1);
+    for (unsigned i = HOT; i < HOT + OTHERS_THERE / 2; i++)
+        b->ops->remove(b->policy, &b->nodes[i]);
+    for (unsigned i = HOT; i < HOT + OTHERS_THERE / 2; i++)
+        enter(b, &b->nodes[i]);
+    assert_in_range(stay(b, OTHERS_THERE), OTHERS_THERE / 2 - 1, OTHERS_THERE / 2 + 1);
+    b->ops->destroy(b->policy);
+    free(b);
+}
+
 /* All that entered comes out, once, whoever was in charge meanwhile. */
 static void test_loses_nothing(void **state)
 {
@@ -271,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_follows_changes),
         cmocka_unit_test(test_follows_files),
         cmocka_unit_test(test_small_cache_lies),
+        cmocka_unit_test(test_window_yields),
         cmocka_unit_test(test_loses_nothing),
     };
 
