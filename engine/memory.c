@@ -40,9 +40,10 @@
  * of what would have been missed without prefetching are not used for this: they are
  * some percent off, and all there is to decide about is a few percent.  It is tried
  * again when such a time has passed twice, and after each vain try twice as often; and
- * at once when WAKE_GROWN times as much is missed, as of a scan that comes.  Rules that
- * have more than FEW_RULES have earned it, or have yet to be cut, and do not sleep for
- * this.
+ * at once when WAKE_GROWN times as much is missed, as of a scan that comes.  A try
+ * whose cost is TRY_TIMES what it saves ends early: its rules have to be learned anew,
+ * so that most of what it reads at first is useless.  Rules that have more than
+ * FEW_RULES have earned it, or have yet to be cut, and do not sleep for this.
  *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
@@ -76,6 +77,12 @@
 #define FEW_RULES  (2 * LEAST_RULES)
 #define PRICE_MOST 1.0  /* misses */
 #define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
+
+/* A try ends early after so many calls of qm_memory_tick() and unused blocks, if so
+ * many times what it saves would still be too little. */
+#define TRY_TICKS  2
+#define TRY_WASTED 32
+#define TRY_TIMES  2.0
 
 #define STEP_PART    8 /* of what rules have */
 #define EVENTS_LEAST 4096
@@ -316,9 +323,10 @@ static double price(const struct qm_memory *m)
     return cost < PRICE_MOST ? cost : PRICE_MOST;
 }
 
-/* Whether the places that rules and prefetched blocks take cost much, and prefetching
- * saves less than that and its useless reads. */
-static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t blocks)
+/* Whether the places that rules and prefetched blocks take cost much, and `times` what
+ * prefetching saves is less than that and its useless reads. */
+static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t blocks,
+                    double times)
 {
     const double taken =
         m->held / m->ticks + (double)s->rules_bytes / m->config.block_size;
@@ -326,7 +334,7 @@ static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t b
     const double reads = (double)s->wasted * m->price / m->ticks;
 
     return places > (double)s->misses / VAIN_PART &&
-           saved(m) * (double)s->hits < places + reads;
+           times * saved(m) * (double)s->hits < places + reads;
 }
 
 static uint64_t wake(struct qm_memory *m)
@@ -343,6 +351,21 @@ static uint64_t fall_asleep(struct qm_memory *m)
     m->slept = 0;
     m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
     return ASLEEP;
+}
+
+static uint64_t fall_to_rest(struct qm_memory *m, const struct since *s)
+{
+    m->missed = missed(s);
+    rest(m, true);
+    return fall_asleep(m);
+}
+
+/* Whether a try, or the time after a bad one, is plainly in vain before it is over. */
+static bool is_plainly_dear(const struct qm_memory *m, const struct since *s,
+                            uint64_t blocks)
+{
+    return !m->asleep && m->vain && m->rules < FEW_RULES && m->ticks >= TRY_TICKS &&
+           s->wasted >= TRY_WASTED && is_dear(m, s, blocks, TRY_TIMES);
 }
 
 /* Rules were in vain.  What they should have. */
@@ -412,14 +435,12 @@ static uint64_t decide_by(struct qm_memory *m, const struct since *s, bool busy)
         m->vain = true; /* a bad time more will do */
         return wake(m);
     }
-    if (!m->asleep && m->rules < FEW_RULES && is_dear(m, s, blocks)) {
+    if (!m->asleep && m->rules < FEW_RULES && is_dear(m, s, blocks, 1)) {
         if (!m->vain) {
             m->vain = true;
             return m->rules;
         }
-        m->missed = missed(s);
-        rest(m, true);
-        return fall_asleep(m);
+        return fall_to_rest(m, s);
     }
     return busy ? decide_busy(m, s, blocks) : decide_quiet(m, s);
 }
@@ -442,9 +463,13 @@ static uint64_t decide(struct qm_memory *m)
         begin_to_count(m, &s);
         return yield(m);
     }
-    if (!busy && !quiet)
-        return m->rules;
-    rules = decide_by(m, &s, busy);
+    if (is_plainly_dear(m, &s, blocks)) {
+        rules = fall_to_rest(m, &s);
+    } else {
+        if (!busy && !quiet)
+            return m->rules;
+        rules = decide_by(m, &s, busy);
+    }
     begin_to_count(m, &s);
     return rules;
 }

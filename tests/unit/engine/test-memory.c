@@ -332,6 +332,27 @@ static void test_rests(void **state)
     end();
 }
 
+/* A try that reads in vain ends early; not the first bad time, nor a try that saves at
+ * least half of what it costs. */
+static void test_vain_try_ends_early(void **state)
+{
+    begin(SMALL, true);
+    atomic_store(&admission.thresholds[0], .9F);
+    for (unsigned i = 0; i < 100 && get().rules >= 128 << 10; i++)
+        live(HOT, 0, 1);
+    assert_int_equal(live_beside(0, 1, 8), 0);
+    live_until(true);
+    live_until(false);
+    assert_int_equal(live_beside(1, 1, 5), 0);
+    assert_true(live_beside(1, 1, 12) > 0);
+    live_until(false);
+    assert_int_equal(live_beside(0, 50, 6), 0); /* little is read in vain */
+    live_until(true);
+    live_until(false);
+    assert_int_equal(live_beside(0, 1, 4), 3);
+    end();
+}
+
 /* Another prefetcher takes over while nothing is prefetched: it begins anew. */
 static void test_rests_with_another(void **state)
 {
@@ -449,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_sleeps),
         cmocka_unit_test(test_takes_more),
         cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_vain_try_ends_early),
         cmocka_unit_test(test_rests_with_another),
         cmocka_unit_test(test_rests_by_what_it_saves),
         cmocka_unit_test(test_rests_by_what_waits),
