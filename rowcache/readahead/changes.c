@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* changes.c - rows that changed; see changes.h. */
+#include "rowcache/readahead/changes.h"
+
+#include <stdlib.h>
+
+enum { HALVE_MS = 30000 };
+
+#define PRIOR 4. /* reads: as much is believed of all tables, for each table */
+
+/* Of a table, or of all. */
+struct rates {
+    double used, again, seconds; /* of the last minute, the older the less */
+    unsigned out;                /* rows at risk */
+    uint64_t at, halved_at;      /* seconds is up to at */
+    unsigned waiting;            /* rows of a table, */
+    uint64_t since;              /* the first of them about since then */
+};
+
+struct qm_changes {
+    struct qm_items *waiting; /* since when */
+    struct qm_items *out;
+    struct rates of[QM_CHANGES_TABLES], all;
+    uint32_t last; /* the table that changed last */
+};
+
+struct qm_changes *qm_changes_new(void)
+{
+    struct qm_changes *changes = calloc(1, sizeof *changes);
+
+    if (!changes)
+        return NULL;
+    changes->waiting = qm_items_new(QM_CHANGES_WAITING);
+    changes->out = qm_items_new(QM_CHANGES_AT_RISK);
+    if (!changes->waiting || !changes->out) {
+        qm_changes_free(changes);
+        return NULL;
+    }
+    return changes;
+}
+
+void qm_changes_free(struct qm_changes *changes)
+{
+    if (!changes)
+        return;
+    qm_items_free(changes->waiting);
+    qm_items_free(changes->out);
+    free(changes);
+}
+
+void qm_changes_clear(struct qm_changes *changes)
+{
+    qm_items_clear(changes->waiting);
+    qm_items_clear(changes->out);
+    for (unsigned i = 0; i < QM_CHANGES_TABLES; i++)
+        changes->of[i].out = changes->of[i].waiting = 0;
+    changes->all.out = 0;
+}
+
+/* --- rates --- */
+
+static void advance(struct rates *r, uint64_t now_ms)
+{
+    r->seconds += r->out * (double)(now_ms - r->at) / 1000;
+    r->at = now_ms;
+    if (now_ms - r->halved_at < HALVE_MS)
+        return;
+    r->halved_at = now_ms;
+    r->used /= 2;
+    r->again /= 2;
+    r->seconds /= 2;
+}
+
+static struct rates *rates_of(struct qm_changes *changes, uint32_t table)
+{
+    return &changes->of[table % QM_CHANGES_TABLES];
+}
+
+static void enter(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+{
+    struct rates *both[] = {rates_of(changes, item.table), &changes->all};
+
+    qm_items_add(changes->out, item);
+    for (unsigned i = 0; i < 2; i++) {
+        advance(both[i], now_ms);
+        both[i]->out++;
+    }
+}
+
+/* False: it was not at risk. */
+static bool leave(struct qm_changes *changes, uint64_t now_ms, struct qm_item item,
+                  bool used, bool again)
+{
+    struct rates *both[] = {rates_of(changes, item.table), &changes->all};
+
+    if (!qm_items_remove(changes->out, item))
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
+        advance(both[i], now_ms);
+        both[i]->out--;
+        both[i]->used += used;
+        both[i]->again += again;
+    }
+    return true;
+}
+
+/* --- rows --- */
+
+static void end_wait(struct qm_changes *changes, struct qm_item item)
+{
+    if (qm_items_remove(changes->waiting, item))
+        rates_of(changes, item.table)->waiting--;
+}
+
+static void begin_wait(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+{
+    struct rates *of = rates_of(changes, item.table);
+    struct qm_item oldest;
+    uint64_t since;
+
+    /* One that changes all the time does not wait for ever. */
+    if (qm_items_find(changes->waiting, item))
+        return;
+    if (qm_items_count(changes->waiting) == QM_CHANGES_WAITING &&
+        qm_items_oldest(changes->waiting, &oldest, &since))
+        end_wait(changes, oldest);
+    *qm_items_add(changes->waiting, item) = now_ms;
+    if (of->waiting++ == 0)
+        of->since = now_ms;
+}
+
+void qm_changes_note(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+{
+    leave(changes, now_ms, item, false, true);
+    begin_wait(changes, now_ms, item);
+    changes->last = item.table;
+}
+
+void qm_changes_read(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+{
+    if (!leave(changes, now_ms, item, true, false))
+        end_wait(changes, item);
+}
+
+void qm_changes_forget(struct qm_changes *changes, struct qm_item item)
+{
+    end_wait(changes, item);
+}
+
+void qm_changes_wait_again(struct qm_changes *changes, uint64_t now_ms,
+                           struct qm_item item)
+{
+    if (leave(changes, now_ms, item, false, false))
+        begin_wait(changes, now_ms, item);
+}
+
+bool qm_changes_due(const struct qm_changes *changes, uint64_t now_ms, uint32_t *table)
+{
+    const struct rates *last = &changes->of[changes->last % QM_CHANGES_TABLES];
+    struct qm_item item;
+    uint64_t since;
+
+    if (last->waiting >= QM_CHANGES_BATCH &&
+        now_ms - last->since >= QM_CHANGES_SOON_MS) {
+        *table = changes->last;
+        return true;
+    }
+    if (!qm_items_oldest(changes->waiting, &item, &since) ||
+        now_ms - since < QM_CHANGES_WAIT_MS)
+        return false;
+    *table = item.table;
+    return true;
+}
+
+unsigned qm_changes_take(struct qm_changes *changes, uint64_t now_ms, uint32_t table,
+                         int64_t *rows, unsigned most)
+{
+    struct qm_item item, oldest;
+    uint64_t since, value;
+    unsigned n = 0;
+
+    for (size_t at = 0;
+         n < most && qm_items_each(changes->waiting, &at, &item, &since);) {
+        if (now_ms - since < QM_CHANGES_SETTLE_MS)
+            break; /* so are those behind it */
+        if (item.table != table)
+            continue;
+        end_wait(changes, item);
+        if (qm_items_count(changes->out) == QM_CHANGES_AT_RISK &&
+            qm_items_oldest(changes->out, &oldest, &value))
+            leave(changes, now_ms, oldest, false, false);
+        enter(changes, now_ms, item);
+        rows[n++] = item.row;
+    }
+    rates_of(changes, table)->since = now_ms;
+    return n;
+}
+
+double qm_changes_share(struct qm_changes *changes, uint64_t now_ms, uint32_t table)
+{
+    struct rates *of = rates_of(changes, table), *all = &changes->all;
+    double prior, used, again;
+
+    advance(of, now_ms);
+    advance(all, now_ms);
+    if (all->used < PRIOR || all->seconds <= 0)
+        return 0;
+    /* So long all tables' rows were at risk for PRIOR reads. */
+    prior = PRIOR * all->seconds / all->used;
+    used = (of->used + PRIOR) / (of->seconds + prior);
+    again = (of->again + all->again * PRIOR / all->used) / (of->seconds + prior);
+    return used / (used + again + 1000. / QM_CHANGES_HORIZON_MS);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-changes.c - rows that changed, in virtual time: when which are taken, and which
+ * share of them is foreseen to be read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/changes.h"
+
+static struct qm_item item(uint32_t table, int64_t row)
+{
+    return (struct qm_item){table, row};
+}
+
+static struct qm_changes *new_changes(void)
+{
+    struct qm_changes *c = qm_changes_new();
+
+    assert_non_null(c);
+    return c;
+}
+
+static void test_taken_together(void **state)
+{
+    struct qm_changes *c = new_changes();
+    uint32_t table = 99;
+    int64_t rows[8];
+
+    for (int64_t row = 1; row <= 5; row++)
+        qm_changes_note(c, 1000 + (uint64_t)row, item(7, row));
+    qm_changes_note(c, 1100, item(8, 1));
+    qm_changes_note(c, 1960, item(7, 6));
+    qm_changes_note(c, 1965, item(7, 1)); /* again: it waits no longer for that */
+    qm_changes_read(c, 1970, item(7, 2)); /* it is kept now */
+    qm_changes_forget(c, item(7, 3));
+    assert_false(qm_changes_due(c, 2000, &table));
+    assert_true(qm_changes_due(c, 2001, &table));
+    assert_int_equal(table, 7);
+    /* The oldest two; then the rest, but not what changed just now. */
+    assert_int_equal(qm_changes_take(c, 2001, 7, rows, 2), 2);
+    assert_int_equal(rows[0], 1);
+    assert_int_equal(rows[1], 4);
+    assert_int_equal(qm_changes_take(c, 2001, 7, rows, 8), 1);
+    assert_int_equal(rows[0], 5);
+    assert_false(qm_changes_due(c, 2001, &table));
+    assert_true(qm_changes_due(c, 2100, &table));
+    assert_int_equal(table, 8);
+    qm_changes_clear(c);
+    assert_false(qm_changes_due(c, 5000, &table));
+    qm_changes_free(c);
+}
+
+/* Many rows of one table wait not so long. */
+static void test_batch(void **state)
+{
+    struct qm_changes *c = new_changes();
+    int64_t rows[64];
+    uint32_t table;
+
+    qm_changes_note(c, 1000, item(8, 1));
+    for (int64_t row = 1; row < QM_CHANGES_BATCH; row++)
+        qm_changes_note(c, 1000, item(7, row));
+    assert_false(qm_changes_due(c, 1000 + QM_CHANGES_SOON_MS, &table));
+    qm_changes_note(c, 1100, item(7, 99));
+    assert_false(qm_changes_due(c, 999 + QM_CHANGES_SOON_MS, &table));
+    assert_true(qm_changes_due(c, 1000 + QM_CHANGES_SOON_MS, &table));
+    assert_int_equal(table, 7);
+    /* Those that a client reads or that are taken do not wait. */
+    qm_changes_read(c, 1200, item(7, 5));
+    assert_false(qm_changes_due(c, 1200, &table));
+    qm_changes_note(c, 1200, item(7, 100));
+    assert_int_equal(qm_changes_take(c, 1200, 7, rows, 64), QM_CHANGES_BATCH - 1);
+    assert_false(qm_changes_due(c, 1200, &table));
+    for (int64_t row = 200; row < 200 + QM_CHANGES_BATCH; row++)
+        qm_changes_note(c, 1201, item(7, row));
+    assert_false(qm_changes_due(c, 1399, &table));
+    assert_true(qm_changes_due(c, 1400, &table));
+    qm_changes_free(c);
+}
+
+static void take_due(struct qm_changes *c, uint64_t now)
+{
+    int64_t rows[256];
+    uint32_t due;
+
+    while (qm_changes_due(c, now, &due))
+        assert_true(qm_changes_take(c, now, due, rows, 256) > 0);
+}
+
+/* 3000 rows of a table change in turns, one each ms.  That percentage of them is read
+ * just before.  Returns when it ends. */
+static uint64_t go_on(struct qm_changes *c, uint64_t now, uint32_t table, unsigned ms,
+                      unsigned read_percent)
+{
+    for (unsigned i = 0; i < ms; i++, now++) {
+        if (i * 37 % 100 < read_percent)
+            qm_changes_read(c, now, item(table, i % 3000));
+        qm_changes_note(c, now, item(table, i % 3000));
+        take_due(c, now);
+    }
+    return now;
+}
+
+static void test_share(void **state)
+{
+    struct qm_changes *c = new_changes();
+    uint64_t now = 1000;
+
+    assert_true(qm_changes_share(c, now, 1) == 0);
+    now = go_on(c, now, 1, 20000, 25);
+    assert_true(qm_changes_share(c, now, 1) > .2);
+    assert_true(qm_changes_share(c, now, 1) < .3);
+    /* One that was not seen is like all. */
+    assert_true(qm_changes_share(c, now, 2) > .2);
+    assert_true(qm_changes_share(c, now, 2) < .3);
+    /* Of one that changes and is never read, less and less. */
+    now = go_on(c, now, 2, 20000, 0);
+    assert_true(qm_changes_share(c, now, 2) < .02);
+    assert_true(qm_changes_share(c, now, 1) > .2);
+    qm_changes_free(c);
+}
+
+/* Rows that change once are read for long: few soon, and within the horizon more. */
+static void test_horizon(void **state)
+{
+    struct qm_changes *c = new_changes();
+    int64_t rows[256];
+    uint64_t now = 1000;
+    uint32_t due;
+    double share;
+
+    for (int64_t row = 0; row < 250; row++)
+        qm_changes_note(c, now, item(1, row));
+    now += QM_CHANGES_WAIT_MS;
+    assert_true(qm_changes_due(c, now, &due));
+    assert_int_equal(qm_changes_take(c, now, 1, rows, 256), 250);
+    /* 5 of 250 in 2 s: one percent a second. */
+    for (int64_t row = 0; row < 5; row++)
+        qm_changes_read(c, now + 2000, item(1, row * 50));
+    share = qm_changes_share(c, now + 2000, 1);
+    assert_true(share > .3 && share < .45); /* .01 / (.01 + 1/60) */
+    /* What is not read any more is forgotten. */
+    share = qm_changes_share(c, now + 300000, 1);
+    assert_true(share < .02);
+    qm_changes_free(c);
+}
+
+/* Rows that wait, and those at risk, are bounded; those that are forgotten are at risk
+ * no longer. */
+static void test_bounds(void **state)
+{
+    struct qm_changes *c = new_changes();
+    int64_t rows[256];
+    unsigned taken = 0, n;
+    uint64_t now = 1000;
+    double share;
+
+    for (int64_t row = 0; row < QM_CHANGES_WAITING + 1000; row++)
+        qm_changes_note(c, 0, item(1, row));
+    while ((n = qm_changes_take(c, now, 1, rows, 256)) > 0) {
+        assert_true(taken > 0 || rows[0] == 1000);
+        taken += n;
+    }
+    assert_int_equal(taken, QM_CHANGES_WAITING);
+    for (int64_t row = 0; row < QM_CHANGES_AT_RISK + 20000; row++, now++) {
+        qm_changes_note(c, now, item(2, row));
+        take_due(c, now);
+    }
+    for (int64_t row = 0; row < QM_CHANGES_AT_RISK + 20000; row++)
+        qm_changes_read(c, now, item(2, row));
+    /* None is at risk now: what is known does not change any more. */
+    share = qm_changes_share(c, now, 2);
+    assert_true(share > 0);
+    assert_true(qm_changes_share(c, now + 20000, 2) > share * .99);
+    qm_changes_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_taken_together), cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_share),          cmocka_unit_test(test_horizon),
+        cmocka_unit_test(test_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
