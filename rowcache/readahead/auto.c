@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rowcache/readahead/changes.h"
+
 enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, OUT_BITS = 15 };
+enum { TA_AT_ONCE, TA_TOGETHER };
 
 /* Where each band of SA begins and ends. */
 static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
@@ -24,6 +27,7 @@ struct qm_auto {
     _Atomic uint32_t out[1 << OUT_BITS];
     struct qm_items *recent;  /* rows that were asked for or read: when */
     struct qm_items *changed; /* for TA: when */
+    struct qm_changes *together;
     unsigned first, count;
     struct qm_auto_request queue[QM_AUTO_QUEUE];
     struct qm_auto_stats stats;
@@ -56,7 +60,9 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_items_new(settings->recent);
     ra->changed = qm_items_new(CHANGED);
-    if (!ra->yield || !ra->fresh || !ra->old || !ra->recent || !ra->changed) {
+    ra->together = qm_changes_new();
+    if (!ra->yield || !ra->fresh || !ra->old || !ra->recent || !ra->changed ||
+        !ra->together) {
         qm_auto_free(ra);
         return NULL;
     }
@@ -72,6 +78,7 @@ void qm_auto_free(struct qm_auto *ra)
     qm_items_free(ra->old);
     qm_items_free(ra->recent);
     qm_items_free(ra->changed);
+    qm_changes_free(ra->together);
     free(ra);
 }
 
@@ -159,16 +166,6 @@ static void judge_oldest(struct qm_auto *ra, uint64_t now_ms)
     *qm_items_add(ra->old, item) = value;
 }
 
-void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
-{
-    struct qm_item item;
-    uint64_t value;
-
-    while (qm_items_oldest(ra->fresh, &item, &value) &&
-           now_ms - (value >> 16) >= ra->settings.judge_ms)
-        judge_oldest(ra, now_ms);
-}
-
 /* Returns whether it was there. */
 static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
@@ -218,11 +215,34 @@ static void note_recent(struct qm_auto *ra, uint64_t now_ms, struct qm_item item
     *qm_items_add(ra->recent, item) = now_ms;
 }
 
-/* The rows from first to last, as far as the arm is allowed, the nearest first. */
-static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
-                 int64_t first, int64_t last, bool down)
+/* Asks for the first of these rows, as many as the arm is allowed.  Returns how many.
+ */
+static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
+                        uint32_t table, const int64_t *rows, unsigned n)
 {
-    unsigned n = 0, allowed;
+    unsigned allowed = n > 0 ? qm_rule_yield_allow(ra->yield, now_ms, arm, n) : 0;
+
+    for (unsigned i = 0; i < allowed; i++) {
+        struct qm_auto_request *request = request_for(ra, table);
+
+        if (!request) {
+            ra->stats.overflowed += allowed - i;
+            qm_rule_yield_give_back(ra->yield, arm, allowed - i);
+            return i;
+        }
+        request->row[request->count] = rows[i];
+        request->arm[request->count++] = (uint16_t)arm;
+        ra->stats.asked[rule_of(ra, arm)]++;
+        note_recent(ra, now_ms, (struct qm_item){table, rows[i]});
+    }
+    return allowed;
+}
+
+/* The rows from first to last, as far as the arm is allowed, the nearest first. */
+static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
+                     int64_t first, int64_t last, bool down)
+{
+    unsigned n = 0;
     int64_t rows[64];
 
     for (int64_t i = 0; i <= last - first && n < 64; i++) {
@@ -231,20 +251,7 @@ static void want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t tab
         if (!is_recent(ra, now_ms, (struct qm_item){table, row}))
             rows[n++] = row;
     }
-    allowed = n > 0 ? qm_rule_yield_allow(ra->yield, now_ms, arm, n) : 0;
-    for (unsigned i = 0; i < allowed; i++) {
-        struct qm_auto_request *request = request_for(ra, table);
-
-        if (!request) {
-            ra->stats.overflowed += allowed - i;
-            qm_rule_yield_give_back(ra->yield, arm, allowed - i);
-            return;
-        }
-        request->row[request->count] = rows[i];
-        request->arm[request->count++] = (uint16_t)arm;
-        ra->stats.asked[rule_of(ra, arm)]++;
-        note_recent(ra, now_ms, (struct qm_item){table, rows[i]});
-    }
+    return ask_for(ra, now_ms, arm, table, rows, n);
 }
 
 static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
@@ -269,9 +276,29 @@ static void temporal(struct qm_auto *ra, uint64_t now_ms)
         if (!qm_items_oldest(ra->changed, &item, &when))
             return;
         qm_items_remove(ra->changed, item);
-        if (now_ms - when <= ra->settings.t_ms)
-            want(ra, now_ms, qm_rule_yield_find(ra->yield, item.table, QM_AUTO_TA, 0),
-                 item.table, item.row, item.row, false);
+        if (now_ms - when <= ra->settings.t_ms &&
+            want(ra, now_ms,
+                 qm_rule_yield_find(ra->yield, item.table, QM_AUTO_TA, TA_AT_ONCE),
+                 item.table, item.row, item.row, false) > 0)
+            qm_changes_forget(ra->together, item);
+    }
+}
+
+/* Of the tables one of whose rows has waited long enough.  It may wait longer, and
+ * leaves room for what does not. */
+static void temporal_together(struct qm_auto *ra, uint64_t now_ms)
+{
+    int64_t rows[QM_AUTO_ROWS];
+    uint32_t table;
+
+    while (ra->count < QM_AUTO_QUEUE / 2 &&
+           qm_changes_due(ra->together, now_ms, &table)) {
+        unsigned n = qm_changes_take(ra->together, now_ms, table, rows, QM_AUTO_ROWS);
+        unsigned arm = qm_rule_yield_find(ra->yield, table, QM_AUTO_TA, TA_TOGETHER);
+
+        qm_rule_yield_foresee(ra->yield, arm,
+                              qm_changes_share(ra->together, now_ms, table));
+        ask_for(ra, now_ms, arm, table, rows, n);
     }
 }
 
@@ -312,8 +339,11 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     if (hit && !ahead)
         return QM_AUTO_HIT;
     note_recent(ra, now_ms, item);
-    if (has_rule(ra, QM_AUTO_TA))
+    qm_changes_read(ra->together, now_ms, item);
+    if (has_rule(ra, QM_AUTO_TA)) {
         temporal(ra, now_ms);
+        temporal_together(ra, now_ms);
+    }
     if (!(has_rule(ra, QM_AUTO_SA) || has_rule(ra, QM_AUTO_FA)) ||
         !ra->calls.describe(ra->calls.opaque, item, &row))
         return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
@@ -337,6 +367,10 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     qm_items_remove(ra->recent, item);
     qm_items_remove(ra->changed, item); /* it becomes the newest */
     *qm_items_add(ra->changed, item) = now_ms;
+    if (!has_rule(ra, QM_AUTO_TA))
+        return;
+    qm_changes_note(ra->together, now_ms, item);
+    temporal_together(ra, now_ms);
 }
 
 void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
@@ -383,6 +417,18 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
             qm_items_remove(ra->recent, item);
 }
 
+void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
+{
+    struct qm_item item;
+    uint64_t value;
+
+    while (qm_items_oldest(ra->fresh, &item, &value) &&
+           now_ms - (value >> 16) >= ra->settings.judge_ms)
+        judge_oldest(ra, now_ms);
+    if (has_rule(ra, QM_AUTO_TA))
+        temporal_together(ra, now_ms);
+}
+
 void qm_auto_busy(struct qm_auto *ra, double busy)
 {
     qm_rule_yield_busy(ra->yield, busy);
@@ -406,25 +452,44 @@ static bool has(const int64_t *rows, unsigned count, int64_t row)
     return false;
 }
 
+static bool is_together(const struct qm_auto *ra, unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(ra->yield, arm);
+
+    return a->rule == QM_AUTO_TA && a->slot == TA_TOGETHER;
+}
+
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
                      unsigned count, double us)
 {
+    unsigned together = 0, arm_together = 0;
+
     for (unsigned i = 0; i < request->count; i++) {
         struct qm_item item = {request->table, request->row[i]};
         unsigned arm = request->arm[i];
 
         if (!has(rows, count, item.row)) {
             qm_rule_yield_give_back(ra->yield, arm, 1);
+            if (us == 0 && is_together(ra, arm))
+                qm_changes_wait_again(ra->together, now_ms, item);
             continue;
         }
         waste(ra, now_ms, item); /* it was there before, and is there no more */
         ra->stats.fetched[rule_of(ra, arm)]++;
-        qm_rule_yield_paid(ra->yield, arm, 1, us / count);
+        if (is_together(ra, arm)) {
+            arm_together = arm;
+            together++;
+        } else {
+            qm_rule_yield_paid(ra->yield, arm, 1, us / count);
+        }
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
         add_fresh(ra, item, value_of(arm, now_ms));
     }
+    /* Their SELECT is one sample of what they cost, however many they are. */
+    if (together > 0)
+        qm_rule_yield_paid(ra->yield, arm_together, together, us / count * together);
 }
 
 void qm_auto_forget(struct qm_auto *ra)
@@ -440,6 +505,7 @@ void qm_auto_forget(struct qm_auto *ra)
         leave(ra, ra->old, item);
     qm_items_clear(ra->recent);
     qm_items_clear(ra->changed);
+    qm_changes_clear(ra->together);
 }
 
 void qm_auto_get_stats(const struct qm_auto *ra, struct qm_auto_stats *stats)

@@ -7,9 +7,10 @@
  *
  *   SA  the rows 1 to 4, 5 to 16 and 17 to 50 behind the one that was read, and as many
  *       before it
- *   TA  the rows of the table that changed in the last T
- *   FA  for each foreign key, the row that it references, and the 9 that follow that
- *   M   rows that the caller predicts (qm_auto_predicted)
+ *   TA  the rows of the table that changed in the last T, at once; and those of them
+ * that this arm does not ask for, once a second together (changes.h) FA  for each
+ * foreign key, the row that it references, and the 9 that follow that M   rows that the
+ * caller predicts (qm_auto_predicted)
  *
  * A read that misses, and one that finds a row that was read ahead, asks all arms of
  * its table.  What the arms that are on, or on trial, want is put into requests, one
@@ -104,7 +105,7 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 /* Takes the oldest request. */
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
 /* The rows of that request that were not there yet and came, for which the database
- * took us.  count 0: none, it was not asked, or it failed. */
+ * took us.  count 0: none, or it failed; and us 0: it was not asked. */
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
                      unsigned count, double us);

@@ -4,9 +4,10 @@
 
 #include <stdlib.h>
 
-enum { BUCKETS = 8192, KEEP = 1024 };
+enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
 
 #define LOW    .25
+#define GUESS  (1. / 64)  /* of a read's time: a row costs at least that */
 #define MARGIN 1.25       /* what is off has to earn more */
 #define SMOOTH (1. / 32)  /* of the newest of the times */
 #define RISE   (1. / 512) /* how fast the best time is forgotten, a read */
@@ -16,6 +17,8 @@ struct qm_rule_yield {
     unsigned bucket[BUCKETS], count;
     double read_us, best_us; /* 0: not known */
     double busy, budget;
+    double trial_used, trial_judged; /* of all arms' rows that were judged on trial */
+    double cost_us;                  /* of a row of any foreseen arm; 0: not known */
 };
 
 struct qm_rule_yield *qm_rule_yield_new(void)
@@ -84,19 +87,75 @@ double qm_rule_yield_read_us(const struct qm_rule_yield *yield)
 static bool earns(const struct qm_rule_yield *yield,
                   const struct qm_rule_yield_arm *arm, double margin)
 {
-    double share = arm->judged > 0 ? arm->used / arm->judged : 0;
+    double share = arm->foreseen     ? arm->share
+                   : arm->judged > 0 ? arm->used / arm->judged
+                                     : 0;
 
     return share * yield->read_us > arm->cost_us * qm_rule_yield_price(yield) * margin;
+}
+
+void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a)
+        return;
+    a->foreseen = true;
+    a->share = share;
+}
+
+static void turn_off(struct qm_rule_yield_arm *a, uint64_t now_ms)
+{
+    a->state = QM_RULE_YIELD_OFF;
+    a->retry_at = now_ms + a->retry_ms;
+    a->retry_ms = a->retry_ms * 2 < QM_RULE_YIELD_RETRY_MOST_MS
+                      ? a->retry_ms * 2
+                      : QM_RULE_YIELD_RETRY_MOST_MS;
+}
+
+static unsigned at_most_on_trial(const struct qm_rule_yield_arm *a, unsigned rows)
+{
+    unsigned most = QM_RULE_YIELD_TRIAL_ROWS * 2;
+    unsigned left = a->out < most ? most - a->out : 0;
+
+    return rows < left ? rows : left;
+}
+
+/* Nothing has to be fetched to know its share; what a row costs is found out anew after
+ * a while. */
+static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_ms,
+                               struct qm_rule_yield_arm *a, unsigned rows)
+{
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
+        a->state = QM_RULE_YIELD_TRIAL;
+        a->tried = false;
+    }
+    if (!a->tried)
+        return a->share > GUESS * qm_rule_yield_price(yield) * MARGIN
+                   ? at_most_on_trial(a, rows)
+                   : 0;
+    if (earns(yield, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
+        if (a->state == QM_RULE_YIELD_TRIAL)
+            a->retry_ms = QM_RULE_YIELD_RETRY_MS;
+        a->state = QM_RULE_YIELD_ON;
+    } else if (a->state != QM_RULE_YIELD_OFF) {
+        turn_off(a, now_ms);
+    }
+    return a->state == QM_RULE_YIELD_ON ? rows : 0;
 }
 
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
                              unsigned rows)
 {
     struct qm_rule_yield_arm *a = get(yield, arm);
-    unsigned least = QM_RULE_YIELD_TRIAL_ROWS * 2;
 
     if (!a)
         return 0;
+    if (a->foreseen) {
+        rows = allow_foreseen(yield, now_ms, a, rows);
+        a->out += rows;
+        return rows;
+    }
     if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
         a->state = QM_RULE_YIELD_TRIAL;
         a->used = a->judged = 0;
@@ -104,8 +163,7 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
     if (a->state == QM_RULE_YIELD_OFF)
         return 0;
     if (a->state == QM_RULE_YIELD_TRIAL) {
-        if (rows > (a->out < least ? least - a->out : 0))
-            rows = a->out < least ? least - a->out : 0;
+        rows = at_most_on_trial(a, rows);
         if (rows > yield->budget)
             rows = (unsigned)yield->budget;
         yield->budget -= rows;
@@ -126,10 +184,15 @@ void qm_rule_yield_give_back(struct qm_rule_yield *yield, unsigned arm, unsigned
     if (!a)
         return;
     no_longer_out(a, rows);
-    if (a->state == QM_RULE_YIELD_TRIAL)
+    if (a->state == QM_RULE_YIELD_TRIAL && !a->foreseen)
         yield->budget += rows;
     if (yield->budget > QM_RULE_YIELD_BUDGET)
         yield->budget = QM_RULE_YIELD_BUDGET;
+}
+
+static void smooth(double *mean, double value)
+{
+    *mean = *mean > 0 ? *mean + (value - *mean) / 16 : value;
 }
 
 void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
@@ -140,13 +203,20 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
     if (!a || rows == 0)
         return;
     us /= rows;
-    a->cost_us = a->cost_us > 0 ? a->cost_us + (us - a->cost_us) / 16 : us;
+    if (a->foreseen) {
+        smooth(&yield->cost_us, us);
+        if (!a->tried)
+            a->cost_us = yield->cost_us;
+        a->tried = true;
+    }
+    smooth(&a->cost_us, us);
 }
 
 static void decide(struct qm_rule_yield *yield, uint64_t now_ms,
                    struct qm_rule_yield_arm *a)
 {
-    if (a->state == QM_RULE_YIELD_OFF || a->judged < QM_RULE_YIELD_TRIAL_ROWS)
+    if (a->foreseen || a->state == QM_RULE_YIELD_OFF ||
+        a->judged < QM_RULE_YIELD_TRIAL_ROWS)
         return;
     if (earns(yield, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
         a->state = QM_RULE_YIELD_ON;
@@ -155,11 +225,28 @@ static void decide(struct qm_rule_yield *yield, uint64_t now_ms,
             a->retry_ms = QM_RULE_YIELD_RETRY_MS;
         return;
     }
-    a->state = QM_RULE_YIELD_OFF;
-    a->retry_at = now_ms + a->retry_ms;
-    a->retry_ms = a->retry_ms * 2 < QM_RULE_YIELD_RETRY_MOST_MS
-                      ? a->retry_ms * 2
-                      : QM_RULE_YIELD_RETRY_MOST_MS;
+    turn_off(a, now_ms);
+}
+
+static void judge_trials(struct qm_rule_yield *yield, bool used)
+{
+    yield->trial_judged++;
+    yield->trial_used += used;
+    if (yield->trial_judged < KEEP)
+        return;
+    yield->trial_judged /= 2;
+    yield->trial_used /= 2;
+}
+
+/* What a miss adds to the budget. */
+static double growth(const struct qm_rule_yield *yield)
+{
+    double most = 1. / QM_RULE_YIELD_SHARE, least = 1. / QM_RULE_YIELD_LEAST_SHARE;
+    double rows = yield->trial_judged < FEW
+                      ? most
+                      : ENOUGH * yield->trial_used / yield->trial_judged;
+
+    return rows > most ? most : rows < least ? least : rows;
 }
 
 void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
@@ -170,6 +257,8 @@ void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned 
     if (!a)
         return;
     no_longer_out(a, 1);
+    if (a->state == QM_RULE_YIELD_TRIAL && !a->foreseen)
+        judge_trials(yield, used);
     a->judged++;
     a->used += used;
     if (a->judged >= KEEP) {
@@ -186,9 +275,11 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm)
     if (!a || a->used >= a->judged) /* halved meanwhile */
         return;
     a->used++;
+    if (a->state != QM_RULE_YIELD_ON && yield->trial_used < yield->trial_judged)
+        yield->trial_used++;
     /* It was judged too early. */
-    if (a->state == QM_RULE_YIELD_OFF && a->judged >= QM_RULE_YIELD_TRIAL_ROWS &&
-        earns(yield, a, MARGIN))
+    if (!a->foreseen && a->state == QM_RULE_YIELD_OFF &&
+        a->judged >= QM_RULE_YIELD_TRIAL_ROWS && earns(yield, a, MARGIN))
         a->state = QM_RULE_YIELD_ON;
 }
 
@@ -200,7 +291,7 @@ void qm_rule_yield_read(struct qm_rule_yield *yield, double us)
         yield->best_us = yield->read_us;
     else
         yield->best_us += (yield->read_us - yield->best_us) * RISE;
-    yield->budget += 1. / QM_RULE_YIELD_SHARE;
+    yield->budget += growth(yield);
     if (yield->budget > QM_RULE_YIELD_BUDGET)
         yield->budget = QM_RULE_YIELD_BUDGET;
 }

@@ -15,7 +15,12 @@
  * a time.  When that many are judged it is on or off.  One that does not earn goes off,
  * and is on trial again after a while, each time twice as long.  All trials together
  * fetch at most one row for each QM_RULE_YIELD_SHARE misses of clients, and
- * QM_RULE_YIELD_BUDGET at first. */
+ * QM_RULE_YIELD_BUDGET at first; down to one for QM_RULE_YIELD_LEAST_SHARE misses,
+ * where fewer of their rows are used than that.
+ *
+ * For an arm whose share the caller foresees, a trial only finds out what a row costs:
+ * it ends with the first rows, and does not use the budget.  One SELECT's time may say
+ * little, so that cost begins as the mean of all such arms. */
 #ifndef QM_ROWCACHE_YIELD_H
 #define QM_ROWCACHE_YIELD_H
 
@@ -31,6 +36,7 @@ enum {
     QM_RULE_YIELD_RETRY_MOST_MS = 300000,
     QM_RULE_YIELD_BUDGET = 512,
     QM_RULE_YIELD_SHARE = 4,
+    QM_RULE_YIELD_LEAST_SHARE = 32,
 };
 
 struct qm_rule_yield;
@@ -39,9 +45,11 @@ struct qm_rule_yield_arm {
     uint32_t table;
     uint8_t rule, slot; /* as the caller counts them */
     enum qm_rule_yield_state state;
-    double used, judged; /* of late ones more than of early ones */
-    double cost_us;      /* of a row; 0: not known */
-    unsigned out;        /* allowed, and not judged */
+    double used, judged;  /* of late ones more than of early ones */
+    double cost_us;       /* of a row; 0: not known */
+    bool foreseen, tried; /* a trial has told its cost */
+    double share;         /* foreseen */
+    unsigned out;         /* allowed, and not judged */
     uint64_t retry_at, retry_ms;
     unsigned chain;
 };
@@ -55,6 +63,9 @@ unsigned qm_rule_yield_find(struct qm_rule_yield *yield, uint32_t table, unsigne
 /* NULL: there is none of that number. */
 const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yield,
                                                   unsigned arm);
+
+/* Which share of its rows will be used; what was judged decides no more. */
+void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share);
 
 /* How many of these rows may be fetched now.  Each of them is then judged once, or
  * given back. */

@@ -320,6 +320,7 @@ static void changed(void *opaque, const char *schema, const char *table,
             qm_seer_modified(ra->seer, clock_ms(), item);
         else if (ra->preset == READAHEAD_AUTO)
             qm_auto_modified(ra->learner, clock_ms(), item);
+        give(ra);
     }
     pthread_mutex_unlock(&ra->lock);
 }

@@ -160,6 +160,51 @@ static void test_temporal(void **state)
     qm_auto_free(ra);
 }
 
+/* Rows of a few tables change, and one in four of them is read some seconds later,
+ * longer than a trial would wait for; of another table none is.  The first are read
+ * ahead, many by one request; the others are not, once that is known. */
+static void test_together(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
+    static struct qm_auto_request request;
+    unsigned requests = 0, rows = 0, of_unread = 0, hits = 0, reads = 0;
+    uint64_t now = 100000;
+
+    for (int64_t row = 1; row <= 12000; row++, now += 5) {
+        qm_auto_modified(ra, now, item(1 + row % 2, row));
+        qm_auto_modified(ra, now, item(3, row));
+        /* Changed 8 s ago.  A miss takes a few of what changed last: they are not there
+         * for the arm that asks at once, which would find nothing else. */
+        if (row > 1600 && row % 4 == 0) {
+            struct qm_item of = item(1 + row % 2, row - 1600);
+
+            reads++;
+            if (qm_auto_read(ra, now, of, true, 0) == QM_AUTO_AHEAD)
+                hits++;
+            else
+                miss(ra, now, of);
+        }
+        while (qm_auto_next(ra, &request)) {
+            if (request.count > 8) {
+                requests++;
+                rows += request.count;
+            }
+
+            qm_auto_fetched(ra, now, &request, request.row, request.count,
+                            500 + 20 * request.count);
+        }
+        qm_auto_tick(ra, now);
+    }
+    assert_true(hits > reads / 2);
+    assert_true(rows / requests >= 16);
+    assert_true(of_unread < 100);
+    qm_auto_set_rules(ra, 0);
+    qm_auto_modified(ra, now + 5000, item(1, 1));
+    qm_auto_tick(ra, now + 9000);
+    assert_false(qm_auto_next(ra, &request));
+    qm_auto_free(ra);
+}
+
 static void test_predicted(void **state)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_MINED);
@@ -303,8 +348,8 @@ int main(void)
         cmocka_unit_test(test_spatial),   cmocka_unit_test(test_ends),
         cmocka_unit_test(test_foreign),   cmocka_unit_test(test_temporal),
         cmocka_unit_test(test_predicted), cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_outcomes),  cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_together),  cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_bounds),    cmocka_unit_test(test_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

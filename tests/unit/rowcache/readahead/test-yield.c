@@ -157,6 +157,28 @@ static void test_budget(void **state)
     qm_rule_yield_free(w);
 }
 
+/* Where trials find nothing, there are fewer of them; where they find much, as many as
+ * there may be. */
+static void test_fewer_trials(void **state)
+{
+    for (unsigned used = 0; used <= 100; used += 50) {
+        struct qm_rule_yield *w = new_yield();
+        unsigned rows = 0,
+                 share = used ? QM_RULE_YIELD_SHARE : QM_RULE_YIELD_LEAST_SHARE;
+
+        for (uint32_t table = 0; table < 100; table++) /* all of the budget */
+            fetch(w, 0, qm_rule_yield_find(w, table, 0, 0), 20, 100, used);
+        for (int i = 0; i < 3200; i++) {
+            qm_rule_yield_read(w, 1000);
+            if (i % 320 == 319)
+                rows += qm_rule_yield_allow(
+                    w, 0, qm_rule_yield_find(w, 1000 + (unsigned)i, 0, 0), 96);
+        }
+        assert_in_range(rows, 3200 / share - 2, 3200 / share + 2);
+        qm_rule_yield_free(w);
+    }
+}
+
 /* Rows that are used after they were judged bring the arm back at once. */
 static void test_late(void **state)
 {
@@ -168,6 +190,67 @@ static void test_late(void **state)
     for (int i = 0; i < 20; i++)
         qm_rule_yield_late(w, arm);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    qm_rule_yield_free(w);
+}
+
+/* What is foreseen needs no trial but of the cost, and what is judged does not count.
+ */
+static void test_foreseen(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    for (uint32_t table = 100; table < 400; table++) /* the budget is used up */
+        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
+    qm_rule_yield_foresee(w, arm, 0);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
+    qm_rule_yield_foresee(w, arm, .002); /* less than a row can cost */
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
+    qm_rule_yield_foresee(w, arm, .05);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 96);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
+    /* .05 * 1000 > 20 * .25 */
+    qm_rule_yield_paid(w, arm, 96, 20 * 96);
+    for (unsigned i = 0; i < 96; i++)
+        qm_rule_yield_judge(w, 0, arm, false);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 200);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    /* .004 * 1000 < 20 * .25, and then .04 */
+    qm_rule_yield_foresee(w, arm, .004);
+    assert_int_equal(qm_rule_yield_allow(w, 1, arm, 200), 0);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    qm_rule_yield_foresee(w, arm, .04);
+    assert_int_equal(qm_rule_yield_allow(w, 2, arm, 200), 200);
+    qm_rule_yield_free(w);
+}
+
+/* A cost that was too high is found out anew after a while; one SELECT that took long
+ * says little where others did not. */
+static void test_foreseen_cost(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
+
+    qm_rule_yield_foresee(w, arm, .05);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 10), 10);
+    qm_rule_yield_paid(w, arm, 10, 10000);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 10), 0);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS - 1, arm, 10), 0);
+    assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 10), 10);
+    for (uint32_t table = 2; table < 100; table++) {
+        other = qm_rule_yield_find(w, table, 0, 0);
+        qm_rule_yield_foresee(w, other, .05);
+        assert_int_equal(qm_rule_yield_allow(w, 0, other, 10), 10);
+        qm_rule_yield_paid(w, other, 10, 100);
+    }
+    qm_rule_yield_paid(w, arm, 10, 3000);
+    assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 500), 500);
+    /* A table whose rows cost more. */
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_paid(w, arm, 10, 3000);
+    assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 500), 0);
+    assert_int_equal(qm_rule_yield_allow(w, 0, other, 500), 500);
     qm_rule_yield_free(w);
 }
 
@@ -189,10 +272,12 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trial),   cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_changes), cmocka_unit_test(test_price),
-        cmocka_unit_test(test_cheap),   cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_late),    cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_trial),         cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_changes),       cmocka_unit_test(test_price),
+        cmocka_unit_test(test_cheap),         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_late),          cmocka_unit_test(test_foreseen),
+        cmocka_unit_test(test_fewer_trials),  cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_foreseen_cost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
