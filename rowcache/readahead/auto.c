@@ -28,6 +28,7 @@ struct qm_auto {
     struct qm_items *recent;  /* rows that were asked for or read: when */
     struct qm_items *changed; /* for TA: when */
     struct qm_changes *together;
+    unsigned together_asked; /* rows that are not answered */
     unsigned first, count;
     struct qm_auto_request queue[QM_AUTO_QUEUE];
     struct qm_auto_stats stats;
@@ -284,21 +285,20 @@ static void temporal(struct qm_auto *ra, uint64_t now_ms)
     }
 }
 
-/* Of the tables one of whose rows has waited long enough.  It may wait longer, and
- * leaves room for what does not. */
+/* Of a table whose rows have waited long enough.  They may wait longer: one SELECT at a
+ * time leaves the processors to clients' reads and writes. */
 static void temporal_together(struct qm_auto *ra, uint64_t now_ms)
 {
     int64_t rows[QM_AUTO_ROWS];
     uint32_t table;
 
-    while (ra->count < QM_AUTO_QUEUE / 2 &&
-           qm_changes_due(ra->together, now_ms, &table)) {
+    while (ra->together_asked == 0 && qm_changes_due(ra->together, now_ms, &table)) {
         unsigned n = qm_changes_take(ra->together, now_ms, table, rows, QM_AUTO_ROWS);
         unsigned arm = qm_rule_yield_find(ra->yield, table, QM_AUTO_TA, TA_TOGETHER);
 
         qm_rule_yield_foresee(ra->yield, arm,
                               qm_changes_share(ra->together, now_ms, table));
-        ask_for(ra, now_ms, arm, table, rows, n);
+        ra->together_asked = ask_for(ra, now_ms, arm, table, rows, n);
     }
 }
 
@@ -469,6 +469,7 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         struct qm_item item = {request->table, request->row[i]};
         unsigned arm = request->arm[i];
 
+        ra->together_asked -= is_together(ra, arm);
         if (!has(rows, count, item.row)) {
             qm_rule_yield_give_back(ra->yield, arm, 1);
             if (us == 0 && is_together(ra, arm))
@@ -490,6 +491,8 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
     /* Their SELECT is one sample of what they cost, however many they are. */
     if (together > 0)
         qm_rule_yield_paid(ra->yield, arm_together, together, us / count * together);
+    if (has_rule(ra, QM_AUTO_TA))
+        temporal_together(ra, now_ms);
 }
 
 void qm_auto_forget(struct qm_auto *ra)
