@@ -13,7 +13,7 @@
  * that was written is deleted there.
  *
  * Prints one line: reads, share of hits, mean and 95 % of the reads' times (us), rows'
- * SELECTs, writes, mean of the writes' times (us), errors, seconds. */
+ * SELECTs, writes, mean and median of the writes' times (us), errors, seconds. */
 #include "rowcache-load.h"
 
 #include <errno.h>
@@ -180,7 +180,7 @@ void read_row(struct client *c, const char *table, uint64_t id)
 void write_row(struct client *c, const char *table, uint64_t id)
 {
     char query[128], key[64];
-    uint64_t began = now_ns();
+    uint64_t began = now_ns(), took;
 
     snprintf(query, sizeof query, "UPDATE %s SET v = v + 1 WHERE id = %" PRIu64, table,
              id);
@@ -190,7 +190,9 @@ void write_row(struct client *c, const char *table, uint64_t id)
         snprintf(key, sizeof key, "%s:%" PRIu64, table, id);
         ask(c, 2, (const char *[]){"DEL", key});
     }
-    c->write_us += (double)(now_ns() - began) / 1000;
+    took = now_ns() - began;
+    if (c->writes < TIMES)
+        c->write_us[c->writes] = (float)took / 1000;
     c->writes++;
 }
 
@@ -244,11 +246,38 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print(struct client *all, uint64_t hits, uint64_t selects, double took)
+/* Of all clients, sorted; *n of them.  The caller frees them. */
+static float *times(const struct client *all, bool written, uint64_t *n, double *mean)
 {
-    uint64_t reads = 0, writes = 0, errors = 0, n = 0;
-    double sum = 0, write_us = 0;
-    float *us;
+    float *us, *to;
+    double sum = 0;
+
+    *n = 0;
+    for (unsigned i = 0; i < clients; i++)
+        *n += written ? all[i].writes : all[i].reads;
+    us = to = malloc((*n + 1) * sizeof *us);
+    if (!us)
+        die("times", "out of memory");
+    for (unsigned i = 0; i < clients; i++) {
+        uint64_t of = written ? all[i].writes : all[i].reads;
+        const float *from = written ? all[i].write_us : all[i].us;
+
+        for (uint64_t j = 0; j < of && j < TIMES; j++)
+            sum += *to++ = from[j];
+    }
+    *n = (uint64_t)(to - us);
+    *mean = *n ? sum / (double)*n : 0;
+    qsort(us, *n, sizeof *us, by_size);
+    return us;
+}
+
+static void print(const struct client *all, uint64_t hits, uint64_t selects,
+                  double took)
+{
+    uint64_t reads = 0, writes = 0, errors = 0, n, written;
+    double mean, write_mean;
+    float *us = times(all, false, &n, &mean),
+          *write_us = times(all, true, &written, &write_mean);
 
     for (unsigned i = 0; i < clients; i++) {
         hits += all[i].hits;
@@ -256,22 +285,16 @@ static void print(struct client *all, uint64_t hits, uint64_t selects, double to
         reads += all[i].reads;
         writes += all[i].writes;
         errors += all[i].errors;
-        write_us += all[i].write_us;
     }
-    us = malloc((reads + 1) * sizeof *us);
-    if (!us || reads == 0)
+    if (n == 0)
         die("reads", "there are none");
-    for (unsigned i = 0; i < clients; i++)
-        for (uint64_t j = 0; j < all[i].reads && j < TIMES; j++) {
-            us[n++] = all[i].us[j];
-            sum += all[i].us[j];
-        }
-    qsort(us, n, sizeof *us, by_size);
-    printf("%" PRIu64 " %.4f %.0f %.0f %" PRIu64 " %" PRIu64 " %.0f %" PRIu64 " %.2f\n",
-           reads, (double)hits / (double)reads, sum / (double)n,
-           (double)us[n * 95 / 100], selects, writes,
-           writes ? write_us / (double)writes : 0, errors, took);
+    printf("%" PRIu64 " %.4f %.0f %.0f %" PRIu64 " %" PRIu64 " %.0f %.0f %" PRIu64
+           " %.2f\n",
+           reads, (double)hits / (double)reads, mean, (double)us[n * 95 / 100], selects,
+           writes, write_mean, written ? (double)write_us[written / 2] : 0, errors,
+           took);
     free(us);
+    free(write_us);
 }
 
 static unsigned number(const char *text)
@@ -310,9 +333,10 @@ int main(int argc, char **argv)
 
         c->random = seed << 32 | i;
         c->us = malloc(TIMES * sizeof *c->us);
+        c->write_us = malloc(TIMES * sizeof *c->write_us);
         c->mysql = mysql_init(NULL);
         c->fd = strcmp(way, "none") == 0 ? -1 : dial(cache);
-        if (!c->us || !c->mysql ||
+        if (!c->us || !c->write_us || !c->mysql ||
             !mysql_real_connect(c->mysql, NULL, "root", NULL, "shop", 0, database, 0))
             die(database, c->mysql ? mysql_error(c->mysql) : "out of memory");
     }
@@ -338,6 +362,7 @@ int main(int argc, char **argv)
         if (all[i].fd != -1)
             close(all[i].fd);
         free(all[i].us);
+        free(all[i].write_us);
     }
     free(all);
     mysql_library_end();

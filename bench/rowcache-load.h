@@ -18,8 +18,7 @@ struct client {
     size_t length; /* of the last bulk reply */
     unsigned table;
     uint64_t reads, hits, selects, writes, errors;
-    double write_us;
-    float *us; /* of the reads */
+    float *us, *write_us; /* of the reads, and of the writes */
 };
 
 struct workload {

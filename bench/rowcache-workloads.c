@@ -63,14 +63,17 @@ static void paper(struct client *c)
 
 /* --- TATP --- */
 
-/* 35 % the subscriber, 35 % access data, 10 % a destination; 20 % are writes.
+/* 35 % the subscriber, 35 % access data, 10 % a destination; 20 % are writes; or, with
+ * another share of reads, as many of each kind of reads and of writes in proportion.
  * Subscribers are not drawn uniformly: A is the standard's for up to a million. */
 static void tatp(struct client *c)
 {
     uint64_t n = UINT64_C(10000) * scale, kind = draw(c, 100);
+    uint64_t reads = reads_percent;
     uint64_t s = (draw(c, 65536) | (1 + draw(c, n))) % n, four = 4 * s + 1 + draw(c, 4);
     uint64_t forwarding = 3 * (four - 1) + 1 + draw(c, 3);
 
+    kind = kind < reads ? kind * 80 / reads : 80 + (kind - reads) * 20 / (100 - reads);
     if (kind < 35) {
         read_row(c, "subscriber", 1 + s);
     } else if (kind < 70) {
