@@ -65,6 +65,10 @@ void qm_redis_dispossessed(struct qm_redis *r, bool other);
 /* Whether what was sent has had no answer for too long. */
 bool qm_redis_is_stuck(struct qm_redis *r, uint64_t now);
 
+/* An answer of that connection is here.  False: the connection is given up, or is with
+ * this answer, because Redis answers more than it was asked. */
+bool qm_redis_count(struct qm_redis *r, const redisAsyncContext *context);
+
 /* redis.c: one command over the connection; false: it cannot be sent. */
 bool qm_redis_send(struct qm_redis *r, redisCallbackFn *callback, void *opaque,
                    unsigned count, const char **words, const size_t *lengths);

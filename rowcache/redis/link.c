@@ -4,14 +4,22 @@
  * LINK_AWAY -> LINK_BEGINS (connecting, AUTH, SELECT, scripts, taking over) -> LINK_UP.
  * Every failure leads back to LINK_AWAY, from where it is tried again after a while. */
 #include <errno.h>
-#include <hiredis/adapters/libevent.h>
+#include <hiredis/async.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "rowcache/redis/internal.h"
+
+/* hiredis ends the process if it is sent what answers no command, so its handler is not
+ * called then. */
+static void handle_read(redisAsyncContext *context);
+#define redisAsyncHandleRead handle_read
+#include <hiredis/adapters/libevent.h>
+#undef redisAsyncHandleRead
 
 enum {
     RETRY_MS = 300,
@@ -96,6 +104,34 @@ void qm_redis_dispossessed(struct qm_redis *r, bool other)
                       r->settings.database);
 }
 
+static void refuse_surplus(struct qm_redis *r)
+{
+    qm_redis_lose(r, 0, "it answers more than it was asked");
+}
+
+bool qm_redis_count(struct qm_redis *r, const redisAsyncContext *context)
+{
+    if (r->context != context)
+        return false;
+    r->answered++;
+    if (r->answered < r->sent || context->c.reader->pos == context->c.reader->len)
+        return true;
+    refuse_surplus(r);
+    return false;
+}
+
+static void handle_read(redisAsyncContext *context)
+{
+    struct qm_redis *r = context->data;
+    char byte;
+
+    if (r->context == context && r->answered == r->sent &&
+        recv(context->c.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+        refuse_surplus(r);
+    else
+        redisAsyncHandleRead(context);
+}
+
 bool qm_redis_is_stuck(struct qm_redis *r, uint64_t now)
 {
     uint64_t timeout = r->settings.timeout_ms * UINT64_C(1000000);
@@ -116,8 +152,7 @@ static void begun(redisAsyncContext *context, void *reply, void *opaque)
     struct qm_redis *r = context->data;
     const redisReply *answer = reply;
 
-    r->answered++;
-    if (r->context != context || !answer || answer->type != REDIS_REPLY_ERROR)
+    if (!qm_redis_count(r, context) || !answer || answer->type != REDIS_REPLY_ERROR)
         return;
     qm_redis_lose(r, 0, "%s: %s", (const char *)opaque, answer->str);
 }
@@ -137,8 +172,12 @@ static void taken(redisAsyncContext *context, void *reply, void *opaque)
     const redisReply *answer = reply;
 
     begun(context, reply, "EVAL");
-    if (r->context != context || !answer || answer->type != REDIS_REPLY_INTEGER)
+    if (r->context != context || !answer)
         return;
+    if (answer->type != REDIS_REPLY_INTEGER) {
+        qm_redis_lose(r, 0, "EVAL: no number");
+        return;
+    }
     if (answer->integer <= 0) {
         qm_redis_lose(r, OTHER_MS,
                       "database %u has %lld keys that are not ours: give another by "

@@ -48,12 +48,13 @@ bool qm_redis_send(struct qm_redis *r, redisCallbackFn *callback, void *opaque,
 /* An answer is here: of the present connection, and no error. */
 static bool is_good(redisAsyncContext *context, const redisReply *reply)
 {
-    struct qm_redis *r = context->data;
+    return qm_redis_count(context->data, context) && reply &&
+           reply->type != REDIS_REPLY_ERROR;
+}
 
-    if (r->context != context)
-        return false;
-    r->answered++;
-    return reply && reply->type != REDIS_REPLY_ERROR;
+static const char *error_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR ? reply->str : "";
 }
 
 /* Of a change: one that was not made would leave an old row. */
@@ -66,7 +67,7 @@ static void changed(redisAsyncContext *context, void *reply, void *opaque)
         if (opaque && answer->integer != 1) /* a script */
             qm_redis_dispossessed(r, answer->integer == 0);
     } else if (answer) {
-        qm_redis_lose(r, 0, "a change is refused: %s", answer->str);
+        qm_redis_lose(r, 0, "a change is refused: %s", error_of(answer));
     }
 }
 
@@ -78,11 +79,11 @@ static void was_put(redisAsyncContext *context, void *reply, void *opaque)
     if (is_good(context, answer)) {
         if (answer->integer != 1)
             qm_redis_dispossessed(r, answer->integer == 0);
-    } else if (answer && strncmp(answer->str, "NOSCRIPT", 8) == 0) {
+    } else if (answer && strncmp(error_of(answer), "NOSCRIPT", 8) == 0) {
         qm_redis_lose(r, 0, "its scripts were flushed");
-    } else if (answer) {
+    } else if (answer && r->context == context) {
         r->stats.put_errors++;
-        snprintf(r->stats.why, sizeof r->stats.why, "%s", answer->str);
+        snprintf(r->stats.why, sizeof r->stats.why, "%s", error_of(answer));
     }
 }
 

@@ -116,6 +116,22 @@ static void forward(struct client *c, unsigned count, const char **words,
     client_error(c, "TRYAGAIN Redis is away");
 }
 
+static void refuse_answer(struct client *c)
+{
+    client_error(c, "TRYAGAIN Redis answers something else");
+}
+
+/* An array of at least so many parts, all of that type; 0: of any. */
+static bool has_parts(const redisReply *reply, size_t least, int type)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < least)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (type != 0 && reply->element[i]->type != type)
+            return false;
+    return true;
+}
+
 static bool is_own(const redisReply *key)
 {
     return strcmp(key->str, QM_REDIS_OWNER) == 0 ||
@@ -124,8 +140,13 @@ static bool is_own(const redisReply *key)
 
 static void reply_count(struct client *c, const redisReply *reply)
 {
-    long long count = reply->element[0]->integer;
+    long long count;
 
+    if (!has_parts(reply, 2, REDIS_REPLY_INTEGER)) {
+        refuse_answer(c);
+        return;
+    }
+    count = reply->element[0]->integer;
     for (size_t i = 1; i < reply->elements; i++)
         count -= reply->element[i]->integer;
     qm_reply_integer(&c->out, count);
@@ -142,9 +163,15 @@ void rows_redis_dbsize(struct client *c)
 
 static void reply_keys(struct client *c, const redisReply *reply)
 {
-    const redisReply *keys = reply->element[1];
+    const redisReply *keys;
     size_t own = 0;
 
+    if (!has_parts(reply, 2, 0) || reply->element[0]->type != REDIS_REPLY_STRING ||
+        !has_parts(reply->element[1], 0, REDIS_REPLY_STRING)) {
+        refuse_answer(c);
+        return;
+    }
+    keys = reply->element[1];
     for (size_t i = 0; i < keys->elements; i++)
         own += is_own(keys->element[i]);
     qm_reply_array(&c->out, 2);
