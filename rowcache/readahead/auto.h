@@ -7,10 +7,10 @@
  *
  *   SA  the rows 1 to 4, 5 to 16 and 17 to 50 behind the one that was read, and as many
  *       before it
- *   TA  the rows of the table that changed in the last T, at once; and those of them
- * that this arm does not ask for, once a second together (changes.h) FA  for each
- * foreign key, the row that it references, and the 9 that follow that M   rows that the
- * caller predicts (qm_auto_predicted)
+ *   TA  the rows of the table that changed in the last T, at once; and, together, those
+ *       of them that this arm does not ask for (changes.h)
+ *   FA  for each foreign key, the row that it references, and the 9 that follow that
+ *   M   rows that the caller predicts (qm_auto_predicted)
  *
  * A read that misses, and one that finds a row that was read ahead, asks all arms of
  * its table.  What the arms that are on, or on trial, want is put into requests, one
