@@ -8,8 +8,9 @@
  *   and by class of heat from all blocks of new files, warmed or not (shadow counting):
  *   a block that was not warmed and is looked up soon counts as one that would have
  *   paid.  A class that was not seen yet has the value that its heat tells,
- *   1 - exp(-heat x window), or that of the classes near it if that is more, and no
- *   less than .1: the heat of keys that are appended says nothing.
+ *   1 - exp(-heat x window), or that of the level's other classes, the near ones more,
+ *   if that is more, and no less than .1: the heat of keys that are appended says
+ *   nothing.
  * - its price, as price.h measures, and a small part for reading the block now.  The
  *   price is of a place for as long as a block stays that is never used.  A new block
  *   takes the place only until it is used first: without warming it would be there from

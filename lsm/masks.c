@@ -38,8 +38,8 @@ struct masks {
     struct cuts cuts[MASKS_FEATURES];
     double *bounds; /* of all features */
     struct group *groups;
-    uint32_t *begin; /* groups of each model, as its trees in masks_new() */
-    uint64_t bytes;
+    uint32_t *begin;      /* groups of each model, as its trees in masks_new() */
+    uint64_t bytes, work; /* work: words that are changed while it is built */
 };
 
 /* As Tree::NumericalDecision() of LightGBM. */
@@ -231,6 +231,20 @@ static void fill(struct group *g, const struct tree *trees, uint32_t n,
         }
 }
 
+/* How many words fill() changes, at most. */
+static uint64_t work_of(const struct tree *trees, uint32_t n, const struct rows *rows)
+{
+    uint64_t work = 0;
+
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t j = 0; j < trees[k].n - 1; j++) {
+            const struct node *node = &trees[k].nodes[j];
+            uint32_t f = node->feature;
+            work += (rows->to[f] - rows->from[f]) * (node->leaves / BITS + UINT64_C(1));
+        }
+    return work;
+}
+
 static int build(struct masks *m, struct group *g, const struct tree *trees, uint32_t n)
 {
     struct rows rows = {.x = malloc((m->bins + (size_t)1) * sizeof *rows.x),
@@ -248,8 +262,9 @@ static int build(struct masks *m, struct group *g, const struct tree *trees, uin
     g->words = (uint32_t)words;
     size = rows.n * words * sizeof *g->mask;
     m->bytes += size + words * BITS * sizeof *g->leaves + m->bins * sizeof *g->row;
+    m->work += work_of(trees, n, &rows);
     e = EFBIG;
-    if (m->bytes > MASKS_BYTES)
+    if (m->bytes > MASKS_BYTES || m->work > MASKS_WORK)
         goto out;
     e = ENOMEM;
     g->mask = aligned_alloc(LINE * sizeof *g->mask, size);

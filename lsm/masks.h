@@ -12,8 +12,8 @@
  *
  * Trees are in groups of 128 words or fewer.  A group has rows of its own, for those
  * thresholds that its trees have: so a node adds a row of 512 bytes at most, or three
- * if zeros are missing values, however many trees there are.  A tree of more than 4,096
- * leaves is a group of its own, with longer rows.
+ * if zeros are missing values.  To that come four bytes a group for each bin of the
+ * file's.  A tree of more than 4,096 leaves is a group of its own, with longer rows.
  *
  * Threads: what was built is immutable. */
 #ifndef QM_LSM_MASKS_H
@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #define MASKS_BYTES    (512u << 20) /* of all tables of a file's models */
+#define MASKS_WORK     (1u << 30)   /* words, of building them: some seconds */
 #define MASKS_FEATURES 32u
 
 enum { MISSING_NONE, MISSING_ZERO, MISSING_NAN }; /* as in LightGBM's file */
@@ -44,7 +45,8 @@ struct masks;
 
 /* Of models one behind the other: begin[i] is the first tree of model i, begin[models]
  * the number of all.  Features are below MASKS_FEATURES.  The trees are not needed
- * afterwards.  NULL with errno: ENOMEM, or EFBIG if it took more than MASKS_BYTES. */
+ * afterwards.  NULL with errno: ENOMEM, or EFBIG if it took more than MASKS_BYTES or
+ * MASKS_WORK. */
 struct masks *masks_new(const struct tree *trees, const uint32_t *begin,
                         uint32_t models, uint32_t features);
 void masks_free(struct masks *m);

@@ -302,7 +302,7 @@ static int read_models(struct reader *r, struct trees *trees)
         return wrong(r, "no model of LightGBM's");
     trees->masks = masks_new(r->trees, r->begin, trees->n, r->features);
     if (!trees->masks && errno == EFBIG)
-        return wrong(r, "the models need more than %u MiB of memory",
+        return wrong(r, "the trees are too large: more than %u MiB, or seconds to read",
                      MASKS_BYTES >> 20);
     return trees->masks ? 0 : wrong(r, "no memory");
 }

@@ -280,32 +280,40 @@ static void test_walked(void **state)
     free(w);
 }
 
-/* One tree whose rows would need 65,538 times 8 KiB. */
+/* One tree whose rows would need 65,538 times 8 KiB; one that is a chain, so that each
+ * of 8,000 nodes has half of the leaves below it: 8,000 rows times 4,000 leaves each.
+ */
 static void test_too_large(void **state)
 {
-    struct walked *w = malloc(sizeof *w);
-    char *text, err[200];
-    size_t len;
-    FILE *file = open_memstream(&text, &len);
+    for (int chain = 0; chain < 2; chain++) {
+        struct walked *w = malloc(sizeof *w);
+        char *text, err[200];
+        size_t len;
+        FILE *file = open_memstream(&text, &len);
 
-    assert_non_null(w);
-    assert_non_null(file);
-    grow(w, MOST);
-    for (int i = 0; i < MOST; i++) {
-        w->feature[i] = 0;
-        w->decision[i] = 0;
-        w->threshold[i] = i;
+        assert_non_null(w);
+        assert_non_null(file);
+        grow(w, chain ? 8000 : MOST);
+        for (int i = 0; i < w->n - 1; i++) {
+            w->feature[i] = 0;
+            w->decision[i] = 0;
+            w->threshold[i] = i;
+            if (chain) {
+                w->child[0][i] = -1 - i;
+                w->child[1][i] = i + 2 < w->n ? i + 1 : -2 - i;
+            }
+        }
+        write_head(file);
+        write_tree(file, w);
+        fprintf(file, "end of trees\n");
+        fclose(file);
+        assert_null(trees_parse(text, len, FEATURES, err, sizeof err));
+        assert_non_null(strstr(err, "more than 512 MiB"));
+        assert_null(trees_parse(text, len, 33, err, sizeof err));
+        assert_non_null(strstr(err, "more than 32 features"));
+        free(text);
+        free(w);
     }
-    write_head(file);
-    write_tree(file, w);
-    fprintf(file, "end of trees\n");
-    fclose(file);
-    assert_null(trees_parse(text, len, FEATURES, err, sizeof err));
-    assert_non_null(strstr(err, "more than 512 MiB"));
-    assert_null(trees_parse(text, len, 33, err, sizeof err));
-    assert_non_null(strstr(err, "more than 32 features"));
-    free(text);
-    free(w);
 }
 
 /* Each beginning of a model, and each with one byte changed, is read or refused. */
