@@ -78,9 +78,11 @@
 #define PRICE_MOST 1.0  /* misses */
 #define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
 
-/* A try ends early after so many calls of qm_memory_tick() and unused blocks, if so
- * many times what it saves would still be too little. */
+/* A try, or the time after a bad one, ends early after so many calls of
+ * qm_memory_tick(), demands and unused blocks, if so many times what it saves would
+ * still be too little. */
 #define TRY_TICKS  2
+#define TRY_READS  1024 /* demands, at least */
 #define TRY_WASTED 32
 #define TRY_TIMES  2.0
 
@@ -365,7 +367,8 @@ static bool is_plainly_dear(const struct qm_memory *m, const struct since *s,
                             uint64_t blocks)
 {
     return !m->asleep && m->vain && m->rules < FEW_RULES && m->ticks >= TRY_TICKS &&
-           s->wasted >= TRY_WASTED && is_dear(m, s, blocks, TRY_TIMES);
+           s->demands >= TRY_READS && s->wasted >= TRY_WASTED &&
+           is_dear(m, s, blocks, TRY_TIMES);
 }
 
 /* Rules were in vain.  What they should have. */
