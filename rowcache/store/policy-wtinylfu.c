@@ -5,14 +5,15 @@
  * `protected`, which entries enter by a second access and which has at most 80 % of it.
  * What leaves the window enters the main part if a sketch of all recent accesses, of
  * keys on disk too, says that it is asked for more often than the main part's victim.
- * A key that is found on disk is restored under the same condition, so that a scan of
- * cold keys moves nothing.
+ * A key that is found on disk is restored if it is asked for at least as often, so that
+ * a scan of cold keys moves little.
  *
  * The sketch is a count-min sketch of 4-bit counters, four a key, halved after ten
  * times as many accesses as it has counters in a row, so old popularity fades.  Where
  * it ends at once, the keys that were popular would keep others out for as long.  So
- * the sketch is halved twice when the share of hits falls suddenly: counters of 15
- * become 3, which a new key reaches by four accesses. */
+ * the sketch is quartered when hits fall suddenly: counters of 15 become 3, which a new
+ * key reaches by four accesses.  Only keys that the sketch knows count, so that a scan
+ * of cold keys is no such fall, but for those whose counters others share. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,19 +21,21 @@
 
 enum { WINDOW = PLACE_FIRST, PROBATION = PLACE_SECOND, PROTECTED = PLACE_THIRD };
 enum { ROWS = 4, MOST = 15, BYTES_A_KEY = 64 /* a guess, to size the sketch */ };
-enum { PERIOD = 1000 }; /* accesses, at least; or an eighth of the keys in memory */
+enum { KNOWN = 1 };     /* a key's estimate, at least */
+enum { PERIOD = 1000 }; /* accesses of such keys, at least; see period() */
 
 #define WINDOW_SHARE    .01
 #define PROTECTED_SHARE .8
-/* Of the share of hits; three times what chance does in a period of PERIOD accesses. */
+/* Of the share of hits; three times what chance does in PERIOD accesses. */
 #define FALL .05
 
 struct wtinylfu {
     struct entry_list lists[3];
     uint64_t *sketch; /* words of 16 counters; ROWS rows of `width` counters */
     uint64_t width, accesses;
-    uint64_t sampled, hits; /* accesses of this period */
-    double rate;            /* hits of an access, lately */
+    bool known;             /* whether the key that was seen last is */
+    uint64_t sampled, hits; /* accesses of known keys, in this period */
+    double rate;            /* hits of such an access, lately */
 };
 
 static int init(struct partition *p)
@@ -88,21 +91,34 @@ static unsigned estimate(struct wtinylfu *w, struct store_hash hash)
     return least;
 }
 
-static void halve(struct wtinylfu *w)
+/* Divides all counters by two, once or twice. */
+static void halve(struct wtinylfu *w, unsigned times)
 {
+    uint64_t mask =
+        times == 1 ? UINT64_C(0x7777777777777777) : UINT64_C(0x3333333333333333);
+
     for (uint64_t i = 0; i < w->width / 16 * ROWS; i++)
-        w->sketch[i] = (w->sketch[i] >> 1) & UINT64_C(0x7777777777777777);
-    w->accesses /= 2;
+        w->sketch[i] = (w->sketch[i] >> times) & mask;
+    w->accesses >>= times;
 }
 
-/* A period of accesses has ended.  See FALL. */
+/* An eighth of the keys in memory.  To halve the sketch takes a time that grows with
+ * it, so a period also does. */
+static uint64_t period(const struct partition *p, const struct wtinylfu *w)
+{
+    uint64_t keys = p->memory_keys / 8, counters = w->width / 16;
+    uint64_t most = keys > counters ? keys : counters;
+
+    return most > PERIOD ? most : PERIOD;
+}
+
+/* A period has ended.  See FALL. */
 static void judge(struct wtinylfu *w)
 {
     double rate = (double)w->hits / (double)w->sampled;
 
     if (rate < w->rate - FALL) {
-        halve(w);
-        halve(w);
+        halve(w, 2);
         w->rate = rate;
     }
     w->rate += (rate - w->rate) / 4; /* of some four periods */
@@ -114,7 +130,9 @@ static void seen(struct partition *p, struct store_hash hash)
     struct wtinylfu *w = p->policy;
     unsigned shift;
 
-    if (++w->sampled >= PERIOD && w->sampled >= p->memory_keys / 8)
+    w->known = estimate(w, hash) >= KNOWN;
+    w->sampled += w->known;
+    if (w->sampled >= period(p, w))
         judge(w);
     for (unsigned row = 0; row < ROWS; row++) {
         uint64_t *c = word(w, hash, row, &shift);
@@ -124,7 +142,7 @@ static void seen(struct partition *p, struct store_hash hash)
     }
     if (++w->accesses < w->width * 10)
         return;
-    halve(w);
+    halve(w, 1);
 }
 
 static void move(struct wtinylfu *w, struct entry *e, unsigned place)
@@ -165,7 +183,7 @@ static void touch(struct partition *p, struct entry *e)
     struct wtinylfu *w = p->policy;
     struct entry_list *protected = &w->lists[PROTECTED];
 
-    w->hits++;
+    w->hits += w->known;
     move(w, e, e->place == WINDOW ? WINDOW : PROTECTED);
     while (protected->count > 1 && (double)protected->bytes > (double)p->memory *
                                                                   (1 - WINDOW_SHARE) *
