@@ -292,13 +292,20 @@ static void temporal_together(struct qm_auto *ra, uint64_t now_ms)
     int64_t rows[QM_AUTO_ROWS];
     uint32_t table;
 
-    while (ra->together_asked == 0 && qm_changes_due(ra->together, now_ms, &table)) {
+    while (ra->together_asked == 0 && ra->count < QM_AUTO_QUEUE &&
+           qm_changes_due(ra->together, now_ms, &table)) {
         unsigned n = qm_changes_take(ra->together, now_ms, table, rows, QM_AUTO_ROWS);
-        unsigned arm = qm_rule_yield_find(ra->yield, table, QM_AUTO_TA, TA_TOGETHER);
+        double share = qm_changes_share(ra->together, now_ms, table);
+        unsigned left = 0, arm;
 
-        qm_rule_yield_foresee(ra->yield, arm,
-                              qm_changes_share(ra->together, now_ms, table));
-        ra->together_asked = ask_for(ra, now_ms, arm, table, rows, n);
+        for (unsigned i = 0; i < n; i++) /* another arm may have asked for some */
+            if (!is_recent(ra, now_ms, (struct qm_item){table, rows[i]}))
+                rows[left++] = rows[i];
+        if (left == 0 || share <= 0)
+            continue;
+        arm = qm_rule_yield_find(ra->yield, table, QM_AUTO_TA, TA_TOGETHER);
+        qm_rule_yield_foresee(ra->yield, arm, share);
+        ra->together_asked = ask_for(ra, now_ms, arm, table, rows, left);
     }
 }
 
@@ -469,28 +476,32 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         struct qm_item item = {request->table, request->row[i]};
         unsigned arm = request->arm[i];
 
-        ra->together_asked -= is_together(ra, arm);
+        if (is_together(ra, arm)) {
+            ra->together_asked--;
+            arm_together = arm;
+            together++;
+        }
         if (!has(rows, count, item.row)) {
             qm_rule_yield_give_back(ra->yield, arm, 1);
-            if (us == 0 && is_together(ra, arm))
+            if (us == 0 && is_together(ra, arm)) {
+                qm_items_remove(ra->recent, item);
                 qm_changes_wait_again(ra->together, now_ms, item);
+            }
             continue;
         }
         waste(ra, now_ms, item); /* it was there before, and is there no more */
         ra->stats.fetched[rule_of(ra, arm)]++;
-        if (is_together(ra, arm)) {
-            arm_together = arm;
-            together++;
-        } else {
+        if (!is_together(ra, arm))
             qm_rule_yield_paid(ra->yield, arm, 1, us / count);
-        }
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
         add_fresh(ra, item, value_of(arm, now_ms));
     }
-    /* Their SELECT is one sample of what they cost, however many they are. */
-    if (together > 0)
-        qm_rule_yield_paid(ra->yield, arm_together, together, us / count * together);
+    /* Their SELECT is one sample of what they cost, however many came: their share is
+     * of those that are asked for, too. */
+    if (together > 0 && us > 0)
+        qm_rule_yield_paid(ra->yield, arm_together, together,
+                           us / request->count * together);
     if (has_rule(ra, QM_AUTO_TA))
         temporal_together(ra, now_ms);
 }

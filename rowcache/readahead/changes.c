@@ -6,7 +6,7 @@
 
 enum { HALVE_MS = 30000 };
 
-#define PRIOR 4. /* reads: as much is believed of all tables, for each table */
+#define PRIOR 4. /* events: a table with as many is half believed, all tables half */
 
 /* Of a table, or of all. */
 struct rates {
@@ -61,14 +61,14 @@ void qm_changes_clear(struct qm_changes *changes)
 
 static void advance(struct rates *r, uint64_t now_ms)
 {
-    r->seconds += r->out * (double)(now_ms - r->at) / 1000;
+    uint64_t halves = (now_ms - r->halved_at) / HALVE_MS;
+    double left = halves < 64 ? 1. / (double)(UINT64_C(1) << halves) : 0;
+
+    r->seconds = (r->seconds + r->out * (double)(now_ms - r->at) / 1000) * left;
+    r->used *= left;
+    r->again *= left;
     r->at = now_ms;
-    if (now_ms - r->halved_at < HALVE_MS)
-        return;
-    r->halved_at = now_ms;
-    r->used /= 2;
-    r->again /= 2;
-    r->seconds /= 2;
+    r->halved_at += halves * HALVE_MS;
 }
 
 static struct rates *rates_of(struct qm_changes *changes, uint32_t table)
@@ -80,7 +80,7 @@ static void enter(struct qm_changes *changes, uint64_t now_ms, struct qm_item it
 {
     struct rates *both[] = {rates_of(changes, item.table), &changes->all};
 
-    qm_items_add(changes->out, item);
+    *qm_items_add(changes->out, item) = now_ms;
     for (unsigned i = 0; i < 2; i++) {
         advance(both[i], now_ms);
         both[i]->out++;
@@ -102,6 +102,18 @@ static bool leave(struct qm_changes *changes, uint64_t now_ms, struct qm_item it
         both[i]->again += again;
     }
     return true;
+}
+
+/* Rows that are neither read nor changed within the horizon are at risk no longer: many
+ * of them are deleted. */
+static void forget_old(struct qm_changes *changes, uint64_t now_ms)
+{
+    struct qm_item oldest;
+    uint64_t since;
+
+    while (qm_items_oldest(changes->out, &oldest, &since) &&
+           now_ms - since >= QM_CHANGES_HORIZON_MS)
+        leave(changes, now_ms, oldest, false, false);
 }
 
 /* --- rows --- */
@@ -179,6 +191,7 @@ unsigned qm_changes_take(struct qm_changes *changes, uint64_t now_ms, uint32_t t
     uint64_t since, value;
     unsigned n = 0;
 
+    forget_old(changes, now_ms);
     for (size_t at = 0;
          n < most && qm_items_each(changes->waiting, &at, &item, &since);) {
         if (now_ms - since < QM_CHANGES_SETTLE_MS)
@@ -199,15 +212,23 @@ unsigned qm_changes_take(struct qm_changes *changes, uint64_t now_ms, uint32_t t
 double qm_changes_share(struct qm_changes *changes, uint64_t now_ms, uint32_t table)
 {
     struct rates *of = rates_of(changes, table), *all = &changes->all;
-    double prior, used, again;
+    double events, own, used, again;
 
+    forget_old(changes, now_ms);
     advance(of, now_ms);
     advance(all, now_ms);
     if (all->used < PRIOR || all->seconds <= 0)
         return 0;
-    /* So long all tables' rows were at risk for PRIOR reads. */
-    prior = PRIOR * all->seconds / all->used;
-    used = (of->used + PRIOR) / (of->seconds + prior);
-    again = (of->again + all->again * PRIOR / all->used) / (of->seconds + prior);
+    /* The more events there were of the table's rows, or should have been if it was one
+     * like all, the more its own rates count. */
+    events =
+        of->used + of->again + (all->used + all->again) * of->seconds / all->seconds;
+    own = of->seconds > 0 ? events / (events + PRIOR) : 0;
+    used = (1 - own) * all->used / all->seconds;
+    again = (1 - own) * all->again / all->seconds;
+    if (own > 0) {
+        used += own * of->used / of->seconds;
+        again += own * of->again / of->seconds;
+    }
     return used / (used + again + 1000. / QM_CHANGES_HORIZON_MS);
 }

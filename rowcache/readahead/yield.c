@@ -275,7 +275,8 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm)
     if (!a || a->used >= a->judged) /* halved meanwhile */
         return;
     a->used++;
-    if (a->state != QM_RULE_YIELD_ON && yield->trial_used < yield->trial_judged)
+    if (!a->foreseen && a->state != QM_RULE_YIELD_ON &&
+        yield->trial_used < yield->trial_judged)
         yield->trial_used++;
     /* It was judged too early. */
     if (!a->foreseen && a->state == QM_RULE_YIELD_OFF &&

@@ -177,12 +177,59 @@ static void test_bounds(void **state)
     qm_changes_free(c);
 }
 
+/* A queue: of the rows of each second every other one is read two seconds after it was
+ * taken, and the rest are gone.  The share does not fade while those pile up.  Another
+ * table is only written, slowly: that it has no event says enough. */
+static void test_gone(void **state)
+{
+    struct qm_changes *c = new_changes();
+    int64_t next = 0;
+    uint64_t now = 1000;
+
+    for (; now < 600000; now += 1000) {
+        for (unsigned i = 0; i < 10; i++)
+            qm_changes_note(c, now, item(3, next++));
+        qm_changes_note(c, now, item(6, next));
+        take_due(c, now);
+        for (int64_t row = next > 40 ? next - 40 : 0; row < next - 30; row += 2)
+            qm_changes_read(c, now, item(3, row));
+    }
+    assert_true(qm_changes_share(c, now, 3) > .4); /* 5 / (5 * 62 s) a second */
+    assert_true(qm_changes_share(c, now, 6) < .3);
+    qm_changes_free(c);
+}
+
+/* Beside a table that is only written, the other's own reads decide; a pause of hours
+ * changes neither. */
+static void test_beside_log(void **state)
+{
+    struct qm_changes *c = new_changes();
+    uint64_t now = 1000;
+    int64_t logged = 0, row = 0;
+
+    for (unsigned ms = 0; ms < 120000; ms++, now++) {
+        qm_changes_note(c, now, item(4, logged++));
+        if (ms % 500 == 0)
+            qm_changes_note(c, now, item(3, row++));
+        take_due(c, now);
+        if (ms % 500 == 0 && row > 6)
+            qm_changes_read(c, now, item(3, row - 6));
+    }
+    assert_true(qm_changes_share(c, now, 3) > .8);
+    assert_true(qm_changes_share(c, now, 4) < .02);
+    now += UINT64_C(8) * 3600 * 1000;
+    now = go_on(c, now, 3, 10000, 50);
+    assert_true(qm_changes_share(c, now, 3) > .4);
+    qm_changes_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taken_together), cmocka_unit_test(test_batch),
         cmocka_unit_test(test_share),          cmocka_unit_test(test_horizon),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_bounds),         cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_beside_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
