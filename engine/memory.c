@@ -78,12 +78,11 @@
 #define PRICE_MOST 1.0  /* misses */
 #define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
 
-/* A try, or the time after a bad one, ends early after so many calls of
- * qm_memory_tick(), demands and unused blocks, if so many times what it saves would
- * still be too little. */
-#define TRY_TICKS  2
-#define TRY_READS  1024 /* demands, at least */
-#define TRY_WASTED 32
+/* A try to prefetch again, or the period after a bad one, ends early when all of these
+ * are reached and TRY_TIMES what it saves would still cost more than it saves. */
+#define TRY_TICKS  2    /* calls of qm_memory_tick() */
+#define TRY_READS  1024 /* demands */
+#define TRY_WASTED 32   /* blocks that left without being used */
 #define TRY_TIMES  2.0
 
 #define STEP_PART    8 /* of what rules have */

@@ -121,7 +121,8 @@ static void refuse_answer(struct client *c)
     client_error(c, "TRYAGAIN Redis answers something else");
 }
 
-/* An array of at least so many parts, all of that type; 0: of any. */
+/* Whether the reply is an array of that many parts or more, each of that type, or of
+ * any type if it is 0. */
 static bool has_parts(const redisReply *reply, size_t least, int type)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < least)

@@ -131,9 +131,9 @@ static const char *behind_reply(const char *at, const char *end)
     const char *next = at < end ? behind_line(at, end) : NULL;
     long n;
 
-    if (!next || strchr("+-:_", *at))
+    if (!next || (*at && strchr("+-:_", *at)))
         return next;
-    promise(strchr("$*%", *at));
+    promise(*at && strchr("$*%", *at));
     n = strtol(at + 1, NULL, 10);
     promise(n >= -1);
     if (*at == '$' && n >= 0) {
