@@ -5,10 +5,9 @@
  * the other (quickmine lsm train).  What is read: binary classification by numbers
  * (objective=binary), format v3 and v4.  Refused: categories, linear trees, random
  * forests, several classes, other objectives, another number of features, and whatever
- * is not as LightGBM writes it, or would take more than MASKS_BYTES (masks.h) of
- * memory: which no file of numbers below TREES_BYTES does, as LightGBM writes them by
- * default. Scores and probabilities are LightGBM's to the last bit: it adds leaves in
- * the same order, in doubles.
+ * is not as LightGBM writes it, or would take more than MASKS_BYTES of memory or
+ * MASKS_WORK of time (masks.h).  Scores and probabilities are LightGBM's to the last
+ * bit: it adds leaves in the same order, in doubles.
  *
  * Threads: a model is immutable. */
 #ifndef QM_LSM_TREES_H
