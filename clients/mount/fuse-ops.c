@@ -24,6 +24,12 @@
 /* The kernel need not ask again: what changes but through it, it is told. */
 #define ATTR_TIMEOUT 86400.0
 
+/* Each time that the file is opened; fuse_file_info.fh points to it. */
+struct qm_opened {
+    atomic_uint seen; /* losses that were told, or were before */
+    LIST_ENTRY(qm_opened) link;
+};
+
 void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
                   struct qm_announce *announce, struct qm_threads *threads,
                   const struct stat *like, bool read_only)
@@ -47,6 +53,16 @@ void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
     attr->st_blocks = (blkcnt_t)((attr->st_size + 511) / 512);
     clock_gettime(CLOCK_REALTIME, &attr->st_mtim);
     attr->st_atim = attr->st_ctim = attr->st_mtim;
+}
+
+void qm_fuse_end(struct qm_fuse *fuse)
+{
+    struct qm_opened *o;
+
+    while ((o = LIST_FIRST(&fuse->opened))) {
+        LIST_REMOVE(o, link);
+        free(o);
+    }
 }
 
 /* The device may have grown.  fuse->lock is held. */
@@ -230,16 +246,11 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
     qm_tag_put(tag);
 }
 
-/* Each time that the file is opened; fuse_file_info.fh points to it. */
-struct opened {
-    atomic_uint seen; /* losses that were told, or were before */
-};
-
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
                      struct fuse_file_info *fi)
 {
     struct waiter waiter;
-    struct opened *o = (struct opened *)(uintptr_t)fi->fh;
+    struct qm_opened *o = (struct qm_opened *)(uintptr_t)fi->fh;
     int r;
 
     wait_as(&waiter, req);
@@ -327,11 +338,20 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *want, int wh
     fuse_reply_attr(req, &reply, ATTR_TIMEOUT);
 }
 
+static void forget_opened(struct qm_fuse *fuse, struct qm_opened *o)
+{
+    pthread_mutex_lock(&fuse->lock);
+    LIST_REMOVE(o, link);
+    pthread_mutex_unlock(&fuse->lock);
+    free(o);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct opened *o;
+    struct qm_fuse *fuse = fuse_of(req);
+    struct qm_opened *o;
 
-    if (fuse_of(req)->read_only && (fi->flags & O_ACCMODE) != O_RDONLY) {
+    if (fuse->read_only && (fi->flags & O_ACCMODE) != O_RDONLY) {
         fuse_reply_err(req, EROFS);
         return;
     }
@@ -340,7 +360,10 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, ENOMEM);
         return;
     }
-    atomic_init(&o->seen, qm_device_losses(fuse_of(req)->device));
+    atomic_init(&o->seen, qm_device_losses(fuse->device));
+    pthread_mutex_lock(&fuse->lock);
+    LIST_INSERT_HEAD(&fuse->opened, o, link);
+    pthread_mutex_unlock(&fuse->lock);
     fi->fh = (uintptr_t)o;
     fi->direct_io = 1;
     fi->noflush = 1;
@@ -349,12 +372,12 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 #endif
     /* Nobody is there any more to close it. */
     if (fuse_reply_open(req, fi) != 0)
-        free(o);
+        forget_opened(fuse, o);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    free((struct opened *)(uintptr_t)fi->fh);
+    forget_opened(fuse_of(req), (struct qm_opened *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
 }
 

@@ -4,6 +4,7 @@
 #define QM_MOUNT_FUSE_OPS_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #define FUSE_USE_VERSION 312
@@ -32,8 +33,9 @@ struct qm_fuse {
     struct qm_mount_counts counts;
 
     bool read_only;
-    pthread_mutex_t lock; /* of attr */
+    pthread_mutex_t lock; /* of attr and opened */
     struct stat attr;     /* of the file: the device's size; owner, mode and times */
+    LIST_HEAD(, qm_opened) opened;
     off_t told_size; /* that the kernel may have; who calls qm_fuse_tick() has it */
 };
 
@@ -42,6 +44,10 @@ struct qm_fuse {
 void qm_fuse_init(struct qm_fuse *fuse, struct qm_device *device,
                   struct qm_announce *announce, struct qm_threads *threads,
                   const struct stat *like, bool read_only);
+
+/* Frees what the kernel has not released: it need not, of a file that is open when the
+ * file system goes.  No request is served any more; *fuse may be all zero. */
+void qm_fuse_end(struct qm_fuse *fuse);
 
 /* To be called every second or so, by a thread that serves no request: if the device
  * has grown, the kernel is told. */

@@ -601,6 +601,7 @@ static void tear_down(struct life *life)
         fuse_session_unmount(life->session);
         fuse_session_destroy(life->session);
     }
+    qm_fuse_end(&life->fuse);
     qm_announce_free(life->announce);
     qm_threads_free(life->threads);
     /* Else the next one has to know what this one may have under way. */
