@@ -297,27 +297,44 @@ static void open_engine(void)
     }
 }
 
-static double *cumulative; /* of Zipf's law */
+/* Zipf's law: the probability of a key at most as popular, and, for a quick start of the
+ * search (guide[i]), the first key with a probability of at least i / o.keys. */
+static double *cumulative;
+static uint32_t *guide;
+
+static void prepare_zipf(void)
+{
+    double sum = 0;
+
+    cumulative = calloc(o.keys, sizeof *cumulative);
+    guide = calloc(o.keys, sizeof *guide);
+    if (!cumulative || !guide)
+        die("Zipf's law", ENOMEM);
+    for (uint64_t i = 0; i < o.keys; i++)
+        cumulative[i] = sum += pow((double)(i + 1), -o.zipf);
+    for (uint64_t i = 0; i < o.keys; i++)
+        cumulative[i] /= sum;
+    for (uint64_t i = 0, key = 0; i < o.keys; i++) {
+        while (key < o.keys - 1 && cumulative[key] < (double)i / (double)o.keys)
+            key++;
+        guide[i] = (uint32_t)key;
+    }
+}
 
 static uint32_t draw(struct drand48_data *random, double shifted)
 {
-    uint64_t low = 0, high = o.keys - 1;
+    uint64_t rank;
     double x;
 
     drand48_r(random, &x);
     if (o.zipf == 0)
         return (uint32_t)((double)o.keys * x);
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-
-        if (cumulative[middle] < x)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    rank = guide[(uint64_t)((double)o.keys * x)];
+    while (rank < o.keys - 1 && cumulative[rank] < x)
+        rank++;
     /* Popular keys do not lie together. */
-    low = (low + (uint64_t)shifted * (o.keys / 5)) % o.keys;
-    return (uint32_t)(low * 2654435761u % o.keys);
+    rank = (rank + (uint64_t)shifted * (o.keys / 5)) % o.keys;
+    return (uint32_t)(rank * 2654435761u % o.keys);
 }
 
 static double now(void)
@@ -399,15 +416,8 @@ int main(int argc, char **argv)
 
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     value = calloc(1, o.value);
-    if (o.zipf > 0) {
-        double sum = 0;
-
-        cumulative = calloc(o.keys, sizeof *cumulative);
-        for (uint64_t i = 0; i < o.keys; i++)
-            cumulative[i] = sum += pow((double)(i + 1), -o.zipf);
-        for (uint64_t i = 0; i < o.keys; i++)
-            cumulative[i] /= sum;
-    }
+    if (o.zipf > 0)
+        prepare_zipf();
     open_engine();
     /* All keys are there first, in an order that says nothing. */
     for (uint64_t i = 0; i < o.keys; i++) {
