@@ -9,10 +9,12 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include "rowcache/store/disk.h"
+
 #include "faults.h"
 
-/* Writes that Berkeley DB makes until they are refused; -1: none is. */
-static int writes_left = -1;
+/* Writes that Berkeley DB makes until they are refused, with this error; -1: none is. */
+static int writes_left = -1, refused_with = ENOSPC;
 
 /* Takes the place of the C library's in the libraries, too. */
 __attribute__((visibility("default"))) ssize_t write(int fd, const void *buf,
@@ -21,7 +23,7 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *buf,
     if (writes_left > 0)
         writes_left--;
     if (writes_left == 0) {
-        errno = ENOSPC;
+        errno = refused_with;
         return -1;
     }
     return syscall(SYS_write, fd, buf, count);
@@ -36,7 +38,19 @@ static unsigned made_outside;
 __attribute__((visibility("default"))) int open_of_library(const char *path, int flags,
                                                            ...) __asm__("open");
 __attribute__((visibility("default"))) ssize_t
+pwrite_of_library(int fd, const void *buf, size_t count, off_t offset) __asm__("pwrite");
+__attribute__((visibility("default"))) ssize_t
 pread_of_library(int fd, void *buf, size_t count, off_t offset) __asm__("pread");
+
+/* As write(); Berkeley DB then tries that. */
+ssize_t pwrite_of_library(int fd, const void *buf, size_t count, off_t offset)
+{
+    if (writes_left == 0) {
+        errno = refused_with;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, fd, buf, count, offset);
+}
 
 int open_of_library(const char *path, int flags, ...)
 {
@@ -185,30 +199,54 @@ static void refuses_to_open(int (*how)(const struct qmstore_config *c, int with)
     assert_false(exists("0.damaged"));
 }
 
-/* Opens a store on a disk that is full after some writes.  Returns what was wrong, or
+/* Opens a store on a disk that refuses after some writes.  Returns what was wrong, or
  * 0. */
-static int open_full(const struct qmstore_config *c, int writes)
+static int open_refused(const struct qmstore_config *c, int writes)
 {
     struct qmstore *s;
     char err[400] = "";
 
     writes_left = writes;
-    if (qmstore_open(c, &s, err, sizeof err) != ENOSPC)
+    if (qmstore_open(c, &s, err, sizeof err) != refused_with)
         return 1;
     if (writes_left != 0)
         return 2;
-    return message[0] != 0 || !strstr(err, strerror(ENOSPC)) ? 3 : 0;
+    return message[0] != 0 || !strstr(err, strerror(refused_with)) ? 3 : 0;
 }
 
-/* A disk that is full when the store is opened is no damage: the open is refused, and
- * finds everything when there is room. */
-static void test_full_at_opening(void **state)
+/* A disk that is full, or fails, when the store is opened is no damage: the open is
+ * refused, and finds everything when the disk takes writes again. */
+static void test_refused_at_opening(void **state)
 {
+    static const int errors[] = {ENOSPC, EIO};
     struct qmstore_config c = bdb_of_1000();
 
-    for (int writes = 1; writes < 1000; writes *= 3)
-        refuses_to_open(open_full, &c, writes);
-    all_are_there(&c);
+    for (unsigned i = 0; i < 2; i++) {
+        refused_with = errors[i];
+        for (int writes = 1; writes < 1000; writes *= 3)
+            refuses_to_open(open_refused, &c, writes);
+        all_are_there(&c);
+    }
+    refused_with = ENOSPC;
+}
+
+/* A batch whose commit alone is refused is not acknowledged. */
+static void test_commit_refused(void **state)
+{
+    static char why[200];
+    struct disk_config c = {
+        .dir = test_dir, .cache = 4 << 20, .why = why, .why_len = sizeof why};
+    static const uint8_t hash[DISK_HASH] = "hash";
+    struct disk_record r = {
+        .hash = hash, .key = "key", .key_len = 3, .value = big, .value_len = 9};
+    struct disk *d;
+
+    assert_int_equal(disk_bdb.open(&c, &d), 0);
+    assert_int_equal(disk_bdb.apply(d, &r, 1), 0);
+    writes_left = 0;
+    assert_int_equal(disk_bdb.apply(d, &r, 1), ENOSPC);
+    writes_left = -1;
+    disk_bdb.close(d);
 }
 
 static int open_without_temporary(const struct qmstore_config *c, int with)
@@ -274,18 +312,36 @@ static int open_failing_later(const struct qmstore_config *c, int reads)
     return wrong == 1 && reads_left > 0 ? NOT_SO_MANY : wrong;
 }
 
-/* ... whenever that is: in recovery, in verification, or in the walk over all keys. */
-static void test_failing_later(void **state)
+static void fails_later(const struct qmstore_config *c)
 {
-    struct qmstore_config c = bdb_of_1000();
     int reads = 1, wrong;
 
-    while ((wrong = in_child(open_failing_later, &c, reads)) == 0)
+    while ((wrong = in_child(open_failing_later, c, reads)) == 0)
         reads += reads / 3 + 1;
     if (wrong != NOT_SO_MANY || reads < 200)
         fail_msg("after %d reads: %d", reads, wrong);
     assert_false(exists("0.damaged"));
+}
+
+/* ... whenever that is: in recovery, in verification, in the walk over all keys, or in
+ * the second walk, which counts damaged records if there are any. */
+static void test_failing_later(void **state)
+{
+    struct qmstore_config c = bdb_of_1000();
+    char path[160];
+    struct stat st;
+    int fd;
+
+    fails_later(&c);
     all_are_there(&c);
+    snprintf(path, sizeof path, "%s/0/disk/records", test_dir);
+    fd = open(path, O_RDWR);
+    assert_true(fd != -1 && fstat(fd, &st) == 0);
+    assert_int_equal(pwrite(fd, "damage", 6, st.st_size / 8192 * 4096 + 1000), 6);
+    close(fd);
+    fails_later(&c);
+    assert_int_equal(qmstore_close(open_ok(&c)), 0);
+    assert_non_null(strstr(message, "1 records on disk are damaged"));
 }
 
 /* What is not certainly damage is an error of qmstore_open(), and all is there when it
@@ -314,7 +370,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_full_at_opening),
+        TEST(test_refused_at_opening),
+        TEST(test_commit_refused),
         TEST(test_temporary_files),
         TEST(test_failing_later),
         TEST(test_certain),
