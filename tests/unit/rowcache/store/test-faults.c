@@ -480,86 +480,6 @@ static void test_torn_batch(void **state)
     }
 }
 
-/* A file of a record that was given another's name is that one's no more than damage
- * is: neither a look-up nor a walk tells its value. */
-static int walked(void *opaque, const void *key, size_t key_len, const void *value,
-                  size_t value_len, uint64_t expires)
-{
-    unsigned i;
-
-    memcpy(&i, key, sizeof i);
-    ++((unsigned char *)opaque)[i];
-    return 0;
-}
-
-static void test_renamed_record(void **state)
-{
-    struct qmstore_config c = config();
-    static unsigned char seen[1000];
-    char command[400];
-    struct qmstore *s;
-    unsigned wrong = 0;
-
-    c.disk = "files";
-    c.policy = "lru";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
-    snprintf(command, sizeof command,
-             "set -- %s/0/disk/*/*; first=$1; shift; for f; do cp \"$first\" \"$f\"; "
-             "done",
-             test_dir);
-    assert_int_equal(system(command), 0);
-    s = open_ok(&c);
-    assert_int_equal(qmstore_each(s, walked, seen), 0);
-    for (unsigned i = 0; i < 1000; i++) {
-        int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
-
-        assert_true(r == 0 || r == EBADMSG);
-        assert_int_equal(seen[i], r == 0);
-        wrong += r == EBADMSG;
-    }
-    assert_true(wrong > 100);
-    assert_int_equal(qmstore_close(s), 0);
-}
-
-/* A record on disk that is damaged is an error, not another value. */
-static void test_damaged_record(void **state)
-{
-    struct qmstore_config c = config();
-    char command[300];
-    struct qmstore *s;
-    unsigned wrong = 0;
-    uint64_t found;
-
-    c.disk = "files";
-    c.policy = "lru";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
-    snprintf(command, sizeof command,
-             "for f in %s/0/disk/*/*; do printf X | dd of=\"$f\" bs=1 seek=500 "
-             "conv=notrunc status=none; done",
-             test_dir);
-    assert_int_equal(system(command), 0);
-    message[0] = 0;
-    s = open_ok(&c);
-    found = stats_of(s).damaged;
-    assert_non_null(strstr(message, "records on disk are damaged"));
-    for (unsigned i = 0; i < 1000; i++) {
-        int r = qmstore_get(s, &i, sizeof i, NULL, NULL, NULL);
-
-        assert_true(r == 0 || r == EBADMSG);
-        wrong += r == EBADMSG;
-    }
-    assert_true(wrong > 100);
-    assert_int_equal(found, wrong);
-    assert_int_equal(stats_of(s).damaged, 2 * wrong);
-    fill(s, 0, 1000); /* a new value mends it */
-    assert_int_equal(count(s, 1000), 1000);
-    assert_int_equal(qmstore_close(s), 0);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
@@ -573,10 +493,8 @@ int main(void)
 #endif
         TEST(test_damage),
         TEST(test_torn),
-        TEST(test_damaged_record),
         TEST(test_torn_batch),
         TEST(test_deleted_before_refusal),
-        TEST(test_renamed_record),
         TEST(test_state_refused),
         TEST(test_large_not_synced),
         TEST(test_new_log_refused),
