@@ -13,7 +13,8 @@
 
 #include "faults.h"
 
-/* Writes that Berkeley DB makes until they are refused, with this error; -1: none is. */
+/* Writes that Berkeley DB makes until they are refused, with this error; -1: none is.
+ */
 static int writes_left = -1, refused_with = ENOSPC;
 
 /* Takes the place of the C library's in the libraries, too. */
@@ -38,7 +39,8 @@ static unsigned made_outside;
 __attribute__((visibility("default"))) int open_of_library(const char *path, int flags,
                                                            ...) __asm__("open");
 __attribute__((visibility("default"))) ssize_t
-pwrite_of_library(int fd, const void *buf, size_t count, off_t offset) __asm__("pwrite");
+pwrite_of_library(int fd, const void *buf, size_t count,
+                  off_t offset) __asm__("pwrite");
 __attribute__((visibility("default"))) ssize_t
 pread_of_library(int fd, void *buf, size_t count, off_t offset) __asm__("pread");
 

@@ -484,19 +484,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_mistakes),
-        TEST(test_other_settings),
-        TEST(test_two_processes),
-        TEST(test_refusals),
+        TEST(test_mistakes),        TEST(test_other_settings),
+        TEST(test_two_processes),   TEST(test_refusals),
 #ifdef QM_STORE_LMDB
         TEST(test_part_refused),
 #endif
-        TEST(test_damage),
-        TEST(test_torn),
-        TEST(test_torn_batch),
-        TEST(test_deleted_before_refusal),
-        TEST(test_state_refused),
-        TEST(test_large_not_synced),
+        TEST(test_damage),          TEST(test_torn),
+        TEST(test_torn_batch),      TEST(test_deleted_before_refusal),
+        TEST(test_state_refused),   TEST(test_large_not_synced),
         TEST(test_new_log_refused),
     };
 
