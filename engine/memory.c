@@ -36,14 +36,18 @@
  * admission.h, PRICE_MOST at most, as at the moment of a burst it says far more
  *
  * If places are more than one of VAIN_PART of the misses, and saved is less than places
- * and reads, twice in a row, rules sleep and nothing at all is prefetched.  Estimates
- * of what would have been missed without prefetching are not used for this: they are
- * some percent off, and all there is to decide about is a few percent.  It is tried
- * again when such a time has passed twice, and after each vain try twice as often; and
- * at once when WAKE_GROWN times as much is missed, as of a scan that comes.  A try
- * whose cost is TRY_TIMES what it saves ends early: its rules have to be learned anew,
- * so that most of what it reads at first is useless.  Rules that have more than
- * FEW_RULES have earned it, or have yet to be cut, and do not sleep for this.
+ * and reads, twice in a row, rules sleep and nothing at all is prefetched.  That a
+ * plain cache would have missed less, as above, is another thing, and not the first of
+ * these two.  Estimates of what would have been missed without prefetching are not used
+ * for this: they are some percent off, and all there is to decide about is a few
+ * percent.  It is tried again when such a time has passed twice, and after each vain
+ * try twice as often; and at once when WAKE_GROWN times as much is missed, as of a scan
+ * that comes.  A try whose cost is TRY_TIMES what it saves ends early: its rules have
+ * to be learned anew, so that most of what it reads at first is useless.  What is
+ * missed in so short a time says little, so that the whole time before the try is what
+ * later ones are compared with.  With another policy or another size, a try begins
+ * anew.  Rules that have more than FEW_RULES have earned it, or have yet to be cut, and
+ * do not sleep for this.
  *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
@@ -209,39 +213,6 @@ static void rest(struct qm_memory *m, bool resting)
         qm_bound_rest(m->config.bound, resting);
 }
 
-void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
-{
-    pthread_mutex_lock(&m->lock);
-    m->config.prefetcher = prefetcher;
-    m->marginal = 0; /* it begins to count anew */
-    m->trend = 0;
-    m->given = m->rules;
-    if (m->asleep) {
-        m->asleep = m->vain = false;
-        rest(m, false);
-        (void)divide(m, m->total, qm_memory_first_rules(m->total));
-    } else {
-        (void)give_rules(m, m->rules);
-    }
-    pthread_mutex_unlock(&m->lock);
-}
-
-int qm_memory_resize(struct qm_memory *m, uint64_t total)
-{
-    uint64_t rules = 0;
-    int error;
-
-    pthread_mutex_lock(&m->lock);
-    if (m->asleep)
-        rules = ASLEEP;
-    else if (m->rules > 0)
-        rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
-                      LEAST_RULES, qm_memory_most_rules(total));
-    error = divide(m, total, rules);
-    pthread_mutex_unlock(&m->lock);
-    return error;
-}
-
 /* What was counted since the last decision. */
 struct since {
     uint64_t misses, hits; /* of these, what had been prefetched */
@@ -291,6 +262,59 @@ static void begin_to_count(struct qm_memory *m, const struct since *s)
     m->quiet = 0;
     m->held = m->price = 0;
     m->ticks = 0;
+}
+
+static bool decides(const struct qm_memory *m)
+{
+    return m->config.trades && m->config.prefetcher->ops->set_memory;
+}
+
+/* Another policy or another size: what was seen so far says nothing of it. */
+static void begin_anew(struct qm_memory *m)
+{
+    struct since s;
+
+    m->vain = m->dear = false;
+    m->trend = 0;
+    if (!decides(m))
+        return;
+    s = count(m);
+    begin_to_count(m, &s);
+}
+
+void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&m->lock);
+    m->config.prefetcher = prefetcher;
+    m->marginal = 0; /* it begins to count anew */
+    m->given = m->rules;
+    if (m->asleep) {
+        m->asleep = false;
+        rest(m, false);
+        (void)divide(m, m->total, qm_memory_first_rules(m->total));
+    } else {
+        (void)give_rules(m, m->rules);
+    }
+    begin_anew(m);
+    pthread_mutex_unlock(&m->lock);
+}
+
+int qm_memory_resize(struct qm_memory *m, uint64_t total)
+{
+    uint64_t rules = 0;
+    int error;
+
+    pthread_mutex_lock(&m->lock);
+    if (m->asleep)
+        rules = ASLEEP;
+    else if (m->rules > 0)
+        rules = clamp((uint64_t)((double)m->rules / (double)m->total * (double)total),
+                      LEAST_RULES, qm_memory_most_rules(total));
+    error = divide(m, total, rules);
+    if (error == 0 || error == EAGAIN)
+        begin_anew(m);
+    pthread_mutex_unlock(&m->lock);
+    return error;
 }
 
 /* Whether a plain cache would have missed less, by one of `part` and `least` misses. */
@@ -347,25 +371,25 @@ static uint64_t wake(struct qm_memory *m)
 
 static uint64_t fall_asleep(struct qm_memory *m)
 {
-    m->vain = false;
+    m->vain = m->dear = false;
     m->asleep = true;
     m->slept = 0;
     m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
     return ASLEEP;
 }
 
-static uint64_t fall_to_rest(struct qm_memory *m, const struct since *s)
+static uint64_t fall_to_rest(struct qm_memory *m)
 {
-    m->missed = missed(s);
     rest(m, true);
     return fall_asleep(m);
 }
 
-/* Whether a try, or the time after a bad one, is plainly in vain before it is over. */
+/* Whether a try, or the time after one that was dear, is plainly in vain before it is
+ * over. */
 static bool is_plainly_dear(const struct qm_memory *m, const struct since *s,
                             uint64_t blocks)
 {
-    return !m->asleep && m->vain && m->rules < FEW_RULES && m->ticks >= TRY_TICKS &&
+    return !m->asleep && m->dear && m->rules < FEW_RULES && m->ticks >= TRY_TICKS &&
            s->demands >= TRY_READS && s->wasted >= TRY_WASTED &&
            is_dear(m, s, blocks, TRY_TIMES);
 }
@@ -434,16 +458,18 @@ static uint64_t decide_by(struct qm_memory *m, const struct since *s, bool busy)
             m->patience = 1;
         if (++m->slept < m->patience)
             return m->rules;
-        m->vain = true; /* a bad time more will do */
+        m->missed = missed(s);
+        m->vain = m->dear = true; /* a bad time more of either kind will do */
         return wake(m);
     }
     if (!m->asleep && m->rules < FEW_RULES && is_dear(m, s, blocks, 1)) {
-        if (!m->vain) {
-            m->vain = true;
-            return m->rules;
-        }
-        return fall_to_rest(m, s);
+        m->missed = missed(s);
+        if (m->dear)
+            return fall_to_rest(m);
+        m->dear = true;
+        return m->rules;
     }
+    m->dear = false;
     return busy ? decide_busy(m, s, blocks) : decide_quiet(m, s);
 }
 
@@ -466,7 +492,7 @@ static uint64_t decide(struct qm_memory *m)
         return yield(m);
     }
     if (is_plainly_dear(m, &s, blocks)) {
-        rules = fall_to_rest(m, &s);
+        rules = fall_to_rest(m);
     } else {
         if (!busy && !quiet)
             return m->rules;
@@ -483,7 +509,7 @@ void qm_memory_tick(struct qm_memory *m)
     pthread_mutex_lock(&m->lock);
     if (m->pending) {
         (void)divide(m, m->total, m->rules);
-    } else if (m->config.trades && m->config.prefetcher->ops->set_memory) {
+    } else if (decides(m)) {
         rules = decide(m);
         if (rules != m->rules && divide(m, m->total, rules) != EINVAL)
             m->traded++;

@@ -53,10 +53,12 @@ struct qm_memory {
     unsigned ticks;
     unsigned quiet;    /* calls of qm_memory_tick() since then */
     int trend;         /* how often in a row the same was better; below 0: less */
-    bool vain;         /* the last decision was that a plain cache misses less */
-    bool asleep;       /* rules have next to nothing: see memory.c; */
+    bool vain;         /* the last decision was that a plain cache misses less; */
+    bool dear;         /* that prefetching costs more than it saves: see memory.c */
+    bool asleep;       /* rules have next to nothing; */
     bool resting;      /* and nothing is prefetched: */
-    double missed;     /* the part of the demands that missed when that began */
+    double missed;     /* the part of the demands that missed in the last whole period
+                          before that, or before the last try */
     unsigned slept;    /* decisions since then at which they might have woken, */
     unsigned patience; /* and how many of these it takes */
     uint64_t traded;   /* changes, ever */

@@ -265,10 +265,10 @@ static void prefetch(uint64_t block)
         qm_cache_fill(cache, fill, NULL);
 }
 
-/* Times as live(); before one read of a hot block in ten, `used` blocks that are
- * prefetched are read, and in one of `waste` (0: never) a block is prefetched that
+/* Times as live() of `hot` blocks; before one read of these in ten, `used` blocks that
+ * are prefetched are read, and in one of `waste` (0: never) a block is prefetched that
  * nobody reads.  Returns how often rules were asleep after that. */
-static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
+static unsigned live_of(uint64_t hot, unsigned used, unsigned waste, unsigned times)
 {
     static uint64_t next = UINT64_C(1) << 32;
     unsigned asleep = 0;
@@ -284,12 +284,17 @@ static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
             }
             if (waste > 0 && n % waste == 0)
                 prefetch(next++);
-            demand(HOT, 10);
+            demand(hot, 10);
         }
         qm_memory_tick(&memory);
         asleep += get().rules == 1024;
     }
     return asleep;
+}
+
+static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
+{
+    return live_of(HOT, used, waste, times);
 }
 
 static void live_until(bool resting)
@@ -350,6 +355,99 @@ static void test_vain_try_ends_early(void **state)
     live_until(true);
     live_until(false);
     assert_int_equal(live_beside(0, 1, 4), 3);
+    end();
+}
+
+/* A cache in the middle of a try, whose useless reads cost as much as a miss. */
+static void begin_try(void)
+{
+    begin(SMALL, true);
+    atomic_store(&admission.thresholds[0], .9F);
+    live_until(true);
+    live_until(false);
+}
+
+/* A try that ended early saw so few demands that they say nothing of how much is missed
+ * at other times: that it was less is no reason to try again at once. */
+static void test_short_try_says_little(void **state)
+{
+    unsigned patience;
+
+    begin_try();
+    assert_true(live_of(HOT * 6 / 7, 0, 1, 4) > 0);
+    patience = memory.patience;
+    assert_true(patience >= 4);
+    live(HOT, 0, 32);
+    assert_true(get().resting);
+    assert_int_equal(memory.patience, patience);
+    /* More than before the try is one, and each time more is. */
+    live(20000, 0, 4);
+    assert_false(get().resting);
+    end();
+}
+
+/* The more that is missed from now on is a reason to try again once, not for ever. */
+static void test_tries_once_of_what_grew(void **state)
+{
+    unsigned asleep;
+
+    begin_try();
+    assert_true(live_beside(0, 1, 4) > 0);
+    live_of(HOT * 5 / 4, 0, 1, 150); /* a third more is missed than so far */
+    live_until(true);
+    asleep = live_of(HOT * 5 / 4, 0, 1, 200);
+    assert_true(asleep > 150);
+    assert_true(memory.patience > 4);
+    end();
+}
+
+/* Another prefetcher or another size in the middle of a try: what was seen before is
+ * not what is judged, and a short time is not enough. */
+static void test_another_try_begins_anew(void **state)
+{
+    begin_try();
+    live_beside(0, 1, 1);
+    qm_memory_use(&memory, &rules.base);
+    assert_int_equal(live_beside(0, 1, 8), 0);
+    end();
+    begin_try();
+    live_beside(0, 1, 1);
+    assert_int_equal(qm_memory_resize(&memory, SMALL + 2 * BLOCK), 0);
+    assert_int_equal(live_beside(0, 1, 8), 0);
+    end();
+    begin_try();
+    live_beside(0, 1, 1);
+    assert_int_equal(qm_memory_resize(&memory, 1000), EINVAL); /* changes nothing */
+    assert_true(live_beside(0, 1, 2) > 0);
+    end();
+}
+
+/* That a plain cache would miss less, as where a hot set just fits without rules, is no
+ * first bad time of what prefetching costs. */
+static void test_bad_of_another_kind(void **state)
+{
+    const uint64_t fits = qm_cache_blocks_within(SMALL - 1024, BLOCK) - 1;
+
+    begin_with(SMALL, true, true);
+    atomic_store(&admission.thresholds[0], .9F);
+    for (unsigned i = 0; i < 100 && !memory.vain; i++)
+        live(fits, 0, 1);
+    assert_true(memory.vain);
+    assert_false(memory.asleep);
+    assert_int_equal(live_beside(0, 1, 8), 0);
+    end();
+}
+
+/* A good time between two bad ones: the later is a first one. */
+static void test_good_time_between(void **state)
+{
+    begin(SMALL, true);
+    atomic_store(&admission.thresholds[0], .9F);
+    for (unsigned i = 0; i < 100 && !memory.dear; i++)
+        assert_int_equal(live_beside(0, 1, 1), 0);
+    assert_true(memory.dear);
+    assert_int_equal(live_beside(3, 0, 60), 0);
+    assert_int_equal(live_beside(0, 1, 5), 0);
     end();
 }
 
@@ -460,6 +558,28 @@ static void test_another_counts_anew(void **state)
     end();
 }
 
+/* With another size, what was seen before does not decide: neither its counts nor that
+ * rules were worth more the last time. */
+static void test_resize_counts_anew(void **state)
+{
+    const uint64_t total = 40 * MIB;
+    uint64_t rules_then;
+
+    begin(32 * MIB, true);
+    decide_once(100000);
+    demand(6000, 60000);
+    rules.marginal += 100000;
+    assert_int_equal(qm_memory_resize(&memory, total), 0);
+    rules_then = get().rules;
+    qm_memory_tick(&memory);
+    assert_int_equal(get().rules, rules_then);
+    decide_once(100000);
+    assert_int_equal(get().rules, rules_then);
+    decide_once(100000);
+    assert_true(get().rules > rules_then);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +591,11 @@ int main(void)
         cmocka_unit_test(test_takes_more),
         cmocka_unit_test(test_rests),
         cmocka_unit_test(test_vain_try_ends_early),
+        cmocka_unit_test(test_short_try_says_little),
+        cmocka_unit_test(test_tries_once_of_what_grew),
+        cmocka_unit_test(test_another_try_begins_anew),
+        cmocka_unit_test(test_bad_of_another_kind),
+        cmocka_unit_test(test_good_time_between),
         cmocka_unit_test(test_rests_with_another),
         cmocka_unit_test(test_rests_by_what_it_saves),
         cmocka_unit_test(test_rests_by_what_waits),
@@ -478,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
         cmocka_unit_test(test_another_counts_anew),
+        cmocka_unit_test(test_resize_counts_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
