@@ -48,8 +48,7 @@ def without(workload, trace, idea, options):
     """A Run or None for each cache size."""
     sizes = sizes_of(workload, trace)
     run = trace.sim(f"QuickMine without {idea}", [
-        "--policy", DEFAULT, "--level", workload.level, "--cache-size", option(sizes),
-        *options])
+        "--policy", DEFAULT, "--cache-size", option(sizes), *options])
     return [run.find(cache_size=size) if run else None for size in sizes]
 
 

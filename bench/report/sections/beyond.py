@@ -2,7 +2,7 @@
 """beyond - what the paper does not compare: eviction, levels, bounds."""
 
 from report import charts
-from report.jobs import POLICIES
+from report.jobs import DEFAULT, POLICIES
 from report.model import Chart, Charts, Section, Table
 from report.sections import MISSING
 from report.sections.simulated import sizes_of
@@ -12,6 +12,11 @@ EVICTIONS = {"lru": "LRU", "lfu": "LFU", "mru": "MRU", "arc": "ARC", "s3fifo": "
              "wtinylfu": "W-TinyLFU",
              "adaptive": "adaptive", "belady": "Belady (bound)"}
 LEVEL_POLICIES = ("seq", "run", "quickmine", "defaults")
+
+
+def named(policy):
+    """With a level it is not what a user gets by setting nothing."""
+    return f"policy {policy.policy}" if policy.default else policy.title
 
 
 def section(context):
@@ -34,20 +39,20 @@ def miss_chart(name, title, rows, caption):
 
 
 def evictions(workload, trace):
-    """Each eviction without prefetching, with QuickMine's defaults, and with perfect
+    """Each eviction without prefetching, with the default policy, and with perfect
     knowledge, which with Belady's eviction is as good as it gets."""
     size = sizes_of(workload, trace)[0]
     rows, plain, mined = [], [], []
     for eviction in EVICTIONS:
-        options = ["--eviction", eviction, "--cache-size", str(size), "--level",
-                   workload.level]
+        options = ["--eviction", eviction, "--cache-size", str(size)]
         runs = []
-        for policy, label in (("none", "no prefetching"), ("quickmine", "QuickMine"),
+        for policy, label in (("none", "no prefetching"), (DEFAULT, "QuickMine"),
                               ("perfect", "perfect knowledge")):
             run = None
             if policy != "perfect" or eviction in ("lru", "belady"):
+                own = ["--level", workload.level] if policy == "perfect" else []
                 run = trace.sim(f"eviction {eviction}, {label}",
-                                ["--policy", policy, *options])
+                                ["--policy", policy, *own, *options])
             runs.append(run.find(policy=policy) if run else None)
         none, ours, bound = runs
         if none:
@@ -67,11 +72,11 @@ def evictions(workload, trace):
                    f"{workload.title}, {about}: eviction without prefetching"),
         miss_chart(f"{workload.name}-eviction-quickmine",
                    f"{workload.title}: eviction with QuickMine", mined,
-                   f"{workload.title}, {about}: eviction with QuickMine's defaults")])
+                   f"{workload.title}, {about}: eviction with policy {DEFAULT}")])
     yield Table(
         f"{workload.name}-evictions", f"{workload.title}, simulated, {about}: misses by "
         "eviction",
-        ["eviction", "no prefetching", "QuickMine, defaults", "perfect knowledge",
+        ["eviction", "no prefetching", f"policy {DEFAULT}", "perfect knowledge",
          "device reads, no prefetching", "device reads, QuickMine"], rows)
 
 
@@ -80,7 +85,7 @@ def levels(workload, trace):
     names = ("none", trace.detangled, "transaction", "query")
     runs = {}
     for policy in map(POLICIES.get, LEVEL_POLICIES):
-        run = trace.sim(f"{policy.title} at all levels", [
+        run = trace.sim(f"{named(policy)} at all levels", [
             "--policy", policy.policy, "--level", ",".join(names),
             "--cache-size", str(size), *(("--preset", "paper") if policy.paper else ())])
         for level in names:
@@ -91,7 +96,7 @@ def levels(workload, trace):
             run = runs[policy, level]
             if not run:
                 continue
-            rows.append([POLICIES[policy].title, level, run.number("miss_ratio", "percent"),
+            rows.append([named(POLICIES[policy]), level, run.number("miss_ratio", "percent"),
                          run.number("prefetches", "count"), run.number("accuracy", "percent"),
                          run.number("rules", "count"), run.number("rules_bytes", "mib")])
             if policy in drawn:
@@ -101,7 +106,7 @@ def levels(workload, trace):
         return
     yield Charts([miss_chart(
         f"{workload.name}-levels-{policy}", f"{workload.title}: levels", bars,
-        f"{workload.title}, cache of {size_text(size)}: {POLICIES[policy].title}, by whose "
+        f"{workload.title}, cache of {size_text(size)}: {named(POLICIES[policy])}, by whose "
         "reads are mined together") for policy, bars in drawn.items() if bars])
     yield Table(
         f"{workload.name}-levels", f"{workload.title}, simulated, cache of "

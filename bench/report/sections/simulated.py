@@ -16,8 +16,9 @@ def outcome(workload, trace, name):
     """A policy at the three cache sizes: a Run or None for each."""
     policy = POLICIES[name]
     sizes = sizes_of(workload, trace)
-    level = workload.level if policy.contexts else "none"
-    options = ["--policy", policy.policy, "--level", level, "--cache-size", option(sizes)]
+    options = ["--policy", policy.policy, "--cache-size", option(sizes)]
+    if not policy.default:
+        options += ["--level", workload.level if policy.contexts else "none"]
     if policy.paper:
         options += ["--preset", "paper"]
     run = trace.sim(policy.title, options, trained=policy.trained)
