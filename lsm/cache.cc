@@ -2,6 +2,7 @@
 /* cache.cc - see cache.hpp. */
 #include "lsm/cache.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -88,7 +89,25 @@ void WatchedCache::looked(const Slice &key, bool hit)
     }
 }
 
-void WatchedCache::inserted(const Slice &key)
+/* What RocksDB's LRU cache has for a block beside key and value, and by default charges
+ * for. */
+static const size_t handle_bytes = 72;
+static const double usual_block = 4200; /* before any was inserted */
+static const uint64_t newest = 1024;    /* blocks, of which the mean tells */
+
+double WatchedCache::mean_block() const
+{
+    double mean = mean_.load(std::memory_order_relaxed);
+
+    return mean > 0 ? mean : usual_block;
+}
+
+uint64_t WatchedCache::blocks() const
+{
+    return static_cast<uint64_t>(static_cast<double>(GetUsage()) / mean_block());
+}
+
+void WatchedCache::inserted(const Slice &key, size_t charge)
 {
     BlockName name;
 
@@ -96,6 +115,13 @@ void WatchedCache::inserted(const Slice &key)
         return;
     memcpy(name.word, key.data(), sizeof name.word);
     watch_insert(watch_, name.word);
+    if (name.word[0] == 0) /* RocksDB's own objects and reservations, of any size */
+        return;
+    uint64_t n = inserted_.fetch_add(1, std::memory_order_relaxed) + 1;
+    double mean = mean_.load(std::memory_order_relaxed),
+           bytes = static_cast<double>(charge + key.size() + handle_bytes);
+    mean_.store(mean + (bytes - mean) / static_cast<double>(std::min(n, newest)),
+                std::memory_order_relaxed);
 }
 
 void WatchedCache::keep(const BlockName &name)
@@ -125,7 +151,7 @@ Status WatchedCache::Insert(const Slice &key, void *value, size_t charge,
         keep(named.name);
     Status s = behind_->Insert(named.slice, value, charge, deleter, handle, priority);
     if (s.ok())
-        inserted(key);
+        inserted(key, charge);
     return s;
 }
 
@@ -138,7 +164,7 @@ Status WatchedCache::Insert(const Slice &key, void *value,
         keep(named.name);
     Status s = behind_->Insert(named.slice, value, helper, charge, handle, priority);
     if (s.ok())
-        inserted(key);
+        inserted(key, charge);
     return s;
 }
 

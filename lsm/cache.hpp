@@ -52,6 +52,11 @@ class WatchedCache : public rocksdb::Cache
         return behind_.get();
     }
     void erase(const BlockName &name);
+    /* Bytes that a block takes in the cache, the mean of the newest ones; and how many
+     * blocks it has, by its usage.  Not by GetOccupancyCount(): RocksDB 7.8.3's caches
+     * answer with GetPinnedUsage() there, which is of bytes.  Any thread. */
+    double mean_block() const;
+    uint64_t blocks() const;
 
     const char *Name() const override;
     rocksdb::Status Insert(const rocksdb::Slice &key, void *value, size_t charge,
@@ -93,10 +98,12 @@ class WatchedCache : public rocksdb::Cache
 
   private:
     void looked(const rocksdb::Slice &key, bool hit);
-    void inserted(const rocksdb::Slice &key);
+    void inserted(const rocksdb::Slice &key, size_t charge);
 
     std::shared_ptr<rocksdb::Cache> behind_;
     struct watch *watch_;
+    std::atomic<uint64_t> inserted_{0};
+    std::atomic<double> mean_{0}; /* bytes; an insertion may be lost from it */
 
     /* RocksDB keeps objects in the cache under names that are the same for the whole
      * process, with a pointer to the cache that they were inserted through: this one.

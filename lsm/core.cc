@@ -78,21 +78,11 @@ void Core::detach()
     shaped_.clear();
 }
 
-/* Bytes of a block in the cache. */
-double Core::mean_block() const
-{
-    size_t entries = cache->GetOccupancyCount(), usage = cache->GetUsage();
-
-    return entries > 0 && entries != SIZE_MAX && usage > 0
-               ? static_cast<double>(usage) / static_cast<double>(entries)
-               : 4200.;
-}
-
 /* How long a block stays in the cache, in intervals. */
 void Core::set_window()
 {
     auto *watch = cache->watch();
-    double blocks = static_cast<double>(cache->GetCapacity()) / mean_block();
+    double blocks = static_cast<double>(cache->GetCapacity()) / cache->mean_block();
 
     bridge_capacity(watch, static_cast<uint64_t>(blocks));
     uint64_t now = bridge_clock(watch), fresh = now - last_clock_;
@@ -134,7 +124,7 @@ void Core::end_interval()
     std::lock_guard<std::mutex> guard(lock_);
     intervals_++;
     phases_interval(&phases_, now.hits - last_hits_, now.misses - last_misses_,
-                    cache->GetOccupancyCount(), compacted_);
+                    cache->blocks(), compacted_);
     last_hits_ = now.hits;
     last_misses_ = now.misses;
     compacted_ = !jobs_.empty();
@@ -406,9 +396,9 @@ uint64_t Core::erase(const std::vector<Names> &files)
     /* How many of them were there, nearly: others may insert meanwhile. */
     after = cache->GetUsage();
     if (after < before)
-        bridge_erased(
-            cache->watch(),
-            static_cast<uint64_t>(static_cast<double>(before - after) / mean_block()));
+        bridge_erased(cache->watch(),
+                      static_cast<uint64_t>(static_cast<double>(before - after) /
+                                            cache->mean_block()));
     return erased;
 }
 
@@ -504,7 +494,7 @@ void Core::phase_of_new(uint32_t *from, uint32_t *steps)
     double rest = purpose().ends - static_cast<double>(intervals_);
 
     *from = static_cast<uint32_t>(std::fmax(rest, 0));
-    *steps = phases_t2(&phases_, cache->GetOccupancyCount(), window_);
+    *steps = phases_t2(&phases_, cache->blocks(), window_);
 }
 
 void Core::stats(qm_lsm_stats *out)

@@ -109,7 +109,6 @@ class Core : public std::enable_shared_from_this<Core>
             name.reset(names);
         }
     };
-    double mean_block() const;
     uint64_t erase(const std::vector<Names> &files);
     void set_window();
     void end_interval();

@@ -525,6 +525,40 @@ static void test_tombstones()
     CHECK(attached->stats().failures == 0);
 }
 
+/* What is in use when an interval ends does not change how long a block seems to stay.
+ */
+static void test_pinned()
+{
+    double window[2];
+
+    for (int pinned = 0; pinned < 2; pinned++) {
+        auto cache = NewLRUCache(64 << 10, 0);
+        Cache::Handle *handle = nullptr;
+        uint64_t seed = 3;
+        Scratch d;
+        Options o = options_of(cache);
+        o.write_buffer_size = 4 << 20; /* one file, always the same */
+        auto attached = lsm::attach(o, still(QM_LSM_ADAPTIVE));
+        auto db = open(o, d / "db");
+        if (pinned) {
+            OK(cache->Insert("pinned", nullptr, 4000, nullptr, &handle));
+            cache->SetCapacity((64 << 10) + cache->GetPinnedUsage());
+        }
+        write_keys(db.get(), 0, 1600);
+        OK(db->Flush(FlushOptions()));
+        for (int i = 0; i < 12; i++) {
+            for (int k = 0; k < 400; k++)
+                read_keys(db.get(), static_cast<long>(rnd(&seed) % 1600), 1600, 1600);
+            attached->tick();
+        }
+        window[pinned] = attached->stats().window;
+        db.reset();
+        if (handle)
+            cache->Release(handle, true);
+    }
+    CHECK(window[0] > .1 && std::abs(window[0] - window[1]) < .1 * window[0]);
+}
+
 int main(int argc, char **argv)
 {
     static const testing::Test tests[] = {
@@ -540,6 +574,7 @@ int main(int argc, char **argv)
         {"cold", test_cold},
         {"several", test_several},
         {"tombstones", test_tombstones},
+        {"pinned", test_pinned},
     };
     return testing::run(tests, argc, argv);
 }
