@@ -476,6 +476,7 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         struct qm_item item = {request->table, request->row[i]};
         unsigned arm = request->arm[i];
 
+        ra->stats.us[rule_of(ra, arm)] += us / request->count;
         if (is_together(ra, arm)) {
             ra->together_asked--;
             arm_together = arm;

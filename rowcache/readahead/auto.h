@@ -62,6 +62,7 @@ struct qm_auto_stats {
     /* by rule; rows */
     uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
         wasted[QM_AUTO_RULES];
+    double us[QM_AUTO_RULES]; /* that the database took */
     uint64_t overflowed;
 };
 

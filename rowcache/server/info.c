@@ -94,7 +94,9 @@ static size_t collect(struct server *s, struct number *to)
     N("readahead", "readahead_" name "_used", false, ahead.used[i],                    \
       "Rows that a client read then");                                                 \
     N("readahead", "readahead_" name "_wasted", false, ahead.wasted[i],                \
-      "Rows that changed or went before a client read them")
+      "Rows that changed or went before a client read them");                          \
+    N("readahead", "readahead_" name "_us", false, ahead.us[i],                        \
+      "The database's time for rows that auto asked for")
     RULE("sa", 0);
     RULE("ta", 1);
     RULE("fa", 2);

@@ -27,6 +27,7 @@ void readahead_get(struct server *s, struct readahead_stats *stats)
         stats->fetched[i] += learner.fetched[i];
         stats->used[i] += learner.used[i];
         stats->wasted[i] += learner.wasted[i];
+        stats->us[i] = learner.us[i];
     }
     stats->dropped += learner.overflowed;
     stats->passive = seer.passive;

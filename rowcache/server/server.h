@@ -188,6 +188,7 @@ struct readahead_stats {
     /* by qm_auto_rule; rows */
     uint64_t asked[QM_AUTO_RULES], fetched[QM_AUTO_RULES], used[QM_AUTO_RULES],
         wasted[QM_AUTO_RULES];
+    double us[QM_AUTO_RULES]; /* that the database took, for auto */
     uint64_t kept, dropped, failed, passive, proactive, closed;
     double cpu, price, read_us;
     enum readahead_preset preset;

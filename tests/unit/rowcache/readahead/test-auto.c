@@ -362,6 +362,7 @@ static void test_outcomes(void **state)
     qm_auto_get_stats(ra, &stats);
     assert_int_equal(stats.used[QM_AUTO_SA] + stats.wasted[QM_AUTO_SA],
                      stats.fetched[QM_AUTO_SA]);
+    assert_true(stats.us[QM_AUTO_SA] > 199 && stats.us[QM_AUTO_SA] < 201);
     for (int64_t row = 900; row < 1100; row++)
         assert_false(qm_auto_may_be_ahead(ra, row));
     qm_auto_free(ra);
