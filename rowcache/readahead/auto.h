@@ -106,7 +106,8 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 /* Takes the oldest request. */
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
 /* The rows of that request that were not there yet and came, for which the database
- * took us.  count 0: none, or it failed; and us 0: it was not asked. */
+ * took us.  us 0, and count 0: it was not asked, or failed; rows that changed are asked
+ * for again then, a few times. */
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
                      unsigned count, double us);

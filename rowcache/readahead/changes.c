@@ -18,8 +18,8 @@ struct rates {
 };
 
 struct qm_changes {
-    struct qm_items *waiting; /* since when */
-    struct qm_items *out;
+    struct qm_items *waiting; /* values of value_of() */
+    struct qm_items *out;     /* at risk: the same */
     struct rates of[QM_CHANGES_TABLES], all;
     uint32_t last; /* the table that changed last */
 };
@@ -57,6 +57,22 @@ void qm_changes_clear(struct qm_changes *changes)
     changes->all.out = 0;
 }
 
+/* Since when, and how often it was taken before. */
+static uint64_t value_of(uint64_t now_ms, unsigned tries)
+{
+    return now_ms * QM_CHANGES_TRIES + tries;
+}
+
+static uint64_t since_of(uint64_t value)
+{
+    return value / QM_CHANGES_TRIES;
+}
+
+static unsigned tries_of(uint64_t value)
+{
+    return value % QM_CHANGES_TRIES;
+}
+
 /* --- rates --- */
 
 static void advance(struct rates *r, uint64_t now_ms)
@@ -76,11 +92,12 @@ static struct rates *rates_of(struct qm_changes *changes, uint32_t table)
     return &changes->of[table % QM_CHANGES_TABLES];
 }
 
-static void enter(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+static void enter(struct qm_changes *changes, uint64_t now_ms, struct qm_item item,
+                  unsigned tries)
 {
     struct rates *both[] = {rates_of(changes, item.table), &changes->all};
 
-    *qm_items_add(changes->out, item) = now_ms;
+    *qm_items_add(changes->out, item) = value_of(now_ms, tries);
     for (unsigned i = 0; i < 2; i++) {
         advance(both[i], now_ms);
         both[i]->out++;
@@ -109,10 +126,10 @@ static bool leave(struct qm_changes *changes, uint64_t now_ms, struct qm_item it
 static void forget_old(struct qm_changes *changes, uint64_t now_ms)
 {
     struct qm_item oldest;
-    uint64_t since;
+    uint64_t value;
 
-    while (qm_items_oldest(changes->out, &oldest, &since) &&
-           now_ms - since >= QM_CHANGES_HORIZON_MS)
+    while (qm_items_oldest(changes->out, &oldest, &value) &&
+           now_ms - since_of(value) >= QM_CHANGES_HORIZON_MS)
         leave(changes, now_ms, oldest, false, false);
 }
 
@@ -124,19 +141,20 @@ static void end_wait(struct qm_changes *changes, struct qm_item item)
         rates_of(changes, item.table)->waiting--;
 }
 
-static void begin_wait(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
+static void begin_wait(struct qm_changes *changes, uint64_t now_ms, struct qm_item item,
+                       unsigned tries)
 {
     struct rates *of = rates_of(changes, item.table);
     struct qm_item oldest;
-    uint64_t since;
+    uint64_t value;
 
     /* One that changes all the time does not wait for ever. */
     if (qm_items_find(changes->waiting, item))
         return;
     if (qm_items_count(changes->waiting) == QM_CHANGES_WAITING &&
-        qm_items_oldest(changes->waiting, &oldest, &since))
+        qm_items_oldest(changes->waiting, &oldest, &value))
         end_wait(changes, oldest);
-    *qm_items_add(changes->waiting, item) = now_ms;
+    *qm_items_add(changes->waiting, item) = value_of(now_ms, tries);
     if (of->waiting++ == 0)
         of->since = now_ms;
 }
@@ -144,7 +162,7 @@ static void begin_wait(struct qm_changes *changes, uint64_t now_ms, struct qm_it
 void qm_changes_note(struct qm_changes *changes, uint64_t now_ms, struct qm_item item)
 {
     leave(changes, now_ms, item, false, true);
-    begin_wait(changes, now_ms, item);
+    begin_wait(changes, now_ms, item, 0);
     changes->last = item.table;
 }
 
@@ -162,23 +180,26 @@ void qm_changes_forget(struct qm_changes *changes, struct qm_item item)
 void qm_changes_wait_again(struct qm_changes *changes, uint64_t now_ms,
                            struct qm_item item)
 {
-    if (leave(changes, now_ms, item, false, false))
-        begin_wait(changes, now_ms, item);
+    const uint64_t *value = qm_items_find(changes->out, item);
+    unsigned tries = value ? tries_of(*value) + 1 : QM_CHANGES_TRIES;
+
+    if (tries < QM_CHANGES_TRIES && leave(changes, now_ms, item, false, false))
+        begin_wait(changes, now_ms, item, tries);
 }
 
 bool qm_changes_due(const struct qm_changes *changes, uint64_t now_ms, uint32_t *table)
 {
     const struct rates *last = &changes->of[changes->last % QM_CHANGES_TABLES];
     struct qm_item item;
-    uint64_t since;
+    uint64_t value;
 
     if (last->waiting >= QM_CHANGES_BATCH &&
         now_ms - last->since >= QM_CHANGES_SOON_MS) {
         *table = changes->last;
         return true;
     }
-    if (!qm_items_oldest(changes->waiting, &item, &since) ||
-        now_ms - since < QM_CHANGES_WAIT_MS)
+    if (!qm_items_oldest(changes->waiting, &item, &value) ||
+        now_ms - since_of(value) < QM_CHANGES_WAIT_MS)
         return false;
     *table = item.table;
     return true;
@@ -188,21 +209,21 @@ unsigned qm_changes_take(struct qm_changes *changes, uint64_t now_ms, uint32_t t
                          int64_t *rows, unsigned most)
 {
     struct qm_item item, oldest;
-    uint64_t since, value;
+    uint64_t value, other;
     unsigned n = 0;
 
     forget_old(changes, now_ms);
     for (size_t at = 0;
-         n < most && qm_items_each(changes->waiting, &at, &item, &since);) {
-        if (now_ms - since < QM_CHANGES_SETTLE_MS)
+         n < most && qm_items_each(changes->waiting, &at, &item, &value);) {
+        if (now_ms - since_of(value) < QM_CHANGES_SETTLE_MS)
             break; /* so are those behind it */
         if (item.table != table)
             continue;
         end_wait(changes, item);
         if (qm_items_count(changes->out) == QM_CHANGES_AT_RISK &&
-            qm_items_oldest(changes->out, &oldest, &value))
+            qm_items_oldest(changes->out, &oldest, &other))
             leave(changes, now_ms, oldest, false, false);
-        enter(changes, now_ms, item);
+        enter(changes, now_ms, item, tries_of(value));
         rows[n++] = item.row;
     }
     rates_of(changes, table)->since = now_ms;

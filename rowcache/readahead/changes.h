@@ -26,6 +26,7 @@ enum {
     QM_CHANGES_SETTLE_MS = 50, /* newer ones are not taken: their commit may not be
                                    complete */
     QM_CHANGES_HORIZON_MS = 60000,
+    QM_CHANGES_TRIES = 4,
 };
 
 struct qm_changes;
@@ -42,7 +43,8 @@ void qm_changes_read(struct qm_changes *changes, uint64_t now_ms, struct qm_item
 /* It is read ahead by other means, and need not wait. */
 void qm_changes_forget(struct qm_changes *changes, struct qm_item item);
 
-/* It was taken, and could not be read ahead: it waits again. */
+/* It was taken, and could not be read ahead: it waits again, but is taken
+ * QM_CHANGES_TRIES times at most until it changes again. */
 void qm_changes_wait_again(struct qm_changes *changes, uint64_t now_ms,
                            struct qm_item item);
 

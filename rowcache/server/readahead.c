@@ -100,9 +100,9 @@ static void fetched(struct qm_fill_ahead *fill)
     if (job->preset == READAHEAD_SEER)
         seer_fetched(ra, &job->request.seer, fill);
     else /* what came after it was switched off is not remembered */
-        qm_auto_fetched(ra->learner, clock_ms(), &job->request.learner,
-                        fill->there + fill->kept,
-                        ra->preset == READAHEAD_AUTO ? fill->got : 0, fill->us);
+        qm_auto_fetched(
+            ra->learner, clock_ms(), &job->request.learner, fill->there + fill->kept,
+            ra->preset == READAHEAD_AUTO ? fill->got : 0, fill->failed ? 0 : fill->us);
     give(ra);
     pthread_mutex_unlock(&ra->lock);
     free(job);

@@ -223,13 +223,59 @@ static void test_beside_log(void **state)
     qm_changes_free(c);
 }
 
+/* What is known fades by half each 30 s, however long nothing happens, and whenever it
+ * is asked for. */
+static void test_pause(void **state)
+{
+    struct qm_changes *c = new_changes();
+    uint64_t now = go_on(c, 1000, 1, 20000, 25);
+
+    assert_true(qm_changes_share(c, now, 1) > .2);
+    now += UINT64_C(8) * 3600 * 1000;
+    assert_true(qm_changes_share(c, now, 1) == 0); /* too little is known now */
+    now = go_on(c, now, 1, 10000, 50);
+    assert_true(qm_changes_share(c, now, 1) > .4);
+    qm_changes_clear(c);
+    /* Thousands of reads, halved 12 times in 6 minutes, are less than 4. */
+    for (unsigned i = 0; i < 8; i++, now += 45000)
+        assert_true(qm_changes_share(c, now, 1) > 0 || i > 5);
+    assert_true(qm_changes_share(c, now, 1) == 0);
+    qm_changes_free(c);
+}
+
+/* What could not be read ahead is taken again, a few times, until it changes again. */
+static void test_tries(void **state)
+{
+    struct qm_changes *c = new_changes();
+    int64_t rows[8];
+    uint64_t now = 1000;
+    uint32_t table;
+
+    for (unsigned changes = 0; changes < 2; changes++) {
+        qm_changes_note(c, now, item(7, 1));
+        for (unsigned i = 0; i < QM_CHANGES_TRIES; i++) {
+            assert_false(qm_changes_due(c, now + QM_CHANGES_WAIT_MS - 1, &table));
+            now += QM_CHANGES_WAIT_MS;
+            assert_true(qm_changes_due(c, now, &table));
+            assert_int_equal(qm_changes_take(c, now, 7, rows, 8), 1);
+            qm_changes_wait_again(c, now, item(7, 1));
+        }
+        now += 10 * QM_CHANGES_WAIT_MS;
+        assert_false(qm_changes_due(c, now, &table));
+        qm_changes_wait_again(c, now, item(7, 2)); /* was not taken */
+        assert_false(qm_changes_due(c, now + 5000, &table));
+    }
+    qm_changes_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taken_together), cmocka_unit_test(test_batch),
         cmocka_unit_test(test_share),          cmocka_unit_test(test_horizon),
         cmocka_unit_test(test_bounds),         cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_beside_log),
+        cmocka_unit_test(test_beside_log),     cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_tries),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
