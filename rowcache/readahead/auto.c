@@ -140,9 +140,12 @@ static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
 /* It has gone without use. */
 static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
-    const uint64_t *fresh = qm_items_find(ra->fresh, item);
-    const uint64_t *value = fresh ? fresh : qm_items_find(ra->old, item);
+    const uint64_t *fresh, *value;
 
+    if (!qm_auto_may_be_ahead(ra, item.row)) /* mostly; it spares the look */
+        return;
+    fresh = qm_items_find(ra->fresh, item);
+    value = fresh ? fresh : qm_items_find(ra->old, item);
     if (!value)
         return;
     ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
@@ -246,6 +249,9 @@ static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t
     unsigned n = 0;
     int64_t rows[64];
 
+    /* Looking for each of them takes longer than all else here. */
+    if (!qm_rule_yield_may(ra->yield, now_ms, arm))
+        return 0;
     for (int64_t i = 0; i <= last - first && n < 64; i++) {
         int64_t row = down ? last - i : first + i;
 

@@ -144,6 +144,17 @@ static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_m
     return a->state == QM_RULE_YIELD_ON ? rows : 0;
 }
 
+bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(yield, arm);
+
+    if (!a || (a->state == QM_RULE_YIELD_OFF && now_ms < a->retry_at))
+        return false;
+    return a->state == QM_RULE_YIELD_ON || a->foreseen ||
+           (yield->budget >= 1 &&
+            (a->state == QM_RULE_YIELD_OFF || at_most_on_trial(a, 1) > 0));
+}
+
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
                              unsigned rows)
 {

@@ -67,6 +67,10 @@ const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yi
 /* Which share of its rows will be used; what was judged decides no more. */
 void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share);
 
+/* False: qm_rule_yield_allow() would allow none now, whichever rows are wanted.  It
+ * changes nothing. */
+bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms,
+                       unsigned arm);
 /* How many of these rows may be fetched now.  Each of them is then judged once, or
  * given back. */
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,

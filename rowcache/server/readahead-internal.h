@@ -57,6 +57,11 @@ struct job {
         struct qm_seer_request seer;
         struct qm_auto_request learner;
     } request;
+};
+
+/* For what a table's keys are. */
+struct table_job {
+    struct job job; /* first */
     struct qm_fill_table info;
 };
 
@@ -65,9 +70,10 @@ struct table *readahead_find_table(struct readahead *ra, const char *key,
 /* As readahead_find_table(), and adds it.  NULL: there are too many, or it is no name.
  */
 struct table *readahead_get_table(struct readahead *ra, const char *key, size_t length);
-/* For the pool to read, of a table.  NULL: out of memory. */
-struct job *readahead_new_job(struct readahead *ra, struct table *t,
-                              void (*done)(struct qm_fill_ahead *fill));
+/* For the pool to read, of a table; size is a struct job's, or of one that begins with
+ * it.  NULL: out of memory. */
+void *readahead_new_job(struct readahead *ra, struct table *t, size_t size,
+                        void (*done)(struct qm_fill_ahead *fill));
 /* Has the pool read what the table's keys are, unless it has been asked lately. */
 void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms);
 /* qm_seer_calls.describe */

@@ -40,10 +40,10 @@ struct table *readahead_get_table(struct readahead *ra, const char *key, size_t 
     return t;
 }
 
-struct job *readahead_new_job(struct readahead *ra, struct table *t,
-                              void (*done)(struct qm_fill_ahead *fill))
+void *readahead_new_job(struct readahead *ra, struct table *t, size_t size,
+                        void (*done)(struct qm_fill_ahead *fill))
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, size);
 
     if (!job)
         return NULL;
@@ -58,32 +58,33 @@ struct job *readahead_new_job(struct readahead *ra, struct table *t,
 
 static void described(struct qm_fill_ahead *fill)
 {
-    struct job *job = (struct job *)fill;
+    struct table_job *of_table = (struct table_job *)fill;
+    const struct job *job = &of_table->job;
     struct table *t = job->table;
 
     pthread_mutex_lock(&job->ra->lock);
     t->asked = false;
     if (!fill->failed && job->changes == t->changes) {
         t->known = true;
-        t->info = job->info;
+        t->info = of_table->info;
     }
     pthread_mutex_unlock(&job->ra->lock);
-    free(job);
+    free(of_table);
 }
 
 void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
 {
-    struct job *job;
+    struct table_job *job;
 
     if (t->asked || ms < t->retry_at)
         return;
     t->retry_at = ms + RETRY_MS;
-    job = readahead_new_job(ra, t, described);
+    job = readahead_new_job(ra, t, sizeof *job, described);
     if (!job)
         return;
-    job->fill.describe = &job->info;
+    job->job.fill.describe = &job->info;
     t->asked = true;
-    if (qm_fill_give_ahead(ra->server->fill, &job->fill))
+    if (qm_fill_give_ahead(ra->server->fill, &job->job.fill))
         return;
     t->asked = false;
     free(job);

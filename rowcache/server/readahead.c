@@ -120,9 +120,10 @@ static bool give_job(struct readahead *ra, struct job *job)
 
 static bool give_seer(struct readahead *ra, const struct qm_seer_request *request)
 {
-    struct job *job = ra->preset == READAHEAD_SEER
-                          ? readahead_new_job(ra, ra->by_id[request->table], fetched)
-                          : NULL;
+    struct job *job =
+        ra->preset == READAHEAD_SEER
+            ? readahead_new_job(ra, ra->by_id[request->table], sizeof *job, fetched)
+            : NULL;
 
     if (!job)
         return false;
@@ -141,9 +142,10 @@ static bool give_seer(struct readahead *ra, const struct qm_seer_request *reques
 static bool give_auto(struct readahead *ra, const struct qm_auto_request *request)
 {
     const struct qm_rule_yield *yield = qm_auto_yield(ra->learner);
-    struct job *job = ra->preset == READAHEAD_AUTO
-                          ? readahead_new_job(ra, ra->by_id[request->table], fetched)
-                          : NULL;
+    struct job *job =
+        ra->preset == READAHEAD_AUTO
+            ? readahead_new_job(ra, ra->by_id[request->table], sizeof *job, fetched)
+            : NULL;
 
     if (!job)
         return false;
