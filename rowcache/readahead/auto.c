@@ -447,6 +447,11 @@ void qm_auto_busy(struct qm_auto *ra, double busy)
     qm_rule_yield_busy(ra->yield, busy);
 }
 
+void qm_auto_processors(struct qm_auto *ra, double busy)
+{
+    qm_rule_yield_processors(ra->yield, busy);
+}
+
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
 {
     if (ra->count == 0)

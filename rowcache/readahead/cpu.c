@@ -19,7 +19,7 @@ bool qm_cpu_parse(struct qm_cpu *last, const char *line, double *busy)
         return false;
     for (int i = 0; i < 8; i++)
         total += t[i];
-    idle = t[3] + t[4];
+    idle = t[1] + t[3] + t[4];
     *last = (struct qm_cpu){total, idle};
     if (before.total == 0 || total <= before.total)
         return false;

@@ -10,8 +10,9 @@ struct qm_cpu {
     uint64_t total, idle; /* ticks, of the last reading; 0: none */
 };
 
-/* From one "cpu" line: the busy part, 0 to 1, since the last.  False: it is none, or
- * the first, or no time has passed. */
+/* From one "cpu" line: the busy part, 0 to 1, since the last.  Programs of a low
+ * priority (nice) leave the processors to others: their time is idle.  False: it is
+ * none, or the first, or no time has passed. */
 bool qm_cpu_parse(struct qm_cpu *last, const char *line, double *busy);
 /* From /proc/stat. */
 bool qm_cpu_read(struct qm_cpu *last, double *busy);

@@ -6,17 +6,21 @@
 
 enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
 
-#define LOW    .25
-#define GUESS  (1. / 64)  /* of a read's time: a row costs at least that */
-#define MARGIN 1.25       /* what is off has to earn more */
-#define SMOOTH (1. / 32)  /* of the newest of the times */
-#define RISE   (1. / 512) /* how fast the best time is forgotten, a read */
+#define LOW        .25
+#define PROCESSORS 3.
+#define SCARCE     .5 /* busy part of the processors */
+#define VERY       .75
+#define GUESS      (1. / 64)  /* of a read's time: a row costs at least that */
+#define MARGIN     1.25       /* what is off has to earn more */
+#define SMOOTH     (1. / 32)  /* of the newest of the times */
+#define RISE       (1. / 512) /* how fast the best time is forgotten, a read */
 
 struct qm_rule_yield {
     struct qm_rule_yield_arm arm[QM_RULE_YIELD_ARMS + 1];
     unsigned bucket[BUCKETS], count;
     double read_us, best_us; /* 0: not known */
     double busy, budget;
+    double processors;               /* their busy part; below 0: not known */
     double trial_used, trial_judged; /* of all arms' rows that were judged on trial */
     double cost_us;                  /* of a row of any foreseen arm; 0: not known */
 };
@@ -25,8 +29,10 @@ struct qm_rule_yield *qm_rule_yield_new(void)
 {
     struct qm_rule_yield *yield = calloc(1, sizeof *yield);
 
-    if (yield)
-        yield->budget = QM_RULE_YIELD_BUDGET;
+    if (!yield)
+        return NULL;
+    yield->budget = QM_RULE_YIELD_BUDGET;
+    yield->processors = -1;
     return yield;
 }
 
@@ -75,8 +81,10 @@ static struct qm_rule_yield_arm *get(struct qm_rule_yield *yield, unsigned arm)
 double qm_rule_yield_price(const struct qm_rule_yield *yield)
 {
     double slow = yield->read_us > 0 ? 1 - yield->best_us / yield->read_us : 0;
+    double scarce = (yield->processors - SCARCE) / (VERY - SCARCE);
 
-    return LOW + (slow > yield->busy ? slow : yield->busy);
+    scarce = scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
+    return LOW + (slow > yield->busy ? slow : yield->busy) + PROCESSORS * scarce;
 }
 
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield)
@@ -311,4 +319,13 @@ void qm_rule_yield_read(struct qm_rule_yield *yield, double us)
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy)
 {
     yield->busy += (busy - yield->busy) * SMOOTH;
+}
+
+/* One second that is not like the others shall not turn all arms off. */
+void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy)
+{
+    if (yield->processors < 0)
+        yield->processors = busy;
+    else
+        yield->processors += (busy - yield->processors) / 2;
 }

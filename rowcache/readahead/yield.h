@@ -10,6 +10,10 @@
  * where both times are measured.  The price is LOW when the pool of connections is idle
  * and the database as fast as it was at its best, and LOW + 1 when it is all busy or
  * much slower: above 1, an arm takes more of the database's time off than it puts on.
+ * Where more than half of the processors' time is used, it rises further, by PROCESSORS
+ * from three quarters on: then clients' reads and writes wait for a processor, which a
+ * fetched row takes at once, in the database, on the way and here, and saves a read
+ * only later, if at all.
  *
  * A new arm is on trial: at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out at
  * a time.  When that many are judged it is on or off.  One that does not earn goes off,
@@ -90,6 +94,8 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm);
 void qm_rule_yield_read(struct qm_rule_yield *yield, double us);
 /* The share of the pool's connections that clients' reads have now, 0 to 1. */
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy);
+/* The busy part of the processors in the last second, 0 to 1. */
+void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy);
 double qm_rule_yield_price(const struct qm_rule_yield *yield);
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield);
 

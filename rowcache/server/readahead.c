@@ -214,10 +214,12 @@ static void ended(void *opaque, struct qm_item item, bool used)
 }
 
 /* How probable the use of a mined row must be, so that it may earn its price: several
- * come by one SELECT. */
+ * come by one SELECT.  Those that are sure are always tried. */
 static double least_probability(const struct readahead *ra)
 {
-    return qm_rule_yield_price(qm_auto_yield(ra->learner)) / 2;
+    double half = qm_rule_yield_price(qm_auto_yield(ra->learner)) / 2;
+
+    return half < .9 ? half : .9;
 }
 
 static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item,
@@ -356,8 +358,10 @@ static void tick(evutil_socket_t fd, short what, void *opaque)
     bool measured = qm_cpu_read(&ra->cpu, &busy);
 
     pthread_mutex_lock(&ra->lock);
-    if (measured)
+    if (measured) {
         ra->stats.cpu = load.cpu = busy;
+        qm_auto_processors(ra->learner, busy);
+    }
     if (ra->preset == READAHEAD_SEER)
         qm_seer_tick(ra->seer, clock_ms(), &load);
     else if (ra->preset == READAHEAD_AUTO)
@@ -396,6 +400,7 @@ int readahead_start(struct server *s)
         event_add(ra->second, &second) == -1)
         return -1;
     readahead_set(s, s->config->readahead);
+    qm_cpu_read(&ra->cpu, &ra->stats.cpu); /* from where the first second counts */
     qm_rows_watch(s->rows, changed, ra);
     return 0;
 }

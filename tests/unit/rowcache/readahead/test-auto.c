@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "rowcache/readahead/auto.h"
+#include "rowcache/readahead/changes.h"
 
 enum { LENGTH = 100000, US = 1000 };
 
@@ -285,6 +286,72 @@ static void test_together_once(void **state)
     qm_auto_free(ra);
 }
 
+/* Rows whose SELECT fails, or for which the pool never has time, are asked for a few
+ * times, and no more. */
+static void test_together_fails(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
+    static struct qm_auto_request request;
+    uint64_t now = learn(ra);
+    unsigned asked = 0;
+
+    for (int64_t row = 20001; row <= 20020; row++)
+        qm_auto_modified(ra, now, item(1, row));
+    for (unsigned i = 0; i < 100; i++) {
+        unsigned n = asked_for(ra, now += 300, 20001, 20020, &request);
+
+        asked += n;
+        if (n > 0)
+            qm_auto_fetched(ra, now, &request, NULL, 0, 0);
+    }
+    assert_int_equal(asked, 20 * QM_CHANGES_TRIES);
+    qm_auto_free(ra);
+}
+
+/* While there is no place for a request, what is due waits, and is asked for then. */
+static void test_together_waits(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
+    static struct qm_auto_request request;
+    uint64_t now = learn(ra);
+    struct qm_auto_stats stats;
+
+    qm_auto_set_rules(ra, 1 << QM_AUTO_TA | 1 << QM_AUTO_SA);
+    last_row = 1004; /* few rows of each */
+    first_row = 1000;
+    for (uint32_t table = 50; table < 50 + QM_AUTO_QUEUE; table++)
+        miss(ra, now, item(table, 1000));
+    for (int64_t row = 20001; row <= 20020; row++)
+        qm_auto_modified(ra, now, item(1, row));
+    qm_auto_tick(ra, now + 300);
+    qm_auto_get_stats(ra, &stats);
+    assert_int_equal(stats.overflowed, 0);
+    while (qm_auto_next(ra, &request))
+        assert_int_not_equal(request.table, 1);
+    assert_int_equal(asked_for(ra, now + 300, 20001, 20020, &request), 20);
+    qm_auto_free(ra);
+}
+
+/* Rows that pay while processors are idle are not asked for while they are scarce. */
+static void test_processors(void **state)
+{
+    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+
+    for (int64_t row = 500; row < 1000; row += 100) { /* 4 of 100 are used */
+        miss(ra, 0, item(1, row));
+        fetch_all(ra, 0, 1000);
+        for (int64_t of = row + 1; of <= row + 4; of++)
+            qm_auto_read(ra, 1, item(1, of), true, 0);
+        fetch_all(ra, 1, 1000);
+        qm_auto_tick(ra, 6000);
+    }
+    miss(ra, 6000, item(1, 2000));
+    assert_true(fetch_all(ra, 6000, 1000) > 0);
+    qm_auto_processors(ra, 1);
+    assert_true(qm_rule_yield_price(qm_auto_yield(ra)) > 3);
+    qm_auto_free(ra);
+}
+
 static void test_predicted(void **state)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_MINED);
@@ -436,6 +503,9 @@ int main(void)
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_together_finds_none),
         cmocka_unit_test(test_together_once),
+        cmocka_unit_test(test_together_fails),
+        cmocka_unit_test(test_together_waits),
+        cmocka_unit_test(test_processors),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_dropped),
     };

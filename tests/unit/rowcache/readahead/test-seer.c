@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "rowcache/readahead/cpu.h"
 #include "rowcache/readahead/seer.h"
 
 #define LENGTH 1000
@@ -392,6 +393,21 @@ static void test_items(void **state)
     qm_items_free(items);
 }
 
+/* Low priority (the second number) and waiting for the disk (the fifth) are idle. */
+static void test_cpu(void **state)
+{
+    struct qm_cpu cpu = {0};
+    double busy = -1;
+
+    assert_false(qm_cpu_parse(&cpu, "intr 1 2 3 4", &busy));
+    assert_false(qm_cpu_parse(&cpu, "cpu  10 20 30 40 50 0 0 0 0 0", &busy));
+    assert_true(qm_cpu_parse(&cpu, "cpu  40 120 60 140 150 10 20 10 0 0", &busy));
+    assert_true(busy == .25); /* 30 + 30 + 10 + 20 + 10 of 400 */
+    assert_false(qm_cpu_parse(&cpu, "cpu  40 120 60 140 150 10 20 10 0 0", &busy));
+    assert_true(qm_cpu_parse(&cpu, "cpu  140 119 60 140 150 10 20 10 0 0", &busy));
+    assert_true(busy == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,7 +417,7 @@ int main(void)
         cmocka_unit_test(test_rules),     cmocka_unit_test(test_precache),
         cmocka_unit_test(test_proactive), cmocka_unit_test(test_proactive_fails),
         cmocka_unit_test(test_gates),     cmocka_unit_test(test_lives),
-        cmocka_unit_test(test_items),
+        cmocka_unit_test(test_items),     cmocka_unit_test(test_cpu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,72 @@ static void test_cheap(void **state)
     qm_rule_yield_free(w);
 }
 
+/* Where processors are scarce, what earns little goes off; what earns much stays on. */
+static void test_processors(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned little = qm_rule_yield_find(w, 1, 0, 0),
+             much = qm_rule_yield_find(w, 1, 0, 1);
+    double idle = qm_rule_yield_price(w);
+
+    qm_rule_yield_processors(w, .5); /* half of them is not scarce */
+    assert_true(qm_rule_yield_price(w) == idle);
+    for (int i = 0; i < 9; i++)
+        qm_rule_yield_processors(w, 0);
+    qm_rule_yield_processors(w, 1); /* nor is one second */
+    assert_true(qm_rule_yield_price(w) < idle + .1);
+    fetch(w, 0, little, 96, 50, 10); /* .1 * 1000 > 50 * .25 */
+    fetch(w, 0, much, 96, 50, 50);   /* .5 * 1000 > 50 * 3.25 */
+    assert_int_equal(state_of(w, little), QM_RULE_YIELD_ON);
+    for (int i = 0; i < 9; i++)
+        qm_rule_yield_processors(w, .9);
+    assert_true(qm_rule_yield_price(w) == idle + 3);
+    fetch(w, 0, little, 96, 50, 10);
+    fetch(w, 0, much, 96, 50, 50);
+    assert_int_equal(state_of(w, little), QM_RULE_YIELD_OFF);
+    assert_int_equal(state_of(w, much), QM_RULE_YIELD_ON);
+    for (int i = 0; i < 9; i++)
+        qm_rule_yield_processors(w, 0);
+    assert_true(qm_rule_yield_price(w) == idle);
+    qm_rule_yield_free(w);
+
+    w = new_yield();
+    qm_rule_yield_processors(w, 1); /* from the first second on */
+    assert_true(qm_rule_yield_price(w) == idle + 3);
+    qm_rule_yield_free(w);
+}
+
+/* Whether an arm may fetch any row is known without asking for one. */
+static void test_may(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
+
+    assert_true(qm_rule_yield_may(w, 0, arm));
+    assert_false(qm_rule_yield_may(w, 0, 0));
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 96);
+    assert_false(qm_rule_yield_may(w, 0, arm)); /* as many are out */
+    qm_rule_yield_give_back(w, arm, 1);
+    assert_true(qm_rule_yield_may(w, 0, arm));
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 1);
+    qm_rule_yield_paid(w, arm, 96, 9600);
+    for (int i = 0; i < 96; i++)
+        qm_rule_yield_judge(w, 0, arm, false);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    assert_false(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS - 1, arm));
+    assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
+    other = qm_rule_yield_find(w, 2, 0, 0);
+    fetch(w, 0, other, 96, 100, 90);
+    for (uint32_t table = 10; table < 20; table++) /* the budget is used up */
+        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 96);
+    assert_false(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
+    assert_false(qm_rule_yield_may(w, 0, qm_rule_yield_find(w, 30, 0, 0)));
+    assert_true(qm_rule_yield_may(w, 0, other)); /* is on */
+    qm_rule_yield_foresee(w, arm, .5);
+    assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
+    qm_rule_yield_free(w);
+}
+
 /* All trials together: BUDGET rows, and one for each SHARE misses. */
 static void test_budget(void **state)
 {
@@ -177,6 +243,32 @@ static void test_fewer_trials(void **state)
         assert_in_range(rows, 3200 / share - 2, 3200 / share + 2);
         qm_rule_yield_free(w);
     }
+}
+
+/* How many trials there are depends on what trials found: not on what arms find that
+ * are on, nor on what is foreseen. */
+static void test_trials_alone(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned on = qm_rule_yield_find(w, 1, 0, 0),
+             foreseen = qm_rule_yield_find(w, 1, 0, 1), rows = 0;
+
+    fetch(w, 0, on, 48, 100, 50); /* 25 of the trials' 512 rows are used */
+    for (uint32_t table = 10; table < 50; table++)
+        fetch(w, 0, qm_rule_yield_find(w, table, 0, 0), 20, 100, 0);
+    fetch(w, 0, on, 5000, 100, 50);
+    for (unsigned i = 0; i < 48; i++)
+        qm_rule_yield_late(w, on);
+    qm_rule_yield_foresee(w, foreseen, .5);
+    fetch(w, 0, foreseen, 96, 10, 100);
+    for (int i = 0; i < 3200; i++) {
+        qm_rule_yield_read(w, 1000);
+        if (i % 320 == 319)
+            rows += qm_rule_yield_allow(
+                w, 0, qm_rule_yield_find(w, 1000 + (unsigned)i, 0, 0), 96);
+    }
+    assert_in_range(rows, 3200 * 4 * 25 / 512 - 2, 3200 * 4 * 25 / 512 + 2);
+    qm_rule_yield_free(w);
 }
 
 /* Rows that are used after they were judged bring the arm back at once. */
@@ -277,7 +369,8 @@ int main(void)
         cmocka_unit_test(test_cheap),         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_late),          cmocka_unit_test(test_foreseen),
         cmocka_unit_test(test_fewer_trials),  cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_foreseen_cost),
+        cmocka_unit_test(test_foreseen_cost), cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_may),           cmocka_unit_test(test_trials_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
