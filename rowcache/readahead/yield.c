@@ -8,8 +8,8 @@ enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
 
 #define LOW        .25
 #define PROCESSORS 3.
-#define SCARCE     .5 /* busy part of the processors */
-#define VERY       .75
+#define SCARCE     .7 /* busy part of the processors: from here they are waited for */
+#define VERY       .9
 #define GUESS      (1. / 64)  /* of a read's time: a row costs at least that */
 #define MARGIN     1.25       /* what is off has to earn more */
 #define SMOOTH     (1. / 32)  /* of the newest of the times */

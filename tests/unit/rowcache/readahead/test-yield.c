@@ -148,7 +148,7 @@ static void test_processors(void **state)
              much = qm_rule_yield_find(w, 1, 0, 1);
     double idle = qm_rule_yield_price(w);
 
-    qm_rule_yield_processors(w, .5); /* half of them is not scarce */
+    qm_rule_yield_processors(w, .7); /* that much is not scarce */
     assert_true(qm_rule_yield_price(w) == idle);
     for (int i = 0; i < 9; i++)
         qm_rule_yield_processors(w, 0);
@@ -158,7 +158,7 @@ static void test_processors(void **state)
     fetch(w, 0, much, 96, 50, 50);   /* .5 * 1000 > 50 * 3.25 */
     assert_int_equal(state_of(w, little), QM_RULE_YIELD_ON);
     for (int i = 0; i < 9; i++)
-        qm_rule_yield_processors(w, .9);
+        qm_rule_yield_processors(w, .95);
     assert_true(qm_rule_yield_price(w) == idle + 3);
     fetch(w, 0, little, 96, 50, 10);
     fetch(w, 0, much, 96, 50, 50);
