@@ -297,8 +297,8 @@ static void open_engine(void)
     }
 }
 
-/* Zipf's law: the probability of a key at most as popular, and, for a quick start of the
- * search (guide[i]), the first key with a probability of at least i / o.keys. */
+/* Zipf's law: the probability of a key at most as popular, and, for a quick start of
+ * the search (guide[i]), the first key with a probability of at least i / o.keys. */
 static double *cumulative;
 static uint32_t *guide;
 
