@@ -3,6 +3,7 @@
 #include "lsm/cache.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -104,7 +105,8 @@ double WatchedCache::mean_block() const
 
 uint64_t WatchedCache::blocks() const
 {
-    return static_cast<uint64_t>(static_cast<double>(GetUsage()) / mean_block());
+    return static_cast<uint64_t>(
+        std::round(static_cast<double>(GetUsage()) / mean_block()));
 }
 
 void WatchedCache::inserted(const Slice &key, size_t charge)
