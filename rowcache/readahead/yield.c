@@ -8,11 +8,11 @@ enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
 
 #define LOW        .25
 #define PROCESSORS 3.
-#define SCARCE     .7 /* busy part of the processors: from here they are waited for */
-#define VERY       .9
-#define GUESS      (1. / 64)  /* of a read's time: a row costs at least that */
-#define MARGIN     1.25       /* what is off has to earn more */
-#define SMOOTH     (1. / 32)  /* of the newest of the times */
+#define SCARCE     .7        /* busy part of the processors: the price begins to rise */
+#define SCARCEST   .9        /* ... and rises no further */
+#define GUESS      (1. / 64) /* of a read's time: a row costs at least that */
+#define MARGIN     1.25      /* what is off has to earn more */
+#define SMOOTH     (1. / 32) /* of the newest of the times */
 #define RISE       (1. / 512) /* how fast the best time is forgotten, a read */
 
 struct qm_rule_yield {
@@ -81,7 +81,7 @@ static struct qm_rule_yield_arm *get(struct qm_rule_yield *yield, unsigned arm)
 double qm_rule_yield_price(const struct qm_rule_yield *yield)
 {
     double slow = yield->read_us > 0 ? 1 - yield->best_us / yield->read_us : 0;
-    double scarce = (yield->processors - SCARCE) / (VERY - SCARCE);
+    double scarce = (yield->processors - SCARCE) / (SCARCEST - SCARCE);
 
     scarce = scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
     return LOW + (slow > yield->busy ? slow : yield->busy) + PROCESSORS * scarce;

@@ -10,8 +10,8 @@
  * where both times are measured.  The price is LOW when the pool of connections is idle
  * and the database as fast as it was at its best, and LOW + 1 when it is all busy or
  * much slower: above 1, an arm takes more of the database's time off than it puts on.
- * Where more than SCARCE of the processors' time is used, it rises further, by
- * PROCESSORS from VERY on: then clients' reads and writes wait for a processor, which a
+ * Where more than .7 of the processors' time is used, it rises further, by 3 from .9
+ * on: then clients' reads and writes wait for a processor, which a
  * fetched row takes at once, in the database, on the way and here, and saves a read
  * only later, if at all.
  *

@@ -251,7 +251,8 @@ static void test_trials_alone(void **state)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned on = qm_rule_yield_find(w, 1, 0, 0),
-             foreseen = qm_rule_yield_find(w, 1, 0, 1), rows = 0;
+             foreseen = qm_rule_yield_find(w, 1, 0, 1),
+             late = qm_rule_yield_find(w, 1, 0, 2), rows = 0;
 
     fetch(w, 0, on, 48, 100, 50); /* 25 of the trials' 512 rows are used */
     for (uint32_t table = 10; table < 50; table++)
@@ -261,6 +262,12 @@ static void test_trials_alone(void **state)
         qm_rule_yield_late(w, on);
     qm_rule_yield_foresee(w, foreseen, .5);
     fetch(w, 0, foreseen, 96, 10, 100);
+    qm_rule_yield_foresee(w, late, .5);
+    assert_int_equal(fetch(w, 0, late, 96, 10, 0), 96);
+    qm_rule_yield_foresee(w, late, 0);
+    assert_int_equal(qm_rule_yield_allow(w, 0, late, 96), 0);
+    for (unsigned i = 0; i < 48; i++)
+        qm_rule_yield_late(w, late);
     for (int i = 0; i < 3200; i++) {
         qm_rule_yield_read(w, 1000);
         if (i % 320 == 319)

@@ -29,6 +29,20 @@ struct dirent *__wrap_readdir64(DIR *stream)
     return __real_readdir64(stream);
 }
 
+/* A store on the layer that has 1,000 keys and is closed. */
+static struct qmstore_config files_of_1000(void)
+{
+    struct qmstore_config c = config();
+    struct qmstore *s;
+
+    c.disk = "files";
+    c.policy = "lru";
+    s = open_ok(&c);
+    fill(s, 0, 1000);
+    assert_int_equal(qmstore_close(s), 0);
+    return c;
+}
+
 /* A file of a record that was given another's name is that one's no more than damage
  * is: neither a look-up nor a walk tells its value. */
 static int walked(void *opaque, const void *key, size_t key_len, const void *value,
@@ -43,17 +57,12 @@ static int walked(void *opaque, const void *key, size_t key_len, const void *val
 
 static void test_renamed_record(void **state)
 {
-    struct qmstore_config c = config();
+    struct qmstore_config c = files_of_1000();
     static unsigned char seen[1000];
     char command[400];
     struct qmstore *s;
     unsigned wrong = 0;
 
-    c.disk = "files";
-    c.policy = "lru";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
     snprintf(command, sizeof command,
              "set -- %s/0/disk/*/*; first=$1; shift; for f; do cp \"$first\" \"$f\"; "
              "done",
@@ -75,17 +84,12 @@ static void test_renamed_record(void **state)
 /* A record on disk that is damaged is an error, not another value. */
 static void test_damaged_record(void **state)
 {
-    struct qmstore_config c = config();
+    struct qmstore_config c = files_of_1000();
     char command[300];
     struct qmstore *s;
     unsigned wrong = 0;
     uint64_t found;
 
-    c.disk = "files";
-    c.policy = "lru";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
     snprintf(command, sizeof command,
              "for f in %s/0/disk/*/*; do printf X | dd of=\"$f\" bs=1 seek=500 "
              "conv=notrunc status=none; done",
@@ -112,14 +116,10 @@ static void test_damaged_record(void **state)
 /* Keys that are not listed are not taken for absent. */
 static void test_listing_fails(void **state)
 {
-    struct qmstore_config c = config();
+    struct qmstore_config c = files_of_1000();
     struct qmstore *s;
     char err[400] = "";
 
-    c.disk = "files";
-    s = open_ok(&c);
-    fill(s, 0, 1000);
-    assert_int_equal(qmstore_close(s), 0);
     listing_fails = true;
     assert_int_equal(qmstore_open(&c, &s, err, sizeof err), EIO);
     listing_fails = false;
