@@ -15,8 +15,10 @@
 
 /* Of the value.  The bias of the estimate is learned while fewer blocks are used than
  * one for FEW misses: then the estimate should be the number of misses.  It may still
- * be wrong by one miss in FEW.  Where about as few blocks are used, that error alone
- * would decide; so that many blocks are added, each of which saved a miss. */
+ * be wrong by one miss in FEW, and counts only as far as that cannot have made it.
+ * Else, where about as few blocks are used, the error alone would decide: a small value
+ * raises the threshold, by which fewer still are used, and nothing better is learned.
+ */
 #define LONGER      0.98f /* as FADE */
 #define FEW         20
 #define BIAS_RATE   0.1f /* part of its error, a decision */
@@ -55,7 +57,7 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
         b->bias = within(b->bias, 1 / BIAS_MOST, BIAS_MOST);
     } else if (known && b->by_used > 0) {
         error = b->by_misses / FEW;
-        value = (alone - b->by_misses + error) / (b->by_used + error);
+        value = (alone - b->by_misses + error) / b->by_used;
         value = within(value, VALUE_LEAST, 1);
     }
     atomic_store_explicit(&b->value, value, memory_order_relaxed);

@@ -188,8 +188,8 @@ static void test_value(void **state)
 }
 
 /* Where few of the blocks that are read had been prefetched, and all of these save a
- * miss, the estimate's error is as large as what they save: it is not taken to be next
- * to nothing. */
+ * miss, the estimate's error is as large as what they save: what it may have made does
+ * not count. */
 static void test_value_of_few(void **state)
 {
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
@@ -198,7 +198,7 @@ static void test_value_of_few(void **state)
     (void)state;
     qm_bound_init(&b);
     read_beside(&b, cache, 4000, 20, 10, 400000);
-    assert_true(qm_bound_value(&b) > 0.35F);
+    assert_true(qm_bound_value(&b) > 0.5F);
     qm_cache_free(cache);
 }
 
