@@ -38,8 +38,7 @@ static float within(float x, float least, float most)
 
 /* What would have been missed without prefetching is known from a sample, which has a
  * bias. */
-static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
-                     uint64_t ended)
+static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads)
 {
     float alone, error, value = 1;
     bool known;
@@ -47,7 +46,6 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
     b->by_alone = LONGER * b->by_alone + (float)(reads->alone - b->alone);
     b->by_misses = LONGER * b->by_misses + (float)(reads->misses - b->misses);
     b->by_used = LONGER * b->by_used + (float)(reads->prefetch_hits - b->used);
-    b->by_device = LONGER * b->by_device + (float)(int64_t)(ended - b->device);
     b->alone = reads->alone;
     b->used = reads->prefetch_hits;
     known = b->by_alone >= ENOUGH; /* else it is too early, or nobody knows */
@@ -61,8 +59,6 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
         value = within(value, VALUE_LEAST, 1);
     }
     atomic_store_explicit(&b->value, value, memory_order_relaxed);
-    atomic_store_explicit(&b->dear, known && b->by_device > alone,
-                          memory_order_relaxed);
 }
 
 /* One thread at a time, so that counts never seem to go back.  `device` may: it is
@@ -75,7 +71,7 @@ static void decide(struct qm_bound *b, struct qm_cache *cache)
     qm_cache_get_reads(cache, &reads);
     /* What is read ahead of readers that have not come yet says nothing. */
     ended = reads.device - reads.ahead;
-    evaluate(b, &reads, ended);
+    evaluate(b, &reads);
     b->weight = FADE * b->weight + (float)(reads.lru - b->lru);
     b->more = FADE * b->more + (float)(int64_t)(ended - b->device);
     b->less = FADE * b->less + (float)(reads.misses - b->misses);
