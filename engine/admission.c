@@ -188,7 +188,6 @@ static void judge(struct qm_admission *a, double delayed)
     double waiting = busy_by_waiting(a);
     double average = busy > waiting ? busy : waiting, now;
 
-    atomic_store_explicit(&a->delayed, (float)delayed, memory_order_relaxed);
     for (unsigned i = 0; i < QM_ADMISSION_STATES; i++) {
         now = worth_from(a, delayed, a->states[i].followed);
         now = now > average ? now : average;

@@ -68,7 +68,6 @@ struct qm_admission {
     _Atomic unsigned begun;                  /* of demands, ever */
 
     _Alignas(64) _Atomic float thresholds[QM_ADMISSION_STATES]; /* 0 to 1 */
-    _Atomic float delayed;                                      /* ns */
     _Atomic float took[QM_ADMISSION_STATES]; /* ns, mean of demands' reads of a block */
     _Atomic float saved;                     /* S of those used, 0 to 1; from 1 on */
 
@@ -140,12 +139,6 @@ static inline float qm_admission_threshold(const struct qm_admission *a)
     return atomic_load_explicit(
         &a->thresholds[qm_admission_state(qm_admission_reads(a))],
         memory_order_relaxed);
-}
-
-/* By how much a read delays another, ns, about. */
-static inline double qm_admission_delay(const struct qm_admission *a)
-{
-    return atomic_load_explicit(&a->delayed, memory_order_relaxed);
 }
 
 static inline bool qm_admission_admits(const struct qm_admission *a, float probability)

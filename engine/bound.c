@@ -15,8 +15,10 @@
 
 /* Of the value.  The bias of the estimate is learned while fewer blocks are used than
  * one for FEW misses: then the estimate should be the number of misses.  It may still
- * be wrong by one miss in FEW.  Where about as few blocks are used, that error alone
- * would decide; so that many blocks are added, each of which saved a miss. */
+ * be wrong by one miss in FEW, and counts only as far as that cannot have made it.
+ * Else, where about as few blocks are used, the error alone would decide: a small value
+ * raises the threshold, by which fewer still are used, and nothing better is learned.
+ */
 #define LONGER      0.98f /* as FADE */
 #define FEW         20
 #define BIAS_RATE   0.1f /* part of its error, a decision */
@@ -36,8 +38,7 @@ static float within(float x, float least, float most)
 
 /* What would have been missed without prefetching is known from a sample, which has a
  * bias. */
-static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
-                     uint64_t ended)
+static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads)
 {
     float alone, error, value = 1;
     bool known;
@@ -45,7 +46,6 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
     b->by_alone = LONGER * b->by_alone + (float)(reads->alone - b->alone);
     b->by_misses = LONGER * b->by_misses + (float)(reads->misses - b->misses);
     b->by_used = LONGER * b->by_used + (float)(reads->prefetch_hits - b->used);
-    b->by_device = LONGER * b->by_device + (float)(int64_t)(ended - b->device);
     b->alone = reads->alone;
     b->used = reads->prefetch_hits;
     known = b->by_alone >= ENOUGH; /* else it is too early, or nobody knows */
@@ -55,12 +55,10 @@ static void evaluate(struct qm_bound *b, const struct qm_cache_reads *reads,
         b->bias = within(b->bias, 1 / BIAS_MOST, BIAS_MOST);
     } else if (known && b->by_used > 0) {
         error = b->by_misses / FEW;
-        value = (alone - b->by_misses + error) / (b->by_used + error);
+        value = (alone - b->by_misses + error) / b->by_used;
         value = within(value, VALUE_LEAST, 1);
     }
     atomic_store_explicit(&b->value, value, memory_order_relaxed);
-    atomic_store_explicit(&b->dear, known && b->by_device > alone,
-                          memory_order_relaxed);
 }
 
 /* One thread at a time, so that counts never seem to go back.  `device` may: it is
@@ -73,7 +71,7 @@ static void decide(struct qm_bound *b, struct qm_cache *cache)
     qm_cache_get_reads(cache, &reads);
     /* What is read ahead of readers that have not come yet says nothing. */
     ended = reads.device - reads.ahead;
-    evaluate(b, &reads, ended);
+    evaluate(b, &reads);
     b->weight = FADE * b->weight + (float)(reads.lru - b->lru);
     b->more = FADE * b->more + (float)(int64_t)(ended - b->device);
     b->less = FADE * b->less + (float)(reads.misses - b->misses);

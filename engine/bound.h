@@ -42,10 +42,9 @@ struct qm_bound {
     float weight;                 /* ... and misses of LRU */
     uint64_t used; /* the same: prefetch hits; and misses without, about */
     double alone;
-    float by_alone, by_misses, by_used, by_device; /* of late, for longer */
-    float bias;                                    /* misses for each of by_alone */
+    float by_alone, by_misses, by_used; /* of late, for longer */
+    float bias;                         /* misses for each of by_alone */
     _Atomic float value;
-    _Atomic bool dear;
     _Atomic bool resting;
 };
 
@@ -59,12 +58,6 @@ bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
 static inline void qm_bound_rest(struct qm_bound *b, bool resting)
 {
     atomic_store_explicit(&b->resting, resting, memory_order_relaxed);
-}
-
-/* Whether more blocks are read of the device than without prefetching. */
-static inline bool qm_bound_is_dear(const struct qm_bound *b)
-{
-    return atomic_load_explicit(&b->dear, memory_order_relaxed);
 }
 
 /* The value, above 0 and at most 1: what is not known is 1. */

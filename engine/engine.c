@@ -4,7 +4,8 @@
 
 #include "engine/ahead.h"
 
-/* How probable a stream's blocks must be to be read on a busy device, too. */
+/* How probable a stream's blocks must be to save reads: to be read on a busy device
+ * whose price is not known, and by the last of a budget. */
 #define DEMANDED 0.5f
 
 static bool is_cached(void *opaque, uint64_t block)
@@ -42,7 +43,6 @@ static bool get_speed(void *opaque, enum qm_place place, double *begin_ns,
     return e->latency && qm_latency_get(e->latency, place, begin_ns, byte_ns);
 }
 
-#define DEAR           0.3 /* part of a read's delay that its block's transfer takes */
 #define THRESHOLD_MOST 0.95f /* so that something shows when less would do */
 
 /* Misses that a prefetched block saves if it is used. */
@@ -281,8 +281,8 @@ static uint32_t run_length(const struct qm_engine *e, uint64_t block, uint64_t m
     return n;
 }
 
-/* What lies ahead of a stream is read sooner or later, and by far smaller reads: to
- * hold it back makes a busy device busier. */
+/* What lies ahead of such a stream is read sooner or later, and by far smaller reads.
+ */
 static bool is_demanded(const struct qm_candidate *c)
 {
     return c->stream && c->probability >= DEMANDED;
@@ -310,28 +310,13 @@ static bool pays(const struct qm_engine *e, const struct qm_candidate *c)
     return !e->bound || !e->bounded || qm_bound_admits(e->bound, e->cache, c->stream);
 }
 
-/* Whether blocks that are read ahead are an additional load: more are read with
- * prefetching than without, and what a read delays others by is not its beginning,
- * which those behind it do not have, but its blocks. */
-static bool is_dear(const struct qm_engine *e)
-{
-    double begin_ns, byte_ns;
-
-    return e->bound && e->bounded && e->admission && qm_bound_is_dear(e->bound) &&
-           e->latency &&
-           qm_latency_get(e->latency, QM_PLACE_BACKEND, &begin_ns, &byte_ns) &&
-           byte_ns * e->block_size > DEAR * qm_admission_delay(e->admission);
-}
-
 /* Whether the load of the device admits a candidate. */
 static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
                         uint64_t now)
 {
-    if (is_demanded(c) && !is_dear(e))
-        return true;
     if (e->admission && c->probability >= 0)
         return qm_admission_admits(e->admission, c->probability * value(e));
-    return now == 0 || !e->load || qm_device_load_admit(e->load, now);
+    return is_demanded(c) || now == 0 || !e->load || qm_device_load_admit(e->load, now);
 }
 
 /* Has a run prefetched, if the budget has a read for it. */

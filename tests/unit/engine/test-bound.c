@@ -172,10 +172,8 @@ static void test_value(void **state)
     (void)state;
     qm_bound_init(&b);
     assert_true(qm_bound_value(&b) >= 1);
-    assert_false(qm_bound_is_dear(&b));
     read_beside_stream(&b, cache, 300, 200000);
     assert_true(qm_bound_value(&b) < 0.3F);
-    assert_true(qm_bound_is_dear(&b));
     read_beside_stream(&b, cache, 2, 200000);
     assert_true(qm_bound_value(&b) > 0.7F);
     qm_cache_free(cache);
@@ -183,13 +181,12 @@ static void test_value(void **state)
     qm_bound_init(&b);
     read_beside_stream(&b, cache, 300, 50000);
     assert_true(qm_bound_value(&b) >= 1);
-    assert_false(qm_bound_is_dear(&b));
     qm_cache_free(cache);
 }
 
 /* Where few of the blocks that are read had been prefetched, and all of these save a
- * miss, the estimate's error is as large as what they save: it is not taken to be next
- * to nothing. */
+ * miss, the estimate's error is as large as what they save: what it may have made does
+ * not count. */
 static void test_value_of_few(void **state)
 {
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
@@ -198,7 +195,7 @@ static void test_value_of_few(void **state)
     (void)state;
     qm_bound_init(&b);
     read_beside(&b, cache, 4000, 20, 10, 400000);
-    assert_true(qm_bound_value(&b) > 0.35F);
+    assert_true(qm_bound_value(&b) > 0.5F);
     qm_cache_free(cache);
 }
 

@@ -519,17 +519,6 @@ static void test_probability(void **state)
     assert_int_equal(issued_n, 2);
     assert_int_equal(issued[0].block, 10);
     assert_int_equal(issued[1].block, 30);
-    /* A stream's blocks save reads, whatever the load is. */
-    atomic_store(&admission.thresholds[0], 0.95F);
-    issued_n = 0;
-    assert_int_equal(
-        qm_engine_issue(
-            &engine, 1, 0,
-            (struct qm_candidate[]){
-                {.block = 50, .count = 2, .probability = 0.6F, .stream = true}},
-            1, issue, &load),
-        0);
-    assert_int_equal(issued_n, 1);
     engine.admission = NULL;
     qm_admission_destroy(&admission);
 }
@@ -544,49 +533,53 @@ static int issued_of(float probability, bool stream)
     return (int)issued_n;
 }
 
-/* A candidate's probability counts as far as a used block saves a miss.  And a stream
- * waits for the device like others while more is read of it than without prefetching,
- * if a read delays others by the transfer of its blocks. */
+/* A candidate's probability counts as far as a used block saves a miss, of a stream's,
+ * too. */
 static void test_value(void **state)
 {
-    struct qm_latency latency;
     struct qm_admission admission;
     struct qm_bound bound;
 
     (void)state;
     qm_admission_init(&admission);
     qm_bound_init(&bound);
-    qm_latency_init(&latency);
-    for (unsigned i = 0; i < 200; i++) /* 100 us, and 30 for a block */
-        qm_latency_took(&latency, QM_PLACE_BACKEND, (i % 4 + 1) * UINT64_C(4096),
-                        100000 + (i % 4 + 1) * UINT64_C(30000));
     engine.admission = &admission;
     engine.bound = &bound;
     engine.bounded = true;
-    engine.latency = &latency;
-    engine.block_size = 4096;
     atomic_store(&admission.thresholds[0], 0.55F);
-    assert_int_equal(issued_of(0.6F, false), 1);
-    atomic_store(&bound.value, 0.5F);
-    assert_int_equal(issued_of(0.6F, false), 0);
-    engine.bounded = false; /* of another prefetcher nothing is known */
-    assert_int_equal(issued_of(0.6F, false), 1);
-    engine.bounded = true;
-
-    atomic_store(&admission.delayed, 40000);
-    assert_int_equal(issued_of(0.6F, true), 1);
-    atomic_store(&bound.dear, true);
-    assert_int_equal(issued_of(0.6F, true), 0);
-    atomic_store(&admission.delayed, 400000); /* by its seek */
-    assert_int_equal(issued_of(0.6F, true), 1);
-    atomic_store(&admission.delayed, 40000);
-    engine.latency = NULL; /* nobody knows */
-    assert_int_equal(issued_of(0.6F, true), 1);
+    for (int stream = 0; stream <= 1; stream++) {
+        atomic_store(&bound.value, 1);
+        assert_int_equal(issued_of(0.6F, stream), 1);
+        assert_int_equal(issued_of(0.5F, stream), 0);
+        atomic_store(&bound.value, 0.5F);
+        assert_int_equal(issued_of(0.6F, stream), 0);
+        engine.bounded = false; /* of another prefetcher nothing is known */
+        assert_int_equal(issued_of(0.6F, stream), 1);
+        engine.bounded = true;
+    }
     engine.admission = NULL;
     engine.bound = NULL;
     engine.bounded = false;
-    qm_latency_destroy(&latency);
     qm_admission_destroy(&admission);
+}
+
+/* Where no price is known, a busy device is no reason to keep a probable stream back.
+ */
+static void test_no_price(void **state)
+{
+    struct qm_device_load busy;
+    struct qm_candidate wanted = {.block = 50, .count = 2, .stream = true};
+
+    (void)state;
+    qm_device_load_init(&busy);
+    atomic_store(&busy.share, 0);
+    engine.load = &busy;
+    wanted.probability = 0.6F;
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load), 0);
+    wanted.probability = 0.4F;
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load), 2);
+    engine.load = NULL;
+    qm_device_load_destroy(&busy);
 }
 
 static struct qm_mining_config made_with;
@@ -638,6 +631,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fates, make, undo),
         cmocka_unit_test_setup_teardown(test_level_none, make, undo),
         cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
+        cmocka_unit_test_setup_teardown(test_no_price, make, undo),
         cmocka_unit_test_setup_teardown(test_runs, make, undo),
         cmocka_unit_test_setup_teardown(test_trimmed, make, undo),
         cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
