@@ -19,7 +19,7 @@ struct Observer : EventListener {
     const lsm::Attached *attached = nullptr;
     DB *db = nullptr;
     std::mutex lock;
-    bool cancel = false; /* the database's work, at the first file of a compaction */
+    bool cancel = false;  /* the database's work, at the first file of a compaction */
     uint64_t flushed = 0; /* blocks warmed when the last flush's file was there */
     uint64_t files = 0, early = 0; /* of compactions; those with more warmed by then */
     uint64_t ends = 0;             /* of subcompactions */
@@ -203,10 +203,8 @@ static void test_failed()
 int main(int argc, char **argv)
 {
     static const testing::Test tests[] = {
-        {"end", test_end},
-        {"parts", test_parts},
-        {"bound", test_bound},
-        {"interrupted", test_interrupted},
+        {"end", test_end},       {"parts", test_parts},
+        {"bound", test_bound},   {"interrupted", test_interrupted},
         {"failed", test_failed},
     };
     return testing::run(tests, argc, argv);
