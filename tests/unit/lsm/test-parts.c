@@ -491,12 +491,13 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),   cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_overlap),  cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_bounded),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_sampled),  cmocka_unit_test(test_choice),    cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_plan),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_features), cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_fences),  cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_bounded), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_watch),   cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_features),
+        cmocka_unit_test(test_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
