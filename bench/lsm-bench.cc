@@ -91,6 +91,14 @@ struct After : EventListener {
     uint64_t last = 0;
     void OnTableFileCreated(const TableFileCreationInfo &) override
     {
+        take_time();
+    }
+    void OnSubcompactionCompleted(const SubcompactionJobInfo &) override
+    {
+        take_time();
+    }
+    void take_time()
+    {
         uint64_t more;
         if (!jobs->time.joined() || !warmed)
             return;

@@ -69,6 +69,11 @@ class Listener : public rocksdb::EventListener
     void OnSubcompactionBegin(const rocksdb::SubcompactionJobInfo &) override
     {
         purpose().background = true;
+        quietly([&] { core_->subcompaction_begins(); });
+    }
+    void OnSubcompactionCompleted(const rocksdb::SubcompactionJobInfo &info) override
+    {
+        quietly([&] { core_->subcompaction_ends(info); });
     }
     void OnStallConditionsChanged(const rocksdb::WriteStallInfo &info) override
     {

@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 static const char property[] = "quickmine.lsm";
 static const size_t max_shaped = 64;  /* files that were built and not yet created */
 static const unsigned cold_after = 8; /* intervals without a look-up, at least */
+/* What a compaction's files may wait with, as a part of the blocks that are tracked. */
+static const uint64_t waiting_part = 4;
 
 Family::~Family()
 {
@@ -76,6 +78,10 @@ void Core::detach()
     for (auto &one : shaped_)
         shape_free(one.second.shape);
     shaped_.clear();
+    for (auto &one : waiting_)
+        for (auto &file : one.second.files)
+            shape_free(file.second.shape);
+    waiting_.clear();
 }
 
 /* How long a block stays in the cache, in intervals. */
@@ -226,6 +232,16 @@ void Core::created(const rocksdb::TableFileCreationInfo &info)
     if (!open_ || !take(info, &shaped))
         return;
     try {
+        if (wait(info, shaped))
+            return;
+    } catch (...) { /* no memory: now, then */
+    }
+    warm_and_free(info, shaped);
+}
+
+void Core::warm_and_free(const rocksdb::TableFileCreationInfo &info, Shaped &shaped)
+{
+    try {
         if (info.status.ok() && info.file_size > 0 && bridge_blocks(shaped.shape) > 0 &&
             !closing)
             warm(info, shaped);
@@ -233,6 +249,62 @@ void Core::created(const rocksdb::TableFileCreationInfo &info)
         failures_++;
     }
     shape_free(shaped.shape);
+}
+
+/* Files beyond the bound are warmed at once. */
+bool Core::wait(const rocksdb::TableFileCreationInfo &info, const Shaped &shaped)
+{
+    uint64_t n = bridge_blocks(shaped.shape);
+    std::lock_guard<std::mutex> guard(lock_);
+    auto it = waiting_.find(std::this_thread::get_id());
+
+    if (it == waiting_.end() ||
+        info.reason != rocksdb::TableFileCreationReason::kCompaction ||
+        it->second.blocks + n > config.blocks / waiting_part)
+        return false;
+    it->second.files.emplace_back(info, shaped);
+    it->second.blocks += n;
+    return true;
+}
+
+/* What waited for the calling thread. */
+Core::Waiting Core::no_more_waiting()
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    auto it = waiting_.find(std::this_thread::get_id());
+    Waiting own{};
+
+    if (it == waiting_.end())
+        return own;
+    own = std::move(it->second);
+    waiting_.erase(it);
+    return own;
+}
+
+void Core::subcompaction_begins()
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    Waiting old = no_more_waiting();
+
+    /* RocksDB does not tell of the end of one that the database's end interrupts. */
+    for (auto &file : old.files)
+        shape_free(file.second.shape);
+    std::lock_guard<std::mutex> guard(lock_);
+    if (open_)
+        waiting_[std::this_thread::get_id()] = {};
+}
+
+/* The thread's files are whole, and no version has them yet. */
+void Core::subcompaction_ends(const rocksdb::SubcompactionJobInfo &info)
+{
+    std::shared_lock<std::shared_mutex> gate(gate_);
+    Waiting own = no_more_waiting();
+
+    for (auto &file : own.files) {
+        if (!info.status.ok()) /* they will be deleted */
+            file.first.status = info.status;
+        warm_and_free(file.first, file.second);
+    }
 }
 
 static void recording(std::vector<BlockName> *names, const std::function<void()> &work)

@@ -69,6 +69,10 @@ class Core : public std::enable_shared_from_this<Core>
 
     /* The listener's and the factory's. */
     void created(const rocksdb::TableFileCreationInfo &info);
+    /* Between them, the calling thread's files of a compaction wait: nobody reads them
+     * before the compaction ends, and what is warmed too early leaves the cache. */
+    void subcompaction_begins();
+    void subcompaction_ends(const rocksdb::SubcompactionJobInfo &info);
     void deleted(const std::string &path);
     void compaction_begins(const rocksdb::CompactionJobInfo &info);
     void compaction_ends(const rocksdb::CompactionJobInfo &info);
@@ -90,7 +94,14 @@ class Core : public std::enable_shared_from_this<Core>
         std::shared_ptr<Family> family;
         struct shape *shape;
     };
+    struct Waiting { /* files of a compaction, by one thread */
+        uint64_t blocks = 0;
+        std::vector<std::pair<rocksdb::TableFileCreationInfo, Shaped>> files;
+    };
     bool take(const rocksdb::TableFileCreationInfo &info, Shaped *out);
+    bool wait(const rocksdb::TableFileCreationInfo &info, const Shaped &shaped);
+    Waiting no_more_waiting();
+    void warm_and_free(const rocksdb::TableFileCreationInfo &info, Shaped &shaped);
     void warm(const rocksdb::TableFileCreationInfo &info, Shaped &shaped);
     /* Names of a file's blocks that were inserted. */
     struct Names {
@@ -124,6 +135,7 @@ class Core : public std::enable_shared_from_this<Core>
     std::vector<std::shared_ptr<Family>> families_;
     std::unordered_map<std::string, Shaped> shaped_; /* by token */
     std::vector<std::string> order_;                 /* tokens, oldest first */
+    std::unordered_map<std::thread::id, Waiting> waiting_;
     std::unordered_map<std::string, struct file *> files_;
     std::condition_variable wake_;
     std::thread thread_;

@@ -21,8 +21,8 @@ struct price {
         uint64_t hash, last;
         bool missed; /* then */
     } slot[SLOTS];
-    double beyond;           /* look-ups with R <= d < 1.25 R, of the sample, decayed */
-    double since;            /* evictions, decayed likewise */
+    double within;           /* look-ups with R / 2 <= d < R, of the sample, decayed */
+    double since;            /* evictions before `settled`, decayed likewise */
     double missed, hit_then; /* look-ups that missed; that hit a block which was missed
                                 the time before; both likewise */
     uint64_t settled;
@@ -53,8 +53,8 @@ static void settle(struct price *p, uint64_t now, uint64_t blocks)
 
     if (now - p->settled < blocks / 4 + 16)
         return;
-    p->since = p->since * .84 + (double)(now - p->settled);
-    p->beyond *= .84;
+    p->since = (p->since + (double)(now - p->settled)) * .84;
+    p->within *= .84;
     p->missed *= .84;
     p->hit_then *= .84;
     p->settled = now;
@@ -98,8 +98,8 @@ void price_look(struct price *p, uint64_t hash, bool hit)
         residence = atomic_load_explicit(&p->residence[missed], memory_order_relaxed);
         d = now - p->slot[i].last;
         p->hit_then += missed && hit;
-        if (d >= residence && d < residence + residence / 4)
-            p->beyond += (double)(mask + 1);
+        if (d >= residence / 2 && d < residence)
+            p->within += (double)(mask + 1);
         atomic_store(&p->residence[missed], moved(residence, blocks, d, hit));
     }
     p->missed += !hit;
@@ -153,11 +153,14 @@ void price_blocks(struct price *p, uint64_t blocks)
 
 double price_now(struct price *p)
 {
-    double price, used, fresh, other;
+    double price, used, fresh, other, since;
+    uint64_t now;
 
     pthread_mutex_lock(&p->lock);
-    settle(p, atomic_load(&p->evictions), atomic_load(&p->blocks));
-    price = p->since > 0 ? 4 * p->beyond / p->since : 0;
+    now = atomic_load(&p->evictions);
+    settle(p, now, atomic_load(&p->blocks));
+    since = p->since + (double)(now - p->settled);
+    price = since > 0 ? 2 * p->within / since : 0;
     used = p->missed > p->hit_then ? p->hit_then / p->missed : p->missed > 0;
     pthread_mutex_unlock(&p->lock);
     fresh = (double)atomic_load(&p->residence[1]);

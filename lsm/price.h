@@ -15,10 +15,12 @@
  *
  * A block that is put into a full cache and never used takes one place for as long as
  * it stays.  The loss is the number of look-ups that the cache misses meanwhile because
- * it is one block smaller.  Those that come between one residence R and one and a
- * quarter tell what a quarter more places would be worth:
+ * it is one block smaller.  A compaction's blocks come together, as many as half of the
+ * cache has or more, so it is the mean of those that half of the places would lose, and
+ * not only of those that the last one does: the look-ups that come between half a
+ * residence R and one.
  *
- *   price = 4 x (look-ups with R <= d < 1.25 R) / evictions x R1 / (mean R)
+ *   price = 2 x (look-ups with R / 2 <= d < R) / evictions x R1 / (mean R)
  *
  * R is that of the block's kind, R1 that of new blocks, and the mean is over the blocks
  * that are evicted, of which those were new that were missed and then not hit.

@@ -334,25 +334,6 @@ static void test_choice(void **state)
         assert_true(choice_class(heat) <= choice_class(heat + .01f));
 }
 
-/* A loop over a little more than the cache: each place more is worth a hit each time
- * round; a loop over twice as much, nothing. */
-static void test_price(void **state)
-{
-    for (unsigned long loop = 1100; loop <= 2000; loop += 900) {
-        struct price *p = price_new();
-        price_blocks(p, 1000);
-        for (unsigned long i = 0; i < 40000; i++) {
-            price_look(p, (i % loop) * UINT64_C(0x9e3779b97f4a7c15), false);
-            price_insert(p);
-        }
-        if (loop == 1100)
-            assert_true(price_now(p) > .5);
-        else
-            assert_true(price_now(p) < .01);
-        price_free(p);
-    }
-}
-
 static uint64_t names_of(struct file *f, unsigned cold)
 {
     uint64_t(*names)[2], n = watch_names(f, cold, NULL, &names);
@@ -510,13 +491,13 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),   cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_overlap),  cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_bounded),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_sampled),  cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_price),    cmocka_unit_test(test_watch),
-        cmocka_unit_test(test_plan),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_features), cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_fences),  cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_bounded), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_watch),   cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_features),
+        cmocka_unit_test(test_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

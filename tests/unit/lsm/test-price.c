@@ -43,14 +43,14 @@ static int lock_after_others(pthread_mutex_t *lock)
  * it were, there would seem to have been 2^64 insertions, and the price would be 0. */
 static void test_others(void **state)
 {
-    uint64_t loop[] = {1100, 2000};
+    uint64_t loop[] = {700, 300};
 
     for (int i = 0; i < 2; i++) {
         the_price = price_new();
         price_blocks(the_price, 1000);
         for (unsigned long k = 0; k < 40000; k++) {
             others = k % 100 == 99 ? 10 : 0;
-            price_look(the_price, (k % loop[i]) * UINT64_C(0x9e3779b97f4a7c15), false);
+            price_look(the_price, (k % loop[i]) * UINT64_C(0x9e3779b97f4a7c15), true);
             price_insert(the_price);
         }
         others = 0;
@@ -117,10 +117,39 @@ static void test_lru(void **state)
     price_free(p);
 }
 
+/* A loop: each look-up comes `after` evictions behind the one before, in a cache of
+ * 1,000 blocks.  Where it is in the half of the residence that half of the places would
+ * lose, each of these saves two look-ups while a block stays. */
+static double price_of(uint64_t after, bool hit)
+{
+    struct price *p = price_new();
+    double price;
+
+    price_blocks(p, 1000);
+    for (uint64_t k = 0; k < 1000; k++)
+        price_insert(p);
+    for (uint64_t k = 0; k < 20150; k++) { /* not at the end of a period */
+        price_look(p, mixed(k % after), hit || k < after);
+        price_insert(p);
+    }
+    price = price_now(p);
+    price_free(p);
+    return price;
+}
+
+static void test_half(void **state)
+{
+    assert_true(price_of(450, true) < .01);
+    assert_true(price_of(550, true) > 1.8 && price_of(550, true) < 2.05);
+    assert_true(price_of(950, true) > 1.8 && price_of(950, true) < 2.05);
+    assert_true(price_of(1100, false) < .01); /* a larger cache would save these */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_others),
-                                       cmocka_unit_test(test_lru)};
+                                       cmocka_unit_test(test_lru),
+                                       cmocka_unit_test(test_half)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
