@@ -303,12 +303,12 @@ static void changed(void *opaque, const char *schema, const char *table,
     int n = table ? snprintf(key, sizeof key, "%s.%s", schema, table) : 0;
 
     pthread_mutex_lock(&ra->lock);
-    if (!table)
+    if (!table) { /* the log was lost: that says nothing of what read them ahead */
         waste_table(ra, NULL);
-    for (unsigned i = 0; !table && i < ra->count; i++) {
-        forget_definition(ra->by_id[i]);
-        qm_auto_emptied(ra->learner, clock_ms(), i);
+        qm_auto_dropped_all(ra->learner);
     }
+    for (unsigned i = 0; !table && i < ra->count; i++)
+        forget_definition(ra->by_id[i]);
     t = n > 0 && (size_t)n < sizeof key ? readahead_find_table(ra, key, (size_t)n)
                                         : NULL;
     if (t && !row) {
@@ -319,6 +319,8 @@ static void changed(void *opaque, const char *schema, const char *table,
         item.table = t->id;
         if (item.row > t->info.last)
             t->info.last = item.row;
+        if (item.row < t->info.first)
+            t->info.first = item.row;
         waste(ra, item);
         if (ra->preset == READAHEAD_SEER)
             qm_seer_modified(ra->seer, clock_ms(), item);
