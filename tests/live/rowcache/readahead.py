@@ -183,6 +183,17 @@ def foreign():
     assert asked <= 10 * len(read), asked
     assert any(all_kept([f"parent:{i * 100}"]) for i in read), read
     assert rule("fa", "used") == used + 1
+    # A key that references another column than the primary key says no row's number.
+    start("sa,fa")
+    asked, rows = rule("fa", "asked"), itertools.count(1, 3)
+
+    def read_by_code():
+        r.flushdb()
+        assert r.get(f"by_code:{next(rows)}") is not None
+
+    for _ in range(4):
+        read_ahead("sa", read_by_code)
+    assert rule("fa", "asked") == asked
 
 
 def temporal():

@@ -9,3 +9,7 @@ CREATE TABLE code (id VARCHAR(20) PRIMARY KEY, v INT);
 INSERT INTO code SELECT CONCAT('c', seq), seq FROM seq_1_to_100;
 CREATE TABLE low (id INT PRIMARY KEY, v INT);
 INSERT INTO low SELECT seq, seq FROM seq_1_to_10;
+CREATE TABLE coded (id INT PRIMARY KEY, code INT NOT NULL UNIQUE);
+INSERT INTO coded SELECT seq, seq FROM seq_1_to_1000;
+CREATE TABLE by_code (id INT PRIMARY KEY, code INT NOT NULL, FOREIGN KEY (code) REFERENCES coded (code));
+INSERT INTO by_code SELECT seq, seq FROM seq_1_to_1000;
