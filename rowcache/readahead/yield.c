@@ -321,8 +321,8 @@ void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy)
     yield->busy += (busy - yield->busy) * SMOOTH;
 }
 
-/* Half a second that is not like the others shall not turn all arms off; after one and a
- * half, what is new counts by nine tenths. */
+/* Half a second that is not like the others shall not turn all arms off; after one and
+ * a half, what is new counts by nine tenths. */
 void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy)
 {
     if (yield->processors < 0)
