@@ -18,6 +18,14 @@ def connect():
     return one
 
 
+def settle():
+    """Returns when the daemon has taken up all that was connected, sent and closed before."""
+    with connect() as one:  # is accepted behind the others
+        for _ in range(50):  # wake-ups: of 10,000 sockets, each finds some
+            one.sendall(b"PING\r\n")
+            assert one.recv(100) == b"+PONG\r\n"
+
+
 def rate():
     out = subprocess.run(["redis-benchmark", "-s", PATH, "-c", "1", "-n", str(GETS), "--csv", "GET", "item:1"],
                          check=True, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
@@ -80,12 +88,14 @@ def measure(name, behaviour):
     def beside():
         ended = threading.Event()
         behaviour.begin()
+        settle()
         thread = threading.Thread(target=behaviour.run, args=(ended,))
         thread.start()
         result = rate()
         ended.set()
         thread.join()
         behaviour.end()
+        settle()
         return result
 
     shares = []

@@ -55,21 +55,68 @@ static MYSQL_RES *query(struct worker *w, struct qm_fill_job *job, struct qm_tex
     return result;
 }
 
-static void add_foreign_keys(struct qm_text *text, MYSQL *mysql,
-                             const struct qm_fill_ahead *ahead)
+/* A table name, in the tables of information_schema.  Both are constants, so that
+ * MariaDB opens this table alone; for a join it opens all that there are. */
+static void add_where(struct qm_text *text, MYSQL *mysql, const char *schema,
+                      const char *table)
 {
-    add(text, "SELECT MIN(k.COLUMN_NAME), MIN(k.REFERENCED_TABLE_SCHEMA),"
-              " MIN(k.REFERENCED_TABLE_NAME)"
-              " FROM information_schema.KEY_COLUMN_USAGE k"
-              " LEFT JOIN information_schema.STATISTICS s"
-              " ON s.TABLE_SCHEMA = k.REFERENCED_TABLE_SCHEMA"
-              " AND s.TABLE_NAME = k.REFERENCED_TABLE_NAME AND s.INDEX_NAME = 'PRIMARY'"
-              " AND s.COLUMN_NAME = k.REFERENCED_COLUMN_NAME WHERE k.TABLE_SCHEMA = ");
-    add_quoted(text, mysql, ahead->schema);
-    add(text, " AND k.TABLE_NAME = ");
-    add_quoted(text, mysql, ahead->table);
-    add(text, " AND k.REFERENCED_TABLE_NAME IS NOT NULL GROUP BY k.CONSTRAINT_NAME"
-              " HAVING COUNT(*) = 1 AND COUNT(s.COLUMN_NAME) = 1 LIMIT 16");
+    add(text, " WHERE TABLE_SCHEMA = ");
+    add_quoted(text, mysql, schema);
+    add(text, " AND TABLE_NAME = ");
+    add_quoted(text, mysql, table);
+}
+
+/* Whether the column that it references is of the primary key.  False: the database
+ * gave an error. */
+static bool ask_for_primary(struct worker *w, struct qm_fill_job *job,
+                            const struct qm_fill_foreign *f, const char *column,
+                            bool *primary)
+{
+    struct qm_text text = {0};
+    MYSQL_RES *result;
+
+    add(&text, "SELECT 1 FROM information_schema.STATISTICS");
+    add_where(&text, w->mysql, f->schema, f->table);
+    add(&text, " AND INDEX_NAME = 'PRIMARY' AND COLUMN_NAME = ");
+    add_quoted(&text, w->mysql, column);
+    result = query(w, job, &text);
+    qm_text_free(&text);
+    *primary = result && mysql_num_rows(result) > 0;
+    mysql_free_result(result);
+    return result != NULL;
+}
+
+/* False: the database gave an error. */
+static bool read_foreign_keys(struct worker *w, struct qm_fill_job *job,
+                              const struct qm_fill_ahead *ahead)
+{
+    struct qm_fill_table *table = ahead->describe;
+    struct qm_text text = {0};
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+    bool good, primary;
+
+    add(&text, "SELECT MIN(COLUMN_NAME), MIN(REFERENCED_TABLE_SCHEMA),"
+               " MIN(REFERENCED_TABLE_NAME), MIN(REFERENCED_COLUMN_NAME)"
+               " FROM information_schema.KEY_COLUMN_USAGE");
+    add_where(&text, w->mysql, ahead->schema, ahead->table);
+    add(&text, " AND REFERENCED_TABLE_NAME IS NOT NULL GROUP BY CONSTRAINT_NAME"
+               " HAVING COUNT(*) = 1 LIMIT 64");
+    result = query(w, job, &text);
+    qm_text_free(&text);
+    good = result;
+    while (good && table->foreign_count < QM_FILL_FOREIGN &&
+           (row = mysql_fetch_row(result))) {
+        struct qm_fill_foreign *f = &table->foreign[table->foreign_count];
+
+        snprintf(f->column, sizeof f->column, "%s", row[0]);
+        snprintf(f->schema, sizeof f->schema, "%s", row[1]);
+        snprintf(f->table, sizeof f->table, "%s", row[2]);
+        good = ask_for_primary(w, job, f, row[3], &primary);
+        table->foreign_count += primary;
+    }
+    mysql_free_result(result);
+    return good;
 }
 
 static bool describe(struct worker *w, struct qm_fill_job *job,
@@ -98,22 +145,9 @@ static bool describe(struct worker *w, struct qm_fill_job *job,
         good = true;
     }
     mysql_free_result(result);
-    good = good && w->mysql; /* the connection may be lost */
-    if (good)
-        add_foreign_keys(&text, w->mysql, ahead);
-    result = good ? query(w, job, &text) : NULL;
-    while (result && table->foreign_count < QM_FILL_FOREIGN &&
-           (row = mysql_fetch_row(result))) {
-        struct qm_fill_foreign *f = &table->foreign[table->foreign_count++];
-
-        snprintf(f->column, sizeof f->column, "%s", row[0]);
-        snprintf(f->schema, sizeof f->schema, "%s", row[1]);
-        snprintf(f->table, sizeof f->table, "%s", row[2]);
-    }
-    good = result;
-    mysql_free_result(result);
     qm_text_free(&text);
-    return good;
+    /* The connection may be lost. */
+    return good && w->mysql && read_foreign_keys(w, job, ahead);
 }
 
 /* --- rows --- */

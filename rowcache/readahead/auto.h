@@ -100,7 +100,7 @@ void qm_auto_dropped_all(struct qm_auto *ra);
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* The share of the connections that clients' reads have. */
 void qm_auto_busy(struct qm_auto *ra, double busy);
-/* The busy part of the processors in the last second, 0 to 1. */
+/* The busy part of the processors in the last quarter of a second, 0 to 1. */
 void qm_auto_processors(struct qm_auto *ra, double busy);
 /* To be called now and then. */
 void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);

@@ -321,11 +321,12 @@ void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy)
     yield->busy += (busy - yield->busy) * SMOOTH;
 }
 
-/* One second that is not like the others shall not turn all arms off. */
+/* Half a second that is not like the others shall not turn all arms off; after one and
+ * a half, what is new counts by nine tenths. */
 void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy)
 {
     if (yield->processors < 0)
         yield->processors = busy;
     else
-        yield->processors += (busy - yield->processors) / 2;
+        yield->processors += (busy - yield->processors) / 3;
 }

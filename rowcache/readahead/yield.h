@@ -94,7 +94,7 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm);
 void qm_rule_yield_read(struct qm_rule_yield *yield, double us);
 /* The share of the pool's connections that clients' reads have now, 0 to 1. */
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy);
-/* The busy part of the processors in the last second, 0 to 1. */
+/* The busy part of the processors in the last quarter of a second, 0 to 1. */
 void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy);
 double qm_rule_yield_price(const struct qm_rule_yield *yield);
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield);

@@ -42,8 +42,9 @@ struct readahead {
     struct qm_item current;
     const char *row;
     size_t row_length;
-    struct event *second; /* for the gates */
-    struct qm_cpu cpu;
+    struct event *ticking; /* for the gates */
+    unsigned ticks;
+    struct qm_cpu cpu, cpu_now; /* at the last second, and at the last tick */
     struct readahead_stats stats;
 };
 

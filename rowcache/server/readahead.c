@@ -19,6 +19,7 @@
 enum {
     REMEMBERED = 65536,
     GIVEN = 4,
+    TICKS_A_SECOND = 4,
     LIFE_MS = 600000 /* of a row that auto has read */
 };
 
@@ -303,12 +304,12 @@ static void changed(void *opaque, const char *schema, const char *table,
     int n = table ? snprintf(key, sizeof key, "%s.%s", schema, table) : 0;
 
     pthread_mutex_lock(&ra->lock);
-    if (!table)
+    if (!table) { /* the log was lost: that says nothing of what read them ahead */
         waste_table(ra, NULL);
-    for (unsigned i = 0; !table && i < ra->count; i++) {
-        forget_definition(ra->by_id[i]);
-        qm_auto_emptied(ra->learner, clock_ms(), i);
+        qm_auto_dropped_all(ra->learner);
     }
+    for (unsigned i = 0; !table && i < ra->count; i++)
+        forget_definition(ra->by_id[i]);
     t = n > 0 && (size_t)n < sizeof key ? readahead_find_table(ra, key, (size_t)n)
                                         : NULL;
     if (t && !row) {
@@ -319,6 +320,8 @@ static void changed(void *opaque, const char *schema, const char *table,
         item.table = t->id;
         if (item.row > t->info.last)
             t->info.last = item.row;
+        if (item.row < t->info.first)
+            t->info.first = item.row;
         waste(ra, item);
         if (ra->preset == READAHEAD_SEER)
             qm_seer_modified(ra->seer, clock_ms(), item);
@@ -349,20 +352,24 @@ void readahead_dropped(struct server *s, const char *key, size_t length)
     pthread_mutex_unlock(&ra->lock);
 }
 
-/* Once a second.  What is not measured lets through. */
+/* Each quarter of a second, so that auto soon knows of new load; the gates are of the
+ * last whole second.  What is not measured lets through. */
 static void tick(evutil_socket_t fd, short what, void *opaque)
 {
     struct readahead *ra = opaque;
     struct qm_seer_load load = {.cpu = 0, .disk_idle = 1, .net = 0};
-    double busy;
-    bool measured = qm_cpu_read(&ra->cpu, &busy);
+    bool whole = ++ra->ticks % TICKS_A_SECOND == 0, now_known, known = false;
+    double now, second = 0;
 
+    now_known = qm_cpu_read(&ra->cpu_now, &now);
+    if (whole)
+        known = qm_cpu_read(&ra->cpu, &second);
     pthread_mutex_lock(&ra->lock);
-    if (measured) {
-        ra->stats.cpu = load.cpu = busy;
-        qm_auto_processors(ra->learner, busy);
-    }
-    if (ra->preset == READAHEAD_SEER)
+    if (now_known)
+        qm_auto_processors(ra->learner, now);
+    if (known)
+        ra->stats.cpu = load.cpu = second;
+    if (whole && ra->preset == READAHEAD_SEER)
         qm_seer_tick(ra->seer, clock_ms(), &load);
     else if (ra->preset == READAHEAD_AUTO)
         qm_auto_tick(ra->learner, clock_ms());
@@ -379,7 +386,7 @@ int readahead_start(struct server *s)
     struct qm_auto_settings learning;
     const struct qm_seer_calls calls = {ra, readahead_describe};
     const struct qm_auto_calls learner = {ra, readahead_describe, ended};
-    const struct timeval second = {1, 0};
+    const struct timeval often = {0, 1000000 / TICKS_A_SECOND};
 
     if (!ra)
         return -1;
@@ -395,12 +402,13 @@ int readahead_start(struct server *s)
     learning.rules = ra->rules;
     ra->learner = qm_auto_new(&learning, &learner);
     ra->miner = qm_miner_new();
-    ra->second = event_new(s->base, -1, EV_PERSIST, tick, ra);
-    if (!ra->seer || !ra->ahead || !ra->learner || !ra->miner || !ra->second ||
-        event_add(ra->second, &second) == -1)
+    ra->ticking = event_new(s->base, -1, EV_PERSIST, tick, ra);
+    if (!ra->seer || !ra->ahead || !ra->learner || !ra->miner || !ra->ticking ||
+        event_add(ra->ticking, &often) == -1)
         return -1;
     readahead_set(s, s->config->readahead);
     qm_cpu_read(&ra->cpu, &ra->stats.cpu); /* from where the first second counts */
+    ra->cpu_now = ra->cpu;
     qm_rows_watch(s->rows, changed, ra);
     return 0;
 }
@@ -411,8 +419,8 @@ void readahead_end(struct server *s)
 
     if (!ra)
         return;
-    if (ra->second)
-        event_free(ra->second);
+    if (ra->ticking)
+        event_free(ra->ticking);
     HASH_CLEAR(hh, ra->tables);
     for (unsigned i = 0; i < ra->count; i++)
         free(ra->by_id[i]);

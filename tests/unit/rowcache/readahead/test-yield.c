@@ -152,12 +152,18 @@ static void test_processors(void **state)
     assert_true(qm_rule_yield_price(w) == idle);
     for (int i = 0; i < 9; i++)
         qm_rule_yield_processors(w, 0);
-    qm_rule_yield_processors(w, 1); /* nor is one second */
+    for (int i = 0; i < 2; i++)
+        qm_rule_yield_processors(w, 1); /* nor is half a second */
     assert_true(qm_rule_yield_price(w) < idle + .1);
     fetch(w, 0, little, 96, 50, 10); /* .1 * 1000 > 50 * .25 */
     fetch(w, 0, much, 96, 50, 50);   /* .5 * 1000 > 50 * 3.25 */
     assert_int_equal(state_of(w, little), QM_RULE_YIELD_ON);
     for (int i = 0; i < 9; i++)
+        qm_rule_yield_processors(w, 0);
+    for (int i = 0; i < 6; i++) /* one and a half seconds are enough to rise */
+        qm_rule_yield_processors(w, .95);
+    assert_true(qm_rule_yield_price(w) > idle + 2);
+    for (int i = 0; i < 3; i++)
         qm_rule_yield_processors(w, .95);
     assert_true(qm_rule_yield_price(w) == idle + 3);
     fetch(w, 0, little, 96, 50, 10);
