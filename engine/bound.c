@@ -15,10 +15,10 @@
 
 /* Of the value.  The bias of the estimate is learned while fewer blocks are used than
  * one for FEW misses: then the estimate should be the number of misses.  It may still
- * be wrong by one miss in FEW, and counts only as far as that cannot have made it.
- * Else, where about as few blocks are used, the error alone would decide: a small value
- * raises the threshold, by which fewer still are used, and nothing better is learned.
- */
+ * be wrong by one miss in FEW, and the value is the largest that this error allows.
+ * Without it, where about as few blocks are used, the error alone could make the value
+ * small.  That raises the threshold, by which fewer still are used, and nothing better
+ * is learned. */
 #define LONGER      0.98f /* as FADE */
 #define FEW         20
 #define BIAS_RATE   0.1f /* part of its error, a decision */

@@ -15,7 +15,8 @@
  * eviction in use:
  *
  *   value   misses that a prefetched block has saved if it was used: those without
- *           prefetching, less those there were, by the blocks used.  Where memory is
+ *           prefetching, less those there were, by the blocks used; as much as the
+ *           estimate's error allows.  Where memory is
  *           short it is far below 1: what is prefetched takes the place of what would
  *           have been hit.
  *

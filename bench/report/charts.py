@@ -84,8 +84,8 @@ def svg(figure, name, title):
     text = re.sub(r'xlink:href="#', f'href="#{name}-', text)
     # In attributes and in style properties alike, so a property is what it must be.
     text = re.sub(r'\b(fill|stroke)="(#\w+)"', r'style="\1: \2"', text)
-    for placeholder, colour in THEME.items():
-        text = text.replace(placeholder, colour)
+    for name_in_page, colour in THEME.items():
+        text = text.replace(name_in_page, colour)
     return text
 
 

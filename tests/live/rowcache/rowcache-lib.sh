@@ -14,8 +14,8 @@ new_database() {
     mariadb_make "$T/$1" "${mariadb_files[@]}" --innodb-log-file-size=8M || fail "no database"
 }
 
-# start_database NAME SERVER_ID OPTIONS...: its process id is in $PID.  Of a killed one that uses io_uring
-# the kernel may still carry out writes when its successor reads, so it does not.
+# start_database NAME SERVER_ID OPTIONS...: its process id is in $PID.  It does not use io_uring: the kernel
+# may carry out the writes of a killed process while its successor reads.
 start_database() {
     local name=$1 id=$2; shift 2
     mariadb_run "$name" "$T/$name" "${mariadb_files[@]}" --innodb-log-file-size=8M \

@@ -185,8 +185,8 @@ static void test_value(void **state)
 }
 
 /* Where few of the blocks that are read had been prefetched, and all of these save a
- * miss, the estimate's error is as large as what they save: what it may have made does
- * not count. */
+ * miss, the estimate's error is as large as what they save: it is counted in their
+ * favour. */
 static void test_value_of_few(void **state)
 {
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
