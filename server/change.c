@@ -14,7 +14,7 @@
  * through the same checks (qms_config_change()).  Then what cannot be done is refused,
  * and only then is anything done: a request is carried out as a whole or not at all.
  *
- * What readers use is changed inside the closed gate (gate.h), which takes a
+ * What readers use is changed with the write lock (rwlock.h), which is held for a
  * millisecond at most.  A policy is replaced in two steps, so that two never have the
  * rules' directory or the rules' memory at a time: "none" takes over; the old one's
  * miner ends, and it saves its rules; the new one is made, loads its, and takes over.
@@ -79,7 +79,7 @@ static void take_over(struct takeover *t)
 
     pthread_mutex_lock(&s->sessions.lock);
     pthread_mutex_lock(&s->lock);
-    qms_gate_close(&s->contexts.gate);
+    qms_rwlock_write(&s->contexts.lock);
     if (other || params->level != s->config.params.level)
         restart_contexts(t);
     s->miner = s->contexts.miner = t->miner;
@@ -102,7 +102,7 @@ static void take_over(struct takeover *t)
     s->config.params.mining = params->mining;
     s->config.prefetching = t->config->prefetching;
     s->config.log_level = t->config->log_level;
-    qms_gate_open(&s->contexts.gate);
+    qms_rwlock_write_unlock(&s->contexts.lock);
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_unlock(&s->sessions.lock);
 }

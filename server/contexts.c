@@ -142,7 +142,7 @@ static int begin_all(struct qms_contexts *c, struct qm_prefetcher *prefetcher)
 
 int qms_contexts_init(struct qms_contexts *c)
 {
-    qms_gate_init(&c->gate);
+    qms_rwlock_init(&c->lock);
     qms_slot_init(&c->all, QMS_CLIENT_NONE);
     atomic_init(&c->next_id, 1);
     atomic_init(&c->open, 0);
@@ -152,7 +152,7 @@ int qms_contexts_init(struct qms_contexts *c)
     if (c->mining && c->level == QM_LEVEL_NONE &&
         begin_all(c, c->engine->prefetcher) != 0) {
         qms_slot_destroy(&c->all);
-        qms_gate_destroy(&c->gate);
+        qms_rwlock_destroy(&c->lock);
         return ENOMEM;
     }
     return 0;
@@ -170,7 +170,7 @@ void qms_contexts_destroy(struct qms_contexts *c)
     if (c->all.context)
         qm_context_end(c->engine->prefetcher, c->all.context, all_ended, c);
     qms_slot_destroy(&c->all);
-    qms_gate_destroy(&c->gate);
+    qms_rwlock_destroy(&c->lock);
 }
 
 struct restart {
@@ -237,7 +237,7 @@ static uint32_t stream_class(const struct qms_class *klass)
 }
 
 /* The recorder that is told of the tree of a root of that number, if any.  The caller
- * is inside the gate, or there is no shadow. */
+ * has the read lock, or there is no shadow. */
 static struct qms_recorder *recorder_of(const struct qms_contexts *c, uint64_t root_id)
 {
     struct qms_recorder *shadow;
@@ -283,7 +283,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
                       struct qms_slot *parent, enum qm_kind kind,
                       struct qms_class *klass)
 {
-    unsigned stripe = qms_gate_enter(&c->gate);
+    unsigned stripe = qms_rwlock_read(&c->lock);
     struct qms_slot *root = parent ? lock_tree(parent) : NULL;
     struct qms_recorder *recorder;
     uint64_t id, parent_id = 0;
@@ -319,7 +319,7 @@ int qms_context_begin(struct qms_contexts *c, struct qms_slot *slot,
         qms_class_add(klass, QMS_CLASS_CONTEXTS, 1);
     }
     pthread_mutex_unlock(&root->tree);
-    qms_gate_leave(&c->gate, stripe);
+    qms_rwlock_read_unlock(&c->lock, stripe);
     return error;
 }
 
@@ -337,11 +337,11 @@ static void ended(void *opaque, struct qm_context *context, struct qm_work *work
 
 void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
 {
-    unsigned stripe = qms_gate_enter(&c->gate);
+    unsigned stripe = qms_rwlock_read(&c->lock);
     struct qms_slot *root = lock_tree(slot);
 
     if (!root) {
-        qms_gate_leave(&c->gate, stripe);
+        qms_rwlock_read_unlock(&c->lock, stripe);
         return;
     }
     /* In a trace, ending a context ends what is nested in it, so one E does. */
@@ -349,17 +349,18 @@ void qms_context_end(struct qms_contexts *c, struct qms_slot *slot)
         qms_record_end(recorder_of(c, root->id), slot->id);
     qm_context_end(c->engine->prefetcher, slot->context, ended, c);
     pthread_mutex_unlock(&root->tree);
-    qms_gate_leave(&c->gate, stripe);
+    qms_rwlock_read_unlock(&c->lock, stripe);
 }
 
 void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type,
                         uint64_t offset, uint64_t count, struct qms_ref *ref)
 {
-    /* The shadow must not go meanwhile; as elsewhere, the gate comes before the tree.
+    /* The shadow must not go meanwhile; as elsewhere, this lock comes before the
+     * tree's.
      */
     const bool shadowed =
         !c->recorder && atomic_load_explicit(&c->shadow, memory_order_relaxed);
-    unsigned stripe = shadowed ? qms_gate_enter(&c->gate) : 0;
+    unsigned stripe = shadowed ? qms_rwlock_read(&c->lock) : 0;
     struct qms_slot *root = slot ? lock_tree(slot) : NULL;
     struct qms_recorder *recorder = c->recorder;
     uint64_t recorded_id = 0;
@@ -368,7 +369,7 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
         recorder = recorder_of(c, root ? root->id : 0);
     if (root) {
         *ref = (struct qms_ref){slot, slot->klass, slot->id, slot->around, 1};
-        /* A caller without a recorder is outside the gate, in which shadows are
+        /* A caller without a recorder has no read lock, with which shadows are
          * exchanged. */
         if (recorder && slot->recorded)
             recorded_id = slot->id;
@@ -381,7 +382,7 @@ void qms_context_arrive(struct qms_contexts *c, struct qms_slot *slot, char type
     if (root)
         pthread_mutex_unlock(&root->tree);
     if (shadowed)
-        qms_gate_leave(&c->gate, stripe);
+        qms_rwlock_read_unlock(&c->lock, stripe);
 }
 
 unsigned qms_context_access(struct qms_contexts *c, const struct qms_ref *ref,

@@ -11,7 +11,7 @@
  * read begins its context, the end of the connection ends it.  Everything else may be
  * called by any thread at any time.
  *
- * Sequences are used inside the gate, which is entered before a tree's lock is taken.
+ * Sequences are used with the read lock, which is taken before a tree's lock.
  * While it is closed, the prefetcher, the level and the miner can be replaced.
  */
 #ifndef QMS_CONTEXTS_H
@@ -26,7 +26,7 @@
 #include "mining/core/context.h"
 #include "server/classes.h"
 #include "server/clients.h"
-#include "server/gate.h"
+#include "server/rwlock.h"
 #include "server/miner.h"
 #include "server/record.h"
 #include "server/stats.h"
@@ -59,7 +59,7 @@ void qms_slot_init(struct qms_slot *slot, unsigned client);
 void qms_slot_destroy(struct qms_slot *slot); /* nothing is open in it */
 
 struct qms_contexts {
-    struct qms_gate gate; /* of the engine, and of level, mining and miner */
+    struct qms_rwlock lock; /* of the engine, and of level, mining and miner */
     const struct qm_engine *engine;
     enum qm_level level;
     bool mining; /* false: the prefetcher neither learns nor prefetches */
@@ -67,7 +67,7 @@ struct qms_contexts {
     struct qms_miner *miner;       /* NULL: nothing to learn */
     struct qms_recorder *recorder; /* NULL: not recording; it never changes */
     /* A recording for a while, if there is no other: NULL, or of one in shadow_one_in
-     * of the trees of contexts.  Both change inside the closed gate. */
+     * of the trees of contexts.  Both change with the write lock. */
     _Atomic(struct qms_recorder *) shadow;
     uint64_t shadow_one_in;
     struct qms_stats *stats;
@@ -94,14 +94,14 @@ int qms_context_begin(struct qms_contexts *contexts, struct qms_slot *slot,
 /* Ends the context that is open in slot, if any, and all that is nested in it. */
 void qms_context_end(struct qms_contexts *contexts, struct qms_slot *slot);
 
-/* The caller has closed the gate.  The sequences of slot's context, if it is a root,
+/* The caller has the write lock.  The sequences of slot's context, if it is a root,
  * and of all that is nested in it end, and what they have read is queued for the
  * present miner; they begin anew with another prefetcher, at another level.  slot NULL:
  * of the one context of level none. */
 void qms_contexts_restart(struct qms_contexts *contexts, struct qms_slot *slot,
                           struct qm_prefetcher *prefetcher, enum qm_level level);
 
-/* Inside the closed gate: a recording has begun, and the slot's context, if one is
+/* With the write lock: a recording has begun, and the slot's context, if one is
  * open, begins in it, after those that it is nested in. */
 void qms_context_record_open(struct qms_contexts *contexts, struct qms_slot *slot);
 
@@ -121,7 +121,7 @@ void qms_context_arrive(struct qms_contexts *contexts, struct qms_slot *slot, ch
 
 /* Extends the context's sequence by a block of the request.  access: how the block was
  * found.  Fills in candidates for prefetching, and returns how many.  The caller is
- * inside the gate. */
+ * with the read lock. */
 unsigned qms_context_access(struct qms_contexts *contexts, const struct qms_ref *ref,
                             uint64_t block, enum qm_access access,
                             struct qm_candidate candidates[QM_CANDIDATES_MAX]);

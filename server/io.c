@@ -661,10 +661,10 @@ static void forget_trimmed(struct qms_server *s, uint32_t count, uint64_t offset
     if (offset + count == s->size && s->size % block_size != 0)
         end++;
     if (end > first) {
-        unsigned stripe = qms_gate_enter(&s->contexts.gate);
+        unsigned stripe = qms_rwlock_read(&s->contexts.lock);
 
         qm_engine_forget(&s->engine, first, end - first);
-        qms_gate_leave(&s->contexts.gate, stripe);
+        qms_rwlock_read_unlock(&s->contexts.lock, stripe);
     }
 }
 

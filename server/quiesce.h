@@ -5,7 +5,7 @@
  * wait for I/O there, for as long as it takes; they may enter again meanwhile.  To take
  * it away, a thread first makes it unreachable (a pointer becomes NULL), and then
  * waits: qms_quiesce_wait() returns when all threads that had entered before have left.
- * Unlike a gate (gate.h) it keeps no thread out.
+ * Unlike a lock (rwlock.h) it keeps no thread out.
  *
  * As sleepable RCU does, it counts in two sets, of which one is current.  A thread that
  * has read which one is, and counts itself late, may count in the other one; so both

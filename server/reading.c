@@ -41,17 +41,17 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct issuer issuer = {s, ref};
     unsigned n, throttled, stripe;
-    struct qm_engine e; /* what is issued next may wait, so that is outside the gate;
+    struct qm_engine e; /* what is issued next may wait, so that is without the lock;
                            its prefetcher may be gone then: qms_reading_refused() */
     uint64_t now;
 
     if (qm_engine_ignores(&s->engine, access))
         return;
-    stripe = qms_gate_enter(&s->contexts.gate);
+    stripe = qms_rwlock_read(&s->contexts.lock);
     n = qms_context_access(&s->contexts, ref, block, access, candidates);
     if (n > 0)
         e = s->engine;
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
     if (n == 0)
         return;
     now = qm_engine_needs_time(&e) ? qms_now() : 0;
@@ -64,11 +64,11 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
 void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count)
 {
     struct qms_server *s = opaque;
-    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
 
     if (s->engine.number == number) /* else its stream has gone with the prefetcher */
         qm_engine_refused(&s->engine, block, count);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
 /* A context of that class has demanded a block: see qm_engine_found(). */
@@ -80,9 +80,9 @@ static enum qm_access tell(struct qms_server *s, uint64_t block, uint32_t klass,
 
     if (found->outcome != QM_PREFETCH_HIT) /* then nobody is told */
         return qm_engine_found(&s->engine, block, klass, found);
-    stripe = qms_gate_enter(&s->contexts.gate);
+    stripe = qms_rwlock_read(&s->contexts.lock);
     access = qm_engine_found(&s->engine, block, klass, found);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
     return access;
 }
 
@@ -239,10 +239,10 @@ void qms_reading_hinted(void *opaque, unsigned source, struct qms_slot *slot,
 void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n)
 {
     struct qms_server *s = opaque;
-    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
 
     qm_engine_tell(&s->engine, s->config.block_size, atomic_load(&s->size), extents, n);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
 unsigned qms_reading_hinting(void *opaque)

@@ -51,7 +51,7 @@ unsigned qms_reading_hinting(void *opaque);
 void qms_reading_hinting_ended(void *opaque, unsigned source);
 void qms_reading_told(void *opaque, const struct qm_bytes *extents, unsigned n);
 /* Receives the blocks that the engine does not prefetch (struct qm_engine); opaque is
- * the server.  Outside the gate. */
+ * the server.  Without the read lock. */
 void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count);
 /* For qms_hints_new(). */
 void qms_reading_alone(void *opaque, uint64_t block, enum qm_outcome outcome);

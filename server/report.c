@@ -88,7 +88,7 @@ static uint64_t of_class(const struct report *r, const struct qms_class *k,
 /* What can change while the server runs. */
 static void put_settings(struct qms_server *s, json_t *o)
 {
-    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
     char budget[16];
 
     put_text(o, "policy", s->engine.prefetcher->ops->name);
@@ -98,7 +98,7 @@ static void put_settings(struct qms_server *s, json_t *o)
     put_bool(o, "admission", s->engine.admission != NULL);
     qm_budget_format(&s->config.params.budget, budget, sizeof budget);
     put_text(o, "prefetch_rate", budget);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
 static void subtract_cache(struct qm_cache_stats *c, const struct qm_cache_stats *base)
@@ -341,12 +341,12 @@ static void put_memory(struct qms_server *s, json_t *o, uint64_t rules_limit)
 static void get_mining(struct qms_server *s, struct qm_mining_stats *m,
                        struct qms_miner_stats *queue)
 {
-    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
 
     s->engine.prefetcher->ops->stats(s->engine.prefetcher, m);
     if (s->miner)
         qms_miner_stats(s->miner, queue);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
 static void subtract_mining(struct qm_mining_stats *m, struct qms_miner_stats *queue,
@@ -417,14 +417,14 @@ static uint64_t total_requests(const struct report *r, const struct qms_class *k
 static void put_state(struct qms_server *s, json_t *o, const struct qms_class *k)
 {
     enum qm_throttle_state state = QM_THROTTLE_ON;
-    unsigned stripe = qms_gate_enter(&s->contexts.gate);
+    unsigned stripe = qms_rwlock_read(&s->contexts.lock);
     uint32_t set = k->index;
     char id[17];
 
     if (s->engine.throttle)
         state = qm_throttle_get(s->engine.throttle,
                                 qm_engine_class(&s->engine, k->index), &set);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
     snprintf(id, sizeof id, "%016" PRIx64, qms_class_at(s->classes, set)->id);
     put_text(o, "state", qm_throttle_state_name(state));
     put_text(o, "set", id);

@@ -59,10 +59,10 @@ static void wasted(void *opaque, uint64_t block, uint32_t issuer)
     qms_class_add(qms_class_at(s->classes, issuer), QMS_CLASS_WASTED, 1);
     /* The cache's lock is held, so this must not wait for a change of the engine;
      * during one, the prefetcher misses this event. */
-    if (!qms_gate_try_enter(&s->contexts.gate, &stripe))
+    if (!qms_rwlock_try_read(&s->contexts.lock, &stripe))
         return;
     qm_engine_wasted(&s->engine, block, issuer);
-    qms_gate_leave(&s->contexts.gate, stripe);
+    qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
 struct qm_mining_config qms_mining_config(const struct qms_server *s,

@@ -4,7 +4,7 @@
  * nbdkit loads a filter once, so there is one server.  Its parts are created in the
  * order in which they are declared here, and destroyed in reverse.  While connections
  * are served nothing in it changes, except what its parts guard themselves, and what
- * change.c does while the gate of its contexts is closed.
+ * change.c does with the write lock of its contexts.
  */
 #ifndef QMS_SERVER_H
 #define QMS_SERVER_H
@@ -64,7 +64,7 @@ struct qms_server {
     struct qms_http *http;
     struct qms_stats *stats;
     struct qms_classes *classes;
-    /* With a prefetcher, which is its alone.  It changes inside the closed gate. */
+    /* With a prefetcher, which is its alone.  It changes with the write lock. */
     struct qm_engine engine;
     struct qm_throttle
         *throttle;           /* NULL: no prefetching; the engine's if it throttles */
@@ -100,7 +100,7 @@ struct qms_server {
     _Atomic bool uncached;
     bool made; /* all of the above are created */
 
-    pthread_mutex_t size_lock; /* of changes of size; taken before the gate's */
+    pthread_mutex_t size_lock; /* of changes of size; taken before contexts.lock */
 
     pthread_mutex_t lock; /* of what follows */
     struct cds_list_head connections;

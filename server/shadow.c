@@ -12,7 +12,7 @@
  * what is left then is a pointer that is looked at for each request, until the next
  * request of this kind.
  *
- * The recorder is exchanged inside the closed gate, where nobody holds it.
+ * The recorder is exchanged with the write lock, when nobody holds it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,13 +66,13 @@ static void exchange(struct qms_server *s, struct qms_recorder *recorder,
 {
     pthread_mutex_lock(&s->sessions.lock);
     pthread_mutex_lock(&s->lock);
-    qms_gate_close(&s->contexts.gate);
+    qms_rwlock_write(&s->contexts.lock);
     each_slot(s, forget_slot);
     s->contexts.shadow_one_in = one_in;
     atomic_store(&s->contexts.shadow, recorder);
     if (recorder)
         each_slot(s, record_slot);
-    qms_gate_open(&s->contexts.gate);
+    qms_rwlock_write_unlock(&s->contexts.lock);
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_unlock(&s->sessions.lock);
 }

@@ -29,9 +29,9 @@ static void grow(struct qms_server *s, uint64_t before, uint64_t size)
     if (s->prefetch)
         qms_prefetch_grow(s->prefetch, size);
     qms_forget_between(s, before, size);
-    qms_gate_close(&s->contexts.gate);
+    qms_rwlock_write(&s->contexts.lock);
     s->engine.device_blocks = (size - 1) / block_size + 1;
-    qms_gate_open(&s->contexts.gate);
+    qms_rwlock_write_unlock(&s->contexts.lock);
 }
 
 bool qms_size_found(struct qms_server *s, uint64_t size)

@@ -192,11 +192,11 @@ static void replace_prefetcher(struct bare *b)
 {
     const struct qm_mining_config mining = {.ablate = 0};
 
-    qms_gate_close(&b->s.contexts.gate);
+    qms_rwlock_write(&b->s.contexts.lock);
     qms_contexts_restart(&b->s.contexts, &b->slot, &successor.base, QM_LEVEL_INNERMOST);
     qms_contexts_restart(&b->s.contexts, NULL, &successor.base, QM_LEVEL_INNERMOST);
     qm_engine_set_prefetcher(&b->s.engine, &successor.base, &mining);
-    qms_gate_open(&b->s.contexts.gate);
+    qms_rwlock_write_unlock(&b->s.contexts.lock);
     b->fake.gone = true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-gate.c - who closes the gate is alone, and nobody waits for ever. */
+/* test-rwlock.c - a writer is alone, and nobody waits for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,14 +7,14 @@
 
 #include <cmocka.h>
 
-#include "server/gate.h"
+#include "server/rwlock.h"
 #include "tests/unit/check.h"
 
 #define READERS 4
 #define ROUNDS  300
 
-static struct qms_gate gate;
-static uint64_t a, b; /* equal but for who changes them, inside the closed gate */
+static struct qms_rwlock lock;
+static uint64_t a, b; /* equal, but while a writer changes them */
 static _Atomic bool stop;
 static _Atomic unsigned entered, turned_away;
 
@@ -25,13 +25,13 @@ static void *read_it(void *opaque)
 
     while (!atomic_load(&stop)) {
         if (waits) {
-            stripe = qms_gate_enter(&gate);
-        } else if (!qms_gate_try_enter(&gate, &stripe)) {
+            stripe = qms_rwlock_read(&lock);
+        } else if (!qms_rwlock_try_read(&lock, &stripe)) {
             atomic_fetch_add(&turned_away, 1);
             continue;
         }
         check(a == b);
-        qms_gate_leave(&gate, stripe);
+        qms_rwlock_read_unlock(&lock, stripe);
         atomic_fetch_add(&entered, 1);
     }
     return NULL;
@@ -42,12 +42,12 @@ static void *change_it(void *opaque)
     for (unsigned i = 0; i < ROUNDS; i++) {
         unsigned before = atomic_load(&entered);
 
-        qms_gate_close(&gate);
+        qms_rwlock_write(&lock);
         a++;
         if (i % 16 == 0)
             usleep(100);
         b++;
-        qms_gate_open(&gate);
+        qms_rwlock_write_unlock(&lock);
         while (atomic_load(&entered) == before)
             usleep(10);
     }
@@ -58,10 +58,10 @@ static void test_alone(void **state)
 {
     pthread_t readers[READERS], changers[2];
 
-    qms_gate_init(&gate);
+    qms_rwlock_init(&lock);
     for (unsigned i = 0; i < READERS; i++)
         assert_int_equal(
-            pthread_create(&readers[i], NULL, read_it, i % 2 ? &gate : NULL), 0);
+            pthread_create(&readers[i], NULL, read_it, i % 2 ? &lock : NULL), 0);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&changers[i], NULL, change_it, NULL), 0);
     for (unsigned i = 0; i < 2; i++)
@@ -71,20 +71,20 @@ static void test_alone(void **state)
         pthread_join(readers[i], NULL);
     assert_int_equal(a, 2 * ROUNDS);
     assert_int_equal(b, 2 * ROUNDS);
-    qms_gate_destroy(&gate);
+    qms_rwlock_destroy(&lock);
 }
 
 static void test_closed(void **state)
 {
     unsigned stripe;
 
-    qms_gate_init(&gate);
-    qms_gate_close(&gate);
-    assert_false(qms_gate_try_enter(&gate, &stripe));
-    qms_gate_open(&gate);
-    assert_true(qms_gate_try_enter(&gate, &stripe));
-    qms_gate_leave(&gate, stripe);
-    qms_gate_destroy(&gate);
+    qms_rwlock_init(&lock);
+    qms_rwlock_write(&lock);
+    assert_false(qms_rwlock_try_read(&lock, &stripe));
+    qms_rwlock_write_unlock(&lock);
+    assert_true(qms_rwlock_try_read(&lock, &stripe));
+    qms_rwlock_read_unlock(&lock, stripe);
+    qms_rwlock_destroy(&lock);
 }
 
 int main(void)
