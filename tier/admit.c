@@ -150,7 +150,7 @@ void admit_count(struct qm_tier *t, uint64_t block)
     if (t->admission.unread)
         read_again(t, hash);
     if (t->config.admit == QM_TIER_ADMIT_AUTO)
-        rivals_read(t, block);
+        reuse_read(t, block);
     n = atomic_fetch_add_explicit(&s->accesses, 1, memory_order_relaxed) + 1;
     if (n == s->sample) {
         for (uint64_t i = 0; i < ROWS * s->row; i++) {
@@ -214,7 +214,7 @@ void admit_offered(struct qm_tier *t, const struct qm_tier_insert *insert)
     if (frequency == QM_TIER_FREQUENCY_UNKNOWN)
         frequency = admit_frequency(t, insert->block);
     if (frequency < EARNED)
-        rivals_offered(t, insert->block, frequency, atomic_load(&t->admission.leaving));
+        reuse_offered(t, insert->block, frequency, atomic_load(&t->admission.leaving));
 }
 
 int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan,
@@ -252,7 +252,7 @@ int admit_decide(struct qm_tier *t, uint64_t block, uint32_t frequency, bool sca
     if (frequency >= EARNED)
         return 0;
     leaving = atomic_load(&t->admission.leaving);
-    return rivals_admit(t, block, frequency, leaving, 16 * frequency > leaving + MARGIN)
+    return reuse_admit(t, block, frequency, leaving, 16 * frequency > leaving + MARGIN)
                ? 0
                : EPERM;
 }

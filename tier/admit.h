@@ -10,7 +10,7 @@
  *
  * *Threshold.*  While the tier has free segments, all blocks that are no scan's are
  * admitted.  Then those that were read at least twice, if blocks of such a frequency
- * are worth more than those that are evicted (rivals.h); until that is known, those
+ * are worth more than those that are evicted (reuse.h); until that is known, those
  * that were read more often by a quarter of an access: the others make room for it, as
  * TinyLFU's victim does.  Those that stay in their segment do not count: they are the
  * hottest, and with them next to nothing would be admitted.  The mean frequency is

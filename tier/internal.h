@@ -11,12 +11,12 @@
  *   intent.c   the write-intent map, flushes
  *   verify.c   what others may have changed before
  *   admit.c    frequency sketch, write budget, Bloom filter
- *   rivals.c   what offered blocks are worth beside those that leave
+ *   reuse.c    how often offered and evicted blocks are read again
  *   resize.c   grows and shrinks
  *   format.c   the file's format; io.c the file; ring.c reads of it by io_uring
  *
  * Locks, in the order in which they may be nested: log.lock, verify.lock, shard.lock.
- * intent.lock, queue.lock, reader.lock, rivals.lock, die_lock are leaves, but that
+ * intent.lock, queue.lock, reader.lock, reuse.lock, die_lock are leaves, but that
  * tier_die() may be called with any held except itself.
  *
  * A segment is *pinned* by those who use one of its slots outside a shard's lock: who
@@ -36,7 +36,7 @@
 #include "tier/format.h"
 #include "tier/io.h"
 #include "tier/rebuild.h"
-#include "tier/rivals.h"
+#include "tier/reuse.h"
 #include "tier/tier.h"
 
 #define NO_SEGMENT UINT32_MAX
@@ -212,7 +212,7 @@ struct qm_tier {
 
     struct qm_tier_admission admission;
     struct rebuild rebuild;
-    struct rivals rivals;
+    struct reuse reuse;
 
     struct {
         pthread_mutex_t lock;

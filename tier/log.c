@@ -292,7 +292,7 @@ static int evict(struct qm_tier *t, uint32_t number, const uint8_t *taken)
         if (!(taken && taken[i]) && entries[i].block != QM_TIER_VOID &&
             index_remove_from(t, entries[i].block, number, i)) {
             sum += admit_frequency(t, entries[i].block);
-            rivals_left(t, entries[i].block);
+            reuse_left(t, entries[i].block);
             gone++;
         }
     wait_for_pins(segment_of(t, number));

@@ -414,7 +414,7 @@ static int build(struct qm_tier *t)
     int r = log_new(t);
 
     rebuild_size(t);
-    rivals_size(t);
+    reuse_size(t);
     if (r == 0)
         r = index_new(t, (uint64_t)t->g.slots * t->g.segments);
     if (r == 0)

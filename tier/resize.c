@@ -32,7 +32,7 @@ static int grow(struct qm_tier *t, const struct qm_tier_geometry *g)
         return r;
     t->g.segments = g->segments;
     rebuild_size(t);
-    rivals_size(t);
+    reuse_size(t);
     t->size = qm_tier_file_bytes(g);
     for (uint32_t i = was; i < g->segments; i++)
         log_push(t, &t->log.free, i);
@@ -79,7 +79,7 @@ static int shrink(struct qm_tier *t, const struct qm_tier_geometry *g)
     }
     t->g.segments = g->segments;
     rebuild_size(t);
-    rivals_size(t);
+    reuse_size(t);
     t->size = qm_tier_file_bytes(g);
     if (!t->io.fixed)
         r = t->io.resize(t->io.opaque, t->size);

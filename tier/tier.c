@@ -332,7 +332,7 @@ static void destroy(struct qm_tier *t)
     pthread_mutex_destroy(&t->intent.lock);
     pthread_mutex_destroy(&t->admission.lock);
     pthread_mutex_destroy(&t->rebuild.lock);
-    pthread_mutex_destroy(&t->rivals.lock);
+    pthread_mutex_destroy(&t->reuse.lock);
     pthread_mutex_destroy(&t->keeper.lock);
     pthread_mutex_destroy(&t->keeper.sync_lock);
     pthread_cond_destroy(&t->keeper.wake);
@@ -365,7 +365,7 @@ static struct qm_tier *create(const struct qm_tier_config *config)
     pthread_mutex_init(&t->intent.lock, NULL);
     pthread_mutex_init(&t->admission.lock, NULL);
     pthread_mutex_init(&t->rebuild.lock, NULL);
-    pthread_mutex_init(&t->rivals.lock, NULL);
+    pthread_mutex_init(&t->reuse.lock, NULL);
     pthread_mutex_init(&t->keeper.lock, NULL);
     pthread_mutex_init(&t->keeper.sync_lock, NULL);
     pthread_cond_init(&t->keeper.wake, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-rivals.c - a full tier takes what is worth more than what it has to give up for
- * it (tier/rivals.h), by its public calls: without data, repeatable. */
+/* test-reuse.c - a full tier admits blocks that are read more often than those that
+ * it evicts (tier/reuse.h), by its public calls: without data, repeatable. */
 #include "testing.h"
 #include "tier/internal.h"
 
@@ -147,7 +147,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     struct qm_tier *t = raced;
 
-    if (t && mutex == &t->rivals.lock) {
+    if (t && mutex == &t->reuse.lock) {
         raced = NULL;
         look_up(t, 2000000, 10);
         offer(t, 1000000);
@@ -159,8 +159,8 @@ static uint64_t learned(struct qm_tier *t)
 {
     uint64_t n = 0;
 
-    for (unsigned kind = 0; kind <= RIVALS_KINDS; kind++)
-        n += atomic_load(&t->rivals.learned[kind]);
+    for (unsigned kind = 0; kind <= REUSE_KINDS; kind++)
+        n += atomic_load(&t->reuse.learned[kind]);
     return n;
 }
 
@@ -176,9 +176,9 @@ static void test_replaced(void **state)
         use(t, b);
         use(t, b);
     }
-    look_up(t, 3000000, atomic_load(&t->rivals.horizon) + 1); /* all places are old */
+    look_up(t, 3000000, atomic_load(&t->reuse.horizon) + 1); /* all places are old */
     offer(t, 1000000);
-    look_up(t, 3000000, atomic_load(&t->rivals.horizon) + 1);
+    look_up(t, 3000000, atomic_load(&t->reuse.horizon) + 1);
     before = learned(t);
     raced = t;
     look_up(t, 1000000, 1);
