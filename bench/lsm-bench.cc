@@ -158,7 +158,7 @@ void usage()
             "usage: lsm-bench DIRECTORY [mode=M] [workload=W] [zipf=Z] [cache=MiB] "
             "[model=FILE] [dump=FILE] [keys=N] [reads=N] [warmup=N] [seed=N] "
             "[scans=S] [writes=W] [interval=MS] [keyed=1] [series=1] [pace=N] "
-            "[live=1]\n");
+            "[live=1] [ranges=N] [compactions=0]\n");
     exit(2);
 }
 
@@ -200,6 +200,10 @@ Cell cell_of(int argc, char **argv)
             cell.writes = atof(value.c_str());
         else if (name == "pace")
             cell.pace = atol(value.c_str());
+        else if (name == "ranges")
+            cell.ranges = static_cast<uint32_t>(atol(value.c_str()));
+        else if (name == "compactions")
+            cell.compactions = value == "1";
         else if (name == "keyed")
             cell.keyed = value == "1";
         else if (name == "series")
@@ -236,6 +240,7 @@ struct Bench {
         o.soft_pending_compaction_bytes_limit = 0;
         o.hard_pending_compaction_bytes_limit = 0;
         o.max_background_jobs = 2;
+        o.disable_auto_compactions = !cell.compactions;
         o.use_direct_reads = o.use_direct_io_for_flush_and_compaction = cell.live;
         t.block_cache = NewLRUCache(cell.cache, 2);
         t.filter_policy.reset(NewBloomFilterPolicy(10));
@@ -280,6 +285,7 @@ struct Bench {
         if (mode != modes.end()) {
             lsm::Config config;
             config.interval_ms = cell.live ? cell.interval : 0;
+            config.ranges = cell.ranges;
             config.model = cell.model.empty() ? nullptr : cell.model.c_str();
             config.dump = cell.dump.empty() ? nullptr : cell.dump.c_str();
             config.mode = static_cast<qm_lsm_mode>(mode - modes.begin());

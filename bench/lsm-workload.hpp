@@ -34,6 +34,8 @@ struct Cell {
     bool keyed = false, series = false, live = false;
     double writes = 1. / 3; /* of reads: 75 / 20 / 5 */
     long pace = 0;          /* reads a second; 0: as fast as it goes */
+    uint32_t ranges = 0;    /* most key ranges; 0: the library's own number */
+    bool compactions = true;
 };
 
 /* Gray's approximation of Zipf's distribution over n, exponent below 1. */
