@@ -14,7 +14,7 @@
  * It prints a line a slice: the pair, the side (neighbour or other), the victim's
  * reads, the slice's seconds, the nanoseconds that the victim's thread computed, and
  * that it waited for a processor, those that the server's other threads computed, and
- * the requests of whoever was beside.
+ * the requests of the other side.
  */
 #include <dirent.h>
 #include <endian.h>
@@ -75,7 +75,7 @@ static uint64_t hot, size; /* blocks: of the part that is cached, and of the dev
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static const struct behaviour *on[2]; /* who may send now */
+static const struct behaviour *on[2]; /* whose actors may send now */
 static unsigned idle_actors;
 static bool quit;
 
@@ -410,7 +410,7 @@ static void *run(void *opaque)
         pthread_mutex_unlock(&lock);
         if (ends)
             return NULL;
-        /* Replies may come while we send: somebody may want us to stop meanwhile. */
+        /* Replies may arrive while we send, and the main thread may stop us. */
         for (unsigned i = 0; i < depth && active && (a->now = a->idle); i++) {
             a->idle = a->now->next;
             a->behaviour->act(a, a->now->buf);

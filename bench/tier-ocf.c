@@ -251,7 +251,7 @@ static const struct ocf_volume_properties volumes = {
         },
 };
 
-/* ---- queues, run by who waits */
+/* ---- queues, run by the threads that wait */
 
 static void queue_nothing(ocf_queue_t queue)
 {

@@ -120,8 +120,8 @@ struct qm_cache_config {
      *
      * evicted() gets that number and the block's bytes, which are valid during the
      * call, soon afterwards: when no reader can have them any more, before their memory
-     * is used again.  No lock is held, and nothing is copied.  It may wait, which makes
-     * those wait who need memory for blocks; and must not call back into the cache.
+     * is used again.  No lock is held, and nothing is copied.  It may wait, and
+     * threads that need memory for blocks wait then.  It must not call the cache.
      * Called by any thread that is inside the cache, and by qm_cache_flush().  Blocks
      * that leave by a write, or from the prefetch part, and those that qm_cache_free()
      * finds, are not handed over. */

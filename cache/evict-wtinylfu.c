@@ -50,7 +50,7 @@ struct wtinylfu {
     unsigned window; /* percent of the blocks */
     bool keeps, yields;
     uint64_t entered;         /* in place of others, since the window yielded a block */
-    struct qm_sketch *sketch; /* own, or another's, who counts */
+    struct qm_sketch *sketch; /* own, or another policy's, which counts */
     struct qm_sketch own;
 };
 

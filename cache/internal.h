@@ -138,7 +138,7 @@ struct qm_shard {
     struct qm_shadow shadow;
 
     struct qm_limits limits;
-    _Atomic uint64_t batch; /* limits.batch, for who does not hold the mutex */
+    _Atomic uint64_t batch; /* limits.batch, for threads without the mutex */
     uint64_t made;          /* blocks that the policies and ghosts have memory for */
     uint64_t main_made;     /* of them, the main one */
     size_t made_bytes;      /* that are counted for it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* advise.h - what quickmine advise found out of a trace, for those who print it. */
+/* advise.h - what quickmine advise found out about a trace, for its printers. */
 #ifndef QM_CLI_ADVISE_H
 #define QM_CLI_ADVISE_H
 

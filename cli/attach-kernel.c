@@ -183,7 +183,7 @@ static void stop_lines(struct attachment *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Whether the device has ended: somebody detached it. */
+/* Whether the kernel has detached the device, at another program's request. */
 static bool is_over(struct attachment *a)
 {
     return lines_up(a) == 0 &&
@@ -218,8 +218,7 @@ static void forget_losses(struct attachment *a)
         return;
     close(fd);
     atomic_store(a->device->seen, losses);
-    daemon_log(LOG_NOTICE,
-               "%s: nobody uses it any more who has to hear that writes were lost",
+    daemon_log(LOG_NOTICE, "%s: the programs whose writes may be lost have closed it",
                a->options->device);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attach-use.c - who uses a block device. */
+/* attach-use.c - whether a block device is in use. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -157,8 +157,8 @@ static bool is_in_memory(const char *path)
     return memory;
 }
 
-/* A loop device holds nothing exclusively, and no process has it open.  A node of the
- * device that somebody has made elsewhere than in /dev or its like is not found. */
+/* A loop device holds nothing exclusively, and no process has it open.  Device
+ * nodes outside /dev and the like are not found. */
 static int find_loop(const char *device, dev_t disk, char *err, size_t len)
 {
     const struct dirent *entry;

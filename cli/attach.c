@@ -292,8 +292,8 @@ static bool take_lock(struct attach_options *o)
     return false;
 }
 
-/* The same for a socket.  The file says who serves it, also to the next program, after
- * this one was killed. */
+/* The same for a socket.  The file names the process that serves it, also to the next
+ * program, after this one was killed. */
 static bool take_socket(struct attach_options *o)
 {
     char path[PATH_MAX];

@@ -69,7 +69,7 @@ int attach_check_same(const struct attach_options *o, uint64_t size, char *err,
  * long. */
 int attach_lock(unsigned number, unsigned wait_seconds);
 
-/* What the kernel is told of who has connected a device. */
+/* The text by which the kernel remembers which program connected a device. */
 void attach_owner(char *owner, size_t len, const char *uri);
 bool attach_is_ours(const char *owner);
 

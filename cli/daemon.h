@@ -3,7 +3,7 @@
  *
  * The process forks before it has threads or connections.  The child does the work, its
  * messages still going to the terminal, and says when it is ready; only then it leaves
- * the terminal, and its parent ends.  So whoever started it sees what went wrong, and
+ * the terminal, and its parent ends.  So the caller sees error messages, and
  * gets the exit status.  A service manager is told as well (sd_notify(3)'s protocol).
  *
  * Threads: daemon_log() by any; the rest by the main thread.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* serve-keys.c - a key of the file that describes a server which is nobody's, but
- * nearly somebody's.
+/* serve-keys.c - finds misspelt keys in the file that describes a server.
  *
  * Keys that are not serve's go to the filter; and those that are not its, nbdkit offers
  * to the filters and the plugin below, which may be any.  So a key that is not known

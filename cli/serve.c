@@ -122,7 +122,7 @@ static struct command nbdkit_command(const struct serve_server *server, bool che
     for (size_t i = 0; i < file->n; i++)
         if (strcmp(file->settings[i].key, "nbdkit-option") == 0)
             push(&command, "%s", file->settings[i].value);
-    if (check) /* the last one counts: who asked is to see what is wrong */
+    if (check) /* the last --log counts: the user is to see what is wrong */
         push(&command, "--log=stderr");
     push_filters(&command, file);
     push(&command, "%s", serve_value(file, "backend", ""));

@@ -40,8 +40,8 @@ json_t *cli_control(const char *path, const char *line, unsigned timeout_s, char
  * refused is no answer.  Prints why there is none, and returns NULL. */
 json_t *cli_ask(const char *path, json_t *request, unsigned timeout_s);
 
-/* As cli_ask(); once stop_fd can be read, as somebody wants this program to end, the
- * answer is waited for for CLI_STOPPED_S more, at most.  stop_fd -1: nobody will. */
+/* As cli_ask(); once stop_fd can be read, because this program shall end, it waits for
+ * CLI_STOPPED_S more, at most.  stop_fd -1: no such descriptor. */
 json_t *cli_ask_until(const char *path, json_t *request, unsigned timeout_s,
                       int stop_fd);
 

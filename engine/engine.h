@@ -175,9 +175,8 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
  * are contents that are read again. */
 void qm_engine_forget(const struct qm_engine *e, uint64_t block, uint64_t count);
 
-/* Of a device of `size` bytes somebody says that a file has these n extents: offsets
- * and lengths in bytes, in the order of the file; they go on as prefetcher.h says. What
- * lies beyond the device is left out. */
+/* Passes a file's n extents to the prefetcher: offsets and lengths in bytes, in the
+ * order of the file.  Parts beyond the device's `size` bytes are left out. */
 void qm_engine_tell(const struct qm_engine *e, uint32_t block_size, uint64_t size,
                     const struct qm_bytes *extents, unsigned n);
 

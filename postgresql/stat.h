@@ -8,8 +8,8 @@
 /* To be called while shared_preload_libraries are being loaded. */
 void qm_stat_reserve(void);
 
-/* Where this backend counts: shared with nobody who is alive, so what it adds is added
- * to what others have before it. */
+/* This backend's counters.  No living backend shares them; earlier ones may have added
+ * to them. */
 struct qm_counts *qm_stat_of_backend(void);
 
 /* What this backend shows the others: a number, at first 0.  Returns what it showed

@@ -2,8 +2,8 @@
 /* control-socket.h - answers requests to change the server, over a Unix socket.
  *
  * A client connects, sends one line, gets one line and is disconnected.  It must run as
- * root or as the server's user: the kernel says who it is (SO_PEERCRED), whatever the
- * mode of the socket has become.
+ * root or as the server's user: the kernel tells its user (SO_PEERCRED), whatever the
+ * mode of the socket is.
  */
 #ifndef QMS_CONTROL_SOCKET_H
 #define QMS_CONTROL_SOCKET_H

@@ -2,10 +2,10 @@
 /* http.c - see http.h.
  *
  * One thread of libmicrohttpd serves all connections.  Each document is a response of
- * its own that is kept for KEEP_NS and given to all who ask meanwhile, so that the work
- * of a server that is polled hard is bounded; those who are still reading an older one
- * hold a reference to it, and there are CONNECTIONS of them at most, each for a time
- * (http-places.h).
+ * its own that is kept for KEEP_NS and given to all requests meanwhile, which bounds
+ * the work of a server that is polled hard.  Connections that still send an older one
+ * hold a reference to it; there are CONNECTIONS of them at most, each for a limited
+ * time (http-places.h).
  *
  * Nothing that a client sends is used but its method, its path and its host.
  */
@@ -293,7 +293,7 @@ static struct MHD_Response *get(struct qms_http *h, enum document which)
     if (r && now - h->kept[which].made < KEEP_NS)
         return r;
     if (r)
-        MHD_destroy_response(r); /* those who read it have references */
+        MHD_destroy_response(r); /* connections that send it have references */
     if (which == PAGE)
         r = make_page();
     else if (which == HEALTH)

@@ -3,7 +3,7 @@
  *
  * Read-only, and bounded against hostile clients: one thread, a number of connections,
  * a time-out, memory for each, and documents that are made anew only now and then and
- * shared by all who ask meanwhile.  On a loopback address, requests must name a
+ * shared by all requests meanwhile.  On a loopback address, requests must name a
  * loopback host, so that a web page elsewhere cannot read the answers by DNS rebinding.
  */
 #ifndef QMS_HTTP_H

@@ -41,7 +41,7 @@ struct qms_prefetch {
     _Atomic(struct qm_admission *) admission;
     _Atomic uint64_t size;
     _Atomic int room;
-    _Atomic int limit;    /* jobs that may wait; ahead.limit, for who has no lock */
+    _Atomic int limit;    /* jobs that may wait; ahead.limit, readable without lock */
     pthread_mutex_t lock; /* of all that follows; taken before the cache's */
     pthread_cond_t wake;
     bool stop;

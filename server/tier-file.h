@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tier-file.h - whether a path may become a tier, or its witness.
  *
- * Both are written over, so a path that was mistyped must not cost anybody a file: it
- * must be empty, or have been one before, and must be no file that the layers below
- * were given or the process has open.
+ * Both are written over, so a mistyped path must not destroy another file: the
+ * file must be empty, or have been one before, and must be no file that the layers
+ * below were given or the process has open.
  */
 #ifndef QMS_TIER_FILE_H
 #define QMS_TIER_FILE_H

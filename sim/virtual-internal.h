@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* virtual-internal.h - the parts of a simulation in virtual time, for the files that it
  * consists of: virtual.c (clock, clients, results), virtual-read.c (the way of a
- * request), virtual-ahead.c (those who prefetch), virtual-tier.c (the second tier).
+ * request), virtual-ahead.c (the prefetch workers), virtual-tier.c (the second tier).
  */
 #ifndef QM_SIM_VIRTUAL_INTERNAL_H
 #define QM_SIM_VIRTUAL_INTERNAL_H
@@ -197,7 +197,7 @@ bool vt_ahead_take(struct qm_virtual *v, uint64_t block, struct qm_fill *fill);
 /* As qms_prefetch_follow(). */
 unsigned vt_ahead_follow(struct qm_virtual *v, uint64_t block, unsigned max,
                          struct qm_ahead_job *jobs[QM_AHEAD_JOIN_MAX]);
-/* Those who read ahead and are idle take what was queued. */
+/* Idle prefetch workers take queued jobs. */
 void vt_ahead_kick(struct qm_virtual *v);
 void vt_ahead_destroy(struct qm_virtual *v);
 

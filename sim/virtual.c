@@ -30,7 +30,7 @@ struct item {
         struct {
             uint64_t offset, length;
         };
-        char *klass; /* freed by who takes the item */
+        char *klass; /* freed by the thread that takes the item */
     };
 };
 

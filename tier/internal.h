@@ -19,11 +19,11 @@
  * intent.lock, queue.lock, reader.lock, reuse.lock, die_lock are leaves, but that
  * tier_die() may be called with any held except itself.
  *
- * A segment is *pinned* by those who use one of its slots outside a shard's lock: who
- * reads its data, who sets its tag.  They pin it under the lock of the shard while the
- * index has the slot.  A slot is filled anew only when its block is not in the index
- * and no pin from before that is left.  Pins have two phases, so that those of blocks
- * that stay in a segment, which come all the time, are not waited for.
+ * A segment is *pinned* by a thread that uses one of its slots outside a shard's lock,
+ * to read its data or to set its tag.  It is pinned under the lock of the shard while
+ * the index has the slot.  A slot is filled anew only when its block is not in the
+ * index and no pin from before that is left.  Pins have two phases, so that those of
+ * blocks that stay in a segment, which come all the time, are not waited for.
  */
 #ifndef QM_TIER_INTERNAL_H
 #define QM_TIER_INTERNAL_H
@@ -186,7 +186,7 @@ struct qm_tier {
     } verify;
 
     struct {
-        pthread_mutex_t lock; /* of who erases it; before die_lock */
+        pthread_mutex_t lock; /* of the thread that erases it; before die_lock */
         /* In the file, and the next change erases it; die_lock. */
         _Atomic bool recorded;
         _Atomic bool disclaimed; /* none is recorded any more; die_lock */
@@ -364,7 +364,7 @@ void verify_expect(struct qm_tier *t, uint32_t segment, uint32_t slot);
 bool verify_pending(struct qm_tier *t, uint32_t segment, uint32_t slot);
 /* It is not any more.  Returns whether it was. */
 bool verify_done(struct qm_tier *t, uint32_t segment, uint32_t slot);
-/* For those who kill tags; see verify.c. */
+/* For functions that kill tags; see verify.c. */
 bool verify_lock(struct qm_tier *t);
 void verify_unlock(struct qm_tier *t, bool locked);
 /* Before a change of the volume, which is counted in journal.writing. */

@@ -46,7 +46,7 @@ struct reuse {
     _Atomic uint64_t clock;   /* reads */
     _Atomic uint64_t one_in;  /* blocks of which one is in the sample */
     _Atomic uint64_t horizon; /* reads */
-    pthread_mutex_t lock; /* a leaf; of what follows, but anybody may read the means */
+    pthread_mutex_t lock; /* a leaf; of what follows, but means are read without it */
     struct reuse_sample samples[REUSE_SAMPLES];
     _Atomic double mean[REUSE_KINDS + 1]; /* reuse, by kind */
     _Atomic uint64_t learned[REUSE_KINDS + 1];

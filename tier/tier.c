@@ -444,7 +444,7 @@ static int check_witness(const struct qm_tier *t, char *err, size_t len)
         snprintf(err, len, "%s is to be both the tier and its witness", path);
         return EINVAL;
     }
-    return 0; /* what else is wrong with it, who writes it says */
+    return 0; /* other errors are reported when it is written */
 }
 
 /* Whatever was there is not believed the next time. */

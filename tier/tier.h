@@ -129,8 +129,8 @@ struct qm_tier_config {
                      none.  format.h says what is then not noticed */
     enum qm_tier_verify verify; /* default: NEVER, the caller vouches for the volume */
     /* Texts that stand for states of the volume; NULL or "": not known.  The caller
-     * promises that the volume has not been changed by anybody since it was last in a
-     * state of that text.  A state may stand for all changes by the tier's own server
+     * promises that no program has changed the volume since it was last in a state of
+     * that text.  A state may stand for all changes by the tier's own server
      * (a number that changes when another server owns the volume) and stays as it is;
      * or it changes with each write, then observe is needed, too. */
     const char *before; /* which the tier must have recorded */

@@ -186,8 +186,8 @@ bool verify_is_proven(const struct qm_tier *t)
     "served: what is cached may be old, and the next start compares what the tier "    \
     "holds"
 
-/* Until this change the volume was in the state that is recorded, unless somebody else
- * has changed it.  The next state that is recorded would hide that for ever. */
+/* Until this change the volume was in the state that is recorded, unless another
+ * program has changed it.  The next state that is recorded would hide that for ever. */
 void state_change(struct qm_tier *t)
 {
     char text[QM_TIER_STATE] = "";
@@ -223,8 +223,8 @@ static bool is_quiet(struct qm_tier *t, uint64_t ticket)
 }
 
 /* A state is recorded, so this program has changed nothing since.  If the volume has
- * another one now, somebody else has: what is there is not to be believed the next
- * time, and no later state makes it so.  False: that cannot be known now. */
+ * another one now, another program has: the next start must compare the blocks, and no
+ * later state makes that unnecessary.  False: that cannot be known now. */
 static bool look_for_others(struct qm_tier *t, uint64_t ticket)
 {
     char text[QM_TIER_STATE];

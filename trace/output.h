@@ -20,15 +20,15 @@ struct qm_output;
 struct qm_output *qm_output_create(const char *path, char *err, size_t len);
 
 /* Append text.  All return 0 or an errno value; after the first error, always that.
- * EBADF: the descriptor was closed by somebody else, and may be another file's by now,
- * which is not written to. */
+ * EBADF: other code closed the descriptor, which may be another file's by now; nothing
+ * is written to that. */
 int qm_output_write(struct qm_output *out, const void *text, size_t count);
 int qm_output_printf(struct qm_output *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Makes everything written so far readable by others. */
 int qm_output_flush(struct qm_output *out);
 /* Gives the file, which is not standard output, another descriptor, at least this one,
- * and returns it; -1: there is none, or the file's has been closed by somebody else. */
+ * and returns it; -1: there is none, or other code has closed the file's. */
 int qm_output_move(struct qm_output *out, int least);
 /* Completes the file, and frees out in any case. */
 int qm_output_close(struct qm_output *out);

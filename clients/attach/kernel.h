@@ -37,7 +37,7 @@ struct qm_kernel_device {
 };
 
 /* All: 0, or an errno value with a sentence in err.  EOPNOTSUPP: the kernel has no nbd,
- * or its module is not loaded.  The sockets stay the caller's, who may close them. */
+ * or its module is not loaded.  The caller keeps the sockets, and may close them. */
 int qm_kernel_connect(const struct qm_kernel_device *device, char *err, size_t len);
 /* Gives the device new sockets in place of dead ones.  Requests that have not been sent
  * yet go over them at once. */

@@ -38,7 +38,7 @@ struct qm_nbd_device {
     /* If all connections are one client's: the number of the device's losses that it
      * has been told of.  NULL: each connection is a client of its own. */
     _Atomic unsigned *seen;
-    /* With seen: a loss fails every flush until somebody sets *seen: the client has
+    /* With seen: a loss fails every flush until the owner sets *seen: the client has
      * several users, and does not say whose flush it is. */
     bool every_flush;
 };

@@ -350,7 +350,7 @@ static void sweep(struct qm_agent_contexts *c, struct process *p)
     }
 }
 
-/* Some processes at a time, so that nobody waits long for somebody else's contexts. */
+/* A few processes at a time, so that the lock is not held for long. */
 void qm_agent_contexts_sweep(struct qm_agent_contexts *c)
 {
     struct process *p = c->next_swept ? c->next_swept : c->processes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn.c - one connection: a libnbd handle, the requests on it, and who polls it.
+/* conn.c - one connection: a libnbd handle, the requests on it, and the thread that
+ * polls.
  *
  * A request is sent by the thread that makes it.  Replies are handled by whichever
  * thread polls the connection: one at a time (`polling`), either a thread that waits

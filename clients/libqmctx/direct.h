@@ -2,11 +2,10 @@
 /* direct.h - what the files of the direct transport share.
  *
  *   handshake.c           making a connection
- *   conn.c                one connection: a libnbd handle, its requests, who polls it
- *   contexts.c            the contexts, the session's slots, and what is to be said of
- *                         them
- *   request.c             reads and writes, in a context or not, synchronous or not
- *   transport-attached.c  the threads' stacks of contexts, also those of attached
+ *   conn.c                one connection: a libnbd handle, its requests, its polling
+ * thread contexts.c            the contexts, the session's slots, and what is to be
+ * said of them request.c             reads and writes, in a context or not, synchronous
+ * or not transport-attached.c  the threads' stacks of contexts, also those of attached
  *                         instances
  *   session.c             sessions, connecting, reconnecting
  *   transport-direct.c    an instance's life, and the API
@@ -91,7 +90,7 @@ struct conn {
     _Atomic unsigned in_flight; /* requests; changed under lock */
     uint64_t answered;          /* lock; requests */
     unsigned async;             /* lock; of these, those that end in done() */
-    unsigned unattended;        /* lock; control requests sent since somebody polled */
+    unsigned unattended;        /* lock; control requests sent since the last poll */
     bool polling;               /* lock; a thread waits for the socket */
     short polled;               /* lock; for these events */
     int wakes;                  /* lock; an eventfd that wakes it */

@@ -2,7 +2,7 @@
 /* pidfile.c - see pidfile.h.
  *
  * The directory is looked up once, and held by a descriptor: the process leaves its
- * working directory, and who owns a directory above may exchange what is in it.
+ * working directory, and the owner of a directory above may exchange its contents.
  */
 #include "clients/libqmctx/pidfile.h"
 

@@ -170,7 +170,7 @@ static void give_away(const char *path, uid_t owner)
 void qm_announce_set_owner(struct qm_announce *announce, uid_t owner)
 {
     atomic_store(&announce->owner, owner);
-    /* Only root can, and only root needs to: anybody else is the owner. */
+    /* Only root can give a file away; another user already is the owner. */
     if (geteuid() == 0)
         give_away(announce->path, owner);
 }

@@ -77,8 +77,8 @@ static void take_size(struct qm_fuse *fuse)
 void qm_fuse_tick(struct qm_fuse *fuse)
 {
     off_t size = (off_t)qm_device_size(fuse->device);
-    /* The kernel then asks for the attributes when somebody next does; what is there of
-     * the file's data, which is nothing, stays. */
+    /* The kernel asks for the attributes at the next stat().  It caches no data of the
+     * file, so none is invalidated. */
     if (size != fuse->told_size)
         fuse_lowlevel_notify_inval_inode(fuse->session, FUSE_ROOT_ID, -1, 0);
     fuse->told_size = size;

@@ -36,7 +36,8 @@ struct qm_fuse {
     pthread_mutex_t lock; /* of attr and opened */
     struct stat attr;     /* of the file: the device's size; owner, mode and times */
     LIST_HEAD(, qm_opened) opened;
-    off_t told_size; /* that the kernel may have; who calls qm_fuse_tick() has it */
+    off_t told_size; /* that the kernel may have; of the thread that calls
+                        qm_fuse_tick() */
 };
 
 /* Fills in *fuse: the file has the owner and mode of like, and is of the device's size.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* requester.c - see requester.h.
  *
- * A program that has been killed waits for what it has asked for, so somebody has to
- * look: the kernel tells a file system of signals only for requests that a thread
- * sleeps for, and io_uring's are not such.
+ * A killed program waits for its requests, so a thread here has to look for that: the
+ * kernel tells a file system of signals only for requests in which a thread sleeps,
+ * and no thread sleeps in those of io_uring.
  *
  * A thread that has submitted an asynchronous request may have ended, and its process
  * wait for the outcome: so it is the process that counts, of which all threads end when

@@ -140,7 +140,8 @@ int qm_file_dup(struct file *file, int copy)
     while (copy > most && !atomic_compare_exchange_weak(&highest, &most, copy))
         ;
     atomic_fetch_add(&file->refs, 1);
-    /* What the number was of: dup2() has just closed it, or somebody did unseen. */
+    /* The file that had this number: dup2() has closed it, or a close() that was not
+     * seen. */
     before = atomic_exchange(&qm_files[copy], file);
     if (before)
         qm_file_put(before);
@@ -335,7 +336,7 @@ INTERPOSED int close(int fd)
         errno = EBADF;
         return -1;
     }
-    /* First: once the number is free, it is somebody else's. */
+    /* First: once the number is free, another thread may get it. */
     qm_file_forget(fd);
     return NEXT(close)(fd);
 }

@@ -29,11 +29,11 @@
  *
  * Threads.  ended() names only a block and comes from any thread, so the blocks that
  * were asked for are in a ledger: a hash table of fixed size, one block a place, where
- * a newer block replaces another.  Whose place is taken, or who was never prefetched
- * because it is cached, teaches nothing.  An entry points to its stream's *pace*: p and
- * g, with a count of who refers to it, since the stream may end first.  The lock guards
- * the ledger and all paces; nothing is called with it held but free().  It is taken per
- * set, not per access.
+ * a newer block replaces another.  A block that lost its place, or was never
+ * prefetched because it is cached, teaches nothing.  An entry points to its stream's
+ * *pace*: p and g, with a count of references, since the stream may end first.  The
+ * lock guards the ledger and all paces; nothing is called with it held but free().  It
+ * is taken per set, not per access.
  */
 #include <errno.h>
 #include <pthread.h>

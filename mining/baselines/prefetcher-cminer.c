@@ -249,7 +249,7 @@ static int learn(struct qm_prefetcher *p, struct qm_work *work)
     if (due) {
         db = c->db;
         c->db = (struct qm_cminer_db){0};
-        /* Before anybody else can take the next one. */
+        /* Before another thread can take the next one. */
         pthread_mutex_lock(&c->training);
     }
     pthread_mutex_unlock(&c->gathering);

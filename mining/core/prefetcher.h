@@ -20,7 +20,7 @@
 
 struct qm_prefetcher; /* one per device, made by ops->create() */
 struct qm_stream;     /* one per context that has a sequence */
-struct qm_work;       /* something to learn from; owned by who holds it */
+struct qm_work;       /* something to learn from; owned by its holder */
 
 enum {
     QM_CANDIDATES_MAX = 64, /* of one call of candidates() */
@@ -232,7 +232,7 @@ static inline struct qm_candidate qm_candidate_of(uint64_t block)
         .block = block, .count = 1, .probability = QM_PROBABILITY_UNKNOWN};
 }
 
-/* What a prefetcher is like, for who uses it. */
+/* Properties of a prefetcher, for its callers. */
 enum qm_prefetcher_flag {
     /* The engine asks it for candidates after every access, hits too: it keeps track of
      * what it asked for, and must see its reader pass.  Without this flag it is asked

@@ -43,7 +43,7 @@ struct partner {
 struct klass {
     _Atomic uint8_t state;     /* enum qm_throttle_state */
     _Atomic uint32_t accesses; /* of one that is off, for its probes */
-    uint32_t used, issued;     /* recent; used by anybody */
+    uint32_t used, issued;     /* recent; used: by any class */
     uint32_t set;              /* the lowest number of a class in its set */
     struct partner partners[PARTNERS];
 };

@@ -2,7 +2,7 @@
 /* throttle.h - whose prefetching pays: benefit by class, and by sets of classes that
  * feed each other (ATC'08 §3.4).
  *
- * The benefit of a class is the share of the blocks prefetched for it that somebody
+ * The benefit of a class is the share of the blocks prefetched for it that were
  * demanded.  Where it is low, prefetching is cut to one block at a
  * time; where it is lower still it stops, but for a probe now and then, by which a
  * class that has become useful comes back.
@@ -12,8 +12,7 @@
  * are made anew from recent uses now and then, so they part when they stop feeding each
  * other.
  *
- * It stands between a prefetcher and whoever asks it for candidates, and works with
- * any.
+ * It stands between any prefetcher and the caller that asks for candidates.
  *
  * All functions may be called by several threads at a time; they lock for themselves,
  * briefly.  A class is a number of the caller's; those from QM_THROTTLE_CLASSES on are

@@ -54,7 +54,8 @@ static bool is_others(const struct qm_markov *p, const struct word *w, unsigned 
            atomic_load_explicit(&p->owners, memory_order_relaxed) >> w->owner & 1;
 }
 
-/* Another block than w's followed its key; others: somebody else's reads tell. */
+/* Another block than w's followed its key.  others: this is known from other contexts'
+ * reads. */
 static void weaken(struct word *w, bool others)
 {
     if (w->since < SINCE_MAX)
@@ -119,7 +120,7 @@ static void enter(struct qm_markov *p, struct line *line, struct word new)
         gone = words[i];
         least = i;
     }
-    if (least == WAYS) /* who is there has changed meanwhile */
+    if (least == WAYS) /* owners have changed meanwhile */
         return;
     for (unsigned i = 0; i < WAYS; i++) {
         if (i == least || sparing >> i & 1 || words[i].count == 0)

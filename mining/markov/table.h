@@ -9,12 +9,12 @@
  *
  * The table is shared by owners, numbers of the caller's.  Where n owners that are
  * there have pairs, one that has no more than an n-th of the place loses none for
- * another's: so one who learns much, and what will not be seen again, does not make
- * others forget. A pair is of the owner who learned it first, until that one has left.
+ * another's: an owner that learns much that is never seen again does not make others
+ * forget.  A pair belongs to the owner that learned it first, until that one has left.
  *
  * All functions may be called by any number of threads at a time.  There are no locks:
  * when two threads change the same line at the same time, one of the changes may be
- * lost, or a pair be there twice for a while.  Pairs are advice, so nobody minds.
+ * lost, or a pair be there twice for a while.  Pairs are advice: that is harmless.
  */
 #ifndef QM_MARKOV_TABLE_H
 #define QM_MARKOV_TABLE_H

@@ -31,7 +31,7 @@ struct qm_rules {
     uint64_t max_prefix, purge_after;
     unsigned max_suffix, grace;
     struct qm_rules_dir *dir; /* NULL: in memory only */
-    pthread_mutex_t saving;   /* who saves; taken before lock */
+    pthread_mutex_t saving;   /* of the thread that saves; taken before lock */
 
     atomic_uint waiting;        /* look-ups that want the lock */
     atomic_uint_least64_t busy; /* of these, given up */

@@ -11,8 +11,8 @@
  *
  * All functions may be called by any number of threads.  One lock protects the lot; it
  * is held for one prefix at a time (less than a microsecond; more where Berkeley DB has
- * the record, or must read a page of its temporary file), and one who adds lets those
- * who look up go first.  Two things take longer, both about a millisecond for 100,000
+ * the record, or must read a page of its temporary file), and a thread that adds lets
+ * look-ups go first.  Two things take longer, both about a millisecond for 100,000
  * prefixes: copying the order of use for qm_rules_each() and for saving, and, without
  * max_prefix, growing the table.
  *

@@ -6,7 +6,7 @@
  * the filter's own: each request's thread waits until the next thing happens to its
  * request, lets the model advance to that time, and wakes those whose times that has
  * changed.  Since everything that happens in the model happens to a request, there is
- * always somebody who comes in time.
+ * always a thread that wakes in time.
  *
  * A thread that comes late does not delay the model: later requests began at the time
  * at which they should have.  By how much replies were late is part of the statistics.

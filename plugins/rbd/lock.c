@@ -180,7 +180,8 @@ static bool look(struct qmr_lock_watch *w)
     return false;
 }
 
-/* For a second, or until somebody asks.  Returns false if the watching ends. */
+/* For a second, or until another client requests the lock.  Returns false if the
+ * watching ends. */
 static bool wait_a_second(struct qmr_lock_watch *w)
 {
     struct timespec until;

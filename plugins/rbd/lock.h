@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lock.h - the exclusive lock of an image: taken, taken over, and watched.
  *
- * librbd's own use of the lock is cooperative: it hands it to whoever asks, so that two
- * writers alternate in silence.  rbd_lock_acquire() makes it managed: it is kept until
- * it is released, and another's requests for it are refused.  It is broken, with its
- * owner blocklisted by the OSDs, by `takeover` and by Ceph's own programs; and by
- * librbd when the owner's watch has expired.
+ * librbd's own use of the lock is cooperative: it releases the lock to any client that
+ * requests it, so two writers alternate in silence.  rbd_lock_acquire() makes it
+ * managed: it is kept until it is released, and another's requests for it are refused.
+ * It is broken, with its owner blocklisted by the OSDs, by `takeover` and by Ceph's own
+ * programs; and by librbd when the owner's watch has expired.
  *
  * Whether it is still ours is asked of the cluster, each second.  A blocklisted owner's
  * question is refused.

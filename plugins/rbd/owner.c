@@ -16,8 +16,8 @@
 #define RELEASE 2
 #define LOCK    "rbd_lock" /* librbd's name of it */
 
-/* The version of the image's header now, and whether somebody has its lock: that
- * client, "client.4123", or "".  Returns 0 or a negative errno. */
+/* The version of the image's header now, and the client that has its lock, as
+ * "client.4123"; "": none has.  Returns 0 or a negative errno. */
 static int look_at_header(struct qmr_owner *o, uint64_t *version, char client[64])
 {
     char tag[64], clients[256] = "", cookies[256], addresses[512];
@@ -161,8 +161,8 @@ void qmr_owner_leave(struct qmr_owner *o, bool probed)
     if (!o->has_io || last[0] == '\0' || o->record == 0 ||
         look_at_header(o, &version, client) != 0 || client[0] != '\0')
         return;
-    /* Somebody had it since, and may have written: with the release unrecorded, the
-     * next one finds an owner who has not released it, and who does not have it.  Or
+    /* Another client had it since, and may have written: with the release unrecorded,
+     * the next owner finds one that has not released it, and does not have it.  Or
      * another object of the placement group was written to meanwhile, which only costs
      * the next one a comparison. */
     if (!probed && (o->held == 0 || version > o->held + RELEASE))

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* owner.h - who has owned an image before, and whether others can have written to it
- * since: for plugins/volume-state.h.
+/* owner.h - which client owned an image before, and whether others can have written
+ * to it since: for plugins/volume-state.h.
  *
  * Every client of Ceph that heeds the exclusive lock (librbd, the kernel's) takes it
  * before it writes, and taking it changes the image's header object, whose version
- * only grows.  So nobody has written between two owners, if
+ * only grows.  So no client has written between two owners, if
  *
  *   - the first one has released the lock, and the header has the version that it had
  *     right after that when the second one comes; or
  *   - the first one has died with it, and the second one finds the lock still the first
  *     one's, before it breaks it.
  *
- * A *record* says who was the last owner of this plugin's: an object of the pool,
+ * A *record* names the last owner that used this plugin: an object of the pool,
  * "quickmine_owner." and the image's id, of two lines.  Only the owner writes it; after
- * its release, only if nobody else has since.
+ * its release, only if no other owner has since.
  *
  *   known    the owner's time: cluster, pool, image, and the client's number, which
  * Ceph gives to no client twice version  of the header after the release; 0: it has not
  * released the lock
  *
- * What is not seen: writes of who ignores the lock (rados, images served with
+ * What is not seen: writes of clients that ignore the lock (rados, images served with
  * lock=none); another client that takes the lock, writes, and releases it within the
  * milliseconds between the look at the header and the lock's acquisition.
  *

@@ -337,8 +337,8 @@ int qmr_volume_read(struct qmr_volume *v, void *data, uint32_t count, uint64_t o
         return error;
     error =
         finish(v, &g, rbd_aio_read(v->image, offset, count, data, g.completion), count);
-    /* What is not there reads as zeros: also all of an image or a pool that somebody
-     * has removed.  Then the lock is gone, too. */
+    /* What is not there reads as zeros: also all of an image or a pool that was
+     * removed.  Then the lock is gone, too. */
     return error == 0 && is_zero(data, count) ? qmr_volume_verify(v) : error;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fill.c - the pool of threads that read rows from MariaDB; see fill.h.
  *
- * Reads that somebody waits for go first; read-ahead has what they leave. */
+ * Reads for which a client waits go first; read-ahead gets the remaining threads. */
 #include "rowcache/fill/fill.h"
 
 #include <errno.h>

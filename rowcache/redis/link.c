@@ -100,7 +100,7 @@ void qm_redis_dispossessed(struct qm_redis *r, bool other)
         qm_redis_lose(r, OTHER_MS, "another process has taken database %u",
                       r->settings.database);
     else
-        qm_redis_lose(r, RETRY_MS, "database %u was emptied by somebody else",
+        qm_redis_lose(r, RETRY_MS, "another client emptied database %u",
                       r->settings.database);
 }
 

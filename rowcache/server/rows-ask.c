@@ -340,8 +340,8 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     free_request(r);
 }
 
-/* Nobody waits for it but the one who goes: it need not be read, and its place in the
- * queue is another's. */
+/* No client waits for it but the one that leaves: it need not be read, and its place in
+ * the queue is free. */
 static bool cancel(struct server *s, struct flight *f)
 {
     if (!s->fill || !qm_fill_take_back(s->fill, &f->job))

@@ -16,7 +16,7 @@ static void say(void *opaque, const char *text)
     fprintf(stderr, "qm-rowcache: %s\n", text);
 }
 
-/* Until when rows are not older than max-lag, for those who read that Redis. */
+/* Until when rows are not older than max-lag, for programs that read that Redis. */
 static void tell_fresh(evutil_socket_t fd, short what, void *opaque)
 {
     struct server *s = opaque;

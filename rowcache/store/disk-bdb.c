@@ -128,8 +128,8 @@ static int verify(struct disk *d, const char *dir)
     return db->verify(db, RECORDS, NULL, NULL, 0); /* frees db */
 }
 
-/* Whether the records are damaged for one who knows nothing of the environment in which
- * they seemed to be, and has a cache of its own. */
+/* Whether the records look damaged to a second verification, outside of the environment
+ * in which they seemed to be, with a cache of its own. */
 static int verify_again(const char *dir)
 {
     struct disk d = {0};
