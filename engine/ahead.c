@@ -89,9 +89,9 @@ struct qm_ahead_job *qm_ahead_take(struct qm_ahead *a, uint64_t block,
     return take(a, block, fill, qm_fair_remove);
 }
 
-struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *a, unsigned client)
+struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *a, unsigned client, unsigned limit)
 {
-    struct qm_fair_item *item = qm_fair_yields(&a->queue, client, 1, a->limit);
+    struct qm_fair_item *item = qm_fair_yields(&a->queue, client, 1, limit);
 
     return item ? take(a, job_of(item)->block, job_of(item)->fill, qm_fair_remove)
                 : NULL;

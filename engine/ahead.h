@@ -68,9 +68,10 @@ void qm_ahead_push(struct qm_ahead *ahead, struct qm_ahead_job *job);
 struct qm_ahead_job *qm_ahead_take(struct qm_ahead *ahead, uint64_t block,
                                    struct qm_fill *fill);
 
-/* The queue is full and client has another job: takes the one out that has to go for
- * it.  NULL: the new one has to stay out. */
-struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *ahead, unsigned client);
+/* The queue is full, with `limit` jobs that count, and client has another job: takes
+ * the one out that has to go for it.  NULL: the new one has to stay out. */
+struct qm_ahead_job *qm_ahead_yield(struct qm_ahead *ahead, unsigned client,
+                                    unsigned limit);
 
 /* Takes the jobs of the next run out, in the order of their blocks.  Returns how many;
  * 0: none waits. */

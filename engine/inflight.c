@@ -10,7 +10,8 @@
 #define ENOUGH 8.0  /* reads before a step counts */
 #define PERIOD 16   /* reads between two decisions */
 
-/* Prefetches that may wait for each that may be in flight; at least; at most. */
+/* Prefetches that may wait for each that may be in flight; at least, if that number is
+ * configured; at most. */
 #define QUEUE_EACH  8
 #define QUEUE_LEAST 128
 #define QUEUE_MOST  QM_INFLIGHT_QUEUE_MOST
@@ -106,9 +107,14 @@ void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness)
     pthread_mutex_unlock(&f->lock);
 }
 
-unsigned qm_inflight_queue(const struct qm_inflight *f)
+unsigned qm_inflight_queue(const struct qm_inflight *f, unsigned demands)
 {
-    unsigned queue = QUEUE_EACH * atomic_load_explicit(&f->aim, memory_order_relaxed);
+    unsigned aim = atomic_load_explicit(&f->aim, memory_order_relaxed), queue;
 
-    return queue < QUEUE_LEAST ? QUEUE_LEAST : queue < QUEUE_MOST ? queue : QUEUE_MOST;
+    if (f->given > 0)
+        queue =
+            QUEUE_EACH * f->given > QUEUE_LEAST ? QUEUE_EACH * f->given : QUEUE_LEAST;
+    else
+        queue = 2 * aim > demands ? QUEUE_EACH * (2 * aim - demands) / 2 : 0;
+    return queue < QUEUE_MOST ? queue : QUEUE_MOST;
 }

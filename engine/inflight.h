@@ -16,8 +16,10 @@
  * what was tried it grows a step at a time, and only while prefetches wait for their
  * turn, so that it does not grow without a gain.
  *
- * Demands come first: prefetches get the rest of that number, but at least one.  A
- * configured number is a number of prefetches, whatever the backend does.
+ * Demands come first: prefetches get the rest of that number, but at least one.  The
+ * more demands are in flight, the fewer prefetches may wait, and none may beside twice
+ * that number: each takes a block of the cache at once, and its reader would overtake
+ * it.  A configured number is a number of prefetches, whatever the backend does.
  *
  * Any thread may call any of these at any time.
  */
@@ -72,8 +74,9 @@ void qm_inflight_waits(struct qm_inflight *f);
  * times as long as alone it took; 0: not known. */
 void qm_inflight_ended(struct qm_inflight *f, unsigned others, double slowness);
 
-/* How many prefetches may wait for their turn if none is configured: a multiple of the
- * number that may be in flight. */
-unsigned qm_inflight_queue(const struct qm_inflight *f);
+/* How many prefetches may wait for their turn beside `demands` demands in flight, if
+ * that is not configured: a multiple of the number that may be in flight, less what
+ * demands take of it. */
+unsigned qm_inflight_queue(const struct qm_inflight *f, unsigned demands);
 
 #endif

@@ -63,6 +63,15 @@ static void give_room(struct qms_prefetch *p, unsigned jobs)
     atomic_fetch_add_explicit(&p->room, (int)jobs, memory_order_relaxed);
 }
 
+/* How many jobs wait for a worker, but for a moment. */
+static unsigned waiting(struct qms_prefetch *p)
+{
+    int n = atomic_load_explicit(&p->limit, memory_order_relaxed) -
+            atomic_load_explicit(&p->room, memory_order_relaxed);
+
+    return n > 0 ? (unsigned)n : 0;
+}
+
 /* Frees a job that is not read here. */
 static void free_unread(struct qms_prefetch *p, struct qm_ahead_job *job)
 {
@@ -79,18 +88,37 @@ static void cancel(struct qms_prefetch *p, struct qm_ahead_job *job)
     qms_stats_add(p->config.stats, QMS_PREFETCH_CANCELLED, 1);
 }
 
+/* How many jobs may wait at present. */
+static unsigned limit_now(struct qms_prefetch *p)
+{
+    struct qm_admission *a = atomic_load(&p->admission);
+    unsigned limit = (unsigned)atomic_load_explicit(&p->limit, memory_order_relaxed);
+    unsigned queue;
+
+    if (!a || p->config.queue > 0)
+        return limit;
+    queue = qm_inflight_queue(&a->inflight, qm_admission_demands(a));
+    return queue < limit ? queue : limit;
+}
+
 /* Takes room for a job of client's, from another client if need be.  False: there is
  * none. */
 static bool take_room(struct qms_prefetch *p, unsigned client)
 {
+    struct qm_admission *a = atomic_load(&p->admission);
+    const unsigned limit = limit_now(p);
     struct qm_ahead_job *job;
     bool counts;
 
-    if (atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) > 0)
+    if (atomic_load_explicit(&p->limit, memory_order_relaxed) -
+            atomic_fetch_sub_explicit(&p->room, 1, memory_order_relaxed) <
+        (int)limit)
         return true;
+    if (a)
+        qm_inflight_waits(&a->inflight);
     do { /* of a run, the blocks from its end on, up to one that counts */
         pthread_mutex_lock(&p->lock);
-        job = qm_ahead_yield(&p->ahead, client);
+        job = qm_ahead_yield(&p->ahead, client, limit);
         pthread_mutex_unlock(&p->lock);
         counts = job && job->counts;
         if (job) {
@@ -202,22 +230,13 @@ unsigned qms_prefetch_follow(struct qms_prefetch *p, uint64_t block, unsigned ma
     return n;
 }
 
-/* How many jobs wait for a worker, but for a moment. */
-static unsigned waiting(struct qms_prefetch *p)
-{
-    int n = atomic_load_explicit(&p->limit, memory_order_relaxed) -
-            atomic_load_explicit(&p->room, memory_order_relaxed);
-
-    return n > 0 ? (unsigned)n : 0;
-}
-
 void qms_prefetch_bound(struct qms_prefetch *p, uint64_t most)
 {
     struct qm_admission *a = atomic_load(&p->admission);
     unsigned queue = p->config.queue, limit;
 
     if (queue == 0)
-        queue = a ? qm_inflight_queue(&a->inflight) : QM_AHEAD_LIMIT_MIN;
+        queue = a ? QM_INFLIGHT_QUEUE_MOST : QM_AHEAD_LIMIT_MIN;
     limit = qm_ahead_limit(queue, most);
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add_explicit(&p->room, (int)limit - (int)p->ahead.limit,
@@ -558,7 +577,7 @@ void qms_prefetch_get_stats(struct qms_prefetch *p, struct qms_prefetch_stats *s
         .busy = p->busy,
         .most = p->most,
         .allowed = allowed(p),
-        .queue = p->ahead.limit,
+        .queue = limit_now(p),
     };
     pthread_mutex_unlock(&p->lock);
 }

@@ -26,16 +26,30 @@ static void fail_job(struct qm_virtual *v, struct qm_ahead_job *job)
     vt_wake(v);
 }
 
+/* How many jobs may wait at present. */
+static unsigned limit_now(struct qm_virtual *v)
+{
+    struct qm_admission *a = &v->sim->admission;
+    unsigned limit = v->ahead.limit, queue;
+
+    if (v->config.queue)
+        return limit;
+    queue = qm_inflight_queue(&a->inflight, qm_admission_demands(a));
+    return queue < limit ? queue : limit;
+}
+
 /* Takes room for a job, from another client if need be. */
 static bool take_room(struct qm_virtual *v)
 {
+    const unsigned limit = limit_now(v);
     struct qm_ahead_job *job;
     bool counts;
 
-    if (v->queued < v->ahead.limit)
+    if (v->queued < limit)
         return true;
+    qm_inflight_waits(&v->sim->admission.inflight);
     do {
-        job = qm_ahead_yield(&v->ahead, 0);
+        job = qm_ahead_yield(&v->ahead, 0, limit);
         counts = job && job->counts;
         v->queued -= counts;
         if (job)

@@ -227,10 +227,8 @@ static void set_sizes(struct qm_virtual *v)
     uint64_t most = qm_params_prefetch_most(&v->sim->config.params, blocks);
 
     v->batch = qm_params_batch(blocks, most);
-    v->ahead.limit =
-        qm_ahead_limit(v->config.queue ? v->config.queue
-                                       : qm_inflight_queue(&v->sim->admission.inflight),
-                       most);
+    v->ahead.limit = qm_ahead_limit(
+        v->config.queue ? v->config.queue : QM_INFLIGHT_QUEUE_MOST, most);
 }
 
 static void computed_request(void *opaque, void *what)

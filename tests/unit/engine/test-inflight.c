@@ -83,10 +83,34 @@ static void test_moves(void **state)
     for (unsigned i = 0; i < ROUNDS; i++)
         qm_inflight_ended(&f, i % QM_INFLIGHT_FIRST, 1);
     assert_int_equal(qm_inflight_allowed(&f, 0), QM_INFLIGHT_FIRST);
-    assert_int_equal(qm_inflight_queue(&f), 128);
+    assert_int_equal(qm_inflight_queue(&f, 0), 8 * QM_INFLIGHT_FIRST);
     assert_in_range(settle(&f, 64, 0), 64, 86);
-    assert_in_range(qm_inflight_queue(&f), 512, 1024);
+    assert_in_range(qm_inflight_queue(&f, 0), 512, 1024);
     assert_in_range(settle(&f, 8, 0), 8, 11);
+    qm_inflight_destroy(&f);
+}
+
+/* The more demands are in flight, the fewer prefetches may wait: none beside twice as
+ * many as the backend serves. */
+static void test_queue_beside_demands(void **state)
+{
+    struct qm_inflight f;
+    unsigned aim;
+
+    (void)state;
+    qm_inflight_init(&f, 0);
+    aim = settle(&f, 8, 0);
+    assert_int_equal(qm_inflight_queue(&f, 0), 8 * aim);
+    assert_int_equal(qm_inflight_queue(&f, aim), 4 * aim);
+    assert_int_equal(qm_inflight_queue(&f, 2 * aim - 1), 4);
+    assert_int_equal(qm_inflight_queue(&f, 2 * aim), 0);
+    assert_int_equal(qm_inflight_queue(&f, 2 * aim + 1), 0);
+    qm_inflight_destroy(&f);
+    qm_inflight_init(&f, 100); /* what is configured holds whatever the demands */
+    assert_int_equal(qm_inflight_queue(&f, 1000), 800);
+    qm_inflight_destroy(&f);
+    qm_inflight_init(&f, 7);
+    assert_int_equal(qm_inflight_queue(&f, 1000), 128);
     qm_inflight_destroy(&f);
 }
 
@@ -105,9 +129,9 @@ static void test_given(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows_servers), cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_demands_first),   cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_given),
+        cmocka_unit_test(test_follows_servers),      cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_demands_first),        cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_queue_beside_demands), cmocka_unit_test(test_given),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

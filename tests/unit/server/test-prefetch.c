@@ -355,6 +355,36 @@ static void test_bound_follows(void **state)
     undo(d);
 }
 
+/* If no number is configured, the more demands are in flight the fewer prefetches may
+ * wait: as many as engine/inflight.h says.  One who is refused shows that it waits. */
+static void test_queue_follows_demands(void **state)
+{
+    static struct qm_admission admission;
+    struct device *d;
+
+    (void)state;
+    qm_admission_init(&admission);
+    atomic_store(&admission.inflight.aim, 1);
+    next_admission = &admission;
+    d = make(1, 0, 63);
+    qms_prefetch_bound(d->prefetch, 1000);
+    occupy(d, 0); /* the one that may be in flight */
+    qm_admission_begin(&admission, false);
+    qm_admission_begin(&admission, false);
+    atomic_store(&admission.inflight.waited, false);
+    assert_int_equal(issue_all(d), 0);
+    assert_true(atomic_load(&admission.inflight.waited));
+    assert_int_equal(qms_stats_get(d->stats, QMS_PREFETCH_DROPPED), BLOCKS - 1);
+    qm_admission_end(&admission, false, 0, 1, 1, 0);
+    assert_int_equal(issue_all(d), 4);
+    qm_admission_end(&admission, false, 0, 1, 1, 0);
+    assert_int_equal(issue_all(d), 4);
+    pthread_mutex_unlock(&d->gate);
+    undo(d);
+    next_admission = NULL;
+    qm_admission_destroy(&admission);
+}
+
 /* Issues every second block from first on; returns how many were let in. */
 static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigned n)
 {
@@ -600,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_a_run_and_a_full_queue),
         cmocka_unit_test(test_full_queue_drops),
         cmocka_unit_test(test_bound_follows),
+        cmocka_unit_test(test_queue_follows_demands),
         cmocka_unit_test(test_queue_is_shared),
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_turns_by_blocks),

@@ -479,6 +479,31 @@ static void the_same_twice(void **state)
     assert_true(a.timed.mean > 0);
 }
 
+/* Twelve clients miss at once, and the next block of each would be prefetched.  The
+ * more demands are in flight, the fewer may wait, from eight on none; as many as 64
+ * where that is configured. */
+static void none_wait_beside_many_demands(void **state)
+{
+    enum { CLIENTS = 12 };
+    struct qm_virtual_config timed = device(CLIENTS);
+    struct qm_sim_config config = simulation(&timed, QM_PERFECT);
+    struct qm_event events[3 * CLIENTS];
+    struct qm_sim_result r;
+
+    (void)state;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        events[3 * i] = begin(i + 1, 0);
+        events[3 * i + 1] = reads(i + 1, 0, 50 * i, 1);
+        events[3 * i + 2] = reads(i + 1, 0, 50 * i + 20, 1);
+    }
+    timed.threads = 0;
+    r = RUN(&config, events);
+    assert_int_equal(r.timed.dropped, 0);
+    timed.queue = 0;
+    r = RUN(&config, events);
+    assert_in_range(r.timed.dropped, CLIENTS - 8, CLIENTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_processor_takes_time),
         cmocka_unit_test(clients_wait_for_a_processor),
         cmocka_unit_test(prefetching_takes_a_processor),
+        cmocka_unit_test(none_wait_beside_many_demands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
