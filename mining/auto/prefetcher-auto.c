@@ -13,7 +13,7 @@
  * sequence goes on behind the scan.
  *
  * The memory for rules is ppm's, but for what readahead has, at most a part of it: in a
- * small cache it knows few streams.
+ * small cache it knows few streams.  The least that it needs, some KiB, is beside that.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -53,6 +53,12 @@ static struct automatic *of(struct qm_prefetcher *p)
     return (struct automatic *)p;
 }
 
+/* Of readahead's memory, what is of that for rules. */
+static uint64_t counted(uint64_t had)
+{
+    return had - qm_tracks_bytes_within(0);
+}
+
 static int create(const struct qm_mining_config *config, struct qm_prefetcher **p,
                   char *err, size_t len)
 {
@@ -79,12 +85,12 @@ static int create(const struct qm_mining_config *config, struct qm_prefetcher **
         free(a);
         return r;
     }
-    had = qm_readahead_set_bytes(a->readahead, rules.rules_memory / PART);
+    had = counted(qm_readahead_set_bytes(a->readahead, rules.rules_memory / PART));
     left = rules.rules_memory > had ? rules.rules_memory - had : 0;
     rules.beside = true;
     rules.rules_memory = left > RULES_LEAST ? left : RULES_LEAST;
     if (rules.rules_most > rules.rules_memory)
-        rules.rules_most -= qm_tracks_bytes_within(rules.rules_most / PART);
+        rules.rules_most -= counted(qm_tracks_bytes_within(rules.rules_most / PART));
     r = qm_prefetcher_ppm.create(&rules, &a->ppm, err, len);
     if (r != 0) {
         a->readahead->ops->destroy(a->readahead);
@@ -271,20 +277,23 @@ static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
 
     a->ppm->ops->stats(a->ppm, out);
     a->readahead->ops->stats(a->readahead, &readahead);
-    out->rules_bytes += readahead.rules_bytes;
-    out->rules_limit += readahead.rules_bytes;
+    out->rules_bytes += counted(readahead.rules_bytes);
+    out->rules_limit += counted(readahead.rules_bytes);
 }
 
 static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
 {
     struct automatic *a = of(p);
     uint64_t part = qm_tracks_bytes_within(bytes / PART), had;
+    uint64_t rules = counted(part);
 
     /* Rules give back first, so both never have more than the larger of old and new. */
-    a->ppm->ops->set_memory(a->ppm, bytes > part ? bytes - part : 0);
+    a->ppm->ops->set_memory(a->ppm, bytes > rules ? bytes - rules : 0);
     had = qm_readahead_set_bytes(a->readahead, part);
-    if (had != part) /* no memory for the change */
-        a->ppm->ops->set_memory(a->ppm, bytes > had ? bytes - had : 0);
+    if (had != part) { /* no memory for the change */
+        rules = counted(had);
+        a->ppm->ops->set_memory(a->ppm, bytes > rules ? bytes - rules : 0);
+    }
 }
 
 const struct qm_prefetcher_ops qm_prefetcher_auto = {

@@ -346,8 +346,9 @@ struct qm_prefetcher_ops {
                   uint32_t user, enum qm_fate fate);
 
     /* Changes config.rules_memory, to at most config.rules_most.  If the rules take
-     * more, they go in their usual order, and their memory is the system's again.  One
-     * call at a time.  NULL: it cannot be changed. */
+     * more, they go in their usual order, and their memory is the system's again.  Of
+     * next to nothing, all that was learned goes, and nothing is proposed.  One call at
+     * a time.  NULL: it cannot be changed. */
     void (*set_memory)(struct qm_prefetcher *p, uint64_t bytes);
 
     /* Removes rules not used for config.purge_after, by the caller's clock (any unit).

@@ -23,6 +23,7 @@ enum {
     FEATURES = 6,
     WEIGHT_BITS = 10,
     WEIGHTS = 1 << WEIGHT_BITS, /* of a feature; its values are hashed to that many */
+    PLACES_LEAST = 64,
     REGION_BITS = 8, /* blocks of a region that are alike: 4 MiB of 16 KiB blocks */
 };
 
@@ -66,7 +67,7 @@ struct qm_confidence {
 
 static uint64_t places_for(uint64_t bytes)
 {
-    uint64_t n = 64;
+    uint64_t n = PLACES_LEAST;
 
     while (n * 2 * sizeof(struct place) <= bytes)
         n *= 2;
@@ -96,13 +97,31 @@ static void clear(struct qm_confidence *j, uint64_t from, uint64_t to)
     }
 }
 
+/* Their whole pages are the system's again. */
+static void forget_weights(struct qm_confidence *j, uintptr_t page)
+{
+    uintptr_t from = ((uintptr_t)j->weights + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)j->weights + sizeof j->weights) / page * page;
+
+    for (unsigned i = 0; i < FEATURES; i++)
+        for (unsigned k = 0; k < WEIGHTS; k++)
+            atomic_store_explicit(&j->weights[i][k], 0, memory_order_relaxed);
+    if (to > from)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+bool qm_confidence_sleeps(const struct qm_confidence *j)
+{
+    return atomic_load_explicit(&j->mask, memory_order_relaxed) == 0;
+}
+
 /* The memory of places that are not in use any more is the system's, but for that of a
  * proposal that another thread writes at this moment.  All of these places are empty
  * when they are used again, wherever the pages begin: else what is learned would depend
  * on addresses. */
 void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes)
 {
-    uint64_t n = places_for(bytes);
+    uint64_t n = bytes > 0 ? places_for(bytes) : 1;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), places, from, to;
 
     if (n > j->most)
@@ -110,6 +129,8 @@ void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes)
     if (n - 1 == atomic_load_explicit(&j->mask, memory_order_relaxed))
         return;
     atomic_store_explicit(&j->mask, n - 1, memory_order_relaxed);
+    if (n == 1)
+        forget_weights(j, page);
     places = (uintptr_t)j->places;
     from = (uintptr_t)&j->places[n] + page - 1;
     to = (uintptr_t)&j->places[j->most];
@@ -136,8 +157,15 @@ void qm_confidence_free(struct qm_confidence *j)
 
 uint64_t qm_confidence_bytes(const struct qm_confidence *j)
 {
+    if (qm_confidence_sleeps(j))
+        return sizeof(struct place);
     return sizeof *j + (atomic_load_explicit(&j->mask, memory_order_relaxed) + 1) *
                            sizeof(struct place);
+}
+
+uint64_t qm_confidence_least(void)
+{
+    return sizeof(struct qm_confidence) + PLACES_LEAST * sizeof(struct place);
 }
 
 /* A multiplication (Knuth, vol. 3, 6.4): features are hashed for each proposal, and all
@@ -211,6 +239,8 @@ static void learn(struct qm_confidence *j, uint64_t where, bool used)
 {
     float by = RATE * ((used ? 1 : 0) - qm_confidence_probability(j, where));
 
+    if (qm_confidence_sleeps(j))
+        return;
 #pragma GCC unroll 6
     for (unsigned i = 0; i < FEATURES; i++) {
         _Atomic float *w = &j->weights[i][index_of(where, i)];

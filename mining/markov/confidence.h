@@ -48,8 +48,12 @@ struct qm_features {
  * NULL if memory is out. */
 struct qm_confidence *qm_confidence_new(uint64_t bytes);
 /* Sets its size to `bytes`, at most what it was made for.  A large change forgets what
- * was watched.  Any thread. */
+ * was watched.  0 forgets the weights, too, and nothing is learned until it has bytes
+ * again.  Any thread. */
 void qm_confidence_set_bytes(struct qm_confidence *j, uint64_t bytes);
+/* Whether it was 0 last.  And the least that it takes otherwise. */
+bool qm_confidence_sleeps(const struct qm_confidence *j);
+uint64_t qm_confidence_least(void);
 void qm_confidence_free(struct qm_confidence *j); /* NULL is fine */
 
 /* Others prefetch as well, and how that ends is told too.  Of what was not proposed,

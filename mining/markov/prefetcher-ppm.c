@@ -164,6 +164,8 @@ static void limit(struct ppm *q, uint64_t bytes)
 {
     uint64_t confidence;
 
+    if (bytes < qm_confidence_least())
+        bytes = 0; /* nothing is proposed */
     qm_confidence_set_bytes(q->confidence, bytes / CONFIDENCE_PART);
     confidence = qm_confidence_bytes(q->confidence);
     qm_markov_set_bytes(q->pairs, bytes > confidence ? bytes - confidence : 0);
@@ -442,7 +444,7 @@ static unsigned candidates(struct qm_prefetcher *p, struct qm_stream *stream,
     struct search s = {.q = of(p), .stream = stream, .out = out, .max = max};
     struct step *step;
 
-    if (!stream->fresh)
+    if (!stream->fresh || qm_confidence_sleeps(s.q->confidence))
         return 0;
     set_accuracy(s.q);
     s.threshold = threshold(s.q);

@@ -19,9 +19,8 @@ enum {
     AGE_MAX = 15,
     FADE_EVERY = 4,
     HELD_PER_LINE = 2,
-    LEVELS = 5,       /* a table begins with a 32nd of its lines, */
-    FIRST_MIN = 64,   /* but a page of them if it has that, */
-    SAMPLE_PART = 32, /* and can do with a part of these */
+    LEVELS = 5,     /* a table begins with a 32nd of its lines, */
+    FIRST_MIN = 64, /* but a page of them if it has that */
     NEXT_BITS = 56,
     /* Blocks that are tried to find out what a table's keys are of: no more than an
      * eighth of the keys that it can tell apart, so that few are taken for another, and

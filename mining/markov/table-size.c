@@ -206,7 +206,7 @@ void qm_markov_set_bytes(struct qm_markov *p, uint64_t bytes)
     uint64_t least = p->first;
 
     if (bytes == 0)
-        least = p->first > SAMPLE_PART ? p->first / SAMPLE_PART : 1;
+        least = 1;
     most = most < least ? least : most > p->n ? p->n : most;
     if (before <= most && active_lines(p) == p->first) {
         atomic_store_explicit(&p->most, most, memory_order_relaxed);

@@ -53,8 +53,8 @@ void qm_markov_free(struct qm_markov *pairs); /* NULL is fine */
 
 /* Bounds the table to `bytes`: at most what it was made for, at least a 32nd of that.
  * A larger table is shrunk: two lines are joined into one, and the pairs of least worth
- * are evicted, in the usual order.  Of 0 bytes, it has a 1024th: it learns what follows
- * a sample of the keys only, and has forgotten the others.  Whole pages are given back
+ * are evicted, in the usual order.  Of 0 bytes, it has a line, and has forgotten what
+ * was in the others.  Whole pages are given back
  * to the system.  Takes some 100 ns a line of 64 bytes.  One call at a time. */
 void qm_markov_set_bytes(struct qm_markov *pairs, uint64_t bytes);
 

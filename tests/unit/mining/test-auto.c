@@ -234,6 +234,33 @@ static void test_set_memory(void **state)
     unmake(&w);
 }
 
+/* With next to no memory rules take none, and propose nothing; with some they learn
+ * anew. */
+static void test_sleeps(void **state)
+{
+    struct world w = make_most(256 << 10, 1 << 20);
+    struct qm_mining_stats stats;
+
+    recur(&w, 20);
+    miss(&w, 500);
+    assert_true(has(&w, 90000));
+    w.p->ops->set_memory(w.p, 256);
+    w.p->ops->stats(w.p, &stats);
+    assert_in_range(stats.rules_limit, 0, 256);
+    for (unsigned i = 0; i < 20000; i++) { /* also what a single line would hold */
+        miss(&w, i % 1000 * (i % 1000) * 3 % 100003);
+        for (unsigned k = 0; k < w.n; k++)
+            assert_true(w.out[k].stream);
+    }
+    w.p->ops->set_memory(w.p, 64 << 10);
+    miss(&w, 500);
+    assert_false(has(&w, 90000));
+    recur(&w, 20);
+    miss(&w, 500);
+    assert_true(has(&w, 90000));
+    unmake(&w);
+}
+
 /* However few are asked for, and in any order. */
 static void test_wild(void **state)
 {
@@ -265,7 +292,7 @@ int main(void)
         cmocka_unit_test(test_association), cmocka_unit_test(test_stream),
         cmocka_unit_test(test_beside),      cmocka_unit_test(test_scan_is_not_mined),
         cmocka_unit_test(test_memory),      cmocka_unit_test(test_set_memory),
-        cmocka_unit_test(test_wild),
+        cmocka_unit_test(test_sleeps),      cmocka_unit_test(test_wild),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

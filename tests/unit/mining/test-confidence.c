@@ -249,6 +249,41 @@ static void test_resized(void **state)
     qm_confidence_free(j);
 }
 
+/* Of no bytes it knows nothing and learns nothing; later it learns anew. */
+static void test_sleeps(void **state)
+{
+    struct qm_confidence *j = qm_confidence_new(1 << 16);
+    struct qm_features features = features_of(1);
+    uint64_t weights = qm_confidence_weights(&features);
+    float untrained = qm_confidence_probability(j, weights), trained;
+
+    for (uint64_t b = 1; b <= 100; b++) {
+        qm_confidence_propose(j, b, weights, true);
+        qm_confidence_ended(j, b, true);
+    }
+    trained = qm_confidence_probability(j, weights);
+    assert_true(trained > untrained + .1F);
+    qm_confidence_propose(j, 7, weights, true);
+    assert_true(qm_confidence_bytes(j) >= qm_confidence_least());
+
+    qm_confidence_set_bytes(j, 0);
+    assert_true(qm_confidence_sleeps(j));
+    assert_true(qm_confidence_bytes(j) < 64);
+    assert_true(qm_confidence_probability(j, weights) == untrained);
+    qm_confidence_ended(j, 7, true);
+    qm_confidence_propose(j, 8, weights, true);
+    qm_confidence_ended(j, 8, true);
+    assert_true(qm_confidence_probability(j, weights) == untrained);
+
+    qm_confidence_set_bytes(j, 1);
+    assert_false(qm_confidence_sleeps(j));
+    assert_int_equal(qm_confidence_bytes(j), qm_confidence_least());
+    qm_confidence_propose(j, 8, weights, true);
+    qm_confidence_ended(j, 8, true);
+    assert_true(qm_confidence_probability(j, weights) > untrained);
+    qm_confidence_free(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,7 +291,7 @@ int main(void)
         cmocka_unit_test(test_features),  cmocka_unit_test(test_calibrated),
         cmocka_unit_test(test_watched),   cmocka_unit_test(test_accepted_stay),
         cmocka_unit_test(test_threshold), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_resized),   cmocka_unit_test(test_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
