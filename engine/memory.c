@@ -20,10 +20,10 @@
  *
  * A hot set that just fits without rules needs that, too.  If in such a time more was
  * missed than a plain cache that has all of the memory would have missed (its shadow),
- * rules have the least at once, and if that is so again they sleep: they keep a
- * thousandth, which is a block or two.  They wake when there is something to decide by,
- * or when a WAKE_PART of the demands misses.  Each time that this was in vain they
- * sleep twice as long before misses alone wake them again.
+ * rules have the least at once, and if that is so again they sleep: they forget all,
+ * and have no block's memory.  They wake when there is something to decide by, or when
+ * a WAKE_PART of the demands misses.  Each time that this was in vain they sleep
+ * PATIENCE_GROW times as long before misses alone wake them again.
  *
  * Where blocks are worth much, prefetching as a whole may cost more than it saves:
  * those of few rules and those that wait take places, and useless reads delay others.
@@ -33,21 +33,21 @@
  *           admission.h)
  *   places  what as many blocks more would have hit: a share of what an eighth would
  *   reads   the unused blocks, times the cost of a read by the threshold of
- * admission.h, PRICE_MOST at most, as at the moment of a burst it says far more
+ *           admission.h, PRICE_MOST at most, as at the moment of a burst it says far
+ *           more
  *
- * If places are more than one of VAIN_PART of the misses, and saved is less than places
- * and reads, twice in a row, rules sleep and nothing at all is prefetched.  That a
- * plain cache would have missed less, as above, is another thing, and not the first of
- * these two.  Estimates of what would have been missed without prefetching are not used
- * for this: they are some percent off, and all there is to decide about is a few
- * percent.  It is tried again when such a time has passed twice, and after each vain
- * try twice as often; and at once when WAKE_GROWN times as much is missed, as of a scan
- * that comes.  A try whose cost is TRY_TIMES what it saves ends early: its rules have
- * to be learned anew, so that most of what it reads at first is useless.  What is
- * missed in so short a time says little, so that the whole time before the try is what
- * later ones are compared with.  With another policy or another size, a try begins
- * anew.  Rules that have more than FEW_RULES have earned it, or have yet to be cut, and
- * do not sleep for this.
+ * If saved is less than places and reads, twice in a row, rules sleep and nothing at
+ * all is prefetched.  That a plain cache would have missed less, as above, is another
+ * thing, and not the first of these two.  Estimates of what would have been missed
+ * without prefetching are not used for this: they are some percent off, and all there
+ * is to decide about is a few percent.  It is tried again when such a time has passed
+ * PATIENCE_GROW times, and after each vain try that many times as often; and at once
+ * when WAKE_GROWN times as much is missed, as of a scan that comes.  A try whose cost
+ * is TRY_TIMES what it saves ends early: its rules have to be learned anew, so that
+ * most of what it reads at first is useless.  What is missed in so short a time says
+ * little, so that the whole time before the try is what later ones are compared with.
+ * With another policy or another size, a try begins anew.  Rules that have more than a
+ * few bytes have earned it, or have yet to be cut, and do not sleep for this.
  *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
@@ -66,19 +66,22 @@
 #define FIRST_PART 32 /* of the memory, for rules, at first; */
 #define MOST_PART  4  /* at most */
 
-/* What rules ask for at least while they are awake, and asleep, when they get the least
- * that they can do with. */
+/* What rules ask for at least while they are awake; and asleep, when they keep nothing.
+ */
 #define LEAST_RULES (UINT64_C(64) << 10)
-#define ASLEEP      (UINT64_C(1) << 10)
+#define ASLEEP      (UINT64_C(1) << 8)
 
 #define WAKE_PART     32 /* of the demands */
 #define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
 #define VAIN_LEAST    8  /* and this many */
 #define PLAINLY_PART  8  /* the same, for a decision at once */
 #define PLAINLY_LEAST 32
-#define PATIENCE_MAX  64 /* times of QUIET calls */
+#define PATIENCE_MAX  64 /* times of QUIET calls; a power of */
+#define PATIENCE_GROW 4  /* by which it grows */
 
+/* Few are less than both: many tables cannot have much less than the latter. */
 #define FEW_RULES  (2 * LEAST_RULES)
+#define FEW_PART   16   /* of the most that rules may have */
 #define PRICE_MOST 1.0  /* misses */
 #define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
 
@@ -264,6 +267,14 @@ static void begin_to_count(struct qm_memory *m, const struct since *s)
     m->ticks = 0;
 }
 
+/* Whether rules have so few bytes that they have earned none. */
+static bool has_few_rules(const struct qm_memory *m)
+{
+    const uint64_t part = qm_memory_most_rules(m->total) / FEW_PART;
+
+    return m->rules < (part > FEW_RULES ? part : FEW_RULES);
+}
+
 static bool decides(const struct qm_memory *m)
 {
     return m->config.trades && m->config.prefetcher->ops->set_memory;
@@ -348,8 +359,8 @@ static double price(const struct qm_memory *m)
     return cost < PRICE_MOST ? cost : PRICE_MOST;
 }
 
-/* Whether the places that rules and prefetched blocks take cost much, and `times` what
- * prefetching saves is less than that and its useless reads. */
+/* Whether `times` what prefetching saves is less than the places of rules and
+ * prefetched blocks cost, and its useless reads. */
 static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t blocks,
                     double times)
 {
@@ -358,8 +369,7 @@ static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t b
     const double places = s->gain * QM_CACHE_GAIN_PART * taken / (double)blocks;
     const double reads = (double)s->wasted * m->price / m->ticks;
 
-    return places > (double)s->misses / VAIN_PART &&
-           times * saved(m) * (double)s->hits < places + reads;
+    return times * saved(m) * (double)s->hits < places + reads;
 }
 
 static uint64_t wake(struct qm_memory *m)
@@ -374,7 +384,7 @@ static uint64_t fall_asleep(struct qm_memory *m)
     m->vain = m->dear = false;
     m->asleep = true;
     m->slept = 0;
-    m->patience = m->patience < PATIENCE_MAX ? m->patience * 2 : PATIENCE_MAX;
+    m->patience *= m->patience < PATIENCE_MAX ? PATIENCE_GROW : 1;
     return ASLEEP;
 }
 
@@ -389,7 +399,7 @@ static uint64_t fall_to_rest(struct qm_memory *m)
 static bool is_plainly_dear(const struct qm_memory *m, const struct since *s,
                             uint64_t blocks)
 {
-    return !m->asleep && m->dear && m->rules < FEW_RULES && m->ticks >= TRY_TICKS &&
+    return !m->asleep && m->dear && has_few_rules(m) && m->ticks >= TRY_TICKS &&
            s->demands >= TRY_READS && s->wasted >= TRY_WASTED &&
            is_dear(m, s, blocks, TRY_TIMES);
 }
@@ -462,7 +472,7 @@ static uint64_t decide_by(struct qm_memory *m, const struct since *s, bool busy)
         m->vain = m->dear = true; /* a bad time more of either kind will do */
         return wake(m);
     }
-    if (!m->asleep && m->rules < FEW_RULES && is_dear(m, s, blocks, 1)) {
+    if (!m->asleep && has_few_rules(m) && is_dear(m, s, blocks, 1)) {
         m->missed = missed(s);
         if (m->dear)
             return fall_to_rest(m);

@@ -14,6 +14,8 @@
 #define MIB   (UINT64_C(1) << 20)
 #define BLOCK 16384
 
+enum { ASLEEP = 256 }; /* what rules are given while they sleep */
+
 static struct {
     struct qm_prefetcher base;
     uint64_t limit, used, marginal;
@@ -126,6 +128,41 @@ static void live(uint64_t working, unsigned earn, unsigned times)
     }
 }
 
+static void prefetch(uint64_t block)
+{
+    struct qm_fill *fill;
+
+    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
+        qm_cache_fill(cache, fill, NULL);
+}
+
+/* Times as live() of `hot` blocks; before one read of these in ten, `used` blocks that
+ * are prefetched are read, and in one of `waste` (0: never) a block is prefetched that
+ * nobody reads.  Returns how often rules were asleep after that. */
+static unsigned live_of(uint64_t hot, unsigned used, unsigned waste, unsigned times)
+{
+    static uint64_t next = UINT64_C(1) << 32;
+    unsigned asleep = 0;
+
+    for (unsigned i = 0; i < times; i++) {
+        for (unsigned n = 0; n < 200; n++) {
+            struct qm_lookup found;
+
+            for (unsigned k = 0; k < used; k++, next++) {
+                prefetch(next);
+                assert_int_equal(qm_cache_demand(cache, next, NULL, 0, BLOCK, &found),
+                                 0);
+            }
+            if (waste > 0 && n % waste == 0)
+                prefetch(next++);
+            demand(hot, 10);
+        }
+        qm_memory_tick(&memory);
+        asleep += get().rules == ASLEEP;
+    }
+    return asleep;
+}
+
 static void test_follows_what_is_earned(void **state)
 {
     uint64_t total = 32 * MIB;
@@ -134,9 +171,12 @@ static void test_follows_what_is_earned(void **state)
     assert_int_equal(get().rules, total / 32);
     live(6000, 3000, 200);
     assert_int_equal(get().rules, total / 4);
-    live(6000, 0, 200);
+    assert_int_equal(live_of(6000, 1, 0, 200), 0);
     assert_int_equal(get().rules, 64 << 10);
     assert_true(get().traded > 10);
+    assert_false(get().resting);
+    live(6000, 0, 8); /* those of no use at all are not kept */
+    assert_true(get().resting);
     end();
 }
 
@@ -198,26 +238,29 @@ static void test_nobody_reads(void **state)
 static void test_sleeps(void **state)
 {
     const uint64_t total = 32 * MIB, least = 64 << 10;
-    const uint64_t fits = qm_cache_blocks_within(total - 1024, BLOCK) - 1;
+    const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
     struct qm_cache_stats before, after;
     unsigned asleep = 0, awake = 0;
 
     begin_with(total, true, true);
     live(fits, 0, 20);
-    assert_int_equal(get().rules, 1024);
+    assert_int_equal(get().rules, ASLEEP);
     qm_cache_get_stats(cache, &before);
     live(fits, 0, 100);
     qm_cache_get_stats(cache, &after);
-    assert_int_equal(get().rules, 1024);
+    assert_int_equal(get().rules, ASLEEP);
     assert_true(after.misses - before.misses < 20);
     /* A tenth more does not fit at all. */
     for (unsigned i = 0; i < 1000; i++) {
         live(fits * 11 / 10, 0, 1);
-        asleep += get().rules == 1024;
+        asleep += get().rules == ASLEEP;
         awake += get().rules == least;
     }
     assert_true(awake > 100);
-    live(20000, 1000, 100); /* and where there is much to decide by, they grow */
+    for (unsigned i = 0; i < 100; i++) { /* and where they are of use, they grow */
+        live_of(20000, 1, 0, 1);
+        rules.marginal += 1000;
+    }
     assert_true(get().rules > least);
     end();
     begin(total, true); /* without a shadow nobody knows */
@@ -232,7 +275,7 @@ static void test_sleeps(void **state)
 static void test_takes_more(void **state)
 {
     const uint64_t total = 32 * MIB;
-    const uint64_t fits = qm_cache_blocks_within(total - 1024, BLOCK) - 1;
+    const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
     unsigned changes = 0;
 
     begin_with(total, true, true);
@@ -241,11 +284,11 @@ static void test_takes_more(void **state)
         const uint64_t before = get().rules;
 
         live(fits * 11 / 10, 0, 1);
-        changes += before == 1024 && get().rules == rules.takes;
+        changes += before == ASLEEP && get().rules == rules.takes;
     }
-    assert_true(changes > 2);
+    assert_true(changes > 1);
     live(fits, 0, 300);
-    assert_int_equal(get().rules, 1024);
+    assert_int_equal(get().rules, ASLEEP);
     qm_memory_use(&memory, &rules.base);
     assert_int_equal(get().rules, qm_memory_first_rules(total));
     assert_false(memory.asleep);
@@ -256,41 +299,6 @@ static void test_takes_more(void **state)
  * more or less shows, so that the four that rules have are dear. */
 #define SMALL (300 * (uint64_t)BLOCK)
 enum { HOT = 350 };
-
-static void prefetch(uint64_t block)
-{
-    struct qm_fill *fill;
-
-    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
-        qm_cache_fill(cache, fill, NULL);
-}
-
-/* Times as live() of `hot` blocks; before one read of these in ten, `used` blocks that
- * are prefetched are read, and in one of `waste` (0: never) a block is prefetched that
- * nobody reads.  Returns how often rules were asleep after that. */
-static unsigned live_of(uint64_t hot, unsigned used, unsigned waste, unsigned times)
-{
-    static uint64_t next = UINT64_C(1) << 32;
-    unsigned asleep = 0;
-
-    for (unsigned i = 0; i < times; i++) {
-        for (unsigned n = 0; n < 200; n++) {
-            struct qm_lookup found;
-
-            for (unsigned k = 0; k < used; k++, next++) {
-                prefetch(next);
-                assert_int_equal(qm_cache_demand(cache, next, NULL, 0, BLOCK, &found),
-                                 0);
-            }
-            if (waste > 0 && n % waste == 0)
-                prefetch(next++);
-            demand(hot, 10);
-        }
-        qm_memory_tick(&memory);
-        asleep += get().rules == 1024;
-    }
-    return asleep;
-}
 
 static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
 {
@@ -331,8 +339,9 @@ static void test_rests(void **state)
     live(HOT, 0, 16); /* this time it is */
     assert_false(admits());
     assert_true(memory.patience > 8);
-    live(20000, 0, 6);
-    assert_true(get().rules > 1024);
+    for (unsigned i = 0; i < 6 && get().resting; i++)
+        live(20000, 0, 1);
+    assert_true(get().rules > ASLEEP);
     assert_true(admits());
     end();
 }
@@ -426,7 +435,7 @@ static void test_another_try_begins_anew(void **state)
  * first bad time of what prefetching costs. */
 static void test_bad_of_another_kind(void **state)
 {
-    const uint64_t fits = qm_cache_blocks_within(SMALL - 1024, BLOCK) - 1;
+    const uint64_t fits = qm_cache_blocks_within(SMALL - ASLEEP, BLOCK) - 1;
 
     begin_with(SMALL, true, true);
     atomic_store(&admission.thresholds[0], .9F);
@@ -434,6 +443,7 @@ static void test_bad_of_another_kind(void **state)
         live(fits, 0, 1);
     assert_true(memory.vain);
     assert_false(memory.asleep);
+    memory.dear = false; /* if it was before */
     assert_int_equal(live_beside(0, 1, 8), 0);
     end();
 }
@@ -485,8 +495,20 @@ static void test_rests_by_what_waits(void **state)
 {
     begin(SMALL, true);
     rules.used = 1;
-    assert_int_equal(live_beside(0, 0, 150), 0);
-    assert_true(live_beside(0, 1, 150) > 50);
+    atomic_store(&admission.saved, .1F);
+    assert_int_equal(live_beside(1, 0, 150), 0);
+    assert_true(live_beside(1, 1, 150) > 50);
+    end();
+}
+
+/* Of a larger cache, rules that have more are few, too: their table may not be able to
+ * have less. */
+static void test_few_of_many_rest(void **state)
+{
+    begin(64 * MIB, true);
+    rules.takes = 300 << 10;
+    live(20000, 0, 100);
+    assert_true(get().resting);
     end();
 }
 
@@ -599,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_rests_with_another),
         cmocka_unit_test(test_rests_by_what_it_saves),
         cmocka_unit_test(test_rests_by_what_waits),
+        cmocka_unit_test(test_few_of_many_rest),
         cmocka_unit_test(test_many_rules_do_not_rest),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
