@@ -31,6 +31,9 @@
  * that a read takes alone, divided by the slope, is how many reads keep the device
  * busy, and the slope times the demands that follow is D.
  *
+ * Of the greater of the two, D counts up to three times where it is much: a busy
+ * device's slowest reads suffer more than the mean.
+ *
  * Reads of different sizes have lines of different heights, but one slope.
  *
  * On a device that is nearly always busy, all reads find about as many others, and the
