@@ -128,6 +128,40 @@ static int verify(struct disk *d, const char *dir)
     return db->verify(db, RECORDS, NULL, NULL, 0); /* frees db */
 }
 
+/* The verification does not look at the number of the last change that each page begins
+ * with.  One that is behind the log's end would end the environment when the page is
+ * read. */
+static int check_changes(struct disk *d, const char *dir)
+{
+    struct {
+        uint32_t file, at;
+    } change;
+    DB_LOG_STAT *log = NULL;
+    char name[PATH_MAX];
+    int fd, r;
+
+    if ((size_t)snprintf(name, sizeof name, "%s/" RECORDS, dir) >= sizeof name)
+        return ENAMETOOLONG;
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return errno == ENOENT ? 0 : errno;
+    r = d->env->log_stat(d->env, &log, 0);
+    for (off_t page = 0; r == 0; page += PAGE) {
+        ssize_t n = pread(fd, &change, sizeof change, page);
+
+        if (n == -1)
+            r = errno;
+        if (n != sizeof change)
+            break;
+        if (change.file > log->st_cur_file ||
+            (change.file == log->st_cur_file && change.at > log->st_cur_offset))
+            r = DB_VERIFY_BAD;
+    }
+    free(log);
+    close(fd);
+    return r;
+}
+
 /* Whether the records look damaged to a second verification, outside of the environment
  * in which they seemed to be, with a cache of its own. */
 static int verify_again(const char *dir)
@@ -238,7 +272,7 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
             error = verify_again(c->dir) == DB_VERIFY_BAD ? EBADMSG : EIO;
         } else if (r != 0) { /* it came to no judgement */
             error = error_of(r);
-        } else {
+        } else if ((r = check_changes(d, c->dir)) == 0) {
             r = open_records(d);
         }
     }
