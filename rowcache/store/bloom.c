@@ -29,13 +29,13 @@ int store_bloom_init(struct bloom *b, uint64_t capacity, double p)
         b->hashes = (unsigned)ceil(-log(p) / ln2);
     if (b->hashes == 0)
         b->hashes = 1;
-    b->words = calloc(b->bits / 64, sizeof *b->words);
+    b->words = store_pages_alloc(store_bloom_bytes(b));
     return b->words ? 0 : ENOMEM;
 }
 
 void store_bloom_free(struct bloom *b)
 {
-    free(b->words);
+    store_pages_free(b->words, store_bloom_bytes(b));
     *b = (struct bloom){0};
 }
 

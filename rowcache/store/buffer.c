@@ -200,7 +200,7 @@ static void done(struct partition *p)
         }
         store_buffer_remove(p, e);
         store_table_remove(&p->table, e);
-        free(e);
+        store_entry_free(&p->table, e);
     }
 }
 

@@ -48,13 +48,11 @@ int store_cold_init(struct cold *c, uint64_t keys, uint64_t bytes)
     *c = (struct cold){.buckets = buckets < bytes / SIZE ? buckets : bytes / SIZE};
     if (c->buckets == 0)
         return 0;
-    c->slots = aligned_alloc(SIZE, c->buckets * SIZE);
+    c->slots = store_pages_alloc(c->buckets * SIZE);
     if (!c->slots) {
         c->buckets = 0;
         return ENOMEM;
     }
-    for (uint64_t i = 0; i < c->buckets * SLOTS; i++)
-        c->slots[i] = 0;
     return 0;
 }
 
@@ -65,7 +63,7 @@ uint64_t store_cold_bytes(const struct cold *c)
 
 void store_cold_free(struct cold *c)
 {
-    free(c->slots);
+    store_pages_free(c->slots, store_cold_bytes(c));
     *c = (struct cold){0};
 }
 

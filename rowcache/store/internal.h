@@ -34,6 +34,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "rowcache/store/arena.h"
 #include "rowcache/store/disk.h"
 #include "rowcache/store/log.h"
 #include "rowcache/store/qmstore.h"
@@ -45,7 +46,7 @@ struct store_hash {
 enum { PLACE_FIRST, PLACE_SECOND, PLACE_THIRD, PLACE_BUFFER };
 
 struct entry {
-    struct entry *next;          /* of the same bucket */
+    struct entry *next;          /* of the table's chain that it is in */
     struct entry *newer, *older; /* of the list that it is in */
     void *rank;                  /* of the policy lfu: which list */
     struct store_hash hash;
@@ -57,6 +58,7 @@ struct entry {
     uint16_t key_len;
     uint8_t place;
     bool on_disk : 1, dead : 1, clean : 1;
+    bool in_chunk : 1; /* see arena.h */
     bool changing : 1; /* a batch that the log has changes it: the log's is newer */
     char bytes[];      /* key, value */
 };
@@ -76,19 +78,28 @@ static inline size_t store_entry_size(const struct entry *e)
     return sizeof *e + e->key_len + e->value_len;
 }
 
-/* An entry's memory in bytes, with the allocator's overhead. */
+/* An entry's memory in bytes, with the arena's overhead. */
 static inline uint64_t store_entry_bytes(const struct entry *e)
 {
-    return (store_entry_size(e) + 8 + 15) / 16 * 16;
+    return (store_entry_size(e) + STORE_ARENA_HEAD + 15) / 16 * 16;
 }
 
-struct table {
-    struct entry **buckets; /* by the hash's highest bits */
-    unsigned bits;
-    size_t count;
+enum { TABLE_SLOTS = 7 };
+
+struct table_line {
+    _Alignas(64) uint64_t slots[TABLE_SLOTS]; /* see table.c; 0: empty */
+    struct entry *chain;                      /* empty while a slot is */
 };
 
-int store_table_init(struct table *t);
+struct table {
+    struct table_line *lines;
+    uint64_t n; /* of them, less than 2^32 */
+    size_t count;
+    struct arena arena; /* of the entries */
+};
+
+/* bytes: that the arena's chunks take, at most. */
+int store_table_init(struct table *t, uint64_t bytes);
 void store_table_free(struct table *t); /* and all entries */
 struct entry *store_table_find(const struct table *t, struct store_hash hash,
                                const void *key, size_t key_len);
@@ -97,11 +108,40 @@ bool store_table_has(const struct table *t, struct store_hash hash);
 /* May enlarge the table; if it cannot, its chains grow. */
 void store_table_add(struct table *t, struct entry *e);
 void store_table_remove(struct table *t, struct entry *e);
+/* An entry that is not in the table, zeroed but for its bytes; NULL: no memory. */
+struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len);
+void store_entry_free(struct table *t, struct entry *e);
 void store_table_replace(struct table *t, struct entry *old, struct entry *e);
+
+/* The line of hashes with that `high`. */
+static inline uint64_t store_table_line(const struct table *t, uint64_t high)
+{
+    return (high >> 32) * t->n >> 32;
+}
+
+/* The highest `high` of a line. */
+static inline uint64_t store_table_last(const struct table *t, uint64_t line)
+{
+    if (line + 1 == t->n)
+        return UINT64_MAX;
+    return ((((line + 1) << 32) + t->n - 1) / t->n << 32) - 1;
+}
+
 static inline uint64_t store_table_bytes(const struct table *t)
 {
-    return sizeof *t->buckets << t->bits;
+    return sizeof *t->lines * t->n;
 }
+
+/* The entries of a line, in no order, while the table does not change; but the entry
+ * that came last may be freed. */
+struct table_walk {
+    const struct table_line *line;
+    unsigned at;
+    struct entry *next;
+};
+
+struct table_walk store_table_walk(const struct table *t, uint64_t line);
+struct entry *store_table_next(struct table_walk *w); /* NULL: no more */
 
 struct bloom {
     uint64_t *words;

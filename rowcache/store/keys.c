@@ -262,12 +262,15 @@ static int copy_range(struct range *r, uint64_t from)
     uint8_t first[DISK_HASH];
     int error = 0;
 
-    for (uint64_t b = from >> (64 - t->bits);
-         b <= r->to >> (64 - t->bits) && error == 0; b++)
-        for (struct entry *e = t->buckets[b]; e && error == 0; e = e->next)
+    for (uint64_t l = store_table_line(t, from);
+         l <= store_table_line(t, r->to) && error == 0; l++) {
+        struct table_walk w = store_table_walk(t, l);
+
+        for (struct entry *e; error == 0 && (e = store_table_next(&w));)
             if (!e->dead && e->hash.high >= from && e->hash.high <= r->to)
                 error = copy(r, e->bytes, e->key_len, e->bytes + e->key_len,
                              e->value_len, e->expires);
+    }
     if (error != 0)
         return error;
     store_hash_bytes((struct store_hash){from, 0}, first);

@@ -11,24 +11,20 @@
 
 #include "rowcache/store/internal.h"
 
-enum { SWEEP_RECORDS = 64, SWEEP_BUCKETS = 64 };
+enum { SWEEP_RECORDS = 64, SWEEP_LINES = 16 };
 
-static struct entry *make(const struct store_key *key, const struct store_value *value,
-                          uint32_t frequency)
+static struct entry *make(struct partition *p, const struct store_key *key,
+                          const struct store_value *value, uint32_t frequency)
 {
     uint32_t len = value ? value->len : 0;
-    struct entry *e = malloc(sizeof *e + key->len + len);
+    struct entry *e = store_entry_alloc(&p->table, key->len, len);
 
     if (!e)
         return NULL;
-    *e = (struct entry){
-        .hash = key->hash,
-        .expires = value ? value->expires : 0,
-        .frequency = frequency,
-        .value_len = len,
-        .key_len = key->len,
-        .dead = !value,
-    };
+    e->hash = key->hash;
+    e->expires = value ? value->expires : 0;
+    e->frequency = frequency;
+    e->dead = !value;
     memcpy(e->bytes, key->bytes, key->len);
     if (len > 0)
         memcpy(e->bytes + key->len, value->bytes, len);
@@ -86,7 +82,7 @@ static void evict(struct partition *p, struct entry *e)
     }
     p->shadowed--;
     store_table_remove(&p->table, e);
-    free(e);
+    store_entry_free(&p->table, e);
 }
 
 /* Evicts until memory has room for `bytes` more. */
@@ -145,7 +141,7 @@ static void drop(struct partition *p, struct entry *e)
     if (e->on_disk)
         p->shadowed--;
     store_table_remove(&p->table, e);
-    free(e);
+    store_entry_free(&p->table, e);
 }
 
 /* The record on disk, if the key has no entry.  *bytes is to be freed. */
@@ -201,7 +197,7 @@ static void settle(struct partition *p, struct entry *e, bool enters)
 
 static int bury(struct partition *p, const struct store_key *key)
 {
-    struct entry *e = make(key, NULL, 0);
+    struct entry *e = make(p, key, NULL, 0);
 
     if (!e)
         return ENOMEM;
@@ -258,7 +254,8 @@ static void restore(struct partition *p, const struct store_key *key,
         return;
     if (check_room(p) != 0)
         return;
-    e = make(key, &value, r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
+    e = make(p, key, &value,
+             r->frequency < UINT32_MAX ? r->frequency + 1 : r->frequency);
     if (!e)
         return;
     e->clean = enters;
@@ -269,6 +266,13 @@ static void restore(struct partition *p, const struct store_key *key,
     settle(p, e, enters);
     p->stats.restorations += enters;
     (void)store_partition_balance(p);
+}
+
+/* An entry that is about to move in its list: its neighbours are written. */
+static void fetch_neighbours(const struct entry *e)
+{
+    __builtin_prefetch(e->newer, 1);
+    __builtin_prefetch(e->older, 1);
 }
 
 int store_partition_get(struct partition *p, const struct store_key *key, void **value,
@@ -282,6 +286,7 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
     p->stats.gets++;
     p->ops->seen(p, key->hash);
     if (e && !e->dead && !is_over(e->expires)) {
+        fetch_neighbours(e);
         error = hand_out(e->bytes + e->key_len, e->value_len, e->expires, value, len,
                          expires);
         if (error != 0)
@@ -330,12 +335,14 @@ static int change_value(struct partition *p, struct entry **at,
                         const struct store_value *value)
 {
     struct entry *old = *at, *e;
-    bool in_memory = old->place != PLACE_BUFFER;
+    bool in_memory = old->place != PLACE_BUFFER, in_chunk;
 
     if (old->value_len != value->len) {
-        if (!(e = malloc(sizeof *e + old->key_len + value->len)))
+        if (!(e = store_entry_alloc(&p->table, old->key_len, value->len)))
             return ENOMEM;
+        in_chunk = e->in_chunk;
         memcpy(e, old, sizeof *e + old->key_len);
+        e->in_chunk = in_chunk;
         e->value_len = value->len;
         store_table_replace(&p->table, old, e);
         if (in_memory) {
@@ -346,7 +353,7 @@ static int change_value(struct partition *p, struct entry **at,
         } else {
             store_list_replace(&p->buffer, old, e);
         }
-        free(old);
+        store_entry_free(&p->table, old);
         *at = e;
     }
     e = *at;
@@ -360,7 +367,10 @@ static int put_known(struct partition *p, struct entry *e,
                      const struct store_value *value, uint32_t frequency)
 {
     uint32_t f = e->frequency;
-    int error = change_value(p, &e, value);
+    int error;
+
+    fetch_neighbours(e);
+    error = change_value(p, &e, value);
 
     if (error != 0)
         return error;
@@ -420,7 +430,7 @@ static int put_absent(struct partition *p, const struct store_key *key,
             p->stats.misses++;
         }
     }
-    e = make(key, value, frequency ? frequency : f);
+    e = make(p, key, value, frequency ? frequency : f);
     if (!e)
         return ENOMEM;
     if (dead)
@@ -473,7 +483,7 @@ int store_partition_delete(struct partition *p, const struct store_key *key)
         return error ? error : is_over(r.expires) ? ENOENT : 0;
     }
     error = is_over(e->expires) ? ENOENT : 0;
-    if (e->on_disk && !(tombstone = make(key, NULL, 0)))
+    if (e->on_disk && !(tombstone = make(p, key, NULL, 0)))
         return ENOMEM; /* without it, the older value would be back */
     drop(p, e);
     if (tombstone) {
@@ -548,35 +558,31 @@ void store_partition_sweep(struct partition *p)
         free(x->key);
     }
     /* The same part of memory. */
-    first = p->swept.high >> (64 - p->table.bits);
-    last = s.until >> (64 - p->table.bits);
-    if (last - first >= SWEEP_BUCKETS) {
-        last = first + SWEEP_BUCKETS - 1;
-        s.until = ((last + 1) << (64 - p->table.bits)) - 1;
+    first = store_table_line(&p->table, p->swept.high);
+    last = store_table_line(&p->table, s.until);
+    if (last - first >= SWEEP_LINES) {
+        last = first + SWEEP_LINES - 1;
+        s.until = store_table_last(&p->table, last);
     }
-    for (uint64_t b = first; b <= last; b++) {
-        struct entry *next;
+    for (uint64_t l = first; l <= last; l++) {
+        struct table_walk w = store_table_walk(&p->table, l);
 
-        for (struct entry *e = p->table.buckets[b]; e; e = next) {
+        for (struct entry *e; (e = store_table_next(&w));) {
             struct store_key key = {e->hash, e->bytes, e->key_len};
             struct entry *copy;
 
-            next = e->next;
             if (e->dead || !is_over(e->expires))
                 continue;
+            copy = e->on_disk ? make(p, &key, NULL, 0) : NULL;
+            if (e->on_disk && !copy)
+                continue;
             p->stats.expired++;
-            if (!e->on_disk) {
-                drop(p, e);
-                continue;
-            }
-            copy = make(&key, NULL, 0);
-            if (!copy)
-                continue;
             drop(p, e);
-            shadow(p, copy);
-            settle(p, copy, false);
-            break; /* the chain, or the table, is another; the rest is for the next time
-                    */
+            if (copy) {
+                shadow(p, copy);
+                settle(p, copy, false);
+            }
+            w = store_table_walk(&p->table, l); /* the line, or the table, is another */
         }
     }
     p->swept = s.until == UINT64_MAX ? (struct store_hash){0}

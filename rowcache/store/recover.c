@@ -31,8 +31,10 @@ static int append_memory(void *opaque,
 {
     struct partition *p = opaque;
 
-    for (size_t i = 0; i < (size_t)1 << p->table.bits; i++) {
-        for (struct entry *e = p->table.buckets[i]; e; e = e->next) {
+    for (uint64_t i = 0; i < p->table.n; i++) {
+        struct table_walk w = store_table_walk(&p->table, i);
+
+        for (struct entry *e; (e = store_table_next(&w));) {
             struct store_log_record r = {
                 .expires = e->expires,
                 .frequency = e->frequency,

@@ -346,8 +346,9 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     if ((size_t)snprintf(path, sizeof path, "%s/%u/disk", c->path, number) >=
         sizeof path)
         return ENAMETOOLONG;
-    r = store_table_init(&p->table);
+    /* Chunks are within the bound, full or not; the table takes about a sixteenth. */
     store_set_memory(p);
+    r = store_table_init(&p->table, p->memory / 16 * 15 + p->buffer_bytes);
     if (r == 0)
         r = p->ops->init(p);
     if (r != 0)

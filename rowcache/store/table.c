@@ -1,101 +1,205 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.c - entries by their keys' hashes, and the lists that entries are in.
  *
- * A bucket holds the hashes with the same highest bits, so buckets are in the order in
- * which the disk layer has its records, and a range of hashes is a range of buckets. */
+ * A line is a cache line of eight words: seven entries, and the first of a chain of
+ * those that are too many.  A word is an entry's address and, where an address has no
+ * bits, 16 bits of its key's hash.  So a look-up waits for memory twice, for the line
+ * and for the entry, and mostly once if the key has no entry.
+ *
+ * Lines are in the order of the hashes, in which the disk layer has its records, too: a
+ * range of hashes is a range of lines. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rowcache/store/internal.h"
 
-enum { FIRST_BITS = 6, MOST_BITS = 40 };
+enum { FIRST = 8, FULL = 6, TAG_SHIFT = 48 }; /* lines; entries a line, in the mean */
 
-int store_table_init(struct table *t)
+#define MOST (UINT64_C(1) << 31) /* lines */
+
+_Static_assert(sizeof(void *) == sizeof(uint64_t), "an address is a word");
+
+static struct table_line *make_lines(uint64_t n)
 {
-    t->bits = FIRST_BITS;
+    return store_pages_alloc(n * sizeof(struct table_line));
+}
+
+int store_table_init(struct table *t, uint64_t bytes)
+{
+    store_arena_init(&t->arena, bytes);
+    t->n = FIRST;
     t->count = 0;
-    t->buckets = calloc((size_t)1 << t->bits, sizeof *t->buckets);
-    return t->buckets ? 0 : ENOMEM;
+    t->lines = make_lines(t->n);
+    return t->lines ? 0 : ENOMEM;
 }
 
 void store_table_free(struct table *t)
 {
-    for (size_t i = 0; t->buckets && i < (size_t)1 << t->bits; i++) {
-        struct entry *next;
+    for (uint64_t i = 0; t->lines && i < t->n; i++) {
+        struct table_walk w = store_table_walk(t, i);
 
-        for (struct entry *e = t->buckets[i]; e; e = next) {
-            next = e->next;
-            free(e);
-        }
+        for (struct entry *e; (e = store_table_next(&w));)
+            store_entry_free(t, e);
     }
-    free(t->buckets);
-    t->buckets = NULL;
+    store_arena_destroy(&t->arena);
+    store_pages_free(t->lines, store_table_bytes(t));
+    t->lines = NULL;
 }
 
-static struct entry **bucket(const struct table *t, struct store_hash hash)
+struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len)
 {
-    return &t->buckets[hash.high >> (64 - t->bits)];
+    bool in_chunk;
+    struct entry *e = store_arena_alloc(
+        &t->arena, sizeof *e + (size_t)key_len + value_len, &in_chunk);
+
+    if (e)
+        *e = (struct entry){
+            .key_len = key_len, .value_len = value_len, .in_chunk = in_chunk};
+    return e;
+}
+
+void store_entry_free(struct table *t, struct entry *e)
+{
+    store_arena_free(&t->arena, e, e->in_chunk);
+}
+
+static struct table_line *line_of(const struct table *t, struct store_hash hash)
+{
+    return &t->lines[store_table_line(t, hash.high)];
+}
+
+static uint64_t tag_of(struct store_hash hash)
+{
+    return hash.low >> TAG_SHIFT;
+}
+
+static uint64_t word_of(const struct entry *e)
+{
+    return (uint64_t)(uintptr_t)e | tag_of(e->hash) << TAG_SHIFT;
+}
+
+static struct entry *entry_of(uint64_t word)
+{
+    return (struct entry *)(uintptr_t)(word & ((UINT64_C(1) << TAG_SHIFT) - 1));
+}
+
+static bool is_of(const struct entry *e, struct store_hash hash)
+{
+    return e->hash.high == hash.high && e->hash.low == hash.low;
+}
+
+static bool has_key(const struct entry *e, struct store_hash hash, const void *key,
+                    size_t key_len)
+{
+    return is_of(e, hash) &&
+           (!key || (e->key_len == key_len && memcmp(e->bytes, key, key_len) == 0));
+}
+
+/* key NULL: any of that hash. */
+static struct entry *find(const struct table *t, struct store_hash hash,
+                          const void *key, size_t key_len)
+{
+    const struct table_line *l = line_of(t, hash);
+    uint64_t tag = tag_of(hash);
+    struct entry *e;
+
+    for (unsigned i = 0; i < TABLE_SLOTS; i++) {
+        if (l->slots[i] >> TAG_SHIFT != tag || !(e = entry_of(l->slots[i])))
+            continue;
+        __builtin_prefetch((char *)e + 64);
+        __builtin_prefetch((char *)e + 128);
+        if (has_key(e, hash, key, key_len))
+            return e;
+    }
+    for (e = l->chain; e && !has_key(e, hash, key, key_len);)
+        e = e->next;
+    return e;
 }
 
 struct entry *store_table_find(const struct table *t, struct store_hash hash,
                                const void *key, size_t key_len)
 {
-    struct entry *e = *bucket(t, hash);
-
-    while (e && !(e->hash.high == hash.high && e->hash.low == hash.low &&
-                  e->key_len == key_len && memcmp(e->bytes, key, key_len) == 0))
-        e = e->next;
-    return e;
+    return find(t, hash, key, key_len);
 }
 
 bool store_table_has(const struct table *t, struct store_hash hash)
 {
-    const struct entry *e = *bucket(t, hash);
+    return find(t, hash, NULL, 0) != NULL;
+}
 
-    while (e && !(e->hash.high == hash.high && e->hash.low == hash.low))
-        e = e->next;
-    return e != NULL;
+struct table_walk store_table_walk(const struct table *t, uint64_t line)
+{
+    return (struct table_walk){.line = &t->lines[line]};
+}
+
+struct entry *store_table_next(struct table_walk *w)
+{
+    struct entry *e = NULL;
+
+    while (!e && w->at < TABLE_SLOTS)
+        e = entry_of(w->line->slots[w->at++]);
+    if (e)
+        return e;
+    if (w->at == TABLE_SLOTS) {
+        w->at++;
+        w->next = w->line->chain;
+    }
+    e = w->next;
+    if (e)
+        w->next = e->next;
+    return e;
+}
+
+static void enter(struct table_line *l, struct entry *e)
+{
+    for (unsigned i = 0; i < TABLE_SLOTS; i++) {
+        if (!l->slots[i]) {
+            l->slots[i] = word_of(e);
+            return;
+        }
+    }
+    e->next = l->chain;
+    l->chain = e;
 }
 
 static void enlarge(struct table *t)
 {
-    struct table larger = {.bits = t->bits + 1};
+    struct table larger = {.n = t->n + t->n / 4};
 
-    if (larger.bits > MOST_BITS ||
-        !(larger.buckets = calloc((size_t)1 << larger.bits, sizeof *larger.buckets)))
+    if (larger.n > MOST || !(larger.lines = make_lines(larger.n)))
         return;
-    for (size_t i = 0; i < (size_t)1 << t->bits; i++) {
-        struct entry *next;
+    for (uint64_t i = 0; i < t->n; i++) {
+        struct table_walk w = store_table_walk(t, i);
 
-        for (struct entry *e = t->buckets[i]; e; e = next) {
-            struct entry **b = bucket(&larger, e->hash);
-
-            next = e->next;
-            e->next = *b;
-            *b = e;
-        }
+        for (struct entry *e; (e = store_table_next(&w));)
+            enter(line_of(&larger, e->hash), e);
     }
-    free(t->buckets);
-    t->buckets = larger.buckets;
-    t->bits = larger.bits;
+    store_pages_free(t->lines, store_table_bytes(t));
+    t->lines = larger.lines;
+    t->n = larger.n;
 }
 
 void store_table_add(struct table *t, struct entry *e)
 {
-    struct entry **b;
-
-    if (t->count >= (size_t)1 << t->bits)
+    if (t->count >= FULL * t->n)
         enlarge(t);
-    b = bucket(t, e->hash);
-    e->next = *b;
-    *b = e;
+    enter(line_of(t, e->hash), e);
     t->count++;
 }
 
-static struct entry **link_to(const struct table *t, const struct entry *e)
+/* The word of an entry, or NULL: it is in the chain. */
+static uint64_t *slot_of(struct table_line *l, const struct entry *e)
 {
-    struct entry **link = bucket(t, e->hash);
+    for (unsigned i = 0; i < TABLE_SLOTS; i++)
+        if (entry_of(l->slots[i]) == e)
+            return &l->slots[i];
+    return NULL;
+}
+
+static struct entry **link_to(struct table_line *l, const struct entry *e)
+{
+    struct entry **link = &l->chain;
 
     while (*link != e)
         link = &(*link)->next;
@@ -104,16 +208,32 @@ static struct entry **link_to(const struct table *t, const struct entry *e)
 
 void store_table_remove(struct table *t, struct entry *e)
 {
-    *link_to(t, e) = e->next;
+    struct table_line *l = line_of(t, e->hash);
+    uint64_t *slot = slot_of(l, e);
+
     t->count--;
+    if (!slot) {
+        *link_to(l, e) = e->next;
+        return;
+    }
+    *slot = 0;
+    if (l->chain) {
+        *slot = word_of(l->chain);
+        l->chain = l->chain->next;
+    }
 }
 
 void store_table_replace(struct table *t, struct entry *old, struct entry *e)
 {
-    struct entry **link = link_to(t, old);
+    struct table_line *l = line_of(t, old->hash);
+    uint64_t *slot = slot_of(l, old);
 
+    if (slot) {
+        *slot = word_of(e);
+        return;
+    }
     e->next = old->next;
-    *link = e;
+    *link_to(l, old) = e;
 }
 
 void store_list_push(struct entry_list *l, struct entry *e)
