@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-table.c - the table of entries, compared with a plain one, and the memory that
+ * entries are in. */
+#include "rowcache/store/internal.h"
+
+#include "testing.h"
+
+enum { KEYS = 20000 };
+
+static struct entry *model[KEYS];
+
+/* So that many have the same line, and tag: a hash of few bits. */
+static struct store_hash hash_of(uint32_t key)
+{
+    uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
+
+    if (key % 4 == 0)
+        return (struct store_hash){mixed >> 40 << 40, mixed >> 60 << 60};
+    return (struct store_hash){mixed, mixed * mixed};
+}
+
+static struct entry *make(struct table *t, uint32_t key, uint32_t len)
+{
+    struct entry *e = store_entry_alloc(t, sizeof key, len);
+
+    assert_non_null(e);
+    e->hash = hash_of(key);
+    memcpy(e->bytes, &key, sizeof key);
+    memset(e->bytes + sizeof key, (char)key, len);
+    return e;
+}
+
+/* Each entry comes once, in the line of its hash. */
+static void check_walk(const struct table *t)
+{
+    size_t n = 0;
+
+    for (uint64_t l = 0; l < t->n; l++) {
+        struct table_walk w = store_table_walk(t, l);
+
+        for (struct entry *e; (e = store_table_next(&w)); n++) {
+            uint32_t key;
+
+            memcpy(&key, e->bytes, sizeof key);
+            assert_ptr_equal(model[key], e);
+            assert_int_equal(store_table_line(t, e->hash.high), l);
+        }
+        assert_null(store_table_next(&w));
+    }
+    assert_int_equal(n, t->count);
+}
+
+static void check_all(const struct table *t)
+{
+    for (uint32_t key = 0; key < KEYS; key++) {
+        assert_ptr_equal(store_table_find(t, hash_of(key), &key, sizeof key),
+                         model[key]);
+        if (model[key])
+            assert_true(store_table_has(t, hash_of(key)));
+    }
+    check_walk(t);
+}
+
+static void work(uint64_t bytes)
+{
+    uint64_t seed = 3;
+    struct table t;
+
+    memset(model, 0, sizeof model);
+    assert_int_equal(store_table_init(&t, bytes), 0);
+    for (unsigned i = 0; i < 8 * KEYS; i++) {
+        /* More and more keys at first, then fewer. */
+        uint32_t key = (uint32_t)rnd_below(&seed, KEYS);
+        bool grows = rnd_below(&seed, 8) < (i < 5 * KEYS ? 6 : 2);
+        struct entry *e = model[key];
+
+        if (!e && grows) {
+            model[key] = make(&t, key, (uint32_t)rnd_below(&seed, 200));
+            store_table_add(&t, model[key]);
+        } else if (e && grows) {
+            model[key] = make(&t, key, (uint32_t)rnd_below(&seed, 200));
+            store_table_replace(&t, e, model[key]);
+            store_entry_free(&t, e);
+        } else if (e) {
+            store_table_remove(&t, e);
+            store_entry_free(&t, e);
+            model[key] = NULL;
+        }
+        if (i % KEYS == 0)
+            check_all(&t);
+    }
+    check_all(&t);
+    assert_true(t.arena.count <= bytes / STORE_ARENA_CHUNK);
+    store_table_free(&t);
+}
+
+static void test_table(void **state)
+{
+    work(0);                     /* malloc()'s */
+    work(1 * STORE_ARENA_CHUNK); /* both */
+    work(16 * STORE_ARENA_CHUNK);
+}
+
+/* The lines' ranges of hashes are all there are, in order. */
+static void test_ranges(void **state)
+{
+    for (uint64_t n = 8; n < UINT64_C(1) << 31; n += n / 4) {
+        struct table t = {.n = n};
+        uint64_t step = n < 5000 ? 1 : n / 5000;
+
+        assert_int_equal(store_table_line(&t, 0), 0);
+        assert_true(store_table_last(&t, n - 1) == UINT64_MAX);
+        for (uint64_t l = 0; l < n; l += step) {
+            uint64_t last = store_table_last(&t, l);
+
+            assert_int_equal(store_table_line(&t, last), l);
+            if (last < UINT64_MAX)
+                assert_int_equal(store_table_line(&t, last + 1), l + 1);
+        }
+    }
+}
+
+struct piece {
+    unsigned char *p;
+    size_t size;
+    bool in_chunk;
+};
+
+static void check_piece(const struct piece *p, unsigned number)
+{
+    for (size_t i = 0; i < p->size; i++)
+        if (p->p[i] != (unsigned char)number)
+            fail_msg("byte %zu of piece %u was changed", i, number);
+}
+
+/* Small, large, and of a size that is malloc()'s. */
+static size_t draw_size(uint64_t *seed)
+{
+    switch (rnd_below(seed, 8)) {
+    case 0:
+        return rnd_below(seed, 40000);
+    case 1:
+        return (size_t)1 << rnd_below(seed, 18);
+    default:
+        return rnd_below(seed, 300);
+    }
+}
+
+static void test_arena(void **state)
+{
+    enum { PIECES = 4000, CHUNKS = 8 };
+    static struct piece pieces[PIECES];
+    unsigned in_chunks = 0, others = 0;
+    uint64_t seed = 7;
+    struct arena a;
+
+    store_arena_init(&a, CHUNKS * STORE_ARENA_CHUNK + 1);
+    for (unsigned i = 0; i < 60 * PIECES; i++) {
+        unsigned number = (unsigned)rnd_below(&seed, PIECES);
+        struct piece *p = &pieces[number];
+
+        if (p->p) {
+            check_piece(p, number);
+            store_arena_free(&a, p->p, p->in_chunk);
+            p->p = NULL;
+        } else if (rnd_below(&seed, i < 40 * PIECES ? 2 : 8) == 0) {
+            p->size = draw_size(&seed);
+            p->p = store_arena_alloc(&a, p->size, &p->in_chunk);
+            assert_non_null(p->p);
+            assert_int_equal((uintptr_t)p->p % 16, 0);
+            memset(p->p, (int)number, p->size);
+            in_chunks += p->in_chunk;
+            others += !p->in_chunk;
+            assert_true(a.count <= CHUNKS);
+        }
+    }
+    assert_true(in_chunks > others && others > 0);
+    for (unsigned number = 0; number < PIECES; number++) {
+        if (!pieces[number].p)
+            continue;
+        check_piece(&pieces[number], number);
+        store_arena_free(&a, pieces[number].p, pieces[number].in_chunk);
+    }
+    /* All that was free is one block again, and was given back but for a chunk. */
+    assert_int_equal(a.count, 1);
+    assert_true(a.has_empty);
+    store_arena_destroy(&a);
+}
+
+/* What was freed is used again: the bound is of what is allocated at a time. */
+static void test_reuse(void **state)
+{
+    enum { PIECES = 15000 };
+    static struct piece pieces[PIECES];
+    struct arena a;
+
+    store_arena_init(&a, UINT64_C(1) << 30);
+    for (unsigned round = 0; round < 6; round++) {
+        size_t size = 120 - round * 16;
+
+        for (unsigned i = 0; i < PIECES; i++) {
+            if (pieces[i].p)
+                store_arena_free(&a, pieces[i].p, pieces[i].in_chunk);
+            pieces[i].p = store_arena_alloc(&a, size, &pieces[i].in_chunk);
+            assert_true(pieces[i].in_chunk);
+        }
+        assert_true(a.count <= PIECES * 128 / STORE_ARENA_CHUNK + 1);
+    }
+    for (unsigned i = 0; i < PIECES; i++)
+        store_arena_free(&a, pieces[i].p, pieces[i].in_chunk);
+    assert_int_equal(a.count, 1);
+    store_arena_destroy(&a);
+}
+
+static void test_pages(void **state)
+{
+    static const size_t sizes[] = {8, 64, 1000, 4 << 20, (8 << 20) + 64};
+
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *p = store_pages_alloc(sizes[i]);
+
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        for (size_t at = 0; at < sizes[i]; at++)
+            assert_int_equal(p[at], 0);
+        memset(p, 1, sizes[i]);
+        store_pages_free(p, sizes[i]);
+    }
+    store_pages_free(NULL, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_arena), cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_pages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
