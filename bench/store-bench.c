@@ -223,21 +223,32 @@ static uint64_t power_of_two(double n)
     return p;
 }
 
+/* Bytes of the store's table of that many entries: lines for six, which grow by a
+ * quarter. */
+static double table(double entries)
+{
+    uint64_t lines = 8;
+
+    while ((double)lines * 6 < entries)
+        lines += lines / 4;
+    return (double)lines * 64;
+}
+
 /* The memory with which the store has the share of its keys in memory (its sixth figure
- * tells): their entries, a bucket each, the filter of those on disk, a sixteenth and an
+ * tells): their entries, the table of these and of the write buffer's, the filter of those on disk, a sixteenth and an
  * eighth of it all for the write buffer and the disk layer's cache, and under LFU
  * counts of keys on disk, in at most a sixteenth. */
 static uint64_t memory(void)
 {
     double keys = (double)o.keys * o.share;
     uint64_t entry = (72 + 4 + o.value + 8 + 15) / 16 * 16;
-    double buckets = 8 * (double)power_of_two(keys / o.partitions) * o.partitions;
+    double lines = table(keys / o.partitions * 1.1) * o.partitions;
     double filter =
         (double)power_of_two(((double)o.keys - keys) / o.partitions * 1.5 * 9.6) / 8 *
         o.partitions;
 
     double counts = strcmp(o.policy, "lfu") ? 0 : ((double)o.keys - keys) * 1.5 * 4.6;
-    double other = keys * (double)entry + buckets + filter;
+    double other = keys * (double)entry + lines + filter;
     double all = fmin((other + counts) * 16 / 13, other * 16 / 12);
 
     return o.memory ? o.memory : (uint64_t)all;
