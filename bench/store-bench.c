@@ -235,9 +235,9 @@ static double table(double entries)
 }
 
 /* The memory with which the store has the share of its keys in memory (its sixth figure
- * tells): their entries, the table of these and of the write buffer's, the filter of those on disk, a sixteenth and an
- * eighth of it all for the write buffer and the disk layer's cache, and under LFU
- * counts of keys on disk, in at most a sixteenth. */
+ * tells): their entries, the table of these and of the write buffer's, the filter of
+ * those on disk, a sixteenth and an eighth of it all for the write buffer and the disk
+ * layer's cache, and under LFU counts of keys on disk, in at most a sixteenth. */
 static uint64_t memory(void)
 {
     double keys = (double)o.keys * o.share;

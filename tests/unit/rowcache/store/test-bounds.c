@@ -256,6 +256,30 @@ static void test_growing(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+/* Values that move between the arena's chunks and malloc(), which has the large ones.
+ */
+static void test_moving(void **state)
+{
+    static const size_t sizes[] = {100, 100000, 3000, 0, 70000, 64};
+    const uint32_t keys = 50;
+    struct qmstore_config c;
+    struct qmstore *s;
+
+    configure(&c);
+    c.memory = 16 << 20;
+    c.durability = QMSTORE_NONE;
+    c.policy = "lru";
+    s = open_ok(&c);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (uint32_t key = 0; key < keys; key++)
+            put(s, key, sizes[i], 0);
+    assert_int_equal(s->partitions[0].table.arena.count, 1);
+    for (uint32_t key = 0; key < keys; key++)
+        assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+    assert_true(s->partitions[0].table.arena.has_empty);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* Keys of memory that came from disk and are changed have copies there to be deleted,
  * whose list is within the bound, too. */
 static void test_changed(void **state)
@@ -326,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_log, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_growing, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_moving, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_changed, make_test_dir, remove_test_dir),
         cmocka_unit_test_setup_teardown(test_told, make_test_dir, remove_test_dir),
     };
