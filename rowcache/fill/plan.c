@@ -196,3 +196,20 @@ bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
     add(text, ";SELECT @@gtid_binlog_pos");
     return true;
 }
+
+bool qm_plan_is_plain(const struct qm_plan *plan, const struct qm_row_name *name)
+{
+    for (unsigned i = 0; i < plan->count; i++) {
+        const char *value = name->values + name->part[i].at;
+        size_t length = name->part[i].length;
+        bool negative = length > 0 && *value == '-';
+
+        if (!plan->column[i].integer)
+            return false;
+        value += negative;
+        length -= negative;
+        if (length == 0 || (*value == '0' && (length > 1 || negative)))
+            return false;
+    }
+    return true;
+}

@@ -35,5 +35,8 @@ void qm_plan_prepare(const struct qm_plan *plan, MYSQL *mysql, struct qm_text *t
 /* The text of EXECUTE.  False: no row can have these values. */
 bool qm_plan_execute(const struct qm_plan *plan, const struct qm_row_name *name,
                      MYSQL *mysql, struct qm_text *text);
+/* Whether these values can be written in this one way only, so that no row is certain
+ * to be absent under another key: integers, with no zero nor plus before them. */
+bool qm_plan_is_plain(const struct qm_plan *plan, const struct qm_row_name *name);
 
 #endif

@@ -279,24 +279,6 @@ static bool is_canonical(const struct qm_plan *plan, const struct qm_row_name *n
            memcmp(key.text, name->key + name->values_at, key.length) == 0;
 }
 
-/* Absence is certain for this text alone: no collation, no other way to write it. */
-static bool is_plain(const struct qm_plan *plan, const struct qm_row_name *name)
-{
-    for (unsigned i = 0; i < plan->count; i++) {
-        const char *value = name->values + name->part[i].at;
-        size_t length = name->part[i].length;
-        bool negative = length > 0 && *value == '-';
-
-        if (!plan->column[i].integer)
-            return false;
-        value += negative;
-        length -= negative;
-        if (length == 0 || (*value == '0' && (length > 1 || negative)))
-            return false;
-    }
-    return true;
-}
-
 /* The row of the result into the job.  False: the job has its error.  *storable: the
  * answer is that of the key that was asked for. */
 static bool take_row(struct worker *w, struct qm_fill_job *job,
@@ -332,7 +314,7 @@ static bool take_row(struct worker *w, struct qm_fill_job *job,
                         qm_fill_kind(&fields[i]), row[i], lengths[i]);
         qm_json_end(&job->text);
     } else {
-        *storable = is_plain(plan, &job->name);
+        *storable = qm_plan_is_plain(plan, &job->name);
     }
     mysql_free_result(result);
     return true;
