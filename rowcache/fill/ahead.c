@@ -283,6 +283,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     struct qm_rows_token token;
     struct qm_row_name *name;
     struct qm_plan *plan;
+    double worked = qm_fill_work();
     uint64_t began;
 
     if (!job)
@@ -301,6 +302,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
         ahead->failed = ahead->describe ? !describe(w, job, ahead, plan)
                                         : !read_rows(w, job, ahead, plan);
     ahead->us = (double)(qm_rows_now() - began) / 1000;
+    ahead->work_us = qm_fill_work() - worked;
     qm_text_free(&job->text);
     free(job);
 }

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "rowcache/fill/internal.h"
 
-enum { AHEAD_WAITING = 16 };
+enum { AHEAD_WAITING = 16, READS_OF_WORK = 32 };
 
 /* --- the pool --- */
 
@@ -101,6 +102,23 @@ static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
     fill->stats.waiting--;
 }
 
+double qm_fill_work(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Of a read; 0: it says nothing.  The lock is held. */
+static void note_work(struct qm_fill *fill, double us)
+{
+    double *mean = &fill->stats.work_us;
+
+    if (us > 0)
+        *mean += *mean > 0 ? (us - *mean) / READS_OF_WORK : us;
+}
+
 static void *work(void *opaque)
 {
     struct worker *w = opaque;
@@ -110,6 +128,7 @@ static void *work(void *opaque)
     pthread_mutex_lock(&fill->lock);
     for (;;) {
         struct qm_fill_job *job;
+        double worked;
 
         while (!fill->first && !may_read_ahead(fill) && !fill->ending)
             pthread_cond_wait(&fill->wake, &fill->lock);
@@ -127,10 +146,13 @@ static void *work(void *opaque)
         }
         fill->stats.busy++;
         pthread_mutex_unlock(&fill->lock);
+        worked = qm_fill_work();
         if (job->text.length == 0)
             carry_out(w, job);
+        worked = job->outcome == QM_FILL_ERROR ? 0 : qm_fill_work() - worked;
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
+        note_work(fill, worked);
         fill->stats.busy--;
     }
     pthread_mutex_unlock(&fill->lock);
@@ -249,6 +271,14 @@ void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats)
 {
     pthread_mutex_lock(&fill->lock);
     *stats = fill->stats;
+    pthread_mutex_unlock(&fill->lock);
+}
+
+void qm_fill_get_load(struct qm_fill *fill, unsigned *busy, double *work_us)
+{
+    pthread_mutex_lock(&fill->lock);
+    *busy = fill->stats.busy;
+    *work_us = fill->stats.work_us;
     pthread_mutex_unlock(&fill->lock);
 }
 

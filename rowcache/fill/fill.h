@@ -63,6 +63,7 @@ struct qm_fill_ahead {
     /* The answer. */
     bool failed;
     double us;                    /* that the database took */
+    double work_us;               /* of processors, by the thread that read them */
     unsigned kept, got;           /* were kept already; came from the database */
     int64_t there[QM_FILL_AHEAD]; /* first those that were kept */
 };
@@ -71,7 +72,8 @@ struct qm_fill_stats {
     uint64_t queries, errors, connects, refused;
     uint64_t ahead_queries;            /* of queries: those of read-ahead */
     unsigned waiting, connected, busy; /* busy: with reads, not with read-ahead */
-    char error[400];                   /* the last one */
+    double work_us;  /* of processors, by a thread for a read; of late; 0: not known */
+    char error[400]; /* the last one */
 };
 
 struct qm_fill;
@@ -92,6 +94,8 @@ bool qm_fill_take_back(struct qm_fill *fill, struct qm_fill_job *job);
  * are given already, or the rows could not be kept. */
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);
 void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
+/* Of them, busy and work_us. */
+void qm_fill_get_load(struct qm_fill *fill, unsigned *busy, double *work_us);
 /* Those that wait are done with an error. */
 void qm_fill_stop(struct qm_fill *fill);
 

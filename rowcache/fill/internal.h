@@ -36,6 +36,10 @@ struct qm_fill {
     struct worker worker[];
 };
 
+/* fill.c */
+/* The processors' time that this thread has used, us. */
+double qm_fill_work(void);
+
 /* read.c */
 void qm_fill_hang_up(struct worker *w);
 /* connecting: none is tried for a while. */

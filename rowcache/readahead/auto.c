@@ -56,7 +56,7 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
         return NULL;
     ra->settings = *settings;
     ra->calls = *calls;
-    ra->yield = qm_rule_yield_new();
+    ra->yield = qm_rule_yield_new(settings->judge_ms);
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_items_new(settings->recent);
@@ -95,19 +95,6 @@ static unsigned out_slot(int64_t row)
     return (unsigned)((uint64_t)row * 0x9e3779b97f4a7c15u >> (64 - OUT_BITS));
 }
 
-static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t value)
-{
-    *qm_items_add(ra->fresh, item) = value;
-    atomic_fetch_add_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
-}
-
-/* It was there. */
-static void leave(struct qm_auto *ra, struct qm_items *from, struct qm_item item)
-{
-    qm_items_remove(from, item);
-    atomic_fetch_sub_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
-}
-
 bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row)
 {
     return atomic_load_explicit(&ra->out[out_slot(row)], memory_order_relaxed) > 0;
@@ -128,6 +115,31 @@ static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
     return qm_rule_yield_get(ra->yield, arm)->rule;
 }
 
+static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t now_ms,
+                      unsigned arm)
+{
+    *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
+    qm_rule_yield_came(ra->yield, arm, now_ms);
+    atomic_fetch_add_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
+/* It was there. */
+static void remove_fresh(struct qm_auto *ra, struct qm_item item, uint64_t value)
+{
+    qm_items_remove(ra->fresh, item);
+    qm_rule_yield_left(ra->yield, arm_of(value), value >> 16);
+}
+
+static void leave(struct qm_auto *ra, struct qm_items *from, struct qm_item item,
+                  uint64_t value)
+{
+    if (from == ra->fresh)
+        remove_fresh(ra, item, value);
+    else
+        qm_items_remove(from, item);
+    atomic_fetch_sub_explicit(&ra->out[out_slot(item.row)], 1, memory_order_relaxed);
+}
+
 /* One that is out. */
 static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                   unsigned arm, bool used)
@@ -141,6 +153,7 @@ static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
 static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     const uint64_t *fresh, *value;
+    unsigned arm;
 
     if (!qm_auto_may_be_ahead(ra, item.row)) /* mostly; it spares the look */
         return;
@@ -148,10 +161,11 @@ static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     value = fresh ? fresh : qm_items_find(ra->old, item);
     if (!value)
         return;
-    ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
+    arm = arm_of(*value);
+    ra->stats.wasted[rule_of(ra, arm)]++;
+    leave(ra, fresh ? ra->fresh : ra->old, item, *value);
     if (fresh)
-        judge(ra, now_ms, item, arm_of(*value), false);
-    leave(ra, fresh ? ra->fresh : ra->old, item);
+        judge(ra, now_ms, item, arm, false);
 }
 
 /* The oldest that is out has had its time. */
@@ -162,7 +176,7 @@ static void judge_oldest(struct qm_auto *ra, uint64_t now_ms)
 
     if (!qm_items_oldest(ra->fresh, &item, &value))
         return;
-    qm_items_remove(ra->fresh, item);
+    remove_fresh(ra, item, value);
     judge(ra, now_ms, item, arm_of(value), false);
     if (qm_items_count(ra->old) >= ra->settings.old &&
         qm_items_oldest(ra->old, &displaced, &other))
@@ -175,15 +189,17 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     const uint64_t *fresh = qm_items_find(ra->fresh, item);
     const uint64_t *value = fresh ? fresh : qm_items_find(ra->old, item);
+    unsigned arm;
 
     if (!value)
         return false;
-    ra->stats.used[rule_of(ra, arm_of(*value))]++;
+    arm = arm_of(*value);
+    ra->stats.used[rule_of(ra, arm)]++;
+    leave(ra, fresh ? ra->fresh : ra->old, item, *value);
     if (fresh)
-        judge(ra, now_ms, item, arm_of(*value), true);
+        judge(ra, now_ms, item, arm, true);
     else
-        qm_rule_yield_late(ra->yield, arm_of(*value));
-    leave(ra, fresh ? ra->fresh : ra->old, item);
+        qm_rule_yield_late(ra->yield, now_ms, arm);
     return true;
 }
 
@@ -398,7 +414,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
         ra->stats.wasted[rule_of(ra, arm_of(*value))]++;
         if (all[i] == ra->fresh) /* it is not judged */
             qm_rule_yield_give_back(ra->yield, arm_of(*value), 1);
-        leave(ra, all[i], item);
+        leave(ra, all[i], item, *value);
     }
     qm_items_remove(ra->recent, item); /* it may be asked for at once */
 }
@@ -442,6 +458,11 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
         temporal_together(ra, now_ms);
 }
 
+void qm_auto_work(struct qm_auto *ra, double us)
+{
+    qm_rule_yield_work(ra->yield, us);
+}
+
 void qm_auto_busy(struct qm_auto *ra, double busy)
 {
     qm_rule_yield_busy(ra->yield, busy);
@@ -479,7 +500,7 @@ static bool is_together(const struct qm_auto *ra, unsigned arm)
 
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
-                     unsigned count, double us)
+                     unsigned count, double us, double work_us)
 {
     unsigned together = 0, arm_together = 0;
 
@@ -504,16 +525,17 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         waste(ra, now_ms, item); /* it was there before, and is there no more */
         ra->stats.fetched[rule_of(ra, arm)]++;
         if (!is_together(ra, arm))
-            qm_rule_yield_paid(ra->yield, arm, 1, us / count);
+            qm_rule_yield_paid(ra->yield, arm, 1, us / count, work_us / count);
         if (qm_items_count(ra->fresh) >= ra->settings.fresh)
             judge_oldest(ra, now_ms);
-        add_fresh(ra, item, value_of(arm, now_ms));
+        add_fresh(ra, item, now_ms, arm);
     }
     /* Their SELECT is one sample of what they cost, however many came: their share is
      * of those that are asked for, too. */
     if (together > 0 && us > 0)
         qm_rule_yield_paid(ra->yield, arm_together, together,
-                           us / request->count * together);
+                           us / request->count * together,
+                           work_us / request->count * together);
     if (has_rule(ra, QM_AUTO_TA))
         temporal_together(ra, now_ms);
 }
@@ -525,10 +547,10 @@ void qm_auto_forget(struct qm_auto *ra)
 
     while (qm_items_oldest(ra->fresh, &item, &value)) {
         qm_rule_yield_give_back(ra->yield, arm_of(value), 1);
-        leave(ra, ra->fresh, item);
+        leave(ra, ra->fresh, item, value);
     }
     while (qm_items_oldest(ra->old, &item, &value))
-        leave(ra, ra->old, item);
+        leave(ra, ra->old, item, value);
     qm_items_clear(ra->recent);
     qm_items_clear(ra->changed);
     qm_changes_clear(ra->together);

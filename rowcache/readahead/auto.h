@@ -98,6 +98,8 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item);
 void qm_auto_dropped_all(struct qm_auto *ra);
 /* All rows of a table have gone. */
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
+/* A client's read takes processors that long, as they measure the work of rows. */
+void qm_auto_work(struct qm_auto *ra, double us);
 /* The share of the connections that clients' reads have. */
 void qm_auto_busy(struct qm_auto *ra, double busy);
 /* The busy part of the processors in the last quarter of a second, 0 to 1. */
@@ -108,11 +110,11 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 /* Takes the oldest request. */
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
 /* The rows of that request that were not there yet and came, for which the database
- * took us.  us 0, and count 0: it was not asked, or failed; rows that changed are asked
- * for again then, a few times. */
+ * took us, and processors work_us, as far as it is known.  us 0, and count 0: it was
+ * not asked, or failed; rows that changed are asked for again then, a few times. */
 void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
                      const struct qm_auto_request *request, const int64_t *rows,
-                     unsigned count, double us);
+                     unsigned count, double us, double work_us);
 /* Forgets which rows were read ahead; keeps what was learned. */
 void qm_auto_forget(struct qm_auto *ra);
 

@@ -6,32 +6,39 @@
 
 enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
 
-#define LOW        .25
-#define PROCESSORS 3.
-#define SCARCE     .7        /* busy part of the processors: the price begins to rise */
-#define SCARCEST   .9        /* ... and rises no further */
-#define GUESS      (1. / 64) /* of a read's time: a row costs at least that */
-#define MARGIN     1.25      /* what is off has to earn more */
-#define SMOOTH     (1. / 32) /* of the newest of the times */
-#define RISE       (1. / 512) /* how fast the best time is forgotten, a read */
+#define LOW         .25
+#define PROCESSORS  3.
+#define WORK        1.25
+#define QUEUED      .3 /* ... the price of work begins to rise */
+#define QUEUED_MOST .5
+#define SCARCE      .7 /* busy part of the processors: the price begins to rise */
+#define SCARCEST    .9 /* ... and rises no further */
+#define GUESS       (1. / 64)  /* of a read's time: a row costs at least that */
+#define MARGIN      1.25       /* what is off has to earn more */
+#define SMOOTH      (1. / 32)  /* of the newest of the times */
+#define RISE        (1. / 512) /* how fast the best time is forgotten, a read */
 
 struct qm_rule_yield {
     struct qm_rule_yield_arm arm[QM_RULE_YIELD_ARMS + 1];
     unsigned bucket[BUCKETS], count;
-    double read_us, best_us; /* 0: not known */
+    unsigned judge_ms;
+    bool spending; /* the budget has been a lump, and is not used up */
+    double read_us, best_us, work_us; /* 0: not known */
     double busy, budget;
     double processors;               /* their busy part; below 0: not known */
     double trial_used, trial_judged; /* of all arms' rows that were judged on trial */
     double cost_us;                  /* of a row of any foreseen arm; 0: not known */
 };
 
-struct qm_rule_yield *qm_rule_yield_new(void)
+struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms)
 {
     struct qm_rule_yield *yield = calloc(1, sizeof *yield);
 
     if (!yield)
         return NULL;
+    yield->judge_ms = judge_ms;
     yield->budget = QM_RULE_YIELD_BUDGET;
+    yield->spending = true;
     yield->processors = -1;
     return yield;
 }
@@ -78,13 +85,32 @@ static struct qm_rule_yield_arm *get(struct qm_rule_yield *yield, unsigned arm)
     return arm > 0 && arm <= yield->count ? &yield->arm[arm] : NULL;
 }
 
-double qm_rule_yield_price(const struct qm_rule_yield *yield)
+/* 0 up to that busy part of the processors, 1 from the other on. */
+static double scarcity(const struct qm_rule_yield *yield, double from, double to)
+{
+    double scarce = (yield->processors - from) / (to - from);
+
+    return scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
+}
+
+static double price_of_time(const struct qm_rule_yield *yield)
 {
     double slow = yield->read_us > 0 ? 1 - yield->best_us / yield->read_us : 0;
-    double scarce = (yield->processors - SCARCE) / (SCARCEST - SCARCE);
 
-    scarce = scarce < 0 ? 0 : scarce > 1 ? 1 : scarce;
-    return LOW + (slow > yield->busy ? slow : yield->busy) + PROCESSORS * scarce;
+    return LOW + (slow > yield->busy ? slow : yield->busy) +
+           (yield->work_us > 0 ? 0 : PROCESSORS * scarcity(yield, SCARCE, SCARCEST));
+}
+
+static double price_of_work(const struct qm_rule_yield *yield)
+{
+    return LOW + WORK * scarcity(yield, QUEUED, QUEUED_MOST);
+}
+
+double qm_rule_yield_price(const struct qm_rule_yield *yield)
+{
+    double time = price_of_time(yield), work = price_of_work(yield);
+
+    return time > work || yield->work_us == 0 ? time : work;
 }
 
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield)
@@ -92,14 +118,38 @@ double qm_rule_yield_read_us(const struct qm_rule_yield *yield)
     return yield->read_us;
 }
 
-static bool earns(const struct qm_rule_yield *yield,
+/* Soon after its trial began. */
+static bool is_young(const struct qm_rule_yield *yield, uint64_t now_ms,
+                     const struct qm_rule_yield_arm *a)
+{
+    return now_ms - a->began < 2 * (uint64_t)yield->judge_ms;
+}
+
+static double judged(const struct qm_rule_yield *yield, uint64_t now_ms,
+                     const struct qm_rule_yield_arm *a)
+{
+    double ms = (double)(a->fresh * now_ms - a->since);
+
+    return a->judged + (is_young(yield, now_ms, a) ? ms / yield->judge_ms : 0);
+}
+
+double qm_rule_yield_judged(const struct qm_rule_yield *yield, uint64_t now_ms,
+                            unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(yield, arm);
+
+    return a ? judged(yield, now_ms, a) : 0;
+}
+
+static bool earns(const struct qm_rule_yield *yield, uint64_t now_ms,
                   const struct qm_rule_yield_arm *arm, double margin)
 {
-    double share = arm->foreseen     ? arm->share
-                   : arm->judged > 0 ? arm->used / arm->judged
-                                     : 0;
+    double of = judged(yield, now_ms, arm);
+    double share = arm->foreseen ? arm->share : of > 0 ? arm->used / of : 0;
 
-    return share * yield->read_us > arm->cost_us * qm_rule_yield_price(yield) * margin;
+    return share * yield->read_us > arm->cost_us * price_of_time(yield) * margin &&
+           (yield->work_us == 0 ||
+            share * yield->work_us >= arm->work_us * price_of_work(yield) * margin);
 }
 
 void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share)
@@ -119,6 +169,28 @@ static void turn_off(struct qm_rule_yield_arm *a, uint64_t now_ms)
     a->retry_ms = a->retry_ms * 2 < QM_RULE_YIELD_RETRY_MOST_MS
                       ? a->retry_ms * 2
                       : QM_RULE_YIELD_RETRY_MOST_MS;
+}
+
+/* An arm that is not foreseen. */
+static void decide(const struct qm_rule_yield *yield, uint64_t now_ms,
+                   struct qm_rule_yield_arm *a)
+{
+    bool was_off = a->state == QM_RULE_YIELD_OFF;
+
+    /* One that is off comes back only if it went off before its rows had their time. */
+    if (judged(yield, now_ms, a) < QM_RULE_YIELD_TRIAL_ROWS ||
+        (was_off && !is_young(yield, now_ms, a)))
+        return;
+    if (earns(yield, now_ms, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
+        a->state = QM_RULE_YIELD_ON;
+        /* What has earned for long is tried again soon. */
+        if (a->judged >= KEEP / 2)
+            a->retry_ms = QM_RULE_YIELD_RETRY_MS;
+        else if (was_off && a->retry_ms > QM_RULE_YIELD_RETRY_MS)
+            a->retry_ms /= 2;
+    } else if (!was_off) {
+        turn_off(a, now_ms);
+    }
 }
 
 static unsigned at_most_on_trial(const struct qm_rule_yield_arm *a, unsigned rows)
@@ -142,7 +214,7 @@ static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_m
         return a->share > GUESS * qm_rule_yield_price(yield) * MARGIN
                    ? at_most_on_trial(a, rows)
                    : 0;
-    if (earns(yield, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
+    if (earns(yield, now_ms, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
         if (a->state == QM_RULE_YIELD_TRIAL)
             a->retry_ms = QM_RULE_YIELD_RETRY_MS;
         a->state = QM_RULE_YIELD_ON;
@@ -152,6 +224,23 @@ static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_m
     return a->state == QM_RULE_YIELD_ON ? rows : 0;
 }
 
+/* Whether a trial may fetch a row now. */
+static bool may_spend(const struct qm_rule_yield *yield)
+{
+    return yield->budget >= (yield->spending ? 1 : QM_RULE_YIELD_LUMP);
+}
+
+static unsigned spend(struct qm_rule_yield *yield, unsigned rows)
+{
+    if (rows == 0 || !may_spend(yield))
+        return 0;
+    if (rows > yield->budget)
+        rows = (unsigned)yield->budget;
+    yield->budget -= rows;
+    yield->spending = yield->budget >= 1;
+    return rows;
+}
+
 bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
 {
     const struct qm_rule_yield_arm *a = qm_rule_yield_get(yield, arm);
@@ -159,7 +248,7 @@ bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsig
     if (!a || (a->state == QM_RULE_YIELD_OFF && now_ms < a->retry_at))
         return false;
     return a->state == QM_RULE_YIELD_ON || a->foreseen ||
-           (yield->budget >= 1 &&
+           (may_spend(yield) &&
             (a->state == QM_RULE_YIELD_OFF || at_most_on_trial(a, 1) > 0));
 }
 
@@ -178,15 +267,16 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
     if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
         a->state = QM_RULE_YIELD_TRIAL;
         a->used = a->judged = 0;
+        a->began = now_ms;
     }
+    if (a->began == 0)
+        a->began = now_ms;
+    if (a->state == QM_RULE_YIELD_TRIAL) /* the time that passes says something, too */
+        decide(yield, now_ms, a);
     if (a->state == QM_RULE_YIELD_OFF)
         return 0;
-    if (a->state == QM_RULE_YIELD_TRIAL) {
-        rows = at_most_on_trial(a, rows);
-        if (rows > yield->budget)
-            rows = (unsigned)yield->budget;
-        yield->budget -= rows;
-    }
+    if (a->state == QM_RULE_YIELD_TRIAL)
+        rows = spend(yield, at_most_on_trial(a, rows));
     a->out += rows;
     return rows;
 }
@@ -215,13 +305,15 @@ static void smooth(double *mean, double value)
 }
 
 void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
-                        double us)
+                        double us, double work_us)
 {
     struct qm_rule_yield_arm *a = get(yield, arm);
 
     if (!a || rows == 0)
         return;
     us /= rows;
+    if (work_us > 0)
+        smooth(&a->work_us, work_us / rows);
     if (a->foreseen) {
         smooth(&yield->cost_us, us);
         if (!a->tried)
@@ -229,22 +321,6 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
         a->tried = true;
     }
     smooth(&a->cost_us, us);
-}
-
-static void decide(struct qm_rule_yield *yield, uint64_t now_ms,
-                   struct qm_rule_yield_arm *a)
-{
-    if (a->foreseen || a->state == QM_RULE_YIELD_OFF ||
-        a->judged < QM_RULE_YIELD_TRIAL_ROWS)
-        return;
-    if (earns(yield, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
-        a->state = QM_RULE_YIELD_ON;
-        /* What has earned for long is tried again soon. */
-        if (a->judged >= KEEP / 2)
-            a->retry_ms = QM_RULE_YIELD_RETRY_MS;
-        return;
-    }
-    turn_off(a, now_ms);
 }
 
 static void judge_trials(struct qm_rule_yield *yield, bool used)
@@ -268,6 +344,26 @@ static double growth(const struct qm_rule_yield *yield)
     return rows > most ? most : rows < least ? least : rows;
 }
 
+void qm_rule_yield_came(struct qm_rule_yield *yield, unsigned arm, uint64_t now_ms)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a)
+        return;
+    a->fresh++;
+    a->since += now_ms;
+}
+
+void qm_rule_yield_left(struct qm_rule_yield *yield, unsigned arm, uint64_t came_ms)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || a->fresh == 0)
+        return;
+    a->fresh--;
+    a->since -= came_ms;
+}
+
 void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
                          bool used)
 {
@@ -280,14 +376,15 @@ void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned 
         judge_trials(yield, used);
     a->judged++;
     a->used += used;
-    if (a->judged >= KEEP) {
+    if (a->judged >= KEEP && !is_young(yield, now_ms, a)) {
         a->judged /= 2;
         a->used /= 2;
     }
-    decide(yield, now_ms, a);
+    if (!a->foreseen)
+        decide(yield, now_ms, a);
 }
 
-void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm)
+void qm_rule_yield_late(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
 {
     struct qm_rule_yield_arm *a = get(yield, arm);
 
@@ -299,7 +396,7 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm)
         yield->trial_used++;
     /* It was judged too early. */
     if (!a->foreseen && a->state == QM_RULE_YIELD_OFF &&
-        a->judged >= QM_RULE_YIELD_TRIAL_ROWS && earns(yield, a, MARGIN))
+        a->judged >= QM_RULE_YIELD_TRIAL_ROWS && earns(yield, now_ms, a, MARGIN))
         a->state = QM_RULE_YIELD_ON;
 }
 
@@ -314,6 +411,11 @@ void qm_rule_yield_read(struct qm_rule_yield *yield, double us)
     yield->budget += growth(yield);
     if (yield->budget > QM_RULE_YIELD_BUDGET)
         yield->budget = QM_RULE_YIELD_BUDGET;
+}
+
+void qm_rule_yield_work(struct qm_rule_yield *yield, double us)
+{
+    yield->work_us = us;
 }
 
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy)

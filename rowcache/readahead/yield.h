@@ -10,17 +10,27 @@
  * where both times are measured.  The price is LOW when the pool of connections is idle
  * and the database as fast as it was at its best, and LOW + 1 when it is all busy or
  * much slower: above 1, an arm takes more of the database's time off than it puts on.
- * Where more than .7 of the processors' time is used, it rises further, by 3 from .9
- * on: then clients' reads and writes wait for a processor, which a
- * fetched row takes at once, in the database, on the way and here, and saves a read
- * only later, if at all.
+ *
+ * Most of that time may be a disk's.  So an arm also has to earn
+ *
+ *   share * (work of a client's read) > (work of a fetched row) * price of work
+ *
+ * where work is the processors' time, as far as it is known here: the database's is in
+ * proportion to it.  That price is LOW up to .3 of the processors' time, and higher by
+ * 1.25 from .5 on: then clients' reads and writes wait for a processor.  Where no work
+ * is known, the first price rises instead, by 3.
  *
  * A new arm is on trial: at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out at
  * a time.  When that many are judged it is on or off.  One that does not earn goes off,
  * and is on trial again after a while, each time twice as long.  All trials together
  * fetch at most one row for each QM_RULE_YIELD_SHARE misses of clients, and
  * QM_RULE_YIELD_BUDGET at first; down to one for QM_RULE_YIELD_LEAST_SHARE misses,
- * where fewer of their rows are used than that.
+ * where fewer of their rows are used than that.  A SELECT of one row takes nearly as long
+ * as one of many, so they wait until QM_RULE_YIELD_LUMP may be fetched.
+ *
+ * A row that is used is judged at once, one that is not, late: soon after a trial began
+ * all that are judged are used.  So a row that is out counts as not used by the part of
+ * its time that has passed, until twice that time has passed since the trial began.
  *
  * For an arm whose share the caller foresees, a trial only finds out what a row costs:
  * it ends with the first rows, and does not use the budget.  One SELECT's time may say
@@ -41,6 +51,7 @@ enum {
     QM_RULE_YIELD_BUDGET = 512,
     QM_RULE_YIELD_SHARE = 4,
     QM_RULE_YIELD_LEAST_SHARE = 32,
+    QM_RULE_YIELD_LUMP = 16,
 };
 
 struct qm_rule_yield;
@@ -51,14 +62,19 @@ struct qm_rule_yield_arm {
     enum qm_rule_yield_state state;
     double used, judged;  /* of late ones more than of early ones */
     double cost_us;       /* of a row; 0: not known */
+    double work_us;       /* of a row; 0: not known */
     bool foreseen, tried; /* a trial has told its cost */
     double share;         /* foreseen */
     unsigned out;         /* allowed, and not judged */
+    unsigned fresh;       /* of them: came */
+    uint64_t since;       /* the sum of when those came, ms */
+    uint64_t began;       /* its trial, ms */
     uint64_t retry_at, retry_ms;
     unsigned chain;
 };
 
-struct qm_rule_yield *qm_rule_yield_new(void);
+/* A row is judged as not used after judge_ms. */
+struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms);
 void qm_rule_yield_free(struct qm_rule_yield *yield);
 
 /* Its number, from 1 on; 0: there are too many. */
@@ -81,21 +97,34 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
                              unsigned rows);
 /* Rows that were allowed are not there, or were not asked for. */
 void qm_rule_yield_give_back(struct qm_rule_yield *yield, unsigned arm, unsigned rows);
-/* That many came, for which the database took us. */
+/* That many came, for which the database took us, and processors work_us; 0: that is
+ * not known. */
 void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
-                        double us);
+                        double us, double work_us);
+/* A row that was allowed came; one that came then is not out any more, whether it was
+ * judged or given back. */
+void qm_rule_yield_came(struct qm_rule_yield *yield, unsigned arm, uint64_t now_ms);
+void qm_rule_yield_left(struct qm_rule_yield *yield, unsigned arm, uint64_t came_ms);
 /* A row was used; or was not in the time that it has for that. */
 void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
                          bool used);
 /* One that was judged as not used is, after all. */
-void qm_rule_yield_late(struct qm_rule_yield *yield, unsigned arm);
+void qm_rule_yield_late(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm);
+
+/* How many rows its share is of: those that were judged, and part of those that are
+ * out. */
+double qm_rule_yield_judged(const struct qm_rule_yield *yield, uint64_t now_ms,
+                            unsigned arm);
 
 /* A client's read waited that long for the database. */
 void qm_rule_yield_read(struct qm_rule_yield *yield, double us);
+/* A client's read takes processors that long, as they measure the work of rows. */
+void qm_rule_yield_work(struct qm_rule_yield *yield, double us);
 /* The share of the pool's connections that clients' reads have now, 0 to 1. */
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy);
 /* The busy part of the processors in the last quarter of a second, 0 to 1. */
 void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy);
+/* The higher of the two. */
 double qm_rule_yield_price(const struct qm_rule_yield *yield);
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield);
 

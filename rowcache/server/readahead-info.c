@@ -68,16 +68,18 @@ void readahead_add_tables(struct server *s, struct qm_text *text)
     struct sum sum[SHOWN][QM_AUTO_RULES] = {0};
     const struct qm_rule_yield_arm *arm;
     const struct qm_rule_yield *yield;
+    uint64_t now_ms;
 
     pthread_mutex_lock(&ra->lock);
     yield = qm_auto_yield(ra->learner);
+    now_ms = readahead_clock_ms();
     for (unsigned i = 1; (arm = qm_rule_yield_get(yield, i)); i++)
         if (arm->table < SHOWN) {
             struct sum *to = &sum[arm->table][arm->rule];
 
             to->arms[arm->state]++;
             to->used += arm->used;
-            to->judged += arm->judged;
+            to->judged += qm_rule_yield_judged(yield, now_ms, i);
         }
     for (unsigned i = 0; i < SHOWN && i < ra->count; i++) {
         bool first = true;

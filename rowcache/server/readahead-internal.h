@@ -66,6 +66,8 @@ struct table_job {
     struct qm_fill_table info;
 };
 
+/* To be asked under the lock, so that it never goes back for seer. */
+uint64_t readahead_clock_ms(void);
 struct table *readahead_find_table(struct readahead *ra, const char *key,
                                    size_t length);
 /* As readahead_find_table(), and adds it.  NULL: there are too many, or it is no name.

@@ -27,8 +27,7 @@ const char *const readahead_presets[] = {"off", "seer", "auto", NULL};
 
 static void give(struct readahead *ra);
 
-/* Under the lock, so that it never goes back for seer. */
-static uint64_t clock_ms(void)
+uint64_t readahead_clock_ms(void)
 {
     return qm_rows_now() / 1000000;
 }
@@ -101,9 +100,10 @@ static void fetched(struct qm_fill_ahead *fill)
     if (job->preset == READAHEAD_SEER)
         seer_fetched(ra, &job->request.seer, fill);
     else /* what came after it was switched off is not remembered */
-        qm_auto_fetched(
-            ra->learner, clock_ms(), &job->request.learner, fill->there + fill->kept,
-            ra->preset == READAHEAD_AUTO ? fill->got : 0, fill->failed ? 0 : fill->us);
+        qm_auto_fetched(ra->learner, readahead_clock_ms(), &job->request.learner,
+                        fill->there + fill->kept,
+                        ra->preset == READAHEAD_AUTO ? fill->got : 0,
+                        fill->failed ? 0 : fill->us, fill->work_us);
     give(ra);
     pthread_mutex_unlock(&ra->lock);
     free(job);
@@ -176,7 +176,7 @@ static void give(struct readahead *ra)
     while (ra->given < GIVEN && qm_auto_next(ra->learner, &learner))
         if (!give_auto(ra, &learner)) {
             ra->stats.dropped += learner.count;
-            qm_auto_fetched(ra->learner, clock_ms(), &learner, NULL, 0, 0);
+            qm_auto_fetched(ra->learner, readahead_clock_ms(), &learner, NULL, 0, 0, 0);
         }
 }
 
@@ -232,14 +232,15 @@ static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item
         [QM_AUTO_HIT] = QM_MINER_HIT,
     };
     struct qm_item predicted[QM_MINER_PREDICTED];
-    struct qm_fill_stats fill;
     enum qm_auto_read read;
-    unsigned n;
+    unsigned n, busy;
+    double work_us;
 
     if (!hit) {
-        qm_fill_get_stats(ra->server->fill, &fill);
+        qm_fill_get_load(ra->server->fill, &busy, &work_us);
         qm_auto_busy(ra->learner,
-                     (double)fill.busy / (double)ra->server->config->connections);
+                     (double)busy / (double)ra->server->config->connections);
+        qm_auto_work(ra->learner, work_us);
     }
     read = qm_auto_read(ra->learner, ms, item, hit, us);
     if (!(ra->rules >> QM_AUTO_MINED & 1))
@@ -267,7 +268,7 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
         !qm_auto_may_be_ahead(ra->learner, item.row))
         return;
     pthread_mutex_lock(&ra->lock);
-    ms = clock_ms();
+    ms = readahead_clock_ms();
     t = readahead_get_table(ra, key, table);
     if (t && !t->known) {
         readahead_ask_of_table(ra, t, ms);
@@ -315,7 +316,7 @@ static void changed(void *opaque, const char *schema, const char *table,
     if (t && !row) {
         forget_definition(t);
         waste_table(ra, t);
-        qm_auto_emptied(ra->learner, clock_ms(), t->id);
+        qm_auto_emptied(ra->learner, readahead_clock_ms(), t->id);
     } else if (t && t->known && readahead_read_integer(row, length, &item.row)) {
         item.table = t->id;
         if (item.row > t->info.last)
@@ -324,9 +325,9 @@ static void changed(void *opaque, const char *schema, const char *table,
             t->info.first = item.row;
         waste(ra, item);
         if (ra->preset == READAHEAD_SEER)
-            qm_seer_modified(ra->seer, clock_ms(), item);
+            qm_seer_modified(ra->seer, readahead_clock_ms(), item);
         else if (ra->preset == READAHEAD_AUTO)
-            qm_auto_modified(ra->learner, clock_ms(), item);
+            qm_auto_modified(ra->learner, readahead_clock_ms(), item);
         give(ra);
     }
     pthread_mutex_unlock(&ra->lock);
@@ -370,9 +371,9 @@ static void tick(evutil_socket_t fd, short what, void *opaque)
     if (known)
         ra->stats.cpu = load.cpu = second;
     if (whole && ra->preset == READAHEAD_SEER)
-        qm_seer_tick(ra->seer, clock_ms(), &load);
+        qm_seer_tick(ra->seer, readahead_clock_ms(), &load);
     else if (ra->preset == READAHEAD_AUTO)
-        qm_auto_tick(ra->learner, clock_ms());
+        qm_auto_tick(ra->learner, readahead_clock_ms());
     give(ra);
     pthread_mutex_unlock(&ra->lock);
 }

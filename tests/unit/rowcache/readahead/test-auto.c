@@ -66,7 +66,7 @@ static unsigned fetch_all(struct qm_auto *ra, uint64_t now, double us)
 
     while (qm_auto_next(ra, &request)) {
         rows += request.count;
-        qm_auto_fetched(ra, now, &request, request.row, request.count, us);
+        qm_auto_fetched(ra, now, &request, request.row, request.count, us, 0);
     }
     return rows;
 }
@@ -193,7 +193,7 @@ static void test_together(void **state)
             if (request.table == 3 && now > 130000)
                 of_unread += request.count > 8 ? request.count : 0;
             qm_auto_fetched(ra, now, &request, request.row, request.count,
-                            500 + 20 * request.count);
+                            500 + 20 * request.count, 0);
         }
         qm_auto_tick(ra, now);
     }
@@ -223,7 +223,7 @@ static void test_together_finds_none(void **state)
         while (qm_auto_next(ra, &request)) {
             asked += request.count > 8 ? request.count : 0;
             qm_auto_fetched(ra, now, &request, request.row,
-                            request.count > 8 ? 0 : request.count, 100 * US);
+                            request.count > 8 ? 0 : request.count, 100 * US, 0);
         }
         qm_auto_tick(ra, now);
     }
@@ -272,9 +272,9 @@ static void test_together_once(void **state)
     for (int64_t row = 20001; row <= 20020; row++)
         qm_auto_modified(ra, now, item(1, row));
     assert_int_equal(asked_for(ra, now + 300, 20001, 20020, &request), 20);
-    qm_auto_fetched(ra, now + 300, &request, NULL, 0, 0);
+    qm_auto_fetched(ra, now + 300, &request, NULL, 0, 0, 0);
     assert_int_equal(asked_for(ra, now + 700, 20001, 20020, &request), 20);
-    qm_auto_fetched(ra, now + 700, &request, request.row, request.count, 600);
+    qm_auto_fetched(ra, now + 700, &request, request.row, request.count, 600, 0);
 
     now += 2000;
     for (int64_t row = 30001; row <= 30020; row++)
@@ -302,7 +302,7 @@ static void test_together_fails(void **state)
 
         asked += n;
         if (n > 0)
-            qm_auto_fetched(ra, now, &request, NULL, 0, 0);
+            qm_auto_fetched(ra, now, &request, NULL, 0, 0, 0);
     }
     assert_int_equal(asked, 20 * QM_CHANGES_TRIES);
     qm_auto_free(ra);
@@ -361,7 +361,7 @@ static void test_predicted(void **state)
     qm_auto_predicted(ra, 0, item(3, 12));
     assert_true(qm_auto_next(ra, &request));
     assert_int_equal(request.count, 2);
-    qm_auto_fetched(ra, 0, &request, request.row, 2, 100);
+    qm_auto_fetched(ra, 0, &request, request.row, 2, 100, 0);
     assert_int_equal(qm_auto_read(ra, 1, item(3, 12), true, 0), QM_AUTO_AHEAD);
     qm_auto_tick(ra, 20000);
     assert_int_equal(used_count, 1);
@@ -407,6 +407,7 @@ static void test_learns(void **state)
 static void test_outcomes(void **state)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
+    const struct qm_rule_yield_arm *arm;
     struct qm_auto_stats stats;
 
     miss(ra, 0, item(1, 1000));
@@ -432,6 +433,8 @@ static void test_outcomes(void **state)
     assert_true(stats.us[QM_AUTO_SA] > 199 && stats.us[QM_AUTO_SA] < 201);
     for (int64_t row = 900; row < 1100; row++)
         assert_false(qm_auto_may_be_ahead(ra, row));
+    for (unsigned i = 1; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
+        assert_true(arm->fresh == 0 && arm->since == 0);
     qm_auto_free(ra);
 }
 
@@ -455,13 +458,13 @@ static void test_dropped(void **state)
     assert_true(qm_auto_next(ra, &request));
     assert_int_equal(request.count, 1);
     assert_int_equal(request.row[0], 1001);
-    qm_auto_fetched(ra, 1, &request, NULL, 0, 0);
+    qm_auto_fetched(ra, 1, &request, NULL, 0, 0, 0);
     qm_auto_tick(ra, 20000); /* 99 are judged, and dropped then */
     qm_auto_dropped_all(ra);
     qm_auto_get_stats(ra, &stats);
     assert_int_equal(stats.wasted[QM_AUTO_SA], 100);
     for (unsigned i = 1; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
-        assert_int_equal(arm->out, 0);
+        assert_true(arm->out == 0 && arm->fresh == 0 && arm->since == 0);
     qm_auto_free(ra);
 }
 
@@ -474,6 +477,8 @@ static void test_bounds(void **state)
     struct qm_auto_stats stats;
     unsigned requests = 0;
 
+    first_row = 1000; /* few rows of each: many requests */
+    last_row = 1004;
     for (uint32_t table = 0; table < 60; table++)
         miss(ra, 0, item(table, 1000));
     qm_auto_get_stats(ra, &stats);
@@ -481,7 +486,7 @@ static void test_bounds(void **state)
     while (qm_auto_next(ra, &request)) {
         requests++;
         assert_true(request.count <= QM_AUTO_ROWS);
-        qm_auto_fetched(ra, 0, &request, NULL, 0, 0);
+        qm_auto_fetched(ra, 0, &request, NULL, 0, 0, 0);
     }
     assert_int_equal(requests, QM_AUTO_QUEUE);
     for (unsigned i = 1; i <= 6; i++)

@@ -12,7 +12,7 @@
 /* A pool that is idle, reads of 1000 us. */
 static struct qm_rule_yield *new_yield(void)
 {
-    struct qm_rule_yield *w = qm_rule_yield_new();
+    struct qm_rule_yield *w = qm_rule_yield_new(5000);
 
     assert_non_null(w);
     for (int i = 0; i < 100; i++)
@@ -31,7 +31,7 @@ static unsigned fetch(struct qm_rule_yield *w, uint64_t now, unsigned arm,
 {
     unsigned allowed = qm_rule_yield_allow(w, now, arm, rows);
 
-    qm_rule_yield_paid(w, arm, allowed, us * allowed);
+    qm_rule_yield_paid(w, arm, allowed, us * allowed, 0);
     for (unsigned i = 0; i < allowed; i++)
         qm_rule_yield_judge(w, now, arm, i * 61 % 100 < used);
     return allowed;
@@ -194,7 +194,7 @@ static void test_may(void **state)
     qm_rule_yield_give_back(w, arm, 1);
     assert_true(qm_rule_yield_may(w, 0, arm));
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 1);
-    qm_rule_yield_paid(w, arm, 96, 9600);
+    qm_rule_yield_paid(w, arm, 96, 9600, 0);
     for (int i = 0; i < 96; i++)
         qm_rule_yield_judge(w, 0, arm, false);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
@@ -265,7 +265,7 @@ static void test_trials_alone(void **state)
         fetch(w, 0, qm_rule_yield_find(w, table, 0, 0), 20, 100, 0);
     fetch(w, 0, on, 5000, 100, 50);
     for (unsigned i = 0; i < 48; i++)
-        qm_rule_yield_late(w, on);
+        qm_rule_yield_late(w, 0, on);
     qm_rule_yield_foresee(w, foreseen, .5);
     fetch(w, 0, foreseen, 96, 10, 100);
     qm_rule_yield_foresee(w, late, .5);
@@ -273,7 +273,7 @@ static void test_trials_alone(void **state)
     qm_rule_yield_foresee(w, late, 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, late, 96), 0);
     for (unsigned i = 0; i < 48; i++)
-        qm_rule_yield_late(w, late);
+        qm_rule_yield_late(w, 0, late);
     for (int i = 0; i < 3200; i++) {
         qm_rule_yield_read(w, 1000);
         if (i % 320 == 319)
@@ -293,7 +293,7 @@ static void test_late(void **state)
     fetch(w, 0, arm, 96, 100, 0);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
     for (int i = 0; i < 20; i++)
-        qm_rule_yield_late(w, arm);
+        qm_rule_yield_late(w, 0, arm);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
     qm_rule_yield_free(w);
 }
@@ -315,7 +315,7 @@ static void test_foreseen(void **state)
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 96);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
     /* .05 * 1000 > 20 * .25 */
-    qm_rule_yield_paid(w, arm, 96, 20 * 96);
+    qm_rule_yield_paid(w, arm, 96, 20 * 96, 0);
     for (unsigned i = 0; i < 96; i++)
         qm_rule_yield_judge(w, 0, arm, false);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 200);
@@ -338,7 +338,7 @@ static void test_foreseen_cost(void **state)
 
     qm_rule_yield_foresee(w, arm, .05);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 10), 10);
-    qm_rule_yield_paid(w, arm, 10, 10000);
+    qm_rule_yield_paid(w, arm, 10, 10000, 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 10), 0);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
     assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS - 1, arm, 10), 0);
@@ -347,15 +347,144 @@ static void test_foreseen_cost(void **state)
         other = qm_rule_yield_find(w, table, 0, 0);
         qm_rule_yield_foresee(w, other, .05);
         assert_int_equal(qm_rule_yield_allow(w, 0, other, 10), 10);
-        qm_rule_yield_paid(w, other, 10, 100);
+        qm_rule_yield_paid(w, other, 10, 100, 0);
     }
-    qm_rule_yield_paid(w, arm, 10, 3000);
+    qm_rule_yield_paid(w, arm, 10, 3000, 0);
     assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 500), 500);
     /* A table whose rows cost more. */
     for (int i = 0; i < 100; i++)
-        qm_rule_yield_paid(w, arm, 10, 3000);
+        qm_rule_yield_paid(w, arm, 10, 3000, 0);
     assert_int_equal(qm_rule_yield_allow(w, QM_RULE_YIELD_RETRY_MS, arm, 500), 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, other, 500), 500);
+    qm_rule_yield_free(w);
+}
+
+static void came(struct qm_rule_yield *w, unsigned arm, unsigned rows, uint64_t now)
+{
+    while (rows-- > 0)
+        qm_rule_yield_came(w, arm, now);
+}
+
+/* Rows that came then are judged. */
+static void judge(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned rows,
+                  uint64_t since, bool used)
+{
+    while (rows-- > 0) {
+        qm_rule_yield_left(w, arm, since);
+        qm_rule_yield_judge(w, now, arm, used);
+    }
+}
+
+/* Rows that are out count by their age: an arm is off before they have had their time,
+ * and back when they are used in the rest of it. */
+static void test_age(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+    uint64_t retry_ms;
+
+    assert_int_equal(qm_rule_yield_allow(w, 1000, arm, 96), 96);
+    qm_rule_yield_paid(w, arm, 96, 9600, 0);
+    came(w, arm, 96, 1000);
+    assert_int_equal(qm_rule_yield_allow(w, 3400, arm, 10), 0);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_TRIAL);
+    assert_int_equal(qm_rule_yield_allow(w, 3500, arm, 10), 0);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    retry_ms = qm_rule_yield_get(w, arm)->retry_ms;
+    judge(w, 3600, arm, 6, 1000, true); /* 6 of 6 + 90 * .52 */
+    assert_true(qm_rule_yield_judged(w, 3600, arm) > 52.7);
+    assert_true(qm_rule_yield_judged(w, 3600, arm) < 52.9);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+    assert_true(qm_rule_yield_get(w, arm)->retry_ms < retry_ms);
+    judge(w, 6000, arm, 80, 1000, false);
+    assert_true(qm_rule_yield_judged(w, 6000, arm) == 86 + 10);
+    assert_true(qm_rule_yield_judged(w, 11000, arm) == 86); /* it is not young */
+    judge(w, 11000, arm, 10, 1000, false);
+    judge(w, 11000, arm, 10, 1000, false); /* there are none */
+    came(w, arm, 1, 11000);
+    assert_true(qm_rule_yield_judged(w, 11000, arm) == 106);
+    qm_rule_yield_free(w);
+}
+
+/* The first that are judged are those that are used: that does not turn an arm on whose
+ * other rows are not. */
+static void test_first_are_used(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+    uint64_t now = 1000;
+
+    assert_int_equal(qm_rule_yield_allow(w, now, arm, 96), 96);
+    qm_rule_yield_paid(w, arm, 96, 96 * 2500, 0); /* .79 would earn */
+    came(w, arm, 96, now);
+    for (now += 100; state_of(w, arm) == QM_RULE_YIELD_TRIAL && now < 6000;
+         now += 100) {
+        judge(w, now, arm, 4, now - 100, true);
+        came(w, arm, qm_rule_yield_allow(w, now, arm, 4), now);
+    }
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    assert_true(qm_rule_yield_get(w, arm)->used >= 20);
+    qm_rule_yield_free(w);
+}
+
+/* When the budget is used up, trials wait until there is a lump of rows, and may then
+ * fetch them one by one. */
+static void test_lumps(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
+
+    for (uint32_t table = 10; table < 30; table++)
+        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 96);
+    for (int i = 1; i < QM_RULE_YIELD_LUMP * QM_RULE_YIELD_SHARE; i++) {
+        qm_rule_yield_read(w, 1000);
+        assert_false(qm_rule_yield_may(w, 0, arm));
+        assert_int_equal(qm_rule_yield_allow(w, 0, arm, 4), 0);
+    }
+    qm_rule_yield_read(w, 1000);
+    for (int i = 0; i < QM_RULE_YIELD_LUMP; i++) {
+        assert_true(qm_rule_yield_may(w, 0, arm));
+        assert_int_equal(qm_rule_yield_allow(w, 0, arm, 1), 1);
+    }
+    for (int i = 0; i < QM_RULE_YIELD_SHARE; i++)
+        qm_rule_yield_read(w, 1000);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 1), 0);
+    qm_rule_yield_free(w);
+}
+
+/* A row may earn the time of its read and not the processors' work: the busier these
+ * are, the less work may it be. */
+static void test_work(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned much = qm_rule_yield_find(w, 1, 0, 0),
+             little = qm_rule_yield_find(w, 1, 0, 1), *arms[] = {&much, &little};
+    double idle = qm_rule_yield_price(w);
+
+    qm_rule_yield_work(w, 100);
+    for (int i = 0; i < 2; i++) {
+        unsigned allowed = qm_rule_yield_allow(w, 0, *arms[i], 96);
+
+        /* of 10: .1 * 100 > 10 * .25, but not > 10 * 1.5; of 5: more than that */
+        qm_rule_yield_paid(w, *arms[i], allowed, 10. * allowed,
+                           (i == 0 ? 10. : 5.) * allowed);
+        for (unsigned j = 0; j < allowed; j++)
+            qm_rule_yield_judge(w, 0, *arms[i], j * 61 % 100 < 10);
+        assert_int_equal(state_of(w, *arms[i]), QM_RULE_YIELD_ON);
+    }
+    qm_rule_yield_processors(w, .3);
+    assert_true(qm_rule_yield_price(w) == idle);
+    for (int i = 0; i < 9; i++)
+        qm_rule_yield_processors(w, .4);
+    assert_true(qm_rule_yield_price(w) > idle + .5);
+    assert_true(qm_rule_yield_price(w) < idle + .7);
+    for (int i = 0; i < 20; i++)
+        qm_rule_yield_processors(w, 1); /* no further than from .5 on */
+    assert_true(qm_rule_yield_price(w) == idle + 1.25);
+    for (int i = 0; i < 2; i++)
+        qm_rule_yield_judge(w, 0, *arms[i], true);
+    assert_int_equal(state_of(w, much), QM_RULE_YIELD_OFF);
+    assert_int_equal(state_of(w, little), QM_RULE_YIELD_ON);
     qm_rule_yield_free(w);
 }
 
@@ -369,7 +498,7 @@ static void test_bound(void **state)
     assert_int_equal(qm_rule_yield_find(w, 7, 3, 9), 8);
     assert_int_equal(qm_rule_yield_allow(w, 0, 0, 10), 0);
     qm_rule_yield_judge(w, 0, 0, true);
-    qm_rule_yield_late(w, QM_RULE_YIELD_ARMS + 1);
+    qm_rule_yield_late(w, 0, QM_RULE_YIELD_ARMS + 1);
     assert_null(qm_rule_yield_get(w, 0));
     qm_rule_yield_free(w);
 }
@@ -384,6 +513,8 @@ int main(void)
         cmocka_unit_test(test_fewer_trials),  cmocka_unit_test(test_bound),
         cmocka_unit_test(test_foreseen_cost), cmocka_unit_test(test_processors),
         cmocka_unit_test(test_may),           cmocka_unit_test(test_trials_alone),
+        cmocka_unit_test(test_age),           cmocka_unit_test(test_first_are_used),
+        cmocka_unit_test(test_lumps),         cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
