@@ -458,6 +458,11 @@ void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
         temporal_together(ra, now_ms);
 }
 
+void qm_auto_forget_table(struct qm_auto *ra, uint32_t table)
+{
+    qm_rule_yield_forget(ra->yield, table);
+}
+
 void qm_auto_work(struct qm_auto *ra, double us)
 {
     qm_rule_yield_work(ra->yield, us);

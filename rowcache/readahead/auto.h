@@ -100,6 +100,8 @@ void qm_auto_dropped_all(struct qm_auto *ra);
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table);
 /* A client's read takes processors that long, as they measure the work of rows. */
 void qm_auto_work(struct qm_auto *ra, double us);
+/* That number will be another table's: what was learned of it is forgotten. */
+void qm_auto_forget_table(struct qm_auto *ra, uint32_t table);
 /* The share of the connections that clients' reads have. */
 void qm_auto_busy(struct qm_auto *ra, double busy);
 /* The busy part of the processors in the last quarter of a second, 0 to 1. */

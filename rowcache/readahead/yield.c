@@ -152,6 +152,23 @@ static bool earns(const struct qm_rule_yield *yield, uint64_t now_ms,
             share * yield->work_us >= arm->work_us * price_of_work(yield) * margin);
 }
 
+void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table)
+{
+    for (unsigned i = 1; i <= yield->count; i++) {
+        struct qm_rule_yield_arm *a = &yield->arm[i];
+
+        if (a->table == table)
+            *a = (struct qm_rule_yield_arm){.table = table,
+                                            .rule = a->rule,
+                                            .slot = a->slot,
+                                            .out = a->out,
+                                            .fresh = a->fresh,
+                                            .since = a->since,
+                                            .retry_ms = QM_RULE_YIELD_RETRY_MS,
+                                            .chain = a->chain};
+    }
+}
+
 void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share)
 {
     struct qm_rule_yield_arm *a = get(yield, arm);

@@ -91,6 +91,8 @@ void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double sha
  * changes nothing. */
 bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms,
                        unsigned arm);
+/* All arms of that table are as if they were new, but for what is out. */
+void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table);
 /* How many of these rows may be fetched now.  Each of them is then judged once, or
  * given back. */
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,

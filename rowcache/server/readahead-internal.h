@@ -14,7 +14,13 @@
 #include "rowcache/readahead/miner.h"
 #include "rowcache/server/server.h"
 
-enum { READAHEAD_TABLES = 1024 };
+enum {
+    READAHEAD_TABLES = 1024,
+    /* When there are more, one makes room that was not read for that long; a table
+     * whose definition is not known, perhaps because it is gone, sooner. */
+    READAHEAD_IDLE_MS = 600000,
+    READAHEAD_GONE_MS = 10000,
+};
 
 struct table {
     UT_hash_handle hh;
@@ -24,6 +30,8 @@ struct table {
     bool known, asked;
     uint64_t changes;  /* of its definition */
     uint64_t retry_at; /* ms */
+    uint64_t used_at;  /* ms; was read, or is referenced by a row that was */
+    unsigned jobs;     /* that the pool has */
     struct qm_fill_table info;
 };
 
@@ -38,6 +46,7 @@ struct readahead {
     struct qm_miner *miner;
     struct table *tables, *by_id[READAHEAD_TABLES];
     unsigned count;
+    uint64_t full_until; /* ms; no table has made room */
     /* The row whose read is being told. */
     struct qm_item current;
     const char *row;
@@ -70,13 +79,18 @@ struct table_job {
 uint64_t readahead_clock_ms(void);
 struct table *readahead_find_table(struct readahead *ra, const char *key,
                                    size_t length);
-/* As readahead_find_table(), and adds it.  NULL: there are too many, or it is no name.
- */
-struct table *readahead_get_table(struct readahead *ra, const char *key, size_t length);
+/* As readahead_find_table(), and adds it, in the place of an unused one if there are
+ * too many.  NULL: all are used, or it is no name. */
+struct table *readahead_get_table(struct readahead *ra, uint64_t ms, const char *key,
+                                  size_t length);
 /* For the pool to read, of a table; size is a struct job's, or of one that begins with
  * it.  NULL: out of memory. */
 void *readahead_new_job(struct readahead *ra, struct table *t, size_t size,
                         void (*done)(struct qm_fill_ahead *fill));
+/* Frees a job that the pool has not, or has no more. */
+void readahead_free_job(struct job *job);
+/* Those of a table that seer read ahead; NULL: of all. */
+void readahead_waste_table(struct readahead *ra, const struct table *t);
 /* Has the pool read what the table's keys are, unless it has been asked lately. */
 void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms);
 /* qm_seer_calls.describe */

@@ -8,7 +8,7 @@
 
 #include "rowcache/server/readahead-internal.h"
 
-enum { RETRY_MS = 100 };
+enum { RETRY_MS = 100, FULL_MS = 1000 };
 
 struct table *readahead_find_table(struct readahead *ra, const char *key, size_t length)
 {
@@ -18,24 +18,66 @@ struct table *readahead_find_table(struct readahead *ra, const char *key, size_t
     return t;
 }
 
-/* NULL: there are too many, or it is no name. */
-struct table *readahead_get_table(struct readahead *ra, const char *key, size_t length)
+/* The table that was not used for longest, if that is long enough; or NULL. */
+static struct table *unused_table(struct readahead *ra, uint64_t ms)
 {
-    struct table *t = readahead_find_table(ra, key, length);
-    const char *dot = memchr(key, '.', length);
+    struct table *longest = NULL;
 
-    if (t || !dot || ra->count == READAHEAD_TABLES || length >= sizeof t->key ||
-        (size_t)(dot - key) > QM_NAME_LENGTH ||
+    if (ms < ra->full_until)
+        return NULL;
+    for (unsigned i = 0; i < ra->count; i++) {
+        struct table *t = ra->by_id[i];
+        unsigned least = t->known ? READAHEAD_IDLE_MS : READAHEAD_GONE_MS;
+
+        if (t->jobs == 0 && ms - t->used_at >= least &&
+            (!longest || t->used_at < longest->used_at))
+            longest = t;
+    }
+    if (!longest) /* all are looked at again, but not for each read */
+        ra->full_until = ms + FULL_MS;
+    return longest;
+}
+
+/* Its number is another's from now on: nothing of it is kept that could be taken for
+ * the other's.  What was mined, or asked for and not given, may be: such rows are not
+ * used, and judged so. */
+static void free_table(struct readahead *ra, uint64_t ms, struct table *t)
+{
+    readahead_waste_table(ra, t);
+    qm_auto_emptied(ra->learner, ms, t->id);
+    qm_auto_forget_table(ra->learner, t->id);
+    HASH_DEL(ra->tables, t);
+    free(t);
+}
+
+struct table *readahead_get_table(struct readahead *ra, uint64_t ms, const char *key,
+                                  size_t length)
+{
+    struct table *t = readahead_find_table(ra, key, length), *unused = NULL;
+    const char *dot = memchr(key, '.', length);
+    uint32_t id = ra->count;
+
+    if (t)
+        t->used_at = ms;
+    if (t || !dot || length >= sizeof t->key || (size_t)(dot - key) > QM_NAME_LENGTH ||
         length - (size_t)(dot + 1 - key) > QM_NAME_LENGTH)
         return t;
+    if (id == READAHEAD_TABLES && !(unused = unused_table(ra, ms)))
+        return NULL;
     t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    t->id = ra->count;
+    if (unused) {
+        id = unused->id;
+        free_table(ra, ms, unused);
+    }
+    t->id = id;
+    t->used_at = ms;
     memcpy(t->key, key, length);
     memcpy(t->schema, key, (size_t)(dot - key));
     memcpy(t->table, dot + 1, length - (size_t)(dot + 1 - key));
-    ra->by_id[ra->count++] = t;
+    ra->by_id[id] = t;
+    ra->count += !unused;
     HASH_ADD_KEYPTR(hh, ra->tables, t->key, length, t);
     return t;
 }
@@ -49,6 +91,7 @@ void *readahead_new_job(struct readahead *ra, struct table *t, size_t size,
         return NULL;
     job->ra = ra;
     job->table = t;
+    t->jobs++;
     job->changes = t->changes;
     memcpy(job->fill.schema, t->schema, sizeof t->schema);
     memcpy(job->fill.table, t->table, sizeof t->table);
@@ -56,20 +99,27 @@ void *readahead_new_job(struct readahead *ra, struct table *t, size_t size,
     return job;
 }
 
+void readahead_free_job(struct job *job)
+{
+    job->table->jobs--;
+    free(job);
+}
+
 static void described(struct qm_fill_ahead *fill)
 {
     struct table_job *of_table = (struct table_job *)fill;
-    const struct job *job = &of_table->job;
+    struct job *job = &of_table->job;
+    struct readahead *ra = job->ra;
     struct table *t = job->table;
 
-    pthread_mutex_lock(&job->ra->lock);
+    pthread_mutex_lock(&ra->lock);
     t->asked = false;
     if (!fill->failed && job->changes == t->changes) {
         t->known = true;
         t->info = of_table->info;
     }
-    pthread_mutex_unlock(&job->ra->lock);
-    free(of_table);
+    readahead_free_job(job);
+    pthread_mutex_unlock(&ra->lock);
 }
 
 void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
@@ -87,7 +137,7 @@ void readahead_ask_of_table(struct readahead *ra, struct table *t, uint64_t ms)
     if (qm_fill_give_ahead(ra->server->fill, &job->job.fill))
         return;
     t->asked = false;
-    free(job);
+    readahead_free_job(&job->job);
 }
 
 /* --- what the rules ask of a row --- */
@@ -126,7 +176,7 @@ static void add_foreign(struct readahead *ra, const struct qm_fill_foreign *f,
         return;
     if (m->null || !readahead_read_integer(m->value.bytes, m->value.length, &to->row))
         return;
-    t = readahead_get_table(ra, key, (size_t)n);
+    t = readahead_get_table(ra, readahead_clock_ms(), key, (size_t)n);
     if (!t)
         return;
     to->table = t->id;

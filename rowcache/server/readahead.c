@@ -49,8 +49,7 @@ static void waste(struct readahead *ra, struct qm_item item)
     qm_items_remove(ra->ahead, item);
 }
 
-/* Those of a table; NULL: all. */
-static void waste_table(struct readahead *ra, const struct table *t)
+void readahead_waste_table(struct readahead *ra, const struct table *t)
 {
     struct qm_item item;
     uint64_t rule;
@@ -105,8 +104,8 @@ static void fetched(struct qm_fill_ahead *fill)
                         ra->preset == READAHEAD_AUTO ? fill->got : 0,
                         fill->failed ? 0 : fill->us, fill->work_us);
     give(ra);
+    readahead_free_job(job);
     pthread_mutex_unlock(&ra->lock);
-    free(job);
 }
 
 static bool give_job(struct readahead *ra, struct job *job)
@@ -115,7 +114,7 @@ static bool give_job(struct readahead *ra, struct job *job)
         ra->given++;
         return true;
     }
-    free(job);
+    readahead_free_job(job);
     return false;
 }
 
@@ -269,7 +268,7 @@ void readahead_read(struct client *c, const char *key, size_t length, const char
         return;
     pthread_mutex_lock(&ra->lock);
     ms = readahead_clock_ms();
-    t = readahead_get_table(ra, key, table);
+    t = readahead_get_table(ra, ms, key, table);
     if (t && !t->known) {
         readahead_ask_of_table(ra, t, ms);
     } else if (t) {
@@ -306,7 +305,7 @@ static void changed(void *opaque, const char *schema, const char *table,
 
     pthread_mutex_lock(&ra->lock);
     if (!table) { /* the log was lost: that says nothing of what read them ahead */
-        waste_table(ra, NULL);
+        readahead_waste_table(ra, NULL);
         qm_auto_dropped_all(ra->learner);
     }
     for (unsigned i = 0; !table && i < ra->count; i++)
@@ -315,7 +314,7 @@ static void changed(void *opaque, const char *schema, const char *table,
                                         : NULL;
     if (t && !row) {
         forget_definition(t);
-        waste_table(ra, t);
+        readahead_waste_table(ra, t);
         qm_auto_emptied(ra->learner, readahead_clock_ms(), t->id);
     } else if (t && t->known && readahead_read_integer(row, length, &item.row)) {
         item.table = t->id;
@@ -342,7 +341,7 @@ void readahead_dropped(struct server *s, const char *key, size_t length)
 
     pthread_mutex_lock(&ra->lock);
     if (!key) {
-        waste_table(ra, NULL);
+        readahead_waste_table(ra, NULL);
         qm_auto_dropped_all(ra->learner);
     } else if (take_apart(key, length, &table, &item.row) &&
                (t = readahead_find_table(ra, key, table))) {
