@@ -233,6 +233,64 @@ def overtaken():
         assert value(f"item:{i}") == -7, i
 
 
+def cut(text, step):
+    """Ends the connections whose query has the text, until one has been ended."""
+    with open(FLAG + ".new", "w") as file:
+        file.write(text)
+    os.rename(FLAG + ".new", FLAG + ".cut")
+    wait_for(lambda: os.path.exists(FLAG + ".was-cut"), f"nothing asks '{text}'", step)
+
+
+def mend():
+    os.unlink(FLAG + ".cut")
+    os.unlink(FLAG + ".was-cut")
+
+
+def failed():
+    """The time of a SELECT that failed is not taken for what its rows cost."""
+    start("sa", "auto")
+    before = {name: rule("sa", name) for name in ("asked", "fetched")}
+    lost = number("readahead_dropped") + number("readahead_kept")
+
+    def done():
+        asked, fetched = (rule("sa", name) - before[name] for name in ("asked", "fetched"))
+        return 0 < asked == fetched + number("readahead_dropped") + number("readahead_kept") - lost
+
+    wait_for(lambda: rule("sa", "fetched") > before["fetched"], "nothing is read ahead", read_far)
+    wait_for(done, "not all that was asked for comes")
+    us, failures = float(r.info()["readahead_sa_us"]), number("readahead_failed")
+    assert us > 0
+    cut(" IN (", read_far)
+    wait_for(lambda: number("readahead_failed") > failures, "no SELECT fails")
+    assert float(r.info()["readahead_sa_us"]) == us
+    mend()
+    read_ahead("sa", read_far)
+    assert float(r.info()["readahead_sa_us"]) > us
+
+
+def lost_while_told():
+    """The connection is lost between the questions of what a table's keys are: they are asked again."""
+    start("fa")
+    children = itertools.cycle(range(1, 1001))
+
+    def read_child():
+        r.flushdb()
+        assert r.get(f"child:{next(children)}") is not None
+
+    for text in "SELECT MIN(`id`)", "KEY_COLUMN_USAGE", "SELECT 1 FROM information_schema.STATISTICS":
+        emptied, errors = number("tables_emptied"), number("database_errors")
+        sql("ALTER TABLE shop.child COMMENT 'another'")
+        wait_for(lambda: number("tables_emptied") > emptied, "not applied")
+        cut(text, read_child)
+        wait_for(lambda: number("database_errors") > errors, "the loss is no error")
+        asked = rule("fa", "asked")
+        for _ in range(5):
+            read_child()
+        assert rule("fa", "asked") == asked, "keys that were not told"
+        mend()
+        read_ahead("fa", read_child)
+
+
 def state(table, name):
     return r.info().get(f"readahead_of_shop.{table}", {}).get(name)
 
@@ -339,6 +397,8 @@ dropped()
 foreign()
 temporal()
 overtaken()
+failed()
+lost_while_told()
 learned()
 mined()
 lost_log()  # tables are told of anew after it

@@ -3,6 +3,7 @@
 
 Usage: stall.py PORT SOCKET FLAG [TEXT]
 With TEXT: it holds up the answer of each query that has TEXT in it, instead of the log; and makes FLAG.held when MariaDB has given one.
+While FLAG.cut exists, a connection ends, and FLAG.was-cut is made, where a query has the text in that file.
 """
 import os
 import socket
@@ -34,6 +35,12 @@ def serve(client):
     held = threading.Event()
 
     def from_client(data):
+        if os.path.exists(FLAG + ".cut"):
+            with open(FLAG + ".cut", "rb") as file:
+                text = file.read()
+            if text and text in data:
+                open(FLAG + ".was-cut", "w").close()
+                raise ConnectionAbortedError
         if TEXT in data if TEXT else len(data) > 4 and data[4] == COM_BINLOG_DUMP:
             held.set()
         elif TEXT:
