@@ -25,8 +25,8 @@
  * and is on trial again after a while, each time twice as long.  All trials together
  * fetch at most one row for each QM_RULE_YIELD_SHARE misses of clients, and
  * QM_RULE_YIELD_BUDGET at first; down to one for QM_RULE_YIELD_LEAST_SHARE misses,
- * where fewer of their rows are used than that.  A SELECT of one row takes nearly as long
- * as one of many, so they wait until QM_RULE_YIELD_LUMP may be fetched.
+ * where fewer of their rows are used than that.  A SELECT of one row takes nearly as
+ * long as one of many, so they wait until QM_RULE_YIELD_LUMP may be fetched.
  *
  * A row that is used is judged at once, one that is not, late: soon after a trial began
  * all that are judged are used.  So a row that is out counts as not used by the part of

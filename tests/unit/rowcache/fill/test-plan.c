@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-plan.c - for which values it is certain that no other text means the same row. */
+/* test-plan.c - for which values it is certain that no other text means the same row.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tables.c - the tables that read-ahead knows: more than it has room for, one after
- * the other. */
+/* test-tables.c - the tables that read-ahead knows: more than it has room for, one
+ * after the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,8 +112,8 @@ static void test_gone(void **state)
     assert_int_equal(ra->count, READAHEAD_TABLES);
 }
 
-/* The table that was unused for longest makes room, but not while the pool reads rows of
- * it. */
+/* The table that was unused for longest makes room, but not while the pool reads rows
+ * of it. */
 static void test_unused(void **state)
 {
     struct readahead *ra = *state;
