@@ -126,13 +126,31 @@ void WatchedCache::inserted(const Slice &key, size_t charge)
                 std::memory_order_relaxed);
 }
 
-void WatchedCache::keep(const BlockName &name)
+bool WatchedCache::keep(const BlockName &name)
 {
     std::lock_guard<std::mutex> guard(lock_);
     for (auto &one : lasting_)
         if (one.word[1] == name.word[1])
-            return;
-    lasting_.push_back(name);
+            return true;
+    try {
+        lasting_.push_back(name);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    return true;
+}
+
+/* An object that cannot be kept, as RocksDB's caches answer when they are full. */
+static Status refused(const Slice &key, void *value, Cache::DeleterFn deleter,
+                      Cache::Handle **handle)
+{
+    if (handle) {
+        *handle = nullptr;
+        return Status::MemoryLimit();
+    }
+    if (deleter)
+        deleter(key, value);
+    return Status::OK();
 }
 
 void WatchedCache::erase(const BlockName &name)
@@ -149,8 +167,8 @@ Status WatchedCache::Insert(const Slice &key, void *value, size_t charge,
                             DeleterFn deleter, Handle **handle, Priority priority)
 {
     Named named(*this, key);
-    if (named.lasting)
-        keep(named.name);
+    if (named.lasting && !keep(named.name))
+        return refused(key, value, deleter, handle);
     Status s = behind_->Insert(named.slice, value, charge, deleter, handle, priority);
     if (s.ok())
         inserted(key, charge);
@@ -162,8 +180,8 @@ Status WatchedCache::Insert(const Slice &key, void *value,
                             Handle **handle, Priority priority)
 {
     Named named(*this, key);
-    if (named.lasting)
-        keep(named.name);
+    if (named.lasting && !keep(named.name))
+        return refused(key, value, helper->del_cb, handle);
     Status s = behind_->Insert(named.slice, value, helper, charge, handle, priority);
     if (s.ok())
         inserted(key, charge);

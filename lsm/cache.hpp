@@ -115,7 +115,7 @@ class WatchedCache : public rocksdb::Cache
         rocksdb::Slice slice;
         bool lasting = false;
     };
-    void keep(const BlockName &name);
+    bool keep(const BlockName &name); /* false: memory is out */
     const uint64_t own_;
     std::mutex lock_;
     std::vector<BlockName> lasting_;

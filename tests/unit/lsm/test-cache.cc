@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many blocks a cache has, and of what size, whatever of them is in use. */
+/* How many blocks a cache has, and of what size, whatever of them is in use; and what
+ * it does where memory is out. */
 #include <cmath>
+#include <cstdlib>
+#include <new>
 
 #include "lsm/cache.hpp"
 #include "tests/live/lsm/testing.hpp"
 
 using namespace rocksdb;
 using quickmine::lsm::WatchedCache;
+
+static bool memory_is_out;
+
+void *operator new(size_t size)
+{
+    void *p = memory_is_out ? nullptr : malloc(size ? size : 1);
+    if (!p)
+        throw std::bad_alloc();
+    return p;
+}
+/* Not inlined: the compiler would take the free() for one of a `new`. */
+__attribute__((noinline)) void operator delete(void *p) noexcept
+{
+    free(p);
+}
+__attribute__((noinline)) void operator delete(void *p, size_t) noexcept
+{
+    free(p);
+}
 
 static void nothing(const Slice &, void *)
 {
@@ -75,10 +97,44 @@ static void test_reserved()
     CHECK(near(cache.mean_block(), 4088, .001));
 }
 
+static int deleted;
+
+static void count(const Slice &, void *)
+{
+    deleted++;
+}
+
+/* Where memory is out, an object that lives as long as the process is refused, as by a
+ * full cache: nothing is thrown into RocksDB, and no object is lost. */
+static void test_out_of_memory()
+{
+    static const Cache::CacheItemHelper helper(nullptr, nullptr, count);
+    WatchedCache cache(NewLRUCache(4 << 20, 0));
+    const uint64_t name[2] = {0, ~UINT64_C(0)}; /* such an object's */
+    const Slice key(reinterpret_cast<const char *>(name), sizeof name);
+    Cache::Handle *handle = nullptr;
+    int object = 0;
+
+    memory_is_out = true;
+    Status kept = cache.Insert(key, &object, 100, count, &handle, Cache::Priority::LOW);
+    Status unkept =
+        cache.Insert(key, &object, 100, count, nullptr, Cache::Priority::LOW);
+    Status helped =
+        cache.Insert(key, &object, &helper, 100, &handle, Cache::Priority::LOW);
+    memory_is_out = false;
+    CHECK(kept.IsMemoryLimit() && helped.IsMemoryLimit() && !handle);
+    CHECK(unkept.ok() && deleted == 1); /* as if it had been evicted at once */
+    CHECK(entries(cache) == 0 && !cache.Lookup(key, nullptr));
+    OK(cache.Insert(key, &object, 100, count, &handle, Cache::Priority::LOW));
+    CHECK(handle && cache.Value(handle) == &object && deleted == 1);
+    CHECK(!cache.Release(handle, false));
+}
+
 int main(int argc, char **argv)
 {
     static const testing::Test tests[] = {{"blocks", test_blocks},
-                                          {"reserved", test_reserved}};
+                                          {"reserved", test_reserved},
+                                          {"out_of_memory", test_out_of_memory}};
 
     return testing::run(tests, argc, argv);
 }
