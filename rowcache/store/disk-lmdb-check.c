@@ -309,7 +309,7 @@ static int read_meta(struct check *c, struct meta *newer)
         if (r != 0)
             return r;
         if (m[i].head.number != i || m[i].head.flags != META ||
-            m[i].meta.magic != MAGIC ||
+            m[i].meta.magic != MAGIC || m[i].meta.version != m[0].meta.version ||
             m[i].meta.free.page_size != m[0].meta.free.page_size)
             return EBADMSG;
         if (i == 0) { /* the second's place depends on it */
@@ -318,12 +318,12 @@ static int read_meta(struct check *c, struct meta *newer)
                 (c->page_size & (c->page_size - 1)) != 0)
                 return EBADMSG;
         }
-        if (m[i].meta.version != 1)
-            return ENOTSUP;
-        /* Each transaction has written the page of its number. */
+    }
+    if (m[0].meta.version != 1) /* of both: one alone is damaged */
+        return ENOTSUP;
+    for (unsigned i = 0; i < 2; i++) /* each transaction wrote the page of its number */
         if (m[i].meta.transaction != 0 && m[i].meta.transaction % 2 != i)
             return EBADMSG;
-    }
     *newer = m[m[1].meta.transaction > m[0].meta.transaction].meta;
     if (m[0].meta.transaction + 1 != m[1].meta.transaction &&
         m[1].meta.transaction + 1 != m[0].meta.transaction && newer->transaction != 0)

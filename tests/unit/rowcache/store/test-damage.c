@@ -263,10 +263,72 @@ static void test_damage(void **state)
     }
 }
 
+static void put_byte(const char *file, off_t at, uint8_t byte)
+{
+    char path[160];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/0/disk/%s", test_dir, file);
+    fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* Damages of a byte that were met: the partition is set aside. */
+static void test_bytes(void **state)
+{
+    static const struct {
+        const char *disk, *file;
+        off_t at;
+        uint8_t byte;
+    } damages[] = {
+        {"lmdb", "data.mdb", 20, 2},         /* the format's version, in */
+        {"lmdb", "data.mdb", PAGE + 23, 1},  /* one meta page of two */
+    };
+    const char *made = "";
+
+    for (unsigned i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        struct qmstore_config c;
+
+        configure(&c, damages[i].disk);
+        remove_below(test_dir);
+        if (strcmp(made, damages[i].disk) != 0)
+            make(&c);
+        made = damages[i].disk;
+        put_back();
+        put_byte(damages[i].file, damages[i].at, damages[i].byte);
+        told = 0;
+        try(&c);
+        if (told != 1)
+            fail_msg("%s, byte %d: no warning", damages[i].file, (int)damages[i].at);
+    }
+}
+
+/* Both meta pages are of a version to come: that is no damage. */
+static void test_later_version(void **state)
+{
+    struct qmstore_config c;
+    struct qmstore *s;
+    char err[400], aside[100];
+
+    configure(&c, "lmdb");
+    make(&c);
+    put_byte("data.mdb", 20, 2);
+    put_byte("data.mdb", PAGE + 20, 2);
+    warnings = 0;
+    assert_int_equal(qmstore_open(&c, &s, err, sizeof err), ENOTSUP);
+    assert_int_equal(warnings, 0);
+    snprintf(aside, sizeof aside, "%s/0.damaged", test_dir);
+    assert_int_equal(access(aside, F_OK), -1);
+}
+
 int main(int argc, char **argv)
 {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_damage, make_test_dir, remove_test_dir),
+        TEST(test_damage),
+        TEST(test_bytes),
+        TEST(test_later_version),
     };
 
     if (argc > 1)
