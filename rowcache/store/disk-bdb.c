@@ -178,6 +178,14 @@ static int verify_again(const char *dir)
     return r;
 }
 
+/* Whether a second look finds the damage of the first.  Where the log is damaged, it
+ * ends for Berkeley DB; its verification then refuses pages whose last change is behind
+ * that end, which one without the log does not see. */
+static bool is_certain(struct disk *d, const char *dir)
+{
+    return verify_again(dir) == DB_VERIFY_BAD || check_changes(d, dir) == DB_VERIFY_BAD;
+}
+
 /* Whether all bytes of the files can be read: Berkeley DB's EIO is then its judgement
  * of what they say, and else the device's. */
 static bool can_be_read(const char *dir)
@@ -269,7 +277,7 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
     if (r == 0) {
         r = verify(d, c->dir);
         if (r == DB_VERIFY_BAD) {
-            error = verify_again(c->dir) == DB_VERIFY_BAD ? EBADMSG : EIO;
+            error = is_certain(d, c->dir) ? EBADMSG : EIO;
         } else if (r != 0) { /* it came to no judgement */
             error = error_of(r);
         } else if ((r = check_changes(d, c->dir)) == 0) {

@@ -284,6 +284,7 @@ static void test_bytes(void **state)
     } damages[] = {
         {"lmdb", "data.mdb", 20, 2},         /* the format's version, in */
         {"lmdb", "data.mdb", PAGE + 23, 1},  /* one meta page of two */
+        {"bdb", "log.0000000001", 3332, 'x'} /* the log ends before its pages */
     };
     const char *made = "";
 
