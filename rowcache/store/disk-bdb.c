@@ -112,6 +112,45 @@ static int open_env(struct disk *d, const struct disk_config *c)
                      0600);
 }
 
+/* The file of records, to read; -1: there is none. */
+static int open_file(const char *dir, int *fd)
+{
+    char name[PATH_MAX];
+
+    if ((size_t)snprintf(name, sizeof name, "%s/" RECORDS, dir) >= sizeof name)
+        return ENAMETOOLONG;
+    *fd = open(name, O_RDONLY | O_CLOEXEC);
+    return *fd == -1 && errno != ENOENT ? errno : 0;
+}
+
+/* Berkeley DB believes the beginning of the first page before it verifies anything: it
+ * divides by the page size, takes memory for such a page, and follows the page's kind.
+ * These bytes never change.  A page that is not there, or another file's, is Berkeley
+ * DB's to judge: recovery may still write it. */
+static int check_first(const char *dir)
+{
+    enum { MAGIC = 0x053162, TREE = 9 }; /* of a file, and of its first page */
+    struct {
+        uint32_t file, at, number, magic, version, page_size;
+        uint8_t cipher, type, file_flags;
+        uint32_t of_others[5], flags; /* of the tree */
+    } first;
+    ssize_t n;
+    int fd, r;
+
+    if ((r = open_file(dir, &fd)) != 0 || fd == -1)
+        return r;
+    n = pread(fd, &first, sizeof first, 0);
+    if (n == -1)
+        r = errno;
+    else if (n == sizeof first && first.magic == MAGIC &&
+             (first.number != 0 || first.page_size != PAGE || first.cipher != 0 ||
+              first.type != TREE || first.file_flags != 0 || first.flags != 0))
+        r = DB_VERIFY_BAD;
+    close(fd);
+    return r;
+}
+
 /* Berkeley DB trusts its pages. */
 static int verify(struct disk *d, const char *dir)
 {
@@ -137,14 +176,10 @@ static int check_changes(struct disk *d, const char *dir)
         uint32_t file, at;
     } change;
     DB_LOG_STAT *log = NULL;
-    char name[PATH_MAX];
     int fd, r;
 
-    if ((size_t)snprintf(name, sizeof name, "%s/" RECORDS, dir) >= sizeof name)
-        return ENAMETOOLONG;
-    fd = open(name, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return errno == ENOENT ? 0 : errno;
+    if ((r = open_file(dir, &fd)) != 0 || fd == -1)
+        return r;
     r = d->env->log_stat(d->env, &log, 0);
     for (off_t page = 0; r == 0; page += PAGE) {
         ssize_t n = pread(fd, &change, sizeof change, page);
@@ -273,7 +308,8 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
     if (!d)
         return ENOMEM;
     remove_temporary(c->dir);
-    r = open_env(d, c);
+    if ((r = check_first(c->dir)) == 0)
+        r = open_env(d, c);
     if (r == 0) {
         r = verify(d, c->dir);
         if (r == DB_VERIFY_BAD) {

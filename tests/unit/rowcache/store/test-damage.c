@@ -284,6 +284,11 @@ static void test_bytes(void **state)
     } damages[] = {
         {"lmdb", "data.mdb", 20, 2},         /* the format's version, in */
         {"lmdb", "data.mdb", PAGE + 23, 1},  /* one meta page of two */
+        {"bdb", "records", 21, 0},           /* pages of no bytes */
+        {"bdb", "records", 23, 1},           /* or of 16 MiB */
+        {"bdb", "records", 25, 10},          /* a hash's first page */
+        {"bdb", "records", 26, 1},           /* checksums, and there are none */
+        {"bdb", "records", 48, 0x80},        /* a tree of another kind */
         {"bdb", "log.0000000001", 3332, 'x'} /* the log ends before its pages */
     };
     const char *made = "";
