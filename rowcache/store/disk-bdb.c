@@ -125,8 +125,8 @@ static int open_file(const char *dir, int *fd)
 
 /* Berkeley DB believes the beginning of the first page before it verifies anything: it
  * divides by the page size, takes memory for such a page, and follows the page's kind.
- * These bytes never change.  A page that is not there, or another file's, is Berkeley
- * DB's to judge: recovery may still write it. */
+ * These bytes never change.  Of a file that the end of the machine left short, or with
+ * zeros, recovery is to make what it was. */
 static int check_first(const char *dir)
 {
     enum { MAGIC = 0x053162, TREE = 9 }; /* of a file, and of its first page */
@@ -134,7 +134,7 @@ static int check_first(const char *dir)
         uint32_t file, at, number, magic, version, page_size;
         uint8_t cipher, type, file_flags;
         uint32_t of_others[5], flags; /* of the tree */
-    } first;
+    } first, none = {0};
     ssize_t n;
     int fd, r;
 
@@ -143,9 +143,10 @@ static int check_first(const char *dir)
     n = pread(fd, &first, sizeof first, 0);
     if (n == -1)
         r = errno;
-    else if (n == sizeof first && first.magic == MAGIC &&
-             (first.number != 0 || first.page_size != PAGE || first.cipher != 0 ||
-              first.type != TREE || first.file_flags != 0 || first.flags != 0))
+    else if (n == sizeof first && memcmp(&first, &none, sizeof first) != 0 &&
+             (first.magic != MAGIC || first.number != 0 || first.page_size != PAGE ||
+              first.cipher != 0 || first.type != TREE || first.file_flags != 0 ||
+              first.flags != 0))
         r = DB_VERIFY_BAD;
     close(fd);
     return r;
