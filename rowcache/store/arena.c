@@ -3,9 +3,10 @@
  *
  * Blocks have boundary tags (Knuth), free ones are in lists by size (TLSF, Masmano and
  * others, ECRTS 2004): classes of 16 bytes up to 1 KiB, and 16 classes a power of two
- * above.  A free block is taken from a class whose blocks are all large enough, and its
- * rest is given back; one that is freed is joined with free neighbours.  An empty chunk
- * is given back to the kernel, but one. */
+ * above.  A free block is taken from its size's class, if one of the first there is
+ * large enough, else from a class whose blocks all are, and its rest is given back; one
+ * that is freed is joined with free neighbours.  An empty chunk is given back to the
+ * kernel, but one. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +31,7 @@ struct arena_block {
 
 enum { IS_FREE = 1, BEHIND_FREE = 2, FLAGS = 15, LEAST = 32 };
 enum { SMALL = 1024, LARGE = 64 << 10, MAPPED = 4 << 20 };
+enum { LOOKS = 8 }; /* blocks of a class of several sizes that are looked at */
 
 struct arena_chunk {
     struct arena_chunk *next, *previous;
@@ -125,10 +127,12 @@ static bool add_chunk(struct arena *a)
 
     if (all == MAP_FAILED)
         return false;
-    before = (size - (uintptr_t)all % size) % size;
-    if (before > 0)
-        munmap(all, before);
-    munmap(all + before + size, size - before);
+    /* The kernel maps downwards: with the upper of two places, chunks are adjacent, and
+     * count as one of the mappings that a process may have. */
+    before = size - (uintptr_t)all % size;
+    munmap(all, before);
+    if (before < size)
+        munmap(all + before + size, size - before);
     c = (struct arena_chunk *)(all + before);
     (void)madvise(c, size, MADV_HUGEPAGE);
     *c = (struct arena_chunk){.next = a->chunks};
@@ -176,6 +180,18 @@ static struct arena_block *first_from(const struct arena *a, unsigned class)
     return bits ? a->free[word * 64 + (unsigned)__builtin_ctzl(bits)] : NULL;
 }
 
+/* Entries are mostly of one size: without a look at their own class, a block that one
+ * has left would not do for the next. */
+static struct arena_block *fitting(const struct arena *a, size_t all)
+{
+    struct arena_block *b = a->free[class_of(all)];
+
+    for (unsigned i = 0; b && i < LOOKS; i++, b = b->next)
+        if (size_of(b) >= all)
+            return b;
+    return first_from(a, class_for(all));
+}
+
 void *store_arena_alloc(struct arena *a, size_t size, bool *in_chunk)
 {
     size_t all = (size + STORE_ARENA_HEAD + 15) / 16 * 16, rest;
@@ -184,9 +200,9 @@ void *store_arena_alloc(struct arena *a, size_t size, bool *in_chunk)
     if (all < LEAST)
         all = LEAST;
     if (size <= LARGE) {
-        b = first_from(a, class_for(all));
+        b = fitting(a, all);
         if (!b && a->count < a->most && add_chunk(a))
-            b = first_from(a, class_for(all));
+            b = fitting(a, all);
     }
     *in_chunk = b != NULL;
     if (!b)

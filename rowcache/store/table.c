@@ -53,9 +53,14 @@ struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t valu
     struct entry *e = store_arena_alloc(
         &t->arena, sizeof *e + (size_t)key_len + value_len, &in_chunk);
 
-    if (e)
-        *e = (struct entry){
-            .key_len = key_len, .value_len = value_len, .in_chunk = in_chunk};
+    if (!e)
+        return NULL;
+    if ((uintptr_t)e >> TAG_SHIFT) { /* no room for a tag: not on today's machines */
+        store_arena_free(&t->arena, e, in_chunk);
+        return NULL;
+    }
+    *e = (struct entry){
+        .key_len = key_len, .value_len = value_len, .in_chunk = in_chunk};
     return e;
 }
 

@@ -212,6 +212,68 @@ static void test_reuse(void **state)
     store_arena_destroy(&a);
 }
 
+/* Entries of one size that has no class of its own: where all chunks are full, each
+ * that leaves makes room for another. */
+static void test_reuse_of_large(void **state)
+{
+    enum { PIECES = 4 * STORE_ARENA_CHUNK / 1104 };
+    static struct piece pieces[PIECES];
+    uint64_t seed = 5;
+    unsigned others = 0;
+    struct arena a;
+
+    store_arena_init(&a, 4 * STORE_ARENA_CHUNK);
+    for (unsigned i = 0; i < PIECES; i++)
+        pieces[i].p = store_arena_alloc(&a, 1090, &pieces[i].in_chunk);
+    for (unsigned i = 0; i < 20 * PIECES; i++) {
+        struct piece *p = &pieces[rnd_below(&seed, PIECES)];
+
+        store_arena_free(&a, p->p, p->in_chunk);
+        p->p = store_arena_alloc(&a, 1090, &p->in_chunk);
+        assert_non_null(p->p);
+    }
+    for (unsigned i = 0; i < PIECES; i++)
+        others += !pieces[i].in_chunk;
+    assert_true(others < PIECES / 100);
+    for (unsigned i = 0; i < PIECES; i++)
+        store_arena_free(&a, pieces[i].p, pieces[i].in_chunk);
+    store_arena_destroy(&a);
+}
+
+/* Mappings of this process. */
+static unsigned mappings(void)
+{
+    FILE *f = fopen("/proc/self/maps", "re");
+    unsigned n = 0;
+
+    assert_non_null(f);
+    for (int c; (c = getc(f)) != EOF;)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+/* A process may have 65,530 mappings, and 128 GiB of chunks. */
+static void test_adjacent(void **state)
+{
+    enum { CHUNKS = 64 };
+    static void *pieces[CHUNKS * 40];
+    unsigned before = mappings();
+    struct arena a;
+    bool in_chunk;
+
+    store_arena_init(&a, (uint64_t)CHUNKS * STORE_ARENA_CHUNK);
+    for (unsigned i = 0; i < CHUNKS * 40; i++) {
+        pieces[i] = store_arena_alloc(&a, 50 << 10, &in_chunk);
+        assert_true(in_chunk);
+    }
+    assert_int_equal(a.count, CHUNKS);
+    assert_true(mappings() < before + CHUNKS / 4);
+    for (unsigned i = 0; i < CHUNKS * 40; i++)
+        store_arena_free(&a, pieces[i], true);
+    store_arena_destroy(&a);
+}
+
 static void test_pages(void **state)
 {
     static const size_t sizes[] = {8, 64, 1000, 4 << 20, (8 << 20) + 64};
@@ -232,8 +294,9 @@ static void test_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table), cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_arena),          cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_reuse_of_large), cmocka_unit_test(test_adjacent),
         cmocka_unit_test(test_pages),
     };
 
