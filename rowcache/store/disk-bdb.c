@@ -132,7 +132,7 @@ static int check_first(const char *dir)
     enum { MAGIC = 0x053162, TREE = 9 }; /* of a file, and of its first page */
     struct {
         uint32_t file, at, number, magic, version, page_size;
-        uint8_t cipher, type, file_flags;
+        uint8_t cipher, type, file_flags, unused;
         uint32_t of_others[5], flags; /* of the tree */
     } first, none = {0};
     ssize_t n;
@@ -309,7 +309,10 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
     if (!d)
         return ENOMEM;
     remove_temporary(c->dir);
-    if ((r = check_first(c->dir)) == 0)
+    r = check_first(c->dir);
+    if (r > 0) /* the system's: of the device, not of what the file says */
+        error = r;
+    else if (r == 0)
         r = open_env(d, c);
     if (r == 0) {
         r = verify(d, c->dir);
@@ -317,7 +320,9 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
             error = is_certain(d, c->dir) ? EBADMSG : EIO;
         } else if (r != 0) { /* it came to no judgement */
             error = error_of(r);
-        } else if ((r = check_changes(d, c->dir)) == 0) {
+        } else if ((r = check_changes(d, c->dir)) > 0) {
+            error = r;
+        } else if (r == 0) {
             r = open_records(d);
         }
     }

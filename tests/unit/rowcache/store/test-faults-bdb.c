@@ -43,6 +43,9 @@ pwrite_of_library(int fd, const void *buf, size_t count,
                   off_t offset) __asm__("pwrite");
 __attribute__((visibility("default"))) ssize_t
 pread_of_library(int fd, void *buf, size_t count, off_t offset) __asm__("pread");
+/* The store's own reads, which have that name. */
+__attribute__((visibility("default"))) ssize_t
+pread_of_store(int fd, void *buf, size_t count, off_t offset) __asm__("pread64");
 
 /* As write(); Berkeley DB then tries that. */
 ssize_t pwrite_of_library(int fd, const void *buf, size_t count, off_t offset)
@@ -141,6 +144,17 @@ __attribute__((visibility("default"))) ssize_t read(int fd, void *buf, size_t co
 ssize_t pread_of_library(int fd, void *buf, size_t count, off_t offset)
 {
     return spoil(fd, buf, syscall(SYS_pread64, fd, buf, count, offset));
+}
+
+static int store_reads_left = -1; /* of records, before one fails; -1: none does */
+
+ssize_t pread_of_store(int fd, void *buf, size_t count, off_t offset)
+{
+    if (store_reads_left >= 0 && is_records(fd) && store_reads_left-- == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, buf, count, offset);
 }
 
 static void make(const char *name)
@@ -368,6 +382,29 @@ static void test_certain(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
+static int open_failing_once(const struct qmstore_config *c, int reads)
+{
+    struct qmstore *s;
+    char err[400] = "";
+
+    store_reads_left = reads;
+    if (qmstore_open(c, &s, err, sizeof err) != EIO)
+        return 1;
+    return message[0] != 0 || store_reads_left != -1 ? 2 : 0;
+}
+
+/* Nor is a read of the store's own that fails once: of the first page, which is checked
+ * before Berkeley DB sees it, and of each page's last change. */
+static void test_failing_once(void **state)
+{
+    struct qmstore_config c = bdb_of_1000();
+
+    for (int reads = 0; reads < 4; reads++) {
+        refuses_to_open(open_failing_once, &c, reads);
+        all_are_there(&c);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
@@ -377,6 +414,7 @@ int main(void)
         TEST(test_temporary_files),
         TEST(test_failing_later),
         TEST(test_certain),
+        TEST(test_failing_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
