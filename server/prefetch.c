@@ -116,6 +116,11 @@ static bool take_room(struct qms_prefetch *p, unsigned client)
         return true;
     if (a)
         qm_inflight_waits(&a->inflight);
+    if (limit == 0) { /* the lock is for workers now */
+        qms_stats_add(p->config.stats, QMS_PREFETCH_DROPPED, 1);
+        give_room(p, 1);
+        return false;
+    }
     do { /* of a run, the blocks from its end on, up to one that counts */
         pthread_mutex_lock(&p->lock);
         job = qm_ahead_yield(&p->ahead, client, limit);

@@ -205,7 +205,7 @@ static void find_foreign(struct readahead *ra, const struct table *t, const char
 bool readahead_describe(void *opaque, struct qm_item item, struct qm_seer_row *row)
 {
     struct readahead *ra = opaque;
-    const struct table *t = ra->by_id[item.table];
+    struct table *t = ra->by_id[item.table];
     struct qm_reader reader = {0};
     char key[2 * QM_NAME_LENGTH + 26];
     const char *text;
@@ -218,6 +218,7 @@ bool readahead_describe(void *opaque, struct qm_item item, struct qm_seer_row *r
     *row = (struct qm_seer_row){.first = t->info.first, .last = t->info.last};
     if (t->info.foreign_count == 0)
         return true;
+    t->used_at = readahead_clock_ms(); /* it stays while tables that it names come */
     if (ra->row && item.table == ra->current.table && item.row == ra->current.row) {
         find_foreign(ra, t, ra->row, ra->row_length, row);
         return true;
