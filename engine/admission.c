@@ -326,3 +326,10 @@ void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint6
     pthread_mutex_unlock(&a->lock);
     qm_inflight_ended(&a->inflight, others, idle > 0 ? (double)ns / idle : 0);
 }
+
+unsigned qm_admission_queue(const struct qm_admission *a, unsigned limit)
+{
+    unsigned queue = qm_inflight_queue(&a->inflight, qm_admission_demands(a));
+
+    return queue < limit ? queue : limit;
+}

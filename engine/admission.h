@@ -107,6 +107,9 @@ unsigned qm_admission_begin(struct qm_admission *a, bool ahead);
 void qm_admission_end(struct qm_admission *a, bool ahead, unsigned others, uint64_t now,
                       uint64_t ns, unsigned blocks);
 
+/* How many prefetches may wait at present, at most `limit`, if none is configured. */
+unsigned qm_admission_queue(const struct qm_admission *a, unsigned limit);
+
 /* A block that was prefetched is demanded for the first time, while `others` other
  * reads were on their way, and its reader waited for it: 0 ns if it was there.  Not for
  * one that its reader has read itself. */

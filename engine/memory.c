@@ -76,10 +76,11 @@
 #define VAIN_LEAST    8  /* and this many */
 #define PLAINLY_PART  8  /* the same, for a decision at once */
 #define PLAINLY_LEAST 32
-#define PATIENCE_MAX  64 /* times of QUIET calls; a power of */
-#define PATIENCE_GROW 4  /* by which it grows */
+#define PATIENCE_MAX  64 /* times of QUIET calls; a power of PATIENCE_GROW */
+#define PATIENCE_GROW 4  /* factor for each try in vain */
 
-/* Few are less than both: many tables cannot have much less than the latter. */
+/* Rules are few below the larger of two bounds: FEW_RULES bytes, and a part of the most
+ * that they may have, below which a large table cannot shrink. */
 #define FEW_RULES  (2 * LEAST_RULES)
 #define FEW_PART   16   /* of the most that rules may have */
 #define PRICE_MOST 1.0  /* misses */

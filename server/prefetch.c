@@ -93,12 +93,8 @@ static unsigned limit_now(struct qms_prefetch *p)
 {
     struct qm_admission *a = atomic_load(&p->admission);
     unsigned limit = (unsigned)atomic_load_explicit(&p->limit, memory_order_relaxed);
-    unsigned queue;
 
-    if (!a || p->config.queue > 0)
-        return limit;
-    queue = qm_inflight_queue(&a->inflight, qm_admission_demands(a));
-    return queue < limit ? queue : limit;
+    return a && p->config.queue == 0 ? qm_admission_queue(a, limit) : limit;
 }
 
 /* Takes room for a job of client's, from another client if need be.  False: there is

@@ -26,22 +26,12 @@ static void fail_job(struct qm_virtual *v, struct qm_ahead_job *job)
     vt_wake(v);
 }
 
-/* How many jobs may wait at present. */
-static unsigned limit_now(struct qm_virtual *v)
-{
-    struct qm_admission *a = &v->sim->admission;
-    unsigned limit = v->ahead.limit, queue;
-
-    if (v->config.queue)
-        return limit;
-    queue = qm_inflight_queue(&a->inflight, qm_admission_demands(a));
-    return queue < limit ? queue : limit;
-}
-
 /* Takes room for a job, from another client if need be. */
 static bool take_room(struct qm_virtual *v)
 {
-    const unsigned limit = limit_now(v);
+    const unsigned limit = v->config.queue
+                               ? v->ahead.limit
+                               : qm_admission_queue(&v->sim->admission, v->ahead.limit);
     struct qm_ahead_job *job;
     bool counts;
 

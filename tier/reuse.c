@@ -5,11 +5,11 @@
 #include "tier/internal.h"
 
 /* Chosen on recordings (bench/tier --workloads). */
-#define HORIZON_CAPACITIES 4   /* reads that a sample is watched for, in capacities */
-#define READS_MOST         3   /* reads of a sample that count */
-#define WRITE_COST_READS   .2  /* reads of a block that a write of it must save */
-#define EXPLORE            16  /* one block in so many is admitted by frequency alone */
-#define ENOUGH             16  /* samples of a kind, to judge by */
+#define HORIZON_CAPACITIES 4  /* reads that a sample is watched for, in capacities */
+#define READS_MOST         3  /* reads of a sample that count */
+#define WRITE_COST_READS   .2 /* reads of a block that a write of it must save */
+#define EXPLORE            16 /* of this many blocks, the frequency alone decides one */
+#define ENOUGH             16 /* samples of a kind, to judge by */
 #define OF_LATE            256 /* samples that its mean remembers */
 
 static uint64_t mix(uint64_t h)

@@ -19,8 +19,8 @@
  *
  * *Decision.*  A kind is admitted if its mean reuse is above that of evicted blocks by
  * WRITE_COST_READS, the reads that a write to the tier must save.  The frequency alone
- * decides before enough is known, and for one in EXPLORE of all blocks, which change
- * each horizon: a tier that admits nothing would never learn that its blocks are not
+ * decides before enough is known, and for one of EXPLORE blocks, others in each
+ * horizon: a tier that admits nothing would never learn that its blocks are not
  * read any more.
  */
 #ifndef QM_TIER_REUSE_H

@@ -1,48 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What attach says of options: works, works with less, refused; and that refused
  * options are unchanged. */
+#include "tests/live/lsm/out-of-memory.hpp"
 #include "tests/live/lsm/testing.hpp"
 
 #include <cstring>
 #include <functional>
-#include <new>
 
 #include <rocksdb/c.h>
 #include <rocksdb/comparator.h>
 #include <rocksdb/sst_file_writer.h>
-
-/* Of this thread: how many more may succeed; -1: all. */
-static thread_local long allocations_left = -1;
-
-static bool fails()
-{
-    if (allocations_left > 0)
-        allocations_left--;
-    return allocations_left == 0;
-}
 
 /* Where memory runs out inside it, RocksDB's constructor leaks what it has made. */
 extern "C" const char *__lsan_default_suppressions();
 extern "C" const char *__lsan_default_suppressions()
 {
     return "leak:rocksdb::AdvancedColumnFamilyOptions::AdvancedColumnFamilyOptions\n";
-}
-
-void *operator new(size_t size)
-{
-    void *p = fails() ? nullptr : malloc(size ? size : 1);
-    if (!p)
-        throw std::bad_alloc();
-    return p;
-}
-/* Not inlined: the compiler would take the free() for one of a `new`. */
-__attribute__((noinline)) void operator delete(void *p) noexcept
-{
-    free(p);
-}
-__attribute__((noinline)) void operator delete(void *p, size_t) noexcept
-{
-    free(p);
 }
 
 using namespace rocksdb;

@@ -2,33 +2,13 @@
 /* How many blocks a cache has, and of what size, whatever of them is in use; and what
  * it does where memory is out. */
 #include <cmath>
-#include <cstdlib>
-#include <new>
 
 #include "lsm/cache.hpp"
+#include "tests/live/lsm/out-of-memory.hpp"
 #include "tests/live/lsm/testing.hpp"
 
 using namespace rocksdb;
 using quickmine::lsm::WatchedCache;
-
-static bool memory_is_out;
-
-void *operator new(size_t size)
-{
-    void *p = memory_is_out ? nullptr : malloc(size ? size : 1);
-    if (!p)
-        throw std::bad_alloc();
-    return p;
-}
-/* Not inlined: the compiler would take the free() for one of a `new`. */
-__attribute__((noinline)) void operator delete(void *p) noexcept
-{
-    free(p);
-}
-__attribute__((noinline)) void operator delete(void *p, size_t) noexcept
-{
-    free(p);
-}
 
 static void nothing(const Slice &, void *)
 {
@@ -115,13 +95,13 @@ static void test_out_of_memory()
     Cache::Handle *handle = nullptr;
     int object = 0;
 
-    memory_is_out = true;
+    allocations_left = 0;
     Status kept = cache.Insert(key, &object, 100, count, &handle, Cache::Priority::LOW);
     Status unkept =
         cache.Insert(key, &object, 100, count, nullptr, Cache::Priority::LOW);
     Status helped =
         cache.Insert(key, &object, &helper, 100, &handle, Cache::Priority::LOW);
-    memory_is_out = false;
+    allocations_left = -1;
     CHECK(kept.IsMemoryLimit() && helped.IsMemoryLimit() && !handle);
     CHECK(unkept.ok() && deleted == 1); /* as if it had been evicted at once */
     CHECK(entries(cache) == 0 && !cache.Lookup(key, nullptr));
