@@ -196,7 +196,8 @@ static bool is_free(const struct sockaddr_un *address)
         errno = EEXIST;
         return false;
     }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    /* connect() would wait for a daemon that hangs, and whose queue is full. */
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
         return false;
     r = connect(fd, (const struct sockaddr *)address, sizeof *address);
