@@ -38,7 +38,8 @@ struct qm_auto_settings {
     unsigned rules; /* 1 << QM_AUTO_SA | ... */
     unsigned t_ms;  /* of TA */
     unsigned judge_ms;
-    unsigned again_ms;           /* a row is not asked for again in that time */
+    bool watches;      /* arms are watched before they are on trial (yield.h) */
+    unsigned again_ms; /* a row is not asked for again in that time */
     unsigned fresh, old, recent; /* bounds, in rows: out, remembered, asked for */
 };
 

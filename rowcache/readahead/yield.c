@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { BUCKETS = 8192, KEEP = 1024, FEW = 128, ENOUGH = 4 };
+enum { BUCKETS = 8192, KEEP = 1024 };
 
 #define LOW         .25
 #define PROCESSORS  3.
@@ -22,23 +22,22 @@ struct qm_rule_yield {
     struct qm_rule_yield_arm arm[QM_RULE_YIELD_ARMS + 1];
     unsigned bucket[BUCKETS], count;
     unsigned judge_ms;
-    bool spending; /* the budget has been a lump, and is not used up */
+    bool watches;
     double read_us, best_us, work_us; /* 0: not known */
-    double busy, budget;
-    double processors;               /* their busy part; below 0: not known */
-    double trial_used, trial_judged; /* of all arms' rows that were judged on trial */
-    double cost_us;                  /* of a row of any foreseen arm; 0: not known */
+    double busy;
+    double processors;          /* their busy part; below 0: not known */
+    double cost_us;             /* of a row of any foreseen arm; 0: not known */
+    double row_us, row_work_us; /* of a row of any arm; 0: not known */
 };
 
-struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms)
+struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms, bool watches)
 {
     struct qm_rule_yield *yield = calloc(1, sizeof *yield);
 
     if (!yield)
         return NULL;
     yield->judge_ms = judge_ms;
-    yield->budget = QM_RULE_YIELD_BUDGET;
-    yield->spending = true;
+    yield->watches = watches;
     yield->processors = -1;
     return yield;
 }
@@ -67,6 +66,8 @@ unsigned qm_rule_yield_find(struct qm_rule_yield *yield, uint32_t table, unsigne
         .table = table,
         .rule = (uint8_t)rule,
         .slot = (uint8_t)slot,
+        .state = yield->watches ? QM_RULE_YIELD_WATCHED : QM_RULE_YIELD_TRIAL,
+        .of_watched = yield->watches,
         .retry_ms = QM_RULE_YIELD_RETRY_MS,
         .chain = *bucket,
     };
@@ -128,7 +129,8 @@ static bool is_young(const struct qm_rule_yield *yield, uint64_t now_ms,
 static double judged(const struct qm_rule_yield *yield, uint64_t now_ms,
                      const struct qm_rule_yield_arm *a)
 {
-    double ms = (double)(a->fresh * now_ms - a->since);
+    double ms = a->of_watched ? (double)(a->watched * now_ms - a->watched_ms)
+                              : (double)(a->fresh * now_ms - a->since);
 
     return a->judged + (is_young(yield, now_ms, a) ? ms / yield->judge_ms : 0);
 }
@@ -141,15 +143,28 @@ double qm_rule_yield_judged(const struct qm_rule_yield *yield, uint64_t now_ms,
     return a ? judged(yield, now_ms, a) : 0;
 }
 
+static bool would_earn(const struct qm_rule_yield *yield, double share, double cost_us,
+                       double work_us, double margin)
+{
+    return share * yield->read_us > cost_us * price_of_time(yield) * margin &&
+           (yield->work_us == 0 ||
+            share * yield->work_us >= work_us * price_of_work(yield) * margin);
+}
+
+/* What is watched has fetched nothing: until it is known from before, its rows cost
+ * what others do. */
 static bool earns(const struct qm_rule_yield *yield, uint64_t now_ms,
                   const struct qm_rule_yield_arm *arm, double margin)
 {
     double of = judged(yield, now_ms, arm);
     double share = arm->foreseen ? arm->share : of > 0 ? arm->used / of : 0;
+    double cost_us = arm->cost_us, work_us = arm->work_us;
 
-    return share * yield->read_us > arm->cost_us * price_of_time(yield) * margin &&
-           (yield->work_us == 0 ||
-            share * yield->work_us >= arm->work_us * price_of_work(yield) * margin);
+    if (arm->of_watched && cost_us == 0)
+        cost_us = yield->row_us > 0 ? yield->row_us : GUESS * yield->read_us;
+    if (arm->of_watched && work_us == 0)
+        work_us = yield->row_work_us;
+    return would_earn(yield, share, cost_us, work_us, margin);
 }
 
 void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table)
@@ -158,14 +173,19 @@ void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table)
         struct qm_rule_yield_arm *a = &yield->arm[i];
 
         if (a->table == table)
-            *a = (struct qm_rule_yield_arm){.table = table,
-                                            .rule = a->rule,
-                                            .slot = a->slot,
-                                            .out = a->out,
-                                            .fresh = a->fresh,
-                                            .since = a->since,
-                                            .retry_ms = QM_RULE_YIELD_RETRY_MS,
-                                            .chain = a->chain};
+            *a = (struct qm_rule_yield_arm){
+                .table = table,
+                .rule = a->rule,
+                .slot = a->slot,
+                .state = yield->watches ? QM_RULE_YIELD_WATCHED : QM_RULE_YIELD_TRIAL,
+                .of_watched = yield->watches,
+                .watched = a->watched,
+                .watched_ms = a->watched_ms,
+                .out = a->out,
+                .fresh = a->fresh,
+                .since = a->since,
+                .retry_ms = QM_RULE_YIELD_RETRY_MS,
+                .chain = a->chain};
     }
 }
 
@@ -175,8 +195,34 @@ void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double sha
 
     if (!a)
         return;
+    if (a->state == QM_RULE_YIELD_WATCHED)
+        a->state = QM_RULE_YIELD_TRIAL;
+    a->of_watched = false;
     a->foreseen = true;
     a->share = share;
+}
+
+/* Counts anew. */
+static void begin(struct qm_rule_yield_arm *a, uint64_t now_ms,
+                  enum qm_rule_yield_state state)
+{
+    a->state = state;
+    a->of_watched = state == QM_RULE_YIELD_WATCHED;
+    a->used = a->judged = 0;
+    a->began = now_ms;
+}
+
+/* From now on its rows are fetched.  What was seen of those that were not counts as few
+ * of them. */
+static void trust(const struct qm_rule_yield *yield, uint64_t now_ms,
+                  struct qm_rule_yield_arm *a)
+{
+    double of = judged(yield, now_ms, a);
+
+    a->used *= QM_RULE_YIELD_TRIAL_ROWS / of;
+    a->judged = QM_RULE_YIELD_TRIAL_ROWS;
+    a->of_watched = false;
+    a->began = now_ms;
 }
 
 static void turn_off(struct qm_rule_yield_arm *a, uint64_t now_ms)
@@ -199,23 +245,30 @@ static void decide(const struct qm_rule_yield *yield, uint64_t now_ms,
         (was_off && !is_young(yield, now_ms, a)))
         return;
     if (earns(yield, now_ms, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
-        a->state = QM_RULE_YIELD_ON;
         /* What has earned for long is tried again soon. */
-        if (a->judged >= KEEP / 2)
+        if (!a->of_watched && a->judged >= KEEP / 2)
             a->retry_ms = QM_RULE_YIELD_RETRY_MS;
         else if (was_off && a->retry_ms > QM_RULE_YIELD_RETRY_MS)
             a->retry_ms /= 2;
+        if (a->of_watched)
+            trust(yield, now_ms, a);
+        a->state = QM_RULE_YIELD_ON;
     } else if (!was_off) {
         turn_off(a, now_ms);
     }
 }
 
-static unsigned at_most_on_trial(const struct qm_rule_yield_arm *a, unsigned rows)
+static unsigned at_most_out(const struct qm_rule_yield_arm *a, unsigned rows,
+                            unsigned most)
 {
-    unsigned most = QM_RULE_YIELD_TRIAL_ROWS * 2;
     unsigned left = a->out < most ? most - a->out : 0;
 
     return rows < left ? rows : left;
+}
+
+static unsigned at_most_on_trial(const struct qm_rule_yield_arm *a, unsigned rows)
+{
+    return at_most_out(a, rows, QM_RULE_YIELD_TRIAL_ROWS * 2);
 }
 
 /* Nothing has to be fetched to know its share; what a row costs is found out anew after
@@ -229,7 +282,7 @@ static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_m
     }
     if (!a->tried)
         return a->share > GUESS * qm_rule_yield_price(yield) * MARGIN
-                   ? at_most_on_trial(a, rows)
+                   ? at_most_out(a, rows, QM_RULE_YIELD_COST_ROWS)
                    : 0;
     if (earns(yield, now_ms, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
         if (a->state == QM_RULE_YIELD_TRIAL)
@@ -241,21 +294,11 @@ static unsigned allow_foreseen(const struct qm_rule_yield *yield, uint64_t now_m
     return a->state == QM_RULE_YIELD_ON ? rows : 0;
 }
 
-/* Whether a trial may fetch a row now. */
-static bool may_spend(const struct qm_rule_yield *yield)
+static unsigned room_to_watch(const struct qm_rule_yield_arm *a)
 {
-    return yield->budget >= (yield->spending ? 1 : QM_RULE_YIELD_LUMP);
-}
+    unsigned most = QM_RULE_YIELD_WATCH_ROWS;
 
-static unsigned spend(struct qm_rule_yield *yield, unsigned rows)
-{
-    if (rows == 0 || !may_spend(yield))
-        return 0;
-    if (rows > yield->budget)
-        rows = (unsigned)yield->budget;
-    yield->budget -= rows;
-    yield->spending = yield->budget >= 1;
-    return rows;
+    return a->watched < most ? most - a->watched : 0;
 }
 
 bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
@@ -264,9 +307,71 @@ bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsig
 
     if (!a || (a->state == QM_RULE_YIELD_OFF && now_ms < a->retry_at))
         return false;
-    return a->state == QM_RULE_YIELD_ON || a->foreseen ||
-           (may_spend(yield) &&
-            (a->state == QM_RULE_YIELD_OFF || at_most_on_trial(a, 1) > 0));
+    if (!a->foreseen && (a->state == QM_RULE_YIELD_WATCHED ||
+                         (a->state == QM_RULE_YIELD_OFF && yield->watches)))
+        return room_to_watch(a) > 0;
+    return a->state != QM_RULE_YIELD_TRIAL || a->foreseen || at_most_on_trial(a, 1) > 0;
+}
+
+unsigned qm_rule_yield_to_watch(struct qm_rule_yield *yield, uint64_t now_ms,
+                                unsigned arm, unsigned rows)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || a->foreseen || !yield->watches)
+        return 0;
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at)
+        begin(a, now_ms, QM_RULE_YIELD_WATCHED);
+    if (a->state != QM_RULE_YIELD_WATCHED)
+        return 0;
+    if (a->began == 0)
+        a->began = now_ms;
+    decide(yield, now_ms, a); /* the time that passes says something, too */
+    if (a->state != QM_RULE_YIELD_WATCHED)
+        return 0;
+    return rows < room_to_watch(a) ? rows : room_to_watch(a);
+}
+
+void qm_rule_yield_watch(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a)
+        return;
+    a->watched++;
+    a->watched_ms += now_ms;
+}
+
+void qm_rule_yield_judge_watched(struct qm_rule_yield *yield, uint64_t now_ms,
+                                 unsigned arm, uint64_t since_ms,
+                                 enum qm_rule_yield_outcome outcome)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || a->watched == 0)
+        return;
+    a->watched--;
+    a->watched_ms -= since_ms;
+    if (!a->of_watched || outcome == QM_RULE_YIELD_UNKNOWN)
+        return;
+    a->judged++;
+    a->used += outcome == QM_RULE_YIELD_USED;
+    decide(yield, now_ms, a);
+}
+
+void qm_rule_yield_late_watched(struct qm_rule_yield *yield, uint64_t now_ms,
+                                unsigned arm)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
+
+    if (!a || !a->of_watched || a->used >= a->judged)
+        return;
+    a->used++;
+    if (a->state == QM_RULE_YIELD_OFF && a->judged >= QM_RULE_YIELD_TRIAL_ROWS &&
+        earns(yield, now_ms, a, MARGIN)) {
+        trust(yield, now_ms, a);
+        a->state = QM_RULE_YIELD_ON;
+    }
 }
 
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,
@@ -281,19 +386,16 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
         a->out += rows;
         return rows;
     }
-    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at) {
-        a->state = QM_RULE_YIELD_TRIAL;
-        a->used = a->judged = 0;
-        a->began = now_ms;
-    }
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at && !yield->watches)
+        begin(a, now_ms, QM_RULE_YIELD_TRIAL);
     if (a->began == 0)
         a->began = now_ms;
     if (a->state == QM_RULE_YIELD_TRIAL) /* the time that passes says something, too */
         decide(yield, now_ms, a);
-    if (a->state == QM_RULE_YIELD_OFF)
+    if (a->state == QM_RULE_YIELD_OFF || a->state == QM_RULE_YIELD_WATCHED)
         return 0;
-    if (a->state == QM_RULE_YIELD_TRIAL)
-        rows = spend(yield, at_most_on_trial(a, rows));
+    if (a->state == QM_RULE_YIELD_TRIAL || a->cost_us == 0 /* not yet known */)
+        rows = at_most_on_trial(a, rows);
     a->out += rows;
     return rows;
 }
@@ -310,10 +412,6 @@ void qm_rule_yield_give_back(struct qm_rule_yield *yield, unsigned arm, unsigned
     if (!a)
         return;
     no_longer_out(a, rows);
-    if (a->state == QM_RULE_YIELD_TRIAL && !a->foreseen)
-        yield->budget += rows;
-    if (yield->budget > QM_RULE_YIELD_BUDGET)
-        yield->budget = QM_RULE_YIELD_BUDGET;
 }
 
 static void smooth(double *mean, double value)
@@ -329,8 +427,11 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
     if (!a || rows == 0)
         return;
     us /= rows;
-    if (work_us > 0)
+    smooth(&yield->row_us, us);
+    if (work_us > 0) {
         smooth(&a->work_us, work_us / rows);
+        smooth(&yield->row_work_us, work_us / rows);
+    }
     if (a->foreseen) {
         smooth(&yield->cost_us, us);
         if (!a->tried)
@@ -338,27 +439,6 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
         a->tried = true;
     }
     smooth(&a->cost_us, us);
-}
-
-static void judge_trials(struct qm_rule_yield *yield, bool used)
-{
-    yield->trial_judged++;
-    yield->trial_used += used;
-    if (yield->trial_judged < KEEP)
-        return;
-    yield->trial_judged /= 2;
-    yield->trial_used /= 2;
-}
-
-/* What a miss adds to the budget. */
-static double growth(const struct qm_rule_yield *yield)
-{
-    double most = 1. / QM_RULE_YIELD_SHARE, least = 1. / QM_RULE_YIELD_LEAST_SHARE;
-    double rows = yield->trial_judged < FEW
-                      ? most
-                      : ENOUGH * yield->trial_used / yield->trial_judged;
-
-    return rows > most ? most : rows < least ? least : rows;
 }
 
 void qm_rule_yield_came(struct qm_rule_yield *yield, unsigned arm, uint64_t now_ms)
@@ -389,8 +469,8 @@ void qm_rule_yield_judge(struct qm_rule_yield *yield, uint64_t now_ms, unsigned 
     if (!a)
         return;
     no_longer_out(a, 1);
-    if (a->state == QM_RULE_YIELD_TRIAL && !a->foreseen)
-        judge_trials(yield, used);
+    if (a->of_watched) /* it came before the arm was watched */
+        return;
     a->judged++;
     a->used += used;
     if (a->judged >= KEEP && !is_young(yield, now_ms, a)) {
@@ -405,12 +485,9 @@ void qm_rule_yield_late(struct qm_rule_yield *yield, uint64_t now_ms, unsigned a
 {
     struct qm_rule_yield_arm *a = get(yield, arm);
 
-    if (!a || a->used >= a->judged) /* halved meanwhile */
+    if (!a || a->of_watched || a->used >= a->judged) /* halved meanwhile */
         return;
     a->used++;
-    if (!a->foreseen && a->state != QM_RULE_YIELD_ON &&
-        yield->trial_used < yield->trial_judged)
-        yield->trial_used++;
     /* It was judged too early. */
     if (!a->foreseen && a->state == QM_RULE_YIELD_OFF &&
         a->judged >= QM_RULE_YIELD_TRIAL_ROWS && earns(yield, now_ms, a, MARGIN))
@@ -425,9 +502,6 @@ void qm_rule_yield_read(struct qm_rule_yield *yield, double us)
         yield->best_us = yield->read_us;
     else
         yield->best_us += (yield->read_us - yield->best_us) * RISE;
-    yield->budget += growth(yield);
-    if (yield->budget > QM_RULE_YIELD_BUDGET)
-        yield->budget = QM_RULE_YIELD_BUDGET;
 }
 
 void qm_rule_yield_work(struct qm_rule_yield *yield, double us)

@@ -20,38 +20,50 @@
  * 1.25 from .5 on: then clients' reads and writes wait for a processor.  Where no work
  * is known, the first price rises instead, by 3.
  *
- * A new arm is on trial: at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out at
- * a time.  When that many are judged it is on or off.  One that does not earn goes off,
- * and is on trial again after a while, each time twice as long.  All trials together
- * fetch at most one row for each QM_RULE_YIELD_SHARE misses of clients, and
- * QM_RULE_YIELD_BUDGET at first; down to one for QM_RULE_YIELD_LEAST_SHARE misses,
- * where fewer of their rows are used than that.  A SELECT of one row takes nearly as
- * long as one of many, so they wait until QM_RULE_YIELD_LUMP may be fetched.
+ * A new arm is watched: rows that it wants are not fetched, but noted, at most
+ * QM_RULE_YIELD_WATCH_ROWS of them at a time.  A read that misses such a row would have
+ * found it, unless it came so soon that the row would still have been on its way.  When
+ * QM_RULE_YIELD_TRIAL_ROWS are judged, the arm is on if it would earn what a row costs
+ * other arms, or can cost at least; else it is off.  To watch costs the database
+ * nothing.  On, the arm is judged by what it fetches and by what that costs; until the
+ * cost is known, at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out.  One that
+ * does not earn goes off, and is watched again after a while, each time twice as long.
  *
  * A row that is used is judged at once, one that is not, late: soon after a trial began
  * all that are judged are used.  So a row that is out counts as not used by the part of
  * its time that has passed, until twice that time has passed since the trial began.
  *
  * For an arm whose share the caller foresees, a trial only finds out what a row costs:
- * it ends with the first rows, and does not use the budget.  One SELECT's time may say
- * little, so that cost begins as the mean of all such arms. */
+ * it ends with the first rows, at most QM_RULE_YIELD_COST_ROWS.  One SELECT's time may
+ * say little, so that cost begins as the mean of all such arms. */
 #ifndef QM_ROWCACHE_YIELD_H
 #define QM_ROWCACHE_YIELD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum qm_rule_yield_state { QM_RULE_YIELD_TRIAL, QM_RULE_YIELD_ON, QM_RULE_YIELD_OFF };
+enum qm_rule_yield_state {
+    QM_RULE_YIELD_TRIAL,
+    QM_RULE_YIELD_ON,
+    QM_RULE_YIELD_OFF,
+    QM_RULE_YIELD_WATCHED
+};
+
+/* Of a row that was watched: it would have been used; it would not, in its time; or
+ * that is not known. */
+enum qm_rule_yield_outcome {
+    QM_RULE_YIELD_USED,
+    QM_RULE_YIELD_UNUSED,
+    QM_RULE_YIELD_UNKNOWN
+};
 
 enum {
     QM_RULE_YIELD_ARMS = 4096, /* more are never allowed anything */
     QM_RULE_YIELD_TRIAL_ROWS = 48,
+    QM_RULE_YIELD_WATCH_ROWS = 384,
+    QM_RULE_YIELD_COST_ROWS = 32,   /* that tell a foreseen arm's cost */
     QM_RULE_YIELD_RETRY_MS = 10000, /* the first time; at most: */
     QM_RULE_YIELD_RETRY_MOST_MS = 300000,
-    QM_RULE_YIELD_BUDGET = 512,
-    QM_RULE_YIELD_SHARE = 4,
-    QM_RULE_YIELD_LEAST_SHARE = 32,
-    QM_RULE_YIELD_LUMP = 16,
 };
 
 struct qm_rule_yield;
@@ -61,6 +73,9 @@ struct qm_rule_yield_arm {
     uint8_t rule, slot; /* as the caller counts them */
     enum qm_rule_yield_state state;
     double used, judged;  /* of late ones more than of early ones */
+    bool of_watched;      /* those are rows that were watched */
+    unsigned watched;     /* rows that are watched, and not judged */
+    uint64_t watched_ms;  /* the sum of when they were noted */
     double cost_us;       /* of a row; 0: not known */
     double work_us;       /* of a row; 0: not known */
     bool foreseen, tried; /* a trial has told its cost */
@@ -73,8 +88,9 @@ struct qm_rule_yield_arm {
     unsigned chain;
 };
 
-/* A row is judged as not used after judge_ms. */
-struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms);
+/* A row is judged as not used after judge_ms.  watches: arms are watched before they
+ * are on trial. */
+struct qm_rule_yield *qm_rule_yield_new(unsigned judge_ms, bool watches);
 void qm_rule_yield_free(struct qm_rule_yield *yield);
 
 /* Its number, from 1 on; 0: there are too many. */
@@ -87,12 +103,25 @@ const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yi
 /* Which share of its rows will be used; what was judged decides no more. */
 void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share);
 
-/* False: qm_rule_yield_allow() would allow none now, whichever rows are wanted.  It
- * changes nothing. */
+/* False: none would be watched or allowed now, whichever rows are wanted.  It changes
+ * nothing. */
 bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms,
                        unsigned arm);
 /* All arms of that table are as if they were new, but for what is out. */
 void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table);
+/* How many of these rows are to be watched now, and not fetched; 0: the arm is not
+ * watched, or enough of its rows are. */
+unsigned qm_rule_yield_to_watch(struct qm_rule_yield *yield, uint64_t now_ms,
+                                unsigned arm, unsigned rows);
+/* One of them is watched from now on: until qm_rule_yield_judge_watched(), which is
+ * told since when. */
+void qm_rule_yield_watch(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm);
+void qm_rule_yield_judge_watched(struct qm_rule_yield *yield, uint64_t now_ms,
+                                 unsigned arm, uint64_t since_ms,
+                                 enum qm_rule_yield_outcome outcome);
+/* One that was judged as not used would have been, after all. */
+void qm_rule_yield_late_watched(struct qm_rule_yield *yield, uint64_t now_ms,
+                                unsigned arm);
 /* How many of these rows may be fetched now.  Each of them is then judged once, or
  * given back. */
 unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm,

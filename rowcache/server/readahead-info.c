@@ -77,7 +77,8 @@ void readahead_add_tables(struct server *s, struct qm_text *text)
         if (arm->table < SHOWN) {
             struct sum *to = &sum[arm->table][arm->rule];
 
-            to->arms[arm->state]++;
+            to->arms[arm->state == QM_RULE_YIELD_WATCHED ? QM_RULE_YIELD_TRIAL
+                                                         : arm->state]++;
             to->used += arm->used;
             to->judged += qm_rule_yield_judged(yield, now_ms, i);
         }

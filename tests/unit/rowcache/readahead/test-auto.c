@@ -32,7 +32,7 @@ static void ended(void *opaque, struct qm_item item, bool used)
     *(used ? &used_count : &unused_count) += item.table == 3;
 }
 
-static struct qm_auto *new_auto(unsigned rules)
+static struct qm_auto *new_of(unsigned rules, bool watches)
 {
     static const struct qm_auto_calls calls = {.describe = describe, .ended = ended};
     struct qm_auto_settings settings;
@@ -40,12 +40,19 @@ static struct qm_auto *new_auto(unsigned rules)
 
     qm_auto_settings_init(&settings);
     settings.rules = rules;
+    settings.watches = watches;
     foreign_count = 0;
     first_row = 1;
     last_row = LENGTH;
     ra = qm_auto_new(&settings, &calls);
     assert_non_null(ra);
     return ra;
+}
+
+/* Fetches from the first read on. */
+static struct qm_auto *new_auto(unsigned rules)
+{
+    return new_of(rules, false);
 }
 
 static struct qm_item item(uint32_t table, int64_t row)
@@ -468,6 +475,92 @@ static void test_dropped(void **state)
     qm_auto_free(ra);
 }
 
+/* Nothing is fetched until reads of rows that would have been have missed them. */
+static void test_watches(void **state)
+{
+    struct qm_auto *ra = new_of(1 << QM_AUTO_SA, true);
+    const struct qm_rule_yield_arm *arm;
+    unsigned watched = 0;
+
+    miss(ra, 1000, item(1, 1000));
+    assert_int_equal(fetch_all(ra, 1000, 100), 0);
+    for (unsigned i = 1; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
+        watched += arm->watched;
+    assert_int_equal(watched, 100);
+    assert_true(qm_auto_may_be_ahead(ra, 1001));
+    /* Rows that are kept, that are read before they could have come, that change late
+     * or that are dropped, say nothing for their arms. */
+    assert_int_equal(qm_auto_read(ra, 1500, item(1, 1001), true, 0), QM_AUTO_HIT);
+    assert_false(qm_auto_may_be_ahead(ra, 1001));
+    miss(ra, 1000, item(1, 1002));
+    qm_auto_dropped(ra, item(1, 1003));
+    arm = qm_rule_yield_get(qm_auto_yield(ra), 1);
+    assert_true(arm->judged == 0 && arm->used == 0);
+    qm_auto_modified(ra, 1500, item(1, 1004));
+    assert_true(arm->judged == 1 && arm->used == 0);
+    /* A scan: what is behind is fetched, and of what is before, nothing. */
+    for (int64_t row = 2000; row < 2400; row++) {
+        miss(ra, 3000 + 2 * (uint64_t)row, item(1, row));
+        fetch_all(ra, 3000 + 2 * (uint64_t)row, 10);
+        qm_auto_tick(ra, 3000 + 2 * (uint64_t)row);
+    }
+    arm = qm_rule_yield_get(qm_auto_yield(ra), 3); /* 17 to 50 behind: it is first */
+    assert_int_equal(arm->state, QM_RULE_YIELD_ON);
+    for (unsigned i = 4; (arm = qm_rule_yield_get(qm_auto_yield(ra), i)); i++)
+        assert_true(arm->state != QM_RULE_YIELD_ON && arm->out == 0);
+    qm_auto_free(ra);
+}
+
+/* A row that was watched is judged once, in its time; a read that comes late counts. */
+static void test_watches_judged(void **state)
+{
+    struct qm_auto *ra = new_of(1 << QM_AUTO_SA, true);
+    const struct qm_rule_yield_arm *arm;
+
+    last_row = 1004;
+    miss(ra, 1000, item(1, 1000));
+    arm = qm_rule_yield_get(qm_auto_yield(ra), 1);
+    assert_int_equal(arm->watched, 4);
+    qm_auto_tick(ra, 5999);
+    assert_int_equal(arm->watched, 4);
+    qm_auto_tick(ra, 6000);
+    assert_true(arm->watched == 0 && arm->judged == 4 && arm->used == 0);
+    qm_auto_read(ra, 20000, item(1, 1003), true, 0);
+    assert_true(arm->used == 0);
+    miss(ra, 20000, item(1, 1001));
+    assert_true(arm->judged == 4 && arm->used == 1);
+    /* All are forgotten, and not held against the arm. */
+    miss(ra, 40000, item(1, 1000));
+    assert_true(arm->watched > 0);
+    qm_auto_forget(ra);
+    assert_true(arm->watched == 0 && arm->watched_ms == 0 && arm->judged == 4);
+    for (int64_t row = 900; row < 1100; row++)
+        assert_false(qm_auto_may_be_ahead(ra, row));
+    miss(ra, 60000, item(1, 1000));
+    assert_true(arm->watched > 0);
+    qm_auto_dropped_all(ra);
+    assert_true(arm->watched == 0 && arm->judged == 4);
+    qm_auto_free(ra);
+}
+
+/* Who predicted a row learns how it ended, though it was not fetched. */
+static void test_watches_predicted(void **state)
+{
+    struct qm_auto *ra = new_of(1 << QM_AUTO_MINED, true);
+
+    used_count = unused_count = 0;
+    miss(ra, 500, item(3, 1)); /* it is known how long a read takes */
+    for (int64_t row = 9; row < 12; row++)
+        qm_auto_predicted(ra, 1000, item(3, row));
+    assert_int_equal(fetch_all(ra, 1000, 100), 0);
+    qm_auto_read(ra, 1000, item(3, 9), false, US);
+    qm_auto_read(ra, 1001, item(3, 10), false, US);
+    assert_true(used_count == 1 && unused_count == 0);
+    qm_auto_tick(ra, 6000);
+    assert_true(used_count == 1 && unused_count == 1);
+    qm_auto_free(ra);
+}
+
 /* Requests wait in a bounded queue; what it has no place for, and what is not asked
  * from the database, does not count as out. */
 static void test_bounds(void **state)
@@ -513,6 +606,9 @@ int main(void)
         cmocka_unit_test(test_processors),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_dropped),
+        cmocka_unit_test(test_watches),
+        cmocka_unit_test(test_watches_judged),
+        cmocka_unit_test(test_watches_predicted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

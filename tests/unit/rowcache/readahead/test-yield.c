@@ -12,7 +12,7 @@
 /* A pool that is idle, reads of 1000 us. */
 static struct qm_rule_yield *new_yield(void)
 {
-    struct qm_rule_yield *w = qm_rule_yield_new(5000);
+    struct qm_rule_yield *w = qm_rule_yield_new(5000, false);
 
     assert_non_null(w);
     for (int i = 0; i < 100; i++)
@@ -202,85 +202,9 @@ static void test_may(void **state)
     assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
     other = qm_rule_yield_find(w, 2, 0, 0);
     fetch(w, 0, other, 96, 100, 90);
-    for (uint32_t table = 10; table < 20; table++) /* the budget is used up */
-        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 96);
-    assert_false(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
-    assert_false(qm_rule_yield_may(w, 0, qm_rule_yield_find(w, 30, 0, 0)));
     assert_true(qm_rule_yield_may(w, 0, other)); /* is on */
     qm_rule_yield_foresee(w, arm, .5);
     assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
-    qm_rule_yield_free(w);
-}
-
-/* All trials together: BUDGET rows, and one for each SHARE misses. */
-static void test_budget(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned rows = 0;
-
-    for (unsigned table = 0; table < 1000; table++)
-        rows += qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
-    assert_int_equal(rows, QM_RULE_YIELD_BUDGET);
-    for (int i = 0; i < 80; i++)
-        qm_rule_yield_read(w, 1000);
-    for (unsigned table = 1000; table < 2000; table++)
-        rows += qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
-    assert_int_equal(rows, QM_RULE_YIELD_BUDGET + 80 / QM_RULE_YIELD_SHARE);
-    qm_rule_yield_free(w);
-}
-
-/* Where trials find nothing, there are fewer of them; where they find much, as many as
- * there may be. */
-static void test_fewer_trials(void **state)
-{
-    for (unsigned used = 0; used <= 100; used += 50) {
-        struct qm_rule_yield *w = new_yield();
-        unsigned rows = 0,
-                 share = used ? QM_RULE_YIELD_SHARE : QM_RULE_YIELD_LEAST_SHARE;
-
-        for (uint32_t table = 0; table < 100; table++) /* all of the budget */
-            fetch(w, 0, qm_rule_yield_find(w, table, 0, 0), 20, 100, used);
-        for (int i = 0; i < 3200; i++) {
-            qm_rule_yield_read(w, 1000);
-            if (i % 320 == 319)
-                rows += qm_rule_yield_allow(
-                    w, 0, qm_rule_yield_find(w, 1000 + (unsigned)i, 0, 0), 96);
-        }
-        assert_in_range(rows, 3200 / share - 2, 3200 / share + 2);
-        qm_rule_yield_free(w);
-    }
-}
-
-/* How many trials there are depends on what trials found: not on what arms find that
- * are on, nor on what is foreseen. */
-static void test_trials_alone(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned on = qm_rule_yield_find(w, 1, 0, 0),
-             foreseen = qm_rule_yield_find(w, 1, 0, 1),
-             late = qm_rule_yield_find(w, 1, 0, 2), rows = 0;
-
-    fetch(w, 0, on, 48, 100, 50); /* 25 of the trials' 512 rows are used */
-    for (uint32_t table = 10; table < 50; table++)
-        fetch(w, 0, qm_rule_yield_find(w, table, 0, 0), 20, 100, 0);
-    fetch(w, 0, on, 5000, 100, 50);
-    for (unsigned i = 0; i < 48; i++)
-        qm_rule_yield_late(w, 0, on);
-    qm_rule_yield_foresee(w, foreseen, .5);
-    fetch(w, 0, foreseen, 96, 10, 100);
-    qm_rule_yield_foresee(w, late, .5);
-    assert_int_equal(fetch(w, 0, late, 96, 10, 0), 96);
-    qm_rule_yield_foresee(w, late, 0);
-    assert_int_equal(qm_rule_yield_allow(w, 0, late, 96), 0);
-    for (unsigned i = 0; i < 48; i++)
-        qm_rule_yield_late(w, 0, late);
-    for (int i = 0; i < 3200; i++) {
-        qm_rule_yield_read(w, 1000);
-        if (i % 320 == 319)
-            rows += qm_rule_yield_allow(
-                w, 0, qm_rule_yield_find(w, 1000 + (unsigned)i, 0, 0), 96);
-    }
-    assert_in_range(rows, 3200 * 4 * 25 / 512 - 2, 3200 * 4 * 25 / 512 + 2);
     qm_rule_yield_free(w);
 }
 
@@ -305,18 +229,17 @@ static void test_foreseen(void **state)
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
 
-    for (uint32_t table = 100; table < 400; table++) /* the budget is used up */
-        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 34);
     qm_rule_yield_foresee(w, arm, 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
     qm_rule_yield_foresee(w, arm, .002); /* less than a row can cost */
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
     qm_rule_yield_foresee(w, arm, .05);
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 96);
+    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), QM_RULE_YIELD_COST_ROWS);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 0);
     /* .05 * 1000 > 20 * .25 */
-    qm_rule_yield_paid(w, arm, 96, 20 * 96, 0);
-    for (unsigned i = 0; i < 96; i++)
+    qm_rule_yield_paid(w, arm, QM_RULE_YIELD_COST_ROWS, 20 * QM_RULE_YIELD_COST_ROWS,
+                       0);
+    for (unsigned i = 0; i < QM_RULE_YIELD_COST_ROWS; i++)
         qm_rule_yield_judge(w, 0, arm, false);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 200);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
@@ -427,31 +350,6 @@ static void test_first_are_used(void **state)
     qm_rule_yield_free(w);
 }
 
-/* When the budget is used up, trials wait until there is a lump of rows, and may then
- * fetch them one by one. */
-static void test_lumps(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
-
-    for (uint32_t table = 10; table < 30; table++)
-        qm_rule_yield_allow(w, 0, qm_rule_yield_find(w, table, 0, 0), 96);
-    for (int i = 1; i < QM_RULE_YIELD_LUMP * QM_RULE_YIELD_SHARE; i++) {
-        qm_rule_yield_read(w, 1000);
-        assert_false(qm_rule_yield_may(w, 0, arm));
-        assert_int_equal(qm_rule_yield_allow(w, 0, arm, 4), 0);
-    }
-    qm_rule_yield_read(w, 1000);
-    for (int i = 0; i < QM_RULE_YIELD_LUMP; i++) {
-        assert_true(qm_rule_yield_may(w, 0, arm));
-        assert_int_equal(qm_rule_yield_allow(w, 0, arm, 1), 1);
-    }
-    for (int i = 0; i < QM_RULE_YIELD_SHARE; i++)
-        qm_rule_yield_read(w, 1000);
-    assert_int_equal(qm_rule_yield_allow(w, 0, arm, 1), 0);
-    qm_rule_yield_free(w);
-}
-
 /* A row may earn the time of its read and not the processors' work: the busier these
  * are, the less work may it be. */
 static void test_work(void **state)
@@ -488,6 +386,129 @@ static void test_work(void **state)
     qm_rule_yield_free(w);
 }
 
+/* n rows are watched from now on. */
+static void watch(struct qm_rule_yield *w, uint64_t now, unsigned arm, unsigned n)
+{
+    while (n-- > 0)
+        qm_rule_yield_watch(w, now, arm);
+}
+
+static void judge_watched(struct qm_rule_yield *w, uint64_t now, unsigned arm,
+                          unsigned n, uint64_t since,
+                          enum qm_rule_yield_outcome outcome)
+{
+    while (n-- > 0)
+        qm_rule_yield_judge_watched(w, now, arm, since, outcome);
+}
+
+static struct qm_rule_yield *new_watching(void)
+{
+    struct qm_rule_yield *w = qm_rule_yield_new(5000, true);
+
+    assert_non_null(w);
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_read(w, 1000);
+    return w;
+}
+
+/* An arm fetches nothing until rows that it would have fetched are read. */
+static void test_watched(void **state)
+{
+    struct qm_rule_yield *w = new_watching();
+    unsigned good = qm_rule_yield_find(w, 1, 0, 0),
+             bad = qm_rule_yield_find(w, 1, 0, 1);
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(w, good);
+    double used;
+
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
+    assert_int_equal(qm_rule_yield_allow(w, 1000, good, 10), 0);
+    assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 10);
+    assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 5000),
+                     QM_RULE_YIELD_WATCH_ROWS);
+    assert_true(qm_rule_yield_may(w, 1000, good));
+    watch(w, 1000, good, QM_RULE_YIELD_WATCH_ROWS);
+    assert_false(qm_rule_yield_may(w, 1000, good));
+    assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 0);
+    /* What is not known says nothing, and makes room. */
+    judge_watched(w, 1100, good, 184, 1000, QM_RULE_YIELD_UNKNOWN);
+    assert_true(a->judged == 0 && a->watched == 200);
+    judge_watched(w, 1100, good, 43, 1000, QM_RULE_YIELD_USED); /* and 3 of 157 */
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
+    judge_watched(w, 1100, good, 2, 1000, QM_RULE_YIELD_USED);
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_ON);
+    assert_int_equal(qm_rule_yield_to_watch(w, 1100, good, 10), 0);
+    /* What is still watched says nothing any more. */
+    assert_true(a->used > 44 && a->judged == QM_RULE_YIELD_TRIAL_ROWS);
+    used = a->used;
+    judge_watched(w, 1200, good, 155, 1000, QM_RULE_YIELD_UNUSED);
+    assert_true(a->judged == QM_RULE_YIELD_TRIAL_ROWS);
+    assert_true(a->watched == 0 && a->watched_ms == 0);
+    qm_rule_yield_late_watched(w, 1200, good);
+    assert_true(a->used == used);
+    judge_watched(w, 1200, good, 1, 1000, QM_RULE_YIELD_UNUSED); /* there is none */
+    assert_true(a->watched == 0 && a->watched_ms == 0);
+    /* Few are out until it is known what they cost. */
+    assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), 96);
+    qm_rule_yield_paid(w, good, 96, 96 * 100, 0);
+    assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), 500);
+    /* Time tells of what nobody reads: 48 of 96 after half of it. */
+    assert_int_equal(qm_rule_yield_to_watch(w, 2000, bad, 96), 96);
+    watch(w, 2000, bad, 96);
+    assert_int_equal(qm_rule_yield_to_watch(w, 4400, bad, 1), 1);
+    assert_int_equal(qm_rule_yield_to_watch(w, 4500, bad, 1), 0);
+    assert_int_equal(state_of(w, bad), QM_RULE_YIELD_OFF);
+    assert_int_equal(qm_rule_yield_allow(w, 4500, bad, 1), 0);
+    /* And reads that come late: .05 * 1000 > 100 * .25 * 1.25 */
+    judge_watched(w, 7000, bad, 96, 2000, QM_RULE_YIELD_UNUSED);
+    for (int i = 0; i < 3; i++)
+        qm_rule_yield_late_watched(w, 7000, bad);
+    assert_int_equal(state_of(w, bad), QM_RULE_YIELD_OFF);
+    for (int i = 0; i < 3; i++)
+        qm_rule_yield_late_watched(w, 7000, bad);
+    assert_int_equal(state_of(w, bad), QM_RULE_YIELD_ON);
+    qm_rule_yield_free(w);
+}
+
+/* What would be used is not fetched where it would cost more than it saves: as others'
+ * rows do, and, once that is known, as its own. */
+static void test_watched_cost(void **state)
+{
+    struct qm_rule_yield *w = new_watching();
+    unsigned others = qm_rule_yield_find(w, 9, 0, 0),
+             arm = qm_rule_yield_find(w, 1, 0, 0);
+    uint64_t now = 1000;
+
+    qm_rule_yield_work(w, 100);
+    qm_rule_yield_paid(w, others, 10, 10 * 10., 10 * 90.); /* work */
+    watch(w, now, arm, 96);
+    judge_watched(w, now, arm, 10, now, QM_RULE_YIELD_USED);
+    judge_watched(w, now, arm, 86, now, QM_RULE_YIELD_UNUSED);
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF); /* .1 * 100 < 90 * .25 */
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_paid(w, others, 10, 10 * 10., 10 * 10.);
+    assert_false(qm_rule_yield_may(w, now + QM_RULE_YIELD_RETRY_MS - 1, arm));
+    now += QM_RULE_YIELD_RETRY_MS;
+    assert_true(qm_rule_yield_may(w, now, arm));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(qm_rule_yield_to_watch(w, now, arm, 96), 96);
+        qm_rule_yield_judge(w, now, arm, true); /* one that it fetched before */
+        assert_true(qm_rule_yield_get(w, arm)->judged == 0);
+        watch(w, now, arm, 96);
+        judge_watched(w, now, arm, 10, now, QM_RULE_YIELD_USED);
+        judge_watched(w, now, arm, 86, now, QM_RULE_YIELD_UNUSED);
+        if (i == 0) { /* and its rows cost far more than others' */
+            assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
+            assert_int_equal(qm_rule_yield_allow(w, now, arm, 50), 50);
+            qm_rule_yield_paid(w, arm, 50, 50 * 1000., 0);
+            qm_rule_yield_judge(w, now, arm, false);
+            assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+            now += 2 * QM_RULE_YIELD_RETRY_MS;
+        }
+    }
+    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
+    qm_rule_yield_free(w);
+}
+
 static void test_bound(void **state)
 {
     struct qm_rule_yield *w = new_yield();
@@ -506,15 +527,22 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trial),         cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_changes),       cmocka_unit_test(test_price),
-        cmocka_unit_test(test_cheap),         cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_late),          cmocka_unit_test(test_foreseen),
-        cmocka_unit_test(test_fewer_trials),  cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_foreseen_cost), cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_may),           cmocka_unit_test(test_trials_alone),
-        cmocka_unit_test(test_age),           cmocka_unit_test(test_first_are_used),
-        cmocka_unit_test(test_lumps),         cmocka_unit_test(test_work),
+        cmocka_unit_test(test_watched),
+        cmocka_unit_test(test_watched_cost),
+        cmocka_unit_test(test_trial),
+        cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_price),
+        cmocka_unit_test(test_cheap),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_foreseen),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_foreseen_cost),
+        cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_may),
+        cmocka_unit_test(test_age),
+        cmocka_unit_test(test_first_are_used),
+        cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

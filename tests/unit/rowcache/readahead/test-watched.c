@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-watched.c - rows that are watched: each once, judged in the order of entry,
+ * known for late reads, and bounded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/watched.h"
+
+static struct qm_item item(uint32_t table, int64_t row)
+{
+    return (struct qm_item){table, row};
+}
+
+static void test_rows(void **state)
+{
+    struct qm_watched *w = qm_watched_new(4);
+    struct qm_watched_row row;
+
+    assert_non_null(w);
+    assert_false(qm_watched_may_have(w, 7));
+    assert_false(qm_watched_expire(w, 1000, &row));
+    assert_false(qm_watched_take_any(w, &row));
+    assert_true(qm_watched_add(w, item(1, 7), 4096, 100));
+    assert_false(qm_watched_add(w, item(1, 7), 2, 200)); /* it is watched */
+    assert_true(qm_watched_add(w, item(2, 7), 3, 300));
+    assert_true(qm_watched_may_have(w, 7));
+    assert_true(qm_watched_take(w, item(2, 7), &row));
+    assert_true(row.arm == 3 && row.since_ms == 300 && !row.judged);
+    assert_false(qm_watched_take(w, item(2, 7), &row));
+    assert_false(qm_watched_expire(w, 99, &row));
+    assert_true(qm_watched_expire(w, 100, &row));
+    assert_true(row.arm == 4096 && row.since_ms == 100 && row.item.row == 7);
+    assert_false(qm_watched_expire(w, 100, &row));
+    assert_true(qm_watched_take(w, item(1, 7), &row)); /* late */
+    assert_true(row.judged && row.arm == 4096 && row.since_ms == 100);
+    assert_false(qm_watched_may_have(w, 7));
+    /* One that is judged may be watched anew. */
+    qm_watched_add(w, item(1, 8), 1, 100);
+    qm_watched_expire(w, 100, &row);
+    assert_true(qm_watched_add(w, item(1, 8), 5, 400));
+    assert_true(qm_watched_take_any(w, &row));
+    assert_true(row.arm == 5 && !row.judged);
+    assert_false(qm_watched_take_any(w, &row));
+    assert_false(qm_watched_may_have(w, 8));
+    qm_watched_free(w);
+}
+
+static void test_bounds(void **state)
+{
+    struct qm_watched *w = qm_watched_new(4);
+    struct qm_watched_row row;
+    unsigned n = 0;
+
+    for (int64_t i = 0; i < 5; i++)
+        assert_int_equal(qm_watched_add(w, item(1, i), 1, 10), i < 4);
+    for (int64_t i = 0; i < 4; i++) {
+        assert_true(qm_watched_expire(w, 10, &row));
+        assert_int_equal(row.item.row, i);
+    }
+    /* The oldest that are judged leave for others. */
+    for (int64_t i = 10; i < 12; i++) {
+        qm_watched_add(w, item(1, i), 1, 20);
+        assert_true(qm_watched_expire(w, 20, &row));
+    }
+    assert_false(qm_watched_may_have(w, 0));
+    assert_false(qm_watched_take(w, item(1, 1), &row));
+    while (qm_watched_take_any(w, &row))
+        n++;
+    assert_int_equal(n, 4);
+    for (int64_t i = 0; i < 12; i++)
+        assert_false(qm_watched_may_have(w, i));
+    qm_watched_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_bounds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
