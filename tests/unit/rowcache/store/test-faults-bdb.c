@@ -168,8 +168,11 @@ static void make(const char *name)
     close(fd);
 }
 
-/* A store on Berkeley DB that has 1,000 keys and is closed. */
-static struct qmstore_config bdb_of_1000(void)
+/* Berkeley DB's verification takes the square of their pages. */
+enum { KEYS = 550 };
+
+/* A store on Berkeley DB that has KEYS keys and is closed. */
+static struct qmstore_config closed_bdb(void)
 {
     struct qmstore_config c = config();
     struct qmstore *s;
@@ -177,7 +180,7 @@ static struct qmstore_config bdb_of_1000(void)
     c.disk = "bdb";
     c.warn = warn_and_mend;
     s = open_ok(&c);
-    fill(s, 0, 1000);
+    fill(s, 0, KEYS);
     assert_int_equal(qmstore_close(s), 0);
     message[0] = 0;
     return c;
@@ -187,7 +190,7 @@ static void all_are_there(const struct qmstore_config *c)
 {
     struct qmstore *s = open_ok(c);
 
-    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(count(s, KEYS), KEYS);
     assert_int_equal(qmstore_close(s), 0);
 }
 
@@ -235,7 +238,7 @@ static int open_refused(const struct qmstore_config *c, int writes)
 static void test_refused_at_opening(void **state)
 {
     static const int errors[] = {ENOSPC, EIO};
-    struct qmstore_config c = bdb_of_1000();
+    struct qmstore_config c = closed_bdb();
 
     for (unsigned i = 0; i < 2; i++) {
         refused_with = errors[i];
@@ -280,7 +283,7 @@ static int open_without_temporary(const struct qmstore_config *c, int with)
  * directory, and if it cannot, nothing is damaged. */
 static void test_temporary_files(void **state)
 {
-    struct qmstore_config c = bdb_of_1000();
+    struct qmstore_config c = closed_bdb();
     struct qmstore *s;
 
     made_outside = 0;
@@ -289,7 +292,7 @@ static void test_temporary_files(void **state)
     only_inside = false;
     assert_string_equal(message, "");
     assert_int_equal(made_outside, 0);
-    assert_int_equal(count(s, 1000), 1000);
+    assert_int_equal(count(s, KEYS), KEYS);
     assert_int_equal(qmstore_close(s), 0);
     refuses_to_open(open_without_temporary, &c, 0);
     all_are_there(&c);
@@ -339,22 +342,35 @@ static void fails_later(const struct qmstore_config *c)
     assert_false(exists("0.damaged"));
 }
 
+/* Damages the first value of a page in the middle of the records.  Pages are filled
+ * from their end. */
+static void damage_one(void)
+{
+    uint16_t entries = 0; /* of the page, which may have been emptied */
+    char path[160];
+    struct stat st;
+    off_t page;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/0/disk/records", test_dir);
+    fd = open(path, O_RDWR);
+    assert_true(fd != -1 && fstat(fd, &st) == 0);
+    for (page = st.st_size / 8192 * 4096; entries < 2; page += 4096)
+        assert_int_equal(pread(fd, &entries, sizeof entries, page + 20),
+                         sizeof entries);
+    assert_int_equal(pwrite(fd, "damage", 6, page - 1000), 6);
+    close(fd);
+}
+
 /* ... whenever that is: in recovery, in verification, in the walk over all keys, or in
  * the second walk, which counts damaged records if there are any. */
 static void test_failing_later(void **state)
 {
-    struct qmstore_config c = bdb_of_1000();
-    char path[160];
-    struct stat st;
-    int fd;
+    struct qmstore_config c = closed_bdb();
 
     fails_later(&c);
     all_are_there(&c);
-    snprintf(path, sizeof path, "%s/0/disk/records", test_dir);
-    fd = open(path, O_RDWR);
-    assert_true(fd != -1 && fstat(fd, &st) == 0);
-    assert_int_equal(pwrite(fd, "damage", 6, st.st_size / 8192 * 4096 + 1000), 6);
-    close(fd);
+    damage_one();
     fails_later(&c);
     assert_int_equal(qmstore_close(open_ok(&c)), 0);
     assert_non_null(strstr(message, "1 records on disk are damaged"));
@@ -365,7 +381,7 @@ static void test_failing_later(void **state)
  * both do, they are.  Berkeley DB's words are told. */
 static void test_certain(void **state)
 {
-    struct qmstore_config c = bdb_of_1000();
+    struct qmstore_config c = closed_bdb();
     struct qmstore *s;
 
     for (int kind = FAILS; kind <= WRONG_ONCE; kind++) {
@@ -378,7 +394,7 @@ static void test_certain(void **state)
     if (!strstr(message_before, "0/disk: Bad message: BDB") ||
         !strstr(message, "set aside as 0.damaged"))
         fail_msg("'%s' '%s'", message_before, message);
-    assert_int_equal(count(s, 1000), 0);
+    assert_int_equal(count(s, KEYS), 0);
     assert_int_equal(qmstore_close(s), 0);
 }
 
@@ -397,7 +413,7 @@ static int open_failing_once(const struct qmstore_config *c, int reads)
  * before Berkeley DB sees it, and of each page's last change. */
 static void test_failing_once(void **state)
 {
-    struct qmstore_config c = bdb_of_1000();
+    struct qmstore_config c = closed_bdb();
 
     for (int reads = 0; reads < 4; reads++) {
         refuses_to_open(open_failing_once, &c, reads);
