@@ -330,7 +330,8 @@ static void test_later_version(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+#define TEST(name)                                                                     \
+    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_damage),
         TEST(test_bytes),

@@ -222,7 +222,7 @@ static void kill_often(const struct qmstore_config *c)
         while (!early && shared->writers[0].began == 0 &&
                waitpid(child, &status, WNOHANG) == 0)
             usleep(100);
-        usleep((useconds_t)rnd_below(&seed, 40000));
+        usleep((useconds_t)rnd_below(&seed, 20000));
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status)); /* else a change failed */
@@ -265,7 +265,7 @@ static void test_kills(void **s)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kills, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_kills, make_memory_dir, remove_test_dir),
     };
 
     if (argc > 1)

@@ -324,9 +324,9 @@ static void test_part(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_power, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_closed, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_part, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_power, make_memory_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_closed, make_memory_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(test_part, make_memory_dir, remove_test_dir),
     };
 
     if (argc > 1)
