@@ -552,6 +552,8 @@ static void explain_rules(void **state)
     assert_int_equal(with.wasted, without.wasted);
 }
 
+enum { TURNS = 4000 };
+
 /* A cache that trades with rules; sequences that recur, streams, and what they want
  * refused for want of budget. */
 static void simulate(const char *policy, bool budget, bool explained,
@@ -569,7 +571,7 @@ static void simulate(const char *policy, bool budget, bool explained,
     if (budget)
         config.params.budget = (struct qm_budget){50, UINT64_C(1000000000)};
     sim = new_sim(&config);
-    for (unsigned i = 0; i < 12000; i++) {
+    for (unsigned i = 0; i < TURNS; i++) {
         uint64_t first, stream = (uint64_t)i * 8 % 60000;
 
         r = r * UINT64_C(6364136223846793005) + 1442695040888963407;
