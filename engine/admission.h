@@ -147,6 +147,14 @@ static inline float qm_admission_threshold(const struct qm_admission *a)
         memory_order_relaxed);
 }
 
+/* How long a demand's read of one block takes now, ns; 0: not known. */
+static inline double qm_admission_took(const struct qm_admission *a)
+{
+    const unsigned state = qm_admission_state(qm_admission_reads(a));
+
+    return atomic_load_explicit(&a->took[state], memory_order_relaxed);
+}
+
 static inline bool qm_admission_admits(const struct qm_admission *a, float probability)
 {
     return probability >= qm_admission_threshold(a);

@@ -28,7 +28,13 @@
 void qm_bound_init(struct qm_bound *b)
 {
     *b = (struct qm_bound){.deciding = ATOMIC_FLAG_INIT, .bias = 1};
+    qm_watch_init(&b->watch);
     atomic_init(&b->value, 1);
+}
+
+void qm_bound_destroy(struct qm_bound *b)
+{
+    qm_watch_destroy(&b->watch);
 }
 
 static float within(float x, float least, float most)
@@ -95,6 +101,8 @@ bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream)
         atomic_flag_clear_explicit(&b->deciding, memory_order_release);
     }
     if (atomic_load_explicit(&b->resting, memory_order_relaxed))
+        return false;
+    if (!qm_watch_is_proven(&b->watch, stream))
         return false;
     if (atomic_load_explicit(&b->useless, memory_order_relaxed))
         return call % PROBE == 0;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bound.h - prefetching is given up where it does not pay.
  *
+ * Nothing is prefetched before candidates of its kind, of rules or of streams, have
+ * been proven worth it: until then they are watched (watch.h).
+ *
  * The cache knows what a plain LRU cache of its size would have missed (its shadow).
  * It is compared with the recent misses and the recent reads of the device:
  *
@@ -33,6 +36,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "engine/watch.h"
 
 struct qm_bound {
     _Atomic uint32_t calls;
@@ -46,19 +50,41 @@ struct qm_bound {
     float by_alone, by_misses, by_used; /* of late, for longer */
     float bias;                         /* misses for each of by_alone */
     _Atomic float value;
-    _Atomic bool resting;
+    _Atomic bool resting, watching;
+    struct qm_watch watch; /* of what is not read */
 };
 
 void qm_bound_init(struct qm_bound *b);
+void qm_bound_destroy(struct qm_bound *b);
 
 /* Whether a candidate may be prefetched, as far as this goes.  Now and then asks the
  * cache. */
 bool qm_bound_admits(struct qm_bound *b, struct qm_cache *cache, bool stream);
 
+/* Whether a candidate that may not be prefetched is to be watched instead. */
+static inline bool qm_bound_watches(const struct qm_bound *b, bool stream)
+{
+    if (atomic_load_explicit(&b->resting, memory_order_relaxed))
+        return atomic_load_explicit(&b->watching, memory_order_relaxed);
+    return !qm_watch_is_proven(&b->watch, stream);
+}
+
+/* Whether any candidate is being watched, so that misses matter. */
+static inline bool qm_bound_is_watching(const struct qm_bound *b)
+{
+    return qm_watch_is_on(&b->watch);
+}
+
 /* true stops all prefetching, false lets it go on.  memory.c calls it. */
 static inline void qm_bound_rest(struct qm_bound *b, bool resting)
 {
     atomic_store_explicit(&b->resting, resting, memory_order_relaxed);
+}
+
+/* While it rests: whether candidates are watched. */
+static inline void qm_bound_watch(struct qm_bound *b, bool watching)
+{
+    atomic_store_explicit(&b->watching, watching, memory_order_relaxed);
 }
 
 /* The value, above 0 and at most 1: what is not known is 1. */

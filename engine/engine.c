@@ -92,6 +92,8 @@ void qm_engine_set_prefetcher(struct qm_engine *e, struct qm_prefetcher *prefetc
 {
     e->prefetcher = prefetcher;
     e->number++;
+    if (e->bound)
+        qm_watch_reset(&e->bound->watch);
     e->block_size = mining->block_size;
     e->bounded = prefetcher->ops->flags & QM_WEIGHS_READS && !e->blind;
     atomic_store_explicit(&e->ignores_hits,
@@ -146,6 +148,36 @@ void qm_engine_wasted(const struct qm_engine *e, uint64_t block, uint32_t issuer
 {
     e->prefetcher->ops->ended(e->prefetcher, block, qm_engine_class(e, issuer), 0,
                               QM_FATE_UNUSED);
+}
+
+/* Misses for which a block is watched: a part of the cache's blocks, at least.  The
+ * next of a stream may take long to come, where many are read by turns. */
+#define HORIZON_RULES   8
+#define HORIZON_STREAMS 1
+#define HORIZON_LEAST   16
+
+static uint32_t horizon(uint64_t misses)
+{
+    if (misses < HORIZON_LEAST)
+        return HORIZON_LEAST;
+    return misses < UINT32_MAX ? (uint32_t)misses : UINT32_MAX;
+}
+
+void qm_engine_missed(const struct qm_engine *e, uint64_t block, uint32_t klass)
+{
+    const uint64_t blocks = qm_cache_capacity(e->cache);
+    const uint32_t horizons[2] = {horizon(blocks / HORIZON_RULES),
+                                  horizon(blocks / HORIZON_STREAMS)};
+    struct qm_watch_end ends[QM_WATCH_ENDS];
+    const double took = e->admission ? qm_admission_took(e->admission) : 0;
+    unsigned n = 0;
+
+    if (e->bound)
+        n = qm_watch_missed(&e->bound->watch, block, took, horizons, ends);
+    for (unsigned i = 0; i < n; i++)
+        e->prefetcher->ops->ended(e->prefetcher, ends[i].block,
+                                  qm_engine_class(e, ends[i].klass),
+                                  qm_engine_class(e, klass), ends[i].fate);
 }
 
 /* Whether such an access is one to prefetch after. */
@@ -319,6 +351,22 @@ static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
     return is_demanded(c) || now == 0 || !e->load || qm_device_load_admit(e->load, now);
 }
 
+/* Whether such a candidate is prefetched.  If it is not, but would be if it were known
+ * that this pays, its first block is watched: if that is used, so is the read. */
+static bool passes(const struct qm_engine *e, uint32_t klass, uint64_t now,
+                   const struct qm_candidate *c, uint64_t block)
+{
+    const bool paying = pays(e, c);
+
+    if (!paying && !qm_bound_watches(e->bound, c->stream))
+        return false;
+    if (!is_admitted(e, c, now))
+        return false;
+    if (!paying)
+        qm_watch_add(&e->bound->watch, block, klass, c->stream);
+    return paying;
+}
+
 /* Has a run prefetched, if the budget has a read for it. */
 static void issue_run(const struct qm_engine *e, uint32_t klass, uint64_t now,
                       const struct qm_candidate *c, uint64_t block, uint64_t run,
@@ -365,8 +413,7 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                                                                 : left);
             if (run == 0) {
                 run = 1;
-            } else if (!pays(e, &candidates[i]) ||
-                       !is_admitted(e, &candidates[i], now)) {
+            } else if (!passes(e, klass, now, &candidates[i], block)) {
                 throttled += run;
                 refuse(e, &candidates[i], block, run);
             } else {

@@ -7,6 +7,7 @@
  *
  *   qm_cache_demand()    the caller's: how is the block found?
  *   qm_engine_found()    what that says of earlier prefetches
+ *   qm_engine_missed()   what a miss says of those that were not made
  *   qm_engine_ignores()  whether there is anything else to do
  *   qm_engine_extend()   what its context's sequence has learned, and wants prefetched
  *   qm_engine_issue()    of these, what is to be prefetched now
@@ -49,8 +50,8 @@ enum { QM_ENGINE_EXTENTS_MAX = 64 }; /* of one call of qm_engine_tell() */
 
 /* Filled in by the caller before the first call.  After that nothing in it changes but
  * by a caller that keeps all other threads out of qm_engine_extend(), _used(),
- * _wasted(), _forget(), _tell() and _refused() meanwhile; qm_engine_issue() may be
- * given a copy, since it does not use the prefetcher if there is `refused`. */
+ * _missed(), _wasted(), _forget(), _tell() and _refused() meanwhile; qm_engine_issue()
+ * may be given a copy, since it does not use the prefetcher if there is `refused`. */
 struct qm_engine {
     struct qm_prefetcher *prefetcher;
     struct qm_cache *cache;
@@ -113,6 +114,10 @@ void qm_engine_refused(const struct qm_engine *e, uint64_t block, uint32_t count
 /* A block that was prefetched for issuer is demanded by a context of class klass. */
 void qm_engine_used(const struct qm_engine *e, uint64_t block, uint32_t issuer,
                     uint32_t klass, bool late);
+
+/* A context of class klass has missed a block: what that says of candidates that were
+ * not read.  Only while qm_bound_is_watching() need it be called. */
+void qm_engine_missed(const struct qm_engine *e, uint64_t block, uint32_t klass);
 
 /* A context of class klass has demanded a block.  Returns how prefetchers call what was
  * found. */

@@ -71,17 +71,20 @@ void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t
     qms_rwlock_read_unlock(&s->contexts.lock, stripe);
 }
 
-/* A context of that class has demanded a block: see qm_engine_found(). */
+/* A context of that class has demanded a block: see qm_engine_found(), _missed(). */
 static enum qm_access tell(struct qms_server *s, uint64_t block, uint32_t klass,
                            const struct qm_lookup *found)
 {
+    const bool watched = found->outcome == QM_MISS && qm_bound_is_watching(&s->bound);
     enum qm_access access;
     unsigned stripe;
 
-    if (found->outcome != QM_PREFETCH_HIT) /* then nobody is told */
+    if (found->outcome != QM_PREFETCH_HIT && !watched) /* then nobody is told */
         return qm_engine_found(&s->engine, block, klass, found);
     stripe = qms_rwlock_read(&s->contexts.lock);
     access = qm_engine_found(&s->engine, block, klass, found);
+    if (watched)
+        qm_engine_missed(&s->engine, block, klass);
     qms_rwlock_read_unlock(&s->contexts.lock, stripe);
     return access;
 }

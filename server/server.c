@@ -510,6 +510,12 @@ static void identify(struct qms_server *s)
     read_boot_id(s->boot_id);
 }
 
+static uint64_t get_time(void *opaque)
+{
+    (void)opaque;
+    return qms_now();
+}
+
 int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
 {
     sigset_t all, before;
@@ -525,6 +531,7 @@ int qms_server_start(struct qms_server *s, nbdkit_backend *backend)
     qm_latency_init(&s->latency);
     qm_admission_init(&s->admission);
     qm_bound_init(&s->bound);
+    s->bound.watch.clock = get_time;
     qm_rate_init(&s->rate);
     qms_order_init(&s->order);
     CDS_INIT_LIST_HEAD(&s->connections);

@@ -398,6 +398,14 @@ static void tell(struct qm_sim *sim)
     }
 }
 
+/* Without virtual time, none is. */
+static uint64_t get_time(void *opaque)
+{
+    const struct qm_sim *sim = opaque;
+
+    return sim->timed ? qm_virtual_now(sim->timed) : 0;
+}
+
 struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t len)
 {
     struct qm_sim *sim = aligned_alloc(_Alignof(struct qm_sim), sizeof *sim);
@@ -423,6 +431,8 @@ struct qm_sim *qm_sim_new(const struct qm_sim_config *config, char *err, size_t 
     }
     qm_admission_init(&sim->admission);
     qm_bound_init(&sim->bound);
+    sim->bound.watch.clock = get_time;
+    sim->bound.watch.opaque = sim;
     sim->engine.bound = sim->config.params.throttle ? &sim->bound : NULL;
     qm_rate_init(&sim->rate);
     qm_rate_set(&sim->rate, &sim->config.params.budget);
@@ -517,6 +527,8 @@ static int read_block(struct qm_sim *sim, struct qm_context *target, uint32_t kl
     if (error)
         return error;
     access = qm_engine_found(e, block, klass, &found);
+    if (access == QM_ACCESS_MISS && qm_bound_is_watching(&sim->bound))
+        qm_engine_missed(e, block, klass);
     if (sim->config.by_class && sim->measuring)
         qm_sim_class_found(sim, klass, access);
     if (!e->prefetches || qm_engine_ignores(e, access) || !target || !target->stream)
@@ -659,6 +671,7 @@ void qm_sim_free(struct qm_sim *sim)
     qm_device_load_destroy(&sim->load);
     qm_latency_destroy(&sim->latency);
     qm_admission_destroy(&sim->admission);
+    qm_bound_destroy(&sim->bound);
     qm_rate_destroy(&sim->rate);
     free(sim->classes);
     free(sim);

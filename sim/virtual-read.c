@@ -89,6 +89,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     /* As the cache's own counts: also of a request that began before measuring. */
     if (sim->config.by_class && sim->measuring)
         qm_sim_class_found(sim, klass, access);
+    if (access == QM_ACCESS_MISS && qm_bound_is_watching(&sim->bound))
+        qm_engine_missed(e, block, klass);
     v->counts.late +=
         access == QM_ACCESS_PREFETCH_HIT && found->todo != QM_DONE && r->counted;
     if (access == QM_ACCESS_PREFETCH_HIT)

@@ -473,6 +473,11 @@ int qm_virtual_event(struct qm_virtual *v, const struct qm_event *event)
     return error ? error : count_order(v, event);
 }
 
+uint64_t qm_virtual_now(const struct qm_virtual *v)
+{
+    return (uint64_t)v->now;
+}
+
 int qm_virtual_finish(struct qm_virtual *v)
 {
     while (step(v, INT64_MAX - 1))

@@ -100,6 +100,9 @@ struct qm_virtual *qm_virtual_new(struct qm_sim *sim,
 int qm_virtual_event(struct qm_virtual *v, const struct qm_event *event);
 /* No more events: until the last reply.  Returns as above. */
 int qm_virtual_finish(struct qm_virtual *v);
+/* The time, ns; never 0. */
+uint64_t qm_virtual_now(const struct qm_virtual *v);
+
 /* So far. */
 void qm_virtual_result(const struct qm_virtual *v, struct qm_virtual_result *result);
 /* Fails what is being read, for the cache to be freed.  NULL is fine. */

@@ -94,14 +94,18 @@ static void add_read(uint32_t slot)
     };
 }
 
+/* A context mostly reads some blocks before another does: else too few prefetches would
+ * be of use to be made at all. */
 void make_events(unsigned seed)
 {
+    uint32_t slot = 0;
+
     event_count = 0;
     memset(contexts, 0, sizeof contexts);
     make_scripts(seed);
     while (event_count < EVENTS - 1) {
-        uint32_t slot = (uint32_t)draw(SLOTS + 1);
-
+        if (draw(4) == 0)
+            slot = (uint32_t)draw(SLOTS + 1);
         if (slot > 0 && !contexts[slot].open)
             add_begin(slot);
         else if (slot > 0 && draw(25) == 0)

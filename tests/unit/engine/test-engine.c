@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
+#include "engine/memory.h"
+#include "proof.h"
 
 /* The prefetcher, and what it was told. */
 static struct {
@@ -488,9 +490,9 @@ static void test_rules_bytes(void **state)
 
     qm_params_defaults(&params);
     assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("auto"), bytes),
-                     bytes / 32);
+                     qm_memory_first_rules(bytes));
     assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("ppm"), bytes),
-                     bytes / 32);
+                     qm_memory_first_rules(bytes));
     for (unsigned i = 0; i < sizeof without / sizeof without[0]; i++)
         assert_int_equal(
             qm_params_rules_bytes(&params, qm_prefetcher_find(without[i]), bytes), 0);
@@ -533,6 +535,56 @@ static int issued_of(float probability, bool stream)
     return (int)issued_n;
 }
 
+/* What is not known to pay is watched, unless the device would be too busy for it: the
+ * first block of a run, which stands for it.  The prefetcher is told what would have
+ * become of it. */
+static void test_watched(void **state)
+{
+    const struct qm_candidate rule = {50, 1, .6F, false}, stream = {60, 4, .6F, true};
+    struct qm_admission admission;
+    struct qm_bound bound;
+
+    (void)state;
+    qm_admission_init(&admission);
+    qm_bound_init(&bound);
+    engine.admission = &admission;
+    engine.bound = &bound;
+    engine.bounded = true;
+    atomic_store(&admission.thresholds[0], .7F);
+    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
+    assert_false(qm_bound_is_watching(&bound));
+    atomic_store(&admission.thresholds[0], 0);
+    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
+    assert_int_equal(qm_engine_issue(&engine, 3, 0, &stream, 1, issue, &load), 4);
+    assert_int_equal(issued_n, 0);
+    assert_int_equal(p.refused.block, 60);
+    assert_int_equal(p.refused.count, 4);
+    assert_true(qm_bound_is_watching(&bound));
+    qm_engine_missed(&engine, 61, 4); /* of the run, not the first */
+    assert_int_equal(p.ends, 0);
+    qm_engine_missed(&engine, 50, 4);
+    assert_int_equal(p.ends, 1);
+    assert_int_equal(p.fate, QM_FATE_USED);
+    assert_int_equal(p.issuer, 3);
+    assert_int_equal(p.user, 4);
+    for (unsigned i = 0; i < 63; i++) /* a cache's blocks, with those before */
+        qm_engine_missed(&engine, 1000 + i, 4);
+    assert_int_equal(p.ends, 2);
+    assert_int_equal(p.fate, QM_FATE_UNUSED);
+    assert_false(qm_bound_is_watching(&bound));
+    /* Another prefetcher has to prove itself. */
+    prove(&bound.watch);
+    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 0);
+    qm_engine_set_prefetcher(&engine, &p.base, &(struct qm_mining_config){.ablate = 0});
+    engine.bounded = true;
+    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
+    engine.admission = NULL;
+    engine.bound = NULL;
+    engine.bounded = false;
+    qm_bound_destroy(&bound);
+    qm_admission_destroy(&admission);
+}
+
 /* A candidate's probability counts as far as a used block saves a miss, of a stream's,
  * too. */
 static void test_value(void **state)
@@ -543,6 +595,7 @@ static void test_value(void **state)
     (void)state;
     qm_admission_init(&admission);
     qm_bound_init(&bound);
+    prove(&bound.watch);
     engine.admission = &admission;
     engine.bound = &bound;
     engine.bounded = true;
@@ -643,6 +696,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
         cmocka_unit_test_setup_teardown(test_throttled, make, undo),
         cmocka_unit_test_setup_teardown(test_probability, make, undo),
+        cmocka_unit_test_setup_teardown(test_watched, make, undo),
         cmocka_unit_test_setup_teardown(test_value, make, undo),
         cmocka_unit_test_setup_teardown(test_place, make, undo),
     };

@@ -446,24 +446,29 @@ static void given_up(void **state)
     }
 }
 
+/* Of each context's reads three in four follow the one before by a rule. */
 static struct qm_sim_result random_run(void)
 {
     static struct qm_event events[20000];
     struct qm_virtual_config timed = device(8);
     struct qm_sim_config config = simulation(&timed, "ppm");
-    uint64_t random = 1;
+    uint64_t random = 1, last[17] = {0};
 
     timed.device = qm_device_profile_find("ssd")->config;
     timed.threads = 4;
     config.params.throttle = true;
-    config.params.admission = false; /* chance is not probable enough */
     config.params.share_adapts = true;
     for (size_t i = 0; i < 20000; i++) {
         random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
-        if (i < 16)
+        const uint32_t slot = (random >> 40) % 16 + 1;
+
+        if (i < 16) {
             events[i] = begin((uint32_t)i + 1, 0);
-        else
-            events[i] = reads((random >> 40) % 16 + 1, i, (random >> 50) % 900, 1);
+            continue;
+        }
+        last[slot] =
+            random >> 60 < 4 ? (random >> 50) % 900 : (last[slot] * 7 + 3) % 900;
+        events[i] = reads(slot, i, last[slot], 1);
     }
     return run(&config, events, 20000);
 }
