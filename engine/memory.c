@@ -40,31 +40,43 @@
  * all is prefetched.  That a plain cache would have missed less, as above, is another
  * thing, and not the first of these two.  Estimates of what would have been missed
  * without prefetching are not used for this: they are some percent off, and all there
- * is to decide about is a few percent.  It is tried again when such a time has passed
- * PATIENCE_GROW times, and after each vain try that many times as often; and at once
- * when WAKE_GROWN times as much is missed, as of a scan that comes.  A try whose cost
- * is TRY_TIMES what it saves ends early: its rules have to be learned anew, so that
- * most of what it reads at first is useless.  What is missed in so short a time says
- * little, so that the whole time before the try is what later ones are compared with.
- * With another policy or another size, a try begins anew.  Rules that have more than a
- * few bytes have earned it, or have yet to be cut, and do not sleep for this.
+ * is to decide about is a few percent.  When such a time has passed PATIENCE_GROW
+ * times, and after each time in vain that many times as often, rules wake; and at once
+ * when WAKE_GROWN times as much is missed, as of a scan that comes.  Then they learn
+ * anew, and nothing is read yet: what they want is watched (watch.h), and as soon as
+ * that would have saved TRY_TIMES what it costs, prefetching is tried.  If it does not
+ * come to that, rules sleep on.  Either ends early if its cost is TRY_TIMES what it
+ * saves.  What is missed in so short a time says little, so that the whole time before
+ * is what later ones are compared with.  With another policy or another size, a try
+ * begins anew.  Rules that have more than a few bytes have earned it, or have yet to be
+ * cut, and do not sleep for this.
  *
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
- * is one without rules.
+ * is one without rules.  While they are *young* they may fill up to a FIRST_PART of the
+ * memory without having earned it, as long as a FILL_PART of the demands misses or it
+ * is known that they are worth it (watch.h).  If it is not when the cache is full, and
+ * less than a FIT_PART of the demands misses, what is read may just fit: they sleep at
+ * once, until more is missed after all.
  *
  * What decides is noisy, and a change has to show: so a decision takes a number of
  * events (misses and prefetch hits), EVENTS_EACH for each block of the cache and
  * EVENTS_LEAST at least; the values must differ by MARGIN; and a turn, to grow after
  * shrinking or the reverse, needs the same result TURN times in a row.
  */
-#include "engine/memory.h"
+#include "engine/memory-counts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define FIRST_PART 32 /* of the memory, for rules, at first; */
+#define FIRST_PART 32 /* of the memory, for rules, before they have earned any; */
 #define MOST_PART  4  /* at most */
+
+/* What rules take at least, about: their table a 32nd of the most that it was made for
+ * (mining/markov/table.h), the confidence filter some KiB, and readahead a quarter of
+ * all. */
+#define TABLE_PART  24
+#define TABLE_LEAST (UINT64_C(40) << 10)
 
 /* What rules ask for at least while they are awake; and asleep, when they keep nothing.
  */
@@ -72,6 +84,8 @@
 #define ASLEEP      (UINT64_C(1) << 8)
 
 #define WAKE_PART     32 /* of the demands */
+#define FIT_PART      32 /* the same, below which what is read may just fit */
+#define FILL_PART     16 /* the same, from which on young rules may fill more */
 #define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
 #define VAIN_LEAST    8  /* and this many */
 #define PLAINLY_PART  8  /* the same, for a decision at once */
@@ -83,14 +97,13 @@
  * that they may have, below which a large table cannot shrink. */
 #define FEW_RULES  (2 * LEAST_RULES)
 #define FEW_PART   16   /* of the most that rules may have */
-#define PRICE_MOST 1.0  /* misses */
 #define WAKE_GROWN 1.25 /* times as much is missed as when they fell asleep */
 
 /* A try to prefetch again, or the period after a bad one, ends early when all of these
  * are reached and TRY_TIMES what it saves would still cost more than it saves. */
 #define TRY_TICKS  2    /* calls of qm_memory_tick() */
 #define TRY_READS  1024 /* demands */
-#define TRY_WASTED 32   /* blocks that left without being used */
+#define TRY_BLOCKS 32   /* that left without being used, or would have been used */
 #define TRY_TIMES  2.0
 
 #define STEP_PART    8 /* of what rules have */
@@ -121,7 +134,16 @@ uint64_t qm_memory_most_rules(uint64_t total)
 
 uint64_t qm_memory_first_rules(uint64_t total)
 {
-    return clamp(total / FIRST_PART, LEAST_RULES, qm_memory_most_rules(total));
+    const uint64_t most = qm_memory_most_rules(total);
+
+    return clamp(most / TABLE_PART + TABLE_LEAST, LEAST_RULES, most);
+}
+
+/* What they may fill before they have earned it. */
+static uint64_t young_rules(uint64_t total)
+{
+    return clamp(total / FIRST_PART, qm_memory_first_rules(total),
+                 qm_memory_most_rules(total));
 }
 
 static uint64_t blocks_within(const struct qm_memory *m, uint64_t bytes)
@@ -145,6 +167,7 @@ void qm_memory_init(struct qm_memory *m, const struct qm_memory_config *config)
         .rules = config->rules,
         .given = config->rules,
         .patience = 1,
+        .young = true,
     };
     pthread_mutex_init(&m->lock, NULL);
     compare(m);
@@ -217,57 +240,6 @@ static void rest(struct qm_memory *m, bool resting)
         qm_bound_rest(m->config.bound, resting);
 }
 
-/* What was counted since the last decision. */
-struct since {
-    uint64_t misses, hits; /* of these, what had been prefetched */
-    uint64_t plain;        /* misses of a plain cache; */
-    bool compared;         /* unless nobody knows these */
-    uint64_t demands;
-    uint64_t wasted;   /* prefetched blocks that left unused */
-    uint64_t held;     /* prefetched blocks that wait, now */
-    uint64_t marginal; /* see struct qm_mining_stats */
-    double gain;       /* see struct qm_cache_reads */
-    uint64_t rules_bytes;
-};
-
-static struct since count(const struct qm_memory *m)
-{
-    struct qm_cache_reads reads;
-    struct qm_cache_stats cache;
-    struct qm_mining_stats stats;
-
-    qm_cache_get_reads(m->config.cache, &reads);
-    qm_cache_get_stats(m->config.cache, &cache);
-    m->config.prefetcher->ops->stats(m->config.prefetcher, &stats);
-    return (struct since){
-        .misses = reads.misses - m->misses,
-        .hits = reads.prefetch_hits - m->hits,
-        .plain = reads.plain - m->plain,
-        .compared = reads.lru > 0,
-        .demands = cache.hits + cache.prefetch_hits + cache.misses - m->demands,
-        .wasted = cache.wasted - m->wasted,
-        .held = cache.prefetch_blocks,
-        .marginal = stats.marginal - m->marginal,
-        .gain = reads.gain - m->gain,
-        .rules_bytes = stats.rules_bytes,
-    };
-}
-
-/* The next decision is made of what is counted from now on. */
-static void begin_to_count(struct qm_memory *m, const struct since *s)
-{
-    m->misses += s->misses;
-    m->hits += s->hits;
-    m->plain += s->plain;
-    m->demands += s->demands;
-    m->wasted += s->wasted;
-    m->marginal += s->marginal;
-    m->gain += s->gain;
-    m->quiet = 0;
-    m->held = m->price = 0;
-    m->ticks = 0;
-}
-
 /* Whether rules have so few bytes that they have earned none. */
 static bool has_few_rules(const struct qm_memory *m)
 {
@@ -284,14 +256,14 @@ static bool decides(const struct qm_memory *m)
 /* Another policy or another size: what was seen so far says nothing of it. */
 static void begin_anew(struct qm_memory *m)
 {
-    struct since s;
+    struct qm_memory_counts c;
 
     m->vain = m->dear = false;
     m->trend = 0;
     if (!decides(m))
         return;
-    s = count(m);
-    begin_to_count(m, &s);
+    c = qm_memory_count(m);
+    qm_memory_count_anew(m, &c);
 }
 
 void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
@@ -329,48 +301,11 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
     return error;
 }
 
-/* Whether a plain cache would have missed less, by one of `part` and `least` misses. */
-static bool is_vain(const struct since *s, unsigned part, unsigned least)
+static void watch(struct qm_memory *m, bool watching)
 {
-    return s->compared && s->misses > s->plain + s->plain / part + least &&
-           s->hits < s->misses;
-}
-
-/* The part of the demands that missed, or would have without prefetching. */
-static double missed(const struct since *s)
-{
-    return (double)(s->misses + s->hits) / (double)s->demands;
-}
-
-/* The part of a read's time that a prefetched block saves if it is used. */
-static double saved(const struct qm_memory *m)
-{
-    const struct qm_admission *a = m->config.admission;
-
-    return a ? (double)atomic_load_explicit(&a->saved, memory_order_relaxed) : 1;
-}
-
-/* What a read ahead costs at the moment, in misses: of the probability from which on it
- * is worth it (admission.h). */
-static double price(const struct qm_memory *m)
-{
-    double p = m->config.admission ? qm_admission_threshold(m->config.admission) : 0;
-    double cost = saved(m) * p / (1 - p);
-
-    return cost < PRICE_MOST ? cost : PRICE_MOST;
-}
-
-/* Whether `times` what prefetching saves is less than the places of rules and
- * prefetched blocks cost, and its useless reads. */
-static bool is_dear(const struct qm_memory *m, const struct since *s, uint64_t blocks,
-                    double times)
-{
-    const double taken =
-        m->held / m->ticks + (double)s->rules_bytes / m->config.block_size;
-    const double places = s->gain * QM_CACHE_GAIN_PART * taken / (double)blocks;
-    const double reads = (double)s->wasted * m->price / m->ticks;
-
-    return times * saved(m) * (double)s->hits < places + reads;
+    m->watching = watching;
+    if (m->config.bound)
+        qm_bound_watch(m->config.bound, watching);
 }
 
 static uint64_t wake(struct qm_memory *m)
@@ -380,9 +315,28 @@ static uint64_t wake(struct qm_memory *m)
     return LEAST_RULES;
 }
 
+/* Rules wake, but what they want is watched. */
+static uint64_t wake_to_watch(struct qm_memory *m)
+{
+    m->asleep = false;
+    m->dear = true; /* it ends as soon as it is plainly in vain */
+    watch(m, true);
+    return LEAST_RULES;
+}
+
+/* What was watched would have paid.  A bad time more of either kind will do. */
+static uint64_t try_again(struct qm_memory *m)
+{
+    watch(m, false);
+    m->vain = m->dear = true;
+    rest(m, false);
+    return m->rules;
+}
+
 static uint64_t fall_asleep(struct qm_memory *m)
 {
-    m->vain = m->dear = false;
+    watch(m, false);
+    m->vain = m->dear = m->young = false;
     m->asleep = true;
     m->slept = 0;
     m->patience *= m->patience < PATIENCE_MAX ? PATIENCE_GROW : 1;
@@ -395,21 +349,34 @@ static uint64_t fall_to_rest(struct qm_memory *m)
     return fall_asleep(m);
 }
 
+static bool is_few(const struct qm_memory *m, const struct qm_memory_counts *c)
+{
+    return m->ticks < TRY_TICKS || c->demands < TRY_READS;
+}
+
 /* Whether a try, or the time after one that was dear, is plainly in vain before it is
  * over. */
-static bool is_plainly_dear(const struct qm_memory *m, const struct since *s,
+static bool is_plainly_dear(const struct qm_memory *m, const struct qm_memory_counts *c,
                             uint64_t blocks)
 {
-    return !m->asleep && m->dear && has_few_rules(m) && m->ticks >= TRY_TICKS &&
-           s->demands >= TRY_READS && s->wasted >= TRY_WASTED &&
-           is_dear(m, s, blocks, TRY_TIMES);
+    return !m->asleep && m->dear && has_few_rules(m) && !is_few(m, c) &&
+           c->wasted >= TRY_BLOCKS && qm_memory_is_dear(m, c, blocks, TRY_TIMES);
+}
+
+/* Whether what is watched plainly pays before that is over. */
+static bool pays_plainly(const struct qm_memory *m, const struct qm_memory_counts *c,
+                         uint64_t blocks)
+{
+    return m->watching && !is_few(m, c) && c->saved >= TRY_BLOCKS &&
+           !qm_memory_is_dear(m, c, blocks, 1 / TRY_TIMES);
 }
 
 /* Rules were in vain.  What they should have. */
 static uint64_t yield(struct qm_memory *m)
 {
     m->trend = 0;
-    if (!m->vain) {
+    m->young = false;
+    if (!m->vain && m->rules > qm_memory_first_rules(m->total)) {
         m->vain = true;
         return LEAST_RULES;
     }
@@ -417,14 +384,14 @@ static uint64_t yield(struct qm_memory *m)
 }
 
 /* The same, where little was missed, of many demands. */
-static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
+static uint64_t decide_quiet(struct qm_memory *m, const struct qm_memory_counts *c)
 {
     if (m->asleep) {
-        if (s->misses < s->demands / WAKE_PART || ++m->slept < m->patience)
+        if (c->misses < c->demands / WAKE_PART || ++m->slept < m->patience)
             return m->rules;
         return wake(m);
     }
-    if (is_vain(s, VAIN_PART, VAIN_LEAST))
+    if (qm_memory_is_vain(c, VAIN_PART, VAIN_LEAST))
         return yield(m);
     m->vain = false;
     m->patience = 1;
@@ -432,7 +399,8 @@ static uint64_t decide_quiet(struct qm_memory *m, const struct since *s)
 }
 
 /* And where much was. */
-static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t blocks)
+static uint64_t decide_busy(struct qm_memory *m, const struct qm_memory_counts *c,
+                            uint64_t blocks)
 {
     const uint64_t most = qm_memory_most_rules(m->total);
     const uint64_t step = m->rules / STEP_PART;
@@ -442,14 +410,14 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
     m->vain = false;
     if (m->asleep)
         return wake(m);
-    if (s->rules_bytes + 2 * step < m->rules) {
+    if (c->rules_bytes + 2 * step < m->rules) {
         m->trend = 0;
-        return clamp(s->rules_bytes + step, LEAST_RULES, most);
+        return clamp(c->rules_bytes + step, LEAST_RULES, most);
     }
-    missed = (double)s->misses / (double)(s->misses + s->hits);
+    missed = (double)c->misses / (double)(c->misses + c->hits);
     of_blocks =
-        s->gain * missed * QM_CACHE_GAIN_PART / ((double)blocks * m->config.block_size);
-    of_rules = (double)s->marginal * MARGINAL_PART * WEIGHT / (double)s->rules_bytes;
+        c->gain * missed * QM_CACHE_GAIN_PART / ((double)blocks * m->config.block_size);
+    of_rules = (double)c->marginal * MARGINAL_PART * WEIGHT / (double)c->rules_bytes;
     better = of_rules > of_blocks * MARGIN ? 1 : of_blocks > of_rules * MARGIN ? -1 : 0;
     if (better * m->trend < 0)
         m->trend = 0;
@@ -460,56 +428,107 @@ static uint64_t decide_busy(struct qm_memory *m, const struct since *s, uint64_t
 }
 
 /* The same, of what was counted since the last decision. */
-static uint64_t decide_by(struct qm_memory *m, const struct since *s, bool busy)
+static uint64_t decide_by(struct qm_memory *m, const struct qm_memory_counts *c,
+                          bool busy)
 {
     const uint64_t blocks = qm_cache_capacity(m->config.cache);
 
+    if (m->watching)
+        return fall_to_rest(m); /* it does not plainly pay */
     if (m->resting) {
-        if (missed(s) > m->missed * WAKE_GROWN)
+        if (qm_memory_missed(c) > m->missed * WAKE_GROWN)
             m->patience = 1;
         if (++m->slept < m->patience)
             return m->rules;
-        m->missed = missed(s);
-        m->vain = m->dear = true; /* a bad time more of either kind will do */
-        return wake(m);
+        m->missed = qm_memory_missed(c);
+        return m->config.bound ? wake_to_watch(m) : wake(m);
     }
-    if (!m->asleep && has_few_rules(m) && is_dear(m, s, blocks, 1)) {
-        m->missed = missed(s);
+    if (!m->asleep && !m->young && has_few_rules(m) &&
+        qm_memory_is_dear(m, c, blocks, 1)) {
+        m->missed = qm_memory_missed(c);
         if (m->dear)
             return fall_to_rest(m);
         m->dear = true;
         return m->rules;
     }
     m->dear = false;
-    return busy ? decide_busy(m, s, blocks) : decide_quiet(m, s);
+    return busy ? decide_busy(m, c, blocks) : decide_quiet(m, c);
+}
+
+static bool is_proven(const struct qm_memory *m)
+{
+    return !m->config.bound || qm_watch_is_proven(&m->config.bound->watch, false);
+}
+
+/* What young rules should have that sleep since what is read may just fit, after more
+ * was missed. */
+static uint64_t decide_fit(struct qm_memory *m, uint64_t misses, uint64_t blocks)
+{
+    m->fit_misses += misses;
+    if (m->fit_misses < blocks / FIT_PART + PLAINLY_LEAST)
+        return m->rules;
+    m->fits = m->asleep = false;
+    m->fitted = true;
+    return qm_memory_first_rules(m->total);
+}
+
+/* What young rules should have. */
+static uint64_t decide_young(struct qm_memory *m, const struct qm_memory_counts *c,
+                             uint64_t blocks)
+{
+    const uint64_t misses = m->misses + c->misses - m->ticked_misses;
+    const uint64_t demands = m->demands + c->demands - m->ticked_demands;
+    const uint64_t most = young_rules(m->total);
+
+    m->ticked_misses += misses;
+    m->ticked_demands += demands;
+    if (m->fits)
+        return decide_fit(m, misses, blocks);
+    if (!is_proven(m) && !m->fitted && c->full && misses < demands / FIT_PART) {
+        m->fits = m->asleep = true;
+        return ASLEEP;
+    }
+    if (m->rules >= most)
+        m->young = false;
+    if (m->rules >= most || (!is_proven(m) && misses < demands / FILL_PART) ||
+        c->rules_bytes + LEAST_RULES / 4 < m->rules)
+        return m->rules;
+    return clamp(c->rules_bytes + c->rules_bytes / 2 + LEAST_RULES, m->rules, most);
 }
 
 /* What rules should have; what they have if there is nothing to decide. */
 static uint64_t decide(struct qm_memory *m)
 {
     const uint64_t blocks = qm_cache_capacity(m->config.cache);
-    const struct since s = count(m);
+    const struct qm_memory_counts c = qm_memory_count(m);
     bool busy, quiet;
     uint64_t rules;
 
-    m->held += (double)s.held;
-    m->price += price(m);
+    m->held += c.held;
+    m->price += qm_memory_price(m);
     m->ticks++;
     busy =
-        s.misses + s.hits >= EVENTS_LEAST && s.misses + s.hits >= blocks * EVENTS_EACH;
-    quiet = ++m->quiet % QUIET == 0 && s.demands >= blocks * DEMANDS_EACH;
-    if (!m->asleep && is_vain(&s, PLAINLY_PART, PLAINLY_LEAST)) {
-        begin_to_count(m, &s);
+        c.misses + c.hits >= EVENTS_LEAST && c.misses + c.hits >= blocks * EVENTS_EACH;
+    quiet = ++m->quiet % QUIET == 0 && c.demands >= blocks * DEMANDS_EACH;
+    if (m->young && !m->resting) {
+        rules = decide_young(m, &c, blocks);
+        if (rules != m->rules || m->fits)
+            return rules;
+    }
+    if (!m->asleep && qm_memory_is_vain(&c, PLAINLY_PART, PLAINLY_LEAST)) {
+        qm_memory_count_anew(m, &c);
         return yield(m);
     }
-    if (is_plainly_dear(m, &s, blocks)) {
+    if (is_plainly_dear(m, &c, blocks)) {
         rules = fall_to_rest(m);
+    } else if (pays_plainly(m, &c, blocks)) {
+        rules = try_again(m);
     } else {
         if (!busy && !quiet)
             return m->rules;
-        rules = decide_by(m, &s, busy);
+        rules = decide_by(m, &c, busy);
     }
-    begin_to_count(m, &s);
+    qm_memory_count_anew(m, &c);
     return rules;
 }
 

@@ -51,12 +51,19 @@ struct qm_memory {
     double held, price; /* sums, of each call of qm_memory_tick(): prefetched blocks
                            that wait; cost of a read ahead, in misses */
     unsigned ticks;
-    unsigned quiet;    /* calls of qm_memory_tick() since then */
-    int trend;         /* how often in a row the same was better; below 0: less */
-    bool vain;         /* the last decision was that a plain cache misses less; */
-    bool dear;         /* that prefetching costs more than it saves: see memory.c */
-    bool asleep;       /* rules have next to nothing; */
-    bool resting;      /* and nothing is prefetched: */
+    unsigned quiet; /* calls of qm_memory_tick() since then */
+    int trend;      /* how often in a row the same was better; below 0: less */
+    bool young;     /* rules have yet to fill what they may have before they earn; */
+    bool fits;      /* of these: they sleep as what is read may just fit, */
+    bool fitted;    /* or did so before */
+    uint64_t ticked_misses, ticked_demands; /* all, when that was last looked at */
+    uint64_t fit_misses;                    /* while they slept for that */
+    bool vain;     /* the last decision was that a plain cache misses less; */
+    bool dear;     /* that prefetching costs more than it saves: see memory.c */
+    bool asleep;   /* rules have next to nothing; */
+    bool resting;  /* and nothing is prefetched: */
+    bool watching; /* ... but rules are awake, and what they want is watched */
+    struct qm_watch_counts watched; /* then: when the last decision was made */
     double missed;     /* the part of the demands that missed in the last whole period
                           before that, or before the last try */
     unsigned slept;    /* decisions since then at which they might have woken, */
@@ -71,8 +78,8 @@ void qm_memory_destroy(struct qm_memory *m);
  * returns.  One that cannot have more or less memory has what it has. */
 void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher);
 
-/* The bytes that rules have at first of a cache of `total` bytes, and may come to have
- * at most. */
+/* The bytes that rules have at first of a cache of `total` bytes, which is about the
+ * least that their table can take, and may come to have at most. */
 uint64_t qm_memory_first_rules(uint64_t total);
 uint64_t qm_memory_most_rules(uint64_t total);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-memory.c - how memory is divided between blocks and rules: a real cache, and a
- * prefetcher that says what its last rules brought. */
+/* test-memory.c - how memory is divided between blocks and rules. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,159 +8,7 @@
 
 #include <cmocka.h>
 
-#include "engine/memory.h"
-
-#define MIB   (UINT64_C(1) << 20)
-#define BLOCK 16384
-
-enum { ASLEEP = 256 }; /* what rules are given while they sleep */
-
-static struct {
-    struct qm_prefetcher base;
-    uint64_t limit, used, marginal;
-    uint64_t takes; /* at least, unless it is given next to nothing */
-} rules;
-
-static void set_memory(struct qm_prefetcher *p, uint64_t bytes)
-{
-    rules.limit = bytes >= 64 << 10 && bytes < rules.takes ? rules.takes : bytes;
-}
-
-static void stats(struct qm_prefetcher *p, struct qm_mining_stats *out)
-{
-    *out = (struct qm_mining_stats){
-        .rules_bytes =
-            rules.used > 0 && rules.used < rules.limit ? rules.used : rules.limit,
-        .marginal = rules.marginal,
-        .rules_limit = rules.limit,
-    };
-}
-
-static const struct qm_prefetcher_ops ops = {.set_memory = set_memory, .stats = stats};
-
-static struct qm_cache *cache;
-static struct qm_memory memory;
-static struct qm_admission admission;
-static struct qm_bound bound;
-
-static void begin_with(uint64_t total, bool trades, bool shadow)
-{
-    const struct qm_cache_config config = {
-        .block_size = BLOCK,
-        .blocks = qm_cache_blocks_within(total - qm_memory_first_rules(total), BLOCK),
-        .prefetch_blocks = 4,
-        .prefetch_adapts = true,
-        .shards = 1,
-        .eviction = "adaptive",
-        .shadow = shadow,
-    };
-
-    assert_int_equal(qm_cache_new(&config, &cache), 0);
-    rules.base.ops = &ops;
-    rules.limit = qm_memory_first_rules(total);
-    rules.used = rules.marginal = rules.takes = 0;
-    qm_admission_init(&admission);
-    qm_bound_init(&bound);
-    qm_memory_init(&memory, &(struct qm_memory_config){
-                                .cache = cache,
-                                .prefetcher = &rules.base,
-                                .admission = &admission,
-                                .bound = &bound,
-                                .block_size = BLOCK,
-                                .total = total,
-                                .rules = qm_memory_first_rules(total),
-                                .trades = trades,
-                                .simulated = true,
-                            });
-}
-
-static void begin(uint64_t total, bool trades)
-{
-    begin_with(total, trades, false);
-}
-
-static void end(void)
-{
-    qm_memory_destroy(&memory);
-    qm_admission_destroy(&admission);
-    qm_cache_free(cache);
-}
-
-static struct qm_memory_stats get(void)
-{
-    struct qm_memory_stats s;
-
-    qm_memory_get_stats(&memory, &s);
-    assert_int_equal(s.rules, rules.limit);
-    assert_int_equal(s.blocks, qm_cache_blocks_within(s.total - s.rules, BLOCK));
-    assert_int_equal(s.blocks, qm_cache_capacity(cache));
-    return s;
-}
-
-/* Demands of blocks 0 to `working` by chance, all of them misses or hits. */
-static void demand(uint64_t working, unsigned n)
-{
-    static uint64_t x = 88172645463325252;
-
-    for (unsigned i = 0; i < n; i++) {
-        struct qm_lookup found;
-
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        assert_int_equal(qm_cache_demand(cache, x % working, NULL, 0, BLOCK, &found),
-                         0);
-        if (found.todo == QM_FETCH)
-            qm_cache_fill(cache, found.fill, NULL);
-    }
-}
-
-/* The cache never holds the working set, and each time rules earn `earn` prefetch hits.
- */
-static void live(uint64_t working, unsigned earn, unsigned times)
-{
-    for (unsigned i = 0; i < times; i++) {
-        demand(working, 2000);
-        rules.marginal += earn;
-        qm_memory_tick(&memory);
-        get();
-    }
-}
-
-static void prefetch(uint64_t block)
-{
-    struct qm_fill *fill;
-
-    if (qm_cache_prefetch(cache, block, 0, &fill) == 0)
-        qm_cache_fill(cache, fill, NULL);
-}
-
-/* Times as live() of `hot` blocks; before one read of these in ten, `used` blocks that
- * are prefetched are read, and in one of `waste` (0: never) a block is prefetched that
- * nobody reads.  Returns how often rules were asleep after that. */
-static unsigned live_of(uint64_t hot, unsigned used, unsigned waste, unsigned times)
-{
-    static uint64_t next = UINT64_C(1) << 32;
-    unsigned asleep = 0;
-
-    for (unsigned i = 0; i < times; i++) {
-        for (unsigned n = 0; n < 200; n++) {
-            struct qm_lookup found;
-
-            for (unsigned k = 0; k < used; k++, next++) {
-                prefetch(next);
-                assert_int_equal(qm_cache_demand(cache, next, NULL, 0, BLOCK, &found),
-                                 0);
-            }
-            if (waste > 0 && n % waste == 0)
-                prefetch(next++);
-            demand(hot, 10);
-        }
-        qm_memory_tick(&memory);
-        asleep += get().rules == ASLEEP;
-    }
-    return asleep;
-}
+#include "memory-world.h"
 
 static void test_follows_what_is_earned(void **state)
 {
@@ -279,7 +126,7 @@ static void test_takes_more(void **state)
     unsigned changes = 0;
 
     begin_with(total, true, true);
-    rules.takes = 300 << 10;
+    rules.takes = 200 << 10;
     for (unsigned i = 0; i < 1000; i++) {
         const uint64_t before = get().rules;
 
@@ -295,229 +142,64 @@ static void test_takes_more(void **state)
     end();
 }
 
-/* A cache of 278 blocks, if rules have none, whose readers read 350 by chance: a block
- * more or less shows, so that the four that rules have are dear. */
-#define SMALL (300 * (uint64_t)BLOCK)
-enum { HOT = 350 };
-
-static unsigned live_beside(unsigned used, unsigned waste, unsigned times)
+/* Rules begin with about the least that their table takes, and fill more as long as
+ * much is missed, or as they are known to be worth it. */
+static void test_young_rules_fill(void **state)
 {
-    return live_of(HOT, used, waste, times);
+    const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
+
+    begin_at(total, first, true, true);
+    assert_in_range(first, total / 128, total / 64);
+    rules.used = first / 2; /* they do not fill it */
+    live(20000, 0, 2);
+    assert_int_equal(get().rules, first);
+    rules.used = 0;
+    live(20000, 0, 1);
+    assert_true(get().rules > first);
+    live(20000, 0, 3);
+    assert_int_equal(get().rules, total / 32);
+    end();
+    begin_at(total, first, true, true);
+    demand(1800, 100000);
+    qm_memory_tick(&memory);
+    live(1800, 0, 2); /* next to nothing is missed */
+    assert_true(get().rules <= first);
+    end();
+    begin_at(total, first, true, true);
+    prove(&bound.watch);
+    demand(1000, 100000);
+    live(1000, 0, 4);
+    assert_int_equal(get().rules, total / 32);
+    end();
 }
 
-static void live_until(bool resting)
+/* If next to nothing is missed when the cache is full, and rules are not known to be
+ * worth it, they sleep at once; until as many are missed as show that it does not fit.
+ * After that they do not sleep for this again. */
+static void test_young_rules_give_way(void **state)
 {
-    for (unsigned i = 0; i < 2000 && get().resting != resting; i++)
-        live(HOT, 0, 1);
-    assert_true(get().resting == resting);
-}
+    const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
+    const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
+    struct qm_cache_stats then;
 
-static bool admits(void)
-{
-    return qm_bound_admits(&bound, cache, true) ||
-           qm_bound_admits(&bound, cache, false);
-}
-
-/* Nothing that is prefetched is used, and the rules' blocks would be: nothing is
- * prefetched any more, for longer and longer, but it is tried again.  When much more is
- * missed that is soon. */
-static void test_rests(void **state)
-{
-    unsigned asleep;
-
-    begin(SMALL, true);
-    for (unsigned i = 0; i < 100 && get().rules >= 128 << 10; i++)
-        live(HOT, 0, 1);
-    live(HOT, 0, 16); /* once is not enough */
-    assert_true(admits());
-    live(HOT, 0, 16);
-    assert_false(admits());
-    asleep = live_beside(0, 0, 1000);
-    assert_in_range(asleep, 850, 985);
-    live_until(false);
-    assert_true(admits());
-    live(HOT, 0, 16); /* this time it is */
-    assert_false(admits());
-    assert_true(memory.patience > 8);
-    for (unsigned i = 0; i < 6 && get().resting; i++)
-        live(20000, 0, 1);
+    begin_at(total, first, true, true);
+    rules.used = first / 2;
+    live(fits, 0, 12);
+    assert_int_equal(get().rules, ASLEEP);
+    live(fits, 0, 100);
+    assert_int_equal(get().rules, ASLEEP);
+    qm_cache_get_stats(cache, &then);
+    assert_in_range(then.misses, fits, fits + fits / 32);
+    live(fits * 6 / 5, 0, 1);
+    assert_int_equal(get().rules, first);
+    live(fits, 0, 8);
     assert_true(get().rules > ASLEEP);
-    assert_true(admits());
     end();
-}
-
-/* A try that reads in vain ends early; not the first bad time, nor a try that saves at
- * least half of what it costs. */
-static void test_vain_try_ends_early(void **state)
-{
-    begin(SMALL, true);
-    atomic_store(&admission.thresholds[0], .9F);
-    for (unsigned i = 0; i < 100 && get().rules >= 128 << 10; i++)
-        live(HOT, 0, 1);
-    assert_int_equal(live_beside(0, 1, 8), 0);
-    live_until(true);
-    live_until(false);
-    assert_int_equal(live_beside(1, 1, 5), 0);
-    assert_true(live_beside(1, 1, 12) > 0);
-    live_until(false);
-    assert_int_equal(live_beside(0, 50, 6), 0); /* little is read in vain */
-    live_until(true);
-    live_until(false);
-    assert_int_equal(live_beside(0, 1, 4), 3);
-    end();
-}
-
-/* A cache in the middle of a try, whose useless reads cost as much as a miss. */
-static void begin_try(void)
-{
-    begin(SMALL, true);
-    atomic_store(&admission.thresholds[0], .9F);
-    live_until(true);
-    live_until(false);
-}
-
-/* A try that ended early saw so few demands that they say nothing of how much is missed
- * at other times: that it was less is no reason to try again at once. */
-static void test_short_try_says_little(void **state)
-{
-    unsigned patience;
-
-    begin_try();
-    assert_true(live_of(HOT * 6 / 7, 0, 1, 4) > 0);
-    patience = memory.patience;
-    assert_true(patience >= 4);
-    live(HOT, 0, 32);
-    assert_true(get().resting);
-    assert_int_equal(memory.patience, patience);
-    /* More than before the try is one, and each time more is. */
-    live(20000, 0, 4);
-    assert_false(get().resting);
-    end();
-}
-
-/* The more that is missed from now on is a reason to try again once, not for ever. */
-static void test_tries_once_of_what_grew(void **state)
-{
-    unsigned asleep;
-
-    begin_try();
-    assert_true(live_beside(0, 1, 4) > 0);
-    live_of(HOT * 5 / 4, 0, 1, 150); /* a third more is missed than so far */
-    live_until(true);
-    asleep = live_of(HOT * 5 / 4, 0, 1, 200);
-    assert_true(asleep > 150);
-    assert_true(memory.patience > 4);
-    end();
-}
-
-/* Another prefetcher or another size in the middle of a try: what was seen before is
- * not what is judged, and a short time is not enough. */
-static void test_another_try_begins_anew(void **state)
-{
-    begin_try();
-    live_beside(0, 1, 1);
-    qm_memory_use(&memory, &rules.base);
-    assert_int_equal(live_beside(0, 1, 8), 0);
-    end();
-    begin_try();
-    live_beside(0, 1, 1);
-    assert_int_equal(qm_memory_resize(&memory, SMALL + 2 * BLOCK), 0);
-    assert_int_equal(live_beside(0, 1, 8), 0);
-    end();
-    begin_try();
-    live_beside(0, 1, 1);
-    assert_int_equal(qm_memory_resize(&memory, 1000), EINVAL); /* changes nothing */
-    assert_true(live_beside(0, 1, 2) > 0);
-    end();
-}
-
-/* That a plain cache would miss less, as where a hot set just fits without rules, is no
- * first bad time of what prefetching costs. */
-static void test_bad_of_another_kind(void **state)
-{
-    const uint64_t fits = qm_cache_blocks_within(SMALL - ASLEEP, BLOCK) - 1;
-
-    begin_with(SMALL, true, true);
-    atomic_store(&admission.thresholds[0], .9F);
-    for (unsigned i = 0; i < 100 && !memory.vain; i++)
-        live(fits, 0, 1);
-    assert_true(memory.vain);
-    assert_false(memory.asleep);
-    memory.dear = false; /* if it was before */
-    assert_int_equal(live_beside(0, 1, 8), 0);
-    end();
-}
-
-/* A good time between two bad ones: the later is a first one. */
-static void test_good_time_between(void **state)
-{
-    begin(SMALL, true);
-    atomic_store(&admission.thresholds[0], .9F);
-    for (unsigned i = 0; i < 100 && !memory.dear; i++)
-        assert_int_equal(live_beside(0, 1, 1), 0);
-    assert_true(memory.dear);
-    assert_int_equal(live_beside(3, 0, 60), 0);
-    assert_int_equal(live_beside(0, 1, 5), 0);
-    end();
-}
-
-/* Another prefetcher takes over while nothing is prefetched: it begins anew. */
-static void test_rests_with_another(void **state)
-{
-    begin(SMALL, true);
-    live_until(true);
-    qm_memory_use(&memory, &rules.base);
-    assert_int_equal(get().rules, qm_memory_first_rules(SMALL));
-    assert_true(admits());
-    end();
-}
-
-/* Blocks that are used pay for the rules' places; not where they save next to nothing
- * of a read's time, and not if useless reads cost as much on a busy device: one costs a
- * saved miss at most. */
-static void test_rests_by_what_it_saves(void **state)
-{
-    begin(SMALL, true);
-    assert_int_equal(live_beside(1, 0, 150), 0);
-    atomic_store(&admission.saved, .02F);
-    assert_true(live_beside(1, 0, 150) > 50);
-    end();
-    begin(SMALL, true);
-    assert_int_equal(live_beside(1, 1, 150), 0);
-    atomic_store(&admission.thresholds[0], .9F);
-    assert_int_equal(live_beside(1, 4, 150), 0);
-    assert_true(live_beside(1, 1, 150) > 50);
-    end();
-}
-
-/* Blocks that are prefetched and wait take places, too. */
-static void test_rests_by_what_waits(void **state)
-{
-    begin(SMALL, true);
-    rules.used = 1;
-    atomic_store(&admission.saved, .1F);
-    assert_int_equal(live_beside(1, 0, 150), 0);
-    assert_true(live_beside(1, 1, 150) > 50);
-    end();
-}
-
-/* Of a larger cache, rules that have more are few, too: their table may not be able to
- * have less. */
-static void test_few_of_many_rest(void **state)
-{
-    begin(64 * MIB, true);
-    rules.takes = 300 << 10;
-    live(20000, 0, 100);
-    assert_true(get().resting);
-    end();
-}
-
-/* Rules that have earned more than the least are cut step by step first. */
-static void test_many_rules_do_not_rest(void **state)
-{
-    begin(SMALL, true);
-    rules.takes = 130 << 10;
-    assert_true(live_beside(0, 0, 150) == 0);
+    begin_at(total, first, true, true); /* known to be worth it */
+    prove(&bound.watch);
+    rules.used = first / 2;
+    live(fits, 0, 12);
+    assert_true(get().rules >= first);
     end();
 }
 
@@ -611,18 +293,8 @@ int main(void)
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_sleeps),
         cmocka_unit_test(test_takes_more),
-        cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_vain_try_ends_early),
-        cmocka_unit_test(test_short_try_says_little),
-        cmocka_unit_test(test_tries_once_of_what_grew),
-        cmocka_unit_test(test_another_try_begins_anew),
-        cmocka_unit_test(test_bad_of_another_kind),
-        cmocka_unit_test(test_good_time_between),
-        cmocka_unit_test(test_rests_with_another),
-        cmocka_unit_test(test_rests_by_what_it_saves),
-        cmocka_unit_test(test_rests_by_what_waits),
-        cmocka_unit_test(test_few_of_many_rest),
-        cmocka_unit_test(test_many_rules_do_not_rest),
+        cmocka_unit_test(test_young_rules_fill),
+        cmocka_unit_test(test_young_rules_give_way),
         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_another_prefetcher),
         cmocka_unit_test(test_another_counts_anew),

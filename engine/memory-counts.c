@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory-counts.c - see memory-counts.h; memory.c says what is compared. */
+#include "engine/memory-counts.h"
+
+#define PRICE_MOST 1.0 /* misses */
+
+/* A prefetched block that is not used waits so many times as long as one that is, until
+ * it goes for it (cache/balance.h). */
+#define WAITS_UNUSED 4
+
+/* The part of a read's time that a prefetched block saves if it is used. */
+static double saved(const struct qm_memory *m)
+{
+    const struct qm_admission *a = m->config.admission;
+
+    return a ? (double)atomic_load_explicit(&a->saved, memory_order_relaxed) : 1;
+}
+
+/* What would have come of reading what is watched. */
+static void count_watched(const struct qm_memory *m, struct qm_memory_counts *c)
+{
+    struct qm_watch_counts now;
+    double uses, waited;
+
+    qm_watch_get(&m->config.bound->watch, &now);
+    uses = (double)(now.uses - m->watched.uses);
+    waited = (double)(now.waited - m->watched.waited);
+    c->saved = now.used - m->watched.used;
+    c->wasted = now.unused - m->watched.unused;
+    if (uses > 0)
+        waited += (double)c->wasted * WAITS_UNUSED * waited / uses;
+    /* Of those that come and wait for so many misses each, by Little's law. */
+    c->held = c->misses > 0 ? waited / (double)c->misses : 0;
+}
+
+struct qm_memory_counts qm_memory_count(const struct qm_memory *m)
+{
+    struct qm_memory_counts c;
+    struct qm_cache_reads reads;
+    struct qm_cache_stats cache;
+    struct qm_mining_stats stats;
+
+    qm_cache_get_reads(m->config.cache, &reads);
+    qm_cache_get_stats(m->config.cache, &cache);
+    m->config.prefetcher->ops->stats(m->config.prefetcher, &stats);
+    c = (struct qm_memory_counts){
+        .misses = reads.misses - m->misses,
+        .hits = reads.prefetch_hits - m->hits,
+        .plain = reads.plain - m->plain,
+        .compared = reads.lru > 0,
+        .demands = cache.hits + cache.prefetch_hits + cache.misses - m->demands,
+        .wasted = cache.wasted - m->wasted,
+        .held = (double)cache.prefetch_blocks,
+        .marginal = stats.marginal - m->marginal,
+        .gain = reads.gain - m->gain,
+        .rules_bytes = stats.rules_bytes,
+        .full = cache.evicted > 0,
+    };
+    c.saved = saved(m) * (double)c.hits;
+    if (m->watching)
+        count_watched(m, &c);
+    return c;
+}
+
+void qm_memory_count_anew(struct qm_memory *m, const struct qm_memory_counts *c)
+{
+    struct qm_cache_stats cache;
+
+    qm_cache_get_stats(m->config.cache, &cache);
+    m->misses += c->misses;
+    m->hits += c->hits;
+    m->plain += c->plain;
+    m->demands += c->demands;
+    m->wasted = cache.wasted;
+    m->marginal += c->marginal;
+    m->gain += c->gain;
+    if (m->config.bound)
+        qm_watch_get(&m->config.bound->watch, &m->watched);
+    m->quiet = 0;
+    m->held = m->price = 0;
+    m->ticks = 0;
+}
+
+bool qm_memory_is_vain(const struct qm_memory_counts *c, unsigned part, unsigned least)
+{
+    return c->compared && c->misses > c->plain + c->plain / part + least &&
+           c->hits < c->misses;
+}
+
+double qm_memory_missed(const struct qm_memory_counts *c)
+{
+    return (double)(c->misses + c->hits) / (double)c->demands;
+}
+
+/* Of the probability from which on a read is worth it (admission.h). */
+double qm_memory_price(const struct qm_memory *m)
+{
+    double p = m->config.admission ? qm_admission_threshold(m->config.admission) : 0;
+    double cost = saved(m) * p / (1 - p);
+
+    return cost < PRICE_MOST ? cost : PRICE_MOST;
+}
+
+bool qm_memory_is_dear(const struct qm_memory *m, const struct qm_memory_counts *c,
+                       uint64_t blocks, double times)
+{
+    const double held = m->watching ? c->held : m->held / m->ticks;
+    const double taken = held + (double)c->rules_bytes / m->config.block_size;
+    const double places = c->gain * QM_CACHE_GAIN_PART * taken / (double)blocks;
+    const double reads = (double)c->wasted * m->price / m->ticks;
+
+    return times * c->saved < places + reads;
+}
