@@ -266,15 +266,24 @@ static void begin_anew(struct qm_memory *m)
     qm_memory_count_anew(m, &c);
 }
 
+static void watch(struct qm_memory *m, bool watching)
+{
+    m->watching = watching;
+    if (m->config.bound)
+        qm_bound_watch(m->config.bound, watching);
+}
+
 void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&m->lock);
     m->config.prefetcher = prefetcher;
     m->marginal = 0; /* it begins to count anew */
     m->given = m->rules;
+    m->fits = false;
+    watch(m, false);
+    rest(m, false);
     if (m->asleep) {
         m->asleep = false;
-        rest(m, false);
         (void)divide(m, m->total, qm_memory_first_rules(m->total));
     } else {
         (void)give_rules(m, m->rules);
@@ -299,13 +308,6 @@ int qm_memory_resize(struct qm_memory *m, uint64_t total)
         begin_anew(m);
     pthread_mutex_unlock(&m->lock);
     return error;
-}
-
-static void watch(struct qm_memory *m, bool watching)
-{
-    m->watching = watching;
-    if (m->config.bound)
-        qm_bound_watch(m->config.bound, watching);
 }
 
 static uint64_t wake(struct qm_memory *m)

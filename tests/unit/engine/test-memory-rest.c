@@ -234,6 +234,12 @@ static void test_rests_with_another(void **state)
     qm_memory_use(&memory, &rules.base);
     assert_int_equal(get().rules, qm_memory_first_rules(SMALL));
     assert_true(admits());
+    live_until(true);
+    for (unsigned i = 0; i < 2000 && !memory.watching; i++)
+        live(HOT, 0, 1);
+    qm_memory_use(&memory, &rules.base);
+    assert_false(memory.watching);
+    assert_true(admits());
     end();
 }
 
