@@ -108,9 +108,8 @@ static inline bool qm_watch_is_on(const struct qm_watch *w)
 }
 
 /* A demand misses block.  took: how long it takes to read one, ns; 0: not known.
- * horizons: misses,
- * of rules and of streams.  Fills in blocks of which it is known now what would have
- * become of them, and returns how many. */
+ * horizons: misses, of rules and of streams.  Fills in blocks of which it is known now
+ * what would have become of them, and returns how many. */
 unsigned qm_watch_missed(struct qm_watch *w, uint64_t block, double took,
                          const uint32_t horizons[2],
                          struct qm_watch_end ends[QM_WATCH_ENDS]);
