@@ -466,6 +466,14 @@ static void test_watched(void **state)
     for (int i = 0; i < 3; i++)
         qm_rule_yield_late_watched(w, 7000, bad);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_ON);
+    /* All that was learned of the table is forgotten, but for what is watched. */
+    watch(w, 8000, good, 2);
+    qm_rule_yield_forget(w, 1);
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
+    assert_int_equal(state_of(w, bad), QM_RULE_YIELD_WATCHED);
+    assert_true(a->judged == 0 && a->cost_us == 0 && a->watched == 2);
+    judge_watched(w, 8001, good, 2, 8000, QM_RULE_YIELD_USED);
+    assert_true(a->judged == 2 && a->watched == 0 && a->watched_ms == 0);
     qm_rule_yield_free(w);
 }
 

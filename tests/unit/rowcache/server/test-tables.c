@@ -25,6 +25,7 @@ static int start(void **state)
 
     qm_auto_settings_init(&settings);
     settings.rules = 1 << QM_AUTO_SA;
+    settings.watches = false;
     ra->learner = qm_auto_new(&settings, &calls);
     ra->ahead = qm_items_new(16);
     *state = ra;
