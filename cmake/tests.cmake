@@ -30,9 +30,9 @@ endfunction()
 # that are not built) in its environment, ends 0 when it passed, and 77 when something it needs cannot be had (skipped).
 function(qm_script_test name script)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS" ${ARGN})
-  set(cost 10) # begun before the programs of qm_test(), so that none is alone at the end ...
+  set(cost 0)
   if(T_TIMEOUT OR "long" IN_LIST T_LABELS)
-    set(cost 100) # ... and these before the others
+    set(cost 100) # begun first, so that none is alone at the end
   endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT ${QM_TEST_TIMEOUT})
