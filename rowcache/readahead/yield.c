@@ -223,6 +223,7 @@ static void trust(const struct qm_rule_yield *yield, uint64_t now_ms,
     a->judged = QM_RULE_YIELD_TRIAL_ROWS;
     a->of_watched = false;
     a->began = now_ms;
+    a->unpaid = QM_RULE_YIELD_TRIAL_ROWS;
 }
 
 static void turn_off(struct qm_rule_yield_arm *a, uint64_t now_ms)
@@ -241,7 +242,7 @@ static void decide(const struct qm_rule_yield *yield, uint64_t now_ms,
     bool was_off = a->state == QM_RULE_YIELD_OFF;
 
     /* One that is off comes back only if it went off before its rows had their time. */
-    if (judged(yield, now_ms, a) < QM_RULE_YIELD_TRIAL_ROWS ||
+    if (judged(yield, now_ms, a) < QM_RULE_YIELD_TRIAL_ROWS || a->unpaid > 0 ||
         (was_off && !is_young(yield, now_ms, a)))
         return;
     if (earns(yield, now_ms, a, a->state == QM_RULE_YIELD_ON ? 1 : MARGIN)) {
@@ -394,7 +395,7 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
         decide(yield, now_ms, a);
     if (a->state == QM_RULE_YIELD_OFF || a->state == QM_RULE_YIELD_WATCHED)
         return 0;
-    if (a->state == QM_RULE_YIELD_TRIAL || a->cost_us == 0 /* not yet known */)
+    if (a->state == QM_RULE_YIELD_TRIAL || a->unpaid > 0)
         rows = at_most_on_trial(a, rows);
     a->out += rows;
     return rows;
@@ -427,6 +428,7 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
     if (!a || rows == 0)
         return;
     us /= rows;
+    a->unpaid -= rows < a->unpaid ? rows : a->unpaid;
     smooth(&yield->row_us, us);
     if (work_us > 0) {
         smooth(&a->work_us, work_us / rows);

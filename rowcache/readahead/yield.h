@@ -25,9 +25,10 @@
  * found it, unless it came so soon that the row would still have been on its way.  When
  * QM_RULE_YIELD_TRIAL_ROWS are judged, the arm is on if it would earn what a row costs
  * other arms, or can cost at least; else it is off.  To watch costs the database
- * nothing.  On, the arm is judged by what it fetches and by what that costs; until the
- * cost is known, at most twice QM_RULE_YIELD_TRIAL_ROWS of its rows are out.  One that
- * does not earn goes off, and is watched again after a while, each time twice as long.
+ * nothing.  On, the arm is judged by what it fetches and by what that costs, when
+ * QM_RULE_YIELD_TRIAL_ROWS have come: the first SELECT's time says little.  Until then,
+ * at most twice as many of its rows are out.  One that does not earn goes off, and is
+ * watched again after a while, each time twice as long.
  *
  * A row that is used is judged at once, one that is not, late: soon after a trial began
  * all that are judged are used.  So a row that is out counts as not used by the part of
@@ -76,6 +77,7 @@ struct qm_rule_yield_arm {
     bool of_watched;      /* those are rows that were watched */
     unsigned watched;     /* rows that are watched, and not judged */
     uint64_t watched_ms;  /* the sum of when they were noted */
+    unsigned unpaid;      /* rows until it is judged by what its rows cost */
     double cost_us;       /* of a row; 0: not known */
     double work_us;       /* of a row; 0: not known */
     bool foreseen, tried; /* a trial has told its cost */

@@ -447,10 +447,18 @@ static void test_watched(void **state)
     assert_true(a->used == used);
     judge_watched(w, 1200, good, 1, 1000, QM_RULE_YIELD_UNUSED); /* there is none */
     assert_true(a->watched == 0 && a->watched_ms == 0);
-    /* Few are out until it is known what they cost. */
+    /* Few are out until it is known what they cost, of which the first says little. */
     assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), 96);
-    qm_rule_yield_paid(w, good, 96, 96 * 100, 0);
+    qm_rule_yield_paid(w, good, 1, 10000, 0);
+    qm_rule_yield_judge(w, 1200, good, true);
+    assert_int_equal(state_of(w, good), QM_RULE_YIELD_ON);
+    for (int i = 1; i < QM_RULE_YIELD_TRIAL_ROWS; i++) {
+        assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), i == 1);
+        qm_rule_yield_paid(w, good, 1, 100, 0);
+    }
     assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), 500);
+    for (int i = 0; i < 100; i++)
+        qm_rule_yield_paid(w, good, 1, 100, 0);
     /* Time tells of what nobody reads: 48 of 96 after half of it. */
     assert_int_equal(qm_rule_yield_to_watch(w, 2000, bad, 96), 96);
     watch(w, 2000, bad, 96);
@@ -471,7 +479,7 @@ static void test_watched(void **state)
     qm_rule_yield_forget(w, 1);
     assert_int_equal(state_of(w, good), QM_RULE_YIELD_WATCHED);
     assert_int_equal(state_of(w, bad), QM_RULE_YIELD_WATCHED);
-    assert_true(a->judged == 0 && a->cost_us == 0 && a->watched == 2);
+    assert_true(a->judged == 0 && a->cost_us == 0 && a->watched == 2 && a->unpaid == 0);
     judge_watched(w, 8001, good, 2, 8000, QM_RULE_YIELD_USED);
     assert_true(a->judged == 2 && a->watched == 0 && a->watched_ms == 0);
     qm_rule_yield_free(w);
