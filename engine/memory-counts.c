@@ -4,8 +4,8 @@
 
 #define PRICE_MOST 1.0 /* misses */
 
-/* A prefetched block that is not used waits so many times as long as one that is, until
- * it goes for it (cache/balance.h). */
+/* How long a prefetched block that is not used waits until it is evicted, as a multiple
+ * of how long one that is used waits (cache/balance.h). */
 #define WAITS_UNUSED 4
 
 /* The part of a read's time that a prefetched block saves if it is used. */
@@ -29,7 +29,8 @@ static void count_watched(const struct qm_memory *m, struct qm_memory_counts *c)
     c->wasted = now.unused - m->watched.unused;
     if (uses > 0)
         waited += (double)c->wasted * WAITS_UNUSED * waited / uses;
-    /* Of those that come and wait for so many misses each, by Little's law. */
+    /* How many wait at a time: the sum of their waits, in misses, by all misses
+     * (Little's law). */
     c->held = c->misses > 0 ? waited / (double)c->misses : 0;
 }
 

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* What proves a kind: so many of its blocks that would have been used, in reads that it
- * would have saved, and that part of all that were noted of late.  A stream shows it
+/* A kind is proven when its blocks would have saved PROOF_USED reads, and at least
+ * PROOF_PART of all blocks that were noted of late.  A stream shows it
  * within a few misses.  Found by trying, on patterns and recordings, from a quarter to
  * a half. */
 #define PROOF_USED 4.0

@@ -143,14 +143,6 @@ double qm_rule_yield_judged(const struct qm_rule_yield *yield, uint64_t now_ms,
     return a ? judged(yield, now_ms, a) : 0;
 }
 
-static bool would_earn(const struct qm_rule_yield *yield, double share, double cost_us,
-                       double work_us, double margin)
-{
-    return share * yield->read_us > cost_us * price_of_time(yield) * margin &&
-           (yield->work_us == 0 ||
-            share * yield->work_us >= work_us * price_of_work(yield) * margin);
-}
-
 /* What is watched has fetched nothing: until it is known from before, its rows cost
  * what others do. */
 static bool earns(const struct qm_rule_yield *yield, uint64_t now_ms,
@@ -164,7 +156,9 @@ static bool earns(const struct qm_rule_yield *yield, uint64_t now_ms,
         cost_us = yield->row_us > 0 ? yield->row_us : GUESS * yield->read_us;
     if (arm->of_watched && work_us == 0)
         work_us = yield->row_work_us;
-    return would_earn(yield, share, cost_us, work_us, margin);
+    return share * yield->read_us > cost_us * price_of_time(yield) * margin &&
+           (yield->work_us == 0 ||
+            share * yield->work_us >= work_us * price_of_work(yield) * margin);
 }
 
 void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table)

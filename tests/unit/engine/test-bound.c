@@ -208,7 +208,7 @@ static void test_value_of_few(void **state)
 }
 
 /* Nothing is let through until its kind is proven: it is watched.  While prefetching
- * rests, that is done only if somebody wants to know. */
+ * rests, it is watched only where qm_bound_watch() says it is. */
 static void test_unproven(void **state)
 {
     struct qm_cache *cache = make(1);

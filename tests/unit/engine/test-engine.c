@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "engine/engine.h"
-#include "engine/memory.h"
 #include "proof.h"
 
 /* The prefetcher, and what it was told. */
@@ -468,36 +467,6 @@ static void test_throttled(void **state)
     assert_int_equal(issued_n, 2);
 }
 
-static void test_prefetch_on(void **state)
-{
-    bool on;
-
-    assert_true(qm_params_read_prefetch_on("prefetch-hit", &on));
-    assert_true(on);
-    assert_true(qm_params_read_prefetch_on("promote", &on)); /* the old name */
-    assert_true(on);
-    assert_true(qm_params_read_prefetch_on("miss", &on));
-    assert_false(on);
-    assert_false(qm_params_read_prefetch_on("hit", &on));
-}
-
-/* Policies that keep rules in a table that grows have a part of the cache's memory. */
-static void test_rules_bytes(void **state)
-{
-    static const char *const without[] = {"none", "readahead", "seq"};
-    const uint64_t bytes = UINT64_C(256) << 20;
-    struct qm_params params;
-
-    qm_params_defaults(&params);
-    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("auto"), bytes),
-                     qm_memory_first_rules(bytes));
-    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("ppm"), bytes),
-                     qm_memory_first_rules(bytes));
-    for (unsigned i = 0; i < sizeof without / sizeof without[0]; i++)
-        assert_int_equal(
-            qm_params_rules_bytes(&params, qm_prefetcher_find(without[i]), bytes), 0);
-}
-
 /* With admission, what is known to be less probable than the threshold is kept back; a
  * candidate of unknown probability is the load's to judge. */
 static void test_probability(void **state)
@@ -613,6 +582,7 @@ static void test_value(void **state)
     engine.admission = NULL;
     engine.bound = NULL;
     engine.bounded = false;
+    qm_bound_destroy(&bound);
     qm_admission_destroy(&admission);
 }
 
@@ -676,8 +646,6 @@ static void test_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefetch_on),
-        cmocka_unit_test(test_rules_bytes),
         cmocka_unit_test_setup_teardown(test_what_is_asked_after, make, undo),
         cmocka_unit_test_setup_teardown(test_learns_first, make, undo),
         cmocka_unit_test_setup_teardown(test_ignored_hits, make, undo),

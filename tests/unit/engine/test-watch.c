@@ -164,7 +164,7 @@ static void test_proof_by_part(void **state)
     assert_true(qm_watch_is_proven(&w, RULES));
 }
 
-/* There are places for so many; each that is free is used again. */
+/* There are QM_WATCH_PLACES places; one that becomes free is used again. */
 static void test_places(void **state)
 {
     (void)state;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-params.c - how parameters are read, and what memory follows from them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/memory.h"
+#include "engine/params.h"
+
+static void test_prefetch_on(void **state)
+{
+    bool on;
+
+    assert_true(qm_params_read_prefetch_on("prefetch-hit", &on));
+    assert_true(on);
+    assert_true(qm_params_read_prefetch_on("promote", &on)); /* the old name */
+    assert_true(on);
+    assert_true(qm_params_read_prefetch_on("miss", &on));
+    assert_false(on);
+    assert_false(qm_params_read_prefetch_on("hit", &on));
+}
+
+/* Policies that keep rules in a table that grows have a part of the cache's memory. */
+static void test_rules_bytes(void **state)
+{
+    static const char *const without[] = {"none", "readahead", "seq"};
+    const uint64_t bytes = UINT64_C(256) << 20;
+    struct qm_params params;
+
+    qm_params_defaults(&params);
+    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("auto"), bytes),
+                     qm_memory_first_rules(bytes));
+    assert_int_equal(qm_params_rules_bytes(&params, qm_prefetcher_find("ppm"), bytes),
+                     qm_memory_first_rules(bytes));
+    for (unsigned i = 0; i < sizeof without / sizeof without[0]; i++)
+        assert_int_equal(
+            qm_params_rules_bytes(&params, qm_prefetcher_find(without[i]), bytes), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_prefetch_on),
+        cmocka_unit_test(test_rules_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
