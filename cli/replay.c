@@ -186,12 +186,11 @@ static json_t *server_latency_json(const json_t *before, const json_t *after)
 static json_t *server_json(const json_t *before, const json_t *after)
 {
     static const char *const counts[] = {
-        "reads",         "read_bytes",     "hits",         "prefetch_hits",
-        "promotes",      "misses",         "prefetches",   "used",
-        "wasted",        "failed",         "dropped",      "throttled",
-        "cancelled",     "overtaken",      "device_reads", "device_blocks",
-        "sequences",     "sequences_shed", "lookups",      "matches",
-        "contexts_begun"};
+        "reads",        "read_bytes",    "hits",      "prefetch_hits",  "promotes",
+        "misses",       "prefetches",    "used",      "wasted",         "failed",
+        "dropped",      "throttled",     "watched",   "cancelled",      "overtaken",
+        "device_reads", "device_blocks", "sequences", "sequences_shed", "lookups",
+        "matches",      "contexts_begun"};
     static const char *const values[] = {
         "policy",          "level", "block_size", "cache_blocks",
         "prefetch_blocks", "rules", "prefixes"};

@@ -151,6 +151,9 @@ static const char *why_none(const json_t *s)
     if (throttled(s) > 0)
         return "the device was busy, or prefetching did not pay: all candidates were "
                "throttled";
+    if (cli_count(s, "watched") > 0)
+        return "it is not known yet whether prefetching pays: all candidates were "
+               "watched";
     if (cli_count(s, "over_rate") > 0)
         return "prefetch-rate allowed none";
     if (cli_count(s, "dropped") > 0)
@@ -171,10 +174,11 @@ static void print_prefetches(const json_t *s)
                " wasted, %" PRIu64 " failed\n",
                issued, used, cli_percentage(used, issued), cli_count(s, "wasted"),
                cli_count(s, "failed"));
-    if (issued + cli_count(s, "dropped") + throttled(s) > 0)
+    if (issued + cli_count(s, "dropped") + throttled(s) + cli_count(s, "watched") > 0)
         printf("candidates   %" PRIu64 " dropped (full queue), %" PRIu64
-               " throttled (busy device, or does not pay)\n",
-               cli_count(s, "dropped"), throttled(s));
+               " throttled (busy device, or does not pay), %" PRIu64
+               " watched (not known yet whether it pays)\n",
+               cli_count(s, "dropped"), throttled(s), cli_count(s, "watched"));
     if (strcmp(cli_text(s, "prefetch_rate"), "off") != 0 &&
         json_object_get(s, "prefetch_rate"))
         printf("budget       %s; %" PRIu64 " blocks over it\n",

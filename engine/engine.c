@@ -351,19 +351,24 @@ static bool is_admitted(const struct qm_engine *e, const struct qm_candidate *c,
     return is_demanded(c) || now == 0 || !e->load || qm_device_load_admit(e->load, now);
 }
 
-/* Whether such a candidate is prefetched.  If it is not, but would be if it were known
- * that this pays, its first block is watched: if that is used, so is the read. */
+/* Whether such a candidate's run of blocks from block on is prefetched.  If it is not,
+ * but would be if it were known that this pays, its first block is watched: if that is
+ * used, so is the read.  Counts what is not. */
 static bool passes(const struct qm_engine *e, uint32_t klass, uint64_t now,
-                   const struct qm_candidate *c, uint64_t block)
+                   const struct qm_candidate *c, uint64_t block, uint64_t run,
+                   struct qm_kept_back *kept)
 {
     const bool paying = pays(e, c);
 
-    if (!paying && !qm_bound_watches(e->bound, c->stream))
+    if ((!paying && !qm_bound_watches(e->bound, c->stream)) ||
+        !is_admitted(e, c, now)) {
+        kept->throttled += (unsigned)run;
         return false;
-    if (!is_admitted(e, c, now))
-        return false;
-    if (!paying)
+    }
+    if (!paying) {
+        kept->watched += (unsigned)run;
         qm_watch_add(&e->bound->watch, block, klass, c->stream);
+    }
     return paying;
 }
 
@@ -388,14 +393,14 @@ static void issue_run(const struct qm_engine *e, uint32_t klass, uint64_t now,
         qm_throttle_issued(e->throttle, qm_engine_class(e, klass), issued);
 }
 
-unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
-                         const struct qm_candidate *candidates, unsigned n,
-                         qm_issue_fn *issue, void *opaque)
+struct qm_kept_back qm_engine_issue(const struct qm_engine *e, uint32_t klass,
+                                    uint64_t now, const struct qm_candidate *candidates,
+                                    unsigned n, qm_issue_fn *issue, void *opaque)
 {
     const uint64_t device_end =
         e->device_blocks < QM_BLOCKS_MAX ? e->device_blocks : QM_BLOCKS_MAX;
     const bool budget = e->rate && qm_rate_is_on(e->rate);
-    unsigned throttled = 0;
+    struct qm_kept_back kept = {.throttled = 0};
 
     for (unsigned i = 0; i < n; i++) {
         uint64_t block = candidates[i].block, left = candidates[i].count, run;
@@ -413,13 +418,12 @@ unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now
                                                                 : left);
             if (run == 0) {
                 run = 1;
-            } else if (!passes(e, klass, now, &candidates[i], block)) {
-                throttled += run;
+            } else if (!passes(e, klass, now, &candidates[i], block, run, &kept)) {
                 refuse(e, &candidates[i], block, run);
             } else {
                 issue_run(e, klass, now, &candidates[i], block, run, issue, opaque);
             }
         }
     }
-    return throttled;
+    return kept;
 }

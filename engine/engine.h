@@ -165,15 +165,21 @@ static inline bool qm_engine_needs_time(const struct qm_engine *e)
            (e->rate && qm_rate_is_on(e->rate));
 }
 
+/* Blocks of candidates that were not prefetched. */
+struct qm_kept_back {
+    unsigned throttled; /* since the device was busy, or that has not paid of late; */
+    unsigned watched;   /* since it is not known yet whether that pays */
+};
+
 /* Has n candidates of class klass prefetched.  What is cached, or lies beyond the end
  * of the device, is left out; issue() is called for each run of adjacent blocks that
  * remains of a candidate, if the device's load and the budget admit it, as one read. It
  * returns how many of the blocks it did prefetch; if it did any, the promise of the
- * budget is its to keep (rate.h).  now: see load.h.  Returns how many blocks the
- * load kept back. */
-unsigned qm_engine_issue(const struct qm_engine *e, uint32_t klass, uint64_t now,
-                         const struct qm_candidate *candidates, unsigned n,
-                         qm_issue_fn *issue, void *opaque);
+ * budget is its to keep (rate.h).  now: see load.h.  Returns how many blocks were
+ * kept back. */
+struct qm_kept_back qm_engine_issue(const struct qm_engine *e, uint32_t klass,
+                                    uint64_t now, const struct qm_candidate *candidates,
+                                    unsigned n, qm_issue_fn *issue, void *opaque);
 
 /* Count blocks from block on, which lie within the device, were trimmed: what was
  * learned of them leads to nothing any more.  Not for blocks that were zeroed: zeros

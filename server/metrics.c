@@ -53,6 +53,8 @@ static const struct metric metrics[] = {
      "Candidates and prefetches dropped because the queue was full"},
     {NULL, "throttled", "prefetches_throttled", COUNTER, NULL, 1,
      "Candidates not prefetched as the device was busy, or as that did not pay"},
+    {NULL, "watched", "prefetches_watched", COUNTER, NULL, 1,
+     "Candidates not prefetched as it was not known yet whether that pays"},
     {NULL, "cancelled", "prefetches_cancelled", COUNTER, NULL, 1,
      "Prefetches that need not be read any more"},
     {NULL, "device_reads", "device_reads", COUNTER, NULL, 1,

@@ -40,7 +40,8 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
 {
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     struct issuer issuer = {s, ref};
-    unsigned n, throttled, stripe;
+    struct qm_kept_back kept;
+    unsigned n, stripe;
     struct qm_engine e; /* what is issued next may wait, so that is without the lock;
                            its prefetcher may be gone then: qms_reading_refused() */
     uint64_t now;
@@ -55,10 +56,11 @@ static void learn(struct qms_server *s, const struct qms_ref *ref, uint64_t bloc
     if (n == 0)
         return;
     now = qm_engine_needs_time(&e) ? qms_now() : 0;
-    throttled =
-        qm_engine_issue(&e, ref->klass->index, now, candidates, n, issue, &issuer);
-    if (throttled > 0)
-        qms_stats_add(s->stats, QMS_PREFETCH_THROTTLED, throttled);
+    kept = qm_engine_issue(&e, ref->klass->index, now, candidates, n, issue, &issuer);
+    if (kept.throttled > 0)
+        qms_stats_add(s->stats, QMS_PREFETCH_THROTTLED, kept.throttled);
+    if (kept.watched > 0)
+        qms_stats_add(s->stats, QMS_PREFETCH_WATCHED, kept.watched);
 }
 
 void qms_reading_refused(void *opaque, uint64_t number, uint64_t block, uint32_t count)

@@ -144,6 +144,7 @@ static void put_cache(const struct report *r, json_t *o)
     put(o, "failed", counted(r, QMS_PREFETCH_FAILED));
     put(o, "dropped", counted(r, QMS_PREFETCH_DROPPED));
     put(o, "throttled", counted(r, QMS_PREFETCH_THROTTLED));
+    put(o, "watched", counted(r, QMS_PREFETCH_WATCHED));
     put(o, "cancelled", counted(r, QMS_PREFETCH_CANCELLED));
     put(o, "withheld", counted(r, QMS_PREFETCH_THROTTLED));  /* old name */
     put(o, "overtaken", counted(r, QMS_PREFETCH_CANCELLED)); /* old name */

@@ -26,6 +26,7 @@ enum qms_counter {
                                full */
     QMS_PREFETCH_THROTTLED, /* candidates not prefetched: the device was busy, or it did
                                not pay */
+    QMS_PREFETCH_WATCHED,   /* the same: it was not known yet whether it pays */
     QMS_PREFETCH_CANCELLED, /* prefetches not read: their block had left the cache, or
                                a reader was about to read it */
     QMS_CONTEXTS_BEGUN,

@@ -82,7 +82,8 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
     enum qm_access access = qm_engine_found(e, block, klass, found);
     struct qm_context *target;
-    unsigned n, throttled;
+    struct qm_kept_back kept;
+    unsigned n;
     uint64_t now;
 
     r->klass = klass;
@@ -106,8 +107,9 @@ static void account(struct vt_reader *r, uint64_t block, const struct qm_lookup 
                          (uint32_t)(r->last - block + 1), access, qm_feed_learn,
                          &sim->feed, candidates);
     now = qm_engine_needs_time(e) ? (uint64_t)v->now : 0;
-    throttled = qm_engine_issue(e, klass, now, candidates, n, issue_run, &issue);
-    v->counts.throttled += sim->measuring ? throttled : 0;
+    kept = qm_engine_issue(e, klass, now, candidates, n, issue_run, &issue);
+    v->counts.throttled += sim->measuring ? kept.throttled : 0;
+    v->counts.watched += sim->measuring ? kept.watched : 0;
 }
 
 static void look_up(struct vt_reader *r, uint64_t block)

@@ -82,7 +82,8 @@ struct qm_virtual_result {
     uint64_t late;           /* prefetch hits that had to wait for their block */
     uint64_t cancelled;      /* prefetches that were not worth reading any more */
     uint64_t dropped;        /* candidates: the queue was full */
-    uint64_t throttled;      /* candidates: the device was busy */
+    uint64_t throttled;      /* candidates: the device was busy, or it did not pay */
+    uint64_t watched;        /* candidates: it was not known yet whether it pays */
     unsigned aim;            /* reads in flight that were aimed at in the end; */
     unsigned in_flight;      /* prefetches in flight at a time, at most */
     double tier_utilisation; /* as utilisation, of that device */

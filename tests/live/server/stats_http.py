@@ -128,7 +128,7 @@ shown = text_of = get("/metrics")[1]
 missing = [k for k in numbers - {"promotes", "withheld", "overtaken", "prefixes"}
            if f"quickmine_{k}" not in text_of
            and k not in {"uptime_us", "evicted", "used", "wasted", "failed", "dropped", "throttled",
-                         "cancelled", "size", "cache_blocks", "prefetch_blocks",
+                         "watched", "cancelled", "size", "cache_blocks", "prefetch_blocks",
                          "prefetch_losses", "prefetch_reopens", "lookups", "matches", "recorded",
                          "record_dropped", "prefetch_reads", "over_rate"}]
 for name in ["device_prefetch_reads", "prefetches_over_rate"]: # these two

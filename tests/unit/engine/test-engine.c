@@ -237,7 +237,8 @@ static void test_what_is_issued(void **state)
     assert_int_equal(qm_cache_prefetch(cache, 2, 0, &fill), 0);
     qm_cache_fail(cache, fill);
     assert_int_equal(qm_cache_prefetch(cache, 1, 0, &fill), 0);
-    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load).throttled,
+                     0);
     assert_int_equal(issued_n, 2);
     assert_int_equal(issued[0].block, 2);
     assert_int_equal(issued[1].block, 99);
@@ -373,7 +374,7 @@ static void test_run_throttled(void **state)
 
     atomic_store(&load.share, QM_DEVICE_LOAD_ALL / 2);
     for (unsigned i = 0; i < 4; i++)
-        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load);
+        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load).throttled;
     assert_int_equal(throttled, 16);
     assert_int_equal(issued_n, 2);
     assert_issued(0, 8, 8);
@@ -453,7 +454,7 @@ static void test_throttled(void **state)
     for (uint64_t b = 0; b < 16; b++) {
         const struct qm_candidate wanted = qm_candidate_of(b);
 
-        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load);
+        throttled += qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load).throttled;
     }
     assert_int_equal(throttled, 15);
     assert_int_equal(issued_n, 1);
@@ -462,7 +463,8 @@ static void test_throttled(void **state)
     assert_false(qm_engine_needs_time(&engine));
     assert_int_equal(qm_engine_issue(&engine, 1, 1,
                                      &(struct qm_candidate){20, 1, 1, false}, 1, issue,
-                                     &load),
+                                     &load)
+                         .throttled,
                      0);
     assert_int_equal(issued_n, 2);
 }
@@ -482,11 +484,13 @@ static void test_probability(void **state)
     (void)state;
     qm_admission_init(&admission);
     atomic_store(&admission.thresholds[0], 0.5F);
-    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 0);
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load).throttled,
+                     0);
     assert_int_equal(issued_n, 4);
     issued_n = 0;
     engine.admission = &admission;
-    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load), 3);
+    assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load).throttled,
+                     3);
     assert_int_equal(issued_n, 2);
     assert_int_equal(issued[0].block, 10);
     assert_int_equal(issued[1].block, 30);
@@ -502,6 +506,15 @@ static int issued_of(float probability, bool stream)
     issued_n = 0;
     (void)qm_engine_issue(&engine, 1, 0, &wanted, 1, issue, &load);
     return (int)issued_n;
+}
+
+static void assert_kept(const struct qm_candidate *c, unsigned throttled,
+                        unsigned watched)
+{
+    const struct qm_kept_back kept = qm_engine_issue(&engine, 3, 0, c, 1, issue, &load);
+
+    assert_int_equal(kept.throttled, throttled);
+    assert_int_equal(kept.watched, watched);
 }
 
 /* What is not known to pay is watched, unless the device would be too busy for it: the
@@ -520,11 +533,11 @@ static void test_watched(void **state)
     engine.bound = &bound;
     engine.bounded = true;
     atomic_store(&admission.thresholds[0], .7F);
-    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
+    assert_kept(&rule, 1, 0);
     assert_false(qm_bound_is_watching(&bound));
     atomic_store(&admission.thresholds[0], 0);
-    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
-    assert_int_equal(qm_engine_issue(&engine, 3, 0, &stream, 1, issue, &load), 4);
+    assert_kept(&rule, 0, 1);
+    assert_kept(&stream, 0, 4);
     assert_int_equal(issued_n, 0);
     assert_int_equal(p.refused.block, 60);
     assert_int_equal(p.refused.count, 4);
@@ -543,10 +556,12 @@ static void test_watched(void **state)
     assert_false(qm_bound_is_watching(&bound));
     /* Another prefetcher has to prove itself. */
     prove(&bound.watch);
-    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 0);
+    assert_kept(&rule, 0, 0);
     qm_engine_set_prefetcher(&engine, &p.base, &(struct qm_mining_config){.ablate = 0});
     engine.bounded = true;
-    assert_int_equal(qm_engine_issue(&engine, 3, 0, &rule, 1, issue, &load), 1);
+    assert_kept(&rule, 0, 1);
+    qm_bound_rest(&bound, true); /* nothing is watched then, unless it is to end */
+    assert_kept(&rule, 1, 0);
     engine.admission = NULL;
     engine.bound = NULL;
     engine.bounded = false;
@@ -598,9 +613,11 @@ static void test_no_price(void **state)
     atomic_store(&busy.share, 0);
     engine.load = &busy;
     wanted.probability = 0.6F;
-    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load), 0);
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load).throttled,
+                     0);
     wanted.probability = 0.4F;
-    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load), 2);
+    assert_int_equal(qm_engine_issue(&engine, 1, 1, &wanted, 1, issue, &load).throttled,
+                     2);
     engine.load = NULL;
     qm_device_load_destroy(&busy);
 }
