@@ -92,6 +92,8 @@ s = tagged.stats()
 said = {k: s[k] for k in ("reads", "misses", "prefetch_hits", "prefetches", "device_reads",
                           "device_blocks")}
 assert s["reads"] == len(blocks), said
+if s["prefetches"] > 0:  # four of those that were watched would have been used
+    assert s["watched"] >= 4, s
 if pattern == "random":
     assert s["prefetches"] < len(blocks) // 10, said
 elif pattern == "strided":  # what lies between is not read
