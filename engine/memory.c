@@ -277,7 +277,6 @@ void qm_memory_use(struct qm_memory *m, struct qm_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&m->lock);
     m->config.prefetcher = prefetcher;
-    m->marginal = 0; /* it begins to count anew */
     m->given = m->rules;
     m->fits = false;
     watch(m, false);

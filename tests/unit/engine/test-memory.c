@@ -248,6 +248,8 @@ static void decide_once(unsigned earn)
  * What the one before had brought is no part of that. */
 static void test_another_counts_anew(void **state)
 {
+    uint64_t before;
+
     begin(32 * MIB, true);
     for (unsigned i = 0; i < 6; i++)
         decide_once(100000);
@@ -255,8 +257,10 @@ static void test_another_counts_anew(void **state)
     rules.marginal = 0;
     rules.limit = 0;
     qm_memory_use(&memory, &rules.base);
+    before = get().rules;
     decide_once(0);
     decide_once(0);
+    assert_true(get().rules < before);
     assert_int_equal(get().rules, rules.limit);
     assert_int_equal(get().traded, 6);
     end();
