@@ -41,8 +41,13 @@ int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
     return right.high == hash.high && right.low == hash.low ? 0 : EBADMSG;
 }
 
-/* Of a partition's memory, the most that counts of keys on disk take. */
-enum { COLD_SHARE = 16 };
+enum {
+    COLD_SHARE = 16,    /* of a partition's memory, the most that counts of keys on disk
+                           take */
+    ALONG_MOST = 512,   /* bytes of an entry: several of them are on a page */
+    SLICE_LEAST = 1024, /* entries */
+    WORN_LEAST = 256,   /* keys that left the disk */
+};
 
 void store_buffer_add(struct partition *p, struct entry *e)
 {
@@ -55,34 +60,6 @@ void store_buffer_remove(struct partition *p, struct entry *e)
 {
     store_list_remove(&p->buffer, e);
     p->dead -= e->dead;
-}
-
-void store_stale_add(struct partition *p, struct entry *e)
-{
-    if (p->stale_count == p->stale_size) {
-        uint32_t size = p->stale_size ? p->stale_size * 2 : 64;
-        struct entry **stale = realloc(p->stale, size * sizeof *stale);
-
-        if (!stale)
-            return; /* its copy stays until it is overwritten or deleted: it is shadowed
-                     */
-        p->stale = stale;
-        p->stale_size = size;
-    }
-    p->stale[p->stale_count++] = e;
-    e->copy = p->stale_count;
-}
-
-void store_stale_remove(struct partition *p, struct entry *e)
-{
-    struct entry *last;
-
-    if (e->clean || e->copy == 0)
-        return;
-    last = p->stale[--p->stale_count];
-    p->stale[e->copy - 1] = last;
-    last->copy = e->copy;
-    e->copy = 0;
 }
 
 struct making {
@@ -148,7 +125,7 @@ static struct disk_record record_of(const struct entry *e, uint8_t *hash)
         .key_len = e->key_len,
         .value = e->bytes + e->key_len,
         .value_len = e->value_len,
-        .dead = e->dead || e->place != PLACE_BUFFER,
+        .dead = e->dead,
     };
 }
 
@@ -163,11 +140,21 @@ static void forget_copy(struct partition *p, struct entry *e)
     p->bloom.removed++;
 }
 
+/* A part of what is being written: entries in ascending order of hash. */
+struct slice {
+    struct entry **entries;
+    struct disk_record *changes;
+    uint8_t (*hashes)[DISK_HASH];
+    size_t count, size;
+};
+
 /* The disk layer may have carried out some of the changes: each entry counts as one
  * that has a copy, so that what becomes of it deletes or overwrites that. */
-static void suspect(struct partition *p)
+static void suspect(struct partition *p, const struct slice *s)
 {
-    for (struct entry *e = p->buffer.oldest; e; e = e->newer) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct entry *e = s->entries[i];
+
         if (e->dead || e->on_disk)
             continue;
         e->on_disk = true;
@@ -177,78 +164,158 @@ static void suspect(struct partition *p)
     }
 }
 
-static void done(struct partition *p)
+static void written(struct partition *p, struct entry *e)
 {
-    struct entry *e;
-
-    while (p->stale_count > 0) {
-        e = p->stale[p->stale_count - 1];
-        store_stale_remove(p, e);
+    if (e->dead) {
         forget_copy(p, e);
+    } else if (!e->on_disk) {
+        e->on_disk = true;
+        p->disk_copies++;
+        p->shadowed++;
+        store_bloom_add(&p->bloom, e->hash);
     }
-    free(p->stale);
-    p->stale = NULL;
-    p->stale_size = 0;
-    while ((e = p->buffer.oldest)) {
-        if (e->dead) {
-            forget_copy(p, e);
-        } else if (e->on_disk) {
-            p->shadowed--;
-        } else {
-            p->disk_copies++;
-            store_bloom_add(&p->bloom, e->hash);
-        }
-        store_buffer_remove(p, e);
-        store_table_remove(&p->table, e);
-        store_entry_free(&p->table, e);
+    if (e->place != PLACE_BUFFER) {
+        e->clean = true;
+        e->copy = e->frequency;
+        return;
     }
+    if (!e->dead)
+        p->shadowed--;
+    store_buffer_remove(p, e);
+    store_table_remove(&p->table, e);
+    store_entry_free(&p->table, e);
+}
+
+static int write_slice(struct partition *p, struct slice *s)
+{
+    int r;
+
+    if (s->count == 0)
+        return 0;
+    for (size_t i = 0; i < s->count; i++)
+        s->changes[i] = record_of(s->entries[i], s->hashes[i]);
+    p->disk_error = r = p->disk_ops->apply(p->disk, s->changes, s->count);
+    if (r != 0) {
+        suspect(p, s);
+        return r;
+    }
+    p->stats.disk_writes += s->count;
+    p->stats.disk_batches++;
+    for (size_t i = 0; i < s->count; i++)
+        written(p, s->entries[i]);
+    s->count = 0;
+    return 0;
+}
+
+/* Whether an entry in memory is written with one of the buffer that is next to it: it
+ * will be on the same page on disk, and then leaves memory without a write.  Not if it
+ * is large, when it has pages of its own, or hot, when it is changed again before. */
+static bool goes_along(const struct partition *p, const struct entry *e,
+                       const struct entry *victim)
+{
+    return e->place != PLACE_BUFFER && !e->clean && store_entry_size(e) <= ALONG_MOST &&
+           (!victim || e->frequency / 2 <= victim->frequency);
 }
 
 static int by_hash(const void *a, const void *b)
 {
-    const struct disk_record *x = a, *y = b;
+    const struct store_hash *x = &(*(struct entry *const *)a)->hash,
+                            *y = &(*(struct entry *const *)b)->hash;
 
-    return memcmp(x->hash, y->hash, DISK_HASH);
+    if (x->high != y->high)
+        return x->high > y->high ? 1 : -1;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+/* Adds a line's entries of the buffer, and what goes along as far as there is room. */
+static int add_line(struct partition *p, struct slice *s, uint64_t line)
+{
+    const struct entry *victim = p->ops->counts ? p->ops->victim(p) : NULL;
+    size_t buffered = 0, along = 0, from;
+
+    for (struct table_walk w = store_table_walk(&p->table, line);;) {
+        const struct entry *e = store_table_next(&w);
+
+        if (!e)
+            break;
+        buffered += e->place == PLACE_BUFFER;
+        along += goes_along(p, e, victim);
+    }
+    if (s->count + buffered + along > s->size) {
+        int r = write_slice(p, s);
+
+        if (r != 0)
+            return r;
+    }
+    if (along > s->size - s->count - buffered)
+        along = s->size - s->count - buffered;
+    from = s->count;
+    for (struct table_walk w = store_table_walk(&p->table, line);;) {
+        struct entry *e = store_table_next(&w);
+
+        if (!e)
+            break;
+        if (e->place != PLACE_BUFFER && (along == 0 || !goes_along(p, e, victim)))
+            continue;
+        along -= e->place != PLACE_BUFFER;
+        s->entries[s->count++] = e;
+    }
+    qsort(&s->entries[from], s->count - from, sizeof(struct entry *), by_hash);
+    return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* A table's lines are in the order of the disk layer's records. */
+static int write_lines(struct partition *p, struct slice *s, uint32_t *lines)
+{
+    size_t n = 0;
+    int r = 0;
+
+    for (const struct entry *e = p->buffer.oldest; e; e = e->newer)
+        lines[n++] = (uint32_t)store_table_line(&p->table, e->hash.high);
+    qsort(lines, n, sizeof *lines, by_number);
+    for (size_t i = 0; i < n && r == 0; i++)
+        if (i == 0 || lines[i] != lines[i - 1])
+            r = add_line(p, s, lines[i]);
+    return r ? r : write_slice(p, s);
+}
+
+/* Too many keys for the filter, or too many of its bits are of keys that left. */
+static bool is_worn(const struct bloom *b)
+{
+    uint64_t keys = b->added - b->removed;
+
+    return keys > b->capacity || (b->removed > WORN_LEAST && b->removed > keys / 2);
 }
 
 int store_buffer_write(struct partition *p)
 {
-    size_t n = p->buffer.count + p->stale_count, i = 0;
-    struct disk_record *changes;
-    uint8_t(*hashes)[DISK_HASH];
+    size_t n = p->buffer.count;
+    struct slice s = {.size = n < SLICE_LEAST ? SLICE_LEAST : n};
+    uint32_t *lines;
     int r;
 
     if (n == 0)
         return 0;
     if (p->logs && (r = store_log_write(&p->log, true)) != 0)
         return p->disk_error = r;
-    changes = malloc(n * sizeof *changes);
-    hashes = malloc(n * sizeof *hashes);
-    if (!changes || !hashes) {
-        free(changes);
-        free(hashes);
-        return ENOMEM;
-    }
-    for (uint32_t s = 0; s < p->stale_count; s++, i++)
-        changes[i] = record_of(p->stale[s], hashes[i]);
-    for (struct entry *e = p->buffer.oldest; e; e = e->newer, i++)
-        changes[i] = record_of(e, hashes[i]);
-    qsort(changes, n, sizeof *changes, by_hash);
-    r = p->disk_ops->apply(p->disk, changes, n);
-    free(changes);
-    free(hashes);
-    p->disk_error = r;
-    if (r != 0) {
-        suspect(p);
-        return r;
-    }
-    p->stats.disk_writes += n;
-    p->stats.disk_batches++;
-    done(p);
-    /* Too many keys for the filter, or too many of its bits are of keys that left. */
-    if ((p->bloom.words || p->ops->counts) &&
-        (p->bloom.added - p->bloom.removed > p->bloom.capacity ||
-         p->bloom.removed > p->bloom.capacity / 2))
+    lines = malloc(n * sizeof *lines);
+    s.entries = malloc(s.size * sizeof(struct entry *));
+    s.changes = malloc(s.size * sizeof *s.changes);
+    s.hashes = malloc(s.size * sizeof *s.hashes);
+    r = lines && s.entries && s.changes && s.hashes ? write_lines(p, &s, lines)
+                                                    : ENOMEM;
+    free(lines);
+    free(s.entries);
+    free(s.changes);
+    free(s.hashes);
+    if (r == 0 && (p->bloom.words || p->ops->counts) && is_worn(&p->bloom))
         (void)store_filter_make(p);
-    return 0;
+    return r;
 }

@@ -23,10 +23,10 @@
  *   buffer.  A tombstone is in the write buffer: the key's copy on disk is to be
  *   deleted.
  * - `on_disk`: there is a copy on disk, which counts as absent.  It is the same as the
- *   entry if that is `clean`: in memory, and not changed since it came from there, so
- *   that it leaves memory without a write.  Else the copy is older.  An entry in memory
- *   with an older copy is in `stale`, and the next write of the buffer deletes it.
- * - A copy on disk is deleted only when the log has what followed it.
+ *   entry if that is `clean`: in memory, and not changed since it came from there or
+ * was written, so that it leaves memory without a write.  Else the copy is older, and
+ * is overwritten when the entry is written, or deleted when the key is.
+ * - An entry that is not clean is in the log with its value.
  * - `used` is what the entries, the table and the filters allocate. */
 #ifndef QM_STORE_INTERNAL_H
 #define QM_STORE_INTERNAL_H
@@ -52,8 +52,7 @@ struct entry {
     struct store_hash hash;
     uint64_t expires;
     uint32_t frequency;
-    uint32_t copy; /* clean: its copy's frequency; else its index in partition.stale and
-                      1, or 0 */
+    uint32_t copy; /* clean: its copy's frequency */
     uint32_t value_len;
     uint16_t key_len;
     uint8_t place;
@@ -208,8 +207,6 @@ struct partition {
     const struct policy_ops *ops;
     void *policy;
     struct entry_list buffer; /* oldest first to disk */
-    struct entry **stale;
-    uint32_t stale_count, stale_size;
     struct bloom bloom;
     struct cold cold; /* if the policy counts */
     const struct disk_ops *disk_ops;
@@ -219,7 +216,7 @@ struct partition {
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
 
     uint64_t memory;         /* entries in memory, metadata included: at most */
-    uint64_t buffer_bytes;   /* in the buffer, and of `stale`: at most */
+    uint64_t buffer_bytes;   /* in the buffer: at most */
     uint64_t used;           /* by entries in memory */
     uint64_t disk_copies;    /* records on disk, stale ones included */
     uint64_t damaged_copies; /* of them, when the filter was made */
@@ -239,10 +236,10 @@ static inline bool store_is_full(const struct partition *p, uint64_t more)
     return p->used + store_table_bytes(&p->table) + more > p->memory;
 }
 
-/* Whether the write buffer is over its bound, with the list of stale copies. */
+/* Whether the write buffer is over its bound. */
 static inline bool store_buffer_is_full(const struct partition *p)
 {
-    return p->buffer.bytes + p->stale_size * sizeof *p->stale > p->buffer_bytes;
+    return p->buffer.bytes > p->buffer_bytes;
 }
 
 uint64_t store_now(void); /* ms since 1970 */
@@ -289,9 +286,7 @@ uint64_t store_disk_cache(const struct qmstore_config *c); /* bytes, of a partit
 /* buffer.c */
 void store_buffer_add(struct partition *p, struct entry *e);    /* takes it over */
 void store_buffer_remove(struct partition *p, struct entry *e); /* gives it back */
-int store_buffer_write(struct partition *p); /* all of it, and deletes stale copies */
-void store_stale_add(struct partition *p, struct entry *e);
-void store_stale_remove(struct partition *p, struct entry *e);
+int store_buffer_write(struct partition *p);                    /* all of it */
 int store_filter_make(struct partition *p); /* from what is on disk */
 
 /* recover.c.  Opens the log in dir and replays it.  *set_aside: the partition's files

@@ -430,7 +430,7 @@ static uint64_t memory_of(const struct partition *p, const struct store_log_look
 {
     uint64_t bytes = p->used + p->buffer.bytes + store_table_bytes(&p->table) +
                      store_bloom_bytes(&p->bloom) + store_cold_bytes(&p->cold) +
-                     p->stale_size * sizeof *p->stale + log->memory;
+                     log->memory;
     return bytes + store_disk_cache(p->config);
 }
 

@@ -39,7 +39,6 @@ static bool is_over(uint64_t expires)
 static void leave_memory(struct partition *p, struct entry *e)
 {
     p->ops->remove(p, e);
-    store_stale_remove(p, e);
     p->used -= store_entry_bytes(e);
     p->memory_keys--;
 }
@@ -101,8 +100,6 @@ static void enter_memory(struct partition *p, struct entry *e)
     p->used += store_entry_bytes(e);
     p->memory_keys++;
     p->ops->add(p, e);
-    if (e->on_disk && !e->clean)
-        store_stale_add(p, e);
 }
 
 /* The disk does not take what memory evicts: nothing more may come in. */
@@ -348,8 +345,6 @@ static int change_value(struct partition *p, struct entry **at,
         if (in_memory) {
             p->used += store_entry_bytes(e) - store_entry_bytes(old);
             p->ops->replace(p, old, e);
-            if (!e->clean && e->copy > 0)
-                p->stale[e->copy - 1] = e;
         } else {
             store_list_replace(&p->buffer, old, e);
         }
@@ -375,10 +370,7 @@ static int put_known(struct partition *p, struct entry *e,
     if (error != 0)
         return error;
     e->frequency = frequency ? frequency : f < UINT32_MAX ? f + 1 : f;
-    if (e->clean) {
-        dirty(e);
-        store_stale_add(p, e);
-    }
+    dirty(e);
     if (e->place != PLACE_BUFFER) {
         p->stats.memory_hits++;
         p->ops->touch(p, e);

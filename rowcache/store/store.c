@@ -274,8 +274,6 @@ static int close_partition(struct partition *p, bool clean)
     store_table_free(&p->table);
     store_bloom_free(&p->bloom);
     store_cold_free(&p->cold);
-    free(p->stale);
-    p->stale = NULL;
     if (p->dir != -1)
         close(p->dir);
     p->dir = -1;

@@ -282,7 +282,7 @@ static void test_expired_while_refused(void **state)
 }
 
 /* A key that came from disk, is asked for more often than can be counted there, and
- * goes through the write buffer back to memory: its copy on disk is then deleted.  At
+ * goes through the write buffer back to memory: its older copy stays on disk.  At
  * first it is in memory, or stays on disk.  Returns what was not as it is to be, or 0.
  */
 static int come_back(const struct qmstore_config *c, bool from_memory)
@@ -320,9 +320,9 @@ static int come_back(const struct qmstore_config *c, bool from_memory)
     p->memory = memory;
     if (qmstore_get(s, &key, sizeof key, NULL, NULL, NULL) != 0)
         return 7;
-    if (e->place == PLACE_BUFFER || p->stale_count != 1)
+    if (e->place == PLACE_BUFFER || !e->on_disk || e->clean)
         return 8;
-    if (store_buffer_write(p) != 0 || p->disk_copies != 0)
+    if (store_buffer_write(p) != 0 || p->disk_copies != 1)
         return 9;
     return 0;
 }

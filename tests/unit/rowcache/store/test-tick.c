@@ -121,8 +121,9 @@ static void test_older_copy(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-/* A value that came from disk is changed: the next batch deletes its copy there. */
-static void test_copy_is_deleted(void **state)
+/* A value that came from disk is changed: its copy there is no value of the key, and is
+ * overwritten when the new one leaves memory. */
+static void test_copy_is_overwritten(void **state)
 {
     struct qmstore *s = open_with(QMSTORE_NONE);
     struct partition *p = &s->partitions[0];
@@ -131,9 +132,17 @@ static void test_copy_is_deleted(void **state)
     assert_int_equal(get(s), 0);
     assert_true(entry(s)->clean);
     put(s, 0);
-    assert_int_equal(store_buffer_write(p), 0);
-    assert_int_equal(p->disk_copies, 0);
-    assert_non_null(entry(s));
+    assert_false(entry(s)->clean);
+    assert_int_equal(p->disk_copies, 1);
+    assert_int_equal(p->shadowed, 1);
+    assert_int_equal(stats_of(s).keys, 1);
+    put_on_disk(s, now + LIFE);
+    assert_null(entry(s));
+    assert_int_equal(p->disk_copies, 1);
+    assert_int_equal(p->shadowed, 0);
+    assert_int_equal(get(s), 0);
+    now += LIFE;
+    assert_int_equal(get(s), ENOENT);
     assert_int_equal(qmstore_close(s), 0);
 }
 
@@ -168,7 +177,7 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_on_disk),    TEST(test_deleted_on_disk),
-        TEST(test_older_copy), TEST(test_copy_is_deleted),
+        TEST(test_older_copy), TEST(test_copy_is_overwritten),
         TEST(test_log),
     };
 

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-along.c - what is written with the write buffer: entries in memory that are next
+ * to its own on disk, which then leave memory without a write.
+ *
+ *   store-along [TEST] */
+#include <sys/wait.h>
+
+#include "rowcache/store/store.h"
+
+#include "testing.h"
+
+enum { KEYS = 3000, SMALL = 40, LARGE = 700, EVICTED = 100, MANY = 900 };
+
+static char value[LARGE];
+static struct disk_ops changed; /* the disk layer's, with an apply() of the test */
+static const struct disk_ops *below;
+static size_t carried_out; /* of a batch that fails */
+
+static struct qmstore_config config(const char *policy,
+                                    enum qmstore_durability durability)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.memory = 4 << 20;
+    c.policy = policy;
+    c.durability = durability;
+    c.threadless = true;
+    return c;
+}
+
+static void fill(struct qmstore *s, uint32_t len)
+{
+    for (uint32_t key = 0; key < KEYS; key++) {
+        memcpy(value, &key, sizeof key);
+        assert_int_equal(qmstore_put(s, &key, sizeof key, value, len, 0), 0);
+    }
+}
+
+/* All keys are there, with their values. */
+static void check(struct qmstore *s)
+{
+    assert_int_equal(stats_of(s).keys, KEYS);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        void *v;
+
+        assert_int_equal(qmstore_get(s, &key, sizeof key, &v, NULL, NULL), 0);
+        assert_memory_equal(v, &key, sizeof key);
+        free(v);
+    }
+}
+
+static struct entry *entry_of(struct partition *p, uint32_t key)
+{
+    return store_table_find(&p->table, store_hash_of(&key, sizeof key), &key,
+                            sizeof key);
+}
+
+/* Moves some entries to the write buffer, which is not written. */
+static void evict_some(struct partition *p, unsigned n)
+{
+    const uint64_t memory = p->memory, bytes = p->buffer_bytes;
+
+    p->buffer_bytes = UINT64_MAX;
+    while (p->buffer.count < n) {
+        p->memory = p->used + store_table_bytes(&p->table) - 1;
+        assert_int_equal(store_partition_balance(p), 0);
+    }
+    p->memory = memory;
+    p->buffer_bytes = bytes;
+}
+
+/* Writes the buffer.  What was in memory is clean if it was beside an entry of the
+ * buffer and not `stays`, and only then.  Returns how many are clean. */
+static unsigned write_and_look(struct partition *p, bool (*stays)(uint32_t key))
+{
+    bool *beside = calloc(p->table.n, sizeof *beside);
+    size_t buffered = p->buffer.count;
+    unsigned clean = 0;
+
+    assert_non_null(beside);
+    for (const struct entry *e = p->buffer.oldest; e; e = e->newer)
+        beside[store_table_line(&p->table, e->hash.high)] = true;
+    assert_int_equal(store_buffer_write(p), 0);
+    assert_int_equal(p->buffer.count, 0);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        const struct entry *e = entry_of(p, key);
+
+        if (!e)
+            continue;
+        assert_int_equal(e->clean, beside[store_table_line(&p->table, e->hash.high)] &&
+                                       !stays(key));
+        assert_int_equal(e->on_disk, e->clean);
+        clean += e->clean;
+    }
+    free(beside);
+    assert_int_equal(p->shadowed, clean);
+    assert_int_equal(p->disk_copies, buffered + clean);
+    return clean;
+}
+
+static bool none(uint32_t key)
+{
+    return false;
+}
+
+static bool all(uint32_t key)
+{
+    return true;
+}
+
+/* They leave memory, and nothing is written; all that is later written is those that
+ * stayed.  With few entries, and with more than a slice. */
+static void test_written_once(void **state)
+{
+    static const char *const policies[] = {"lru", "lfu", "wtinylfu"};
+
+    for (unsigned i = 0; i < 6; i++) {
+        struct qmstore_config c = config(policies[i / 2], QMSTORE_NONE);
+        struct qmstore *s;
+        struct partition *p;
+        unsigned clean;
+
+        remove_below(test_dir);
+        s = open_ok(&c);
+        p = &s->partitions[0];
+        fill(s, SMALL);
+        evict_some(p, i % 2 ? MANY : EVICTED);
+        clean = write_and_look(p, none);
+        assert_true(clean > EVICTED);
+        p->memory = 0;
+        assert_int_equal(store_partition_balance(p), 0);
+        assert_int_equal(store_buffer_write(p), 0);
+        assert_int_equal(p->memory_keys, 0);
+        assert_int_equal(stats_of(s).disk_writes, KEYS);
+        for (uint32_t key = 0; key < KEYS;
+             key++) /* the records have their frequencies */
+            assert_int_equal(
+                store_cold_count(&p->cold, store_hash_of(&key, sizeof key)), 0);
+        store_set_memory(p);
+        check(s);
+        assert_int_equal(qmstore_close(s), 0);
+        s = open_ok(&c);
+        check(s);
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+static void test_large(void **state)
+{
+    struct qmstore_config c = config("lru", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+
+    fill(s, LARGE);
+    evict_some(&s->partitions[0], EVICTED);
+    assert_int_equal(write_and_look(&s->partitions[0], all), 0);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+static bool is_hot(uint32_t key)
+{
+    return key % 2;
+}
+
+static void test_hot(void **state)
+{
+    struct qmstore_config c = config("lfu", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+
+    fill(s, SMALL);
+    for (uint32_t key = 1; key < KEYS; key += 2)
+        for (unsigned i = 0; i < 4; i++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+    evict_some(&s->partitions[0], EVICTED);
+    assert_true(write_and_look(&s->partitions[0], is_hot) > 0);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+static int failing_apply(struct disk *d, const struct disk_record *changes, size_t n)
+{
+    assert_int_equal(below->apply(d, changes, n < carried_out ? n : carried_out), 0);
+    return ENOSPC;
+}
+
+/* The disk takes a part of a batch: what went along and may be there is deleted with
+ * its key, or written with its later value. */
+static void test_part(void **state)
+{
+    for (carried_out = 0; carried_out < 2 * EVICTED; carried_out += EVICTED) {
+        struct qmstore_config c = config("lru", QMSTORE_NONE);
+        struct qmstore *s;
+        struct partition *p;
+
+        remove_below(test_dir);
+        s = open_ok(&c);
+        p = &s->partitions[0];
+        fill(s, SMALL);
+        evict_some(p, EVICTED);
+        below = p->disk_ops;
+        changed = *below;
+        changed.apply = failing_apply;
+        p->disk_ops = &changed;
+        assert_int_equal(store_buffer_write(p), ENOSPC);
+        assert_int_equal(stats_of(s).keys, KEYS);
+        p->disk_ops = below;
+        check(s);
+        for (uint32_t key = 0; key < KEYS; key += 2)
+            assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+        p->memory = 0;
+        assert_int_equal(store_partition_balance(p), 0);
+        assert_int_equal(store_buffer_write(p), 0);
+        assert_int_equal(p->disk_copies, KEYS / 2);
+        assert_int_equal(stats_of(s).keys, KEYS / 2);
+        for (uint32_t key = 0; key < KEYS; key++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL),
+                             key % 2 ? 0 : ENOENT);
+        p->memory = UINT64_MAX / 2;
+        assert_int_equal(qmstore_close(s), 0);
+    }
+}
+
+/* The process ends after entries went along, were changed or left memory. */
+static void test_killed(void **state)
+{
+    struct qmstore_config c = config("lru", QMSTORE_SYNC);
+    struct qmstore *s;
+    pid_t child = fork();
+    int status;
+
+    assert_int_not_equal(child, -1);
+    if (child == 0) {
+        struct partition *p;
+
+        s = open_ok(&c);
+        p = &s->partitions[0];
+        for (uint32_t key = 0; key < KEYS; key++)
+            (void)qmstore_put(s, &key, sizeof key, "older", 5, 0);
+        evict_some(p, EVICTED);
+        if (store_buffer_write(p) != 0 || p->shadowed == 0)
+            _exit(1);
+        fill(s, SMALL);
+        evict_some(p, EVICTED);
+        _exit(p->disk_copies != p->shadowed);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    s = open_ok(&c);
+    assert_int_equal(stats_of(s).lost, 0);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_written_once), TEST(test_large),  TEST(test_hot),
+        TEST(test_part),         TEST(test_killed),
+    };
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
