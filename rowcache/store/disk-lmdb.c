@@ -242,6 +242,7 @@ static int lmdb_checkpoint(struct disk *d)
 
 const struct disk_ops disk_lmdb = {
     .name = "lmdb",
+    .unsynced_most = PAGES_MOST,
     .open = lmdb_open,
     .get = lmdb_get,
     .apply = lmdb_apply,

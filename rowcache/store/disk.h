@@ -40,6 +40,9 @@ typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
 
 struct disk_ops {
     const char *name;
+    /* Bytes of cache that it makes use of while apply() need not make durable, at most;
+     * 0: any. */
+    uint64_t unsynced_most;
     /* Recovers after a crash.  EBADMSG: the files are damaged, for certain, and are set
      * aside.  Any other error leaves them where they are. */
     int (*open)(const struct disk_config *config, struct disk **d);

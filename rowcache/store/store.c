@@ -240,7 +240,10 @@ void store_set_memory(struct partition *p)
 
 uint64_t store_disk_cache(const struct qmstore_config *c)
 {
-    return (c->disk_cache ? c->disk_cache : c->memory / 8) / c->partitions;
+    uint64_t bytes = (c->disk_cache ? c->disk_cache : c->memory / 8) / c->partitions;
+    uint64_t most = store_disk_find(c->disk)->unsynced_most;
+
+    return c->durability == QMSTORE_NONE && most && bytes > most ? most : bytes;
 }
 
 static int open_disk(struct partition *p, int dir, const char *path, char *why,
