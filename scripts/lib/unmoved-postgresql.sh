@@ -6,6 +6,7 @@
 # bounds it (version 1 or 2, whichever is mounted).
 # shellcheck disable=SC2154 # bench/unmoved's variables
 
+. scripts/lib/memory-group.sh
 . scripts/lib/postgresql.sh
 PG_CLUSTER=$T/files/cluster
 
@@ -19,20 +20,9 @@ esac
 group=''
 group_leave() {
     stack_files_leave # what is in it ends first
-    [ -z "$group" ] || wait_for 10 rmdir "$group"
+    memory_group_remove
 }
 at_end group_leave
-group_make() {
-    local root=/sys/fs/cgroup
-    if [ -d $root/memory ]; then
-        group=$(mktemp -d $root/memory/quickmine.XXXXXXXX) || fail "no memory control group"
-        echo "$memory" >"$group/memory.limit_in_bytes" || fail "memory cannot be bounded"
-    else
-        echo +memory >$root/cgroup.subtree_control 2>/dev/null
-        group=$(mktemp -d $root/quickmine.XXXXXXXX) || fail "no memory control group"
-        echo "$memory" >"$group/memory.max" || fail "memory cannot be bounded"
-    fi
-}
 
 database_load() { # DIR SIZE_MB
     mkdir -p "$1"
@@ -48,7 +38,7 @@ database_load() { # DIR SIZE_MB
     forget "$PG"
     stack_mariadbd=''
     stack_files_leave
-    group_make
+    memory_group_make && memory_group_limit "$memory" || fail "memory cannot be bounded"
     # A basket's accounts are where a hash says; the first of 800 baskets are more popular.
     cat >"$T/basket.sql" <<EOF
 \set basket random_exponential(1, 800, 2)
