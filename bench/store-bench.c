@@ -8,7 +8,9 @@
  * Prints one line: operations a second, of all and of the last fifth; hits of memory
  * and all look-ups in the last fifth; bytes of memory, keys there; operations a second
  * of this process's CPU time, which other programs disturb less (0: another process
- * does the work). */
+ * does the work); and of each operation, bytes read from disk, bytes of pages that
+ * became dirty, and major page faults.  With --seconds, "the last fifth" is the second
+ * half of the time, and all of these are of it.  A line for each action of several. */
 #include <argp.h>
 #include <db.h>
 #include <errno.h>
@@ -28,14 +30,17 @@
 #include "store-redis.h"
 
 enum action { GET, UPDATE, BOTH };
+enum { ACTIONS = 3 };
 
 static struct {
-    const char *engine, *policy, *disk, *dir, *durability, *socket;
-    unsigned long long operations, keys, memory, seed;
+    const char *engine, *policy, *disk, *dir, *durability, *socket, *group;
+    unsigned long long operations, keys, memory, seed, limit;
     unsigned value, partitions, threads;
     double zipf; /* 0: uniform */
     double share;
-    enum action action;
+    double seconds;                       /* 0: as long as the operations take */
+    enum action actions[ACTIONS], action; /* the present one */
+    unsigned n_actions;
     bool shift; /* popularity moves on five times */
 } o = {
     .engine = "store",
@@ -48,7 +53,8 @@ static struct {
     .threads = 1,
     .zipf = 1,
     .share = .25,
-    .action = BOTH,
+    .actions = {BOTH},
+    .n_actions = 1,
     .seed = 1,
 };
 
@@ -63,11 +69,15 @@ static const struct argp_option options[] = {
     {"memory", 'm', "BYTES", 0, "instead of --share", 0},
     {"share", 's', "SHARE", 0, "of the keys that memory is for; .25", 0},
     {"zipf", 'z', "S", 0, "exponent; 0: uniform", 0},
-    {"action", 'a', "NAME", 0, "get, update or both", 0},
+    {"action", 'a', "NAME", 0, "get, update or both; or several: get,update", 0},
     {"partitions", 'P', "N", 0, "1", 0},
     {"threads", 't', "N", 0, "1", 0},
     {"seed", 'S', "N", 0, "1", 0},
     {"socket", 's' + 256, "PATH", 0, "of the server, for redis", 0},
+    {"group", 'g', "DIR", 0,
+     "a memory control group to join before the store is opened", 0},
+    {"limit", 'l', "BYTES", 0, "of that group, once all keys are there", 0},
+    {"seconds", 'T', "S", 0, "ends after so long, if the operations are not done", 0},
     {"shift", 'x', NULL, 0, "popularity moves to other keys five times", 0},
     {0},
 };
@@ -106,7 +116,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         o.zipf = strtod(arg, NULL);
         break;
     case 'a':
-        o.action = *arg == 'g' ? GET : *arg == 'u' ? UPDATE : BOTH;
+        o.n_actions = 0;
+        for (char *a = strtok(arg, ","); a && o.n_actions < ACTIONS;
+             a = strtok(NULL, ","))
+            o.actions[o.n_actions++] = *a == 'g' ? GET : *a == 'u' ? UPDATE : BOTH;
         break;
     case 'P':
         o.partitions = (unsigned)strtoul(arg, NULL, 10);
@@ -119,6 +132,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         break;
     case 's' + 256:
         o.socket = arg;
+        break;
+    case 'g':
+        o.group = arg;
+        break;
+    case 'l':
+        o.limit = strtoull(arg, NULL, 10);
+        break;
+    case 'T':
+        o.seconds = strtod(arg, NULL);
         break;
     case 'x':
         o.shift = true;
@@ -149,6 +171,7 @@ static _Noreturn void die(const char *what, int error)
 static struct qmstore *store;
 static MDB_env *env;
 static MDB_dbi dbi;
+static MDB_txn *loading; /* while the keys are loaded: of several of them */
 static DB *bdb;
 static DB_ENV *bdb_env;
 static bool redis;
@@ -200,12 +223,12 @@ static int put(uint32_t key, char *value)
         return qmstore_put(store, &key, sizeof key, value, o.value, 0);
     if (env) {
         MDB_val k = {sizeof key, &key}, v = {o.value, value};
-        MDB_txn *txn;
-        int r = mdb_txn_begin(env, NULL, 0, &txn);
+        MDB_txn *txn = loading;
+        int r = txn ? 0 : mdb_txn_begin(env, NULL, 0, &txn);
 
         if (r == 0)
             r = mdb_put(txn, dbi, &k, &v, 0);
-        return r == 0 ? mdb_txn_commit(txn) : r;
+        return r == 0 && !loading ? mdb_txn_commit(txn) : r;
     } else {
         DBT k = {.data = &key, .size = sizeof key},
             v = {.data = value, .size = o.value};
@@ -236,22 +259,65 @@ static double table(double entries)
 
 /* The memory with which the store has the share of its keys in memory (its sixth figure
  * tells): their entries, the table of these and of the write buffer's, the filter of
- * those on disk, a sixteenth and an eighth of it all for the write buffer and the disk
- * layer's cache, and under LFU counts of keys on disk, in at most a sixteenth. */
+ * those on disk, which all may be, a sixteenth of it all for the write buffer, what the
+ * disk layer uses of an eighth, and under LFU counts of keys on disk, in at most a
+ * sixteenth. */
 static uint64_t memory(void)
 {
     double keys = (double)o.keys * o.share;
     uint64_t entry = (72 + 4 + o.value + 8 + 15) / 16 * 16;
     double lines = table(keys / o.partitions * 1.1) * o.partitions;
-    double filter =
-        (double)power_of_two(((double)o.keys - keys) / o.partitions * 1.5 * 9.6) / 8 *
-        o.partitions;
-
-    double counts = strcmp(o.policy, "lfu") ? 0 : ((double)o.keys - keys) * 1.5 * 4.6;
+    double filter = (double)power_of_two((double)o.keys / o.partitions * 1.5 * 9.6) /
+                    8 * o.partitions;
+    double counts = strcmp(o.policy, "lfu") ? 0 : (double)o.keys * 1.5 * 4.6;
     double other = keys * (double)entry + lines + filter;
-    double all = fmin((other + counts) * 16 / 13, other * 16 / 12);
+    double lmdb = *o.durability == 'n' && (!o.disk || strcmp(o.disk, "lmdb") == 0)
+                      ? (512 << 10) * o.partitions
+                      : 0;             /* its pages of a transaction */
+    unsigned cache = lmdb > 0 ? 0 : 2; /* sixteenths */
+    double all = fmin((other + lmdb + counts) * 16 / (15 - cache),
+                      (other + lmdb) * 16 / (14 - cache));
 
     return o.memory ? o.memory : (uint64_t)all;
+}
+
+/* Writes to a file of the group.  0, or an errno value. */
+static int tell_group(const char *file, unsigned long long number)
+{
+    char name[4096];
+    FILE *f;
+
+    snprintf(name, sizeof name, "%s/%s", o.group, file);
+    f = fopen(name, "r+e");
+    if (!f)
+        return errno;
+    fprintf(f, "%llu\n", number);
+    return fclose(f) == 0 ? 0 : errno;
+}
+
+/* From here on, what this process allocates and what it reads from files counts there.
+ */
+static void join_group(void)
+{
+    int r = tell_group("cgroup.procs", 0); /* 0: this process */
+
+    if (r != 0)
+        die(o.group, r);
+}
+
+/* The kernel takes away cached pages that are over the limit: none is dirty. */
+static void limit_group(void)
+{
+    int r = EBUSY;
+
+    for (unsigned tries = 0; r == EBUSY && tries < 10; tries++) {
+        sync();
+        r = tell_group("memory.max", o.limit);
+        if (r == ENOENT)
+            r = tell_group("memory.limit_in_bytes", o.limit);
+    }
+    if (r != 0)
+        die("the group's limit", r);
 }
 
 static void open_engine(void)
@@ -288,7 +354,11 @@ static void open_engine(void)
 
         if ((r = mdb_env_create(&env)) != 0 ||
             (r = mdb_env_set_mapsize(env, UINT64_C(8) << 30)) != 0 ||
-            (r = mdb_env_open(env, o.dir, MDB_NOSYNC | MDB_NOTLS, 0600)) != 0 ||
+            /* Where data is larger than memory, its manual advises against read-ahead.
+             */
+            (r = mdb_env_open(env, o.dir,
+                              MDB_NOSYNC | MDB_NOTLS | (o.group ? MDB_NORDAHEAD : 0),
+                              0600)) != 0 ||
             (r = mdb_txn_begin(env, NULL, 0, &txn)) != 0 ||
             (r = mdb_dbi_open(txn, NULL, MDB_INTEGERKEY, &dbi)) != 0 ||
             (r = mdb_txn_commit(txn)) != 0)
@@ -356,59 +426,142 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static double processor_time(void)
-{
-    struct rusage u;
-
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
 struct worker {
     pthread_t thread;
-    unsigned number;
-    uint64_t from, to;
+    unsigned number, series;
+    uint64_t from, to, done;
+    double until; /* or earlier; 0: not */
 };
+
+enum { LOOKS = 64 }; /* operations between two looks at the clock */
 
 static void *work(void *opaque)
 {
-    const struct worker *w = opaque;
+    struct worker *w = opaque;
     struct drand48_data random;
     char *value = calloc(1, o.value);
 
-    srand48_r((long)(o.seed * 1000 + w->number + w->from), &random);
+    /* Not the keys of the action before, which are in memory. */
+    srand48_r((long)((o.seed + w->series * 1000000) * 1000 + w->number + w->from),
+              &random);
     for (uint64_t i = w->from; i < w->to; i++) {
         uint32_t key =
             draw(&random, o.shift ? floor((double)i * 5 / (double)o.operations) : 0);
         double coin = 0;
         int r;
 
+        if (w->until > 0 && (i - w->from) % LOOKS == 0 && now() >= w->until)
+            break;
         if (o.action == BOTH)
             drand48_r(&random, &coin);
         r = o.action == GET || (o.action == BOTH && coin < .5) ? get(key, value)
                                                                : put(key, value);
         if (r != 0)
             die("an operation", r);
+        w->done++;
     }
     free(value);
     return NULL;
 }
 
-static void run(uint64_t from, uint64_t to)
+/* The operations that were done. */
+static uint64_t run(unsigned series, uint64_t from, uint64_t to)
 {
     struct worker *workers = calloc(o.threads, sizeof *workers);
+    double until = o.seconds > 0 ? now() + o.seconds / 2 : 0;
+    uint64_t done = 0;
 
     for (unsigned i = 0; i < o.threads; i++) {
         workers[i] = (struct worker){.number = i,
+                                     .series = series,
                                      .from = from + (to - from) * i / o.threads,
-                                     .to = from + (to - from) * (i + 1) / o.threads};
+                                     .to = from + (to - from) * (i + 1) / o.threads,
+                                     .until = until};
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
             die("a thread", errno);
     }
-    for (unsigned i = 0; i < o.threads; i++)
+    for (unsigned i = 0; i < o.threads; i++) {
         pthread_join(workers[i].thread, NULL);
+        done += workers[i].done;
+    }
     free(workers);
+    return done;
+}
+
+/* All keys are there first, in an order that says nothing.  LMDB gets many of them in a
+ * transaction: this takes no part in the time. */
+static void load(char *value)
+{
+    enum { TOGETHER = 1000 };
+    int r = 0;
+
+    for (uint64_t i = 0; i < o.keys && r == 0; i++) {
+        if (env && !loading)
+            r = mdb_txn_begin(env, NULL, 0, &loading);
+        if (r == 0)
+            r = put((uint32_t)((i * 7919 + 17) % o.keys), value);
+        if (r == 0 && loading && (i % TOGETHER == TOGETHER - 1 || i == o.keys - 1)) {
+            r = mdb_txn_commit(loading);
+            loading = NULL;
+        }
+    }
+    if (r != 0)
+        die("loading", r);
+}
+
+/* At a moment. */
+struct mark {
+    double time, processor;
+    struct rusage used;
+    struct qmstore_stats stats;
+};
+
+static struct mark mark(void)
+{
+    struct mark m = {.time = now()};
+
+    getrusage(RUSAGE_SELF, &m.used);
+    m.processor = (double)(m.used.ru_utime.tv_sec + m.used.ru_stime.tv_sec) +
+                  (double)(m.used.ru_utime.tv_usec + m.used.ru_stime.tv_usec) / 1e6;
+    if (store)
+        qmstore_get_stats(store, &m.stats);
+    return m;
+}
+
+static void measure(unsigned series)
+{
+    struct mark began, fifth, ended;
+    uint64_t first, last, hits, all;
+    double whole;
+
+    began = mark();
+    first = run(series, 0, o.operations / 5 * 4);
+    redis_hits = redis_misses = 0;
+    fifth = mark();
+    last = run(series, o.operations / 5 * 4, o.operations);
+    ended = mark();
+    if (o.seconds > 0) {
+        began = fifth;
+        first = 0;
+    }
+    whole = (double)(first + last);
+    hits = ended.stats.memory_hits - fifth.stats.memory_hits;
+    all = hits + ended.stats.buffer_hits - fifth.stats.buffer_hits +
+          ended.stats.disk_hits - fifth.stats.disk_hits + ended.stats.misses -
+          fifth.stats.misses;
+    if (redis) {
+        hits = redis_hits;
+        all = redis_hits + redis_misses;
+    }
+    printf("%.0f %.0f %llu %llu %llu %llu %.0f %.0f %.0f %.3f\n",
+           whole / (ended.time - began.time), (double)last / (ended.time - fifth.time),
+           (unsigned long long)hits, (unsigned long long)all,
+           (unsigned long long)ended.stats.memory,
+           (unsigned long long)ended.stats.memory_keys,
+           redis ? 0 : whole / (ended.processor - began.processor),
+           (double)(ended.used.ru_inblock - began.used.ru_inblock) * 512 / whole,
+           (double)(ended.used.ru_oublock - began.used.ru_oublock) * 512 / whole,
+           (double)(ended.used.ru_majflt - began.used.ru_majflt) / whole);
 }
 
 int main(int argc, char **argv)
@@ -421,48 +574,21 @@ int main(int argc, char **argv)
                               NULL,
                               NULL,
                               NULL};
-    struct qmstore_stats before = {0}, after = {0};
-    double began, fifth, ended, processor;
     char *value;
 
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     value = calloc(1, o.value);
     if (o.zipf > 0)
         prepare_zipf();
+    if (o.group)
+        join_group();
     open_engine();
-    /* All keys are there first, in an order that says nothing. */
-    for (uint64_t i = 0; i < o.keys; i++) {
-        int r = put((uint32_t)((i * 7919 + 17) % o.keys), value);
-
-        if (r != 0)
-            die("loading", r);
+    load(value);
+    if (o.group && o.limit)
+        limit_group();
+    for (unsigned i = 0; i < o.n_actions; i++) {
+        o.action = o.actions[i];
+        measure(i);
     }
-    began = now();
-    processor = processor_time();
-    run(0, o.operations / 5 * 4);
-    if (store)
-        qmstore_get_stats(store, &before);
-    redis_hits = redis_misses = 0;
-    fifth = now();
-    run(o.operations / 5 * 4, o.operations);
-    ended = now();
-    processor = redis ? 0 : (double)o.operations / (processor_time() - processor);
-    if (store) {
-        uint64_t hits, all;
-
-        qmstore_get_stats(store, &after);
-        hits = after.memory_hits - before.memory_hits;
-        all = hits + after.buffer_hits - before.buffer_hits + after.disk_hits -
-              before.disk_hits + after.misses - before.misses;
-        printf("%.0f %.0f %llu %llu %llu %llu %.0f\n",
-               (double)o.operations / (ended - began),
-               (double)(o.operations / 5) / (ended - fifth), (unsigned long long)hits,
-               (unsigned long long)all, (unsigned long long)after.memory,
-               (unsigned long long)after.memory_keys, processor);
-        return qmstore_close(store) != 0;
-    }
-    printf("%.0f %.0f %llu %llu 0 0 %.0f\n", (double)o.operations / (ended - began),
-           (double)(o.operations / 5) / (ended - fifth), (unsigned long long)redis_hits,
-           (unsigned long long)(redis_hits + redis_misses), processor);
-    return 0;
+    return store && qmstore_close(store) != 0;
 }
