@@ -442,8 +442,9 @@ static void *work(void *opaque)
     char *value = calloc(1, o.value);
 
     /* Not the keys of the action before, which are in memory. */
-    srand48_r((long)((o.seed + w->series * 1000000) * 1000 + w->number + w->from),
-              &random);
+    srand48_r(
+        (long)((o.seed + w->series * UINT64_C(1000000)) * 1000 + w->number + w->from),
+        &random);
     for (uint64_t i = w->from; i < w->to; i++) {
         uint32_t key =
             draw(&random, o.shift ? floor((double)i * 5 / (double)o.operations) : 0);
