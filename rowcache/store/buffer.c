@@ -73,7 +73,10 @@ static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t
     struct partition *p = m->p;
     struct store_hash h = store_hash_from(hash);
     struct disk_record r;
+    struct entry *e;
 
+    if (p->doubtful && (e = store_table_find(&p->table, h, NULL, 0)))
+        e->found = true;
     store_bloom_add(&p->bloom, h);
     (void)store_cold_add(&p->cold, h, store_cold_count(&m->cold, h));
     if (store_record_unpack(h, bytes, len, &r) == 0)
@@ -82,6 +85,24 @@ static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t
         p->damaged_copies++;
     p->disk_copies++;
     return 0;
+}
+
+/* After a walk of all records, which marks the entries that have one: what counts as a
+ * copy is one.  Else a key whose copy was counted, and was not there, would be written
+ * and not be in the filter. */
+static void end_doubt(struct partition *p, bool walked)
+{
+    for (uint64_t i = 0; p->doubtful && i < p->table.n; i++) {
+        struct table_walk w = store_table_walk(&p->table, i);
+
+        for (struct entry *e; (e = store_table_next(&w)); e->found = false) {
+            if (!walked || e->found == e->on_disk)
+                continue;
+            p->shadowed += e->found ? 1 : UINT64_MAX;
+            e->on_disk = e->found;
+        }
+    }
+    p->doubtful &= !walked;
 }
 
 int store_filter_make(struct partition *p)
@@ -99,6 +120,7 @@ int store_filter_make(struct partition *p)
     p->disk_copies = p->damaged_copies = 0;
     if (r == 0)
         r = p->disk_ops->walk(p->disk, first, add_hash, &m);
+    end_doubt(p, r == 0);
     if (r != 0) { /* the old ones are still right */
         store_bloom_free(&p->bloom);
         store_cold_free(&p->cold);
@@ -149,9 +171,11 @@ struct slice {
 };
 
 /* The disk layer may have carried out some of the changes: each entry counts as one
- * that has a copy, so that what becomes of it deletes or overwrites that. */
+ * that has a copy, so that what becomes of it deletes or overwrites that; until the
+ * filter is made, which looks. */
 static void suspect(struct partition *p, const struct slice *s)
 {
+    p->doubtful = true;
     for (size_t i = 0; i < s->count; i++) {
         struct entry *e = s->entries[i];
 

@@ -24,8 +24,8 @@
  *   deleted.
  * - `on_disk`: there is a copy on disk, which counts as absent.  It is the same as the
  *   entry if that is `clean`: in memory, and not changed since it came from there or
- * was written, so that it leaves memory without a write.  Else the copy is older, and
- * is overwritten when the entry is written, or deleted when the key is.
+ *   was written, so that it leaves memory without a write.  Else the copy is older, and
+ *   is overwritten when the entry is written, or deleted when the key is.
  * - An entry that is not clean is in the log with its value.
  * - `used` is what the entries, the table and the filters allocate. */
 #ifndef QM_STORE_INTERNAL_H
@@ -59,6 +59,7 @@ struct entry {
     bool on_disk : 1, dead : 1, clean : 1;
     bool in_chunk : 1; /* see arena.h */
     bool changing : 1; /* a batch that the log has changes it: the log's is newer */
+    bool found : 1;    /* while the filter is made and `doubtful`: it has a record */
     char bytes[];      /* key, value */
 };
 
@@ -100,6 +101,7 @@ struct table {
 /* bytes: that the arena's chunks take, at most. */
 int store_table_init(struct table *t, uint64_t bytes);
 void store_table_free(struct table *t); /* and all entries */
+/* key NULL: any of that hash. */
 struct entry *store_table_find(const struct table *t, struct store_hash hash,
                                const void *key, size_t key_len);
 /* Whether there is an entry of a key with that hash. */
@@ -223,6 +225,7 @@ struct partition {
     uint64_t shadowed;       /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
     int disk_error;          /* of the last write to the disk layer */
+    bool doubtful;           /* one failed, so that `on_disk` may be without a copy */
     bool has_expiry;         /* keys may expire, so they are looked for */
     struct store_hash swept; /* up to here */
 

@@ -222,6 +222,51 @@ static void test_part(void **state)
     }
 }
 
+/* The disk takes nothing of a batch, and later another one without some of what went
+ * along.  A filter that is made then is of what is there; and of what is written
+ * later. */
+static void test_filter_after_failure(void **state)
+{
+    struct qmstore_config c = config("lfu", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+    struct partition *p = &s->partitions[0];
+    size_t supposed = 0;
+
+    fill(s, SMALL);
+    evict_some(p, EVICTED);
+    below = p->disk_ops;
+    changed = *below;
+    changed.apply = failing_apply;
+    carried_out = 0;
+    p->disk_ops = &changed;
+    assert_int_equal(store_buffer_write(p), ENOSPC);
+    p->disk_ops = below;
+    for (uint32_t key = 1; key < KEYS; key += 2)
+        for (unsigned i = 0; i < 4; i++)
+            assert_int_equal(qmstore_get(s, &key, sizeof key, NULL, NULL, NULL), 0);
+    assert_int_equal(store_buffer_write(p), 0);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        const struct entry *e = entry_of(p, key);
+
+        supposed += e && e->on_disk && !e->clean;
+    }
+    assert_true(supposed > 0);
+    assert_int_equal(store_filter_make(p), 0);
+    assert_int_equal(stats_of(s).keys, KEYS);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        const struct entry *e = entry_of(p, key);
+
+        assert_true(!e || e->on_disk == e->clean);
+    }
+    p->memory = 0;
+    assert_int_equal(store_partition_balance(p), 0);
+    assert_int_equal(store_buffer_write(p), 0);
+    assert_int_equal(p->memory_keys, 0);
+    assert_int_equal(p->disk_copies, KEYS);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 /* The process ends after entries went along, were changed or left memory. */
 static void test_killed(void **state)
 {
@@ -258,7 +303,8 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
         TEST(test_written_once), TEST(test_large),  TEST(test_hot),
-        TEST(test_part),         TEST(test_killed),
+        TEST(test_part),         TEST(test_filter_after_failure),
+        TEST(test_killed),
     };
 
     if (argc > 1)
