@@ -45,6 +45,7 @@ enum {
     COLD_SHARE = 16,    /* of a partition's memory, the most that counts of keys on disk
                            take */
     ALONG_MOST = 512,   /* bytes of an entry: several of them are on a page */
+    ALONG_REACH = 2048, /* of records between two that are likely on one page */
     SLICE_LEAST = 1024, /* entries */
     WORN_LEAST = 256,   /* keys that left the disk */
 };
@@ -237,8 +238,29 @@ static int write_slice(struct partition *p, struct slice *s)
 static bool goes_along(const struct partition *p, const struct entry *e,
                        const struct entry *victim)
 {
-    return e->place != PLACE_BUFFER && !e->clean && store_entry_size(e) <= ALONG_MOST &&
+    return p->disk_ops->has_pages && e->place != PLACE_BUFFER && !e->clean &&
+           store_entry_size(e) <= ALONG_MOST &&
            (!victim || e->frequency / 2 <= victim->frequency);
+}
+
+/* Whether an entry is likely on one page with another of these: hashes are spread
+ * evenly, and a record is about as long as an entry.  Where memory has few of the keys,
+ * even the next one on the line is pages away, and takes a write of its own. */
+static bool is_near(const struct partition *p, const struct entry *e,
+                    struct entry *const *others, size_t n)
+{
+    uint64_t records = p->disk_copies + p->buffer.count;
+    uint64_t between = ALONG_REACH / store_entry_size(e);
+
+    if (records <= between)
+        return true;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t x = e->hash.high, y = others[i]->hash.high;
+
+        if ((x > y ? x - y : y - x) <= UINT64_MAX / records * between)
+            return true;
+    }
+    return false;
 }
 
 static int by_hash(const void *a, const void *b)
@@ -271,18 +293,22 @@ static int add_line(struct partition *p, struct slice *s, uint64_t line)
         if (r != 0)
             return r;
     }
-    if (along > s->size - s->count - buffered)
-        along = s->size - s->count - buffered;
     from = s->count;
     for (struct table_walk w = store_table_walk(&p->table, line);;) {
         struct entry *e = store_table_next(&w);
 
         if (!e)
             break;
-        if (e->place != PLACE_BUFFER && (along == 0 || !goes_along(p, e, victim)))
-            continue;
-        along -= e->place != PLACE_BUFFER;
-        s->entries[s->count++] = e;
+        if (e->place == PLACE_BUFFER)
+            s->entries[s->count++] = e;
+    }
+    for (struct table_walk w = store_table_walk(&p->table, line); along > 0;) {
+        struct entry *e = store_table_next(&w);
+
+        if (!e || s->count == s->size)
+            break;
+        if (goes_along(p, e, victim) && is_near(p, e, &s->entries[from], buffered))
+            s->entries[s->count++] = e;
     }
     qsort(&s->entries[from], s->count - from, sizeof(struct entry *), by_hash);
     return 0;

@@ -436,6 +436,7 @@ static int bdb_checkpoint(struct disk *d)
 
 const struct disk_ops disk_bdb = {
     .name = "bdb",
+    .has_pages = true,
     .open = bdb_open,
     .get = bdb_get,
     .apply = bdb_apply,

@@ -242,6 +242,7 @@ static int lmdb_checkpoint(struct disk *d)
 
 const struct disk_ops disk_lmdb = {
     .name = "lmdb",
+    .has_pages = true,
     .unsynced_most = PAGES_MOST,
     .open = lmdb_open,
     .get = lmdb_get,

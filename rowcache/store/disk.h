@@ -40,6 +40,7 @@ typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
 
 struct disk_ops {
     const char *name;
+    bool has_pages; /* of several records that are next to each other in their order */
     /* Bytes of cache that it makes use of while apply() need not make durable, at most;
      * 0: any. */
     uint64_t unsynced_most;

@@ -147,6 +147,56 @@ static void test_written_once(void **state)
     }
 }
 
+/* With many records on disk, the next one on the line is on another page. */
+static void test_near(void **state)
+{
+    const uint64_t supposed = 1 << 20;
+    struct qmstore_config c = config("lru", QMSTORE_NONE);
+    struct qmstore *s = open_ok(&c);
+    struct partition *p = &s->partitions[0];
+    uint64_t reach = UINT64_MAX / (supposed + EVICTED) * 2048 / (72 + 4 + SMALL);
+    struct store_hash evicted[EVICTED];
+    unsigned clean = 0, n = 0;
+
+    fill(s, SMALL);
+    evict_some(p, EVICTED);
+    for (const struct entry *e = p->buffer.oldest; e && n < EVICTED; e = e->newer)
+        evicted[n++] = e->hash;
+    p->disk_copies += supposed;
+    assert_int_equal(store_buffer_write(p), 0);
+    p->disk_copies -= supposed;
+    for (uint32_t key = 0; key < KEYS; key++) {
+        const struct entry *e = entry_of(p, key);
+        bool near = false;
+
+        for (unsigned i = 0; e && e->clean && i < n; i++) {
+            uint64_t apart = e->hash.high - evicted[i].high;
+
+            near |= apart < reach || -apart < reach;
+        }
+        assert_true(near || !e || !e->clean);
+        clean += near;
+    }
+    assert_true(clean > 0 && clean < EVICTED / 2);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
+/* Files have no pages for several of them. */
+static void test_files(void **state)
+{
+    struct qmstore_config c = config("lru", QMSTORE_NONE);
+    struct qmstore *s;
+
+    c.disk = "files";
+    s = open_ok(&c);
+    fill(s, SMALL);
+    evict_some(&s->partitions[0], EVICTED);
+    assert_int_equal(write_and_look(&s->partitions[0], all), 0);
+    check(s);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 static void test_large(void **state)
 {
     struct qmstore_config c = config("lru", QMSTORE_NONE);
@@ -302,8 +352,13 @@ int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
-        TEST(test_written_once), TEST(test_large),  TEST(test_hot),
-        TEST(test_part),         TEST(test_filter_after_failure),
+        TEST(test_written_once),
+        TEST(test_near),
+        TEST(test_files),
+        TEST(test_large),
+        TEST(test_hot),
+        TEST(test_part),
+        TEST(test_filter_after_failure),
         TEST(test_killed),
     };
 
