@@ -237,15 +237,6 @@ static int put(uint32_t key, char *value)
     }
 }
 
-static uint64_t power_of_two(double n)
-{
-    uint64_t p = 1;
-
-    while ((double)p < n)
-        p *= 2;
-    return p;
-}
-
 /* Bytes of the store's table of that many entries: lines for six, which grow by a
  * quarter. */
 static double table(double entries)
@@ -267,8 +258,7 @@ static uint64_t memory(void)
     double keys = (double)o.keys * o.share;
     uint64_t entry = (72 + 4 + o.value + 8 + 15) / 16 * 16;
     double lines = table(keys / o.partitions * 1.1) * o.partitions;
-    double filter = (double)power_of_two((double)o.keys / o.partitions * 1.5 * 9.6) /
-                    8 * o.partitions;
+    double filter = (double)o.keys * 1.5 * 9.6 / 8;
     double counts = strcmp(o.policy, "lfu") ? 0 : (double)o.keys * 1.5 * 4.6;
     double other = keys * (double)entry + lines + filter;
     double lmdb = *o.durability == 'n' && (!o.disk || strcmp(o.disk, "lmdb") == 0)

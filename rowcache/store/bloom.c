@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bloom.c - a Bloom filter of the keys on disk (the thesis, 4.4.1).
  *
- * m and k by the usual formulas, m rounded up to a power of two.  The k bits of a key
+ * m and k by the usual formulas, m rounded up to whole words.  The k bits of a key
  * come from its 128-bit hash (Kirsch and Mitzenmacher: two hashes suffice).  A filter
  * with more keys than it was made for says yes more often, and stays right.  Bits
  * cannot be taken back: the store makes a new one when many are of keys that have left.
@@ -21,8 +21,7 @@ int store_bloom_init(struct bloom *b, uint64_t capacity, double p)
     if (p <= 0)
         return 0;
     m = -(double)b->capacity * log(p) / (ln2 * ln2);
-    for (b->bits = 64; (double)b->bits < m;)
-        b->bits *= 2;
+    b->bits = ((uint64_t)m / 64 + 1) * 64;
     b->hashes = (unsigned)lround((double)b->bits / (double)b->capacity * ln2);
     /* More bits than asked for are used to look at fewer of them. */
     if (b->hashes > (unsigned)ceil(-log(p) / ln2))
@@ -39,13 +38,18 @@ void store_bloom_free(struct bloom *b)
     *b = (struct bloom){0};
 }
 
+static uint64_t bit_of(const struct bloom *b, uint64_t hash)
+{
+    return (uint64_t)((unsigned __int128)hash * b->bits >> 64);
+}
+
 void store_bloom_add(struct bloom *b, struct store_hash hash)
 {
     uint64_t at = hash.high;
 
     b->added++;
     for (unsigned i = 0; b->words && i < b->hashes; i++, at += hash.low | 1) {
-        uint64_t bit = at & (b->bits - 1);
+        uint64_t bit = bit_of(b, at);
 
         b->words[bit / 64] |= UINT64_C(1) << (bit % 64);
     }
@@ -56,7 +60,7 @@ bool store_bloom_may_have(const struct bloom *b, struct store_hash hash)
     uint64_t at = hash.high;
 
     for (unsigned i = 0; b->words && i < b->hashes; i++, at += hash.low | 1) {
-        uint64_t bit = at & (b->bits - 1);
+        uint64_t bit = bit_of(b, at);
 
         if (!(b->words[bit / 64] & UINT64_C(1) << (bit % 64)))
             return false;

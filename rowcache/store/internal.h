@@ -146,7 +146,7 @@ struct entry *store_table_next(struct table_walk *w); /* NULL: no more */
 
 struct bloom {
     uint64_t *words;
-    uint64_t bits; /* a power of two */
+    uint64_t bits; /* whole words */
     unsigned hashes;
     uint64_t capacity; /* keys for which the false positives are as configured */
     uint64_t added, removed;

@@ -282,16 +282,18 @@ static void test_fading(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-/* As many false positives as configured; a full one is still right. */
+/* As many false positives as configured, with no more bits than that takes; a full one
+ * is still right. */
 static void test_bloom(void **state)
 {
-    static const double rates[] = {.1, .01, .001};
+    static const double rates[] = {.1, .01, .001}, bits[] = {4.793, 9.586, 14.378};
 
     for (unsigned i = 0; i < 3; i++) {
         struct bloom b;
         unsigned wrong = 0;
 
         assert_int_equal(store_bloom_init(&b, 10000, rates[i]), 0);
+        assert_true((double)b.bits <= 10000 * bits[i] + 64);
         for (uint32_t k = 0; k < 10000; k++)
             store_bloom_add(&b, store_hash_of(&k, sizeof k));
         for (uint32_t k = 0; k < 10000; k++)
