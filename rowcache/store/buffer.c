@@ -234,13 +234,14 @@ static int write_slice(struct partition *p, struct slice *s)
 
 /* Whether an entry in memory is written with one of the buffer that is next to it: it
  * will be on the same page on disk, and then leaves memory without a write.  Not if it
- * is large, when it has pages of its own, or hot, when it is changed again before. */
+ * is large, when it has pages of its own, or hotter than the victim, when others leave
+ * first and it is changed again before. */
 static bool goes_along(const struct partition *p, const struct entry *e,
                        const struct entry *victim)
 {
     return p->disk_ops->has_pages && e->place != PLACE_BUFFER && !e->clean &&
            store_entry_size(e) <= ALONG_MOST &&
-           (!victim || e->frequency / 2 <= victim->frequency);
+           (!victim || e->frequency <= victim->frequency);
 }
 
 /* Whether an entry is likely on one page with another of these: hashes are spread
