@@ -8,7 +8,7 @@
 
 #include "rowcache/readahead/changes.h"
 #include "rowcache/readahead/numbers.h"
-#include "rowcache/readahead/watched.h"
+#include "rowcache/readahead/watcher.h"
 
 enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, WATCHED = 16384 };
 enum { TA_AT_ONCE, TA_TOGETHER };
@@ -25,7 +25,7 @@ struct qm_auto {
     struct qm_items *fresh; /* not judged */
     struct qm_items *old;   /* judged */
     struct qm_numbers out;  /* of those in the two */
-    struct qm_watched *watched;
+    struct qm_watcher *watcher;
     struct qm_items *recent;  /* rows that were asked for or read: when */
     struct qm_items *changed; /* for TA: when */
     struct qm_changes *together;
@@ -49,23 +49,40 @@ void qm_auto_settings_init(struct qm_auto_settings *settings)
     };
 }
 
+static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
+{
+    return qm_rule_yield_get(ra->yield, arm)->rule;
+}
+
+/* qm_watcher_calls.judged */
+static void tell_ended(void *opaque, struct qm_item item, unsigned arm, bool used)
+{
+    const struct qm_auto *ra = opaque;
+
+    if (ra->calls.ended && rule_of(ra, arm) == QM_AUTO_MINED)
+        ra->calls.ended(ra->calls.opaque, item, used);
+}
+
 struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
                             const struct qm_auto_calls *calls)
 {
     struct qm_auto *ra = calloc(1, sizeof *ra);
+    const struct qm_watcher_calls watcher_calls = {ra, tell_ended};
 
     if (!ra)
         return NULL;
     ra->settings = *settings;
     ra->calls = *calls;
     ra->yield = qm_rule_yield_new(settings->judge_ms, settings->watches);
-    ra->watched = qm_watched_new(WATCHED);
+    if (ra->yield)
+        ra->watcher =
+            qm_watcher_new(WATCHED, settings->judge_ms, ra->yield, &watcher_calls);
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_items_new(settings->recent);
     ra->changed = qm_items_new(CHANGED);
     ra->together = qm_changes_new();
-    if (!ra->yield || !ra->watched || !ra->fresh || !ra->old || !ra->recent ||
+    if (!ra->yield || !ra->watcher || !ra->fresh || !ra->old || !ra->recent ||
         !ra->changed || !ra->together) {
         qm_auto_free(ra);
         return NULL;
@@ -77,8 +94,8 @@ void qm_auto_free(struct qm_auto *ra)
 {
     if (!ra)
         return;
+    qm_watcher_free(ra->watcher);
     qm_rule_yield_free(ra->yield);
-    qm_watched_free(ra->watched);
     qm_items_free(ra->fresh);
     qm_items_free(ra->old);
     qm_items_free(ra->recent);
@@ -97,7 +114,7 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
 /* Reads of rows that are out, or watched, tell something. */
 bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row)
 {
-    return qm_numbers_may_have(&ra->out, row) || qm_watched_may_have(ra->watched, row);
+    return qm_numbers_may_have(&ra->out, row) || qm_watcher_may_have(ra->watcher, row);
 }
 
 static uint64_t value_of(unsigned arm, uint64_t now_ms)
@@ -108,11 +125,6 @@ static uint64_t value_of(unsigned arm, uint64_t now_ms)
 static unsigned arm_of(uint64_t value)
 {
     return value & 0xffff;
-}
-
-static unsigned rule_of(const struct qm_auto *ra, unsigned arm)
-{
-    return qm_rule_yield_get(ra->yield, arm)->rule;
 }
 
 static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t now_ms,
@@ -145,8 +157,7 @@ static void judge(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                   unsigned arm, bool used)
 {
     qm_rule_yield_judge(ra->yield, now_ms, arm, used);
-    if (ra->calls.ended && rule_of(ra, arm) == QM_AUTO_MINED)
-        ra->calls.ended(ra->calls.opaque, item, used);
+    tell_ended(ra, item, arm, used);
 }
 
 /* It has gone without use. */
@@ -203,64 +214,6 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     return true;
 }
 
-/* --- rows that are watched --- */
-
-static void judge_watched(struct qm_auto *ra, uint64_t now_ms,
-                          const struct qm_watched_row *row,
-                          enum qm_rule_yield_outcome outcome)
-{
-    qm_rule_yield_judge_watched(ra->yield, now_ms, row->arm, row->since_ms, outcome);
-    if (outcome != QM_RULE_YIELD_UNKNOWN && ra->calls.ended &&
-        rule_of(ra, row->arm) == QM_AUTO_MINED)
-        ra->calls.ended(ra->calls.opaque, row->item, outcome == QM_RULE_YIELD_USED);
-}
-
-/* A client's read of a row.  It would have missed it all the same if it came before the
- * database would have answered; and where it is a hit, nothing would have been fetched.
- */
-static void read_watched(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
-                         bool hit)
-{
-    struct qm_watched_row row;
-    bool early;
-
-    if (!qm_watched_take(ra->watched, item, &row))
-        return;
-    early = (double)(now_ms - row.since_ms) * 1000 < qm_rule_yield_read_us(ra->yield);
-    if (!row.judged)
-        judge_watched(ra, now_ms, &row,
-                      hit || early ? QM_RULE_YIELD_UNKNOWN : QM_RULE_YIELD_USED);
-    else if (!hit)
-        qm_rule_yield_late_watched(ra->yield, now_ms, row.arm);
-}
-
-/* It has changed, or is dropped. */
-static void end_watch(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
-                      enum qm_rule_yield_outcome outcome)
-{
-    struct qm_watched_row row;
-
-    if (qm_watched_take(ra->watched, item, &row) && !row.judged)
-        judge_watched(ra, now_ms, &row, outcome);
-}
-
-static void end_all_watches(struct qm_auto *ra)
-{
-    struct qm_watched_row row;
-
-    while (qm_watched_take_any(ra->watched, &row))
-        if (!row.judged)
-            judge_watched(ra, row.since_ms, &row, QM_RULE_YIELD_UNKNOWN);
-}
-
-static void watch(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
-                  const int64_t *rows, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++)
-        if (qm_watched_add(ra->watched, (struct qm_item){table, rows[i]}, arm, now_ms))
-            qm_rule_yield_watch(ra->yield, now_ms, arm);
-}
-
 /* --- what the arms want --- */
 
 static struct qm_auto_request *request_for(struct qm_auto *ra, uint32_t table)
@@ -302,8 +255,7 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
 
     if (n == 0)
         return 0;
-    watch(ra, now_ms, arm, table, rows,
-          qm_rule_yield_to_watch(ra->yield, now_ms, arm, n));
+    qm_watcher_note(ra->watcher, now_ms, arm, table, rows, n);
     allowed = qm_rule_yield_allow(ra->yield, now_ms, arm, n);
     for (unsigned i = 0; i < allowed; i++) {
         struct qm_auto_request *request = request_for(ra, table);
@@ -423,7 +375,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     struct qm_seer_row row;
     bool ahead;
 
-    read_watched(ra, now_ms, item, hit);
+    qm_watcher_read(ra->watcher, now_ms, item, hit);
     if (!hit) {
         qm_rule_yield_read(ra->yield, us);
         waste(ra, now_ms, item);
@@ -457,7 +409,7 @@ void qm_auto_predicted(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     waste(ra, now_ms, item);
-    end_watch(ra, now_ms, item, QM_RULE_YIELD_UNUSED);
+    qm_watcher_end(ra->watcher, now_ms, item, QM_RULE_YIELD_UNUSED);
     qm_items_remove(ra->recent, item);
     qm_items_remove(ra->changed, item); /* it becomes the newest */
     *qm_items_add(ra->changed, item) = now_ms;
@@ -481,7 +433,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
             qm_rule_yield_give_back(ra->yield, arm_of(*value), 1);
         leave(ra, all[i], item, *value);
     }
-    end_watch(ra, 0, item, QM_RULE_YIELD_UNKNOWN);
+    qm_watcher_end(ra->watcher, 0, item, QM_RULE_YIELD_UNKNOWN);
     qm_items_remove(ra->recent, item); /* it may be asked for at once */
 }
 
@@ -494,7 +446,7 @@ void qm_auto_dropped_all(struct qm_auto *ra)
     for (unsigned i = 0; i < 2; i++)
         while (qm_items_oldest(all[i], &item, &value))
             qm_auto_dropped(ra, item);
-    end_all_watches(ra);
+    qm_watcher_end_all(ra->watcher);
     qm_items_clear(ra->recent);
 }
 
@@ -515,16 +467,13 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
 
 void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
 {
-    struct qm_watched_row row;
     struct qm_item item;
     uint64_t value;
 
     while (qm_items_oldest(ra->fresh, &item, &value) &&
            now_ms - (value >> 16) >= ra->settings.judge_ms)
         judge_oldest(ra, now_ms);
-    while (now_ms >= ra->settings.judge_ms &&
-           qm_watched_expire(ra->watched, now_ms - ra->settings.judge_ms, &row))
-        judge_watched(ra, now_ms, &row, QM_RULE_YIELD_UNUSED);
+    qm_watcher_tick(ra->watcher, now_ms);
     if (has_rule(ra, QM_AUTO_TA))
         temporal_together(ra, now_ms);
 }
@@ -627,7 +576,7 @@ void qm_auto_forget(struct qm_auto *ra)
     }
     while (qm_items_oldest(ra->old, &item, &value))
         leave(ra, ra->old, item, value);
-    end_all_watches(ra);
+    qm_watcher_end_all(ra->watcher);
     qm_items_clear(ra->recent);
     qm_items_clear(ra->changed);
     qm_changes_clear(ra->together);
