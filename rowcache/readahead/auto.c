@@ -277,13 +277,11 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
 static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
                      int64_t first, int64_t last, bool down)
 {
-    unsigned n = 0;
+    /* Looking for each of them takes longer than all else here. */
+    unsigned most = qm_watcher_room(ra->watcher, now_ms, arm), n = 0;
     int64_t rows[64];
 
-    /* Looking for each of them takes longer than all else here. */
-    if (!qm_rule_yield_may(ra->yield, now_ms, arm))
-        return 0;
-    for (int64_t i = 0; i <= last - first && n < 64; i++) {
+    for (int64_t i = 0; i <= last - first && n < most && n < 64; i++) {
         int64_t row = down ? last - i : first + i;
 
         if (!is_recent(ra, now_ms, (struct qm_item){table, row}))

@@ -42,10 +42,15 @@ bool qm_watched_may_have(const struct qm_watched *w, int64_t row)
     return qm_numbers_may_have(&w->numbers, row);
 }
 
+bool qm_watched_is_full(const struct qm_watched *w)
+{
+    return qm_items_count(w->fresh) >= w->bound;
+}
+
 bool qm_watched_add(struct qm_watched *w, struct qm_item item, unsigned arm,
                     uint64_t now_ms)
 {
-    if (qm_items_count(w->fresh) >= w->bound)
+    if (qm_watched_is_full(w))
         return false;
     if (qm_watched_may_have(w, item.row)) {
         if (qm_items_find(w->fresh, item))

@@ -23,6 +23,8 @@ struct qm_watched_row {
 struct qm_watched *qm_watched_new(unsigned bound);
 void qm_watched_free(struct qm_watched *watched);
 
+/* No row can be added. */
+bool qm_watched_is_full(const struct qm_watched *watched);
 /* False: it is watched already, or there are too many. */
 bool qm_watched_add(struct qm_watched *watched, struct qm_item item, unsigned arm,
                     uint64_t now_ms);

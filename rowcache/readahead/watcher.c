@@ -52,6 +52,16 @@ static void judge(struct qm_watcher *w, uint64_t now_ms,
                         outcome == QM_RULE_YIELD_USED);
 }
 
+unsigned qm_watcher_room(struct qm_watcher *w, uint64_t now_ms, unsigned arm)
+{
+    unsigned room = qm_rule_yield_room(w->yield, now_ms, arm);
+
+    if (room > 0 && qm_watched_is_full(w->rows) &&
+        qm_rule_yield_get(w->yield, arm)->state == QM_RULE_YIELD_WATCHED)
+        return 0;
+    return room;
+}
+
 void qm_watcher_note(struct qm_watcher *w, uint64_t now_ms, unsigned arm,
                      uint32_t table, const int64_t *rows, unsigned n)
 {

@@ -26,6 +26,9 @@ void qm_watcher_free(struct qm_watcher *watcher);
 
 /* As qm_watched_may_have(). */
 bool qm_watcher_may_have(const struct qm_watcher *watcher, int64_t row);
+/* At most that many rows of an arm would be watched, or allowed (qm_rule_yield_room()),
+ * now: 0 for one that is watched while no more rows can be. */
+unsigned qm_watcher_room(struct qm_watcher *watcher, uint64_t now_ms, unsigned arm);
 /* Watches as many of these rows as the arm is to have watched. */
 void qm_watcher_note(struct qm_watcher *watcher, uint64_t now_ms, unsigned arm,
                      uint32_t table, const int64_t *rows, unsigned n);

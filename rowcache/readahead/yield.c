@@ -2,6 +2,7 @@
 /* yield.c - which ways to read ahead earn what they cost; see yield.h. */
 #include "rowcache/readahead/yield.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 enum { BUCKETS = 8192, KEEP = 1024 };
@@ -296,16 +297,37 @@ static unsigned room_to_watch(const struct qm_rule_yield_arm *a)
     return a->watched < most ? most - a->watched : 0;
 }
 
-bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
+/* The time that has passed says something, too. */
+static void settle(const struct qm_rule_yield *yield, uint64_t now_ms,
+                   struct qm_rule_yield_arm *a)
 {
-    const struct qm_rule_yield_arm *a = qm_rule_yield_get(yield, arm);
+    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at)
+        begin(a, now_ms, yield->watches ? QM_RULE_YIELD_WATCHED : QM_RULE_YIELD_TRIAL);
+    if (a->began == 0)
+        a->began = now_ms;
+    if (a->state == QM_RULE_YIELD_WATCHED || a->state == QM_RULE_YIELD_TRIAL)
+        decide(yield, now_ms, a);
+}
+
+unsigned qm_rule_yield_room(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm)
+{
+    struct qm_rule_yield_arm *a = get(yield, arm);
 
     if (!a || (a->state == QM_RULE_YIELD_OFF && now_ms < a->retry_at))
-        return false;
-    if (!a->foreseen && (a->state == QM_RULE_YIELD_WATCHED ||
-                         (a->state == QM_RULE_YIELD_OFF && yield->watches)))
-        return room_to_watch(a) > 0;
-    return a->state != QM_RULE_YIELD_TRIAL || a->foreseen || at_most_on_trial(a, 1) > 0;
+        return 0;
+    if (a->foreseen)
+        return UINT_MAX;
+    if (yield->watches && room_to_watch(a) == 0 &&
+        (a->state == QM_RULE_YIELD_WATCHED || a->state == QM_RULE_YIELD_OFF))
+        return 0;
+    settle(yield, now_ms, a);
+    if (a->state == QM_RULE_YIELD_OFF)
+        return 0;
+    if (a->state == QM_RULE_YIELD_WATCHED)
+        return room_to_watch(a);
+    return a->state == QM_RULE_YIELD_TRIAL || a->unpaid > 0
+               ? at_most_on_trial(a, UINT_MAX)
+               : UINT_MAX;
 }
 
 unsigned qm_rule_yield_to_watch(struct qm_rule_yield *yield, uint64_t now_ms,
@@ -315,13 +337,7 @@ unsigned qm_rule_yield_to_watch(struct qm_rule_yield *yield, uint64_t now_ms,
 
     if (!a || a->foreseen || !yield->watches)
         return 0;
-    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at)
-        begin(a, now_ms, QM_RULE_YIELD_WATCHED);
-    if (a->state != QM_RULE_YIELD_WATCHED)
-        return 0;
-    if (a->began == 0)
-        a->began = now_ms;
-    decide(yield, now_ms, a); /* the time that passes says something, too */
+    settle(yield, now_ms, a);
     if (a->state != QM_RULE_YIELD_WATCHED)
         return 0;
     return rows < room_to_watch(a) ? rows : room_to_watch(a);
@@ -381,12 +397,7 @@ unsigned qm_rule_yield_allow(struct qm_rule_yield *yield, uint64_t now_ms, unsig
         a->out += rows;
         return rows;
     }
-    if (a->state == QM_RULE_YIELD_OFF && now_ms >= a->retry_at && !yield->watches)
-        begin(a, now_ms, QM_RULE_YIELD_TRIAL);
-    if (a->began == 0)
-        a->began = now_ms;
-    if (a->state == QM_RULE_YIELD_TRIAL) /* the time that passes says something, too */
-        decide(yield, now_ms, a);
+    settle(yield, now_ms, a);
     if (a->state == QM_RULE_YIELD_OFF || a->state == QM_RULE_YIELD_WATCHED)
         return 0;
     if (a->state == QM_RULE_YIELD_TRIAL || a->unpaid > 0)

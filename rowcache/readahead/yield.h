@@ -105,10 +105,10 @@ const struct qm_rule_yield_arm *qm_rule_yield_get(const struct qm_rule_yield *yi
 /* Which share of its rows will be used; what was judged decides no more. */
 void qm_rule_yield_foresee(struct qm_rule_yield *yield, unsigned arm, double share);
 
-/* False: none would be watched or allowed now, whichever rows are wanted.  It changes
- * nothing. */
-bool qm_rule_yield_may(const struct qm_rule_yield *yield, uint64_t now_ms,
-                       unsigned arm);
+/* At most that many rows would be watched, or allowed, now, whichever are wanted: the
+ * caller need not look for more.  As the next two, it may turn the arm on or off, since
+ * time has passed. */
+unsigned qm_rule_yield_room(struct qm_rule_yield *yield, uint64_t now_ms, unsigned arm);
 /* All arms of that table are as if they were new, but for what is out. */
 void qm_rule_yield_forget(struct qm_rule_yield *yield, uint32_t table);
 /* How many of these rows are to be watched now, and not fetched; 0: the arm is not

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watched.c - rows that are watched: each once, judged in the order of entry,
- * known for late reads, and bounded. */
+ * known for late reads, and bounded; and how many an arm has room for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "rowcache/readahead/watched.h"
+#include "rowcache/readahead/watcher.h"
 
 static struct qm_item item(uint32_t table, int64_t row)
 {
@@ -54,8 +54,10 @@ static void test_bounds(void **state)
     struct qm_watched_row row;
     unsigned n = 0;
 
-    for (int64_t i = 0; i < 5; i++)
+    for (int64_t i = 0; i < 5; i++) {
+        assert_int_equal(qm_watched_is_full(w), i == 4);
         assert_int_equal(qm_watched_add(w, item(1, i), 1, 10), i < 4);
+    }
     for (int64_t i = 0; i < 4; i++) {
         assert_true(qm_watched_expire(w, 10, &row));
         assert_int_equal(row.item.row, i);
@@ -75,11 +77,48 @@ static void test_bounds(void **state)
     qm_watched_free(w);
 }
 
+static void ignore(void *opaque, struct qm_item item, unsigned arm, bool used)
+{
+}
+
+/* An arm that is watched has no room when all arms together watch as many as they may;
+ * one that fetches has. */
+static void test_room(void **state)
+{
+    const struct qm_watcher_calls calls = {.judged = ignore};
+    struct qm_rule_yield *yield = qm_rule_yield_new(5000, true);
+    struct qm_watcher *w = qm_watcher_new(64, 5000, yield, &calls);
+    unsigned on = qm_rule_yield_find(yield, 1, 0, 0);
+    unsigned watched = qm_rule_yield_find(yield, 2, 0, 0);
+    int64_t rows[64];
+
+    assert_non_null(w);
+    for (int64_t i = 0; i < 64; i++)
+        rows[i] = i;
+    qm_rule_yield_read(yield, 1000);
+    assert_int_equal(qm_watcher_room(w, 1, 0), 0);
+    assert_int_equal(qm_watcher_room(w, 1, on), QM_RULE_YIELD_WATCH_ROWS);
+    qm_watcher_note(w, 1, on, 1, rows, 64);
+    assert_int_equal(qm_rule_yield_get(yield, on)->watched, 64);
+    assert_int_equal(qm_watcher_room(w, 1, on), 0);
+    assert_int_equal(qm_watcher_room(w, 1, watched), 0);
+    for (int64_t i = 0; i < 48; i++)
+        qm_watcher_read(w, 100, item(1, i), false);
+    assert_int_equal(qm_watcher_room(w, 100, watched), QM_RULE_YIELD_WATCH_ROWS);
+    qm_watcher_note(w, 100, watched, 2, rows, 64);
+    assert_int_equal(qm_rule_yield_get(yield, watched)->watched, 48);
+    assert_int_equal(qm_watcher_room(w, 100, watched), 0);
+    assert_int_equal(qm_watcher_room(w, 100, on), 96);
+    qm_watcher_free(w);
+    qm_rule_yield_free(yield);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-yield.c - which arms are on, in virtual time: what is used, what it costs, how
  * busy the database is, and that what is off is tried again, seldom. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -181,30 +182,32 @@ static void test_processors(void **state)
     qm_rule_yield_free(w);
 }
 
-/* Whether an arm may fetch any row is known without asking for one. */
-static void test_may(void **state)
+/* How many rows an arm may fetch, or watch, at most is known before they are looked
+ * for.
+ */
+static void test_room(void **state)
 {
     struct qm_rule_yield *w = new_yield();
     unsigned arm = qm_rule_yield_find(w, 1, 0, 0), other;
 
-    assert_true(qm_rule_yield_may(w, 0, arm));
-    assert_false(qm_rule_yield_may(w, 0, 0));
+    assert_int_equal(qm_rule_yield_room(w, 0, arm), 96);
+    assert_int_equal(qm_rule_yield_room(w, 0, 0), 0);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 96);
-    assert_false(qm_rule_yield_may(w, 0, arm)); /* as many are out */
+    assert_int_equal(qm_rule_yield_room(w, 0, arm), 0); /* as many are out */
     qm_rule_yield_give_back(w, arm, 1);
-    assert_true(qm_rule_yield_may(w, 0, arm));
+    assert_int_equal(qm_rule_yield_room(w, 0, arm), 1);
     assert_int_equal(qm_rule_yield_allow(w, 0, arm, 200), 1);
     qm_rule_yield_paid(w, arm, 96, 9600, 0);
     for (int i = 0; i < 96; i++)
         qm_rule_yield_judge(w, 0, arm, false);
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
-    assert_false(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS - 1, arm));
-    assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
+    assert_int_equal(qm_rule_yield_room(w, QM_RULE_YIELD_RETRY_MS - 1, arm), 0);
+    assert_int_equal(qm_rule_yield_room(w, QM_RULE_YIELD_RETRY_MS, arm), 96);
     other = qm_rule_yield_find(w, 2, 0, 0);
     fetch(w, 0, other, 96, 100, 90);
-    assert_true(qm_rule_yield_may(w, 0, other)); /* is on */
+    assert_int_equal(qm_rule_yield_room(w, 0, other), UINT_MAX); /* is on */
     qm_rule_yield_foresee(w, arm, .5);
-    assert_true(qm_rule_yield_may(w, QM_RULE_YIELD_RETRY_MS, arm));
+    assert_int_equal(qm_rule_yield_room(w, QM_RULE_YIELD_RETRY_MS, arm), UINT_MAX);
     qm_rule_yield_free(w);
 }
 
@@ -425,9 +428,10 @@ static void test_watched(void **state)
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 10);
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 5000),
                      QM_RULE_YIELD_WATCH_ROWS);
-    assert_true(qm_rule_yield_may(w, 1000, good));
-    watch(w, 1000, good, QM_RULE_YIELD_WATCH_ROWS);
-    assert_false(qm_rule_yield_may(w, 1000, good));
+    watch(w, 1000, good, 10);
+    assert_int_equal(qm_rule_yield_room(w, 1000, good), QM_RULE_YIELD_WATCH_ROWS - 10);
+    watch(w, 1000, good, QM_RULE_YIELD_WATCH_ROWS - 10);
+    assert_int_equal(qm_rule_yield_room(w, 1000, good), 0);
     assert_int_equal(qm_rule_yield_to_watch(w, 1000, good, 10), 0);
     /* What is not known says nothing, and makes room. */
     judge_watched(w, 1100, good, 184, 1000, QM_RULE_YIELD_UNKNOWN);
@@ -448,6 +452,7 @@ static void test_watched(void **state)
     judge_watched(w, 1200, good, 1, 1000, QM_RULE_YIELD_UNUSED); /* there is none */
     assert_true(a->watched == 0 && a->watched_ms == 0);
     /* Few are out until it is known what they cost, of which the first says little. */
+    assert_int_equal(qm_rule_yield_room(w, 1200, good), 96);
     assert_int_equal(qm_rule_yield_allow(w, 1200, good, 500), 96);
     qm_rule_yield_paid(w, good, 1, 10000, 0);
     qm_rule_yield_judge(w, 1200, good, true);
@@ -502,9 +507,9 @@ static void test_watched_cost(void **state)
     assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF); /* .1 * 100 < 90 * .25 */
     for (int i = 0; i < 100; i++)
         qm_rule_yield_paid(w, others, 10, 10 * 10., 10 * 10.);
-    assert_false(qm_rule_yield_may(w, now + QM_RULE_YIELD_RETRY_MS - 1, arm));
+    assert_int_equal(qm_rule_yield_room(w, now + QM_RULE_YIELD_RETRY_MS - 1, arm), 0);
     now += QM_RULE_YIELD_RETRY_MS;
-    assert_true(qm_rule_yield_may(w, now, arm));
+    assert_int_equal(qm_rule_yield_room(w, now, arm), QM_RULE_YIELD_WATCH_ROWS);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(qm_rule_yield_to_watch(w, now, arm, 96), 96);
         qm_rule_yield_judge(w, now, arm, true); /* one that it fetched before */
@@ -543,22 +548,14 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watched),
-        cmocka_unit_test(test_watched_cost),
-        cmocka_unit_test(test_trial),
-        cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_price),
-        cmocka_unit_test(test_cheap),
-        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_foreseen),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_foreseen_cost),
-        cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_may),
-        cmocka_unit_test(test_age),
-        cmocka_unit_test(test_first_are_used),
-        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_watched),        cmocka_unit_test(test_watched_cost),
+        cmocka_unit_test(test_trial),          cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_changes),        cmocka_unit_test(test_price),
+        cmocka_unit_test(test_cheap),          cmocka_unit_test(test_late),
+        cmocka_unit_test(test_foreseen),       cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_foreseen_cost),  cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_room),           cmocka_unit_test(test_age),
+        cmocka_unit_test(test_first_are_used), cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
