@@ -190,17 +190,23 @@ enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
 {
     struct header header;
     size_t n;
+    int error;
 
     if (rows->place.put || !qm_rows_serves(rows, reader, now))
         return QM_ROWS_NONE;
-    if (qmstore_get(rows->store, key, length, value, &n, NULL) != 0)
+    error = value ? qmstore_get(rows->store, key, length, value, &n, NULL)
+                  : qmstore_head(rows->store, key, length, &header, sizeof header, &n,
+                                 NULL);
+    if (error != 0)
         return QM_ROWS_NONE;
-    memcpy(&header, *value, n < sizeof header ? 0 : sizeof header);
+    if (value)
+        memcpy(&header, *value, n < sizeof header ? 0 : sizeof header);
     if (n < sizeof header || header.generation != rows->generation[header.table]) {
-        free(*value);
+        if (value)
+            free(*value);
         return QM_ROWS_NONE;
     }
-    *text = (const char *)*value + sizeof header;
+    *text = value ? (const char *)*value + sizeof header : NULL;
     *text_length = n - sizeof header;
     return header.kind;
 }
@@ -209,17 +215,13 @@ bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length)
 {
     struct qm_reader reader = {0};
     const char *text;
-    void *value;
     size_t n;
 
     if (rows->place.put)
         return is_fresh(rows, qm_rows_now()) &&
                rows->place.has(rows->place.opaque, key, length);
-    if (qm_rows_get(rows, &reader, qm_rows_now(), key, length, &value, &text, &n) ==
-        QM_ROWS_NONE)
-        return false;
-    free(value);
-    return true;
+    return qm_rows_get(rows, &reader, qm_rows_now(), key, length, NULL, &text, &n) !=
+           QM_ROWS_NONE;
 }
 
 void qm_reader_saw(struct qm_reader *reader, const struct qm_gtid_list *position)

@@ -78,8 +78,9 @@ void qm_rows_free(struct qm_rows *rows);
 
 uint64_t qm_rows_now(void); /* ns of the monotonic clock */
 
-/* The value is the caller's, to free(); *text is where it begins in it.  now: of this
- * wake-up, or later. */
+/* *value is the caller's, to free(); *text is where the row begins in it.  value NULL:
+ * only whether it is kept, and how long it is, without a copy; *text is NULL.  now: of
+ * this wake-up, or later. */
 enum qm_rows_kind qm_rows_get(struct qm_rows *rows, struct qm_reader *reader,
                               uint64_t now, const char *key, size_t length,
                               void **value, const char **text, size_t *text_length);

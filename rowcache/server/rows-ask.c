@@ -34,9 +34,9 @@ static void set_error(struct answer *a, const char *kind, const char *what)
     a->length = strlen(a->text);
 }
 
-/* The answer of the row that is kept; a has its text. */
+/* The answer of the row that is kept.  text: of the row, or NULL. */
 static void count_found(struct client *c, struct answer *a, enum qm_rows_kind kind,
-                        const char *key, size_t length)
+                        const char *text, const char *key, size_t length)
 {
     struct server *s = c->server;
     uint64_t took = 0;
@@ -50,10 +50,11 @@ static void count_found(struct client *c, struct answer *a, enum qm_rows_kind ki
     s->hits += !early;
     s->absent_hits += !early && kind == QM_ROWS_ABSENT;
     if (kind == QM_ROWS_ROW)
-        readahead_read(c, key, length, a->text, a->length, !early, s->now - took);
+        readahead_read(c, key, length, text, a->length, !early, s->now - took);
 }
 
-static bool look(struct client *c, struct answer *a, const char *key, size_t length)
+static bool look(struct client *c, struct answer *a, bool bare, const char *key,
+                 size_t length)
 {
     struct server *s = c->server;
     enum qm_rows_kind kind;
@@ -61,10 +62,10 @@ static bool look(struct client *c, struct answer *a, const char *key, size_t len
     /* Anew for each key: a wake-up with a long pipeline may take longer than max-lag.
      */
     s->now = qm_rows_now();
-    kind = qm_rows_get(s->rows, &c->reader, s->now, key, length, &a->value, &a->text,
-                       &a->length);
+    kind = qm_rows_get(s->rows, &c->reader, s->now, key, length,
+                       bare ? NULL : &a->value, &a->text, &a->length);
     if (kind != QM_ROWS_NONE)
-        count_found(c, a, kind, key, length);
+        count_found(c, a, kind, a->text, key, length);
     return kind != QM_ROWS_NONE;
 }
 
@@ -207,6 +208,21 @@ struct lookup {
     char key[]; /* canonical */
 };
 
+/* What is not replied is not copied.  False: there is no memory. */
+static bool keep_text(const struct request *r, struct answer *a, const char *text,
+                      size_t length)
+{
+    a->length = length;
+    if (r->bare)
+        return true;
+    a->value = malloc(length + 1);
+    if (!a->value)
+        return false;
+    memcpy(a->value, text, length);
+    a->text = a->value;
+    return true;
+}
+
 static void looked(struct qm_redis_lookup *redis, enum qm_rows_kind kind,
                    const char *text, size_t length)
 {
@@ -226,11 +242,8 @@ static void looked(struct qm_redis_lookup *redis, enum qm_rows_kind kind,
     if (c->closing) {
         set_error(a, "TRYAGAIN", "the server is shutting down");
     } else if (kind != QM_ROWS_NONE && qm_rows_serves(s->rows, &c->reader, s->now) &&
-               (a->value = malloc(length + 1))) {
-        memcpy(a->value, text, length);
-        a->text = a->value;
-        a->length = length;
-        count_found(c, a, kind, l->key, l->length);
+               keep_text(r, a, text, length)) {
+        count_found(c, a, kind, text, l->key, l->length);
     } else if (qm_row_name_parse(&name, l->key, l->length, NULL)) {
         set_error(a, "ERR", "no key"); /* it was one */
     } else if (want_read(c, r, l->index, &name)) {
@@ -275,7 +288,8 @@ static void find(struct client *c, struct request *r, unsigned i, const char *ke
     struct qm_row_name name;
     const char *wrong;
 
-    if (!redis && length > 0 && length <= QM_KEY_MAX && look(c, a, key, length))
+    if (!redis && length > 0 && length <= QM_KEY_MAX &&
+        look(c, a, r->bare, key, length))
         return;
     wrong = qm_row_name_parse(&name, key, length, c->server->config->schema);
     if (wrong) {
@@ -287,7 +301,7 @@ static void find(struct client *c, struct request *r, unsigned i, const char *ke
         return;
     }
     if (!redis && (name.length != length || memcmp(name.key, key, length) != 0) &&
-        look(c, a, name.key, name.length))
+        look(c, a, r->bare, name.key, name.length))
         return;
     if (want_read(c, r, i, &name))
         r->left++;
@@ -308,7 +322,7 @@ void rows_ask(struct client *c, unsigned first, unsigned count, bool bare,
     struct request hit = {.c = c, .count = 1, .answer = &one}, *r;
 
     if (count == 1 && !c->server->redis && word_length(c, first) > 0 &&
-        look(c, &one, word(c, first), word_length(c, first))) {
+        look(c, &one, bare, word(c, first), word_length(c, first))) {
         finish(c, &hit);
         free(one.value);
         return;
@@ -473,7 +487,7 @@ static bool look_again(struct server *s, struct waiter *w,
     } else if (s->redis && look_up(c, r, w->index, name)) {
         free(w);
         return true;
-    } else if (s->redis || !look(c, a, name->key, name->length)) {
+    } else if (s->redis || !look(c, a, r->bare, name->key, name->length)) {
         rows_take_landed(&c->early, name->key, name->length, &took);
         f = board(c, a, name, &again);
         if (f) {

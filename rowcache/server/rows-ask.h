@@ -19,7 +19,7 @@ struct request {
     unsigned count, left; /* count 0: it does not wait for rows */
     struct answer *answer;
     struct waiter *waiters; /* for reads of MariaDB */
-    bool bare;              /* whether the rows are there, without their texts */
+    bool bare;              /* whether the rows are there, and how long: no texts */
     bool failed;            /* an answer is an error: the others do not matter */
     size_t bytes;           /* of the answers' texts */
 };

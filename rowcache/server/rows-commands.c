@@ -85,7 +85,7 @@ static void finish_ttl(struct client *c, struct request *r)
 
 void cmd_ttl(struct client *c)
 {
-    rows_ask(c, 1, 1, false, finish_ttl);
+    rows_ask(c, 1, 1, true, finish_ttl);
 }
 
 static void finish_type(struct client *c, struct request *r)
@@ -96,7 +96,7 @@ static void finish_type(struct client *c, struct request *r)
 
 void cmd_type(struct client *c)
 {
-    rows_ask(c, 1, 1, false, finish_type);
+    rows_ask(c, 1, 1, true, finish_type);
 }
 
 static void finish_strlen(struct client *c, struct request *r)
@@ -107,7 +107,7 @@ static void finish_strlen(struct client *c, struct request *r)
 
 void cmd_strlen(struct client *c)
 {
-    rows_ask(c, 1, 1, false, finish_strlen);
+    rows_ask(c, 1, 1, true, finish_strlen);
 }
 
 /* --- columns --- */
@@ -376,7 +376,7 @@ static void finish_encoding(struct client *c, struct request *r)
 void cmd_object(struct client *c)
 {
     if (!object_refused(c))
-        rows_ask(c, 2, 1, false, finish_encoding);
+        rows_ask(c, 2, 1, true, finish_encoding);
 }
 
 void plain_object(struct client *c)

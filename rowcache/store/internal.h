@@ -262,9 +262,18 @@ struct store_value {
     uint64_t expires;
 };
 
-/* The value's copy, or ENOENT. */
-int store_partition_get(struct partition *p, const struct store_key *key, void **value,
-                        size_t *len, uint64_t *expires);
+/* Where a value goes; what is NULL is not told. */
+struct store_out {
+    void **copy;
+    void *head;
+    size_t head_size; /* that many bytes of it at most go to head */
+    size_t *len;
+    uint64_t *expires;
+};
+
+/* ENOENT: there is none. */
+int store_partition_get(struct partition *p, const struct store_key *key,
+                        const struct store_out *out);
 /* frequency: for replay, or 0. */
 int store_partition_put(struct partition *p, const struct store_key *key,
                         const struct store_value *value, uint32_t frequency);

@@ -28,8 +28,8 @@ static bool is_key(const void *key, size_t len)
     return key && len > 0 && len <= QMSTORE_KEY_MAX;
 }
 
-int qmstore_get(struct qmstore *s, const void *key, size_t key_len, void **value,
-                size_t *value_len, uint64_t *expires)
+static int get(struct qmstore *s, const void *key, size_t key_len,
+               const struct store_out *out)
 {
     struct partition *p;
     struct store_key k;
@@ -39,9 +39,25 @@ int qmstore_get(struct qmstore *s, const void *key, size_t key_len, void **value
         return EINVAL;
     p = partition_of(s, key, key_len, &k);
     pthread_mutex_lock(&p->lock);
-    r = store_partition_get(p, &k, value, value_len, expires);
+    r = store_partition_get(p, &k, out);
     pthread_mutex_unlock(&p->lock);
     return r;
+}
+
+int qmstore_get(struct qmstore *s, const void *key, size_t key_len, void **value,
+                size_t *value_len, uint64_t *expires)
+{
+    struct store_out out = {.copy = value, .len = value_len, .expires = expires};
+
+    return get(s, key, key_len, &out);
+}
+
+int qmstore_head(struct qmstore *s, const void *key, size_t key_len, void *head,
+                 size_t size, size_t *value_len, uint64_t *expires)
+{
+    struct store_out out = {NULL, head, size, value_len, expires};
+
+    return get(s, key, key_len, &out);
 }
 
 static uint64_t slack(const struct partition *p)

@@ -203,20 +203,23 @@ static int bury(struct partition *p, const struct store_key *key)
     return 0;
 }
 
-static int hand_out(const void *bytes, size_t bytes_len, uint64_t ends, void **value,
-                    size_t *len, uint64_t *expires)
+static int hand_out(const void *bytes, size_t bytes_len, uint64_t ends,
+                    const struct store_out *out)
 {
-    if (len)
-        *len = bytes_len;
-    if (expires)
-        *expires = ends;
-    if (!value)
+    if (out->len)
+        *out->len = bytes_len;
+    if (out->expires)
+        *out->expires = ends;
+    if (out->head && bytes_len > 0)
+        memcpy(out->head, bytes,
+               bytes_len < out->head_size ? bytes_len : out->head_size);
+    if (!out->copy)
         return 0;
-    if (!(*value = malloc(bytes_len + 1)))
+    if (!(*out->copy = malloc(bytes_len + 1)))
         return ENOMEM;
     if (bytes_len > 0)
-        memcpy(*value, bytes, bytes_len);
-    ((char *)*value)[bytes_len] = 0;
+        memcpy(*out->copy, bytes, bytes_len);
+    ((char *)*out->copy)[bytes_len] = 0;
     return 0;
 }
 
@@ -272,8 +275,8 @@ static void fetch_neighbours(const struct entry *e)
     __builtin_prefetch(e->older, 1);
 }
 
-int store_partition_get(struct partition *p, const struct store_key *key, void **value,
-                        size_t *len, uint64_t *expires)
+int store_partition_get(struct partition *p, const struct store_key *key,
+                        const struct store_out *out)
 {
     struct entry *e = store_table_find(&p->table, key->hash, key->bytes, key->len);
     struct disk_record r;
@@ -284,8 +287,7 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
     p->ops->seen(p, key->hash);
     if (e && !e->dead && !is_over(e->expires)) {
         fetch_neighbours(e);
-        error = hand_out(e->bytes + e->key_len, e->value_len, e->expires, value, len,
-                         expires);
+        error = hand_out(e->bytes + e->key_len, e->value_len, e->expires, out);
         if (error != 0)
             return error;
         if (e->place == PLACE_BUFFER) {
@@ -320,7 +322,7 @@ int store_partition_get(struct partition *p, const struct store_key *key, void *
     }
     p->stats.misses--;
     p->stats.disk_hits++;
-    error = hand_out(r.value, r.value_len, r.expires, value, len, expires);
+    error = hand_out(r.value, r.value_len, r.expires, out);
     if (error == 0)
         restore(p, key, &r);
     free(bytes);

@@ -103,6 +103,13 @@ QMSTORE_PUBLIC int qmstore_close(struct qmstore *store);
 QMSTORE_PUBLIC int qmstore_get(struct qmstore *store, const void *key, size_t key_len,
                                void **value, size_t *value_len, uint64_t *expires);
 
+/* As qmstore_get(), but copies only the first bytes of the value to head, which has
+ * room for size of them.  *value_len, if value_len is not NULL, is set to how long the
+ * whole value is. */
+QMSTORE_PUBLIC int qmstore_head(struct qmstore *store, const void *key, size_t key_len,
+                                void *head, size_t size, size_t *value_len,
+                                uint64_t *expires);
+
 /* Sets a key.  expires: when its life ends, in ms since 1970; 0: never. */
 QMSTORE_PUBLIC int qmstore_put(struct qmstore *store, const void *key, size_t key_len,
                                const void *value, size_t value_len, uint64_t expires);

@@ -61,6 +61,10 @@ def rows(r):
     assert r.hmget("types:18446744073709551615", names) == [types.get(name) for name in names]
     assert r.hkeys("item:42") == ["id", "name"] and r.hvals("item:42") == ["42", "name42"]
     assert r.hlen("item:42") == 2 and r.hexists("item:42", "id") and not r.hexists("item:42", "x")
+    r.delete("item:43")
+    for _ in range(2):  # from the database, and from the cache
+        assert r.strlen("item:43") == len(r.get("item:43")) and r.strlen("item:99999") == 0
+        assert r.object("ENCODING", "item:43") == "hashtable"
     assert r.ttl("item:42") == -1 and r.ttl("item:99999") == -2
     assert r.type("item:42") == "hash" and r.type("item:99999") == "none"
     fails("there is no table 'shop.nix'", r.get, "shop.nix:1")

@@ -39,6 +39,15 @@ int qmstore_get(struct qmstore *store, const void *key, size_t key_len, void **v
     *value_len = kept_length;
     return 0;
 }
+int qmstore_head(struct qmstore *store, const void *key, size_t key_len, void *head,
+                 size_t size, size_t *value_len, uint64_t *expires)
+{
+    if (!is_kept)
+        return ENOENT;
+    memcpy(head, kept, kept_length < size ? kept_length : size);
+    *value_len = kept_length;
+    return 0;
+}
 /* A put that fails may have been made. */
 int qmstore_put(struct qmstore *store, const void *key, size_t key_len,
                 const void *value, size_t value_len, uint64_t expires)
@@ -87,13 +96,23 @@ static bool finds(struct qm_reader *reader, const char *want)
 {
     struct qm_reader nobody = {0};
     const char *text;
-    size_t n;
+    size_t n, bare;
     void *value;
     bool same;
 
+    /* A look without a copy finds what a read finds. */
     if (qm_rows_get(rows, reader ? reader : &nobody, qm_rows_now(), KEY, strlen(KEY),
-                    &value, &text, &n) == QM_ROWS_NONE)
+                    NULL, &text, &bare) == QM_ROWS_NONE)
+        bare = SIZE_MAX;
+    else
+        assert_null(text);
+    assert_true(reader || qm_rows_has(rows, KEY, strlen(KEY)) == (bare != SIZE_MAX));
+    if (qm_rows_get(rows, reader ? reader : &nobody, qm_rows_now(), KEY, strlen(KEY),
+                    &value, &text, &n) == QM_ROWS_NONE) {
+        assert_true(bare == SIZE_MAX);
         return false;
+    }
+    assert_true(bare == n);
     same = n == strlen(want) && memcmp(text, want, n) == 0;
     free(value);
     assert_true(same);
@@ -105,6 +124,15 @@ static void test_kept(void **state)
     fill("one");
     assert_true(finds(NULL, "one"));
     calls.changed(calls.opaque, 2, "s", "t", "1", 1);
+    assert_false(finds(NULL, "one"));
+}
+
+/* A value that is shorter than what rows begin with is none, and nothing is read of it.
+ */
+static void test_short(void **state)
+{
+    fill("one");
+    kept_length = 4;
     assert_false(finds(NULL, "one"));
 }
 
@@ -268,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kept, setup, leave),
+        cmocka_unit_test_setup_teardown(test_short, setup, leave),
         cmocka_unit_test_setup_teardown(test_settled, setup, leave),
         cmocka_unit_test_setup_teardown(test_not_removed, setup, leave),
         cmocka_unit_test_setup_teardown(test_not_stored, setup, leave),

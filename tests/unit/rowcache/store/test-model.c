@@ -42,6 +42,21 @@ static size_t value_of(unsigned i, uint32_t version, char *value)
     return len;
 }
 
+/* The beginning of a value, as far as there is room for it, and nothing behind. */
+static void check_head(struct qmstore *s, const char *key, size_t key_len,
+                       const char *want, size_t want_len)
+{
+    char head[LONGEST + 1];
+    size_t room = want_len % 2 ? want_len / 2 : LONGEST, len = LONGEST + 1;
+    size_t n = want_len < room ? want_len : room;
+
+    memset(head, '~', sizeof head);
+    assert_int_equal(qmstore_head(s, key, key_len, head, room, &len, NULL), 0);
+    assert_int_equal(len, want_len);
+    if (memcmp(head, want, n) != 0 || head[n] != '~')
+        fail_msg("the first %zu of %zu bytes are others", n, want_len);
+}
+
 static void check(struct qmstore *s, unsigned i)
 {
     char key[1100], want[LONGEST];
@@ -52,6 +67,8 @@ static void check(struct qmstore *s, unsigned i)
     if (model.version[i] == 0) {
         if (r != ENOENT)
             fail_msg("key %u: %d, and there is none", i, r);
+        assert_int_equal(qmstore_head(s, key, key_len, want, LONGEST, NULL, NULL),
+                         ENOENT);
         return;
     }
     if (r != 0)
@@ -60,6 +77,7 @@ static void check(struct qmstore *s, unsigned i)
     if (len != want_len || memcmp(got, want, len) != 0)
         fail_msg("key %u: another value (%zu bytes, not %zu)", i, len, want_len);
     free(got);
+    check_head(s, key, key_len, want, want_len);
 }
 
 static void put(struct qmstore *s, unsigned i)
