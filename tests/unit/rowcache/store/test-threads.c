@@ -58,9 +58,12 @@ static void *disturb(void *opaque)
         uint32_t key = (uint32_t)rnd_below(&seed, rnd(&seed) % 2 ? STAY : STAY / 20);
         unsigned what = (unsigned)rnd_below(&seed, 100);
         void *v = NULL;
+        char head[16];
         int r = 0;
 
-        if (what < 60)
+        if (what < 20)
+            r = qmstore_head(store, &key, sizeof key, head, sizeof head, NULL, NULL);
+        else if (what < 60)
             r = qmstore_get(store, &key, sizeof key, &v, NULL, NULL);
         else if (what < 98)
             r = batch(&seed, first);
