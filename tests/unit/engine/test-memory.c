@@ -266,6 +266,57 @@ static void test_another_counts_anew(void **state)
     end();
 }
 
+/* One decision, where a byte of the rules is worth `ratio` times one of the cache, a
+ * third of whose misses prefetching saves.  What either is worth: decide_busy(). */
+static void decide_at(double ratio)
+{
+    static uint64_t next = UINT64_C(1) << 40;
+    struct qm_cache_reads before, after;
+    double misses, hits, of_blocks;
+
+    qm_cache_get_reads(cache, &before);
+    for (unsigned i = 0; i < 4000; i++, next++) {
+        struct qm_lookup found;
+
+        prefetch(next);
+        assert_int_equal(qm_cache_demand(cache, next, NULL, 0, BLOCK, &found), 0);
+        demand(6000, 3);
+    }
+    qm_cache_get_reads(cache, &after);
+    misses = (double)(after.misses - before.misses);
+    hits = (double)(after.prefetch_hits - before.prefetch_hits);
+    of_blocks = (after.gain - before.gain) * misses / (misses + hits) *
+                QM_CACHE_GAIN_PART / ((double)qm_cache_capacity(cache) * BLOCK);
+    rules.marginal += (uint64_t)(ratio * of_blocks * (double)rules.limit / (8 * .3));
+    qm_memory_tick(&memory);
+}
+
+/* Memory changes hands where a byte is worth a quarter more on the other side, twice in
+ * a row. */
+static void test_margin(void **state)
+{
+    begin(32 * MIB, true);
+    for (unsigned i = 0; i < 4; i++) {
+        decide_at(1.2);
+        decide_at(1 / 1.2);
+    }
+    assert_int_equal(get().traded, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        decide_at(1.3);
+        decide_at(1 / 1.3);
+    }
+    assert_int_equal(get().traded, 0);
+    decide_at(1.3);
+    decide_at(1.3);
+    assert_int_equal(get().traded, 1);
+    assert_int_equal(get().rules, MIB + MIB / 8);
+    decide_at(1 / 1.3);
+    decide_at(1 / 1.3);
+    assert_int_equal(get().traded, 2);
+    assert_true(get().rules < MIB);
+    end();
+}
+
 /* With another size, what was seen before does not decide: neither its counts nor that
  * rules were worth more the last time. */
 static void test_resize_counts_anew(void **state)
@@ -292,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_what_is_earned),
+        cmocka_unit_test(test_margin),
         cmocka_unit_test(test_unused_is_not_kept),
         cmocka_unit_test(test_needs_evidence),
         cmocka_unit_test(test_nobody_reads),
