@@ -54,10 +54,11 @@
  * Rules that do not fill what they have are cut down to what they take, and a step.
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
  * is one without rules.  While they are *young* they may fill up to a FIRST_PART of the
- * memory without having earned it, as long as a FILL_PART of the demands misses or it
- * is known that they are worth it (watch.h).  If it is not when the cache is full, and
- * less than a FIT_PART of the demands misses, what is read may just fit: they sleep at
- * once, until more is missed after all.
+ * memory without having earned it, as long as a FILL_PART of the demands misses, or
+ * would without prefetching: where nearly all fits, what they take is missed sooner
+ * than what they save.  If it is not known that they are worth it (watch.h) when the
+ * cache is full, and less than a FIT_PART of the demands misses, what is read may just
+ * fit: they sleep at once, until more is missed after all.
  *
  * What decides is noisy, and a change has to show: so a decision takes a number of
  * events (misses and prefetch hits), EVENTS_EACH for each block of the cache and
@@ -85,7 +86,7 @@
 
 #define WAKE_PART     32 /* of the demands */
 #define FIT_PART      32 /* the same, below which what is read may just fit */
-#define FILL_PART     16 /* the same, from which on young rules may fill more */
+#define FILL_PART     8  /* the same, from which on young rules may fill more */
 #define VAIN_PART     32 /* of a plain cache's misses, by which there must be more, */
 #define VAIN_LEAST    8  /* and this many */
 #define PLAINLY_PART  8  /* the same, for a decision at once */
@@ -478,10 +479,12 @@ static uint64_t decide_young(struct qm_memory *m, const struct qm_memory_counts 
                              uint64_t blocks)
 {
     const uint64_t misses = m->misses + c->misses - m->ticked_misses;
+    const uint64_t hits = m->hits + c->hits - m->ticked_hits;
     const uint64_t demands = m->demands + c->demands - m->ticked_demands;
     const uint64_t most = young_rules(m->total);
 
     m->ticked_misses += misses;
+    m->ticked_hits += hits;
     m->ticked_demands += demands;
     if (m->fits)
         return decide_fit(m, misses, blocks);
@@ -491,7 +494,7 @@ static uint64_t decide_young(struct qm_memory *m, const struct qm_memory_counts 
     }
     if (m->rules >= most)
         m->young = false;
-    if (m->rules >= most || (!is_proven(m) && misses < demands / FILL_PART) ||
+    if (m->rules >= most || misses + hits < demands / FILL_PART ||
         c->rules_bytes + LEAST_RULES / 4 < m->rules)
         return m->rules;
     return clamp(c->rules_bytes + c->rules_bytes / 2 + LEAST_RULES, m->rules, most);

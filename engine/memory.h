@@ -56,13 +56,14 @@ struct qm_memory {
     bool young;     /* rules have yet to fill what they may have before they earn; */
     bool fits;      /* of these: they sleep as what is read may just fit, */
     bool fitted;    /* or did so before */
-    uint64_t ticked_misses, ticked_demands; /* all, when that was last looked at */
-    uint64_t fit_misses;                    /* while they slept for that */
-    bool vain;     /* the last decision was that a plain cache misses less; */
-    bool dear;     /* that prefetching costs more than it saves: see memory.c */
-    bool asleep;   /* rules have next to nothing; */
-    bool resting;  /* and nothing is prefetched: */
-    bool watching; /* ... but rules are awake, and what they want is watched */
+    /* All, when that was last looked at. */
+    uint64_t ticked_misses, ticked_hits, ticked_demands;
+    uint64_t fit_misses; /* while they slept for that */
+    bool vain;           /* the last decision was that a plain cache misses less; */
+    bool dear;           /* that prefetching costs more than it saves: see memory.c */
+    bool asleep;         /* rules have next to nothing; */
+    bool resting;        /* and nothing is prefetched: */
+    bool watching;       /* ... but rules are awake, and what they want is watched */
     struct qm_watch_counts watched; /* then: when the last decision was made */
     double missed;     /* the part of the demands that missed in the last whole period
                           before that, or before the last try */

@@ -143,7 +143,7 @@ static void test_takes_more(void **state)
 }
 
 /* Rules begin with about the least that their table takes, and fill more as long as
- * much is missed, or as they are known to be worth it. */
+ * much is missed, or would be without prefetching. */
 static void test_young_rules_fill(void **state)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
@@ -166,9 +166,13 @@ static void test_young_rules_fill(void **state)
     assert_true(get().rules <= first);
     end();
     begin_at(total, first, true, true);
-    prove(&bound.watch);
+    prove(&bound.watch); /* nor are they worth it then */
     demand(1000, 100000);
     live(1000, 0, 4);
+    assert_int_equal(get().rules, first);
+    assert_int_equal(live_of(1000, 1, 0, 1), 0); /* a read in eleven was prefetched, */
+    assert_int_equal(get().rules, first);
+    assert_int_equal(live_of(1000, 2, 0, 4), 0); /* and one in six */
     assert_int_equal(get().rules, total / 32);
     end();
 }
