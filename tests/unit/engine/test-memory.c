@@ -147,6 +147,7 @@ static void test_takes_more(void **state)
 static void test_young_rules_fill(void **state)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
+    uint64_t then;
 
     begin_at(total, first, true, true);
     assert_in_range(first, total / 128, total / 64);
@@ -172,7 +173,12 @@ static void test_young_rules_fill(void **state)
     assert_int_equal(get().rules, first);
     assert_int_equal(live_of(1000, 1, 0, 1), 0); /* a read in eleven was prefetched, */
     assert_int_equal(get().rules, first);
-    assert_int_equal(live_of(1000, 2, 0, 4), 0); /* and one in six */
+    assert_int_equal(live_of(1000, 2, 0, 1), 0); /* and one in six */
+    then = get().rules;
+    assert_in_range(then, first + 1, total / 32 - 1);
+    live(1000, 0, 2); /* which is over */
+    assert_int_equal(get().rules, then);
+    assert_int_equal(live_of(1000, 2, 0, 4), 0);
     assert_int_equal(get().rules, total / 32);
     end();
 }
