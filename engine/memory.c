@@ -55,10 +55,10 @@
  * They begin with little, and grow as they earn it, so that a cache that needs no rules
  * is one without rules.  While they are *young* they may fill up to a FIRST_PART of the
  * memory without having earned it, as long as a FILL_PART of the demands misses, or
- * would without prefetching: where nearly all fits, what they take is missed sooner
- * than what they save.  If it is not known that they are worth it (watch.h) when the
- * cache is full, and less than a FIT_PART of the demands misses, what is read may just
- * fit: they sleep at once, until more is missed after all.
+ * would without prefetching: where nearly all fits, the memory that they take costs
+ * more misses than they save.  If it is not known that they are worth it (watch.h) when
+ * the cache is full, and less than a FIT_PART of the demands misses, what is read may
+ * just fit: they sleep at once, until more is missed after all.
  *
  * What decides is noisy, and a change has to show: so a decision takes a number of
  * events (misses and prefetch hits), EVENTS_EACH for each block of the cache and
