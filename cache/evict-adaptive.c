@@ -22,7 +22,10 @@
  * Of two that are as good in the long run, each is ahead now and then, and a change
  * costs misses until the hot blocks have come back: so each change doubles the share,
  * and it falls back slowly.  The first change is the easiest, since nothing speaks for
- * the policy that happens to be in use then.
+ * the policy that happens to be in use then.  But a regret has to exceed its noise,
+ * too: if both policies were as good, each demand that one of them hits and the other
+ * does not would be a toss of a coin, and the regret has to be NOISE standard
+ * deviations of as many tosses (McNemar's test, Psychometrika 12, 1947).
  *
  * The small cache of the policy in use may be in another state than that policy:
  * S3-FIFO that has taken over a cache full of other blocks keeps these, and a small one
@@ -95,6 +98,10 @@ static const struct candidate {
 #define REGRET_LEAST 6
 #define DRIFT        0.01
 
+/* The regret must also be as many standard deviations of a difference that is only
+ * noise. */
+#define NOISE 3
+
 /* The lag at which another policy takes over, as a multiple of the regret that would
  * do. */
 #define LAG       16
@@ -133,6 +140,8 @@ struct adaptive {
     uint64_t alone;         /* of the sample's demands, misses of the policy in use */
     double missed_alone;    /* as gained */
     double regret[CANDIDATES];
+    double differed[CANDIDATES]; /* demands that it hit and the one in use did not, or
+                                    the reverse, since its regret was 0 */
     double lag[CANDIDATES]; /* hits of each that the policy in use missed, less its own:
                                it may have come into a state that its small cache is not
                                in */
@@ -334,7 +343,7 @@ static void take_over(struct adaptive *a, unsigned to)
     if (a->reluctance > RELUCTANCE_MOST)
         a->reluctance = RELUCTANCE_MOST;
     for (unsigned i = 0; i < CANDIDATES; i++)
-        a->regret[i] = a->lag[i] = 0;
+        a->regret[i] = a->differed[i] = a->lag[i] = 0;
 }
 
 static double most(double a, double b)
@@ -350,12 +359,18 @@ static unsigned regret(struct adaptive *a, const bool hit[CANDIDATES])
 
     for (unsigned i = 0; i < CANDIDATES; i++) {
         a->regret[i] += hit[i] - hit[a->active] - (hit[a->active] ? 0 : DRIFT);
-        if (i == a->active || a->regret[i] < 0)
-            a->regret[i] = 0;
+        a->differed[i] += hit[i] != hit[a->active];
+        if (i == a->active || a->regret[i] <= 0)
+            a->regret[i] = a->differed[i] = 0;
         if (a->regret[i] > a->regret[best])
             best = i;
     }
     return best;
+}
+
+static bool is_noise(const struct adaptive *a, unsigned i)
+{
+    return a->regret[i] * a->regret[i] <= (double)NOISE * NOISE * a->differed[i];
 }
 
 /* The other candidate that lags the most, if the policy in use does by `enough`: its
@@ -399,7 +414,7 @@ static void sample(struct adaptive *a, uint64_t block, bool real)
     a->missed += !hit[a->active] - a->missed / (LATE * size);
     enough = a->reluctance * most(REGRET * size, REGRET_MISS * a->missed);
     enough = most(enough, REGRET_LEAST);
-    if (a->regret[best] <= enough)
+    if (a->regret[best] <= enough || is_noise(a, best))
         best = size < LAG_LEAST ? a->active : lag(a, hit, real, enough * LAG);
     if (best != a->active)
         take_over(a, best);

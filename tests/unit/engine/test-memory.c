@@ -22,7 +22,7 @@ static void test_follows_what_is_earned(void **state)
     assert_int_equal(get().rules, 64 << 10);
     assert_true(get().traded > 10);
     assert_false(get().resting);
-    live(6000, 0, 8); /* those of no use at all are not kept */
+    live(6000, 0, 10); /* those of no use at all are not kept */
     assert_true(get().resting);
     end();
 }
