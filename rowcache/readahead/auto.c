@@ -8,6 +8,7 @@
 
 #include "rowcache/readahead/changes.h"
 #include "rowcache/readahead/numbers.h"
+#include "rowcache/readahead/lately.h"
 #include "rowcache/readahead/watcher.h"
 
 enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, WATCHED = 16384 };
@@ -26,7 +27,7 @@ struct qm_auto {
     struct qm_items *old;   /* judged */
     struct qm_numbers out;  /* of those in the two */
     struct qm_watcher *watcher;
-    struct qm_items *recent;  /* rows that were asked for or read: when */
+    struct qm_lately *recent; /* rows that were asked for or read */
     struct qm_items *changed; /* for TA: when */
     struct qm_changes *together;
     unsigned together_asked; /* rows that are not answered */
@@ -79,7 +80,7 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
             qm_watcher_new(WATCHED, settings->judge_ms, ra->yield, &watcher_calls);
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
-    ra->recent = qm_items_new(settings->recent);
+    ra->recent = qm_lately_new(settings->recent, settings->again_ms);
     ra->changed = qm_items_new(CHANGED);
     ra->together = qm_changes_new();
     if (!ra->yield || !ra->watcher || !ra->fresh || !ra->old || !ra->recent ||
@@ -98,7 +99,7 @@ void qm_auto_free(struct qm_auto *ra)
     qm_rule_yield_free(ra->yield);
     qm_items_free(ra->fresh);
     qm_items_free(ra->old);
-    qm_items_free(ra->recent);
+    qm_lately_free(ra->recent);
     qm_items_free(ra->changed);
     qm_changes_free(ra->together);
     free(ra);
@@ -233,19 +234,6 @@ static struct qm_auto_request *request_for(struct qm_auto *ra, uint32_t table)
     return request;
 }
 
-static bool is_recent(const struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
-{
-    const uint64_t *when = qm_items_find(ra->recent, item);
-
-    return when && now_ms - *when < ra->settings.again_ms;
-}
-
-static void note_recent(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
-{
-    qm_items_remove(ra->recent, item); /* it becomes the newest */
-    *qm_items_add(ra->recent, item) = now_ms;
-}
-
 /* Asks for the first of these rows, as many as the arm is allowed, or has them watched.
  * Returns for how many it asks. */
 static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
@@ -268,7 +256,7 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
         request->row[request->count] = rows[i];
         request->arm[request->count++] = (uint16_t)arm;
         ra->stats.asked[rule_of(ra, arm)]++;
-        note_recent(ra, now_ms, (struct qm_item){table, rows[i]});
+        qm_lately_note(ra->recent, now_ms, (struct qm_item){table, rows[i]});
     }
     return allowed;
 }
@@ -278,16 +266,14 @@ static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t
                      int64_t first, int64_t last, bool down)
 {
     /* Looking for each of them takes longer than all else here. */
-    unsigned most = qm_watcher_room(ra->watcher, now_ms, arm), n = 0;
+    unsigned most = qm_watcher_room(ra->watcher, now_ms, arm);
     int64_t rows[64];
 
-    for (int64_t i = 0; i <= last - first && n < most && n < 64; i++) {
-        int64_t row = down ? last - i : first + i;
-
-        if (!is_recent(ra, now_ms, (struct qm_item){table, row}))
-            rows[n++] = row;
-    }
-    return ask_for(ra, now_ms, arm, table, rows, n);
+    if (most == 0)
+        return 0;
+    return ask_for(ra, now_ms, arm, table, rows,
+                   qm_lately_others(ra->recent, now_ms, table, first, last, down, rows,
+                                    most < 64 ? most : 64));
 }
 
 static void spatial(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
@@ -334,7 +320,7 @@ static void temporal_together(struct qm_auto *ra, uint64_t now_ms)
         unsigned left = 0, arm;
 
         for (unsigned i = 0; i < n; i++) /* another arm may have asked for some */
-            if (!is_recent(ra, now_ms, (struct qm_item){table, rows[i]}))
+            if (!qm_lately_has(ra->recent, now_ms, (struct qm_item){table, rows[i]}))
                 rows[left++] = rows[i];
         if (left == 0 || share <= 0)
             continue;
@@ -381,7 +367,7 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
     ahead = hit && use(ra, now_ms, item);
     if (hit && !ahead)
         return QM_AUTO_HIT;
-    note_recent(ra, now_ms, item);
+    qm_lately_note(ra->recent, now_ms, item);
     qm_changes_read(ra->together, now_ms, item);
     if (has_rule(ra, QM_AUTO_TA)) {
         temporal(ra, now_ms);
@@ -408,7 +394,7 @@ void qm_auto_modified(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
     waste(ra, now_ms, item);
     qm_watcher_end(ra->watcher, now_ms, item, QM_RULE_YIELD_UNUSED);
-    qm_items_remove(ra->recent, item);
+    qm_lately_forget(ra->recent, item);
     qm_items_remove(ra->changed, item); /* it becomes the newest */
     *qm_items_add(ra->changed, item) = now_ms;
     if (!has_rule(ra, QM_AUTO_TA))
@@ -432,7 +418,7 @@ void qm_auto_dropped(struct qm_auto *ra, struct qm_item item)
         leave(ra, all[i], item, *value);
     }
     qm_watcher_end(ra->watcher, 0, item, QM_RULE_YIELD_UNKNOWN);
-    qm_items_remove(ra->recent, item); /* it may be asked for at once */
+    qm_lately_forget(ra->recent, item); /* it may be asked for at once */
 }
 
 void qm_auto_dropped_all(struct qm_auto *ra)
@@ -445,7 +431,7 @@ void qm_auto_dropped_all(struct qm_auto *ra)
         while (qm_items_oldest(all[i], &item, &value))
             qm_auto_dropped(ra, item);
     qm_watcher_end_all(ra->watcher);
-    qm_items_clear(ra->recent);
+    qm_lately_clear(ra->recent);
 }
 
 void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
@@ -458,9 +444,7 @@ void qm_auto_emptied(struct qm_auto *ra, uint64_t now_ms, uint32_t table)
         for (size_t at = 0; qm_items_each(all[i], &at, &item, &value);)
             if (item.table == table)
                 waste(ra, now_ms, item);
-    for (size_t at = 0; qm_items_each(ra->recent, &at, &item, &value);)
-        if (item.table == table)
-            qm_items_remove(ra->recent, item);
+    qm_lately_forget_table(ra->recent, table);
 }
 
 void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms)
@@ -540,7 +524,7 @@ void qm_auto_fetched(struct qm_auto *ra, uint64_t now_ms,
         if (!has(rows, count, item.row)) {
             qm_rule_yield_give_back(ra->yield, arm, 1);
             if (us == 0 && is_together(ra, arm)) {
-                qm_items_remove(ra->recent, item);
+                qm_lately_forget(ra->recent, item);
                 qm_changes_wait_again(ra->together, now_ms, item);
             }
             continue;
@@ -575,7 +559,7 @@ void qm_auto_forget(struct qm_auto *ra)
     while (qm_items_oldest(ra->old, &item, &value))
         leave(ra, ra->old, item, value);
     qm_watcher_end_all(ra->watcher);
-    qm_items_clear(ra->recent);
+    qm_lately_clear(ra->recent);
     qm_items_clear(ra->changed);
     qm_changes_clear(ra->together);
 }

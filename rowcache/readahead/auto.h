@@ -38,9 +38,10 @@ struct qm_auto_settings {
     unsigned rules; /* 1 << QM_AUTO_SA | ... */
     unsigned t_ms;  /* of TA */
     unsigned judge_ms;
-    bool watches;      /* arms are watched before they are on trial (yield.h) */
-    unsigned again_ms; /* a row is not asked for again in that time */
-    unsigned fresh, old, recent; /* bounds, in rows: out, remembered, asked for */
+    bool watches;        /* arms are watched before they are on trial (yield.h) */
+    unsigned again_ms;   /* a row is not asked for again in that time */
+    unsigned fresh, old; /* bounds, in rows: out, remembered */
+    unsigned recent;     /* in blocks of rows: asked for */
 };
 
 void qm_auto_settings_init(struct qm_auto_settings *settings);

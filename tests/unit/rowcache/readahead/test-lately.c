@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-lately.c - rows that were read or asked for lately are told from others, one by
+ * one and in ranges, and are bounded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "rowcache/readahead/lately.h"
+
+enum { AGAIN_MS = 1000, BLOCKS = 4 };
+
+static struct qm_item item(uint32_t table, int64_t row)
+{
+    return (struct qm_item){table, row};
+}
+
+static struct qm_lately *new_lately(void)
+{
+    struct qm_lately *lately = qm_lately_new(BLOCKS, AGAIN_MS);
+
+    assert_non_null(lately);
+    return lately;
+}
+
+static void test_time(void **state)
+{
+    struct qm_lately *l = new_lately();
+
+    assert_false(qm_lately_has(l, 0, item(1, 5)));
+    qm_lately_note(l, 0, item(1, 5));
+    assert_true(qm_lately_has(l, 0, item(1, 5)));
+    assert_false(qm_lately_has(l, 0, item(1, 6))); /* of the same block */
+    assert_false(qm_lately_has(l, 0, item(2, 5)));
+    assert_true(qm_lately_has(l, AGAIN_MS - 1, item(1, 5)));
+    assert_false(qm_lately_has(l, AGAIN_MS, item(1, 5)));
+    qm_lately_note(l, AGAIN_MS, item(1, 5));
+    assert_true(qm_lately_has(l, 2 * AGAIN_MS - 1, item(1, 5)));
+    qm_lately_free(l);
+}
+
+static void test_forget(void **state)
+{
+    struct qm_lately *l = new_lately();
+
+    qm_lately_note(l, 0, item(1, 5));
+    qm_lately_note(l, 0, item(1, 6));
+    qm_lately_note(l, 0, item(2, 5));
+    qm_lately_forget(l, item(1, 5));
+    qm_lately_forget(l, item(3, 5)); /* it is not there */
+    assert_false(qm_lately_has(l, 0, item(1, 5)));
+    assert_true(qm_lately_has(l, 0, item(1, 6)));
+    assert_true(qm_lately_has(l, 0, item(2, 5)));
+    qm_lately_forget_table(l, 1);
+    assert_false(qm_lately_has(l, 0, item(1, 6)));
+    assert_true(qm_lately_has(l, 0, item(2, 5)));
+    qm_lately_clear(l);
+    assert_false(qm_lately_has(l, 0, item(2, 5)));
+    qm_lately_note(l, 0, item(2, 6)); /* its place is empty */
+    assert_false(qm_lately_has(l, 0, item(2, 5)));
+    qm_lately_free(l);
+}
+
+/* Across blocks and around 0, in both directions. */
+static void test_others(void **state)
+{
+    struct qm_lately *l = new_lately();
+    int64_t rows[64];
+    unsigned n;
+
+    qm_lately_note(l, 0, item(1, -1));
+    qm_lately_note(l, 0, item(1, 2));
+    qm_lately_note(l, 0, item(1, 16));
+    qm_lately_note(l, 0, item(2, 3));
+    n = qm_lately_others(l, 1, 1, -18, 18, false, rows, 64);
+    assert_int_equal(n, 37 - 3);
+    for (unsigned i = 0, j = 0; i < 37; i++) {
+        int64_t row = (int64_t)i - 18;
+
+        if (row != -1 && row != 2 && row != 16)
+            assert_int_equal(rows[j++], row);
+    }
+    n = qm_lately_others(l, 1, 1, -18, 18, true, rows, 4);
+    assert_int_equal(n, 4);
+    assert_int_equal(rows[0], 18);
+    assert_int_equal(rows[1], 17);
+    assert_int_equal(rows[2], 15);
+    assert_int_equal(rows[3], 14);
+    assert_int_equal(qm_lately_others(l, AGAIN_MS, 1, 0, 3, false, rows, 64), 4);
+    assert_int_equal(qm_lately_others(l, 1, 1, 0, 3, false, rows, 0), 0);
+    assert_int_equal(qm_lately_others(l, 1, 1, 3, 2, false, rows, 64), 0);
+    qm_lately_free(l);
+}
+
+static void test_extremes(void **state)
+{
+    struct qm_lately *l = new_lately();
+    int64_t rows[4];
+
+    qm_lately_note(l, 0, item(1, INT64_MIN));
+    qm_lately_note(l, 0, item(1, INT64_MAX));
+    assert_true(qm_lately_has(l, 0, item(1, INT64_MIN)));
+    assert_true(qm_lately_has(l, 0, item(1, INT64_MAX)));
+    assert_false(qm_lately_has(l, 0, item(1, INT64_MIN + 1)));
+    assert_int_equal(
+        qm_lately_others(l, 0, 1, INT64_MAX - 1, INT64_MAX, false, rows, 4), 1);
+    assert_true(rows[0] == INT64_MAX - 1);
+    qm_lately_free(l);
+}
+
+/* The block that entered first makes room, and nothing of it is left in its place. */
+static void test_bounds(void **state)
+{
+    struct qm_lately *l = new_lately();
+
+    for (int64_t block = 0; block < BLOCKS + 1; block++)
+        qm_lately_note(l, 0, item(1, block * QM_LATELY_BLOCK + block));
+    assert_false(qm_lately_has(l, 0, item(1, 0)));
+    for (int64_t block = 1; block < BLOCKS + 1; block++)
+        assert_true(qm_lately_has(l, 0, item(1, block * QM_LATELY_BLOCK + block)));
+    assert_false(qm_lately_has(l, 0, item(1, BLOCKS * QM_LATELY_BLOCK)));
+    for (int64_t block = 5; block < 100; block++)
+        qm_lately_note(l, 0, item(1, block * QM_LATELY_BLOCK));
+    assert_true(qm_lately_has(l, 0, item(1, 96 * QM_LATELY_BLOCK)));
+    assert_false(qm_lately_has(l, 0, item(1, 95 * QM_LATELY_BLOCK)));
+    qm_lately_free(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time),     cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_others),   cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_extremes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
