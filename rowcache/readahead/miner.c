@@ -32,6 +32,8 @@ struct qm_miner {
     struct stream stream[QM_MINER_STREAMS];
     unsigned streams;
     double threshold;
+    unsigned reads, used; /* in this spell */
+    unsigned rest, rest_next;
 };
 
 static float threshold(void *opaque)
@@ -50,6 +52,7 @@ struct qm_miner *qm_miner_new(void)
     if (!miner)
         return NULL;
     qm_mining_defaults(&config);
+    miner->rest_next = QM_MINER_SPELL;
     config.degree = QM_MINER_PREDICTED;
     config.rules_memory = QM_MINER_MEMORY;
     config.threshold = threshold;
@@ -170,6 +173,31 @@ static struct stream *stream_of(struct qm_miner *miner, uint64_t client)
     return s->stream ? s : NULL;
 }
 
+/* --- spells and rests --- */
+
+static void end_spell(struct qm_miner *miner)
+{
+    if (miner->used >= QM_MINER_WORTH) {
+        miner->rest_next = QM_MINER_SPELL;
+    } else {
+        miner->rest = miner->rest_next;
+        if (miner->rest_next < QM_MINER_REST_MOST)
+            miner->rest_next *= 2;
+    }
+    miner->reads = miner->used = 0;
+}
+
+bool qm_miner_rests(struct qm_miner *miner)
+{
+    if (miner->rest == 0)
+        return false;
+    /* What comes next does not follow what was read before the rest. */
+    if (--miner->rest == 0)
+        for (unsigned i = 0; i < miner->streams; i++)
+            end_stream(miner, &miner->stream[i]);
+    return true;
+}
+
 unsigned qm_miner_read(struct qm_miner *miner, uint64_t client, struct qm_item item,
                        enum qm_miner_outcome outcome, double least,
                        struct qm_item predicted[QM_MINER_PREDICTED])
@@ -195,6 +223,8 @@ unsigned qm_miner_read(struct qm_miner *miner, uint64_t client, struct qm_item i
                                QM_MINER_PREDICTED);
     for (unsigned i = 0; i < n; i++)
         found += row_of(miner, candidates[i].block, &predicted[found]);
+    if (++miner->reads == QM_MINER_SPELL)
+        end_spell(miner);
     return found;
 }
 
@@ -202,6 +232,7 @@ void qm_miner_ended(struct qm_miner *miner, struct qm_item item, bool used)
 {
     const uint64_t *known = qm_items_find(miner->places, item);
 
+    miner->used += used;
     if (known)
         miner->ops->ended(miner->prefetcher, number_at(miner, (unsigned)*known), CLASS,
                           used ? CLASS : 0, used ? QM_FATE_USED : QM_FATE_UNUSED);

@@ -108,6 +108,11 @@ static double price_of_work(const struct qm_rule_yield *yield)
     return LOW + WORK * scarcity(yield, QUEUED, QUEUED_MOST);
 }
 
+bool qm_rule_yield_is_scarce(const struct qm_rule_yield *yield)
+{
+    return scarcity(yield, QUEUED, QUEUED_MOST) > 0;
+}
+
 double qm_rule_yield_price(const struct qm_rule_yield *yield)
 {
     double time = price_of_time(yield), work = price_of_work(yield);

@@ -157,6 +157,8 @@ void qm_rule_yield_work(struct qm_rule_yield *yield, double us);
 void qm_rule_yield_busy(struct qm_rule_yield *yield, double busy);
 /* The busy part of the processors in the last quarter of a second, 0 to 1. */
 void qm_rule_yield_processors(struct qm_rule_yield *yield, double busy);
+/* Clients' reads and writes begin to wait for a processor. */
+bool qm_rule_yield_is_scarce(const struct qm_rule_yield *yield);
 /* The higher of the two. */
 double qm_rule_yield_price(const struct qm_rule_yield *yield);
 double qm_rule_yield_read_us(const struct qm_rule_yield *yield);

@@ -242,7 +242,9 @@ static void tell_auto(struct readahead *ra, uint64_t client, struct qm_item item
         qm_auto_work(ra->learner, work_us);
     }
     read = qm_auto_read(ra->learner, ms, item, hit, us);
-    if (!(ra->rules >> QM_AUTO_MINED & 1))
+    if (read == QM_AUTO_HIT || !(ra->rules >> QM_AUTO_MINED & 1) ||
+        (qm_rule_yield_is_scarce(qm_auto_yield(ra->learner)) &&
+         qm_miner_rests(ra->miner)))
         return;
     n = qm_miner_read(ra->miner, client, item, outcomes[read], least_probability(ra),
                       predicted);

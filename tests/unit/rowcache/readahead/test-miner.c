@@ -73,11 +73,96 @@ static void test_bounds(void **state)
     qm_miner_free(m);
 }
 
+/* One spell of rows that do not come again. */
+static void learn(struct qm_miner *m, int64_t *row)
+{
+    struct qm_item predicted[QM_MINER_PREDICTED];
+
+    for (unsigned i = 0; i < QM_MINER_SPELL; i++) {
+        assert_false(qm_miner_rests(m));
+        qm_miner_read(m, 1, (struct qm_item){1, (*row)++}, QM_MINER_MISS, 0, predicted);
+    }
+}
+
+static unsigned rest(struct qm_miner *m)
+{
+    unsigned n = 0;
+
+    while (qm_miner_rests(m))
+        n++;
+    return n;
+}
+
+/* A spell without use leads to a rest, each twice as long; use ends that. */
+static void test_rests(void **state)
+{
+    struct qm_miner *m = qm_miner_new();
+    struct qm_item a = {5, 1}, b = {5, 2}, predicted[QM_MINER_PREDICTED];
+    unsigned length = QM_MINER_SPELL;
+    int64_t row = 0;
+
+    assert_non_null(m);
+    for (int i = 0; i < 8; i++) {
+        learn(m, &row);
+        assert_int_equal(rest(m), length);
+        if (length < QM_MINER_REST_MOST)
+            length *= 2;
+    }
+    assert_int_equal(length, QM_MINER_REST_MOST);
+    for (unsigned i = 0; i < QM_MINER_WORTH; i++)
+        qm_miner_ended(m, a, true);
+    learn(m, &row);
+    assert_int_equal(rest(m), 0);
+    /* Use counts for its spell, and what is not used does not count. */
+    for (unsigned i = 0; i < QM_MINER_WORTH; i++)
+        qm_miner_ended(m, a, false);
+    for (unsigned i = 1; i < QM_MINER_WORTH; i++)
+        qm_miner_ended(m, a, true);
+    learn(m, &row);
+    assert_int_equal(rest(m), QM_MINER_SPELL);
+    /* A hit of what was not read ahead is no read of a spell. */
+    for (unsigned i = 0; i < QM_MINER_SPELL; i++)
+        qm_miner_read(m, 1, a, QM_MINER_HIT, 0, predicted);
+    learn(m, &row);
+    assert_int_equal(rest(m), 2 * QM_MINER_SPELL);
+    /* Rules outlast a rest. */
+    for (int i = 0; i < 10; i++) {
+        predicts(m, 1, a, b);
+        predicts(m, 1, b, a);
+    }
+    assert_true(predicts(m, 1, a, b));
+    qm_miner_free(m);
+}
+
+/* The row before a rest and the one behind it do not follow each other. */
+static void test_rest_ends_streams(void **state)
+{
+    struct qm_miner *m = qm_miner_new();
+    struct qm_item a = {5, 1}, b = {5, 2};
+    int64_t row = 0;
+
+    assert_non_null(m);
+    for (unsigned i = 0; i < 6; i++) {
+        for (unsigned j = 1; j < QM_MINER_SPELL; j++)
+            predicts(m, 1, (struct qm_item){1, row++}, b);
+        predicts(m, 1, a, b); /* the last of the spell */
+        assert_true(rest(m) > 0);
+        predicts(m, 1, b, a);
+        for (unsigned j = 1; j < QM_MINER_SPELL; j++)
+            predicts(m, 1, (struct qm_item){1, row++}, b);
+        assert_true(rest(m) > 0);
+    }
+    assert_false(predicts(m, 1, a, b));
+    qm_miner_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_rest_ends_streams),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

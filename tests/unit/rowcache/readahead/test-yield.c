@@ -375,8 +375,10 @@ static void test_work(void **state)
     }
     qm_rule_yield_processors(w, .3);
     assert_true(qm_rule_yield_price(w) == idle);
+    assert_false(qm_rule_yield_is_scarce(w));
     for (int i = 0; i < 9; i++)
         qm_rule_yield_processors(w, .4);
+    assert_true(qm_rule_yield_is_scarce(w));
     assert_true(qm_rule_yield_price(w) > idle + .5);
     assert_true(qm_rule_yield_price(w) < idle + .7);
     for (int i = 0; i < 20; i++)
