@@ -100,6 +100,7 @@ static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
         fill->last = job->prev;
     job->waits = false;
     fill->stats.waiting--;
+    fill->load.waiting = fill->stats.waiting;
 }
 
 double qm_fill_work(void)
@@ -117,6 +118,7 @@ static void note_work(struct qm_fill *fill, double us)
 
     if (us > 0)
         *mean += *mean > 0 ? (us - *mean) / READS_OF_WORK : us;
+    fill->load.work_us = *mean;
 }
 
 static void *work(void *opaque)
@@ -144,7 +146,7 @@ static void *work(void *opaque)
             job->outcome = QM_FILL_ERROR;
             qm_text_add(&job->text, "TRYAGAIN the server is shutting down", 36);
         }
-        fill->stats.busy++;
+        fill->load.busy = ++fill->stats.busy;
         pthread_mutex_unlock(&fill->lock);
         worked = qm_fill_work();
         if (job->text.length == 0)
@@ -153,7 +155,7 @@ static void *work(void *opaque)
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
         note_work(fill, worked);
-        fill->stats.busy--;
+        fill->load.busy = --fill->stats.busy;
     }
     pthread_mutex_unlock(&fill->lock);
     qm_fill_hang_up(w);
@@ -180,6 +182,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
         fill->last = job;
         job->waits = true;
         fill->stats.waiting++;
+        fill->load.waiting = fill->stats.waiting;
         pthread_cond_signal(&fill->wake);
     }
     pthread_mutex_unlock(&fill->lock);
@@ -274,12 +277,15 @@ void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats)
     pthread_mutex_unlock(&fill->lock);
 }
 
-void qm_fill_get_load(struct qm_fill *fill, unsigned *busy, double *work_us)
+void qm_fill_get_load(const struct qm_fill *fill, unsigned *busy, double *work_us)
 {
-    pthread_mutex_lock(&fill->lock);
-    *busy = fill->stats.busy;
-    *work_us = fill->stats.work_us;
-    pthread_mutex_unlock(&fill->lock);
+    *busy = fill->load.busy;
+    *work_us = fill->load.work_us;
+}
+
+bool qm_fill_may_give_ahead(const struct qm_fill *fill)
+{
+    return fill->load.waiting == 0;
 }
 
 void qm_fill_stop(struct qm_fill *fill)

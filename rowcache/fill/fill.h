@@ -94,8 +94,10 @@ bool qm_fill_take_back(struct qm_fill *fill, struct qm_fill_job *job);
  * are given already, or the rows could not be kept. */
 bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead);
 void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats);
-/* Of them, busy and work_us. */
-void qm_fill_get_load(struct qm_fill *fill, unsigned *busy, double *work_us);
+/* Of them, busy and work_us, without a lock, so perhaps a read late. */
+void qm_fill_get_load(const struct qm_fill *fill, unsigned *busy, double *work_us);
+/* False: qm_fill_give_ahead() would hardly take a job now.  Takes no lock. */
+bool qm_fill_may_give_ahead(const struct qm_fill *fill);
 /* Those that wait are done with an error. */
 void qm_fill_stop(struct qm_fill *fill);
 

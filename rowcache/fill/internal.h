@@ -33,6 +33,11 @@ struct qm_fill {
     bool ending;
     uint64_t failed_at; /* of the last connection that could not be opened */
     struct qm_fill_stats stats;
+    /* Of it, changed with the lock, read without. */
+    struct {
+        _Atomic unsigned waiting, busy;
+        _Atomic double work_us;
+    } load;
     struct worker worker[];
 };
 

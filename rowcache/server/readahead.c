@@ -143,7 +143,7 @@ static bool give_auto(struct readahead *ra, const struct qm_auto_request *reques
 {
     const struct qm_rule_yield *yield = qm_auto_yield(ra->learner);
     struct job *job =
-        ra->preset == READAHEAD_AUTO
+        ra->preset == READAHEAD_AUTO && qm_fill_may_give_ahead(ra->server->fill)
             ? readahead_new_job(ra, ra->by_id[request->table], sizeof *job, fetched)
             : NULL;
 
