@@ -13,6 +13,10 @@
 
 enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, WATCHED = 16384 };
 enum { TA_AT_ONCE, TA_TOGETHER };
+/* When no arm of a read's table has room for a row, that many reads of the table ask
+ * none: to find out what a row references takes as long as the read's own work.  Tables
+ * share those numbers. */
+enum { PAUSE = 15, PAUSES = 1024 };
 
 /* Where each band of SA begins and ends. */
 static const int bands[QM_AUTO_BANDS][2] = {{1, 4},   {5, 16},   {17, 50},
@@ -31,6 +35,8 @@ struct qm_auto {
     struct qm_items *changed; /* for TA: when */
     struct qm_changes *together;
     unsigned together_asked; /* rows that are not answered */
+    bool room;               /* an arm that was asked had room */
+    uint8_t pause[PAUSES];   /* reads of a table, that ask no arm */
     unsigned first, count;
     struct qm_auto_request queue[QM_AUTO_QUEUE];
     struct qm_auto_stats stats;
@@ -271,6 +277,7 @@ static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t
 
     if (most == 0)
         return 0;
+    ra->room = true;
     return ask_for(ra, now_ms, arm, table, rows,
                    qm_lately_others(ra->recent, now_ms, table, first, last, down, rows,
                                     most < 64 ? most : 64));
@@ -356,6 +363,7 @@ static bool has_rule(const struct qm_auto *ra, enum qm_auto_rule rule)
 enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_item item,
                                bool hit, double us)
 {
+    uint8_t *pause = &ra->pause[item.table % PAUSES];
     struct qm_seer_row row;
     bool ahead;
 
@@ -373,13 +381,19 @@ enum qm_auto_read qm_auto_read(struct qm_auto *ra, uint64_t now_ms, struct qm_it
         temporal(ra, now_ms);
         temporal_together(ra, now_ms);
     }
+    if (*pause > 0) {
+        --*pause;
+        return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
+    }
     if (!(has_rule(ra, QM_AUTO_SA) || has_rule(ra, QM_AUTO_FA)) ||
         !ra->calls.describe(ra->calls.opaque, item, &row))
         return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
+    ra->room = false;
     if (has_rule(ra, QM_AUTO_FA))
         foreign(ra, now_ms, item, &row);
     if (has_rule(ra, QM_AUTO_SA))
         spatial(ra, now_ms, item, &row);
+    *pause = ra->room ? 0 : PAUSE;
     return ahead ? QM_AUTO_AHEAD : QM_AUTO_MISS;
 }
 
