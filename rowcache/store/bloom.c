@@ -43,12 +43,18 @@ static uint64_t bit_of(const struct bloom *b, uint64_t hash)
     return (uint64_t)((unsigned __int128)hash * b->bits >> 64);
 }
 
+/* Between a key's bits. */
+static uint64_t stride_of(struct store_hash hash)
+{
+    return (uint64_t)hash.low << 32 | 1;
+}
+
 void store_bloom_add(struct bloom *b, struct store_hash hash)
 {
     uint64_t at = hash.high;
 
     b->added++;
-    for (unsigned i = 0; b->words && i < b->hashes; i++, at += hash.low | 1) {
+    for (unsigned i = 0; b->words && i < b->hashes; i++, at += stride_of(hash)) {
         uint64_t bit = bit_of(b, at);
 
         b->words[bit / 64] |= UINT64_C(1) << (bit % 64);
@@ -59,7 +65,7 @@ bool store_bloom_may_have(const struct bloom *b, struct store_hash hash)
 {
     uint64_t at = hash.high;
 
-    for (unsigned i = 0; b->words && i < b->hashes; i++, at += hash.low | 1) {
+    for (unsigned i = 0; b->words && i < b->hashes; i++, at += stride_of(hash)) {
         uint64_t bit = bit_of(b, at);
 
         if (!(b->words[bit / 64] & UINT64_C(1) << (bit % 64)))

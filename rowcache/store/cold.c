@@ -27,7 +27,7 @@ static uint32_t count_of(uint32_t slot)
 
 static uint32_t tag_of(struct store_hash hash)
 {
-    return (uint32_t)hash.low & ~COLD_MOST;
+    return (uint32_t)(hash.high >> 32) & ~COLD_MOST;
 }
 
 static uint32_t *bucket(const struct cold *c, uint32_t bits)
@@ -37,7 +37,7 @@ static uint32_t *bucket(const struct cold *c, uint32_t bits)
 
 static void buckets_of(const struct cold *c, struct store_hash hash, uint32_t *at[2])
 {
-    at[0] = bucket(c, (uint32_t)(hash.low >> 32));
+    at[0] = bucket(c, hash.low);
     at[1] = bucket(c, (uint32_t)hash.high);
 }
 

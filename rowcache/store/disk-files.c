@@ -17,20 +17,22 @@
 
 struct disk {
     int dir;
+    unsigned hash; /* bytes of it in a name */
 };
 
 enum { NAME = DISK_HASH * 2 };
 
-static void name_of(const uint8_t *hash, char name[3 + NAME + 1])
+static void name_of(const struct disk *d, const uint8_t *hash, char name[3 + NAME + 1])
 {
     snprintf(name, 4, "%02x/", hash[0]);
-    for (unsigned i = 0; i < DISK_HASH; i++)
+    for (unsigned i = 0; i < d->hash; i++)
         snprintf(name + 3 + 2 * i, 3, "%02x", hash[i]);
 }
 
-static bool hash_of(const char *name, uint8_t *hash)
+static bool hash_of(const struct disk *d, const char *name, uint8_t *hash)
 {
-    for (unsigned i = 0; i < DISK_HASH; i++) {
+    memset(hash, 0, DISK_HASH);
+    for (unsigned i = 0; i < d->hash; i++) {
         unsigned byte;
 
         if (strspn(name + 2 * i, "0123456789abcdef") < 2 ||
@@ -38,7 +40,7 @@ static bool hash_of(const char *name, uint8_t *hash)
             return false;
         hash[i] = (uint8_t)byte;
     }
-    return name[NAME] == 0;
+    return name[2 * d->hash] == 0;
 }
 
 static void files_close(struct disk *d)
@@ -56,6 +58,7 @@ static int files_open(const struct disk_config *c, struct disk **disk)
 
     if (!d)
         return ENOMEM;
+    d->hash = c->hash;
     d->dir = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->dir == -1)
         r = errno;
@@ -110,7 +113,7 @@ static int files_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *
 {
     char name[3 + NAME + 1];
 
-    name_of(hash, name);
+    name_of(d, hash, name);
     return read_file(d->dir, name, bytes, len);
 }
 
@@ -147,7 +150,7 @@ static int files_apply(struct disk *d, const struct disk_record *changes, size_t
         size_t len = store_disk_size(&changes[i]);
         char name[3 + NAME + 1], *bytes;
 
-        name_of(changes[i].hash, name);
+        name_of(d, changes[i].hash, name);
         if (changes[i].dead) {
             if (unlinkat(d->dir, name, 0) == -1 && errno != ENOENT)
                 r = errno;
@@ -168,7 +171,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The names of a directory, in order; *hashes is the caller's. */
-static int list(int dir, unsigned first, uint8_t (**hashes)[DISK_HASH], size_t *count)
+static int list(const struct disk *d, unsigned first, uint8_t (**hashes)[DISK_HASH],
+                size_t *count)
 {
     size_t size = 0;
     struct dirent *entry;
@@ -179,7 +183,7 @@ static int list(int dir, unsigned first, uint8_t (**hashes)[DISK_HASH], size_t *
     *hashes = NULL;
     *count = 0;
     snprintf(name, sizeof name, "%02x", first);
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(d->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd == -1)
         return errno;
     if (!(stream = fdopendir(fd))) {
@@ -196,7 +200,7 @@ static int list(int dir, unsigned first, uint8_t (**hashes)[DISK_HASH], size_t *
             else
                 *hashes = larger;
         }
-        if (r == 0 && hash_of(entry->d_name, (*hashes)[*count]))
+        if (r == 0 && hash_of(d, entry->d_name, (*hashes)[*count]))
             ++*count;
     }
     if (r == 0)
@@ -216,12 +220,12 @@ static int files_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
         uint8_t(*hashes)[DISK_HASH];
         size_t count;
 
-        r = list(d->dir, first, &hashes, &count);
+        r = list(d, first, &hashes, &count);
         for (size_t i = 0; i < count && r == 0; i++) {
             void *bytes;
             size_t len;
 
-            if (memcmp(hashes[i], from, DISK_HASH) < 0)
+            if (memcmp(hashes[i], from, d->hash) < 0)
                 continue;
             r = files_get(d, hashes[i], &bytes, &len);
             if (r == 0) {

@@ -58,6 +58,7 @@ struct check {
     uint64_t pages; /* all numbers are below */
     uint8_t *used;  /* a bit a page */
     bool is_free;   /* the tree of free pages */
+    unsigned hash;  /* bytes of the other tree's keys */
     struct tree seen;
     uint8_t last[DISK_HASH];  /* the key before */
     uint8_t least[DISK_HASH]; /* the next key's, by the pages above */
@@ -146,7 +147,7 @@ static bool as_bytes(const struct check *c, const void *key, size_t len,
 {
     uint64_t number;
 
-    if (len != (c->is_free ? sizeof number : DISK_HASH))
+    if (len != (c->is_free ? sizeof number : c->hash))
         return false;
     memset(bytes, 0, DISK_HASH);
     memcpy(bytes, key, len);
@@ -333,9 +334,10 @@ static int read_meta(struct check *c, struct meta *newer)
                : EBADMSG;
 }
 
-int store_lmdb_check(const char *name)
+int store_lmdb_check(const char *name, unsigned hash)
 {
-    struct check c = {.fd = open(name, O_RDONLY | O_CLOEXEC), .page_size = PAGE_MOST};
+    struct check c = {
+        .fd = open(name, O_RDONLY | O_CLOEXEC), .page_size = PAGE_MOST, .hash = hash};
     struct meta meta;
     struct stat st;
     int r;

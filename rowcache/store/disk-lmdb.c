@@ -25,6 +25,7 @@ struct disk {
     MDB_dbi db;
     MDB_txn *reading; /* kept, and renewed for each read */
     bool sync;
+    unsigned hash;  /* bytes of a key */
     uint64_t pages; /* bytes of pages of a transaction that is not synced, about */
 };
 
@@ -57,27 +58,22 @@ static int error_at_opening(int r)
     }
 }
 
-/* The order of LMDB's own comparison, for keys of 16 bytes without a call: a look-up
- * makes some twenty of them. */
+/* The order of LMDB's own comparison, for hashes mostly without a call: a look-up makes
+ * some twenty of them. */
 static int by_hash(const MDB_val *a, const MDB_val *b)
 {
     size_t least = a->mv_size < b->mv_size ? a->mv_size : b->mv_size;
     uint64_t x, y;
     int r;
 
-    if (a->mv_size != DISK_HASH || b->mv_size != DISK_HASH) {
-        r = memcmp(a->mv_data, b->mv_data, least);
-        return r ? r : (a->mv_size > b->mv_size) - (a->mv_size < b->mv_size);
+    if (least >= sizeof x) {
+        memcpy(&x, a->mv_data, sizeof x);
+        memcpy(&y, b->mv_data, sizeof y);
+        if (x != y)
+            return be64toh(x) > be64toh(y) ? 1 : -1;
     }
-    memcpy(&x, a->mv_data, 8);
-    memcpy(&y, b->mv_data, 8);
-    if (x == y) {
-        memcpy(&x, (char *)a->mv_data + 8, 8);
-        memcpy(&y, (char *)b->mv_data + 8, 8);
-    }
-    x = be64toh(x);
-    y = be64toh(y);
-    return (x > y) - (x < y);
+    r = memcmp(a->mv_data, b->mv_data, least);
+    return r ? r : (a->mv_size > b->mv_size) - (a->mv_size < b->mv_size);
 }
 
 static void lmdb_close(struct disk *d)
@@ -101,12 +97,13 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
     if ((size_t)snprintf(name, sizeof name, "%s/data.mdb", c->dir) >= sizeof name)
         r = ENAMETOOLONG;
     else
-        r = store_lmdb_check(name);
+        r = store_lmdb_check(name, c->hash);
     if (r != 0) {
         free(d);
         return r;
     }
     d->sync = c->sync;
+    d->hash = c->hash;
     d->pages = c->cache < PAGE ? PAGE : c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
     r = mdb_env_create(&d->env);
     if (r == 0)
@@ -133,14 +130,14 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
     return 0;
 }
 
-static MDB_val key_of(const uint8_t *hash)
+static MDB_val key_of(const struct disk *d, const uint8_t *hash)
 {
-    return (MDB_val){DISK_HASH, (void *)(uintptr_t)hash};
+    return (MDB_val){d->hash, (void *)(uintptr_t)hash};
 }
 
 static int lmdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
 {
-    MDB_val key = key_of(hash), data;
+    MDB_val key = key_of(d, hash), data;
     int r = mdb_txn_renew(d->reading);
 
     if (r != 0)
@@ -173,7 +170,7 @@ static int apply_some(struct disk *d, const struct disk_record *changes, size_t 
     /* A cursor finds a key that is on the page of the last without a way from the root.
      */
     for (size_t i = 0; i < n && r == 0; i++) {
-        MDB_val key = key_of(changes[i].hash), data = {0};
+        MDB_val key = key_of(d, changes[i].hash), data = {0};
 
         if (changes[i].dead) {
             r = mdb_cursor_get(cursor, &key, &data, MDB_SET);
@@ -215,7 +212,7 @@ static int lmdb_apply(struct disk *d, const struct disk_record *changes, size_t 
 static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
                      void *opaque)
 {
-    MDB_val key = key_of(from), data;
+    MDB_val key = key_of(d, from), data;
     MDB_cursor *cursor;
     int r = mdb_txn_renew(d->reading), stopped = 0;
 
@@ -225,7 +222,10 @@ static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
     if (r == 0) {
         r = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
         while (r == 0 && stopped == 0) {
-            stopped = visit(opaque, key.mv_data, data.mv_data, data.mv_size);
+            uint8_t hash[DISK_HASH];
+
+            stopped = visit(opaque, store_disk_hash(hash, key.mv_data, d->hash),
+                            data.mv_data, data.mv_size);
             if (stopped == 0)
                 r = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
         }

@@ -9,8 +9,20 @@
 
 #include "rowcache/store/disk.h"
 
-/* Little endian. */
-struct header {
+/* Version 2, little endian:
+ *   4 bytes   checksum: the lower half of XXH3 of what follows
+ *   1         KIND, EXPIRES, and the key's length if it is 1 to LENGTH; 0: it follows
+ *   number    frequency
+ *  [number    the key's length]
+ *  [8         when the key's life ends]
+ *             key, and the value up to the end
+ * A number has seven bits a byte, the lowest first; all bytes but its last have NEXT.
+ */
+enum { KIND = 0x80, EXPIRES = 0x40, LENGTH = 0x3f, NEXT = 0x80 };
+enum { SUM = 4, NUMBER = 5, HEAD_MOST = SUM + 1 + NUMBER + NUMBER + 8 };
+
+/* Version 1, little endian; key and value follow. */
+struct header_1 {
     uint64_t checksum; /* XXH3 of what follows, key and value included */
     uint64_t expires;
     uint32_t frequency;
@@ -37,33 +49,120 @@ const struct disk_ops *store_disk_find(const char *name)
     return NULL;
 }
 
+static size_t put_number(uint8_t *at, uint32_t n)
+{
+    size_t len = 0;
+
+    for (; n >= NEXT; n >>= 7)
+        at[len++] = (uint8_t)(n | NEXT);
+    at[len++] = (uint8_t)n;
+    return len;
+}
+
+/* false: it does not end before `end`, or has more than 32 bits. */
+static bool take_number(const uint8_t **at, const uint8_t *end, uint32_t *n)
+{
+    uint64_t all = 0;
+
+    for (unsigned i = 0; i < NUMBER && *at < end; i++) {
+        uint8_t byte = *(*at)++;
+
+        all |= (uint64_t)(byte & (NEXT - 1)) << 7 * i;
+        if (byte & NEXT)
+            continue;
+        *n = (uint32_t)all;
+        return all <= UINT32_MAX;
+    }
+    return false;
+}
+
+/* All before the key, without the checksum's value. */
+static size_t make_head(const struct disk_record *r, uint8_t head[HEAD_MOST])
+{
+    bool is_short = r->key_len > 0 && r->key_len <= LENGTH;
+    uint64_t expires = htole64(r->expires);
+    size_t len = SUM;
+
+    head[len++] =
+        (uint8_t)(KIND | (r->expires ? EXPIRES : 0) | (is_short ? r->key_len : 0));
+    len += put_number(head + len, r->frequency);
+    if (!is_short)
+        len += put_number(head + len, r->key_len);
+    if (r->expires) {
+        memcpy(head + len, &expires, sizeof expires);
+        len += sizeof expires;
+    }
+    return len;
+}
+
 size_t store_disk_size(const struct disk_record *r)
 {
-    return sizeof(struct header) + r->key_len + r->value_len;
+    uint8_t head[HEAD_MOST];
+
+    return make_head(r, head) + r->key_len + r->value_len;
+}
+
+static uint32_t checksum(const uint8_t *bytes, size_t len)
+{
+    return htole32((uint32_t)XXH3_64bits(bytes + SUM, len - SUM));
 }
 
 void store_disk_pack(const struct disk_record *r, void *bytes)
 {
-    struct header h = {
-        .expires = htole64(r->expires),
-        .frequency = htole32(r->frequency),
-        .value_len = htole32(r->value_len),
-        .key_len = htole32(r->key_len),
-    };
-    char *at = bytes;
+    uint8_t head[HEAD_MOST], *at = bytes;
+    size_t len = make_head(r, head);
+    uint32_t sum;
 
-    memcpy(at + sizeof h, r->key, r->key_len);
+    memcpy(at + SUM, head + SUM, len - SUM);
+    memcpy(at + len, r->key, r->key_len);
     if (r->value_len > 0)
-        memcpy(at + sizeof h + r->key_len, r->value, r->value_len);
-    memcpy(at, &h, sizeof h);
-    h.checksum = htole64(XXH3_64bits(at + 8, store_disk_size(r) - 8));
-    memcpy(at, &h.checksum, sizeof h.checksum);
+        memcpy(at + len + r->key_len, r->value, r->value_len);
+    sum = checksum(at, len + r->key_len + r->value_len);
+    memcpy(at, &sum, SUM);
 }
 
 int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r)
 {
+    const uint8_t *at = bytes, *end = at + len;
+    uint32_t sum, key_len, frequency;
+    uint64_t expires = 0;
+    uint8_t kind;
+
+    if (len <= SUM)
+        return EBADMSG;
+    memcpy(&sum, at, SUM);
+    if (sum != checksum(bytes, len))
+        return EBADMSG;
+    at += SUM;
+    kind = *at++;
+    key_len = kind & LENGTH;
+    if (!(kind & KIND) || !take_number(&at, end, &frequency) ||
+        (key_len == 0 && !take_number(&at, end, &key_len)))
+        return EBADMSG;
+    if (kind & EXPIRES) {
+        if ((size_t)(end - at) < sizeof expires)
+            return EBADMSG;
+        memcpy(&expires, at, sizeof expires);
+        at += sizeof expires;
+    }
+    if (key_len == 0 || key_len > UINT16_MAX || key_len > (size_t)(end - at) ||
+        (uint64_t)(end - at) - key_len > UINT32_MAX)
+        return EBADMSG;
+    *r = (struct disk_record){
+        .expires = le64toh(expires),
+        .frequency = frequency,
+        .key = at,
+        .value = at + key_len,
+        .value_len = (uint32_t)((size_t)(end - at) - key_len),
+        .key_len = (uint16_t)key_len,
+    };
+    return 0;
+}
+
+int store_disk_unpack_1(const void *bytes, size_t len, struct disk_record *r)
+{
     const char *at = bytes;
-    struct header h;
+    struct header_1 h;
     uint32_t key_len;
 
     if (len < sizeof h)

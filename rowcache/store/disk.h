@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* disk.h - the disk layer: what the store asks of whatever keeps its cold keys.
  *
- * A record is found by its key's 128-bit hash and holds the key, so that a layer needs
- * no long keys.  A layer is used by one thread at a time.  To add one: a file
+ * A record is found by its key's hash and holds the key, so that a layer needs no long
+ * keys.  A layer is used by one thread at a time.  To add one: a file
  * disk-NAME.c with a `const struct disk_ops`, and its line in disks[] of disk.c. */
 #ifndef QM_STORE_DISK_H
 #define QM_STORE_DISK_H
@@ -10,8 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#define DISK_HASH 16u /* bytes, in the order of memcmp() */
+/* Bytes of a hash, in the order of memcmp(); and how many of the first of them are a
+ * record's name: of a billion keys, two have the same with a chance of 1 in 10^11. */
+#define DISK_HASH      16u
+#define DISK_HASH_NAME 12u /* 16 in a store of version 1 */
 
 struct disk; /* each layer's own */
 
@@ -27,16 +31,26 @@ struct disk_record {
 
 struct disk_config {
     const char *dir; /* of this layer alone */
+    unsigned hash;   /* bytes of it that are a record's name: DISK_HASH_NAME, or 16 */
     uint64_t cache;  /* bytes of memory that it may use */
     bool sync;       /* apply() makes durable */
     char *why;       /* what the layer's library says of an open that fails; or NULL */
     size_t why_len;
 };
 
-/* Called with a record's bytes, which are valid during the call.  Not 0 ends the walk.
- */
+/* Called with a record's bytes, which are valid during the call.  What of the hash is
+ * not in the record's name is 0.  Not 0 ends the walk. */
 typedef int disk_visit(void *opaque, const uint8_t *hash, const void *bytes,
                        size_t len);
+
+/* A hash for that, of a name's bytes. */
+static inline const uint8_t *store_disk_hash(uint8_t hash[DISK_HASH], const void *name,
+                                             unsigned len)
+{
+    memset(hash, 0, DISK_HASH);
+    memcpy(hash, name, len);
+    return hash;
+}
 
 struct disk_ops {
     const char *name;
@@ -68,10 +82,12 @@ extern const struct disk_ops disk_bdb, disk_lmdb, disk_files;
 /* The layer of that name, or NULL. */
 const struct disk_ops *store_disk_find(const char *name);
 
-/* A record's bytes on disk: a header with a checksum, key, value. */
+/* A record's bytes on disk: a head with a checksum, key, value. */
 size_t store_disk_size(const struct disk_record *r);
 void store_disk_pack(const struct disk_record *r, void *bytes);
 /* Points r into the bytes.  EBADMSG: they are no record. */
 int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r);
+/* The same of a record as stores of version 1 have them. */
+int store_disk_unpack_1(const void *bytes, size_t len, struct disk_record *r);
 
 #endif

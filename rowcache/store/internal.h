@@ -39,9 +39,19 @@
 #include "rowcache/store/log.h"
 #include "rowcache/store/qmstore.h"
 
+/* A key's 128 bits of XXH3.  What is inside of a partition depends on the first 96
+ * alone: a layer may have no more of them, so that of a damaged record they are all
+ * that is known. */
 struct store_hash {
-    uint64_t high, low; /* high orders keys on disk and in the table; low, partitions */
+    uint64_t high; /* orders keys on disk and in the table */
+    uint32_t low;
+    uint32_t rest; /* chooses a partition, with low */
 };
+
+static inline bool store_hash_same(struct store_hash a, struct store_hash b)
+{
+    return a.high == b.high && a.low == b.low;
+}
 
 enum { PLACE_FIRST, PLACE_SECOND, PLACE_THIRD, PLACE_BUFFER };
 
@@ -213,6 +223,7 @@ struct partition {
     struct cold cold; /* if the policy counts */
     const struct disk_ops *disk_ops;
     struct disk *disk;
+    unsigned hash; /* bytes of a record's name on disk */
     struct store_log log;
     int dir;
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
@@ -286,7 +297,7 @@ uint64_t store_partition_keys(const struct partition *p);
 void store_partition_sweep(struct partition *p);
 struct store_hash store_hash_of(const void *key, size_t len);
 void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH]);
-struct store_hash store_hash_from(const uint8_t *bytes);
+struct store_hash store_hash_from(const uint8_t bytes[DISK_HASH]);
 /* What the disk layer has for a hash.  EBADMSG: it is damaged, or another key's. */
 int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
                         struct disk_record *r);

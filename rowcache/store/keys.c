@@ -20,7 +20,8 @@ static struct partition *partition_of(struct qmstore *s, const void *key, size_t
                                       struct store_key *k)
 {
     *k = (struct store_key){store_hash_of(key, len), key, (uint16_t)len};
-    return &s->partitions[k->hash.low % s->config.partitions];
+    return &s->partitions[((uint64_t)k->hash.low << 32 | k->hash.rest) %
+                          s->config.partitions];
 }
 
 static bool is_key(const void *key, size_t len)
@@ -289,7 +290,7 @@ static int copy_range(struct range *r, uint64_t from)
     }
     if (error != 0)
         return error;
-    store_hash_bytes((struct store_hash){from, 0}, first);
+    store_hash_bytes((struct store_hash){.high = from}, first);
     error = r->p->disk_ops->walk(r->p->disk, first, copy_record, r);
     return error == ENOUGH ? 0 : error;
 }

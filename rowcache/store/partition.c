@@ -580,6 +580,6 @@ void store_partition_sweep(struct partition *p)
         }
     }
     p->swept = s.until == UINT64_MAX ? (struct store_hash){0}
-                                     : (struct store_hash){s.until + 1, 0};
+                                     : (struct store_hash){.high = s.until + 1};
     (void)check_room(p);
 }

@@ -69,7 +69,7 @@ static void destroy(struct partition *p)
 static uint64_t *word(struct wtinylfu *w, struct store_hash hash, unsigned row,
                       unsigned *shift)
 {
-    uint64_t at = (hash.low ^ (hash.low >> 32)) + row * (hash.high | 1);
+    uint64_t at = hash.low + row * (hash.high | 1);
 
     at ^= at >> 29;
     at &= w->width - 1;

@@ -54,7 +54,7 @@ struct store_hash store_hash_of(const void *key, size_t len)
 {
     XXH128_hash_t h = XXH3_128bits(key, len);
 
-    return (struct store_hash){h.high64, h.low64};
+    return (struct store_hash){h.high64, (uint32_t)(h.low64 >> 32), (uint32_t)h.low64};
 }
 
 void store_warn(const struct qmstore_config *config, const char *format, ...)
@@ -156,6 +156,10 @@ static int is_empty(int dir, bool *empty)
     return 0;
 }
 
+/* Version, partitions, disk layer, bytes of a record's name. */
+#define FORMAT "qmstore %u\npartitions %u\ndisk %s\nhash %u\n"
+#define READ   "qmstore %u\npartitions %u\ndisk %15s\nhash %u\n"
+
 static int make_format(int dir, const struct qmstore_config *c)
 {
     int fd = openat(dir, "qmstore.new",
@@ -164,8 +168,7 @@ static int make_format(int dir, const struct qmstore_config *c)
 
     if (fd == -1)
         return errno;
-    if (dprintf(fd, "qmstore 1\npartitions %u\ndisk %s\n", c->partitions, c->disk) <
-            0 ||
+    if (dprintf(fd, FORMAT, 2, c->partitions, c->disk, DISK_HASH_NAME) < 0 ||
         fsync(fd) == -1 || renameat(dir, "qmstore.new", dir, "qmstore") == -1 ||
         fsync(dir) == -1)
         r = errno;
@@ -173,15 +176,29 @@ static int make_format(int dir, const struct qmstore_config *c)
     return r;
 }
 
+/* A store of version 1, which has names of 16 bytes, becomes one of version 2: records
+ * as they are written now are damaged ones to an earlier library, so that must refuse
+ * the store.  In place, as the file is locked; a crash leaves either version. */
+static int raise_version(int fd, const struct qmstore_config *c)
+{
+    char text[128];
+    int len = snprintf(text, sizeof text, FORMAT, 1, c->partitions, c->disk, DISK_HASH);
+
+    if (pwrite(fd, text, (size_t)len, 0) != len || fsync(fd) == -1 ||
+        pwrite(fd, "2", 1, strlen("qmstore ")) != 1 || fsync(fd) == -1)
+        return errno ? errno : EIO;
+    return 0;
+}
+
 /* The format file, locked and as this process expects it. */
 static int open_format(struct qmstore *s, char *err, size_t len)
 {
     const struct qmstore_config *c = &s->config;
     char text[128], disk[16] = "";
-    unsigned version = 0, partitions = 0;
+    unsigned version = 0, partitions = 0, hash = 0;
     bool empty = false;
     ssize_t n;
-    int r;
+    int r, fields;
 
     /* Two processes that make the store at a time would each lock a file of its own.
      * Some file systems lock no directories: the format file is locked, too. */
@@ -210,16 +227,19 @@ static int open_format(struct qmstore *s, char *err, size_t len)
                       c->path);
     n = pread(s->format, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = 0;
-    if (sscanf(text, "qmstore %u\npartitions %u\ndisk %15s\n", &version, &partitions,
-               disk) != 3 ||
-        version != 1)
-        return refuse(err, len, ENOTEMPTY, "%s/qmstore is not of a store of version 1",
-                      c->path);
+    fields = sscanf(text, READ, &version, &partitions, disk, &hash);
+    if (!(version == 1 && fields >= 3) &&
+        !(version == 2 && fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH)))
+        return refuse(err, len, ENOTEMPTY,
+                      "%s/qmstore is not of a store of version 1 or 2", c->path);
+    s->hash = version == 1 ? DISK_HASH : hash;
     if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
         return refuse(
             err, len, EINVAL,
             "%s was made with %u partitions and the disk layer %s, not with %u and %s",
             c->path, partitions, disk, c->partitions, c->disk);
+    if (version == 1 && (r = raise_version(s->format, c)) != 0)
+        return refuse(err, len, r, "%s/qmstore: %s", c->path, strerror(r));
     return 0;
 }
 
@@ -252,6 +272,7 @@ static int open_disk(struct partition *p, int dir, const char *path, char *why,
     const struct qmstore_config *c = p->config;
     const struct disk_config config = {
         .dir = path,
+        .hash = p->hash,
         .cache = store_disk_cache(c),
         .sync = c->durability != QMSTORE_NONE,
         .why = why,
@@ -329,8 +350,11 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     uint64_t lost = 0;
     int r;
 
-    *p = (struct partition){
-        .config = c, .ops = find_policy(c->policy), .dir = -1, .log = {.fd = -1}};
+    *p = (struct partition){.config = c,
+                            .ops = find_policy(c->policy),
+                            .hash = s->hash,
+                            .dir = -1,
+                            .log = {.fd = -1}};
     *set_aside = false;
     *why = 0;
     init_lock(&p->lock);

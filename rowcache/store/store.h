@@ -10,6 +10,7 @@ struct qmstore {
     struct qmstore_config config;
     char *path;
     int dir, format;
+    unsigned hash; /* bytes of a record's name on disk */
     struct partition *partitions;
     unsigned opened; /* of the partitions, while the store is being opened */
 

@@ -14,7 +14,12 @@
 
 #include "rowcache/store/internal.h"
 
-enum { FIRST = 8, FULL = 6, TAG_SHIFT = 48 }; /* lines; entries a line, in the mean */
+enum {
+    FIRST = 8,
+    FULL = 6,
+    TAG_BITS = 16,
+    TAG_SHIFT = 48
+}; /* lines; entries a line, in the mean */
 
 #define MOST (UINT64_C(1) << 31) /* lines */
 
@@ -76,7 +81,7 @@ static struct table_line *line_of(const struct table *t, struct store_hash hash)
 
 static uint64_t tag_of(struct store_hash hash)
 {
-    return hash.low >> TAG_SHIFT;
+    return hash.low >> (32 - TAG_BITS);
 }
 
 static uint64_t word_of(const struct entry *e)
@@ -91,7 +96,7 @@ static struct entry *entry_of(uint64_t word)
 
 static bool is_of(const struct entry *e, struct store_hash hash)
 {
-    return e->hash.high == hash.high && e->hash.low == hash.low;
+    return store_hash_same(e->hash, hash);
 }
 
 static bool has_key(const struct entry *e, struct store_hash hash, const void *key,

@@ -2,11 +2,12 @@
 /* fuzz-store.c - a hybrid store whose files were damaged: the disk layers' records, the
  * log, the state and the format file.
  *
- * The first byte is bits: the layer (two of them: files, lmdb, bdb), and that checksums
- * of records are made good after the damage.  The rest is damage: what (1 byte), and
- *   a record   which (1), how (1): bytes are overwritten, it is cut, it is another's,
- * or it lies where none was a file     where (2 bytes) and how many bytes (1), which.
- * LMDB's and Berkeley DB's own pages: store-damage.
+ * The first byte is bits: the layer (two of them: files, lmdb, bdb), that checksums of
+ * records are made good after the damage, and that records are those of version 1.  The
+ * rest is damage: what (1 byte), and a record   which (1), how (1): bytes are
+ * overwritten, it is cut, it is another's, or it lies where none was a file     where
+ * (2 bytes) and how many bytes (1), which. LMDB's and Berkeley DB's own pages:
+ * store-damage.
  *
  * Promised: it opens, or says why not; a value is one that its key had, and unless
  * something was said, the newest; a record that is damaged is counted, or its partition
@@ -18,14 +19,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "fuzz.h"
 #include "rowcache/store/disk.h"
 #include "rowcache/store/qmstore.h"
+#include "tests/unit/rowcache/store/records-1.h"
 
-enum { GOOD = 4, COLD = 14, LARGE = 5, KEYS = 24, RECORDS_MOST = 64 };
+enum { GOOD = 4, OLD = 8, COLD = 14, LARGE = 5, KEYS = 24, RECORDS_MOST = 64 };
 enum { RECORD, LOG, STATE, FORMAT, KINDS };
 
 static const char *const layers[] = {"files", "lmdb", "bdb"};
@@ -47,7 +46,7 @@ static struct made {
     size_t count;
     struct record records[RECORDS_MOST];
     size_t record_count;
-} made[3];
+} made[2][3]; /* version 2, and 1 */
 
 static char path[64];
 static unsigned warnings;
@@ -55,26 +54,6 @@ static unsigned warnings;
 static void warn(void *opaque, const char *message)
 {
     warnings++;
-}
-
-/* Linked with --wrap for the two: a record is written as it is. */
-static const struct record *raw;
-size_t __real_store_disk_size(const struct disk_record *r);
-size_t __wrap_store_disk_size(const struct disk_record *r);
-void __real_store_disk_pack(const struct disk_record *r, void *bytes);
-void __wrap_store_disk_pack(const struct disk_record *r, void *bytes);
-
-size_t __wrap_store_disk_size(const struct disk_record *r)
-{
-    return raw ? raw->length : __real_store_disk_size(r);
-}
-
-void __wrap_store_disk_pack(const struct disk_record *r, void *bytes)
-{
-    if (raw)
-        memcpy(bytes, raw->bytes, raw->length);
-    else
-        __real_store_disk_pack(r, bytes);
 }
 
 static size_t value_of(unsigned key, unsigned version, char *value)
@@ -168,11 +147,25 @@ static const struct disk_ops *open_disk(unsigned layer, struct disk **d)
 {
     const struct disk_ops *ops = store_disk_find(layers[layer]);
     char name[100];
-    struct disk_config c = {.dir = name, .cache = 512 << 10};
+    struct disk_config c = {.dir = name,
+                            .hash = version_1 ? DISK_HASH : DISK_HASH_NAME,
+                            .cache = 512 << 10};
 
     snprintf(name, sizeof name, "%s/0/disk", path);
     promise(ops && ops->open(&c, d) == 0);
     return ops;
+}
+
+/* A store of version 1, without partitions. */
+static void begin_1(unsigned layer)
+{
+    char name[100];
+    FILE *f;
+
+    snprintf(name, sizeof name, "%s/qmstore", path);
+    promise(mkdir(path, 0700) == 0 && (f = fopen(name, "we")) != NULL);
+    promise(fprintf(f, "qmstore 1\npartitions 1\ndisk %s\n", layers[layer]) > 0);
+    promise(fclose(f) == 0);
 }
 
 /* A store that was closed, with keys in memory and on disk. */
@@ -184,10 +177,12 @@ static void make_store(unsigned layer)
     struct disk *d;
     struct qmstore *s;
 
-    if (made[layer].count > 0)
+    if (made[version_1][layer].count > 0)
         return;
-    making = &made[layer];
+    making = &made[version_1][layer];
     remove_store();
+    if (version_1)
+        begin_1(layer);
     promise(open_store(layer, &s) == 0);
     for (unsigned version = 1; version <= 2; version++)
         for (unsigned key = 0; key < KEYS; key++) {
@@ -209,7 +204,7 @@ static void make_store(unsigned layer)
 
 static struct file *file_called(unsigned layer, const char *name)
 {
-    struct made *m = &made[layer];
+    struct made *m = &made[version_1][layer];
 
     for (size_t i = 0; i < m->count; i++)
         if (strcmp(m->files[i].name + strlen(path), name) == 0)
@@ -229,8 +224,8 @@ static void write_file(const struct file *file)
 static void write_store(unsigned layer)
 {
     remove_store();
-    for (size_t i = 0; i < made[layer].count; i++) {
-        const struct file *file = &made[layer].files[i];
+    for (size_t i = 0; i < made[version_1][layer].count; i++) {
+        const struct file *file = &made[version_1][layer].files[i];
 
         if (file->bytes)
             write_file(file);
@@ -239,16 +234,16 @@ static void write_store(unsigned layer)
     }
 }
 
-static void seal(struct record *r)
+static void seal_1(struct record *r)
 {
     uint32_t key;
     uint64_t sum;
 
-    if (r->length < 32)
+    if (r->length < HEAD_1)
         return;
     memcpy(&key, r->bytes + 24, 4);
-    if ((uint64_t)key + 32 <= r->length) { /* and the value has what is left */
-        uint32_t value = (uint32_t)(r->length - 32 - key);
+    if ((uint64_t)key + HEAD_1 <= r->length) { /* and the value has what is left */
+        uint32_t value = (uint32_t)(r->length - HEAD_1 - key);
 
         memcpy(r->bytes + 20, &value, 4);
     }
@@ -256,9 +251,21 @@ static void seal(struct record *r)
     memcpy(r->bytes, &sum, 8);
 }
 
+static void seal(struct record *r)
+{
+    uint64_t sum;
+
+    if (version_1)
+        seal_1(r);
+    else if (r->length >= 4) {
+        sum = htole64(XXH3_64bits(r->bytes + 4, r->length - 4));
+        memcpy(r->bytes, &sum, 4);
+    }
+}
+
 static void damage_record(struct food *f, unsigned layer, bool good)
 {
-    const struct made *m = &made[layer];
+    const struct made *m = &made[version_1][layer];
     const struct record *which = &m->records[eat_number(f, 1) % m->record_count];
     const struct record *other = which;
     unsigned how = (unsigned)eat_number(f, 1) % 8;
@@ -283,7 +290,8 @@ static void damage_record(struct food *f, unsigned layer, bool good)
     if (good)
         seal(&r);
     ops = open_disk(layer, &d);
-    raw = &r;
+    raw = r.bytes;
+    raw_len = r.length;
     promise(ops->apply(d, &change, 1) == 0);
     raw = NULL;
     ops->close(d);
@@ -399,9 +407,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         promise(mkdtemp(path) != NULL);
         atexit(remove_store);
     }
+    version_1 = how & OLD;
     make_store(layer);
     write_store(layer);
     kinds = damage(&f, layer, how & GOOD);
+    version_1 = false; /* what is written now */
     exact = !(how & GOOD);
     warnings = 0;
     r = open_store(layer, &s);

@@ -253,8 +253,11 @@ static void test_refused_at_opening(void **state)
 static void test_commit_refused(void **state)
 {
     static char why[200];
-    struct disk_config c = {
-        .dir = test_dir, .cache = 4 << 20, .why = why, .why_len = sizeof why};
+    struct disk_config c = {.dir = test_dir,
+                            .hash = DISK_HASH_NAME,
+                            .cache = 4 << 20,
+                            .why = why,
+                            .why_len = sizeof why};
     static const uint8_t hash[DISK_HASH] = "hash";
     struct disk_record r = {
         .hash = hash, .key = "key", .key_len = 3, .value = big, .value_len = 9};
@@ -342,11 +345,11 @@ static void fails_later(const struct qmstore_config *c)
     assert_false(exists("0.damaged"));
 }
 
-/* Damages the first value of a page in the middle of the records.  Pages are filled
- * from their end. */
+/* Damages a value that is in no memory: each has a page of its own. */
 static void damage_one(void)
 {
-    uint16_t entries = 0; /* of the page, which may have been emptied */
+    enum { VALUE = 7 }; /* a page's kind */
+    uint8_t kind = 0;
     char path[160];
     struct stat st;
     off_t page;
@@ -355,10 +358,9 @@ static void damage_one(void)
     snprintf(path, sizeof path, "%s/0/disk/records", test_dir);
     fd = open(path, O_RDWR);
     assert_true(fd != -1 && fstat(fd, &st) == 0);
-    for (page = st.st_size / 8192 * 4096; entries < 2; page += 4096)
-        assert_int_equal(pread(fd, &entries, sizeof entries, page + 20),
-                         sizeof entries);
-    assert_int_equal(pwrite(fd, "damage", 6, page - 1000), 6);
+    for (page = st.st_size / 16384 * 4096; kind != VALUE; page += 4096)
+        assert_int_equal(pread(fd, &kind, sizeof kind, page + 25), sizeof kind);
+    assert_int_equal(pwrite(fd, "damage", 6, page - 4096 + 1000), 6);
     close(fd);
 }
 

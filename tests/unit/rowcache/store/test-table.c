@@ -17,8 +17,8 @@ static struct store_hash hash_of(uint32_t key)
     uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
 
     if (key % 4 == 0)
-        return (struct store_hash){mixed >> 40 << 40, mixed >> 60 << 60};
-    return (struct store_hash){mixed, mixed * mixed};
+        return (struct store_hash){mixed >> 40 << 40, (uint32_t)(mixed >> 60 << 28), 0};
+    return (struct store_hash){mixed, (uint32_t)(mixed * mixed >> 32), 0};
 }
 
 static struct entry *make(struct table *t, uint32_t key, uint32_t len)
