@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-versions.c - records as bytes, and stores of version 1: they are read, and
+ * changed, and an earlier library does not open what became of them. */
+#include <sys/stat.h>
+
+#include "rowcache/store/internal.h"
+
+#include "records-1.h"
+#include "testing.h"
+
+enum { KEYS = 6000, EXPIRING = 7 };
+
+static const uint64_t later = UINT64_C(40000000000000); /* ms */
+static const char *const layers[] = {"lmdb", "bdb", "files"};
+static unsigned warnings;
+
+static void warn(void *opaque, const char *text)
+{
+    warnings++;
+}
+
+static struct qmstore_config config(const char *layer)
+{
+    struct qmstore_config c;
+
+    qmstore_config_init(&c);
+    c.path = test_dir;
+    c.disk = layer;
+    c.policy = "lru";
+    c.memory = 1 << 20;
+    c.write_buffer = 16 << 10;
+    c.disk_cache = 256 << 10;
+    c.log_buffer = 16 << 10;
+    c.threadless = true;
+    c.warn = warn;
+    return c;
+}
+
+static void write_format(const char *text)
+{
+    char name[100];
+    FILE *f;
+
+    snprintf(name, sizeof name, "%s/qmstore", test_dir);
+    f = fopen(name, "we");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void check_format(const char *text)
+{
+    char name[100], is[200] = "";
+    FILE *f;
+
+    snprintf(name, sizeof name, "%s/qmstore", test_dir);
+    f = fopen(name, "re");
+    assert_non_null(f);
+    is[fread(is, 1, sizeof is - 1, f)] = 0;
+    fclose(f);
+    assert_string_equal(is, text);
+}
+
+static void put(struct qmstore *s, unsigned key, unsigned version)
+{
+    char value[600];
+    size_t len = (size_t)snprintf(value, sizeof value, "%u of %u", version, key);
+
+    len += key % 60 * 8;
+    memset(value + len - key % 60 * 8, 'x', key % 60 * 8);
+    assert_int_equal(qmstore_put(s, &key, sizeof key, value, len,
+                                 key % EXPIRING == 0 ? later + key : 0),
+                     0);
+}
+
+static void check(struct qmstore *s, unsigned key, unsigned version)
+{
+    char want[100], *value;
+    size_t n = (size_t)snprintf(want, sizeof want, "%u of %u", version, key), len;
+    uint64_t expires;
+
+    assert_int_equal(qmstore_get(s, &key, sizeof key, (void **)&value, &len, &expires),
+                     0);
+    assert_int_equal(len, n + key % 60 * 8);
+    assert_memory_equal(value, want, n);
+    assert_true(expires == (key % EXPIRING == 0 ? later + key : 0));
+    free(value);
+}
+
+static void check_all(struct qmstore *s, unsigned changed)
+{
+    struct qmstore_stats stats = stats_of(s);
+
+    assert_int_equal(stats.keys, KEYS);
+    assert_int_equal(stats.damaged, 0);
+    assert_true(stats.disk_keys > KEYS / 4);
+    for (unsigned key = 0; key < KEYS; key++)
+        check(s, key, key < changed ? 2 : 1);
+    assert_int_equal(stats_of(s).damaged, 0);
+    assert_int_equal(warnings, 0);
+}
+
+static void work(const char *layer)
+{
+    struct qmstore_config c = config(layer);
+    char text[100];
+    struct qmstore *s;
+
+    warnings = 0;
+    snprintf(text, sizeof text, "qmstore 1\npartitions 1\ndisk %s\n", layer);
+    write_format(text);
+    version_1 = true;
+    s = open_ok(&c);
+    for (unsigned key = 0; key < KEYS; key++)
+        put(s, key, 1);
+    assert_int_equal(qmstore_close(s), 0);
+    write_format(text); /* as an earlier library left it */
+    version_1 = false;
+
+    s = open_ok(&c);
+    snprintf(text, sizeof text, "qmstore 2\npartitions 1\ndisk %s\nhash 16\n", layer);
+    check_format(text);
+    check_all(s, 0);
+    for (unsigned key = 0; key < KEYS / 2; key++)
+        put(s, key, 2);
+    check_all(s, KEYS / 2);
+    assert_int_equal(qmstore_close(s), 0);
+    s = open_ok(&c);
+    check_all(s, KEYS / 2);
+    for (unsigned key = 0; key < KEYS; key++)
+        assert_int_equal(qmstore_delete(s, &key, sizeof key), 0);
+    assert_int_equal(stats_of(s).keys, 0);
+    assert_int_equal(qmstore_close(s), 0);
+    s = open_ok(&c);
+    assert_int_equal(stats_of(s).keys, 0);
+    assert_int_equal(qmstore_close(s), 0);
+    check_format(text);
+}
+
+static void test_version_1(void **state)
+{
+    for (unsigned i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        if (!store_disk_find(layers[i]))
+            continue;
+        work(layers[i]);
+        remove_below(test_dir);
+        assert_int_equal(mkdir(test_dir, 0700), 0);
+    }
+}
+
+static void refuse(const char *text)
+{
+    struct qmstore_config c = config("files");
+    char err[400] = "";
+    struct qmstore *s;
+
+    write_format(text);
+    assert_int_equal(qmstore_open(&c, &s, err, sizeof err), ENOTEMPTY);
+    assert_non_null(strstr(err, "version 1 or 2"));
+    check_format(text);
+}
+
+/* A store that was made now; one whose version a crash left half raised; others. */
+static void test_format(void **state)
+{
+    struct qmstore_config c = config("files");
+    struct qmstore *s = open_ok(&c);
+
+    check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
+    assert_int_equal(qmstore_close(s), 0);
+    s = open_ok(&c);
+    check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
+    assert_int_equal(qmstore_close(s), 0);
+    refuse("qmstore 3\npartitions 1\ndisk files\nhash 12\n");
+    refuse("qmstore 2\npartitions 1\ndisk files\nhash 13\n");
+    refuse("qmstore 2\npartitions 1\ndisk files\n");
+    refuse("qmstore 1\npartitions 1\n");
+    remove_below(test_dir);
+    assert_int_equal(mkdir(test_dir, 0700), 0);
+    write_format("qmstore 1\npartitions 1\ndisk files\nhash 16\n");
+    s = open_ok(&c);
+    check_format("qmstore 2\npartitions 1\ndisk files\nhash 16\n");
+    assert_int_equal(qmstore_close(s), 0);
+    c.partitions = 2; /* a store that is refused is not changed */
+    write_format("qmstore 1\npartitions 1\ndisk files\n");
+    assert_int_equal(qmstore_open(&c, &s, NULL, 0), EINVAL);
+    check_format("qmstore 1\npartitions 1\ndisk files\n");
+}
+
+static const uint32_t lengths[] = {1, 4, 63, 64, 127, 128, 16383, 16384, 65535};
+static const uint32_t numbers[] = {0, 1, 127, 128, 16384, 1 << 28, UINT32_MAX};
+static const uint64_t lives[] = {0, 1, 1700000000000, UINT64_MAX};
+
+static void check_record(const struct disk_record *r)
+{
+    size_t len = store_disk_size(r);
+    uint8_t *bytes = malloc(len); /* of that length, for the sanitizer */
+    struct disk_record is;
+
+    store_disk_pack(r, bytes);
+    assert_int_equal(store_disk_unpack(bytes, len, &is), 0);
+    assert_int_equal(is.key_len, r->key_len);
+    assert_int_equal(is.value_len, r->value_len);
+    assert_int_equal(is.frequency, r->frequency);
+    assert_true(is.expires == r->expires);
+    assert_memory_equal(is.key, r->key, r->key_len);
+    assert_memory_equal(is.value, r->value, r->value_len);
+    assert_int_equal(store_disk_unpack_1(bytes, len, &is), EBADMSG);
+    free(bytes);
+}
+
+static void test_records(void **state)
+{
+    static char key[65535], value[1000];
+
+    memset(key, 'k', sizeof key);
+    memset(value, 'v', sizeof value);
+    for (unsigned l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+        for (unsigned f = 0; f < sizeof numbers / sizeof numbers[0]; f++)
+            for (unsigned x = 0; x < sizeof lives / sizeof lives[0]; x++)
+                for (uint32_t n = 0; n <= sizeof value; n += 500) {
+                    struct disk_record r = {.expires = lives[x],
+                                            .frequency = numbers[f],
+                                            .key = key,
+                                            .value = value,
+                                            .value_len = n,
+                                            .key_len = (uint16_t)lengths[l]};
+
+                    check_record(&r);
+                }
+    /* A key of 4 bytes that was asked for rarely and ends never. */
+    assert_int_equal(store_disk_size(&(struct disk_record){
+                         .frequency = 100, .key_len = 4, .value_len = 64}),
+                     6 + 4 + 64);
+}
+
+/* Any byte that is wrong, and any that is missing. */
+static void test_damage(void **state)
+{
+    struct disk_record r = {.expires = 1700000000000,
+                            .frequency = 300,
+                            .key = "a key",
+                            .value = "and its value",
+                            .value_len = 13,
+                            .key_len = 5},
+                       is;
+    size_t len = store_disk_size(&r);
+    uint8_t *bytes = malloc(len);
+
+    store_disk_pack(&r, bytes);
+    for (size_t at = 0; at < len; at++) {
+        uint8_t *cut = malloc(at + 1);
+
+        memcpy(cut, bytes, at);
+        assert_int_equal(store_disk_unpack(cut, at, &is), EBADMSG);
+        free(cut);
+        for (unsigned bit = 0; bit < 8; bit++) {
+            bytes[at] ^= (uint8_t)(1u << bit);
+            assert_int_equal(store_disk_unpack(bytes, len, &is), EBADMSG);
+            bytes[at] ^= (uint8_t)(1u << bit);
+        }
+    }
+    free(bytes);
+}
+
+/* Records whose checksum is right and which are none: nothing behind them is read. */
+static void test_no_records(void **state)
+{
+    static const struct {
+        uint8_t bytes[12];
+        size_t len;
+    } none[] = {
+        {{0x84}, 1},                                       /* no frequency */
+        {{0x84, 0x80}, 2},                                 /* half of one */
+        {{0x84, 0x80, 0x80, 0x80, 0x80, 0x10, 'k'}, 7},    /* of 33 bits */
+        {{0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 'k'}, 8}, /* of 6 bytes */
+        {{0x80, 1}, 2},                                    /* no length */
+        {{0x80, 1, 0, 'k'}, 4},                            /* an empty key */
+        {{0x80, 1, 0x80, 0x80, 4, 'k'}, 6},                /* of 65536 bytes */
+        {{0x82, 1, 'k'}, 3},                               /* shorter than it says */
+        {{0xc1, 1, 1, 2, 3, 4, 5, 6, 7}, 9},               /* half of a time */
+        {{0x01, 1, 'k'}, 3},                               /* of another kind */
+    };
+
+    for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++) {
+        size_t len = 4 + none[i].len;
+        uint8_t *bytes = malloc(len);
+        struct disk_record r;
+        uint32_t sum;
+
+        memcpy(bytes + 4, none[i].bytes, none[i].len);
+        sum = htole32((uint32_t)XXH3_64bits(bytes + 4, none[i].len));
+        memcpy(bytes, &sum, 4);
+        if (store_disk_unpack(bytes, len, &r) != EBADMSG)
+            fail_msg("record %u", i);
+        free(bytes);
+    }
+}
+
+/* Keys whose hashes differ behind the bytes that name a record are one to the disk
+ * layer: what differs earlier is not. */
+static void test_names(void **state)
+{
+    struct store_hash a = {.high = 7, .low = 1, .rest = 1}, b = a;
+    uint8_t bytes[DISK_HASH], named[DISK_HASH];
+
+    store_hash_bytes(a, bytes);
+    assert_true(store_hash_same(store_hash_from(bytes), a));
+    assert_int_equal(store_hash_from(bytes).rest, 1);
+    store_disk_hash(named, bytes, DISK_HASH_NAME);
+    assert_true(store_hash_same(store_hash_from(named), a));
+    assert_int_equal(store_hash_from(named).rest, 0);
+    b.rest = 2;
+    assert_true(store_hash_same(a, b));
+    b.low = 2;
+    assert_false(store_hash_same(a, b));
+}
+
+int main(void)
+{
+#define TEST(name)                                                                     \
+    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
+    const struct CMUnitTest tests[] = {
+        TEST(test_version_1),
+        TEST(test_format),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_no_records),
+        cmocka_unit_test(test_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
