@@ -156,7 +156,6 @@ static int is_empty(int dir, bool *empty)
     return 0;
 }
 
-/* Version, partitions, disk layer, bytes of a record's name. */
 #define FORMAT "qmstore %u\npartitions %u\ndisk %s\nhash %u\n"
 #define READ   "qmstore %u\npartitions %u\ndisk %15s\nhash %u\n"
 
@@ -231,7 +230,7 @@ static int open_format(struct qmstore *s, char *err, size_t len)
     if (!(version == 1 && fields >= 3) &&
         !(version == 2 && fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH)))
         return refuse(err, len, ENOTEMPTY,
-                      "%s/qmstore is not of a store of version 1 or 2", c->path);
+                      "%s/qmstore is of no store of version 1 or 2", c->path);
     s->hash = version == 1 ? DISK_HASH : hash;
     if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
         return refuse(
@@ -340,6 +339,16 @@ static void tell_words(const struct partition *p, char *why)
         snprintf(why, WHY, "%s", words);
 }
 
+/* A partition's.  A key that is changed on disk was read from its page.  With fewer of
+ * them in the buffer, that page is still in the kernel's cache when it is written. */
+static uint64_t buffer_bytes(const struct qmstore_config *c)
+{
+    uint64_t bytes =
+        (c->write_buffer ? c->write_buffer : c->memory / 128) / c->partitions;
+
+    return c->write_buffer || bytes > 64 << 10 ? bytes : 64 << 10;
+}
+
 /* Opens a partition.  *set_aside: its files are damaged; it is closed again. */
 static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
                           char *why)
@@ -360,8 +369,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     init_lock(&p->lock);
     pthread_mutex_init(&p->log.lock, NULL);
     pthread_cond_init(&p->log.written, NULL);
-    p->buffer_bytes =
-        (c->write_buffer ? c->write_buffer : c->memory / 16) / c->partitions;
+    p->buffer_bytes = buffer_bytes(c);
     snprintf(path, sizeof path, "%u", number);
     if (mkdirat(s->dir, path, 0700) == -1 && errno != EEXIST)
         return errno;
