@@ -248,25 +248,32 @@ static double table(double entries)
     return (double)lines * 64;
 }
 
+/* Memory of which so many bytes are left by the write buffer, which is a 128th of it
+ * and 64 KiB a partition at least, and by so many more 128ths. */
+static double with_buffer(double left, unsigned share)
+{
+    return fmax(left * 128 / (127 - share),
+                (left + 65536.0 * o.partitions) * 128 / (128 - share));
+}
+
 /* The memory with which the store has the share of its keys in memory (its sixth figure
  * tells): their entries, the table of these and of the write buffer's, the filter of
- * those on disk, which all may be, a sixteenth of it all for the write buffer, what the
- * disk layer uses of an eighth, and under LFU counts of keys on disk, in at most a
- * sixteenth. */
+ * those on disk, which all may be, the write buffer, what the disk layer uses of an
+ * eighth, and under LFU counts of keys on disk, in at most a sixteenth. */
 static uint64_t memory(void)
 {
     double keys = (double)o.keys * o.share;
-    uint64_t entry = (72 + 4 + o.value + 8 + 15) / 16 * 16;
+    uint64_t entry = (48 + 4 + o.value + 8 + 15) / 16 * 16;
     double lines = table(keys / o.partitions * 1.1) * o.partitions;
     double filter = (double)o.keys * 1.5 * 9.6 / 8;
     double counts = strcmp(o.policy, "lfu") ? 0 : (double)o.keys * 1.5 * 4.6;
     double other = keys * (double)entry + lines + filter;
     double lmdb = *o.durability == 'n' && (!o.disk || strcmp(o.disk, "lmdb") == 0)
                       ? (512 << 10) * o.partitions
-                      : 0;             /* its pages of a transaction */
-    unsigned cache = lmdb > 0 ? 0 : 2; /* sixteenths */
-    double all = fmin((other + lmdb + counts) * 16 / (15 - cache),
-                      (other + lmdb) * 16 / (14 - cache));
+                      : 0;              /* its pages of a transaction */
+    unsigned cache = lmdb > 0 ? 0 : 16; /* 128ths */
+    double all = fmin(with_buffer(other + lmdb + counts, cache),
+                      with_buffer(other + lmdb, cache + 8));
 
     return o.memory ? o.memory : (uint64_t)all;
 }

@@ -144,12 +144,13 @@ int store_filter_make(struct partition *p)
     return 0;
 }
 
-static struct disk_record record_of(const struct entry *e, uint8_t *hash)
+static struct disk_record record_of(const struct entry *e, struct store_hash of,
+                                    uint8_t hash[DISK_HASH])
 {
-    store_hash_bytes(e->hash, hash);
+    store_hash_bytes(of, hash);
     return (struct disk_record){
         .hash = hash,
-        .expires = e->expires,
+        .expires = store_entry_expires(e),
         .frequency = e->frequency,
         .key = e->bytes,
         .key_len = e->key_len,
@@ -172,7 +173,10 @@ static void forget_copy(struct partition *p, struct entry *e)
 
 /* A part of what is being written: entries in ascending order of hash. */
 struct slice {
-    struct entry **entries;
+    struct placed {
+        struct store_hash hash;
+        struct entry *entry;
+    } * entries;
     struct disk_record *changes;
     uint8_t (*hashes)[DISK_HASH];
     size_t count, size;
@@ -185,26 +189,28 @@ static void suspect(struct partition *p, const struct slice *s)
 {
     p->doubtful = true;
     for (size_t i = 0; i < s->count; i++) {
-        struct entry *e = s->entries[i];
+        struct entry *e = s->entries[i].entry;
 
         if (e->dead || e->on_disk)
             continue;
         e->on_disk = true;
         p->disk_copies++;
         p->shadowed++;
-        store_bloom_add(&p->bloom, e->hash);
+        store_bloom_add(&p->bloom, s->entries[i].hash);
     }
 }
 
-static void written(struct partition *p, struct entry *e)
+static void written(struct partition *p, const struct placed *at)
 {
+    struct entry *e = at->entry;
+
     if (e->dead) {
         forget_copy(p, e);
     } else if (!e->on_disk) {
         e->on_disk = true;
         p->disk_copies++;
         p->shadowed++;
-        store_bloom_add(&p->bloom, e->hash);
+        store_bloom_add(&p->bloom, at->hash);
     }
     if (e->place != PLACE_BUFFER) {
         e->clean = true;
@@ -225,7 +231,8 @@ static int write_slice(struct partition *p, struct slice *s)
     if (s->count == 0)
         return 0;
     for (size_t i = 0; i < s->count; i++)
-        s->changes[i] = record_of(s->entries[i], s->hashes[i]);
+        s->changes[i] =
+            record_of(s->entries[i].entry, s->entries[i].hash, s->hashes[i]);
     p->disk_error = r = p->disk_ops->apply(p->disk, s->changes, s->count);
     if (r != 0) {
         suspect(p, s);
@@ -234,7 +241,7 @@ static int write_slice(struct partition *p, struct slice *s)
     p->stats.disk_writes += s->count;
     p->stats.disk_batches++;
     for (size_t i = 0; i < s->count; i++)
-        written(p, s->entries[i]);
+        written(p, &s->entries[i]);
     s->count = 0;
     return 0;
 }
@@ -254,16 +261,16 @@ static bool goes_along(const struct partition *p, const struct entry *e,
 /* Whether an entry is likely on one page with another of these: hashes are spread
  * evenly, and a record is about as long as an entry.  Where memory has few of the keys,
  * even the next one on the line is pages away, and takes a write of its own. */
-static bool is_near(const struct partition *p, const struct entry *e,
-                    struct entry *const *others, size_t n)
+static bool is_near(const struct partition *p, const struct placed *at,
+                    const struct placed *others, size_t n)
 {
     uint64_t records = p->disk_copies + p->buffer.count;
-    uint64_t between = ALONG_REACH / store_entry_size(e);
+    uint64_t between = ALONG_REACH / store_entry_size(at->entry);
 
     if (records <= between)
         return true;
     for (size_t i = 0; i < n; i++) {
-        uint64_t x = e->hash.high, y = others[i]->hash.high;
+        uint64_t x = at->hash.high, y = others[i].hash.high;
 
         if ((x > y ? x - y : y - x) <= UINT64_MAX / records * between)
             return true;
@@ -273,8 +280,8 @@ static bool is_near(const struct partition *p, const struct entry *e,
 
 static int by_hash(const void *a, const void *b)
 {
-    const struct store_hash *x = &(*(struct entry *const *)a)->hash,
-                            *y = &(*(struct entry *const *)b)->hash;
+    const struct store_hash *x = &((const struct placed *)a)->hash,
+                            *y = &((const struct placed *)b)->hash;
 
     if (x->high != y->high)
         return x->high > y->high ? 1 : -1;
@@ -308,17 +315,20 @@ static int add_line(struct partition *p, struct slice *s, uint64_t line)
         if (!e)
             break;
         if (e->place == PLACE_BUFFER)
-            s->entries[s->count++] = e;
+            s->entries[s->count++] = (struct placed){store_entry_hash(e), e};
     }
     for (struct table_walk w = store_table_walk(&p->table, line); along > 0;) {
-        struct entry *e = store_table_next(&w);
+        struct placed at = {.entry = store_table_next(&w)};
 
-        if (!e || s->count == s->size)
+        if (!at.entry || s->count == s->size)
             break;
-        if (goes_along(p, e, victim) && is_near(p, e, &s->entries[from], buffered))
-            s->entries[s->count++] = e;
+        if (!goes_along(p, at.entry, victim))
+            continue;
+        at.hash = store_entry_hash(at.entry);
+        if (is_near(p, &at, &s->entries[from], buffered))
+            s->entries[s->count++] = at;
     }
-    qsort(&s->entries[from], s->count - from, sizeof(struct entry *), by_hash);
+    qsort(&s->entries[from], s->count - from, sizeof(struct placed), by_hash);
     return 0;
 }
 
@@ -336,7 +346,7 @@ static int write_lines(struct partition *p, struct slice *s, uint32_t *lines)
     int r = 0;
 
     for (const struct entry *e = p->buffer.oldest; e; e = e->newer)
-        lines[n++] = (uint32_t)store_table_line(&p->table, e->hash.high);
+        lines[n++] = (uint32_t)store_table_line(&p->table, store_entry_hash(e).high);
     qsort(lines, n, sizeof *lines, by_number);
     for (size_t i = 0; i < n && r == 0; i++)
         if (i == 0 || lines[i] != lines[i - 1])
@@ -364,7 +374,7 @@ int store_buffer_write(struct partition *p)
     if (p->logs && (r = store_log_write(&p->log, true)) != 0)
         return p->disk_error = r;
     lines = malloc(n * sizeof *lines);
-    s.entries = malloc(s.size * sizeof(struct entry *));
+    s.entries = malloc(s.size * sizeof *s.entries);
     s.changes = malloc(s.size * sizeof *s.changes);
     s.hashes = malloc(s.size * sizeof *s.hashes);
     r = lines && s.entries && s.changes && s.hashes ? write_lines(p, &s, lines)

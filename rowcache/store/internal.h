@@ -59,19 +59,42 @@ struct entry {
     struct entry *next;          /* of the table's chain that it is in */
     struct entry *newer, *older; /* of the list that it is in */
     void *rank;                  /* of the policy lfu: which list */
-    struct store_hash hash;
-    uint64_t expires;
     uint32_t frequency;
     uint32_t copy; /* clean: its copy's frequency */
     uint32_t value_len;
     uint16_t key_len;
     uint8_t place;
     bool on_disk : 1, dead : 1, clean : 1;
+    bool ends : 1;     /* its key's life does: when that is, is behind the value */
     bool in_chunk : 1; /* see arena.h */
     bool changing : 1; /* a batch that the log has changes it: the log's is newer */
     bool found : 1;    /* while the filter is made and `doubtful`: it has a record */
     char bytes[];      /* key, value */
 };
+
+struct store_hash store_hash_of(const void *key, size_t len);
+
+/* Not kept: that costs more memory than it saves time. */
+static inline struct store_hash store_entry_hash(const struct entry *e)
+{
+    return store_hash_of(e->bytes, e->key_len);
+}
+
+static inline uint64_t store_entry_expires(const struct entry *e)
+{
+    uint64_t expires = 0;
+
+    if (e->ends)
+        memcpy(&expires, e->bytes + e->key_len + e->value_len, sizeof expires);
+    return expires;
+}
+
+/* 0: it has none. */
+static inline void store_entry_set_expires(struct entry *e, uint64_t expires)
+{
+    if (e->ends)
+        memcpy(e->bytes + e->key_len + e->value_len, &expires, sizeof expires);
+}
 
 struct entry_list {
     struct entry *newest, *oldest;
@@ -85,7 +108,7 @@ void store_list_replace(struct entry_list *l, struct entry *old, struct entry *e
 
 static inline size_t store_entry_size(const struct entry *e)
 {
-    return sizeof *e + e->key_len + e->value_len;
+    return sizeof *e + e->key_len + e->value_len + (e->ends ? sizeof(uint64_t) : 0);
 }
 
 /* An entry's memory in bytes, with the arena's overhead. */
@@ -119,8 +142,10 @@ bool store_table_has(const struct table *t, struct store_hash hash);
 /* May enlarge the table; if it cannot, its chains grow. */
 void store_table_add(struct table *t, struct entry *e);
 void store_table_remove(struct table *t, struct entry *e);
-/* An entry that is not in the table, zeroed but for its bytes; NULL: no memory. */
-struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len);
+/* An entry that is not in the table, zeroed but for its bytes; NULL: no memory.  ends:
+ * with room for when its life does. */
+struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len,
+                                bool ends);
 void store_entry_free(struct table *t, struct entry *e);
 void store_table_replace(struct table *t, struct entry *old, struct entry *e);
 
@@ -295,7 +320,6 @@ int store_partition_balance(struct partition *p);
 uint64_t store_partition_keys(const struct partition *p);
 /* Looks for keys whose life has ended, in some of the partition at each call. */
 void store_partition_sweep(struct partition *p);
-struct store_hash store_hash_of(const void *key, size_t len);
 void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH]);
 struct store_hash store_hash_from(const uint8_t bytes[DISK_HASH]);
 /* What the disk layer has for a hash.  EBADMSG: it is damaged, or another key's. */

@@ -283,10 +283,13 @@ static int copy_range(struct range *r, uint64_t from)
          l <= store_table_line(t, r->to) && error == 0; l++) {
         struct table_walk w = store_table_walk(t, l);
 
-        for (struct entry *e; error == 0 && (e = store_table_next(&w));)
-            if (!e->dead && e->hash.high >= from && e->hash.high <= r->to)
+        for (struct entry *e; error == 0 && (e = store_table_next(&w));) {
+            uint64_t high = store_entry_hash(e).high;
+
+            if (!e->dead && high >= from && high <= r->to)
                 error = copy(r, e->bytes, e->key_len, e->bytes + e->key_len,
-                             e->value_len, e->expires);
+                             e->value_len, store_entry_expires(e));
+        }
     }
     if (error != 0)
         return error;

@@ -17,17 +17,18 @@ static struct entry *make(struct partition *p, const struct store_key *key,
                           const struct store_value *value, uint32_t frequency)
 {
     uint32_t len = value ? value->len : 0;
-    struct entry *e = store_entry_alloc(&p->table, key->len, len);
+    struct entry *e =
+        store_entry_alloc(&p->table, key->len, len, value && value->expires);
 
     if (!e)
         return NULL;
-    e->hash = key->hash;
-    e->expires = value ? value->expires : 0;
     e->frequency = frequency;
     e->dead = !value;
     memcpy(e->bytes, key->bytes, key->len);
     if (len > 0)
         memcpy(e->bytes + key->len, value->bytes, len);
+    if (value)
+        store_entry_set_expires(e, value->expires);
     return e;
 }
 
@@ -55,8 +56,9 @@ static void dirty(struct entry *e)
  * has of a batch is newer, and must stay the last. */
 static void log_again(struct partition *p, const struct entry *e)
 {
-    struct store_key key = {e->hash, e->bytes, e->key_len};
-    struct store_value value = {e->bytes + e->key_len, e->value_len, e->expires};
+    struct store_key key = {{0}, e->bytes, e->key_len}; /* no use of the hash */
+    struct store_value value = {e->bytes + e->key_len, e->value_len,
+                                store_entry_expires(e)};
 
     if (p->logs && !e->changing)
         (void)store_log_change(p, &key, &value, e->frequency, false);
@@ -67,8 +69,8 @@ static void log_again(struct partition *p, const struct entry *e)
 static void evict(struct partition *p, struct entry *e)
 {
     bool stays =
-        e->clean &&
-        (!p->ops->counts || store_cold_add(&p->cold, e->hash, e->frequency - e->copy));
+        e->clean && (!p->ops->counts || store_cold_add(&p->cold, store_entry_hash(e),
+                                                       e->frequency - e->copy));
 
     leave_memory(p, e);
     p->stats.evictions++;
@@ -179,7 +181,7 @@ static void shadow(struct partition *p, struct entry *e)
 {
     e->on_disk = true;
     p->shadowed++;
-    store_cold_remove(&p->cold, e->hash);
+    store_cold_remove(&p->cold, store_entry_hash(e));
 }
 
 /* Enters an entry of a key that had none. */
@@ -230,7 +232,7 @@ static void get_buffered(struct partition *p, struct entry *e)
 
     if (f < UINT32_MAX)
         e->frequency++;
-    if (!may_enter(p, e->hash, store_entry_bytes(e), f))
+    if (!may_enter(p, store_entry_hash(e), store_entry_bytes(e), f))
         return;
     store_buffer_remove(p, e);
     enter_memory(p, e);
@@ -285,9 +287,10 @@ int store_partition_get(struct partition *p, const struct store_key *key,
 
     p->stats.gets++;
     p->ops->seen(p, key->hash);
-    if (e && !e->dead && !is_over(e->expires)) {
+    if (e && !e->dead && !is_over(store_entry_expires(e))) {
         fetch_neighbours(e);
-        error = hand_out(e->bytes + e->key_len, e->value_len, e->expires, out);
+        error =
+            hand_out(e->bytes + e->key_len, e->value_len, store_entry_expires(e), out);
         if (error != 0)
             return error;
         if (e->place == PLACE_BUFFER) {
@@ -336,13 +339,15 @@ static int change_value(struct partition *p, struct entry **at,
     struct entry *old = *at, *e;
     bool in_memory = old->place != PLACE_BUFFER, in_chunk;
 
-    if (old->value_len != value->len) {
-        if (!(e = store_entry_alloc(&p->table, old->key_len, value->len)))
+    if (old->value_len != value->len || old->ends != (value->expires != 0)) {
+        if (!(e = store_entry_alloc(&p->table, old->key_len, value->len,
+                                    value->expires != 0)))
             return ENOMEM;
         in_chunk = e->in_chunk;
         memcpy(e, old, sizeof *e + old->key_len);
         e->in_chunk = in_chunk;
         e->value_len = value->len;
+        e->ends = value->expires != 0;
         store_table_replace(&p->table, old, e);
         if (in_memory) {
             p->used += store_entry_bytes(e) - store_entry_bytes(old);
@@ -356,7 +361,7 @@ static int change_value(struct partition *p, struct entry **at,
     e = *at;
     if (value->len > 0)
         memcpy(e->bytes + e->key_len, value->bytes, value->len);
-    e->expires = value->expires;
+    store_entry_set_expires(e, value->expires);
     return 0;
 }
 
@@ -380,7 +385,7 @@ static int put_known(struct partition *p, struct entry *e,
     }
     p->stats.buffer_hits++;
     store_buffer_remove(p, e);
-    if (may_enter(p, e->hash, store_entry_bytes(e), f)) {
+    if (may_enter(p, store_entry_hash(e), store_entry_bytes(e), f)) {
         enter_memory(p, e);
         p->stats.restorations++;
     } else {
@@ -476,7 +481,7 @@ int store_partition_delete(struct partition *p, const struct store_key *key)
         error = bury(p, key);
         return error ? error : is_over(r.expires) ? ENOENT : 0;
     }
-    error = is_over(e->expires) ? ENOENT : 0;
+    error = is_over(store_entry_expires(e)) ? ENOENT : 0;
     if (e->on_disk && !(tombstone = make(p, key, NULL, 0)))
         return ENOMEM; /* without it, the older value would be back */
     drop(p, e);
@@ -562,10 +567,10 @@ void store_partition_sweep(struct partition *p)
         struct table_walk w = store_table_walk(&p->table, l);
 
         for (struct entry *e; (e = store_table_next(&w));) {
-            struct store_key key = {e->hash, e->bytes, e->key_len};
+            struct store_key key = {store_entry_hash(e), e->bytes, e->key_len};
             struct entry *copy;
 
-            if (e->dead || !is_over(e->expires))
+            if (e->dead || !is_over(store_entry_expires(e)))
                 continue;
             copy = e->on_disk ? make(p, &key, NULL, 0) : NULL;
             if (e->on_disk && !copy)

@@ -210,7 +210,7 @@ static struct entry *victim(struct partition *p)
     if (w->lists[WINDOW].count == 1 ||
         (double)w->lists[WINDOW].bytes <= (double)p->memory * WINDOW_SHARE)
         return v;
-    if (estimate(w, candidate->hash) <= estimate(w, v->hash))
+    if (estimate(w, store_entry_hash(candidate)) <= estimate(w, store_entry_hash(v)))
         return candidate;
     move(w, candidate, PROBATION);
     return v;
@@ -221,7 +221,7 @@ static bool admit(struct partition *p, struct store_hash hash, uint32_t frequenc
     struct wtinylfu *w = p->policy;
     struct entry *v = main_victim(w);
 
-    return !v || estimate(w, hash) >= estimate(w, v->hash);
+    return !v || estimate(w, hash) >= estimate(w, store_entry_hash(v));
 }
 
 const struct policy_ops store_wtinylfu = {

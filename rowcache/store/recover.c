@@ -36,7 +36,7 @@ static int append_memory(void *opaque,
 
         for (struct entry *e; (e = store_table_next(&w));) {
             struct store_log_record r = {
-                .expires = e->expires,
+                .expires = store_entry_expires(e),
                 .frequency = e->frequency,
                 .key = e->bytes,
                 .key_len = e->key_len,

@@ -52,11 +52,12 @@ void store_table_free(struct table *t)
     t->lines = NULL;
 }
 
-struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len)
+struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t value_len,
+                                bool ends)
 {
+    struct entry made = {.key_len = key_len, .value_len = value_len, .ends = ends};
     bool in_chunk;
-    struct entry *e = store_arena_alloc(
-        &t->arena, sizeof *e + (size_t)key_len + value_len, &in_chunk);
+    struct entry *e = store_arena_alloc(&t->arena, store_entry_size(&made), &in_chunk);
 
     if (!e)
         return NULL;
@@ -64,8 +65,8 @@ struct entry *store_entry_alloc(struct table *t, uint16_t key_len, uint32_t valu
         store_arena_free(&t->arena, e, in_chunk);
         return NULL;
     }
-    *e = (struct entry){
-        .key_len = key_len, .value_len = value_len, .in_chunk = in_chunk};
+    *e = made;
+    e->in_chunk = in_chunk;
     return e;
 }
 
@@ -84,9 +85,9 @@ static uint64_t tag_of(struct store_hash hash)
     return hash.low >> (32 - TAG_BITS);
 }
 
-static uint64_t word_of(const struct entry *e)
+static uint64_t word_of(const struct entry *e, struct store_hash hash)
 {
-    return (uint64_t)(uintptr_t)e | tag_of(e->hash) << TAG_SHIFT;
+    return (uint64_t)(uintptr_t)e | tag_of(hash) << TAG_SHIFT;
 }
 
 static struct entry *entry_of(uint64_t word)
@@ -94,16 +95,12 @@ static struct entry *entry_of(uint64_t word)
     return (struct entry *)(uintptr_t)(word & ((UINT64_C(1) << TAG_SHIFT) - 1));
 }
 
-static bool is_of(const struct entry *e, struct store_hash hash)
-{
-    return store_hash_same(e->hash, hash);
-}
-
 static bool has_key(const struct entry *e, struct store_hash hash, const void *key,
                     size_t key_len)
 {
-    return is_of(e, hash) &&
-           (!key || (e->key_len == key_len && memcmp(e->bytes, key, key_len) == 0));
+    if (!key)
+        return store_hash_same(store_entry_hash(e), hash);
+    return e->key_len == key_len && memcmp(e->bytes, key, key_len) == 0;
 }
 
 /* key NULL: any of that hash. */
@@ -161,11 +158,14 @@ struct entry *store_table_next(struct table_walk *w)
     return e;
 }
 
-static void enter(struct table_line *l, struct entry *e)
+static void enter(struct table *t, struct entry *e)
 {
+    struct store_hash hash = store_entry_hash(e);
+    struct table_line *l = line_of(t, hash);
+
     for (unsigned i = 0; i < TABLE_SLOTS; i++) {
         if (!l->slots[i]) {
-            l->slots[i] = word_of(e);
+            l->slots[i] = word_of(e, hash);
             return;
         }
     }
@@ -183,7 +183,7 @@ static void enlarge(struct table *t)
         struct table_walk w = store_table_walk(t, i);
 
         for (struct entry *e; (e = store_table_next(&w));)
-            enter(line_of(&larger, e->hash), e);
+            enter(&larger, e);
     }
     store_pages_free(t->lines, store_table_bytes(t));
     t->lines = larger.lines;
@@ -194,7 +194,7 @@ void store_table_add(struct table *t, struct entry *e)
 {
     if (t->count >= FULL * t->n)
         enlarge(t);
-    enter(line_of(t, e->hash), e);
+    enter(t, e);
     t->count++;
 }
 
@@ -218,7 +218,7 @@ static struct entry **link_to(struct table_line *l, const struct entry *e)
 
 void store_table_remove(struct table *t, struct entry *e)
 {
-    struct table_line *l = line_of(t, e->hash);
+    struct table_line *l = line_of(t, store_entry_hash(e));
     uint64_t *slot = slot_of(l, e);
 
     t->count--;
@@ -228,18 +228,19 @@ void store_table_remove(struct table *t, struct entry *e)
     }
     *slot = 0;
     if (l->chain) {
-        *slot = word_of(l->chain);
+        *slot = word_of(l->chain, store_entry_hash(l->chain));
         l->chain = l->chain->next;
     }
 }
 
 void store_table_replace(struct table *t, struct entry *old, struct entry *e)
 {
-    struct table_line *l = line_of(t, old->hash);
+    struct store_hash hash = store_entry_hash(old);
+    struct table_line *l = line_of(t, hash);
     uint64_t *slot = slot_of(l, old);
 
     if (slot) {
-        *slot = word_of(e);
+        *slot = word_of(e, hash);
         return;
     }
     e->next = old->next;

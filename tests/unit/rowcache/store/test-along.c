@@ -81,7 +81,7 @@ static unsigned write_and_look(struct partition *p, bool (*stays)(uint32_t key))
 
     assert_non_null(beside);
     for (const struct entry *e = p->buffer.oldest; e; e = e->newer)
-        beside[store_table_line(&p->table, e->hash.high)] = true;
+        beside[store_table_line(&p->table, store_entry_hash(e).high)] = true;
     assert_int_equal(store_buffer_write(p), 0);
     assert_int_equal(p->buffer.count, 0);
     for (uint32_t key = 0; key < KEYS; key++) {
@@ -89,8 +89,9 @@ static unsigned write_and_look(struct partition *p, bool (*stays)(uint32_t key))
 
         if (!e)
             continue;
-        assert_int_equal(e->clean, beside[store_table_line(&p->table, e->hash.high)] &&
-                                       !stays(key));
+        assert_int_equal(
+            e->clean, beside[store_table_line(&p->table, store_entry_hash(e).high)] &&
+                          !stays(key));
         assert_int_equal(e->on_disk, e->clean);
         clean += e->clean;
     }
@@ -154,14 +155,14 @@ static void test_near(void **state)
     struct qmstore_config c = config("lru", QMSTORE_NONE);
     struct qmstore *s = open_ok(&c);
     struct partition *p = &s->partitions[0];
-    uint64_t reach = UINT64_MAX / (supposed + EVICTED) * 2048 / (72 + 4 + SMALL);
+    uint64_t reach = UINT64_MAX / (supposed + EVICTED) * 2048 / (sizeof(struct entry) + 4 + SMALL);
     struct store_hash evicted[EVICTED];
     unsigned clean = 0, n = 0;
 
     fill(s, SMALL);
     evict_some(p, EVICTED);
     for (const struct entry *e = p->buffer.oldest; e && n < EVICTED; e = e->newer)
-        evicted[n++] = e->hash;
+        evicted[n++] = store_entry_hash(e);
     p->disk_copies += supposed;
     assert_int_equal(store_buffer_write(p), 0);
     p->disk_copies -= supposed;
@@ -170,7 +171,7 @@ static void test_near(void **state)
         bool near = false;
 
         for (unsigned i = 0; e && e->clean && i < n; i++) {
-            uint64_t apart = e->hash.high - evicted[i].high;
+            uint64_t apart = store_entry_hash(e).high - evicted[i].high;
 
             near |= apart < reach || -apart < reach;
         }

@@ -21,14 +21,25 @@ static struct store_hash hash_of(uint32_t key)
     return (struct store_hash){mixed, (uint32_t)(mixed * mixed >> 32), 0};
 }
 
+struct store_hash __wrap_store_hash_of(const void *bytes, size_t len);
+
+/* Linked with --wrap. */
+struct store_hash __wrap_store_hash_of(const void *bytes, size_t len)
+{
+    uint32_t key;
+
+    memcpy(&key, bytes, sizeof key);
+    return hash_of(key);
+}
+
 static struct entry *make(struct table *t, uint32_t key, uint32_t len)
 {
-    struct entry *e = store_entry_alloc(t, sizeof key, len);
+    struct entry *e = store_entry_alloc(t, sizeof key, len, key % 3 == 0);
 
     assert_non_null(e);
-    e->hash = hash_of(key);
     memcpy(e->bytes, &key, sizeof key);
     memset(e->bytes + sizeof key, (char)key, len);
+    store_entry_set_expires(e, key);
     return e;
 }
 
@@ -45,7 +56,8 @@ static void check_walk(const struct table *t)
 
             memcpy(&key, e->bytes, sizeof key);
             assert_ptr_equal(model[key], e);
-            assert_int_equal(store_table_line(t, e->hash.high), l);
+            assert_int_equal(store_entry_expires(e), key % 3 == 0 ? key : 0);
+            assert_int_equal(store_table_line(t, store_entry_hash(e).high), l);
         }
         assert_null(store_table_next(&w));
     }
