@@ -229,8 +229,8 @@ static int open_format(struct qmstore *s, char *err, size_t len)
     fields = sscanf(text, READ, &version, &partitions, disk, &hash);
     if (!(version == 1 && fields >= 3) &&
         !(version == 2 && fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH)))
-        return refuse(err, len, ENOTEMPTY,
-                      "%s/qmstore is of no store of version 1 or 2", c->path);
+        return refuse(err, len, ENOTEMPTY, "%s/qmstore is not of version 1 or 2",
+                      c->path);
     s->hash = version == 1 ? DISK_HASH : hash;
     if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
         return refuse(
@@ -339,8 +339,7 @@ static void tell_words(const struct partition *p, char *why)
         snprintf(why, WHY, "%s", words);
 }
 
-/* A partition's.  A key that is changed on disk was read from its page.  With fewer of
- * them in the buffer, that page is still in the kernel's cache when it is written. */
+/* A partition's: small, so that pages of keys in it that were read are still cached. */
 static uint64_t buffer_bytes(const struct qmstore_config *c)
 {
     uint64_t bytes =
