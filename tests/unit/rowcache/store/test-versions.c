@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-versions.c - records as bytes, and stores of version 1: they are read, and
  * changed, and an earlier library does not open what became of them. */
+#include <glob.h>
 #include <sys/stat.h>
 
-#include "rowcache/store/internal.h"
+#include "rowcache/store/store.h"
 
 #include "records-1.h"
 #include "testing.h"
@@ -59,6 +60,21 @@ static void check_format(const char *text)
     is[fread(is, 1, sizeof is - 1, f)] = 0;
     fclose(f);
     assert_string_equal(is, text);
+}
+
+/* Records have names of that many bytes; with the layer files, of two digits each. */
+static void check_names(const struct qmstore_config *c, unsigned bytes)
+{
+    char pattern[100];
+    glob_t names;
+
+    if (strcmp(c->disk, "files") != 0)
+        return;
+    snprintf(pattern, sizeof pattern, "%s/0/disk/*/*", test_dir);
+    assert_int_equal(glob(pattern, 0, NULL, &names), 0);
+    for (size_t i = 0; i < names.gl_pathc; i++)
+        assert_int_equal(strlen(strrchr(names.gl_pathv[i], '/') + 1), 2 * bytes);
+    globfree(&names);
 }
 
 static void put(struct qmstore *s, unsigned key, unsigned version)
@@ -124,7 +140,9 @@ static void work(const char *layer)
     for (unsigned key = 0; key < KEYS / 2; key++)
         put(s, key, 2);
     check_all(s, KEYS / 2);
+    assert_int_equal(s->partitions[0].hash, DISK_HASH);
     assert_int_equal(qmstore_close(s), 0);
+    check_names(&c, DISK_HASH);
     s = open_ok(&c);
     check_all(s, KEYS / 2);
     for (unsigned key = 0; key < KEYS; key++)
@@ -167,7 +185,10 @@ static void test_format(void **state)
     struct qmstore *s = open_ok(&c);
 
     check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
+    for (unsigned key = 0; key < KEYS; key++)
+        put(s, key, 1);
     assert_int_equal(qmstore_close(s), 0);
+    check_names(&c, 12);
     s = open_ok(&c);
     check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
     assert_int_equal(qmstore_close(s), 0);
@@ -272,7 +293,7 @@ static void test_no_records(void **state)
     } none[] = {
         {{0x84}, 1},                                       /* no frequency */
         {{0x84, 0x80}, 2},                                 /* half of one */
-        {{0x84, 0x80, 0x80, 0x80, 0x80, 0x10, 'k'}, 7},    /* of 33 bits */
+        {{0x81, 0x80, 0x80, 0x80, 0x80, 0x10, 'k'}, 7},    /* of 33 bits */
         {{0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 'k'}, 8}, /* of 6 bytes */
         {{0x80, 1}, 2},                                    /* no length */
         {{0x80, 1, 0, 'k'}, 4},                            /* an empty key */
