@@ -183,13 +183,19 @@ static void test_format(void **state)
 {
     struct qmstore_config c = config("files");
     struct qmstore *s = open_ok(&c);
+    char command[300];
 
     check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
     for (unsigned key = 0; key < KEYS; key++)
         put(s, key, 1);
     assert_int_equal(qmstore_close(s), 0);
     check_names(&c, 12);
+    snprintf(command, sizeof command,
+             "set -- %s/0/disk/*/*; for f in $1 $2; do cp $f ${f}00000000; done",
+             test_dir);
+    assert_int_equal(system(command), 0); /* names of version 1: no records */
     s = open_ok(&c);
+    assert_int_equal(stats_of(s).keys, KEYS);
     check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
     assert_int_equal(qmstore_close(s), 0);
     refuse("qmstore 3\npartitions 1\ndisk files\nhash 12\n");
