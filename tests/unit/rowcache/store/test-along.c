@@ -155,7 +155,8 @@ static void test_near(void **state)
     struct qmstore_config c = config("lru", QMSTORE_NONE);
     struct qmstore *s = open_ok(&c);
     struct partition *p = &s->partitions[0];
-    uint64_t reach = UINT64_MAX / (supposed + EVICTED) * 2048 / (sizeof(struct entry) + 4 + SMALL);
+    uint64_t reach =
+        UINT64_MAX / (supposed + EVICTED) * 2048 / (sizeof(struct entry) + 4 + SMALL);
     struct store_hash evicted[EVICTED];
     unsigned clean = 0, n = 0;
 
