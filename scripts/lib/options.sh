@@ -9,6 +9,28 @@ wrong() {
     exit 2
 }
 
+# next TAKING ARGUMENT...: the first argument as $option; if it is of TAKING, options in one word,
+# what follows it as $value, which may also stand behind a =.  $used: how many arguments these are.
+# Prints the script's usage for --help; false without arguments.
+next() {
+    local taking=" $1 "
+    shift
+    [ $# -gt 0 ] || return 1
+    option=$1 value='' used=1
+    case $option in
+    -h | --help) usage; exit 0 ;;
+    --*=*)
+        option=${1%%=*} value=${1#*=}
+        [[ $taking == *" $option "* ]] || wrong "there is no option '$option'"
+        ;;
+    *)
+        [[ $taking == *" $option "* ]] || return 0
+        [ $# -ge 2 ] || wrong "$option needs a value"
+        value=$2 used=2
+        ;;
+    esac
+}
+
 # number OPTION VALUE LEAST MOST
 number() {
     [[ $2 =~ ^[0-9]{1,9}$ ]] && [ "$((10#$2))" -ge "$3" ] && [ "$((10#$2))" -le "$4" ] ||
