@@ -17,7 +17,7 @@ function(qm_test name)
   add_executable(${name} ${T_UNPARSED_ARGUMENTS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                            ${CMAKE_BINARY_DIR}/tests)
-  target_link_libraries(${name} PRIVATE ${T_LIBS} PkgConfig::CMOCKA
+  target_link_libraries(${name} PRIVATE ${T_LIBS} qm_harness
                                         Threads::Threads)
   add_test(NAME ${name} COMMAND ${name})
   add_dependencies(cmocka-programs ${name})

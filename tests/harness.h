@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* harness.h - cmocka's tests, without a list of them, as in Linux' kselftest_harness.h:
+ *
+ *   TEST(test_name) { ... }                     is run by its program, and so is
+ *   TEST_WITH(test_name, set_up, tear_down) { ... }, between these two; each may be
+ * NULL
+ *
+ * in the order in which they are written.  Both define test_name(void **state).
+ * harness.c has the program's main(), unless the program has one, which then calls
+ * run_listed().
+ */
+#ifndef QM_TESTS_HARNESS_H
+#define QM_TESTS_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+struct listed_test {
+    struct CMUnitTest test;
+    struct listed_test *next;
+};
+
+/* Called before main(). */
+void list_test(struct listed_test *test);
+
+/* All that are listed; set_up before them and tear_down after them may be NULL.  How
+ * many failed. */
+int run_listed(int (*set_up)(void **state), int (*tear_down)(void **state));
+
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+#define TEST_WITH(name, set_up, tear_down)                                             \
+    static void name(void **state);                                                    \
+    static __attribute__((constructor)) void list_##name(void)                         \
+    {                                                                                  \
+        static struct listed_test listed = {                                           \
+            cmocka_unit_test_setup_teardown(name, set_up, tear_down), NULL};           \
+                                                                                       \
+        list_test(&listed);                                                            \
+    }                                                                                  \
+    static void name(void **state)
+
+#endif
