@@ -65,7 +65,7 @@ static uint64_t best_of_others(uint64_t blocks, const struct phase *phases,
 }
 
 /* A small cache is a cache: it misses what the real one does. */
-static void test_mini(void **state)
+TEST(test_mini)
 {
     for (size_t i = 0; i < OTHERS; i++) {
         struct qm_cache *cache = new_cache(&(struct qm_cache_config){
@@ -90,7 +90,7 @@ static void test_mini(void **state)
 }
 
 /* Smaller than before, it has no more than that; larger again, it uses it. */
-static void test_mini_resizes(void **state)
+TEST(test_mini_resizes)
 {
     for (size_t i = 0; i < OTHERS; i++) {
         struct qm_mini *cache = qm_mini_new(qm_evict_find(others[i]), NULL, 100);
@@ -113,7 +113,7 @@ static void test_mini_resizes(void **state)
 
 /* Whatever is the best, it misses hardly more: of a loop that is a little longer than
  * the cache, a sample of 250 blocks may or may not fit its small cache. */
-static void test_follows_the_best(void **state)
+TEST(test_follows_the_best)
 {
     for (size_t k = 0; k < KINDS; k++)
         for (uint64_t blocks = 250; blocks <= 4000; blocks *= 4) {
@@ -129,7 +129,7 @@ static void test_follows_the_best(void **state)
 }
 
 /* When the workload changes, it is not worse than those that do not. */
-static void test_follows_changes(void **state)
+TEST(test_follows_changes)
 {
     uint64_t best = best_of_others(1000, kinds, KINDS, 100000);
     uint64_t adaptive = misses("adaptive", 1000, kinds, KINDS, 100000);
@@ -141,7 +141,7 @@ static void test_follows_changes(void **state)
 
 /* Where nothing changes, it does not take noise for a difference: that would cost some
  * 3.5 misses in a thousand here. */
-static void test_ignores_noise(void **state)
+TEST(test_ignores_noise)
 {
     struct phase skewed = {SKEWED, 0, 5000, 0};
     uint64_t best = 0, adaptive = 0;
@@ -195,14 +195,14 @@ static uint64_t misses_of_twice(const char *name, uint64_t blocks, uint64_t apar
 
 /* S3-FIFO that begins empty hits these second reads, and one that takes over a cache
  * full of other blocks never does: its small cache lies, and that shows. */
-static void test_small_cache_lies(void **state)
+TEST(test_small_cache_lies)
 {
     assert_int_equal(misses_of_twice("s3fifo", 963, 924), 50000);
     assert_in_range(misses_of_twice("adaptive", 963, 924), 50000, 55000);
 }
 
 /* After a change, W-TinyLFU's window is what its small cache promised. */
-static void test_follows_files(void **state)
+TEST(test_follows_files)
 {
     for (uint64_t blocks = 250; blocks <= 4000; blocks *= 2)
         for (uint64_t span = 10; span <= 160; span *= 4) {
@@ -262,7 +262,7 @@ static uint64_t stay(struct beside *b, unsigned n)
 /* W-TinyLFU's window grows when blocks enter in place of none, as when rules or
  * prefetched blocks give theirs back.  Where that ends, it comes down to one block, as
  * its small cache has it. */
-static void test_window_yields(void **state)
+TEST(test_window_yields)
 {
     struct beside *b = calloc(1, sizeof(*b));
 
@@ -290,7 +290,7 @@ static void test_window_yields(void **state)
 }
 
 /* All that entered comes out, once, whoever was in charge meanwhile. */
-static void test_loses_nothing(void **state)
+TEST(test_loses_nothing)
 {
     enum { MOST = 600, STEPS = 200000 };
     const struct qm_evict_ops *ops = qm_evict_find("adaptive");
@@ -343,7 +343,7 @@ static void test_loses_nothing(void **state)
 }
 
 /* None can be had of none, and one is enough. */
-static void test_tiny(void **state)
+TEST(test_tiny)
 {
     const struct qm_evict_ops *ops = qm_evict_find("adaptive");
     void *policy = ops->create(0);
@@ -354,22 +354,4 @@ static void test_tiny(void **state)
     for (uint64_t blocks = 1; blocks < 20; blocks++)
         for (size_t k = 0; k < KINDS; k++)
             assert_in_range(misses("adaptive", blocks, &kinds[k], 1, 3000), 1, 3000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mini),
-        cmocka_unit_test(test_mini_resizes),
-        cmocka_unit_test(test_tiny),
-        cmocka_unit_test(test_follows_the_best),
-        cmocka_unit_test(test_follows_changes),
-        cmocka_unit_test(test_follows_files),
-        cmocka_unit_test(test_ignores_noise),
-        cmocka_unit_test(test_small_cache_lies),
-        cmocka_unit_test(test_window_yields),
-        cmocka_unit_test(test_loses_nothing),
-    };
-
-    return cmocka_run_group_tests_name("cache: adaptive eviction", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void expect_wrong(struct qm_cache_config c, const char *what)
     assert_null(cache);
 }
 
-static void test_config(void **state)
+TEST(test_config)
 {
     char err[64] = "untouched";
 
@@ -43,7 +43,7 @@ static void test_config(void **state)
     qm_cache_free(NULL);
 }
 
-static void test_registry(void **state)
+TEST(test_registry)
 {
     static const char *const names[] = {"lru",    "lfu",      "mru",     "arc",
                                         "s3fifo", "wtinylfu", "adaptive"};
@@ -61,7 +61,7 @@ static void test_registry(void **state)
     assert_null(qm_evict_find("LRU"));
 }
 
-static void test_lru_ops(void **state)
+TEST(test_lru_ops)
 {
     const struct qm_evict_ops *ops = qm_evict_find("lru");
     struct qm_evict_node n[4] = {
@@ -82,7 +82,7 @@ static void test_lru_ops(void **state)
 }
 
 /* A large cache costs nothing until it is used. */
-static void test_memory_as_needed(void **state)
+TEST(test_memory_as_needed)
 {
     struct qm_cache_config c = WITH(blocks, UINT64_C(1) << 24);
     struct qm_cache *cache;
@@ -98,7 +98,7 @@ static void test_memory_as_needed(void **state)
     qm_cache_free(cache);
 }
 
-static void test_blocks_within(void **state)
+TEST(test_blocks_within)
 {
     uint64_t last = 0;
 
@@ -130,7 +130,7 @@ static void test_blocks_within(void **state)
 
 /* The budget holds for every way to divide the blocks, with all of them in use,
  * whatever comes and goes. */
-static void test_budget(void **state)
+TEST(test_budget)
 {
     static const uint32_t sizes[] = {512, 4096, 16384, 1 << 20};
     static unsigned char data[1 << 20];
@@ -200,7 +200,7 @@ static void test_budget(void **state)
 }
 
 /* Everything that a budget allows is made, and that is within it: the sum of limits. */
-static void test_limits_are_exact(void **state)
+TEST(test_limits_are_exact)
 {
     struct qm_cache_config c = WITH(blocks, qm_cache_blocks_within(8 << 20, BLOCK));
     struct qm_cache *cache;
@@ -226,7 +226,7 @@ static void test_limits_are_exact(void **state)
 }
 
 /* What a policy keeps beside the blocks counts, whether or not any is there. */
-static void test_policies_count(void **state)
+TEST(test_policies_count)
 {
     struct qm_cache_config c = WITH(blocks, 4096);
     struct qm_cache *lru = new_cache(&c), *arc;
@@ -241,7 +241,7 @@ static void test_policies_count(void **state)
 }
 
 /* So does what a share that adapts remembers. */
-static void test_ghosts_count(void **state)
+TEST(test_ghosts_count)
 {
     struct qm_cache_config c = WITH(blocks, 4096);
     struct qm_cache *fixed = new_cache(&c), *adapts;
@@ -255,7 +255,7 @@ static void test_ghosts_count(void **state)
     qm_cache_free(adapts);
 }
 
-static void test_shards_are_clamped(void **state)
+TEST(test_shards_are_clamped)
 {
     assert_int_equal(qm_budget_shards(16, 4, 1024), 1);
     assert_int_equal(qm_budget_shards(1024, 0, 1024), 2);
@@ -293,7 +293,7 @@ static void test_shards_are_clamped(void **state)
     qm_cache_free(cache);
 }
 
-static void test_parts_of_blocks(void **state)
+TEST(test_parts_of_blocks)
 {
     struct qm_cache *cache = new_cache(&base);
     unsigned char data[BLOCK], buf[BLOCK];
@@ -315,7 +315,7 @@ static void test_parts_of_blocks(void **state)
 }
 
 /* The extremes of block numbers are numbers like others. */
-static void test_block_numbers(void **state)
+TEST(test_block_numbers)
 {
     static const uint64_t numbers[] = {0, 1, UINT64_MAX, UINT64_MAX - 1,
                                        UINT64_C(1) << 63};
@@ -328,24 +328,4 @@ static void test_block_numbers(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(get(cache, numbers[i]), QM_HIT);
     qm_cache_free(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_registry),
-        cmocka_unit_test(test_lru_ops),
-        cmocka_unit_test(test_memory_as_needed),
-        cmocka_unit_test(test_blocks_within),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_limits_are_exact),
-        cmocka_unit_test(test_policies_count),
-        cmocka_unit_test(test_ghosts_count),
-        cmocka_unit_test(test_shards_are_clamped),
-        cmocka_unit_test(test_parts_of_blocks),
-        cmocka_unit_test(test_block_numbers),
-    };
-
-    return cmocka_run_group_tests_name("cache: interface", tests, NULL, NULL);
 }

@@ -248,7 +248,7 @@ static void random_steps(uint64_t seed, size_t steps)
     free(m);
 }
 
-static void test_against_model(void **state)
+TEST(test_against_model)
 {
     for (uint64_t seed = 1; seed <= 150; seed++)
         random_steps(seed, 3000);
@@ -257,7 +257,7 @@ static void test_against_model(void **state)
 /* ---- what it is there for */
 
 /* Without prefetches the main part has all blocks. */
-static void test_nothing_prefetched(void **state)
+TEST(test_nothing_prefetched)
 {
     struct qm_cache *cache = make(100, 20, "lru");
 
@@ -269,7 +269,7 @@ static void test_nothing_prefetched(void **state)
 
 /* 40 readers, each of whose prefetches is wanted 40 reads later: a part with room for
  * fewer wastes them all.  Beside, blocks that nobody reads twice. */
-static void test_too_small_grows(void **state)
+TEST(test_too_small_grows)
 {
     struct qm_cache *cache = make(400, 4, "lru");
     uint64_t misses = 0;
@@ -287,7 +287,7 @@ static void test_too_small_grows(void **state)
 
 /* Prefetches that nobody wants, and 390 blocks that are wanted again and again: all but
  * a few of the 400 must go to these. */
-static void test_worthless_shrinks(void **state)
+TEST(test_worthless_shrinks)
 {
     struct qm_cache *cache = make(400, 200, "lru");
     uint64_t misses = 0, seed = 1;
@@ -305,7 +305,7 @@ static void test_worthless_shrinks(void **state)
 }
 
 /* First the one, then the other, then the first again. */
-static void test_follows(void **state)
+TEST(test_follows)
 {
     struct qm_cache *cache = make(400, 16, "lru");
     uint64_t seed = 1;
@@ -325,7 +325,7 @@ static void test_follows(void **state)
 
 /* What is on its way is not given up for others of its kind, up to half of the cache.
  */
-static void test_in_flight_stays(void **state)
+TEST(test_in_flight_stays)
 {
     struct qm_cache *cache = make(100, 1, "lru");
     struct qm_fill *fill[80];
@@ -350,7 +350,7 @@ static void test_in_flight_stays(void **state)
 
 /* Where nothing is missed, hits tell that time passes: what was prefetched long ago and
  * not used goes before blocks that are hit. */
-static void test_stale_by_hits(void **state)
+TEST(test_stale_by_hits)
 {
     struct qm_cache *cache = make(100, 50, "lru");
 
@@ -371,7 +371,7 @@ static void test_stale_by_hits(void **state)
 
 /* Place that is reserved is the prefetch part's, up to half of the cache, until it is
  * no longer reserved. */
-static void test_reserved(void **state)
+TEST(test_reserved)
 {
     struct qm_cache *cache = make(100, 1, "lru");
 
@@ -429,7 +429,7 @@ static uint64_t loop_beside(struct qm_cache *cache, unsigned loops, uint64_t n,
 
 /* What is reserved gives way where the main part misses more by it than it saves, and
  * not where it does not. */
-static void test_reserved_must_pay(void **state)
+TEST(test_reserved_must_pay)
 {
     struct qm_cache *cache = make(100, 4, "lru");
 
@@ -448,7 +448,7 @@ static void test_reserved_must_pay(void **state)
 
 /* What is never used goes, although place is reserved, once the others have shown how
  * long blocks wait; what is used as late as they were stays. */
-static void test_stale(void **state)
+TEST(test_stale)
 {
     struct qm_cache *cache = make(200, 40, "lru");
 
@@ -469,7 +469,7 @@ static void test_stale(void **state)
 }
 
 /* Readers that are slower than others: what they will use stays. */
-static void test_slow_readers(void **state)
+TEST(test_slow_readers)
 {
     struct qm_cache *cache = make(200, 40, "lru");
 
@@ -484,7 +484,7 @@ static void test_slow_readers(void **state)
 
 /* A block that a reader waits for is not driven out by what is prefetched meanwhile:
  * it would be read twice. */
-static void test_waited_for_stays(void **state)
+TEST(test_waited_for_stays)
 {
     static const char *const policies[] = {"lru",      "arc",      "s3fifo", "mru",
                                            "wtinylfu", "adaptive", "lfu"};
@@ -509,7 +509,7 @@ static void test_waited_for_stays(void **state)
 }
 
 /* Each policy while the share wanders: the parts never have more than all blocks. */
-static void test_policies(void **state)
+TEST(test_policies)
 {
     static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
                                            "s3fifo", "wtinylfu", "adaptive"};
@@ -551,7 +551,7 @@ static void note_resized(void *policy, uint64_t capacity)
     noted = capacity;
 }
 
-static void test_policies_are_told(void **state)
+TEST(test_policies_are_told)
 {
     struct qm_cache *cache;
     uint64_t changes = 0;
@@ -576,26 +576,4 @@ static void test_policies_are_told(void **state)
     }
     assert_in_range(changes, 26, 46);
     qm_cache_free(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_model),
-        cmocka_unit_test(test_nothing_prefetched),
-        cmocka_unit_test(test_too_small_grows),
-        cmocka_unit_test(test_worthless_shrinks),
-        cmocka_unit_test(test_follows),
-        cmocka_unit_test(test_in_flight_stays),
-        cmocka_unit_test(test_stale_by_hits),
-        cmocka_unit_test(test_reserved),
-        cmocka_unit_test(test_reserved_must_pay),
-        cmocka_unit_test(test_stale),
-        cmocka_unit_test(test_slow_readers),
-        cmocka_unit_test(test_waited_for_stays),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_policies_are_told),
-    };
-
-    return cmocka_run_group_tests_name("cache: balance", tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void *one_of_crowd(void *opaque)
     return NULL;
 }
 
-static void test_one_read_for_all(void **state)
+TEST(test_one_read_for_all)
 {
     struct crowd c = {0};
     pthread_t threads[THREADS];
@@ -118,7 +118,7 @@ static void *wait_and_copy(void *opaque)
     return NULL;
 }
 
-static void test_waiters_while_writing(void **state)
+TEST(test_waiters_while_writing)
 {
     struct churn c = {0};
     pthread_t threads[4];
@@ -179,7 +179,7 @@ static void *hit_often(void *opaque)
     return NULL;
 }
 
-static void test_hits_are_counted(void **state)
+TEST(test_hits_are_counted)
 {
     for (unsigned shards = 1; shards <= 4; shards *= 4) {
         struct crowd c = {0};
@@ -205,15 +205,4 @@ static void test_hits_are_counted(void **state)
         assert_int_equal(stats_of(c.cache).hits, THREADS * 20000);
         qm_cache_free(c.cache);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_read_for_all),
-        cmocka_unit_test(test_waiters_while_writing),
-        cmocka_unit_test(test_hits_are_counted),
-    };
-
-    return cmocka_run_group_tests_name("cache: crowds", tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static const struct qm_cache_config config = {
     .data = true,
 };
 
-static void test_new(void **state)
+TEST(test_new)
 {
     for (size_t i = 0; i < POLICIES; i++) {
         struct qm_cache_config c = config;
@@ -95,7 +95,7 @@ static void test_new(void **state)
 }
 
 /* A policy takes what it declares, when it is made, and no more afterwards. */
-static void test_policies_are_bounded(void **state)
+TEST(test_policies_are_bounded)
 {
     static const size_t capacities[] = {0,    1,    2,    3,     7,     8,
                                         9,    100,  512,  513,   1000,  1024,
@@ -133,7 +133,7 @@ static void test_policies_are_bounded(void **state)
         }
 }
 
-static void test_no_header(void **state)
+TEST(test_no_header)
 {
     struct qm_cache *cache = new_cache(&config);
     struct qm_cache_stats before = stats_of(cache), after;
@@ -156,7 +156,7 @@ static void test_no_header(void **state)
 }
 
 /* Neither of the two allocations of a slab of buffers: what is filled is not kept. */
-static void test_no_buffer(void **state)
+TEST(test_no_buffer)
 {
     for (int n = 0; n < 2; n++) {
         struct qm_cache *cache = new_cache(&config);
@@ -183,7 +183,7 @@ static void test_no_buffer(void **state)
 }
 
 /* A hit asks for none: a thousand of them, and not one allocation. */
-static void test_hits_do_not_allocate(void **state)
+TEST(test_hits_do_not_allocate)
 {
     struct qm_cache *cache = new_cache(&config);
     unsigned char buf[BLOCK] = {0};
@@ -215,7 +215,7 @@ static void read_all(struct qm_cache *cache, uint64_t blocks)
 
 /* Each allocation of growing fails once: the cache stays as large as it was.  Each of
  * shrinking does: it is as small as was asked for. */
-static void test_resize(void **state)
+TEST(test_resize)
 {
     for (size_t i = 0; i < POLICIES; i++) {
         struct qm_cache_config c = config;
@@ -250,15 +250,4 @@ static void test_resize(void **state)
         check_identities(cache, 0);
         qm_cache_free(cache);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new),       cmocka_unit_test(test_policies_are_bounded),
-        cmocka_unit_test(test_no_header), cmocka_unit_test(test_no_buffer),
-        cmocka_unit_test(test_resize),    cmocka_unit_test(test_hits_do_not_allocate),
-    };
-
-    return cmocka_run_group_tests_name("cache: no memory", tests, NULL, NULL);
 }

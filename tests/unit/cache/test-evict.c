@@ -171,7 +171,7 @@ static void compare(const char *name, size_t capacity, uint64_t seed, size_t ste
     naive_free(n);
 }
 
-static void test_against_naive(void **state)
+TEST(test_against_naive)
 {
     for (size_t p = 0; p < POLICIES; p++) {
         struct counts counts = {0};
@@ -216,7 +216,7 @@ static uint64_t hits_of(const char *policy, uint64_t blocks, uint64_t accesses,
 /* Exact counts, so that no change of a policy goes unnoticed.  Those of lru, lfu, mru
  * and arc are also libCacheSim's; those of s3fifo are within 0.1 % of it, which looks
  * at ghosts before it evicts, and lets M exceed its share until the next eviction. */
-static void test_golden(void **state)
+TEST(test_golden)
 {
     static const struct {
         const char *policy;
@@ -251,7 +251,7 @@ static uint64_t next_of_loop(struct phase *phase, uint64_t *seed, uint64_t i)
 }
 
 /* What each policy is known for, against LRU with the same 100 blocks. */
-static void test_characters(void **state)
+TEST(test_characters)
 {
     const uint64_t n = 40000;
     uint64_t lru = hits_of("lru", 100, n, next_hot_and_scan);
@@ -273,7 +273,7 @@ static void test_characters(void **state)
 }
 
 /* A policy for no block can be made, and has none to give. */
-static void test_no_capacity(void **state)
+TEST(test_no_capacity)
 {
     for (size_t p = 0; p < POLICIES; p++) {
         const struct qm_evict_ops *ops = qm_evict_find(policies[p]);
@@ -286,7 +286,7 @@ static void test_no_capacity(void **state)
 }
 
 /* What it was destroyed with does not matter; and UINT64_MAX is a block like others. */
-static void test_destroyed_full(void **state)
+TEST(test_destroyed_full)
 {
     for (size_t p = 0; p < POLICIES; p++) {
         struct real r;
@@ -301,7 +301,7 @@ static void test_destroyed_full(void **state)
 
 /* A count of LFU that cannot grow does not wrap around, and those that have it are in
  * order of their last touch. */
-static void test_lfu_saturates(void **state)
+TEST(test_lfu_saturates)
 {
     struct real r;
     uint64_t left;
@@ -319,15 +319,4 @@ static void test_lfu_saturates(void **state)
     for (size_t i = 3; i-- > 0;)
         assert_ptr_equal(r.ops->evict(r.policy, 9), &r.nodes[i]);
     real_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_naive),  cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_characters),     cmocka_unit_test(test_no_capacity),
-        cmocka_unit_test(test_destroyed_full), cmocka_unit_test(test_lfu_saturates),
-    };
-
-    return cmocka_run_group_tests_name("cache: eviction", tests, NULL, NULL);
 }

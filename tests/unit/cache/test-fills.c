@@ -11,7 +11,7 @@
 
 /* A fill that fails: a waiting reader gets EAGAIN, and its next demand is not counted.
  */
-static void test_fail(void **state)
+TEST(test_fail)
 {
     struct qm_cache *cache = new_cache(&base);
     struct qm_lookup first = demand(cache, 1), second = demand(cache, 1), third;
@@ -44,7 +44,7 @@ static void test_fail(void **state)
 }
 
 /* A prefetch that fails is wasted, unless it was promoted before it did. */
-static void test_failed_prefetch(void **state)
+TEST(test_failed_prefetch)
 {
     struct qm_cache *cache = new_cache(&base);
     struct qm_fill *fill;
@@ -84,7 +84,7 @@ static void test_failed_prefetch(void **state)
 
 /* A block evicted while it is filled: its filler fills for nobody, and another demand
  * meanwhile is a fill of its own. */
-static void test_detached_by_eviction(void **state)
+TEST(test_detached_by_eviction)
 {
     struct qm_cache_config c = WITH(blocks, 1);
     struct qm_lookup first, waiter, other, second;
@@ -123,7 +123,7 @@ static void test_detached_by_eviction(void **state)
 
 /* Those who were told to wait but do not yet keep buffers busy; when all are, what is
  * filled is not kept, what is written is dropped, and nobody loses his data. */
-static void test_no_buffer(void **state)
+TEST(test_no_buffer)
 {
     struct qm_cache_config c = WITH(blocks, 1);
     struct qm_fill *pinned[16];
@@ -163,7 +163,7 @@ static void test_no_buffer(void **state)
 }
 
 /* More fills than headers: ENOMEM, and nothing has changed. */
-static void test_too_many_fills(void **state)
+TEST(test_too_many_fills)
 {
     struct qm_cache_config c = WITH(blocks, 2);
     struct qm_fill *fills[256], *fill;
@@ -195,7 +195,7 @@ static void test_too_many_fills(void **state)
 }
 
 /* Hits count and order also when there are far more of them than a ring holds. */
-static void test_many_hits(void **state)
+TEST(test_many_hits)
 {
     struct qm_cache_config c = WITH(blocks, 3);
     struct qm_cache *cache;
@@ -217,7 +217,7 @@ static void test_many_hits(void **state)
     qm_cache_free(cache);
 }
 
-static void test_fork(void **state)
+TEST(test_fork)
 {
     struct qm_cache_config c = WITH(shards, 4);
     struct qm_cache *cache;
@@ -290,7 +290,7 @@ static void check_hit_without_lock(struct qm_cache *cache)
 }
 
 /* However a block has come to the main cache, the next demand of it takes no lock. */
-static void test_second_demand_takes_no_lock(void **state)
+TEST(test_second_demand_takes_no_lock)
 {
     const struct qm_cache_config config = {.block_size = 512,
                                            .blocks = 32,
@@ -325,20 +325,4 @@ static void test_second_demand_takes_no_lock(void **state)
         check_hit_without_lock(cache);
         qm_cache_free(cache);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fail),
-        cmocka_unit_test(test_failed_prefetch),
-        cmocka_unit_test(test_detached_by_eviction),
-        cmocka_unit_test(test_no_buffer),
-        cmocka_unit_test(test_too_many_fills),
-        cmocka_unit_test(test_many_hits),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_second_demand_takes_no_lock),
-    };
-
-    return cmocka_run_group_tests_name("cache: fills", tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void change(struct fixture *f, uint64_t block, unsigned char value, bool 
                        drop ? NULL : data);
 }
 
-static void test_evicted_blocks(void **state)
+TEST(test_evicted_blocks)
 {
     struct fixture *f = set_up(16, 0);
 
@@ -123,7 +123,7 @@ static void test_evicted_blocks(void **state)
     tear_down(f);
 }
 
-static void test_last_data(void **state)
+TEST(test_last_data)
 {
     struct fixture *f = set_up(4, 0);
 
@@ -143,7 +143,7 @@ static void test_last_data(void **state)
     tear_down(f);
 }
 
-static void test_blocks_without_data(void **state)
+TEST(test_blocks_without_data)
 {
     struct fixture *f = set_up(4, 0);
     struct qm_fill *early = begin(f, 0), *failed = begin(f, 1);
@@ -160,7 +160,7 @@ static void test_blocks_without_data(void **state)
 }
 
 /* A reader that waits has a reference, with which its block leaves. */
-static void test_evicted_with_a_reference(void **state)
+TEST(test_evicted_with_a_reference)
 {
     struct fixture *f = set_up(4, 0);
     struct qm_fill *owner = begin(f, 0);
@@ -181,7 +181,7 @@ static void test_evicted_with_a_reference(void **state)
     tear_down(f);
 }
 
-static void test_prefetched_blocks(void **state)
+TEST(test_prefetched_blocks)
 {
     struct fixture *f = set_up(16, 4);
     struct qm_fill *ahead;
@@ -201,7 +201,7 @@ static void test_prefetched_blocks(void **state)
     tear_down(f);
 }
 
-static void test_shrinking(void **state)
+TEST(test_shrinking)
 {
     struct fixture *f = set_up(64, 0);
 
@@ -214,18 +214,4 @@ static void test_shrinking(void **state)
         assert_int_equal(f->has[block], (unsigned char)block);
     }
     tear_down(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_evicted_blocks),
-        cmocka_unit_test(test_last_data),
-        cmocka_unit_test(test_blocks_without_data),
-        cmocka_unit_test(test_evicted_with_a_reference),
-        cmocka_unit_test(test_prefetched_blocks),
-        cmocka_unit_test(test_shrinking),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

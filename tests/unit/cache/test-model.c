@@ -325,33 +325,22 @@ static void run(const char *eviction, uint64_t seed, size_t steps, bool data)
     free(m);
 }
 
-static void test_random(void **state)
+TEST(test_random)
 {
     for (uint64_t seed = 1; seed <= 300; seed++)
         run("lru", seed, 3000, true);
 }
 
-static void test_random_without_data(void **state)
+TEST(test_random_without_data)
 {
     for (uint64_t seed = 1001; seed <= 1100; seed++)
         run("lru", seed, 3000, false);
 }
 
-static void test_random_policies(void **state)
+TEST(test_random_policies)
 {
     static const char *const policies[] = {"lfu", "mru", "arc", "s3fifo", "wtinylfu"};
 
     for (uint64_t seed = 2000; seed < 2500; seed++)
         run(policies[seed % 5], seed, 3000, seed % 4 != 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_without_data),
-        cmocka_unit_test(test_random_policies),
-    };
-
-    return cmocka_run_group_tests_name("cache: model", tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static uint64_t resident(void)
 
 /* The last that were used stay, with their bytes, wherever in memory they were; and the
  * order among them is what it was. */
-static void test_the_latest_stay(void **state)
+TEST(test_the_latest_stay)
 {
     struct qm_cache *cache = new_cache(&config);
     uint64_t seed = 1, order[2000];
@@ -114,7 +114,7 @@ static void test_the_latest_stay(void **state)
 
 /* 64 MiB, then 8, then 64, then 2: within the budget each time, and the memory is the
  * system's again. */
-static void test_memory_is_given_back(void **state)
+TEST(test_memory_is_given_back)
 {
     static const uint64_t budgets[] = {64, 8, 64, 2};
     uint64_t full = 0, budget = 64 << 20;
@@ -150,7 +150,7 @@ static void test_memory_is_given_back(void **state)
 
 /* Sizes up and down in small steps, as when rules and blocks trade memory: within the
  * budget at every step, and nothing is lost to fragments. */
-static void test_small_steps(void **state)
+TEST(test_small_steps)
 {
     for (size_t i = 0; i < POLICIES; i++) {
         struct qm_cache_config c = config;
@@ -197,7 +197,7 @@ static void test_small_steps(void **state)
 
 /* A fill that was in flight when the cache shrank ends as any other; its header stays
  * where it is, and later can go. */
-static void test_fills_in_flight(void **state)
+TEST(test_fills_in_flight)
 {
     struct qm_cache *cache = new_cache(&config);
     static unsigned char data[BLOCK], buf[BLOCK];
@@ -228,7 +228,7 @@ static void test_fills_in_flight(void **state)
 }
 
 /* What policies remember beside the blocks is kept: the hot set survives both ways. */
-static void test_what_is_known_stays(void **state)
+TEST(test_what_is_known_stays)
 {
     static const char *const that_learn[] = {"arc", "s3fifo", "wtinylfu", "adaptive"};
 
@@ -255,7 +255,7 @@ static void test_what_is_known_stays(void **state)
     }
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct qm_cache_config c = config;
     struct qm_cache *cache;
@@ -275,18 +275,4 @@ static void test_limits(void **state)
     resize(cache, 40000);
     assert_int_equal(stats_of(cache).prefetch_share, 4000);
     qm_cache_free(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_latest_stay),
-        cmocka_unit_test(test_memory_is_given_back),
-        cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_fills_in_flight),
-        cmocka_unit_test(test_what_is_known_stays),
-        cmocka_unit_test(test_limits),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void prefetch(struct qm_cache *cache, uint64_t block)
 /* A shard of 3136 of 12543 blocks has a directory of 1025, and what is reserved before
  * it grows is for 1024, as all of its like, and a 32nd: from then on it holds no more.
  */
-static void test_rounding(void **state)
+TEST(test_rounding)
 {
     struct qm_shadow s;
     const uint64_t made = 5323;
@@ -65,7 +65,7 @@ static uint64_t skewed(uint64_t *seed, uint64_t n)
 
 /* Where all blocks are in the sample it is exact, whatever the policy, and whatever is
  * prefetched meanwhile. */
-static void test_exact(void **state)
+TEST(test_exact)
 {
     static const char *const policies[] = {"lru", "mru", "arc", "wtinylfu"};
 
@@ -95,7 +95,7 @@ static void test_exact(void **state)
 }
 
 /* Of a large cache a sample must do. */
-static void test_sample(void **state)
+TEST(test_sample)
 {
     for (unsigned shards = 1; shards <= 16; shards *= 16)
         for (uint64_t most = 30000; most <= 300000; most *= 10) {
@@ -112,7 +112,7 @@ static void test_sample(void **state)
 }
 
 /* The same for less. */
-static void test_reads(void **state)
+TEST(test_reads)
 {
     struct qm_cache *cache = make(1000, 1, "lru", 10);
     struct qm_cache_reads reads;
@@ -133,7 +133,7 @@ static void test_reads(void **state)
 
 /* A cache that is compared with a larger one also knows the misses of that one: of a
  * loop that just fits there, next to none.  It is larger by a 32nd at most. */
-static void test_larger(void **state)
+TEST(test_larger)
 {
     struct qm_cache *cache = make(1000, 1, "lru", 10);
     struct qm_cache_reads reads;
@@ -163,7 +163,7 @@ static void test_larger(void **state)
 }
 
 /* When the sample becomes a smaller one, what was estimated stays. */
-static void test_larger_keeps_its_misses(void **state)
+TEST(test_larger_keeps_its_misses)
 {
     struct qm_shadow s;
 
@@ -180,7 +180,7 @@ static void test_larger_keeps_its_misses(void **state)
 }
 
 /* Who waited in vain and asks again wanted the block once. */
-static void test_again_counts_once(void **state)
+TEST(test_again_counts_once)
 {
     struct qm_cache *cache = make(4, 1, "lru", 0);
     struct qm_lookup found;
@@ -197,7 +197,7 @@ static void test_again_counts_once(void **state)
     qm_cache_free(cache);
 }
 
-static void test_none(void **state)
+TEST(test_none)
 {
     struct qm_cache_config c = {
         .block_size = 4096, .blocks = 100, .shards = 1, .eviction = "lru"};
@@ -210,7 +210,7 @@ static void test_none(void **state)
 }
 
 /* It counts as memory, and does not grow with the cache for long. */
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     struct qm_cache_config c = {
         .block_size = 4096, .blocks = 2000, .shards = 1, .eviction = "lru"};
@@ -226,21 +226,4 @@ static void test_bytes(void **state)
                 (UINT64_C(1) << 26) * (QM_GHOST_BYTES + 1));
     qm_cache_free(without);
     qm_cache_free(with);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_larger),
-        cmocka_unit_test(test_larger_keeps_its_misses),
-        cmocka_unit_test(test_again_counts_once),
-        cmocka_unit_test(test_none),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_rounding),
-    };
-
-    return cmocka_run_group_tests_name("cache: shadow", tests, NULL, NULL);
 }

@@ -390,31 +390,31 @@ static const char *const policies[] = {"lru",    "lfu",      "mru",     "arc",
 
 #define POLICIES (sizeof(policies) / sizeof(policies[0]))
 
-static void test_small_cache(void **state)
+TEST(test_small_cache)
 {
     for (size_t i = 0; i < POLICIES; i++)
         run(policies[i], 24, 8, i % 2, 1, true);
 }
 
-static void test_tiny_cache(void **state)
+TEST(test_tiny_cache)
 {
     for (size_t i = 0; i < POLICIES; i++)
         run(policies[i], 2, 1, i % 2, 1, true);
 }
 
-static void test_disjoint_writers(void **state)
+TEST(test_disjoint_writers)
 {
     for (size_t i = 0; i < POLICIES; i++)
         run(policies[i], 96, 16, i % 2 == 0, 4, false);
 }
 
-static void test_resized(void **state)
+TEST(test_resized)
 {
     for (size_t i = 0; i < POLICIES; i++)
         run_resized(policies[i], i % 2 == 0, i % 3 == 0 ? 2 : 1);
 }
 
-static void test_everything_fits(void **state)
+TEST(test_everything_fits)
 {
     run("lru", 2 * BLOCKS, 64, true, 2, true);
 }
@@ -481,21 +481,10 @@ static void run_grown(const char *eviction, uint64_t blocks, bool adapts)
     qm_cache_free(g.cache);
 }
 
-static void test_grown(void **state)
+TEST(test_grown)
 {
     for (uint64_t blocks = 5441; blocks <= 5447; blocks++)
         for (size_t i = 0; i < 2; i++)
             run_grown(policies[blocks % POLICIES], blocks, i);
     run_grown("lru", 12543, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_cache),      cmocka_unit_test(test_tiny_cache),
-        cmocka_unit_test(test_disjoint_writers), cmocka_unit_test(test_everything_fits),
-        cmocka_unit_test(test_resized),          cmocka_unit_test(test_grown),
-    };
-
-    return cmocka_run_group_tests_name("cache: threads", tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void write_through(struct fixture *f, uint64_t offset, uint64_t count)
 /* When a read begins and ends relative to a write's begin, its way below, and its end.
  * Kept is only what lies wholly before or after; after the end everybody sees the new
  * bytes, in any case. */
-static void test_fill_and_write(void **state)
+TEST(test_fill_and_write)
 {
     for (int read_begins = 0; read_begins <= 3; read_begins++)
         for (int read_ends = read_begins; read_ends <= 3; read_ends++)
@@ -208,7 +208,7 @@ static void test_fill_and_write(void **state)
 
 /* Waiters of a fill that a write overtook: they are sent to read again; who comes after
  * the end does not even meet the old fill. */
-static void test_waiters_of_a_stale_fill(void **state)
+TEST(test_waiters_of_a_stale_fill)
 {
     struct fixture *f = set_up(8, 2);
     struct reading old = begin_read(f, 3), fresh;
@@ -232,7 +232,7 @@ static void test_waiters_of_a_stale_fill(void **state)
 }
 
 /* Filled while the write was in flight: refused at once. */
-static void test_waiter_of_a_refused_fill(void **state)
+TEST(test_waiter_of_a_refused_fill)
 {
     struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
@@ -249,7 +249,7 @@ static void test_waiter_of_a_refused_fill(void **state)
 }
 
 /* Filled, then written, then the waiter looks: any of the two versions, whole. */
-static void test_waiter_of_a_block_written_since(void **state)
+TEST(test_waiter_of_a_block_written_since)
 {
     struct fixture *f = set_up(8, 2);
     struct reading r = begin_read(f, 3);
@@ -275,7 +275,7 @@ static void test_waiter_of_a_block_written_since(void **state)
 }
 
 /* Parts of blocks, over several, of both parts of the cache. */
-static void test_update_in_both_parts(void **state)
+TEST(test_update_in_both_parts)
 {
     struct fixture *f = set_up(8, 3);
     struct qm_fill *prefetched;
@@ -305,7 +305,7 @@ static void test_update_in_both_parts(void **state)
 }
 
 /* Neither allocates nor makes more recent. */
-static void test_no_recency(void **state)
+TEST(test_no_recency)
 {
     struct fixture *f = set_up(3, 0);
 
@@ -322,7 +322,7 @@ static void test_no_recency(void **state)
 }
 
 /* A failed write, or trim: what is below is not known. */
-static void test_drop(void **state)
+TEST(test_drop)
 {
     struct fixture *f = set_up(8, 3);
     struct qm_fill *prefetched, *prefetching;
@@ -344,7 +344,7 @@ static void test_drop(void **state)
 
 /* Two writes to the same bytes at the same time, in both orders of their ends: nobody
  * knows which is below now. */
-static void test_conflict(void **state)
+TEST(test_conflict)
 {
     for (int order = 0; order < 2; order++) {
         struct fixture *f = set_up(8, 2);
@@ -372,7 +372,7 @@ static void test_conflict(void **state)
 }
 
 /* Writes of the same block that share no byte do not conflict: each puts in its own. */
-static void test_same_block_without_conflict(void **state)
+TEST(test_same_block_without_conflict)
 {
     struct fixture *f = set_up(8, 2);
     struct write *a, *b, *empty;
@@ -392,7 +392,7 @@ static void test_same_block_without_conflict(void **state)
 }
 
 /* Evicted and filled again while a write is in flight. */
-static void test_evicted_during_write(void **state)
+TEST(test_evicted_during_write)
 {
     struct fixture *f = set_up(1, 0);
     struct write *w;
@@ -412,7 +412,7 @@ static void test_evicted_during_write(void **state)
 }
 
 /* Many writes to one block use up the reserve of buffers again and again. */
-static void test_many_updates(void **state)
+TEST(test_many_updates)
 {
     struct fixture *f = set_up(2, 0);
 
@@ -427,7 +427,7 @@ static void test_many_updates(void **state)
 }
 
 /* Far more blocks than the cache has: another way through it, the same result. */
-static void test_long_ranges(void **state)
+TEST(test_long_ranges)
 {
     static const enum qm_write_result results[] = {QM_WRITE_ZEROS, QM_WRITE_DROP};
 
@@ -461,7 +461,7 @@ static void test_long_ranges(void **state)
 }
 
 /* A reader whose fill was evicted, and so not kept, is not ahead of the next one. */
-static void test_peek(void **state)
+TEST(test_peek)
 {
     struct fixture *f = set_up(2, 1);
     unsigned char buf[BLOCK], old[BLOCK];
@@ -500,7 +500,7 @@ static void test_peek(void **state)
 }
 
 /* Without data the same blocks stay and go. */
-static void test_without_data(void **state)
+TEST(test_without_data)
 {
     struct qm_cache *cache = new_cache(&(struct qm_cache_config){
         .block_size = BLOCK, .blocks = 4, .shards = 1, .eviction = "lru"});
@@ -517,26 +517,4 @@ static void test_without_data(void **state)
     qm_cache_fill(cache, filling.fill, NULL);
     assert_false(qm_cache_contains(cache, 2));
     qm_cache_free(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill_and_write),
-        cmocka_unit_test(test_waiters_of_a_stale_fill),
-        cmocka_unit_test(test_waiter_of_a_refused_fill),
-        cmocka_unit_test(test_waiter_of_a_block_written_since),
-        cmocka_unit_test(test_update_in_both_parts),
-        cmocka_unit_test(test_no_recency),
-        cmocka_unit_test(test_drop),
-        cmocka_unit_test(test_conflict),
-        cmocka_unit_test(test_same_block_without_conflict),
-        cmocka_unit_test(test_evicted_during_write),
-        cmocka_unit_test(test_many_updates),
-        cmocka_unit_test(test_long_ranges),
-        cmocka_unit_test(test_peek),
-        cmocka_unit_test(test_without_data),
-    };
-
-    return cmocka_run_group_tests_name("cache: writes", tests, NULL, NULL);
 }

@@ -4,15 +4,12 @@
 #define QM_TESTS_CACHE_TESTING_H
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "cache/cache.h"
 #include "tests/unit/random.h"
