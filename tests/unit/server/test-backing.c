@@ -2,14 +2,11 @@
 /* test-backing.c - connections that are lost and come back, over a device of ours. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/backing.h"
 #include "server/stats.h"
@@ -173,7 +170,7 @@ static void until_it_works(struct qms_backing *b, unsigned worker)
     assert_true(i < 60000);
 }
 
-static void test_lost_and_back(void **state)
+TEST(test_lost_and_back)
 {
     struct device d;
     struct qms_backing *b = make(&d, 3, MS, MINUTE);
@@ -214,7 +211,7 @@ static void test_lost_and_back(void **state)
 }
 
 /* What is lost again after that is another loss. */
-static void test_twice(void **state)
+TEST(test_twice)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, MS, MINUTE);
@@ -231,7 +228,7 @@ static void test_twice(void **state)
 }
 
 /* Some sectors that cannot be read are no lost connection. */
-static void test_bad_sectors(void **state)
+TEST(test_bad_sectors)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, MS, MINUTE);
@@ -248,7 +245,7 @@ static void test_bad_sectors(void **state)
 
 /* A device that can be opened, and of which nothing can be read, is opened ever more
  * seldom. */
-static void test_back_off(void **state)
+TEST(test_back_off)
 {
     struct device d;
     const uint64_t first = 4 * MS;
@@ -267,7 +264,7 @@ static void test_back_off(void **state)
 }
 
 /* It is back when it can be read, not when it can be opened; one outage is one. */
-static void test_back_when_it_reads(void **state)
+TEST(test_back_when_it_reads)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, MS, MINUTE);
@@ -285,7 +282,7 @@ static void test_back_when_it_reads(void **state)
 }
 
 /* It is tried where it could be read before. */
-static void test_beginning_is_bad(void **state)
+TEST(test_beginning_is_bad)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, MS, MINUTE);
@@ -301,7 +298,7 @@ static void test_beginning_is_bad(void **state)
 }
 
 /* Where the device ends within a block, only a part of that was read. */
-static void test_end_is_partial(void **state)
+TEST(test_end_is_partial)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, MS, MINUTE);
@@ -325,7 +322,7 @@ static void test_end_is_partial(void **state)
 }
 
 /* The keeper, waiting for long, tries again when somebody has reached the device. */
-static void test_hint(void **state)
+TEST(test_hint)
 {
     struct device d;
     struct qms_backing *b = make(&d, 1, 10 * MINUTE, MINUTE);
@@ -353,7 +350,7 @@ static void *read_slowly(void *opaque)
 
 /* A connection that is lost is not closed before the last read of it has ended,
  * whatever else the keeper has to do meanwhile. */
-static void test_reads_in_flight(void **state)
+TEST(test_reads_in_flight)
 {
     struct device d;
     struct qms_backing *b = make(&d, 2, MS, MINUTE);
@@ -386,7 +383,7 @@ static void test_reads_in_flight(void **state)
 
 /* Connections that are renewed: those that are open, those in use when their read has
  * ended, and one that is just being opened. */
-static void test_renew(void **state)
+TEST(test_renew)
 {
     struct device d;
     struct qms_backing *b = make(&d, 2, 10 * MINUTE, MINUTE);
@@ -420,7 +417,7 @@ static void test_renew(void **state)
 }
 
 /* A device that hangs when it is opened does not keep the server from ending. */
-static void test_stop_while_opening(void **state)
+TEST(test_stop_while_opening)
 {
     static struct device d;
     static struct qms_backing *b; /* stays, with its thread */
@@ -437,7 +434,7 @@ static void test_stop_while_opening(void **state)
 }
 
 /* Nor does one that hangs when it is closed. */
-static void test_stop_while_closing(void **state)
+TEST(test_stop_while_closing)
 {
     static struct device d;
     static struct qms_backing *b;
@@ -482,7 +479,7 @@ static struct qms_backing *make_growing(struct device *d, unsigned connections,
 }
 
 /* Connections are opened when they are of use, and no more than there may be. */
-static void test_grows(void **state)
+TEST(test_grows)
 {
     struct qms_backing_stats stats = {0};
     struct device d;
@@ -505,7 +502,7 @@ static void test_grows(void **state)
 
 /* What was asked for once is asked for again where it was refused, also if nobody asks
  * any more; those that there are go on meanwhile, and nobody hears of a loss. */
-static void test_refused_and_asked_again(void **state)
+TEST(test_refused_and_asked_again)
 {
     struct device d;
     struct qms_backing *b = make_growing(&d, 2, 20 * MS);
@@ -522,7 +519,7 @@ static void test_refused_and_asked_again(void **state)
     undo(&d, b);
 }
 
-static void test_cannot_open(void **state)
+TEST(test_cannot_open)
 {
     struct device d = {.refuses = true};
     const struct qms_backing_config config = {
@@ -541,27 +538,4 @@ static void test_cannot_open(void **state)
     assert_int_equal(d.closes, 1);
     pthread_mutex_destroy(&d.open_gate);
     pthread_mutex_destroy(&d.close_gate);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lost_and_back),
-        cmocka_unit_test(test_twice),
-        cmocka_unit_test(test_bad_sectors),
-        cmocka_unit_test(test_back_off),
-        cmocka_unit_test(test_back_when_it_reads),
-        cmocka_unit_test(test_beginning_is_bad),
-        cmocka_unit_test(test_end_is_partial),
-        cmocka_unit_test(test_hint),
-        cmocka_unit_test(test_reads_in_flight),
-        cmocka_unit_test(test_renew),
-        cmocka_unit_test(test_stop_while_opening),
-        cmocka_unit_test(test_stop_while_closing),
-        cmocka_unit_test(test_grows),
-        cmocka_unit_test(test_refused_and_asked_again),
-        cmocka_unit_test(test_cannot_open),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-contexts.c - what contexts make of reads. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fixture.h"
 #include "tests/unit/check.h"
 
-static void test_begin_read_end(void **state)
+TEST(test_begin_read_end)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
@@ -42,7 +39,7 @@ static void test_begin_read_end(void **state)
 
 /* At level transaction, what a nested query reads extends the transaction's sequence.
  */
-static void test_levels(void **state)
+TEST(test_levels)
 {
     struct fixture *f = fixture_make(QM_LEVEL_TRANSACTION);
     struct client c;
@@ -67,7 +64,7 @@ static void test_levels(void **state)
     fixture_undo(f);
 }
 
-static void test_level_none_is_one_sequence(void **state)
+TEST(test_level_none_is_one_sequence)
 {
     struct fixture *f = fixture_make(QM_LEVEL_NONE);
     struct client c;
@@ -91,7 +88,7 @@ static void test_level_none_is_one_sequence(void **state)
 
 /* What was read is learned by another thread, when a sequence ends and when one is cut.
  */
-static void test_readers_do_not_mine(void **state)
+TEST(test_readers_do_not_mine)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
@@ -148,7 +145,7 @@ static void *race(void *opaque)
     return NULL;
 }
 
-static void test_race(void **state)
+TEST(test_race)
 {
     struct fixture *f = fixture_make(QM_LEVEL_THREAD);
     struct racer racers[THREADS];
@@ -177,7 +174,7 @@ static void test_race(void **state)
 }
 
 /* A read that arrives before its slot begins another context is not of that one. */
-static void test_read_outlives_its_context(void **state)
+TEST(test_read_outlives_its_context)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct qm_candidate candidates[QM_CANDIDATES_MAX];
@@ -203,18 +200,4 @@ static void test_read_outlives_its_context(void **state)
     assert_int_equal(f->fake.last[0], 2);
     f->miner = qms_miner_start(&f->fake.base, 1, 0);
     fixture_undo(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_read_end),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_level_none_is_one_sequence),
-        cmocka_unit_test(test_readers_do_not_mine),
-        cmocka_unit_test(test_race),
-        cmocka_unit_test(test_read_outlives_its_context),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,11 @@
 /* test-counters.c - counters, the latency histogram, and the table of classes. */
 #include <inttypes.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/classes.h"
 #include "server/stats.h"
@@ -27,7 +24,7 @@ static void *count(void *opaque)
     return NULL;
 }
 
-static void test_counters_of_many_threads(void **state)
+TEST(test_counters_of_many_threads)
 {
     struct qms_stats *stats = qms_stats_new();
     pthread_t threads[THREADS];
@@ -51,7 +48,7 @@ static void near(double value, double expected)
         fail_msg("%f is not near %f", value, expected);
 }
 
-static void test_histogram(void **state)
+TEST(test_histogram)
 {
     struct qms_stats *stats = qms_stats_new();
     struct qms_latency latency;
@@ -72,7 +69,7 @@ static void test_histogram(void **state)
 
 /* Each value is in a bucket whose middle is near, whatever its size; too large ones do
  * not write beyond the last. */
-static void test_histogram_of_any_size(void **state)
+TEST(test_histogram_of_any_size)
 {
     struct qms_latency latency;
 
@@ -90,7 +87,7 @@ static void test_histogram_of_any_size(void **state)
     }
 }
 
-static void test_classes(void **state)
+TEST(test_classes)
 {
     struct qms_classes *classes = qms_classes_new();
     struct qms_class *a = qms_class_find(classes, QM_QUERY, 7, "select ?", 8);
@@ -113,7 +110,7 @@ static void test_classes(void **state)
 }
 
 /* Names come from clients: whatever bytes they have, people and JSON can take them. */
-static void test_class_names(void **state)
+TEST(test_class_names)
 {
     static const struct {
         const char *in, *out;
@@ -139,7 +136,7 @@ static void test_class_names(void **state)
     qms_classes_free(classes);
 }
 
-static void test_classes_are_bounded(void **state)
+TEST(test_classes_are_bounded)
 {
     struct qms_classes *classes = qms_classes_new();
 
@@ -150,18 +147,4 @@ static void test_classes_are_bounded(void **state)
                      QMS_CLASS_OTHER);
     assert_int_equal(qms_class_find(classes, QM_QUERY, 0, NULL, 0)->id, 0);
     qms_classes_free(classes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counters_of_many_threads),
-        cmocka_unit_test(test_histogram),
-        cmocka_unit_test(test_histogram_of_any_size),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_class_names),
-        cmocka_unit_test(test_classes_are_bounded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

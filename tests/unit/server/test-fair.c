@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-fair.c - turns and shares, without anything around them; numbers of clients. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/fair.h"
 #include "server/clients.h"
@@ -43,7 +40,7 @@ static int setup(void **state)
     return 0;
 }
 
-static void test_one_client_is_a_queue(void **state)
+TEST_WITH(test_one_client_is_a_queue, setup, NULL)
 {
     for (unsigned i = 0; i < 10; i++)
         push(3, 1 + i % 3);
@@ -55,7 +52,7 @@ static void test_one_client_is_a_queue(void **state)
 }
 
 /* While several have something waiting, they get the same, by cost. */
-static void test_equal_service(void **state)
+TEST_WITH(test_equal_service, setup, NULL)
 {
     uint64_t got[4] = {0};
 
@@ -77,7 +74,7 @@ static void test_equal_service(void **state)
 }
 
 /* Who comes late, or comes back, has his turn at once, and no more than that. */
-static void test_late_comer(void **state)
+TEST_WITH(test_late_comer, setup, NULL)
 {
     unsigned first = 0;
 
@@ -95,7 +92,7 @@ static void test_late_comer(void **state)
 }
 
 /* What is removed has not been served. */
-static void test_removed(void **state)
+TEST_WITH(test_removed, setup, NULL)
 {
     push(1, 100);
     push(2, 1);
@@ -114,7 +111,7 @@ static unsigned ask(unsigned client, uint64_t cost, uint64_t room)
     return item ? item->client : 0;
 }
 
-static void test_yielding(void **state)
+TEST_WITH(test_yielding, setup, NULL)
 {
     struct qm_fair_item *newest;
 
@@ -133,7 +130,7 @@ static void test_yielding(void **state)
 }
 
 /* Whatever many do, who asks for less than his share never finds no room. */
-static void test_nobody_is_kept_out(void **state)
+TEST_WITH(test_nobody_is_kept_out, setup, NULL)
 {
     enum { ROOM = 60, CLIENTS = 7 };
     uint64_t waiting[CLIENTS + 1] = {0}, all = 0;
@@ -173,7 +170,7 @@ static void test_nobody_is_kept_out(void **state)
     }
 }
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
     struct qms_clients clients;
     unsigned first, again;
@@ -195,19 +192,4 @@ static void test_numbers(void **state)
     qms_client_leave(&clients, again);
     assert_int_equal(clients.users[QMS_CLIENT_NONE], 0);
     qms_clients_destroy(&clients);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_one_client_is_a_queue, setup),
-        cmocka_unit_test_setup(test_equal_service, setup),
-        cmocka_unit_test_setup(test_late_comer, setup),
-        cmocka_unit_test_setup(test_removed, setup),
-        cmocka_unit_test_setup(test_yielding, setup),
-        cmocka_unit_test_setup(test_nobody_is_kept_out, setup),
-        cmocka_unit_test(test_numbers),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

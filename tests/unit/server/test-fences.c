@@ -3,13 +3,10 @@
 #include <endian.h>
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fixture.h"
 
@@ -66,7 +63,7 @@ static void await_refusal(struct client *c)
     }
 }
 
-static void test_fence(void **state)
+TEST(test_fence)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b, both, late = {0};
@@ -115,7 +112,7 @@ static bool is_gone(void)
 }
 
 /* One that is not waited for any more leaves the session fenced, and nothing else. */
-static void test_fence_of_one_who_is_gone(void **state)
+TEST(test_fence_of_one_who_is_gone)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a;
@@ -134,7 +131,7 @@ static void test_fence_of_one_who_is_gone(void **state)
     fixture_undo(f);
 }
 
-static void test_bad_fences(void **state)
+TEST(test_bad_fences)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b;
@@ -217,7 +214,7 @@ static bool may_change(struct client *c)
 }
 
 /* A successor's first word fences all that its owner had, and nobody else. */
-static void test_own(void **state)
+TEST(test_own)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client first, second, other, nobodys, next;
@@ -265,7 +262,7 @@ static void test_own(void **state)
 
 /* A third comes while the second waits for the first: the last one stays, the second
  * hears that it does not. */
-static void test_own_in_turn(void **state)
+TEST(test_own_in_turn)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client first, second, third;
@@ -292,7 +289,7 @@ static void test_own_in_turn(void **state)
     fixture_undo(f);
 }
 
-static void test_bad_owners(void **state)
+TEST(test_bad_owners)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b;
@@ -323,7 +320,7 @@ static void test_bad_owners(void **state)
 }
 
 /* The session ends in the moment in which its fence need not wait any more. */
-static void test_fence_meets_the_end(void **state)
+TEST(test_fence_meets_the_end)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
 
@@ -343,19 +340,4 @@ static void test_fence_meets_the_end(void **state)
     }
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
     fixture_undo(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fence),
-        cmocka_unit_test(test_fence_of_one_who_is_gone),
-        cmocka_unit_test(test_bad_fences),
-        cmocka_unit_test(test_fence_meets_the_end),
-        cmocka_unit_test(test_own),
-        cmocka_unit_test(test_own_in_turn),
-        cmocka_unit_test(test_bad_owners),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-forest.c - open slots and their nesting, against a slow model: parents alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/forest.h"
 
 #define NODES 40
 
-static void test_begin_and_end(void **state)
+TEST(test_begin_and_end)
 {
     struct qms_forest *f = qms_forest_new(5);
 
@@ -37,7 +34,7 @@ static void test_begin_and_end(void **state)
     free(f);
 }
 
-static void test_depth_is_limited(void **state)
+TEST(test_depth_is_limited)
 {
     struct qms_forest *f = qms_forest_new(QMS_DEPTH_MAX + 1);
 
@@ -76,7 +73,7 @@ static void model_end(int *parent, int node)
             parent[n] = -1;
 }
 
-static void test_against_model(void **state)
+TEST(test_against_model)
 {
     struct qms_forest *f = qms_forest_new(NODES);
     int parent[NODES + 1];
@@ -108,15 +105,4 @@ static void test_against_model(void **state)
         free(copy);
     }
     free(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_and_end),
-        cmocka_unit_test(test_depth_is_limited),
-        cmocka_unit_test(test_against_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-held.c - what is kept of the reads of open contexts, and for whom. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fixture.h"
 
@@ -24,7 +21,7 @@ static uint64_t grow_in(struct fixture *f, struct client *c, unsigned n, uint64_
 }
 
 /* However much is read in contexts that never end, what is kept of it is bounded. */
-static void test_what_is_held_is_bounded(void **state)
+TEST(test_what_is_held_is_bounded)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
@@ -45,7 +42,7 @@ static void test_what_is_held_is_bounded(void **state)
 
 /* One who holds all that can be held keeps nobody from holding as much as is his: with
  * two, half; and then gets no more than half himself. */
-static void test_what_is_held_is_shared(void **state)
+TEST(test_what_is_held_is_shared)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client hog, other, third;
@@ -83,7 +80,7 @@ static void test_what_is_held_is_shared(void **state)
 
 /* The prefetcher is told who there is, and whose each sequence is; also of one that
  * begins anew since its context has grown too much. */
-static void test_owners(void **state)
+TEST(test_owners)
 {
     struct fixture *f = fixture_make(QM_LEVEL_TRANSACTION);
     struct client a, b;
@@ -154,20 +151,8 @@ static void keeping_little(bool keeps)
     fixture_undo(f);
 }
 
-static void test_what_keeps_little_is_left_alone(void **state)
+TEST(test_what_keeps_little_is_left_alone)
 {
     keeping_little(false);
     keeping_little(true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_held_is_bounded),
-        cmocka_unit_test(test_what_is_held_is_shared),
-        cmocka_unit_test(test_owners),
-        cmocka_unit_test(test_what_keeps_little_is_left_alone),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-hints.c - reads and what is said of them, in either order. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/hints.h"
 
@@ -75,7 +72,7 @@ static bool was_read(uint64_t now, unsigned connection, uint64_t block,
     return joined;
 }
 
-static void test_the_hint_comes_first(void **state)
+TEST_WITH(test_the_hint_comes_first, setup, teardown)
 {
     enum qm_outcome outcome;
     uint32_t klass = 0;
@@ -86,7 +83,7 @@ static void test_the_hint_comes_first(void **state)
     assert_false(was_read(2 * MS, 1, 7, QM_HIT, &klass));
 }
 
-static void test_the_read_comes_first(void **state)
+TEST_WITH(test_the_read_comes_first, setup, teardown)
 {
     enum qm_outcome outcome = QM_HIT;
     uint32_t klass;
@@ -99,7 +96,7 @@ static void test_the_read_comes_first(void **state)
 }
 
 /* First in, first out, for each block. */
-static void test_order(void **state)
+TEST_WITH(test_order, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -120,7 +117,7 @@ static void test_order(void **state)
     assert_int_equal(stats.waiting, 0);
 }
 
-static void test_what_waits_too_long(void **state)
+TEST_WITH(test_what_waits_too_long, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -145,7 +142,7 @@ static void test_what_waits_too_long(void **state)
 
 /* While nothing that came later has met its other, all wait; then they have waited for
  * long enough. */
-static void test_standstill(void **state)
+TEST_WITH(test_standstill, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -178,7 +175,7 @@ static void test_standstill(void **state)
 }
 
 /* What its connection's own context was counted for is not handed back. */
-static void test_counted(void **state)
+TEST_WITH(test_counted, setup, teardown)
 {
     const struct qms_hint hint = {.klass = 1};
     enum qm_outcome outcome;
@@ -194,7 +191,7 @@ static void test_counted(void **state)
 }
 
 /* A clock that another thread was given a little later does not make things old. */
-static void test_time_of_others(void **state)
+TEST_WITH(test_time_of_others, setup, teardown)
 {
     enum qm_outcome outcome;
     uint32_t klass;
@@ -205,7 +202,7 @@ static void test_time_of_others(void **state)
 }
 
 /* Memory does not grow: the oldest has waited for long enough. */
-static void test_bounded(void **state)
+TEST_WITH(test_bounded, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -236,7 +233,7 @@ static void read_hinted(uint64_t now, unsigned connection, uint64_t block, unsig
     }
 }
 
-static void test_connections(void **state)
+TEST_WITH(test_connections, setup, teardown)
 {
     uint32_t klass;
 
@@ -254,7 +251,7 @@ static void test_connections(void **state)
 }
 
 /* Those who come when all numbers are in use have one together, which tells nothing. */
-static void test_many_connections(void **state)
+TEST_WITH(test_many_connections, setup, teardown)
 {
     read_hinted(1 * MS, ONE, 100, 100);
     for (unsigned i = ENTERED; i < QMS_HINTS_SHARED; i++)
@@ -272,7 +269,7 @@ static void test_many_connections(void **state)
 
 /* Another tenant's connection reads, and its agent says what, all the time, while our
  * agent says nothing, and while our device stands still. */
-static void test_standstill_beside_others(void **state)
+TEST_WITH(test_standstill_beside_others, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -294,7 +291,7 @@ static void test_standstill_beside_others(void **state)
 }
 
 /* Nor do others that fill the rings drive out what is ours. */
-static void test_flood_of_others(void **state)
+TEST_WITH(test_flood_of_others, setup, teardown)
 {
     enum { OURS = 300, THEIRS = 100000 };
     enum qm_outcome outcome;
@@ -317,7 +314,7 @@ static void test_flood_of_others(void **state)
 }
 
 /* What is old behind what is not meets nothing any more. */
-static void test_old_behind_young(void **state)
+TEST_WITH(test_old_behind_young, setup, teardown)
 {
     struct qms_hints_stats stats;
     enum qm_outcome outcome;
@@ -336,7 +333,7 @@ static void test_old_behind_young(void **state)
 
 /* The first read after a pause is like those before it; when no hints come any more,
  * reads are in their connection's context again. */
-static void test_pauses(void **state)
+TEST_WITH(test_pauses, setup, teardown)
 {
     uint64_t now = 10 * PATIENCE * MS;
     uint32_t klass;
@@ -352,7 +349,7 @@ static void test_pauses(void **state)
 }
 
 /* A stranger who guesses some of a connection's reads does not get it. */
-static void test_guesses(void **state)
+TEST_WITH(test_guesses, setup, teardown)
 {
     uint64_t now = 1 * MS;
     uint32_t klass;
@@ -365,7 +362,7 @@ static void test_guesses(void **state)
     }
 }
 
-static void test_sessions(void **state)
+TEST_WITH(test_sessions, setup, teardown)
 {
     assert_false(qms_hints_active(hints));
     assert_int_equal(qms_hints_session_enter(hints), ENTERED);
@@ -374,28 +371,4 @@ static void test_sessions(void **state)
     assert_true(qms_hints_active(hints));
     qms_hints_session_leave(hints, ENTERED + 1);
     assert_false(qms_hints_active(hints));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_hint_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_read_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_waits_too_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_standstill, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_counted, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_time_of_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_connections, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_connections, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_standstill_beside_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_flood_of_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_old_behind_young, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_pauses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_guesses, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,13 @@
  * bad. */
 #include <endian.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fixture.h"
 
 /* Every record in which something is wrong is refused, and so is all of its message. */
-static void test_bad_records(void **state)
+TEST(test_bad_records)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c, other;
@@ -67,7 +64,7 @@ static void test_bad_records(void **state)
 }
 
 /* A message is judged in order: what an earlier record opens or ends counts. */
-static void test_messages_of_several(void **state)
+TEST(test_messages_of_several)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c;
@@ -101,7 +98,7 @@ static int hint(struct fixture *f, struct client *c, unsigned op, unsigned kind,
                             qm_wire_hint(op, kind, slot, parent) - QM_WIRE_CONTROL);
 }
 
-static void test_hints(void **state)
+TEST(test_hints)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c = {0};
@@ -133,15 +130,4 @@ static void test_hints(void **state)
     assert_int_equal(fixture_open_contexts(f), 0);
     client_leave(f, &c);
     fixture_undo(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_records),
-        cmocka_unit_test(test_messages_of_several),
-        cmocka_unit_test(test_hints),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

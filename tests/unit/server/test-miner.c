@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-miner.c - the miner learns what it is given, and sheds what it cannot keep. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fake.h"
 #include "server/miner.h"
@@ -30,7 +27,7 @@ static struct qm_work *some_work(struct fake *f)
     return work_of(f, 1);
 }
 
-static void test_learns_all_until_stopped(void **state)
+TEST(test_learns_all_until_stopped)
 {
     struct fake f;
     struct qms_miner *m;
@@ -48,7 +45,7 @@ static void test_learns_all_until_stopped(void **state)
     fake_check_and_destroy(&f);
 }
 
-static void test_sheds_what_does_not_fit(void **state)
+TEST(test_sheds_what_does_not_fit)
 {
     struct fake f;
     struct qms_miner *m;
@@ -75,7 +72,7 @@ static void test_sheds_what_does_not_fit(void **state)
 
 /* One who ends many contexts, or long ones, leaves others their share of the queue, and
  * their turns. */
-static void test_queue_is_shared(void **state)
+TEST(test_queue_is_shared)
 {
     struct fake f;
     struct qms_miner *m;
@@ -108,7 +105,7 @@ static void test_queue_is_shared(void **state)
     fake_check_and_destroy(&f);
 }
 
-static void test_purges(void **state)
+TEST(test_purges)
 {
     struct fake f;
     struct qms_miner *m;
@@ -144,7 +141,7 @@ static void told(void *opaque, int error)
 
 /* It saves now and then, goes on when that fails, and says each time how it went; also
  * while there is work all the time. */
-static void test_saves(void **state)
+TEST(test_saves)
 {
     struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct fake f;
@@ -169,7 +166,7 @@ static void test_saves(void **state)
     fake_check_and_destroy(&f);
 }
 
-static void test_does_not_save(void **state)
+TEST(test_does_not_save)
 {
     struct told t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct fake f;
@@ -195,7 +192,7 @@ static void slow_tick(void *opaque)
 }
 
 /* What a tick looks at may be freed when the ticks have ended. */
-static void test_ticks_end(void **state)
+TEST(test_ticks_end)
 {
     struct fake f;
     struct qms_miner *m;
@@ -213,19 +210,4 @@ static void test_ticks_end(void **state)
     qms_miner_stop(m);
     assert_int_equal(ticks[0], begun);
     fake_check_and_destroy(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns_all_until_stopped),
-        cmocka_unit_test(test_sheds_what_does_not_fit),
-        cmocka_unit_test(test_queue_is_shared),
-        cmocka_unit_test(test_purges),
-        cmocka_unit_test(test_ticks_end),
-        cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_does_not_save),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,12 @@
 /* test-order.c - the order of changes: against a model, and with threads. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/order.h"
 #include "tests/unit/check.h"
@@ -34,7 +31,7 @@ static bool must_wait(struct entry **active, unsigned n, const struct entry *e)
     return false;
 }
 
-static void test_against_a_model(void **state)
+TEST(test_against_a_model)
 {
     struct qms_order order;
     struct entry *active[ACTIVE];
@@ -111,7 +108,7 @@ static void *change_cells(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     pthread_t threads[THREADS];
     unsigned sum = 0;
@@ -157,7 +154,7 @@ static void start(struct waiter *w, struct qms_order *order, uint64_t offset)
 
 /* They go one after the other, in the order in which they came, however long each
  * takes; others go on meanwhile. */
-static void test_long_waits(void **state)
+TEST(test_long_waits)
 {
     struct qms_order order;
     struct qms_change first, beside;
@@ -189,7 +186,7 @@ static void test_long_waits(void **state)
 
 /* When the server stops, what waits fails and goes, so that what comes after it need
  * not wait for it; what is being carried out goes on. */
-static void test_stop(void **state)
+TEST(test_stop)
 {
     struct qms_order order;
     struct qms_change first, next, free_one;
@@ -213,16 +210,4 @@ static void test_stop(void **state)
     qms_order_leave(&order, &first);
     assert_true(cds_list_empty(&order.changes));
     qms_order_destroy(&order);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_a_model),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_long_waits),
-        cmocka_unit_test(test_stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

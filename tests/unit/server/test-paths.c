@@ -6,13 +6,10 @@
  * threads that really wait for each other.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "bare.h"
 #include "tests/unit/check.h"
@@ -84,24 +81,24 @@ static void prefetch_before(enum bare_op change)
     bare_free(b);
 }
 
-static void test_prefetch_before_a_write(void **state)
+TEST(test_prefetch_before_a_write)
 {
     prefetch_before(BARE_WRITE);
 }
 
-static void test_prefetch_before_zeroing(void **state)
+TEST(test_prefetch_before_zeroing)
 {
     prefetch_before(BARE_ZERO);
 }
 
-static void test_prefetch_before_a_trim(void **state)
+TEST(test_prefetch_before_a_trim)
 {
     prefetch_before(BARE_TRIM);
 }
 
 /* The prefetch has read the old bytes, or begins to read, when the change is carried
  * out below and not acknowledged: it may have seen anything. */
-static void test_prefetch_during_a_change(void **state)
+TEST(test_prefetch_during_a_change)
 {
     for (unsigned i = 0; i < 2 * CHANGES; i++) {
         struct bare *b = bare_new(32, 8);
@@ -131,7 +128,7 @@ static void test_prefetch_during_a_change(void **state)
 
 /* So with a demand; and who comes after the change does not wait for what was read
  * before it. */
-static void test_demand_before_a_change(void **state)
+TEST(test_demand_before_a_change)
 {
     for (unsigned i = 0; i < CHANGES; i++) {
         struct bare *b = bare_new(32, 8);
@@ -152,7 +149,7 @@ static void test_demand_before_a_change(void **state)
 }
 
 /* In either part of the cache. */
-static void test_change_of_what_is_cached(void **state)
+TEST(test_change_of_what_is_cached)
 {
     for (unsigned i = 0; i < CHANGES; i++) {
         struct bare *b = bare_new(32, 8);
@@ -172,7 +169,7 @@ static void test_change_of_what_is_cached(void **state)
 }
 
 /* A change that fails may have been carried out, or in part. */
-static void test_change_that_fails(void **state)
+TEST(test_change_that_fails)
 {
     for (unsigned i = 0; i < CHANGES; i++) {
         struct bare *b = bare_new(32, 8);
@@ -203,7 +200,7 @@ static void replace_prefetcher(struct bare *b)
 /* What a stream wanted, and the budget has no read for, its prefetcher is told of, if
  * it is there still: the thread that tells may have been overtaken by a change of the
  * policy. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
     for (unsigned replaced = 0; replaced < 2; replaced++) {
         const struct qm_budget budget = {1, UINT64_MAX / 4};
@@ -246,7 +243,7 @@ static void trim_forgets(struct bare *b, uint64_t offset, uint32_t count,
 
 /* The prefetcher forgets blocks that were trimmed as a whole, if that succeeded, and
  * none that were zeroed or written. */
-static void test_what_is_forgotten(void **state)
+TEST(test_what_is_forgotten)
 {
     struct bare *b = bare_new(32, 8);
 
@@ -288,7 +285,7 @@ static void nobody_is_ahead(struct bare *b, struct bare_trap *reading,
     bare_check(b, 3 * BLOCK, BLOCK);
 }
 
-static void test_read_that_is_not_kept(void **state)
+TEST(test_read_that_is_not_kept)
 {
     struct bare *b = bare_new(1, 0);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
@@ -300,7 +297,7 @@ static void test_read_that_is_not_kept(void **state)
     bare_free(b);
 }
 
-static void test_read_past_the_cache(void **state)
+TEST(test_read_past_the_cache)
 {
     struct bare *b = bare_new(4, 2);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
@@ -321,7 +318,7 @@ static void test_read_past_the_cache(void **state)
 
 /* NBD_CMD_CACHE of a block that a reader has just begun to read, who fails; then there
  * is no room. */
-static void test_advice_without_room(void **state)
+TEST(test_advice_without_room)
 {
     struct bare *b = bare_new(4, 2);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 3, false);
@@ -349,7 +346,7 @@ static void test_advice_without_room(void **state)
 /* ---- errors */
 
 /* The reader whose read fails gets the error; who waited for it tries for himself. */
-static void test_error_is_the_askers(void **state)
+TEST(test_error_is_the_askers)
 {
     struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 4, false);
@@ -369,7 +366,7 @@ static void test_error_is_the_askers(void **state)
     bare_free(b);
 }
 
-static void test_error_is_not_cached(void **state)
+TEST(test_error_is_not_cached)
 {
     struct bare *b = bare_new(32, 8);
 
@@ -385,7 +382,7 @@ static void test_error_is_not_cached(void **state)
     bare_free(b);
 }
 
-static void test_failed_prefetch(void **state)
+TEST(test_failed_prefetch)
 {
     struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 9, false);
@@ -412,7 +409,7 @@ static unsigned calls_for(struct bare *b, uint64_t offset, uint32_t count)
     return b->call_count - before;
 }
 
-static void test_adjacent_misses(void **state)
+TEST(test_adjacent_misses)
 {
     struct bare *b = bare_new(200, 8);
 
@@ -427,7 +424,7 @@ static void test_adjacent_misses(void **state)
     bare_free(b);
 }
 
-static void test_one_read_for_all(void **state)
+TEST(test_one_read_for_all)
 {
     struct bare *b = bare_new(200, 8);
     struct bare_trap *reading = bare_trap(b, BARE_READ, 4, false);
@@ -449,7 +446,7 @@ static void test_one_read_for_all(void **state)
 }
 
 /* Its prefetch is queued behind another, which hangs. */
-static void test_demand_goes_first(void **state)
+TEST(test_demand_goes_first)
 {
     struct bare *b = bare_new(32, 8);
     struct bare_trap *reading = bare_trap(b, BARE_PREFETCH, 9, false);
@@ -471,7 +468,7 @@ static void test_demand_goes_first(void **state)
 
 /* What a miss makes likely and follows it on the device is read with it, if no worker
  * has begun; and an error there is not the miss's. */
-static void test_joined(void **state)
+TEST(test_joined)
 {
     for (unsigned fails = 0; fails < 2; fails++) {
         struct bare *b = bare_new(64, 16);
@@ -502,7 +499,7 @@ static void test_joined(void **state)
 /* A prefetch that is queued behind another, which hangs, and then driven out of its
  * part of the cache, is nobody's business any more: not of the worker, nor of those who
  * want the block, one of whom reads it. */
-static void test_driven_out_while_queued(void **state)
+TEST(test_driven_out_while_queued)
 {
     struct bare *b = bare_new(32, 8);
     struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false), *reading;
@@ -571,7 +568,7 @@ static void *issue(void *opaque)
 
 /* Who demands the block then does not find it in the queue; nor must he wait until its
  * turn has come there. */
-static void test_demanded_before_it_is_queued(void **state)
+TEST(test_demanded_before_it_is_queued)
 {
     struct bare *b = bare_new(32, 8);
     struct bare_trap *prefetching = bare_trap(b, BARE_PREFETCH, 9, false);
@@ -602,7 +599,7 @@ static void test_demanded_before_it_is_queued(void **state)
 }
 
 /* Misses ask for what to prefetch, and prefetch hits if they are to; hits never. */
-static void test_who_asks(void **state)
+TEST(test_who_asks)
 {
     struct bare *b = bare_new(32, 8);
 
@@ -618,34 +615,4 @@ static void test_who_asks(void **state)
     read_block(b, 20);
     assert_int_equal(b->fake.asked, 2);
     bare_free(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefetch_before_a_write),
-        cmocka_unit_test(test_prefetch_before_zeroing),
-        cmocka_unit_test(test_prefetch_before_a_trim),
-        cmocka_unit_test(test_prefetch_during_a_change),
-        cmocka_unit_test(test_what_is_forgotten),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_demand_before_a_change),
-        cmocka_unit_test(test_change_of_what_is_cached),
-        cmocka_unit_test(test_change_that_fails),
-        cmocka_unit_test(test_read_that_is_not_kept),
-        cmocka_unit_test(test_read_past_the_cache),
-        cmocka_unit_test(test_advice_without_room),
-        cmocka_unit_test(test_error_is_the_askers),
-        cmocka_unit_test(test_error_is_not_cached),
-        cmocka_unit_test(test_failed_prefetch),
-        cmocka_unit_test(test_adjacent_misses),
-        cmocka_unit_test(test_one_read_for_all),
-        cmocka_unit_test(test_demand_goes_first),
-        cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_driven_out_while_queued),
-        cmocka_unit_test(test_demanded_before_it_is_queued),
-        cmocka_unit_test(test_who_asks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
 #include <errno.h>
 #include <linux/ioprio.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/prefetch.h"
 
@@ -159,7 +156,7 @@ static unsigned two_lanes(void *opaque, unsigned n)
 /* So many prefetches are in flight as engine/inflight.h says: threads are made for
  * them, and not for more; demands take of them; a layer below that takes fewer is
  * heeded. */
-static void test_in_flight(void **state)
+TEST(test_in_flight)
 {
     enum { QUEUED = 24 };
     static struct qm_admission admission;
@@ -204,7 +201,7 @@ static void test_in_flight(void **state)
     next_lanes = NULL;
 }
 
-static void test_blocks_arrive(void **state)
+TEST(test_blocks_arrive)
 {
     struct device *d = make(2, 32, 32);
 
@@ -219,7 +216,7 @@ static void test_blocks_arrive(void **state)
     undo(d);
 }
 
-static void test_priority(void **state)
+TEST(test_priority)
 {
     const int mine = (int)syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
     const int expected[] = {
@@ -240,7 +237,7 @@ static void test_priority(void **state)
     assert_int_equal(syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0), mine);
 }
 
-static void test_neighbours_are_joined(void **state)
+TEST(test_neighbours_are_joined)
 {
     struct device *d = make(1, 32, 32);
 
@@ -259,7 +256,7 @@ static void test_neighbours_are_joined(void **state)
 }
 
 /* A run is queued as a whole, so that it is one read. */
-static void test_a_run_is_one_read(void **state)
+TEST(test_a_run_is_one_read)
 {
     struct device *d = make(2, 64, 50);
 
@@ -280,7 +277,7 @@ static void test_a_run_is_one_read(void **state)
 }
 
 /* Of a run for which the queue has no place, the rest is dropped. */
-static void test_a_run_and_a_full_queue(void **state)
+TEST(test_a_run_and_a_full_queue)
 {
     struct device *d = make(1, 1, 32);
 
@@ -305,7 +302,7 @@ static void occupy(struct device *d, uint64_t block)
     pthread_mutex_unlock(&d->lock);
 }
 
-static void test_full_queue_drops(void **state)
+TEST(test_full_queue_drops)
 {
     struct device *d = make(1, 4, 32);
     unsigned issued = 0;
@@ -335,7 +332,7 @@ static unsigned issue_all(struct device *d)
 
 /* The cache has become smaller or larger: as many may wait as it has room for, and no
  * more than was configured. */
-static void test_bound_follows(void **state)
+TEST(test_bound_follows)
 {
     struct device *d = make(1, 80, 63);
 
@@ -357,7 +354,7 @@ static void test_bound_follows(void **state)
 
 /* If no number is configured, the more demands are in flight the fewer prefetches may
  * wait: as many as engine/inflight.h says.  One who is refused shows that it waits. */
-static void test_queue_follows_demands(void **state)
+TEST(test_queue_follows_demands)
 {
     static struct qm_admission admission;
     struct device *d;
@@ -397,7 +394,7 @@ static unsigned issue(struct device *d, unsigned client, uint64_t first, unsigne
 }
 
 /* One who fills the queue leaves others their share of it: with n, an n-th. */
-static void test_queue_is_shared(void **state)
+TEST(test_queue_is_shared)
 {
     struct device *d = make(1, 8, 32);
     struct qm_lookup found;
@@ -429,7 +426,7 @@ static void test_queue_is_shared(void **state)
 }
 
 /* The worker serves clients in turn, however many prefetches one has queued before. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
     struct device *d = make(1, 32, 32);
 
@@ -448,7 +445,7 @@ static void test_turns(void **state)
 }
 
 /* A run of neighbours is one read, but its blocks count. */
-static void test_turns_by_blocks(void **state)
+TEST(test_turns_by_blocks)
 {
     struct device *d = make(1, 40, 40);
 
@@ -467,7 +464,7 @@ static void test_turns_by_blocks(void **state)
     undo(d);
 }
 
-static void test_taking_over(void **state)
+TEST(test_taking_over)
 {
     struct device *d = make(1, 32, 32);
     struct qm_lookup one, five;
@@ -493,7 +490,7 @@ static void test_taking_over(void **state)
     undo(d);
 }
 
-static void test_failing_is_silent(void **state)
+TEST(test_failing_is_silent)
 {
     struct device *d = make(2, 32, 32);
 
@@ -507,7 +504,7 @@ static void test_failing_is_silent(void **state)
 }
 
 /* How long a read takes that fails says nothing of the device. */
-static void test_failing_is_not_fast(void **state)
+TEST(test_failing_is_not_fast)
 {
     struct qm_device_load load;
     struct device *d;
@@ -536,7 +533,7 @@ static void test_failing_is_not_fast(void **state)
 }
 
 /* A block that is written while its prefetch is queued is not read for it any more. */
-static void test_cancelled(void **state)
+TEST(test_cancelled)
 {
     struct device *d = make(1, 32, 32);
     struct qm_cache_write w;
@@ -559,7 +556,7 @@ static void test_cancelled(void **state)
     undo(d);
 }
 
-static void test_stop_with_a_full_queue(void **state)
+TEST(test_stop_with_a_full_queue)
 {
     struct device *d = make(1, 32, 32);
 
@@ -607,7 +604,7 @@ static void *storm(void *opaque)
     return NULL;
 }
 
-static void test_storm(void **state)
+TEST(test_storm)
 {
     struct device *d = make(2, 8, 16);
     pthread_t threads[THREADS];
@@ -617,30 +614,4 @@ static void test_storm(void **state)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     undo(d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_blocks_arrive),
-        cmocka_unit_test(test_priority),
-        cmocka_unit_test(test_neighbours_are_joined),
-        cmocka_unit_test(test_a_run_is_one_read),
-        cmocka_unit_test(test_a_run_and_a_full_queue),
-        cmocka_unit_test(test_full_queue_drops),
-        cmocka_unit_test(test_bound_follows),
-        cmocka_unit_test(test_queue_follows_demands),
-        cmocka_unit_test(test_queue_is_shared),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_turns_by_blocks),
-        cmocka_unit_test(test_taking_over),
-        cmocka_unit_test(test_failing_is_silent),
-        cmocka_unit_test(test_failing_is_not_fast),
-        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_stop_with_a_full_queue),
-        cmocka_unit_test(test_storm),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

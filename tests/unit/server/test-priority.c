@@ -3,14 +3,11 @@
  */
 #include <linux/ioprio.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/priority.h"
 #include "tests/unit/check.h"
@@ -52,7 +49,7 @@ static int lowered(int begin, enum qms_priority to)
     return l.after;
 }
 
-static void test_lowered(void **state)
+TEST(test_lowered)
 {
     int mine = get();
 
@@ -65,20 +62,10 @@ static void test_lowered(void **state)
     assert_int_equal(get(), mine);
 }
 
-static void test_not_raised(void **state)
+TEST(test_not_raised)
 {
     assert_int_equal(lowered(IDLE, QMS_PRIORITY_LOW), IDLE);
     assert_int_equal(lowered(IDLE, QMS_PRIORITY_IDLE), IDLE);
     assert_int_equal(lowered(LOW, QMS_PRIORITY_LOW), LOW);
     assert_int_equal(lowered(LOW, QMS_PRIORITY_NORMAL), LOW);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lowered),
-        cmocka_unit_test(test_not_raised),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/record.h"
 
@@ -31,7 +28,7 @@ static int remove_path(void **state)
     return unlink(path);
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
     char err[200];
     struct qms_recorder *r = qms_record_open(path, 16384, err, sizeof err);
@@ -104,7 +101,7 @@ static void *storm(void *opaque)
 
 /* More than the queue can take: some of it is dropped and counted, and what is there is
  * a trace. */
-static void test_storm(void **state)
+TEST(test_storm)
 {
     char err[200];
     struct qms_recorder *r = qms_record_open(path, 16384, err, sizeof err);
@@ -153,7 +150,7 @@ static void test_storm(void **state)
                   (unsigned long)stats.dropped);
 }
 
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
     char err[200];
     struct qms_recorder *r = qms_record_open("/dev/full", 16384, err, sizeof err);
@@ -173,7 +170,7 @@ static void test_full_disk(void **state)
 }
 
 /* What comes after the bound is left out, and is not missing. */
-static void test_limit(void **state)
+TEST(test_limit)
 {
     char err[200];
     struct qms_recorder *r = qms_record_open("/dev/null", 16384, err, sizeof err);
@@ -194,7 +191,7 @@ static void test_limit(void **state)
     assert_int_equal(stats.dropped, 0);
 }
 
-static void test_no_file(void **state)
+TEST(test_no_file)
 {
     char err[200] = "";
 
@@ -204,11 +201,5 @@ static void test_no_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),     cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_no_file),
-    };
-
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return run_listed(make_path, remove_path);
 }

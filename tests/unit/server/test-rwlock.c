@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-rwlock.c - a writer is alone, and nobody waits for ever. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/rwlock.h"
 #include "tests/unit/check.h"
@@ -54,7 +51,7 @@ static void *change_it(void *opaque)
     return NULL;
 }
 
-static void test_alone(void **state)
+TEST(test_alone)
 {
     pthread_t readers[READERS], changers[2];
 
@@ -74,7 +71,7 @@ static void test_alone(void **state)
     qms_rwlock_destroy(&lock);
 }
 
-static void test_closed(void **state)
+TEST(test_closed)
 {
     unsigned stripe;
 
@@ -85,14 +82,4 @@ static void test_closed(void **state)
     assert_true(qms_rwlock_try_read(&lock, &stripe));
     qms_rwlock_read_unlock(&lock, stripe);
     qms_rwlock_destroy(&lock);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_closed),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

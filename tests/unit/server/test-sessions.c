@@ -2,17 +2,14 @@
 /* test-sessions.c - sessions: their slots, and who joins them. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "fixture.h"
 
-static void test_sessions_share_no_slot(void **state)
+TEST(test_sessions_share_no_slot)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[QM_WIRE_SLOT_MAX / 16 + 2];
@@ -51,7 +48,7 @@ static void test_sessions_share_no_slot(void **state)
 }
 
 /* However they come and go, there is room for 1,023, and a few have many slots. */
-static void test_room_for_sessions(void **state)
+TEST(test_room_for_sessions)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
@@ -88,7 +85,7 @@ static void test_room_for_sessions(void **state)
     fixture_undo(f);
 }
 
-static void test_joining(void **state)
+TEST(test_joining)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
@@ -117,7 +114,7 @@ static void test_joining(void **state)
 }
 
 /* A refused message does not make its sender a member. */
-static void test_refused_joining(void **state)
+TEST(test_refused_joining)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client a, b = {0};
@@ -135,7 +132,7 @@ static void test_refused_joining(void **state)
     fixture_undo(f);
 }
 
-static void test_too_many_sessions(void **state)
+TEST(test_too_many_sessions)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     struct client c[QMS_MEMBER_MAX + 1], all = {0};
@@ -175,7 +172,7 @@ static void *read_in_all_slots(void *opaque)
 }
 
 /* A session that had no slots gets some, while its connection is used. */
-static void test_slots_come_late(void **state)
+TEST(test_slots_come_late)
 {
     struct fixture *f = fixture_make(QM_LEVEL_INNERMOST);
     static struct client clients[1023];
@@ -213,18 +210,4 @@ static void test_slots_come_late(void **state)
             client_leave(f, &clients[i]);
     assert_int_equal(qms_sessions_count(&f->sessions), 0);
     fixture_undo(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sessions_share_no_slot),
-        cmocka_unit_test(test_room_for_sessions),
-        cmocka_unit_test(test_joining),
-        cmocka_unit_test(test_refused_joining),
-        cmocka_unit_test(test_too_many_sessions),
-        cmocka_unit_test(test_slots_come_late),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

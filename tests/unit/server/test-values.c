@@ -2,15 +2,12 @@
 /* test-values.c - what is no value of a parameter of the filter, and what it says then:
  * which parameter, what is allowed, and what was given.  That a server with such a
  * value does not start, tests/live/server/parameters sees. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/log.h"
 #include "server/parameters.h"
@@ -100,7 +97,7 @@ static void refuse_all(const char *const *names, size_t n, const char *const *va
             refuse(names[i], values[k]);
 }
 
-static void test_no_number(void **state)
+TEST(test_no_number)
 {
     static const char *const values[] = {
         "",     " ",   "x",     "-1",  "+1",  "16 ",  " 16",
@@ -110,7 +107,7 @@ static void test_no_number(void **state)
     refuse_all(sizes, COUNT(sizes), values, COUNT(values));
 }
 
-static void test_no_size(void **state)
+TEST(test_no_size)
 {
     static const char *const values[] = {"64K ", "64KK",        "64Q",
                                          "1.5M", "K",           "9223372036854775808",
@@ -119,7 +116,7 @@ static void test_no_size(void **state)
     refuse_all(sizes, COUNT(sizes), values, COUNT(values));
 }
 
-static void test_no_word(void **state)
+TEST(test_no_word)
 {
     static const char *const values[] = {"", " ", "x", "1", "on ", "On"};
 
@@ -127,7 +124,7 @@ static void test_no_word(void **state)
 }
 
 /* Lower and upper bounds of those that have some, and the nearest allowed. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     static const struct {
         const char *name, *low, *least, *most, *high;
@@ -156,16 +153,4 @@ static void test_bounds(void **state)
         assert_int_equal(qms_key_set(key, bounds[i].most, &config), 0);
         refuse(bounds[i].name, bounds[i].high);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_number),
-        cmocka_unit_test(test_no_size),
-        cmocka_unit_test(test_no_word),
-        cmocka_unit_test(test_bounds),
-    };
-
-    return cmocka_run_group_tests_name("server: values", tests, NULL, NULL);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-volume-name.c - which parameters of the layers below name the volume. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "server/volume-name.h"
 #include "tier/format.h"
@@ -72,7 +69,7 @@ static int setup(void **state)
 }
 
 /* Logs, delays and their like say how: whatever becomes of them, the name stays. */
-static void test_manner(void **state)
+TEST_WITH(test_manner, setup, NULL)
 {
     const char *name = name_of("file", image, NULL);
 
@@ -89,7 +86,7 @@ static void test_manner(void **state)
            "the parameter statsfile is given now");
 }
 
-static void test_what_differs(void **state)
+TEST_WITH(test_what_differs, setup, NULL)
 {
     const char *name = name_of("file", image, "offset", "1M", NULL);
 
@@ -106,7 +103,7 @@ static void test_what_differs(void **state)
 }
 
 /* A given name is not one of these; nor the reverse. */
-static void test_given(void **state)
+TEST_WITH(test_given, setup, NULL)
 {
     char why[100];
 
@@ -116,7 +113,7 @@ static void test_given(void **state)
 }
 
 /* Of several values of one key, the order matters. */
-static void test_order(void **state)
+TEST_WITH(test_order, setup, NULL)
 {
     const char *name = name_of("file", "/a", "file", "/b", "offset", "1", NULL);
 
@@ -128,7 +125,7 @@ static void test_order(void **state)
 
 /* A file that was made anew holds other data; one that was not there yet may be one
  * that the layer below makes. */
-static void test_files(void **state)
+TEST_WITH(test_files, setup, NULL)
 {
     char other[80];
     const char *name = name_of("file", image, "config", log_file, NULL);
@@ -149,7 +146,7 @@ static void test_files(void **state)
 }
 
 /* A script is a program, and its plugin's other parameters are what they are. */
-static void test_programs(void **state)
+TEST_WITH(test_programs, setup, NULL)
 {
     char other[80];
     const char *name;
@@ -165,7 +162,7 @@ static void test_programs(void **state)
 }
 
 /* More than a name has room for. */
-static void test_many(void **state)
+TEST_WITH(test_many, setup, NULL)
 {
     char key[40], had[QMS_VOLUME_NAME], has[QMS_VOLUME_NAME];
 
@@ -185,7 +182,7 @@ static void test_many(void **state)
 }
 
 /* The names of the versions before: their tiers are kept, and called anew. */
-static void test_former(void **state)
+TEST_WITH(test_former, setup, NULL)
 {
     char former[QMS_VOLUME_FORMER];
     const char *name = name_of("file", image, "statsfile", log_file, NULL);
@@ -199,23 +196,13 @@ static void test_former(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_manner, setup),
-        cmocka_unit_test_setup(test_what_differs, setup),
-        cmocka_unit_test_setup(test_given, setup),
-        cmocka_unit_test_setup(test_order, setup),
-        cmocka_unit_test_setup(test_files, setup),
-        cmocka_unit_test_setup(test_programs, setup),
-        cmocka_unit_test_setup(test_many, setup),
-        cmocka_unit_test_setup(test_former, setup),
-    };
     int r;
 
     if (!mkdtemp(dir))
         return 1;
     snprintf(image, sizeof image, "%s/image", dir);
     snprintf(log_file, sizeof log_file, "%s/log", dir);
-    r = cmocka_run_group_tests(tests, NULL, NULL);
+    r = run_listed(NULL, NULL);
     qms_volume_free();
     unlink(image);
     unlink(log_file);
