@@ -4,13 +4,10 @@
 #ifndef QM_TESTS_ENGINE_ALIKE_H
 #define QM_TESTS_ENGINE_ALIKE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "sim/sim.h"
 

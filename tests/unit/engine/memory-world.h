@@ -5,12 +5,9 @@
 #define QM_TESTS_ENGINE_MEMORY_WORLD_H
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/memory.h"
 #include "proof.h"

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-admission.c - what is learned of a device whose reads' times are known. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/admission.h"
 
@@ -43,7 +40,7 @@ static void reads(struct qm_admission *a, uint64_t *now, uint64_t gap, uint64_t 
 
 /* The slope times the reads a unit of time, by the factor that admission.c has, where
  * reads come so often that they wait little. */
-static void test_busy(void **state)
+TEST(test_busy)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -64,7 +61,7 @@ static void test_busy(void **state)
 
 /* Where every read finds others, there is no line to see; but they take longer than
  * those that found none, once. */
-static void test_waiting(void **state)
+TEST(test_waiting)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -115,7 +112,7 @@ static void stray(struct qm_admission *a, uint64_t *now, unsigned n, unsigned ot
 
 /* Two dozen clients read all the time, so that one read found no other, the first.  Its
  * time says nothing if reads' times stray as far. */
-static void test_once_alone(void **state)
+TEST(test_once_alone)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -134,7 +131,7 @@ static void test_once_alone(void **state)
 }
 
 /* It says something if these were many, and if they were nearly alone. */
-static void test_often_alone(void **state)
+TEST(test_often_alone)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -153,7 +150,7 @@ static void test_often_alone(void **state)
 }
 
 /* A slope that is chance is seldom taken for that of a busy device. */
-static void test_no_slope(void **state)
+TEST(test_no_slope)
 {
     enum { TIMES = 200 };
     struct qm_admission a;
@@ -175,7 +172,7 @@ static void test_no_slope(void **state)
 }
 
 /* A device on which reads do not delay each other lets everything pass. */
-static void test_wide(void **state)
+TEST(test_wide)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -188,7 +185,7 @@ static void test_wide(void **state)
 }
 
 /* How soon a read fails says nothing, but it is on its way no more. */
-static void test_failed(void **state)
+TEST(test_failed)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -209,7 +206,7 @@ static void test_failed(void **state)
 
 /* Prefetches that come late save little, so more of them must be used.  The average
  * says nothing of that: a read delays others by 640 us, and saves a tenth of 2 ms. */
-static void test_late(void **state)
+TEST(test_late)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -232,7 +229,7 @@ static void test_late(void **state)
 
 /* That prefetches came late is forgotten where none is used any more, perhaps since
  * they are kept back for that. */
-static void test_late_is_forgotten(void **state)
+TEST(test_late_is_forgotten)
 {
     struct qm_admission a;
     uint64_t now = MS;
@@ -262,7 +259,7 @@ static void calm(struct qm_admission *a, uint64_t *now)
 /* While a burst lasts, a read more delays all that still come.  Long after it the
  * device is idle and the threshold low; but what was learned of each number of reads on
  * their way is kept, and holds again when there are as many. */
-static void test_burst(void **state)
+TEST(test_burst)
 {
     enum { FIRST = 40, MORE = 200 };
     struct qm_admission a;
@@ -287,17 +284,4 @@ static void test_burst(void **state)
         qm_admission_begin(&a, true);
     assert_true(qm_admission_threshold(&a) > 0.9F);
     qm_admission_destroy(&a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_busy),       cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_once_alone), cmocka_unit_test(test_often_alone),
-        cmocka_unit_test(test_no_slope),   cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_failed),     cmocka_unit_test(test_late),
-        cmocka_unit_test(test_burst),      cmocka_unit_test(test_late_is_forgotten),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

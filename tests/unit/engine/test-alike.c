@@ -487,17 +487,17 @@ static void compare_all(const struct setup *of)
     assert_true(of->paper || throttled > 0);
 }
 
-static void test_defaults(void **unused)
+TEST(test_defaults)
 {
     compare_all(&(struct setup){.paper = false});
 }
 
-static void test_paper(void **unused)
+TEST(test_paper)
 {
     compare_all(&(struct setup){.paper = true});
 }
 
-static void test_other_parameters(void **unused)
+TEST(test_other_parameters)
 {
     const struct setup some[] = {
         {.policy = "quickmine", .more = {{"degree", "9"}, {"prefetch-on", "miss"}}},
@@ -522,7 +522,7 @@ static void test_other_parameters(void **unused)
 
 /* With a budget, which is asked for each run, and does not always have a read for it.
  */
-static void test_budget(void **unused)
+TEST(test_budget)
 {
     static const char *const some[] = {"ppm", "quickmine", "amp", "auto"};
     uint64_t refused = 0, taken = 0;
@@ -543,7 +543,7 @@ static void test_budget(void **unused)
 }
 
 /* A cache that is given as a size has as many blocks, and rules as much memory. */
-static void test_sizes(void **unused)
+TEST(test_sizes)
 {
     static const char *const sizes[] = {"1M", "64M", "256M"};
 
@@ -613,13 +613,5 @@ static int remove_trained(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_other_parameters),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_sizes),
-    };
-
-    return cmocka_run_group_tests(tests, make_trained, remove_trained);
+    return run_listed(make_trained, remove_trained);
 }

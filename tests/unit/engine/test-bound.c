@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-bound.c - prefetching that does not pay is given up, and taken up again. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/bound.h"
 #include "proof.h"
@@ -80,7 +77,7 @@ static unsigned run(struct qm_bound *b, struct qm_cache *cache, unsigned every,
     return admitted;
 }
 
-static void test_pays(void **state)
+TEST(test_pays)
 {
     struct qm_cache *cache = make(1);
     struct qm_bound b;
@@ -93,7 +90,7 @@ static void test_pays(void **state)
 
 /* Nothing that is prefetched is demanded: a few are let through, and with these it is
  * noticed that they pay again. */
-static void test_useless(void **state)
+TEST(test_useless)
 {
     struct qm_cache *cache = make(1);
     struct qm_bound b;
@@ -108,7 +105,7 @@ static void test_useless(void **state)
 /* Half of what streams prefetch is unused: as much is let through as keeps the device's
  * reads near those of a plain cache; of what follows rules, all, which has a bound of
  * its own. */
-static void test_spare(void **state)
+TEST(test_spare)
 {
     struct qm_cache *cache = make(1);
     struct qm_cache_reads reads;
@@ -126,7 +123,7 @@ static void test_spare(void **state)
 
 /* A stream that has as much read ahead of it as many times what it has read so far, and
  * uses all of it, is not held back. */
-static void test_far_ahead(void **state)
+TEST(test_far_ahead)
 {
     struct qm_cache *cache = make(1);
     struct qm_bound b;
@@ -172,7 +169,7 @@ static void read_beside_stream(struct qm_bound *b, struct qm_cache *cache,
 /* What is prefetched far ahead is used as well as what is near, and takes the places of
  * blocks that would have been hit meanwhile.  Each used block counts as a saved miss
  * only where it saves one.  With LRU nobody knows, and it counts in full. */
-static void test_value(void **state)
+TEST(test_value)
 {
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
     struct qm_bound b;
@@ -195,7 +192,7 @@ static void test_value(void **state)
 /* Where few of the blocks that are read had been prefetched, and all of these save a
  * miss, the estimate's error is as large as what they save: it is counted in their
  * favour. */
-static void test_value_of_few(void **state)
+TEST(test_value_of_few)
 {
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
     struct qm_bound b;
@@ -209,7 +206,7 @@ static void test_value_of_few(void **state)
 
 /* Nothing is let through until its kind is proven: it is watched.  While prefetching
  * rests, it is watched only where qm_bound_watch() says it is. */
-static void test_unproven(void **state)
+TEST(test_unproven)
 {
     struct qm_cache *cache = make(1);
     struct qm_bound b;
@@ -237,7 +234,7 @@ static void test_unproven(void **state)
 }
 
 /* While it rests nothing is let through, and after that what pays. */
-static void test_rests(void **state)
+TEST(test_rests)
 {
     struct qm_cache *cache = make(1);
     struct qm_bound b;
@@ -277,7 +274,7 @@ static void *ask_often(void *opaque)
 
 /* Several threads that decide at once do not see counts go back, which would look like
  * more misses than there ever were. */
-static void test_threads(void **state)
+TEST(test_threads)
 {
     struct crowd c = {.cache = make(16)};
     pthread_t threads[8];
@@ -290,17 +287,4 @@ static void test_threads(void **state)
         pthread_join(threads[i], NULL);
     assert_int_equal(c.refused, 0); /* half of the misses are saved */
     qm_cache_free(c.cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pays),     cmocka_unit_test(test_useless),
-        cmocka_unit_test(test_spare),    cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_value),    cmocka_unit_test(test_value_of_few),
-        cmocka_unit_test(test_unproven), cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

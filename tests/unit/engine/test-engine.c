@@ -2,12 +2,9 @@
 /* test-engine.c - what the engine makes of how blocks are found, with a prefetcher
  * whose inside the test can see. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/engine.h"
 #include "proof.h"
@@ -145,7 +142,7 @@ static unsigned extend(enum qm_access access)
 
 /* Misses are asked after, and prefetch hits if they are to; hits are for a prefetcher
  * that sees its reader pass. */
-static void test_what_is_asked_after(void **state)
+TEST_WITH(test_what_is_asked_after, make, undo)
 {
     p.want_n = 2;
     assert_int_equal(extend(QM_ACCESS_MISS), 2);
@@ -162,7 +159,7 @@ static void test_what_is_asked_after(void **state)
 }
 
 /* What an access makes to learn from is learned before candidates are asked for. */
-static void test_learns_first(void **state)
+TEST_WITH(test_learns_first, make, undo)
 {
     p.makes_work = true;
     extend(QM_ACCESS_MISS);
@@ -171,7 +168,7 @@ static void test_learns_first(void **state)
     assert_int_equal(p.learned, 2);
 }
 
-static void test_ignored_hits(void **state)
+TEST_WITH(test_ignored_hits, make, undo)
 {
     const struct qm_mining_config with = {.ablate = 0},
                                   without = {.ablate = QM_ABLATE_MISSES};
@@ -187,7 +184,7 @@ static void test_ignored_hits(void **state)
 }
 
 /* A prefetch that somebody has to wait for is late. */
-static void test_fates(void **state)
+TEST_WITH(test_fates, make, undo)
 {
     struct qm_lookup found = {.outcome = QM_PREFETCH_HIT, .todo = QM_DONE, .issuer = 3};
 
@@ -209,7 +206,7 @@ static void test_fates(void **state)
 }
 
 /* At level none, classes are not told apart: what one wastes counts for all. */
-static void test_level_none(void **state)
+TEST_WITH(test_level_none, make, undo)
 {
     const struct qm_candidate block = {7, 1, 1, false};
 
@@ -227,7 +224,7 @@ static void test_level_none(void **state)
 }
 
 /* Candidates that are cached, or beyond the end of the device, are passed over. */
-static void test_what_is_issued(void **state)
+TEST_WITH(test_what_is_issued, make, undo)
 {
     const struct qm_candidate wants[] = {
         {1, 1, 1, false}, {2, 1, 1, false}, {100, 1, 1, false}, {99, 1, 1, false}};
@@ -253,7 +250,7 @@ static void assert_issued(unsigned i, uint64_t block, unsigned count)
 
 /* Of a range, each run of blocks that are not cached is issued as one, up to the end of
  * the device. */
-static void test_runs(void **state)
+TEST_WITH(test_runs, make, undo)
 {
     const struct qm_candidate wants[] = {{0, 6, 1, false},
                                          {95, 10, 1, false},
@@ -272,7 +269,7 @@ static void test_runs(void **state)
 }
 
 /* Of trimmed blocks the prefetcher is told, if it wants to know. */
-static void test_trimmed(void **state)
+TEST_WITH(test_trimmed, make, undo)
 {
     qm_engine_forget(&engine, 5, 3);
     assert_int_equal(p.forgotten.count, 0);
@@ -285,7 +282,7 @@ static void test_trimmed(void **state)
 }
 
 /* What has a number that prefetchers cannot keep is none of their business. */
-static void test_large_numbers(void **state)
+TEST_WITH(test_large_numbers, make, undo)
 {
     struct qm_candidate wanted = {QM_BLOCKS_MAX - 2, 4, 1, false};
 
@@ -307,7 +304,7 @@ static void test_large_numbers(void **state)
 
 /* What the request reads itself is not prefetched for it, but by the rules of papers
  * that know single blocks. */
-static void test_own_request(void **state)
+TEST_WITH(test_own_request, make, undo)
 {
     static const struct {
         uint64_t block;
@@ -335,7 +332,7 @@ static void test_own_request(void **state)
 
 /* Of a stream's run, the prefetcher is told what was not issued: from the first block
  * on that is not cached. */
-static void test_refused(void **state)
+TEST_WITH(test_refused, make, undo)
 {
     const struct qm_candidate stream = {8, 8, 0.4f, true}, other = {40, 8, 0.4f, false};
     struct qm_lookup found;
@@ -367,7 +364,7 @@ static void test_refused(void **state)
 }
 
 /* A run is admitted as a whole, and kept back as a whole. */
-static void test_run_throttled(void **state)
+TEST_WITH(test_run_throttled, make, undo)
 {
     const struct qm_candidate wanted = {8, 8, 1, false};
     unsigned throttled = 0;
@@ -381,7 +378,7 @@ static void test_run_throttled(void **state)
 }
 
 /* The throttle counts blocks, those that were prefetched; and allows blocks. */
-static void test_throttled_runs(void **state)
+TEST_WITH(test_throttled_runs, make, undo)
 {
     const struct qm_candidate wanted = {8, 40, 1, false};
 
@@ -409,7 +406,7 @@ static void test_throttled_runs(void **state)
 
 /* Of a class that is off, what is ahead of a stream is prefetched all the same, and
  * says nothing of the class. */
-static void test_throttled_streams(void **state)
+TEST_WITH(test_throttled_streams, make, undo)
 {
     const struct qm_candidate stream = {8, 40, 1, true}, other = {99, 1, 1, false};
     uint32_t set;
@@ -432,7 +429,7 @@ static void test_throttled_streams(void **state)
 }
 
 /* What was not issued counts for nothing. */
-static void test_issue_fails(void **state)
+TEST_WITH(test_issue_fails, make, undo)
 {
     const struct qm_candidate block = {7, 1, 1, false};
 
@@ -444,7 +441,7 @@ static void test_issue_fails(void **state)
 }
 
 /* A device that is busy: of 16 candidates one is prefetched. */
-static void test_throttled(void **state)
+TEST_WITH(test_throttled, make, undo)
 {
     unsigned throttled = 0;
 
@@ -471,7 +468,7 @@ static void test_throttled(void **state)
 
 /* With admission, what is known to be less probable than the threshold is kept back; a
  * candidate of unknown probability is the load's to judge. */
-static void test_probability(void **state)
+TEST_WITH(test_probability, make, undo)
 {
     struct qm_candidate wants[] = {
         {.block = 10, .count = 1, .probability = 0.5F},
@@ -520,7 +517,7 @@ static void assert_kept(const struct qm_candidate *c, unsigned throttled,
 /* What is not known to pay is watched, unless the device would be too busy for it: the
  * first block of a run, which stands for it.  The prefetcher is told what would have
  * become of it. */
-static void test_watched(void **state)
+TEST_WITH(test_watched, make, undo)
 {
     const struct qm_candidate rule = {50, 1, .6F, false}, stream = {60, 4, .6F, true};
     struct qm_admission admission;
@@ -571,7 +568,7 @@ static void test_watched(void **state)
 
 /* A candidate's probability counts as far as a used block saves a miss, of a stream's,
  * too. */
-static void test_value(void **state)
+TEST_WITH(test_value, make, undo)
 {
     struct qm_admission admission;
     struct qm_bound bound;
@@ -603,7 +600,7 @@ static void test_value(void **state)
 
 /* Where no price is known, a busy device is no reason to keep a probable stream back.
  */
-static void test_no_price(void **state)
+TEST_WITH(test_no_price, make, undo)
 {
     struct qm_device_load busy;
     struct qm_candidate wanted = {.block = 50, .count = 2, .stream = true};
@@ -639,7 +636,7 @@ static bool is_odd(void *opaque, uint64_t block)
 }
 
 /* A policy is told where a block lies. */
-static void test_place(void **state)
+TEST_WITH(test_place, make, undo)
 {
     const struct qm_mining_config mining = {.ablate = 0};
     struct qm_lookup found;
@@ -658,33 +655,4 @@ static void test_place(void **state)
     assert_int_equal(made_with.place(made_with.opaque, 1), QM_PLACE_MEMORY);
     assert_int_equal(made_with.place(made_with.opaque, 3), QM_PLACE_TIER);
     assert_int_equal(made_with.place(made_with.opaque, 4), QM_PLACE_BACKEND);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_asked_after, make, undo),
-        cmocka_unit_test_setup_teardown(test_learns_first, make, undo),
-        cmocka_unit_test_setup_teardown(test_ignored_hits, make, undo),
-        cmocka_unit_test_setup_teardown(test_fates, make, undo),
-        cmocka_unit_test_setup_teardown(test_level_none, make, undo),
-        cmocka_unit_test_setup_teardown(test_what_is_issued, make, undo),
-        cmocka_unit_test_setup_teardown(test_no_price, make, undo),
-        cmocka_unit_test_setup_teardown(test_runs, make, undo),
-        cmocka_unit_test_setup_teardown(test_trimmed, make, undo),
-        cmocka_unit_test_setup_teardown(test_large_numbers, make, undo),
-        cmocka_unit_test_setup_teardown(test_own_request, make, undo),
-        cmocka_unit_test_setup_teardown(test_refused, make, undo),
-        cmocka_unit_test_setup_teardown(test_run_throttled, make, undo),
-        cmocka_unit_test_setup_teardown(test_throttled_runs, make, undo),
-        cmocka_unit_test_setup_teardown(test_throttled_streams, make, undo),
-        cmocka_unit_test_setup_teardown(test_issue_fails, make, undo),
-        cmocka_unit_test_setup_teardown(test_throttled, make, undo),
-        cmocka_unit_test_setup_teardown(test_probability, make, undo),
-        cmocka_unit_test_setup_teardown(test_watched, make, undo),
-        cmocka_unit_test_setup_teardown(test_value, make, undo),
-        cmocka_unit_test_setup_teardown(test_place, make, undo),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-inflight.c - how many prefetches may be in flight, of backends that are known.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/inflight.h"
 
@@ -32,7 +29,7 @@ static unsigned settle(struct qm_inflight *f, unsigned servers, unsigned demands
     return qm_inflight_allowed(f, demands);
 }
 
-static void test_follows_servers(void **state)
+TEST(test_follows_servers)
 {
     static const unsigned servers[] = {1, 4, 15, 64, 150};
 
@@ -50,7 +47,7 @@ static void test_follows_servers(void **state)
     }
 }
 
-static void test_wide(void **state)
+TEST(test_wide)
 {
     struct qm_inflight f;
 
@@ -61,7 +58,7 @@ static void test_wide(void **state)
 }
 
 /* Demands are served first: what they leave is for prefetches. */
-static void test_demands_first(void **state)
+TEST(test_demands_first)
 {
     struct qm_inflight f;
 
@@ -74,7 +71,7 @@ static void test_demands_first(void **state)
 
 /* Without prefetches that wait, it does not grow; and when the backend serves fewer, it
  * shrinks. */
-static void test_moves(void **state)
+TEST(test_moves)
 {
     struct qm_inflight f;
 
@@ -92,7 +89,7 @@ static void test_moves(void **state)
 
 /* The more demands are in flight, the fewer prefetches may wait: none beside twice as
  * many as the backend serves. */
-static void test_queue_beside_demands(void **state)
+TEST(test_queue_beside_demands)
 {
     struct qm_inflight f;
     unsigned aim;
@@ -114,7 +111,7 @@ static void test_queue_beside_demands(void **state)
     qm_inflight_destroy(&f);
 }
 
-static void test_given(void **state)
+TEST(test_given)
 {
     struct qm_inflight f;
 
@@ -124,15 +121,4 @@ static void test_given(void **state)
     assert_int_equal(qm_inflight_allowed(&f, 100), 7);
     qm_inflight_ended(&f, 3, 0); /* its time is not known */
     qm_inflight_destroy(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows_servers),      cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_demands_first),        cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_queue_beside_demands), cmocka_unit_test(test_given),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

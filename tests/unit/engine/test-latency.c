@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is made of how long reads took. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/latency.h"
 
@@ -46,7 +43,7 @@ static void expect(struct qm_latency *l, double begin_us, double byte_ns)
     assert_true(byte >= byte_ns * 0.8 && byte <= byte_ns * 1.2);
 }
 
-static void test_line(void **state)
+TEST_WITH(test_line, make, unmake)
 {
     struct qm_latency *l = *state;
     double begin, byte;
@@ -61,7 +58,7 @@ static void test_line(void **state)
 }
 
 /* From reads of one size nothing can be said of the rate. */
-static void test_one_size(void **state)
+TEST_WITH(test_one_size, make, unmake)
 {
     struct qm_latency *l = *state;
     double begin, byte;
@@ -74,7 +71,7 @@ static void test_one_size(void **state)
 }
 
 /* Neither part is below zero, whatever comes. */
-static void test_bounds(void **state)
+TEST_WITH(test_bounds, make, unmake)
 {
     struct qm_latency *l = *state;
     double begin, byte;
@@ -91,15 +88,4 @@ static void test_bounds(void **state)
     }
     assert_true(qm_latency_get(l, QM_PLACE_BACKEND, &begin, &byte));
     assert_true(begin == 0 && byte > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_line, make, unmake),
-        cmocka_unit_test_setup_teardown(test_one_size, make, unmake),
-        cmocka_unit_test_setup_teardown(test_bounds, make, unmake),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,8 @@
 /* test-load.c - how much may be prefetched while the device is busy: a device that is
  * made up, and a clock that goes by what it takes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/load.h"
 
@@ -73,7 +70,7 @@ static void idle_for_a_while(struct device *d)
     assert_true(qm_device_load_is_low(&d->load));
 }
 
-static void test_reduced_then_stopped(void **state)
+TEST_WITH(test_reduced_then_stopped, set_up, tear_down)
 {
     struct device *d = *state;
     unsigned shares[6], n = 0, last = QM_DEVICE_LOAD_ALL;
@@ -95,7 +92,7 @@ static void test_reduced_then_stopped(void **state)
     assert_in_range(admitted(d, 100000), 9, 11);
 }
 
-static void test_share(void **state)
+TEST_WITH(test_share, set_up, tear_down)
 {
     struct device *d = *state;
 
@@ -105,7 +102,7 @@ static void test_share(void **state)
     }
 }
 
-static void test_comes_back(void **state)
+TEST_WITH(test_comes_back, set_up, tear_down)
 {
     struct device *d = *state;
     unsigned last = 0;
@@ -129,7 +126,7 @@ static void test_comes_back(void **state)
 }
 
 /* Prefetches that are in nobody's way. */
-static void test_without_demands(void **state)
+TEST_WITH(test_without_demands, set_up, tear_down)
 {
     struct device *d = *state;
 
@@ -144,7 +141,7 @@ static void test_without_demands(void **state)
     assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
 }
 
-static void test_what_is_not_busy(void **state)
+TEST_WITH(test_what_is_not_busy, set_up, tear_down)
 {
     struct device *d = *state;
 
@@ -164,7 +161,7 @@ static void test_what_is_not_busy(void **state)
 }
 
 /* On memory, a thread that waits for the processor is not a device that is busy. */
-static void test_fast_device(void **state)
+TEST_WITH(test_fast_device, set_up, tear_down)
 {
     struct device *d = *state;
 
@@ -177,7 +174,7 @@ static void test_fast_device(void **state)
 }
 
 /* Larger reads take longer on an idle device, too. */
-static void test_sizes(void **state)
+TEST_WITH(test_sizes, set_up, tear_down)
 {
     struct device *d = *state;
 
@@ -197,7 +194,7 @@ static void test_sizes(void **state)
 }
 
 /* Reads of a size that come first while the device is busy. */
-static void test_new_sizes(void **state)
+TEST_WITH(test_new_sizes, set_up, tear_down)
 {
     static const unsigned known[] = {8, 8, 1, 4, 16}, first[] = {1, 4, 2, 8, 4};
     struct device *d = *state;
@@ -220,7 +217,7 @@ static void test_new_sizes(void **state)
 
 /* A size that does take longer: at once as much as its blocks, more after two periods.
  */
-static void test_slow_sizes(void **state)
+TEST_WITH(test_slow_sizes, set_up, tear_down)
 {
     struct device *d = *state;
     uint64_t began;
@@ -240,7 +237,7 @@ static void test_slow_sizes(void **state)
 }
 
 /* What was long ago does not count: a device that is slow now. */
-static void test_forgets(void **state)
+TEST_WITH(test_forgets, set_up, tear_down)
 {
     struct device *d = *state;
     uint64_t began;
@@ -257,22 +254,4 @@ static void test_forgets(void **state)
     assert_in_range(d->now - began, 25000 * MS, 65000 * MS);
     run(d, 2000, 40 * MS, 10);
     assert_int_equal(share(d), QM_DEVICE_LOAD_ALL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_reduced_then_stopped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_comes_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_without_demands, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_is_not_busy, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_fast_device, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_sizes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_new_sizes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_slow_sizes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_forgets, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-memory-rest.c - prefetching rests where it costs more than it saves. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "memory-world.h"
 
@@ -39,7 +36,7 @@ static bool admits(void)
 /* Nothing that is prefetched is used, and the rules' blocks would be: nothing is
  * prefetched any more, for longer and longer, but it is tried again.  When much more is
  * missed that is soon. */
-static void test_rests(void **state)
+TEST(test_rests)
 {
     unsigned asleep;
 
@@ -68,7 +65,7 @@ static void test_rests(void **state)
 
 /* A try that reads in vain ends early; not the first bad time, nor a try that saves at
  * least half of what it costs. */
-static void test_vain_try_ends_early(void **state)
+TEST(test_vain_try_ends_early)
 {
     begin(SMALL, true);
     atomic_store(&admission.thresholds[0], .9F);
@@ -98,7 +95,7 @@ static void begin_try(void)
 
 /* A try that ended early saw so few demands that they say nothing of how much is missed
  * at other times: that it was less is no reason to try again at once. */
-static void test_short_try_says_little(void **state)
+TEST(test_short_try_says_little)
 {
     unsigned patience;
 
@@ -116,7 +113,7 @@ static void test_short_try_says_little(void **state)
 }
 
 /* The more that is missed from now on is a reason to try again once, not for ever. */
-static void test_tries_once_of_what_grew(void **state)
+TEST(test_tries_once_of_what_grew)
 {
     unsigned asleep;
 
@@ -132,7 +129,7 @@ static void test_tries_once_of_what_grew(void **state)
 
 /* Another prefetcher or another size in the middle of a try: what was seen before is
  * not what is judged, and a short time is not enough. */
-static void test_another_try_begins_anew(void **state)
+TEST(test_another_try_begins_anew)
 {
     begin_try();
     live_beside(0, 1, 1);
@@ -153,7 +150,7 @@ static void test_another_try_begins_anew(void **state)
 
 /* That a plain cache would miss less, as where a hot set just fits without rules, is no
  * first bad time of what prefetching costs. */
-static void test_bad_of_another_kind(void **state)
+TEST(test_bad_of_another_kind)
 {
     const uint64_t fits = qm_cache_blocks_within(SMALL - ASLEEP, BLOCK) - 1;
 
@@ -169,7 +166,7 @@ static void test_bad_of_another_kind(void **state)
 }
 
 /* A good time between two bad ones: the later is a first one. */
-static void test_good_time_between(void **state)
+TEST(test_good_time_between)
 {
     begin(SMALL, true);
     atomic_store(&admission.thresholds[0], .9F);
@@ -184,7 +181,7 @@ static void test_good_time_between(void **state)
 /* Whether it should be tried again is watched, without a read: if what is watched would
  * not have paid, or no more than it costs, rules sleep on, soon if that is plain; else
  * it is tried. */
-static void test_watches_before_a_try(void **state)
+TEST(test_watches_before_a_try)
 {
     const uint32_t horizons[2] = {1, 1};
     struct qm_watch_end ends[QM_WATCH_ENDS];
@@ -227,7 +224,7 @@ static void test_watches_before_a_try(void **state)
 }
 
 /* Another prefetcher takes over while nothing is prefetched: it begins anew. */
-static void test_rests_with_another(void **state)
+TEST(test_rests_with_another)
 {
     begin(SMALL, true);
     live_until(true);
@@ -246,7 +243,7 @@ static void test_rests_with_another(void **state)
 /* Blocks that are used pay for the rules' places; not where they save next to nothing
  * of a read's time, and not if useless reads cost as much on a busy device: one costs a
  * saved miss at most. */
-static void test_rests_by_what_it_saves(void **state)
+TEST(test_rests_by_what_it_saves)
 {
     begin(SMALL, true);
     assert_int_equal(live_beside(1, 0, 150), 0);
@@ -262,7 +259,7 @@ static void test_rests_by_what_it_saves(void **state)
 }
 
 /* Blocks that are prefetched and wait take places, too. */
-static void test_rests_by_what_waits(void **state)
+TEST(test_rests_by_what_waits)
 {
     begin(SMALL, true);
     rules.used = 1;
@@ -274,7 +271,7 @@ static void test_rests_by_what_waits(void **state)
 
 /* Of a larger cache, rules that have more are few, too: their table may not be able to
  * have less. */
-static void test_few_of_many_rest(void **state)
+TEST(test_few_of_many_rest)
 {
     begin(64 * MIB, true);
     rules.takes = 300 << 10;
@@ -284,31 +281,10 @@ static void test_few_of_many_rest(void **state)
 }
 
 /* Rules that have earned more than the least are cut step by step first. */
-static void test_many_rules_do_not_rest(void **state)
+TEST(test_many_rules_do_not_rest)
 {
     begin(SMALL, true);
     rules.takes = 130 << 10;
     assert_true(live_beside(0, 0, 150) == 0);
     end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rests),
-        cmocka_unit_test(test_vain_try_ends_early),
-        cmocka_unit_test(test_short_try_says_little),
-        cmocka_unit_test(test_tries_once_of_what_grew),
-        cmocka_unit_test(test_another_try_begins_anew),
-        cmocka_unit_test(test_bad_of_another_kind),
-        cmocka_unit_test(test_good_time_between),
-        cmocka_unit_test(test_watches_before_a_try),
-        cmocka_unit_test(test_rests_with_another),
-        cmocka_unit_test(test_rests_by_what_it_saves),
-        cmocka_unit_test(test_rests_by_what_waits),
-        cmocka_unit_test(test_few_of_many_rest),
-        cmocka_unit_test(test_many_rules_do_not_rest),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-memory.c - how memory is divided between blocks and rules. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "memory-world.h"
 
-static void test_follows_what_is_earned(void **state)
+TEST(test_follows_what_is_earned)
 {
     uint64_t total = 32 * MIB;
 
@@ -28,7 +25,7 @@ static void test_follows_what_is_earned(void **state)
 }
 
 /* What rules do not fill is the blocks', however much each byte of them earns. */
-static void test_unused_is_not_kept(void **state)
+TEST(test_unused_is_not_kept)
 {
     begin(32 * MIB, true);
     live(6000, 3000, 200);
@@ -39,7 +36,7 @@ static void test_unused_is_not_kept(void **state)
 }
 
 /* Nothing to decide by, nothing is done. */
-static void test_needs_evidence(void **state)
+TEST(test_needs_evidence)
 {
     begin(32 * MIB, true);
     for (unsigned i = 0; i < 1008; i++) /* a multiple of QUIET */
@@ -64,7 +61,7 @@ static void test_needs_evidence(void **state)
 
 /* Readers who were busy, and have gone, are no evidence that nothing is to be earned.
  */
-static void test_nobody_reads(void **state)
+TEST(test_nobody_reads)
 {
     uint64_t traded;
 
@@ -82,7 +79,7 @@ static void test_nobody_reads(void **state)
 /* A hot set that fits if rules have next to nothing: they give back what they have, and
  * the cache comes to miss nothing.  When more is missed they have the least again, and
  * if that is in vain they sleep longer. */
-static void test_sleeps(void **state)
+TEST(test_sleeps)
 {
     const uint64_t total = 32 * MIB, least = 64 << 10;
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -119,7 +116,7 @@ static void test_sleeps(void **state)
 /* Rules that take more than they are given when they wake: what they take counts, as
  * get() sees after each tick.  Where another prefetcher takes over while they sleep, it
  * gets what rules get at first. */
-static void test_takes_more(void **state)
+TEST(test_takes_more)
 {
     const uint64_t total = 32 * MIB;
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -144,7 +141,7 @@ static void test_takes_more(void **state)
 
 /* Rules begin with about the least that their table takes, and fill more as long as
  * much is missed, or would be without prefetching. */
-static void test_young_rules_fill(void **state)
+TEST(test_young_rules_fill)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
     uint64_t then;
@@ -186,7 +183,7 @@ static void test_young_rules_fill(void **state)
 /* If next to nothing is missed when the cache is full, and rules are not known to be
  * worth it, they sleep at once; until as many are missed as show that it does not fit.
  * After that they do not sleep for this again. */
-static void test_young_rules_give_way(void **state)
+TEST(test_young_rules_give_way)
 {
     const uint64_t total = 32 * MIB, first = qm_memory_first_rules(total);
     const uint64_t fits = qm_cache_blocks_within(total - ASLEEP, BLOCK) - 1;
@@ -213,7 +210,7 @@ static void test_young_rules_give_way(void **state)
     end();
 }
 
-static void test_resize(void **state)
+TEST(test_resize)
 {
     begin(32 * MIB, true);
     live(6000, 3000, 200);
@@ -229,7 +226,7 @@ static void test_resize(void **state)
     end();
 }
 
-static void test_another_prefetcher(void **state)
+TEST(test_another_prefetcher)
 {
     static const struct qm_prefetcher_ops fixed = {.stats = stats};
     struct qm_prefetcher other = {&fixed};
@@ -256,7 +253,7 @@ static void decide_once(unsigned earn)
 
 /* Another prefetcher has brought nothing yet: two decisions, and its rules give way.
  * What the one before had brought is no part of that. */
-static void test_another_counts_anew(void **state)
+TEST(test_another_counts_anew)
 {
     uint64_t before;
 
@@ -303,7 +300,7 @@ static void decide_at(double ratio)
 
 /* Memory changes hands where a byte is worth a quarter more on the other side, twice in
  * a row. */
-static void test_margin(void **state)
+TEST(test_margin)
 {
     begin(32 * MIB, true);
     for (unsigned i = 0; i < 4; i++) {
@@ -329,7 +326,7 @@ static void test_margin(void **state)
 
 /* With another size, what was seen before does not decide: neither its counts nor that
  * rules were worth more the last time. */
-static void test_resize_counts_anew(void **state)
+TEST(test_resize_counts_anew)
 {
     const uint64_t total = 40 * MIB;
     uint64_t rules_then;
@@ -347,25 +344,4 @@ static void test_resize_counts_anew(void **state)
     decide_once(100000);
     assert_true(get().rules > rules_then);
     end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows_what_is_earned),
-        cmocka_unit_test(test_margin),
-        cmocka_unit_test(test_unused_is_not_kept),
-        cmocka_unit_test(test_needs_evidence),
-        cmocka_unit_test(test_nobody_reads),
-        cmocka_unit_test(test_sleeps),
-        cmocka_unit_test(test_takes_more),
-        cmocka_unit_test(test_young_rules_fill),
-        cmocka_unit_test(test_young_rules_give_way),
-        cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_another_prefetcher),
-        cmocka_unit_test(test_another_counts_anew),
-        cmocka_unit_test(test_resize_counts_anew),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-params.c - how parameters are read, and what memory follows from them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/memory.h"
 #include "engine/params.h"
 
-static void test_prefetch_on(void **state)
+TEST(test_prefetch_on)
 {
     bool on;
 
@@ -24,7 +21,7 @@ static void test_prefetch_on(void **state)
 }
 
 /* Policies that keep rules in a table that grows have a part of the cache's memory. */
-static void test_rules_bytes(void **state)
+TEST(test_rules_bytes)
 {
     static const char *const without[] = {"none", "readahead", "seq"};
     const uint64_t bytes = UINT64_C(256) << 20;
@@ -38,14 +35,4 @@ static void test_rules_bytes(void **state)
     for (unsigned i = 0; i < sizeof without / sizeof without[0]; i++)
         assert_int_equal(
             qm_params_rules_bytes(&params, qm_prefetcher_find(without[i]), bytes), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefetch_on),
-        cmocka_unit_test(test_rules_bytes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-rate.c - the budget of reads ahead: never above it, and not far below. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/rate.h"
 
 #define SECOND UINT64_C(1000000000)
 
-static void test_texts(void **state)
+TEST(test_texts)
 {
     static const char *const good[] = {"off", "1/s", "7/min", "250/h", "1000000/day"};
     static const char *const bad[] = {
@@ -44,7 +41,7 @@ static void make(struct qm_rate *rate, const char *text)
     qm_rate_set(rate, &budget);
 }
 
-static void test_off(void **state)
+TEST(test_off)
 {
     struct qm_rate rate;
 
@@ -60,7 +57,7 @@ static void test_off(void **state)
 }
 
 /* It begins empty; a burst is what it says; of that, a quarter is for the dear. */
-static void test_burst(void **state)
+TEST(test_burst)
 {
     struct qm_rate rate;
     unsigned n = 0;
@@ -87,7 +84,7 @@ static void test_burst(void **state)
 }
 
 /* Joined reads give promises back; a read without one needs a token of its own. */
-static void test_reads(void **state)
+TEST(test_reads)
 {
     struct qm_rate rate;
 
@@ -155,7 +152,7 @@ static void check_intervals(const char *text, uint64_t reads, uint64_t period,
     qm_rate_destroy(&rate);
 }
 
-static void test_intervals(void **state)
+TEST(test_intervals)
 {
     (void)state;
     for (unsigned seed = 0; seed < 5; seed++) {
@@ -168,7 +165,7 @@ static void test_intervals(void **state)
 }
 
 /* A change keeps to the new budget. */
-static void test_change(void **state)
+TEST(test_change)
 {
     struct qm_rate rate;
     struct qm_budget budget;
@@ -218,7 +215,7 @@ static void *use(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     pthread_t threads[THREADS];
 
@@ -231,16 +228,4 @@ static void test_threads(void **state)
     assert_true(atomic_load(&sent) > 0 && atomic_load(&sent) <= 17201);
     assert_int_equal(shared.promised, 0);
     qm_rate_destroy(&shared);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),     cmocka_unit_test(test_off),
-        cmocka_unit_test(test_burst),     cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_intervals), cmocka_unit_test(test_change),
-        cmocka_unit_test(test_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watch.c - what would have become of candidates that are not read. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/watch.h"
 
@@ -54,7 +51,7 @@ static struct qm_watch_counts get(void)
 }
 
 /* A block that is missed would have been used, once; of others nothing is known. */
-static void test_used(void **state)
+TEST_WITH(test_used, make, undo)
 {
     (void)state;
     assert_false(qm_watch_is_on(&w));
@@ -77,7 +74,7 @@ static void test_used(void **state)
 }
 
 /* Each kind has its horizon, and a candidate that comes again does not wait anew. */
-static void test_unused(void **state)
+TEST_WITH(test_unused, make, undo)
 {
     (void)state;
     qm_watch_add(&w, 5, 3, RULES);
@@ -99,7 +96,7 @@ static void test_unused(void **state)
 }
 
 /* A read that would have begun too late saves what time it had. */
-static void test_late(void **state)
+TEST_WITH(test_late, make, undo)
 {
     (void)state;
     w.clock = get_time;
@@ -122,7 +119,7 @@ static void test_late(void **state)
 
 /* A kind is proven by some blocks that would have been used, if these are not few of
  * those that were noted; for good.  The other is not. */
-static void test_proof(void **state)
+TEST_WITH(test_proof, make, undo)
 {
     (void)state;
     for (uint64_t i = 0; i < 3; i++) {
@@ -147,7 +144,7 @@ static void test_proof(void **state)
 
 /* One in four is too few, whether or not it is known what becomes of the others; one in
  * two is enough, also after many that were too few. */
-static void test_proof_by_part(void **state)
+TEST_WITH(test_proof_by_part, make, undo)
 {
     (void)state;
     for (uint64_t i = 0; i < 2000; i++) {
@@ -165,7 +162,7 @@ static void test_proof_by_part(void **state)
 }
 
 /* There are QM_WATCH_PLACES places; one that becomes free is used again. */
-static void test_places(void **state)
+TEST_WITH(test_places, make, undo)
 {
     (void)state;
     for (uint64_t round = 0; round < 3; round++) {
@@ -198,7 +195,7 @@ static void *run(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST_WITH(test_threads, make, undo)
 {
     pthread_t threads[4];
 
@@ -211,19 +208,4 @@ static void test_threads(void **state)
         miss(1, 0);
     assert_false(qm_watch_is_on(&w));
     assert_true(get().uses > 0 && get().unused > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_used, make, undo),
-        cmocka_unit_test_setup_teardown(test_unused, make, undo),
-        cmocka_unit_test_setup_teardown(test_late, make, undo),
-        cmocka_unit_test_setup_teardown(test_proof, make, undo),
-        cmocka_unit_test_setup_teardown(test_proof_by_part, make, undo),
-        cmocka_unit_test_setup_teardown(test_places, make, undo),
-        cmocka_unit_test_setup_teardown(test_threads, make, undo),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
