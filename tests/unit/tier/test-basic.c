@@ -6,7 +6,7 @@
 
 #include "basic.h"
 
-static void test_insert_read_write(void **state)
+TEST_WITH(test_insert_read_write, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t = open_ok(&c);
@@ -42,7 +42,7 @@ static void test_insert_read_write(void **state)
 }
 
 /* An insert that a write has overtaken is refused, whenever it comes. */
-static void test_tickets(void **state)
+TEST_WITH(test_tickets, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t = open_ok(&c);
@@ -68,7 +68,7 @@ static void test_tickets(void **state)
 
 /* With update, a write of what the tier holds brings the new data, unless another write
  * to the same block has come between. */
-static void test_update(void **state)
+TEST_WITH(test_update, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier_write a, b;
@@ -110,7 +110,7 @@ static void write_blocks(struct qm_tier *t, uint64_t first, uint64_t last,
 
 /* By QM_TIER_UPDATE_AUTO, what is written again and again without a read between is
  * dropped, but not at once; a read makes it worth it again. */
-static void test_update_auto(void **state)
+TEST_WITH(test_update_auto, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier_write w;
@@ -151,7 +151,7 @@ static void test_update_auto(void **state)
 
 /* A large write brings all of its blocks, as hot as they were; one of more than
  * QM_TIER_WIDE none; and of one that the queue cannot take, the rest is dropped. */
-static void test_update_large(void **state)
+TEST_WITH(test_update_large, setup, NULL)
 {
     enum { N = 300, ODD = QM_TIER_WIDE + 1 };
     struct qm_tier_config c = config();
@@ -205,7 +205,7 @@ static void test_update_large(void **state)
 }
 
 /* Several times what fits; then all that it holds is held again after opening. */
-static void test_evict_and_reopen(void **state)
+TEST_WITH(test_evict_and_reopen, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t = open_ok(&c);
@@ -248,7 +248,7 @@ static void test_evict_and_reopen(void **state)
 
 /* Blocks that stayed in their segments when others left are there after an end, and
  * after a kill. */
-static void test_stayed(void **state)
+TEST_WITH(test_stayed, setup, NULL)
 {
     for (unsigned killed = 0; killed < 2; killed++) {
         struct qm_tier_config c = config();
@@ -288,7 +288,7 @@ static void test_stayed(void **state)
 
 /* The file's name goes: it is used to the end, and said once.  The file is cut: that is
  * the end. */
-static void test_vanished(void **state)
+TEST_WITH(test_vanished, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t = open_ok(&c);
@@ -318,7 +318,7 @@ static void test_vanished(void **state)
     expect_emptied(&c, "it was detached or had failed");
 }
 
-static void test_forget(void **state)
+TEST_WITH(test_forget, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t;
@@ -332,17 +332,5 @@ static void test_forget(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_insert_read_write, setup),
-        cmocka_unit_test_setup(test_tickets, setup),
-        cmocka_unit_test_setup(test_update, setup),
-        cmocka_unit_test_setup(test_update_auto, setup),
-        cmocka_unit_test_setup(test_update_large, setup),
-        cmocka_unit_test_setup(test_evict_and_reopen, setup),
-        cmocka_unit_test_setup(test_stayed, setup),
-        cmocka_unit_test_setup(test_vanished, setup),
-        cmocka_unit_test_setup(test_forget, setup),
-    };
-
-    return begin(argc) ? end(cmocka_run_group_tests(tests, NULL, NULL)) : 1;
+    return begin(argc) ? end(run_listed(NULL, NULL)) : 1;
 }

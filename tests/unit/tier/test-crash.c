@@ -364,7 +364,7 @@ static void run(struct world *w, uint64_t seed, unsigned crashes)
 static uint64_t only;
 static unsigned runs = 120;
 
-static void test_crashes(void **state)
+TEST(test_crashes)
 {
     static struct world w;
     uint64_t hits = 0, reads = 0, crashes = 0, reboots = 0, had = 0, kept = 0;
@@ -392,13 +392,11 @@ static void test_crashes(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crashes)};
-
     if (argc > 1)
         only = strtoull(argv[1], NULL, 10);
     if (argc > 2)
         runs = (unsigned)strtoul(argv[2], NULL, 10);
     else if (argc > 1)
         runs = 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

@@ -73,7 +73,7 @@ static bool is_direct_with(uint32_t offset, uint32_t mem)
 
 static bool has_direct; /* else little was tested */
 
-static void test_alignment(void **state)
+TEST(test_alignment)
 {
     bool plain;
 
@@ -94,13 +94,12 @@ static void test_alignment(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alignment)};
     int r;
 
     if (!mkdtemp(dir))
         return 1;
     snprintf(path, sizeof path, "%s/tier", dir);
-    r = cmocka_run_group_tests(tests, NULL, NULL);
+    r = run_listed(NULL, NULL);
     unlink(path);
     rmdir(dir);
     if (r == 0 && !has_direct) {

@@ -157,7 +157,7 @@ static void expect_not_believed(struct qm_tier *t)
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
 }
 
-static void test_some_errors(void **state)
+TEST_WITH(test_some_errors, setup, teardown)
 {
     struct qm_tier *t = open_tier();
     struct qm_tier_stats s;
@@ -185,7 +185,7 @@ static void test_some_errors(void **state)
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
 }
 
-static void test_reads_fail(void **state)
+TEST_WITH(test_reads_fail, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -196,7 +196,7 @@ static void test_reads_fail(void **state)
     assert_int_equal(told.n, 3); /* the first, detached, and what was found again */
 }
 
-static void test_flips(void **state)
+TEST_WITH(test_flips, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -206,7 +206,7 @@ static void test_flips(void **state)
     expect_not_believed(t);
 }
 
-static void test_writes_fail(void **state)
+TEST_WITH(test_writes_fail, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -218,7 +218,7 @@ static void test_writes_fail(void **state)
 
 /* The first invalidation that cannot be written is the end; the file is cut, since it
  * cannot be marked. */
-static void test_all_writes_fail(void **state)
+TEST_WITH(test_all_writes_fail, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -231,7 +231,7 @@ static void test_all_writes_fail(void **state)
 }
 
 /* One change whose invalidation cannot be written is enough. */
-static void test_first_failure_counts(void **state)
+TEST_WITH(test_first_failure_counts, setup, teardown)
 {
     struct qm_tier *t = open_tier();
     struct qm_tier_write w;
@@ -253,7 +253,7 @@ static void test_first_failure_counts(void **state)
 }
 
 /* Nothing can be written, nor cut: it is said, and tried again later. */
-static void test_unsafe(void **state)
+TEST_WITH(test_unsafe, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -271,7 +271,7 @@ static void test_unsafe(void **state)
     expect_not_believed(t);
 }
 
-static void test_full(void **state)
+TEST_WITH(test_full, setup, teardown)
 {
     struct qm_tier *t = open_tier();
     unsigned n;
@@ -289,7 +289,7 @@ static void test_full(void **state)
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
 }
 
-static void test_cut(void **state)
+TEST_WITH(test_cut, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -300,7 +300,7 @@ static void test_cut(void **state)
     expect_not_believed(t);
 }
 
-static void test_sync_fails(void **state)
+TEST_WITH(test_sync_fails, setup, teardown)
 {
     struct qm_tier *t = open_tier();
 
@@ -312,7 +312,7 @@ static void test_sync_fails(void **state)
 
 /* A partition is not cut when it is emptied: what it held for another volume, or
  * before, does not come back. */
-static void test_partition(void **state)
+TEST_WITH(test_partition, setup, teardown)
 {
     struct qm_tier *t;
     char err[400];
@@ -360,7 +360,7 @@ static bool is_read(struct qm_tier *t, uint64_t block)
 
 /* Blocks that stay in the segment that is being filled do so when others are emptied.
  */
-static void test_shrink_while_filling(void **state)
+TEST_WITH(test_shrink_while_filling, setup, teardown)
 {
     for (uint64_t more = 1; more < 40; more++) {
         struct qm_tier *t;
@@ -389,7 +389,7 @@ static void test_shrink_while_filling(void **state)
 
 /* Of several blocks that are read at once, those that fail are misses, and only these;
  * what fails too often ends the tier. */
-static void test_some_of_many_fail(void **state)
+TEST_WITH(test_some_of_many_fail, setup, teardown)
 {
     enum { N = 16 };
     static _Alignas(4096) char many[N][BLOCK];
@@ -435,7 +435,7 @@ static void test_some_of_many_fail(void **state)
 
 /* The footer in the file may lack the last blocks of its segment, or be none: these
  * leave the index all the same when their slots are filled anew. */
-static void test_footers_fail(void **state)
+TEST_WITH(test_footers_fail, setup, teardown)
 {
     struct qm_tier_io io = disk_io(disk);
     struct qm_tier_config c = config(&io);
@@ -461,7 +461,7 @@ static void test_footers_fail(void **state)
 }
 
 /* A segment of which all writes failed has no footer, and needs none. */
-static void test_segment_of_nothing(void **state)
+TEST_WITH(test_segment_of_nothing, setup, teardown)
 {
     struct qm_tier_io io = disk_io(disk);
     struct qm_tier_config c = config(&io);
@@ -496,10 +496,9 @@ static unsigned read_hot(struct qm_tier *t)
 
 /* A wrong checksum is no sign of a failing disk as long as a crash of the machine may
  * be why.  That ends when what is left has been read: in the segments that are filled
- * again with it (state is not NULL), or with the tier's end. */
-static void test_doubt_ends(void **state)
+ * again with it (fill), or with the tier's end. */
+static void doubt_ends(bool fill)
 {
-    bool fill = *state != NULL;
     struct qm_tier_stats was, s;
     struct qm_tier *t;
 
@@ -542,9 +541,19 @@ static void test_doubt_ends(void **state)
     disk_free(disk);
 }
 
+TEST(test_doubt_ends)
+{
+    doubt_ends(false);
+}
+
+TEST(test_doubt_ends_by_fills)
+{
+    doubt_ends(true);
+}
+
 /* Each time, what is there at the end is right; and after a failure nothing is
  * believed. */
-static void test_no_memory(void **state)
+TEST_WITH(test_no_memory, setup, teardown)
 {
     struct qm_tier *t = open_tier();
     int r = ENOMEM;
@@ -585,32 +594,4 @@ static void test_no_memory(void **state)
     countdown = -1;
     assert_true(stats(t).capacity > (600 << 10) / BLOCK);
     assert_int_equal(qm_tier_close(t, QM_TIER_KEEP), 0);
-}
-
-int main(void)
-{
-    static int yes;
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(test_some_errors),
-        TEST(test_reads_fail),
-        TEST(test_flips),
-        TEST(test_writes_fail),
-        cmocka_unit_test(test_doubt_ends),
-        cmocka_unit_test_prestate(test_doubt_ends, &yes),
-        TEST(test_all_writes_fail),
-        TEST(test_unsafe),
-        TEST(test_first_failure_counts),
-        TEST(test_full),
-        TEST(test_cut),
-        TEST(test_sync_fails),
-        TEST(test_partition),
-        TEST(test_shrink_while_filling),
-        TEST(test_some_of_many_fail),
-        TEST(test_footers_fail),
-        TEST(test_segment_of_nothing),
-        TEST(test_no_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "tier/format.h"
 #include "tier/io.h"
 
-static void test_identity(void **state)
+TEST_WITH(test_identity, setup, NULL)
 {
     struct qm_tier_config c = config(), other;
 
@@ -43,7 +43,7 @@ static void copy(const char *from, const char *to, bool same_inode)
 }
 
 /* An older copy: told by its inode, or by the witness. */
-static void test_older_copy(void **state)
+TEST_WITH(test_older_copy, setup, NULL)
 {
     struct qm_tier_config c = config();
     char saved[100];
@@ -69,7 +69,7 @@ static void test_older_copy(void **state)
 
 /* A server that ends between the two writes of its witness has served nothing: the tier
  * is as the one before left it, or of the new epoch, and both are right. */
-static void test_witness_half_way(void **state)
+TEST_WITH(test_witness_half_way, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier_testimony w;
@@ -99,7 +99,7 @@ static void test_witness_half_way(void **state)
     expect_emptied(&c, "its witness is damaged");
 }
 
-static void test_refused(void **state)
+TEST_WITH(test_refused, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t, *u;
@@ -138,7 +138,7 @@ static bool knows(void *opaque, const char *had, char *why, size_t len)
 }
 
 /* A volume that has another name now, as the caller says. */
-static void test_renamed(void **state)
+TEST_WITH(test_renamed, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t = open_ok(&c);
@@ -191,7 +191,7 @@ static void refuses(const struct qm_tier_config *c, const char *why)
 }
 
 /* A file with data anywhere is somebody's; one of zeros only is empty. */
-static void test_mistyped(void **state)
+TEST_WITH(test_mistyped, setup, NULL)
 {
     const uint64_t size = UINT64_C(3) << 30;
     struct qm_tier_config c = config();
@@ -219,7 +219,7 @@ static void test_mistyped(void **state)
 }
 
 /* Nor is a witness written over what is none. */
-static void test_mistyped_witness(void **state)
+TEST_WITH(test_mistyped_witness, setup, NULL)
 {
     struct qm_tier_config c = config();
     char other[80];
@@ -268,15 +268,5 @@ static void test_mistyped_witness(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_identity, setup),
-        cmocka_unit_test_setup(test_older_copy, setup),
-        cmocka_unit_test_setup(test_witness_half_way, setup),
-        cmocka_unit_test_setup(test_refused, setup),
-        cmocka_unit_test_setup(test_renamed, setup),
-        cmocka_unit_test_setup(test_mistyped, setup),
-        cmocka_unit_test_setup(test_mistyped_witness, setup),
-    };
-
-    return begin(argc) ? end(cmocka_run_group_tests(tests, NULL, NULL)) : 1;
+    return begin(argc) ? end(run_listed(NULL, NULL)) : 1;
 }

@@ -135,9 +135,8 @@ static double crash(struct world *w, bool machine)
     return had > 0 ? (double)kept / had : 1;
 }
 
-static void test_kept(void **state)
+static void kept(bool machine)
 {
-    const bool machine = *state != NULL;
     struct world *w = calloc(1, sizeof *w);
     double sum = 0, least = 1;
     enum { CRASHES = 40 };
@@ -166,13 +165,12 @@ static void test_kept(void **state)
     free(w);
 }
 
-int main(void)
+TEST(test_kept_by_process)
 {
-    static int yes;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test_prestate(test_kept, &yes),
-    };
+    kept(false);
+}
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+TEST(test_kept_by_machine)
+{
+    kept(true);
 }

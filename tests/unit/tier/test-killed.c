@@ -9,7 +9,7 @@
 #include "tier/io.h"
 
 /* A change of more blocks than a write of tags has is whole after a kill. */
-static void test_large_change_killed(void **state)
+TEST_WITH(test_large_change_killed, setup, NULL)
 {
     struct qm_tier_config c = config();
     const uint64_t n = 200;
@@ -84,7 +84,7 @@ static struct qm_tier *open_seen(const struct qm_tier_config *config)
 
 /* A server that ends between the announcement of an epoch and the witness' last word
  * has served nothing: the tier is believed. */
-static void test_killed_while_opening(void **state)
+TEST_WITH(test_killed_while_opening, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t;
@@ -123,7 +123,7 @@ static int sync_seen(void *opaque)
 
 /* A change that comes and goes while regions are being unmarked leaves its region
  * marked: of what lies there, nothing is believed after a crash of the machine. */
-static void test_changed_while_clearing(void **state)
+TEST_WITH(test_changed_while_clearing, setup, NULL)
 {
     for (unsigned changed = 0; changed < 2; changed++) {
         struct qm_tier_config c = config();
@@ -164,7 +164,7 @@ static bool observe_one(void *opaque, char text[QM_TIER_STATE])
 }
 
 /* The state that was recorded is erased, durably, before the first change. */
-static void test_erased_durably(void **state)
+TEST_WITH(test_erased_durably, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier_write w;
@@ -184,7 +184,7 @@ static void test_erased_durably(void **state)
 }
 
 /* Killed without a word: what was written is there, what was changed is not. */
-static void test_killed(void **state)
+TEST_WITH(test_killed, setup, NULL)
 {
     struct qm_tier_config c = config();
     struct qm_tier *t;
@@ -211,7 +211,7 @@ static void test_killed(void **state)
 
 /* The machine crashes, and before the tier was opened the volume was changed: with no
  * flush that covers that, nothing is kept, and with one everything is. */
-static void test_unflushed(void **state)
+TEST_WITH(test_unflushed, setup, NULL)
 {
     for (unsigned flushes = 0; flushes < 3; flushes++) {
         struct qm_tier_config c = config();
@@ -251,14 +251,5 @@ static void test_unflushed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_killed, setup),
-        cmocka_unit_test_setup(test_unflushed, setup),
-        cmocka_unit_test_setup(test_large_change_killed, setup),
-        cmocka_unit_test_setup(test_changed_while_clearing, setup),
-        cmocka_unit_test_setup(test_killed_while_opening, setup),
-        cmocka_unit_test_setup(test_erased_durably, setup),
-    };
-
-    return begin(argc) ? end(cmocka_run_group_tests(tests, NULL, NULL)) : 1;
+    return begin(argc) ? end(run_listed(NULL, NULL)) : 1;
 }

@@ -76,23 +76,13 @@ static void overlap(uint64_t offset, uint64_t count)
     disk_free(disk);
 }
 
-static void test_one_block(void **state)
+TEST(test_one_block)
 {
     overlap(UINT64_C(5) * BLOCK, 512);
 }
 
 /* Some are gone from the index, and their tags are killed together. */
-static void test_run_of_blocks(void **state)
+TEST(test_run_of_blocks)
 {
     overlap(BLOCK, UINT64_C(9) * BLOCK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_block),
-        cmocka_unit_test(test_run_of_blocks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #define BLOCK   16384u
 #define READERS 65536u /* 1,024 threads that read 64 blocks each */
 
-static void test_many(void **state)
+TEST(test_many)
 {
     struct qm_tier_config c = dataless(BLOCK, UINT64_C(16) << 20, QM_TIER_ADMIT_ALL);
     struct qm_tier *t = open_ok(&c);
@@ -50,7 +50,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 /* A reader has looked at the phase, an eviction has changed it, and then he has pinned
  * a block that stayed: the next eviction waits for him, whichever phase it begins in.
  */
-static void test_each_phase(void **state)
+TEST(test_each_phase)
 {
     (void)state;
     for (unsigned phase = 0; phase < 2; phase++) {
@@ -82,12 +82,4 @@ static void test_each_phase(void **state)
         assert_int_equal(pinned.waits, 1);
         qm_tier_close(t, QM_TIER_KEEP);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_each_phase)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

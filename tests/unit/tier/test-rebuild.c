@@ -112,7 +112,7 @@ static uint64_t learn(struct qm_tier *t, uint64_t at)
     return at;
 }
 
-static void hot_data_that_is_moved_is_admitted(void **state)
+TEST(hot_data_that_is_moved_is_admitted)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at, before;
@@ -132,7 +132,7 @@ static void hot_data_that_is_moved_is_admitted(void **state)
 
 /* Blocks that the tier held at the new place, too, are updated: they are inserted once
  * (with a thread that writes, twice would be two writes). */
-static void what_is_updated_is_not_handed_on(void **state)
+TEST(what_is_updated_is_not_handed_on)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before, there;
@@ -150,7 +150,7 @@ static void what_is_updated_is_not_handed_on(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
-static void no_more_is_admitted_than_was_read(void **state)
+TEST(no_more_is_admitted_than_was_read)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
@@ -164,7 +164,7 @@ static void no_more_is_admitted_than_was_read(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
-static void what_was_cold_stays_out(void **state)
+TEST(what_was_cold_stays_out)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
@@ -178,7 +178,7 @@ static void what_was_cold_stays_out(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
-static void short_failed_and_late_writes_are_none(void **state)
+TEST(short_failed_and_late_writes_are_none)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
@@ -205,7 +205,7 @@ static void short_failed_and_late_writes_are_none(void **state)
 }
 
 /* As InnoDB's doublewrite buffer: hot data is read, and the same place written. */
-static void what_is_not_read_again_stops_it(void **state)
+TEST(what_is_not_read_again_stops_it)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
@@ -223,7 +223,7 @@ static void what_is_not_read_again_stops_it(void **state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
-static void other_admission_has_none(void **state)
+TEST(other_admission_has_none)
 {
     const enum qm_tier_admit other[] = {QM_TIER_ADMIT_ALL, QM_TIER_ADMIT_NONE};
 
@@ -240,7 +240,7 @@ static void other_admission_has_none(void **state)
 
 /* Reads and writes that are no run of 256 KiB take no lock that all share; one that is
  * takes it once, and for those of its blocks that are of the sample. */
-static void others_take_no_lock(void **state)
+TEST(others_take_no_lock)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0);
@@ -260,20 +260,4 @@ static void others_take_no_lock(void **state)
     assert_in_range(taken, 2, 2 + RUN / 4);
     watched = NULL;
     qm_tier_close(t, QM_TIER_KEEP);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hot_data_that_is_moved_is_admitted),
-        cmocka_unit_test(what_is_updated_is_not_handed_on),
-        cmocka_unit_test(no_more_is_admitted_than_was_read),
-        cmocka_unit_test(what_was_cold_stays_out),
-        cmocka_unit_test(short_failed_and_late_writes_are_none),
-        cmocka_unit_test(what_is_not_read_again_stops_it),
-        cmocka_unit_test(other_admission_has_none),
-        cmocka_unit_test(others_take_no_lock),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

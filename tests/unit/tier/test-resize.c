@@ -35,7 +35,7 @@ static void count(struct qm_tier *t, uint64_t blocks)
 
 /* The shards of a large tier get very different shares of the blocks of a small one:
  * each has a place all the same.  The hash has another seed in each tier. */
-static void test_much_smaller(void **state)
+TEST(test_much_smaller)
 {
     for (unsigned seed = 0; seed < 4; seed++) {
         struct qm_tier_config c = dataless(BLOCK, WHOLE, QM_TIER_ADMIT_ALL);
@@ -60,7 +60,7 @@ static void test_much_smaller(void **state)
 }
 
 /* Whatever it is told, a table has what it holds. */
-static void test_table(void **state)
+TEST(test_table)
 {
     struct qm_tier_config c = dataless(BLOCK, WHOLE, QM_TIER_ADMIT_ALL);
     struct qm_tier *t = open_ok(&c);
@@ -72,7 +72,7 @@ static void test_table(void **state)
     qm_tier_close(t, QM_TIER_FORGET);
 }
 
-static void test_to_and_fro(void **state)
+TEST(test_to_and_fro)
 {
     static const uint64_t sizes[] = {SMALL, WHOLE,     2 * SMALL, LARGE, SMALL,
                                      LARGE, 3 * SMALL, SMALL,     WHOLE, SMALL};
@@ -94,7 +94,7 @@ static void test_to_and_fro(void **state)
 }
 
 /* To have a place for each block costs no more than the manual says. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
     struct qm_tier_config c = dataless(BLOCK, WHOLE, QM_TIER_ADMIT_ALL);
     struct qm_tier *t = open_ok(&c);
@@ -106,16 +106,4 @@ static void test_memory(void **state)
     assert_int_equal(qm_tier_resize(t, WHOLE), 0);
     assert_true(stats(t).memory <= large + (UINT64_C(64) << 10));
     qm_tier_close(t, QM_TIER_FORGET);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_much_smaller),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_to_and_fro),
-        cmocka_unit_test(test_memory),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

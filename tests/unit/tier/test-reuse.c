@@ -81,7 +81,7 @@ static uint64_t alike(uint64_t i, uint64_t capacity, uint64_t *seed)
 }
 
 /* All blocks are alike: whatever is admitted is worth no more than what it replaces. */
-static void test_alike(void **state)
+TEST(test_alike)
 {
     struct outcome all, some = compare("alike", alike, 98, &all);
 
@@ -96,7 +96,7 @@ static uint64_t passing(uint64_t i, uint64_t capacity, uint64_t *seed)
 
 /* Blocks are read a few times within a short while, and then never: what comes is worth
  * more than what leaves, though it was read no more often. */
-static void test_passing(void **state)
+TEST(test_passing)
 {
     struct outcome all;
 
@@ -106,7 +106,7 @@ static void test_passing(void **state)
 
 /* Blocks that leave are read again soon, so nothing is worth more; then others are
  * read, as often, and what the tier has never again.  Nothing that left says so. */
-static void test_over(void **state)
+TEST(test_over)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t capacity = stats(t).capacity, n = capacity * 5 / 4;
@@ -174,7 +174,7 @@ static uint64_t learned(struct qm_tier *t)
 
 /* A sample is replaced by a younger one of the same block while a read of it waits for
  * the lock: the younger one has not been watched for long. */
-static void test_replaced(void **state)
+TEST(test_replaced)
 {
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t before;
@@ -193,16 +193,4 @@ static void test_replaced(void **state)
     assert_null(raced);
     assert_int_equal(learned(t), before + 1);
     qm_tier_close(t, QM_TIER_KEEP);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alike),
-        cmocka_unit_test(test_passing),
-        cmocka_unit_test(test_over),
-        cmocka_unit_test(test_replaced),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

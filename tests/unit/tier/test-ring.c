@@ -138,7 +138,7 @@ static struct qm_tier_rings *rings_here(void)
     return rings;
 }
 
-static void test_reads(void **state)
+TEST_WITH(test_reads, setup, NULL)
 {
     struct qm_tier_rings *rings = rings_here();
 
@@ -154,7 +154,7 @@ static void test_reads(void **state)
 }
 
 /* One lies behind the end, one over it: only these fail. */
-static void test_end_of_file(void **state)
+TEST_WITH(test_end_of_file, setup, NULL)
 {
     struct qm_tier_rings *rings = rings_here();
 
@@ -171,7 +171,7 @@ static void test_end_of_file(void **state)
     qm_tier_rings_free(rings);
 }
 
-static void test_one_of_several(void **state)
+TEST_WITH(test_one_of_several, setup, NULL)
 {
     const int half = BLOCK / 2,
               results_of_one[] = {-EIO, half, 0, -EAGAIN, -EINTR, -EINVAL, 1};
@@ -192,7 +192,7 @@ static void test_one_of_several(void **state)
 }
 
 /* A signal costs no ring. */
-static void test_interrupted(void **state)
+TEST_WITH(test_interrupted, setup, NULL)
 {
     struct qm_tier_rings *rings = rings_here();
 
@@ -242,7 +242,7 @@ static bool reads_well(struct qm_tier_rings *rings)
 }
 
 /* Rings that the kernel refuses are not used again. */
-static void test_refused(void **state)
+TEST_WITH(test_refused, setup, NULL)
 {
     const int errors[] = {-EPERM, -ENOSYS};
 
@@ -268,7 +268,7 @@ static unsigned turned_away(struct qm_tier_rings *rings)
 
 /* Those that the kernel has no memory for are, after a while, and read the right
  * things; also if there was no memory to make them again at first. */
-static void test_put_off(void **state)
+TEST_WITH(test_put_off, setup, NULL)
 {
     const int errors[] = {-EAGAIN, -EBUSY, -ENOMEM};
 
@@ -295,7 +295,7 @@ static void test_put_off(void **state)
     }
 }
 
-static void test_none(void **state)
+TEST_WITH(test_none, setup, NULL)
 {
     const int errors[] = {-EPERM, -ENOSYS, -ENOMEM};
     struct qm_tier_rings *rings;
@@ -370,7 +370,7 @@ static void *read_much(void *opaque)
 }
 
 /* More threads than rings: who finds none is told so. */
-static void test_threads(void **state)
+TEST_WITH(test_threads, setup, NULL)
 {
     pthread_t threads[QM_TIER_RINGS + 4];
 
@@ -423,7 +423,7 @@ static size_t read_tier(struct qm_tier *t)
 
 /* The same hits with rings, without, and where the kernel has none; a block that the
  * disk has spoilt is a miss, and the others are not. */
-static void test_tier(void **state)
+TEST_WITH(test_tier, setup, NULL)
 {
     struct qm_tier_stats s;
     struct qm_tier *t;
@@ -503,12 +503,6 @@ static bool make_file(void)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(test_reads),       TEST(test_end_of_file), TEST(test_one_of_several),
-        TEST(test_interrupted), TEST(test_refused),     TEST(test_put_off),
-        TEST(test_none),        TEST(test_threads),     TEST(test_tier),
-    };
     struct qm_tier_rings *rings;
     int r;
 
@@ -521,7 +515,7 @@ int main(void)
     qm_tier_rings_free(rings);
     if (!there)
         printf("this kernel has no io_uring for us: most of this is skipped\n");
-    r = cmocka_run_group_tests(tests, NULL, NULL);
+    r = run_listed(NULL, NULL);
     close(fd);
     unlink(path);
     rmdir(dir);

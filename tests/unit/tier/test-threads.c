@@ -257,12 +257,12 @@ static void run_threads(enum qm_tier_admit admit)
     assert_true(moved);
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     run_threads(QM_TIER_ADMIT_ALL);
 }
 
-static void test_moves(void **state)
+TEST(test_moves)
 {
     run_threads(QM_TIER_ADMIT_AUTO);
 }
@@ -279,7 +279,7 @@ static void check_all(void)
     }
 }
 
-static void test_killed(void **state)
+TEST(test_killed)
 {
     uint64_t seed = 99, recovered = 0;
 
@@ -323,11 +323,6 @@ static void test_killed(void **state)
 /* With an argument, several blocks are read by threads, not by io_uring. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_killed),
-    };
     int r;
 
     ring = argc < 2;
@@ -336,7 +331,7 @@ int main(int argc, char **argv)
     if (volume == MAP_FAILED || !mkdtemp(dir))
         return 1;
     snprintf(path, sizeof path, "%s/tier", dir);
-    r = cmocka_run_group_tests(tests, NULL, NULL);
+    r = run_listed(NULL, NULL);
     unlink(path);
     rmdir(dir);
     return r;

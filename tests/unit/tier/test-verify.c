@@ -107,7 +107,7 @@ static void fill(const char *state)
     qm_tier_close(t, QM_TIER_KEEP);
 }
 
-static void test_states(void **state)
+TEST(test_states)
 {
     static const char *const before[] = {"", NULL, "another", "stat", "state1"};
     struct qm_tier *t;
@@ -130,7 +130,7 @@ static void test_states(void **state)
     assert_int_equal(told.n, 0);
 }
 
-static void test_compare(void **state)
+TEST(test_compare)
 {
     struct qm_tier *t;
 
@@ -164,7 +164,7 @@ static void test_compare(void **state)
 }
 
 /* What is unverified stays so, whatever the next states say and however it ends. */
-static void test_stays(void **state)
+TEST(test_stays)
 {
     struct qm_tier *t;
     pid_t child;
@@ -192,7 +192,7 @@ static void test_stays(void **state)
 
 /* A state that changes with each write: recorded when nothing changes, erased before
  * the first change, also if the process is killed then. */
-static void test_observed(void **state)
+TEST(test_observed)
 {
     struct qm_tier *t;
     pid_t child;
@@ -241,7 +241,7 @@ static void test_observed(void **state)
 
 /* Somebody changes the volume while the tier is open, and this program does not: that
  * is said, and no later state hides it. */
-static void test_others(void **state)
+TEST(test_others)
 {
     struct qm_tier *t;
 
@@ -266,7 +266,7 @@ static void test_others(void **state)
 
 /* The same before the first change of this program: what it records later is not
  * believed, since blocks that the others have changed are still there. */
-static void test_others_first(void **state)
+TEST(test_others_first)
 {
     static const char *const texts[] = {"s2", ""}; /* "": that cannot be known now */
     struct qm_tier *t;
@@ -308,7 +308,7 @@ static struct qm_tier *open_vouching(enum qm_tier_verify verify)
 
 /* Who vouches for the volume does not vouch for what the server itself has changed
  * without the tier, after it was disclaimed, nor for what was not compared yet. */
-static void test_vouched(void **state)
+TEST(test_vouched)
 {
     struct qm_tier *t;
 
@@ -377,7 +377,7 @@ static void *changing(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     pthread_t threads[4];
     unsigned kept = 0;
@@ -409,18 +409,12 @@ static void test_threads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states),  cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_stays),   cmocka_unit_test(test_observed),
-        cmocka_unit_test(test_others),  cmocka_unit_test(test_others_first),
-        cmocka_unit_test(test_vouched), cmocka_unit_test(test_threads),
-    };
     int r;
 
     if (!mkdtemp(dir))
         return 1;
     snprintf(path, sizeof path, "%s/tier", dir);
-    r = cmocka_run_group_tests(tests, NULL, NULL);
+    r = run_listed(NULL, NULL);
     unlink(path);
     rmdir(dir);
     return r;
