@@ -3,14 +3,11 @@
  * stays.  The kernel is played here. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "cli/attach.h"
 #include "cli/daemon.h"
@@ -105,7 +102,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void test_it_ends(void **state)
+TEST_WITH(test_it_ends, set_up, NULL)
 {
     assert_true(attach_detach(&options, true));
     assert_int_equal(syncs, 1);
@@ -113,7 +110,7 @@ static void test_it_ends(void **state)
 }
 
 /* What cannot be written back would be lost. */
-static void test_it_cannot_be_written_back(void **state)
+TEST_WITH(test_it_cannot_be_written_back, set_up, NULL)
 {
     sync_error = EIO;
     assert_false(attach_detach(&options, true));
@@ -125,7 +122,7 @@ static void test_it_cannot_be_written_back(void **state)
     assert_int_equal(disconnects, 1);
 }
 
-static void test_it_is_used(void **state)
+TEST_WITH(test_it_is_used, set_up, NULL)
 {
     in_use = true;
     assert_false(attach_detach(&options, true));
@@ -135,15 +132,4 @@ static void test_it_is_used(void **state)
     assert_int_equal(disconnects, 0);
     options.force = true;
     assert_true(attach_detach(&options, false));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_it_ends, set_up),
-        cmocka_unit_test_setup(test_it_cannot_be_written_back, set_up),
-        cmocka_unit_test_setup(test_it_is_used, set_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-join.c - reads that were submitted, and the requests that come of them. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/attach/join.h"
 
@@ -88,7 +85,7 @@ static struct qm_join_stats stats(void)
     return s;
 }
 
-static void test_simple(void **state)
+TEST_WITH(test_simple, set_up, tear_down)
 {
     event(1, 16 * K, 16 * K, 1);
     event(2, 64 * K, 4 * K, 2);
@@ -104,7 +101,7 @@ static void test_simple(void **state)
 }
 
 /* A thread without a context reads: that is known, too. */
-static void test_none(void **state)
+TEST_WITH(test_none, set_up, tear_down)
 {
     event(0, 0, 4 * K, 1);
     assert_true(qm_join_knows(join, 0, 4 * K));
@@ -113,7 +110,7 @@ static void test_none(void **state)
 }
 
 /* One read becomes several requests, also across a region's border and in any order. */
-static void test_split_read(void **state)
+TEST_WITH(test_split_read, set_up, tear_down)
 {
     event(1, 64 * K, 256 * K, 1);
     assert_int_equal(whose(192 * K, 64 * K, 2), 1);
@@ -131,7 +128,7 @@ static void test_split_read(void **state)
 }
 
 /* One request of several reads. */
-static void test_merged(void **state)
+TEST_WITH(test_merged, set_up, tear_down)
 {
     event(1, 0, 4 * K, 1);
     event(2, 4 * K, 8 * K, 2);
@@ -150,7 +147,7 @@ static void test_merged(void **state)
 }
 
 /* More contexts than there is room for: the data is all there, the last of no one. */
-static void test_too_many(void **state)
+TEST_WITH(test_too_many, set_up, tear_down)
 {
     for (unsigned i = 0; i < 2 * PIECES; i++)
         event(i + 1, i * K, K, i);
@@ -161,7 +158,7 @@ static void test_too_many(void **state)
 }
 
 /* The same bytes, read by several: first come, first served, byte by byte. */
-static void test_order(void **state)
+TEST_WITH(test_order, set_up, tear_down)
 {
     event(1, 0, 8 * K, 1);
     event(2, 0, 8 * K, 2);
@@ -178,7 +175,7 @@ static void test_order(void **state)
 }
 
 /* An event that comes after its request must not be the next one's. */
-static void test_late(void **state)
+TEST_WITH(test_late, set_up, tear_down)
 {
     assert_int_equal(whose(0, 16 * K, 100), 0);
     event(1, 0, 8 * K, 99);
@@ -191,7 +188,7 @@ static void test_late(void **state)
     assert_int_equal(whose(8 * K, 8 * K, 130), 3);
 }
 
-static void test_aged(void **state)
+TEST_WITH(test_aged, set_up, tear_down)
 {
     event(1, 0, 4 * K, 1);
     event(2, 8 * K, 4 * K, QM_JOIN_LATE);
@@ -206,7 +203,7 @@ static void test_aged(void **state)
 }
 
 /* Requests of which nothing is ever told do not pile up either. */
-static void test_asked_aged(void **state)
+TEST_WITH(test_asked_aged, set_up, tear_down)
 {
     assert_int_equal(whose(0, 4 * K, 1), 0);
     assert_int_equal(whose(8 * K, 4 * K, QM_JOIN_ASKED), 0);
@@ -220,7 +217,7 @@ static void test_asked_aged(void **state)
     assert_int_equal(references[1], 2);
 }
 
-static void test_overflow(void **state)
+TEST_WITH(test_overflow, set_up, tear_down)
 {
     /* One region ... */
     for (unsigned i = 0; i < 3 * QM_JOIN_REGION_MOST; i++)
@@ -245,7 +242,7 @@ static void test_overflow(void **state)
 }
 
 /* Random reads, cut and merged at random: with the truth at hand. */
-static void test_random(void **state)
+TEST_WITH(test_random, set_up, tear_down)
 {
     enum { UNITS = 512, ROUNDS = 20000 };
     static unsigned char
@@ -292,23 +289,4 @@ static void test_random(void **state)
     }
     assert_int_equal(stats().unknown, 0);
     assert_int_equal(stats().dropped, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_simple, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_none, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_split_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_merged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_too_many, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_aged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_asked_aged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_overflow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_random, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static unsigned write_page(unsigned flags, unsigned page, char letter)
 }
 
 /* What a client asked to be on stable storage is there when it is answered. */
-static void test_write_fua(void **state)
+TEST_WITH(test_write_fua, set_up, leave)
 {
     serve();
     assert_int_equal(write_page(0, 1, 'a'), 0);
@@ -121,7 +121,7 @@ static void test_write_fua(void **state)
 }
 
 /* The same where the server has no FUA. */
-static void test_write_fua_by_flush(void **state)
+TEST_WITH(test_write_fua_by_flush, set_up, leave)
 {
     mock.no_fua = true;
     serve();
@@ -129,7 +129,7 @@ static void test_write_fua_by_flush(void **state)
     assert_int_equal(mock_byte(&mock, true, 2 * PAGE), 'b');
 }
 
-static void test_zeroes_fua(void **state)
+TEST_WITH(test_zeroes_fua, set_up, leave)
 {
     serve();
     assert_int_equal(write_page(FUA, 3, 'c'), 0);
@@ -141,7 +141,7 @@ static void test_zeroes_fua(void **state)
     assert_int_equal(mock_count(&mock, MOCK_ZERO), 2);
 }
 
-static void test_trim_fua(void **state)
+TEST_WITH(test_trim_fua, set_up, leave)
 {
     serve();
     assert_int_equal(write_page(0, 4, 'd'), 0);
@@ -169,20 +169,20 @@ static void cannot_trim(void)
 }
 
 /* A server that cannot trim is not made to write: a thin volume would fill up. */
-static void test_trim_is_advice(void **state)
+TEST_WITH(test_trim_is_advice, set_up, leave)
 {
     mock.no_trim = true;
     cannot_trim();
 }
 
-static void test_trim_with_one_connection(void **state)
+TEST_WITH(test_trim_with_one_connection, set_up, leave)
 {
     mock.no_multi_conn = true;
     cannot_trim();
 }
 
 /* A write comes after the trimming that was asked for before it, whatever is lost. */
-static void test_trim_keeps_its_place(void **state)
+TEST_WITH(test_trim_keeps_its_place, set_up, leave)
 {
     struct job write = {.what = JOB_WRITE, .page = 7, .letter = 'g'};
 
@@ -202,7 +202,7 @@ static void test_trim_keeps_its_place(void **state)
 
 /* A flush says an error that was the device's, once to each connection that is a client
  * of its own. */
-static void test_errors_are_told(void **state)
+TEST_WITH(test_errors_are_told, set_up, leave)
 {
     options.mode = QM_RETAIN_OFF;
     serve();
@@ -217,7 +217,7 @@ static void test_errors_are_told(void **state)
 
 /* Of several file systems on the kernel's device each hears that writes were lost,
  * until whose device it is takes it back. */
-static void test_each_hears_of_a_loss(void **state)
+TEST_WITH(test_each_hears_of_a_loss, set_up, leave)
 {
     _Atomic unsigned known;
 
@@ -244,7 +244,7 @@ static void test_each_hears_of_a_loss(void **state)
     assert_int_equal(request(NBD_CMD_FLUSH, 0, 0), 0);
 }
 
-static void test_flags(void **state)
+TEST_WITH(test_flags, set_up, leave)
 {
     const struct qm_nbd_device open = {.size = 1}, fixed = {.read_only = true};
     const unsigned always = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH |
@@ -265,7 +265,7 @@ static bool is_over(void *opaque)
 }
 
 /* A request whose client has gone is given up, though the server is away. */
-static void test_client_that_goes(void **state)
+TEST_WITH(test_client_that_goes, set_up, leave)
 {
     serve();
     mock_crash(&mock, false);
@@ -279,7 +279,7 @@ static void test_client_that_goes(void **state)
 }
 
 /* A command without a range, or with none of its device, does nothing. */
-static void test_no_range(void **state)
+TEST_WITH(test_no_range, set_up, leave)
 {
     struct nbd_request r = {.magic = htobe32(NBD_REQUEST_MAGIC),
                             .type = htobe32(NBD_CMD_TRIM)};
@@ -298,7 +298,7 @@ static void *shake_hands(void *opaque)
 
 /* How long a reply may take to be sent is bounded in the handshake only: a client that
  * reads late is not cut off later. */
-static void test_handshake_leaves_no_bound(void **state)
+TEST(test_handshake_leaves_no_bound)
 {
     char greeting[18], export[10];
     const char answer[] = "\0\0\0\3IHAVEOPT\0\0\0\1\0\0\0\0";
@@ -319,26 +319,4 @@ static void test_handshake_leaves_no_bound(void **state)
     assert_int_equal(bound.tv_sec, 0);
     close(ends[0]);
     close(ends[1]);
-}
-
-int main(void)
-{
-#define NBD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave)
-    const struct CMUnitTest tests[] = {
-        NBD_TEST(test_write_fua),
-        NBD_TEST(test_write_fua_by_flush),
-        NBD_TEST(test_zeroes_fua),
-        NBD_TEST(test_trim_fua),
-        NBD_TEST(test_trim_is_advice),
-        NBD_TEST(test_trim_with_one_connection),
-        NBD_TEST(test_trim_keeps_its_place),
-        NBD_TEST(test_errors_are_told),
-        NBD_TEST(test_each_hears_of_a_loss),
-        NBD_TEST(test_flags),
-        NBD_TEST(test_client_that_goes),
-        NBD_TEST(test_no_range),
-        cmocka_unit_test(test_handshake_leaves_no_bound),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

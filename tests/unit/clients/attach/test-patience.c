@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-patience.c - for how long a read waits for its context. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/attach/patience.h"
 
@@ -46,7 +43,7 @@ static struct result read_that(uint64_t told, uint64_t free)
     }
 }
 
-static void test_what_is_known_waits_for_nothing(void **state)
+TEST_WITH(test_what_is_known_waits_for_nothing, set_up, NULL)
 {
     struct result r = read_that(0, 0);
 
@@ -57,7 +54,7 @@ static void test_what_is_known_waits_for_nothing(void **state)
     assert_int_equal(r.looks, 1);
 }
 
-static void test_what_is_never_told_waits_for_nothing(void **state)
+TEST_WITH(test_what_is_never_told_waits_for_nothing, set_up, NULL)
 {
     for (unsigned i = 0; i < 1000; i++) {
         struct result r = read_that(NEVER, 0);
@@ -70,7 +67,7 @@ static void test_what_is_never_told_waits_for_nothing(void **state)
 }
 
 /* The processor that writes the record stands still for that long. */
-static void test_a_late_record_is_waited_for(void **state)
+TEST_WITH(test_a_late_record_is_waited_for, set_up, NULL)
 {
     static const uint64_t late[] = {1000,    20000,   MS,      6 * MS,
                                     30 * MS, 90 * MS, 199 * MS};
@@ -85,7 +82,7 @@ static void test_a_late_record_is_waited_for(void **state)
     }
 }
 
-static void test_one_in_its_way_ends_the_waiting(void **state)
+TEST_WITH(test_one_in_its_way_ends_the_waiting, set_up, NULL)
 {
     struct result r = read_that(NEVER, 10 * MS);
 
@@ -93,7 +90,7 @@ static void test_one_in_its_way_ends_the_waiting(void **state)
     assert_in_range(r.waited, 10 * MS, 15 * MS);
 }
 
-static void test_a_ring_that_stands_still(void **state)
+TEST_WITH(test_a_ring_that_stands_still, set_up, NULL)
 {
     for (unsigned i = 0; i < QM_PATIENCE_BLIND; i++) {
         struct result r = read_that(NEVER, NEVER);
@@ -105,17 +102,4 @@ static void test_a_ring_that_stands_still(void **state)
         assert_int_equal(read_that(NEVER, NEVER).waited, 0);
     assert_true(read_that(0, 0).known);
     assert_true(read_that(30 * MS, 30 * MS).known);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_what_is_known_waits_for_nothing, set_up),
-        cmocka_unit_test_setup(test_what_is_never_told_waits_for_nothing, set_up),
-        cmocka_unit_test_setup(test_a_late_record_is_waited_for, set_up),
-        cmocka_unit_test_setup(test_one_in_its_way_ends_the_waiting, set_up),
-        cmocka_unit_test_setup(test_a_ring_that_stands_still, set_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-contexts.c - contexts from tables of slots, honest ones and others. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,7 +138,7 @@ static struct qm_agent_contexts_stats stats(void)
 }
 
 /* A context is begun at its first read, with what is around it, once. */
-static void test_begun_when_read(void **state)
+TEST_WITH(test_begun_when_read, setup, teardown)
 {
     uint64_t c = set(&table, 1, 1, 0, QM_WIRE_CONNECTION, "client");
     uint64_t q = set(&table, 2, 2, c, QM_WIRE_QUERY, "SELECT ?");
@@ -161,7 +158,7 @@ static void test_begun_when_read(void **state)
 
 /* It ends when the table says so, or its slot has another; what is nested goes first.
  */
-static void test_ends(void **state)
+TEST_WITH(test_ends, setup, teardown)
 {
     uint64_t c = set(&table, 1, 1, 0, QM_WIRE_CONNECTION, "");
     uint64_t t = set(&table, 2, 2, c, QM_WIRE_TRANSACTION, "");
@@ -180,7 +177,7 @@ static void test_ends(void **state)
 }
 
 /* One that has ended already is still told of, since its slot describes it. */
-static void test_read_just_before_the_end(void **state)
+TEST_WITH(test_read_just_before_the_end, setup, teardown)
 {
     uint64_t q = set(&table, 1, 1, 0, QM_WIRE_QUERY, "x");
 
@@ -190,7 +187,7 @@ static void test_read_just_before_the_end(void **state)
     assert_true(begun[1].ended);
 }
 
-static void test_stale(void **state)
+TEST_WITH(test_stale, setup, teardown)
 {
     uint64_t q = set(&table, 1, 1, 0, QM_WIRE_QUERY, "x");
 
@@ -203,7 +200,7 @@ static void test_stale(void **state)
 }
 
 /* What is no sense, or a lie. */
-static void test_false_slots(void **state)
+TEST_WITH(test_false_slots, setup, teardown)
 {
     uint64_t a;
 
@@ -228,7 +225,7 @@ static void test_false_slots(void **state)
 }
 
 /* Deeper than is allowed: the outer ones are left out, and nothing overflows. */
-static void test_deep(void **state)
+TEST_WITH(test_deep, setup, teardown)
 {
     uint64_t parent = 0;
 
@@ -238,7 +235,7 @@ static void test_deep(void **state)
     assert_int_equal(last, QM_AGENT_CONTEXTS_DEPTH + 1);
 }
 
-static void test_bounded(void **state)
+TEST_WITH(test_bounded, setup, teardown)
 {
     struct table many = make_table(QM_AGENT_SLOTS_MAX, F_SEAL_SHRINK);
 
@@ -256,7 +253,7 @@ static void test_bounded(void **state)
 }
 
 /* Read one after the other, as deep as they are: no deeper than is allowed. */
-static void test_deep_step_by_step(void **state)
+TEST_WITH(test_deep_step_by_step, setup, teardown)
 {
     uint64_t parent = 0;
 
@@ -274,7 +271,7 @@ static void test_deep_step_by_step(void **state)
 }
 
 /* Half of the contexts end at once, in any order of nesting. */
-static void test_many_end(void **state)
+TEST_WITH(test_many_end, setup, teardown)
 {
     uint64_t words[SLOTS];
 
@@ -291,7 +288,7 @@ static void test_many_end(void **state)
 }
 
 /* Looking for contexts in a table that nobody has written to does not fill it. */
-static void test_empty_table(void **state)
+TEST_WITH(test_empty_table, setup, teardown)
 {
     struct table many = make_table(QM_AGENT_SLOTS_MAX, F_SEAL_SHRINK);
     struct stat st;
@@ -306,7 +303,7 @@ static void test_empty_table(void **state)
 
 /* However many have ended, a sweep looks at some; the next ones at the others, also
  * when the process that was next has gone. */
-static void test_sweeps_in_parts(void **state)
+TEST_WITH(test_sweeps_in_parts, setup, teardown)
 {
     const unsigned slots = 1024, processes = 6;
     struct table many = make_table(slots, F_SEAL_SHRINK);
@@ -333,7 +330,7 @@ static void test_sweeps_in_parts(void **state)
 }
 
 /* A helper reads on behalf of another process' context, of the same user only. */
-static void test_helpers(void **state)
+TEST_WITH(test_helpers, setup, teardown)
 {
     struct table helper = make_table(SLOTS, F_SEAL_SHRINK);
     uint64_t q = set(&table, 1, 5, 0, QM_WIRE_QUERY, "leader"), w;
@@ -358,7 +355,7 @@ static void test_helpers(void **state)
 }
 
 /* A user's processes together do not use up what there is for all; root's may. */
-static void test_a_users_share(void **state)
+TEST_WITH(test_a_users_share, setup, teardown)
 {
     const unsigned slots = 8192;
     struct table many = make_table(slots, F_SEAL_SHRINK);
@@ -382,7 +379,7 @@ static void test_a_users_share(void **state)
 /* Threads may have any names; classes are few. */
 /* When there are too many threads, the one that has not read for longest ends; and so
  * do those that are idle, however they stand among busy ones. */
-static void test_busy_threads_stay(void **state)
+TEST_WITH(test_busy_threads_stay, setup, teardown)
 {
     const struct qm_sink sink = {begin, end, NULL};
     struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
@@ -411,7 +408,7 @@ static void test_busy_threads_stay(void **state)
 }
 
 /* What an io_uring worker reads is its submitter's, if its name says whose. */
-static void test_io_uring_workers(void **state)
+TEST_WITH(test_io_uring_workers, setup, teardown)
 {
     const struct qm_sink sink = {begin, end, NULL};
     struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
@@ -429,7 +426,7 @@ static void test_io_uring_workers(void **state)
     qm_agent_threads_free(threads);
 }
 
-static void test_names_of_threads(void **state)
+TEST_WITH(test_names_of_threads, setup, teardown)
 {
     const struct qm_sink sink = {begin, end, NULL};
     struct qm_agent_threads *threads = qm_agent_threads_new(&sink);
@@ -452,7 +449,7 @@ static void test_names_of_threads(void **state)
     qm_agent_threads_free(threads);
 }
 
-static void test_registration(void **state)
+TEST_WITH(test_registration, setup, teardown)
 {
     struct table loose = make_table(SLOTS, 0);
     int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -477,7 +474,7 @@ static void test_registration(void **state)
     free_table(&loose, SLOTS);
 }
 
-static void test_a_sink_that_refuses(void **state)
+TEST_WITH(test_a_sink_that_refuses, setup, teardown)
 {
     uint64_t q = set(&table, 1, 1, 0, QM_WIRE_QUERY, "");
 
@@ -485,30 +482,4 @@ static void test_a_sink_that_refuses(void **state)
     assert_int_equal(qm_agent_contexts_find(contexts, 100, q), 0);
     refuses = false;
     assert_int_equal(qm_agent_contexts_find(contexts, 100, q), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_begun_when_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_read_just_before_the_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stale, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_false_slots, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deep, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deep_step_by_step, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_empty_table, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_sweeps_in_parts, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_helpers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_users_share, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_names_of_threads, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_busy_threads_stay, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_io_uring_workers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_registration, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_sink_that_refuses, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

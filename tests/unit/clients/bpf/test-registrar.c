@@ -4,11 +4,8 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/bpf/registrar.h"
 
@@ -103,7 +100,7 @@ static mode_t mode_of(const char *file)
     return st.st_mode & 07777;
 }
 
-static void test_mode(void **state)
+TEST_WITH(test_mode, set_up, tear_down)
 {
     mode_t before = umask(077);
 
@@ -114,7 +111,7 @@ static void test_mode(void **state)
 }
 
 /* A link in the socket's place is not followed: not for its mode, not at the end. */
-static void test_link_in_its_place(void **state)
+TEST_WITH(test_link_in_its_place, set_up, tear_down)
 {
     hostile = true;
     open_door();
@@ -203,7 +200,7 @@ static void await_step(int from_child)
 
 /* A user that connects more often than his share is refused the rest; others come in.
  */
-static void test_shares(void **state)
+TEST_WITH(test_shares, set_up, tear_down)
 {
     struct rlimit before, few;
     int steps[2], go[2], fds[MOST], open = 0, status;
@@ -276,7 +273,7 @@ static void test_shares(void **state)
 
 /* A process that has said hello and ended before it is heard is not registered: its
  * number may be another's by now.  Its connection is held by a child of its own. */
-static void test_hello_of_one_who_has_ended(void **state)
+TEST_WITH(test_hello_of_one_who_has_ended, set_up, tear_down)
 {
     int steps[2], go[2], status, fd;
     pid_t child;
@@ -330,7 +327,7 @@ static void await_closed(int fd)
 }
 
 /* A process has one registration: the newest. */
-static void test_registering_anew(void **state)
+TEST_WITH(test_registering_anew, set_up, tear_down)
 {
     int first, second;
 
@@ -351,7 +348,7 @@ static void test_registering_anew(void **state)
 }
 
 /* Who comes and says nothing, or brings more than one table, does not stay. */
-static void test_silent_and_strange(void **state)
+TEST_WITH(test_silent_and_strange, set_up, tear_down)
 {
     int silent, strange;
 
@@ -365,19 +362,4 @@ static void test_silent_and_strange(void **state)
     await_closed(silent);
     close(silent);
     close(strange);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_mode, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_link_in_its_place, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_shares, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_hello_of_one_who_has_ended, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_registering_anew, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_silent_and_strange, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,20 +6,16 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/libqmctx/device.h"
 #include "mock-server.h"
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 enum { PAGE = 4096 };
 
 extern struct mock_server mock;

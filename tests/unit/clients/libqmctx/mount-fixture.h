@@ -4,15 +4,12 @@
 #ifndef MOUNT_FIXTURE_H
 #define MOUNT_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/libqmctx/qmctx.h"
 #include "mock-mount.h"

@@ -3,9 +3,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/libqmctx/qmctx.h"
 #include "clients/protocol/quickmine-agent.h"
@@ -94,7 +91,7 @@ static void leave(struct qmctx *ctx, int listener, int connection)
 }
 
 /* The look that finds the agent gone calls the next one. */
-static void test_successor(void **state)
+TEST(test_successor)
 {
     int listener, connection;
     struct qmctx *ctx = announce(&listener, &connection);
@@ -112,7 +109,7 @@ static void test_successor(void **state)
 }
 
 /* One that has refused the program may take it later. */
-static void test_refusal(void **state)
+TEST(test_refusal)
 {
     int listener, connection;
     struct qmctx *ctx = announce(&listener, &connection);
@@ -143,10 +140,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_successor),
-        cmocka_unit_test(test_refusal),
-    };
-
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_listed(set_up, tear_down);
 }

@@ -51,7 +51,7 @@ static int finish_aio(struct aio *aio)
     return aio->error;
 }
 
-static void test_requests(void **state)
+TEST_WITH(test_requests, set_up, tear_down)
 {
     struct aio write = {.write = true}, read = {0}, chain[20] = {0}, none = {0};
 
@@ -86,7 +86,7 @@ static void test_requests(void **state)
 
 /* Those in flight when the server goes, and those started while it is away, are
  * carried out when it is back; what was retained goes before. */
-static void test_loss(void **state)
+TEST_WITH(test_loss, set_up, tear_down)
 {
     static struct aio aio[64];
 
@@ -114,7 +114,7 @@ static void test_loss(void **state)
 }
 
 /* Overlapping ones in the order in which they were started, with synchronous ones. */
-static void test_order(void **state)
+TEST_WITH(test_order, set_up, tear_down)
 {
     struct aio first = {0}, second = {0};
     struct job third = {.what = JOB_WRITE, .page = 1, .letter = 'c'};
@@ -136,7 +136,7 @@ static void test_order(void **state)
 }
 
 /* One that fails does not keep those that overlap it. */
-static void test_order_after_an_error(void **state)
+TEST_WITH(test_order_after_an_error, set_up, tear_down)
 {
     struct aio first = {0}, second = {0};
 
@@ -156,7 +156,7 @@ static void test_order_after_an_error(void **state)
 }
 
 /* Starting one does not wait for room, and neither does it get more than there is. */
-static void test_no_room(void **state)
+TEST_WITH(test_no_room, set_up, tear_down)
 {
     static struct aio aio[32];
 
@@ -176,7 +176,7 @@ static void test_no_room(void **state)
 
 /* A stable one is, also where the server has no FUA; a flush that fails is its error.
  */
-static void test_without_fua(void **state)
+TEST_WITH(test_without_fua, set_up, tear_down)
 {
     struct aio aio = {0};
 
@@ -202,7 +202,7 @@ static void test_without_fua(void **state)
 }
 
 /* That flush is one as any: after it nothing that was retained is taken for stable. */
-static void test_its_flush_fails(void **state)
+TEST_WITH(test_its_flush_fails, set_up, tear_down)
 {
     struct aio aio = {0};
 
@@ -219,7 +219,7 @@ static void test_its_flush_fails(void **state)
 }
 
 /* One that is answered across a flush stays retained. */
-static void test_write_across_a_flush(void **state)
+TEST_WITH(test_write_across_a_flush, set_up, tear_down)
 {
     struct aio aio = {0};
 
@@ -236,7 +236,7 @@ static void test_write_across_a_flush(void **state)
 }
 
 /* How long they wait, and that closing gives each its end. */
-static void test_waiting(void **state)
+TEST_WITH(test_waiting, set_up, tear_down)
 {
     struct aio early = {0}, late = {0};
 
@@ -300,7 +300,7 @@ static void *hammer(void *opaque)
     return failed;
 }
 
-static void test_all_at_once(void **state)
+TEST_WITH(test_all_at_once, set_up, tear_down)
 {
     pthread_t thread[THREADS];
     unsigned number[THREADS];
@@ -328,19 +328,4 @@ static void test_all_at_once(void **state)
     assert_int_equal(flush(), 0);
     assert_int_equal(qm_device_losses(device), 0);
     assert_true(mock_is_all_durable(&mock));
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_requests),        TEST(test_loss),
-        TEST(test_order),           TEST(test_order_after_an_error),
-        TEST(test_its_flush_fails), TEST(test_no_room),
-        TEST(test_without_fua),     TEST(test_write_across_a_flush),
-        TEST(test_waiting),         TEST(test_all_at_once),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void check_watched(const struct sockaddr *any, socklen_t len, const char 
     assert_null(connected);
 }
 
-static void test_peer_is_watched(void **state)
+TEST_WITH(test_peer_is_watched, set_up, tear_down)
 {
     struct sockaddr_in four = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -130,7 +130,7 @@ static void test_peer_is_watched(void **state)
 }
 
 /* An older server says nothing of itself: each loss may be of everything. */
-static void test_older_server(void **state)
+TEST_WITH(test_older_server, set_up, tear_down)
 {
     mock.no_instance = true;
     open_device();
@@ -147,7 +147,7 @@ static void test_older_server(void **state)
 }
 
 /* A server of any other kind. */
-static void test_plain_server(void **state)
+TEST_WITH(test_plain_server, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 0};
 
@@ -172,7 +172,7 @@ static bool one_connection_hangs(void *opaque)
 
 /* It cannot say when a write has ended whose connection was lost.  So nothing is sent
  * for a while: the old write does not land on what was written later. */
-static void test_late_write_at_a_plain_server(void **state)
+TEST_WITH(test_late_write_at_a_plain_server, set_up, tear_down)
 {
     struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
                second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
@@ -198,7 +198,7 @@ static void test_late_write_at_a_plain_server(void **state)
 
 /* It takes no longer than that; and where no change was under way, nothing is waited
  * for. */
-static void test_a_plain_server_settles(void **state)
+TEST_WITH(test_a_plain_server_settles, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'a'};
 
@@ -221,7 +221,7 @@ static void test_a_plain_server_settles(void **state)
 }
 
 /* A socket that takes connections and never answers does not keep the device. */
-static void test_silent_server(void **state)
+TEST_WITH(test_silent_server, set_up, tear_down)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
@@ -245,7 +245,7 @@ static bool is_gone(void *opaque)
 }
 
 /* How long requests wait. */
-static void test_waiting(void **state)
+TEST_WITH(test_waiting, set_up, tear_down)
 {
     _Atomic bool gone = false;
     struct qm_requester requester = {.gone = is_gone, .opaque = &gone};
@@ -283,7 +283,7 @@ static void test_waiting(void **state)
 }
 
 /* A device that gives up does so for good. */
-static void test_giving_up(void **state)
+TEST_WITH(test_giving_up, set_up, tear_down)
 {
     options.reconnect = 0;
     open_device();
@@ -303,7 +303,7 @@ static void *open_patiently(void *opaque)
     return NULL;
 }
 
-static void test_patient_open(void **state)
+TEST_WITH(test_patient_open, set_up, tear_down)
 {
     pthread_t thread;
     int result = -1;
@@ -323,7 +323,7 @@ static void test_patient_open(void **state)
 }
 
 /* A server that is ending greets, and refuses what comes then. */
-static void test_open_while_it_ends(void **state)
+TEST_WITH(test_open_while_it_ends, set_up, tear_down)
 {
     mock_start(&mock);
     mock_fail(&mock, MOCK_HEADER, ESHUTDOWN, 2);
@@ -335,7 +335,7 @@ static void test_open_while_it_ends(void **state)
 }
 
 /* In a child, a device is dead, whatever the parent's threads hold. */
-static void test_fork(void **state)
+TEST_WITH(test_fork, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
     int status;
@@ -410,7 +410,7 @@ static bool is_not_inherited(void *path)
 
 /* A child does not keep a connection that is only being made: of a server that has not
  * greeted. */
-static void test_fork_while_connecting(void **state)
+TEST_WITH(test_fork_while_connecting, set_up, tear_down)
 {
     char dir[] = "/tmp/quickmine.XXXXXX", uri[128], c;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -438,7 +438,7 @@ static void test_fork_while_connecting(void **state)
 }
 
 /* Closed while it is connecting to what does not answer, it ends all the same. */
-static void test_close_without_a_server(void **state)
+TEST_WITH(test_close_without_a_server, set_up, tear_down)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct pollfd p = {.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
@@ -456,27 +456,4 @@ static void test_close_without_a_server(void **state)
     assert_int_equal(said("were not flushed: 1"), 1);
     close(p.fd);
     unlink(address.sun_path);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_peer_is_watched),
-        TEST(test_older_server),
-        TEST(test_plain_server),
-        TEST(test_late_write_at_a_plain_server),
-        TEST(test_a_plain_server_settles),
-        TEST(test_silent_server),
-        TEST(test_waiting),
-        TEST(test_giving_up),
-        TEST(test_patient_open),
-        TEST(test_open_while_it_ends),
-        TEST(test_fork),
-        TEST(test_fork_while_connecting),
-        TEST(test_close_without_a_server),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

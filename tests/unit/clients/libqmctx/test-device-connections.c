@@ -18,7 +18,7 @@ static unsigned connections_by_default(void)
     return n;
 }
 
-static void test_default(void **state)
+TEST_WITH(test_default, set_up, tear_down)
 {
     assert_int_equal(connections_by_default(), 32);
     mock.unordered = true;
@@ -29,7 +29,7 @@ static void test_default(void **state)
     assert_int_equal(connections_by_default(), 1);
 }
 
-static void test_server_with_a_limit(void **state)
+TEST_WITH(test_server_with_a_limit, set_up, tear_down)
 {
     mock.at_most = 20;
     assert_int_equal(connections_by_default(), 20);
@@ -55,7 +55,7 @@ static bool has_conns(void *n)
 
 /* After a restart the server may take fewer, since it has other clients, and after
  * another one more. */
-static void test_limit_after_restart(void **state)
+TEST_WITH(test_limit_after_restart, set_up, tear_down)
 {
     unsigned n;
 
@@ -87,7 +87,7 @@ static void test_limit_after_restart(void **state)
 
 /* Zeroing goes over a connection of its own, which a server with a limit, or one that
  * is about to end, closes while it is being made. */
-static void test_zeroing_at_the_limit(void **state)
+TEST_WITH(test_zeroing_at_the_limit, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1};
 
@@ -103,7 +103,7 @@ static void test_zeroing_at_the_limit(void **state)
 }
 
 /* What is written in its place ends where blocks do: none is zeroed in two parts. */
-static void test_zeros_tear_no_block(void **state)
+TEST_WITH(test_zeros_tear_no_block, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1, .pages = 40};
     uint64_t ends[3];
@@ -137,7 +137,7 @@ static unsigned accepted(void)
 
 /* Where it cannot be made, not every request tries to: at some servers that takes
  * seconds.  It is tried again after the next reconnection. */
-static void test_zeroing_tries_once(void **state)
+TEST_WITH(test_zeroing_tries_once, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1, .pages = 3};
     unsigned before;
@@ -164,7 +164,7 @@ static void test_zeroing_tries_once(void **state)
 
 /* Where there is no FLUSH, none is sent over another connection either, which could not
  * be made. */
-static void test_flushing_at_the_limit(void **state)
+TEST_WITH(test_flushing_at_the_limit, set_up, tear_down)
 {
     struct job sync = {.what = JOB_FLUSH};
 
@@ -182,7 +182,7 @@ static void test_flushing_at_the_limit(void **state)
 
 /* A connection that is closed at once may be so before libnbd has looked at it first,
  * which calls that an invalid argument. */
-static void test_closed_at_once(void **state)
+TEST_WITH(test_closed_at_once, set_up, tear_down)
 {
     struct qm_device *other;
     int err;
@@ -203,7 +203,7 @@ static void ignore(void *opaque, int error)
 
 /* A server that carries out requests in order holds one read a connection: all of them
  * are held only if no read waits for that of the context while a connection is free. */
-static void test_free_connection(void **state)
+TEST_WITH(test_free_connection, set_up, tear_down)
 {
     static char buf[8][PAGE];
     qmctx_id id[2];
@@ -221,23 +221,4 @@ static void test_free_connection(void **state)
     mock_await_held(&mock, MOCK_READ, 4);
     mock_hold(&mock, MOCK_READ, false);
     mock_await_ops(&mock, MOCK_READ, 5);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_default),
-        TEST(test_server_with_a_limit),
-        TEST(test_limit_after_restart),
-        TEST(test_zeroing_at_the_limit),
-        TEST(test_zeroing_tries_once),
-        TEST(test_zeros_tear_no_block),
-        TEST(test_flushing_at_the_limit),
-        TEST(test_closed_at_once),
-        TEST(test_free_connection),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static bool is_disconnected(void *opaque)
 
 /* A write hangs in the server while its connection goes: it is repeated when the server
  * has said that it is over, so it cannot land on what was written later. */
-static void test_late_write(void **state)
+TEST_WITH(test_late_write, set_up, tear_down)
 {
     struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
                second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
@@ -41,7 +41,7 @@ static void test_late_write(void **state)
 
 /* Behind the server is another volume: nothing of what is retained is sent to it, nor
  * is anything else, until the one before is there again. */
-static void test_another_volume(void **state)
+TEST_WITH(test_another_volume, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 2, .letter = 'b'};
     unsigned writes;
@@ -67,7 +67,7 @@ static void test_another_volume(void **state)
 }
 
 /* One that does not say which volume it has is believed, as before. */
-static void test_unknown_volume(void **state)
+TEST_WITH(test_unknown_volume, set_up, tear_down)
 {
     mock.volume = 1;
     open_device();
@@ -80,7 +80,7 @@ static void test_unknown_volume(void **state)
 }
 
 /* Zeroing goes over a connection of its own, which is fenced with the others. */
-static void test_late_zeroing(void **state)
+TEST_WITH(test_late_zeroing, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1},
                write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
@@ -101,7 +101,7 @@ static void test_late_zeroing(void **state)
 
 /* The connection for zeroing is made when it is needed first, and there is no socket: a
  * server is being started again, and the others' end has not been noticed yet. */
-static void test_zeroing_without_a_socket(void **state)
+TEST_WITH(test_zeroing_without_a_socket, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 1};
     char path[sizeof mock.dir + 16], away[sizeof mock.dir + 16];
@@ -119,7 +119,7 @@ static void test_zeroing_without_a_socket(void **state)
 
 /* Between its first connection and its second the server becomes another one, which
  * does not know the session. */
-static void test_another_server_while_opening(void **state)
+TEST_WITH(test_another_server_while_opening, set_up, tear_down)
 {
     mock_fail(&mock, MOCK_FENCE, EINVAL, 1); /* a join is a control record as well */
     open_device();
@@ -131,7 +131,7 @@ static void test_another_server_while_opening(void **state)
 
 /* A fence that fails has fenced nothing: the next attempt has to, and it is the session
  * of the write that it names. */
-static void test_fence_that_fails(void **state)
+TEST_WITH(test_fence_that_fails, set_up, tear_down)
 {
     struct job first = {.what = JOB_WRITE, .page = 1, .letter = 'a'},
                second = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
@@ -159,7 +159,7 @@ static bool are_as_many_as_wanted(void *opaque)
 }
 
 /* A connection that goes while nobody uses it: all are made anew. */
-static void test_one_idle_connection_goes(void **state)
+TEST_WITH(test_one_idle_connection_goes, set_up, tear_down)
 {
     unsigned last = 0;
 
@@ -178,7 +178,7 @@ static void test_one_idle_connection_goes(void **state)
 
 /* One connection's end, or one answer that says so, is the end of all: a server that
  * ends waits for none. */
-static void test_all_are_closed(void **state)
+TEST_WITH(test_all_are_closed, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'};
 
@@ -211,7 +211,7 @@ static void *open_it(void *opaque)
 /* A server is told to end while a client is connecting: it greets nobody any more, and
  * waits for the first connection, which is asked while the client waits for a second's
  * greeting. */
-static void test_end_while_opening(void **state)
+TEST_WITH(test_end_while_opening, set_up, tear_down)
 {
     pthread_t thread;
     unsigned ungreeted;
@@ -241,7 +241,7 @@ static void test_end_while_opening(void **state)
 }
 
 /* A server that is told to end does so although nobody asks it for anything. */
-static void test_idle_end(void **state)
+TEST_WITH(test_idle_end, set_up, tear_down)
 {
     for (int plain = 0; plain < 2; plain++) {
         options.plain = plain;
@@ -259,7 +259,7 @@ static void test_idle_end(void **state)
 }
 
 /* What is retained survives a loss in the middle of being sent again ... */
-static void test_loss_while_sending_again(void **state)
+TEST_WITH(test_loss_while_sending_again, set_up, tear_down)
 {
     open_device();
     for (unsigned i = 0; i < 40; i++)
@@ -279,7 +279,7 @@ static void test_loss_while_sending_again(void **state)
 }
 
 /* ... and an error, after which it is tried again. */
-static void test_error_while_sending_again(void **state)
+TEST_WITH(test_error_while_sending_again, set_up, tear_down)
 {
     const enum mock_type type[] = {MOCK_WRITE, MOCK_FLUSH};
 
@@ -301,7 +301,7 @@ static void test_error_while_sending_again(void **state)
 }
 
 /* ... or is sent again because a flush had failed, over a server that stays. */
-static void test_loss_after_a_flush_that_failed(void **state)
+TEST_WITH(test_loss_after_a_flush_that_failed, set_up, tear_down)
 {
     struct job job = {.what = JOB_FLUSH};
 
@@ -321,7 +321,7 @@ static void test_loss_after_a_flush_that_failed(void **state)
 }
 
 /* A server with another device is not used; the right one is waited for. */
-static void test_another_device(void **state)
+TEST_WITH(test_another_device, set_up, tear_down)
 {
     struct job read = {.what = JOB_READ};
     unsigned headers;
@@ -348,7 +348,7 @@ static void test_another_device(void **state)
 
 /* A server that comes back each time and fails at once is not tried as fast as can be.
  */
-static void test_flapping(void **state)
+TEST_WITH(test_flapping, set_up, tear_down)
 {
     enum { TIMES = 6 };
     struct timespec start, end;
@@ -367,7 +367,7 @@ static void test_flapping(void **state)
 }
 
 /* Several connections need a server that allows them. */
-static void test_no_multi_conn_now(void **state)
+TEST_WITH(test_no_multi_conn_now, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -382,7 +382,7 @@ static void test_no_multi_conn_now(void **state)
 }
 
 /* The block size is advice, and no reason to wait for another server. */
-static void test_another_block_size(void **state)
+TEST_WITH(test_another_block_size, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -392,32 +392,4 @@ static void test_another_block_size(void **state)
     assert_int_equal(get_page(0), 'a');
     assert_int_equal(said("another device"), 0);
     assert_int_equal(qm_device_block_size(device), 4096);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_late_write),
-        TEST(test_another_volume),
-        TEST(test_unknown_volume),
-        TEST(test_late_zeroing),
-        TEST(test_zeroing_without_a_socket),
-        TEST(test_fence_that_fails),
-        TEST(test_one_idle_connection_goes),
-        TEST(test_another_server_while_opening),
-        TEST(test_all_are_closed),
-        TEST(test_end_while_opening),
-        TEST(test_idle_end),
-        TEST(test_loss_while_sending_again),
-        TEST(test_error_while_sending_again),
-        TEST(test_loss_after_a_flush_that_failed),
-        TEST(test_another_device),
-        TEST(test_flapping),
-        TEST(test_no_multi_conn_now),
-        TEST(test_another_block_size),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

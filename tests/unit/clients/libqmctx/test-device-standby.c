@@ -56,7 +56,7 @@ static void freeze(struct mock_server *m, bool frozen)
 }
 
 /* What was acknowledged and not flushed is sent to the standby. */
-static void test_it_ends(void **state)
+TEST_WITH(test_it_ends, set_up_both, tear_down_both)
 {
     mock_start(&mock);
     open_both();
@@ -73,7 +73,7 @@ static void test_it_ends(void **state)
 }
 
 /* And back. */
-static void test_the_other_ends_too(void **state)
+TEST_WITH(test_the_other_ends_too, set_up_both, tear_down_both)
 {
     mock_start(&mock);
     open_both();
@@ -88,7 +88,7 @@ static void test_the_other_ends_too(void **state)
 }
 
 /* A request that the frozen server has is made again at the standby. */
-static void test_it_hangs(void **state)
+TEST_WITH(test_it_hangs, set_up_both, tear_down_both)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'a'};
 
@@ -105,7 +105,7 @@ static void test_it_hangs(void **state)
 }
 
 /* It is noticed by an idle device, too. */
-static void test_it_hangs_idly(void **state)
+TEST_WITH(test_it_hangs_idly, set_up_both, tear_down_both)
 {
     mock_start(&mock);
     open_both();
@@ -128,7 +128,7 @@ static bool has_been_tried(void *opaque)
 }
 
 /* Or while the device sees to what was under way before its connections were cut. */
-static void test_it_hangs_when_it_is_back(void **state)
+TEST_WITH(test_it_hangs_when_it_is_back, set_up_both, tear_down_both)
 {
     options.connections = 1;
     mock_start(&mock);
@@ -170,20 +170,20 @@ static void stays_with_the_slow_one(void)
     assert_int_equal(stat_now().reconnections, 0);
 }
 
-static void test_it_is_slow(void **state)
+TEST_WITH(test_it_is_slow, set_up_both, tear_down_both)
 {
     stays_with_the_slow_one();
 }
 
 /* One that turns the connection away because it has as many as it takes lives, too. */
-static void test_it_is_slow_and_full(void **state)
+TEST_WITH(test_it_is_slow_and_full, set_up_both, tear_down_both)
 {
     mock.at_most = options.connections;
     stays_with_the_slow_one();
 }
 
 /* The first that is there is taken. */
-static void test_open(void **state)
+TEST_WITH(test_open, set_up_both, tear_down_both)
 {
     mock_start(&standby);
     open_both();
@@ -191,7 +191,7 @@ static void test_open(void **state)
     assert_int_equal(mock_byte(&standby, true, PAGE), 'o');
 }
 
-static void test_uris(void **state)
+TEST(test_uris)
 {
     struct qm_uris uris;
     char many[20 * QM_URIS_MAX] = "nbd://0";
@@ -218,26 +218,4 @@ static void test_uris(void **state)
     strcat(many, ",nbd://1");
     assert_int_equal(qm_uris_init(&uris, many), EINVAL);
     qm_uris_free(&uris);
-}
-
-#define TEST_BOTH(name)                                                                \
-    cmocka_unit_test_setup_teardown(name, set_up_both, tear_down_both)
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uris),
-        TEST_BOTH(test_open),
-        TEST_BOTH(test_it_ends),
-        TEST_BOTH(test_the_other_ends_too),
-        TEST_BOTH(test_it_hangs),
-        TEST_BOTH(test_it_hangs_idly),
-        TEST_BOTH(test_it_hangs_when_it_is_back),
-        TEST_BOTH(test_it_is_slow),
-        TEST_BOTH(test_it_is_slow_and_full),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "device-fixture.h"
 
 /* A write in flight across a flush is not covered by it. */
-static void test_write_across_a_flush(void **state)
+TEST_WITH(test_write_across_a_flush, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'b'};
 
@@ -39,7 +39,7 @@ static void test_write_across_a_flush(void **state)
 }
 
 /* A flush covers what was answered when it was sent, not when it is answered. */
-static void test_write_during_a_flush(void **state)
+TEST_WITH(test_write_during_a_flush, set_up, tear_down)
 {
     struct job job = {.what = JOB_FLUSH};
 
@@ -57,7 +57,7 @@ static void test_write_during_a_flush(void **state)
 
 /* Of each byte the newest is sent again, zeroing included, and nobody reads before all
  * of it is there. */
-static void test_newest_is_sent_again(void **state)
+TEST_WITH(test_newest_is_sent_again, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 5, .pages = 2},
                read = {.what = JOB_READ, .page = 3};
@@ -94,7 +94,7 @@ static void test_newest_is_sent_again(void **state)
 }
 
 /* What is stable when it is answered is neither retained nor overwritten by what is. */
-static void test_stable_write_over_a_retained_one(void **state)
+TEST_WITH(test_stable_write_over_a_retained_one, set_up, tear_down)
 {
     unsigned writes = 0;
 
@@ -116,7 +116,7 @@ static void test_stable_write_over_a_retained_one(void **state)
 }
 
 /* ... also where the older one, which is large, only reaches to it. */
-static void test_stable_write_at_the_end_of_a_retained_one(void **state)
+TEST_WITH(test_stable_write_at_the_end_of_a_retained_one, set_up, tear_down)
 {
     const unsigned boundary = (1 << 20) / PAGE; /* of regions of the device */
     struct job large = {
@@ -132,7 +132,7 @@ static void test_stable_write_at_the_end_of_a_retained_one(void **state)
     assert_int_equal(get_page(boundary - 1), 'a');
 }
 
-static void test_stable_writes_do_not_count_as_lost(void **state)
+TEST_WITH(test_stable_writes_do_not_count_as_lost, set_up, tear_down)
 {
     options.mode = QM_RETAIN_OFF;
     open_device();
@@ -145,7 +145,7 @@ static void test_stable_writes_do_not_count_as_lost(void **state)
 }
 
 /* Without retaining, a loss is told, once to each that opened before it. */
-static void test_loss_is_told(void **state)
+TEST_WITH(test_loss_is_told, set_up, tear_down)
 {
     _Atomic unsigned other, later;
 
@@ -177,7 +177,7 @@ static void test_loss_is_told(void **state)
 }
 
 /* All writes are stable when they are answered. */
-static void test_every_write_stable(void **state)
+TEST_WITH(test_every_write_stable, set_up, tear_down)
 {
     struct job zero = {.what = JOB_ZERO, .page = 2};
 
@@ -196,7 +196,7 @@ static void test_every_write_stable(void **state)
 }
 
 /* ... and that can begin later, when what was retained has been flushed. */
-static void test_stop_retaining(void **state)
+TEST_WITH(test_stop_retaining, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -213,7 +213,7 @@ static void test_stop_retaining(void **state)
 }
 
 /* ... what is still in flight included. */
-static void test_stop_retaining_in_flight(void **state)
+TEST_WITH(test_stop_retaining_in_flight, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .letter = 'w'},
                stop = {.what = JOB_STOP_RETAINING};
@@ -233,7 +233,7 @@ static void test_stop_retaining_in_flight(void **state)
 
 /* The error goes to who flushes, and once to the others; the next flush first sends
  * again what the server may have forgotten. */
-static void test_flush_that_fails(void **state)
+TEST_WITH(test_flush_that_fails, set_up, tear_down)
 {
     _Atomic unsigned other;
 
@@ -258,7 +258,7 @@ static void test_flush_that_fails(void **state)
 
 /* While FLUSH fails, stable writes still come to their end: what they hide is kept, and
  * no more. */
-static void test_stable_writes_while_no_flush(void **state)
+TEST_WITH(test_stable_writes_while_no_flush, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -279,7 +279,7 @@ static void test_stable_writes_while_no_flush(void **state)
 }
 
 /* Writers wait for room, and a flush in the background makes it. */
-static void test_no_room(void **state)
+TEST_WITH(test_no_room, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 3, .letter = 'd'};
 
@@ -301,7 +301,7 @@ static void test_no_room(void **state)
 }
 
 /* ... and if that fails, it is the writers who are told, and not kept waiting. */
-static void test_no_room_and_no_flush(void **state)
+TEST_WITH(test_no_room_and_no_flush, set_up, tear_down)
 {
     options.retain = 3 * (PAGE + 256);
     open_device();
@@ -322,7 +322,7 @@ static bool is_nothing_retained(void *opaque)
 }
 
 /* What no program flushes is flushed after a while, and not before. */
-static void test_old_writes_are_flushed(void **state)
+TEST_WITH(test_old_writes_are_flushed, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -346,7 +346,7 @@ static bool has_gone(void *opaque)
 }
 
 /* A writer that goes while it waits for room does not leave the device flushing. */
-static void test_gone_for_want_of_room(void **state)
+TEST_WITH(test_gone_for_want_of_room, set_up, tear_down)
 {
     _Atomic bool gone = false;
     struct qm_requester requester = {.gone = has_gone, .opaque = &gone};
@@ -372,7 +372,7 @@ static void test_gone_for_want_of_room(void **state)
 }
 
 /* What is larger than can be retained is stable when it is answered. */
-static void test_too_large_to_retain(void **state)
+TEST_WITH(test_too_large_to_retain, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .pages = 8, .letter = 'w'};
 
@@ -389,7 +389,7 @@ static void test_too_large_to_retain(void **state)
 }
 
 /* ... and is not taken for stable if the server goes between it and its flush. */
-static void test_lost_before_its_flush(void **state)
+TEST_WITH(test_lost_before_its_flush, set_up, tear_down)
 {
     struct job write = {.what = JOB_WRITE, .page = 1, .pages = 8, .letter = 'w'};
 
@@ -405,7 +405,7 @@ static void test_lost_before_its_flush(void **state)
     assert_int_equal(mock_byte(&mock, true, 5 * PAGE), 'w');
 }
 
-static void test_server_without_fua(void **state)
+TEST_WITH(test_server_without_fua, set_up, tear_down)
 {
     char page[PAGE];
 
@@ -422,7 +422,7 @@ static void test_server_without_fua(void **state)
 }
 
 /* Changes that overlap go one after the other, in the order of their arrival. */
-static void test_overlapping_writes(void **state)
+TEST_WITH(test_overlapping_writes, set_up, tear_down)
 {
     struct job job[4];
 
@@ -447,7 +447,7 @@ static void test_overlapping_writes(void **state)
     assert_int_equal(mock_byte(&mock, false, 2 * PAGE), 'c');
 }
 
-static void test_ranges(void **state)
+TEST_WITH(test_ranges, set_up, tear_down)
 {
     const uint64_t size = MOCK_SIZE;
     char c = 'x';
@@ -494,7 +494,7 @@ static void test_ranges(void **state)
 }
 
 /* A request is of what ssize_t and the wire can say at most, as Linux's are. */
-static void test_large_device(void **state)
+TEST_WITH(test_large_device, set_up, tear_down)
 {
     const uint64_t size = UINT64_C(8) << 30;
 
@@ -507,7 +507,7 @@ static void test_large_device(void **state)
 }
 
 /* Closing flushes, and does not wait for ever for a server that hangs. */
-static void test_close(void **state)
+TEST_WITH(test_close, set_up, tear_down)
 {
     open_device();
     put_page(0, 'a', false);
@@ -523,37 +523,4 @@ static void test_close(void **state)
     qm_device_close(device);
     device = NULL;
     assert_int_equal(said("not flushed: 1 (4352 bytes)"), 1);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_write_across_a_flush),
-        TEST(test_write_during_a_flush),
-        TEST(test_newest_is_sent_again),
-        TEST(test_stable_write_over_a_retained_one),
-        TEST(test_stable_write_at_the_end_of_a_retained_one),
-        TEST(test_stable_writes_do_not_count_as_lost),
-        TEST(test_loss_is_told),
-        TEST(test_every_write_stable),
-        TEST(test_stop_retaining),
-        TEST(test_stop_retaining_in_flight),
-        TEST(test_flush_that_fails),
-        TEST(test_stable_writes_while_no_flush),
-        TEST(test_no_room),
-        TEST(test_no_room_and_no_flush),
-        TEST(test_gone_for_want_of_room),
-        TEST(test_old_writes_are_flushed),
-        TEST(test_too_large_to_retain),
-        TEST(test_lost_before_its_flush),
-        TEST(test_server_without_fua),
-        TEST(test_overlapping_writes),
-        TEST(test_ranges),
-        TEST(test_large_device),
-        TEST(test_close),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void *leave_open(void *opaque)
     return NULL;
 }
 
-static void test_thread_exit(void **state)
+TEST(test_thread_exit)
 {
     struct mock_mount m = {.greet = true, .entries = 4};
     struct job job = {.m = &m};
@@ -114,7 +114,7 @@ static unsigned inconsistent(struct mock_mount *m)
     return failed;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     enum { THREADS = 8 };
     struct mock_mount m = {.greet = true, .entries = 64};
@@ -159,7 +159,7 @@ static void *steady(void *opaque)
     return NULL;
 }
 
-static void test_threads_mount_restarts(void **state)
+TEST(test_threads_mount_restarts)
 {
     enum { THREADS = 4 };
     _Atomic unsigned running = 1;
@@ -187,7 +187,7 @@ static void test_threads_mount_restarts(void **state)
     qmctx_close(ctx);
 }
 
-static void test_fork(void **state)
+TEST(test_fork)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
@@ -263,7 +263,7 @@ static void *drop_and_announce(void *opaque)
     return NULL;
 }
 
-static void test_no_capability(void **state)
+TEST(test_no_capability)
 {
     struct mock_mount m = {.greet = true};
     struct job job = {.m = &m};
@@ -276,7 +276,7 @@ static void test_no_capability(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_instances(void **state)
+TEST(test_instances)
 {
     struct mock_mount m = {.greet = true};
     struct qmctx *a, *b;
@@ -305,16 +305,7 @@ static void test_instances(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thread_exit),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_threads_mount_restarts),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_no_capability),
-        cmocka_unit_test(test_instances),
-    };
-
     if (!can_set_fsgid())
         return 77;
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_listed(set_up, tear_down);
 }

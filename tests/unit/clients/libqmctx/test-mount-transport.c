@@ -9,7 +9,7 @@
 
 #include "mount-fixture.h"
 
-static void test_begin_end(void **state)
+TEST(test_begin_end)
 {
     struct mock_mount m = {.greet = true, .gid_base = QM_MOUNT_GID_BASE + 0x1000};
     struct qm_mount_entry *e;
@@ -64,7 +64,7 @@ static void test_begin_end(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_nesting(void **state)
+TEST(test_nesting)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e[3];
@@ -102,7 +102,7 @@ static void test_nesting(void **state)
 }
 
 /* More than the thread keeps to itself. */
-static void test_deep(void **state)
+TEST(test_deep)
 {
     struct mock_mount m = {.greet = true};
     struct qmctx *ctx;
@@ -124,7 +124,7 @@ static void test_deep(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_no_entry_left(void **state)
+TEST(test_no_entry_left)
 {
     struct mock_mount m = {.greet = true, .entries = 2};
     struct qm_mount_entry *second;
@@ -149,7 +149,7 @@ static void test_no_entry_left(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
@@ -184,7 +184,7 @@ static void test_names(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_ended_messages(void **state)
+TEST(test_ended_messages)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
@@ -213,7 +213,7 @@ static void test_ended_messages(void **state)
 }
 
 /* A mount that does not receive must not keep the program waiting. */
-static void test_full_socket(void **state)
+TEST(test_full_socket)
 {
     struct mock_mount m = {.greet = true, .deaf = true};
     struct qmctx *ctx;
@@ -233,7 +233,7 @@ static void test_full_socket(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_mount_comes_later(void **state)
+TEST(test_mount_comes_later)
 {
     struct mock_mount m = {.greet = false};
     struct qmctx *ctx;
@@ -262,7 +262,7 @@ static void test_mount_comes_later(void **state)
     mock_mount_stop(&m);
 }
 
-static void test_mount_goes_and_comes_back(void **state)
+TEST(test_mount_goes_and_comes_back)
 {
     struct mock_mount m = {.greet = true}, again = {.greet = true};
     struct qm_mount_entry *e;
@@ -298,7 +298,7 @@ static void test_mount_goes_and_comes_back(void **state)
 }
 
 /* The mount's end is noticed at once when there is something to tell it. */
-static void test_mount_gone_at_end(void **state)
+TEST(test_mount_gone_at_end)
 {
     struct mock_mount m = {.greet = true};
     struct qm_mount_entry *e;
@@ -332,7 +332,7 @@ static void refused(struct mock_mount *m)
     mock_mount_stop(m);
 }
 
-static void test_bad_greetings(void **state)
+TEST(test_bad_greetings)
 {
     refused(&(struct mock_mount){.magic = 0x12345678});
     refused(&(struct mock_mount){.version = 2});
@@ -344,7 +344,7 @@ static void test_bad_greetings(void **state)
     refused(&(struct mock_mount){.unsealed = true});
 }
 
-static void test_paths(void **state)
+TEST(test_paths)
 {
     struct qmctx *ctx;
     char long_path[200];
@@ -361,7 +361,7 @@ static void test_paths(void **state)
 }
 
 /* Which transport it is that a program gets. */
-static void test_where(void **state)
+TEST(test_where)
 {
     bool has_kernel;
     struct qmctx *ctx;
@@ -406,7 +406,7 @@ static void test_where(void **state)
 }
 
 /* QMCTX_CARRIER and qmctx_carrier(), by which older programs know them. */
-static void test_old_names(void **state)
+TEST(test_old_names)
 {
     struct qmctx *ctx;
 
@@ -426,7 +426,7 @@ static void test_old_names(void **state)
     assert_int_equal(unsetenv("QMCTX_CARRIER"), 0);
 }
 
-static void test_direct_only(void **state)
+TEST(test_direct_only)
 {
     struct qmctx *ctx;
     qmctx_id id;
@@ -451,25 +451,7 @@ static void test_direct_only(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_end),
-        cmocka_unit_test(test_nesting),
-        cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_no_entry_left),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_ended_messages),
-        cmocka_unit_test(test_full_socket),
-        cmocka_unit_test(test_mount_comes_later),
-        cmocka_unit_test(test_mount_goes_and_comes_back),
-        cmocka_unit_test(test_mount_gone_at_end),
-        cmocka_unit_test(test_bad_greetings),
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_where),
-        cmocka_unit_test(test_old_names),
-        cmocka_unit_test(test_direct_only),
-    };
-
     if (!can_set_fsgid())
         return 77;
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_listed(set_up, tear_down);
 }

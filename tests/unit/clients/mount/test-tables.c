@@ -7,17 +7,14 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/mount/peer.h"
 #include "clients/mount/threads.h"
@@ -111,7 +108,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 
 /* --- threads --- */
 
-static void test_thread_has_one_context(void **state)
+TEST_WITH(test_thread_has_one_context, clear_book, NULL)
 {
     struct qm_threads *threads = qm_threads_new(NULL);
     struct qm_tag *a, *again, *other;
@@ -135,7 +132,7 @@ static void test_thread_has_one_context(void **state)
     assert_int_equal(atomic_load(&book.wrong), 0);
 }
 
-static void test_the_longest_idle_thread_goes(void **state)
+TEST_WITH(test_the_longest_idle_thread_goes, clear_book, NULL)
 {
     struct qm_threads *threads = qm_threads_new(NULL);
     struct qm_tag *held = qm_threads_tag(threads, 1), *tag;
@@ -165,7 +162,7 @@ static void test_the_longest_idle_thread_goes(void **state)
 }
 
 /* What counts is when a thread has read last, not when it was first seen. */
-static void test_idle_threads_go(void **state)
+TEST_WITH(test_idle_threads_go, clear_book, NULL)
 {
     struct qm_threads *threads = qm_threads_new(NULL);
     struct qm_tag *held;
@@ -196,7 +193,7 @@ static void test_idle_threads_go(void **state)
     assert_int_equal(atomic_load(&book.wrong), 0);
 }
 
-static void test_refused_thread_is_tried_again(void **state)
+TEST_WITH(test_refused_thread_is_tried_again, clear_book, NULL)
 {
     struct qm_threads *threads = qm_threads_new(NULL);
 
@@ -222,7 +219,7 @@ static void *crowd_reads(void *arg)
     return NULL;
 }
 
-static void test_many_threads_read(void **state)
+TEST_WITH(test_many_threads_read, clear_book, NULL)
 {
     enum { N = 4 };
     struct qm_threads *threads = qm_threads_new(NULL);
@@ -307,7 +304,7 @@ static qmctx_id context_of(struct program *p, uint32_t index)
     return id;
 }
 
-static void test_contexts_begin_when_used(void **state)
+TEST_WITH(test_contexts_begin_when_used, clear_book, NULL)
 {
     struct program p;
     uint64_t outer, inner;
@@ -338,7 +335,7 @@ static void test_contexts_begin_when_used(void **state)
     detach(&p);
 }
 
-static void test_ends(void **state)
+TEST_WITH(test_ends, clear_book, NULL)
 {
     struct program p;
     uint64_t version;
@@ -390,7 +387,7 @@ static void test_ends(void **state)
     detach(&p);
 }
 
-static void test_parents_that_are_none(void **state)
+TEST_WITH(test_parents_that_are_none, clear_book, NULL)
 {
     struct program p;
     uint64_t outer;
@@ -429,7 +426,7 @@ static void test_parents_that_are_none(void **state)
     detach(&p);
 }
 
-static void test_entries_that_are_none(void **state)
+TEST_WITH(test_entries_that_are_none, clear_book, NULL)
 {
     struct program p;
     uint64_t version;
@@ -457,7 +454,7 @@ static void test_entries_that_are_none(void **state)
     detach(&p);
 }
 
-static void test_what_the_server_refuses(void **state)
+TEST_WITH(test_what_the_server_refuses, clear_book, NULL)
 {
     struct program p;
 
@@ -546,7 +543,7 @@ static void *fight_reads(void *arg)
     return NULL;
 }
 
-static void test_hostile_memory(void **state)
+TEST_WITH(test_hostile_memory, clear_book, NULL)
 {
     enum { N = 3 };
     struct fight f = {0};
@@ -568,7 +565,7 @@ static void test_hostile_memory(void **state)
 }
 
 /* A program goes while others still name its contexts. */
-static void test_detach_while_read(void **state)
+TEST_WITH(test_detach_while_read, clear_book, NULL)
 {
     enum { N = 2 };
     struct fight f = {0};
@@ -598,24 +595,4 @@ static void test_detach_while_read(void **state)
     for (unsigned i = 0; i < N; i++)
         pthread_join(thread[i], NULL);
     detach(&f.program);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_thread_has_one_context, clear_book),
-        cmocka_unit_test_setup(test_the_longest_idle_thread_goes, clear_book),
-        cmocka_unit_test_setup(test_idle_threads_go, clear_book),
-        cmocka_unit_test_setup(test_refused_thread_is_tried_again, clear_book),
-        cmocka_unit_test_setup(test_many_threads_read, clear_book),
-        cmocka_unit_test_setup(test_contexts_begin_when_used, clear_book),
-        cmocka_unit_test_setup(test_ends, clear_book),
-        cmocka_unit_test_setup(test_parents_that_are_none, clear_book),
-        cmocka_unit_test_setup(test_entries_that_are_none, clear_book),
-        cmocka_unit_test_setup(test_what_the_server_refuses, clear_book),
-        cmocka_unit_test_setup(test_hostile_memory, clear_book),
-        cmocka_unit_test_setup(test_detach_while_read, clear_book),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
