@@ -27,7 +27,7 @@ static float after(unsigned reads, unsigned n)
     return accuracy;
 }
 
-static void test_due(void **state)
+TEST_WITH(test_due, start, NULL)
 {
     unsigned due = 0;
 
@@ -38,7 +38,7 @@ static void test_due(void **state)
     assert_int_equal(due, 100);
 }
 
-static void test_rests(void **state)
+TEST_WITH(test_rests, start, NULL)
 {
     float first = after(1080, 1), last = after(1080, 1000);
 
@@ -47,7 +47,7 @@ static void test_rests(void **state)
 }
 
 /* Too many reads: accuracy; few: misses.  Within bounds. */
-static void test_moves(void **state)
+TEST_WITH(test_moves, start, NULL)
 {
     float first = after(1080, 1), more = after(1180, 10), most, least;
 
@@ -61,7 +61,7 @@ static void test_moves(void **state)
 }
 
 /* Once is not enough, however bad it is. */
-static void test_once(void **state)
+TEST_WITH(test_once, start, NULL)
 {
     float first = after(1080, 1), second = after(1000000, 1);
 
@@ -71,7 +71,7 @@ static void test_once(void **state)
 }
 
 /* Little is read: what there is of it says little. */
-static void test_little(void **state)
+TEST_WITH(test_little, start, NULL)
 {
     float first = after(1080, 1), accuracy;
 
@@ -82,7 +82,7 @@ static void test_little(void **state)
 }
 
 /* Reads that depend on the accuracy come to what is aimed at. */
-static void test_settles(void **state)
+TEST_WITH(test_settles, start, NULL)
 {
     for (unsigned base = 1000; base <= 1200; base += 40) {
         unsigned reads = base;
@@ -96,18 +96,4 @@ static void test_settles(void **state)
                 assert_in_range(reads, base < 1080 ? base - 10 : 1070, 1090);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_due, start),
-        cmocka_unit_test_setup(test_rests, start),
-        cmocka_unit_test_setup(test_moves, start),
-        cmocka_unit_test_setup(test_once, start),
-        cmocka_unit_test_setup(test_little, start),
-        cmocka_unit_test_setup(test_settles, start),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void start(struct qm_prefetcher *p, struct qm_stream *s)
 
 /* A set a time: it is asked for at the trigger of the one before, and is larger by 1 if
  * the set before that was read to its end meanwhile. */
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -59,7 +59,7 @@ static void test_sequential(void **state)
     p->ops->destroy(p);
 }
 
-static void test_unused_shrinks(void **state)
+TEST(test_unused_shrinks)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -87,7 +87,7 @@ static void test_unused_shrinks(void **state)
     p->ops->destroy(p);
 }
 
-static void test_used_changes_nothing(void **state)
+TEST(test_used_changes_nothing)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -102,7 +102,7 @@ static void test_used_changes_nothing(void **state)
     p->ops->destroy(p);
 }
 
-static void test_late_triggers_earlier(void **state)
+TEST(test_late_triggers_earlier)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -124,7 +124,7 @@ static void test_late_triggers_earlier(void **state)
 }
 
 /* g grows past p, and takes p along. */
-static void test_distance_pushes_degree(void **state)
+TEST(test_distance_pushes_degree)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -154,7 +154,7 @@ static void test_distance_pushes_degree(void **state)
 
 /* Readers wait for each set, but no set is read to its end: g grows alone, until p must
  * follow it; and when p shrinks, g stays below it. */
-static void test_distance_catches_up(void **state)
+TEST(test_distance_catches_up)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -182,7 +182,7 @@ static void test_distance_catches_up(void **state)
     p->ops->destroy(p);
 }
 
-static void test_interleaved(void **state)
+TEST(test_interleaved)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
 
@@ -202,7 +202,7 @@ static void test_interleaved(void **state)
 }
 
 /* A stream that has ended is told of its blocks all the same. */
-static void test_stream_ends_first(void **state)
+TEST(test_stream_ends_first)
 {
     struct qm_prefetcher *p = make("amp", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -331,7 +331,7 @@ static void naive_fate(uint64_t block, enum qm_fate what)
     places[i].block = 0;
 }
 
-static void test_naive_model(void **state)
+TEST(test_naive_model)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct qm_prefetcher *p = make("amp", 16 * KIB);
@@ -374,21 +374,4 @@ static void test_naive_model(void **state)
         end(p, s);
         p->ops->destroy(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),
-        cmocka_unit_test(test_unused_shrinks),
-        cmocka_unit_test(test_used_changes_nothing),
-        cmocka_unit_test(test_late_triggers_earlier),
-        cmocka_unit_test(test_distance_pushes_degree),
-        cmocka_unit_test(test_distance_catches_up),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_stream_ends_first),
-        cmocka_unit_test(test_naive_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void recur(struct world *w, unsigned times)
             miss(w, path[k]);
 }
 
-static void test_association(void **state)
+TEST(test_association)
 {
     struct world w = make(16 << 20);
 
@@ -116,7 +116,7 @@ static void test_association(void **state)
     unmake(&w);
 }
 
-static void test_stream(void **state)
+TEST(test_stream)
 {
     struct world w = make(16 << 20);
 
@@ -128,7 +128,7 @@ static void test_stream(void **state)
 }
 
 /* A rule leads away from a run: its block is wanted beside the window. */
-static void test_beside(void **state)
+TEST(test_beside)
 {
     struct world w = make(16 << 20);
     unsigned both = 0;
@@ -150,7 +150,7 @@ static void test_beside(void **state)
 }
 
 /* A long scan leaves no rules, and those that were there are kept. */
-static void test_scan_is_not_mined(void **state)
+TEST(test_scan_is_not_mined)
 {
     struct world w = make(16 << 20);
     struct qm_mining_stats before, after;
@@ -197,7 +197,7 @@ static bool reads_ahead(struct world *w, unsigned streams, uint64_t from)
 
 /* Readahead has its memory from that for rules, in a small cache as well, of which it
  * takes a part; with more memory it follows more streams. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
     static const uint64_t bytes[] = {64 << 10, 100 << 10, 200 << 10, 1 << 20, 16 << 20};
 
@@ -215,7 +215,7 @@ static void test_memory(void **state)
 }
 
 /* Memory that is given or taken later is readahead's, too. */
-static void test_set_memory(void **state)
+TEST(test_set_memory)
 {
     static const uint64_t bytes[] = {64 << 10, 1 << 20, 100 << 10, 512 << 10, 0};
     struct world w = make_most(64 << 10, 1 << 20);
@@ -236,7 +236,7 @@ static void test_set_memory(void **state)
 
 /* With next to no memory rules take none, and propose nothing; with some they learn
  * anew. */
-static void test_sleeps(void **state)
+TEST(test_sleeps)
 {
     struct world w = make_most(256 << 10, 1 << 20);
     struct qm_mining_stats stats;
@@ -262,7 +262,7 @@ static void test_sleeps(void **state)
 }
 
 /* However few are asked for, and in any order. */
-static void test_wild(void **state)
+TEST(test_wild)
 {
     struct world w = make(16 << 20);
     struct rng rng = {3};
@@ -284,16 +284,4 @@ static void test_wild(void **state)
         }
     }
     unmake(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_association), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_beside),      cmocka_unit_test(test_scan_is_not_mined),
-        cmocka_unit_test(test_memory),      cmocka_unit_test(test_set_memory),
-        cmocka_unit_test(test_sleeps),      cmocka_unit_test(test_wild),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

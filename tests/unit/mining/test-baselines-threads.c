@@ -143,38 +143,27 @@ static void run(const char *policy)
     shared.p->ops->destroy(shared.p);
 }
 
-static void test_seq(void **state)
+TEST(test_seq)
 {
     run("seq");
 }
 
-static void test_run(void **state)
+TEST(test_run)
 {
     run("run");
 }
 
-static void test_amp(void **state)
+TEST(test_amp)
 {
     run("amp");
 }
 
-static void test_mithril(void **state)
+TEST(test_mithril)
 {
     run("mithril");
 }
 
-static void test_ppm(void **state)
+TEST(test_ppm)
 {
     run("ppm");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seq), cmocka_unit_test(test_run),
-        cmocka_unit_test(test_amp), cmocka_unit_test(test_mithril),
-        cmocka_unit_test(test_ppm),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

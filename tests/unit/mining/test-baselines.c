@@ -62,7 +62,7 @@ static struct qm_sim_result finish(struct qm_sim *sim)
 }
 
 /* All but the start is prefetched, and what is prefetched is used. */
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     static const struct {
         const char *policy;
@@ -155,7 +155,7 @@ static struct qm_sim_result mixed(const char *policy, enum qm_level level)
     return finish(sim);
 }
 
-static void test_exact_counts(void **state)
+TEST(test_exact_counts)
 {
     static const struct {
         const char *policy;
@@ -190,14 +190,4 @@ static void test_exact_counts(void **state)
         assert_int_equal(r.reads, READS);
     }
     assert_true(all);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),
-        cmocka_unit_test(test_exact_counts),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

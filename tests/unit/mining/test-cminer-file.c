@@ -104,7 +104,7 @@ static void seal(struct bytes *b)
     memcpy(b->v + b->n - SEAL, &hash, SEAL);
 }
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
     struct qm_cminer_db db = small_database();
     struct qm_cminer_counts counts = write_rules(&db);
@@ -148,7 +148,7 @@ static void test_round_trip(void **state)
     qm_cminer_db_free(&db);
 }
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
     struct qm_cminer_db db = {0};
     struct qm_cminer_rules *rules;
@@ -166,7 +166,7 @@ static void test_empty(void **state)
     qm_cminer_db_free(&db);
 }
 
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
     struct qm_cminer_db db = small_database();
     write_rules(&db);
@@ -204,7 +204,7 @@ static void test_damaged(void **state)
 }
 
 /* Whole, by its hash, but wrong in itself. */
-static void test_inconsistent(void **state)
+TEST(test_inconsistent)
 {
     struct qm_cminer_db db = small_database();
     write_rules(&db);
@@ -258,7 +258,7 @@ static void test_inconsistent(void **state)
     qm_cminer_db_free(&db);
 }
 
-static void test_no_file(void **state)
+TEST(test_no_file)
 {
     struct qm_cminer_rules *rules;
     struct qm_cminer_info info;
@@ -276,7 +276,7 @@ static void test_no_file(void **state)
 }
 
 /* A set that is filled in the wrong order, or with blocks that it does not have. */
-static void test_add(void **state)
+TEST(test_add)
 {
     const uint64_t blocks[] = {10, 20, 30};
     static const struct qm_cminer_suffix good[] = {{1, 1}}, bad[] = {{3, 1}};
@@ -319,7 +319,7 @@ static unsigned files_in_dir(void)
 }
 
 /* What was there stays unless all is written. */
-static void test_not_written(void **state)
+TEST(test_not_written)
 {
     struct qm_cminer_db db = small_database();
     struct qm_cminer_info info = some_info();
@@ -379,11 +379,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_inconsistent),
-        cmocka_unit_test(test_add),        cmocka_unit_test(test_not_written),
-        cmocka_unit_test(test_no_file),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_listed(set_up, tear_down);
 }

@@ -94,7 +94,7 @@ static struct qm_cminer_db random_database(struct rng *rng, uint64_t range)
     return db;
 }
 
-static void test_candidates(void **state)
+TEST(test_candidates)
 {
     struct rng rng = {41};
     for (int round = 0; round < 40; round++) {
@@ -158,7 +158,7 @@ static void expect_error(const char *name, const struct qm_mining_config *config
     }
 }
 
-static void test_create(void **state)
+TEST(test_create)
 {
     struct qm_mining_config config;
     qm_mining_defaults(&config);
@@ -177,7 +177,7 @@ static void test_create(void **state)
 }
 
 /* cminer does not learn, however much it is told. */
-static void test_does_not_learn(void **state)
+TEST(test_does_not_learn)
 {
     struct qm_cminer_db db = {0};
     struct qm_cminer_config config;
@@ -229,7 +229,7 @@ static void test_does_not_learn(void **state)
 }
 
 /* After each interval the rules are those of the segments of that interval. */
-static void test_retrains(void **state)
+TEST(test_retrains)
 {
     enum { INTERVAL = 200, ROUNDS = 5 };
     struct rng rng = {42};
@@ -341,7 +341,7 @@ static void *reader(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     struct qm_mining_config config;
     qm_mining_defaults(&config);
@@ -381,10 +381,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_candidates),     cmocka_unit_test(test_create),
-        cmocka_unit_test(test_does_not_learn), cmocka_unit_test(test_retrains),
-        cmocka_unit_test(test_threads),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_listed(set_up, tear_down);
 }

@@ -46,7 +46,7 @@ static struct cminer_segments random_segments(struct rng *rng)
     return s;
 }
 
-static void test_against_model(void **state)
+TEST(test_against_model)
 {
     struct rng rng = {31};
     size_t rules = 0, pruned = 0;
@@ -90,7 +90,7 @@ static void test_against_model(void **state)
 }
 
 /* ATC'08 §5.1: of 100 segments 80 have a2 a3 a4, and 20 have a2 a3 a5. */
-static void test_papers_example(void **state)
+TEST(test_papers_example)
 {
     struct qm_cminer_config config;
     struct qm_cminer_counts counts;
@@ -128,7 +128,7 @@ static void test_papers_example(void **state)
 }
 
 /* Within a window of 3 accesses: 1 2 3, but not 1 & 4. */
-static void test_window(void **state)
+TEST(test_window)
 {
     struct qm_cminer_config config;
     struct qm_cminer_counts counts;
@@ -168,7 +168,7 @@ static struct qm_cminer_db large_database(struct rng *rng, unsigned segments,
     return db;
 }
 
-static void test_little_memory(void **state)
+TEST(test_little_memory)
 {
     struct rng rng = {32};
     for (int round = 0; round < 6; round++) {
@@ -202,7 +202,7 @@ static int stop_after(void *opaque, const struct qm_cminer_prefix *prefix)
     return --*left == 0 ? -7 : 0;
 }
 
-static void test_stops(void **state)
+TEST(test_stops)
 {
     struct rng rng = {33};
     struct qm_cminer_config config;
@@ -222,7 +222,7 @@ static void test_stops(void **state)
     qm_cminer_db_free(&empty);
 }
 
-static void test_check(void **state)
+TEST(test_check)
 {
     struct qm_cminer_config good, config;
     char err[256];
@@ -254,7 +254,7 @@ static int by_key(const void *x, const void *y)
     return *k < *l ? -1 : *k > *l;
 }
 
-static void test_keys(void **state)
+TEST(test_keys)
 {
     enum { MOST = 700 };
     struct rng rng = {34};
@@ -279,15 +279,4 @@ static void test_keys(void **state)
         assert_int_equal(qm_keys_unique(is, n), unique);
         assert_memory_equal(is, should, unique * sizeof is[0]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_model), cmocka_unit_test(test_papers_example),
-        cmocka_unit_test(test_window),        cmocka_unit_test(test_little_memory),
-        cmocka_unit_test(test_stops),         cmocka_unit_test(test_check),
-        cmocka_unit_test(test_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void propose(struct qm_confidence *j, struct qm_features features, bool a
         qm_confidence_missed(j, features.block);
 }
 
-static void test_untrained(void **state)
+TEST(test_untrained)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
@@ -40,7 +40,7 @@ static void test_untrained(void **state)
 
 /* What others prefetch in vain does not make it ask for more, and what is used makes it
  * ask for less. */
-static void test_beside(void **state)
+TEST(test_beside)
 {
     struct qm_confidence *alone = qm_confidence_new(1 << 16);
     struct qm_confidence *beside = qm_confidence_new(1 << 16);
@@ -83,7 +83,7 @@ static void check_told_apart(struct qm_features good, struct qm_features bad)
     qm_confidence_free(j);
 }
 
-static void test_features(void **state)
+TEST(test_features)
 {
     struct qm_features a = features_of(1000), b;
 
@@ -110,7 +110,7 @@ static void test_features(void **state)
 }
 
 /* A share of uses is learned as such. */
-static void test_calibrated(void **state)
+TEST(test_calibrated)
 {
     for (unsigned percent = 20; percent <= 80; percent += 20) {
         struct qm_confidence *j = qm_confidence_new(1 << 16);
@@ -129,7 +129,7 @@ static void test_calibrated(void **state)
 }
 
 /* What is not accepted is learned of as well. */
-static void test_watched(void **state)
+TEST(test_watched)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(5);
@@ -160,7 +160,7 @@ static void test_watched(void **state)
 }
 
 /* A block that is only watched does not hide the end of one that is prefetched. */
-static void test_accepted_stay(void **state)
+TEST(test_accepted_stay)
 {
     struct qm_confidence *j = qm_confidence_new(0);
     struct qm_features mine = features_of(5), other = features_of(0);
@@ -185,7 +185,7 @@ static void test_accepted_stay(void **state)
     qm_confidence_free(j);
 }
 
-static void test_threshold(void **state)
+TEST(test_threshold)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     float start = qm_confidence_threshold(j), threshold;
@@ -211,7 +211,7 @@ static void test_threshold(void **state)
     qm_confidence_free(j);
 }
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     struct qm_confidence *none = qm_confidence_new(0),
                          *small = qm_confidence_new(100000);
@@ -224,7 +224,7 @@ static void test_bytes(void **state)
 
 /* What was proposed while there was more memory is forgotten when some is taken away,
  * wherever pages begin: it does not come back with the memory. */
-static void test_resized(void **state)
+TEST(test_resized)
 {
     enum { BLOCKS = 5000 };
     struct qm_confidence *j = qm_confidence_new(1 << 16);
@@ -250,7 +250,7 @@ static void test_resized(void **state)
 }
 
 /* Of no bytes it knows nothing and learns nothing; later it learns anew. */
-static void test_sleeps(void **state)
+TEST(test_sleeps)
 {
     struct qm_confidence *j = qm_confidence_new(1 << 16);
     struct qm_features features = features_of(1);
@@ -282,17 +282,4 @@ static void test_sleeps(void **state)
     qm_confidence_ended(j, 8, true);
     assert_true(qm_confidence_probability(j, weights) > untrained);
     qm_confidence_free(j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untrained), cmocka_unit_test(test_beside),
-        cmocka_unit_test(test_features),  cmocka_unit_test(test_calibrated),
-        cmocka_unit_test(test_watched),   cmocka_unit_test(test_accepted_stay),
-        cmocka_unit_test(test_threshold), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_resized),   cmocka_unit_test(test_sleeps),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include "mining/core/context.h"
 
-static void test_names(void **state)
+TEST(test_names)
 {
     const char *kinds[] = {"connection", "thread", "transaction", "query"};
     const char *levels[] = {"innermost",   "connection", "thread",
@@ -82,7 +82,7 @@ static void check_level(enum qm_level level, const uint64_t targets[5])
 }
 
 /* Restarted at any level, from any other, contexts are as if they had begun at it. */
-static void test_restart(void **state)
+TEST(test_restart)
 {
     static const enum qm_level levels[] = {QM_LEVEL_INNERMOST,   QM_LEVEL_CONNECTION,
                                            QM_LEVEL_THREAD,      QM_LEVEL_QUERY,
@@ -125,7 +125,7 @@ static void test_restart(void **state)
     other->ops->destroy(other);
 }
 
-static void test_levels(void **state)
+TEST(test_levels)
 {
     check_level(QM_LEVEL_INNERMOST, (uint64_t[]){1, 2, 3, 4, 5});
     check_level(QM_LEVEL_NONE, (uint64_t[]){1, 2, 3, 4, 5});
@@ -136,7 +136,7 @@ static void test_levels(void **state)
 }
 
 /* Of several enclosing ones of that kind it is the innermost. */
-static void test_same_kind_nested(void **state)
+TEST(test_same_kind_nested)
 {
     struct qm_prefetcher *p = quickmine();
     enum qm_level level = QM_LEVEL_TRANSACTION;
@@ -152,7 +152,7 @@ static void test_same_kind_nested(void **state)
     p->ops->destroy(p);
 }
 
-static void test_end_order(void **state)
+TEST(test_end_order)
 {
     struct qm_prefetcher *p = quickmine();
     struct ended ended = {.p = p};
@@ -196,7 +196,7 @@ static void read_in(struct qm_prefetcher *p, enum qm_level level,
 
 /* Reads of two queries of a transaction are one sequence at its level, two at their
  * own. */
-static void test_work(void **state)
+TEST(test_work)
 {
     const enum qm_level levels[] = {QM_LEVEL_TRANSACTION, QM_LEVEL_QUERY};
     for (int i = 0; i < 2; i++) {
@@ -222,7 +222,7 @@ static void test_work(void **state)
 }
 
 /* Without ended(), what there was to learn is discarded. */
-static void test_discard(void **state)
+TEST(test_discard)
 {
     struct qm_prefetcher *p = quickmine();
     struct qm_context *t = open_in(p, QM_LEVEL_INNERMOST, NULL, QM_TRANSACTION, 1);
@@ -235,7 +235,7 @@ static void test_discard(void **state)
 }
 
 /* A client decides how deep it nests: neither time nor stack may depend on it badly. */
-static void test_deep(void **state)
+TEST(test_deep)
 {
     struct qm_prefetcher *p = quickmine();
     enum qm_level level = QM_LEVEL_CONNECTION;
@@ -248,7 +248,7 @@ static void test_deep(void **state)
     p->ops->destroy(p);
 }
 
-static void test_prefetcher_none(void **state)
+TEST(test_prefetcher_none)
 {
     char err[256];
     struct qm_prefetcher *p;
@@ -270,16 +270,4 @@ static void test_prefetcher_none(void **state)
     assert_null(p->ops->rules);
     assert_int_equal(stats_of(p).sequences, 0);
     p->ops->destroy(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),           cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_restart),         cmocka_unit_test(test_same_kind_nested),
-        cmocka_unit_test(test_end_order),       cmocka_unit_test(test_work),
-        cmocka_unit_test(test_discard),         cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_prefetcher_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void test_model(void **state)
+TEST_WITH(test_model, set_up, tear_down)
 {
     static bool model[SPACE];
     struct rng rng = {11};
@@ -50,7 +50,7 @@ static void test_model(void **state)
 }
 
 /* The list is bounded: the shortest ranges go. */
-static void test_bound(void **state)
+TEST_WITH(test_bound, set_up, tear_down)
 {
     const uint64_t n = 3 * QM_TRIMMED_MAX;
 
@@ -66,7 +66,7 @@ static void test_bound(void **state)
         assert_false(qm_trimmed_has(&forgotten, 10 * i + 1));
 }
 
-static void test_limits(void **state)
+TEST_WITH(test_limits, set_up, tear_down)
 {
     qm_trimmed_add(&forgotten, 7, 0);
     qm_trimmed_add(&forgotten, QM_BLOCKS_MAX, 5);
@@ -86,7 +86,7 @@ static void test_limits(void **state)
 }
 
 /* Who reads while the list is being changed does not wait. */
-static void test_never_waits(void **state)
+TEST_WITH(test_never_waits, set_up, tear_down)
 {
     qm_trimmed_add(&forgotten, 7, 1);
     pthread_rwlock_wrlock(&forgotten.lock);
@@ -174,7 +174,7 @@ static void try_policy(const char *name, uint64_t base)
     assert_int_equal(p->ops->destroy(p), 0);
 }
 
-static void test_policies(void **state)
+TEST(test_policies)
 {
     static const char *const names[] = {
         "ppm",
@@ -190,16 +190,4 @@ static void test_policies(void **state)
         try_policy(names[i], UINT64_C(1) << 34);
         try_policy(names[i], QM_BLOCKS_MAX - 26); /* 25 is the last block */
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_model, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_bound, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_never_waits, set_up, tear_down),
-        cmocka_unit_test(test_policies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

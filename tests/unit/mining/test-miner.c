@@ -32,7 +32,7 @@ static void expect_rule(const struct rule_list *list, uint64_t a, uint64_t b,
     }
 }
 
-static void test_figure_3(void **state)
+TEST(test_figure_3)
 {
     struct qm_mining_config config = unlimited(5, 0);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -64,7 +64,7 @@ static void test_figure_3(void **state)
     p->ops->destroy(p);
 }
 
-static void test_figure_3_oblivious(void **state)
+TEST(test_figure_3_oblivious)
 {
     struct qm_mining_config config = unlimited(5, 0);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -80,7 +80,7 @@ static void test_figure_3_oblivious(void **state)
     p->ops->destroy(p);
 }
 
-static void test_repeats(void **state)
+TEST(test_repeats)
 {
     struct qm_mining_config config = unlimited(5, 0);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -96,7 +96,7 @@ static void test_repeats(void **state)
     p->ops->destroy(p);
 }
 
-static void test_too_short(void **state)
+TEST(test_too_short)
 {
     struct qm_mining_config config = unlimited(5, 0);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -125,7 +125,7 @@ static void fill(struct rng *rng, uint64_t *blocks, size_t n)
     }
 }
 
-static void test_against_model(void **state)
+TEST(test_against_model)
 {
     struct rng rng = {1};
     for (int round = 0; round < 150; round++) {
@@ -146,7 +146,7 @@ static void test_against_model(void **state)
     }
 }
 
-static void test_segments(void **state)
+TEST(test_segments)
 {
     struct rng rng = {2};
     for (int round = 0; round < 150; round++) {
@@ -167,7 +167,7 @@ static void test_segments(void **state)
 }
 
 /* Of what was all in the cache nothing is learned, and of the rest everything, once. */
-static void test_hits_are_skipped(void **state)
+TEST(test_hits_are_skipped)
 {
     struct rng rng = {3};
     for (int round = 0; round < 300; round++) {
@@ -208,7 +208,7 @@ static void test_hits_are_skipped(void **state)
 
 /* A reader that is served from the cache leaves nothing to be learned, however long it
  * reads, but the paper's preset learns from it. */
-static void test_only_hits(void **state)
+TEST(test_only_hits)
 {
     for (int skip = 0; skip < 2; skip++) {
         struct qm_mining_config config;
@@ -230,7 +230,7 @@ static void test_only_hits(void **state)
 }
 
 /* In passing, all triples of the blocks so far are counted, and not before. */
-static void test_segment_when(void **state)
+TEST(test_segment_when)
 {
     struct qm_mining_config config = unlimited(5, 4);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -261,7 +261,7 @@ static void test_segment_when(void **state)
 }
 
 /* Nothing new since it was mined in passing: nothing to learn from at the end. */
-static void test_segment_ends_even(void **state)
+TEST(test_segment_ends_even)
 {
     struct qm_mining_config config = unlimited(5, 4);
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -279,7 +279,7 @@ static void test_segment_ends_even(void **state)
 }
 
 /* A sequence takes no more than a segment and what is carried, however long it is. */
-static void test_sequence_is_bounded(void **state)
+TEST(test_sequence_is_bounded)
 {
     struct qm_sequence sequence;
     qm_sequence_init(&sequence);
@@ -305,29 +305,10 @@ static int stop_at_third(void *opaque, uint64_t a, uint64_t b, const uint64_t *s
     return ++*count == 3 ? 42 : 0;
 }
 
-static void test_mining_stops(void **state)
+TEST(test_mining_stops)
 {
     const uint64_t blocks[] = {1, 2, 3, 4, 5, 6, 7, 8};
     int count = 0;
     assert_int_equal(qm_mine(blocks, 8, 0, 5, stop_at_third, &count), 42);
     assert_int_equal(count, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figure_3),
-        cmocka_unit_test(test_figure_3_oblivious),
-        cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_too_short),
-        cmocka_unit_test(test_against_model),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_hits_are_skipped),
-        cmocka_unit_test(test_only_hits),
-        cmocka_unit_test(test_segment_when),
-        cmocka_unit_test(test_segment_ends_even),
-        cmocka_unit_test(test_sequence_is_bounded),
-        cmocka_unit_test(test_mining_stops),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

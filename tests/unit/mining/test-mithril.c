@@ -101,7 +101,7 @@ static unsigned associated(unsigned times, unsigned apart)
     return n;
 }
 
-static void test_support(void **state)
+TEST(test_support)
 {
     assert_int_equal(associated(MIN_SUPPORT - 1, 5), 0);
     assert_int_equal(associated(MIN_SUPPORT, 5), 1);
@@ -110,14 +110,14 @@ static void test_support(void **state)
     assert_int_equal(associated(MAX_SUPPORT + 1, 5), 0);
 }
 
-static void test_lookahead(void **state)
+TEST(test_lookahead)
 {
     assert_int_equal(associated(3, 1), 1);
     assert_int_equal(associated(3, LOOKAHEAD), 1);
     assert_int_equal(associated(3, LOOKAHEAD + 1), 0);
 }
 
-static void test_all_times_count(void **state)
+TEST(test_all_times_count)
 {
     struct fixture f = begin_all(0, NEVER);
 
@@ -140,7 +140,7 @@ static void test_all_times_count(void **state)
 }
 
 /* Of weak associations the nearest counts, of strong ones all. */
-static void test_weak_and_strong(void **state)
+TEST(test_weak_and_strong)
 {
     struct fixture f = begin_all(0, NEVER);
     struct asked a;
@@ -182,7 +182,7 @@ static void test_weak_and_strong(void **state)
 }
 
 /* A row holds two blocks, the newest first; what it holds already is not new. */
-static void test_list(void **state)
+TEST(test_list)
 {
     struct fixture f = begin_all(0, NEVER);
     static const uint64_t nexts[] = {2, 3, 2, 4};
@@ -204,7 +204,7 @@ static void test_list(void **state)
     end_all(&f);
 }
 
-static void test_degree(void **state)
+TEST(test_degree)
 {
     struct qm_mining_config config;
     struct fixture f = {.filler = FILLERS};
@@ -238,7 +238,7 @@ static void test_degree(void **state)
 }
 
 /* What is found in the cache is not recorded. */
-static void test_misses_only(void **state)
+TEST(test_misses_only)
 {
     struct fixture f = begin_all(0, NEVER);
 
@@ -254,7 +254,7 @@ static void test_misses_only(void **state)
 }
 
 /* It does not matter whose accesses they are. */
-static void test_all_streams_together(void **state)
+TEST(test_all_streams_together)
 {
     struct fixture f = begin_all(0, NEVER);
     struct qm_stream *other = begin(f.p);
@@ -272,7 +272,7 @@ static void test_all_streams_together(void **state)
 }
 
 /* The recording table is a ring. */
-static void test_recording_is_bounded(void **state)
+TEST(test_recording_is_bounded)
 {
     for (unsigned others = RECORD_ROWS - 2; others <= RECORD_ROWS - 1; others++) {
         struct fixture f = begin_all(0, NEVER);
@@ -292,7 +292,7 @@ static void test_recording_is_bounded(void **state)
     }
 }
 
-static void test_rules_are_bounded(void **state)
+TEST(test_rules_are_bounded)
 {
     struct fixture f = begin_all(3, NEVER);
     struct qm_mining_stats stats;
@@ -326,7 +326,7 @@ static void test_rules_are_bounded(void **state)
 }
 
 /* A table that does not fill is mined in time: at the first miss after that. */
-static void test_period(void **state)
+TEST(test_period)
 {
     static const uint64_t periods[][2] = {{0, 16384}, {500, 500}};
 
@@ -355,7 +355,7 @@ static void test_period(void **state)
 }
 
 /* While a mining table is out, the other fills and then waits. */
-static void test_one_table_out(void **state)
+TEST(test_one_table_out)
 {
     struct fixture f = begin_all(0, NEVER);
     struct qm_work *out = NULL, *work;
@@ -470,7 +470,7 @@ static void naive_miss(uint64_t block, uint64_t now, unsigned *mining)
     }
 }
 
-static void test_naive_model(void **state)
+TEST(test_naive_model)
 {
     unsigned matches = 0, evictions = 0, mined = 0;
 
@@ -517,25 +517,4 @@ static void test_naive_model(void **state)
     assert_true(matches > 100 * TRACES);
     assert_int_equal(evictions, TRACES / 2);
     assert_true(mined > TRACES / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_support),
-        cmocka_unit_test(test_lookahead),
-        cmocka_unit_test(test_all_times_count),
-        cmocka_unit_test(test_weak_and_strong),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_degree),
-        cmocka_unit_test(test_misses_only),
-        cmocka_unit_test(test_all_streams_together),
-        cmocka_unit_test(test_recording_is_bounded),
-        cmocka_unit_test(test_rules_are_bounded),
-        cmocka_unit_test(test_period),
-        cmocka_unit_test(test_one_table_out),
-        cmocka_unit_test(test_naive_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static uint64_t number(const char *text)
 }
 
 /* What help calls the default is the default, of the preset too. */
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
     struct qm_mining_config defaults, paper;
 
@@ -57,7 +57,7 @@ static void assert_other_fields(const struct qm_mining_config *config)
 
 /* Each limit can be set, and nothing but its field changes; where it is checked, what
  * is beyond is refused. */
-static void test_limits(void **state)
+TEST(test_limits)
 {
     struct qm_mining_config config;
     char err[256];
@@ -88,7 +88,7 @@ static void test_limits(void **state)
 }
 
 /* The help of a parameter names the policies that heed it, and no others. */
-static void test_policies(void **state)
+TEST(test_policies)
 {
     char text[512];
 
@@ -106,15 +106,4 @@ static void test_policies(void **state)
         qm_parameter_help(qm_parameter((enum qm_parameter_id)id), NULL, text, 10);
         assert_true(strlen(text) == 9);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_policies),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static void run(struct world *w, struct qm_stream *victim, uint64_t *at, unsigne
     }
 }
 
-static void test_wild(void **state)
+TEST(test_wild)
 {
     static struct world world;
     struct world *w = &world;
@@ -141,13 +141,4 @@ static void test_wild(void **state)
     }
     end(w, victim);
     w->p->ops->destroy(w->p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wild),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static struct asked read_all(struct qm_prefetcher *p, const uint64_t *blocks,
 
 static const uint64_t path[] = {10, 25, 13, 99, 47, 58};
 
-static void test_chain(void **state)
+TEST(test_chain)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked asked;
@@ -73,7 +73,7 @@ static void test_chain(void **state)
 }
 
 /* What one has learned outlives whatever others read, while he is there. */
-static void test_owners(void **state)
+TEST(test_owners)
 {
     enum { FLOOD = 100000, TABLE = 1 << 16 };
     struct asked asked;
@@ -98,7 +98,7 @@ static void test_owners(void **state)
 }
 
 /* Where blocks come late it looks further ahead. */
-static void test_pace(void **state)
+TEST(test_pace)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
 
@@ -120,7 +120,7 @@ static void test_pace(void **state)
 }
 
 /* No more than there is room for. */
-static void test_room(void **state)
+TEST(test_room)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p);
@@ -136,7 +136,7 @@ static void test_room(void **state)
 }
 
 /* Between what is missed there may be hits, and repeats, as many as you like. */
-static void test_hits_are_passed_over(void **state)
+TEST(test_hits_are_passed_over)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p);
@@ -159,7 +159,7 @@ static void test_hits_are_passed_over(void **state)
 }
 
 /* Two contexts at a time do not make rules together. */
-static void test_contexts(void **state)
+TEST(test_contexts)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct qm_stream *s = begin(p), *t = begin(p);
@@ -186,7 +186,7 @@ static bool is_odd(void *opaque, uint64_t block)
 }
 
 /* What is cached is not asked for, but leads on to what is not. */
-static void test_cached(void **state)
+TEST(test_cached)
 {
     static const uint64_t mixed[] = {10, 25, 12, 99, 48, 58};
     unsigned calls = 0;
@@ -233,7 +233,7 @@ static struct asked read_three(struct qm_prefetcher *p, const uint64_t *blocks)
 }
 
 /* What two blocks say together is trusted more where one says two things. */
-static void test_two_blocks(void **state)
+TEST(test_two_blocks)
 {
     static const uint64_t left[] = {1, 5, 7}, right[] = {2, 5, 8};
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
@@ -249,7 +249,7 @@ static void test_two_blocks(void **state)
 }
 
 /* What is of no use is not asked for after a while; when it is missed, it is again. */
-static void test_experience(void **state)
+TEST(test_experience)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct asked asked = {0};
@@ -322,7 +322,7 @@ static unsigned made_of_1000(struct device *device, unsigned without)
 
 /* Where the device reads less than it would without it all, prefetches may be less
  * accurate than where it reads more. */
-static void test_reads(void **state)
+TEST(test_reads)
 {
     struct device spared = {.reads = 700}, burdened = {.reads = 1300},
                   ignored = {.reads = 1300};
@@ -336,7 +336,7 @@ static void test_reads(void **state)
 }
 
 /* A path that has changed is followed as it is now. */
-static void test_change(void **state)
+TEST(test_change)
 {
     static const uint64_t was[] = {1, 2, 3}, is[] = {1, 2, 4};
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
@@ -361,7 +361,7 @@ static void test_change(void **state)
 
 /* Whatever is read, it asks for different blocks, not for the one just read, and stays
  * within its memory. */
-static void test_random(void **state)
+TEST(test_random)
 {
     struct qm_prefetcher *p = make_ppm(NULL, NULL);
     struct walk w;
@@ -391,7 +391,7 @@ static void test_random(void **state)
 }
 
 /* Memory for rules has bounds, and a default. */
-static void test_config(void **state)
+TEST(test_config)
 {
     struct qm_mining_config config;
     char err[256];
@@ -410,7 +410,7 @@ static void test_config(void **state)
 }
 
 /* Each part that can be left out has a name, and some an old one. */
-static void test_ablation_names(void **state)
+TEST(test_ablation_names)
 {
     static const char *const names[] = {
         "two", "confidence", "watch", "threshold", "lookahead", "misses", "accuracy"};
@@ -424,26 +424,4 @@ static void test_ablation_names(void **state)
     assert_int_equal(qm_ablation_find("chain"), QM_ABLATE_LOOKAHEAD);
     assert_int_equal(qm_ablation_find("aim"), QM_ABLATE_ACCURACY);
     assert_int_equal(qm_ablation_find("luck"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ablation_names),
-        cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_room),
-        cmocka_unit_test(test_pace),
-        cmocka_unit_test(test_hits_are_passed_over),
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_two_blocks),
-        cmocka_unit_test(test_experience),
-        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_owners),
-        cmocka_unit_test(test_reads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

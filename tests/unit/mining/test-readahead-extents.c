@@ -132,7 +132,7 @@ static void across(const struct qm_prefetcher_ops *ops, const char *preset)
     unmake(w);
 }
 
-static void test_across(void **state)
+TEST(test_across)
 {
     across(&qm_prefetcher_readahead, NULL);
     across(&qm_prefetcher_auto, NULL);
@@ -141,7 +141,7 @@ static void test_across(void **state)
 }
 
 /* Of a long file policy auto mines as little as of one in one piece. */
-static void test_not_mined(void **state)
+TEST(test_not_mined)
 {
     struct qm_mining_stats one, told;
     struct world *w = make(&qm_prefetcher_auto, NULL);
@@ -159,7 +159,7 @@ static void test_not_mined(void **state)
 }
 
 /* Backward, too. */
-static void test_backward(void **state)
+TEST(test_backward)
 {
     struct world *w = make(&qm_prefetcher_readahead, NULL);
 
@@ -172,7 +172,7 @@ static void test_backward(void **state)
 }
 
 /* A file in several calls: the first extent of each repeats the last one. */
-static void test_goes_on(void **state)
+TEST(test_goes_on)
 {
     struct world *w = make(&qm_prefetcher_readahead, NULL);
     struct qm_extent x[2];
@@ -188,7 +188,7 @@ static void test_goes_on(void **state)
 }
 
 /* A reader of the device is followed there, whatever was told: it costs a window. */
-static void test_wrong(void **state)
+TEST(test_wrong)
 {
     struct world *w = make(&qm_prefetcher_readahead, NULL);
     unsigned asked;
@@ -228,7 +228,7 @@ static void test_wrong(void **state)
 }
 
 /* What is trimmed is not the file's any more. */
-static void test_trimmed(void **state)
+TEST(test_trimmed)
 {
     struct world *w = make(&qm_prefetcher_auto, NULL);
 
@@ -244,7 +244,7 @@ static void test_trimmed(void **state)
 }
 
 /* Rings are impossible: a block is of one extent. */
-static void test_cycle(void **state)
+TEST(test_cycle)
 {
     struct world *w = make(&qm_prefetcher_readahead, NULL);
     const struct qm_extent x[] = {{1000, 8}, {3000, 8}, {1000, 8}, {3000, 8},
@@ -258,7 +258,7 @@ static void test_cycle(void **state)
 }
 
 /* Whatever is told and read. */
-static void test_wild(void **state)
+TEST(test_wild)
 {
     struct rng rng = {7};
 
@@ -318,7 +318,7 @@ static bool overlaps(struct qm_extent a, struct qm_extent b)
     return !(to - from == 1 && a.count > 1 && b.count > 1);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
     struct qm_extents *e = qm_extents_new();
     struct model *m = calloc(1, sizeof *m);
@@ -361,7 +361,7 @@ static void test_table(void **state)
 }
 
 /* What adjoins, or shares a block, is one extent. */
-static void test_adjoining(void **state)
+TEST(test_adjoining)
 {
     struct qm_extents *e = qm_extents_new();
     const struct qm_extent x[] = {{10, 4}, {13, 5}, {18, 2}, {0, 0}, {QM_BLOCKS_MAX, 1},
@@ -377,17 +377,4 @@ static void test_adjoining(void **state)
     assert_int_equal(qm_extents_at_block(e, 50)->file,
                      qm_extents_at_block(e, 10)->file + 10);
     qm_extents_free(e);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_across),   cmocka_unit_test(test_not_mined),
-        cmocka_unit_test(test_backward), cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_trimmed),
-        cmocka_unit_test(test_cycle),    cmocka_unit_test(test_wild),
-        cmocka_unit_test(test_table),    cmocka_unit_test(test_adjoining),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static const struct qm_layout disk = {.segment = 1000};
 static const struct qm_layout ssd = {.ssd = true, .segment = 1000};
 
 /* "user read size is 1 page ... the readahead size is four times": 4, and async 3. */
-static void test_linux(void **state)
+TEST(test_linux)
 {
     uint32_t window;
 
@@ -27,7 +27,7 @@ static void test_linux(void **state)
     assert_int_equal(qm_linux_next(window, &caps), 32);
 }
 
-static void test_aware(void **state)
+TEST(test_aware)
 {
     const struct qm_layout mixed3 = {.mixed = true, .segment = 3};
     const struct qm_layout mixed20 = {.mixed = true, .ssd = true, .segment = 20};
@@ -59,7 +59,7 @@ static void expect(struct qm_span span, uint64_t from, uint64_t to)
 
 /* One page at a time: the second read is found to be sequential, and each marker is the
  * first page of the last window. */
-static void test_linux_stream(void **state)
+TEST(test_linux_stream)
 {
     const struct qm_paper_config c = {.caps = caps};
     struct qm_paper p = {0};
@@ -82,7 +82,7 @@ static enum qm_place where(void *opaque, uint64_t block)
     return block < 1000 ? QM_PLACE_TIER : QM_PLACE_BACKEND;
 }
 
-static void test_aware_stream(void **state)
+TEST(test_aware_stream)
 {
     const struct qm_paper_config c = {.aware = true, .caps = caps, .place = where};
     struct qm_paper p = {0};
@@ -94,16 +94,4 @@ static void test_aware_stream(void **state)
     expect(qm_paper_pass(&p, &c, 2020, 2), 2084, 2212); /* the cap */
     expect(qm_paper_miss(&p, &c, 995, 4), 999, 1000);   /* mixed: the segment */
     qm_paper_fini(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linux),
-        cmocka_unit_test(test_aware),
-        cmocka_unit_test(test_linux_stream),
-        cmocka_unit_test(test_aware_stream),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
 #ifndef QM_MINING_TESTING_H
 #define QM_MINING_TESTING_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "mining/core/prefetcher.h"
 #include "tests/unit/random.h"
