@@ -27,7 +27,7 @@ static void expect_run(struct qm_detector *e, uint64_t block, uint32_t count,
         assert_int_equal(run.step, step);
 }
 
-static void test_forward(void **state)
+TEST(test_forward)
 {
     struct qm_detector e = make_edges(256);
 
@@ -41,7 +41,7 @@ static void test_forward(void **state)
     qm_detector_free(&e);
 }
 
-static void test_backward(void **state)
+TEST(test_backward)
 {
     struct qm_detector e = make_edges(256);
 
@@ -56,7 +56,7 @@ static void test_backward(void **state)
 }
 
 /* Reads that were sent in order arrive with two of them swapped. */
-static void test_swapped(void **state)
+TEST(test_swapped)
 {
     struct qm_detector e = make_edges(256);
 
@@ -69,7 +69,7 @@ static void test_swapped(void **state)
 }
 
 /* 64 runs at a time, and as many random reads between: few are lost sight of. */
-static void test_interleaved(void **state)
+TEST(test_interleaved)
 {
     struct qm_detector e = make_edges(256);
     struct rng rng = {1};
@@ -84,7 +84,7 @@ static void test_interleaved(void **state)
     qm_detector_free(&e);
 }
 
-static void test_random_makes_none(void **state)
+TEST(test_random_makes_none)
 {
     struct qm_detector e = make_edges(256);
     struct rng rng = {2};
@@ -97,7 +97,7 @@ static void test_random_makes_none(void **state)
 }
 
 /* Runs go on while the table's size changes. */
-static void test_edges_resized(void **state)
+TEST(test_edges_resized)
 {
     static const uint32_t sets[] = {256, 16, 64, 256, 32};
     struct qm_detector e = make_edges(128);
@@ -114,7 +114,7 @@ static void test_edges_resized(void **state)
     qm_detector_free(&e);
 }
 
-static void test_strides(void **state)
+TEST(test_strides)
 {
     struct qm_strides s = {0};
     unsigned reads;
@@ -165,7 +165,7 @@ static void check_markers(struct qm_outcomes *noted, uint16_t n)
     assert_null(qm_outcomes_find(noted, 5));
 }
 
-static void test_noted(void **state)
+TEST(test_noted)
 {
     static const unsigned bits[] = {QM_OUTCOMES_MOST_BITS, 7, 9, QM_OUTCOMES_MOST_BITS,
                                     8};
@@ -195,7 +195,7 @@ static unsigned reaches(struct qm_yield *w, uint32_t blocks)
 }
 
 /* What is never used is tried less and less, but tried; and comes back. */
-static void test_worth(void **state)
+TEST(test_worth)
 {
     struct qm_yield w;
 
@@ -218,7 +218,7 @@ static void test_worth(void **state)
 
 /* Of two of which a third was used, the next block of one context's own is read ahead.
  */
-static void test_worth_next(void **state)
+TEST(test_worth_next)
 {
     static const enum qm_yield_bucket own[] = {QM_YIELD_TWO, QM_YIELD_OWN_TWO};
     struct qm_yield w;
@@ -236,7 +236,7 @@ static void test_worth_next(void **state)
     }
 }
 
-static void test_worth_buckets(void **state)
+TEST(test_worth_buckets)
 {
     static const uint64_t lengths[] = {3, 8, 32, 128};
 
@@ -267,7 +267,7 @@ static bool is_cached(void *opaque, uint64_t block)
 }
 
 /* A context's own runs: through what is cached, and with other reads between. */
-static void test_own(void **state)
+TEST(test_own)
 {
     struct qm_runs r = {0};
     struct qm_own own;
@@ -304,24 +304,4 @@ static void test_own(void **state)
     assert_int_equal(own.reads, 3);
     own = qm_runs_read(&r, 1113 + QM_RUNS_GAP, 1, NULL, NULL);
     assert_int_equal(own.reads, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_swapped),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_random_makes_none),
-        cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_edges_resized),
-        cmocka_unit_test(test_noted),
-        cmocka_unit_test(test_worth),
-        cmocka_unit_test(test_worth_next),
-        cmocka_unit_test(test_worth_buckets),
-        cmocka_unit_test(test_own),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void *read_runs(void *opaque)
     return NULL;
 }
 
-static void test_resized(void **state)
+TEST(test_resized)
 {
     struct qm_tracks_config config = {
         .max_window = 64, .good_window = 16, .first_window = 4};
@@ -102,13 +102,4 @@ static void test_resized(void **state)
     assert_int_equal(shared.wrong, 0);
     assert_true(shared.asked > 0);
     qm_tracks_free(shared.tracks);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resized),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

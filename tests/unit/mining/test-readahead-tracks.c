@@ -3,7 +3,7 @@
 #include "tracks-world.h"
 
 /* Streams go on while the memory for them changes, and each miss is a block. */
-static void test_resized(void **state)
+TEST(test_resized)
 {
     static const uint64_t kib[] = {100, 6, 20, 10, 1000, 0};
     enum { STREAMS = 6, LENGTH = 1000, ALL = LENGTH * 5 };
@@ -27,7 +27,7 @@ static void test_resized(void **state)
 }
 
 /* Of more streams than there is memory for, those that were read last are kept. */
-static void test_fewer(void **state)
+TEST(test_fewer)
 {
     struct world *w = make(0);
     unsigned misses;
@@ -45,7 +45,7 @@ static void test_fewer(void **state)
 }
 
 /* After two reads all is asked for, in few ranges; at the end one window is left. */
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     struct world *w = make(0);
 
@@ -62,7 +62,7 @@ static void test_sequential(void **state)
 
 /* A reader goes on where nobody remembers an edge: three reads at a distance of one
  * are no stride. */
-static void test_forgotten_edge(void **state)
+TEST(test_forgotten_edge)
 {
     struct world *w = make(0);
     struct qm_strides others = {0}, mine = w->strides;
@@ -82,7 +82,7 @@ static void test_forgotten_edge(void **state)
     unmake(w);
 }
 
-static void test_backward(void **state)
+TEST(test_backward)
 {
     struct world *w = make(0);
 
@@ -100,7 +100,7 @@ static void test_backward(void **state)
 }
 
 /* Requests of several blocks: one misses twice, and the first window is of two. */
-static void test_requests(void **state)
+TEST(test_requests)
 {
     struct world *w = make(0);
 
@@ -111,7 +111,7 @@ static void test_requests(void **state)
 }
 
 /* A request alone is no stream, however long. */
-static void test_one_request(void **state)
+TEST(test_one_request)
 {
     struct world *w = make(0);
 
@@ -121,7 +121,7 @@ static void test_one_request(void **state)
     unmake(w);
 }
 
-static void test_interleaved(void **state)
+TEST(test_interleaved)
 {
     struct world *w = make(0);
     enum { STREAMS = 64, LENGTH = 1000 };
@@ -134,7 +134,7 @@ static void test_interleaved(void **state)
     unmake(w);
 }
 
-static void test_stride(void **state)
+TEST(test_stride)
 {
     struct world *w = make(0);
 
@@ -150,7 +150,7 @@ static void test_stride(void **state)
 
 /* A context that reads on through what is cached misses one block behind that, not two,
  * though its stream was forgotten over others. */
-static void test_through_cached(void **state)
+TEST(test_through_cached)
 {
     for (int shared = 0; shared < 2; shared++) {
         struct world *w = make(0);
@@ -177,7 +177,7 @@ static void test_through_cached(void **state)
 }
 
 /* Random reads: hardly anything is asked for, and less when that was no use. */
-static void test_random(void **state)
+TEST(test_random)
 {
     struct world *w = make(0);
     struct rng rng = {1};
@@ -196,18 +196,4 @@ static void test_random(void **state)
     }
     assert_in_range(w->asked, 0, 200000 / 50);
     unmake(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),  cmocka_unit_test(test_forgotten_edge),
-        cmocka_unit_test(test_backward),    cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_one_request), cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_stride),      cmocka_unit_test(test_through_cached),
-        cmocka_unit_test(test_random),      cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_fewer),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

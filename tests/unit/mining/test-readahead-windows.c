@@ -4,7 +4,7 @@
 
 /* More is asked for when the reader comes to the first block of what was asked for
  * last, so that two reads are on their way while he waits. */
-static void test_two_on_their_way(void **state)
+TEST(test_two_on_their_way)
 {
     struct world *w = make(0);
     uint64_t b = 1000, last, asks;
@@ -21,7 +21,7 @@ static void test_two_on_their_way(void **state)
 }
 
 /* What was asked for and not issued is asked for again, and is no loss. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
     struct world *w = make(4 * MOST);
     uint64_t b = 1000;
@@ -61,7 +61,7 @@ static void test_refused(void **state)
 }
 
 /* Place is kept for the windows of streams that are read, and no longer. */
-static void test_reserved(void **state)
+TEST(test_reserved)
 {
     struct world *w = make(16 * MOST);
     struct rng rng = {1};
@@ -85,7 +85,7 @@ static void test_reserved(void **state)
 }
 
 /* The window follows bandwidth times latency; late blocks make it twice that. */
-static void test_target(void **state)
+TEST(test_target)
 {
     struct world *w = make(0);
 
@@ -119,7 +119,7 @@ static uint64_t lose(struct world *w, uint64_t b, unsigned n)
 }
 
 /* Where blocks are gone when the reader comes, windows shrink; and they grow again. */
-static void test_lost(void **state)
+TEST(test_lost)
 {
     struct world *w = make(4 * MOST);
     uint64_t b;
@@ -139,7 +139,7 @@ static void test_lost(void **state)
 }
 
 /* All windows together have at most 44 % of the cache. */
-static void test_share(void **state)
+TEST(test_share)
 {
     struct world *w = make(4 * 128);
     enum { STREAMS = 16 };
@@ -153,7 +153,7 @@ static void test_share(void **state)
 }
 
 /* And of a cache that has become smaller, or larger, they have that part. */
-static void test_resized(void **state)
+TEST(test_resized)
 {
     struct world *w = make(4 * 128);
     enum { STREAMS = 8, PART = DEVICE / STREAMS };
@@ -178,7 +178,7 @@ static void test_resized(void **state)
 }
 
 /* Cached blocks are left out, and a stream goes on behind them. */
-static void test_cached(void **state)
+TEST(test_cached)
 {
     struct world *w = make(0);
 
@@ -193,7 +193,7 @@ static void test_cached(void **state)
 }
 
 /* Where cached() is true of all, nothing is asked for, and the search has an end. */
-static void test_all_cached(void **state)
+TEST(test_all_cached)
 {
     struct world *w = make(0);
 
@@ -206,7 +206,7 @@ static void test_all_cached(void **state)
 }
 
 /* A stream that is asked again only now and then, as a throttled one, recovers. */
-static void test_not_asked(void **state)
+TEST(test_not_asked)
 {
     struct world *w = make(0);
     struct qm_candidate ranges[4];
@@ -231,7 +231,7 @@ static void test_not_asked(void **state)
 
 /* A small window of a stride is noted by its own blocks: nothing is taken for one that
  * lies behind the ranges. */
-static void test_small_stride(void **state)
+TEST(test_small_stride)
 {
     struct world *w = make(0);
     struct qm_candidate ranges[QM_TRACKS_RANGES];
@@ -252,7 +252,7 @@ static void test_small_stride(void **state)
 
 /* A window that is larger than it may be now is used up; its stream goes on behind it.
  */
-static void test_smaller(void **state)
+TEST(test_smaller)
 {
     struct world *w = make(1 << 16);
     unsigned misses;
@@ -288,7 +288,7 @@ static uint64_t run_at(uint64_t run)
 
 /* Runs of two reads, again and again: soon hardly anything is read ahead.  Of three:
  * the third, and nothing behind it. */
-static void test_short_runs(void **state)
+TEST(test_short_runs)
 {
     for (unsigned length = 2; length <= 3; length++) {
         struct world *w = make(0);
@@ -309,7 +309,7 @@ static void test_short_runs(void **state)
 
 /* Reads that adjoin others' by chance, and are not read on, say nothing of a context
  * that reads on and on. */
-static void test_chance_beside(void **state)
+TEST(test_chance_beside)
 {
     struct world *w = make(0);
     struct rng rng = {5};
@@ -333,7 +333,7 @@ static void test_chance_beside(void **state)
 
 /* What was asked for counts as unused when that is told, though its stream is forgotten
  * by then: there were many others. */
-static void test_told_late(void **state)
+TEST(test_told_late)
 {
     struct world *w = make(0);
     unsigned before = 0;
@@ -351,7 +351,7 @@ static void test_told_late(void **state)
 }
 
 /* Any calls in any order: nothing is asked for twice, nor beyond the bounds. */
-static void test_wild(void **state)
+TEST(test_wild)
 {
     struct world *w = make(1000);
     struct rng rng = {7};
@@ -378,28 +378,4 @@ static void test_wild(void **state)
         }
     }
     unmake(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_on_their_way),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_reserved),
-        cmocka_unit_test(test_target),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_share),
-        cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_cached),
-        cmocka_unit_test(test_all_cached),
-        cmocka_unit_test(test_not_asked),
-        cmocka_unit_test(test_small_stride),
-        cmocka_unit_test(test_smaller),
-        cmocka_unit_test(test_short_runs),
-        cmocka_unit_test(test_chance_beside),
-        cmocka_unit_test(test_told_late),
-        cmocka_unit_test(test_wild),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static uint64_t any_number(struct rng *rng)
     return rng_next(rng) >> rng_below(rng, 64);
 }
 
-static void test_keys(void **state)
+TEST(test_keys)
 {
     struct rng rng = {3};
     unsigned char x[QM_KEY_MAX], y[QM_KEY_MAX];
@@ -59,7 +59,7 @@ static struct qm_suffixes random_list(struct rng *rng, unsigned max, unsigned gr
     return list;
 }
 
-static void test_records(void **state)
+TEST(test_records)
 {
     struct rng rng = {4};
     struct qm_suffixes back = {0};
@@ -109,7 +109,7 @@ static void test_records(void **state)
 
 /* A damaged record is refused or is a record; it is never read beyond its end, and what
  * is accepted is sorted. */
-static void test_damaged_records(void **state)
+TEST(test_damaged_records)
 {
     struct rng rng = {5};
     struct qm_suffixes back = {0};
@@ -139,7 +139,7 @@ static void test_damaged_records(void **state)
     free(back.v);
 }
 
-static void test_saturation(void **state)
+TEST(test_saturation)
 {
     struct qm_suffixes list = {0};
     assert_int_equal(qm_suffixes_add(&list, 1, 8, 4), 0);
@@ -197,7 +197,7 @@ static void check_list(const struct qm_lru *lru, const struct naive *naive)
     free(list);
 }
 
-static void test_lru(void **state)
+TEST(test_lru)
 {
     struct rng rng = {6};
     const uint64_t expected[] = {0, 100, 5000};
@@ -263,7 +263,7 @@ static void test_lru(void **state)
 }
 
 /* Many more than expected: the table grows, everything is found. */
-static void test_lru_grows(void **state)
+TEST(test_lru_grows)
 {
     struct qm_lru lru;
     uint32_t id;
@@ -289,17 +289,4 @@ static void test_lru_grows(void **state)
     }
     assert_int_equal(lru.used, used);
     qm_lru_fini(&lru);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_damaged_records),
-        cmocka_unit_test(test_saturation),
-        cmocka_unit_test(test_lru),
-        cmocka_unit_test(test_lru_grows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

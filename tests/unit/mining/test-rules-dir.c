@@ -90,7 +90,7 @@ static struct model model_of(const struct qm_mining_config *config)
                           .grace = config->grace};
 }
 
-static void test_survives(void **state)
+TEST_WITH(test_survives, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct model model = model_of(&config);
@@ -109,7 +109,7 @@ static void test_survives(void **state)
 
 /* What is in memory and what is in Berkeley DB, all is saved, and in its order of use.
  */
-static void test_more_than_memory_survives(void **state)
+TEST_WITH(test_more_than_memory_survives, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     config.rules_pool = 64 << 10;
@@ -134,7 +134,7 @@ static void test_more_than_memory_survives(void **state)
 }
 
 /* The order of use survives, too, that by matches included, and grace periods do. */
-static void test_order_survives(void **state)
+TEST_WITH(test_order_survives, setup, teardown)
 {
     for (uint64_t round = 1; round <= 10; round++) {
         struct qm_mining_config config = config_for("disk");
@@ -170,7 +170,7 @@ static void test_order_survives(void **state)
     }
 }
 
-static void test_fewer_suffixes(void **state)
+TEST_WITH(test_fewer_suffixes, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -193,7 +193,7 @@ static void test_fewer_suffixes(void **state)
     p->ops->destroy(p);
 }
 
-static void test_unchanged_is_not_saved(void **state)
+TEST_WITH(test_unchanged_is_not_saved, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -246,7 +246,7 @@ static void write_file(const char *name, const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-static void test_other(void **state)
+TEST_WITH(test_other, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk"), other = config_for("tape");
     save_some(&config);
@@ -297,7 +297,7 @@ static size_t read_record(const char *key, unsigned char *buf, size_t max)
     return d.size;
 }
 
-static void test_other_format(void **state)
+TEST_WITH(test_other_format, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     unsigned char meta[256];
@@ -333,7 +333,7 @@ static void test_other_format(void **state)
 }
 
 /* What another policy has saved is set aside, by either of them. */
-static void test_other_policy(void **state)
+TEST_WITH(test_other_policy, setup, teardown)
 {
     static const uint64_t blocks[] = {3, 1, 4, 15, 9};
     struct qm_mining_config config = config_for("disk");
@@ -354,7 +354,7 @@ static void test_other_policy(void **state)
     expect_set_aside(&config, "of policy ppm");
 }
 
-static void test_garbage(void **state)
+TEST_WITH(test_garbage, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     char garbage[20000];
@@ -389,7 +389,7 @@ static void test_garbage(void **state)
 }
 
 /* Any byte changed, any length cut: found out, and never does it get further. */
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct rng rng = {12};
@@ -427,7 +427,7 @@ static void test_damaged(void **state)
     p->ops->destroy(p);
 }
 
-static void test_set_aside_is_bounded(void **state)
+TEST_WITH(test_set_aside_is_bounded, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     for (int i = 1; i <= 12; i++) {
@@ -461,7 +461,7 @@ static void expect_error(const char *name, int error, const char *says)
     }
 }
 
-static void test_bad_directory(void **state)
+TEST_WITH(test_bad_directory, setup, teardown)
 {
     write_file("file", "x", 1);
     expect_error(in_dir("file"), ENOTDIR, "is not a directory");
@@ -483,7 +483,7 @@ static void test_bad_directory(void **state)
     expect_error(dir, 0, "cannot write into");
 }
 
-static void test_in_use(void **state)
+TEST_WITH(test_in_use, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -494,7 +494,7 @@ static void test_in_use(void **state)
 }
 
 /* The directory is made; and a server that changes its own still finds it. */
-static void test_relative(void **state)
+TEST_WITH(test_relative, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     int here = open(".", O_RDONLY | O_DIRECTORY);
@@ -512,7 +512,7 @@ static void test_relative(void **state)
 }
 
 /* What a server that was killed left behind is in nobody's way. */
-static void test_left_behind(void **state)
+TEST_WITH(test_left_behind, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     write_file("rules.db.new", "x", 1);
@@ -543,7 +543,7 @@ static int no_sleep(unsigned long seconds, unsigned long microseconds)
 }
 
 /* The disk is full, so to speak: what was saved stays, and the server goes on. */
-static void test_save_fails(void **state)
+TEST_WITH(test_save_fails, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -582,7 +582,7 @@ static void test_save_fails(void **state)
 
 /* Killed at any moment, even while it saves: the next one starts with what was saved.
  */
-static void test_killed(void **state)
+TEST_WITH(test_killed, setup, teardown)
 {
     struct qm_mining_config config = config_for("disk");
     for (int round = 0; round < 8; round++) {
@@ -619,29 +619,4 @@ static void test_killed(void **state)
         assert_int_equal(stats_of(p).prefixes, 9 + 8 + 7 - 3);
         p->ops->destroy(p);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(test_survives),
-        TEST(test_more_than_memory_survives),
-        TEST(test_order_survives),
-        TEST(test_fewer_suffixes),
-        TEST(test_unchanged_is_not_saved),
-        TEST(test_other),
-        TEST(test_other_format),
-        TEST(test_other_policy),
-        TEST(test_garbage),
-        TEST(test_damaged),
-        TEST(test_set_aside_is_bounded),
-        TEST(test_bad_directory),
-        TEST(test_in_use),
-        TEST(test_relative),
-        TEST(test_left_behind),
-        TEST(test_save_fails),
-        TEST(test_killed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

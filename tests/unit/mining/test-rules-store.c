@@ -30,7 +30,7 @@ static size_t cells_of(size_t size)
     return size <= 16 ? 1 : 1 + (size - 16 + 11) / 12;
 }
 
-static void test_cells(void **state)
+TEST(test_cells)
 {
     const uint64_t rooms[] = {0, 15, 16, 1000, 1 << 20};
     struct rng rng = {11};
@@ -178,7 +178,7 @@ static void take_away(struct qm_store *store, uint32_t id, struct naive_record *
     r->there = false;
 }
 
-static void test_store(void **state)
+TEST(test_store)
 {
     const uint64_t pools[] = {1, 64, 1000, 5000, 64 << 10};
     struct rng rng = {12};
@@ -234,7 +234,7 @@ static void count(const struct qm_store *store, unsigned n[3])
 }
 
 /* Berkeley DB sees what does not fit and no more, and what is loaded fills memory. */
-static void test_only_the_rest(void **state)
+TEST(test_only_the_rest)
 {
     enum { POOL = 1280, FITS = POOL / 4 * 3 / 16 };
     const struct naive_record one = {.size = 16};
@@ -272,14 +272,4 @@ static void test_only_the_rest(void **state)
         assert_int_equal(n[2], FITS + 1);
         qm_store_close(&store);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cells),
-        cmocka_unit_test(test_store),
-        cmocka_unit_test(test_only_the_rest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void *housekeeper(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     char dir[] = "/tmp/quickmine.XXXXXX", file[64];
     assert_non_null(mkdtemp(dir));
@@ -120,7 +120,7 @@ static void test_threads(void **state)
 }
 
 /* Supports add up, whoever adds them. */
-static void test_no_update_lost(void **state)
+TEST(test_no_update_lost)
 {
     struct qm_mining_config config;
     qm_mining_paper(&config);
@@ -172,7 +172,7 @@ static void *learn_until_it_fails(void *opaque)
 }
 
 /* While Berkeley DB sleeps, because it cannot write, a look-up does not wait for it. */
-static void test_look_up_gives_up(void **state)
+TEST(test_look_up_gives_up)
 {
     char dir[] = "/tmp/quickmine.XXXXXX";
     assert_non_null(mkdtemp(dir));
@@ -203,14 +203,4 @@ static void test_look_up_gives_up(void **state)
     p->ops->destroy(p);
     sem_destroy(&asleep);
     sem_destroy(&wake_up);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_no_update_lost),
-        cmocka_unit_test(test_look_up_gives_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static struct qm_mining_config defaults(void)
     return config;
 }
 
-static void test_config(void **state)
+TEST(test_config)
 {
     char err[256];
     struct qm_mining_config config = defaults();
@@ -65,7 +65,7 @@ static void test_config(void **state)
     assert_string_equal(err, "look");
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
     assert_string_equal(qm_prefetcher_find("none")->name, "none");
     assert_string_equal(qm_prefetcher_find("quickmine")->name, "quickmine");
@@ -76,7 +76,7 @@ static void test_names(void **state)
 }
 
 /* The smallest pool works, and everything else is in the temporary file. */
-static void test_smallest_pool(void **state)
+TEST(test_smallest_pool)
 {
     struct qm_mining_config config = defaults();
     config.rules_pool = 64 << 10;
@@ -113,7 +113,7 @@ static void random_blocks(struct rng *rng, uint64_t range, uint64_t *blocks, siz
 }
 
 /* LRU and LFU bounds, look-ups in between, all to the last count. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct rng rng = {7};
     for (int round = 0; round < 120; round++) {
@@ -157,7 +157,7 @@ static void test_bounds(void **state)
 }
 
 /* The same with more than the smallest pool holds. */
-static void test_bounds_beyond_memory(void **state)
+TEST(test_bounds_beyond_memory)
 {
     struct rng rng = {17};
     for (int round = 0; round < 4; round++) {
@@ -190,7 +190,7 @@ static void test_bounds_beyond_memory(void **state)
     }
 }
 
-static void test_candidates(void **state)
+TEST(test_candidates)
 {
     struct qm_mining_config config = defaults();
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -231,7 +231,7 @@ static void test_candidates(void **state)
 }
 
 /* The defaults keep what they say: established suffixes outlive what is seen once. */
-static void test_grace(void **state)
+TEST(test_grace)
 {
     struct qm_mining_config config = defaults();
     struct qm_suffixes list = {0};
@@ -270,7 +270,7 @@ static void test_grace(void **state)
 }
 
 /* A prefix with so many suffixes that its record is larger than many pages. */
-static void test_large_record(void **state)
+TEST(test_large_record)
 {
     struct qm_mining_config config;
     qm_mining_paper(&config);
@@ -301,7 +301,7 @@ static void test_large_record(void **state)
 }
 
 /* However much passes through, it stays as large as its bounds. */
-static void test_stays_bounded(void **state)
+TEST(test_stays_bounded)
 {
     struct qm_mining_config config = defaults();
     config.max_prefix = 2000;
@@ -330,7 +330,7 @@ static int stop_after(void *opaque, const struct qm_rule *rule)
     return --*n == 0 ? 99 : 0;
 }
 
-static void test_rules_stops(void **state)
+TEST(test_rules_stops)
 {
     struct qm_mining_config config = defaults();
     struct qm_prefetcher *p = make_quickmine(&config);
@@ -344,7 +344,7 @@ static void test_rules_stops(void **state)
     p->ops->destroy(p);
 }
 
-static void test_purge(void **state)
+TEST(test_purge)
 {
     struct qm_mining_config config = defaults();
     config.purge_after = 100;
@@ -391,7 +391,7 @@ static void test_purge(void **state)
 }
 
 /* Purging together with max_prefix, which takes from the same end. */
-static void test_purge_and_bound(void **state)
+TEST(test_purge_and_bound)
 {
     struct qm_mining_config config = defaults();
     config.purge_after = 10;
@@ -421,7 +421,7 @@ static int no_sleep(unsigned long seconds, unsigned long microseconds)
 /* Berkeley DB cannot write its temporary file: the cache is off, nothing else happens.
  * In the end nothing is saved, and that is said.
  */
-static void test_spill_fails(void **state)
+TEST(test_spill_fails)
 {
     char dir[] = "/tmp/quickmine.XXXXXX", kept[] = "/tmp/quickmine.XXXXXX";
     assert_non_null(mkdtemp(dir));
@@ -466,24 +466,4 @@ static void test_spill_fails(void **state)
     assert_int_equal(p->ops->purge(p, 1), 0); /* was not asked for */
     assert_int_not_equal(p->ops->destroy(p), 0);
     assert_int_equal(rmdir(kept), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_smallest_pool),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_grace),
-        cmocka_unit_test(test_large_record),
-        cmocka_unit_test(test_stays_bounded),
-        cmocka_unit_test(test_rules_stops),
-        cmocka_unit_test(test_purge),
-        cmocka_unit_test(test_purge_and_bound),
-        cmocka_unit_test(test_spill_fails),
-        cmocka_unit_test(test_bounds_beyond_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 enum { KIB = 1024, BACKWARD = 4, FORWARD = 8, PREFETCH = 16, REFILL = 8, RUNS = 64 };
 
-static void test_sequential(void **state)
+TEST(test_sequential)
 {
     struct qm_prefetcher *p = make("run", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -24,7 +24,7 @@ static void test_sequential(void **state)
     p->ops->destroy(p);
 }
 
-static void test_jumps_and_reverses(void **state)
+TEST(test_jumps_and_reverses)
 {
     /* Each block lies within the extents of the largest before it. */
     static const uint64_t blocks[] = {100, 108, 104, 106, 114, 110, 113, 122, 118};
@@ -52,7 +52,7 @@ static void test_jumps_and_reverses(void **state)
     seq->ops->destroy(seq);
 }
 
-static void test_extents_end(void **state)
+TEST(test_extents_end)
 {
     struct qm_prefetcher *p = make("run", 16 * KIB);
     static const int64_t steps[] = {FORWARD, FORWARD + 1, -BACKWARD, -BACKWARD - 1};
@@ -70,7 +70,7 @@ static void test_extents_end(void **state)
 }
 
 /* Two blocks read in turn are no run of more than 32 KiB. */
-static void test_same_blocks_again(void **state)
+TEST(test_same_blocks_again)
 {
     struct qm_prefetcher *p = make("run", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -85,7 +85,7 @@ static void test_same_blocks_again(void **state)
 }
 
 /* 64 interleaved runs are told apart; with 65, the oldest is always forgotten. */
-static void test_many_runs(void **state)
+TEST(test_many_runs)
 {
     struct qm_prefetcher *p = make("run", 16 * KIB);
 
@@ -103,7 +103,7 @@ static void test_many_runs(void **state)
     p->ops->destroy(p);
 }
 
-static void test_block_sizes(void **state)
+TEST(test_block_sizes)
 {
     static const struct {
         uint64_t block_size;
@@ -178,7 +178,7 @@ static struct asked naive_step(unsigned now, uint64_t block)
     return asked;
 }
 
-static void test_naive_model(void **state)
+TEST(test_naive_model)
 {
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct qm_prefetcher *p = make("run", 16 * KIB);
@@ -199,16 +199,4 @@ static void test_naive_model(void **state)
         end(p, s);
         p->ops->destroy(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),  cmocka_unit_test(test_jumps_and_reverses),
-        cmocka_unit_test(test_extents_end), cmocka_unit_test(test_same_blocks_again),
-        cmocka_unit_test(test_many_runs),   cmocka_unit_test(test_block_sizes),
-        cmocka_unit_test(test_naive_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 enum { KIB = 1024, MAX = 8, K = 3 };
 
 /* Outcomes are as if nothing that was prefetched got lost. */
-static void test_windows_double(void **state)
+TEST(test_windows_double)
 {
     struct qm_prefetcher *p = make("seq", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -38,7 +38,7 @@ static void test_windows_double(void **state)
     p->ops->destroy(p);
 }
 
-static void test_windows_shrink(void **state)
+TEST(test_windows_shrink)
 {
     struct qm_prefetcher *p = make("seq", 16 * KIB);
     struct qm_stream *s = begin(p);
@@ -64,7 +64,7 @@ static void test_windows_shrink(void **state)
     p->ops->destroy(p);
 }
 
-static void test_strictly_sequential(void **state)
+TEST(test_strictly_sequential)
 {
     static const int64_t breaks[] = {2, 3, 0, -1, -2, 100};
     struct qm_prefetcher *p = make("seq", 16 * KIB);
@@ -92,7 +92,7 @@ static void test_strictly_sequential(void **state)
 }
 
 /* Interleaved, two sequential readers make no sequence; apart, they do. */
-static void test_streams_are_apart(void **state)
+TEST(test_streams_are_apart)
 {
     struct qm_prefetcher *p = make("seq", 16 * KIB);
     struct qm_stream *one = begin(p), *two = begin(p), *both = begin(p);
@@ -111,7 +111,7 @@ static void test_streams_are_apart(void **state)
     p->ops->destroy(p);
 }
 
-static void test_block_sizes(void **state)
+TEST(test_block_sizes)
 {
     static const struct {
         uint64_t block_size;
@@ -193,7 +193,7 @@ static struct asked naive_step(struct naive *m, uint64_t block, enum qm_access o
     return asked;
 }
 
-static void test_naive_model(void **state)
+TEST(test_naive_model)
 {
     static struct naive m;
 
@@ -216,18 +216,4 @@ static void test_naive_model(void **state)
         end(p, s);
         p->ops->destroy(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_double),
-        cmocka_unit_test(test_windows_shrink),
-        cmocka_unit_test(test_strictly_sequential),
-        cmocka_unit_test(test_streams_are_apart),
-        cmocka_unit_test(test_block_sizes),
-        cmocka_unit_test(test_naive_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static unsigned knows(struct qm_prefetcher *p, uint64_t first)
 
 #define MEMORY (1 << 20)
 
-static void test_restart(void **state)
+TEST_WITH(test_restart, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
@@ -136,7 +136,7 @@ static int see(void *opaque, uint64_t line, unsigned tag,
 
 /* A block may have the number of its line, or of its tag; and while threads learn, it
  * may be there twice. */
-static void test_records(void **state)
+TEST_WITH(test_records, setup, teardown)
 {
     struct qm_mining_config config;
     struct qm_rules_dir *records;
@@ -170,7 +170,7 @@ static void test_records(void **state)
 }
 
 /* A block that several follow, of unlike counts. */
-static void test_several(void **state)
+TEST_WITH(test_several, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
@@ -225,7 +225,7 @@ static unsigned paths_known(struct qm_prefetcher *p, unsigned paths)
 
 /* They are not of a table of some size: what is known stays known when it is made
  * larger and smaller. */
-static void test_other_size(void **state)
+TEST_WITH(test_other_size, setup, teardown)
 {
     static const uint64_t sizes[] = {MEMORY,     4 * MEMORY,  4 * MEMORY + 100000,
                                      MEMORY / 2, 64 * MEMORY, MEMORY};
@@ -248,7 +248,7 @@ static void test_other_size(void **state)
 }
 
 /* What does not fit is left out, the pairs with the lowest counts first. */
-static void test_cut_down(void **state)
+TEST_WITH(test_cut_down, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(4 * MEMORY, err, sizeof err);
@@ -269,7 +269,7 @@ static void test_cut_down(void **state)
 }
 
 /* A device of which the blocks are too many to try them all. */
-static void test_other_size_far_apart(void **state)
+TEST_WITH(test_other_size_far_apart, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
@@ -346,7 +346,7 @@ static void seal_file(unsigned char *file, size_t n)
     memcpy(file + n - sizeof hash, &hash, sizeof hash);
 }
 
-static void test_set_aside(void **state)
+TEST_WITH(test_set_aside, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p;
@@ -362,7 +362,7 @@ static void test_set_aside(void **state)
 }
 
 /* Any byte changed, any length cut, anything behind: found out. */
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, setup, teardown)
 {
     size_t n = save_some();
     struct rng rng = {5};
@@ -393,7 +393,7 @@ static void test_damaged(void **state)
 
 /* Whole files that say what cannot be: found out, and none of it is used, in a table of
  * the same size and of another. */
-static void test_inconsistent(void **state)
+TEST_WITH(test_inconsistent, setup, teardown)
 {
     static const struct {
         unsigned at; /* the first key is at 68 */
@@ -449,7 +449,7 @@ static void test_inconsistent(void **state)
     }
 }
 
-static void test_other_files(void **state)
+TEST_WITH(test_other_files, setup, teardown)
 {
     size_t n = save_some();
     uint32_t btree = 0x053162;
@@ -478,7 +478,7 @@ static void test_other_files(void **state)
 
 /* Killed at any moment, even while it saves: the next one starts with what was saved.
  */
-static void test_killed(void **state)
+TEST_WITH(test_killed, setup, teardown)
 {
     char err[512];
     int status, n = 0;
@@ -520,7 +520,7 @@ static void test_killed(void **state)
 }
 
 /* It is saved when asked to, if something has changed. */
-static void test_in_passing(void **state)
+TEST_WITH(test_in_passing, setup, teardown)
 {
     char err[512];
     struct qm_prefetcher *p = open_rules(MEMORY, err, sizeof err);
@@ -543,7 +543,7 @@ static void test_in_passing(void **state)
 }
 
 /* That it is not saved is said, and what was saved stays. */
-static void test_full(void **state)
+TEST_WITH(test_full, setup, teardown)
 {
     struct rlimit limit, small;
     char err[512];
@@ -569,25 +569,4 @@ static void test_full(void **state)
     assert_int_equal(knows(p, 1000), 2);
     assert_int_equal(p->ops->destroy(p), 0);
     signal(SIGXFSZ, old);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_records, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_full, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_several, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_other_size, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_other_size_far_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cut_down, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_inconsistent, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_other_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_in_passing, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static struct qm_markov_stats table_stats(const struct qm_markov *p)
     return stats;
 }
 
-static void test_takes_what_it_needs(void **state)
+TEST(test_takes_what_it_needs)
 {
     struct qm_markov *p = qm_markov_new(4 * MIB);
     uint64_t before = table_stats(p).bytes, first = before;
@@ -90,7 +90,7 @@ static uint64_t resident(void)
 }
 
 /* Not only does it say so. */
-static void test_is_not_resident(void **state)
+TEST(test_is_not_resident)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* it takes memory of its own for what is written to */
@@ -108,7 +108,7 @@ static void test_is_not_resident(void **state)
 }
 
 /* Where many follow one, room for others is of no use. */
-static void test_one_key(void **state)
+TEST(test_one_key)
 {
     struct qm_markov *p = qm_markov_new(MIB);
     uint64_t bytes = table_stats(p).bytes;
@@ -121,7 +121,7 @@ static void test_one_key(void **state)
 }
 
 /* What is known of a pair stays, wherever it goes. */
-static void test_nothing_changes(void **state)
+TEST(test_nothing_changes)
 {
     enum { KNOWN = 300, MORE = 60000 };
     struct qm_markov *p = qm_markov_new(4 * MIB);
@@ -157,7 +157,7 @@ static void test_nothing_changes(void **state)
 }
 
 /* A key that was never learned is seldom taken for another. */
-static void test_strangers(void **state)
+TEST(test_strangers)
 {
     enum { ASKED = 200000 };
     struct qm_markov *p = qm_markov_new(MIB);
@@ -204,7 +204,7 @@ static uint64_t known(const struct qm_markov *p, uint64_t n)
 }
 
 /* From a table that has grown so far to others that have grown less or more. */
-static void test_carried_over(void **state)
+TEST(test_carried_over)
 {
     static const uint64_t sizes[] = {100, 3000, 5000, 20000, 33333};
 
@@ -233,7 +233,7 @@ static void test_carried_over(void **state)
 
 /* It shrinks and grows again: what was seen often stays, what was seen once goes
  * first, and the memory is the system's. */
-static void test_set_bytes(void **state)
+TEST(test_set_bytes)
 {
     struct qm_markov *p = qm_markov_new(8 * MIB);
     unsigned wrong = 0, kept = 0, known = 0, once = 0;
@@ -283,7 +283,7 @@ static void test_set_bytes(void **state)
 
 /* Of no bytes it knows the keys of one line, all of whose pairs are as they are
  * elsewhere, and when it has grown it learns the others anew. */
-static void test_keys_of_one_line(void **state)
+TEST(test_keys_of_one_line)
 {
     enum { KEYS = 8000 };
     struct qm_markov *p = qm_markov_new(8 * MIB);
@@ -322,7 +322,7 @@ static void test_keys_of_one_line(void **state)
 }
 
 /* A pair is marginal if it is the next to go from a line that is full. */
-static void test_marginal(void **state)
+TEST(test_marginal)
 {
     struct qm_markov *p = qm_markov_new(LINE);
 
@@ -336,7 +336,7 @@ static void test_marginal(void **state)
     qm_markov_free(p);
 }
 
-static void test_cannot_be(void **state)
+TEST(test_cannot_be)
 {
     struct qm_markov *p = qm_markov_new(MIB);
     uint64_t apart = qm_markov_lines(p) / 32;
@@ -388,7 +388,7 @@ static void *saver(void *opaque)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
     struct qm_markov *p = qm_markov_new(4 * MIB);
     struct learner learners[THREADS + 1] = {0};
@@ -431,7 +431,7 @@ static void test_threads(void **state)
 
 /* Shrinking and growing while others learn and look up: nothing is found that nobody
  * learned. */
-static void test_set_bytes_among_threads(void **state)
+TEST(test_set_bytes_among_threads)
 {
     struct qm_markov *p = qm_markov_new(4 * MIB);
     struct learner learners[THREADS] = {0};
@@ -457,24 +457,4 @@ static void test_set_bytes_among_threads(void **state)
                     THREADS * EACH);
     assert_in_range(wrong, 0, THREADS * EACH / 250);
     qm_markov_free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes_what_it_needs),
-        cmocka_unit_test(test_is_not_resident),
-        cmocka_unit_test(test_one_key),
-        cmocka_unit_test(test_nothing_changes),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_carried_over),
-        cmocka_unit_test(test_set_bytes),
-        cmocka_unit_test(test_keys_of_one_line),
-        cmocka_unit_test(test_marginal),
-        cmocka_unit_test(test_cannot_be),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_set_bytes_among_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

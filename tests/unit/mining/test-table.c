@@ -32,7 +32,7 @@ static struct qm_markov_stats table_stats(struct qm_markov *p)
     return stats;
 }
 
-static void test_counts(void **state)
+TEST(test_counts)
 {
     struct qm_markov *p = qm_markov_new(1 << 20);
     uint64_t key = qm_markov_key1(7);
@@ -62,7 +62,7 @@ static void test_counts(void **state)
     qm_markov_free(p);
 }
 
-static void test_keys_differ(void **state)
+TEST(test_keys_differ)
 {
     struct qm_markov *p = qm_markov_new(1 << 20);
 
@@ -77,7 +77,7 @@ static void test_keys_differ(void **state)
     qm_markov_free(p);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_markov *p = qm_markov_new(1 << 16);
     struct rng rng = {1};
@@ -99,7 +99,7 @@ static void test_bounds(void **state)
 
 /* What follows often outlives a flood of what is seen once; and gives way in the end.
  */
-static void test_worth(void **state)
+TEST(test_worth)
 {
     struct qm_markov *p = qm_markov_new(1); /* a line */
     uint64_t key = qm_markov_key1(1);
@@ -170,7 +170,7 @@ static unsigned left(struct qm_markov *p, unsigned owners, unsigned *all)
     return sure;
 }
 
-static void test_owners_share(void **state)
+TEST(test_owners_share)
 {
     struct qm_markov *p = make_owned();
     unsigned all, sure = left(p, 1, &all);
@@ -191,7 +191,7 @@ static void test_owners_share(void **state)
 
 /* An owner has as much as there is where others have little; and who was nobody, or has
  * left, is spared by none. */
-static void test_owners_who_are_gone(void **state)
+TEST(test_owners_who_are_gone)
 {
     struct qm_markov *p = make_owned();
     unsigned all;
@@ -217,7 +217,7 @@ static void test_owners_who_are_gone(void **state)
 }
 
 /* Whose a pair is: of the first who has learned it, while he is there. */
-static void test_whose(void **state)
+TEST(test_whose)
 {
     struct qm_markov *p = make_owned();
     struct qm_markov_pair pair;
@@ -332,7 +332,7 @@ static void check_key(struct qm_markov *p, const struct model *m, uint64_t key)
     }
 }
 
-static void test_model(void **state)
+TEST(test_model)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct qm_markov *p = qm_markov_new(LINE);
@@ -353,16 +353,4 @@ static void test_model(void **state)
         }
         qm_markov_free(p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),       cmocka_unit_test(test_keys_differ),
-        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_worth),
-        cmocka_unit_test(test_owners_share), cmocka_unit_test(test_owners_who_are_gone),
-        cmocka_unit_test(test_whose),        cmocka_unit_test(test_model),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static uint32_t set_of(struct qm_throttle *t, uint32_t klass)
     return set;
 }
 
-static void test_useless_stops_and_costs_little(void **state)
+TEST(test_useless_stops_and_costs_little)
 {
     struct qm_throttle *t = qm_throttle_new();
     unsigned accesses = 0, issued = 0;
@@ -56,7 +56,7 @@ static void test_useless_stops_and_costs_little(void **state)
     qm_throttle_free(t);
 }
 
-static void test_useful_comes_back(void **state)
+TEST(test_useful_comes_back)
 {
     struct qm_throttle *t = qm_throttle_new();
     unsigned accesses = 0;
@@ -89,7 +89,7 @@ static bool comes_back(struct qm_throttle *t, unsigned n)
 
 /* What would not stop a class that is on, 10 to 19 %, does not bring one back that is
  * off. */
-static void test_comes_back_from_20_percent(void **state)
+TEST(test_comes_back_from_20_percent)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -101,7 +101,7 @@ static void test_comes_back_from_20_percent(void **state)
     qm_throttle_free(t);
 }
 
-static void test_middling_is_reduced_and_restored(void **state)
+TEST(test_middling_is_reduced_and_restored)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -118,7 +118,7 @@ static void test_middling_is_reduced_and_restored(void **state)
 
 /* Search prefetches what NewProducts reads; what NewProducts prefetches for itself is
  * seldom used.  By itself NewProducts would stop; with Search it goes on. */
-static void test_symbiotic(void **state)
+TEST(test_symbiotic)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -145,7 +145,7 @@ static void test_symbiotic(void **state)
     qm_throttle_free(t);
 }
 
-static void test_chain_is_one_set(void **state)
+TEST(test_chain_is_one_set)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -158,7 +158,7 @@ static void test_chain_is_one_set(void **state)
 }
 
 /* A few uses by many others make no set. */
-static void test_many_users_are_no_set(void **state)
+TEST(test_many_users_are_no_set)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -169,7 +169,7 @@ static void test_many_users_are_no_set(void **state)
     qm_throttle_free(t);
 }
 
-static void test_large_numbers(void **state)
+TEST(test_large_numbers)
 {
     struct qm_throttle *t = qm_throttle_new();
 
@@ -179,20 +179,4 @@ static void test_large_numbers(void **state)
     assert_int_equal(state_of(t, QM_THROTTLE_CLASSES - 1), QM_THROTTLE_OFF);
     assert_int_equal(state_of(t, 0), QM_THROTTLE_ON);
     qm_throttle_free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_useless_stops_and_costs_little),
-        cmocka_unit_test(test_useful_comes_back),
-        cmocka_unit_test(test_comes_back_from_20_percent),
-        cmocka_unit_test(test_middling_is_reduced_and_restored),
-        cmocka_unit_test(test_symbiotic),
-        cmocka_unit_test(test_chain_is_one_set),
-        cmocka_unit_test(test_many_users_are_no_set),
-        cmocka_unit_test(test_large_numbers),
-    };
-
-    return cmocka_run_group_tests_name("mining: throttle", tests, NULL, NULL);
 }
