@@ -3,13 +3,11 @@
  * watch; each against a simple model. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "lsm/epoch.h"
 #include "lsm/overlap.h"
@@ -28,7 +26,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* Keys of all lengths that share beginnings, the empty one and prefixes included. */
-static void test_fences(void **state)
+TEST(test_fences)
 {
     for (uint64_t seed = 1; seed < 60; seed++) {
         uint64_t s = seed;
@@ -70,7 +68,7 @@ static void test_fences(void **state)
 }
 
 /* Accesses to every 64th of 1,024 columns: zeros stay plenty until a range has 64. */
-static void test_ranges(void **state)
+TEST(test_ranges)
 {
     static uint8_t matrix[4 * 1024];
     uint32_t size;
@@ -92,7 +90,7 @@ static void test_ranges(void **state)
 }
 
 /* A block may begin where the one before it ends: two have keys of one range. */
-static void test_overlap(void **state)
+TEST(test_overlap)
 {
     for (uint64_t seed = 1; seed < 400; seed++) {
         uint64_t s = seed, at = 0;
@@ -139,7 +137,7 @@ static struct shape *file(struct collector *c, int level, unsigned long n,
     return s;
 }
 
-static void test_collector(void **state)
+TEST(test_collector)
 {
     struct collector *c = collector_new(100000, 1);
     struct collector_stats stats;
@@ -174,7 +172,7 @@ static void test_collector(void **state)
 
 /* Ranges double when there are more keys than ranges; no read is lost from the rates.
  */
-static void test_bounded(void **state)
+TEST(test_bounded)
 {
     struct collector *c = collector_new(100, 1);
     struct collector_stats stats;
@@ -217,7 +215,7 @@ static void *reads(void *arg)
 
 /* Eight threads count while the ranges are replaced: what the last table counts is no
  * more than what was read, and all of it if nothing is replaced. */
-static void test_threads(void **state)
+TEST(test_threads)
 {
     for (int replaced = 0; replaced < 2; replaced++) {
         struct collector *c = collector_new(4000, 1);
@@ -247,7 +245,7 @@ static void test_threads(void **state)
 
 /* 18 features, in their order; a precursor is what is read shortly before, if its rates
  * are alike; with neither, all is 0 but the time. */
-static void test_features(void **state)
+TEST(test_features)
 {
     struct collector *c = collector_new(1000, 1);
     struct moment moment = features_moment(3 * 86400 + 5 * 3600 + 6 * 60 + 7);
@@ -295,7 +293,7 @@ static void test_features(void **state)
 
 /* The first read of an interval always counts; others by chance, and the estimate is
  * near. */
-static void test_sampled(void **state)
+TEST(test_sampled)
 {
     struct collector *c = collector_new(1000, .1);
     struct collector_stats stats;
@@ -313,7 +311,7 @@ static void test_sampled(void **state)
     collector_free(c);
 }
 
-static void test_choice(void **state)
+TEST(test_choice)
 {
     struct choice c = {0};
 
@@ -347,7 +345,7 @@ static uint64_t names_of(struct file *f, unsigned cold)
 
 /* A look-up's two words find file and block; foreign words, and those behind the data,
  * find none. */
-static void test_watch(void **state)
+TEST(test_watch)
 {
     struct watch *w = watch_new();
     struct family family = {.collector = collector_new(1000, 1)};
@@ -390,7 +388,7 @@ static void test_watch(void **state)
 }
 
 /* Names of all files together are bounded; a file that goes makes room. */
-static void test_names(void **state)
+TEST(test_names)
 {
     struct watch *w = watch_new();
     struct family family = {.collector = collector_new(1000, 1)};
@@ -432,7 +430,7 @@ static void *wait_epoch(void *arg)
 
 /* A reader that read the turn, and counts itself only after a writer has waited, is
  * waited for by the next writer all the same. */
-static void test_epoch(void **state)
+TEST(test_epoch)
 {
     struct epoch *e = aligned_alloc(64, sizeof *e);
     unsigned turn;
@@ -460,7 +458,7 @@ static void test_epoch(void **state)
 }
 
 /* Modes, on a flushed file and a compacted one with one hot block each. */
-static void test_plan(void **state)
+TEST(test_plan)
 {
     struct family family = {.collector = collector_new(1000, 1)};
     uint8_t want[10];
@@ -486,19 +484,4 @@ static void test_plan(void **state)
         shape_free(s);
     }
     collector_free(family.collector);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),  cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_bounded), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_sampled), cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_watch),   cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_names),   cmocka_unit_test(test_features),
-        cmocka_unit_test(test_epoch),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The two phases of a compaction: T1 and T2 from samples, and which blocks are cold. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "lsm/cold.h"
 #include "lsm/phases.h"
 
 /* Compactions of 1,000 blocks take two intervals: one of 3,000 will take six. */
-static void test_t1(void **state)
+TEST(test_t1)
 {
     struct phases p = {0};
 
@@ -32,7 +30,7 @@ static void interval(struct phases *p, uint64_t misses, bool compaction)
 }
 
 /* After a compaction the cache needs four intervals; twice as many look-ups, eight. */
-static void test_t2(void **state)
+TEST(test_t2)
 {
     struct phases p = {0};
 
@@ -82,7 +80,7 @@ static struct trees *model(void)
 
 /* Keys 0 to 9,999 in ranges of 40, blocks of 25; what is read and written is hot, in
  * its step. */
-static void test_cold(void **state)
+TEST(test_cold)
 {
     struct collector *c = collector_new(1000, 1);
     struct trees *trees = model();
@@ -132,7 +130,7 @@ static void test_cold(void **state)
 }
 
 /* More ranges than are predicted: the blocks behind them stay. */
-static void test_bounded(void **state)
+TEST(test_bounded)
 {
     struct collector *c = collector_new(20000, 1);
     struct trees *trees = model();
@@ -164,15 +162,4 @@ static void test_bounded(void **state)
     keys_free(&sample);
     trees_free(trees);
     collector_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_t1),
-        cmocka_unit_test(test_t2),
-        cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

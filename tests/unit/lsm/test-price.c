@@ -2,13 +2,10 @@
 /* price.c with other threads at the worst moment: whenever it is about to take its
  * lock, others insert blocks and settle before it. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "lsm/price.h"
 
@@ -41,7 +38,7 @@ static int lock_after_others(pthread_mutex_t *lock)
 
 /* No count of insertions is taken before the one that another thread has settled.  If
  * it were, there would seem to have been 2^64 insertions, and the price would be 0. */
-static void test_others(void **state)
+TEST(test_others)
 {
     uint64_t loop[] = {700, 300};
 
@@ -68,7 +65,7 @@ static void test_others(void **state)
 #define BLOCKS 3000
 #define CACHE  1000
 
-static void test_lru(void **state)
+TEST(test_lru)
 {
     static uint64_t last[BLOCKS],
         stay; /* when each was looked up; 0: it is not there */
@@ -137,19 +134,10 @@ static double price_of(uint64_t after, bool hit)
     return price;
 }
 
-static void test_half(void **state)
+TEST(test_half)
 {
     assert_true(price_of(450, true) < .01);
     assert_true(price_of(550, true) > 1.8 && price_of(550, true) < 2.05);
     assert_true(price_of(950, true) > 1.8 && price_of(950, true) < 2.05);
     assert_true(price_of(1100, false) < .01); /* a larger cache would save these */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_others),
-                                       cmocka_unit_test(test_lru),
-                                       cmocka_unit_test(test_half)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-advise.c - what is made of the figures of simulations, and of a trace. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "sim/advise.h"
 #include "sim/survey.h"
@@ -41,7 +38,7 @@ static struct qm_advice advise(const struct qm_advise_point *points, size_t coun
 }
 
 /* The policy that is never far from the better, whatever the backend is. */
-static void the_policy_that_stays_near_the_best(void **state)
+TEST(the_policy_that_stays_near_the_best)
 {
     const struct qm_advise_point points[] = {point(16 * MIB, 9000, 9000),
                                              point(64 * MIB, 1000, 960)};
@@ -82,7 +79,7 @@ static void the_policy_that_stays_near_the_best(void **state)
     assert_false(a.close);
 }
 
-static void the_least_memory_near_the_best(void **state)
+TEST(the_least_memory_near_the_best)
 {
     const struct qm_advise_point points[] = {
         point(16 * MIB, 9000, 8000), point(32 * MIB, 8000, 3100),
@@ -98,7 +95,7 @@ static void the_least_memory_near_the_best(void **state)
     assert_non_null(strstr(a.sentence, "from 8.00 ms to 3.10 ms, 61 % below"));
 }
 
-static void where_all_fits_less_memory_is_where_it_pays(void **state)
+TEST(where_all_fits_less_memory_is_where_it_pays)
 {
     const struct qm_advise_point points[] = {point(16 * MIB, 9000, 6000),
                                              point(32 * MIB, 5000, 4800),
@@ -113,7 +110,7 @@ static void where_all_fits_less_memory_is_where_it_pays(void **state)
     assert_non_null(strstr(a.sentence, "with 16 MiB"));
 }
 
-static void a_large_part_of_next_to_nothing_is_nothing(void **state)
+TEST(a_large_part_of_next_to_nothing_is_nothing)
 {
     const struct qm_advise_point points[] = {point(16 * MIB, 5000, 5000),
                                              point(64 * MIB, 30, 20)};
@@ -124,7 +121,7 @@ static void a_large_part_of_next_to_nothing_is_nothing(void **state)
     assert_non_null(strstr(a.sentence, "does not pay, because"));
 }
 
-static void without_reuse_it_does_not_pay(void **state)
+TEST(without_reuse_it_does_not_pay)
 {
     const struct qm_advise_point points[] = {point(16 * MIB, 9900, 9950),
                                              point(64 * MIB, 9500, 9700)};
@@ -135,7 +132,7 @@ static void without_reuse_it_does_not_pay(void **state)
     assert_non_null(strstr(a.sentence, "does not pay, because"));
 }
 
-static void an_idle_device_does_not_pay(void **state)
+TEST(an_idle_device_does_not_pay)
 {
     const struct qm_advise_point points[] = {point(16 * MIB, 9000, 1000)};
     struct qm_advice a = advise(points, 1, 0.5);
@@ -146,7 +143,7 @@ static void an_idle_device_does_not_pay(void **state)
     assert_true(advise(points, 1, 0).pays); /* nobody knows how often */
 }
 
-static void sizes_and_times_in_words(void **state)
+TEST(sizes_and_times_in_words)
 {
     char text[24];
 
@@ -178,7 +175,7 @@ static struct qm_event request(char type, uint64_t us, uint32_t slot, uint64_t o
 }
 
 /* Two threads that read all the time, and one that read once: two clients. */
-static void clients_are_the_roots_that_read(void **state)
+TEST(clients_are_the_roots_that_read)
 {
     struct qm_survey s;
     struct qm_event e;
@@ -213,20 +210,4 @@ static void clients_are_the_roots_that_read(void **state)
     assert_int_equal(qm_survey_event(&s, &e), 0);
     assert_int_equal(s.active, 1);
     qm_survey_clear(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_policy_that_stays_near_the_best),
-        cmocka_unit_test(the_least_memory_near_the_best),
-        cmocka_unit_test(where_all_fits_less_memory_is_where_it_pays),
-        cmocka_unit_test(a_large_part_of_next_to_nothing_is_nothing),
-        cmocka_unit_test(without_reuse_it_does_not_pay),
-        cmocka_unit_test(an_idle_device_does_not_pay),
-        cmocka_unit_test(sizes_and_times_in_words),
-        cmocka_unit_test(clients_are_the_roots_that_read),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

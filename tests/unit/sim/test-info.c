@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-info.c - the figures of a trace that was made by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "sim/info.h"
 
@@ -84,7 +81,7 @@ static void assert_runs(const struct qm_runs *r, uint64_t runs, uint64_t blocks,
     assert_int_equal(r->longest, longest);
 }
 
-static void requests_and_footprint(void **state)
+TEST(requests_and_footprint)
 {
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
@@ -106,7 +103,7 @@ static void requests_and_footprint(void **state)
     qm_info_free(m);
 }
 
-static void runs(void **state)
+TEST(runs)
 {
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_TRANSACTION, &i);
@@ -121,7 +118,7 @@ static void runs(void **state)
     qm_info_free(m);
 }
 
-static void interference(void **state)
+TEST(interference)
 {
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_THREAD, &i);
@@ -134,7 +131,7 @@ static void interference(void **state)
     qm_info_free(m);
 }
 
-static void contexts(void **state)
+TEST(contexts)
 {
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
@@ -172,7 +169,7 @@ static const struct qm_info_class *find_class(const struct qm_info *i, const cha
     return NULL;
 }
 
-static void classes(void **state)
+TEST(classes)
 {
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
@@ -195,7 +192,7 @@ static void classes(void **state)
 }
 
 /* A procedure that calls itself: what is read in it counts for its class once. */
-static void recursion(void **state)
+TEST(recursion)
 {
     struct qm_info_maker *m = qm_info_new(QM_LEVEL_INNERMOST, 4096);
     const struct qm_info_class *k;
@@ -230,14 +227,5 @@ static void recursion(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_and_footprint),
-        cmocka_unit_test(runs),
-        cmocka_unit_test(interference),
-        cmocka_unit_test(contexts),
-        cmocka_unit_test(classes),
-        cmocka_unit_test(recursion),
-    };
-
-    return cmocka_run_group_tests(tests, make_trace, remove_trace);
+    return run_listed(make_trace, remove_trace);
 }

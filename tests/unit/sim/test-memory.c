@@ -2,12 +2,9 @@
 /* test-memory.c - cache-size is the memory for everything: blocks, their metadata and
  * the rules never take more, while rules come to earn much and then nothing, and their
  * part grows and shrinks.  With the policies' real tables, without time and with it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/memory.h"
 #include "plugins/device/profile.h"
@@ -21,14 +18,14 @@ struct shares {
     uint64_t least, most, checks;
 };
 
-static uint64_t state;
+static uint64_t random_state;
 
 static uint64_t any(uint64_t below)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % below;
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % below;
 }
 
 static void check(struct qm_sim *sim, uint64_t size, struct shares *shares)
@@ -90,7 +87,7 @@ static void run(const char *policy, uint64_t size,
     struct qm_sim *sim;
     char err[256];
 
-    state = 88172645463325252;
+    random_state = 88172645463325252;
     qm_sim_defaults(&config);
     config.block_size = BLOCK;
     config.cache_size = size;
@@ -108,7 +105,7 @@ static void run(const char *policy, uint64_t size,
     qm_sim_free(sim);
 }
 
-static void test_sizes(void **unused)
+TEST(test_sizes)
 {
     run("ppm", 1 << 20, NULL);
     run("ppm", 4 << 20, NULL);
@@ -116,21 +113,11 @@ static void test_sizes(void **unused)
     run("auto", 16 << 20, NULL);
 }
 
-static void test_in_time(void **unused)
+TEST(test_in_time)
 {
     struct qm_virtual_config timed = {
         .size = (uint64_t)DEVICE * BLOCK, .clients = 4, .threads = 4, .queue = 128};
 
     timed.device = qm_device_profile_find("ssd")->config;
     run("auto", 4 << 20, &timed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_in_time),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-sim.c - simulations whose every step was worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "engine/memory.h"
 #include "sim/mine.h"
@@ -92,7 +89,7 @@ static void read_twice(struct qm_sim *sim)
     }
 }
 
-static void paper_none(void **state)
+TEST(paper_none)
 {
     struct qm_sim_config config = paper("none", 4);
     struct qm_sim *sim = new_sim(&config);
@@ -114,7 +111,7 @@ static void paper_none(void **state)
  * miss (4 5 1), no prefix yet 2  miss (5 1 2); 1&2 -> 3, 4, 5: 5 is there, 3 comes, 4
  * comes and 3 goes 3  miss (1 2 3); 2&3 -> 4, 5: 4 is there, 5 comes and 4 goes 4  miss
  * (2 3 4); 3&4 -> 5: is there 5  a prefetch hit (3 4 5) */
-static void paper_quickmine(void **state)
+TEST(paper_quickmine)
 {
     struct qm_sim_config config = paper("quickmine", 4);
     struct qm_sim *sim = new_sim(&config);
@@ -133,7 +130,7 @@ static void paper_quickmine(void **state)
 }
 
 /* The same with a request of five blocks. */
-static void requests_of_several_blocks(void **state)
+TEST(requests_of_several_blocks)
 {
     struct qm_sim_config config = paper("quickmine", 4);
     struct qm_sim *sim = new_sim(&config);
@@ -159,7 +156,7 @@ static void requests_of_several_blocks(void **state)
  *   4  prefetch hit (2 3 4); 3&4 -> 5: is there
  *   5  prefetch hit (3 4 5)
  * On misses only, 5 is not fetched again, and is missed. */
-static void on_prefetch_hit(void **state)
+TEST(on_prefetch_hit)
 {
     (void)state;
     for (int too = 0; too < 2; too++) {
@@ -179,7 +176,7 @@ static void on_prefetch_hit(void **state)
 }
 
 /* Writes neither allocate nor touch; reads of no context are cached, but not mined. */
-static void writes_and_untagged(void **state)
+TEST(writes_and_untagged)
 {
     struct qm_sim_config config = paper("none", 2);
     struct qm_sim *sim = new_sim(&config);
@@ -199,7 +196,7 @@ static void writes_and_untagged(void **state)
     qm_sim_free(sim);
 }
 
-static void warmup(void **state)
+TEST(warmup)
 {
     struct qm_sim_config config = paper("quickmine", 4);
     struct qm_sim *sim;
@@ -219,7 +216,7 @@ static void warmup(void **state)
 
 /* What was prefetched before the warm-up ended, and used or lost after it, is neither
  * used nor lost of what was prefetched since: an accuracy is never above 1. */
-static void warmup_divides(void **state)
+TEST(warmup_divides)
 {
     struct qm_sim_config config = paper("quickmine", 40);
     struct qm_sim *sim;
@@ -255,7 +252,7 @@ static void warmup_divides(void **state)
 }
 
 /* At level none contexts do not matter, and an end is none. */
-static void level_none(void **state)
+TEST(level_none)
 {
     struct qm_sim_config config = paper("quickmine", 4);
     struct qm_sim *sim;
@@ -287,7 +284,7 @@ static void assert_refused(const struct qm_sim_config *config, const char *why)
         fail_msg("\"%s\" does not say \"%s\"", err, why);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     struct qm_sim_config config = paper("quickmine", 1);
 
@@ -320,7 +317,7 @@ static void refusals(void **state)
 
 /* Without the preset, the cache's size includes its metadata, and the memory for rules
  * if that was not given. */
-static void size_includes_metadata(void **state)
+TEST(size_includes_metadata)
 {
     struct qm_sim_config config;
     struct qm_sim *sim;
@@ -397,7 +394,7 @@ static int count_rule(void *opaque, const struct qm_rule *rule)
 }
 
 /* A context that does not end is not mined at the end, one that does is. */
-static void open_contexts_are_not_mined(void **state)
+TEST(open_contexts_are_not_mined)
 {
     (void)state;
     for (int ends = 0; ends < 2; ends++) {
@@ -476,7 +473,7 @@ static void assert_missed(struct qm_sim *sim, enum qm_reason reason, uint64_t n)
 
 /* One reason after the other.  Policy seq follows no pairs and cannot say what it
  * knows, so what has followed before counts as not proposed. */
-static void explain(void **state)
+TEST(explain)
 {
     struct qm_sim_config config;
     struct qm_sim *sim = new_explained(&config, "seq");
@@ -504,7 +501,7 @@ static void explain(void **state)
 
 /* Rules of the smallest table are lost for what others read, and what was proposed is
  * gone if others read before it is wanted. */
-static void explain_rules(void **state)
+TEST(explain_rules)
 {
     struct qm_sim_config config;
     struct qm_sim *sim;
@@ -590,7 +587,7 @@ static void simulate(const char *policy, bool budget, bool explained,
     qm_sim_free(sim);
 }
 
-static void explain_changes_nothing(void **state)
+TEST(explain_changes_nothing)
 {
     char names[400], *rest = names, *policy;
 
@@ -621,26 +618,4 @@ static void explain_changes_nothing(void **state)
             SAME(mining.rules_limit);
 #undef SAME
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paper_none),
-        cmocka_unit_test(paper_quickmine),
-        cmocka_unit_test(requests_of_several_blocks),
-        cmocka_unit_test(on_prefetch_hit),
-        cmocka_unit_test(writes_and_untagged),
-        cmocka_unit_test(warmup),
-        cmocka_unit_test(warmup_divides),
-        cmocka_unit_test(level_none),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(size_includes_metadata),
-        cmocka_unit_test(open_contexts_are_not_mined),
-        cmocka_unit_test(explain),
-        cmocka_unit_test(explain_rules),
-        cmocka_unit_test(explain_changes_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-tier.c - simulations with a second tier. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "sim/sim.h"
 
@@ -75,7 +72,7 @@ static struct qm_sim_result rounds(const char *admit, uint64_t tier, char betwee
 }
 
 /* What memory evicted is found, what it still has or is about to hand over is not. */
-static void test_found_again(void **state)
+TEST(test_found_again)
 {
     static const char *const words[] = {NULL, "auto", "all", "lru"};
 
@@ -94,7 +91,7 @@ static void test_found_again(void **state)
 }
 
 /* As bcache: what is read enters, but of a sequential run only the first 4 MiB. */
-static void test_cut_off(void **state)
+TEST(test_cut_off)
 {
     const uint64_t part = (UINT64_C(4) << 20) / BLOCK, all = 2 * part;
     struct qm_sim_config config = simulation("bcache", 8192);
@@ -114,7 +111,7 @@ static void test_cut_off(void **state)
     }
 }
 
-static void test_nothing_admitted(void **state)
+TEST(test_nothing_admitted)
 {
     struct qm_sim_result r = rounds("none", 1024, 0);
 
@@ -126,7 +123,7 @@ static void test_nothing_admitted(void **state)
 
 /* A write drops the tier's copy, and memory's remains; but the tier takes the new data
  * of what was read, as the server's does. */
-static void test_writes(void **state)
+TEST(test_writes)
 {
     static const char *const words[] = {"auto", "lru"};
 
@@ -145,7 +142,7 @@ static void test_writes(void **state)
 }
 
 /* A tier changes nothing of what memory does. */
-static void test_memory_is_the_same(void **state)
+TEST(test_memory_is_the_same)
 {
     struct qm_sim_config config = simulation("auto", 1024);
     struct qm_sim_result with, without;
@@ -174,7 +171,7 @@ static void test_memory_is_the_same(void **state)
 }
 
 /* What was counted before the warm-up ended is not counted. */
-static void test_warmup(void **state)
+TEST(test_warmup)
 {
     struct qm_sim_config config = simulation("all", 1024);
     struct qm_sim *sim;
@@ -225,7 +222,7 @@ static void own_counts(void *opaque, struct qm_sim_tier_counts *counts)
 }
 
 /* Another cache in its place is told of everything. */
-static void test_own(void **state)
+TEST(test_own)
 {
     static const struct qm_sim_tier_ops ops = {.read = own_read,
                                                .evicted = own_evicted,
@@ -267,7 +264,7 @@ static void own_close(void *opaque)
 }
 
 /* One that is made for each simulation, and ends with it. */
-static void test_own_open(void **state)
+TEST(test_own_open)
 {
     static const struct qm_sim_tier_ops ops = {.open = own_open,
                                                .close = own_close,
@@ -298,7 +295,7 @@ static void test_own_open(void **state)
     assert_int_equal(closed, 2);
 }
 
-static void test_too_small(void **state)
+TEST(test_too_small)
 {
     struct qm_sim_config config = simulation("auto", 4);
     char err[400];
@@ -363,7 +360,7 @@ static void assert_us(double us, double expected)
 }
 
 /* What the tier holds of a request is read at once, then the rest by runs. */
-static void test_time(void **state)
+TEST(test_time)
 {
     struct qm_virtual_config virtual = one_client();
     struct qm_sim *sim = timed(&virtual, "none");
@@ -413,7 +410,7 @@ static struct qm_sim_result read_ahead(void)
     return r;
 }
 
-static void test_prefetches(void **state)
+TEST(test_prefetches)
 {
     struct qm_sim_result r = read_ahead(), again = read_ahead();
 
@@ -427,7 +424,7 @@ static void test_prefetches(void **state)
 }
 
 /* A run that is given up has reads of the tier on their way. */
-static void test_given_up(void **state)
+TEST(test_given_up)
 {
     struct qm_virtual_config virtual = one_client();
     struct qm_sim *sim;
@@ -440,24 +437,4 @@ static void test_given_up(void **state)
     for (int i = 0; i < 40000; i++)
         request(sim, QM_TRACE_READ, 1 + i % 8, i % 8 * 200 + i / 8 % 100, 4);
     qm_sim_free(sim);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_again),
-        cmocka_unit_test(test_nothing_admitted),
-        cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_memory_is_the_same),
-        cmocka_unit_test(test_warmup),
-        cmocka_unit_test(test_own),
-        cmocka_unit_test(test_own_open),
-        cmocka_unit_test(test_too_small),
-        cmocka_unit_test(test_time),
-        cmocka_unit_test(test_prefetches),
-        cmocka_unit_test(test_given_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,10 @@
 /* test-virtual.c - simulations in virtual time whose every moment was worked out by
  * hand.  The device takes exactly a millisecond for each read, one after the other. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "plugins/device/profile.h"
 #include "sim/sim.h"
@@ -106,7 +103,7 @@ static void assert_us(double us, double expected)
 }
 
 /* Three misses of one client, and a hit that takes no time. */
-static void one_client(void **state)
+TEST(one_client)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -126,7 +123,7 @@ static void one_client(void **state)
 }
 
 /* Between the three, the client thinks: the device has nothing to do then. */
-static void thinking(void **state)
+TEST(thinking)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -144,7 +141,7 @@ static void thinking(void **state)
 
 /* Two clients have one of the device's turns each: all but the first wait for another's
  * read. */
-static void two_clients(void **state)
+TEST(two_clients)
 {
     struct qm_virtual_config timed = device(2);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -159,7 +156,7 @@ static void two_clients(void **state)
 }
 
 /* Both want the same block: one read, for which the other waits. */
-static void one_read_for_two(void **state)
+TEST(one_read_for_two)
 {
     struct qm_virtual_config timed = device(2);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -173,7 +170,7 @@ static void one_read_for_two(void **state)
 }
 
 /* What is missing of a request is read by runs, one after the other. */
-static void runs(void **state)
+TEST(runs)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -187,7 +184,7 @@ static void runs(void **state)
 }
 
 /* 1 is read from 0 to 1, its successor 20 ahead from 1 to 2; it is demanded at 1.4. */
-static void late_prefetch(void **state)
+TEST(late_prefetch)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -206,7 +203,7 @@ static void late_prefetch(void **state)
 }
 
 /* The same, but it is there before it is demanded. */
-static void early_prefetch(void **state)
+TEST(early_prefetch)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -224,7 +221,7 @@ static void early_prefetch(void **state)
 
 /* The one who prefetches is busy with 20, so 30 waits, and another client takes it
  * over: it is read third, as a demand's. */
-static void taken_over(void **state)
+TEST(taken_over)
 {
     struct qm_virtual_config timed = device(2);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -243,7 +240,7 @@ static void taken_over(void **state)
 }
 
 /* Adjacent prefetches are one read. */
-static void joined(void **state)
+TEST(joined)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -258,7 +255,7 @@ static void joined(void **state)
 }
 
 /* At the trace's own times, at twice their speed, whatever became of the others. */
-static void open_loop(void **state)
+TEST(open_loop)
 {
     struct qm_virtual_config timed = device(0);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -275,7 +272,7 @@ static void open_loop(void **state)
 }
 
 /* The same by one client, which is late with the second; that counts. */
-static void late_client(void **state)
+TEST(late_client)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -291,7 +288,7 @@ static void late_client(void **state)
 }
 
 /* The requests of the warm-up take time, but do not count. */
-static void warm_up(void **state)
+TEST(warm_up)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -312,7 +309,7 @@ static void warm_up(void **state)
 
 /* A client has the contexts within its own, whose numbers in the trace are used again
  * before it comes to them; and what knows each context's future is not confused. */
-static void slots_again(void **state)
+TEST(slots_again)
 {
     struct qm_virtual_config timed = device(2);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -335,7 +332,7 @@ static void slots_again(void **state)
     assert_int_equal(r.used, 100);
 }
 
-static void beyond_the_end(void **state)
+TEST(beyond_the_end)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -350,7 +347,7 @@ static void beyond_the_end(void **state)
 }
 
 /* Each request is computed, and each read of the device. */
-static void a_processor_takes_time(void **state)
+TEST(a_processor_takes_time)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -375,7 +372,7 @@ static void a_processor_takes_time(void **state)
 /* One of two clients waits for the only processor, to be looked up, and the other's
  * read of the device waits for it in turn: it is there at 1130; then they wait for it
  * again. */
-static void clients_wait_for_a_processor(void **state)
+TEST(clients_wait_for_a_processor)
 {
     struct qm_virtual_config timed = device(2);
     struct qm_sim_config config = simulation(&timed, "none");
@@ -398,7 +395,7 @@ static void clients_wait_for_a_processor(void **state)
 
 /* What is learned of 1 comes first, then it is read, from 300 to 1300; the prefetch of
  * 20 is submitted at 400, and read until 2300; it is demanded at 1700. */
-static void prefetching_takes_a_processor(void **state)
+TEST(prefetching_takes_a_processor)
 {
     struct qm_virtual_config timed = device(1);
     struct qm_sim_config config = simulation(&timed, QM_PERFECT);
@@ -419,7 +416,7 @@ static void prefetching_takes_a_processor(void **state)
 }
 
 /* A simulation that is given up in the middle of its reads leaves nothing behind. */
-static void given_up(void **state)
+TEST(given_up)
 {
     const unsigned loops[] = {0, 3, 0, 3};
 
@@ -474,7 +471,7 @@ static struct qm_sim_result random_run(void)
 }
 
 /* Chance is the device's seed, and nothing else. */
-static void the_same_twice(void **state)
+TEST(the_same_twice)
 {
     struct qm_sim_result a = random_run(), b = random_run();
 
@@ -487,7 +484,7 @@ static void the_same_twice(void **state)
 /* Twelve clients miss at once, and the next block of each would be prefetched.  The
  * more demands are in flight, the fewer may wait, from eight on none; as many as 64
  * where that is configured. */
-static void none_wait_beside_many_demands(void **state)
+TEST(none_wait_beside_many_demands)
 {
     enum { CLIENTS = 12 };
     struct qm_virtual_config timed = device(CLIENTS);
@@ -507,32 +504,4 @@ static void none_wait_beside_many_demands(void **state)
     timed.queue = 0;
     r = RUN(&config, events);
     assert_in_range(r.timed.dropped, CLIENTS - 8, CLIENTS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_client),
-        cmocka_unit_test(thinking),
-        cmocka_unit_test(two_clients),
-        cmocka_unit_test(one_read_for_two),
-        cmocka_unit_test(runs),
-        cmocka_unit_test(late_prefetch),
-        cmocka_unit_test(early_prefetch),
-        cmocka_unit_test(taken_over),
-        cmocka_unit_test(joined),
-        cmocka_unit_test(open_loop),
-        cmocka_unit_test(late_client),
-        cmocka_unit_test(warm_up),
-        cmocka_unit_test(slots_again),
-        cmocka_unit_test(beyond_the_end),
-        cmocka_unit_test(given_up),
-        cmocka_unit_test(the_same_twice),
-        cmocka_unit_test(a_processor_takes_time),
-        cmocka_unit_test(clients_wait_for_a_processor),
-        cmocka_unit_test(prefetching_takes_a_processor),
-        cmocka_unit_test(none_wait_beside_many_demands),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

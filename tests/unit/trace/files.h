@@ -3,16 +3,13 @@
 #ifndef QM_TESTS_TRACE_FILES_H
 #define QM_TESTS_TRACE_FILES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 static char files_dir[200];
 

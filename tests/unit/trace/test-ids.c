@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-ids.c - the set of used numbers: exact, and small for numbers in sequence. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include <errno.h>
 
 #include "trace/ids.h"
 
-static void sequence(void **state)
+TEST(sequence)
 {
     struct qm_ids ids = {0};
 
@@ -28,7 +25,7 @@ static void sequence(void **state)
 }
 
 /* Numbers that fill the gaps of others join them. */
-static void joins(void **state)
+TEST(joins)
 {
     struct qm_ids ids = {0};
 
@@ -47,7 +44,7 @@ static void joins(void **state)
     qm_ids_clear(&ids);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
     struct qm_ids ids = {0};
 
@@ -64,7 +61,7 @@ static void limits(void **state)
 }
 
 /* Against a plain array, in random order. */
-static void random_order(void **state)
+TEST(random_order)
 {
     enum { RANGE = 4000 };
     bool used[RANGE + 2] = {false};
@@ -87,16 +84,4 @@ static void random_order(void **state)
         assert_int_equal(ids.intervals, runs);
     }
     qm_ids_clear(&ids);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequence),
-        cmocka_unit_test(joins),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(random_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

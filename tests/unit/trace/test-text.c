@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a terminal is given of others' text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "trace/text.h"
 
@@ -24,7 +21,7 @@ static void expect(const char *text, size_t len, const char *clean)
 
 #define EXPECT(text, clean) expect(text, sizeof text - 1, clean)
 
-static void test_stays(void **state)
+TEST(test_stays)
 {
     EXPECT("", "");
     EXPECT("SELECT ?", "SELECT ?");
@@ -33,7 +30,7 @@ static void test_stays(void **state)
            "\xc2\xa0\xef\xbf\xbd\xf4\x8f\xbf\xbf");
 }
 
-static void test_controls(void **state)
+TEST(test_controls)
 {
     EXPECT("\033[31m\r\n\t\b\a", "?[31m?????");
     EXPECT("a\0b", "a?b");
@@ -41,7 +38,7 @@ static void test_controls(void **state)
     EXPECT("\xc2\x80|\xc2\x9b|\xc2\x9d|\xc2\x9f", "?|?|?|?"); /* C1 */
 }
 
-static void test_hidden(void **state)
+TEST(test_hidden)
 {
     EXPECT("\xe2\x80\xa8\xe2\x80\xa9", "??");   /* U+2028, 2029 */
     EXPECT("\xe2\x80\xaa|\xe2\x80\xae", "?|?"); /* U+202A, 202E */
@@ -52,7 +49,7 @@ static void test_hidden(void **state)
            "\xe2\x80\xa7\xe2\x80\xaf"); /* their neighbours */
 }
 
-static void test_invalid(void **state)
+TEST(test_invalid)
 {
     EXPECT("\x9b|\xff|\xc2", "?|?|?");
     EXPECT("\xc0\x9b", "??");                     /* ESC, overlong */
@@ -63,7 +60,7 @@ static void test_invalid(void **state)
     EXPECT("\xe2\x80x", "??x");
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
     char text[] = "a\nb\033";
 
@@ -74,7 +71,7 @@ static void test_lines(void **state)
 }
 
 /* Every character: those of C1 and C0 never get through, in whatever they stand. */
-static void test_all(void **state)
+TEST(test_all)
 {
     for (uint32_t code = 0x80; code < 0x110000; code++) {
         char text[4];
@@ -101,15 +98,4 @@ static void test_all(void **state)
         assert_in_range(qm_text_character(text, n), 0, n);
         assert_int_equal(qm_text_character(text, n - 1), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stays),  cmocka_unit_test(test_controls),
-        cmocka_unit_test(test_hidden), cmocka_unit_test(test_invalid),
-        cmocka_unit_test(test_lines),  cmocka_unit_test(test_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void check(const struct bad *bad, size_t count)
 }
 #define CHECK(bad) check(bad, sizeof(bad) / sizeof *(bad))
 
-static void headers(void **state)
+TEST(headers)
 {
     static const struct bad bad[] = {
         {"", "t", "empty"},
@@ -76,7 +76,7 @@ static void headers(void **state)
     CHECK(bad);
 }
 
-static void lines(void **state)
+TEST(lines)
 {
     static const struct bad bad[] = {
         {HEADER "\n", "line 2", "does not begin with"},
@@ -112,7 +112,7 @@ static void lines(void **state)
     CHECK(bad);
 }
 
-static void contexts(void **state)
+TEST(contexts)
 {
     static const struct bad bad[] = {
         {HEADER "R 0 1 0 1\n", "line 2", "context 1 is not open"},
@@ -156,7 +156,7 @@ static void contexts(void **state)
     CHECK(bad);
 }
 
-static void nul_bytes(void **state)
+TEST(nul_bytes)
 {
     static const char text[] = HEADER "R 0 0 0 1\0 2\n";
     static const char head[] = "#quickmine-trace 1 block=16384\0\n";
@@ -169,7 +169,7 @@ static void nul_bytes(void **state)
 }
 
 /* Lines of exactly the limit, one more, and of a whole buffer without a newline. */
-static void long_lines(void **state)
+TEST(long_lines)
 {
     size_t head = strlen(HEADER), size = 1 << 20;
     char *text = malloc(size);
@@ -192,7 +192,7 @@ static void long_lines(void **state)
 }
 
 /* Bytes that are no text at all must give an error, whatever they are. */
-static void garbage(void **state)
+TEST(garbage)
 {
     unsigned char bytes[3000];
     uint32_t x = 12345;
@@ -233,7 +233,7 @@ static size_t make_whole(const char *name, char **bytes)
 }
 
 /* A compressed file cut anywhere is an error; a plain one, unless between two lines. */
-static void truncated(void **state)
+TEST(truncated)
 {
     static const char *const names[] = {"t", "t.gz", "t.zst"};
 
@@ -258,7 +258,7 @@ static void truncated(void **state)
 
 /* A compressed file with a byte changed: never a crash, and where the format has a
  * checksum over what was changed, an error. */
-static void damaged(void **state)
+TEST(damaged)
 {
     static const char *const names[] = {"t.gz", "t.zst"};
 
@@ -280,12 +280,5 @@ static void damaged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers),    cmocka_unit_test(lines),
-        cmocka_unit_test(contexts),   cmocka_unit_test(nul_bytes),
-        cmocka_unit_test(long_lines), cmocka_unit_test(garbage),
-        cmocka_unit_test(truncated),  cmocka_unit_test(damaged),
-    };
-
-    return cmocka_run_group_tests(tests, files_make, files_remove);
+    return run_listed(files_make, files_remove);
 }

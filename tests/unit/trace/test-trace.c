@@ -86,7 +86,7 @@ static void assert_same(const struct qm_event *a, const struct qm_event *b)
     }
 }
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -111,7 +111,7 @@ static void round_trip(void **state)
     }
 }
 
-static void exact_text(void **state)
+TEST(exact_text)
 {
     static const char want[] = "#quickmine-trace 1 block=16384\n"
                                "B 0 1 transaction 5c1f 0\n"
@@ -139,7 +139,7 @@ static void exact_text(void **state)
 }
 
 /* An event that a reader would refuse is refused, and the file stays readable. */
-static void writer_refuses(void **state)
+TEST(writer_refuses)
 {
     char long_class[QM_TRACE_CLASS_MAX + 2];
     struct qm_event bad[] = {
@@ -180,7 +180,7 @@ static void writer_refuses(void **state)
     qm_trace_free(r);
 }
 
-static void bad_files(void **state)
+TEST(bad_files)
 {
     char err[600];
 
@@ -195,7 +195,7 @@ static void bad_files(void **state)
     assert_non_null(strstr(err, "cannot be read"));
 }
 
-static void full_device(void **state)
+TEST(full_device)
 {
     char err[256];
     struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
@@ -213,7 +213,7 @@ static void full_device(void **state)
 }
 
 /* After flush() what was written can be read, though the file is not complete yet. */
-static void flushed(void **state)
+TEST(flushed)
 {
     const struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
 
@@ -237,7 +237,7 @@ static void flushed(void **state)
 
 /* A file of many buffers' length, in which lines straddle their ends; contexts begin
  * and end, so that slots stay few. */
-static void long_trace(void **state)
+TEST(long_trace)
 {
     enum { COUNT = 60000 };
 
@@ -282,7 +282,7 @@ static void long_trace(void **state)
 }
 
 /* Files that were concatenated, as `cat a.gz b.gz` does. */
-static void concatenated(void **state)
+TEST(concatenated)
 {
     static const char *const more[] = {"u", "u.gz", "u.zst"};
 
@@ -320,7 +320,7 @@ static void concatenated(void **state)
 }
 
 /* Contexts nested deeply end with the outermost one, without a deep stack. */
-static void deep_nesting(void **state)
+TEST(deep_nesting)
 {
     enum { DEPTH = 200000 };
     struct qm_trace_writer *w = create("t", 512);
@@ -348,13 +348,5 @@ static void deep_nesting(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),     cmocka_unit_test(exact_text),
-        cmocka_unit_test(writer_refuses), cmocka_unit_test(bad_files),
-        cmocka_unit_test(full_device),    cmocka_unit_test(flushed),
-        cmocka_unit_test(long_trace),     cmocka_unit_test(concatenated),
-        cmocka_unit_test(deep_nesting),
-    };
-
-    return cmocka_run_group_tests(tests, files_make, files_remove);
+    return run_listed(files_make, files_remove);
 }
