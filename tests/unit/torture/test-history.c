@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-history.c - the judge of histories: what it lets pass and what it must not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -83,7 +80,7 @@ static void sees(uint32_t first, uint32_t count, uint32_t value)
     end_seeing(begin(DID_READ, first, count), count, value);
 }
 
-static void test_one_after_the_other(void **state)
+TEST_WITH(test_one_after_the_other, setup, teardown)
 {
     uint32_t w;
 
@@ -102,7 +99,7 @@ static void test_one_after_the_other(void **state)
     assert_int_equal(judge(), 0);
 }
 
-static void test_stale(void **state)
+TEST_WITH(test_stale, setup, teardown)
 {
     uint32_t w = whole(DID_WRITE, 2, 5);
 
@@ -123,7 +120,7 @@ static void test_stale(void **state)
     refused("stale");
 }
 
-static void test_during_a_write(void **state)
+TEST_WITH(test_during_a_write, setup, teardown)
 {
     uint32_t old = whole(DID_WRITE, 0, 1), new = begin(DID_WRITE, 0, 1);
 
@@ -143,7 +140,7 @@ static void test_during_a_write(void **state)
     refused("stale");
 }
 
-static void test_two_writes_at_once(void **state)
+TEST_WITH(test_two_writes_at_once, setup, teardown)
 {
     uint32_t a = begin(DID_WRITE, 0, 1), b = begin(DID_WRITE, 0, 1);
 
@@ -169,7 +166,7 @@ static void test_two_writes_at_once(void **state)
     refused("in turns");
 }
 
-static void test_readers_at_once(void **state)
+TEST_WITH(test_readers_at_once, setup, teardown)
 {
     uint32_t w = begin(DID_WRITE, 0, 1), r = begin(DID_READ, 0, 1);
 
@@ -186,7 +183,7 @@ static void test_readers_at_once(void **state)
     refused("stale");
 }
 
-static void test_zeros(void **state)
+TEST_WITH(test_zeros, setup, teardown)
 {
     uint32_t z;
 
@@ -208,7 +205,7 @@ static void test_zeros(void **state)
     refused("stale zeros");
 }
 
-static void test_failed(void **state)
+TEST_WITH(test_failed, setup, teardown)
 {
     uint32_t w = begin(DID_WRITE, 0, 4), r;
 
@@ -231,7 +228,7 @@ static void test_failed(void **state)
     assert_int_equal(judge(), 0);
 }
 
-static void test_garbage(void **state)
+TEST_WITH(test_garbage, setup, teardown)
 {
     uint32_t w = begin(DID_WRITE, 0, 4);
 
@@ -250,7 +247,7 @@ static void test_garbage(void **state)
     refused("has not ended");
 }
 
-static void test_halves(void **state)
+TEST_WITH(test_halves, setup, teardown)
 {
     uint32_t w = begin(DID_WRITE, 2, 4), r = begin(DID_READ, 0, 8);
     uint32_t *looks = history_looks(h, r);
@@ -271,7 +268,7 @@ static void test_halves(void **state)
     refused("half of a write");
 }
 
-static void test_durable(void **state)
+TEST_WITH(test_durable, setup, teardown)
 {
     uint32_t w = whole(DID_WRITE, 0, 2), look = history_begin_fua(h, w);
     uint32_t later = begin(DID_WRITE, 1, 1);
@@ -301,7 +298,7 @@ static void lose(void)
     history_loss_end(h);
 }
 
-static void test_loss(void **state)
+TEST_WITH(test_loss, setup, teardown)
 {
     uint32_t old = whole(DID_WRITE, 0, 4), new = begin(DID_WRITE, 0, 4), r;
 
@@ -335,7 +332,7 @@ static void test_loss(void **state)
     assert_int_equal(judge(), 0);
 }
 
-static void test_loss_of_what_was_answered(void **state)
+TEST_WITH(test_loss_of_what_was_answered, setup, teardown)
 {
     uint32_t old = whole(DID_WRITE, 0, 1), new = whole(DID_WRITE, 0, 1);
 
@@ -365,7 +362,7 @@ static void test_loss_of_what_was_answered(void **state)
     refused("stale");
 }
 
-static void test_room(void **state)
+TEST_WITH(test_room, setup, teardown)
 {
     for (uint32_t i = 0; i < 100; i++)
         whole(DID_WRITE, i % 16, 1);
@@ -376,27 +373,4 @@ static void test_room(void **state)
     assert_int_equal(history_begin(h, DID_READ, 0, 16), UINT32_MAX);
     sees(0, 8, SAW_INITIAL);
     assert_int_equal(judge(), 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_one_after_the_other),
-        TEST(test_stale),
-        TEST(test_during_a_write),
-        TEST(test_two_writes_at_once),
-        TEST(test_readers_at_once),
-        TEST(test_zeros),
-        TEST(test_failed),
-        TEST(test_garbage),
-        TEST(test_halves),
-        TEST(test_durable),
-        TEST(test_loss),
-        TEST(test_loss_of_what_was_answered),
-        TEST(test_room),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

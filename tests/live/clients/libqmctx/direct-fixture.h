@@ -5,15 +5,12 @@
 #define DIRECT_FIXTURE_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "clients/libqmctx/qmctx.h"
 #include "clients/protocol/quickmine-protocol.h"
@@ -25,7 +22,6 @@
 #define BLOCK 16384
 
 /* Each test has a server's directory; whether one runs is the test's business. */
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 extern struct nbdkit_server server;
 extern char record_arg[112]; /* the parameter that makes the filter record */
 int set_up(void **state);

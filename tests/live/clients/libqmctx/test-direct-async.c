@@ -92,19 +92,19 @@ static void async(const char *requests, bool ordered)
     check_reads(ordered);
 }
 
-static void test_async(void **state)
+TEST_WITH(test_async, set_up, tear_down)
 {
     async("requests=serial", true);
 }
 
 /* On nbdkit 1.34 and newer requests overtake each other. */
-static void test_async_default(void **state)
+TEST_WITH(test_async_default, set_up, tear_down)
 {
     async(NULL, false);
 }
 
 /* Writes, and requests that fail because the server goes away. */
-static void test_async_write_and_loss(void **state)
+TEST_WITH(test_async_write_and_loss, set_up, tear_down)
 {
     static struct aio aio[IN_FLIGHT];
     struct qmctx *ctx;
@@ -147,7 +147,7 @@ static void test_async_write_and_loss(void **state)
 }
 
 /* What is in flight when the instance is closed is given up. */
-static void test_close_in_flight(void **state)
+TEST_WITH(test_close_in_flight, set_up, tear_down)
 {
     static struct aio aio[IN_FLIGHT];
     struct qmctx *ctx;
@@ -214,7 +214,7 @@ static bool start_waiting(struct job *job, pthread_t *thread)
 
 /* A thread that polls for its own request leaves when it has the reply; then the one in
  * qmctx_poll() has to take over, which has been told nothing else. */
-static void test_poll_takes_over(void **state)
+TEST_WITH(test_poll_takes_over, set_up, tear_down)
 {
     struct aio aio = {.offset = BLOCK};
     struct job job = {0};
@@ -262,7 +262,7 @@ static void *submit_and_poll(void *opaque)
     return NULL;
 }
 
-static void test_async_and_sync(void **state)
+TEST_WITH(test_async_and_sync, set_up, tear_down)
 {
     struct job job[2 * THREADS];
     pthread_t thread[2 * THREADS];
@@ -306,7 +306,7 @@ static void *read_on(void *opaque)
     return NULL;
 }
 
-static void test_others_done(void **state)
+TEST_WITH(test_others_done, set_up, tear_down)
 {
     struct job job = {.failed = 0};
     struct aio aio;
@@ -328,21 +328,4 @@ static void test_others_done(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(job.failed, 0);
     qmctx_close(job.ctx);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_async),
-        TEST(test_async_default),
-        TEST(test_async_write_and_loss),
-        TEST(test_close_in_flight),
-        TEST(test_poll_takes_over),
-        TEST(test_async_and_sync),
-        TEST(test_others_done),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

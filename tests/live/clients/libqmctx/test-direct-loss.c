@@ -33,7 +33,7 @@ static void *until_error(void *opaque)
     return NULL;
 }
 
-static void test_restart(void **state)
+TEST_WITH(test_restart, set_up, tear_down)
 {
     struct job job[THREADS];
     pthread_t thread[THREADS];
@@ -81,7 +81,7 @@ static void test_restart(void **state)
 }
 
 /* An idle connection to a server that is gone is noticed when somebody asks. */
-static void test_idle_loss(void **state)
+TEST_WITH(test_idle_loss, set_up, tear_down)
 {
     struct qmctx *ctx;
 
@@ -126,7 +126,7 @@ static unsigned server_sockets(int *fds, unsigned max)
 
 /* One of several connections breaks: its contexts go on over another, in the same
  * session, and again when it has been made anew. */
-static void test_one_connection_breaks(void **state)
+TEST_WITH(test_one_connection_breaks, set_up, tear_down)
 {
     enum { CONNS = 3, IDS = 6 };
     unsigned begins = 0, failures = 0;
@@ -177,7 +177,7 @@ static void test_one_connection_breaks(void **state)
     assert_true(begins > IDS);
 }
 
-static void test_fork(void **state)
+TEST_WITH(test_fork, set_up, tear_down)
 {
     struct qmctx *ctx;
     int status;
@@ -212,7 +212,7 @@ static void test_fork(void **state)
 
 /* A connection that broke has no socket any more: what has got its number since then is
  * the program's, in a child, too. */
-static void test_fork_after_loss(void **state)
+TEST_WITH(test_fork_after_loss, set_up, tear_down)
 {
     enum { FILES = 32 };
     int fds[FILES], status;
@@ -241,7 +241,7 @@ static void test_fork_after_loss(void **state)
 }
 
 /* The server sees the end of a process although a child of it lives on. */
-static void test_fork_and_exit(void **state)
+TEST_WITH(test_fork_and_exit, set_up, tear_down)
 {
     struct qmctx *ctx, *own;
     int pipefd[2], status;
@@ -384,7 +384,7 @@ static void *read_in_vain(void *ctx)
 }
 
 /* A write with FUA whose flush was not made has failed. */
-static void test_loss_before_flush(void **state)
+TEST_WITH(test_loss_before_flush, set_up, tear_down)
 {
     struct fleeting f = {.flushes = 0};
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -415,21 +415,4 @@ static void test_loss_before_flush(void **state)
     assert_int_equal(f.flushes, 0);
     close(f.listener);
     unlink(addr.sun_path);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_restart),
-        TEST(test_idle_loss),
-        TEST(test_one_connection_breaks),
-        TEST(test_fork),
-        TEST(test_fork_after_loss),
-        TEST(test_fork_and_exit),
-        TEST(test_loss_before_flush),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

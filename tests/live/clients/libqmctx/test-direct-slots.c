@@ -59,7 +59,7 @@ static struct tally tally(void)
 
 /* A server that did in order what came in order is started again, and no longer does:
  * the client has to wait from then on. */
-static void test_no_longer_ordered(void **state)
+TEST_WITH(test_no_longer_ordered, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(3, "ordered=1", "slots=1000");
     struct tally t;
@@ -80,7 +80,7 @@ static void test_no_longer_ordered(void **state)
 }
 
 /* Requests overtake each other there, unless the client waits. */
-static void test_unordered(void **state)
+TEST_WITH(test_unordered, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(3, "delay=300", "slots=1000");
     static struct aio aio[IN_FLIGHT];
@@ -109,7 +109,7 @@ static void test_unordered(void **state)
 
 /* Four slots: the one that was not used for the longest time goes, unless something
  * nested in it has one. */
-static void test_slots_by_lru(void **state)
+TEST_WITH(test_slots_by_lru, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(1, "slots=4", "ordered=1");
     qmctx_id id[5], inner;
@@ -144,7 +144,7 @@ static void test_slots_by_lru(void **state)
 }
 
 /* What had something nested in it that has ended gives its slot up as others do. */
-static void test_slots_after_nesting(void **state)
+TEST_WITH(test_slots_after_nesting, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(1, "slots=4", "ordered=1");
     qmctx_id outer[4], inner, last;
@@ -169,7 +169,7 @@ static void test_slots_after_nesting(void **state)
     assert_int_equal(t.untagged + t.wrong, 0);
 }
 
-static void test_many_threads_few_slots(void **state)
+TEST_WITH(test_many_threads_few_slots, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(3, "slots=5", "ordered=0");
     struct tally t;
@@ -183,7 +183,7 @@ static void test_many_threads_few_slots(void **state)
     assert_true(t.tagged > 0);
 }
 
-static void test_no_slots(void **state)
+TEST_WITH(test_no_slots, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(3, "slots=0", "ordered=1");
     struct tally t;
@@ -197,7 +197,7 @@ static void test_no_slots(void **state)
 }
 
 /* A server that does not want contexts is asked once for each, and serves. */
-static void test_refused(void **state)
+TEST_WITH(test_refused, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(1, "refuse=1", "ordered=0");
     struct tally t;
@@ -216,7 +216,7 @@ static void test_refused(void **state)
 }
 
 /* Without multi-conn, one connection, whatever was asked for. */
-static void test_single_connection(void **state)
+TEST_WITH(test_single_connection, set_up, tear_down)
 {
     struct qmctx *ctx = connect_plugin(5, "single=1", "ordered=1");
     char line[200] = "", *last;
@@ -233,22 +233,4 @@ static void test_single_connection(void **state)
     }
     fclose(f);
     assert_int_equal(tally().wrong, 0);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_unordered),
-        TEST(test_no_longer_ordered),
-        TEST(test_slots_by_lru),
-        TEST(test_slots_after_nesting),
-        TEST(test_many_threads_few_slots),
-        TEST(test_no_slots),
-        TEST(test_refused),
-        TEST(test_single_connection),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "direct-fixture.h"
 #include "tests/unit/check.h"
 
-static void test_device(void **state)
+TEST_WITH(test_device, set_up, tear_down)
 {
     struct qmctx *ctx;
     json_t *stats;
@@ -36,7 +36,7 @@ static void test_device(void **state)
     qmctx_close(ctx);
 }
 
-static void test_nested(void **state)
+TEST_WITH(test_nested, set_up, tear_down)
 {
     struct recorded *c, *t, *q;
     struct qmctx *ctx;
@@ -86,7 +86,7 @@ static void *in_another_thread(void *ctx)
 }
 
 /* One part of a program begins contexts, and another sends the requests. */
-static void test_attached(void **state)
+TEST_WITH(test_attached, set_up, tear_down)
 {
     struct qmctx *ctx, *attached, *to_attached, *other;
     struct recorded *t, *q, *own;
@@ -145,7 +145,7 @@ static void test_attached(void **state)
     assert_int_equal(count_events(QM_TRACE_END, t->ctx), 1);
 }
 
-static void test_threads(void **state)
+TEST_WITH(test_threads, set_up, tear_down)
 {
     struct qmctx *ctx;
 
@@ -158,7 +158,7 @@ static void test_threads(void **state)
 }
 
 /* Under nbdkit -r the server takes no writes at all: contexts go by hints. */
-static void test_read_only(void **state)
+TEST_WITH(test_read_only, set_up, tear_down)
 {
     struct qmctx *ctx;
     char c = 0;
@@ -178,7 +178,7 @@ static void test_read_only(void **state)
     check_threads();
 }
 
-static void test_more_contexts_than_slots(void **state)
+TEST_WITH(test_more_contexts_than_slots, set_up, tear_down)
 {
     enum { MANY = 40000 };
     qmctx_id *id = calloc(MANY, sizeof *id);
@@ -215,7 +215,7 @@ static void test_more_contexts_than_slots(void **state)
     assert_int_equal(untagged, 0);
 }
 
-static void test_handles(void **state)
+TEST_WITH(test_handles, set_up, tear_down)
 {
     qmctx_id outer, inner, other;
     struct qmctx *ctx;
@@ -251,7 +251,7 @@ static void test_handles(void **state)
 }
 
 /* Deeper than the wire allows: the reads count for what is around. */
-static void test_too_deep(void **state)
+TEST_WITH(test_too_deep, set_up, tear_down)
 {
     struct qmctx *ctx;
 
@@ -268,7 +268,7 @@ static void test_too_deep(void **state)
     assert_int_equal(count_events(QM_TRACE_READ, 0), 0);
 }
 
-static void test_bounds(void **state)
+TEST_WITH(test_bounds, set_up, tear_down)
 {
     struct qmctx *ctx;
     char buf[16];
@@ -291,7 +291,7 @@ static void test_bounds(void **state)
     qmctx_close(ctx);
 }
 
-static void test_large(void **state)
+TEST_WITH(test_large, set_up, tear_down)
 {
     struct qmctx *ctx;
 
@@ -303,7 +303,7 @@ static void test_large(void **state)
     qmctx_close(ctx);
 }
 
-static void test_write(void **state)
+TEST_WITH(test_write, set_up, tear_down)
 {
     static char a[70 << 20], b[70 << 20];
     struct qmctx *ctx;
@@ -333,7 +333,7 @@ static void test_write(void **state)
 }
 
 /* A server that can neither zero nor take several connections. */
-static void test_zeros_are_written(void **state)
+TEST_WITH(test_zeros_are_written, set_up, tear_down)
 {
     static char buf[200 << 10];
     struct qmctx *ctx;
@@ -361,7 +361,7 @@ static void test_zeros_are_written(void **state)
     qmctx_close(ctx);
 }
 
-static void test_server_error(void **state)
+TEST_WITH(test_server_error, set_up, tear_down)
 {
     struct qmctx *ctx;
     char buf[512];
@@ -388,7 +388,7 @@ static void expect_no_connection(const char *uri, int err, const char *part)
         fail_msg("\"%s\" lacks \"%s\"", qmctx_error(), part);
 }
 
-static void test_cannot_connect(void **state)
+TEST_WITH(test_cannot_connect, set_up, tear_down)
 {
     char uri[200];
 
@@ -415,7 +415,7 @@ static void *open_and_leave(void *opaque)
     return NULL;
 }
 
-static void test_thread_exit(void **state)
+TEST_WITH(test_thread_exit, set_up, tear_down)
 {
     struct job job = {0};
     pthread_t thread;
@@ -436,22 +436,4 @@ static void test_thread_exit(void **state)
     assert_int_equal(events[event_count - 1].type, QM_TRACE_READ);
     assert_int_equal(events[event_count - 1].ctx, 0);
     assert_int_equal(count_events(QM_TRACE_END, begun(5)->ctx), 1);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_device),       TEST(test_nested),
-        TEST(test_attached),     TEST(test_threads),
-        TEST(test_read_only),    TEST(test_more_contexts_than_slots),
-        TEST(test_handles),      TEST(test_too_deep),
-        TEST(test_bounds),       TEST(test_large),
-        TEST(test_write),        TEST(test_zeros_are_written),
-        TEST(test_server_error), TEST(test_cannot_connect),
-        TEST(test_thread_exit),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

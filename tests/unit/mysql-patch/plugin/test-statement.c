@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-statement.c - what is known of statements: by their texts, and by texts that
  * were seen before, which must say the same. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "mysql-patch/plugin/statement.h"
 
@@ -55,7 +52,7 @@ static void check(const char *sql, unsigned flags)
     assert_int_equal(of(sql).flags, flags);
 }
 
-static void test_flags(void **state)
+TEST_WITH(test_flags, set_up, NULL)
 {
     const unsigned commits = QM_STATEMENT_COMMITS | QM_STATEMENT_CONTROLS;
     const unsigned starts = QM_STATEMENT_STARTS | QM_STATEMENT_CONTROLS;
@@ -101,7 +98,7 @@ static void test_flags(void **state)
     check("", 0);
 }
 
-static void test_kept(void **state)
+TEST_WITH(test_kept, set_up, NULL)
 {
     uint64_t klass = of("SELECT c FROM sbtest1 WHERE id=?").klass;
 
@@ -121,7 +118,7 @@ static void test_kept(void **state)
 }
 
 /* Digits that are no numbers. */
-static void test_names(void **state)
+TEST_WITH(test_names, set_up, NULL)
 {
     static const char *const pairs[][2] = {
         {"select a from `t 1`", "select a from `t 2`"},
@@ -145,7 +142,7 @@ static void test_names(void **state)
     }
 }
 
-static void test_long(void **state)
+TEST_WITH(test_long, set_up, NULL)
 {
     static char sql[LONG + 1];
 
@@ -197,7 +194,7 @@ static void change_numbers(const char *from, char *to)
     *to = '\0';
 }
 
-static void test_what_is_kept_says_what_the_text_says(void **state)
+TEST_WITH(test_what_is_kept_says_what_the_text_says, set_up, NULL)
 {
     char sql[LONG], other[2 * LONG];
 
@@ -215,17 +212,4 @@ static void test_what_is_kept_says_what_the_text_says(void **state)
     }
     /* Most of the texts have a quote, a point or so that is odd. */
     assert_true(kept.alike > ROUNDS / 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_flags, set_up),
-        cmocka_unit_test_setup(test_kept, set_up),
-        cmocka_unit_test_setup(test_names, set_up),
-        cmocka_unit_test_setup(test_long, set_up),
-        cmocka_unit_test_setup(test_what_is_kept_says_what_the_text_says, set_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-template.c - statements to templates: what is the same, what is not, and that no
  * text whatever is read or written beyond its ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "mysql-patch/plugin/template.h"
 
@@ -35,7 +32,7 @@ static void check(const char *sql, const char *expected)
     assert_string_equal(make(expected, strlen(expected))->text, expected);
 }
 
-static void test_literals(void **state)
+TEST(test_literals)
 {
     check("SELECT * FROM item WHERE i_id = 42", "select * from item where i_id = ?");
     check("select * from item where i_id=?", "select * from item where i_id = ?");
@@ -52,7 +49,7 @@ static void test_literals(void **state)
     check("select date '2008-06-25', interval 3 day", "select date ?, interval ? day");
 }
 
-static void test_signs(void **state)
+TEST(test_signs)
 {
     check("select -1, +1, - 1, a-1, a - 1, -a", "select ?, ?, ?, a - ?, a - ?, - a");
     check("select a=-1 and b in (-1)", "select a = ? and b in (?)");
@@ -63,7 +60,7 @@ static void test_signs(void **state)
     check("select 1--1", "select ? - ?");
 }
 
-static void test_null(void **state)
+TEST(test_null)
 {
     check("insert into t values (NULL, 'a', TRUE, false)",
           "insert into t values (?, ?, ?, ?)");
@@ -75,7 +72,7 @@ static void test_null(void **state)
           "create table t(a int null, b int not null default ?)");
 }
 
-static void test_identifiers(void **state)
+TEST(test_identifiers)
 {
     check("SELECT C1.c_2x, t.1st, `Back``Quoted 1`.`X` FROM 2nd, _x$9",
           "select c1.c_2x, t.1st, `Back``Quoted 1`.`X` from 2nd, _x$9");
@@ -92,7 +89,7 @@ static void test_identifiers(void **state)
     check("select `a\\`, 'x' from `b\\\\`, c", "select `a\\`, ? from `b\\\\`, c");
 }
 
-static void test_spacing(void **state)
+TEST(test_spacing)
 {
     check("  select\t a , b\r\n\vfrom\f t  ;  ", "select a, b from t");
     check("select count( * ),max( a)from t", "select count(*), max(a) from t");
@@ -104,7 +101,7 @@ static void test_spacing(void **state)
     check(";;", "");
 }
 
-static void test_comments(void **state)
+TEST(test_comments)
 {
     check("select /* a ' comment */ 1 -- the rest '\n, 2 # and '\n, 3",
           "select ?, ?, ?");
@@ -117,7 +114,7 @@ static void test_comments(void **state)
     check("select 1 */ 2", "select ? * / ?");
 }
 
-static void test_lists(void **state)
+TEST(test_lists)
 {
     check("select 1 from t where a in (1,2, 3) and b in(?)",
           "select ? from t where a in (?) and b in (?)");
@@ -145,7 +142,7 @@ static void test_lists(void **state)
     check("in (1))) , in (2,2)", "in (?))), in (?)");
 }
 
-static void test_several(void **state)
+TEST(test_several)
 {
     check("select 1; select 2", "select ?; select ?");
     assert_true(make("select 1; select 2", 18)->several);
@@ -155,7 +152,7 @@ static void test_several(void **state)
     check("select a in (1,2; ) , 2", "select a in (?, ?;), ?");
 }
 
-static void test_begins(void **state)
+TEST(test_begins)
 {
     struct qm_template *t = make(" START\nTransaction read only", 28);
 
@@ -167,7 +164,7 @@ static void test_begins(void **state)
     assert_false(qm_template_begins(make("commits", 7), "commit"));
 }
 
-static void test_class(void **state)
+TEST(test_class)
 {
     static const char *const same[] = {
         "SELECT i_title FROM item WHERE i_id=17 AND i_subject='ARTS' LIMIT 50",
@@ -193,7 +190,7 @@ static void test_class(void **state)
 }
 
 /* Long statements: a list takes no room; else whole tokens up to the limit. */
-static void test_long(void **state)
+TEST(test_long)
 {
     size_t size = 2000000, len = 0;
     char *sql = malloc(size);
@@ -240,7 +237,7 @@ static void test_long(void **state)
     free(sql);
 }
 
-static void test_name(void **state)
+TEST(test_name)
 {
     char name[64];
     struct qm_template *t;
@@ -282,7 +279,7 @@ static uint64_t random_next(uint64_t *x)
 /* Texts of random pieces: nothing but the checks in make() and of the sanitizers; and
  * that a template of fewer bytes than the limit is its own template, when it has no
  * NUL. */
-static void test_random(void **state)
+TEST(test_random)
 {
     static const char *const pieces[] = {
         "select ", "in",    "values", "(",     ")",      ",",    "'",    "\"", "`",
@@ -315,18 +312,4 @@ static void test_random(void **state)
         assert_true(qm_template_name(&first, name, limit) <= limit);
         assert_int_equal(name[strlen(name)], '\0');
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_literals), cmocka_unit_test(test_signs),
-        cmocka_unit_test(test_null),     cmocka_unit_test(test_identifiers),
-        cmocka_unit_test(test_spacing),  cmocka_unit_test(test_comments),
-        cmocka_unit_test(test_lists),    cmocka_unit_test(test_several),
-        cmocka_unit_test(test_begins),   cmocka_unit_test(test_class),
-        cmocka_unit_test(test_long),     cmocka_unit_test(test_name),
-        cmocka_unit_test(test_random),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static const struct qm_disk_config savvio = {
     .buffer = 1 << 20,
 };
 
-static void test_curve_meets_what_the_manual_states(void **state)
+TEST(test_curve_meets_what_the_manual_states)
 {
     struct qm_disk_model m;
     double sum = 0, weights = 0, last = 0;
@@ -40,7 +40,7 @@ static void test_curve_meets_what_the_manual_states(void **state)
     assert_near(sum / weights, 4.0e6, 100);
 }
 
-static void test_curve_is_root_then_line(void **state)
+TEST(test_curve_is_root_then_line)
 {
     struct qm_disk_model m;
     const double h = SPAN / 100.0;
@@ -59,7 +59,7 @@ static void test_curve_is_root_then_line(void **state)
                 1);
 }
 
-static void test_curve_refuses_what_cannot_be(void **state)
+TEST(test_curve_refuses_what_cannot_be)
 {
     struct qm_disk_config c = savvio;
     struct qm_disk_model m;
@@ -84,7 +84,7 @@ static void set_up(struct qm_disk_model *m, struct qm_disk *d, uint64_t buffer)
 
 /* On the head's own track there is no seek, so that the time is known exactly: at time
  * 0 position 0 comes by. */
-static void test_rotation_follows_from_the_position(void **state)
+TEST(test_rotation_follows_from_the_position)
 {
     struct qm_disk_model m;
     struct qm_disk d;
@@ -108,7 +108,7 @@ static void test_rotation_follows_from_the_position(void **state)
     }
 }
 
-static void test_a_write_takes_longer_to_settle(void **state)
+TEST(test_a_write_takes_longer_to_settle)
 {
     struct qm_disk_model m;
     double read = 0, write = 0;
@@ -124,7 +124,7 @@ static void test_a_write_takes_longer_to_settle(void **state)
     assert_near((write - read) / 6000, 0.4e6, 3e3);
 }
 
-static void test_reading_on_costs_no_revolution(void **state)
+TEST(test_reading_on_costs_no_revolution)
 {
     struct qm_disk_model m;
     struct qm_disk d;
@@ -148,7 +148,7 @@ static void test_reading_on_costs_no_revolution(void **state)
     assert_near(end - now, 6e6 + KB16 * 6e6 / TRACK, 1);
 }
 
-static void test_buffer_has_an_end(void **state)
+TEST(test_buffer_has_an_end)
 {
     struct qm_disk_model m;
     struct qm_disk d;
@@ -199,7 +199,7 @@ static void test_buffer_has_an_end(void **state)
     }
 }
 
-static void test_buffer_forgets_what_is_far_behind(void **state)
+TEST(test_buffer_forgets_what_is_far_behind)
 {
     struct qm_disk_model m;
     struct qm_disk d;
@@ -208,20 +208,4 @@ static void test_buffer_forgets_what_is_far_behind(void **state)
     set_up(&m, &d, 1 << 20);
     now = qm_disk_serve(&d, &m, 0, false, 0, 4 << 20);
     assert_true(qm_disk_serve(&d, &m, now, false, 0, KB16) - now > 0.5e6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curve_meets_what_the_manual_states),
-        cmocka_unit_test(test_curve_is_root_then_line),
-        cmocka_unit_test(test_curve_refuses_what_cannot_be),
-        cmocka_unit_test(test_rotation_follows_from_the_position),
-        cmocka_unit_test(test_a_write_takes_longer_to_settle),
-        cmocka_unit_test(test_reading_on_costs_no_revolution),
-        cmocka_unit_test(test_buffer_has_an_end),
-        cmocka_unit_test(test_buffer_forgets_what_is_far_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

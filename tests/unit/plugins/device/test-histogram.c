@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-histogram.c - numbers come back as exactly as the histogram promises. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "plugins/device/histogram.h"
 
@@ -19,7 +16,7 @@ static int clear(void **state)
     return 0;
 }
 
-static void empty(void **state)
+TEST_WITH(empty, clear, NULL)
 {
     (void)state;
     assert_int_equal(qm_histogram_percentile(&h, 50), 0);
@@ -27,7 +24,7 @@ static void empty(void **state)
     assert_true(qm_histogram_mean(&h) == 0);
 }
 
-static void small_numbers_are_exact(void **state)
+TEST_WITH(small_numbers_are_exact, clear, NULL)
 {
     (void)state;
     for (uint64_t i = 1; i <= 60; i++)
@@ -42,7 +39,7 @@ static void small_numbers_are_exact(void **state)
 }
 
 /* One number at a time, and one larger so that the maximum does not help. */
-static void error_is_bounded(void **state)
+TEST_WITH(error_is_bounded, clear, NULL)
 {
     (void)state;
     for (unsigned bit = 0; bit < 63; bit++) {
@@ -63,7 +60,7 @@ static void error_is_bounded(void **state)
     }
 }
 
-static void limits(void **state)
+TEST_WITH(limits, clear, NULL)
 {
     (void)state;
     qm_histogram_add(&h, 0);
@@ -73,7 +70,7 @@ static void limits(void **state)
     assert_true(h.max == UINT64_MAX);
 }
 
-static void merge(void **state)
+TEST_WITH(merge, clear, NULL)
 {
     static struct qm_histogram a, b;
 
@@ -87,17 +84,4 @@ static void merge(void **state)
     assert_int_equal(a.count, h.count);
     assert_int_equal(a.max, h.max);
     assert_true(a.sum == h.sum);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(empty, clear),
-        cmocka_unit_test_setup(small_numbers_are_exact, clear),
-        cmocka_unit_test_setup(error_is_bounded, clear),
-        cmocka_unit_test_setup(limits, clear),
-        cmocka_unit_test_setup(merge, clear),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void check_mean(const struct qm_device_config *c, double expected_us)
 
 /* To within 0.5 %, what the manual page says: for disks overhead, mean seek, half a
  * revolution, and 16 KiB at 60 MB/s. */
-static void test_random_reads(void **state)
+TEST(test_random_reads)
 {
     struct qm_device_config c = config_of("disk");
 
@@ -67,7 +67,7 @@ static void test_random_reads(void **state)
 }
 
 /* On a part of the stroke the seeks are shorter. */
-static void test_span(void **state)
+TEST(test_span)
 {
     struct qm_device_config c = config_of("disk");
     struct qm_disk_model m;
@@ -97,7 +97,7 @@ static int compare(const void *a, const void *b)
 
 /* A lognormal distribution's percentiles: for the store, 5 % and 95 % at 100 and 200
  * ms. */
-static void test_latencies_are_lognormal(void **state)
+TEST(test_latencies_are_lognormal)
 {
     struct qm_device_config c = config_of("object-store");
     double *times = calloc(READS, sizeof *times);
@@ -148,7 +148,7 @@ static void test_latencies_are_lognormal(void **state)
 /* Random arrivals at one station with a constant service time (M/D/1): the mean wait is
  * S * u / (2 * (1 - u)) (Pollaczek and Khinchine), the queue's length by Little's law
  * the rate times that. */
-static void test_queue_of_random_arrivals(void **state)
+TEST(test_queue_of_random_arrivals)
 {
     static const double loads[] = {0.3, 0.6, 0.9};
 
@@ -219,7 +219,7 @@ static double rate_at_depth(const struct qm_device_config *c, unsigned depth)
 }
 
 /* More at the same time is served faster only until all work: a flood makes queues. */
-static void test_service_is_limited(void **state)
+TEST(test_service_is_limited)
 {
     struct qm_device_config c = config_of("ssd");
 
@@ -238,17 +238,4 @@ static void test_service_is_limited(void **state)
     c.stations = 15;
     assert_true(rate_at_depth(&c, 64) > 10 * 1e6 / 7473);
     assert_true(rate_at_depth(&c, 256) < 15 * 1e6 / 3273); /* rotation is left */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_reads),
-        cmocka_unit_test(test_span),
-        cmocka_unit_test(test_latencies_are_lognormal),
-        cmocka_unit_test(test_queue_of_random_arrivals),
-        cmocka_unit_test(test_service_is_limited),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void order_of(enum qm_device_order order, unsigned *places)
     qm_device_free(d);
 }
 
-static void test_fcfs_serves_in_order(void **state)
+TEST(test_fcfs_serves_in_order)
 {
     unsigned places[POSITIONS];
 
@@ -48,7 +48,7 @@ static void test_fcfs_serves_in_order(void **state)
         assert_int_equal(places[i], i);
 }
 
-static void test_sstf_serves_the_nearest(void **state)
+TEST(test_sstf_serves_the_nearest)
 {
     /* After 50 (and its 16 KiB) 52 is nearer than 48 by them; then 48, and down. */
     static const unsigned expected[] = {0, 5, 1, 3, 2, 4};
@@ -61,7 +61,7 @@ static void test_sstf_serves_the_nearest(void **state)
                      places[i], expected[i]);
 }
 
-static void test_sstf_takes_the_oldest_of_equals(void **state)
+TEST(test_sstf_takes_the_oldest_of_equals)
 {
     const struct qm_device_config c = one_disk(QM_DEVICE_SSTF);
     struct qm_device *d = make(&c, 64 << 20);
@@ -81,7 +81,7 @@ static void test_sstf_takes_the_oldest_of_equals(void **state)
 
 /* What comes while a request is served is chosen from when that ends, and no sooner,
  * however late the model is told. */
-static void test_who_comes_too_late_is_not_chosen(void **state)
+TEST(test_who_comes_too_late_is_not_chosen)
 {
     const struct qm_device_config c = one_disk(QM_DEVICE_SSTF);
     struct qm_device *d = make(&c, 64 << 20);
@@ -128,7 +128,7 @@ static int64_t time_of_64(enum qm_device_order order)
     return last;
 }
 
-static void test_sstf_is_shorter(void **state)
+TEST(test_sstf_is_shorter)
 {
     int64_t fcfs = time_of_64(QM_DEVICE_FCFS), sstf = time_of_64(QM_DEVICE_SSTF);
 
@@ -137,7 +137,7 @@ static void test_sstf_is_shorter(void **state)
     assert_true(sstf > 64 * 3 * (int64_t)MS);
 }
 
-static void test_demand_goes_first_if_asked(void **state)
+TEST(test_demand_goes_first_if_asked)
 {
     for (int first = 0; first < 2; first++) {
         struct qm_device_config c = one_disk(QM_DEVICE_FCFS);
@@ -205,7 +205,7 @@ static void check_parts(uint64_t offset, uint64_t length,
     qm_device_free(d);
 }
 
-static void test_stripes(void **state)
+TEST(test_stripes)
 {
     check_parts(0, KB16, (struct expected_part[]){{0, 0, KB16}}, 1);
     check_parts(KB64, KB16, (struct expected_part[]){{1, 0, KB16}}, 1);
@@ -231,7 +231,7 @@ static void test_stripes(void **state)
                 4);
 }
 
-static void test_disks_work_at_the_same_time(void **state)
+TEST(test_disks_work_at_the_same_time)
 {
     struct qm_device *d = striped();
     struct qm_device_request *r[4];
@@ -268,7 +268,7 @@ static struct qm_device_config round_numbers(void)
     };
 }
 
-static void test_the_way_of_a_request(void **state)
+TEST(test_the_way_of_a_request)
 {
     const struct qm_device_config c = round_numbers();
     struct qm_device *d = make(&c, 1 << 20);
@@ -298,7 +298,7 @@ static void test_the_way_of_a_request(void **state)
     qm_device_free(d);
 }
 
-static void test_time_does_not_go_back(void **state)
+TEST(test_time_does_not_go_back)
 {
     const struct qm_device_config c = round_numbers();
     struct qm_device *d = make(&c, 1 << 20);
@@ -358,7 +358,7 @@ static void run_random(const struct qm_device_config *c, bool often, int64_t *do
     qm_device_free(d);
 }
 
-static void test_result_depends_on_arrivals_alone(void **state)
+TEST(test_result_depends_on_arrivals_alone)
 {
     static const char *const names[] = {"disk", "ssd", "san", "object-store"};
     int64_t *a = calloc(MANY, sizeof *a), *b = calloc(MANY, sizeof *b);
@@ -388,7 +388,7 @@ static void note_change(struct qm_device_request *request)
     *due = qm_device_due(request);
 }
 
-static void test_changes_are_told(void **state)
+TEST(test_changes_are_told)
 {
     struct qm_device_config c = config_of("san");
     struct qm_device *d;
@@ -424,7 +424,7 @@ static void test_changes_are_told(void **state)
     qm_device_free(d);
 }
 
-static void test_no_sense_is_refused(void **state)
+TEST(test_no_sense_is_refused)
 {
     struct qm_device_config c = config_of("ssd");
     struct qm_device *d;
@@ -440,25 +440,4 @@ static void test_no_sense_is_refused(void **state)
     c.disk.average_ns = c.disk.full_ns;
     assert_int_equal(qm_device_new(&c, 1 << 20, &d), EINVAL);
     assert_null(qm_device_profile_find("tape"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fcfs_serves_in_order),
-        cmocka_unit_test(test_sstf_serves_the_nearest),
-        cmocka_unit_test(test_sstf_takes_the_oldest_of_equals),
-        cmocka_unit_test(test_who_comes_too_late_is_not_chosen),
-        cmocka_unit_test(test_sstf_is_shorter),
-        cmocka_unit_test(test_demand_goes_first_if_asked),
-        cmocka_unit_test(test_stripes),
-        cmocka_unit_test(test_disks_work_at_the_same_time),
-        cmocka_unit_test(test_the_way_of_a_request),
-        cmocka_unit_test(test_time_does_not_go_back),
-        cmocka_unit_test(test_result_depends_on_arrivals_alone),
-        cmocka_unit_test(test_changes_are_told),
-        cmocka_unit_test(test_no_sense_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

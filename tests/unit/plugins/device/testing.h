@@ -3,15 +3,12 @@
 #ifndef DEVICE_TESTING_H
 #define DEVICE_TESTING_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "plugins/device/profile.h"
 

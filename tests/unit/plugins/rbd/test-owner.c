@@ -2,16 +2,13 @@
 /* test-owner.c - who owns an image, whom others can have overtaken, and at which
  * moments. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "ceph.h"
 #include "plugins/rbd/owner.h"
@@ -80,7 +77,7 @@ static void wait_until_lost(void)
 
 /* What nobody else has owned since its release is known, and what anybody has is not.
  */
-static void test_release(void **state)
+TEST(test_release)
 {
     char known[QMR_OWNER_TEXT], again[QMR_OWNER_TEXT];
     struct qmr_volume *v = open_it(false);
@@ -98,7 +95,7 @@ static void test_release(void **state)
 }
 
 /* Other objects of the placement group were written to while it was owned. */
-static void test_written_beside(void **state)
+TEST(test_written_beside)
 {
     char known[QMR_OWNER_TEXT], again[QMR_OWNER_TEXT];
     struct qmr_volume *v = open_it(false);
@@ -112,7 +109,7 @@ static void test_written_beside(void **state)
 }
 
 /* Between the release and the look at the header. */
-static void test_passes_by(void **state)
+TEST(test_passes_by)
 {
     char known[QMR_OWNER_TEXT];
     struct qmr_volume *v = open_it(false);
@@ -130,7 +127,7 @@ static void test_passes_by(void **state)
 }
 
 /* Who died with the lock is known if it has it still. */
-static void test_died(void **state)
+TEST(test_died)
 {
     char known[QMR_OWNER_TEXT], again[QMR_OWNER_TEXT];
     struct qmr_volume *v = open_it(false), *next;
@@ -153,7 +150,7 @@ static void overtake(void)
 
 /* A read that has ended well, but after another had taken the image over, is not
  * answered. */
-static void test_overtaken_read(void **state)
+TEST(test_overtaken_read)
 {
     struct qmr_volume *v = open_it(false);
     char data[512];
@@ -172,7 +169,7 @@ static void test_overtaken_read(void **state)
 }
 
 /* A question finds out, and that ends the server at once, not when it looks next. */
-static void test_verify(void **state)
+TEST(test_verify)
 {
     struct qmr_volume *v;
 
@@ -191,15 +188,4 @@ static void test_verify(void **state)
     qmr_volume_close(v);
     patient = false;
     ceph.locker[0] = '\0';
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_release),        cmocka_unit_test(test_written_beside),
-        cmocka_unit_test(test_passes_by),      cmocka_unit_test(test_died),
-        cmocka_unit_test(test_overtaken_read), cmocka_unit_test(test_verify),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

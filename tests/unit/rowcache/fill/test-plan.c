@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-plan.c - for which values it is certain that no other text means the same row.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/fill/plan.h"
 
@@ -44,7 +42,7 @@ static bool plain_one(char around, const char *value)
 }
 
 /* What stands before and behind a value does not matter. */
-static void test_one(void **state)
+TEST(test_one)
 {
     static const char around[] = "-0+7 ";
     static const char *const good[] = {"0", "1", "-1", "10", "42", "-7"};
@@ -57,20 +55,10 @@ static void test_one(void **state)
         }
 }
 
-static void test_several(void **state)
+TEST(test_several)
 {
     assert_true(plain(':', 2, (const char *const[]){"5", "0"}));
     assert_true(plain('-', 3, (const char *const[]){"0", "-5", "0"}));
     assert_false(plain(':', 2, (const char *const[]){"0", "05"}));
     assert_false(plain(':', 2, (const char *const[]){"-0", "5"}));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),
-        cmocka_unit_test(test_several),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

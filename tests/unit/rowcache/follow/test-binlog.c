@@ -2,13 +2,11 @@
 /* test-binlog.c - the parser, on a log of a real MariaDB, whole and damaged;
  * statements, positions and key text. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "captured.h"
 #include "rowcache/follow/binlog.h"
@@ -109,7 +107,7 @@ static const char *read_all(const uint8_t *log, size_t size)
     return wrong;
 }
 
-static void test_captured(void **state)
+TEST(test_captured)
 {
     assert_null(read_all(captured, sizeof captured));
     assert_string_equal(said, "[1 s.t:1 s.t:-2 1] "
@@ -120,7 +118,7 @@ static void test_captured(void **state)
                               "[6 all(s.t) defined(s.t) 6] ");
 }
 
-static void test_unknown_table(void **state)
+TEST(test_unknown_table)
 {
     known = false;
     assert_null(read_all(captured, sizeof captured));
@@ -131,7 +129,7 @@ static void test_unknown_table(void **state)
 }
 
 /* Each event in memory of its own, so that the sanitizer sees what is read beyond. */
-static void test_damaged(void **state)
+TEST(test_damaged)
 {
     for (size_t at = 0; at + 19 <= sizeof captured; at += event_size(captured + at)) {
         size_t size = event_size(captured + at);
@@ -150,7 +148,7 @@ static void test_damaged(void **state)
 }
 
 /* Without checksums, and shorter by any number of bytes. */
-static void test_cut(void **state)
+TEST(test_cut)
 {
     for (size_t at = 0; at + 19 <= sizeof captured; at += event_size(captured + at)) {
         size_t size = event_size(captured + at);
@@ -171,7 +169,7 @@ static void test_cut(void **state)
     }
 }
 
-static void test_statements(void **state)
+TEST(test_statements)
 {
     static const struct {
         const char *text, *is;
@@ -236,7 +234,7 @@ static bool covers(const char *a, const char *b)
     return qm_gtid_covers(&one, &other);
 }
 
-static void test_positions(void **state)
+TEST(test_positions)
 {
     static const char *const wrong[] = {"1",
                                         "1-2",
@@ -268,7 +266,7 @@ static void test_positions(void **state)
     assert_true(strlen(qm_gtid_print(&list, text)) < QM_GTID_TEXT);
 }
 
-static void test_key_text(void **state)
+TEST(test_key_text)
 {
     struct qm_keytext key;
     char value[8];
@@ -290,16 +288,4 @@ static void test_key_text(void **state)
     for (int i = 0; i <= QM_KEY_MAX; i++)
         qm_keytext_add(&key, "x", 1);
     assert_true(key.failed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_captured),   cmocka_unit_test(test_unknown_table),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_statements), cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_key_text),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

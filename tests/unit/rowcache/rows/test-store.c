@@ -3,14 +3,11 @@
  * another place, which is told all that the store would be, in the right order.  Both
  * are played here, and hold one key. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/rows.h"
 
@@ -119,7 +116,7 @@ static bool finds(struct qm_reader *reader, const char *want)
     return true;
 }
 
-static void test_kept(void **state)
+TEST_WITH(test_kept, setup, leave)
 {
     fill("one");
     assert_true(finds(NULL, "one"));
@@ -129,7 +126,7 @@ static void test_kept(void **state)
 
 /* A value that is shorter than what rows begin with is none, and nothing is read of it.
  */
-static void test_short(void **state)
+TEST_WITH(test_short, setup, leave)
 {
     fill("one");
     kept_length = 4;
@@ -137,7 +134,7 @@ static void test_short(void **state)
 }
 
 /* What is settled last may be stored: of a row, and of a table. */
-static void test_settled(void **state)
+TEST_WITH(test_settled, setup, leave)
 {
     calls.changed(calls.opaque, 2, "s", "t", "1", 1);
     calls.applied(calls.opaque, 2, &begin);
@@ -156,7 +153,7 @@ static void test_settled(void **state)
 }
 
 /* The row changes, and the store cannot remove it. */
-static void test_not_removed(void **state)
+TEST_WITH(test_not_removed, setup, leave)
 {
     fill("one");
     delete_error = EIO;
@@ -169,7 +166,7 @@ static void test_not_removed(void **state)
 }
 
 /* A newer row cannot be stored, and what the store has then not be removed. */
-static void test_not_stored(void **state)
+TEST_WITH(test_not_stored, setup, leave)
 {
     put_error = delete_error = ENOSPC;
     fill("one");
@@ -177,7 +174,7 @@ static void test_not_stored(void **state)
 }
 
 /* What a reader saw is of more domains than can be noted: it finds nothing older. */
-static void test_too_many_domains(void **state)
+TEST_WITH(test_too_many_domains, setup, leave)
 {
     struct qm_reader reader = {0};
     struct qm_gtid_list one = {1, {{0, 1, 1}}};
@@ -240,7 +237,7 @@ static int setup_place(void **state)
 }
 
 /* The row as it is, without a header; and nothing of a row that is not there. */
-static void test_place_put(void **state)
+TEST_WITH(test_place_put, setup_place, leave)
 {
     struct qm_rows_token token = qm_rows_begin(rows, KEY, 3, KEY, strlen(KEY));
 
@@ -257,7 +254,7 @@ static void test_place_put(void **state)
 }
 
 /* A fill that began before a change does not come to the place after it. */
-static void test_place_older(void **state)
+TEST_WITH(test_place_older, setup_place, leave)
 {
     struct qm_rows_token token = qm_rows_begin(rows, KEY, 3, KEY, strlen(KEY));
 
@@ -272,7 +269,7 @@ static void test_place_older(void **state)
 }
 
 /* Only a table of which rows may be there empties the place. */
-static void test_place_tables(void **state)
+TEST_WITH(test_place_tables, setup_place, leave)
 {
     calls.all_changed(calls.opaque, 1, "s", "t");
     assert_int_equal(cleared, 0);
@@ -290,21 +287,4 @@ static void test_place_tables(void **state)
     qm_rows_drop_all(rows);
     assert_int_equal(cleared, 3);
     assert_string_equal(place, "-");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kept, setup, leave),
-        cmocka_unit_test_setup_teardown(test_short, setup, leave),
-        cmocka_unit_test_setup_teardown(test_settled, setup, leave),
-        cmocka_unit_test_setup_teardown(test_not_removed, setup, leave),
-        cmocka_unit_test_setup_teardown(test_not_stored, setup, leave),
-        cmocka_unit_test_setup_teardown(test_too_many_domains, setup, leave),
-        cmocka_unit_test_setup_teardown(test_place_put, setup_place, leave),
-        cmocka_unit_test_setup_teardown(test_place_older, setup_place, leave),
-        cmocka_unit_test_setup_teardown(test_place_tables, setup_place, leave),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-tables.c - the tables that read-ahead knows: more than it has room for, one
  * after the other. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/server/readahead-internal.h"
 
@@ -77,7 +75,7 @@ static const struct qm_rule_yield_arm *first_arm(const struct readahead *ra,
 }
 
 /* What is gone makes room, with all that was learned of it. */
-static void test_gone(void **state)
+TEST_WITH(test_gone, start, end)
 {
     static struct qm_auto_request request;
     struct readahead *ra = *state;
@@ -115,7 +113,7 @@ static void test_gone(void **state)
 
 /* The table that was unused for longest makes room, but not while the pool reads rows
  * of it. */
-static void test_unused(void **state)
+TEST_WITH(test_unused, start, end)
 {
     struct readahead *ra = *state;
     uint64_t now = 1000000;
@@ -138,14 +136,4 @@ static void test_unused(void **state)
     readahead_free_job(job);
     assert_null(get(ra, now + 999, 2001));
     assert_int_equal(get(ra, now + 1000, 2001)->id, 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_gone, start, end),
-        cmocka_unit_test_setup_teardown(test_unused, start, end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
