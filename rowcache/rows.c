@@ -144,11 +144,6 @@ bool qm_rows_is_following(struct qm_rows *rows)
     return rows->following;
 }
 
-uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t length)
-{
-    return rows->generation[table_of(table, length)];
-}
-
 static bool is_fresh(struct qm_rows *rows, uint64_t now)
 {
     uint64_t fresh = atomic_load_explicit(&rows->fresh, memory_order_acquire);

@@ -105,8 +105,6 @@ bool qm_rows_has(struct qm_rows *rows, const char *key, size_t length);
 /* Drops one key, or all; for the operator. */
 bool qm_rows_drop(struct qm_rows *rows, const char *key, size_t length);
 void qm_rows_drop_all(struct qm_rows *rows);
-
-uint64_t qm_rows_generation(struct qm_rows *rows, const char *table, size_t length);
 bool qm_rows_is_following(struct qm_rows *rows);
 /* It is followed, and not more than max-lag behind. */
 bool qm_rows_is_fresh(struct qm_rows *rows, uint64_t now);

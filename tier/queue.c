@@ -195,15 +195,6 @@ int qm_tier_insert(struct qm_tier *t, const struct qm_tier_insert *insert)
     return queue_insert(t, insert, 0);
 }
 
-bool qm_tier_wants(struct qm_tier *t, uint64_t block, uint32_t frequency, bool scan)
-{
-    bool was_scan;
-
-    return block < t->g.volume_blocks && !tier_dead(t) &&
-           admit_decide(t, block, frequency, scan, &was_scan) == 0 &&
-           !index_contains(t, block);
-}
-
 void qm_tier_drain(struct qm_tier *t)
 {
     pthread_mutex_lock(&t->queue.lock);

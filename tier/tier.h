@@ -282,10 +282,6 @@ uint64_t qm_tier_ticket(struct qm_tier *tier);
  *   EINVAL  block lies beyond the volume */
 int qm_tier_insert(struct qm_tier *tier, const struct qm_tier_insert *insert);
 
-/* Whether qm_tier_insert() would go beyond its first checks, for callers to whom taking
- * the reference costs something.  A hint. */
-bool qm_tier_wants(struct qm_tier *tier, uint64_t block, uint32_t frequency, bool scan);
-
 /* ---- Changes of the volume
  * -------------------------------------------------------------- */
 

@@ -40,8 +40,8 @@ static inline uint64_t next_block(struct phase *phase, uint64_t *seed)
     }
 }
 
-/* What the counts in test-evict.c, and bench_evict's, were taken with: eight phases in
- * turn, of 4,096 accesses each.  *phase and *seed begin as zeros. */
+/* What the counts in test-evict.c were taken with: eight phases in turn, of 4,096
+ * accesses each.  *phase and *seed begin as zeros. */
 static inline uint64_t next_of_mixture(struct phase *phase, uint64_t *seed, uint64_t i)
 {
     static const struct phase phases[8] = {
