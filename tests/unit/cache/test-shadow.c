@@ -42,7 +42,6 @@ TEST(test_rounding)
     struct qm_shadow s;
     const uint64_t made = 5323;
 
-    (void)state;
     assert_int_equal(qm_shadow_init(&s, 3136, 12543), 0);
     assert_int_equal(s.capacity, 1025);
     for (uint64_t block = 0; block < 20000; block++)

@@ -45,7 +45,6 @@ TEST(test_busy)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     assert_threshold(&a, 0);
     reads(&a, &now, MS / 10, MS / 25, 0, false);
@@ -66,7 +65,6 @@ TEST(test_waiting)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     reads(&a, &now, 100 * MS, 0, 0, false);
     for (unsigned i = 0; i < READS; i++) {
@@ -117,7 +115,6 @@ TEST(test_once_alone)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     read_one(&a, &now, 0, 90);
     stray(&a, &now, READS, 23, 140);
@@ -136,7 +133,6 @@ TEST(test_often_alone)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     stray(&a, &now, 10 * READS, 0, 90);
     stray(&a, &now, READS, 23, 140);
@@ -157,7 +153,6 @@ TEST(test_no_slope)
     unsigned busy = 0;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     for (unsigned i = 0; i < TIMES; i++) {
         for (unsigned n = 0; n < READS; n++) {
@@ -177,7 +172,6 @@ TEST(test_wide)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     reads(&a, &now, MS / 10, 0, 0, true);
     assert_threshold(&a, 0);
@@ -190,7 +184,6 @@ TEST(test_failed)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     reads(&a, &now, MS / 10, MS / 25, 0, false);
     assert_int_equal(qm_admission_begin(&a, false), 0);
@@ -211,7 +204,6 @@ TEST(test_late)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     reads(&a, &now, MS / 10, MS / 25, 0, false);
     for (unsigned i = 0; i < READS; i++)
@@ -234,7 +226,6 @@ TEST(test_late_is_forgotten)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     reads(&a, &now, MS / 10, MS / 25, 0, false);
     for (unsigned i = 0; i < READS; i++)
@@ -265,7 +256,6 @@ TEST(test_burst)
     struct qm_admission a;
     uint64_t now = MS;
 
-    (void)state;
     qm_admission_init(&a);
     calm(&a, &now);
     for (unsigned i = 0; i < FIRST; i++)

@@ -82,7 +82,6 @@ TEST(test_pays)
     struct qm_cache *cache = make(1);
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     assert_int_equal(run(&b, cache, 2, 0, false), ROUNDS); /* half are used */
     qm_cache_free(cache);
@@ -95,7 +94,6 @@ TEST(test_useless)
     struct qm_cache *cache = make(1);
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     assert_in_range(run(&b, cache, ROUNDS, 1, false), ROUNDS / 100, ROUNDS / 16);
     assert_in_range(run(&b, cache, 1, 0, false), ROUNDS * 3 / 4, ROUNDS);
@@ -111,7 +109,6 @@ TEST(test_spare)
     struct qm_cache_reads reads;
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     (void)run(&b, cache, 1, 1, true);
     qm_cache_get_reads(cache, &reads);
@@ -128,7 +125,6 @@ TEST(test_far_ahead)
     struct qm_cache *cache = make(1);
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     for (uint64_t i = 0, next = 0; i < ROUNDS / 10; i++) {
         assert_true(qm_bound_admits(&b, cache, true));
@@ -174,7 +170,6 @@ TEST(test_value)
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     assert_true(qm_bound_value(&b) >= 1);
     read_beside_stream(&b, cache, 300, 200000);
@@ -197,7 +192,6 @@ TEST(test_value_of_few)
     struct qm_cache *cache = make_of(2000, 1, "adaptive");
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     read_beside(&b, cache, 4000, 20, 10, 400000);
     assert_true(qm_bound_value(&b) > 0.5F);
@@ -211,7 +205,6 @@ TEST(test_unproven)
     struct qm_cache *cache = make(1);
     struct qm_bound b;
 
-    (void)state;
     qm_bound_init(&b);
     for (int stream = 0; stream <= 1; stream++) {
         assert_int_equal(run(&b, cache, 2, 0, stream), 0);
@@ -239,7 +232,6 @@ TEST(test_rests)
     struct qm_cache *cache = make(1);
     struct qm_bound b;
 
-    (void)state;
     begin(&b);
     qm_bound_rest(&b, true);
     assert_int_equal(run(&b, cache, 2, 0, false), 0);
@@ -279,7 +271,6 @@ TEST(test_threads)
     struct crowd c = {.cache = make(16)};
     pthread_t threads[8];
 
-    (void)state;
     begin(&c.b);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ask_often, &c), 0);

@@ -478,7 +478,6 @@ TEST_WITH(test_probability, make, undo)
     };
     struct qm_admission admission;
 
-    (void)state;
     qm_admission_init(&admission);
     atomic_store(&admission.thresholds[0], 0.5F);
     assert_int_equal(qm_engine_issue(&engine, 1, 0, wants, 4, issue, &load).throttled,
@@ -523,7 +522,6 @@ TEST_WITH(test_watched, make, undo)
     struct qm_admission admission;
     struct qm_bound bound;
 
-    (void)state;
     qm_admission_init(&admission);
     qm_bound_init(&bound);
     engine.admission = &admission;
@@ -573,7 +571,6 @@ TEST_WITH(test_value, make, undo)
     struct qm_admission admission;
     struct qm_bound bound;
 
-    (void)state;
     qm_admission_init(&admission);
     qm_bound_init(&bound);
     prove(&bound.watch);
@@ -605,7 +602,6 @@ TEST_WITH(test_no_price, make, undo)
     struct qm_device_load busy;
     struct qm_candidate wanted = {.block = 50, .count = 2, .stream = true};
 
-    (void)state;
     qm_device_load_init(&busy);
     atomic_store(&busy.share, 0);
     engine.load = &busy;
@@ -642,7 +638,6 @@ TEST_WITH(test_place, make, undo)
     struct qm_lookup found;
     char err[64];
 
-    (void)state;
     p.ops.create = create;
     assert_int_equal(
         qm_engine_make_prefetcher(&engine, &p.ops, &mining, err, sizeof err), 0);

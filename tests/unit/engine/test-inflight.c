@@ -33,7 +33,6 @@ TEST(test_follows_servers)
 {
     static const unsigned servers[] = {1, 4, 15, 64, 150};
 
-    (void)state;
     for (unsigned i = 0; i < sizeof servers / sizeof *servers; i++) {
         struct qm_inflight f;
         unsigned n;
@@ -51,7 +50,6 @@ TEST(test_wide)
 {
     struct qm_inflight f;
 
-    (void)state;
     qm_inflight_init(&f, 0);
     assert_int_equal(settle(&f, 1000000, 0), QM_INFLIGHT_MOST);
     qm_inflight_destroy(&f);
@@ -62,7 +60,6 @@ TEST(test_demands_first)
 {
     struct qm_inflight f;
 
-    (void)state;
     qm_inflight_init(&f, 0);
     assert_in_range(settle(&f, 64, 24), 64 - 24, 64 + 22 - 24);
     assert_int_equal(qm_inflight_allowed(&f, 200), 1);
@@ -75,7 +72,6 @@ TEST(test_moves)
 {
     struct qm_inflight f;
 
-    (void)state;
     qm_inflight_init(&f, 0);
     for (unsigned i = 0; i < ROUNDS; i++)
         qm_inflight_ended(&f, i % QM_INFLIGHT_FIRST, 1);
@@ -94,7 +90,6 @@ TEST(test_queue_beside_demands)
     struct qm_inflight f;
     unsigned aim;
 
-    (void)state;
     qm_inflight_init(&f, 0);
     aim = settle(&f, 8, 0);
     assert_int_equal(qm_inflight_queue(&f, 0), 8 * aim);
@@ -115,7 +110,6 @@ TEST(test_given)
 {
     struct qm_inflight f;
 
-    (void)state;
     qm_inflight_init(&f, 7);
     assert_int_equal(settle(&f, 1, 0), 7);
     assert_int_equal(qm_inflight_allowed(&f, 100), 7);

@@ -20,7 +20,6 @@ TEST(test_texts)
     struct qm_budget budget = {5, 6};
     char text[16];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(qm_budget_parse(bad[i], &budget));
     assert_int_equal(budget.reads, 5);
@@ -45,7 +44,6 @@ TEST(test_off)
 {
     struct qm_rate rate;
 
-    (void)state;
     make(&rate, "off");
     for (int i = 0; i < 1000; i++) {
         assert_true(qm_rate_take(&rate, 1, false));
@@ -62,7 +60,6 @@ TEST(test_burst)
     struct qm_rate rate;
     unsigned n = 0;
 
-    (void)state;
     make(&rate, "100/s"); /* 10 at once, 91 a second */
     assert_false(qm_rate_take(&rate, 50 * SECOND, true));
     assert_false(qm_rate_take(&rate, 50 * SECOND + SECOND / 92, true));
@@ -88,7 +85,6 @@ TEST(test_reads)
 {
     struct qm_rate rate;
 
-    (void)state;
     make(&rate, "100/s");
     assert_false(qm_rate_take(&rate, SECOND, true));
     for (int i = 0; i < 10; i++)
@@ -154,7 +150,6 @@ static void check_intervals(const char *text, uint64_t reads, uint64_t period,
 
 TEST(test_intervals)
 {
-    (void)state;
     for (unsigned seed = 0; seed < 5; seed++) {
         check_intervals("1/s", 1, SECOND, seed, 0.3);
         check_intervals("2/s", 2, SECOND, seed, 0.3);
@@ -171,7 +166,6 @@ TEST(test_change)
     struct qm_budget budget;
     unsigned n = 0;
 
-    (void)state;
     make(&rate, "1000/s");
     assert_false(qm_rate_take(&rate, SECOND, true));
     for (int i = 0; i < 5; i++)
@@ -219,7 +213,6 @@ TEST(test_threads)
 {
     pthread_t threads[THREADS];
 
-    (void)state;
     make(&shared, "100000/s"); /* of 80 ms: at most 10,000 + 7,201 */
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use, NULL), 0);

@@ -21,7 +21,6 @@ static uint64_t get_time(void *opaque)
 
 static int make(void **state)
 {
-    (void)state;
     now = 1000;
     qm_watch_init(&w);
     return 0;
@@ -29,7 +28,6 @@ static int make(void **state)
 
 static int undo(void **state)
 {
-    (void)state;
     qm_watch_destroy(&w);
     return 0;
 }
@@ -53,7 +51,6 @@ static struct qm_watch_counts get(void)
 /* A block that is missed would have been used, once; of others nothing is known. */
 TEST_WITH(test_used, make, undo)
 {
-    (void)state;
     assert_false(qm_watch_is_on(&w));
     qm_watch_add(&w, 5, 3, RULES);
     qm_watch_add(&w, 6, 4, STREAMS);
@@ -76,7 +73,6 @@ TEST_WITH(test_used, make, undo)
 /* Each kind has its horizon, and a candidate that comes again does not wait anew. */
 TEST_WITH(test_unused, make, undo)
 {
-    (void)state;
     qm_watch_add(&w, 5, 3, RULES);
     qm_watch_add(&w, 6, 3, STREAMS);
     for (unsigned i = 0; i < 10; i++) {
@@ -98,7 +94,6 @@ TEST_WITH(test_unused, make, undo)
 /* A read that would have begun too late saves what time it had. */
 TEST_WITH(test_late, make, undo)
 {
-    (void)state;
     w.clock = get_time;
     for (uint64_t block = 1; block <= 4; block++)
         qm_watch_add(&w, block, 0, RULES);
@@ -121,7 +116,6 @@ TEST_WITH(test_late, make, undo)
  * those that were noted; for good.  The other is not. */
 TEST_WITH(test_proof, make, undo)
 {
-    (void)state;
     for (uint64_t i = 0; i < 3; i++) {
         qm_watch_add(&w, i, 0, STREAMS);
         miss(i, 0);
@@ -146,7 +140,6 @@ TEST_WITH(test_proof, make, undo)
  * two is enough, also after many that were too few. */
 TEST_WITH(test_proof_by_part, make, undo)
 {
-    (void)state;
     for (uint64_t i = 0; i < 2000; i++) {
         qm_watch_add(&w, i, 0, RULES);
         if (i % 4 == 0)
@@ -164,7 +157,6 @@ TEST_WITH(test_proof_by_part, make, undo)
 /* There are QM_WATCH_PLACES places; one that becomes free is used again. */
 TEST_WITH(test_places, make, undo)
 {
-    (void)state;
     for (uint64_t round = 0; round < 3; round++) {
         for (uint64_t i = 0; i < QM_WATCH_PLACES + 20; i++) {
             qm_watch_add(&w, i, 0, RULES);
@@ -199,7 +191,6 @@ TEST_WITH(test_threads, make, undo)
 {
     pthread_t threads[4];
 
-    (void)state;
     for (uintptr_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, run, (void *)(i + 1)), 0);
     for (unsigned i = 0; i < 4; i++)

@@ -25,7 +25,6 @@ TEST(test_defaults)
 {
     struct qm_mining_config defaults, paper;
 
-    (void)state;
     qm_mining_defaults(&defaults);
     qm_mining_paper(&paper);
     for (unsigned id = 0; id < QM_PARAMETERS; id++) {
@@ -62,7 +61,6 @@ TEST(test_limits)
     struct qm_mining_config config;
     char err[256];
 
-    (void)state;
     for (unsigned id = 0; id < QM_PARAMETERS; id++) {
         const struct qm_parameter *p = qm_parameter((enum qm_parameter_id)id);
         uint64_t was;
@@ -92,7 +90,6 @@ TEST(test_policies)
 {
     char text[512];
 
-    (void)state;
     qm_parameter_help(qm_parameter(QM_RETRAIN), NULL, text, sizeof text);
     assert_non_null(
         strstr(text, "(0 to 100000000; default 0); for policy mithril cminer+"));

@@ -485,7 +485,6 @@ TEST(test_grows)
     struct device d;
     struct qms_backing *b = make_growing(&d, 3, MINUTE);
 
-    (void)state;
     assert_int_equal(qms_backing_want(b, 1), 1);
     (void)qms_backing_want(b, 1000);
     reaches(&d.opens, 3);
@@ -507,7 +506,6 @@ TEST(test_refused_and_asked_again)
     struct device d;
     struct qms_backing *b = make_growing(&d, 2, 20 * MS);
 
-    (void)state;
     d.refuses = true;
     (void)qms_backing_want(b, 2);
     reaches(&d.attempts, 4);

@@ -162,7 +162,6 @@ TEST(test_in_flight)
     static struct qm_admission admission;
     struct qms_prefetch_stats stats;
 
-    (void)state;
     for (unsigned demands = 0, most = 12; most > 0; most = most == 12  ? 8
                                                            : most == 8 ? 2
                                                                        : 0) {
@@ -359,7 +358,6 @@ TEST(test_queue_follows_demands)
     static struct qm_admission admission;
     struct device *d;
 
-    (void)state;
     qm_admission_init(&admission);
     atomic_store(&admission.inflight.aim, 1);
     next_admission = &admission;

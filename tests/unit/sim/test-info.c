@@ -41,7 +41,6 @@ static int make_trace(void **state)
     FILE *f;
     int fd;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/qm-info.XXXXXX", tmp ? tmp : P_tmpdir);
     fd = mkstemp(path);
     f = fd == -1 ? NULL : fdopen(fd, "w");
@@ -50,7 +49,6 @@ static int make_trace(void **state)
 
 static int remove_trace(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 
@@ -86,7 +84,6 @@ TEST(requests_and_footprint)
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
 
-    (void)state;
     assert_int_equal(i->events, 19);
     assert_int_equal(i->reads, 8);
     assert_int_equal(i->writes, 1);
@@ -108,7 +105,6 @@ TEST(runs)
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_TRANSACTION, &i);
 
-    (void)state;
     /* 0, 10 11, 1 (1), 12, 2 3, 100 */
     assert_runs(&i->interleaved, 6, 8, 2);
     /* thread 1: 0 1 2; thread 4: 10 11 12; and 5 by itself: 100 */
@@ -123,7 +119,6 @@ TEST(interference)
     const struct qm_info *i;
     struct qm_info_maker *m = read_trace(QM_LEVEL_THREAD, &i);
 
-    (void)state;
     /* Requests by thread: 1 4 1 1 4 1 1 - 5.  Gaps of 1: 1 0 1 0; of 4: 2. */
     assert_int_equal(i->interference.count, 5);
     assert_true(i->interference.sum == 4);
@@ -137,7 +132,6 @@ TEST(contexts)
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
     const struct qm_info_kind *k;
 
-    (void)state;
     assert_int_equal(i->contexts, 6);
     assert_int_equal(i->open_at_once, 3);
     assert_int_equal(i->open_at_end, 1);
@@ -175,7 +169,6 @@ TEST(classes)
     struct qm_info_maker *m = read_trace(QM_LEVEL_INNERMOST, &i);
     const struct qm_info_class *k;
 
-    (void)state;
     assert_int_equal(i->class_count, 6); /* none beyond the limit, a, t, b, q, u */
     assert_int_equal(i->classes[0].contexts, 0);
     k = find_class(i, "t");
@@ -199,7 +192,6 @@ TEST(recursion)
     const struct qm_info *i;
     struct qm_event e = {.type = QM_TRACE_BEGIN, .kind = QM_QUERY};
 
-    (void)state;
     assert_non_null(m);
     for (uint32_t slot = 1; slot <= 4; slot++) {
         e.slot = slot;

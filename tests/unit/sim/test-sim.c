@@ -95,7 +95,6 @@ TEST(paper_none)
     struct qm_sim *sim = new_sim(&config);
     struct qm_sim_result r;
 
-    (void)state;
     read_twice(sim);
     assert_counts(sim, 0, 0, 10, 0, 0, 0);
     qm_sim_result(sim, &r);
@@ -117,7 +116,6 @@ TEST(paper_quickmine)
     struct qm_sim *sim = new_sim(&config);
     struct qm_sim_result r;
 
-    (void)state;
     read_twice(sim);
     assert_counts(sim, 0, 1, 9, 3, 1, 2);
     qm_sim_result(sim, &r);
@@ -136,7 +134,6 @@ TEST(requests_of_several_blocks)
     struct qm_sim *sim = new_sim(&config);
     struct qm_sim_result r;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         begin(sim, 1);
         request(sim, QM_TRACE_READ, 1, 1, 5);
@@ -158,7 +155,6 @@ TEST(requests_of_several_blocks)
  * On misses only, 5 is not fetched again, and is missed. */
 TEST(on_prefetch_hit)
 {
-    (void)state;
     for (int too = 0; too < 2; too++) {
         struct qm_sim_config config = paper("quickmine", 6);
         struct qm_sim *sim;
@@ -182,7 +178,6 @@ TEST(writes_and_untagged)
     struct qm_sim *sim = new_sim(&config);
     struct qm_sim_result r;
 
-    (void)state;
     request(sim, QM_TRACE_WRITE, 0, 1, 1);
     request(sim, QM_TRACE_READ, 0, 1, 1); /* miss: (1) */
     request(sim, QM_TRACE_READ, 0, 2, 1); /* miss: (1 2) */
@@ -202,7 +197,6 @@ TEST(warmup)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     config.warmup = 6;
     sim = new_sim(&config);
     read_twice(sim);
@@ -222,7 +216,6 @@ TEST(warmup_divides)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     /* The first transaction teaches, and its blocks are driven out; the second
      * prefetches 3 4 5 when it misses 2, and the warm-up ends there. */
     config.params.prefetch_share = 10000; /* 4 blocks */
@@ -258,7 +251,6 @@ TEST(level_none)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     config.params.level = QM_LEVEL_NONE;
     sim = new_sim(&config);
     assert_int_equal(qm_sim_config(sim)->params.mining.segment, 4096);
@@ -288,7 +280,6 @@ TEST(refusals)
 {
     struct qm_sim_config config = paper("quickmine", 1);
 
-    (void)state;
     assert_refused(&config, "at least 2 blocks");
     config.params.policy = "none";
     qm_sim_free(new_sim(&config));
@@ -323,7 +314,6 @@ TEST(size_includes_metadata)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     qm_sim_defaults(&config);
     config.block_size = BLOCK;
     config.cache_size = 1000 * BLOCK;
@@ -396,7 +386,6 @@ static int count_rule(void *opaque, const struct qm_rule *rule)
 /* A context that does not end is not mined at the end, one that does is. */
 TEST(open_contexts_are_not_mined)
 {
-    (void)state;
     for (int ends = 0; ends < 2; ends++) {
         struct qm_mining_config config;
         struct qm_mine *mine;
@@ -478,7 +467,6 @@ TEST(explain)
     struct qm_sim_config config;
     struct qm_sim *sim = new_explained(&config, "seq");
 
-    (void)state;
     read_all(sim, (uint64_t[]){10, 20, 30, 40}, 4);
     assert_missed(sim, QM_REASON_NEW_BLOCK, 4);
     flush(sim);
@@ -507,7 +495,6 @@ TEST(explain_rules)
     struct qm_sim *sim;
     struct qm_sim_result with, without;
 
-    (void)state;
     qm_sim_defaults(&config);
     config.params.mining.rules_memory = 64 << 10;
     config.params.policy = "ppm";

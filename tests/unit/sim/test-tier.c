@@ -76,7 +76,6 @@ TEST(test_found_again)
 {
     static const char *const words[] = {NULL, "auto", "all", "lru"};
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct qm_sim_result r = rounds(words[i], 1024, 0);
 
@@ -98,7 +97,6 @@ TEST(test_cut_off)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     for (int scattered = 0; scattered < 2; scattered++) {
         sim = new_sim(&config);
         for (int round = 0; round < 2; round++)
@@ -115,7 +113,6 @@ TEST(test_nothing_admitted)
 {
     struct qm_sim_result r = rounds("none", 1024, 0);
 
-    (void)state;
     assert_int_equal(r.tier.lookups, 1200);
     assert_int_equal(r.tier.hits + r.tier.inserted, 0);
     assert_true(r.tier.refused > 1000);
@@ -127,7 +124,6 @@ TEST(test_writes)
 {
     static const char *const words[] = {"auto", "lru"};
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct qm_sim_result r = rounds(words[i], 1024, QM_TRACE_WRITE);
 
@@ -149,7 +145,6 @@ TEST(test_memory_is_the_same)
     struct qm_sim *sim = new_sim(&config);
     uint64_t x = 1;
 
-    (void)state;
     config.tier.size = 0;
     for (int i = 0; i < 2; i++) {
         for (int n = 0; n < 20000; n++) {
@@ -177,7 +172,6 @@ TEST(test_warmup)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     config.warmup = 400;
     sim = new_sim(&config);
     requests(sim, QM_TRACE_READ, 0, 400);
@@ -233,7 +227,6 @@ TEST(test_own)
     struct qm_sim *sim;
     struct qm_sim_result r;
 
-    (void)state;
     config.tier.own = &ops;
     config.tier.opaque = &n;
     sim = new_sim(&config);
@@ -277,7 +270,6 @@ TEST(test_own_open)
     struct qm_sim_result r;
     char err[400];
 
-    (void)state;
     config.tier.own = &ops;
     closed = 0;
     sims[0] = new_sim(&config);
@@ -300,7 +292,6 @@ TEST(test_too_small)
     struct qm_sim_config config = simulation("auto", 4);
     char err[400];
 
-    (void)state;
     assert_null(qm_sim_new(&config, err, sizeof err));
     assert_non_null(strstr(err, "a tier of 16384 bytes"));
 }
@@ -366,7 +357,6 @@ TEST(test_time)
     struct qm_sim *sim = timed(&virtual, "none");
     struct qm_sim_result r;
 
-    (void)state;
     request(sim, QM_TRACE_BEGIN, 1, 0, 0);
     for (int i = 0; i < 4; i++) /* of 100 blocks, by 25 */
         for (int j = 0; j < 25; j++)
@@ -414,7 +404,6 @@ TEST(test_prefetches)
 {
     struct qm_sim_result r = read_ahead(), again = read_ahead();
 
-    (void)state;
     assert_true(r.prefetch_hits > 100);
     assert_true(r.tier.hits > 150);
     assert_true(r.timed.prefetch_blocks > 0);
@@ -429,7 +418,6 @@ TEST(test_given_up)
     struct qm_virtual_config virtual = one_client();
     struct qm_sim *sim;
 
-    (void)state;
     virtual.clients = 8;
     sim = timed(&virtual, "readahead");
     for (uint32_t c = 1; c <= 8; c++)

@@ -111,7 +111,6 @@ TEST(one_client)
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_us(r.timed.mean, 3.0 * MS / 4);
     assert_us(r.timed.most, MS);
     assert_us(r.timed.seconds * 1e6, 3 * MS);
@@ -131,7 +130,6 @@ TEST(thinking)
                                       reads(0, 0, 9, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.think_ns = 500 * MS;
     r = RUN(&config, events);
     assert_us(r.timed.mean, MS);
@@ -149,7 +147,6 @@ TEST(two_clients)
                                       reads(0, 0, 5, 1), reads(0, 0, 7, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_us(r.timed.mean, (1 + 2 + 2 + 2) * MS / 4.0);
     assert_us(r.timed.seconds * 1e6, 4 * MS);
     assert_us(r.timed.utilisation, 1);
@@ -163,7 +160,6 @@ TEST(one_read_for_two)
     const struct qm_event events[] = {reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_us(r.timed.mean, MS);
     assert_int_equal(r.timed.demand_reads, 1);
     assert_int_equal(r.hits, 1);
@@ -177,7 +173,6 @@ TEST(runs)
     const struct qm_event events[] = {reads(0, 0, 12, 1), reads(0, 0, 10, 6)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_int_equal(r.timed.demand_reads, 3);
     assert_int_equal(r.timed.demand_blocks, 6);
     assert_us(r.timed.most, 2 * MS);
@@ -192,7 +187,6 @@ TEST(late_prefetch)
                                       reads(1, 0, 20, 1), end(1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.think_ns = 400 * MS;
     r = RUN(&config, events);
     assert_int_equal(r.prefetch_hits, 1);
@@ -211,7 +205,6 @@ TEST(early_prefetch)
                                       reads(1, 0, 20, 1), end(1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.think_ns = 1500 * MS;
     r = RUN(&config, events);
     assert_int_equal(r.prefetch_hits, 1);
@@ -230,7 +223,6 @@ TEST(taken_over)
                                       begin(2, 0),        reads(2, 0, 30, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_int_equal(r.timed.demand_reads, 2);
     assert_int_equal(r.timed.prefetch_reads, 1);
     assert_int_equal(r.timed.late, 2);
@@ -248,7 +240,6 @@ TEST(joined)
                                       reads(1, 0, 30, 1), reads(1, 0, 31, 1)};
     struct qm_sim_result r = RUN(&config, events);
 
-    (void)state;
     assert_int_equal(r.timed.prefetch_reads, 1);
     assert_int_equal(r.timed.prefetch_blocks, 2);
     assert_us(r.timed.mean, (1 + 1 + 0) * MS / 3.0);
@@ -263,7 +254,6 @@ TEST(open_loop)
                                       reads(0, 27000, 5, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.speed = 2;
     r = RUN(&config, events);
     assert_us(r.timed.mean, (1000 + 1500 + 1000) / 3.0);
@@ -280,7 +270,6 @@ TEST(late_client)
                                       reads(0, 20000, 5, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.speed = 1;
     r = RUN(&config, events);
     assert_us(r.timed.mean, (1000 + 1500 + 1000) / 3.0);
@@ -296,7 +285,6 @@ TEST(warm_up)
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     config.warmup = 2;
     r = RUN(&config, events);
     assert_int_equal(r.requests, 2);
@@ -317,7 +305,6 @@ TEST(slots_again)
     struct qm_sim_result r;
     size_t n = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < 100; i++) {
         events[n++] = begin(1, 0);
         events[n++] = begin(2, 1);
@@ -340,7 +327,6 @@ TEST(beyond_the_end)
     char err[256] = "";
     struct qm_sim *sim = qm_sim_new(&config, err, sizeof err);
 
-    (void)state;
     assert_non_null(sim);
     assert_int_equal(qm_sim_event(sim, &event), ERANGE);
     qm_sim_free(sim);
@@ -355,7 +341,6 @@ TEST(a_processor_takes_time)
                                       reads(0, 0, 1, 1), reads(0, 0, 9, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.processor =
         (struct qm_virtual_processor){.request_ns = 50000, .read_ns = 30000};
     r = RUN(&config, events);
@@ -380,7 +365,6 @@ TEST(clients_wait_for_a_processor)
                                       reads(0, 0, 1, 1), reads(0, 0, 1, 1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.processor = (struct qm_virtual_processor){
         .count = 1, .request_ns = 50000, .read_ns = 30000};
     r = RUN(&config, events);
@@ -403,7 +387,6 @@ TEST(prefetching_takes_a_processor)
                                       reads(1, 0, 20, 1), end(1)};
     struct qm_sim_result r;
 
-    (void)state;
     timed.think_ns = 400 * MS;
     timed.processor = (struct qm_virtual_processor){
         .count = 1, .read_ns = 100000, .block_ns = 200000};
@@ -420,7 +403,6 @@ TEST(given_up)
 {
     const unsigned loops[] = {0, 3, 0, 3};
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct qm_virtual_config timed = device(loops[i]);
         struct qm_sim_config config = simulation(&timed, "seq");
@@ -475,7 +457,6 @@ TEST(the_same_twice)
 {
     struct qm_sim_result a = random_run(), b = random_run();
 
-    (void)state;
     assert_memory_equal(&a, &b, sizeof a);
     assert_true(a.prefetches > 0);
     assert_true(a.timed.mean > 0);
@@ -492,7 +473,6 @@ TEST(none_wait_beside_many_demands)
     struct qm_event events[3 * CLIENTS];
     struct qm_sim_result r;
 
-    (void)state;
     for (unsigned i = 0; i < CLIENTS; i++) {
         events[3 * i] = begin(i + 1, 0);
         events[3 * i + 1] = reads(i + 1, 0, 50 * i, 1);

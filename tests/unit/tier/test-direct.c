@@ -77,7 +77,6 @@ TEST(test_alignment)
 {
     bool plain;
 
-    (void)state;
 #ifndef STATX_DIOALIGN
     skip();
 #endif

@@ -16,7 +16,6 @@ TEST(test_many)
     struct segment *segment;
     struct slot s;
 
-    (void)state;
     assert_int_equal(qm_tier_insert(t, &insert), 0);
     assert_int_equal(qm_tier_sync(t), 0);
     for (unsigned i = 0; i < READERS; i++)
@@ -52,7 +51,6 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
  */
 TEST(test_each_phase)
 {
-    (void)state;
     for (unsigned phase = 0; phase < 2; phase++) {
         struct qm_tier_config c =
             dataless(BLOCK, UINT64_C(16) << 20, QM_TIER_ADMIT_ALL);

@@ -117,7 +117,6 @@ TEST(hot_data_that_is_moved_is_admitted)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at, before;
 
-    (void)state;
     at = move(t, 0, true, true);
     assert_in_range(handed_on(t), 0, RUN / 4); /* a sample */
     at = learn(t, at);
@@ -137,7 +136,6 @@ TEST(what_is_updated_is_not_handed_on)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before, there;
 
-    (void)state;
     hold(t, at, RUN);
     hold(t, at + 1000, RUN / 2);
     (void)read_run(t, at, RUN);
@@ -155,7 +153,6 @@ TEST(no_more_is_admitted_than_was_read)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
-    (void)state;
     write_run(t, at + 3000, RUN); /* pays what the last reads of learn() may be owed */
     write_run(t, at + 4000, RUN);
     before = handed_on(t);
@@ -169,7 +166,6 @@ TEST(what_was_cold_stays_out)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
-    (void)state;
     for (unsigned i = 0; i < 8; i++)
         at = move(t, at, false, false);
     before = handed_on(t);
@@ -183,7 +179,6 @@ TEST(short_failed_and_late_writes_are_none)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
-    (void)state;
     hold(t, at, RUN);
     (void)read_run(t, at, RUN);
     before = handed_on(t);
@@ -210,7 +205,6 @@ TEST(what_is_not_read_again_stops_it)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0), before;
 
-    (void)state;
     hold(t, at, RUN);
     for (unsigned i = 0; i < 100; i++) {
         (void)read_run(t, at, RUN);
@@ -227,7 +221,6 @@ TEST(other_admission_has_none)
 {
     const enum qm_tier_admit other[] = {QM_TIER_ADMIT_ALL, QM_TIER_ADMIT_NONE};
 
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         struct qm_tier *t = open_tier(other[k]);
 
@@ -245,7 +238,6 @@ TEST(others_take_no_lock)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t at = learn(t, 0);
 
-    (void)state;
     watched = &t->rebuild.lock;
     taken = 0;
     for (uint64_t i = 1; i < 10000; i++) {

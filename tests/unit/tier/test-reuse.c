@@ -85,7 +85,6 @@ TEST(test_alike)
 {
     struct outcome all, some = compare("alike", alike, 98, &all);
 
-    (void)state;
     assert_true(some.inserted * 20 <= all.inserted);
 }
 
@@ -100,7 +99,6 @@ TEST(test_passing)
 {
     struct outcome all;
 
-    (void)state;
     (void)compare("passing", passing, 85, &all);
 }
 
@@ -113,7 +111,6 @@ TEST(test_over)
     struct qm_tier_stats before;
     struct outcome o;
 
-    (void)state;
     for (uint64_t i = 0; i < 50 * n; i++)
         use(t, i % n);
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -179,7 +176,6 @@ TEST(test_replaced)
     struct qm_tier *t = open_tier(QM_TIER_ADMIT_AUTO);
     uint64_t before;
 
-    (void)state;
     for (uint64_t b = 0; stats(t).evicted == 0; b++) {
         use(t, b);
         use(t, b);

@@ -17,7 +17,6 @@ static inline int files_make(void **state)
 {
     const char *tmp = getenv("TMPDIR");
 
-    (void)state;
     snprintf(files_dir, sizeof files_dir, "%s/qm-trace.XXXXXX", tmp ? tmp : P_tmpdir);
     return mkdtemp(files_dir) ? 0 : -1;
 }
@@ -34,7 +33,6 @@ static inline int files_remove(void **state)
 {
     static const char *const names[] = {"t", "t.gz", "t.zst", "u", "u.gz", "u.zst"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(files_path(names[i]));
     return rmdir(files_dir);

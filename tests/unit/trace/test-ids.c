@@ -14,7 +14,6 @@ TEST(sequence)
 {
     struct qm_ids ids = {0};
 
-    (void)state;
     for (uint64_t i = 1; i <= 100000; i++)
         assert_int_equal(qm_ids_add(&ids, i), 0);
     assert_int_equal(ids.intervals, 1);
@@ -29,7 +28,6 @@ TEST(joins)
 {
     struct qm_ids ids = {0};
 
-    (void)state;
     for (uint64_t i = 2; i <= 2000; i += 2)
         assert_int_equal(qm_ids_add(&ids, i), 0);
     assert_int_equal(ids.intervals, 1000);
@@ -48,7 +46,6 @@ TEST(limits)
 {
     struct qm_ids ids = {0};
 
-    (void)state;
     assert_int_equal(qm_ids_add(&ids, UINT64_MAX), 0);
     assert_int_equal(qm_ids_add(&ids, 0), 0);
     assert_int_equal(ids.intervals, 2);
@@ -68,7 +65,6 @@ TEST(random_order)
     struct qm_ids ids = {0};
     uint32_t x = 1;
 
-    (void)state;
     for (int i = 0; i < 3 * RANGE; i++) {
         uint64_t id;
         size_t runs = 0;

@@ -72,7 +72,6 @@ TEST(headers)
         {"#quickmine-trace 1 block=16384", "line 1", "truncated"},
     };
 
-    (void)state;
     CHECK(bad);
 }
 
@@ -108,7 +107,6 @@ TEST(lines)
         {HEADER "R 0 0 0 1\nR 0 0 0 1", "line 3", "truncated"},
     };
 
-    (void)state;
     CHECK(bad);
 }
 
@@ -152,7 +150,6 @@ TEST(contexts)
          "line 11", "context 3 is not open"},
     };
 
-    (void)state;
     CHECK(bad);
 }
 
@@ -161,7 +158,6 @@ TEST(nul_bytes)
     static const char text[] = HEADER "R 0 0 0 1\0 2\n";
     static const char head[] = "#quickmine-trace 1 block=16384\0\n";
 
-    (void)state;
     files_put("t", text, sizeof text - 1);
     assert_error(read_all("t"), &(struct bad){"NUL", "line 2", "NUL"});
     files_put("t", head, sizeof head - 1);
@@ -174,7 +170,6 @@ TEST(long_lines)
     size_t head = strlen(HEADER), size = 1 << 20;
     char *text = malloc(size);
 
-    (void)state;
     assert_non_null(text);
     memcpy(text, HEADER, head);
     memset(text + head, 'x', size - head);
@@ -197,7 +192,6 @@ TEST(garbage)
     unsigned char bytes[3000];
     uint32_t x = 12345;
 
-    (void)state;
     for (int round = 0; round < 200; round++) {
         for (size_t i = 0; i < sizeof bytes; i++) {
             x = x * 1664525 + 1013904223;
@@ -237,7 +231,6 @@ TEST(truncated)
 {
     static const char *const names[] = {"t", "t.gz", "t.zst"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char *bytes;
         size_t n = make_whole(names[i], &bytes);
@@ -262,7 +255,6 @@ TEST(damaged)
 {
     static const char *const names[] = {"t.gz", "t.zst"};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         char *bytes;
         size_t n = make_whole(names[i], &bytes);

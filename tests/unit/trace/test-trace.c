@@ -88,7 +88,6 @@ static void assert_same(const struct qm_event *a, const struct qm_event *b)
 
 TEST(round_trip)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct qm_trace_writer *w = create(names[i], 4096);
         struct qm_trace_reader *r;
@@ -128,7 +127,6 @@ TEST(exact_text)
     char *text;
     size_t n;
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_int_equal(qm_trace_write(w, &in[i]), 0);
     assert_int_equal(qm_trace_close(w), 0);
@@ -160,7 +158,6 @@ TEST(writer_refuses)
     struct qm_trace_reader *r;
     struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
 
-    (void)state;
     memset(long_class, 'x', sizeof long_class - 1);
     long_class[sizeof long_class - 1] = '\0';
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -184,7 +181,6 @@ TEST(bad_files)
 {
     char err[600];
 
-    (void)state;
     assert_null(qm_trace_create(files_path("t"), 1000, err, sizeof err));
     assert_non_null(strstr(err, "power of two"));
     assert_null(qm_trace_create(files_path("none/t"), 512, err, sizeof err));
@@ -202,7 +198,6 @@ TEST(full_device)
     struct qm_trace_writer *w = qm_trace_create("/dev/full", 512, err, sizeof err);
     int error = 0;
 
-    (void)state;
     assert_non_null(w);
     for (int i = 0; i < 100000 && !error; i++)
         error = qm_trace_write(w, &e);
@@ -217,7 +212,6 @@ TEST(flushed)
 {
     const struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct qm_trace_writer *w = create(names[i], 512);
         struct qm_trace_reader *r;
@@ -241,7 +235,6 @@ TEST(long_trace)
 {
     enum { COUNT = 60000 };
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct qm_trace_writer *w = create(names[i], 512);
         struct qm_trace_reader *r;
@@ -286,7 +279,6 @@ TEST(concatenated)
 {
     static const char *const more[] = {"u", "u.gz", "u.zst"};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct qm_event e = {.type = 'R', .offset = 1, .length = 2};
         struct qm_trace_writer *w = create(names[i], 512);
@@ -327,7 +319,6 @@ TEST(deep_nesting)
     struct qm_trace_reader *r;
     struct qm_event e;
 
-    (void)state;
     for (uint64_t n = 1; n <= DEPTH; n++) {
         e = (struct qm_event){
             .type = 'B', .ctx = n, .kind = QM_QUERY, .klass = "q", .parent = n - 1};

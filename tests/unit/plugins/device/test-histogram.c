@@ -11,14 +11,12 @@ static struct qm_histogram h;
 
 static int clear(void **state)
 {
-    (void)state;
     memset(&h, 0, sizeof h);
     return 0;
 }
 
 TEST_WITH(empty, clear, NULL)
 {
-    (void)state;
     assert_int_equal(qm_histogram_percentile(&h, 50), 0);
     assert_int_equal(qm_histogram_percentile(&h, 100), 0);
     assert_true(qm_histogram_mean(&h) == 0);
@@ -26,7 +24,6 @@ TEST_WITH(empty, clear, NULL)
 
 TEST_WITH(small_numbers_are_exact, clear, NULL)
 {
-    (void)state;
     for (uint64_t i = 1; i <= 60; i++)
         qm_histogram_add(&h, i);
     assert_int_equal(h.count, 60);
@@ -41,7 +38,6 @@ TEST_WITH(small_numbers_are_exact, clear, NULL)
 /* One number at a time, and one larger so that the maximum does not help. */
 TEST_WITH(error_is_bounded, clear, NULL)
 {
-    (void)state;
     for (unsigned bit = 0; bit < 63; bit++) {
         for (int64_t d = -3; d <= 3; d++) {
             uint64_t value =
@@ -62,7 +58,6 @@ TEST_WITH(error_is_bounded, clear, NULL)
 
 TEST_WITH(limits, clear, NULL)
 {
-    (void)state;
     qm_histogram_add(&h, 0);
     qm_histogram_add(&h, UINT64_MAX);
     assert_int_equal(qm_histogram_percentile(&h, 50), 0);
@@ -74,7 +69,6 @@ TEST_WITH(merge, clear, NULL)
 {
     static struct qm_histogram a, b;
 
-    (void)state;
     for (uint64_t i = 0; i < 1000; i++) {
         qm_histogram_add(&h, i * i);
         qm_histogram_add(i % 3 ? &a : &b, i * i);
