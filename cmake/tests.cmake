@@ -25,6 +25,19 @@ function(qm_test name)
                                           LABELS "${T_LABELS};cmocka")
 endfunction()
 
+# qm_all_rounds(NAMES...): of these qm_test()s, a test NAME_long with all rounds (qm_rounds()
+# in tests/harness.h) and the label long, in a build without sanitizers.
+function(qm_all_rounds)
+  if(QM_SANITIZE)
+    return()
+  endif()
+  foreach(name ${ARGV})
+    add_test(NAME ${name}_long COMMAND ${name})
+    set_tests_properties(${name}_long PROPERTIES TIMEOUT ${QM_TEST_TIMEOUT} LABELS "unit;long;pure"
+                                                 ENVIRONMENT QM_ROUNDS=all)
+  endforeach()
+endfunction()
+
 # qm_script_test(NAME SCRIPT [LABELS labels...] [TIMEOUT seconds]): a script that
 # starts real programs. It gets BUILD_DIR, SOURCE_DIR and QM_LEFT_OUT (the components
 # that are not built) in its environment, ends 0 when it passed, and 77 when something it needs cannot be had (skipped).

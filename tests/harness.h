@@ -16,6 +16,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 struct listed_test {
@@ -29,6 +31,15 @@ void list_test(struct listed_test *test);
 /* All that are listed; set_up before them and tear_down after them may be NULL.  How
  * many failed. */
 int run_listed(int (*set_up)(void **state), int (*tear_down)(void **state));
+
+/* How many of n rounds or cases are run: a third, the first of them; all if QM_ROUNDS
+ * is "all" in the environment, as it is for the test NAME_long of qm_all_rounds(). */
+static inline unsigned qm_rounds(unsigned n)
+{
+    const char *which = getenv("QM_ROUNDS");
+
+    return which && strcmp(which, "all") == 0 ? n : (n + 2) / 3;
+}
 
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #define TEST_WITH(name, set_up, tear_down)                                             \

@@ -116,7 +116,8 @@ TEST(test_mini_resizes)
 TEST(test_follows_the_best)
 {
     for (size_t k = 0; k < KINDS; k++)
-        for (uint64_t blocks = 250; blocks <= 4000; blocks *= 4) {
+        for (unsigned size = 0; size < qm_rounds(3); size++) {
+            uint64_t blocks = UINT64_C(250) << 2 * size;
             uint64_t best = best_of_others(blocks, &kinds[k], 1, 300000);
             uint64_t adaptive = misses("adaptive", blocks, &kinds[k], 1, 300000);
 
@@ -204,9 +205,9 @@ TEST(test_small_cache_lies)
 /* After a change, W-TinyLFU's window is what its small cache promised. */
 TEST(test_follows_files)
 {
-    for (uint64_t blocks = 250; blocks <= 4000; blocks *= 2)
+    for (unsigned size = 0; size < qm_rounds(5); size++)
         for (uint64_t span = 10; span <= 160; span *= 4) {
-            uint64_t best = UINT64_MAX, adaptive;
+            uint64_t blocks = UINT64_C(250) << size, best = UINT64_MAX, adaptive;
 
             for (size_t i = 0; i < OTHERS; i++) {
                 uint64_t m = misses_of_files(others[i], blocks, span);

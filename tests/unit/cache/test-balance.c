@@ -250,7 +250,7 @@ static void random_steps(uint64_t seed, size_t steps)
 
 TEST(test_against_model)
 {
-    for (uint64_t seed = 1; seed <= 150; seed++)
+    for (uint64_t seed = 1; seed <= qm_rounds(150); seed++)
         random_steps(seed, 3000);
 }
 

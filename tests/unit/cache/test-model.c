@@ -327,13 +327,13 @@ static void run(const char *eviction, uint64_t seed, size_t steps, bool data)
 
 TEST(test_random)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++)
+    for (uint64_t seed = 1; seed <= qm_rounds(300); seed++)
         run("lru", seed, 3000, true);
 }
 
 TEST(test_random_without_data)
 {
-    for (uint64_t seed = 1001; seed <= 1100; seed++)
+    for (uint64_t seed = 1001; seed <= 1000 + qm_rounds(100); seed++)
         run("lru", seed, 3000, false);
 }
 
@@ -341,6 +341,6 @@ TEST(test_random_policies)
 {
     static const char *const policies[] = {"lfu", "mru", "arc", "s3fifo", "wtinylfu"};
 
-    for (uint64_t seed = 2000; seed < 2500; seed++)
+    for (uint64_t seed = 2000; seed < 2000 + qm_rounds(500); seed++)
         run(policies[seed % 5], seed, 3000, seed % 4 != 0);
 }

@@ -333,7 +333,7 @@ static void naive_fate(uint64_t block, enum qm_fate what)
 
 TEST(test_naive_model)
 {
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= qm_rounds(200); seed++) {
         struct qm_prefetcher *p = make("amp", 16 * KIB);
         struct qm_stream *s = begin(p);
         struct walk walk;

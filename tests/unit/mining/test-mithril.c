@@ -379,7 +379,7 @@ TEST(test_one_table_out)
 }
 
 /* The model: all that happened to each block, and mining by comparing all with all. */
-enum { BLOCKS = 40000, ACCESSES = 25000, TRACES = 100 };
+enum { BLOCKS = 40000, ACCESSES = 25000 };
 
 static struct naive_block {
     unsigned n; /* misses since it was last mined or too frequent */
@@ -472,9 +472,10 @@ static void naive_miss(uint64_t block, uint64_t now, unsigned *mining)
 
 TEST(test_naive_model)
 {
+    const unsigned traces = qm_rounds(100);
     unsigned matches = 0, evictions = 0, mined = 0;
 
-    for (uint64_t seed = 1; seed <= TRACES; seed++) {
+    for (uint64_t seed = 1; seed <= traces; seed++) {
         struct rng rng = {seed};
         struct fixture f;
         unsigned mining = 0;
@@ -514,7 +515,7 @@ TEST(test_naive_model)
         end_all(&f);
     }
     /* The traces are no trivial ones. */
-    assert_true(matches > 100 * TRACES);
-    assert_int_equal(evictions, TRACES / 2);
-    assert_true(mined > TRACES / 2);
+    assert_true(matches > 100 * traces);
+    assert_int_equal(evictions, traces / 2);
+    assert_true(mined > traces / 2);
 }

@@ -262,7 +262,7 @@ TEST(test_wild)
 {
     struct rng rng = {7};
 
-    for (unsigned round = 0; round < 30; round++) {
+    for (unsigned round = 0; round < qm_rounds(30); round++) {
         struct world *w =
             make(round % 2 ? &qm_prefetcher_readahead : &qm_prefetcher_auto,
                  round % 4 == 1 ? "device-aware" : NULL);

@@ -362,7 +362,7 @@ static void run(struct world *w, uint64_t seed, unsigned crashes)
 }
 
 static uint64_t only;
-static unsigned runs = 120;
+static unsigned runs;
 
 TEST(test_crashes)
 {
@@ -398,5 +398,7 @@ int main(int argc, char **argv)
         runs = (unsigned)strtoul(argv[2], NULL, 10);
     else if (argc > 1)
         runs = 1;
+    else
+        runs = qm_rounds(120);
     return run_listed(NULL, NULL);
 }
