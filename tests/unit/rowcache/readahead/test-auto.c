@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-auto.c - read-ahead that learns, in virtual time: what each rule asks for, and
  * that a rule that does not pay for a table stops, there and nowhere else. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/auto.h"
 #include "rowcache/readahead/changes.h"
@@ -88,7 +86,7 @@ static unsigned rows_of(const struct qm_auto_request *request, int64_t first,
     return n;
 }
 
-static void test_spatial(void **state)
+TEST(test_spatial)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     static struct qm_auto_request request;
@@ -107,7 +105,7 @@ static void test_spatial(void **state)
 }
 
 /* Not beyond the table, nor of one that is not known, nor where numbers end. */
-static void test_ends(void **state)
+TEST(test_ends)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     static struct qm_auto_request request;
@@ -135,7 +133,7 @@ static void test_ends(void **state)
     qm_auto_free(ra);
 }
 
-static void test_foreign(void **state)
+TEST(test_foreign)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_FA);
     static struct qm_auto_request request;
@@ -152,7 +150,7 @@ static void test_foreign(void **state)
     qm_auto_free(ra);
 }
 
-static void test_temporal(void **state)
+TEST(test_temporal)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -171,7 +169,7 @@ static void test_temporal(void **state)
 /* Rows of a few tables change, and one in four of them is read some seconds later,
  * longer than a trial would wait for; of another table none is.  The first are read
  * ahead, many by one request; the others are not, once that is known. */
-static void test_together(void **state)
+TEST(test_together)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -216,7 +214,7 @@ static void test_together(void **state)
 
 /* A table's rows are read 8 s after they changed, so it seems to pay to read them
  * ahead. But that brings none of them, and takes as long as it would. */
-static void test_together_finds_none(void **state)
+TEST(test_together_finds_none)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -270,7 +268,7 @@ static unsigned asked_for(struct qm_auto *ra, uint64_t now, int64_t first, int64
 
 /* A row that another arm has asked for is not asked for again; one that the pool had no
  * time for is. */
-static void test_together_once(void **state)
+TEST(test_together_once)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -295,7 +293,7 @@ static void test_together_once(void **state)
 
 /* Rows whose SELECT fails, or for which the pool never has time, are asked for a few
  * times, and no more. */
-static void test_together_fails(void **state)
+TEST(test_together_fails)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -316,7 +314,7 @@ static void test_together_fails(void **state)
 }
 
 /* While there is no place for a request, what is due waits, and is asked for then. */
-static void test_together_waits(void **state)
+TEST(test_together_waits)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_TA);
     static struct qm_auto_request request;
@@ -340,7 +338,7 @@ static void test_together_waits(void **state)
 }
 
 /* Rows that pay while processors are idle are not asked for while they are scarce. */
-static void test_processors(void **state)
+TEST(test_processors)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
 
@@ -359,7 +357,7 @@ static void test_processors(void **state)
     qm_auto_free(ra);
 }
 
-static void test_predicted(void **state)
+TEST(test_predicted)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_MINED);
     static struct qm_auto_request request;
@@ -381,7 +379,7 @@ static void test_predicted(void **state)
 
 /* A scan of one table: what lies behind is used, what lies before is not; of another
  * table nothing is used. */
-static void test_learns(void **state)
+TEST(test_learns)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     static struct qm_auto_request request;
@@ -411,7 +409,7 @@ static void test_learns(void **state)
     qm_auto_free(ra);
 }
 
-static void test_outcomes(void **state)
+TEST(test_outcomes)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     const struct qm_rule_yield_arm *arm;
@@ -447,7 +445,7 @@ static void test_outcomes(void **state)
 
 /* What an operator drops is not out any more, may be asked for anew, and is not held
  * against its rule. */
-static void test_dropped(void **state)
+TEST(test_dropped)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
     static struct qm_auto_request request;
@@ -476,7 +474,7 @@ static void test_dropped(void **state)
 }
 
 /* Nothing is fetched until reads of rows that would have been have missed them. */
-static void test_watches(void **state)
+TEST(test_watches)
 {
     struct qm_auto *ra = new_of(1 << QM_AUTO_SA, true);
     const struct qm_rule_yield_arm *arm;
@@ -512,7 +510,7 @@ static void test_watches(void **state)
 }
 
 /* A row that was watched is judged once, in its time; a read that comes late counts. */
-static void test_watches_judged(void **state)
+TEST(test_watches_judged)
 {
     struct qm_auto *ra = new_of(1 << QM_AUTO_SA, true);
     const struct qm_rule_yield_arm *arm;
@@ -544,7 +542,7 @@ static void test_watches_judged(void **state)
 }
 
 /* Who predicted a row learns how it ended, though it was not fetched. */
-static void test_watches_predicted(void **state)
+TEST(test_watches_predicted)
 {
     struct qm_auto *ra = new_of(1 << QM_AUTO_MINED, true);
 
@@ -563,7 +561,7 @@ static void test_watches_predicted(void **state)
 
 /* Requests wait in a bounded queue; what it has no place for, and what is not asked
  * from the database, does not count as out. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_auto *ra = new_auto((1 << QM_AUTO_RULES) - 1);
     static struct qm_auto_request request;
@@ -586,30 +584,4 @@ static void test_bounds(void **state)
         assert_int_equal(qm_rule_yield_get(qm_auto_yield(ra), i)->out, 0);
     qm_auto_forget(ra);
     qm_auto_free(ra);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spatial),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_temporal),
-        cmocka_unit_test(test_predicted),
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_together),
-        cmocka_unit_test(test_outcomes),
-        cmocka_unit_test(test_together_finds_none),
-        cmocka_unit_test(test_together_once),
-        cmocka_unit_test(test_together_fails),
-        cmocka_unit_test(test_together_waits),
-        cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_dropped),
-        cmocka_unit_test(test_watches),
-        cmocka_unit_test(test_watches_judged),
-        cmocka_unit_test(test_watches_predicted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

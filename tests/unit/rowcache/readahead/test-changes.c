@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-changes.c - rows that changed, in virtual time: when which are taken, and which
  * share of them is foreseen to be read. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/changes.h"
 
@@ -22,7 +20,7 @@ static struct qm_changes *new_changes(void)
     return c;
 }
 
-static void test_taken_together(void **state)
+TEST(test_taken_together)
 {
     struct qm_changes *c = new_changes();
     uint32_t table = 99;
@@ -53,7 +51,7 @@ static void test_taken_together(void **state)
 }
 
 /* Many rows of one table wait not so long. */
-static void test_batch(void **state)
+TEST(test_batch)
 {
     struct qm_changes *c = new_changes();
     int64_t rows[64];
@@ -103,7 +101,7 @@ static uint64_t go_on(struct qm_changes *c, uint64_t now, uint32_t table, unsign
     return now;
 }
 
-static void test_share(void **state)
+TEST(test_share)
 {
     struct qm_changes *c = new_changes();
     uint64_t now = 1000;
@@ -123,7 +121,7 @@ static void test_share(void **state)
 }
 
 /* Rows that change once are read for long: few soon, and within the horizon more. */
-static void test_horizon(void **state)
+TEST(test_horizon)
 {
     struct qm_changes *c = new_changes();
     int64_t rows[256];
@@ -149,7 +147,7 @@ static void test_horizon(void **state)
 
 /* Rows that wait, and those at risk, are bounded; those that are forgotten are at risk
  * no longer. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_changes *c = new_changes();
     int64_t rows[256];
@@ -180,7 +178,7 @@ static void test_bounds(void **state)
 /* A queue: of the rows of each second every other one is read two seconds after it was
  * taken, and the rest are gone.  The share does not fade while those pile up.  Another
  * table is only written, slowly: that it has no event says enough. */
-static void test_gone(void **state)
+TEST(test_gone)
 {
     struct qm_changes *c = new_changes();
     int64_t next = 0;
@@ -201,7 +199,7 @@ static void test_gone(void **state)
 
 /* Beside a table that is only written, the other's own reads decide; a pause of hours
  * changes neither. */
-static void test_beside_log(void **state)
+TEST(test_beside_log)
 {
     struct qm_changes *c = new_changes();
     uint64_t now = 1000;
@@ -225,7 +223,7 @@ static void test_beside_log(void **state)
 
 /* What is known fades by half each 30 s, however long nothing happens, and whenever it
  * is asked for. */
-static void test_pause(void **state)
+TEST(test_pause)
 {
     struct qm_changes *c = new_changes();
     uint64_t now = go_on(c, 1000, 1, 20000, 25);
@@ -244,7 +242,7 @@ static void test_pause(void **state)
 }
 
 /* What could not be read ahead is taken again, a few times, until it changes again. */
-static void test_tries(void **state)
+TEST(test_tries)
 {
     struct qm_changes *c = new_changes();
     int64_t rows[8];
@@ -266,17 +264,4 @@ static void test_tries(void **state)
         assert_false(qm_changes_due(c, now + 5000, &table));
     }
     qm_changes_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_taken_together), cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_share),          cmocka_unit_test(test_horizon),
-        cmocka_unit_test(test_bounds),         cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_beside_log),     cmocka_unit_test(test_pause),
-        cmocka_unit_test(test_tries),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

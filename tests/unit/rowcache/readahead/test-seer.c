@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-seer.c - each rule of SEER-MCache, as the paper's text and Table II say it. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/cpu.h"
 #include "rowcache/readahead/seer.h"
@@ -53,7 +51,7 @@ static unsigned take_all(struct qm_seer *seer)
 }
 
 /* Table II. */
-static void test_settings(void **state)
+TEST(test_settings)
 {
     struct qm_seer_settings s;
 
@@ -69,7 +67,7 @@ static void test_settings(void **state)
 }
 
 /* Rows i-N to i+N, not before the first and not after the last. */
-static void test_spatial(void **state)
+TEST(test_spatial)
 {
     static const struct {
         int64_t row, from, to;
@@ -96,7 +94,7 @@ static void test_spatial(void **state)
 }
 
 /* Where the numbers end, and where a table has more of them than a number can say. */
-static void test_ends(void **state)
+TEST(test_ends)
 {
     static const struct {
         int64_t row, from, to;
@@ -131,7 +129,7 @@ static void test_ends(void **state)
 }
 
 /* What changed between t-T and t, across all tables. */
-static void test_temporal(void **state)
+TEST(test_temporal)
 {
     struct qm_seer *seer = seer_with(QM_SEER_TA, false);
     struct qm_seer_request request;
@@ -156,7 +154,7 @@ static void test_temporal(void **state)
 }
 
 /* 0 to X tables, 0 to Y rows of each, and all of these numbers come. */
-static void test_foreign(void **state)
+TEST(test_foreign)
 {
     struct qm_seer *seer = seer_with(QM_SEER_FA, false);
     bool tables_were[6] = {false}, rows_were[11] = {false};
@@ -185,7 +183,7 @@ static void test_foreign(void **state)
 }
 
 /* Only after W has passed is a new passive read-ahead started; a hit starts none. */
-static void test_window(void **state)
+TEST(test_window)
 {
     struct qm_seer *seer = seer_with(QM_SEER_SA, false);
     struct qm_item item = {1, 500};
@@ -206,7 +204,7 @@ static void test_window(void **state)
 }
 
 /* "Empty rule means the passive read-ahead is disabled"; rules change while it runs. */
-static void test_rules(void **state)
+TEST(test_rules)
 {
     struct qm_seer *seer = seer_with(0, false);
 
@@ -223,7 +221,7 @@ static void test_rules(void **state)
 
 /* Mes-Queue is taken from the top down, Pre-Cache has each row once, a read claims from
  * it, and the rest is pushed. */
-static void test_precache(void **state)
+TEST(test_precache)
 {
     struct qm_seer *seer = seer_with(QM_SEER_SA, false);
     struct qm_seer_request request;
@@ -252,7 +250,7 @@ static void test_precache(void **state)
 
 /* Algorithm 1: from the hottest of this T_h, one read-ahead, and one for each of its
  * rows. */
-static void test_proactive(void **state)
+TEST(test_proactive)
 {
     struct qm_seer *seer = seer_with(QM_SEER_SA, true);
     struct qm_seer_request request;
@@ -297,7 +295,7 @@ static void test_proactive(void **state)
 }
 
 /* A request that fails ends nothing but itself. */
-static void test_proactive_fails(void **state)
+TEST(test_proactive_fails)
 {
     struct qm_seer *seer = seer_with(QM_SEER_SA, true);
     struct qm_seer_request request;
@@ -315,7 +313,7 @@ static void test_proactive_fails(void **state)
 
 /* CPU_f >= 50 %, Disk_b idle <= 50 %, Net_fb >= 75 %: closed; and the counters are
  * reset. */
-static void test_gates(void **state)
+TEST(test_gates)
 {
     static const struct {
         struct qm_seer_load load;
@@ -341,7 +339,7 @@ static void test_gates(void **state)
 }
 
 /* Each read makes a row's life longer; one that is not read gets a shorter one. */
-static void test_lives(void **state)
+TEST(test_lives)
 {
     struct qm_seer *seer = seer_with(0, true);
     struct qm_item item = {1, 1};
@@ -358,7 +356,7 @@ static void test_lives(void **state)
 }
 
 /* The map against an array, at random. */
-static void test_items(void **state)
+TEST(test_items)
 {
     struct qm_items *items = qm_items_new(8);
     int64_t model[8], n = 0;
@@ -394,7 +392,7 @@ static void test_items(void **state)
 }
 
 /* Low priority (the second number) and waiting for the disk (the fifth) are idle. */
-static void test_cpu(void **state)
+TEST(test_cpu)
 {
     struct qm_cpu cpu = {0};
     double busy = -1;
@@ -406,19 +404,4 @@ static void test_cpu(void **state)
     assert_false(qm_cpu_parse(&cpu, "cpu  40 120 60 140 150 10 20 10 0 0", &busy));
     assert_true(qm_cpu_parse(&cpu, "cpu  140 119 60 140 150 10 20 10 0 0", &busy));
     assert_true(busy == 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),  cmocka_unit_test(test_spatial),
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_temporal),
-        cmocka_unit_test(test_foreign),   cmocka_unit_test(test_window),
-        cmocka_unit_test(test_rules),     cmocka_unit_test(test_precache),
-        cmocka_unit_test(test_proactive), cmocka_unit_test(test_proactive_fails),
-        cmocka_unit_test(test_gates),     cmocka_unit_test(test_lives),
-        cmocka_unit_test(test_items),     cmocka_unit_test(test_cpu),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-watched.c - rows that are watched: each once, judged in the order of entry,
  * known for late reads, and bounded; and how many an arm has room for. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/harness.h"
 
 #include "rowcache/readahead/watcher.h"
 
@@ -14,7 +12,7 @@ static struct qm_item item(uint32_t table, int64_t row)
     return (struct qm_item){table, row};
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
     struct qm_watched *w = qm_watched_new(4);
     struct qm_watched_row row;
@@ -48,7 +46,7 @@ static void test_rows(void **state)
     qm_watched_free(w);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_watched *w = qm_watched_new(4);
     struct qm_watched_row row;
@@ -83,7 +81,7 @@ static void ignore(void *opaque, struct qm_item item, unsigned arm, bool used)
 
 /* An arm that is watched has no room when all arms together watch as many as they may;
  * one that fetches has. */
-static void test_room(void **state)
+TEST(test_room)
 {
     const struct qm_watcher_calls calls = {.judged = ignore};
     struct qm_rule_yield *yield = qm_rule_yield_new(5000, true);
@@ -111,15 +109,4 @@ static void test_room(void **state)
     assert_int_equal(qm_watcher_room(w, 100, on), 96);
     qm_watcher_free(w);
     qm_rule_yield_free(yield);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_room),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 3000, SMALL = 40, LARGE = 700, EVICTED = 100, MANY = 900 };
@@ -113,7 +114,7 @@ static bool all(uint32_t key)
 
 /* They leave memory, and nothing is written; all that is later written is those that
  * stayed.  With few entries, and with more than a slice. */
-static void test_written_once(void **state)
+TEST_WITH(test_written_once, make_test_dir, remove_test_dir)
 {
     static const char *const policies[] = {"lru", "lfu", "wtinylfu"};
 
@@ -149,7 +150,7 @@ static void test_written_once(void **state)
 }
 
 /* With many records on disk, the next one on the line is on another page. */
-static void test_near(void **state)
+TEST_WITH(test_near, make_test_dir, remove_test_dir)
 {
     const uint64_t supposed = 1 << 20;
     struct qmstore_config c = config("lru", QMSTORE_NONE);
@@ -185,7 +186,7 @@ static void test_near(void **state)
 }
 
 /* Files have no pages for several of them. */
-static void test_files(void **state)
+TEST_WITH(test_files, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lru", QMSTORE_NONE);
     struct qmstore *s;
@@ -199,7 +200,7 @@ static void test_files(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_large(void **state)
+TEST_WITH(test_large, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lru", QMSTORE_NONE);
     struct qmstore *s = open_ok(&c);
@@ -216,7 +217,7 @@ static bool is_hot(uint32_t key)
     return key % 2;
 }
 
-static void test_hot(void **state)
+TEST_WITH(test_hot, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lfu", QMSTORE_NONE);
     struct qmstore *s = open_ok(&c);
@@ -238,7 +239,7 @@ static int failing_apply(struct disk *d, const struct disk_record *changes, size
 
 /* The disk takes a part of a batch: what went along and may be there is deleted with
  * its key, or written with its later value. */
-static void test_part(void **state)
+TEST_WITH(test_part, make_test_dir, remove_test_dir)
 {
     for (carried_out = 0; carried_out < 2 * EVICTED; carried_out += EVICTED) {
         struct qmstore_config c = config("lru", QMSTORE_NONE);
@@ -276,7 +277,7 @@ static void test_part(void **state)
 /* The disk takes nothing of a batch, and later another one without some of what went
  * along.  A filter that is made then is of what is there; and of what is written
  * later. */
-static void test_filter_after_failure(void **state)
+TEST_WITH(test_filter_after_failure, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lfu", QMSTORE_NONE);
     struct qmstore *s = open_ok(&c);
@@ -319,7 +320,7 @@ static void test_filter_after_failure(void **state)
 }
 
 /* The process ends after entries went along, were changed or left memory. */
-static void test_killed(void **state)
+TEST_WITH(test_killed, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config("lru", QMSTORE_SYNC);
     struct qmstore *s;
@@ -347,23 +348,4 @@ static void test_killed(void **state)
     assert_int_equal(stats_of(s).lost, 0);
     check(s);
     assert_int_equal(qmstore_close(s), 0);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_written_once),
-        TEST(test_near),
-        TEST(test_files),
-        TEST(test_large),
-        TEST(test_hot),
-        TEST(test_part),
-        TEST(test_filter_after_failure),
-        TEST(test_killed),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 static unsigned warnings;
@@ -48,7 +49,7 @@ static void check_memory(struct qmstore *s, const struct qmstore_config *c)
                  (unsigned long long)c->memory);
 }
 
-static void test_deletes(void **state)
+TEST_WITH(test_deletes, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -77,7 +78,7 @@ static uint64_t now_ms(void)
 }
 
 /* Keys that nobody asks for again, faster than any clock's tick looks for them. */
-static void test_expired(void **state)
+TEST_WITH(test_expired, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore_stats stats;
@@ -94,7 +95,7 @@ static void test_expired(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_large(void **state)
+TEST_WITH(test_large, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -109,7 +110,7 @@ static void test_large(void **state)
 }
 
 /* The second partition is in the way; the first was closed, and stays as it was. */
-static void test_unopened(void **state)
+TEST_WITH(test_unopened, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s = NULL;
@@ -149,7 +150,7 @@ static void work(const struct qmstore_config *c, uint32_t keys)
     _exit(0);
 }
 
-static void test_restored(void **state)
+TEST_WITH(test_restored, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     const uint32_t keys = 3000;
@@ -184,7 +185,7 @@ static void test_restored(void **state)
 
 /* The disk takes nothing: what is asked for there is served, and pushes nothing out of
  * memory that the disk would have to take. */
-static void test_refused(void **state)
+TEST_WITH(test_refused, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 2000;
     struct qmstore_config c;
@@ -217,7 +218,7 @@ static void test_refused(void **state)
 }
 
 /* A log of what is overwritten all the time is begun anew. */
-static void test_log(void **state)
+TEST_WITH(test_log, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -233,7 +234,7 @@ static void test_log(void **state)
 }
 
 /* Values that grow and shrink where they are: what they take is reckoned anew. */
-static void test_growing(void **state)
+TEST_WITH(test_growing, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 200;
     struct qmstore_config c;
@@ -258,7 +259,7 @@ static void test_growing(void **state)
 
 /* Values that move between the arena's chunks and malloc(), which has the large ones.
  */
-static void test_moving(void **state)
+TEST_WITH(test_moving, make_test_dir, remove_test_dir)
 {
     static const size_t sizes[] = {100, 100000, 3000, 0, 70000, 64};
     const uint32_t keys = 50;
@@ -282,7 +283,7 @@ static void test_moving(void **state)
 
 /* Keys of memory that came from disk and are changed have copies there to be deleted,
  * whose list is within the bound, too. */
-static void test_changed(void **state)
+TEST_WITH(test_changed, make_test_dir, remove_test_dir)
 {
     const uint32_t keys = 300000;
     struct qmstore_config c;
@@ -310,7 +311,7 @@ static void test_changed(void **state)
 
 /* What the store says that it takes is what it allocates, filters and counts of keys on
  * disk included. */
-static void test_told(void **state)
+TEST_WITH(test_told, make_test_dir, remove_test_dir)
 {
 #ifndef __SANITIZE_ADDRESS__
     const uint32_t keys = 18000;
@@ -337,23 +338,4 @@ static void test_told(void **state)
                  (unsigned long long)allocated);
     assert_int_equal(qmstore_close(s), 0);
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_deletes, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_expired, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_large, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_unopened, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_restored, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_refused, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_log, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_growing, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_moving, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_changed, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_told, make_test_dir, remove_test_dir),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/harness.h"
 #include "testing.h"
 
 /* Keys that are in use at a time. As many of earlier times may not have expired yet. */
@@ -170,7 +171,7 @@ static void churn(const char *disk, enum qmstore_durability durability)
     assert_int_equal(qmstore_close(store), 0);
 }
 
-static void test_churn(void **state)
+TEST_WITH(test_churn, make_test_dir, remove_test_dir)
 {
     churn("lmdb", QMSTORE_LAZY);
     churn("bdb", QMSTORE_LAZY);
@@ -179,15 +180,11 @@ static void test_churn(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_churn, make_test_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         hours = (unsigned)strtoul(argv[1], NULL, 10);
     if (argc > 2)
         operations = (unsigned)strtoul(argv[2], NULL, 10);
     if (argc > 3)
         only = argv[3];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

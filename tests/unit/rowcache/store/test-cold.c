@@ -4,6 +4,7 @@
  * come back and leave again as they were are not written. */
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 static struct store_hash hash_of(uint32_t key)
@@ -12,7 +13,7 @@ static struct store_hash hash_of(uint32_t key)
 }
 
 /* Counts as a plain array does. */
-static void test_exact(void **state)
+TEST_WITH(test_exact, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 5000 };
     static uint32_t model[KEYS];
@@ -47,7 +48,7 @@ static void test_exact(void **state)
 }
 
 /* Of many more keys than there is room for, those that come often are known. */
-static void test_full(void **state)
+TEST_WITH(test_full, make_test_dir, remove_test_dir)
 {
     enum { ROOM = 1000, KEYS = 20000, OFTEN = 100, ROUNDS = 40 };
     struct cold c;
@@ -74,7 +75,7 @@ static void test_full(void **state)
 }
 
 /* A key that comes often when the others have taken all room gets some: they fade. */
-static void test_comes_late(void **state)
+TEST_WITH(test_comes_late, make_test_dir, remove_test_dir)
 {
     enum { ROOM = 1000, EARLY = 5000, CALLS = 200 };
     struct cold c;
@@ -111,7 +112,7 @@ static void get(struct qmstore *s, uint32_t key)
 }
 
 /* Keys that memory has no place for, while those in memory come more often. */
-static void test_no_write(void **state)
+TEST_WITH(test_no_write, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 3000, SIZE = 1000, CALLS = 2000 };
     static char value[SIZE];
@@ -166,7 +167,7 @@ static void test_no_write(void **state)
 }
 
 /* The filter is made anew, and with it the table; the counts stay. */
-static void test_rebuilt(void **state)
+TEST_WITH(test_rebuilt, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 4000 };
     struct qmstore *s = open_lfu(QMSTORE_NONE);
@@ -201,7 +202,7 @@ static void get_all(struct qmstore *s, uint32_t keys, unsigned rounds)
 }
 
 /* Keys go to memory and back, and are written when they were changed. */
-static void test_unchanged(void **state)
+TEST_WITH(test_unchanged, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 2000, SIZE = 1000 };
     static const char *const policies[] = {"lru", "wtinylfu", "lfu"};
@@ -262,15 +263,4 @@ static void test_unchanged(void **state)
         assert_int_equal(stats_of(s).keys, KEYS / 4 * 3);
         assert_int_equal(qmstore_close(s), 0);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_exact),   TEST(test_full),      TEST(test_no_write),
-        TEST(test_rebuilt), TEST(test_unchanged), TEST(test_comes_late),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 6000, LARGE = 200, LARGEST = 9000, FILES = 16, PAGE = 4096 };
@@ -239,7 +240,7 @@ static void try(const struct qmstore_config *c)
     told += WEXITSTATUS(status) == 2;
 }
 
-static void test_damage(void **state)
+TEST_WITH(test_damage, make_memory_dir, remove_test_dir)
 {
     static const char *const disks[] = {"lmdb", "bdb"};
 
@@ -275,7 +276,7 @@ static void put_byte(const char *file, off_t at, uint8_t byte)
 }
 
 /* Damages of a byte that were met: the partition is set aside. */
-static void test_bytes(void **state)
+TEST_WITH(test_bytes, make_memory_dir, remove_test_dir)
 {
     static const struct {
         const char *disk, *file;
@@ -311,7 +312,7 @@ static void test_bytes(void **state)
 }
 
 /* Both meta pages are of a version to come: that is no damage. */
-static void test_later_version(void **state)
+TEST_WITH(test_later_version, make_memory_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -330,17 +331,9 @@ static void test_later_version(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(name)                                                                     \
-    cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_damage),
-        TEST(test_bytes),
-        TEST(test_later_version),
-    };
-
     if (argc > 1)
         rounds = (unsigned)strtoul(argv[1], NULL, 10);
     if (argc > 2)
         seed = strtoull(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

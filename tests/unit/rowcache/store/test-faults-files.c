@@ -5,6 +5,7 @@
  * Linked with --wrap for readdir64. */
 #include <dirent.h>
 
+#include "tests/harness.h"
 #include "faults.h"
 
 static bool listing_fails; /* of the layer's directories */
@@ -55,7 +56,7 @@ static int walked(void *opaque, const void *key, size_t key_len, const void *val
     return 0;
 }
 
-static void test_renamed_record(void **state)
+TEST_WITH(test_renamed_record, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = files_of_1000();
     static unsigned char seen[1000];
@@ -82,7 +83,7 @@ static void test_renamed_record(void **state)
 }
 
 /* A record on disk that is damaged is an error, not another value. */
-static void test_damaged_record(void **state)
+TEST_WITH(test_damaged_record, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = files_of_1000();
     char command[300];
@@ -114,7 +115,7 @@ static void test_damaged_record(void **state)
 }
 
 /* Keys that are not listed are not taken for absent. */
-static void test_listing_fails(void **state)
+TEST_WITH(test_listing_fails, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = files_of_1000();
     struct qmstore *s;
@@ -127,16 +128,4 @@ static void test_listing_fails(void **state)
     s = open_ok(&c);
     assert_int_equal(count(s, 1000), 1000);
     assert_int_equal(qmstore_close(s), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_renamed_record),
-        TEST(test_damaged_record),
-        TEST(test_listing_fails),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

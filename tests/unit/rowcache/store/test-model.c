@@ -3,6 +3,7 @@
  * policy, disk layer and durability; reopened in between.
  *
  *   store-model [SEED [RUNS]] */
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 3000, OPERATIONS = 15000, LONGEST = 3000 };
@@ -193,7 +194,7 @@ static unsigned runs = 12;
 #define STEP 1
 #endif
 
-static void test_model(void **state)
+TEST_WITH(test_model, make_test_dir, remove_test_dir)
 {
     static const char *const policies[] = {"lru", "mru", "lfu", "wtinylfu"};
     static const char *const disks[] = {"bdb", "lmdb", "files"};
@@ -240,13 +241,9 @@ static void test_model(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_model, make_test_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
     if (argc > 2)
         runs = (unsigned)strtoul(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

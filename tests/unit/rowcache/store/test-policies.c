@@ -5,6 +5,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { VALUE = 4000 };
@@ -93,7 +94,7 @@ static void write_buffer(struct qmstore *s, bool does)
         assert_int_equal(qmstore_flush(s), 0);
 }
 
-static void test_lru(void **state)
+TEST_WITH(test_lru, make_test_dir, remove_test_dir)
 {
     for (unsigned flushed = 0; flushed < 2; flushed++) {
         struct qmstore *s = open_for("lru", 3);
@@ -113,7 +114,7 @@ static void test_lru(void **state)
     }
 }
 
-static void test_mru(void **state)
+TEST_WITH(test_mru, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_for("mru", 3);
 
@@ -128,7 +129,7 @@ static void test_mru(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_lfu(void **state)
+TEST_WITH(test_lfu, make_test_dir, remove_test_dir)
 {
     for (unsigned flushed = 0; flushed < 2; flushed++) {
         struct qmstore *s = open_for("lfu", 2);
@@ -160,7 +161,7 @@ static void test_lfu(void **state)
 }
 
 /* What is asked for often stays before what comes once. */
-static void test_wtinylfu(void **state)
+TEST_WITH(test_wtinylfu, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_for("wtinylfu", 4);
     uint32_t frequency;
@@ -221,7 +222,7 @@ static uint64_t hits_of(const char *policy, size_t value_len, unsigned calls)
     return hits;
 }
 
-static void test_shift(void **state)
+TEST_WITH(test_shift, make_test_dir, remove_test_dir)
 {
     /* Memory for a fifth of the keys; for half of them, whose popularity shifts when
      * each was asked for twice. */
@@ -247,7 +248,7 @@ static void test_shift(void **state)
 
 /* Popularity fades: keys that come rarely, but for a long time, do not push out those
  * that come often. */
-static void test_fading(void **state)
+TEST_WITH(test_fading, make_test_dir, remove_test_dir)
 {
     enum { OFTEN = 1600, RARELY = 6000, SIZE = 400, ROUNDS = 300, COUNTED = 50 };
     struct qmstore_config c;
@@ -284,7 +285,7 @@ static void test_fading(void **state)
 
 /* As many false positives as configured, with no more bits than that takes; a full one
  * is still right. */
-static void test_bloom(void **state)
+TEST_WITH(test_bloom, make_test_dir, remove_test_dir)
 {
     static const double rates[] = {.1, .01, .001}, bits[] = {4.793, 9.586, 14.378};
 
@@ -311,7 +312,7 @@ static void test_bloom(void **state)
     }
 }
 
-static void test_filter_is_rebuilt(void **state)
+TEST_WITH(test_filter_is_rebuilt, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_for("lru", 3);
     struct qmstore_stats stats;
@@ -335,7 +336,7 @@ static void test_filter_is_rebuilt(void **state)
 
 /* A batch that the disk refused may be there in part; what is written again is found.
  */
-static void test_failed_batch(void **state)
+TEST_WITH(test_failed_batch, make_test_dir, remove_test_dir)
 {
     enum { KEYS = 40 };
     struct qmstore_config c;
@@ -368,7 +369,7 @@ static void test_failed_batch(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_expiry(void **state)
+TEST_WITH(test_expiry, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_for("lru", 50);
     uint64_t expires;
@@ -394,18 +395,4 @@ static void test_expiry(void **state)
     assert_int_equal(qmstore_put(s, "x", 1, "1", 1, store_now() - 1), 0);
     assert_int_equal(qmstore_delete(s, "x", 1), ENOENT);
     assert_int_equal(qmstore_close(s), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_lru),    TEST(test_mru),
-        TEST(test_lfu),    TEST(test_wtinylfu),
-        TEST(test_shift),  TEST(test_bloom),
-        TEST(test_fading), TEST(test_failed_batch),
-        TEST(test_expiry), TEST(test_filter_is_rebuilt),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
  * QMSTORE_SYNC and up to the last qmstore_flush() all that were acknowledged.
  *
  *   store-power [SEED [RUNS]] */
+#include "tests/harness.h"
 #include "testing.h"
 
 #include <fcntl.h>
@@ -201,7 +202,7 @@ static void check(struct qmstore *s, uint32_t first)
 
 static unsigned runs = 30;
 
-static void test_power(void **state)
+TEST_WITH(test_power, make_memory_dir, remove_test_dir)
 {
     uint32_t first = 1;
 
@@ -254,7 +255,7 @@ static void test_power(void **state)
 }
 
 /* In QMSTORE_NONE what was closed is there, also if the machine ends right after. */
-static void test_closed(void **state)
+TEST_WITH(test_closed, make_memory_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -289,7 +290,7 @@ static void test_closed(void **state)
 }
 
 /* A batch that the disk layer carried out in part: what is deleted then stays so. */
-static void test_part(void **state)
+TEST_WITH(test_part, make_memory_dir, remove_test_dir)
 {
     struct qmstore_config c;
     struct qmstore *s;
@@ -323,15 +324,9 @@ static void test_part(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_power, make_memory_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_closed, make_memory_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(test_part, make_memory_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
     if (argc > 2)
         runs = (unsigned)strtoul(argv[2], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

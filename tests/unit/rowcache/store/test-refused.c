@@ -9,6 +9,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 12000, LONGEST = 200 };
@@ -162,7 +163,7 @@ static void run(const char *policy, const char *disk,
     rnd(&seed);
 }
 
-static void test_refused(void **state)
+TEST_WITH(test_refused, make_memory_dir, remove_test_dir)
 {
     static const char *const policies[] = {"lru", "lfu", "wtinylfu"};
     static const char *const disks[] = {"lmdb", "bdb", "files"};
@@ -175,15 +176,11 @@ static void test_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_refused, make_memory_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         operations = strtoul(argv[1], NULL, 10);
     if (argc > 2)
         seed = strtoull(argv[2], NULL, 10);
     model = mmap(NULL, KEYS * sizeof *model, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return model == MAP_FAILED || cmocka_run_group_tests(tests, NULL, NULL);
+    return model == MAP_FAILED || run_listed(NULL, NULL);
 }

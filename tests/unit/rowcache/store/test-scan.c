@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "tests/harness.h"
 #include "testing.h"
 
 /* The first STAY keys are there all the time. */
@@ -188,7 +189,7 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Nothing changes: each key once, some at a time.  A cursor that is used again tells
  * the same; after the store was closed and opened, too. */
-static void test_still(void **state)
+TEST_WITH(test_still, make_test_dir, remove_test_dir)
 {
     for (unsigned k = 0; k < KINDS; k++) {
         struct qmstore_config c =
@@ -227,7 +228,7 @@ static void test_still(void **state)
     }
 }
 
-static void test_moving(void **state)
+TEST_WITH(test_moving, make_test_dir, remove_test_dir)
 {
     for (unsigned k = 0; k < KINDS; k++) {
         (void)config(kinds[k].policy, kinds[k].disk, kinds[k].partitions);
@@ -263,7 +264,7 @@ static int stop(void *opaque, const void *key, size_t key_len, const void *value
 
 /* A cursor of no partition is refused, and stays; one that points anywhere into a
  * partition is harmless.  A call that is ended early can be made again. */
-static void test_cursors(void **state)
+TEST_WITH(test_cursors, make_test_dir, remove_test_dir)
 {
     const uint64_t partition = UINT64_C(1) << 56; /* of cursors: see keys.c */
 
@@ -334,7 +335,7 @@ static int see_those_that_stay(void *opaque, const void *key, size_t key_len,
     return i < KEYS ? see(opaque, key, key_len, value, value_len, expires) : 0;
 }
 
-static void test_threads(void **state)
+TEST_WITH(test_threads, make_test_dir, remove_test_dir)
 {
     pthread_t thread;
 
@@ -365,15 +366,7 @@ static void test_threads(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_still),
-        TEST(test_moving),
-        TEST(test_cursors),
-        TEST(test_threads),
-    };
-
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

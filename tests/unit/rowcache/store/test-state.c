@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { KEYS = 300, HEAD = 72, CHECKSUM = 64, ACKNOWLEDGED = 512 };
@@ -93,7 +94,7 @@ static bool is_set_aside(enum qmstore_durability durability)
 }
 
 /* Each byte that says something. */
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, make_test_dir, remove_test_dir)
 {
     for (off_t at = 0; at < ACKNOWLEDGED + 8; at++) {
         unsigned char byte;
@@ -111,7 +112,7 @@ static void test_damaged(void **state)
 }
 
 /* Without it, nobody knows whether the last process closed the partition. */
-static void test_missing(void **state)
+TEST_WITH(test_missing, make_test_dir, remove_test_dir)
 {
     for (unsigned what = 0; what < 4; what++) {
         struct qmstore_config c = config(QMSTORE_NONE);
@@ -149,7 +150,7 @@ static void make_old(uint64_t more)
     access_state(&word, sizeof word, ACKNOWLEDGED, true);
 }
 
-static void test_old(void **state)
+TEST_WITH(test_old, make_test_dir, remove_test_dir)
 {
     struct qmstore_config c = config(QMSTORE_LAZY);
     struct qmstore *s;
@@ -173,16 +174,4 @@ static void test_old(void **state)
     make(QMSTORE_NONE, false);
     make_old(0);
     assert_true(is_set_aside(QMSTORE_NONE));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_damaged),
-        TEST(test_missing),
-        TEST(test_old),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

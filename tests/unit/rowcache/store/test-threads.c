@@ -12,6 +12,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { STAY = 1500, OWN = 4000, LONGEST = 1500, THREADS = 2, BATCH = 6 };
@@ -157,7 +158,7 @@ static void run(const struct qmstore_config *c)
     assert_int_equal(qmstore_close(store), 0);
 }
 
-static void test_threads(void **state)
+TEST_WITH(test_threads, make_test_dir, remove_test_dir)
 {
     static const char *const policies[] = {"lru", "lfu", "wtinylfu", "mru"};
     static const char *const disks[] = {"lmdb", "bdb", "lmdb", "files"};
@@ -180,11 +181,7 @@ static void test_threads(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_threads, make_test_dir, remove_test_dir),
-    };
-
     if (argc > 1)
         rounds = (unsigned)strtoul(argv[1], NULL, 10);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_listed(NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "rowcache/store/store.h"
 
+#include "tests/harness.h"
 #include "testing.h"
 
 enum { LIFE = 1000 };
@@ -77,7 +78,7 @@ static void put_on_disk(struct qmstore *s, uint64_t expires)
 
 /* Nothing but the disk says that there are keys whose life ends: the process that put
  * them is gone. */
-static void test_on_disk(void **state)
+TEST_WITH(test_on_disk, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_with(QMSTORE_SYNC);
 
@@ -91,7 +92,7 @@ static void test_on_disk(void **state)
     assert_int_equal(qmstore_close(s), 0);
 }
 
-static void test_deleted_on_disk(void **state)
+TEST_WITH(test_deleted_on_disk, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_with(QMSTORE_SYNC);
 
@@ -103,7 +104,7 @@ static void test_deleted_on_disk(void **state)
 }
 
 /* A life ends in memory.  The disk has the value of before, whose life does not end. */
-static void test_older_copy(void **state)
+TEST_WITH(test_older_copy, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_with(QMSTORE_SYNC);
 
@@ -123,7 +124,7 @@ static void test_older_copy(void **state)
 
 /* A value that came from disk is changed: its copy there is no value of the key, and is
  * overwritten when the new one leaves memory. */
-static void test_copy_is_overwritten(void **state)
+TEST_WITH(test_copy_is_overwritten, make_test_dir, remove_test_dir)
 {
     struct qmstore *s = open_with(QMSTORE_NONE);
     struct partition *p = &s->partitions[0];
@@ -147,7 +148,7 @@ static void test_copy_is_overwritten(void **state)
 }
 
 /* A process ends without closing the store, before a tick or after it. */
-static void test_log(void **state)
+TEST_WITH(test_log, make_test_dir, remove_test_dir)
 {
     for (unsigned ticks = 0; ticks < 2; ticks++) {
         struct qmstore *s;
@@ -170,18 +171,4 @@ static void test_log(void **state)
         assert_int_equal(get(s), ticks ? 0 : ENOENT);
         assert_int_equal(qmstore_close(s), 0);
     }
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_test_dir, remove_test_dir)
-    const struct CMUnitTest tests[] = {
-        TEST(test_on_disk),    TEST(test_deleted_on_disk),
-        TEST(test_older_copy), TEST(test_copy_is_overwritten),
-        TEST(test_log),
-    };
-
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
