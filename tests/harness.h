@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* harness.h - cmocka's tests, without a list of them, as in Linux' kselftest_harness.h:
  *
- *   TEST(test_name) { ... }                     is run by its program, and so is
- *   TEST_WITH(test_name, set_up, tear_down) { ... }, between these two; each may be
- * NULL
+ *   TEST(test_name) { ... }
+ *   TEST_WITH(test_name, set_up, tear_down) { ... }
  *
- * in the order in which they are written.  Both define test_name(void **state).
- * harness.c has the program's main(), unless the program has one, which then calls
+ * Either defines test_name(void **state), which its program runs, in the order in which
+ * they are written: the second between set_up and tear_down, which may be NULL.
+ * harness-main.c has the program's main(), unless the program has one, which then calls
  * run_listed().
  */
 #ifndef QM_TESTS_HARNESS_H
