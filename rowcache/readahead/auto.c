@@ -13,9 +13,9 @@
 
 enum { CHANGED = 4096, CHANGED_AT_A_TIME = 64, FOLLOWING = 9, WATCHED = 16384 };
 enum { TA_AT_ONCE, TA_TOGETHER };
-/* When no arm of a read's table has room for a row, that many reads of the table ask
- * none: to find out what a row references takes as long as the read's own work.  Tables
- * share those numbers. */
+/* When all arms of a read's table are off, or have as many rows watched as they may,
+ * that many reads of the table ask none: to find out what a row references takes as
+ * long as the read's own work.  Tables share those numbers. */
 enum { PAUSE = 15, PAUSES = 1024 };
 
 /* Where each band of SA begins and ends. */
@@ -35,7 +35,7 @@ struct qm_auto {
     struct qm_items *changed; /* for TA: when */
     struct qm_changes *together;
     unsigned together_asked; /* rows that are not answered */
-    bool room;               /* an arm that was asked had room */
+    bool room;               /* an arm that was asked has room, or will soon */
     uint8_t pause[PAUSES];   /* reads of a table, that ask no arm */
     unsigned first, count;
     struct qm_auto_request queue[QM_AUTO_QUEUE];
@@ -267,6 +267,14 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
     return allowed;
 }
 
+/* Whether it is allowed rows, or will be when those come that are on their way. */
+static bool is_fetching(const struct qm_auto *ra, unsigned arm)
+{
+    const struct qm_rule_yield_arm *a = qm_rule_yield_get(ra->yield, arm);
+
+    return a && (a->state == QM_RULE_YIELD_TRIAL || a->state == QM_RULE_YIELD_ON);
+}
+
 /* The rows from first to last, as far as the arm is allowed, the nearest first. */
 static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t table,
                      int64_t first, int64_t last, bool down)
@@ -275,9 +283,9 @@ static unsigned want(struct qm_auto *ra, uint64_t now_ms, unsigned arm, uint32_t
     unsigned most = qm_watcher_room(ra->watcher, now_ms, arm);
     int64_t rows[64];
 
+    ra->room |= most > 0 || is_fetching(ra, arm);
     if (most == 0)
         return 0;
-    ra->room = true;
     return ask_for(ra, now_ms, arm, table, rows,
                    qm_lately_others(ra->recent, now_ms, table, first, last, down, rows,
                                     most < 64 ? most : 64));

@@ -33,7 +33,7 @@ static void read_rows(struct qm_auto *ra, uint64_t now, uint32_t table, unsigned
     }
 }
 
-static struct qm_auto *new_auto(unsigned rules)
+static struct qm_auto *new_auto_with(unsigned rules, bool watches)
 {
     static const struct qm_auto_calls calls = {.describe = describe};
     struct qm_auto_settings settings;
@@ -41,10 +41,16 @@ static struct qm_auto *new_auto(unsigned rules)
 
     qm_auto_settings_init(&settings);
     settings.rules = rules;
+    settings.watches = watches;
     ra = qm_auto_new(&settings, &calls);
     assert_non_null(ra);
     looked[1] = looked[2] = 0;
     return ra;
+}
+
+static struct qm_auto *new_auto(unsigned rules)
+{
+    return new_auto_with(rules, true);
 }
 
 static void test_no_room(void **state)
@@ -82,11 +88,27 @@ static void test_room_again(void **state)
     qm_auto_free(ra);
 }
 
+/* All rows of arms on trial are on their way: soon they may want more. */
+static void test_on_their_way(void **state)
+{
+    struct qm_auto *ra = new_auto_with(1 << QM_AUTO_SA, false);
+    struct qm_auto_request request;
+
+    for (int64_t row = 1000; row <= 400000; row += 1000) {
+        qm_auto_read(ra, 1000, (struct qm_item){1, row}, false, 1000);
+        while (qm_auto_next(ra, &request))
+            ;
+    }
+    assert_int_equal(looked[1], 400);
+    qm_auto_free(ra);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_room_again),
+        cmocka_unit_test(test_on_their_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
