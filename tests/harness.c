@@ -20,8 +20,9 @@ int run_listed(int (*set_up)(void **state), int (*tear_down)(void **state))
     size_t n = 0;
     int failed;
 
-    if (!tests) {
-        fputs("no memory, or no tests\n", stderr);
+    if (count == 0 || !tests) {
+        fputs(count == 0 ? "there are no tests\n" : "no memory\n", stderr);
+        free(tests);
         return 1;
     }
     for (const struct listed_test *t = first; t; t = t->next)
