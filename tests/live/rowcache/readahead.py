@@ -314,9 +314,11 @@ def learned():
         scan += 1
 
     wait_for(lambda: state("item", "sa") == "on", "a scan does not turn sa on", read_next)
-    for _ in range(500):
-        read_next()
-    assert rule("sa", "used") > used + 300, (used, rule("sa", "used"))
+    # Beside other programs more rows are asked for before they come.
+    while rule("sa", "used") <= used + 300 and scan < 5000:
+        for _ in range(50):
+            read_next()
+    assert rule("sa", "used") > used + 300, (used, rule("sa", "used"), scan)
     assert number("database_queries") - queries < scan, "as many SELECTs as without"
     assert .1 < r.info()["readahead_of_shop.item"]["sa_used"] <= 1
     assert rule("ta", "asked") == ta and rule("sa", "stored") > 300
@@ -363,7 +365,8 @@ def lost_log():
 
     shares = []
     wait_for(lambda: shares.append(lose()) or shares[-1], "the log is never lost in time")
-    assert shares[-1][0] == shares[-1][1] > 0, shares
+    # It is of rows that are out, too, of which those that have gone are not.
+    assert shares[-1][1] >= shares[-1][0] > 0, shares
 
 
 def mined():

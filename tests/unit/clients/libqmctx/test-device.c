@@ -383,9 +383,11 @@ TEST_WITH(test_too_large_to_retain, set_up, tear_down)
     assert_int_equal(finish_job(&write), 0);
     assert_int_equal(mock_byte(&mock, true, 2 * PAGE), 'w');
     assert_int_equal(mock_byte(&mock, true, 9 * PAGE - 1), 'w');
-    mock_fail(&mock, MOCK_FLUSH, EIO, 1);
+    /* The device may still flush what it had retained, and have the first error. */
+    mock_fail(&mock, MOCK_FLUSH, EIO, 2);
     start_job(&write);
     assert_int_equal(finish_job(&write), EIO);
+    mock_fail(&mock, MOCK_FLUSH, 0, 0);
 }
 
 /* ... and is not taken for stable if the server goes between it and its flush. */
