@@ -248,8 +248,8 @@ static double table(double entries)
     return (double)lines * 64;
 }
 
-/* Memory of which so many bytes are left by the write buffer, which is a 128th of it
- * and 64 KiB a partition at least, and by so many more 128ths. */
+/* The memory that leaves `left` bytes beside the write buffer, which is a 128th of it
+ * and 64 KiB a partition at least, and beside `share` more 128ths. */
 static double with_buffer(double left, unsigned share)
 {
     return fmax(left * 128 / (127 - share),
