@@ -99,8 +99,7 @@ static void unlink_job(struct qm_fill *fill, struct qm_fill_job *job)
     else
         fill->last = job->prev;
     job->waits = false;
-    fill->stats.waiting--;
-    fill->load.waiting = fill->stats.waiting;
+    fill->load.waiting--;
 }
 
 double qm_fill_work(void)
@@ -114,11 +113,10 @@ double qm_fill_work(void)
 /* Of a read; 0: it says nothing.  The lock is held. */
 static void note_work(struct qm_fill *fill, double us)
 {
-    double *mean = &fill->stats.work_us;
+    double mean = fill->load.work_us;
 
     if (us > 0)
-        *mean += *mean > 0 ? (us - *mean) / READS_OF_WORK : us;
-    fill->load.work_us = *mean;
+        fill->load.work_us = mean > 0 ? mean + (us - mean) / READS_OF_WORK : us;
 }
 
 static void *work(void *opaque)
@@ -146,7 +144,7 @@ static void *work(void *opaque)
             job->outcome = QM_FILL_ERROR;
             qm_text_add(&job->text, "TRYAGAIN the server is shutting down", 36);
         }
-        fill->load.busy = ++fill->stats.busy;
+        fill->load.busy++;
         pthread_mutex_unlock(&fill->lock);
         worked = qm_fill_work();
         if (job->text.length == 0)
@@ -155,7 +153,7 @@ static void *work(void *opaque)
         fill->done(fill->opaque, job);
         pthread_mutex_lock(&fill->lock);
         note_work(fill, worked);
-        fill->load.busy = --fill->stats.busy;
+        fill->load.busy--;
     }
     pthread_mutex_unlock(&fill->lock);
     qm_fill_hang_up(w);
@@ -172,7 +170,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
     job->text.length = 0;
     job->kept = false;
     pthread_mutex_lock(&fill->lock);
-    room = fill->stats.waiting < most && !fill->ending;
+    room = fill->load.waiting < most && !fill->ending;
     if (room) {
         job->prev = fill->last;
         if (fill->last)
@@ -181,8 +179,7 @@ static bool give(struct qm_fill *fill, struct qm_fill_job *job, unsigned most)
             fill->first = job;
         fill->last = job;
         job->waits = true;
-        fill->stats.waiting++;
-        fill->load.waiting = fill->stats.waiting;
+        fill->load.waiting++;
         pthread_cond_signal(&fill->wake);
     }
     pthread_mutex_unlock(&fill->lock);
@@ -226,7 +223,7 @@ bool qm_fill_give_ahead(struct qm_fill *fill, struct qm_fill_ahead *ahead)
 
     ahead->next = NULL;
     pthread_mutex_lock(&fill->lock);
-    room = fresh && fill->stats.waiting == 0 && fill->ahead_waiting < AHEAD_WAITING &&
+    room = fresh && fill->load.waiting == 0 && fill->ahead_waiting < AHEAD_WAITING &&
            !fill->ending;
     if (room) {
         *fill->ahead_last = ahead;
@@ -274,6 +271,9 @@ void qm_fill_get_stats(struct qm_fill *fill, struct qm_fill_stats *stats)
 {
     pthread_mutex_lock(&fill->lock);
     *stats = fill->stats;
+    stats->waiting = fill->load.waiting;
+    stats->busy = fill->load.busy;
+    stats->work_us = fill->load.work_us;
     pthread_mutex_unlock(&fill->lock);
 }
 

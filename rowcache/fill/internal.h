@@ -31,9 +31,9 @@ struct qm_fill {
     struct qm_fill_ahead *ahead_first, **ahead_last;
     unsigned ahead_waiting, ahead_running;
     bool ending;
-    uint64_t failed_at; /* of the last connection that could not be opened */
-    struct qm_fill_stats stats;
-    /* Of it, changed with the lock, read without. */
+    uint64_t failed_at;         /* of the last connection that could not be opened */
+    struct qm_fill_stats stats; /* but for these: */
+    /* Changed with the lock, read without. */
     struct {
         _Atomic unsigned waiting, busy;
         _Atomic double work_us;

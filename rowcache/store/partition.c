@@ -567,11 +567,12 @@ void store_partition_sweep(struct partition *p)
         struct table_walk w = store_table_walk(&p->table, l);
 
         for (struct entry *e; (e = store_table_next(&w));) {
-            struct store_key key = {store_entry_hash(e), e->bytes, e->key_len};
+            struct store_key key;
             struct entry *copy;
 
             if (e->dead || !is_over(store_entry_expires(e)))
                 continue;
+            key = (struct store_key){store_entry_hash(e), e->bytes, e->key_len};
             copy = e->on_disk ? make(p, &key, NULL, 0) : NULL;
             if (e->on_disk && !copy)
                 continue;

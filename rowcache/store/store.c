@@ -183,9 +183,10 @@ static int raise_version(int fd, const struct qmstore_config *c)
     char text[128];
     int len = snprintf(text, sizeof text, FORMAT, 1, c->partitions, c->disk, DISK_HASH);
 
+    errno = EIO; /* of a write that is short */
     if (pwrite(fd, text, (size_t)len, 0) != len || fsync(fd) == -1 ||
         pwrite(fd, "2", 1, strlen("qmstore ")) != 1 || fsync(fd) == -1)
-        return errno ? errno : EIO;
+        return errno;
     return 0;
 }
 

@@ -316,7 +316,7 @@ def learned():
     wait_for(lambda: state("item", "sa") == "on", "a scan does not turn sa on", read_next)
     # Beside other programs more rows are asked for before they come.
     while rule("sa", "used") <= used + 300 and scan < 5000:
-        for _ in range(50):
+        for _ in range(500):
             read_next()
     assert rule("sa", "used") > used + 300, (used, rule("sa", "used"), scan)
     assert number("database_queries") - queries < scan, "as many SELECTs as without"

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-lately.c - rows that were read or asked for lately are told from others, one by
  * one and in ranges, and are bounded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "rowcache/readahead/lately.h"
+#include "tests/harness.h"
 
 enum { AGAIN_MS = 1000, BLOCKS = 4 };
 
@@ -24,7 +19,7 @@ static struct qm_lately *new_lately(void)
     return lately;
 }
 
-static void test_time(void **state)
+TEST(test_time)
 {
     struct qm_lately *l = new_lately();
 
@@ -40,7 +35,7 @@ static void test_time(void **state)
     qm_lately_free(l);
 }
 
-static void test_forget(void **state)
+TEST(test_forget)
 {
     struct qm_lately *l = new_lately();
 
@@ -63,7 +58,7 @@ static void test_forget(void **state)
 }
 
 /* Across blocks and around 0, in both directions. */
-static void test_others(void **state)
+TEST(test_others)
 {
     struct qm_lately *l = new_lately();
     int64_t rows[64];
@@ -93,7 +88,7 @@ static void test_others(void **state)
     qm_lately_free(l);
 }
 
-static void test_extremes(void **state)
+TEST(test_extremes)
 {
     struct qm_lately *l = new_lately();
     int64_t rows[4];
@@ -110,7 +105,7 @@ static void test_extremes(void **state)
 }
 
 /* The block that entered first makes room, and nothing of it is left in its place. */
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
     struct qm_lately *l = new_lately();
 
@@ -127,15 +122,4 @@ static void test_bounds(void **state)
             qm_lately_has(l, 0, item(1, block * QM_LATELY_BLOCK + block % 8)),
             block > 95);
     qm_lately_free(l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time),     cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_others),   cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_extremes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

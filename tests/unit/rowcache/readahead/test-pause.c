@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-pause.c - when no arm of a table has room for a row, few reads of it look for
  * any; as soon as one has, all do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "rowcache/readahead/auto.h"
+#include "tests/harness.h"
 
 enum { READS = 320, EACH = 16 };
 
@@ -53,7 +48,7 @@ static struct qm_auto *new_auto(unsigned rules)
     return new_auto_with(rules, true);
 }
 
-static void test_no_room(void **state)
+TEST(test_no_room)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
 
@@ -73,7 +68,7 @@ static void test_no_room(void **state)
 
 /* Nothing was used: after ten seconds the arms are watched again, which one of the next
  * reads finds out, and all look then. */
-static void test_room_again(void **state)
+TEST(test_room_again)
 {
     struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
 
@@ -89,7 +84,7 @@ static void test_room_again(void **state)
 }
 
 /* All rows of arms on trial are on their way: soon they may want more. */
-static void test_on_their_way(void **state)
+TEST(test_on_their_way)
 {
     struct qm_auto *ra = new_auto_with(1 << QM_AUTO_SA, false);
     struct qm_auto_request request;
@@ -101,15 +96,4 @@ static void test_on_their_way(void **state)
     }
     assert_int_equal(looked[1], 400);
     qm_auto_free(ra);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_room_again),
-        cmocka_unit_test(test_on_their_way),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
