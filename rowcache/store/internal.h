@@ -2,7 +2,8 @@
 /* internal.h - what the store's files share.
  *
  * Layers, from the top:
- *   store.c      opening, configuration, which partition a key belongs to, the thread
+ *   store.c      opening, configuration, the thread; format.c what a store is;
+ *                keys.c calls with keys, which partition a key belongs to
  *   partition.c  where a key is and where it goes: memory, write buffer, disk
  *   policy-*.c   which entry leaves memory, and which may take its place
  *   table.c      entries by hash; their memory

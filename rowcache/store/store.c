@@ -6,7 +6,6 @@
  *   PATH/N/state   a mapped page, which survives a process that is killed
  *   PATH/N/disk/   the disk layer's files
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,163 +81,39 @@ void qmstore_config_init(struct qmstore_config *config)
     };
 }
 
-static int refuse(char *err, size_t len, int error, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int refuse(char *err, size_t len, int error, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    if (len > 0)
-        vsnprintf(err, len, format, args);
-    va_end(args);
-    return error;
-}
-
 static int check(const struct qmstore_config *c, char *err, size_t len)
 {
     if (!c->path || !*c->path)
-        return refuse(err, len, EINVAL, "a store needs a directory");
+        return store_refuse(err, len, EINVAL, "a store needs a directory");
     if (c->partitions < 1 || c->partitions > PARTITIONS_MAX)
-        return refuse(err, len, EINVAL, "%u partitions: from 1 to %d are possible",
-                      c->partitions, PARTITIONS_MAX);
+        return store_refuse(err, len, EINVAL,
+                            "%u partitions: from 1 to %d are possible", c->partitions,
+                            PARTITIONS_MAX);
     if (c->memory / c->partitions < LEAST_MEMORY)
-        return refuse(
+        return store_refuse(
             err, len, EINVAL,
             "%llu bytes of memory are too few: each of %u partitions needs 1 MiB",
             (unsigned long long)c->memory, c->partitions);
     if (!c->policy || !find_policy(c->policy))
-        return refuse(err, len, EINVAL,
-                      "no policy '%s': there are lru, mru, lfu and wtinylfu",
-                      c->policy ? c->policy : "");
+        return store_refuse(err, len, EINVAL,
+                            "no policy '%s': there are lru, mru, lfu and wtinylfu",
+                            c->policy ? c->policy : "");
     if (!c->disk || !store_disk_find(c->disk))
-        return refuse(err, len, EINVAL,
-                      "no disk layer '%s' in this build: there are bdb, lmdb and files",
-                      c->disk ? c->disk : "");
+        return store_refuse(
+            err, len, EINVAL,
+            "no disk layer '%s' in this build: there are bdb, lmdb and files",
+            c->disk ? c->disk : "");
     if (!(c->false_positives >= 0 && c->false_positives < 1))
-        return refuse(err, len, EINVAL, "false positives are from 0 to below 1");
+        return store_refuse(err, len, EINVAL, "false positives are from 0 to below 1");
     if (c->write_buffer / 2 > c->memory / 4 || c->disk_cache / 2 > c->memory / 4 ||
         c->log_buffer > c->memory / c->partitions / 4)
-        return refuse(
+        return store_refuse(
             err, len, EINVAL,
             "the buffers are too large for %llu bytes of memory: at most half for "
             "write_buffer and disk_cache, a quarter of a partition's for log_buffer",
             (unsigned long long)c->memory);
     if (c->durability > QMSTORE_NONE)
-        return refuse(err, len, EINVAL, "no such durability");
-    return 0;
-}
-
-/* Whether the directory has nothing, or nothing but what a process left that was killed
- * while it made a store. */
-static int is_empty(int dir, bool *empty)
-{
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct dirent *entry;
-    DIR *stream;
-
-    if (fd == -1)
-        return errno;
-    if (!(stream = fdopendir(fd))) {
-        int r = errno;
-
-        close(fd);
-        return r;
-    }
-    *empty = true;
-    while ((entry = readdir(stream)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            strcmp(entry->d_name, "qmstore.new") != 0)
-            *empty = false;
-    closedir(stream);
-    return 0;
-}
-
-#define FORMAT "qmstore %u\npartitions %u\ndisk %s\nhash %u\n"
-#define READ   "qmstore %u\npartitions %u\ndisk %15s\nhash %u\n"
-
-static int make_format(int dir, const struct qmstore_config *c)
-{
-    int fd = openat(dir, "qmstore.new",
-                    O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int r = 0;
-
-    if (fd == -1)
-        return errno;
-    if (dprintf(fd, FORMAT, 2, c->partitions, c->disk, DISK_HASH_NAME) < 0 ||
-        fsync(fd) == -1 || renameat(dir, "qmstore.new", dir, "qmstore") == -1 ||
-        fsync(dir) == -1)
-        r = errno;
-    close(fd);
-    return r;
-}
-
-/* A store of version 1, which has names of 16 bytes, becomes one of version 2: records
- * as they are written now are damaged ones to an earlier library, so that must refuse
- * the store.  In place, as the file is locked; a crash leaves either version. */
-static int raise_version(int fd, const struct qmstore_config *c)
-{
-    char text[128];
-    int len = snprintf(text, sizeof text, FORMAT, 1, c->partitions, c->disk, DISK_HASH);
-
-    errno = EIO; /* of a write that is short */
-    if (pwrite(fd, text, (size_t)len, 0) != len || fsync(fd) == -1 ||
-        pwrite(fd, "2", 1, strlen("qmstore ")) != 1 || fsync(fd) == -1)
-        return errno;
-    return 0;
-}
-
-/* The format file, locked and as this process expects it. */
-static int open_format(struct qmstore *s, char *err, size_t len)
-{
-    const struct qmstore_config *c = &s->config;
-    char text[128], disk[16] = "";
-    unsigned version = 0, partitions = 0, hash = 0;
-    bool empty = false;
-    ssize_t n;
-    int r, fields;
-
-    /* Two processes that make the store at a time would each lock a file of its own.
-     * Some file systems lock no directories: the format file is locked, too. */
-    if (flock(s->dir, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK)
-        return refuse(err, len, EBUSY, "%s: another process has this store open",
-                      c->path);
-    s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (s->format == -1 && errno == ENOENT) {
-        r = is_empty(s->dir, &empty);
-        if (r == 0 && !empty)
-            return refuse(err, len, ENOTEMPTY,
-                          "%s is neither empty nor a store: nothing was changed",
-                          c->path);
-        if (r == 0)
-            r = make_format(s->dir, c);
-        if (r != 0)
-            return refuse(err, len, r, "%s: %s", c->path, strerror(r));
-        s->format = openat(s->dir, "qmstore", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    }
-    if (s->format == -1) {
-        r = errno;
-        return refuse(err, len, r, "%s/qmstore: %s", c->path, strerror(r));
-    }
-    if (flock(s->format, LOCK_EX | LOCK_NB) == -1)
-        return refuse(err, len, EBUSY, "%s: another process has this store open",
-                      c->path);
-    n = pread(s->format, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = 0;
-    fields = sscanf(text, READ, &version, &partitions, disk, &hash);
-    if (!(version == 1 && fields >= 3) &&
-        !(version == 2 && fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH)))
-        return refuse(err, len, ENOTEMPTY, "%s/qmstore is not of version 1 or 2",
-                      c->path);
-    s->hash = version == 1 ? DISK_HASH : hash;
-    if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
-        return refuse(
-            err, len, EINVAL,
-            "%s was made with %u partitions and the disk layer %s, not with %u and %s",
-            c->path, partitions, disk, c->partitions, c->disk);
-    if (version == 1 && (r = raise_version(s->format, c)) != 0)
-        return refuse(err, len, r, "%s/qmstore: %s", c->path, strerror(r));
+        return store_refuse(err, len, EINVAL, "no such durability");
     return 0;
 }
 
@@ -454,8 +328,8 @@ static int open_partitions(struct qmstore *s, char *err, size_t len)
             }
         }
         if (r != 0)
-            return refuse(err, len, r, *why ? "%s/%u: %s: %s" : "%s/%u: %s", c->path, i,
-                          strerror(r), why);
+            return store_refuse(err, len, r, *why ? "%s/%u: %s: %s" : "%s/%u: %s",
+                                c->path, i, strerror(r), why);
     }
     return 0;
 }
@@ -522,7 +396,7 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
         return r;
     s = calloc(1, sizeof *s);
     if (!s)
-        return refuse(err, err_len, ENOMEM, "out of memory");
+        return store_refuse(err, err_len, ENOMEM, "out of memory");
     s->dir = s->format = -1;
     s->config = *config;
     pthread_mutex_init(&s->lock, NULL);
@@ -534,7 +408,7 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
     s->partitions = calloc(config->partitions, sizeof *s->partitions);
     if (!s->path || !s->partitions) {
         free_store(s);
-        return refuse(err, err_len, ENOMEM, "out of memory");
+        return store_refuse(err, err_len, ENOMEM, "out of memory");
     }
     s->config.path = s->path;
     s->config.policy = find_policy(config->policy)->name;
@@ -550,15 +424,15 @@ int qmstore_open(const struct qmstore_config *config, struct qmstore **store, ch
     if (r == EACCES && is_new) /* a directory above that only its owner may read */
         r = 0;
     if (r != 0)
-        (void)refuse(err, err_len, r, "%s: %s", s->path, strerror(r));
+        (void)store_refuse(err, err_len, r, "%s: %s", s->path, strerror(r));
     else
-        r = open_format(s, err, err_len);
+        r = store_format_open(s, err, err_len);
     if (r == 0)
         r = open_partitions(s, err, err_len);
     if (r == 0 && !config->threadless) {
         r = pthread_create(&s->thread, NULL, run, s);
         if (r != 0)
-            (void)refuse(err, err_len, r, "no thread: %s", strerror(r));
+            (void)store_refuse(err, err_len, r, "no thread: %s", strerror(r));
     }
     if (r != 0) {
         for (unsigned i = 0; i < s->opened; i++) {

@@ -20,6 +20,15 @@ struct qmstore {
     bool ends;
 };
 
+/* An error with a sentence; returns it. */
+int store_refuse(char *err, size_t len, int error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* format.c.  Opens the format file, or makes it; locked, and as this process expects
+ * it.
+ */
+int store_format_open(struct qmstore *s, char *err, size_t len);
+
 /* One round of the background thread over a partition. */
 void store_tick(struct qmstore *s, unsigned i);
 
