@@ -4,49 +4,11 @@
  *
  * The log is synced before the disk layer is written, in QMSTORE_LAZY, too, so that no
  * crash finds a change on disk whose predecessors are lost. */
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rowcache/store/internal.h"
-
-void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH])
-{
-    uint64_t high = htobe64(hash.high);
-    uint32_t low = htobe32(hash.low), rest = htobe32(hash.rest);
-
-    memcpy(bytes, &high, 8);
-    memcpy(bytes + 8, &low, 4);
-    memcpy(bytes + 12, &rest, 4);
-}
-
-struct store_hash store_hash_from(const uint8_t bytes[DISK_HASH])
-{
-    uint64_t high;
-    uint32_t low, rest;
-
-    memcpy(&high, bytes, 8);
-    memcpy(&low, bytes + 8, 4);
-    memcpy(&rest, bytes + 12, 4);
-    return (struct store_hash){be64toh(high), be32toh(low), be32toh(rest)};
-}
-
-/* A file that was given another's name has a checksum that is right.  The key's hash
- * tells versions apart, too: it is not right by chance where the other version's is
- * meant. */
-int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
-                        struct disk_record *r)
-{
-    static int (*const unpack[])(const void *, size_t, struct disk_record *) = {
-        store_disk_unpack, store_disk_unpack_1};
-
-    for (unsigned i = 0; i < sizeof unpack / sizeof unpack[0]; i++)
-        if (unpack[i](bytes, len, r) == 0 &&
-            store_hash_same(store_hash_of(r->key, r->key_len), hash))
-            return 0;
-    return EBADMSG;
-}
 
 enum {
     COLD_SHARE = 16,    /* of a partition's memory, the most that counts of keys on disk
@@ -75,11 +37,12 @@ struct making {
     struct cold cold; /* the one before */
 };
 
-static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+static int add_record(void *opaque, const struct disk_name *name, const void *bytes,
+                      size_t len)
 {
     struct making *m = opaque;
     struct partition *p = m->p;
-    struct store_hash h = store_hash_from(hash);
+    struct store_hash h = store_name_hash(name);
     struct disk_record r;
     struct entry *e;
 
@@ -87,7 +50,7 @@ static int add_hash(void *opaque, const uint8_t *hash, const void *bytes, size_t
         e->found = true;
     store_bloom_add(&p->bloom, h);
     (void)store_cold_add(&p->cold, h, store_cold_count(&m->cold, h));
-    if (store_record_unpack(h, bytes, len, &r) == 0)
+    if (store_record_unpack(name, h, bytes, len, &r) == 0)
         p->has_expiry |= r.expires != 0;
     else
         p->damaged_copies++;
@@ -115,7 +78,7 @@ static void end_doubt(struct partition *p, bool walked)
 
 int store_filter_make(struct partition *p)
 {
-    static const uint8_t first[DISK_HASH];
+    static const struct disk_name first; /* of all */
     struct making m = {p, p->cold};
     struct bloom old = p->bloom;
     uint64_t copies = p->disk_copies;
@@ -127,7 +90,7 @@ int store_filter_make(struct partition *p)
                             p->config->memory / p->config->partitions / COLD_SHARE);
     p->disk_copies = p->damaged_copies = 0;
     if (r == 0)
-        r = p->disk_ops->walk(p->disk, first, add_hash, &m);
+        r = p->disk_ops->walk(p->disk, &first, add_record, &m);
     end_doubt(p, r == 0);
     if (r != 0) { /* the old ones are still right */
         store_bloom_free(&p->bloom);
@@ -144,12 +107,10 @@ int store_filter_make(struct partition *p)
     return 0;
 }
 
-static struct disk_record record_of(const struct entry *e, struct store_hash of,
-                                    uint8_t hash[DISK_HASH])
+static struct disk_record record_of(const struct entry *e, const struct disk_name *name)
 {
-    store_hash_bytes(of, hash);
     return (struct disk_record){
-        .hash = hash,
+        .name = name,
         .expires = store_entry_expires(e),
         .frequency = e->frequency,
         .key = e->bytes,
@@ -171,14 +132,15 @@ static void forget_copy(struct partition *p, struct entry *e)
     p->bloom.removed++;
 }
 
-/* A part of what is being written: entries in ascending order of hash. */
+/* A part of what is being written: entries in ascending order of their records' names.
+ */
 struct slice {
     struct placed {
         struct store_hash hash;
+        struct disk_name name;
         struct entry *entry;
     } * entries;
     struct disk_record *changes;
-    uint8_t (*hashes)[DISK_HASH];
     size_t count, size;
 };
 
@@ -231,8 +193,7 @@ static int write_slice(struct partition *p, struct slice *s)
     if (s->count == 0)
         return 0;
     for (size_t i = 0; i < s->count; i++)
-        s->changes[i] =
-            record_of(s->entries[i].entry, s->entries[i].hash, s->hashes[i]);
+        s->changes[i] = record_of(s->entries[i].entry, &s->entries[i].name);
     p->disk_error = r = p->disk_ops->apply(p->disk, s->changes, s->count);
     if (r != 0) {
         suspect(p, s);
@@ -278,14 +239,18 @@ static bool is_near(const struct partition *p, const struct placed *at,
     return false;
 }
 
-static int by_hash(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
-    const struct store_hash *x = &((const struct placed *)a)->hash,
-                            *y = &((const struct placed *)b)->hash;
+    const struct placed *x = a, *y = b;
 
-    if (x->high != y->high)
-        return x->high > y->high ? 1 : -1;
-    return (x->low > y->low) - (x->low < y->low);
+    return store_disk_compare(&x->name, &y->name);
+}
+
+static struct placed place(const struct partition *p, struct entry *e)
+{
+    struct store_key key = {store_entry_hash(e), e->bytes, e->key_len};
+
+    return (struct placed){key.hash, store_name_of(p, &key), e};
 }
 
 /* Adds a line's entries of the buffer, and what goes along as far as there is room. */
@@ -315,20 +280,21 @@ static int add_line(struct partition *p, struct slice *s, uint64_t line)
         if (!e)
             break;
         if (e->place == PLACE_BUFFER)
-            s->entries[s->count++] = (struct placed){store_entry_hash(e), e};
+            s->entries[s->count++] = place(p, e);
     }
     for (struct table_walk w = store_table_walk(&p->table, line); along > 0;) {
-        struct placed at = {.entry = store_table_next(&w)};
+        struct entry *e = store_table_next(&w);
+        struct placed at;
 
-        if (!at.entry || s->count == s->size)
+        if (!e || s->count == s->size)
             break;
-        if (!goes_along(p, at.entry, victim))
+        if (!goes_along(p, e, victim))
             continue;
-        at.hash = store_entry_hash(at.entry);
+        at = place(p, e);
         if (is_near(p, &at, &s->entries[from], buffered))
             s->entries[s->count++] = at;
     }
-    qsort(&s->entries[from], s->count - from, sizeof(struct placed), by_hash);
+    qsort(&s->entries[from], s->count - from, sizeof(struct placed), by_name);
     return 0;
 }
 
@@ -376,13 +342,10 @@ int store_buffer_write(struct partition *p)
     lines = malloc(n * sizeof *lines);
     s.entries = malloc(s.size * sizeof *s.entries);
     s.changes = malloc(s.size * sizeof *s.changes);
-    s.hashes = malloc(s.size * sizeof *s.hashes);
-    r = lines && s.entries && s.changes && s.hashes ? write_lines(p, &s, lines)
-                                                    : ENOMEM;
+    r = lines && s.entries && s.changes ? write_lines(p, &s, lines) : ENOMEM;
     free(lines);
     free(s.entries);
     free(s.changes);
-    free(s.hashes);
     if (r == 0 && (p->bloom.words || p->ops->counts) && is_worn(&p->bloom))
         (void)store_filter_make(p);
     return r;

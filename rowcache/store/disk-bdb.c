@@ -34,7 +34,6 @@ enum { WORDS = 200 };
 struct disk {
     DB_ENV *env;
     DB *db;
-    unsigned hash;     /* bytes of a key */
     int panic;         /* the error for which the environment gave up, or 0 */
     bool unwritten;    /* a write failed */
     char words[WORDS]; /* the first thing that Berkeley DB said */
@@ -309,7 +308,6 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
 
     if (!d)
         return ENOMEM;
-    d->hash = c->hash;
     remove_temporary(c->dir);
     r = check_first(c->dir);
     if (r > 0) /* the system's: of the device, not of what the file says */
@@ -340,14 +338,15 @@ static int bdb_open(const struct disk_config *c, struct disk **disk)
     return error;
 }
 
-static DBT key_of(const struct disk *d, const uint8_t *hash)
+static DBT key_of(const struct disk_name *name)
 {
-    return (DBT){.data = (void *)(uintptr_t)hash, .size = d->hash};
+    return (DBT){.data = (void *)(uintptr_t)name->bytes, .size = name->len};
 }
 
-static int bdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
+static int bdb_get(struct disk *d, const struct disk_name *name, void **bytes,
+                   size_t *len)
 {
-    DBT key = key_of(d, hash), data = {.flags = DB_DBT_MALLOC};
+    DBT key = key_of(name), data = {.flags = DB_DBT_MALLOC};
     int r = d->db->get(d->db, NULL, &key, &data, 0);
 
     if (r != 0)
@@ -360,7 +359,7 @@ static int bdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *le
 static int apply_one(struct disk *d, DB_TXN *txn, const struct disk_record *r,
                      void **room, size_t *size)
 {
-    DBT key = key_of(d, r->hash), data = {0};
+    DBT key = key_of(r->name), data = {0};
     size_t len = store_disk_size(r);
     int error;
 
@@ -403,20 +402,25 @@ static int bdb_apply(struct disk *d, const struct disk_record *changes, size_t n
     return error_of(r);
 }
 
-static int bdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+static int bdb_walk(struct disk *d, const struct disk_name *from, disk_visit *visit,
                     void *opaque)
 {
-    uint8_t at[DISK_HASH] = {0};
-    DBT key = {.data = at, .size = d->hash, .ulen = d->hash, .flags = DB_DBT_USERMEM};
+    struct disk_name at = *from;
+    DBT key = {.data = at.bytes,
+               .size = at.len,
+               .ulen = sizeof at.bytes,
+               .flags = DB_DBT_USERMEM};
     DBT data = {.flags = DB_DBT_REALLOC};
     DBC *cursor;
     int r, stopped = 0;
 
-    memcpy(at, from, d->hash);
     if ((r = d->db->cursor(d->db, NULL, &cursor, 0)) != 0)
         return error_of(r);
-    for (r = cursor->get(cursor, &key, &data, DB_SET_RANGE); r == 0 && stopped == 0;) {
-        stopped = visit(opaque, at, data.data, data.size);
+    for (r = cursor->get(cursor, &key, &data, from->len ? DB_SET_RANGE : DB_FIRST);
+         r == 0 && stopped == 0;) {
+        at.len = (uint8_t)key.size;
+        if (at.len <= DISK_HASH)
+            stopped = visit(opaque, &at, data.data, data.size);
         if (stopped == 0)
             r = cursor->get(cursor, &key, &data, DB_NEXT);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* disk-files.c - the disk layer as plain files: DIR/XX/HASH, one a record.
+/* disk-files.c - the disk layer as plain files: DIR/XX/NAME, one a record; the
+ * name of the record in hexadecimal digits, and the first two of them.
  *
  * The simplest layer, and the one to read before writing another.  A record is written
  * to a file beside it that takes its name, so that it is there as a whole or not at
@@ -17,30 +18,35 @@
 
 struct disk {
     int dir;
-    unsigned hash; /* bytes of it in a name */
+    unsigned hash; /* as in disk_config */
+    bool has_short;
 };
 
 enum { NAME = DISK_HASH * 2 };
 
-static void name_of(const struct disk *d, const uint8_t *hash, char name[3 + NAME + 1])
+static void path_of(const struct disk_name *name, char path[3 + NAME + 1])
 {
-    snprintf(name, 4, "%02x/", hash[0]);
-    for (unsigned i = 0; i < d->hash; i++)
-        snprintf(name + 3 + 2 * i, 3, "%02x", hash[i]);
+    snprintf(path, 4, "%02x/", name->bytes[0]);
+    for (unsigned i = 0; i < name->len; i++)
+        snprintf(path + 3 + 2 * i, 3, "%02x", name->bytes[i]);
 }
 
-static bool hash_of(const struct disk *d, const char *name, uint8_t *hash)
+static bool name_of(const struct disk *d, const char *digits, struct disk_name *name)
 {
-    memset(hash, 0, DISK_HASH);
-    for (unsigned i = 0; i < d->hash; i++) {
+    size_t n = strspn(digits, "0123456789abcdef");
+
+    if (digits[n] != 0 || n % 2 != 0 ||
+        !store_disk_is_name(d->hash, d->has_short, n / 2))
+        return false;
+    *name = (struct disk_name){.len = (uint8_t)(n / 2)};
+    for (unsigned i = 0; i < name->len; i++) {
         unsigned byte;
 
-        if (strspn(name + 2 * i, "0123456789abcdef") < 2 ||
-            sscanf(name + 2 * i, "%2x", &byte) != 1)
+        if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
             return false;
-        hash[i] = (uint8_t)byte;
+        name->bytes[i] = (uint8_t)byte;
     }
-    return name[2 * d->hash] == 0;
+    return true;
 }
 
 static void files_close(struct disk *d)
@@ -59,6 +65,7 @@ static int files_open(const struct disk_config *c, struct disk **disk)
     if (!d)
         return ENOMEM;
     d->hash = c->hash;
+    d->has_short = c->has_short;
     d->dir = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->dir == -1)
         r = errno;
@@ -109,12 +116,13 @@ static int read_file(int dir, const char *name, void **bytes, size_t *len)
     return 0;
 }
 
-static int files_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
+static int files_get(struct disk *d, const struct disk_name *name, void **bytes,
+                     size_t *len)
 {
-    char name[3 + NAME + 1];
+    char path[3 + NAME + 1];
 
-    name_of(d, hash, name);
-    return read_file(d->dir, name, bytes, len);
+    path_of(name, path);
+    return read_file(d->dir, path, bytes, len);
 }
 
 static int write_file(int dir, const char *name, const char *bytes, size_t len)
@@ -150,7 +158,7 @@ static int files_apply(struct disk *d, const struct disk_record *changes, size_t
         size_t len = store_disk_size(&changes[i]);
         char name[3 + NAME + 1], *bytes;
 
-        name_of(d, changes[i].hash, name);
+        path_of(changes[i].name, name);
         if (changes[i].dead) {
             if (unlinkat(d->dir, name, 0) == -1 && errno != ENOENT)
                 r = errno;
@@ -167,11 +175,11 @@ static int files_apply(struct disk *d, const struct disk_record *changes, size_t
 
 static int by_name(const void *a, const void *b)
 {
-    return memcmp(a, b, DISK_HASH);
+    return store_disk_compare(a, b);
 }
 
-/* The names of a directory, in order; *hashes is the caller's. */
-static int list(const struct disk *d, unsigned first, uint8_t (**hashes)[DISK_HASH],
+/* The names of a directory, in order; *names is the caller's. */
+static int list(const struct disk *d, unsigned first, struct disk_name **names,
                 size_t *count)
 {
     size_t size = 0;
@@ -180,7 +188,7 @@ static int list(const struct disk *d, unsigned first, uint8_t (**hashes)[DISK_HA
     DIR *stream;
     int fd, r = 0;
 
-    *hashes = NULL;
+    *names = NULL;
     *count = 0;
     snprintf(name, sizeof name, "%02x", first);
     fd = openat(d->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -193,47 +201,48 @@ static int list(const struct disk *d, unsigned first, uint8_t (**hashes)[DISK_HA
     }
     while (r == 0 && (errno = 0, entry = readdir(stream))) {
         if (*count == size) {
-            void *larger = realloc(*hashes, (size = size ? size * 2 : 64) * DISK_HASH);
+            void *larger =
+                realloc(*names, (size = size ? size * 2 : 64) * sizeof **names);
 
             if (!larger)
                 r = ENOMEM;
             else
-                *hashes = larger;
+                *names = larger;
         }
-        if (r == 0 && hash_of(d, entry->d_name, (*hashes)[*count]))
+        if (r == 0 && name_of(d, entry->d_name, &(*names)[*count]))
             ++*count;
     }
     if (r == 0)
         r = errno;
     closedir(stream);
-    if (*hashes)
-        qsort(*hashes, *count, DISK_HASH, by_name);
+    if (*names)
+        qsort(*names, *count, sizeof **names, by_name);
     return r;
 }
 
-static int files_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+static int files_walk(struct disk *d, const struct disk_name *from, disk_visit *visit,
                       void *opaque)
 {
     int r = 0;
 
-    for (unsigned first = from[0]; first < 256 && r == 0; first++) {
-        uint8_t(*hashes)[DISK_HASH];
+    for (unsigned first = from->bytes[0]; first < 256 && r == 0; first++) {
+        struct disk_name *names;
         size_t count;
 
-        r = list(d, first, &hashes, &count);
+        r = list(d, first, &names, &count);
         for (size_t i = 0; i < count && r == 0; i++) {
             void *bytes;
             size_t len;
 
-            if (memcmp(hashes[i], from, d->hash) < 0)
+            if (store_disk_compare(&names[i], from) < 0)
                 continue;
-            r = files_get(d, hashes[i], &bytes, &len);
+            r = files_get(d, &names[i], &bytes, &len);
             if (r == 0) {
-                r = visit(opaque, hashes[i], bytes, len);
+                r = visit(opaque, &names[i], bytes, len);
                 free(bytes);
             }
         }
-        free(hashes);
+        free(names);
     }
     return r;
 }

@@ -58,10 +58,11 @@ struct check {
     uint64_t pages; /* all numbers are below */
     uint8_t *used;  /* a bit a page */
     bool is_free;   /* the tree of free pages */
-    unsigned hash;  /* bytes of the other tree's keys */
+    unsigned hash;  /* of the other tree's keys: as in disk_config */
+    bool has_short;
     struct tree seen;
-    uint8_t last[DISK_HASH];  /* the key before */
-    uint8_t least[DISK_HASH]; /* the next key's, by the pages above */
+    struct disk_name last;  /* the key before */
+    struct disk_name least; /* the next key's, by the pages above */
     bool has_last, has_least;
 };
 
@@ -143,32 +144,30 @@ static int take_free_overflow(struct check *c, uint64_t page, uint64_t len)
 
 /* A key as bytes in their order; false: it is none of this tree's. */
 static bool as_bytes(const struct check *c, const void *key, size_t len,
-                     uint8_t bytes[DISK_HASH])
+                     struct disk_name *bytes)
 {
     uint64_t number;
 
-    if (len != (c->is_free ? sizeof number : c->hash))
+    if (!c->is_free)
+        return store_disk_is_name(c->hash, c->has_short, len) &&
+               store_disk_set_name(bytes, key, len);
+    if (len != sizeof number)
         return false;
-    memset(bytes, 0, DISK_HASH);
-    memcpy(bytes, key, len);
-    if (c->is_free) {
-        memcpy(&number, key, sizeof number);
-        number = htobe64(number);
-        memcpy(bytes, &number, sizeof number);
-    }
-    return true;
+    memcpy(&number, key, sizeof number);
+    number = htobe64(number);
+    return store_disk_set_name(bytes, &number, sizeof number);
 }
 
 /* Keys of records are told in their order. */
 static bool follows(struct check *c, const void *key, size_t len)
 {
-    uint8_t at[DISK_HASH];
+    struct disk_name at;
 
-    if (!as_bytes(c, key, len, at) ||
-        (c->has_last && memcmp(c->last, at, DISK_HASH) >= 0) ||
-        (c->has_least && memcmp(c->least, at, DISK_HASH) > 0))
+    if (!as_bytes(c, key, len, &at) ||
+        (c->has_last && store_disk_compare(&c->last, &at) >= 0) ||
+        (c->has_least && store_disk_compare(&c->least, &at) > 0))
         return false;
-    memcpy(c->last, at, DISK_HASH);
+    c->last = at;
     c->has_last = true;
     c->has_least = false;
     return true;
@@ -178,8 +177,8 @@ static bool follows(struct check *c, const void *key, size_t len)
 static bool begins(struct check *c, const void *key, size_t len)
 {
     c->has_least = true;
-    return as_bytes(c, key, len, c->least) &&
-           (!c->has_last || memcmp(c->last, c->least, DISK_HASH) < 0);
+    return as_bytes(c, key, len, &c->least) &&
+           (!c->has_last || store_disk_compare(&c->last, &c->least) < 0);
 }
 
 static int check_leaf(struct check *c, const struct node *n, const uint8_t *data,
@@ -334,10 +333,12 @@ static int read_meta(struct check *c, struct meta *newer)
                : EBADMSG;
 }
 
-int store_lmdb_check(const char *name, unsigned hash)
+int store_lmdb_check(const char *name, unsigned hash, bool has_short)
 {
-    struct check c = {
-        .fd = open(name, O_RDONLY | O_CLOEXEC), .page_size = PAGE_MOST, .hash = hash};
+    struct check c = {.fd = open(name, O_RDONLY | O_CLOEXEC),
+                      .page_size = PAGE_MOST,
+                      .hash = hash,
+                      .has_short = has_short};
     struct meta meta;
     struct stat st;
     int r;

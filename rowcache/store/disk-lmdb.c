@@ -25,7 +25,6 @@ struct disk {
     MDB_dbi db;
     MDB_txn *reading; /* kept, and renewed for each read */
     bool sync;
-    unsigned hash;  /* bytes of a key */
     uint64_t pages; /* bytes of pages of a transaction that is not synced, about */
 };
 
@@ -97,13 +96,12 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
     if ((size_t)snprintf(name, sizeof name, "%s/data.mdb", c->dir) >= sizeof name)
         r = ENAMETOOLONG;
     else
-        r = store_lmdb_check(name, c->hash);
+        r = store_lmdb_check(name, c->hash, c->has_short);
     if (r != 0) {
         free(d);
         return r;
     }
     d->sync = c->sync;
-    d->hash = c->hash;
     d->pages = c->cache < PAGE ? PAGE : c->cache < PAGES_MOST ? c->cache : PAGES_MOST;
     r = mdb_env_create(&d->env);
     if (r == 0)
@@ -130,14 +128,15 @@ static int lmdb_open(const struct disk_config *c, struct disk **disk)
     return 0;
 }
 
-static MDB_val key_of(const struct disk *d, const uint8_t *hash)
+static MDB_val key_of(const struct disk_name *name)
 {
-    return (MDB_val){d->hash, (void *)(uintptr_t)hash};
+    return (MDB_val){name->len, (void *)(uintptr_t)name->bytes};
 }
 
-static int lmdb_get(struct disk *d, const uint8_t *hash, void **bytes, size_t *len)
+static int lmdb_get(struct disk *d, const struct disk_name *name, void **bytes,
+                    size_t *len)
 {
-    MDB_val key = key_of(d, hash), data;
+    MDB_val key = key_of(name), data;
     int r = mdb_txn_renew(d->reading);
 
     if (r != 0)
@@ -170,7 +169,7 @@ static int apply_some(struct disk *d, const struct disk_record *changes, size_t 
     /* A cursor finds a key that is on the page of the last without a way from the root.
      */
     for (size_t i = 0; i < n && r == 0; i++) {
-        MDB_val key = key_of(d, changes[i].hash), data = {0};
+        MDB_val key = key_of(changes[i].name), data = {0};
 
         if (changes[i].dead) {
             r = mdb_cursor_get(cursor, &key, &data, MDB_SET);
@@ -209,10 +208,10 @@ static int lmdb_apply(struct disk *d, const struct disk_record *changes, size_t 
     return r;
 }
 
-static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+static int lmdb_walk(struct disk *d, const struct disk_name *from, disk_visit *visit,
                      void *opaque)
 {
-    MDB_val key = key_of(d, from), data;
+    MDB_val key = key_of(from), data;
     MDB_cursor *cursor;
     int r = mdb_txn_renew(d->reading), stopped = 0;
 
@@ -220,12 +219,12 @@ static int lmdb_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
         return error_of(r);
     r = mdb_cursor_open(d->reading, d->db, &cursor);
     if (r == 0) {
-        r = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
+        r = mdb_cursor_get(cursor, &key, &data, from->len ? MDB_SET_RANGE : MDB_FIRST);
         while (r == 0 && stopped == 0) {
-            uint8_t hash[DISK_HASH];
+            struct disk_name name;
 
-            stopped = visit(opaque, store_disk_hash(hash, key.mv_data, d->hash),
-                            data.mv_data, data.mv_size);
+            if (store_disk_set_name(&name, key.mv_data, key.mv_size))
+                stopped = visit(opaque, &name, data.mv_data, data.mv_size);
             if (stopped == 0)
                 r = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
         }

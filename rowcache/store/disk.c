@@ -9,13 +9,14 @@
 
 #include "rowcache/store/disk.h"
 
-/* Version 2, little endian:
- *   4 bytes   checksum: the lower half of XXH3 of what follows
+/* Version 2, and 3, little endian:
+ *   4 bytes   checksum: the lower half of XXH3 of what follows; of a key that is in the
+ *             name, its bytes and its length are the seed
  *   1         KIND, EXPIRES, and the key's length if it is 1 to LENGTH; 0: it follows
  *   number    frequency
  *  [number    the key's length]
  *  [8         when the key's life ends]
- *             key, and the value up to the end
+ *             key, unless it is in the name, and the value up to the end
  * A number has seven bits a byte, the lowest first; all bytes but its last have NEXT.
  */
 enum { KIND = 0x80, EXPIRES = 0x40, LENGTH = 0x3f, NEXT = 0x80 };
@@ -95,35 +96,48 @@ static size_t make_head(const struct disk_record *r, uint8_t head[HEAD_MOST])
     return len;
 }
 
+static size_t key_bytes(const struct disk_record *r)
+{
+    return store_disk_has_key(r->name) ? 0 : r->key_len;
+}
+
 size_t store_disk_size(const struct disk_record *r)
 {
     uint8_t head[HEAD_MOST];
 
-    return make_head(r, head) + r->key_len + r->value_len;
+    return make_head(r, head) + key_bytes(r) + r->value_len;
 }
 
-static uint32_t checksum(const uint8_t *bytes, size_t len)
+static uint32_t checksum(const struct disk_name *name, const uint8_t *bytes, size_t len)
 {
-    return htole32((uint32_t)XXH3_64bits(bytes + SUM, len - SUM));
+    uint64_t seed = 0; /* as without one */
+
+    if (store_disk_has_key(name) && name->len > DISK_PLACE) {
+        memcpy(&seed, name->bytes + DISK_PLACE, name->len - DISK_PLACE);
+        seed = le64toh(seed) | (uint64_t)name->len << 56;
+    }
+    return htole32((uint32_t)XXH3_64bits_withSeed(bytes + SUM, len - SUM, seed));
 }
 
 void store_disk_pack(const struct disk_record *r, void *bytes)
 {
     uint8_t head[HEAD_MOST], *at = bytes;
-    size_t len = make_head(r, head);
+    size_t len = make_head(r, head), key_len = key_bytes(r);
     uint32_t sum;
 
     memcpy(at + SUM, head + SUM, len - SUM);
-    memcpy(at + len, r->key, r->key_len);
+    memcpy(at + len, r->key, key_len);
     if (r->value_len > 0)
-        memcpy(at + len + r->key_len, r->value, r->value_len);
-    sum = checksum(at, len + r->key_len + r->value_len);
+        memcpy(at + len + key_len, r->value, r->value_len);
+    sum = checksum(r->name, at, len + key_len + r->value_len);
     memcpy(at, &sum, SUM);
 }
 
-int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r)
+int store_disk_unpack(const struct disk_name *name, const void *bytes, size_t len,
+                      struct disk_record *r)
 {
-    const uint8_t *at = bytes, *end = at + len;
+    const uint8_t *at = bytes, *end = at + len, *key;
+    bool is_named = store_disk_has_key(name);
     uint32_t sum, key_len, frequency;
     uint64_t expires = 0;
     uint8_t kind;
@@ -131,7 +145,7 @@ int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r)
     if (len <= SUM)
         return EBADMSG;
     memcpy(&sum, at, SUM);
-    if (sum != checksum(bytes, len))
+    if (sum != checksum(name, bytes, len))
         return EBADMSG;
     at += SUM;
     kind = *at++;
@@ -145,15 +159,24 @@ int store_disk_unpack(const void *bytes, size_t len, struct disk_record *r)
         memcpy(&expires, at, sizeof expires);
         at += sizeof expires;
     }
-    if (key_len == 0 || key_len > UINT16_MAX || key_len > (size_t)(end - at) ||
-        (uint64_t)(end - at) - key_len > UINT32_MAX)
+    key = at;
+    if (is_named) {
+        if (name->len <= DISK_PLACE || key_len != name->len - DISK_PLACE)
+            return EBADMSG;
+        key = name->bytes + DISK_PLACE;
+    } else {
+        if (key_len == 0 || key_len > UINT16_MAX || key_len > (size_t)(end - at))
+            return EBADMSG;
+        at += key_len;
+    }
+    if ((uint64_t)(end - at) > UINT32_MAX)
         return EBADMSG;
     *r = (struct disk_record){
         .expires = le64toh(expires),
         .frequency = frequency,
-        .key = at,
-        .value = at + key_len,
-        .value_len = (uint32_t)((size_t)(end - at) - key_len),
+        .key = key,
+        .value = at,
+        .value_len = (uint32_t)(end - at),
         .key_len = (uint16_t)key_len,
     };
     return 0;

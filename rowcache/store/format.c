@@ -3,7 +3,12 @@
  *
  * Version 1: records of version 1 (disk.c), called by 16 bytes of hash.
  * Version 2: "hash" says by how many; records of version 2, beside which those of a
- * store that was of version 1 stay as they are. */
+ * store that was of version 1 stay as they are.
+ * Version 3: "short" says how long keys are that are in the names (names.c).
+ *
+ * New stores are of version 3.  One of version 2 stays so: its records would be called
+ * otherwise.  A library refuses a version that it does not know: it would take what is
+ * there for damaged. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,8 +57,10 @@ static int is_empty(int dir, bool *empty)
     return 0;
 }
 
+/* Of version 2; version 3 adds a line. */
 #define FORMAT "qmstore %u\npartitions %u\ndisk %s\nhash %u\n"
-#define READ   "qmstore %u\npartitions %u\ndisk %15s\nhash %u\n"
+#define SHORT  "short %u\n"
+#define READ   "qmstore %u\npartitions %u\ndisk %15s\nhash %u\nshort %u\n"
 
 static int make_format(int dir, const struct qmstore_config *c)
 {
@@ -63,7 +70,8 @@ static int make_format(int dir, const struct qmstore_config *c)
 
     if (fd == -1)
         return errno;
-    if (dprintf(fd, FORMAT, 2, c->partitions, c->disk, DISK_HASH_NAME) < 0 ||
+    if (dprintf(fd, FORMAT SHORT, 3, c->partitions, c->disk, DISK_HASH_NAME,
+                DISK_SHORT_KEY) < 0 ||
         fsync(fd) == -1 || renameat(dir, "qmstore.new", dir, "qmstore") == -1 ||
         fsync(dir) == -1)
         r = errno;
@@ -86,11 +94,25 @@ static int raise_version(int fd, const struct qmstore_config *c)
     return 0;
 }
 
+static bool is_known(unsigned version, int fields, unsigned hash, unsigned short_key)
+{
+    switch (version) {
+    case 1:
+        return fields >= 3;
+    case 2:
+        return fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH);
+    case 3:
+        return fields == 5 && hash == DISK_HASH_NAME && short_key == DISK_SHORT_KEY;
+    default:
+        return false;
+    }
+}
+
 int store_format_open(struct qmstore *s, char *err, size_t len)
 {
     const struct qmstore_config *c = &s->config;
     char text[128], disk[16] = "";
-    unsigned version = 0, partitions = 0, hash = 0;
+    unsigned version = 0, partitions = 0, hash = 0, short_key = 0;
     bool empty = false;
     ssize_t n;
     int r, fields;
@@ -122,12 +144,12 @@ int store_format_open(struct qmstore *s, char *err, size_t len)
                             c->path);
     n = pread(s->format, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = 0;
-    fields = sscanf(text, READ, &version, &partitions, disk, &hash);
-    if (!(version == 1 && fields >= 3) &&
-        !(version == 2 && fields == 4 && (hash == DISK_HASH_NAME || hash == DISK_HASH)))
-        return store_refuse(err, len, ENOTEMPTY, "%s/qmstore is not of version 1 or 2",
-                            c->path);
+    fields = sscanf(text, READ, &version, &partitions, disk, &hash, &short_key);
+    if (!is_known(version, fields, hash, short_key))
+        return store_refuse(err, len, ENOTEMPTY,
+                            "%s/qmstore is not of version 1, 2 or 3", c->path);
     s->hash = version == 1 ? DISK_HASH : hash;
+    s->has_short = version == 3;
     if (partitions != c->partitions || strcmp(disk, c->disk) != 0)
         return store_refuse(
             err, len, EINVAL,

@@ -10,6 +10,7 @@
  *   buffer.c     the write buffer: entries on their way to disk
  *   bloom.c      which keys cannot be on disk
  *   cold.c       how often keys on disk were asked for
+ *   names.c      what records are called on disk
  *   log.c        the write-ahead log, recover.c its replay, state.c what the last
  *                process was
  *   disk-*.c     the disk layer
@@ -249,7 +250,8 @@ struct partition {
     struct cold cold; /* if the policy counts */
     const struct disk_ops *disk_ops;
     struct disk *disk;
-    unsigned hash; /* bytes of a record's name on disk */
+    unsigned hash; /* of names on disk: as in disk_config */
+    bool has_short;
     struct store_log log;
     int dir;
     bool logs; /* not in QMSTORE_NONE, nor while the log is replayed */
@@ -261,10 +263,10 @@ struct partition {
     uint64_t damaged_copies; /* of them, when the filter was made */
     uint64_t shadowed;       /* of them, bytes of entries with on_disk */
     size_t dead, memory_keys;
-    int disk_error;          /* of the last write to the disk layer */
-    bool doubtful;           /* one failed, so that `on_disk` may be without a copy */
-    bool has_expiry;         /* keys may expire, so they are looked for */
-    struct store_hash swept; /* up to here */
+    int disk_error;         /* of the last write to the disk layer */
+    bool doubtful;          /* one failed, so that `on_disk` may be without a copy */
+    bool has_expiry;        /* keys may expire, so they are looked for */
+    struct disk_name swept; /* up to here */
 
     const struct qmstore_config *config;
     struct qmstore_stats stats; /* counters only */
@@ -321,11 +323,21 @@ int store_partition_balance(struct partition *p);
 uint64_t store_partition_keys(const struct partition *p);
 /* Looks for keys whose life has ended, in some of the partition at each call. */
 void store_partition_sweep(struct partition *p);
+
+/* names.c */
 void store_hash_bytes(struct store_hash hash, uint8_t bytes[DISK_HASH]);
 struct store_hash store_hash_from(const uint8_t bytes[DISK_HASH]);
-/* What the disk layer has for a hash.  EBADMSG: it is damaged, or another key's. */
-int store_record_unpack(struct store_hash hash, const void *bytes, size_t len,
-                        struct disk_record *r);
+struct disk_name store_name_of(const struct partition *p, const struct store_key *key);
+/* Where names of keys begin whose hashes have the upper half of that `high`, or more.
+ */
+struct disk_name store_name_from(uint64_t high);
+/* The first 96 bits of the hash of the key with that name.  Of a name that no key has,
+ * a hash with the same upper half of `high` as the name. */
+struct store_hash store_name_hash(const struct disk_name *name);
+/* What the disk layer has for a name, with that hash.  EBADMSG: it is damaged, or
+ * another key's. */
+int store_record_unpack(const struct disk_name *name, struct store_hash hash,
+                        const void *bytes, size_t len, struct disk_record *r);
 
 /* store.c: sets `memory` to what the rest leaves. */
 void store_set_memory(struct partition *p);

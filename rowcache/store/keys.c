@@ -255,15 +255,16 @@ static int copy(struct range *r, const void *key, size_t key_len, const void *va
 
 enum { ENOUGH = -1 };
 
-static int copy_record(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+static int copy_record(void *opaque, const struct disk_name *name, const void *bytes,
+                       size_t len)
 {
     struct range *r = opaque;
-    struct store_hash h = store_hash_from(hash);
+    struct store_hash h = store_name_hash(name);
     struct disk_record record;
 
     if (h.high > r->to)
         return ENOUGH;
-    if (store_record_unpack(h, bytes, len, &record) != 0) {
+    if (store_record_unpack(name, h, bytes, len, &record) != 0) {
         r->p->stats.damaged++;
         return 0; /* the others are there */
     }
@@ -276,7 +277,7 @@ static int copy_record(void *opaque, const uint8_t *hash, const void *bytes, siz
 static int copy_range(struct range *r, uint64_t from)
 {
     const struct table *t = &r->p->table;
-    uint8_t first[DISK_HASH];
+    struct disk_name first = store_name_from(from);
     int error = 0;
 
     for (uint64_t l = store_table_line(t, from);
@@ -293,8 +294,7 @@ static int copy_range(struct range *r, uint64_t from)
     }
     if (error != 0)
         return error;
-    store_hash_bytes((struct store_hash){.high = from}, first);
-    error = r->p->disk_ops->walk(r->p->disk, first, copy_record, r);
+    error = r->p->disk_ops->walk(r->p->disk, &first, copy_record, r);
     return error == ENOUGH ? 0 : error;
 }
 
@@ -304,16 +304,21 @@ static int copy_range(struct range *r, uint64_t from)
 typedef int each_key(void *opaque, const void *key, size_t key_len, const void *value,
                      size_t value_len, uint64_t expires);
 
+/* Of records with the same upper half of `high`, the order on disk is not that of their
+ * hashes, so a range has all or none of them. */
+#define RANGE_UNIT (UINT64_C(1) << 32)
+
 /* Walks the keys whose hashes begin at *from; sets it to where the next range begins, 0
  * at the end. */
 static int walk_range(struct range *r, uint64_t *from, each_key *each, void *opaque)
 {
     int error;
 
+    *from &= ~(RANGE_UNIT - 1);
     pthread_mutex_lock(&r->p->lock);
     r->to = (*from + UINT64_MAX / (store_partition_keys(r->p) / RANGE_KEYS + 1)) |
-            (SCAN_UNIT - 1);
-    if (r->to < *from || UINT64_MAX - r->to < RANGE_KEYS)
+            (RANGE_UNIT - 1);
+    if (r->to < *from)
         r->to = UINT64_MAX;
     r->count = 0;
     error = copy_range(r, *from);

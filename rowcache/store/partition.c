@@ -147,21 +147,21 @@ static void drop(struct partition *p, struct entry *e)
 static int find_on_disk(struct partition *p, const struct store_key *key, void **bytes,
                         struct disk_record *r)
 {
-    uint8_t hash[DISK_HASH];
+    struct disk_name name;
     uint32_t calls;
     size_t len;
     int error;
 
     if (p->disk_copies == 0 || !store_bloom_may_have(&p->bloom, key->hash))
         return ENOENT;
-    store_hash_bytes(key->hash, hash);
+    name = store_name_of(p, key);
     p->stats.disk_reads++;
-    error = p->disk_ops->get(p->disk, hash, bytes, &len);
+    error = p->disk_ops->get(p->disk, &name, bytes, &len);
     if (error == ENOENT)
         p->stats.false_positives++;
     if (error != 0)
         return error;
-    error = store_record_unpack(key->hash, *bytes, len, r);
+    error = store_record_unpack(&name, key->hash, *bytes, len, r);
     if (error == 0 &&
         (r->key_len != key->len || memcmp(r->key, key->bytes, key->len) != 0))
         error = EBADMSG;
@@ -170,6 +170,7 @@ static int find_on_disk(struct partition *p, const struct store_key *key, void *
         free(*bytes);
         return error;
     }
+    r->key = key->bytes; /* not of the name, which ends here */
     calls = store_cold_count(&p->cold, key->hash);
     r->frequency =
         r->frequency < UINT32_MAX - calls ? r->frequency + calls : UINT32_MAX;
@@ -501,7 +502,7 @@ uint64_t store_partition_keys(const struct partition *p)
 struct sweep {
     struct partition *p;
     unsigned records;
-    uint64_t until; /* where it ended */
+    struct disk_name last; /* where it ended */
     struct expired {
         struct store_hash hash;
         uint16_t key_len;
@@ -510,14 +511,15 @@ struct sweep {
     unsigned count;
 };
 
-static int look_at(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+static int look_at(void *opaque, const struct disk_name *name, const void *bytes,
+                   size_t len)
 {
     struct sweep *s = opaque;
-    struct store_hash h = store_hash_from(hash);
+    struct store_hash h = store_name_hash(name);
     struct disk_record r;
 
-    s->until = h.high;
-    if (store_record_unpack(h, bytes, len, &r) == 0 && is_over(r.expires)) {
+    s->last = *name;
+    if (store_record_unpack(name, h, bytes, len, &r) == 0 && is_over(r.expires)) {
         struct expired *x = &s->found[s->count];
 
         *x = (struct expired){h, r.key_len, malloc(r.key_len)};
@@ -531,21 +533,23 @@ static int look_at(void *opaque, const uint8_t *hash, const void *bytes, size_t 
 
 void store_partition_sweep(struct partition *p)
 {
-    struct sweep s = {.p = p, .until = UINT64_MAX};
-    uint8_t from[DISK_HASH];
-    uint64_t first, last;
+    struct sweep s = {.p = p};
+    uint64_t from = store_name_hash(&p->swept).high, until = UINT64_MAX, first, last;
 
     if (!p->has_expiry || p->disk_error != 0)
         return;
-    store_hash_bytes(p->swept, from);
-    if (p->disk_ops->walk(p->disk, from, look_at, &s) != 0 &&
+    if (p->disk_ops->walk(p->disk, &p->swept, look_at, &s) != 0 &&
         s.records < SWEEP_RECORDS) {
         for (unsigned i = 0; i < s.count; i++)
             free(s.found[i].key);
         return;
     }
-    if (s.records < SWEEP_RECORDS)
-        s.until = UINT64_MAX;
+    p->swept = (struct disk_name){0};
+    if (s.records == SWEEP_RECORDS) {
+        until = store_name_hash(&s.last).high;
+        p->swept = s.last;
+        p->swept.bytes[p->swept.len++] = 0; /* the next name that can be */
+    }
     for (unsigned i = 0; i < s.count; i++) {
         struct expired *x = &s.found[i];
         struct store_key key = {x->hash, x->key, x->key_len};
@@ -557,11 +561,11 @@ void store_partition_sweep(struct partition *p)
         free(x->key);
     }
     /* The same part of memory. */
-    first = store_table_line(&p->table, p->swept.high);
-    last = store_table_line(&p->table, s.until);
+    first = store_table_line(&p->table, from);
+    last = store_table_line(&p->table, until);
     if (last - first >= SWEEP_LINES) {
         last = first + SWEEP_LINES - 1;
-        s.until = store_table_last(&p->table, last);
+        p->swept = store_name_from(store_table_last(&p->table, last) + 1);
     }
     for (uint64_t l = first; l <= last; l++) {
         struct table_walk w = store_table_walk(&p->table, l);
@@ -585,7 +589,5 @@ void store_partition_sweep(struct partition *p)
             w = store_table_walk(&p->table, l); /* the line, or the table, is another */
         }
     }
-    p->swept = s.until == UINT64_MAX ? (struct store_hash){0}
-                                     : (struct store_hash){.high = s.until + 1};
     (void)check_room(p);
 }

@@ -84,21 +84,22 @@ static int replay(void *opaque, const struct store_log_record *r)
 }
 
 /* A damaged record whose key has an entry is overruled. */
-static int count_damaged(void *opaque, const uint8_t *hash, const void *bytes,
+static int count_damaged(void *opaque, const struct disk_name *name, const void *bytes,
                          size_t len)
 {
     struct partition *p = opaque;
-    struct store_hash h = store_hash_from(hash);
+    struct store_hash h = store_name_hash(name);
     struct disk_record r;
 
-    if (store_record_unpack(h, bytes, len, &r) != 0 && !store_table_has(&p->table, h))
+    if (store_record_unpack(name, h, bytes, len, &r) != 0 &&
+        !store_table_has(&p->table, h))
         p->stats.damaged++;
     return 0;
 }
 
 int store_recover(struct partition *p, int dir, bool *set_aside, uint64_t *lost)
 {
-    static const uint8_t first[DISK_HASH];
+    static const struct disk_name first; /* of all */
     enum qmstore_durability durability = p->config->durability, was;
     bool clean, damaged;
     uint64_t checks = p->config->log_buffer;
@@ -120,6 +121,6 @@ int store_recover(struct partition *p, int dir, bool *set_aside, uint64_t *lost)
     p->stats = (struct qmstore_stats){.filter_rebuilds = 0, .lost = *lost};
     p->logs = durability != QMSTORE_NONE;
     if (p->damaged_copies > 0)
-        r = p->disk_ops->walk(p->disk, first, count_damaged, p);
+        r = p->disk_ops->walk(p->disk, &first, count_damaged, p);
     return r;
 }

@@ -147,6 +147,7 @@ static int open_disk(struct partition *p, int dir, const char *path, char *why,
     const struct disk_config config = {
         .dir = path,
         .hash = p->hash,
+        .has_short = p->has_short,
         .cache = store_disk_cache(c),
         .sync = c->durability != QMSTORE_NONE,
         .why = why,
@@ -236,6 +237,7 @@ static int open_partition(struct qmstore *s, unsigned number, bool *set_aside,
     *p = (struct partition){.config = c,
                             .ops = find_policy(c->policy),
                             .hash = s->hash,
+                            .has_short = s->has_short,
                             .dir = -1,
                             .log = {.fd = -1}};
     *set_aside = false;

@@ -10,7 +10,8 @@ struct qmstore {
     struct qmstore_config config;
     char *path;
     int dir, format;
-    unsigned hash; /* bytes of a record's name on disk */
+    unsigned hash; /* of names on disk: as in disk_config */
+    bool has_short;
     struct partition *partitions;
     unsigned opened; /* of the partitions, while the store is being opened */
 

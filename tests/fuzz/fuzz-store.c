@@ -3,11 +3,11 @@
  * log, the state and the format file.
  *
  * The first byte is bits: the layer (two of them: files, lmdb, bdb), that checksums of
- * records are made good after the damage, and that records are those of version 1.  The
- * rest is damage: what (1 byte), and a record   which (1), how (1): bytes are
- * overwritten, it is cut, it is another's, or it lies where none was a file     where
- * (2 bytes) and how many bytes (1), which. LMDB's and Berkeley DB's own pages:
- * store-damage.
+ * records are made good after the damage, that the store is of version 1, and that it
+ * is of version 2.  The rest is damage: what (1 byte), and a record   which (1), how
+ * (1): bytes are overwritten, it is cut, it is another's, or it lies where none was a
+ * file     where (2 bytes) and how many bytes (1), which. LMDB's and Berkeley DB's own
+ * pages: store-damage.
  *
  * Promised: it opens, or says why not; a value is one that its key had, and unless
  * something was said, the newest; a record that is damaged is counted, or its partition
@@ -24,7 +24,15 @@
 #include "rowcache/store/qmstore.h"
 #include "tests/unit/rowcache/store/records-1.h"
 
-enum { GOOD = 4, OLD = 8, COLD = 14, LARGE = 5, KEYS = 24, RECORDS_MOST = 64 };
+enum {
+    GOOD = 4,
+    OLD = 8,
+    OLD_2 = 16,
+    COLD = 14,
+    LARGE = 5,
+    KEYS = 24,
+    RECORDS_MOST = 64
+};
 enum { RECORD, LOG, STATE, FORMAT, KINDS };
 
 static const char *const layers[] = {"files", "lmdb", "bdb"};
@@ -36,7 +44,7 @@ struct file {
 };
 
 struct record {
-    uint8_t hash[DISK_HASH];
+    struct disk_name name;
     unsigned char *bytes;
     size_t length;
 };
@@ -46,7 +54,9 @@ static struct made {
     size_t count;
     struct record records[RECORDS_MOST];
     size_t record_count;
-} made[2][3]; /* version 2, and 1 */
+} made[4][3]; /* by version, and layer */
+
+static unsigned format; /* of the store that is damaged */
 
 static char path[64];
 static unsigned warnings;
@@ -131,12 +141,13 @@ static int keep_file(const char *name, const struct stat *st, int type, struct F
     return 0;
 }
 
-static int keep_record(void *opaque, const uint8_t *hash, const void *bytes, size_t len)
+static int keep_record(void *opaque, const struct disk_name *name, const void *bytes,
+                       size_t len)
 {
     struct record *r = &making->records[making->record_count++];
 
     promise(making->record_count < RECORDS_MOST);
-    memcpy(r->hash, hash, DISK_HASH);
+    r->name = *name;
     r->bytes = malloc(len);
     memcpy(r->bytes, bytes, len);
     r->length = len;
@@ -148,7 +159,8 @@ static const struct disk_ops *open_disk(unsigned layer, struct disk **d)
     const struct disk_ops *ops = store_disk_find(layers[layer]);
     char name[100];
     struct disk_config c = {.dir = name,
-                            .hash = version_1 ? DISK_HASH : DISK_HASH_NAME,
+                            .hash = format == 1 ? DISK_HASH : DISK_HASH_NAME,
+                            .has_short = format == 3,
                             .cache = 512 << 10};
 
     snprintf(name, sizeof name, "%s/0/disk", path);
@@ -156,39 +168,41 @@ static const struct disk_ops *open_disk(unsigned layer, struct disk **d)
     return ops;
 }
 
-/* A store of version 1, without partitions. */
-static void begin_1(unsigned layer)
+/* A store of version 1 or 2, without partitions. */
+static void begin_old(unsigned layer)
 {
     char name[100];
     FILE *f;
 
     snprintf(name, sizeof name, "%s/qmstore", path);
     promise(mkdir(path, 0700) == 0 && (f = fopen(name, "we")) != NULL);
-    promise(fprintf(f, "qmstore 1\npartitions 1\ndisk %s\n", layers[layer]) > 0);
+    promise(fprintf(f, "qmstore %u\npartitions 1\ndisk %s\n", format, layers[layer]) >
+            0);
+    promise(format == 1 || fprintf(f, "hash %u\n", DISK_HASH_NAME) > 0);
     promise(fclose(f) == 0);
 }
 
 /* A store that was closed, with keys in memory and on disk. */
 static void make_store(unsigned layer)
 {
-    static const uint8_t first[DISK_HASH];
+    static const struct disk_name first;
     static char value[30000];
     const struct disk_ops *ops;
     struct disk *d;
     struct qmstore *s;
 
-    if (made[version_1][layer].count > 0)
+    if (made[format][layer].count > 0)
         return;
-    making = &made[version_1][layer];
+    making = &made[format][layer];
     remove_store();
-    if (version_1)
-        begin_1(layer);
+    if (format < 3)
+        begin_old(layer);
     promise(open_store(layer, &s) == 0);
-    for (unsigned version = 1; version <= 2; version++)
+    for (unsigned round = 1; round <= 2; round++)
         for (unsigned key = 0; key < KEYS; key++) {
-            size_t len = value_of(key, version, value);
+            size_t len = value_of(key, round, value);
 
-            if (version == 1 || key % 3 == 0)
+            if (round == 1 || key % 3 == 0)
                 promise(qmstore_put(s, &key, sizeof key, value, len, 0) == 0);
         }
     for (unsigned key = 0; key < KEYS; key++)
@@ -197,14 +211,14 @@ static void make_store(unsigned layer)
     promise(qmstore_close(s) == 0);
     promise(nftw(path, keep_file, 16, FTW_PHYS) == 0);
     ops = open_disk(layer, &d);
-    promise(ops->walk(d, first, keep_record, NULL) == 0);
+    promise(ops->walk(d, &first, keep_record, NULL) == 0);
     ops->close(d);
     promise(making->record_count >= 4);
 }
 
 static struct file *file_called(unsigned layer, const char *name)
 {
-    struct made *m = &made[version_1][layer];
+    struct made *m = &made[format][layer];
 
     for (size_t i = 0; i < m->count; i++)
         if (strcmp(m->files[i].name + strlen(path), name) == 0)
@@ -224,8 +238,8 @@ static void write_file(const struct file *file)
 static void write_store(unsigned layer)
 {
     remove_store();
-    for (size_t i = 0; i < made[version_1][layer].count; i++) {
-        const struct file *file = &made[version_1][layer].files[i];
+    for (size_t i = 0; i < made[format][layer].count; i++) {
+        const struct file *file = &made[format][layer].files[i];
 
         if (file->bytes)
             write_file(file);
@@ -253,19 +267,33 @@ static void seal_1(struct record *r)
 
 static void seal(struct record *r)
 {
-    uint64_t sum;
+    uint64_t sum, seed = 0;
 
+    if (store_disk_has_key(&r->name)) {
+        memcpy(&seed, r->name.bytes + DISK_PLACE, r->name.len - DISK_PLACE);
+        seed = le64toh(seed) | (uint64_t)r->name.len << 56;
+    }
     if (version_1)
         seal_1(r);
     else if (r->length >= 4) {
-        sum = htole64(XXH3_64bits(r->bytes + 4, r->length - 4));
+        sum = htole64(XXH3_64bits_withSeed(r->bytes + 4, r->length - 4, seed));
         memcpy(r->bytes, &sum, 4);
     }
 }
 
+/* Any that the store may have. */
+static void eat_name(struct food *f, struct disk_name *name)
+{
+    eat(f, name->bytes, DISK_HASH);
+    name->len = format == 1 ? DISK_HASH : DISK_HASH_NAME;
+    if (format == 3 && name->bytes[DISK_HASH - 1] % 2)
+        name->len =
+            (uint8_t)(DISK_PLACE + 1 + name->bytes[DISK_HASH - 2] % DISK_SHORT_KEY);
+}
+
 static void damage_record(struct food *f, unsigned layer, bool good)
 {
-    const struct made *m = &made[version_1][layer];
+    const struct made *m = &made[format][layer];
     const struct record *which = &m->records[eat_number(f, 1) % m->record_count];
     const struct record *other = which;
     unsigned how = (unsigned)eat_number(f, 1) % 8;
@@ -273,13 +301,13 @@ static void damage_record(struct food *f, unsigned layer, bool good)
     size_t n = 1 + eat_number(f, 1) % 48, at;
     unsigned char bytes[30200];
     const struct disk_ops *ops;
-    struct disk_record change = {.hash = r.hash};
+    struct disk_record change = {.name = &r.name};
     struct disk *d;
 
     if (how == 1) /* it is another's */
         other = &m->records[n % m->record_count];
     if (how == 2) /* where there was none */
-        eat(f, r.hash, DISK_HASH);
+        eat_name(f, &r.name);
     memcpy(bytes, other->bytes, other->length);
     r.bytes = bytes;
     r.length = how == 3 ? n % (other->length + 1) : other->length;
@@ -407,7 +435,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         promise(mkdtemp(path) != NULL);
         atexit(remove_store);
     }
-    version_1 = how & OLD;
+    format = how & OLD ? 1 : how & OLD_2 ? 2 : 3;
+    version_1 = format == 1;
     make_store(layer);
     write_store(layer);
     kinds = damage(&f, layer, how & GOOD);

@@ -379,7 +379,7 @@ static int fails; /* a batch in its middle, and each walk */
 static int checked_apply(struct disk *d, const struct disk_record *changes, size_t n)
 {
     for (size_t i = 1; i < n; i++)
-        assert_true(memcmp(changes[i - 1].hash, changes[i].hash, DISK_HASH) < 0);
+        assert_true(store_disk_compare(changes[i - 1].name, changes[i].name) < 0);
     in_order += n > 1;
     if (fails != 0) {
         assert_int_equal(below->apply(d, changes, n / 2), 0);
@@ -388,7 +388,7 @@ static int checked_apply(struct disk *d, const struct disk_record *changes, size
     return below->apply(d, changes, n);
 }
 
-static int failing_walk(struct disk *d, const uint8_t *from, disk_visit *visit,
+static int failing_walk(struct disk *d, const struct disk_name *from, disk_visit *visit,
                         void *opaque)
 {
     return fails ? fails : below->walk(d, from, visit, opaque);

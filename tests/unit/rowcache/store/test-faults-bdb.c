@@ -258,9 +258,9 @@ static void test_commit_refused(void **state)
                             .cache = 4 << 20,
                             .why = why,
                             .why_len = sizeof why};
-    static const uint8_t hash[DISK_HASH] = "hash";
+    static const struct disk_name name = {DISK_HASH_NAME, "hash"};
     struct disk_record r = {
-        .hash = hash, .key = "key", .key_len = 3, .value = big, .value_len = 9};
+        .name = &name, .key = "key", .key_len = 3, .value = big, .value_len = 9};
     struct disk *d;
 
     assert_int_equal(disk_bdb.open(&c, &d), 0);

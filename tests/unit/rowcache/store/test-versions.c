@@ -62,7 +62,8 @@ static void check_format(const char *text)
     assert_string_equal(is, text);
 }
 
-/* Records have names of that many bytes; with the layer files, of two digits each. */
+/* Records have names of that many bytes (with keys in them of 8); with the layer files,
+ * of two digits each. */
 static void check_names(const struct qmstore_config *c, unsigned bytes)
 {
     char pattern[100];
@@ -174,7 +175,7 @@ static void refuse(const char *text)
 
     write_format(text);
     assert_int_equal(qmstore_open(&c, &s, err, sizeof err), ENOTEMPTY);
-    assert_non_null(strstr(err, "version 1 or 2"));
+    assert_non_null(strstr(err, "version 1, 2 or 3"));
     check_format(text);
 }
 
@@ -185,20 +186,25 @@ static void test_format(void **state)
     struct qmstore *s = open_ok(&c);
     char command[300];
 
-    check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
+    check_format("qmstore 3\npartitions 1\ndisk files\nhash 12\nshort 7\n");
     for (unsigned key = 0; key < KEYS; key++)
         put(s, key, 1);
     assert_int_equal(qmstore_close(s), 0);
-    check_names(&c, 12);
+    check_names(&c, DISK_PLACE + sizeof(unsigned));
     snprintf(command, sizeof command,
-             "set -- %s/0/disk/*/*; for f in $1 $2; do cp $f ${f}00000000; done",
+             "set -- %s/0/disk/*/*; for f in $1 $2; do cp $f ${f}0; "
+             "cp $f ${f}0000000000000000; done",
              test_dir);
-    assert_int_equal(system(command), 0); /* names of version 1: no records */
+    assert_int_equal(system(command), 0); /* no names of this version */
     s = open_ok(&c);
     assert_int_equal(stats_of(s).keys, KEYS);
-    check_format("qmstore 2\npartitions 1\ndisk files\nhash 12\n");
+    check_format("qmstore 3\npartitions 1\ndisk files\nhash 12\nshort 7\n");
     assert_int_equal(qmstore_close(s), 0);
+    refuse("qmstore 4\npartitions 1\ndisk files\nhash 12\nshort 7\n");
+    refuse("qmstore 3\npartitions 1\ndisk files\nhash 12\nshort 8\n");
+    refuse("qmstore 3\npartitions 1\ndisk files\nhash 16\nshort 7\n");
     refuse("qmstore 3\npartitions 1\ndisk files\nhash 12\n");
+    refuse("qmstore 2\npartitions 1\ndisk files\nhash 12\nshort 7\n");
     refuse("qmstore 2\npartitions 1\ndisk files\nhash 13\n");
     refuse("qmstore 2\npartitions 1\ndisk files\n");
     refuse("qmstore 1\npartitions 1\n");
@@ -225,7 +231,7 @@ static void check_record(const struct disk_record *r)
     struct disk_record is;
 
     store_disk_pack(r, bytes);
-    assert_int_equal(store_disk_unpack(bytes, len, &is), 0);
+    assert_int_equal(store_disk_unpack(NULL, bytes, len, &is), 0);
     assert_int_equal(is.key_len, r->key_len);
     assert_int_equal(is.value_len, r->value_len);
     assert_int_equal(is.frequency, r->frequency);
@@ -279,11 +285,11 @@ static void test_damage(void **state)
         uint8_t *cut = malloc(at + 1);
 
         memcpy(cut, bytes, at);
-        assert_int_equal(store_disk_unpack(cut, at, &is), EBADMSG);
+        assert_int_equal(store_disk_unpack(NULL, cut, at, &is), EBADMSG);
         free(cut);
         for (unsigned bit = 0; bit < 8; bit++) {
             bytes[at] ^= (uint8_t)(1u << bit);
-            assert_int_equal(store_disk_unpack(bytes, len, &is), EBADMSG);
+            assert_int_equal(store_disk_unpack(NULL, bytes, len, &is), EBADMSG);
             bytes[at] ^= (uint8_t)(1u << bit);
         }
     }
@@ -318,10 +324,117 @@ static void test_no_records(void **state)
         memcpy(bytes + 4, none[i].bytes, none[i].len);
         sum = htole32((uint32_t)XXH3_64bits(bytes + 4, none[i].len));
         memcpy(bytes, &sum, 4);
-        if (store_disk_unpack(bytes, len, &r) != EBADMSG)
+        if (store_disk_unpack(NULL, bytes, len, &r) != EBADMSG)
             fail_msg("record %u", i);
         free(bytes);
     }
+}
+
+/* A record whose key is in its name: any byte that is wrong in either, and another's
+ * name. */
+static void test_short(void **state)
+{
+    static const struct disk_name none = {0};
+    struct disk_name name = {DISK_PLACE + 5, "hasha key"}, other = name;
+    struct disk_record r = {.name = &name,
+                            .expires = 1700000000000,
+                            .frequency = 300,
+                            .key = name.bytes + DISK_PLACE,
+                            .value = "and its value",
+                            .value_len = 13,
+                            .key_len = 5},
+                       is;
+    size_t len = store_disk_size(&r);
+    uint8_t *bytes = malloc(len);
+
+    assert_int_equal(len, 4 + 1 + 2 + 8 + 13);
+    store_disk_pack(&r, bytes);
+    assert_int_equal(store_disk_unpack(&name, bytes, len, &is), 0);
+    assert_int_equal(is.key_len, 5);
+    assert_memory_equal(is.key, "a key", 5);
+    assert_int_equal(is.value_len, 13);
+    assert_memory_equal(is.value, "and its value", 13);
+    assert_true(is.expires == r.expires && is.frequency == 300);
+    for (size_t at = 0; at < len; at++) {
+        assert_int_equal(store_disk_unpack(&name, bytes, at, &is), EBADMSG);
+        for (unsigned bit = 0; bit < 8; bit++) {
+            bytes[at] ^= (uint8_t)(1u << bit);
+            assert_int_equal(store_disk_unpack(&name, bytes, len, &is), EBADMSG);
+            bytes[at] ^= (uint8_t)(1u << bit);
+        }
+    }
+    for (unsigned at = DISK_PLACE; at < name.len; at++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            other.bytes[at] ^= (uint8_t)(1u << bit);
+            assert_int_equal(store_disk_unpack(&other, bytes, len, &is), EBADMSG);
+            other.bytes[at] ^= (uint8_t)(1u << bit);
+        }
+    for (other.len = 0; other.len <= DISK_HASH; other.len++)
+        assert_int_equal(store_disk_unpack(&other, bytes, len, &is),
+                         other.len == name.len ? 0 : EBADMSG);
+    assert_int_equal(store_disk_unpack(&none, bytes, len, &is), EBADMSG);
+    assert_int_equal(store_disk_unpack(NULL, bytes, len, &is), EBADMSG);
+    /* The place is no part of the checksum: it is compared with the key's hash. */
+    name = (struct disk_name){DISK_PLACE + 5, "othra key"};
+    assert_int_equal(store_disk_unpack(&name, bytes, len, &is), 0);
+    assert_int_equal(
+        store_record_unpack(&name, store_name_hash(&name), bytes, len, &is), EBADMSG);
+    free(bytes);
+}
+
+/* Records of short keys whose checksum is right and which are none. */
+static void test_no_short(void **state)
+{
+    static const struct {
+        uint8_t bytes[12];
+        size_t len;
+    } none[] = {
+        {{0x84, 1, 'v'}, 3}, /* of another length than its name's */
+        {{0x86, 1, 'v'}, 3},     {{0x80, 1, 0, 'v'}, 4}, {{0x85}, 1}, /* no frequency */
+        {{0xc5, 1, 1, 2, 3}, 5}, /* half of a time */
+        {{0x05, 1, 'v'}, 3},     /* of another kind */
+    };
+    const struct disk_name name = {DISK_PLACE + 5, "hasha key"};
+
+    for (unsigned i = 0; i <= sizeof none / sizeof none[0]; i++) {
+        static const uint8_t right[] = {0x85, 1, 'v'};
+        bool is_right = i == sizeof none / sizeof none[0];
+        size_t n = is_right ? sizeof right : none[i].len, len = 4 + n;
+        uint8_t *bytes = malloc(len);
+        struct disk_record r;
+        uint64_t seed = 0;
+        uint32_t sum;
+
+        memcpy(bytes + 4, is_right ? right : none[i].bytes, n);
+        memcpy(&seed, "a key", 5);
+        seed = le64toh(seed) | (uint64_t)name.len << 56;
+        sum = htole32((uint32_t)XXH3_64bits_withSeed(bytes + 4, n, seed));
+        memcpy(bytes, &sum, 4);
+        if (store_disk_unpack(&name, bytes, len, &r) != (is_right ? 0 : EBADMSG))
+            fail_msg("record %u", i);
+        free(bytes);
+    }
+}
+
+/* The names of version 3 are none in a store of version 2: LMDB's file is no such one.
+ */
+static void test_names_of_another(void **state)
+{
+    struct qmstore_config c = config("lmdb");
+    struct qmstore *s;
+
+    if (!store_disk_find("lmdb"))
+        skip();
+    s = open_ok(&c);
+    for (unsigned key = 0; key < KEYS; key++)
+        put(s, key, 1);
+    assert_int_equal(qmstore_close(s), 0);
+    write_format("qmstore 2\npartitions 1\ndisk lmdb\nhash 12\n");
+    warnings = 0;
+    s = open_ok(&c);
+    assert_int_equal(warnings, 2); /* what is damaged, and that it is set aside */
+    assert_int_equal(stats_of(s).keys, 0);
+    assert_int_equal(qmstore_close(s), 0);
 }
 
 /* Keys whose hashes differ behind the bytes that name a record are one to the disk
@@ -329,14 +442,15 @@ static void test_no_records(void **state)
 static void test_names(void **state)
 {
     struct store_hash a = {.high = 7, .low = 1, .rest = 1}, b = a;
-    uint8_t bytes[DISK_HASH], named[DISK_HASH];
+    struct disk_name name = {.len = DISK_HASH_NAME};
+    uint8_t bytes[DISK_HASH];
 
     store_hash_bytes(a, bytes);
     assert_true(store_hash_same(store_hash_from(bytes), a));
     assert_int_equal(store_hash_from(bytes).rest, 1);
-    store_disk_hash(named, bytes, DISK_HASH_NAME);
-    assert_true(store_hash_same(store_hash_from(named), a));
-    assert_int_equal(store_hash_from(named).rest, 0);
+    memcpy(name.bytes, bytes, DISK_HASH_NAME);
+    assert_true(store_hash_same(store_name_hash(&name), a));
+    assert_int_equal(store_name_hash(&name).rest, 0);
     b.rest = 2;
     assert_true(store_hash_same(a, b));
     b.low = 2;
@@ -353,6 +467,9 @@ int main(void)
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_no_records),
+        cmocka_unit_test(test_short),
+        cmocka_unit_test(test_no_short),
+        TEST(test_names_of_another),
         cmocka_unit_test(test_names),
     };
 
