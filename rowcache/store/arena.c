@@ -33,6 +33,10 @@ enum { IS_FREE = 1, BEHIND_FREE = 2, FLAGS = 15, LEAST = 32 };
 enum { SMALL = 1024, LARGE = 64 << 10, MAPPED = 4 << 20 };
 enum { LOOKS = 8 }; /* blocks of a class of several sizes that are looked at */
 
+/* Chunks: with fewer, they have pages of 4 KiB, of which those that are not used take
+ * no memory.  The addresses of so few are mostly known to the processor. */
+enum { HUGE_LEAST = 4 };
+
 struct arena_chunk {
     struct arena_chunk *next, *previous;
     size_t aligns; /* the first block's bytes behind its head are at a multiple of 16 */
@@ -134,7 +138,8 @@ static bool add_chunk(struct arena *a)
     if (before < size)
         munmap(all + before + size, size - before);
     c = (struct arena_chunk *)(all + before);
-    (void)madvise(c, size, MADV_HUGEPAGE);
+    if (a->most >= HUGE_LEAST)
+        (void)madvise(c, size, MADV_HUGEPAGE);
     *c = (struct arena_chunk){.next = a->chunks};
     if (a->chunks)
         a->chunks->previous = c;

@@ -4,8 +4,8 @@
  * Entries of a large store lie all over its memory, and each look-up touches some of
  * them.  In pages of 4 KiB the processor would have to find most of their addresses
  * first.  An arena has chunks of 2 MiB, aligned, for which it asks the kernel for huge
- * pages (madvise(2), MADV_HUGEPAGE), and finds room in them as malloc() would.  Without
- * huge pages it works as well, and is slower.
+ * pages (madvise(2), MADV_HUGEPAGE) unless they are few, and finds room in them as
+ * malloc() would.  Without huge pages it works as well, and is slower.
  *
  * A block takes its size and STORE_ARENA_HEAD bytes, rounded up to 16: as many as of
  * malloc().  Large blocks, and those for which the chunks have no room, are malloc()'s.

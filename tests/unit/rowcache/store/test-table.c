@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-table.c - the table of entries, compared with a plain one, and the memory that
  * entries are in. */
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "rowcache/store/internal.h"
@@ -291,6 +292,29 @@ static void test_adjacent(void **state)
     store_arena_destroy(&a);
 }
 
+/* A chunk of few takes no memory for what nothing is in. */
+static void test_few_chunks(void **state)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *there = malloc(STORE_ARENA_CHUNK / page);
+    struct arena a;
+    bool in_chunk;
+    size_t n = 0;
+    void *p;
+
+    assert_non_null(there);
+    store_arena_init(&a, 3 * STORE_ARENA_CHUNK);
+    p = store_arena_alloc(&a, 100, &in_chunk);
+    assert_true(p && in_chunk);
+    assert_int_equal(mincore(a.chunks, STORE_ARENA_CHUNK, there), 0);
+    for (size_t i = 0; i < STORE_ARENA_CHUNK / page; i++)
+        n += there[i] & 1;
+    assert_in_range(n, 1, 3);
+    store_arena_free(&a, p, in_chunk);
+    store_arena_destroy(&a);
+    free(there);
+}
+
 static void test_pages(void **state)
 {
     static const size_t sizes[] = {8, 64, 1000, 4 << 20, (8 << 20) + 64};
@@ -314,7 +338,7 @@ int main(void)
         cmocka_unit_test(test_table),          cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_arena),          cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_reuse_of_large), cmocka_unit_test(test_adjacent),
-        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_few_chunks),     cmocka_unit_test(test_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
