@@ -3,10 +3,17 @@
  * way to disk in one batch; and the filter of what is there.
  *
  * The log is synced before the disk layer is written, in QMSTORE_LAZY, too, so that no
- * crash finds a change on disk whose predecessors are lost. */
+ * crash finds a change on disk whose predecessors are lost.
+ *
+ * A key that is changed on disk is read there first, for its frequency, and its page is
+ * mostly still in the page cache when the buffer is written.  If pages of such keys are
+ * read again, there is less page cache than the buffer has pages: it is written when it
+ * is half as full; if none is for some time, when it is twice as full again.  Not where
+ * each write is synced, which takes longer than to read some pages. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "rowcache/store/internal.h"
 
@@ -17,6 +24,9 @@ enum {
     ALONG_REACH = 2048, /* of records between two that are likely on one page */
     SLICE_LEAST = 1024, /* entries */
     WORN_LEAST = 256,   /* keys that left the disk */
+    BUFFER_LEAST = 8 << 10,
+    READ_AGAIN = 8, /* of so many keys, one whose page is */
+    CALM = 64,      /* times that the buffer is written */
 };
 
 void store_buffer_add(struct partition *p, struct entry *e)
@@ -328,9 +338,37 @@ static bool is_worn(const struct bloom *b)
     return keys > b->capacity || (b->removed > WORN_LEAST && b->removed > keys / 2);
 }
 
+/* Pages that this thread has read from disk. */
+static uint64_t pages_read(void)
+{
+    struct rusage used;
+
+    return getrusage(RUSAGE_THREAD, &used) == 0 ? (uint64_t)used.ru_inblock / 8 : 0;
+}
+
+/* After a write of n records, for which so many pages were read.  Those of keys that
+ * had left memory may have been; what is more is of keys that had just been read. */
+static void adapt(struct partition *p, size_t n, uint64_t pages)
+{
+    size_t just_read = p->just_read < n ? p->just_read : n;
+    uint64_t again = pages > n - just_read ? pages - (n - just_read) : 0;
+
+    p->just_read = 0;
+    if (p->config->durability != QMSTORE_NONE || p->config->write_buffer)
+        return;
+    if (again * READ_AGAIN > just_read) {
+        p->buffer_calm = 0;
+        p->buffer_shift += p->buffer_bytes >> p->buffer_shift >= 2 * BUFFER_LEAST;
+    } else if (p->buffer_shift > 0 && just_read > 0 && ++p->buffer_calm == CALM) {
+        p->buffer_calm = 0;
+        p->buffer_shift--;
+    }
+}
+
 int store_buffer_write(struct partition *p)
 {
     size_t n = p->buffer.count;
+    uint64_t pages = pages_read();
     struct slice s = {.size = n < SLICE_LEAST ? SLICE_LEAST : n};
     uint32_t *lines;
     int r;
@@ -346,6 +384,8 @@ int store_buffer_write(struct partition *p)
     free(lines);
     free(s.entries);
     free(s.changes);
+    if (r == 0)
+        adapt(p, n, pages_read() - pages);
     if (r == 0 && (p->bloom.words || p->ops->counts) && is_worn(&p->bloom))
         (void)store_filter_make(p);
     return r;

@@ -258,6 +258,9 @@ struct partition {
 
     uint64_t memory;         /* entries in memory, metadata included: at most */
     uint64_t buffer_bytes;   /* in the buffer: at most */
+    unsigned buffer_shift;   /* of that, a 2^shift-th part at present (buffer.c) */
+    unsigned buffer_calm;    /* so many times it was written without such reads */
+    size_t just_read;        /* keys that went to the buffer just after a read */
     uint64_t used;           /* by entries in memory */
     uint64_t disk_copies;    /* records on disk, stale ones included */
     uint64_t damaged_copies; /* of them, when the filter was made */
@@ -281,7 +284,7 @@ static inline bool store_is_full(const struct partition *p, uint64_t more)
 /* Whether the write buffer is over its bound. */
 static inline bool store_buffer_is_full(const struct partition *p)
 {
-    return p->buffer.bytes > p->buffer_bytes;
+    return p->buffer.bytes > p->buffer_bytes >> p->buffer_shift;
 }
 
 uint64_t store_now(void); /* ms since 1970 */

@@ -403,6 +403,7 @@ static int put_absent(struct partition *p, const struct store_key *key,
     bool on_disk = dead && dead->on_disk;
     uint64_t bytes = sizeof(struct entry) + key->len + value->len;
     bool enters = !store_is_full(p, bytes) || p->ops->admits_new;
+    bool was_read = false;
     struct disk_record r;
     struct entry *e;
     uint32_t f = 1;
@@ -412,7 +413,7 @@ static int put_absent(struct partition *p, const struct store_key *key,
         int error = find_on_disk(p, key, &old, &r);
 
         if (error == 0) {
-            on_disk = true;
+            on_disk = was_read = true;
             if (!is_over(r.expires)) {
                 f = r.frequency < UINT32_MAX ? r.frequency + 1 : r.frequency;
                 enters = may_enter(p, key->hash, bytes, r.frequency);
@@ -438,6 +439,7 @@ static int put_absent(struct partition *p, const struct store_key *key,
     if (on_disk)
         shadow(p, e);
     settle(p, e, enters);
+    p->just_read += was_read && !enters;
     return 0;
 }
 
