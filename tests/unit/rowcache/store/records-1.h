@@ -51,6 +51,8 @@ size_t __wrap_store_disk_size(const struct disk_record *r)
 
 void __wrap_store_disk_pack(const struct disk_record *r, void *bytes)
 {
+    if (raw && raw_len == 0) /* bytes may be NULL */
+        return;
     if (raw)
         memcpy(bytes, raw, raw_len);
     else if (version_1)

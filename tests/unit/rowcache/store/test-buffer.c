@@ -103,6 +103,22 @@ static void write_some(unsigned n, unsigned others, uint64_t reads)
     assert_int_equal(p->just_read, 0);
 }
 
+/* New keys were not read, and keys that enter memory are not in the buffer. */
+static void test_counted(void **state)
+{
+    open_store(QMSTORE_NONE, 0);
+    p->buffer_bytes = UINT64_MAX / 2;
+    for (uint32_t key = KEYS; key < KEYS + N; key++)
+        put(key);
+    assert_int_equal(p->buffer.count, N);
+    assert_int_equal(p->just_read, 0);
+    p->memory = UINT64_MAX / 2;
+    change_some(N);
+    assert_int_equal(p->memory_keys, HOT + N);
+    assert_int_equal(p->just_read, 0);
+    assert_int_equal(qmstore_close(s), 0);
+}
+
 static void test_shrinks(void **state)
 {
     open_store(QMSTORE_NONE, 0);
@@ -174,6 +190,7 @@ int main(void)
 #define TEST(name)                                                                     \
     cmocka_unit_test_setup_teardown(name, make_memory_dir, remove_test_dir)
     const struct CMUnitTest tests[] = {
+        TEST(test_counted),
         TEST(test_shrinks),
         TEST(test_grows),
         TEST(test_stays),
