@@ -67,7 +67,8 @@ struct qmstore_config {
     enum qmstore_durability durability; /* QMSTORE_LAZY */
     double false_positives; /* of the Bloom filter, 0 < p < 1; .01.  0: no filter */
     uint64_t write_buffer;  /* bytes of evicted values in memory; memory / 128, but
-                               64 KiB a partition at least */
+                               64 KiB a partition at least; less is used with
+                               QMSTORE_NONE where page cache is short */
     uint64_t log_buffer;    /* bytes, of a partition; 256 KiB.  0: none */
     uint64_t disk_cache;    /* bytes of the disk layer's own cache; memory / 8, and with
                                lmdb and QMSTORE_NONE 512 KiB a partition at most */
