@@ -4,19 +4,25 @@
 #include "rowcache/readahead/lately.h"
 #include "tests/harness.h"
 
-enum { AGAIN_MS = 1000, BLOCKS = 4 };
+/* A step is a millisecond. */
+enum { AGAIN_MS = QM_LATELY_STEPS, BLOCKS = 4 };
 
 static struct qm_item item(uint32_t table, int64_t row)
 {
     return (struct qm_item){table, row};
 }
 
-static struct qm_lately *new_lately(void)
+static struct qm_lately *new_of(unsigned blocks)
 {
-    struct qm_lately *lately = qm_lately_new(BLOCKS, AGAIN_MS);
+    struct qm_lately *lately = qm_lately_new(blocks, AGAIN_MS);
 
     assert_non_null(lately);
     return lately;
+}
+
+static struct qm_lately *new_lately(void)
+{
+    return new_of(64 * BLOCKS);
 }
 
 TEST(test_time)
@@ -104,22 +110,48 @@ TEST(test_extremes)
     qm_lately_free(l);
 }
 
-/* The block that entered first makes room, and nothing of it is left in its place. */
+/* Of the two that could be there, the block that was noted longest ago makes room, and
+ * nothing of it is left in its place. */
 TEST(test_bounds)
 {
-    struct qm_lately *l = new_lately();
+    struct qm_lately *l = new_of(BLOCKS);
+    unsigned kept = 0;
 
-    for (int64_t block = 0; block < BLOCKS + 1; block++)
-        qm_lately_note(l, 0, item(1, block * QM_LATELY_BLOCK + block));
-    assert_false(qm_lately_has(l, 0, item(1, 0)));
-    for (int64_t block = 1; block < BLOCKS + 1; block++)
-        assert_true(qm_lately_has(l, 0, item(1, block * QM_LATELY_BLOCK + block)));
-    assert_false(qm_lately_has(l, 0, item(1, BLOCKS * QM_LATELY_BLOCK)));
-    for (int64_t block = 5; block < 100; block++)
-        qm_lately_note(l, 0, item(1, block * QM_LATELY_BLOCK + block % 8));
-    for (int64_t block = 95; block < 100; block++)
-        assert_int_equal(
-            qm_lately_has(l, 0, item(1, block * QM_LATELY_BLOCK + block % 8)),
-            block > 95);
+    for (int64_t block = 0; block < 100; block++) {
+        int64_t row = block * QM_LATELY_BLOCK + block % QM_LATELY_BLOCK;
+
+        qm_lately_note(l, (uint64_t)block / 4, item(1, row));
+        for (int64_t i = 0; i < QM_LATELY_BLOCK; i++)
+            assert_int_equal(qm_lately_has(l, (uint64_t)block / 4,
+                                           item(1, block * QM_LATELY_BLOCK + i)),
+                             i == block % QM_LATELY_BLOCK);
+        if (block > 0) /* that is not the one that was noted longest ago */
+            assert_true(qm_lately_has(
+                l, (uint64_t)block / 4,
+                item(1, row - QM_LATELY_BLOCK -
+                            (block % QM_LATELY_BLOCK > 0 ? 1 : 1 - QM_LATELY_BLOCK))));
+    }
+    for (int64_t row = 0; row < 100 * QM_LATELY_BLOCK; row++)
+        kept += qm_lately_has(l, 25, item(1, row));
+    assert_int_equal(kept, BLOCKS);
+    qm_lately_free(l);
+}
+
+/* Times begin anew after some hours, and what was noted before is told from what was
+ * not; more time is told in steps. */
+TEST(test_long)
+{
+    struct qm_lately *l = qm_lately_new(BLOCKS, 10000);
+    uint64_t step = 10000 / QM_LATELY_STEPS, around = step * UINT16_MAX;
+
+    assert_non_null(l);
+    for (uint64_t now = around - 10000; now < around + 20000; now += 777) {
+        qm_lately_clear(l);
+        qm_lately_note(l, now, item(1, 5));
+        assert_true(qm_lately_has(l, now + 10000 - step, item(1, 5)));
+        assert_false(qm_lately_has(l, now + 10000 + step, item(1, 5)));
+        assert_false(qm_lately_has(l, now + around / 2, item(1, 5)));
+        assert_false(qm_lately_has(l, now, item(1, 6)));
+    }
     qm_lately_free(l);
 }
