@@ -283,7 +283,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
     struct qm_rows_token token;
     struct qm_row_name *name;
     struct qm_plan *plan;
-    double worked = qm_fill_work();
+    double worked;
     uint64_t began;
 
     if (!job)
@@ -298,6 +298,7 @@ void qm_fill_read_ahead(struct worker *w, struct qm_fill_ahead *ahead)
                           name->table_length);
     plan = qm_fill_plan(w, job, &token);
     began = qm_rows_now();
+    worked = qm_fill_work(); /* a plan is loaded once, and says nothing of rows */
     if (plan && plan->column[0].integer)
         ahead->failed = ahead->describe ? !describe(w, job, ahead, plan)
                                         : !read_rows(w, job, ahead, plan);

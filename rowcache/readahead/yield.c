@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-enum { BUCKETS = 8192, KEEP = 1024 };
+enum { BUCKETS = 8192, KEEP = 1024, COST_ROWS = 256 };
 
 #define LOW         .25
 #define PROCESSORS  3.
@@ -430,6 +430,13 @@ static void smooth(double *mean, double value)
     *mean = *mean > 0 ? *mean + (value - *mean) / 16 : value;
 }
 
+/* Adds n values to a mean of some others; in all they are of.  One SELECT brings many
+ * rows, and its time says little where it waits for a processor. */
+static void mean_of(double *mean, double value, unsigned n, unsigned of)
+{
+    *mean = *mean > 0 && n < of ? *mean + (value - *mean) * n / of : value;
+}
+
 void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows,
                         double us, double work_us)
 {
@@ -439,9 +446,10 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
         return;
     us /= rows;
     a->unpaid -= rows < a->unpaid ? rows : a->unpaid;
+    a->paid = a->paid + rows < COST_ROWS ? a->paid + rows : COST_ROWS;
     smooth(&yield->row_us, us);
     if (work_us > 0) {
-        smooth(&a->work_us, work_us / rows);
+        mean_of(&a->work_us, work_us / rows, rows, a->paid);
         smooth(&yield->row_work_us, work_us / rows);
     }
     if (a->foreseen) {
@@ -449,8 +457,10 @@ void qm_rule_yield_paid(struct qm_rule_yield *yield, unsigned arm, unsigned rows
         if (!a->tried)
             a->cost_us = yield->cost_us;
         a->tried = true;
+        smooth(&a->cost_us, us);
+    } else {
+        mean_of(&a->cost_us, us, rows, a->paid);
     }
-    smooth(&a->cost_us, us);
 }
 
 void qm_rule_yield_came(struct qm_rule_yield *yield, unsigned arm, uint64_t now_ms)

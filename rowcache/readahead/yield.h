@@ -78,6 +78,7 @@ struct qm_rule_yield_arm {
     unsigned watched;     /* rows that are watched, and not judged */
     uint64_t watched_ms;  /* the sum of when they were noted */
     unsigned unpaid;      /* rows until it is judged by what its rows cost */
+    unsigned paid;        /* rows that cost_us is of, up to some */
     double cost_us;       /* of a row; 0: not known */
     double work_us;       /* of a row; 0: not known */
     bool foreseen, tried; /* a trial has told its cost */
