@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rowcache/readahead/auto-queue.h"
 #include "rowcache/readahead/changes.h"
 #include "rowcache/readahead/numbers.h"
 #include "rowcache/readahead/lately.h"
@@ -37,8 +38,7 @@ struct qm_auto {
     unsigned together_asked; /* rows that are not answered */
     bool room;               /* an arm that was asked has room, or will soon */
     uint8_t pause[PAUSES];   /* reads of a table, that ask no arm */
-    unsigned first, count;
-    struct qm_auto_request queue[QM_AUTO_QUEUE];
+    struct qm_auto_queue queue;
     struct qm_auto_stats stats;
 };
 
@@ -223,23 +223,6 @@ static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 
 /* --- what the arms want --- */
 
-static struct qm_auto_request *request_for(struct qm_auto *ra, uint32_t table)
-{
-    struct qm_auto_request *request;
-
-    for (unsigned i = 0; i < ra->count; i++) {
-        request = &ra->queue[(ra->first + i) % QM_AUTO_QUEUE];
-        if (request->table == table && request->count < QM_AUTO_ROWS)
-            return request;
-    }
-    if (ra->count == QM_AUTO_QUEUE)
-        return NULL;
-    request = &ra->queue[(ra->first + ra->count++) % QM_AUTO_QUEUE];
-    request->table = table;
-    request->count = 0;
-    return request;
-}
-
 /* Asks for the first of these rows, as many as the arm is allowed, or has them watched.
  * Returns for how many it asks. */
 static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
@@ -252,7 +235,7 @@ static unsigned ask_for(struct qm_auto *ra, uint64_t now_ms, unsigned arm,
     qm_watcher_note(ra->watcher, now_ms, arm, table, rows, n);
     allowed = qm_rule_yield_allow(ra->yield, now_ms, arm, n);
     for (unsigned i = 0; i < allowed; i++) {
-        struct qm_auto_request *request = request_for(ra, table);
+        struct qm_auto_request *request = qm_auto_queue_add(&ra->queue, now_ms, table);
 
         if (!request) {
             ra->stats.overflowed += allowed - i;
@@ -328,7 +311,7 @@ static void temporal_together(struct qm_auto *ra, uint64_t now_ms)
     int64_t rows[QM_AUTO_ROWS];
     uint32_t table;
 
-    while (ra->together_asked == 0 && ra->count < QM_AUTO_QUEUE &&
+    while (ra->together_asked == 0 && ra->queue.count < QM_AUTO_QUEUE &&
            qm_changes_due(ra->together, now_ms, &table)) {
         unsigned n = qm_changes_take(ra->together, now_ms, table, rows, QM_AUTO_ROWS);
         double share = qm_changes_share(ra->together, now_ms, table);
@@ -502,14 +485,14 @@ void qm_auto_processors(struct qm_auto *ra, double busy)
     qm_rule_yield_processors(ra->yield, busy);
 }
 
+bool qm_auto_is_late(const struct qm_auto *ra, uint64_t now_ms)
+{
+    return qm_auto_queue_is_late(&ra->queue, now_ms);
+}
+
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request)
 {
-    if (ra->count == 0)
-        return false;
-    *request = ra->queue[ra->first];
-    ra->first = (ra->first + 1) % QM_AUTO_QUEUE;
-    ra->count--;
-    return true;
+    return qm_auto_queue_take(&ra->queue, request);
 }
 
 static bool has(const int64_t *rows, unsigned count, int64_t row)

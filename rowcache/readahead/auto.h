@@ -28,10 +28,11 @@
 enum qm_auto_rule { QM_AUTO_SA, QM_AUTO_TA, QM_AUTO_FA, QM_AUTO_MINED, QM_AUTO_RULES };
 
 enum {
-    QM_AUTO_ROWS = 256,  /* of a request */
-    QM_AUTO_QUEUE = 16,  /* requests */
-    QM_AUTO_BANDS = 6,   /* of SA */
-    QM_AUTO_FOREIGN = 8, /* keys of a table, for FA */
+    QM_AUTO_ROWS = 256,         /* of a request */
+    QM_AUTO_QUEUE = 16,         /* requests */
+    QM_AUTO_PATIENCE_MS = 1000, /* for which a request waits for the pool */
+    QM_AUTO_BANDS = 6,          /* of SA */
+    QM_AUTO_FOREIGN = 8,        /* keys of a table, for FA */
 };
 
 struct qm_auto_settings {
@@ -50,6 +51,7 @@ void qm_auto_settings_init(struct qm_auto_settings *settings);
 struct qm_auto_request {
     uint32_t table;
     unsigned count;
+    uint64_t since; /* ms; its first row was asked for */
     int64_t row[QM_AUTO_ROWS];
     uint16_t arm[QM_AUTO_ROWS];
 };
@@ -111,6 +113,9 @@ void qm_auto_processors(struct qm_auto *ra, double busy);
 /* To be called now and then. */
 void qm_auto_tick(struct qm_auto *ra, uint64_t now_ms);
 
+/* The oldest request has waited for QM_AUTO_PATIENCE_MS: its rows may not be read soon
+ * any more. */
+bool qm_auto_is_late(const struct qm_auto *ra, uint64_t now_ms);
 /* Takes the oldest request. */
 bool qm_auto_next(struct qm_auto *ra, struct qm_auto_request *request);
 /* The rows of that request that were not there yet and came, for which the database

@@ -161,6 +161,14 @@ static bool give_auto(struct readahead *ra, const struct qm_auto_request *reques
     return give_job(ra, job);
 }
 
+/* While reads wait for the pool, auto's requests stay where more rows are added to
+ * them. */
+static bool may_take_auto(const struct readahead *ra)
+{
+    return ra->preset != READAHEAD_AUTO || qm_fill_may_give_ahead(ra->server->fill) ||
+           qm_auto_is_late(ra->learner, readahead_clock_ms());
+}
+
 /* A few at a time; those that the pool has no time for are dropped. */
 static void give(struct readahead *ra)
 {
@@ -172,7 +180,8 @@ static void give(struct readahead *ra)
             ra->stats.dropped += seer.count;
             qm_seer_fetched(ra->seer, &seer, NULL, 0);
         }
-    while (ra->given < GIVEN && qm_auto_next(ra->learner, &learner))
+    while (ra->given < GIVEN && may_take_auto(ra) &&
+           qm_auto_next(ra->learner, &learner))
         if (!give_auto(ra, &learner)) {
             ra->stats.dropped += learner.count;
             qm_auto_fetched(ra->learner, readahead_clock_ms(), &learner, NULL, 0, 0, 0);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* auto-queue.h - auto's requests, each of one table, oldest first: rows are added to
+ * them until they are taken. */
+#ifndef QM_ROWCACHE_AUTO_QUEUE_H
+#define QM_ROWCACHE_AUTO_QUEUE_H
+
+#include "rowcache/readahead/auto.h"
+
+/* Zero: it is empty. */
+struct qm_auto_queue {
+    unsigned first, count;
+    struct qm_auto_request request[QM_AUTO_QUEUE];
+};
+
+/* The request of that table that has room for a row, a new one if there is none.  NULL:
+ * there are too many. */
+struct qm_auto_request *qm_auto_queue_add(struct qm_auto_queue *queue, uint64_t now_ms,
+                                          uint32_t table);
+/* qm_auto_is_late(), qm_auto_next() */
+bool qm_auto_queue_is_late(const struct qm_auto_queue *queue, uint64_t now_ms);
+bool qm_auto_queue_take(struct qm_auto_queue *queue, struct qm_auto_request *request);
+
+#endif
