@@ -28,9 +28,9 @@ struct qm_auto {
     struct qm_auto_calls calls;
     struct qm_rule_yield *yield;
     /* Rows that were read ahead and not used; the arm, and when they came: */
-    struct qm_items *fresh; /* not judged */
-    struct qm_items *old;   /* judged */
-    struct qm_numbers out;  /* of those in the two */
+    struct qm_items *fresh;     /* not judged */
+    struct qm_items *old;       /* judged */
+    struct qm_numbers *numbers; /* of those in the two, and others' */
     struct qm_watcher *watcher;
     struct qm_lately *recent; /* rows that were asked for or read */
     struct qm_items *changed; /* for TA: when */
@@ -81,14 +81,16 @@ struct qm_auto *qm_auto_new(const struct qm_auto_settings *settings,
     ra->settings = *settings;
     ra->calls = *calls;
     ra->yield = qm_rule_yield_new(settings->judge_ms, settings->watches);
-    if (ra->yield)
-        ra->watcher =
-            qm_watcher_new(WATCHED, settings->judge_ms, ra->yield, &watcher_calls);
+    ra->numbers = calloc(1, sizeof *ra->numbers);
+    if (ra->yield && ra->numbers) {
+        ra->watcher = qm_watcher_new(WATCHED, settings->judge_ms, ra->yield,
+                                     ra->numbers, &watcher_calls);
+        ra->together = qm_changes_new(ra->numbers);
+    }
     ra->fresh = qm_items_new(settings->fresh);
     ra->old = qm_items_new(settings->old);
     ra->recent = qm_lately_new(settings->recent, settings->again_ms);
     ra->changed = qm_items_new(CHANGED);
-    ra->together = qm_changes_new();
     if (!ra->yield || !ra->watcher || !ra->fresh || !ra->old || !ra->recent ||
         !ra->changed || !ra->together) {
         qm_auto_free(ra);
@@ -108,6 +110,7 @@ void qm_auto_free(struct qm_auto *ra)
     qm_lately_free(ra->recent);
     qm_items_free(ra->changed);
     qm_changes_free(ra->together);
+    free(ra->numbers);
     free(ra);
 }
 
@@ -121,7 +124,8 @@ void qm_auto_set_rules(struct qm_auto *ra, unsigned rules)
 /* Reads of rows that are out, or watched, tell something. */
 bool qm_auto_may_be_ahead(const struct qm_auto *ra, int64_t row)
 {
-    return qm_numbers_may_have(&ra->out, row) || qm_watcher_may_have(ra->watcher, row);
+    return qm_numbers_may_have(ra->numbers, QM_NUMBERS_OUT, row) ||
+           qm_watcher_may_have(ra->watcher, row);
 }
 
 static uint64_t value_of(unsigned arm, uint64_t now_ms)
@@ -139,7 +143,7 @@ static void add_fresh(struct qm_auto *ra, struct qm_item item, uint64_t now_ms,
 {
     *qm_items_add(ra->fresh, item) = value_of(arm, now_ms);
     qm_rule_yield_came(ra->yield, arm, now_ms);
-    qm_numbers_add(&ra->out, item.row);
+    qm_numbers_add(ra->numbers, QM_NUMBERS_OUT, item.row);
 }
 
 /* It was there. */
@@ -156,7 +160,7 @@ static void leave(struct qm_auto *ra, struct qm_items *from, struct qm_item item
         remove_fresh(ra, item, value);
     else
         qm_items_remove(from, item);
-    qm_numbers_remove(&ra->out, item.row);
+    qm_numbers_remove(ra->numbers, QM_NUMBERS_OUT, item.row);
 }
 
 /* One that is out. */
@@ -173,7 +177,8 @@ static void waste(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
     const uint64_t *fresh, *value;
     unsigned arm;
 
-    if (!qm_numbers_may_have(&ra->out, item.row)) /* mostly; it spares the look */
+    if (!qm_numbers_may_have(ra->numbers, QM_NUMBERS_OUT,
+                             item.row)) /* mostly; it spares the look */
         return;
     fresh = qm_items_find(ra->fresh, item);
     value = fresh ? fresh : qm_items_find(ra->old, item);
@@ -205,10 +210,13 @@ static void judge_oldest(struct qm_auto *ra, uint64_t now_ms)
 /* Returns whether it was there. */
 static bool use(struct qm_auto *ra, uint64_t now_ms, struct qm_item item)
 {
-    const uint64_t *fresh = qm_items_find(ra->fresh, item);
-    const uint64_t *value = fresh ? fresh : qm_items_find(ra->old, item);
+    const uint64_t *fresh, *value;
     unsigned arm;
 
+    if (!qm_numbers_may_have(ra->numbers, QM_NUMBERS_OUT, item.row))
+        return false;
+    fresh = qm_items_find(ra->fresh, item);
+    value = fresh ? fresh : qm_items_find(ra->old, item);
     if (!value)
         return false;
     arm = arm_of(*value);

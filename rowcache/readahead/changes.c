@@ -18,18 +18,20 @@ struct rates {
 };
 
 struct qm_changes {
-    struct qm_items *waiting; /* values of value_of() */
-    struct qm_items *out;     /* at risk: the same */
+    struct qm_items *waiting;   /* values of value_of() */
+    struct qm_items *out;       /* at risk: the same */
+    struct qm_numbers *numbers; /* of the rows in both */
     struct rates of[QM_CHANGES_TABLES], all;
     uint32_t last; /* the table that changed last */
 };
 
-struct qm_changes *qm_changes_new(void)
+struct qm_changes *qm_changes_new(struct qm_numbers *numbers)
 {
     struct qm_changes *changes = calloc(1, sizeof *changes);
 
     if (!changes)
         return NULL;
+    changes->numbers = numbers;
     changes->waiting = qm_items_new(QM_CHANGES_WAITING);
     changes->out = qm_items_new(QM_CHANGES_AT_RISK);
     if (!changes->waiting || !changes->out) {
@@ -48,10 +50,38 @@ void qm_changes_free(struct qm_changes *changes)
     free(changes);
 }
 
+static bool may_have(const struct qm_changes *changes, struct qm_item item)
+{
+    return qm_numbers_may_have(changes->numbers, QM_NUMBERS_CHANGED, item.row);
+}
+
+/* Its value.  It was not there. */
+static uint64_t *add_to(struct qm_changes *changes, struct qm_items *to,
+                        struct qm_item item)
+{
+    qm_numbers_add(changes->numbers, QM_NUMBERS_CHANGED, item.row);
+    return qm_items_add(to, item);
+}
+
+/* False: it was not there. */
+static bool remove_from(struct qm_changes *changes, struct qm_items *from,
+                        struct qm_item item)
+{
+    if (!may_have(changes, item) || !qm_items_remove(from, item))
+        return false;
+    qm_numbers_remove(changes->numbers, QM_NUMBERS_CHANGED, item.row);
+    return true;
+}
+
 void qm_changes_clear(struct qm_changes *changes)
 {
-    qm_items_clear(changes->waiting);
-    qm_items_clear(changes->out);
+    struct qm_items *both[] = {changes->waiting, changes->out};
+    struct qm_item item;
+    uint64_t value;
+
+    for (unsigned i = 0; i < 2; i++)
+        while (qm_items_oldest(both[i], &item, &value))
+            remove_from(changes, both[i], item);
     for (unsigned i = 0; i < QM_CHANGES_TABLES; i++)
         changes->of[i].out = changes->of[i].waiting = 0;
     changes->all.out = 0;
@@ -97,7 +127,7 @@ static void enter(struct qm_changes *changes, uint64_t now_ms, struct qm_item it
 {
     struct rates *both[] = {rates_of(changes, item.table), &changes->all};
 
-    *qm_items_add(changes->out, item) = value_of(now_ms, tries);
+    *add_to(changes, changes->out, item) = value_of(now_ms, tries);
     for (unsigned i = 0; i < 2; i++) {
         advance(both[i], now_ms);
         both[i]->out++;
@@ -110,7 +140,7 @@ static bool leave(struct qm_changes *changes, uint64_t now_ms, struct qm_item it
 {
     struct rates *both[] = {rates_of(changes, item.table), &changes->all};
 
-    if (!qm_items_remove(changes->out, item))
+    if (!remove_from(changes, changes->out, item))
         return false;
     for (unsigned i = 0; i < 2; i++) {
         advance(both[i], now_ms);
@@ -137,7 +167,7 @@ static void forget_old(struct qm_changes *changes, uint64_t now_ms)
 
 static void end_wait(struct qm_changes *changes, struct qm_item item)
 {
-    if (qm_items_remove(changes->waiting, item))
+    if (remove_from(changes, changes->waiting, item))
         rates_of(changes, item.table)->waiting--;
 }
 
@@ -149,12 +179,12 @@ static void begin_wait(struct qm_changes *changes, uint64_t now_ms, struct qm_it
     uint64_t value;
 
     /* One that changes all the time does not wait for ever. */
-    if (qm_items_find(changes->waiting, item))
+    if (may_have(changes, item) && qm_items_find(changes->waiting, item))
         return;
     if (qm_items_count(changes->waiting) == QM_CHANGES_WAITING &&
         qm_items_oldest(changes->waiting, &oldest, &value))
         end_wait(changes, oldest);
-    *qm_items_add(changes->waiting, item) = value_of(now_ms, tries);
+    *add_to(changes, changes->waiting, item) = value_of(now_ms, tries);
     if (of->waiting++ == 0)
         of->since = now_ms;
 }

@@ -15,6 +15,7 @@
 #define QM_ROWCACHE_CHANGES_H
 
 #include "rowcache/readahead/items.h"
+#include "rowcache/readahead/numbers.h"
 
 enum {
     QM_CHANGES_TABLES = 1024,  /* others share the numbers of these */
@@ -31,8 +32,8 @@ enum {
 
 struct qm_changes;
 
-/* NULL: out of memory. */
-struct qm_changes *qm_changes_new(void);
+/* NULL: out of memory.  numbers are the caller's, and outlive it. */
+struct qm_changes *qm_changes_new(struct qm_numbers *numbers);
 void qm_changes_free(struct qm_changes *changes);
 void qm_changes_clear(struct qm_changes *changes); /* keeps what is known of tables */
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NEAR = 16 }; /* a power of two, at most the least number of buckets */
+
 /* The list goes through entries by their index plus 1; 0 ends it. */
 struct entry {
     struct qm_item item;
@@ -62,12 +64,16 @@ unsigned qm_items_count(const struct qm_items *items)
     return items->count;
 }
 
+/* Rows that are neighbours have neighbouring buckets, for they often come together; in
+ * an order by the rows' hash, so that every 16th row has not the same. */
 static unsigned *bucket_of(const struct qm_items *items, struct qm_item item)
 {
+    uint64_t near = (uint64_t)item.row % NEAR;
     uint64_t hash =
-        ((uint64_t)item.row ^ (uint64_t)item.table << 40) * 0x9e3779b97f4a7c15u;
+        ((uint64_t)item.row / NEAR ^ (uint64_t)item.table << 40) * 0x9e3779b97f4a7c15u;
 
-    return items->bucket + (hash >> 32) % items->buckets;
+    return items->bucket +
+           (((hash >> 32) * NEAR + (near ^ hash >> 60)) & (items->buckets - 1));
 }
 
 static bool same(struct qm_item a, struct qm_item b)
@@ -77,6 +83,8 @@ static bool same(struct qm_item a, struct qm_item b)
 
 uint64_t *qm_items_find(const struct qm_items *items, struct qm_item item)
 {
+    if (items->count == 0) /* it spares waiting for the memory */
+        return NULL;
     for (unsigned i = *bucket_of(items, item); i; i = items->entry[i].chain)
         if (same(items->entry[i].item, item))
             return &items->entry[i].value;

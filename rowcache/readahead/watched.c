@@ -4,21 +4,20 @@
 
 #include <stdlib.h>
 
-#include "rowcache/readahead/numbers.h"
-
 struct qm_watched {
     struct qm_items *fresh, *judged; /* since_ms << 16 | arm */
     unsigned bound;
-    struct qm_numbers numbers; /* of the rows in both */
+    struct qm_numbers *numbers; /* of the rows in both */
 };
 
-struct qm_watched *qm_watched_new(unsigned bound)
+struct qm_watched *qm_watched_new(unsigned bound, struct qm_numbers *numbers)
 {
     struct qm_watched *w = calloc(1, sizeof *w);
 
     if (!w)
         return NULL;
     w->bound = bound;
+    w->numbers = numbers;
     w->fresh = qm_items_new(bound);
     w->judged = qm_items_new(bound);
     if (!w->fresh || !w->judged) {
@@ -39,7 +38,7 @@ void qm_watched_free(struct qm_watched *w)
 
 bool qm_watched_may_have(const struct qm_watched *w, int64_t row)
 {
-    return qm_numbers_may_have(&w->numbers, row);
+    return qm_numbers_may_have(w->numbers, QM_NUMBERS_WATCHED, row);
 }
 
 bool qm_watched_is_full(const struct qm_watched *w)
@@ -56,10 +55,10 @@ bool qm_watched_add(struct qm_watched *w, struct qm_item item, unsigned arm,
         if (qm_items_find(w->fresh, item))
             return false;
         if (qm_items_remove(w->judged, item))
-            qm_numbers_remove(&w->numbers, item.row);
+            qm_numbers_remove(w->numbers, QM_NUMBERS_WATCHED, item.row);
     }
     *qm_items_add(w->fresh, item) = now_ms << 16 | arm;
-    qm_numbers_add(&w->numbers, item.row);
+    qm_numbers_add(w->numbers, QM_NUMBERS_WATCHED, item.row);
     return true;
 }
 
@@ -74,7 +73,7 @@ static void take_from(struct qm_watched *w, struct qm_items *from, struct qm_ite
 {
     tell(row, item, value, from == w->judged);
     qm_items_remove(from, item);
-    qm_numbers_remove(&w->numbers, item.row);
+    qm_numbers_remove(w->numbers, QM_NUMBERS_WATCHED, item.row);
 }
 
 bool qm_watched_take(struct qm_watched *w, struct qm_item item,
@@ -113,7 +112,7 @@ bool qm_watched_expire(struct qm_watched *w, uint64_t by_ms, struct qm_watched_r
         take_from(w, w->judged, oldest, of, &displaced);
     }
     *qm_items_add(w->judged, item) = value;
-    qm_numbers_add(&w->numbers, item.row);
+    qm_numbers_add(w->numbers, QM_NUMBERS_WATCHED, item.row);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #define QM_ROWCACHE_WATCHED_H
 
 #include "rowcache/readahead/items.h"
+#include "rowcache/readahead/numbers.h"
 
 struct qm_watched;
 
@@ -19,8 +20,9 @@ struct qm_watched_row {
     bool judged;
 };
 
-/* At most that many rows that are not judged, and as many that are. */
-struct qm_watched *qm_watched_new(unsigned bound);
+/* At most that many rows that are not judged, and as many that are.  numbers are the
+ * caller's, and outlive it. */
+struct qm_watched *qm_watched_new(unsigned bound, struct qm_numbers *numbers);
 void qm_watched_free(struct qm_watched *watched);
 
 /* No row can be added. */

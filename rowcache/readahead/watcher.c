@@ -13,6 +13,7 @@ struct qm_watcher {
 
 struct qm_watcher *qm_watcher_new(unsigned bound, unsigned judge_ms,
                                   struct qm_rule_yield *yield,
+                                  struct qm_numbers *numbers,
                                   const struct qm_watcher_calls *calls)
 {
     struct qm_watcher *w = calloc(1, sizeof *w);
@@ -22,7 +23,7 @@ struct qm_watcher *qm_watcher_new(unsigned bound, unsigned judge_ms,
     w->calls = *calls;
     w->yield = yield;
     w->judge_ms = judge_ms;
-    w->rows = qm_watched_new(bound);
+    w->rows = qm_watched_new(bound, numbers);
     if (!w->rows) {
         free(w);
         return NULL;

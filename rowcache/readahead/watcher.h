@@ -17,10 +17,11 @@ struct qm_watcher_calls {
     void (*judged)(void *opaque, struct qm_item item, unsigned arm, bool used);
 };
 
-/* Bounds as of qm_watched_new(); rows are judged after judge_ms.  The yield is the
- * caller's, and outlives it. */
+/* Bounds as of qm_watched_new(); rows are judged after judge_ms.  The yield and numbers
+ * are the caller's, and outlive it. */
 struct qm_watcher *qm_watcher_new(unsigned bound, unsigned judge_ms,
                                   struct qm_rule_yield *yield,
+                                  struct qm_numbers *numbers,
                                   const struct qm_watcher_calls *calls);
 void qm_watcher_free(struct qm_watcher *watcher);
 

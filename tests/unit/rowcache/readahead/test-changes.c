@@ -2,10 +2,13 @@
 /* test-changes.c - rows that changed, in virtual time: when which are taken, and which
  * share of them is foreseen to be read. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/harness.h"
 
 #include "rowcache/readahead/changes.h"
+
+static struct qm_numbers numbers;
 
 static struct qm_item item(uint32_t table, int64_t row)
 {
@@ -14,10 +17,44 @@ static struct qm_item item(uint32_t table, int64_t row)
 
 static struct qm_changes *new_changes(void)
 {
-    struct qm_changes *c = qm_changes_new();
+    struct qm_changes *c = qm_changes_new(&numbers);
 
+    memset(&numbers, 0, sizeof numbers);
     assert_non_null(c);
     return c;
+}
+
+static unsigned counted(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < 1 << QM_NUMBERS_BITS; i++)
+        n += numbers.count[i].of[QM_NUMBERS_CHANGED];
+    return n;
+}
+
+/* Rows that wait or are at risk are counted, each as often as it is there. */
+TEST(test_numbers)
+{
+    struct qm_changes *c = new_changes();
+    int64_t rows[8];
+
+    for (int64_t row = 1; row <= 5; row++)
+        qm_changes_note(c, 1000, item(7, row));
+    qm_changes_note(c, 1001, item(7, 5)); /* it waits already */
+    assert_int_equal(counted(), 5);
+    assert_int_equal(qm_changes_take(c, 2000, 7, rows, 3), 3);
+    assert_int_equal(counted(), 5);
+    qm_changes_note(c, 2001, item(7, 1)); /* at risk no more, and waits */
+    qm_changes_read(c, 2002, item(7, 2));
+    qm_changes_read(c, 2002, item(7, 4));
+    qm_changes_read(c, 2002, item(8, 3)); /* another's */
+    assert_int_equal(counted(), 3);
+    qm_changes_forget(c, item(7, 5));
+    assert_int_equal(counted(), 2);
+    qm_changes_clear(c);
+    assert_int_equal(counted(), 0);
+    qm_changes_free(c);
 }
 
 TEST(test_taken_together)

@@ -7,6 +7,8 @@
 
 #include "rowcache/readahead/watcher.h"
 
+static struct qm_numbers numbers;
+
 static struct qm_item item(uint32_t table, int64_t row)
 {
     return (struct qm_item){table, row};
@@ -14,7 +16,7 @@ static struct qm_item item(uint32_t table, int64_t row)
 
 TEST(test_rows)
 {
-    struct qm_watched *w = qm_watched_new(4);
+    struct qm_watched *w = qm_watched_new(4, &numbers);
     struct qm_watched_row row;
 
     assert_non_null(w);
@@ -46,9 +48,29 @@ TEST(test_rows)
     qm_watched_free(w);
 }
 
+/* A count that is at its most stays there: nothing is missed then. */
+TEST(test_numbers)
+{
+    static struct qm_numbers of;
+
+    assert_false(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
+    qm_numbers_add(&of, QM_NUMBERS_OUT, 5);
+    assert_true(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
+    assert_false(qm_numbers_may_have(&of, QM_NUMBERS_WATCHED, 5));
+    assert_false(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 6));
+    qm_numbers_remove(&of, QM_NUMBERS_OUT, 5);
+    assert_false(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
+    for (unsigned i = 0; i < 70000; i++)
+        qm_numbers_add(&of, QM_NUMBERS_OUT, 5);
+    assert_true(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
+    for (unsigned i = 0; i < 69999; i++)
+        qm_numbers_remove(&of, QM_NUMBERS_OUT, 5);
+    assert_true(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
+}
+
 TEST(test_bounds)
 {
-    struct qm_watched *w = qm_watched_new(4);
+    struct qm_watched *w = qm_watched_new(4, &numbers);
     struct qm_watched_row row;
     unsigned n = 0;
 
@@ -85,7 +107,7 @@ TEST(test_room)
 {
     const struct qm_watcher_calls calls = {.judged = ignore};
     struct qm_rule_yield *yield = qm_rule_yield_new(5000, true);
-    struct qm_watcher *w = qm_watcher_new(64, 5000, yield, &calls);
+    struct qm_watcher *w = qm_watcher_new(64, 5000, yield, &numbers, &calls);
     unsigned on = qm_rule_yield_find(yield, 1, 0, 0);
     unsigned watched = qm_rule_yield_find(yield, 2, 0, 0);
     int64_t rows[64];
