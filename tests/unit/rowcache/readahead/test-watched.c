@@ -60,10 +60,10 @@ TEST(test_numbers)
     assert_false(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 6));
     qm_numbers_remove(&of, QM_NUMBERS_OUT, 5);
     assert_false(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
-    for (unsigned i = 0; i < 70000; i++)
+    for (unsigned i = 0; i <= UINT16_MAX; i++)
         qm_numbers_add(&of, QM_NUMBERS_OUT, 5);
     assert_true(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
-    for (unsigned i = 0; i < 69999; i++)
+    for (unsigned i = 0; i < UINT16_MAX; i++)
         qm_numbers_remove(&of, QM_NUMBERS_OUT, 5);
     assert_true(qm_numbers_may_have(&of, QM_NUMBERS_OUT, 5));
 }

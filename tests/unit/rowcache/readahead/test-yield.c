@@ -76,6 +76,22 @@ static void test_slow_once(void **state)
     qm_rule_yield_free(w);
 }
 
+/* However long it was cheap, a cost that stays high soon counts. */
+static void test_slow_at_last(void **state)
+{
+    struct qm_rule_yield *w = new_yield();
+    unsigned arm = qm_rule_yield_find(w, 1, 0, 0), rows = 0;
+
+    fetch(w, 0, arm, 96, 100, 50);
+    for (unsigned i = 0; i < 10000; i++)
+        fetch(w, 0, arm, 1, 100, i % 2 * 100);
+    for (; state_of(w, arm) == QM_RULE_YIELD_ON; rows++) {
+        assert_true(rows < 256);
+        fetch(w, 0, arm, 1, 6000, rows % 2 * 100);
+    }
+    qm_rule_yield_free(w);
+}
+
 /* So it is for the work of rows. */
 static void test_much_work_once(void **state)
 {
@@ -591,15 +607,16 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watched),        cmocka_unit_test(test_watched_cost),
-        cmocka_unit_test(test_trial),          cmocka_unit_test(test_slow_once),
-        cmocka_unit_test(test_much_work_once), cmocka_unit_test(test_few_are_out),
-        cmocka_unit_test(test_changes),        cmocka_unit_test(test_price),
-        cmocka_unit_test(test_cheap),          cmocka_unit_test(test_late),
-        cmocka_unit_test(test_foreseen),       cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_foreseen_cost),  cmocka_unit_test(test_processors),
-        cmocka_unit_test(test_room),           cmocka_unit_test(test_age),
-        cmocka_unit_test(test_first_are_used), cmocka_unit_test(test_work),
+        cmocka_unit_test(test_watched),      cmocka_unit_test(test_watched_cost),
+        cmocka_unit_test(test_trial),        cmocka_unit_test(test_slow_once),
+        cmocka_unit_test(test_slow_at_last), cmocka_unit_test(test_much_work_once),
+        cmocka_unit_test(test_few_are_out),  cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_price),        cmocka_unit_test(test_cheap),
+        cmocka_unit_test(test_late),         cmocka_unit_test(test_foreseen),
+        cmocka_unit_test(test_bound),        cmocka_unit_test(test_foreseen_cost),
+        cmocka_unit_test(test_processors),   cmocka_unit_test(test_room),
+        cmocka_unit_test(test_age),          cmocka_unit_test(test_first_are_used),
+        cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
