@@ -355,6 +355,9 @@ def lost_log():
         r.flushdb()
         began, fetched = time.monotonic(), rule("sa", "fetched")
         wait_for(lambda: rule("sa", "fetched") >= fetched + 40, "nothing is read ahead", read_next)
+        # So that the log is behind after the reset, also after an earlier one.
+        sql("UPDATE shop.code SET v = v + 1; UPDATE shop.code SET v = v + 1")
+        wait_for(lambda: r.info("rowcache")["applied"] == sql("SELECT @@gtid_binlog_pos"), "it is not applied")
         used, gaps, wasted = state("item", "sa_used"), number("gaps"), rule("sa", "wasted")
         sql("RESET MASTER; UPDATE shop.code SET v = v + 1")
         sql("KILL " + sql("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump' LIMIT 1"))

@@ -104,30 +104,6 @@ TEST(test_spatial)
     qm_auto_free(ra);
 }
 
-/* Requests wait, and rows are added to them; after QM_AUTO_PATIENCE_MS the first is
- * late. */
-TEST(test_waits)
-{
-    static struct qm_auto_request request;
-    struct qm_auto *ra = new_auto(1 << QM_AUTO_SA);
-    uint64_t late = 5000 + QM_AUTO_PATIENCE_MS;
-
-    assert_false(qm_auto_is_late(ra, 5000));
-    miss(ra, 5000, item(1, 1000));
-    miss(ra, 5600, item(1, 2000));
-    miss(ra, 5600, item(2, 1000));
-    assert_false(qm_auto_is_late(ra, late - 1));
-    assert_true(qm_auto_is_late(ra, late));
-    assert_true(qm_auto_next(ra, &request));
-    assert_int_equal(request.table, 1);
-    assert_int_equal(request.count, 200);
-    assert_false(qm_auto_is_late(ra, late)); /* the other one waits since 5600 */
-    assert_true(qm_auto_is_late(ra, late + 600));
-    fetch_all(ra, late, US);
-    assert_false(qm_auto_is_late(ra, late + 10000));
-    qm_auto_free(ra);
-}
-
 /* Not beyond the table, nor of one that is not known, nor where numbers end. */
 TEST(test_ends)
 {

@@ -57,63 +57,6 @@ static void test_trial(void **state)
     qm_rule_yield_free(w);
 }
 
-/* What a SELECT of a few rows cost, which waited for a processor, says less than what
- * many others did; if all cost that, the arm goes off. */
-static void test_slow_once(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
-    unsigned rows = 0;
-
-    fetch(w, 0, arm, 96, 100, 50);
-    for (unsigned i = 0; i < 32; i++)
-        fetch(w, 0, arm, 1, 6000, 100); /* .5 * 1000 < 6000 * .25 */
-    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON);
-    for (; state_of(w, arm) == QM_RULE_YIELD_ON; rows++) {
-        assert_true(rows < 256);
-        fetch(w, 0, arm, 1, 6000, 50);
-    }
-    qm_rule_yield_free(w);
-}
-
-/* However long it was cheap, a cost that stays high soon counts. */
-static void test_slow_at_last(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned arm = qm_rule_yield_find(w, 1, 0, 0), rows = 0;
-
-    fetch(w, 0, arm, 96, 100, 50);
-    for (unsigned i = 0; i < 10000; i++)
-        fetch(w, 0, arm, 1, 100, i % 2 * 100);
-    for (; state_of(w, arm) == QM_RULE_YIELD_ON; rows++) {
-        assert_true(rows < 256);
-        fetch(w, 0, arm, 1, 6000, rows % 2 * 100);
-    }
-    qm_rule_yield_free(w);
-}
-
-/* So it is for the work of rows. */
-static void test_much_work_once(void **state)
-{
-    struct qm_rule_yield *w = new_yield();
-    unsigned arm = qm_rule_yield_find(w, 1, 0, 0);
-
-    qm_rule_yield_work(w, 100);
-    for (unsigned i = 0; i < 128; i++) {
-        qm_rule_yield_allow(w, 0, arm, 1);
-        qm_rule_yield_paid(w, arm, 1, 1, i < 96 ? 10 : 300);
-        qm_rule_yield_judge(w, 0, arm, i % 2);
-    }
-    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_ON); /* 50 > 82 * .25 */
-    for (unsigned i = 0; i < 256; i++) {
-        qm_rule_yield_allow(w, 0, arm, 1);
-        qm_rule_yield_paid(w, arm, 1, 1, 300);
-        qm_rule_yield_judge(w, 0, arm, i % 2);
-    }
-    assert_int_equal(state_of(w, arm), QM_RULE_YIELD_OFF);
-    qm_rule_yield_free(w);
-}
-
 /* As many as are out on trial. */
 static void test_few_are_out(void **state)
 {
@@ -607,16 +550,14 @@ static void test_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watched),      cmocka_unit_test(test_watched_cost),
-        cmocka_unit_test(test_trial),        cmocka_unit_test(test_slow_once),
-        cmocka_unit_test(test_slow_at_last), cmocka_unit_test(test_much_work_once),
-        cmocka_unit_test(test_few_are_out),  cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_price),        cmocka_unit_test(test_cheap),
-        cmocka_unit_test(test_late),         cmocka_unit_test(test_foreseen),
-        cmocka_unit_test(test_bound),        cmocka_unit_test(test_foreseen_cost),
-        cmocka_unit_test(test_processors),   cmocka_unit_test(test_room),
-        cmocka_unit_test(test_age),          cmocka_unit_test(test_first_are_used),
-        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_watched),        cmocka_unit_test(test_watched_cost),
+        cmocka_unit_test(test_trial),          cmocka_unit_test(test_few_are_out),
+        cmocka_unit_test(test_changes),        cmocka_unit_test(test_price),
+        cmocka_unit_test(test_cheap),          cmocka_unit_test(test_late),
+        cmocka_unit_test(test_foreseen),       cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_foreseen_cost),  cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_room),           cmocka_unit_test(test_age),
+        cmocka_unit_test(test_first_are_used), cmocka_unit_test(test_work),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
